@@ -1,0 +1,151 @@
+//! Everything about one device.
+
+use serde::Serialize;
+
+use super::frames::StackReader;
+use super::history::{self, MAX_OOMS, Peak, Timeline};
+use super::holders::{self, HeldByLine, HeldByStack};
+use super::memory::{Memory, figures_of};
+use super::oom::OomReport;
+use crate::conf::Settings;
+use crate::snapshot::{Snapshot, Warnings};
+use crate::units::{counted, size};
+
+/// One device of a snapshot.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeviceReport {
+    /// Device number.
+    pub device: u64,
+    /// The memory at the snapshot.
+    #[serde(flatten)]
+    pub memory: Memory,
+    /// The highest totals, of the recorded time and what was live before it.
+    pub peak: Peak,
+    /// Failed requests in all.
+    pub oom_count: u64,
+    /// Failed requests, oldest first; the last 1000 where there are more.
+    pub ooms: Vec<OomReport>,
+    /// Who holds the memory, by whole stack, most first.
+    pub top_stacks: Vec<HeldByStack>,
+    /// Who holds the memory, by line of the user's code, most first.
+    pub top_lines: Vec<HeldByLine>,
+    /// Totals over the trace, for a chart; `None` when there is no trace.
+    #[serde(skip)]
+    pub timeline: Option<Timeline>,
+    /// Whether the trace begins at an empty allocator; nothing to say without a trace.
+    #[serde(skip)]
+    pub truncated: bool,
+}
+
+/// Looks at one device; oddities of its trace go to `warnings`.
+pub(super) fn report(
+    snapshot: &Snapshot,
+    stacks: &StackReader<'_>,
+    settings: &Settings,
+    device: u64,
+    top: usize,
+    warnings: &mut Warnings,
+) -> DeviceReport {
+    let memory = figures_of(snapshot, device, settings, top);
+    let (top_stacks, top_lines) = holders::holders(snapshot, stacks, device, top);
+    let history = usize::try_from(device)
+        .ok()
+        .and_then(|device| history::history(snapshot, stacks, device, settings));
+    let Some(history) = history else {
+        let peak = Peak {
+            allocated_bytes: memory.allocated_bytes,
+            reserved_bytes: memory.reserved_bytes,
+            ..Peak::default()
+        };
+        return DeviceReport {
+            device,
+            memory,
+            peak,
+            oom_count: 0,
+            ooms: Vec::new(),
+            top_stacks,
+            top_lines,
+            timeline: None,
+            truncated: false,
+        };
+    };
+    let outcome = history.outcome;
+    let mut peak = history.peak;
+    // A trace that falls short of its own end state still ends there.
+    let last = history.timeline.events.checked_sub(1);
+    if memory.allocated_bytes > peak.allocated_bytes {
+        (peak.allocated_bytes, peak.allocated_event) = (memory.allocated_bytes, last);
+    }
+    if memory.reserved_bytes > peak.reserved_bytes {
+        (peak.reserved_bytes, peak.reserved_event) = (memory.reserved_bytes, last);
+    }
+    let truncated = outcome.start.reserved > 0;
+    if truncated {
+        warnings.add(
+            "truncated",
+            format!(
+                "the trace of device {device} does not begin at an empty allocator (recording began late, or its ring buffer of max_entries wrapped): it begins with {} reserved and {} allocated, rebuilt from the final segments",
+                size(outcome.start.reserved),
+                size(outcome.start.allocated)
+            ),
+        );
+    }
+    if outcome.contradictions > 0 || outcome.end_differences > 0 {
+        warnings.add(
+            "trace-inconsistent",
+            inconsistency(device, outcome, history.timeline.events, snapshot.settings.is_some()),
+        );
+    }
+    if history.oom_count > MAX_OOMS as u64 {
+        warnings.add(
+            "many-ooms",
+            format!(
+                "device {device} has {}: the last {MAX_OOMS} are described",
+                counted(history.oom_count, "failed request")
+            ),
+        );
+    }
+    DeviceReport {
+        device,
+        memory,
+        peak,
+        oom_count: history.oom_count,
+        ooms: history.ooms,
+        top_stacks,
+        top_lines,
+        timeline: Some(history.timeline),
+        truncated,
+    }
+}
+
+fn inconsistency(
+    device: u64,
+    outcome: crate::replay::Outcome,
+    events: u64,
+    settings_recorded: bool,
+) -> String {
+    let mut found = Vec::new();
+    if outcome.contradictions > 0 {
+        let first = match outcome.first_contradiction {
+            Some(index) => format!(", the first at entry {index}"),
+            None => String::new(),
+        };
+        found.push(format!(
+            "{} of {} contradict what came before{first}",
+            outcome.contradictions,
+            counted(events, "entry")
+        ));
+    }
+    if outcome.end_differences > 0 {
+        found.push(format!(
+            "{} at the end differ from what the trace leads to",
+            counted(outcome.end_differences, "block")
+        ));
+    }
+    let why = if settings_recorded {
+        "entries may be missing (skip_actions, a changed max_entries) or settings were changed on the way"
+    } else {
+        "this release records no allocator settings, and they were probably not the default ones"
+    };
+    format!("on device {device} {}: figures over time are estimates; {why}", found.join(", and "))
+}

@@ -1,0 +1,345 @@
+//! What the allocator held when the snapshot was taken: from the segments alone.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::allocator::granule;
+use crate::conf::Settings;
+use crate::snapshot::{Block, BlockState, Pools, Segment, Snapshot};
+use crate::units::ratio;
+
+/// How many, and how many bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Count {
+    /// How many.
+    pub count: u64,
+    /// Bytes in all.
+    pub bytes: u64,
+}
+
+impl Count {
+    fn add(&mut self, bytes: u64) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+/// Segments by kind: `small` and `large` share all of them out, `expandable` counts some of them again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Segments {
+    /// All of them.
+    pub count: u64,
+    /// Of small pools.
+    pub small: Count,
+    /// Of large pools.
+    pub large: Count,
+    /// Mapped runs of expandable segments, small or large.
+    pub expandable: Count,
+}
+
+/// Blocks of one state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct BlockCount {
+    /// How many.
+    pub count: u64,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Bytes of the largest.
+    pub largest_bytes: u64,
+}
+
+impl BlockCount {
+    fn add(&mut self, bytes: u64) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.largest_bytes = self.largest_bytes.max(bytes);
+    }
+}
+
+/// Blocks by state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Blocks {
+    /// Held by the program.
+    pub active_allocated: BlockCount,
+    /// Freed, waiting for another stream.
+    pub active_pending_free: BlockCount,
+    /// Free.
+    pub inactive: BlockCount,
+}
+
+/// One segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct SegmentReport {
+    /// Where it begins in device memory.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Of a small pool.
+    pub small: bool,
+    /// A mapped run of an expandable segment.
+    pub expandable: bool,
+    /// Its pool.
+    pub pool_id: [u64; 2],
+    /// Its stream's raw handle.
+    pub stream: u64,
+    /// Its blocks.
+    pub blocks: u64,
+    /// Bytes held by the program.
+    pub allocated_bytes: u64,
+    /// Bytes free.
+    pub inactive_bytes: u64,
+    /// Of them, those that `empty_cache()` would give back.
+    pub releasable_bytes: u64,
+}
+
+/// One pool of the allocator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PoolReport {
+    /// (0, 0) is the default pool; others are private (CUDA graphs, `MemPool`).
+    pub pool_id: [u64; 2],
+    /// Bytes held from the device.
+    pub reserved_bytes: u64,
+    /// Bytes held by the program.
+    pub allocated_bytes: u64,
+    /// Bytes free.
+    pub inactive_bytes: u64,
+    /// Raw handles of its streams, ascending.
+    pub streams: Vec<u64>,
+}
+
+/// One stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StreamReport {
+    /// Raw handle; 0 is the default stream.
+    pub stream: u64,
+    /// Bytes held from the device.
+    pub reserved_bytes: u64,
+    /// Bytes held by the program.
+    pub allocated_bytes: u64,
+    /// Bytes free.
+    pub inactive_bytes: u64,
+    /// The largest free block.
+    pub largest_free_block_bytes: u64,
+}
+
+/// How much of the reserved memory is free, and how useful the free part is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Fragmentation {
+    /// 1 - allocated / reserved.
+    pub gap_ratio: f64,
+    /// Free bytes in blocks that have a neighbour in their segment; not of expandable segments.
+    pub inactive_split_bytes: u64,
+    /// Of reserved.
+    pub inactive_split_ratio: f64,
+    /// Free bytes that `empty_cache()` would give back to the device: whole free segments and whole
+    /// granules of expandable ones, of the default pool. Private pools keep theirs while in use.
+    pub releasable_bytes: u64,
+    /// Free bytes that it would not.
+    pub stranded_bytes: u64,
+    /// Of reserved.
+    pub stranded_ratio: f64,
+    /// The largest free block of any stream and pool.
+    pub largest_free_block_bytes: u64,
+    /// 1 - largest free block / all free bytes; 0 when nothing is free.
+    pub external_ratio: f64,
+    /// Bytes that active blocks are larger than what was asked for.
+    pub rounding_bytes: u64,
+    /// Of active.
+    pub rounding_ratio: f64,
+}
+
+/// One device's memory at the snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Memory {
+    /// Held from the device.
+    pub reserved_bytes: u64,
+    /// In blocks that the program holds.
+    pub allocated_bytes: u64,
+    /// Allocated, or freed and waiting for another stream.
+    pub active_bytes: u64,
+    /// Asked for, of the active blocks.
+    pub requested_bytes: u64,
+    /// Segments by kind.
+    pub segments: Segments,
+    /// Blocks by state.
+    pub blocks: Blocks,
+    /// By pool, the default one first.
+    pub pools: Vec<PoolReport>,
+    /// By stream, ascending.
+    pub streams: Vec<StreamReport>,
+    /// The quality of the free part.
+    pub fragmentation: Fragmentation,
+    /// Where most memory is free and stuck: by stranded bytes, then by free bytes, most first.
+    pub top_segments: Vec<SegmentReport>,
+    /// The sum over all other segments.
+    pub other_segments: OtherSegments,
+}
+
+/// Segments not listed one by one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct OtherSegments {
+    /// How many.
+    pub count: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Their blocks.
+    pub blocks: u64,
+    /// Bytes held by the program.
+    pub allocated_bytes: u64,
+    /// Bytes free.
+    pub inactive_bytes: u64,
+    /// Of them, those that `empty_cache()` would give back.
+    pub releasable_bytes: u64,
+}
+
+/// Adds up `device`'s segments and lists the `top` of them.
+pub fn figures_of(snapshot: &Snapshot, device: u64, settings: &Settings, top: usize) -> Memory {
+    let mut memory = Memory::default();
+    let mut segments = Vec::new();
+    let mut pools: BTreeMap<[u64; 2], PoolReport> = BTreeMap::new();
+    let mut streams: BTreeMap<u64, StreamReport> = BTreeMap::new();
+    for segment in snapshot.segments.iter().filter(|s| s.device == device) {
+        let blocks = snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default();
+        let in_state = |state| {
+            let of_state = blocks.iter().filter(|b| b.state == state);
+            of_state.fold(0u64, |sum, b| sum.saturating_add(b.size))
+        };
+        let (allocated, free) =
+            (in_state(BlockState::ActiveAllocated), in_state(BlockState::Inactive));
+
+        let releasable = memory.add(segment, blocks, settings);
+        let id = snapshot.pools.get(segment.pool);
+        segments.push(SegmentReport {
+            address: segment.address,
+            bytes: segment.total_size,
+            small: segment.is_small,
+            expandable: segment.is_expandable,
+            pool_id: id,
+            stream: segment.stream,
+            blocks: blocks.len() as u64,
+            allocated_bytes: allocated,
+            inactive_bytes: free,
+            releasable_bytes: releasable,
+        });
+        let pool = pools.entry(id).or_insert_with(|| PoolReport {
+            pool_id: id,
+            reserved_bytes: 0,
+            allocated_bytes: 0,
+            inactive_bytes: 0,
+            streams: Vec::new(),
+        });
+        pool.reserved_bytes = pool.reserved_bytes.saturating_add(segment.total_size);
+        pool.allocated_bytes = pool.allocated_bytes.saturating_add(allocated);
+        pool.inactive_bytes = pool.inactive_bytes.saturating_add(free);
+        if let Err(at) = pool.streams.binary_search(&segment.stream) {
+            pool.streams.insert(at, segment.stream);
+        }
+        let stream = streams.entry(segment.stream).or_insert(StreamReport {
+            stream: segment.stream,
+            reserved_bytes: 0,
+            allocated_bytes: 0,
+            inactive_bytes: 0,
+            largest_free_block_bytes: 0,
+        });
+        stream.reserved_bytes = stream.reserved_bytes.saturating_add(segment.total_size);
+        stream.allocated_bytes = stream.allocated_bytes.saturating_add(allocated);
+        stream.inactive_bytes = stream.inactive_bytes.saturating_add(free);
+        stream.largest_free_block_bytes = blocks
+            .iter()
+            .filter(|b| b.state == BlockState::Inactive)
+            .map(|b| b.size)
+            .fold(stream.largest_free_block_bytes, u64::max);
+    }
+    memory.pools = pools.into_values().collect();
+    memory.streams = streams.into_values().collect();
+    segments.sort_by_key(|s| {
+        let stranded = s.inactive_bytes.saturating_sub(s.releasable_bytes);
+        (Reverse(stranded), Reverse(s.inactive_bytes), Reverse(s.bytes), s.address)
+    });
+    for s in segments.split_off(top.min(segments.len())) {
+        let other = &mut memory.other_segments;
+        other.count += 1;
+        other.bytes = other.bytes.saturating_add(s.bytes);
+        other.blocks += s.blocks;
+        other.allocated_bytes = other.allocated_bytes.saturating_add(s.allocated_bytes);
+        other.inactive_bytes = other.inactive_bytes.saturating_add(s.inactive_bytes);
+        other.releasable_bytes = other.releasable_bytes.saturating_add(s.releasable_bytes);
+    }
+    memory.top_segments = segments;
+    memory.finish();
+    memory
+}
+
+impl Memory {
+    /// Adds a segment; returns what `empty_cache()` would give back of it.
+    fn add(&mut self, segment: &Segment, blocks: &[Block], settings: &Settings) -> u64 {
+        let mut given_back = 0u64;
+        self.reserved_bytes = self.reserved_bytes.saturating_add(segment.total_size);
+        self.segments.count += 1;
+        if segment.is_small {
+            self.segments.small.add(segment.total_size);
+        } else {
+            self.segments.large.add(segment.total_size);
+        }
+        if segment.is_expandable {
+            self.segments.expandable.add(segment.total_size);
+        }
+        let free = &mut self.fragmentation;
+        for block in blocks {
+            match block.state {
+                BlockState::ActiveAllocated => self.blocks.active_allocated.add(block.size),
+                BlockState::ActivePendingFree => self.blocks.active_pending_free.add(block.size),
+                BlockState::Inactive => {
+                    self.blocks.inactive.add(block.size);
+                    free.largest_free_block_bytes = free.largest_free_block_bytes.max(block.size);
+                    if blocks.len() > 1 && !segment.is_expandable {
+                        free.inactive_split_bytes =
+                            free.inactive_split_bytes.saturating_add(block.size);
+                    }
+                    let part = releasable(segment, blocks.len(), block, settings);
+                    given_back = given_back.saturating_add(part);
+                    continue;
+                }
+            }
+            self.requested_bytes = self.requested_bytes.saturating_add(block.requested_size);
+            free.rounding_bytes =
+                free.rounding_bytes.saturating_add(block.size.saturating_sub(block.requested_size));
+        }
+        free.releasable_bytes = free.releasable_bytes.saturating_add(given_back);
+        given_back
+    }
+
+    fn finish(&mut self) {
+        let (reserved, free) = (self.reserved_bytes, self.blocks.inactive.bytes);
+        self.allocated_bytes = self.blocks.active_allocated.bytes;
+        self.active_bytes =
+            self.allocated_bytes.saturating_add(self.blocks.active_pending_free.bytes);
+        let f = &mut self.fragmentation;
+        f.gap_ratio = if reserved == 0 { 0.0 } else { 1.0 - ratio(self.allocated_bytes, reserved) };
+        f.inactive_split_ratio = ratio(f.inactive_split_bytes, reserved);
+        f.stranded_bytes = free.saturating_sub(f.releasable_bytes);
+        f.stranded_ratio = ratio(f.stranded_bytes, reserved);
+        f.external_ratio =
+            if free == 0 { 0.0 } else { 1.0 - ratio(f.largest_free_block_bytes, free) };
+        f.rounding_ratio = ratio(f.rounding_bytes, self.active_bytes);
+    }
+}
+
+/// Bytes of a free block that `empty_cache()` would give back.
+fn releasable(segment: &Segment, blocks: usize, block: &Block, settings: &Settings) -> u64 {
+    if segment.pool != Pools::DEFAULT {
+        0
+    } else if segment.is_expandable {
+        // A mapped run begins at a granule, so offsets in it are offsets to granules.
+        let granule = granule(segment.is_small, settings);
+        let from = block.address.saturating_sub(segment.address);
+        let to = from.saturating_add(block.size) / granule * granule;
+        to.saturating_sub(from.div_ceil(granule).saturating_mul(granule))
+    } else if blocks == 1 {
+        block.size
+    } else {
+        0
+    }
+}

@@ -1,0 +1,27 @@
+//! Answers, as plain serializable structs with the JSON keys of `oomscope/analyze/1`.
+//!
+//! [`analyze`] looks at one snapshot; [`compare_ranks`] puts several side by side. Every number comes
+//! from the snapshot or from its literal replay. This room knows no terminal, no colour and no file:
+//! renderers lay these structs out, and compute nothing more.
+
+mod device;
+mod frames;
+mod history;
+mod holders;
+mod memory;
+mod oom;
+mod ranks;
+mod snapshot;
+
+pub use crate::replay::Bucket;
+pub use device::DeviceReport;
+pub use frames::{FrameList, FrameReport, Origin, StackReader};
+pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline};
+pub use holders::{HeldByLine, HeldByStack};
+pub use memory::{
+    BlockCount, Blocks, Count, Fragmentation, Memory, OtherSegments, PoolReport, SegmentReport,
+    Segments, StreamReport, figures_of,
+};
+pub use oom::{Blocker, Cause, OomReport, Remedy};
+pub use ranks::{Rank, Ranks, compare_ranks};
+pub use snapshot::{AnalyzeReport, HostReport, Options, SnapshotReport, Unreadable, analyze};

@@ -1,0 +1,163 @@
+//! Everything about one snapshot.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::device::{self, DeviceReport};
+use super::frames::StackReader;
+use super::memory::Count;
+use super::ranks::Ranks;
+use crate::conf::option_in;
+use crate::replay::settings_of;
+use crate::snapshot::{Snapshot, Stacks, Warning};
+
+/// The JSON of `oomscope analyze`.
+#[derive(Debug, Serialize)]
+pub struct AnalyzeReport {
+    /// `oomscope/analyze/1`
+    pub schema: &'static str,
+    /// In the order in which they were given.
+    pub snapshots: Vec<SnapshotReport>,
+    /// Side by side, when there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<Ranks>,
+    /// Files that could not be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A file that could not be read.
+#[derive(Debug, Clone, Serialize)]
+pub struct Unreadable {
+    /// As given.
+    pub path: String,
+    /// Why.
+    pub message: String,
+}
+
+/// Pinned host memory, where it was recorded.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct HostReport {
+    /// Host segments.
+    pub segments: Count,
+}
+
+/// One snapshot.
+#[derive(Debug, Clone, Serialize)]
+pub struct SnapshotReport {
+    /// As given.
+    pub path: String,
+    /// Size of the file.
+    pub size_bytes: u64,
+    /// Trace entries of all devices.
+    pub events: u64,
+    /// The releases that write these keys, such as `2.10-2.11` or `2.14+`.
+    pub torch_version: String,
+    /// The allocator settings in effect, as recorded; empty before 2.3.
+    pub settings: Map<String, Value>,
+    /// The string they were parsed from; `None` before 2.3.
+    pub settings_string: Option<String>,
+    /// Whether a device's trace does not start at an empty allocator.
+    pub truncated: bool,
+    /// What is odd about the file.
+    pub warnings: Vec<Warning>,
+    /// Pinned host memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostReport>,
+    /// Every device that has a segment or an entry.
+    pub devices: Vec<DeviceReport>,
+}
+
+/// What to look at.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Only this device.
+    pub device: Option<u64>,
+    /// How many stacks and lines to list.
+    pub top: usize,
+}
+
+/// Analyzes `snapshot`, read from `path` of `size_bytes`.
+pub fn analyze(
+    snapshot: &Snapshot,
+    path: &str,
+    size_bytes: u64,
+    options: Options,
+) -> SnapshotReport {
+    let settings = settings_of(snapshot);
+    let stacks = StackReader::new(snapshot);
+    let mut warnings = snapshot.warnings.clone();
+    let with_events = snapshot
+        .traces
+        .iter()
+        .enumerate()
+        .filter(|(_, rows)| !rows.is_empty())
+        .map(|(device, _)| device as u64);
+    let devices: BTreeSet<u64> =
+        with_events.chain(snapshot.segments.iter().map(|s| s.device)).collect();
+    let devices: Vec<DeviceReport> = devices
+        .into_iter()
+        .filter(|device| options.device.is_none_or(|wanted| wanted == *device))
+        .map(|device| {
+            device::report(snapshot, &stacks, &settings, device, options.top, &mut warnings)
+        })
+        .collect();
+    for (code, message) in gaps(snapshot) {
+        warnings.add(code, message);
+    }
+    let raw = snapshot.settings.clone();
+    let host = snapshot.host_segments.iter().fold(Count::default(), |sum, bytes| Count {
+        count: sum.count + 1,
+        bytes: sum.bytes.saturating_add(*bytes),
+    });
+    SnapshotReport {
+        path: path.to_owned(),
+        size_bytes,
+        events: snapshot.events.len() as u64,
+        torch_version: snapshot.torch.to_string(),
+        settings: raw.as_ref().map(|raw| raw.effective.clone()).unwrap_or_default(),
+        settings_string: raw.map(|raw| raw.string),
+        truncated: devices.iter().any(|d| d.truncated),
+        warnings: warnings.to_vec(),
+        host: (host.count > 0).then_some(HostReport { segments: host }),
+        devices,
+    }
+}
+
+/// What the file leaves out that its reader would want, and how to record it; settings that were
+/// asked for and are not in effect.
+fn gaps(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+    let mut gaps = Vec::new();
+    if snapshot.events.is_empty() {
+        gaps.push((
+            "no-trace",
+            "no history was recorded, so there is no peak, no course over time and no failed request to see: call torch.cuda.memory._record_memory_history() before the work".to_owned(),
+        ));
+    } else if (0..snapshot.events.len())
+        .all(|row| snapshot.events.get(row).is_some_and(|e| e.stack == Stacks::EMPTY))
+    {
+        gaps.push((
+            "no-stacks",
+            "no stack was recorded, so no line of code can be named: record with context='all' and stacks='python'".to_owned(),
+        ));
+    }
+    if let Some(raw) = &snapshot.settings {
+        let asked = option_in(&raw.string, "expandable_segments");
+        if asked == Some("True") && raw.flag("expandable_segments") == Some(false) {
+            gaps.push((
+                "settings-not-in-effect",
+                "expandable_segments:True was asked for and is not in effect".to_owned(),
+            ));
+        }
+        if option_in(&raw.string, "backend").is_some_and(|backend| backend != "native") {
+            gaps.push((
+                "foreign-backend",
+                "the backend is not PyTorch's native allocator, whose rules these figures assume"
+                    .to_owned(),
+            ));
+        }
+    }
+    gaps
+}

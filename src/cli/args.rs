@@ -1,0 +1,81 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Explains PyTorch CUDA memory snapshots: what held the GPU's memory, and why a request failed.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    max_term_width = 100,
+    after_help = "A snapshot is the file that torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") writes after \
+torch.cuda.memory._record_memory_history(). No GPU and no PyTorch are needed to read it, and nothing in it is executed.\n\n\
+Exit codes: 0 done, 1 a gate failed, 2 wrong usage or an unreadable file."
+)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    Analyze(Analyze),
+}
+
+/// Say what the memory was doing: failed requests, use and fragmentation, peak, course over time,
+/// and who holds it
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oomscope analyze snapshot.pickle                 the page for a person
+  oomscope analyze ranks/                          64 ranks, the worst first
+  oomscope analyze --format json snapshot.pickle   for a script; keys are stable
+  zstd -dc big.pickle.zst | oomscope analyze -     from standard input
+
+What the words mean:
+  reserved    memory the allocator took from the device (cudaMalloc)
+  allocated   the part of it that tensors hold
+  free        the rest: cached for reuse
+  releasable  free memory that torch.cuda.empty_cache() would give back to the device
+  stranded    free memory that it would not: it shares segments with live blocks
+  gap         1 - allocated / reserved")]
+pub(super) struct Analyze {
+    /// Snapshots: files (.pickle, .pkl, .json, each also .gz or .zst), directories of them, or - for
+    /// standard input
+    #[arg(required = true, value_name = "SNAPSHOT")]
+    pub(super) snapshots: Vec<PathBuf>,
+
+    /// Only this device
+    #[arg(long, value_name = "N")]
+    pub(super) device: Option<u64>,
+
+    /// How many stacks, lines and segments to list; the rest is summed
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(super) top: usize,
+
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+/// Where results go, and in which form.
+#[derive(Debug, Args)]
+pub(super) struct Output {
+    /// Form of the result
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    pub(super) format: Format,
+
+    /// Write the result to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// A page for a person
+    Human,
+    /// The stable machine-readable form
+    Json,
+    /// For a step summary or an issue
+    Markdown,
+}

@@ -1,0 +1,117 @@
+//! From the paths that were typed to snapshots read in parallel.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context as _, bail};
+use rayon::prelude::*;
+
+use super::progress::Progress;
+use crate::analysis::Unreadable;
+use crate::input::Source;
+use crate::snapshot::{Snapshot, SnapshotError};
+
+/// A file to read.
+#[derive(Debug, Clone)]
+pub(super) struct Input {
+    path: PathBuf,
+    /// Found in a directory rather than named: it may turn out to be something else.
+    found: bool,
+}
+
+/// What came of a file.
+pub(super) enum Read<T> {
+    Done(T),
+    Failed(Unreadable),
+    /// A JSON file beside the snapshots that is none.
+    Skipped,
+}
+
+/// Every file that `paths` name, those of a directory in the order of their names.
+pub(super) fn expand(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
+    let mut inputs = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            inputs.push(Input { path: path.clone(), found: false });
+            continue;
+        }
+        let before = inputs.len();
+        find(path, &mut inputs).with_context(|| format!("{}: cannot be listed", path.display()))?;
+        if inputs.len() == before {
+            bail!(
+                "{}: holds no snapshot (no .pickle, .pkl or .json, plain, .gz or .zst)",
+                path.display()
+            );
+        }
+    }
+    Ok(inputs)
+}
+
+fn find(directory: &Path, inputs: &mut Vec<Input>) -> std::io::Result<()> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(directory)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
+    paths.sort();
+    for path in paths {
+        // Links to directories are not followed: they may lead in circles.
+        if path.is_dir() && !path.is_symlink() {
+            find(&path, inputs)?;
+        } else if is_named_like_a_snapshot(&path) && path.is_file() {
+            inputs.push(Input { path, found: true });
+        }
+    }
+    Ok(())
+}
+
+fn is_named_like_a_snapshot(path: &Path) -> bool {
+    let ending = |path: &Path| path.extension().map(std::ffi::OsStr::to_ascii_lowercase);
+    let plain = match ending(path) {
+        Some(e) if e == "gz" || e == "zst" => path.with_extension(""),
+        _ => path.to_owned(),
+    };
+    ending(&plain).is_some_and(|e| e == "pickle" || e == "pkl" || e == "json")
+}
+
+/// Reads every input and hands it to `use_it` with its path and stored size, several at a time;
+/// results come in the order of the inputs.
+pub(super) fn read_all<T: Send>(
+    inputs: &[Input],
+    use_it: impl Fn(&Snapshot, &str, u64) -> T + Sync,
+) -> Vec<Read<T>> {
+    let total = inputs.iter().filter_map(|i| i.path.metadata().ok()).map(|m| m.len()).sum();
+    let progress = Progress::new(total, inputs.len());
+    inputs.par_iter().map(|input| read(input, &progress, &use_it)).collect()
+}
+
+fn read<T>(
+    input: &Input,
+    progress: &Progress,
+    use_it: impl Fn(&Snapshot, &str, u64) -> T,
+) -> Read<T> {
+    let path = input.path.display().to_string();
+    let failed = |message: String| Read::Failed(Unreadable { path: path.clone(), message });
+    let source = match Source::open(&input.path) {
+        Ok(source) => source,
+        Err(error) => return failed(error.to_string()),
+    };
+    let seen = AtomicU64::new(0);
+    // Compressed files are measured by what is stored.
+    let scale = |offset: u64| {
+        let whole = u128::from(source.len().max(1) as u64);
+        let stored = u128::from(offset) * u128::from(source.stored_bytes()) / whole;
+        u64::try_from(stored).unwrap_or(0)
+    };
+    let report = |offset: u64| {
+        let now = scale(offset);
+        progress.add(now.saturating_sub(seen.swap(now, Ordering::Relaxed)));
+    };
+    let read = Snapshot::read(&source, &report);
+    report(source.len() as u64);
+    match read {
+        Ok(snapshot) => Read::Done(use_it(&snapshot, &path, source.stored_bytes())),
+        Err(SnapshotError::NotSnapshot(_)) if input.found && path.contains(".json") => {
+            Read::Skipped
+        }
+        Err(error) => failed(error.to_string()),
+    }
+}

@@ -1,0 +1,70 @@
+//! Where the result goes, and what that place can show.
+
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Write as _};
+
+use anyhow::Context as _;
+
+use super::args;
+use crate::report::Style;
+
+/// Columns of a page that is not shown on a terminal.
+const DEFAULT_WIDTH: usize = 100;
+/// Below this a page is not laid out any narrower.
+const MIN_WIDTH: usize = 60;
+
+/// The place of the result, opened before the work begins: a bad path fails at once.
+pub(super) struct Output {
+    file: Option<File>,
+    name: String,
+}
+
+impl Output {
+    pub(super) fn open(args: &args::Output) -> anyhow::Result<Self> {
+        let Some(path) = &args.output else {
+            return Ok(Self { file: None, name: "standard output".to_owned() });
+        };
+        let name = path.display().to_string();
+        let file = File::create(path).with_context(|| format!("{name} cannot be written"))?;
+        Ok(Self { file: Some(file), name })
+    }
+
+    /// What can be shown there.
+    pub(super) fn style(&self) -> Style {
+        let terminal = self.file.is_none() && io::stdout().is_terminal();
+        let width = match terminal_size::terminal_size_of(io::stdout()) {
+            Some((terminal_size::Width(width), _)) if terminal => usize::from(width),
+            _ => DEFAULT_WIDTH,
+        };
+        let choice = anstream::AutoStream::choice(&io::stdout());
+        Style {
+            width: width.max(MIN_WIDTH),
+            unicode: shows_unicode(terminal),
+            colour: self.file.is_none() && choice != anstream::ColorChoice::Never,
+        }
+    }
+
+    pub(super) fn write(mut self, text: &str) -> anyhow::Result<()> {
+        let written = if let Some(file) = &mut self.file {
+            file.write_all(text.as_bytes())
+        } else {
+            let mut out = io::stdout().lock();
+            out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        };
+        written.with_context(|| format!("{} cannot be written", self.name))
+    }
+}
+
+/// A locale that names another character set, or a terminal that has none to speak of, gets ASCII. An
+/// unset locale says nothing: terminals reached from bare containers show UTF-8.
+fn shows_unicode(terminal: bool) -> bool {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    if terminal && matches!(set("TERM").as_deref(), Some("dumb" | "linux")) {
+        return false;
+    }
+    let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG"));
+    locale.is_none_or(|locale| {
+        let locale = locale.to_ascii_uppercase();
+        locale.contains("UTF-8") || locale.contains("UTF8")
+    })
+}

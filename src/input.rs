@@ -1,0 +1,189 @@
+//! Bytes of a file or of standard input, decompressed when they are gzip or zstd.
+//!
+//! Plain files are mapped, not read: a 2 GB snapshot costs no private memory. Compressed input and
+//! standard input are held in memory.
+#![allow(unsafe_code)] // the one memory map, see `map`
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Deref;
+use std::path::Path;
+
+use memmap2::Mmap;
+use thiserror::Error;
+
+use crate::units::{MIB, size};
+
+/// Decompressed bytes allowed for each compressed byte; real snapshots shrink 5 to 40 times.
+const MAX_EXPANSION: u64 = 100;
+/// Decompressed size that is always allowed.
+const MIN_LIMIT: u64 = 64 * MIB;
+
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Why the bytes could not be had. The caller adds the name of the file.
+#[derive(Debug, Error)]
+pub enum InputError {
+    /// The file cannot be opened, mapped or read.
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// A directory where a file was asked for.
+    #[error("is a directory, not a snapshot")]
+    Directory,
+    /// The compressed data is broken.
+    #[error("is damaged {kind} data: {source}")]
+    Compressed {
+        /// `gzip` or `zstd`.
+        kind: &'static str,
+        /// What the decompressor said.
+        source: io::Error,
+    },
+    /// The compressed data grows beyond what a snapshot does.
+    #[error(
+        "grows beyond {} when decompressed, more than {MAX_EXPANSION} times its size: no snapshot does; if it is one, decompress it first",
+        size(*limit)
+    )]
+    Bomb {
+        /// Decompressed bytes that were allowed.
+        limit: u64,
+    },
+}
+
+/// The whole content of one input.
+#[derive(Debug)]
+pub struct Source {
+    bytes: Bytes,
+    stored_bytes: u64,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Mapped(Mmap),
+    Owned(Vec<u8>),
+}
+
+impl Deref for Source {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Mapped(map) => map,
+            Bytes::Owned(vec) => vec,
+        }
+    }
+}
+
+impl Source {
+    /// Opens `path`; `-` is standard input.
+    pub fn open(path: &Path) -> Result<Self, InputError> {
+        let raw = if path.as_os_str() == "-" {
+            let mut vec = Vec::new();
+            io::stdin().lock().read_to_end(&mut vec)?;
+            Bytes::Owned(vec)
+        } else {
+            let file = File::open(path)?;
+            if file.metadata()?.is_dir() {
+                return Err(InputError::Directory);
+            }
+            map(&file)?
+        };
+        Self { stored_bytes: 0, bytes: raw }.decompressed()
+    }
+
+    /// Bytes as stored, before decompression.
+    pub fn stored_bytes(&self) -> u64 {
+        self.stored_bytes
+    }
+
+    fn decompressed(mut self) -> Result<Self, InputError> {
+        self.stored_bytes = self.len() as u64;
+        let limit = MIN_LIMIT.max(self.stored_bytes.saturating_mul(MAX_EXPANSION));
+        let inflated = if self.starts_with(&GZIP) {
+            inflate("gzip", flate2::read::MultiGzDecoder::new(&*self), limit)?
+        } else if self.starts_with(&ZSTD) {
+            let decoder = ruzstd::decoding::StreamingDecoder::new(&*self).map_err(|e| {
+                InputError::Compressed { kind: "zstd", source: io::Error::other(e) }
+            })?;
+            inflate("zstd", decoder, limit)?
+        } else {
+            return Ok(self);
+        };
+        self.bytes = Bytes::Owned(inflated);
+        Ok(self)
+    }
+}
+
+fn inflate(kind: &'static str, decoder: impl Read, limit: u64) -> Result<Vec<u8>, InputError> {
+    let mut out = Vec::new();
+    decoder
+        .take(limit + 1)
+        .read_to_end(&mut out)
+        .map_err(|source| InputError::Compressed { kind, source })?;
+    if out.len() as u64 > limit { Err(InputError::Bomb { limit }) } else { Ok(out) }
+}
+
+/// Maps `file`, or reads it where it cannot be mapped (a pipe, `/dev/stdin`, an empty file).
+fn map(file: &File) -> Result<Bytes, InputError> {
+    // SAFETY: the map is read-only and lives as long as the `Source`. Another process that shortens
+    // the file meanwhile makes the kernel stop this one (SIGBUS), as with any tool that maps its
+    // input; it cannot make it read wrong memory.
+    match unsafe { Mmap::map(file) } {
+        Ok(map) if !map.is_empty() => Ok(Bytes::Mapped(map)),
+        _ => {
+            let mut vec = Vec::new();
+            (&*file).read_to_end(&mut vec)?;
+            Ok(Bytes::Owned(vec))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn open(bytes: &[u8]) -> Result<Source, InputError> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        Source::open(file.path())
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        e.write_all(bytes).unwrap();
+        e.finish().unwrap()
+    }
+
+    #[test]
+    fn plain_empty_and_compressed() {
+        assert_eq!(&*open(b"abc").unwrap(), b"abc");
+        assert_eq!(&*open(b"").unwrap(), b"");
+        let packed = gzip(b"hello hello hello");
+        let source = open(&packed).unwrap();
+        assert_eq!(&*source, b"hello hello hello");
+        assert_eq!(source.stored_bytes(), packed.len() as u64);
+    }
+
+    #[test]
+    fn zstd_is_recognised() {
+        // `printf oomscope | zstd`
+        let frame = b"\x28\xb5\x2f\xfd\x04\x58\x41\x00\x00oomscope";
+        let with_hash_cut = open(frame);
+        assert!(matches!(with_hash_cut, Err(InputError::Compressed { kind: "zstd", .. }) | Ok(_)));
+    }
+
+    #[test]
+    fn a_bomb_is_refused() {
+        let zeros = vec![0u8; 65 << 20];
+        assert!(matches!(open(&gzip(&zeros)), Err(InputError::Bomb { .. })));
+    }
+
+    #[test]
+    fn damaged_gzip_says_so() {
+        let mut packed = gzip(b"hello hello hello");
+        packed.truncate(12);
+        assert!(matches!(open(&packed), Err(InputError::Compressed { kind: "gzip", .. })));
+    }
+}

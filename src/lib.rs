@@ -1,0 +1,26 @@
+//! oomscope reads PyTorch CUDA memory snapshots and says where the memory is and why a request failed.
+//!
+//! Floors, lowest first; a room uses only rooms below its own floor (`tests/layers.rs` checks it):
+//!
+//! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`]: bytes, numbers and settings
+//! 1. [`snapshot`]: what a file says; [`allocator`]: PyTorch's rules as a pure machine
+//! 2. [`replay`]: the trace over time
+//! 3. [`analysis`]: answers, as plain serializable structs
+//! 4. [`report`]: answers laid out
+//! 5. [`cli`]: what was typed and what it means
+//!
+//! The library never prints, exits or reads the environment, save `cli`, which does nothing else.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
+
+pub mod allocator;
+pub mod analysis;
+pub mod cli;
+pub mod conf;
+pub mod ids;
+pub mod input;
+pub mod intern;
+pub mod pickle;
+pub mod replay;
+pub mod report;
+pub mod snapshot;
+pub mod units;

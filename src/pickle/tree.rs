@@ -1,0 +1,216 @@
+//! The builder that keeps everything: an arena of plain values, for tests and for looking at odd files.
+//!
+//! Sharing is kept (a container referred to twice is one node), so the tree takes no more memory
+//! than the file gives reason to; writing it out as JSON expands it, and is bounded for that.
+
+use std::fmt::Write as _;
+
+use super::builder::Builder;
+use super::error::{ErrorKind, PickleError};
+use super::value::{Kind, NodeKind, Value};
+use crate::ids::row;
+use crate::intern::Symbols;
+
+const TUPLE: NodeKind = 0;
+const LIST: NodeKind = 1;
+const DICT: NodeKind = 2;
+const BYTES: NodeKind = 3;
+const WIDE: NodeKind = 4;
+const FLOAT: NodeKind = 5;
+
+/// A pickle's content.
+#[derive(Debug, Default)]
+pub struct Tree {
+    symbols: Symbols,
+    containers: Vec<Vec<Value>>,
+    bytes: Vec<Vec<u8>>,
+    floats: Vec<f64>,
+    root: Option<Value>,
+}
+
+impl Tree {
+    /// Reads the pickle at the start of `bytes`.
+    pub fn read(bytes: &[u8]) -> Result<Self, PickleError> {
+        let mut tree = Self::default();
+        let pickle = super::read(bytes, &mut tree, &|_| ())?;
+        tree.root = Some(pickle.root);
+        Ok(tree)
+    }
+
+    /// The content as JSON that keeps Python's types apart: a tuple is `{"tuple": [...]}`, bytes are
+    /// `{"bytes": "hex"}`, a dict is `{"dict": [[key, value], ...]}` in its own order, a float is
+    /// `{"float": "hex of its bits"}`, and an integer is its decimal digits.
+    ///
+    /// `None` when it would be longer than `limit` bytes, or nests deeper than 1000.
+    pub fn to_json(&self, limit: usize) -> Option<String> {
+        let mut out = String::new();
+        self.write(self.root?, &mut out, limit, 0)?;
+        Some(out)
+    }
+
+    fn write(&self, value: Value, out: &mut String, limit: usize, depth: usize) -> Option<()> {
+        if out.len() > limit || depth > 1000 {
+            return None;
+        }
+        match value.kind() {
+            Kind::None => out.push_str("null"),
+            Kind::Bool(b) => out.push_str(if b { "true" } else { "false" }),
+            Kind::Int(n) => write!(out, "{n}").ok()?,
+            Kind::Text(id) => out.push_str(&serde_json::to_string(self.symbols.get(id)).ok()?),
+            Kind::EmptyList => out.push_str("[]"),
+            Kind::EmptyDict => out.push_str(r#"{"dict":[]}"#),
+            Kind::Node(kind, index) => {
+                let index = index as usize;
+                match kind {
+                    FLOAT => {
+                        let bits = self.floats.get(index)?.to_bits();
+                        write!(out, r#"{{"float":"{bits:016x}"}}"#).ok()?;
+                    }
+                    BYTES => {
+                        out.push_str(r#"{"bytes":""#);
+                        for byte in self.bytes.get(index)? {
+                            write!(out, "{byte:02x}").ok()?;
+                        }
+                        out.push_str("\"}");
+                    }
+                    WIDE => out.push_str(&decimal(self.bytes.get(index)?)),
+                    _ => {
+                        let items = self.containers.get(index)?;
+                        let (open, step, close) = match kind {
+                            TUPLE => (r#"{"tuple":["#, 1, "]}"),
+                            LIST => ("[", 1, "]"),
+                            _ => (r#"{"dict":["#, 2, "]}"),
+                        };
+                        out.push_str(open);
+                        for (i, chunk) in items.chunks(step).enumerate() {
+                            if i > 0 {
+                                out.push(',');
+                            }
+                            if step == 2 {
+                                out.push('[');
+                            }
+                            for (j, item) in chunk.iter().enumerate() {
+                                if j > 0 {
+                                    out.push(',');
+                                }
+                                self.write(*item, out, limit, depth + 1)?;
+                            }
+                            if step == 2 {
+                                out.push(']');
+                            }
+                        }
+                        out.push_str(close);
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn container(&mut self, kind: NodeKind, items: &[Value]) -> Value {
+        self.containers.push(items.to_vec());
+        Value::node(kind, row(self.containers.len() - 1))
+    }
+
+    fn extend(
+        &mut self,
+        kind: NodeKind,
+        so_far: Value,
+        items: &[Value],
+    ) -> Result<Value, ErrorKind> {
+        match so_far.kind() {
+            Kind::EmptyList if kind == LIST => Ok(self.container(kind, items)),
+            Kind::EmptyDict if kind == DICT => Ok(self.container(kind, items)),
+            Kind::Node(k, index) if k == kind => {
+                if let Some(container) = self.containers.get_mut(index as usize) {
+                    container.extend_from_slice(items);
+                }
+                Ok(so_far)
+            }
+            other => Err(ErrorKind::Unexpected(format!("it adds items to {other:?}"))),
+        }
+    }
+}
+
+impl Builder for Tree {
+    fn text(&mut self, text: &str) -> Value {
+        Value::text(self.symbols.intern(text))
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> Value {
+        self.bytes.push(bytes.to_vec());
+        Value::node(BYTES, row(self.bytes.len() - 1))
+    }
+
+    fn wide_int(&mut self, bytes: &[u8]) -> Value {
+        self.bytes.push(bytes.to_vec());
+        Value::node(WIDE, row(self.bytes.len() - 1))
+    }
+
+    fn float(&mut self, value: f64) -> Value {
+        self.floats.push(value);
+        Value::node(FLOAT, row(self.floats.len() - 1))
+    }
+
+    fn tuple(&mut self, items: &[Value]) -> Result<Value, ErrorKind> {
+        Ok(self.container(TUPLE, items))
+    }
+
+    fn list(&mut self, so_far: Value, items: &[Value]) -> Result<Value, ErrorKind> {
+        self.extend(LIST, so_far, items)
+    }
+
+    fn dict(&mut self, so_far: Value, pairs: &[Value]) -> Result<Value, ErrorKind> {
+        self.extend(DICT, so_far, pairs)
+    }
+
+    fn text_of(&self, value: Value) -> Option<&str> {
+        match value.kind() {
+            Kind::Text(id) => Some(self.symbols.get(id)),
+            _ => None,
+        }
+    }
+}
+
+/// The decimal digits of little-endian two's complement `bytes` of any width.
+fn decimal(bytes: &[u8]) -> String {
+    let negative = bytes.last().is_some_and(|top| top & 0x80 != 0);
+    let mut magnitude: Vec<u8> = bytes.to_vec();
+    if negative {
+        let mut carry = true;
+        for byte in &mut magnitude {
+            let (sum, over) = (!*byte).overflowing_add(u8::from(carry));
+            (*byte, carry) = (sum, over);
+        }
+    }
+    let mut digits = Vec::new();
+    while magnitude.iter().any(|&b| b != 0) {
+        let mut rest = 0u32;
+        for byte in magnitude.iter_mut().rev() {
+            let part = rest << 8 | u32::from(*byte);
+            *byte = u8::try_from(part / 10).unwrap_or(u8::MAX);
+            rest = part % 10;
+        }
+        digits.push(char::from_digit(rest, 10).unwrap_or('?'));
+    }
+    if digits.is_empty() {
+        digits.push('0');
+    }
+    if negative {
+        digits.push('-');
+    }
+    digits.iter().rev().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_integers_print_in_decimal() {
+        assert_eq!(decimal(&(-1i128).to_le_bytes()), "-1");
+        assert_eq!(decimal(&i128::MIN.to_le_bytes()), i128::MIN.to_string());
+        assert_eq!(decimal(&(u128::MAX / 3).to_le_bytes()), (u128::MAX / 3).to_string());
+        assert_eq!(decimal(&[0; 9]), "0");
+    }
+}

@@ -1,0 +1,91 @@
+//! The trace of one device, applied entry by entry.
+
+use super::start::{Start, run_of};
+use super::tiling::{Tiling, Totals};
+use crate::conf::Settings;
+use crate::snapshot::{Action, Event, Snapshot};
+
+/// One device's trace, to be replayed as recorded.
+#[derive(Debug, Clone, Copy)]
+pub struct Literal<'a> {
+    /// The file.
+    pub snapshot: &'a Snapshot,
+    /// Which device's trace.
+    pub device: usize,
+    /// The settings it was recorded under.
+    pub settings: &'a Settings,
+}
+
+/// A moment of the replay: the start, or just after an entry.
+#[derive(Debug)]
+pub struct Step<'a> {
+    /// The entry, with its index in the device's trace; `None` at the start.
+    pub entry: Option<(usize, Event)>,
+    /// The memory after it.
+    pub tiling: &'a Tiling,
+}
+
+/// What a replay found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// The sums before the first entry; all 0 when the recording began at an empty allocator.
+    pub start: Totals,
+    /// Entries (and parts of the start) that did not fit what came before.
+    pub contradictions: u64,
+    /// The first such entry.
+    pub first_contradiction: Option<usize>,
+    /// Blocks of the snapshot that differ, in size or state, from what the trace led to, and blocks
+    /// that only one of the two has.
+    pub end_differences: u64,
+}
+
+impl Literal<'_> {
+    /// Replays the trace; `observe` sees the start and every entry. `with_holes` keeps the sizes of
+    /// free blocks at hand for [`Tiling::largest_free`].
+    pub fn run(&self, with_holes: bool, mut observe: impl FnMut(&Step<'_>)) -> Outcome {
+        let mut tiling = Tiling::new(self.settings.clone(), with_holes);
+        let start = Start::of(self.snapshot, self.device, self.settings);
+        let mut contradictions = start.lay(&mut tiling);
+        drop(start);
+        let start = tiling.totals();
+        let mut first_contradiction = None;
+        observe(&Step { entry: None, tiling: &tiling });
+        for (index, row) in self.snapshot.trace(self.device).enumerate() {
+            let Some(event) = self.snapshot.events.get(row) else { break };
+            if !self.apply(&event, &mut tiling) {
+                contradictions += 1;
+                first_contradiction = first_contradiction.or(Some(index));
+            }
+            observe(&Step { entry: Some((index, event)), tiling: &tiling });
+        }
+        let end_differences = self.differences(&tiling);
+        Outcome { start, contradictions, first_contradiction, end_differences }
+    }
+
+    /// Applies one entry; says whether it fitted.
+    #[inline]
+    fn apply(&self, event: &Event, tiling: &mut Tiling) -> bool {
+        let run = |event| run_of(event, self.snapshot, self.device as u64);
+        match event.action {
+            Action::Alloc => tiling.alloc(event.addr, event.size, event.stack, event.stream),
+            Action::FreeRequested => tiling.free_requested(event.addr),
+            Action::FreeCompleted => tiling.free_completed(event.addr),
+            Action::SegmentAlloc | Action::SegmentMap => tiling.grow(run(event)),
+            Action::SegmentFree => tiling.free_segment(event.addr),
+            Action::SegmentUnmap => tiling.unmap(event.addr, event.size),
+            Action::Snapshot | Action::Oom | Action::Other => Ok(()),
+        }
+        .is_ok()
+    }
+
+    fn differences(&self, tiling: &Tiling) -> u64 {
+        let (mut blocks, mut same) = (0u64, 0u64);
+        for segment in self.snapshot.segments.iter().filter(|s| s.device == self.device as u64) {
+            for block in self.snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default() {
+                blocks += 1;
+                same += u64::from(tiling.at(block.address) == Some((block.size, block.state)));
+            }
+        }
+        (blocks - same) + (tiling.len() as u64).saturating_sub(same)
+    }
+}

@@ -1,0 +1,22 @@
+//! The trace over time.
+//!
+//! [`Literal`] applies a device's trace as facts: every address and size is the recorded one, and only
+//! what the trace leaves out is inferred, from rules that follow from the facts and the settings (how
+//! much of a free block an allocation took, [`crate::allocator::block_size`]). It decides nothing that
+//! the allocator decided. Where the recording starts at an empty allocator the totals are exact; where
+//! it does not, [`start`] rebuilds the start by undoing the trace from the final segments.
+//!
+//! Every step is shown to an observer with the totals and the [`Tiling`] at that moment; memory is
+//! bounded by the live blocks, not by the trace. Allocated memory never exceeds reserved memory,
+//! whatever the file says, since blocks exist only inside segments.
+
+mod literal;
+mod sampler;
+mod settings;
+mod start;
+mod tiling;
+
+pub use literal::{Literal, Outcome, Step};
+pub use sampler::{Bucket, Sampler};
+pub use settings::settings_of;
+pub use tiling::{Home, Tiling, Totals};

@@ -1,0 +1,298 @@
+//! The state in which a recording began, by undoing the trace from the final segments.
+//!
+//! Segments: those at the end, less what the trace added, plus what it gave back. Live blocks: every
+//! free of something that no entry had allocated, and every block at the end that no entry allocated.
+//! Free space between them is always merged, so the rest of the tiling follows. Sizes of blocks that
+//! were freed during the trace are not recorded; they follow from the requested bytes, the room up to
+//! the next block, and the rule for splitting.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::tiling::{Run, Tiling};
+use crate::allocator::{SMALL_SEGMENT, block_size, round_size};
+use crate::conf::Settings;
+use crate::ids::StackId;
+use crate::snapshot::{Action, BlockState, Event, Snapshot};
+use crate::units::MIB;
+
+/// What was there when the recording began.
+#[derive(Debug, Default)]
+pub(super) struct Start {
+    pub(super) runs: Vec<Run>,
+    blocks: Vec<Live>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Live {
+    addr: u64,
+    /// 0 while it is not known.
+    size: u64,
+    requested: u64,
+    state: BlockState,
+    stack: StackId,
+    /// The entry that ends it.
+    until: usize,
+}
+
+/// A run of device memory as entry `event` describes it.
+pub(super) fn run_of(event: &Event, snapshot: &Snapshot, device: u64) -> Run {
+    let holds = |s: &&crate::snapshot::Segment| {
+        s.device == device
+            && s.address <= event.addr
+            && event.addr - s.address < s.total_size
+            && s.stream == event.stream
+    };
+    let pool = event.pool.unwrap_or_else(|| {
+        // Before 2.12 only the final segments name their pools.
+        snapshot.segments.iter().find(holds).map(|s| s.pool).unwrap_or_default()
+    });
+    Run {
+        addr: event.addr,
+        size: event.size,
+        pool,
+        stream: event.stream,
+        is_small: event.size == SMALL_SEGMENT,
+        is_expandable: matches!(event.action, Action::SegmentMap | Action::SegmentUnmap),
+    }
+}
+
+/// Bytes reserved before the first entry: more than 0 means that the recording began late, or that
+/// its ring buffer wrapped.
+fn reserved_before(snapshot: &Snapshot, device: u64, events: &[Event]) -> u64 {
+    let at_end: u64 = snapshot
+        .segments
+        .iter()
+        .filter(|s| s.device == device)
+        .fold(0, |sum, s| sum.saturating_add(s.total_size));
+    let (mut grown, mut shrunk) = (0u64, 0u64);
+    for event in events {
+        match event.action {
+            Action::SegmentAlloc | Action::SegmentMap => grown = grown.saturating_add(event.size),
+            Action::SegmentFree | Action::SegmentUnmap => {
+                shrunk = shrunk.saturating_add(event.size);
+            }
+            _ => {}
+        }
+    }
+    at_end.saturating_add(shrunk).saturating_sub(grown)
+}
+
+impl Start {
+    /// The start of `device`'s trace; nothing when it began at an empty allocator.
+    pub(super) fn of(snapshot: &Snapshot, device: usize, settings: &Settings) -> Self {
+        let device_id = device as u64;
+        let rows = snapshot.trace(device);
+        // Only entries that move segments are kept at hand; the trace itself stays in its columns.
+        let moves: Vec<Event> = rows
+            .clone()
+            .filter(|row| {
+                matches!(
+                    snapshot.events.action(*row),
+                    Some(
+                        Action::SegmentAlloc
+                            | Action::SegmentFree
+                            | Action::SegmentMap
+                            | Action::SegmentUnmap
+                    )
+                )
+            })
+            .filter_map(|row| snapshot.events.get(row))
+            .collect();
+        if !rows.is_empty() && reserved_before(snapshot, device_id, &moves) == 0 {
+            return Self::default();
+        }
+        let mut start = Self { runs: runs_before(snapshot, device_id, &moves), blocks: Vec::new() };
+        start.find_blocks(snapshot, device);
+        start.size_blocks(snapshot, device, settings);
+        start
+    }
+
+    /// Lays the start out in an empty tiling.
+    pub(super) fn lay(&self, tiling: &mut Tiling) -> u64 {
+        let mut contradictions = 0;
+        for run in &self.runs {
+            contradictions += u64::from(tiling.grow(*run).is_err());
+        }
+        for block in &self.blocks {
+            if tiling.place(block.addr, block.size, block.requested, block.state).is_err() {
+                contradictions += 1;
+            } else {
+                tiling.set_stack(block.addr, block.stack);
+            }
+        }
+        contradictions
+    }
+
+    /// Every block that no entry allocated: freed later, or still there at the end.
+    fn find_blocks(&mut self, snapshot: &Snapshot, device: usize) {
+        let rows = snapshot.trace(device);
+        let mut live: FxHashSet<u64> = FxHashSet::default();
+        let mut pending: FxHashSet<u64> = FxHashSet::default();
+        for (index, row) in rows.enumerate() {
+            let Some(event) = snapshot.events.get(row) else { continue };
+            let state = match event.action {
+                Action::Alloc => {
+                    live.insert(event.addr);
+                    pending.remove(&event.addr);
+                    continue;
+                }
+                Action::FreeRequested => {
+                    pending.insert(event.addr);
+                    if live.remove(&event.addr) {
+                        continue;
+                    }
+                    BlockState::ActiveAllocated
+                }
+                Action::FreeCompleted => {
+                    if pending.remove(&event.addr) || live.remove(&event.addr) {
+                        continue;
+                    }
+                    BlockState::ActivePendingFree
+                }
+                _ => continue,
+            };
+            self.blocks.push(Live {
+                addr: event.addr,
+                size: 0,
+                requested: event.size,
+                state,
+                stack: StackId::default(),
+                until: index,
+            });
+        }
+        for segment in snapshot.segments.iter().filter(|s| s.device == device as u64) {
+            for block in snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default() {
+                if block.state == BlockState::Inactive
+                    || live.contains(&block.address)
+                    || pending.contains(&block.address)
+                {
+                    continue;
+                }
+                self.blocks.push(Live {
+                    addr: block.address,
+                    size: block.size,
+                    requested: block.requested_size,
+                    state: block.state,
+                    stack: block.stack,
+                    until: usize::MAX,
+                });
+            }
+        }
+        // Of several at one address the first in the trace was there at the start.
+        self.blocks.sort_by_key(|b| (b.addr, b.until));
+        self.blocks.dedup_by_key(|b| b.addr);
+    }
+
+    /// Fills in the sizes that only the trace hints at.
+    fn size_blocks(&mut self, snapshot: &Snapshot, device: usize, settings: &Settings) {
+        let landings = self.landings(snapshot, device, settings);
+        let mut next_addr = u64::MAX;
+        for block in self.blocks.iter_mut().rev() {
+            let after = self.runs.partition_point(|r| r.addr <= block.addr);
+            let run = after.checked_sub(1).and_then(|i| self.runs.get(i));
+            let Some(run) = run.filter(|r| block.addr - r.addr < r.size) else { continue };
+            // Mapped ranges of an expandable segment may adjoin: the block may span them.
+            let mut end = run.addr + run.size;
+            for next in self.runs.get(after..).unwrap_or_default() {
+                if !(run.is_expandable && next.is_expandable && next.addr == end) {
+                    break;
+                }
+                end += next.size;
+            }
+            if block.size == 0 {
+                let room = end.min(next_addr) - block.addr;
+                let rounded = round_size(block.requested, settings);
+                block.size = block_size(rounded, room, run.is_small, settings).min(room);
+                if block.size == rounded
+                    && let Some(&landing) = landings.get(&block.addr)
+                {
+                    block.size = (landing - block.addr).min(room);
+                }
+            }
+            next_addr = block.addr;
+        }
+    }
+
+    /// For blocks of unknown size: where the first allocation landed just behind them while they
+    /// lived. A large block may be up to 1 MiB larger than its rounded request.
+    fn landings(
+        &self,
+        snapshot: &Snapshot,
+        device: usize,
+        settings: &Settings,
+    ) -> FxHashMap<u64, u64> {
+        let mut landings = FxHashMap::default();
+        for (index, row) in snapshot.trace(device).enumerate() {
+            if snapshot.events.action(row) != Some(Action::Alloc) {
+                continue;
+            }
+            let Some(event) = snapshot.events.get(row) else { continue };
+            let after = self.blocks.partition_point(|b| b.addr < event.addr);
+            let Some(block) = after.checked_sub(1).and_then(|i| self.blocks.get(i)) else {
+                continue;
+            };
+            let least = block.addr.saturating_add(round_size(block.requested, settings));
+            if block.size == 0
+                && index < block.until
+                && (least..=least.saturating_add(MIB)).contains(&event.addr)
+            {
+                landings.entry(block.addr).or_insert(event.addr);
+            }
+        }
+        landings
+    }
+}
+
+/// The final runs with the trace's moves undone, in address order.
+fn runs_before(snapshot: &Snapshot, device: u64, moves: &[Event]) -> Vec<Run> {
+    let mut runs: BTreeMap<u64, Run> = BTreeMap::new();
+    for segment in snapshot.segments.iter().filter(|s| s.device == device && s.total_size > 0) {
+        runs.insert(
+            segment.address,
+            Run {
+                addr: segment.address,
+                size: segment.total_size,
+                pool: segment.pool,
+                stream: segment.stream,
+                is_small: segment.is_small,
+                is_expandable: segment.is_expandable,
+            },
+        );
+    }
+    for event in moves.iter().rev() {
+        match event.action {
+            Action::SegmentAlloc => {
+                runs.remove(&event.addr);
+            }
+            Action::SegmentMap => unmap(&mut runs, event.addr, event.size),
+            _ => {
+                runs.insert(event.addr, run_of(event, snapshot, device));
+            }
+        }
+    }
+    runs.into_values().collect()
+}
+
+/// Takes a range out of the expandable run around it.
+fn unmap(runs: &mut BTreeMap<u64, Run>, addr: u64, size: u64) {
+    // A range may span runs that were unmapped one by one later on.
+    let mut at = addr;
+    let end = addr.saturating_add(size);
+    while at < end {
+        let Some((_, &run)) = runs.range(..=at).next_back() else { return };
+        let run_end = run.addr.saturating_add(run.size);
+        if run_end <= at {
+            return;
+        }
+        runs.remove(&run.addr);
+        if run.addr < at {
+            runs.insert(run.addr, Run { size: at - run.addr, ..run });
+        }
+        if end < run_end {
+            runs.insert(end, Run { addr: end, size: run_end - end, ..run });
+        }
+        at = run_end;
+    }
+}

@@ -1,0 +1,487 @@
+//! Which block covers which address: segments tiled by blocks, kept current as entries are applied.
+//!
+//! Tiles live in an arena and know their neighbours; a hash map finds a tile by its first address,
+//! which is how every entry of a sound trace names one. Finding the tile *around* an address needs an
+//! ordered index; it is built when first needed (expandable memory, or a trace that contradicts
+//! itself) and kept from then on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::FxHashMap;
+
+use crate::allocator::{block_size, is_small_request, round_size};
+use crate::conf::Settings;
+use crate::ids::{PoolId, StackId, row};
+use crate::snapshot::BlockState;
+
+const NONE: u32 = u32::MAX;
+
+/// Sums over all tiles, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Held from the device.
+    pub reserved: u64,
+    /// In blocks that the program holds.
+    pub allocated: u64,
+    /// Allocated, or freed and waiting for another stream.
+    pub active: u64,
+    /// Bytes asked for, of the active blocks.
+    pub requested: u64,
+}
+
+/// Where a block may be used again: a pool and a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Home {
+    /// The pool.
+    pub pool: PoolId,
+    /// The stream's raw handle.
+    pub stream: u64,
+    /// Whether it is the half of the pool for requests up to 1 MiB.
+    pub is_small: bool,
+    /// Bytes free there now.
+    pub free: u64,
+    /// Bytes freed there that wait for another stream.
+    pub pending: u64,
+}
+
+/// A run of device memory to be tiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) addr: u64,
+    pub(super) size: u64,
+    pub(super) pool: PoolId,
+    pub(super) stream: u64,
+    pub(super) is_small: bool,
+    pub(super) is_expandable: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Tile {
+    addr: u64,
+    size: u64,
+    requested: u64,
+    prev: u32,
+    next: u32,
+    home: u32,
+    state: BlockState,
+    is_expandable: bool,
+    stack: StackId,
+}
+
+impl Tile {
+    fn end(&self) -> u64 {
+        self.addr.saturating_add(self.size)
+    }
+}
+
+/// All segments of one device, tiled by blocks.
+#[derive(Debug)]
+pub struct Tiling {
+    settings: Settings,
+    tiles: Vec<Tile>,
+    vacant: Vec<u32>,
+    by_addr: FxHashMap<u64, u32>,
+    ordered: Option<BTreeSet<u64>>,
+    homes: Vec<Home>,
+    home_ids: FxHashMap<(PoolId, u64, bool), u32>,
+    /// How many free tiles of each (home, size); kept only when asked for.
+    free_sizes: Option<BTreeMap<(u32, u64), u32>>,
+    totals: Totals,
+}
+
+/// An entry that does not fit what came before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Contradiction;
+
+type Applied = Result<(), Contradiction>;
+
+impl Tiling {
+    /// No memory at all. `with_holes` keeps the sizes of the free blocks for
+    /// [`Tiling::largest_free`], at some cost an entry.
+    pub(super) fn new(settings: Settings, with_holes: bool) -> Self {
+        Self {
+            settings,
+            tiles: Vec::new(),
+            vacant: Vec::new(),
+            by_addr: FxHashMap::default(),
+            ordered: None,
+            homes: Vec::new(),
+            home_ids: FxHashMap::default(),
+            free_sizes: with_holes.then(BTreeMap::new),
+            totals: Totals::default(),
+        }
+    }
+
+    /// The sums now.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Free and pending bytes by pool and stream, in order of appearance.
+    pub fn homes(&self) -> &[Home] {
+        &self.homes
+    }
+
+    /// The largest free block that a request of this pool, stream and size class could use; `None`
+    /// unless sizes are kept.
+    pub fn largest_free(&self, pool: PoolId, stream: u64, is_small: bool) -> Option<u64> {
+        let sizes = self.free_sizes.as_ref()?;
+        let Some(&home) = self.home_ids.get(&(pool, stream, is_small)) else { return Some(0) };
+        let largest = sizes.range((home, 0)..=(home, u64::MAX)).next_back();
+        Some(largest.map_or(0, |((_, size), _)| *size))
+    }
+
+    /// Every block in use: address, size, requested bytes, state and stack, in no order.
+    pub fn active(&self) -> impl Iterator<Item = (u64, u64, u64, BlockState, StackId)> + '_ {
+        self.by_addr.values().filter_map(|id| self.tiles.get(*id as usize)).filter_map(|t| {
+            (t.state != BlockState::Inactive).then_some((
+                t.addr,
+                t.size,
+                t.requested,
+                t.state,
+                t.stack,
+            ))
+        })
+    }
+
+    /// Size and state of the block that begins at `addr`.
+    pub fn at(&self, addr: u64) -> Option<(u64, BlockState)> {
+        let id = *self.by_addr.get(&addr)?;
+        self.tiles.get(id as usize).map(|t| (t.size, t.state))
+    }
+
+    /// How many blocks there are.
+    pub fn len(&self) -> usize {
+        self.by_addr.len()
+    }
+
+    /// Whether there is no memory.
+    pub fn is_empty(&self) -> bool {
+        self.by_addr.is_empty()
+    }
+
+    fn tile(&self, id: u32) -> Option<&Tile> {
+        self.tiles.get(id as usize)
+    }
+
+    fn find(&self, addr: u64) -> Option<u32> {
+        self.by_addr.get(&addr).copied()
+    }
+
+    /// The tile around `addr`.
+    fn around(&mut self, addr: u64) -> Option<u32> {
+        let ordered = self.ordered.get_or_insert_with(|| self.by_addr.keys().copied().collect());
+        let start = *ordered.range(..=addr).next_back()?;
+        let id = self.find(start)?;
+        self.tile(id).filter(|t| addr < t.end()).map(|_| id)
+    }
+
+    fn home(&mut self, pool: PoolId, stream: u64, is_small: bool) -> u32 {
+        *self.home_ids.entry((pool, stream, is_small)).or_insert_with(|| {
+            self.homes.push(Home { pool, stream, is_small, free: 0, pending: 0 });
+            row(self.homes.len() - 1)
+        })
+    }
+
+    /// Adds (`sign` > 0) or takes away what tile `id` contributes to the sums.
+    #[inline]
+    fn account(&mut self, id: u32, add: bool) {
+        let Some(&t) = self.tiles.get(id as usize) else { return };
+        let step = |total: &mut u64, n: u64| {
+            *total = if add { total.saturating_add(n) } else { total.saturating_sub(n) };
+        };
+        step(&mut self.totals.reserved, t.size);
+        let home = self.homes.get_mut(t.home as usize);
+        match t.state {
+            BlockState::Inactive => {
+                if let Some(home) = home {
+                    step(&mut home.free, t.size);
+                }
+                if let Some(sizes) = &mut self.free_sizes {
+                    let n = sizes.entry((t.home, t.size)).or_insert(0);
+                    *n = if add { *n + 1 } else { n.saturating_sub(1) };
+                    if *n == 0 {
+                        sizes.remove(&(t.home, t.size));
+                    }
+                }
+            }
+            BlockState::ActiveAllocated => {
+                step(&mut self.totals.allocated, t.size);
+                step(&mut self.totals.active, t.size);
+                step(&mut self.totals.requested, t.requested);
+            }
+            BlockState::ActivePendingFree => {
+                if let Some(home) = home {
+                    step(&mut home.pending, t.size);
+                }
+                step(&mut self.totals.active, t.size);
+                step(&mut self.totals.requested, t.requested);
+            }
+        }
+    }
+
+    /// Changes tile `id`, with the sums.
+    #[inline]
+    fn change(&mut self, id: u32, change: impl FnOnce(&mut Tile)) {
+        self.account(id, false);
+        if let Some(tile) = self.tiles.get_mut(id as usize) {
+            change(tile);
+        }
+        self.account(id, true);
+    }
+
+    fn insert(&mut self, tile: Tile) -> u32 {
+        let id = if let Some(id) = self.vacant.pop() {
+            if let Some(slot) = self.tiles.get_mut(id as usize) {
+                *slot = tile;
+            }
+            id
+        } else {
+            self.tiles.push(tile);
+            row(self.tiles.len() - 1)
+        };
+        self.by_addr.insert(tile.addr, id);
+        if let Some(ordered) = &mut self.ordered {
+            ordered.insert(tile.addr);
+        }
+        if let Some(next) = self.tiles.get_mut(tile.next as usize) {
+            next.prev = id;
+        }
+        if let Some(prev) = self.tiles.get_mut(tile.prev as usize) {
+            prev.next = id;
+        }
+        self.account(id, true);
+        id
+    }
+
+    /// Takes tile `id` away; its neighbours become neighbours if `join`, else ends.
+    fn remove(&mut self, id: u32, join: bool) {
+        self.account(id, false);
+        let Some(&tile) = self.tiles.get(id as usize) else { return };
+        self.by_addr.remove(&tile.addr);
+        if let Some(ordered) = &mut self.ordered {
+            ordered.remove(&tile.addr);
+        }
+        if let Some(next) = self.tiles.get_mut(tile.next as usize) {
+            next.prev = if join { tile.prev } else { NONE };
+        }
+        if let Some(prev) = self.tiles.get_mut(tile.prev as usize) {
+            prev.next = if join { tile.next } else { NONE };
+        }
+        self.vacant.push(id);
+    }
+
+    /// Cuts tile `id` at `addr`, which must lie inside; both parts keep its state.
+    fn cut(&mut self, id: u32, addr: u64) -> Option<u32> {
+        let tile = *self.tile(id)?;
+        self.change(id, |t| t.size = addr - t.addr);
+        Some(self.insert(Tile { addr, size: tile.end() - addr, prev: id, requested: 0, ..tile }))
+    }
+
+    /// Merges free tile `id` with free neighbours.
+    fn merge(&mut self, id: u32) {
+        let Some(&tile) = self.tile(id) else { return };
+        if let Some(&next) = self.tile(tile.next)
+            && next.state == BlockState::Inactive
+        {
+            self.remove(tile.next, true);
+            self.change(id, |t| t.size += next.size);
+        }
+        if let Some(&prev) = self.tile(tile.prev)
+            && prev.state == BlockState::Inactive
+            && let Some(&tile) = self.tile(id)
+        {
+            self.remove(id, true);
+            self.change(tile.prev, |t| t.size += tile.size);
+        }
+    }
+
+    /// Memory taken from the device: a segment, or a range mapped into one.
+    pub(super) fn add_run(&mut self, run: Run) -> Result<u32, Contradiction> {
+        if run.size == 0
+            || run.addr.checked_add(run.size).is_none()
+            || self.find(run.addr).is_some()
+        {
+            return Err(Contradiction);
+        }
+        let home = self.home(run.pool, run.stream, run.is_small);
+        let (mut prev, mut next) = (NONE, NONE);
+        if run.is_expandable {
+            let fits = |t: &Tile| t.is_expandable && t.home == home;
+            prev = self.around(run.addr - 1).unwrap_or(NONE);
+            prev = match self.tile(prev) {
+                Some(t) if fits(t) && t.end() == run.addr => prev,
+                Some(t) if t.end() > run.addr => return Err(Contradiction),
+                _ => NONE,
+            };
+            next = self.find(run.addr + run.size).unwrap_or(NONE);
+            if !self.tile(next).is_some_and(|t| fits(t) && t.prev == NONE) {
+                next = NONE;
+            }
+        }
+        let id = self.insert(Tile {
+            addr: run.addr,
+            size: run.size,
+            requested: 0,
+            prev,
+            next,
+            home,
+            state: BlockState::Inactive,
+            is_expandable: run.is_expandable,
+            stack: StackId::default(),
+        });
+        Ok(id)
+    }
+
+    /// `segment_alloc`, `segment_map`
+    pub(super) fn grow(&mut self, run: Run) -> Applied {
+        let id = self.add_run(run)?;
+        if run.is_expandable {
+            self.merge(id);
+        }
+        Ok(())
+    }
+
+    /// `segment_free`: the whole segment at `addr` goes.
+    pub(super) fn free_segment(&mut self, addr: u64) -> Applied {
+        let mut id = self.find(addr).ok_or(Contradiction)?;
+        let first = *self.tile(id).ok_or(Contradiction)?;
+        if first.prev != NONE {
+            return Err(Contradiction);
+        }
+        let whole = first.next == NONE && first.state == BlockState::Inactive;
+        while let Some(&tile) = self.tile(id) {
+            self.remove(id, false);
+            id = tile.next;
+        }
+        if whole { Ok(()) } else { Err(Contradiction) }
+    }
+
+    /// `segment_unmap`: free memory goes, whatever blocks it was part of.
+    pub(super) fn unmap(&mut self, addr: u64, size: u64) -> Applied {
+        let end = addr.checked_add(size).ok_or(Contradiction)?;
+        let id = self.around(addr).ok_or(Contradiction)?;
+        let tile = *self.tile(id).ok_or(Contradiction)?;
+        if tile.state != BlockState::Inactive || tile.end() < end || size == 0 {
+            return Err(Contradiction);
+        }
+        let id = if tile.addr < addr { self.cut(id, addr).ok_or(Contradiction)? } else { id };
+        if end < tile.end() {
+            self.cut(id, end);
+        }
+        self.remove(id, false);
+        Ok(())
+    }
+
+    /// `alloc`: a block of `requested` bytes at `addr`. An error says that the entry contradicted
+    /// what came before; it is then applied as far as it can be.
+    pub(super) fn alloc(
+        &mut self,
+        addr: u64,
+        requested: u64,
+        stack: StackId,
+        stream: u64,
+    ) -> Applied {
+        let rounded = round_size(requested, &self.settings);
+        let mut sound = true;
+        let id = if let Some(id) = self.find(addr) {
+            id
+        } else {
+            sound = false;
+            match self.around(addr) {
+                Some(id) => {
+                    let tile = *self.tile(id).ok_or(Contradiction)?;
+                    if tile.state != BlockState::Inactive
+                        && addr - tile.addr < tile.requested.max(1)
+                    {
+                        return Err(Contradiction);
+                    }
+                    // The block before is smaller than the settings say: believe the trace.
+                    let rest = self.cut(id, addr).ok_or(Contradiction)?;
+                    self.change(rest, |t| t.state = BlockState::Inactive);
+                    rest
+                }
+                // Memory whose coming was not recorded.
+                None => self.add_run(Run {
+                    addr,
+                    size: rounded,
+                    pool: PoolId::default(),
+                    stream,
+                    is_small: is_small_request(rounded),
+                    is_expandable: false,
+                })?,
+            }
+        };
+        let tile = *self.tile(id).ok_or(Contradiction)?;
+        sound &= tile.state == BlockState::Inactive && tile.size >= rounded;
+        let is_small = self.homes.get(tile.home as usize).is_some_and(|h| h.is_small);
+        let size = block_size(rounded, tile.size, is_small, &self.settings);
+        if size < tile.size && tile.state == BlockState::Inactive {
+            self.cut(id, addr + size);
+        }
+        self.change(id, |t| {
+            t.state = BlockState::ActiveAllocated;
+            t.requested = requested.min(t.size);
+            t.stack = stack;
+        });
+        if sound { Ok(()) } else { Err(Contradiction) }
+    }
+
+    /// Puts a block that was live before the recording at its place in free memory.
+    pub(super) fn place(
+        &mut self,
+        addr: u64,
+        size: u64,
+        requested: u64,
+        state: BlockState,
+    ) -> Applied {
+        let id = self.around(addr).ok_or(Contradiction)?;
+        let tile = *self.tile(id).ok_or(Contradiction)?;
+        let end = addr.checked_add(size).ok_or(Contradiction)?;
+        if tile.state != BlockState::Inactive || tile.end() < end || size == 0 {
+            return Err(Contradiction);
+        }
+        let id = if tile.addr < addr { self.cut(id, addr).ok_or(Contradiction)? } else { id };
+        if end < tile.end() {
+            self.cut(id, end);
+        }
+        self.change(id, |t| {
+            t.state = state;
+            t.requested = requested.min(size);
+        });
+        Ok(())
+    }
+
+    /// Says which stack the block at `addr` came from.
+    pub(super) fn set_stack(&mut self, addr: u64, stack: StackId) {
+        if let Some(id) = self.find(addr)
+            && let Some(tile) = self.tiles.get_mut(id as usize)
+        {
+            tile.stack = stack;
+        }
+    }
+
+    /// `free_requested`
+    pub(super) fn free_requested(&mut self, addr: u64) -> Applied {
+        let id = self.find(addr).ok_or(Contradiction)?;
+        if self.tile(id).is_none_or(|t| t.state != BlockState::ActiveAllocated) {
+            return Err(Contradiction);
+        }
+        self.change(id, |t| t.state = BlockState::ActivePendingFree);
+        Ok(())
+    }
+
+    /// `free_completed`; its `free_requested` may be missing in old or filtered traces.
+    pub(super) fn free_completed(&mut self, addr: u64) -> Applied {
+        let id = self.find(addr).ok_or(Contradiction)?;
+        if self.tile(id).is_none_or(|t| t.state == BlockState::Inactive) {
+            return Err(Contradiction);
+        }
+        self.change(id, |t| {
+            t.state = BlockState::Inactive;
+            t.requested = 0;
+        });
+        self.merge(id);
+        Ok(())
+    }
+}

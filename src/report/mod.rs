@@ -1,0 +1,28 @@
+//! Results laid out: for a terminal, as JSON, as Markdown.
+//!
+//! Takes finished results and returns text. It computes nothing but layout, and knows no snapshot,
+//! no replay, no terminal: how wide and how plain the text is comes in a [`Style`].
+
+mod chart;
+mod markdown;
+mod page;
+mod ranks;
+mod style;
+mod table;
+mod words;
+
+pub use markdown::markdown;
+pub use page::page;
+pub use style::Style;
+
+use crate::analysis::AnalyzeReport;
+
+/// The result as JSON, with a newline at the end.
+///
+/// # Errors
+/// Never for these results; the type is `serde_json`'s.
+pub fn json(report: &AnalyzeReport) -> serde_json::Result<String> {
+    let mut text = serde_json::to_string_pretty(report)?;
+    text.push('\n');
+    Ok(text)
+}

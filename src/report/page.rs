@@ -1,0 +1,485 @@
+//! The page a person reads first: did it fail and where, how the memory is used, how that came, who
+//! holds it.
+
+use super::chart::chart;
+use super::ranks;
+use super::style::{Style, tail, wrap};
+use super::table::table;
+use super::words::{
+    missing, moment, place_in, pool, provenance, span, stream, telling_frames, when,
+};
+use crate::analysis::{AnalyzeReport, DeviceReport, HeldByLine, OomReport, SnapshotReport};
+use crate::units::{count, counted, percent, ratio, size};
+
+/// Columns of the names at the left of `name  value` lines.
+const NAMES: usize = 16;
+/// Frames of a failing request's stack that are shown.
+const SHOWN_FRAMES: usize = 8;
+/// Failed requests described in full; the others are listed.
+const SHOWN_OOMS: usize = 1;
+
+/// The page for one snapshot, or the table of ranks and the page for the worst of them.
+pub fn page(report: &AnalyzeReport, style: Style) -> String {
+    let mut page = Page { out: String::new(), style };
+    if let Some(ranks) = &report.ranks {
+        page.out.push_str(&ranks::ranks(ranks, style));
+        let worst = ranks.rows.first().map(|worst| worst.path.as_str());
+        if let Some(worst) = report.snapshots.iter().find(|s| Some(s.path.as_str()) == worst) {
+            page.line("");
+            page.line(&style.heading("The worst of them"));
+            page.snapshot(worst);
+        }
+    } else {
+        for snapshot in &report.snapshots {
+            page.snapshot(snapshot);
+        }
+    }
+    page.out
+}
+
+struct Page {
+    out: String,
+    style: Style,
+}
+
+impl Page {
+    fn line(&mut self, text: &str) {
+        self.out.push_str(text.trim_end());
+        self.out.push('\n');
+    }
+
+    /// A paragraph from the left edge.
+    fn text(&mut self, text: &str) {
+        let wrapped = wrap(text, self.style.width, "");
+        self.line(&wrapped);
+    }
+
+    /// `  name  text`, the text wrapped in its own column.
+    fn named(&mut self, name: &str, text: &str) {
+        let indent = " ".repeat(NAMES + 2);
+        let wrapped = wrap(text, self.style.width.saturating_sub(NAMES + 2), &indent);
+        self.line(&format!("  {name:<NAMES$}{wrapped}"));
+    }
+
+    fn heading(&mut self, text: &str) {
+        self.line("");
+        self.line(&self.style.heading(text));
+    }
+
+    fn snapshot(&mut self, snapshot: &SnapshotReport) {
+        self.line(&self.style.heading(&snapshot.path));
+        self.text(&provenance(snapshot));
+        if snapshot.devices.is_empty() {
+            self.line("");
+            self.text(
+                "The allocator held no memory and recorded nothing: there is nothing to analyze.",
+            );
+        }
+        for device in &snapshot.devices {
+            self.device(device);
+        }
+        if let Some(host) = &snapshot.host {
+            self.heading("Pinned host memory");
+            let segments = host.segments;
+            self.text(&format!(
+                "{} in {}",
+                size(segments.bytes),
+                counted(segments.count, "segment")
+            ));
+        }
+        if !snapshot.warnings.is_empty() {
+            self.heading("Notes");
+            for warning in &snapshot.warnings {
+                let text = format!("{}: {}", warning.code, warning.message);
+                let wrapped = wrap(&text, self.style.width.saturating_sub(4), "    ");
+                self.line(&format!("  {} {wrapped}", self.style.pick("•", "-")));
+            }
+        }
+    }
+
+    fn device(&mut self, device: &DeviceReport) {
+        self.ooms(device);
+        self.memory(device);
+        self.course(device);
+        self.holders(device);
+        self.segments(device);
+        self.pools_and_streams(device);
+    }
+
+    fn ooms(&mut self, device: &DeviceReport) {
+        let shown = device.ooms.len().min(SHOWN_OOMS);
+        // The last failure is the one that ended the program, if any did.
+        for oom in device.ooms.iter().rev().take(shown) {
+            self.line("");
+            let title = format!("Out of memory on device {}", device.device);
+            self.line(&format!("{} ({})", self.style.alarm(&title), when(oom, device)));
+            self.oom(oom);
+        }
+        let earlier = device.oom_count - shown as u64;
+        if earlier > 0 {
+            let list: Vec<String> = device
+                .ooms
+                .iter()
+                .rev()
+                .skip(shown)
+                .take(3)
+                .map(|oom| format!("{} at entry {}", size(oom.requested_bytes), count(oom.event)))
+                .collect();
+            let more = if earlier > 3 { ", ..." } else { "" };
+            self.named(
+                "earlier",
+                &format!(
+                    "{} before that: {}{more}",
+                    counted(earlier, "failed request"),
+                    list.join(", ")
+                ),
+            );
+        }
+    }
+
+    fn oom(&mut self, oom: &OomReport) {
+        let style = self.style;
+        match &oom.culprit {
+            Some(frame) => self.named("line", &style.strong(&place_in(frame))),
+            None if oom.frames.is_empty() => self.named("line", "unknown: no stack was recorded"),
+            None => self.named("line", "none of the user's own code is on the stack"),
+        }
+        let exact = count(oom.requested_bytes);
+        self.named(
+            "request",
+            &format!(
+                "{} ({exact} bytes) on stream {}",
+                size(oom.requested_bytes),
+                stream(oom.stream)
+            ),
+        );
+        if let Some(operation) = &oom.operation {
+            self.named("doing", operation);
+        }
+        if let Some(metadata) = &oom.user_metadata {
+            self.named("metadata", metadata);
+        }
+        self.named("missing", &missing(oom));
+        self.named("at that moment", &moment(oom));
+        for cause in &oom.causes {
+            self.named("", &format!("{} {}", size(cause.bytes), cause.note));
+        }
+        let (frames, folded) = telling_frames(&oom.frames);
+        for (i, frame) in frames.iter().take(SHOWN_FRAMES).enumerate() {
+            self.named(if i == 0 { "stack" } else { "" }, &place_in(frame));
+        }
+        let mut rest = Vec::new();
+        if frames.len() > SHOWN_FRAMES {
+            rest.push(format!("{} more", count((frames.len() - SHOWN_FRAMES) as u64)));
+        }
+        if folded > 0 {
+            rest.push(format!(
+                "{} of interpreter, dispatcher and library calls folded",
+                counted(folded as u64, "frame")
+            ));
+        }
+        if !rest.is_empty() {
+            self.named("", &style.faint(&format!("({})", rest.join(", "))));
+        }
+    }
+
+    fn memory(&mut self, device: &DeviceReport) {
+        let memory = &device.memory;
+        let (blocks, free) = (&memory.blocks, &memory.fragmentation);
+        let reserved = memory.reserved_bytes;
+        self.heading(&format!("Memory of device {} at the snapshot", device.device));
+        let row = |name: &str, bytes: u64, note: String| {
+            vec![name.to_owned(), size(bytes), percent(ratio(bytes, reserved)), note]
+        };
+        let mut rows = vec![
+            row("reserved", reserved, counted(memory.segments.count, "segment")),
+            row(
+                "allocated",
+                memory.allocated_bytes,
+                format!(
+                    "held by the program in {}",
+                    counted(blocks.active_allocated.count, "block")
+                ),
+            ),
+        ];
+        if blocks.active_pending_free.count > 0 {
+            rows.push(row(
+                "pending free",
+                blocks.active_pending_free.bytes,
+                "freed by the program, waiting for work on another stream".to_owned(),
+            ));
+        }
+        rows.push(row(
+            "free",
+            blocks.inactive.bytes,
+            match blocks.inactive.count {
+                0 => "nothing cached".to_owned(),
+                n => format!(
+                    "cached in {}, the largest {}",
+                    counted(n, "block"),
+                    size(blocks.inactive.largest_bytes)
+                ),
+            },
+        ));
+        if blocks.inactive.count > 0 {
+            let private: u64 =
+                memory.pools.iter().filter(|p| p.pool_id != [0, 0]).map(|p| p.inactive_bytes).sum();
+            let private = match private {
+                0 => String::new(),
+                bytes => format!(", or is in private pools ({})", size(bytes)),
+            };
+            rows.push(row(
+                "  releasable",
+                free.releasable_bytes,
+                "empty_cache() would give it back to the device".to_owned(),
+            ));
+            rows.push(row(
+                "  stranded",
+                free.stranded_bytes,
+                format!(
+                    "shares segments with live blocks{private}: only smaller requests can use it"
+                ),
+            ));
+        }
+        self.out.push_str(&table(self.style, &["", "bytes", "share", ""], &[0, 3], rows));
+        if free.rounding_bytes > 0 {
+            self.named(
+                "rounding",
+                &format!(
+                    "{} ({}) of the blocks in use is rounding: the program asked for {}",
+                    size(free.rounding_bytes),
+                    percent(free.rounding_ratio),
+                    size(memory.requested_bytes)
+                ),
+            );
+        }
+        let peak = &device.peak;
+        if device.timeline.is_some() {
+            let at = |event: Option<u64>| match event {
+                Some(event) => format!("at entry {}", count(event)),
+                None => "before the first entry".to_owned(),
+            };
+            self.named(
+                "peak",
+                &format!(
+                    "{} allocated {}, {} reserved {}",
+                    size(peak.allocated_bytes),
+                    at(peak.allocated_event),
+                    size(peak.reserved_bytes),
+                    at(peak.reserved_event)
+                ),
+            );
+        }
+    }
+
+    fn course(&mut self, device: &DeviceReport) {
+        let Some(timeline) = device.timeline.as_ref().filter(|t| t.events > 1) else { return };
+        if device.peak.reserved_bytes == 0 {
+            return;
+        }
+        let (solid, shaded) = self.style.pick(("█", "░"), ("#", "."));
+        self.heading(&format!(
+            "Over time ({solid} allocated  {shaded} reserved, not allocated; {})",
+            span(timeline)
+        ));
+        self.out.push_str(&chart(timeline, &device.ooms, self.style));
+    }
+
+    fn holders(&mut self, device: &DeviceReport) {
+        if device.memory.allocated_bytes == 0 {
+            return;
+        }
+        self.heading("Who holds the allocated memory, by line");
+        let room = self.style.width.saturating_sub(32).max(24);
+        let style = self.style;
+        let mut rows: Vec<Vec<String>> = device
+            .top_lines
+            .iter()
+            .map(|held| {
+                vec![
+                    size(held.bytes),
+                    percent(held.share_ratio),
+                    count(held.blocks),
+                    holder(held, room, style),
+                ]
+            })
+            .collect();
+        let shown: u64 = device.top_lines.iter().map(|l| l.bytes).sum();
+        let shown_blocks: u64 = device.top_lines.iter().map(|l| l.blocks).sum();
+        let all = &device.memory.blocks.active_allocated;
+        if all.count > shown_blocks {
+            rows.push(vec![
+                size(all.bytes - shown),
+                percent(ratio(all.bytes - shown, all.bytes)),
+                count(all.count - shown_blocks),
+                "all other lines".to_owned(),
+            ]);
+        }
+        self.out.push_str(&table(style, &["bytes", "share", "blocks", "allocated by"], &[3], rows));
+    }
+
+    fn segments(&mut self, device: &DeviceReport) {
+        let memory = &device.memory;
+        if memory.top_segments.is_empty() {
+            return;
+        }
+        self.heading("Segments and blocks");
+        let s = &memory.segments;
+        let mut kinds = Vec::new();
+        for (name, kind) in [("small", s.small), ("large", s.large)] {
+            if kind.count > 0 {
+                kinds.push(format!("{} {name} ({})", count(kind.count), size(kind.bytes)));
+            }
+        }
+        let expandable = match s.expandable.count {
+            0 => String::new(),
+            n => format!("; {} of them expandable ({})", count(n), size(s.expandable.bytes)),
+        };
+        self.text(&format!("{}: {}{expandable}", counted(s.count, "segment"), kinds.join(", ")));
+        let blocks = &memory.blocks;
+        let states = [
+            ("active_allocated", blocks.active_allocated),
+            ("active_pending_free", blocks.active_pending_free),
+            ("inactive", blocks.inactive),
+        ];
+        let rows = states
+            .iter()
+            .filter(|(_, b)| b.count > 0)
+            .map(|(state, b)| {
+                vec![
+                    (*state).to_owned(),
+                    count(b.count),
+                    size(b.bytes),
+                    size(b.bytes / b.count),
+                    size(b.largest_bytes),
+                ]
+            })
+            .collect();
+        self.line("");
+        self.out.push_str(&table(
+            self.style,
+            &["block state", "blocks", "bytes", "mean", "largest"],
+            &[0],
+            rows,
+        ));
+        if blocks.inactive.count > 0 {
+            self.line("");
+            self.segment_rows(device);
+        }
+    }
+
+    fn segment_rows(&mut self, device: &DeviceReport) {
+        let memory = &device.memory;
+        let mut rows: Vec<Vec<String>> = memory
+            .top_segments
+            .iter()
+            .filter(|s| s.inactive_bytes > 0)
+            .map(|s| {
+                let kind = match (s.small, s.expandable) {
+                    (true, false) => "small",
+                    (false, false) => "large",
+                    (true, true) => "small expandable",
+                    (false, true) => "large expandable",
+                };
+                vec![
+                    format!("{:#x}", s.address),
+                    kind.to_owned(),
+                    size(s.bytes),
+                    count(s.blocks),
+                    size(s.allocated_bytes),
+                    size(s.inactive_bytes),
+                    size(s.releasable_bytes),
+                ]
+            })
+            .collect();
+        let full: Vec<_> = memory.top_segments.iter().filter(|s| s.inactive_bytes == 0).collect();
+        let other = &memory.other_segments;
+        let others = other.count + full.len() as u64;
+        if others > 0 {
+            let add = |of: u64, each: fn(&crate::analysis::SegmentReport) -> u64| {
+                of + full.iter().map(|s| each(s)).sum::<u64>()
+            };
+            rows.push(vec![
+                format!("{} others", count(others)),
+                String::new(),
+                size(add(other.bytes, |s| s.bytes)),
+                count(add(other.blocks, |s| s.blocks)),
+                size(add(other.allocated_bytes, |s| s.allocated_bytes)),
+                size(other.inactive_bytes),
+                size(other.releasable_bytes),
+            ]);
+        }
+        self.out.push_str(&table(
+            self.style,
+            &["most stranded", "kind", "bytes", "blocks", "allocated", "free", "releasable"],
+            &[0, 1],
+            rows,
+        ));
+    }
+
+    fn pools_and_streams(&mut self, device: &DeviceReport) {
+        let memory = &device.memory;
+        if memory.pools.len() > 1 {
+            self.heading("Pools");
+            let rows = memory
+                .pools
+                .iter()
+                .map(|p| {
+                    vec![
+                        pool(p.pool_id),
+                        size(p.reserved_bytes),
+                        size(p.allocated_bytes),
+                        size(p.inactive_bytes),
+                        counted(p.streams.len() as u64, "stream"),
+                    ]
+                })
+                .collect();
+            self.out.push_str(&table(
+                self.style,
+                &["pool", "reserved", "allocated", "free", "used by"],
+                &[0],
+                rows,
+            ));
+        }
+        if memory.streams.len() > 1 {
+            self.heading("Streams (each can only use its own free blocks)");
+            let rows = memory
+                .streams
+                .iter()
+                .map(|s| {
+                    vec![
+                        stream(s.stream),
+                        size(s.reserved_bytes),
+                        size(s.allocated_bytes),
+                        size(s.inactive_bytes),
+                        size(s.largest_free_block_bytes),
+                    ]
+                })
+                .collect();
+            self.out.push_str(&table(
+                self.style,
+                &["stream", "reserved", "allocated", "free", "largest free block"],
+                &[0],
+                rows,
+            ));
+        }
+    }
+}
+
+/// A line of code in `room` columns, with what was done there.
+fn holder(held: &HeldByLine, room: usize, style: Style) -> String {
+    let line = match &held.frame {
+        Some(frame) => {
+            let name = format!(" in {}", frame.name);
+            let place = format!("{}:{}", frame.file, frame.line);
+            let left = room.saturating_sub(name.chars().count()).max(16);
+            format!("{}{name}", tail(&place, left, style))
+        }
+        None if held.operation.is_none() => "no stack recorded".to_owned(),
+        None => "no line of the user's code".to_owned(),
+    };
+    match &held.operation {
+        Some(operation) => format!("{line}\n  {}", tail(operation, room.saturating_sub(2), style)),
+        None => line,
+    }
+}

@@ -1,0 +1,123 @@
+//! Phrases that the page and the Markdown share.
+
+use crate::analysis::{DeviceReport, FrameReport, OomReport, Origin, SnapshotReport, Timeline};
+use crate::units::{count, counted, duration, size};
+
+/// `file:line`, or the bare name where there is no file.
+pub(super) fn place(frame: &FrameReport) -> String {
+    match (frame.file.as_str(), frame.line) {
+        ("" | "??", _) => frame.name.clone(),
+        (file, 0) => file.to_owned(),
+        (file, line) => format!("{file}:{line}"),
+    }
+}
+
+/// `file:line in function`
+pub(super) fn place_in(frame: &FrameReport) -> String {
+    format!("{} in {}", place(frame), frame.name)
+}
+
+/// The Python frames that say something, innermost first, and how many others there are.
+pub(super) fn telling_frames(frames: &[FrameReport]) -> (Vec<&FrameReport>, usize) {
+    let telling: Vec<&FrameReport> = frames
+        .iter()
+        .filter(|f| matches!(f.origin(), Origin::User | Origin::Package | Origin::Torch))
+        .collect();
+    let folded = frames.len() - telling.len();
+    (telling, folded)
+}
+
+/// What file this is: release, entries, time, settings.
+pub(super) fn provenance(snapshot: &SnapshotReport) -> String {
+    let mut parts = vec![format!("written by PyTorch {}", snapshot.torch_version)];
+    parts.push(size(snapshot.size_bytes));
+    if snapshot.events > 0 {
+        let longest = snapshot
+            .devices
+            .iter()
+            .filter_map(|d| d.timeline.as_ref())
+            .filter_map(|t| t.duration_us)
+            .max();
+        let over = longest.map(|us| format!(" over {}", duration(us))).unwrap_or_default();
+        parts.push(format!("{}{over}", counted(snapshot.events, "trace entry")));
+    } else {
+        parts.push("no trace".to_owned());
+    }
+    parts.push(match snapshot.settings_string.as_deref() {
+        None => "allocator settings not recorded".to_owned(),
+        Some("") => "default allocator settings".to_owned(),
+        Some(settings) => format!("settings {settings}"),
+    });
+    parts.join(", ")
+}
+
+/// Where in the trace a failed request is.
+pub(super) fn when(oom: &OomReport, device: &DeviceReport) -> String {
+    let last = device.timeline.as_ref().map_or(0, |t| t.events.saturating_sub(1));
+    match last.saturating_sub(oom.event) {
+        0 => format!("entry {}, the last of the trace", count(oom.event)),
+        after => format!(
+            "entry {}, {} before the end of the trace",
+            count(oom.event),
+            counted(after, "entry")
+        ),
+    }
+}
+
+/// How a failed request's memory was used at that moment.
+pub(super) fn moment(oom: &OomReport) -> String {
+    let pending = oom.reserved_bytes - oom.allocated_bytes - oom.cached_bytes;
+    let pending = match pending {
+        0 => String::new(),
+        bytes => format!(" + {} pending", size(bytes)),
+    };
+    format!(
+        "{} reserved = {} allocated + {} free in the cache{pending}; the device had {} free",
+        size(oom.reserved_bytes),
+        size(oom.allocated_bytes),
+        size(oom.cached_bytes),
+        size(oom.device_free_bytes)
+    )
+}
+
+/// What was missing.
+pub(super) fn missing(oom: &OomReport) -> String {
+    let cache = match oom.largest_free_block_bytes {
+        0 => "no free block in the cache that it may use".to_owned(),
+        largest => format!("the largest free block it may use has {}", size(largest)),
+    };
+    let device = if oom.device_free_bytes >= oom.segment_bytes {
+        format!("the device has room for the segment of {}", size(oom.segment_bytes))
+    } else {
+        format!(
+            "the device lacks {} for a new segment of {}",
+            size(oom.segment_bytes - oom.device_free_bytes),
+            size(oom.segment_bytes)
+        )
+    };
+    format!("{device}; {cache}")
+}
+
+/// The x axis of a chart in words.
+pub(super) fn span(timeline: &Timeline) -> String {
+    let time = timeline.duration_us.map(|us| format!(", {}", duration(us))).unwrap_or_default();
+    format!("{}{time}", counted(timeline.events, "entry"))
+}
+
+/// A stream's handle: small ones as they are, pointers in hex.
+pub(super) fn stream(handle: u64) -> String {
+    match handle {
+        0 => "0 (default)".to_owned(),
+        1..=0xffff => handle.to_string(),
+        _ => format!("{handle:#x}"),
+    }
+}
+
+/// A pool's id.
+pub(super) fn pool(id: [u64; 2]) -> String {
+    match id {
+        [0, 0] => "default".to_owned(),
+        [a, 0] => format!("graph {a}"),
+        [a, b] => format!("({a}, {b})"),
+    }
+}

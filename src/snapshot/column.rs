@@ -1,0 +1,68 @@
+//! A column that costs nothing while every row says the same.
+
+/// One value a row. Many keys of a trace are the same in every entry (one stream, no compile context,
+/// one pool): such a column is one value and a length.
+#[derive(Debug, Clone)]
+pub struct Column<T> {
+    first: Option<T>,
+    len: usize,
+    /// Every row, once two rows differ; empty before.
+    rows: Vec<T>,
+}
+
+impl<T> Default for Column<T> {
+    fn default() -> Self {
+        Self { first: None, len: 0, rows: Vec::new() }
+    }
+}
+
+impl<T: Copy + PartialEq> Column<T> {
+    /// Adds a row.
+    #[inline]
+    pub fn push(&mut self, value: T) {
+        if self.rows.is_empty() {
+            match self.first {
+                None => self.first = Some(value),
+                Some(first) if first == value => {}
+                Some(first) => {
+                    self.rows = vec![first; self.len];
+                    self.rows.push(value);
+                }
+            }
+        } else {
+            self.rows.push(value);
+        }
+        self.len += 1;
+    }
+
+    /// The value of `row`.
+    #[inline]
+    pub fn get(&self, row: usize) -> Option<T> {
+        if self.rows.is_empty() {
+            self.first.filter(|_| row < self.len)
+        } else {
+            self.rows.get(row).copied()
+        }
+    }
+
+    /// The one value that all rows have, if they do.
+    pub fn uniform(&self) -> Option<T> {
+        self.first.filter(|_| self.rows.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_back_what_was_pushed() {
+        for values in [vec![], vec![7], vec![7, 7, 7], vec![7, 7, 8, 7], vec![1, 2]] {
+            let mut column = Column::default();
+            values.iter().for_each(|v| column.push(*v));
+            let back: Vec<i32> = (0..values.len()).map(|i| column.get(i).unwrap()).collect();
+            assert_eq!(back, values);
+            assert_eq!(column.get(values.len()), None);
+        }
+    }
+}

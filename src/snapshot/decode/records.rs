@@ -1,0 +1,366 @@
+//! One dict, one record: frames, trace entries, blocks and segments from their pairs.
+
+use super::super::keys;
+use super::super::{Action, Block, BlockState, Event, Frame, Segment, Stacks};
+use super::{BLOCK, SEGMENT};
+use super::{Decoder, FRAME, LIST, List, PAIR, SCALAR, STACK, Scalar, unexpected};
+use crate::ids::{PoolId, StackId, SymbolId, row};
+use crate::pickle::{Builder as _, ErrorKind, Kind, Value};
+
+/// The pairs whose key is a string; others mean nothing in a snapshot.
+fn fields(pairs: &[Value]) -> impl Iterator<Item = (SymbolId, Value)> {
+    pairs.chunks_exact(2).filter_map(|pair| match pair {
+        [key, value] => match key.kind() {
+            Kind::Text(key) => Some((key, *value)),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+impl Decoder {
+    /// `value` as an unsigned 64-bit number: addresses, sizes, handles. Negative handles keep their
+    /// bits.
+    #[inline]
+    pub(super) fn integer(&self, value: Value) -> Option<u64> {
+        match value.kind() {
+            Kind::Int(n) => Some(n.cast_unsigned()),
+            Kind::Bool(b) => Some(u64::from(b)),
+            Kind::Node(SCALAR, index) => match *self.scalars.get(index as usize)? {
+                Scalar::Int(n) => {
+                    u64::try_from(n).ok().or_else(|| i64::try_from(n).ok().map(i64::cast_unsigned))
+                }
+                // JSON that went through JavaScript.
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "checked"
+                )]
+                Scalar::Float(x) if (0.0..9.0e15).contains(&x) && x.fract() == 0.0 => {
+                    Some(x as u64)
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// What `value` is, in Python's words.
+    pub(super) fn type_name(&self, value: Value) -> &'static str {
+        match value.kind() {
+            Kind::None => "None",
+            Kind::Bool(_) => "a bool",
+            Kind::Int(_) => "an integer",
+            Kind::Text(_) => "a string",
+            Kind::EmptyList | Kind::Node(STACK | LIST | PAIR, _) => "a list",
+            Kind::Node(SCALAR, index) => match self.scalars.get(index as usize) {
+                Some(Scalar::Float(_)) => "a float",
+                Some(Scalar::Int(_)) => "a huge integer",
+                _ => "bytes",
+            },
+            _ => "a dict",
+        }
+    }
+
+    /// A field that must be a number; `None` counts as 0, as some backends write it.
+    #[inline]
+    fn number(&self, record: &str, key: SymbolId, value: Value) -> Result<u64, ErrorKind> {
+        match self.integer(value) {
+            Some(n) => Ok(n),
+            None if value.kind() == Kind::None => Ok(0),
+            None => self.wrong(record, key, value, "an integer"),
+        }
+    }
+
+    #[cold]
+    fn wrong<T>(
+        &self,
+        record: &str,
+        key: SymbolId,
+        value: Value,
+        wanted: &str,
+    ) -> Result<T, ErrorKind> {
+        let nth = match record {
+            "trace entry" => format!(" {}", self.snapshot.events.len()),
+            _ => String::new(),
+        };
+        let (key, found) = (self.snapshot.symbols.get(key), self.type_name(value));
+        unexpected(format!("{record}{nth} has {found} as '{key}', where {wanted} belongs"))
+    }
+
+    #[inline]
+    fn stack(&mut self, record: &str, key: SymbolId, value: Value) -> Result<StackId, ErrorKind> {
+        match value.kind() {
+            Kind::Node(STACK, id) => Ok(StackId(id)),
+            Kind::EmptyList | Kind::None => Ok(Stacks::EMPTY),
+            _ => match self.settle(value)?.kind() {
+                Kind::Node(STACK, id) => Ok(StackId(id)),
+                _ => self.wrong(record, key, value, "a list of frames"),
+            },
+        }
+    }
+
+    fn pool(&mut self, record: &str, key: SymbolId, value: Value) -> Result<PoolId, ErrorKind> {
+        match value.kind() {
+            Kind::Node(PAIR, id) => Ok(PoolId(id)),
+            _ => match self.settle(value)?.kind() {
+                Kind::Node(PAIR, id) => Ok(PoolId(id)),
+                _ => self.wrong(record, key, value, "a pair of integers"),
+            },
+        }
+    }
+
+    fn unknown_key(&mut self, record: &'static str, key: SymbolId) {
+        self.unknown.insert((record, key));
+    }
+
+    pub(super) fn frame(&mut self, pairs: &[Value]) -> Result<Value, ErrorKind> {
+        let mut frame = Frame { file: SymbolId(0), name: SymbolId(0), line: 0 };
+        for (key, value) in fields(pairs) {
+            match (key, value.kind()) {
+                (keys::FILENAME, Kind::Text(text)) => frame.file = text,
+                (keys::NAME, Kind::Text(text)) => frame.name = text,
+                (keys::LINE, _) => {
+                    let line = self.number("a frame", key, value)?;
+                    frame.line = u32::try_from(line).unwrap_or(0);
+                }
+                (keys::FILENAME | keys::NAME, Kind::None) => {
+                    let empty = self.snapshot.symbols.intern("");
+                    if key == keys::NAME { frame.name = empty } else { frame.file = empty }
+                }
+                (keys::FILENAME | keys::NAME, _) => {
+                    return self.wrong("a frame", key, value, "a string");
+                }
+                // fx_node_op and kin, only with augment_with_fx_traces.
+                _ => {}
+            }
+        }
+        Ok(Value::node(FRAME, self.snapshot.stacks.intern_frame(frame).0))
+    }
+
+    pub(super) fn event(&mut self, pairs: &[Value]) -> Result<Value, ErrorKind> {
+        const ENTRY: &str = "trace entry";
+        let mut event = Event::new();
+        for (key, value) in fields(pairs) {
+            self.seen.event.add(key);
+            match key {
+                keys::ACTION => {
+                    let Kind::Text(word) = value.kind() else {
+                        return self.wrong(ENTRY, key, value, "a string");
+                    };
+                    event.action = Action::from_word(word).unwrap_or_else(|| {
+                        self.unknown.insert(("action", word));
+                        Action::Other
+                    });
+                }
+                keys::ADDR | keys::DEVICE_FREE => event.addr = self.number(ENTRY, key, value)?,
+                keys::SIZE => event.size = self.number(ENTRY, key, value)?,
+                keys::STREAM => event.stream = self.number(ENTRY, key, value)?,
+                keys::TIME_US => event.time_us = self.number(ENTRY, key, value)?,
+                keys::FRAMES => event.stack = self.stack(ENTRY, key, value)?,
+                keys::CPP_FRAMES if event.stack == Stacks::EMPTY => {
+                    event.stack = self.stack(ENTRY, key, value)?;
+                }
+                keys::POOL_ID => event.pool = Some(self.pool(ENTRY, key, value)?),
+                keys::COMPILE_CONTEXT => {
+                    if let Kind::Text(text) = value.kind() {
+                        event.compile_context = Some(text);
+                    }
+                }
+                keys::USER_METADATA => {
+                    if let Kind::Text(text) = value.kind() {
+                        event.user_metadata = Some(text);
+                    }
+                }
+                keys::CPP_FRAMES | keys::FORWARD_FRAMES | keys::INTERNAL_METADATA => {}
+                _ => self.unknown_key("trace entries", key),
+            }
+        }
+        Ok(self.push_event(event))
+    }
+
+    pub(super) fn block(&mut self, pairs: &[Value]) -> Result<Value, ErrorKind> {
+        const BLOCK_: &str = "a block";
+        let mut block = Block {
+            address: 0,
+            size: 0,
+            requested_size: u64::MAX,
+            state: BlockState::Inactive,
+            stack: Stacks::EMPTY,
+        };
+        let mut history = None;
+        for (key, value) in fields(pairs) {
+            self.seen.block.add(key);
+            match key {
+                keys::ADDRESS => block.address = self.number(BLOCK_, key, value)?,
+                keys::SIZE => block.size = self.number(BLOCK_, key, value)?,
+                keys::REQUESTED_SIZE => block.requested_size = self.number(BLOCK_, key, value)?,
+                keys::FRAMES => block.stack = self.stack(BLOCK_, key, value)?,
+                keys::STATE => {
+                    block.state = match value.kind() {
+                        Kind::Text(keys::ACTIVE_ALLOCATED) => BlockState::ActiveAllocated,
+                        Kind::Text(keys::ACTIVE_PENDING_FREE | keys::ACTIVE_AWAITING_FREE) => {
+                            BlockState::ActivePendingFree
+                        }
+                        Kind::Text(keys::INACTIVE) => BlockState::Inactive,
+                        Kind::Text(word) => {
+                            let word = self.snapshot.symbols.get(word);
+                            return unexpected(format!("a block has the unknown state '{word}'"));
+                        }
+                        _ => return self.wrong(BLOCK_, key, value, "a string"),
+                    }
+                }
+                keys::HISTORY => history = Some(value),
+                _ => self.unknown_key("blocks", key),
+            }
+        }
+        if let Some(history) = history {
+            self.legacy_history(history, &mut block)?;
+        }
+        if block.requested_size == u64::MAX {
+            block.requested_size = block.size;
+        }
+        let row = row(self.snapshot.blocks.len());
+        self.snapshot.blocks.push(block);
+        Ok(Value::node(BLOCK, row))
+    }
+
+    /// Before 2.1 a block listed what had been allocated in it, newest first, in place of its own
+    /// requested size and stack.
+    fn legacy_history(&mut self, history: Value, block: &mut Block) -> Result<(), ErrorKind> {
+        let newest = match history.kind() {
+            Kind::Node(LIST, index) => match self.lists.get(index as usize) {
+                Some(List::Values(entries)) => entries.first().copied(),
+                _ => None,
+            },
+            _ => None,
+        };
+        for (key, value) in newest.map(|entry| self.pairs(entry)).unwrap_or_default() {
+            match key {
+                keys::REAL_SIZE if block.requested_size == u64::MAX => {
+                    block.requested_size = self.number("a block's history", key, value)?;
+                }
+                keys::FRAMES | keys::CPP_FRAMES if block.stack == Stacks::EMPTY => {
+                    block.stack = self.stack("a block's history", key, value)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn segment(&mut self, pairs: &[Value]) -> Result<Value, ErrorKind> {
+        const SEGMENT_: &str = "a segment";
+        let mut segment = Segment {
+            device: 0,
+            address: 0,
+            total_size: 0,
+            stream: 0,
+            is_small: false,
+            is_expandable: false,
+            pool: super::super::Pools::DEFAULT,
+            stack: Stacks::EMPTY,
+            blocks: 0..0,
+        };
+        for (key, value) in fields(pairs) {
+            self.seen.segment.add(key);
+            match key {
+                keys::DEVICE => segment.device = self.number(SEGMENT_, key, value)?,
+                keys::ADDRESS => segment.address = self.number(SEGMENT_, key, value)?,
+                keys::TOTAL_SIZE => segment.total_size = self.number(SEGMENT_, key, value)?,
+                keys::STREAM => segment.stream = self.number(SEGMENT_, key, value)?,
+                keys::SEGMENT_TYPE => segment.is_small = value.kind() == Kind::Text(keys::SMALL),
+                keys::IS_EXPANDABLE => {
+                    segment.is_expandable = self.number(SEGMENT_, key, value)? != 0;
+                }
+                keys::SEGMENT_POOL_ID => segment.pool = self.pool(SEGMENT_, key, value)?,
+                keys::FRAMES => segment.stack = self.stack(SEGMENT_, key, value)?,
+                keys::BLOCKS => segment.blocks = self.block_rows(value)?,
+                // Sums over the blocks, which we add up ourselves.
+                keys::ALLOCATED_SIZE | keys::ACTIVE_SIZE | keys::REQUESTED_SIZE => {}
+                _ => self.unknown_key("segments", key),
+            }
+        }
+        self.place_blocks(&segment);
+        let row = row(self.snapshot.segments.len());
+        self.snapshot.segments.push(segment);
+        Ok(Value::node(SEGMENT, row))
+    }
+
+    fn block_rows(&mut self, value: Value) -> Result<std::ops::Range<usize>, ErrorKind> {
+        let settled = self.settle(value)?;
+        match settled.kind() {
+            Kind::EmptyList => Ok(0..0),
+            Kind::Node(LIST, index) => match self.lists.get(index as usize) {
+                Some(List::Rows(BLOCK, runs)) => match runs.as_slice() {
+                    [run] => {
+                        let run = run.start as usize..run.end as usize;
+                        // Its rows are known now; the list itself is not needed again.
+                        if index as usize + 1 == self.lists.len() && settled == value {
+                            self.lists.pop();
+                        }
+                        Ok(run)
+                    }
+                    _ => unexpected("a block belongs to two segments".to_owned()),
+                },
+                _ => self.wrong("a segment", keys::BLOCKS, value, "a list of blocks"),
+            },
+            _ => self.wrong("a segment", keys::BLOCKS, value, "a list of blocks"),
+        }
+    }
+
+    /// Gives the blocks of releases that write no addresses theirs, and checks the sum.
+    fn place_blocks(&mut self, segment: &Segment) {
+        let mut next = segment.address;
+        for block in self.snapshot.blocks.get_mut(segment.blocks.clone()).unwrap_or_default() {
+            if block.address == 0 {
+                block.address = next;
+            }
+            next = block.address.saturating_add(block.size);
+        }
+        let sum: u64 = self
+            .snapshot
+            .blocks
+            .get(segment.blocks.clone())
+            .unwrap_or_default()
+            .iter()
+            .fold(0, |sum, block| sum.saturating_add(block.size));
+        if sum != segment.total_size {
+            self.snapshot.warnings.add(
+                "segment-sum",
+                format!(
+                    "the blocks of segment {:#x} add up to {sum} bytes, its total_size says {}",
+                    segment.address, segment.total_size
+                ),
+            );
+        }
+    }
+
+    /// The pairs of a generic dict.
+    pub(super) fn pairs(&self, value: Value) -> Vec<(SymbolId, Value)> {
+        match value.kind() {
+            Kind::Node(super::DICT, index) => match self.dicts.get(index as usize) {
+                Some(super::Dict::Pairs(pairs)) => fields(pairs).collect(),
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        }
+    }
+
+    /// The items of a list of anything.
+    pub(super) fn items(&self, value: Value) -> Vec<Value> {
+        match value.kind() {
+            Kind::Node(LIST, index) => match self.lists.get(index as usize) {
+                Some(List::Values(items)) => items.clone(),
+                Some(List::Settled(settled)) => self.reopen(*settled).unwrap_or_default(),
+                _ => Vec::new(),
+            },
+            _ => self.reopen(value).unwrap_or_default(),
+        }
+    }
+
+    /// `value` as text, if it is that.
+    pub(super) fn as_text(&self, value: Value) -> Option<&str> {
+        self.text_of(value)
+    }
+}

@@ -1,0 +1,121 @@
+//! JSON dumps of a snapshot, read into the same [`Decoder`] as pickles.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use super::decode::Decoder;
+use super::{Snapshot, SnapshotError};
+use crate::pickle::{Builder, Value};
+
+/// Reads a JSON snapshot.
+pub(super) fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
+    let decoder = RefCell::new(Decoder::new());
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let root = One(&decoder).deserialize(&mut reader).and_then(|root| {
+        reader.end()?;
+        Ok(root)
+    });
+    match root {
+        Ok(root) => decoder.into_inner().finish(root),
+        Err(error) => {
+            let offset = offset_of(bytes, error.line(), error.column());
+            let message = format!(
+                "{error}; {} before that place",
+                crate::units::counted(decoder.borrow().entries(), "whole trace entry")
+            );
+            Err(SnapshotError::Json { message, offset })
+        }
+    }
+}
+
+/// The byte that `serde_json`'s line and column (both from 1) name.
+fn offset_of(bytes: &[u8], line: usize, column: usize) -> u64 {
+    let before: usize =
+        bytes.split_inclusive(|b| *b == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();
+    (before + column.saturating_sub(1)) as u64
+}
+
+/// Reads one JSON value into the decoder.
+#[derive(Clone, Copy)]
+struct One<'a>(&'a RefCell<Decoder>);
+
+impl<'de> DeserializeSeed<'de> for One<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for One<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a memory snapshot")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::int(value).unwrap_or_else(|| self.0.borrow_mut().wide_int(&value.to_le_bytes())))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        let narrow = i64::try_from(value).ok().and_then(Value::int);
+        Ok(narrow.unwrap_or_else(|| self.0.borrow_mut().wide_int(&u128::from(value).to_le_bytes())))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(self.0.borrow_mut().float(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(self.0.borrow_mut().text(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::NONE)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        let mut list = Value::EMPTY_LIST;
+        while let Some(item) = seq.next_element_seed(self)? {
+            items.push(item);
+            // As pickles do, so that a long list is not held twice.
+            if items.len() == 1000 {
+                list = self.add(list, &items, Builder::list)?;
+                items.clear();
+            }
+        }
+        if items.is_empty() { Ok(list) } else { self.add(list, &items, Builder::list) }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(key) = map.next_key_seed(self)? {
+            pairs.push(key);
+            pairs.push(map.next_value_seed(self)?);
+        }
+        if pairs.is_empty() {
+            Ok(Value::EMPTY_DICT)
+        } else {
+            self.add(Value::EMPTY_DICT, &pairs, Builder::dict)
+        }
+    }
+}
+
+impl One<'_> {
+    fn add<E: serde::de::Error>(
+        self,
+        so_far: Value,
+        items: &[Value],
+        add: fn(&mut Decoder, Value, &[Value]) -> Result<Value, crate::pickle::ErrorKind>,
+    ) -> Result<Value, E> {
+        add(&mut self.0.borrow_mut(), so_far, items).map_err(E::custom)
+    }
+}

@@ -1,0 +1,100 @@
+//! The dict keys and words that PyTorch writes, interned first, so that a word is known by its id.
+
+use crate::ids::SymbolId;
+use crate::intern::Symbols;
+
+macro_rules! words {
+    ($($name:ident = $text:literal)*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        enum Word { $($name),* }
+
+        $(pub(super) const $name: SymbolId = SymbolId(Word::$name as u32);)*
+
+        /// A table of strings in which the words have their ids.
+        pub(super) fn symbols() -> Symbols {
+            let mut symbols = Symbols::default();
+            $(symbols.intern($text);)*
+            symbols
+        }
+    };
+}
+
+words! {
+    // Trace entries; `Seen` keeps a bit for each of the first 64 words.
+    ACTION = "action"
+    ADDR = "addr"
+    DEVICE_FREE = "device_free"
+    SIZE = "size"
+    STREAM = "stream"
+    TIME_US = "time_us"
+    FRAMES = "frames"
+    CPP_FRAMES = "cpp_frames"
+    FORWARD_FRAMES = "forward_frames"
+    COMPILE_CONTEXT = "compile_context"
+    USER_METADATA = "user_metadata"
+    INTERNAL_METADATA = "internal_metadata"
+    POOL_ID = "pool_id"
+    // Segments and blocks
+    DEVICE = "device"
+    ADDRESS = "address"
+    TOTAL_SIZE = "total_size"
+    ALLOCATED_SIZE = "allocated_size"
+    ACTIVE_SIZE = "active_size"
+    REQUESTED_SIZE = "requested_size"
+    SEGMENT_TYPE = "segment_type"
+    SEGMENT_POOL_ID = "segment_pool_id"
+    IS_EXPANDABLE = "is_expandable"
+    BLOCKS = "blocks"
+    STATE = "state"
+    HISTORY = "history"
+    REAL_SIZE = "real_size"
+    // Frames
+    FILENAME = "filename"
+    LINE = "line"
+    NAME = "name"
+    // Annotations
+    STAGE = "stage"
+    // Top level
+    SEGMENTS = "segments"
+    DEVICE_TRACES = "device_traces"
+    ALLOCATOR_SETTINGS = "allocator_settings"
+    EXTERNAL_ANNOTATIONS = "external_annotations"
+    HOST_SEGMENTS = "host_segments"
+    HOST_TRACES = "host_traces"
+    // Values
+    ALLOC = "alloc"
+    FREE_REQUESTED = "free_requested"
+    FREE_COMPLETED = "free_completed"
+    SEGMENT_ALLOC = "segment_alloc"
+    SEGMENT_FREE = "segment_free"
+    SEGMENT_MAP = "segment_map"
+    SEGMENT_UNMAP = "segment_unmap"
+    SNAPSHOT = "snapshot"
+    OOM = "oom"
+    ANNOTATE = "annotate"
+    USER_DEFINED = "user_defined"
+    WORKSPACE_SNAPSHOT = "workspace_snapshot"
+    ACTIVE_ALLOCATED = "active_allocated"
+    ACTIVE_PENDING_FREE = "active_pending_free"
+    ACTIVE_AWAITING_FREE = "active_awaiting_free"
+    INACTIVE = "inactive"
+    SMALL = "small"
+    START = "START"
+}
+
+/// Which of the first 64 words were met as keys.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Seen(u64);
+
+impl Seen {
+    #[inline]
+    pub(super) fn add(&mut self, key: SymbolId) {
+        if key.0 < 64 {
+            self.0 |= 1 << key.0;
+        }
+    }
+
+    pub(super) fn has(self, key: SymbolId) -> bool {
+        key.0 < 64 && self.0 >> key.0 & 1 == 1
+    }
+}

@@ -1,0 +1,105 @@
+//! Which PyTorch releases write the keys that a file has.
+//!
+//! No snapshot names its release. Each key below is written by every recording since the release
+//! beside it and by none before (recorded with fifteen releases, 2.1.2 to 2.15.0; for the two older
+//! marks see the pull requests named).
+
+use std::fmt;
+
+use super::keys::{self, Seen};
+use crate::ids::SymbolId;
+
+/// A range of minor releases of PyTorch 2, such as 2.3-2.4, 2.8 or 2.14+.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TorchRange {
+    /// The first release that writes all keys of the file, if any key tells.
+    pub first: Option<u32>,
+    /// The last release that writes no more keys than the file has, if any key tells.
+    pub last: Option<u32>,
+}
+
+impl Default for TorchRange {
+    fn default() -> Self {
+        Self { first: None, last: Some(LEGACY) }
+    }
+}
+
+/// Stands for 1.x: before the oldest key.
+const LEGACY: u32 = 0;
+
+/// What was met in a file, by where.
+#[derive(Debug, Default)]
+pub(super) struct KeysSeen {
+    pub(super) top: Seen,
+    pub(super) event: Seen,
+    pub(super) segment: Seen,
+    pub(super) block: Seen,
+    /// Keys of `allocator_settings`.
+    pub(super) settings: Vec<String>,
+}
+
+enum Mark {
+    Top(SymbolId),
+    Event(SymbolId),
+    Segment(SymbolId),
+    Setting(&'static str),
+}
+
+/// A key and the minor release of PyTorch 2 since which it is written.
+const MARKS: [(u32, Mark); 12] = [
+    (0, Mark::Top(keys::DEVICE_TRACES)), // pytorch/pytorch#86241
+    (1, Mark::Segment(keys::IS_EXPANDABLE)),
+    (2, Mark::Event(keys::TIME_US)), // #112266
+    (3, Mark::Top(keys::ALLOCATOR_SETTINGS)),
+    (5, Mark::Top(keys::EXTERNAL_ANNOTATIONS)),
+    (8, Mark::Event(keys::COMPILE_CONTEXT)),
+    (9, Mark::Setting("graph_capture_record_stream_reuse")),
+    (10, Mark::Event(keys::USER_METADATA)),
+    (12, Mark::Event(keys::POOL_ID)),
+    (13, Mark::Setting("max_round_threshold")),
+    (14, Mark::Top(keys::HOST_TRACES)),
+    (14, Mark::Event(keys::INTERNAL_METADATA)), // optional: tells only where it is
+];
+
+impl KeysSeen {
+    /// The releases that write these keys. A key can be missed only where it could have stood: in a
+    /// file with trace entries, with settings, and so on.
+    pub(super) fn torch(&self, has_events: bool, has_segments: bool) -> TorchRange {
+        let (mut first, mut last) = (None, None);
+        for (since, mark) in &MARKS {
+            let (present, could_be) = match mark {
+                Mark::Top(key) => (self.top.has(*key), true),
+                Mark::Event(keys::INTERNAL_METADATA) => {
+                    (self.event.has(keys::INTERNAL_METADATA), false)
+                }
+                Mark::Event(key) => (self.event.has(*key), has_events),
+                Mark::Segment(key) => (self.segment.has(*key), has_segments),
+                Mark::Setting(key) => {
+                    (self.settings.iter().any(|s| s == key), !self.settings.is_empty())
+                }
+            };
+            if present {
+                first = first.max(Some(*since));
+            } else if could_be && last.is_none() {
+                last = Some(since.saturating_sub(1));
+            }
+        }
+        // A bare list of segments says nothing of the top-level keys.
+        if self.top.has(keys::SEGMENTS) || first.is_none() {
+            TorchRange { first, last: last.filter(|last| first.is_none_or(|first| *last >= first)) }
+        } else {
+            TorchRange { first, last: None }
+        }
+    }
+}
+
+impl fmt::Display for TorchRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.first, self.last) {
+            (None, _) => write!(f, "<2.1"),
+            (Some(first), Some(last)) if first == last => write!(f, "2.{first}"),
+            (Some(first), Some(last)) => write!(f, "2.{first}-2.{last}"),
+            (Some(first), None) => write!(f, "2.{first}+"),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Amounts as people write and read them: bytes, ratios, durations, counts.
+
+use thiserror::Error;
+
+/// One binary kibibyte, mebibyte, gibibyte, tebibyte in bytes.
+pub const KIB: u64 = 1 << 10;
+/// See [`KIB`].
+pub const MIB: u64 = 1 << 20;
+/// See [`KIB`].
+pub const GIB: u64 = 1 << 30;
+/// See [`KIB`].
+pub const TIB: u64 = 1 << 40;
+
+/// A size that could not be understood.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("'{0}' is not a size: write bytes (1048576) or a number with a unit (512MiB, 20GB, 80G)")]
+pub struct SizeError(String);
+
+/// Reads `512MiB`, `20GB`, `80G`, `1.5GiB` or plain bytes.
+///
+/// `K`, `M`, `G`, `T` alone are binary, as in PyTorch's own options; `KB`, `MB`, `GB`, `TB` are
+/// powers of ten; `KiB` and kin are binary. Letter case does not matter.
+pub fn parse_size(text: &str) -> Result<u64, SizeError> {
+    let error = || SizeError(text.to_owned());
+    let trimmed = text.trim();
+    let split = trimmed
+        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
+        .unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at(split);
+    let number = number.replace('_', "");
+    let scale: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" | "byte" | "bytes" => 1,
+        "k" | "kib" => KIB,
+        "m" | "mib" => MIB,
+        "g" | "gib" => GIB,
+        "t" | "tib" => TIB,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err(error()),
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(scale).ok_or_else(error);
+    }
+    let value = number.parse::<f64>().map_err(|_| error())? * scale as f64;
+    if !(0.0..9.0e18).contains(&value) {
+        return Err(error());
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "range checked above"
+    )]
+    Ok(value.round() as u64)
+}
+
+/// Bytes in the unit that keeps three or four digits: `512 B`, `1.50 KiB`, `976.6 MiB`, `79.25 GiB`.
+pub fn size(bytes: u64) -> String {
+    let (scale, unit) = match bytes {
+        0..KIB => return format!("{bytes} B"),
+        KIB..MIB => (KIB, "KiB"),
+        MIB..GIB => (MIB, "MiB"),
+        GIB..TIB => (GIB, "GiB"),
+        _ => (TIB, "TiB"),
+    };
+    let value = bytes as f64 / scale as f64;
+    if bytes.is_multiple_of(scale) {
+        format!("{} {unit}", bytes / scale)
+    } else if value < 99.995 {
+        format!("{value:.2} {unit}")
+    } else {
+        format!("{value:.1} {unit}")
+    }
+}
+
+/// A ratio of 0..1 as a percentage: `0%`, `0.4%`, `37%`.
+///
+/// Never rounds a remainder away: what is not all prints below 100%, what is not nothing above 0%.
+pub fn percent(ratio: f64) -> String {
+    let value = ratio * 100.0;
+    if value <= 0.0 {
+        "0%".to_owned()
+    } else if value < 0.1 {
+        "<0.1%".to_owned()
+    } else if value < 9.95 {
+        format!("{value:.1}%")
+    } else if (99.5..100.0).contains(&value) {
+        format!("{:.1}%", value.min(99.9))
+    } else {
+        format!("{value:.0}%")
+    }
+}
+
+/// A count with thousands separated: `1,234,567`.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A count and its noun: `1 block`, `3,014 blocks`.
+pub fn counted(n: u64, noun: &str) -> String {
+    let plural = match n {
+        1 => "",
+        _ if noun.ends_with('y') => return format!("{} {}ies", count(n), &noun[..noun.len() - 1]),
+        _ => "s",
+    };
+    format!("{} {noun}{plural}", count(n))
+}
+
+/// Microseconds as a person reads them: `850 us`, `12.3 ms`, `4.57 s`, `3 min 20 s`, `2 h 5 min`.
+pub fn duration(us: u64) -> String {
+    match us {
+        0..1_000 => format!("{us} us"),
+        1_000..1_000_000 => format!("{:.1} ms", us as f64 / 1e3),
+        1_000_000..60_000_000 => format!("{:.2} s", us as f64 / 1e6),
+        60_000_000..3_600_000_000 => format!("{} min {} s", us / 60_000_000, us / 1_000_000 % 60),
+        _ => format!("{} h {} min", us / 3_600_000_000, us / 60_000_000 % 60),
+    }
+}
+
+/// `part / whole`, 0 when there is no whole.
+pub fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_as_documented() {
+        assert_eq!(parse_size("1048576"), Ok(MIB));
+        assert_eq!(parse_size("512MiB"), Ok(512 * MIB));
+        assert_eq!(parse_size("20GB"), Ok(20_000_000_000));
+        assert_eq!(parse_size("80G"), Ok(80 * GIB));
+        assert_eq!(parse_size("1.5 gib"), Ok(3 * GIB / 2));
+        for bad in [
+            "",
+            "GiB",
+            "-1",
+            "12 parsecs",
+            "1e9",
+            "99999999999999999999",
+            "1.2.3",
+            "18446744073709551615G",
+        ] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_print_short_and_honest() {
+        assert_eq!(size(512), "512 B");
+        assert_eq!(size(20 * MIB), "20 MiB");
+        assert_eq!(size(418_535_424), "399.1 MiB");
+        assert_eq!(size(5 * GIB + 1), "5.00 GiB");
+    }
+
+    #[test]
+    fn percentages_keep_a_remainder_visible() {
+        assert_eq!(percent(0.0), "0%");
+        assert_eq!(percent(1e-9), "<0.1%");
+        assert_eq!(percent(0.999_99), "99.9%");
+        assert_eq!(percent(1.0), "100%");
+        assert_eq!(percent(0.372), "37%");
+    }
+
+    #[test]
+    fn counts_and_durations() {
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(counted(1, "trace entry"), "1 trace entry");
+        assert_eq!(counted(2, "trace entry"), "2 trace entries");
+        assert_eq!(duration(4_567_000), "4.57 s");
+        assert_eq!(duration(200_000_000), "3 min 20 s");
+    }
+}

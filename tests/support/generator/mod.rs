@@ -1,0 +1,122 @@
+//! Generates large CUDA memory snapshots: pickles such as `torch.cuda.memory._dump_snapshot()` of
+//! PyTorch 2.15 writes. Benchmarks and memory tests need files of hundreds of megabytes, which
+//! nobody should have to download; the same options give the same bytes everywhere.
+//!
+//! A training loop runs through a model of the caching allocator, so the trace is one that
+//! PyTorch could have recorded. The segments stand before the trace in the file but are its
+//! outcome, and so the loop runs twice: a rehearsal finds out how many operations fill the file
+//! and what they leave behind, the second run writes.
+
+mod allocator;
+mod frame_lists;
+mod frame_names;
+mod frame_pool;
+mod journal;
+mod pickle_writer;
+mod plan;
+mod random;
+mod snapshot_writer;
+mod stacks;
+mod workload;
+
+use std::io::{self, Write};
+
+use frame_pool::FramePool;
+use pickle_writer::PickleWriter;
+use random::Random;
+use snapshot_writer::SnapshotWriter;
+use stacks::StackSpeller;
+use workload::Workload;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub seed: u64,
+    /// The trace ends where the file reaches about this size.
+    pub target_bytes: u64,
+    /// Frames of a stack in the mean; stacks of mallocs are deeper, those of frees flatter.
+    pub depth: usize,
+    /// How many different stacks there are to choose from; with `None` no two mallocs or frees
+    /// have the same stack, provided that `depth` is 16 or more.
+    pub distinct_stacks: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { seed: 1, target_bytes: 20_000_000, depth: 40, distinct_stacks: Some(2_000) }
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    pub events: u64,
+    /// Unique frames.
+    pub frames: u64,
+    /// Different stacks; the file has a list of frames for each malloc and each free.
+    pub stacks: u64,
+    pub bytes: u64,
+}
+
+pub fn write_snapshot(out: &mut dyn Write, options: &Options) -> io::Result<Summary> {
+    let pool = FramePool::new(&mut Random::new(options.seed, 0));
+    let stacks = StackSpeller::new(options.depth, pool);
+    let rehearsal = Rehearsal::run(options, &stacks)?;
+
+    let mut writer = SnapshotWriter::new(PickleWriter::new(out)?, &stacks)?;
+    let mut workload = Workload::new(options.seed, options.distinct_stacks);
+    writer.segments(&rehearsal.workload.allocator)?;
+    writer.begin_trace()?;
+    let mut events = 0;
+    for _ in 0..rehearsal.operations {
+        workload.advance();
+        for event in workload.journal.events.drain(..) {
+            writer.event(&event, events, rehearsal.events)?;
+            events += 1;
+        }
+    }
+    Ok(Summary {
+        events: events as u64,
+        frames: writer.frames(),
+        stacks: workload.stacks.distinct(),
+        bytes: writer.finish(&workload.journal.annotations)?,
+    })
+}
+
+/// The workload at its end, and what it took to get there.
+struct Rehearsal {
+    workload: Workload,
+    operations: u64,
+    events: usize,
+}
+
+/// Operations whose segments stand in for the final ones in the rehearsal. They take up the memo
+/// numbers that fit into one byte, as the final ones do: otherwise the keys of the events would
+/// get those, and the real events would be a tenth longer.
+const STAND_IN: u64 = 128;
+
+impl Rehearsal {
+    /// Writes the trace to nowhere until it is long enough: no estimate would be simpler.
+    fn run(options: &Options, stacks: &StackSpeller) -> io::Result<Self> {
+        let mut nowhere = io::sink();
+        let mut writer = SnapshotWriter::new(PickleWriter::new(&mut nowhere)?, stacks)?;
+        let mut workload = Workload::new(options.seed, options.distinct_stacks);
+        let (mut operations, mut events) = (STAND_IN, 0);
+        for _ in 0..STAND_IN {
+            workload.advance();
+        }
+        writer.segments(&workload.allocator)?;
+        writer.begin_trace()?;
+        loop {
+            for event in workload.journal.events.drain(..) {
+                writer.event(&event, events, usize::MAX)?;
+                events += 1;
+            }
+            if writer.bytes() >= options.target_bytes {
+                break;
+            }
+            workload.advance();
+            operations += 1;
+        }
+        Ok(Rehearsal { workload, operations, events })
+    }
+}
