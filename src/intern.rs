@@ -88,11 +88,6 @@ impl Symbols {
         std::str::from_utf8(self.0.get(id.0)).unwrap_or_default()
     }
 
-    /// The bytes of `id`'s string: cheaper to compare than the string.
-    pub fn get_bytes(&self, id: SymbolId) -> &[u8] {
-        self.0.get(id.0)
-    }
-
     /// How many distinct strings there are.
     pub fn len(&self) -> usize {
         self.0.len()

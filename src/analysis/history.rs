@@ -9,6 +9,7 @@ use super::oom::{self, OomReport};
 use crate::conf::Settings;
 use crate::replay::{Literal, Outcome, Sampler};
 use crate::snapshot::{Action, Snapshot};
+use crate::units::ratio;
 
 /// Buckets of a series: more than a terminal has columns.
 const BUCKETS: usize = 512;
@@ -88,9 +89,9 @@ pub(super) fn history(
             peak.reserved_bytes = totals.reserved;
             peak.reserved_event = index.map(|i| i as u64);
         }
-        let unallocated = u128::from(totals.reserved - totals.allocated) * 1000;
-        let gap = unallocated.checked_div(u128::from(totals.reserved)).unwrap_or(0);
-        let gap = u64::try_from(gap).unwrap_or(1000);
+        let gap = 1000.0 * ratio(totals.reserved - totals.allocated, totals.reserved);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
+        let gap = gap as u64;
         samples.add(index.unwrap_or(0), [totals.reserved, totals.allocated, gap]);
         if let Some((index, event)) = step.entry
             && event.action == Action::Oom

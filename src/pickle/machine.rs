@@ -39,9 +39,11 @@ pub fn read<B: Builder>(
     builder: &mut B,
     progress: &dyn Fn(u64),
 ) -> Result<Pickle, PickleError> {
+    let last_text = (Vec::new(), builder.text(""));
     let mut machine = Machine {
         bytes,
         builder,
+        last_text,
         stack: Vec::new(),
         marks: Vec::new(),
         memo: Memo::default(),
@@ -59,6 +61,8 @@ struct Machine<'a, B> {
     marks: Vec<usize>,
     memo: Memo,
     runs: Runs,
+    /// The bytes of the string met last, and its value.
+    last_text: (Vec<u8>, Value),
     /// Memo slots of containers that were referred to while still unfilled.
     lent: FxHashSet<u64>,
 }
@@ -138,11 +142,12 @@ impl<B: Builder> Machine<'_, B> {
                         progress(start as u64);
                         report_at = start + REPORT_EVERY;
                     }
-                    let run = match self.stack.last() {
-                        Some(top) if top.kind() == Kind::EmptyList => end_of_run(bytes, pos),
-                        _ => None,
-                    };
-                    if let Some(end) = run {
+                    let in_list =
+                        self.stack.last().is_some_and(|top| top.kind() == Kind::EmptyList);
+                    if in_list && let Some((end, value)) = self.runs.predict(bytes, pos) {
+                        pos = end + 1;
+                        go!(self.finish_list(value))
+                    } else if in_list && let Some(end) = end_of_run(bytes, pos) {
                         let run = pos..end;
                         pos = end + 1;
                         go!(self.list_of_references(run))
@@ -392,11 +397,19 @@ impl<B: Builder> Machine<'_, B> {
     }
 
     fn text(&mut self, utf8: &[u8]) {
+        // PyTorch writes the same compile context anew in every trace entry.
+        let (last, value) = &self.last_text;
+        if last == utf8 {
+            return self.push(*value);
+        }
         let value = match std::str::from_utf8(utf8) {
             Ok(text) => self.builder.text(text),
             // CPython writes lone surrogates (from undecodable file names) as they are.
             Err(_) => self.builder.text(&String::from_utf8_lossy(utf8)),
         };
+        self.last_text.0.clear();
+        self.last_text.0.extend_from_slice(utf8);
+        self.last_text.1 = value;
         self.push(value);
     }
 
@@ -559,7 +572,15 @@ impl<B: Builder> Machine<'_, B> {
             }
             value
         };
-        self.replace(from - 1, target, value)
+        self.finish_list(value)
+    }
+
+    /// The unfilled list on top of the stack has become `value`.
+    #[inline]
+    fn finish_list(&mut self, value: Value) -> Result<(), ErrorKind> {
+        let below = self.stack.len().checked_sub(1).ok_or(ErrorKind::StackUnderflow)?;
+        let target = *self.stack.last().ok_or(ErrorKind::StackUnderflow)?;
+        self.replace(below, target, value)
     }
 
     /// Makes a tuple of the topmost `n` values.

@@ -10,18 +10,82 @@ pub(super) fn line<'a>(bytes: &'a [u8], pos: &mut usize) -> Result<&'a [u8], Err
     rest.get(..end).ok_or(ErrorKind::Truncated)
 }
 
-fn parse<T: std::str::FromStr>(digits: &[u8]) -> Result<T, ErrorKind> {
-    let text = String::from_utf8_lossy(digits);
-    text.trim().parse().map_err(|_| ErrorKind::BadNumber(text.chars().take(40).collect()))
+/// The beginning of `raw` as one line to show in a message: what a terminal could act on is escaped.
+pub(super) fn excerpt(raw: &[u8]) -> String {
+    printable(&String::from_utf8_lossy(raw.get(..4 * SHOWN).unwrap_or(raw)))
 }
 
-/// A decimal integer of at most 128 bits as little-endian two's complement.
+/// Characters of a file's own text that a message shows.
+const SHOWN: usize = 80;
+
+/// `text` as part of one line in a message: its first 80 characters, with those escaped that break
+/// lines or that a terminal could act on.
+pub fn printable(text: &str) -> String {
+    let mut chars = text.chars();
+    let mut out = String::new();
+    for c in chars.by_ref().take(SHOWN) {
+        if c.is_control()
+            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    if chars.next().is_some() {
+        out.push_str("...");
+    }
+    out
+}
+
+fn parse<T: std::str::FromStr>(digits: &[u8]) -> Result<T, ErrorKind> {
+    let text = std::str::from_utf8(digits).ok().and_then(|text| text.trim().parse().ok());
+    text.ok_or_else(|| ErrorKind::BadNumber(excerpt(digits)))
+}
+
+/// CPython reads no longer integers from text (`sys.get_int_max_str_digits`).
+const MAX_DIGITS: usize = 4300;
+
+/// A decimal integer as little-endian two's complement.
+#[expect(clippy::cast_possible_truncation, reason = "the low half of a 64-bit product, or a carry")]
 pub(super) fn integer(digits: &[u8]) -> Result<Vec<u8>, ErrorKind> {
-    let value: i128 = parse(digits)?;
-    Ok(match i64::try_from(value) {
-        Ok(narrow) => narrow.to_le_bytes().to_vec(),
-        Err(_) => value.to_le_bytes().to_vec(),
-    })
+    if let Ok(narrow) = parse::<i64>(digits) {
+        return Ok(narrow.to_le_bytes().to_vec());
+    }
+    let bad = || ErrorKind::BadNumber(excerpt(digits));
+    let trimmed = digits.trim_ascii();
+    let (negative, magnitude) = match trimmed {
+        [b'-', magnitude @ ..] => (true, magnitude),
+        [b'+', magnitude @ ..] => (false, magnitude),
+        magnitude => (false, magnitude),
+    };
+    if magnitude.is_empty()
+        || magnitude.len() > MAX_DIGITS
+        || !magnitude.iter().all(u8::is_ascii_digit)
+    {
+        return Err(bad());
+    }
+    let mut limbs: Vec<u32> = Vec::new();
+    for group in magnitude.chunks(9) {
+        let (scale, mut carry) = group.iter().fold((1, 0), |(scale, value), digit| {
+            (scale * 10, value * 10 + u64::from(digit - b'0'))
+        });
+        for limb in &mut limbs {
+            let product = u64::from(*limb) * scale + carry;
+            (*limb, carry) = (product as u32, product >> 32);
+        }
+        if carry > 0 {
+            limbs.push(carry as u32);
+        }
+    }
+    limbs.push(0); // the sign
+    if negative {
+        let mut carry = true;
+        for limb in &mut limbs {
+            (*limb, carry) = (!*limb).overflowing_add(u32::from(carry));
+        }
+    }
+    Ok(limbs.into_iter().flat_map(u32::to_le_bytes).collect())
 }
 
 /// A decimal float; Python's `inf` and `nan` included.

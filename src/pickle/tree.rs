@@ -174,32 +174,43 @@ impl Builder for Tree {
 
 /// The decimal digits of little-endian two's complement `bytes` of any width.
 fn decimal(bytes: &[u8]) -> String {
+    const BILLION: u64 = 1_000_000_000;
     let negative = bytes.last().is_some_and(|top| top & 0x80 != 0);
-    let mut magnitude: Vec<u8> = bytes.to_vec();
+    let mut limbs: Vec<u32> = bytes
+        .chunks(4)
+        .map(|chunk| {
+            let mut limb = if negative { [0xff; 4] } else { [0; 4] };
+            limb.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
+            u32::from_le_bytes(limb)
+        })
+        .collect();
     if negative {
         let mut carry = true;
-        for byte in &mut magnitude {
-            let (sum, over) = (!*byte).overflowing_add(u8::from(carry));
-            (*byte, carry) = (sum, over);
+        for limb in &mut limbs {
+            (*limb, carry) = (!*limb).overflowing_add(u32::from(carry));
         }
     }
-    let mut digits = Vec::new();
-    while magnitude.iter().any(|&b| b != 0) {
-        let mut rest = 0u32;
-        for byte in magnitude.iter_mut().rev() {
-            let part = rest << 8 | u32::from(*byte);
-            *byte = u8::try_from(part / 10).unwrap_or(u8::MAX);
-            rest = part % 10;
+    // Nine digits a pass, the last ones first.
+    let mut groups = Vec::new();
+    while limbs.last().is_some() {
+        let mut rest = 0;
+        for limb in limbs.iter_mut().rev() {
+            let part = rest << 32 | u64::from(*limb);
+            *limb = u32::try_from(part / BILLION).unwrap_or(u32::MAX);
+            rest = part % BILLION;
         }
-        digits.push(char::from_digit(rest, 10).unwrap_or('?'));
+        groups.push(rest);
+        while limbs.last() == Some(&0) {
+            limbs.pop();
+        }
     }
-    if digits.is_empty() {
-        digits.push('0');
+    let mut out = if negative { "-".to_owned() } else { String::new() };
+    let mut groups = groups.iter().rev().skip_while(|group| **group == 0);
+    let _ = write!(out, "{}", groups.next().unwrap_or(&0));
+    for group in groups {
+        let _ = write!(out, "{group:09}");
     }
-    if negative {
-        digits.push('-');
-    }
-    digits.iter().rev().collect()
+    out
 }
 
 #[cfg(test)]
@@ -211,6 +222,11 @@ mod tests {
         assert_eq!(decimal(&(-1i128).to_le_bytes()), "-1");
         assert_eq!(decimal(&i128::MIN.to_le_bytes()), i128::MIN.to_string());
         assert_eq!(decimal(&(u128::MAX / 3).to_le_bytes()), (u128::MAX / 3).to_string());
+        assert_eq!(
+            decimal(&(-1_000_000_000_000_000_000i128).to_le_bytes()),
+            "-1000000000000000000"
+        );
         assert_eq!(decimal(&[0; 9]), "0");
+        assert_eq!(decimal(&[0, 0x80]), "-32768");
     }
 }

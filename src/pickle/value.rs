@@ -107,6 +107,26 @@ impl Value {
         }
     }
 
+    /// The integer that this is, if it is one of at most 60 bits.
+    #[inline]
+    pub fn as_int(self) -> Option<i64> {
+        (self.0 & TAG_MASK == INT).then_some(self.0.cast_signed() >> TAG_BITS)
+    }
+
+    /// The string that this is, if it is one.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "made from a 32-bit id")]
+    pub fn as_text(self) -> Option<SymbolId> {
+        (self.0 & TAG_MASK == TEXT).then_some(SymbolId((self.0 >> TAG_BITS) as u32))
+    }
+
+    /// The row of the builder's table `kind` that this is, if it is one.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "made from a 32-bit row")]
+    pub fn as_node(self, kind: NodeKind) -> Option<u32> {
+        (self.0 & TAG_MASK == u64::from(kind) + FIRST_NODE).then_some((self.0 >> TAG_BITS) as u32)
+    }
+
     /// Whether this is a list or dict that was created and not filled yet. It can be filled later,
     /// and then its memo slot must be told.
     #[inline]

@@ -15,6 +15,8 @@ pub struct Bucket<const N: usize> {
 #[derive(Debug, Clone)]
 pub struct Sampler<const N: usize> {
     width: usize,
+    /// Where the next bucket begins.
+    next: usize,
     buckets: Vec<Bucket<N>>,
 }
 
@@ -22,20 +24,23 @@ impl<const N: usize> Sampler<N> {
     /// For a trace of `len` entries.
     pub fn new(len: usize, limit: usize) -> Self {
         let width = len.div_ceil(limit.max(1)).max(1);
-        Self { width, buckets: Vec::with_capacity(len.div_ceil(width)) }
+        Self { width, next: 0, buckets: Vec::with_capacity(len.div_ceil(width)) }
     }
 
     /// Adds the values after entry `index`; indices must not fall.
     #[inline]
     pub fn add(&mut self, index: usize, values: [u64; N]) {
         match self.buckets.last_mut() {
-            Some(bucket) if index / self.width == bucket.first / self.width => {
+            Some(bucket) if index < self.next => {
                 for ((min, max), value) in bucket.min.iter_mut().zip(&mut bucket.max).zip(values) {
                     *min = value.min(*min);
                     *max = value.max(*max);
                 }
             }
-            _ => self.buckets.push(Bucket { first: index, min: values, max: values }),
+            _ => {
+                self.next = (index / self.width + 1) * self.width;
+                self.buckets.push(Bucket { first: index, min: values, max: values });
+            }
         }
     }
 

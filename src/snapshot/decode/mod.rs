@@ -65,8 +65,6 @@ pub(super) struct Decoder {
     scalars: Vec<Scalar>,
     /// Reused by `intern_stack`.
     frame_ids: Vec<FrameId>,
-    /// The string met last: PyTorch writes the same compile context anew in every entry.
-    last_text: SymbolId,
 }
 
 /// A list that is not a stack or a pair.
@@ -108,7 +106,6 @@ impl Decoder {
             dicts: Vec::new(),
             scalars: Vec::new(),
             frame_ids: Vec::new(),
-            last_text: SymbolId(0),
         }
     }
 
@@ -133,15 +130,20 @@ impl Decoder {
     }
 
     /// The typed value that a dict with these pairs stands for, if it is one that we know.
+    #[inline]
     fn typed(&mut self, pairs: &[Value]) -> Result<Option<Value>, ErrorKind> {
         // The usual trace entry begins so; everything else is told by all its keys.
         if let [first, _, second, ..] = pairs
-            && first.kind() == Kind::Text(keys::ACTION)
-            && matches!(second.kind(), Kind::Text(keys::ADDR | keys::DEVICE_FREE))
+            && first.as_text() == Some(keys::ACTION)
+            && matches!(second.as_text(), Some(keys::ADDR | keys::DEVICE_FREE))
         {
             return self.event(pairs).map(Some);
         }
-        let has = |key| pairs.iter().step_by(2).any(|k| k.kind() == Kind::Text(key));
+        self.typed_by_all_keys(pairs)
+    }
+
+    fn typed_by_all_keys(&mut self, pairs: &[Value]) -> Result<Option<Value>, ErrorKind> {
+        let has = |key| pairs.iter().step_by(2).any(|k| k.as_text() == Some(key));
         if has(keys::STAGE) || has(keys::SEGMENTS) {
             Ok(None) // an annotation, whose metadata may use any key; or the top level
         } else if has(keys::ACTION) && has(keys::SIZE) {
@@ -204,9 +206,10 @@ impl Decoder {
     /// A list of these items, all at hand.
     fn make_list(&mut self, items: &[Value]) -> Result<Value, ErrorKind> {
         if let [a, b] = items
-            && let (Some(a), Some(b)) = (self.integer(*a), self.integer(*b))
+            && let (Some(a), Some(b)) = (a.as_int(), b.as_int())
         {
-            return Ok(Value::node(PAIR, self.snapshot.pools.intern([a, b]).0));
+            let pair = [a.cast_unsigned(), b.cast_unsigned()];
+            return Ok(Value::node(PAIR, self.snapshot.pools.intern(pair).0));
         }
         if let Some(stack) = self.intern_stack(items)? {
             return Ok(Value::node(STACK, stack.0));
@@ -241,8 +244,11 @@ impl Decoder {
         let mut ids = std::mem::take(&mut self.frame_ids);
         ids.clear();
         for item in items {
+            if let Some(id) = item.as_node(FRAME) {
+                ids.push(FrameId(id));
+                continue;
+            }
             match item.kind() {
-                Kind::Node(FRAME, id) => ids.push(FrameId(id)),
                 Kind::Text(name) => {
                     let file = self.snapshot.symbols.intern("");
                     ids.push(self.snapshot.stacks.intern_frame(Frame { file, name, line: 0 }));
@@ -283,10 +289,7 @@ impl Decoder {
 
 impl Builder for Decoder {
     fn text(&mut self, text: &str) -> Value {
-        if self.snapshot.symbols.get_bytes(self.last_text) != text.as_bytes() {
-            self.last_text = self.snapshot.symbols.intern(text);
-        }
-        Value::text(self.last_text)
+        Value::text(self.snapshot.symbols.intern(text))
     }
 
     fn bytes(&mut self, _bytes: &[u8]) -> Value {
@@ -359,6 +362,7 @@ impl Builder for Decoder {
         }
     }
 
+    #[inline]
     fn dict(&mut self, so_far: Value, pairs: &[Value]) -> Result<Value, ErrorKind> {
         match so_far.kind() {
             Kind::EmptyDict => {

@@ -10,10 +10,7 @@ use crate::pickle::{Builder as _, ErrorKind, Kind, Value};
 /// The pairs whose key is a string; others mean nothing in a snapshot.
 fn fields(pairs: &[Value]) -> impl Iterator<Item = (SymbolId, Value)> {
     pairs.chunks_exact(2).filter_map(|pair| match pair {
-        [key, value] => match key.kind() {
-            Kind::Text(key) => Some((key, *value)),
-            _ => None,
-        },
+        [key, value] => key.as_text().map(|key| (key, *value)),
         _ => None,
     })
 }
@@ -65,6 +62,9 @@ impl Decoder {
     /// A field that must be a number; `None` counts as 0, as some backends write it.
     #[inline]
     fn number(&self, record: &str, key: SymbolId, value: Value) -> Result<u64, ErrorKind> {
+        if let Some(n) = value.as_int() {
+            return Ok(n.cast_unsigned());
+        }
         match self.integer(value) {
             Some(n) => Ok(n),
             None if value.kind() == Kind::None => Ok(0),
@@ -90,8 +90,10 @@ impl Decoder {
 
     #[inline]
     fn stack(&mut self, record: &str, key: SymbolId, value: Value) -> Result<StackId, ErrorKind> {
+        if let Some(id) = value.as_node(STACK) {
+            return Ok(StackId(id));
+        }
         match value.kind() {
-            Kind::Node(STACK, id) => Ok(StackId(id)),
             Kind::EmptyList | Kind::None => Ok(Stacks::EMPTY),
             _ => match self.settle(value)?.kind() {
                 Kind::Node(STACK, id) => Ok(StackId(id)),
@@ -101,12 +103,12 @@ impl Decoder {
     }
 
     fn pool(&mut self, record: &str, key: SymbolId, value: Value) -> Result<PoolId, ErrorKind> {
-        match value.kind() {
-            Kind::Node(PAIR, id) => Ok(PoolId(id)),
-            _ => match self.settle(value)?.kind() {
-                Kind::Node(PAIR, id) => Ok(PoolId(id)),
-                _ => self.wrong(record, key, value, "a pair of integers"),
-            },
+        if let Some(id) = value.as_node(PAIR) {
+            return Ok(PoolId(id));
+        }
+        match self.settle(value)?.as_node(PAIR) {
+            Some(id) => Ok(PoolId(id)),
+            None => self.wrong(record, key, value, "a pair of integers"),
         }
     }
 
@@ -138,6 +140,7 @@ impl Decoder {
         Ok(Value::node(FRAME, self.snapshot.stacks.intern_frame(frame).0))
     }
 
+    #[inline]
     pub(super) fn event(&mut self, pairs: &[Value]) -> Result<Value, ErrorKind> {
         const ENTRY: &str = "trace entry";
         let mut event = Event::new();
@@ -145,7 +148,7 @@ impl Decoder {
             self.seen.event.add(key);
             match key {
                 keys::ACTION => {
-                    let Kind::Text(word) = value.kind() else {
+                    let Some(word) = value.as_text() else {
                         return self.wrong(ENTRY, key, value, "a string");
                     };
                     event.action = Action::from_word(word).unwrap_or_else(|| {
@@ -163,14 +166,10 @@ impl Decoder {
                 }
                 keys::POOL_ID => event.pool = Some(self.pool(ENTRY, key, value)?),
                 keys::COMPILE_CONTEXT => {
-                    if let Kind::Text(text) = value.kind() {
-                        event.compile_context = Some(text);
-                    }
+                    event.compile_context = value.as_text();
                 }
                 keys::USER_METADATA => {
-                    if let Kind::Text(text) = value.kind() {
-                        event.user_metadata = Some(text);
-                    }
+                    event.user_metadata = value.as_text();
                 }
                 keys::CPP_FRAMES | keys::FORWARD_FRAMES | keys::INTERNAL_METADATA => {}
                 _ => self.unknown_key("trace entries", key),
