@@ -7,6 +7,7 @@ use super::history::{self, MAX_OOMS, Peak, Timeline};
 use super::holders::{self, HeldByLine, HeldByStack};
 use super::memory::{Memory, figures_of};
 use super::oom::OomReport;
+use super::snapshot::Options;
 use crate::conf::Settings;
 use crate::snapshot::{Snapshot, Warnings};
 use crate::units::{counted, size};
@@ -43,14 +44,14 @@ pub(super) fn report(
     stacks: &StackReader<'_>,
     settings: &Settings,
     device: u64,
-    top: usize,
+    options: Options,
     warnings: &mut Warnings,
 ) -> DeviceReport {
-    let memory = figures_of(snapshot, device, settings, top);
-    let (top_stacks, top_lines) = holders::holders(snapshot, stacks, device, top);
+    let memory = figures_of(snapshot, device, settings, options.top);
+    let (top_stacks, top_lines) = holders::holders(snapshot, stacks, device, options.top);
     let history = usize::try_from(device)
         .ok()
-        .and_then(|device| history::history(snapshot, stacks, device, settings));
+        .and_then(|device| history::history(snapshot, stacks, device, settings, options));
     let Some(history) = history else {
         let peak = Peak {
             allocated_bytes: memory.allocated_bytes,
@@ -72,11 +73,12 @@ pub(super) fn report(
     let outcome = history.outcome;
     let mut peak = history.peak;
     // A trace that falls short of its own end state still ends there.
-    let last = history.timeline.events.checked_sub(1);
-    if memory.allocated_bytes > peak.allocated_bytes {
+    let last = history.timeline.trace_events.checked_sub(1);
+    let whole = history.timeline.events == history.timeline.trace_events;
+    if whole && memory.allocated_bytes > peak.allocated_bytes {
         (peak.allocated_bytes, peak.allocated_event) = (memory.allocated_bytes, last);
     }
-    if memory.reserved_bytes > peak.reserved_bytes {
+    if whole && memory.reserved_bytes > peak.reserved_bytes {
         (peak.reserved_bytes, peak.reserved_event) = (memory.reserved_bytes, last);
     }
     let truncated = outcome.start.reserved > 0;
@@ -93,7 +95,12 @@ pub(super) fn report(
     if outcome.contradictions > 0 || outcome.end_differences > 0 {
         warnings.add(
             "trace-inconsistent",
-            inconsistency(device, outcome, history.timeline.events, snapshot.settings.is_some()),
+            inconsistency(
+                device,
+                outcome,
+                history.timeline.trace_events,
+                snapshot.settings.is_some(),
+            ),
         );
     }
     if history.oom_count > MAX_OOMS as u64 {

@@ -16,7 +16,7 @@ mod snapshot;
 pub use crate::replay::Bucket;
 pub use device::DeviceReport;
 pub use frames::{FrameList, FrameReport, Origin, StackReader};
-pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline};
+pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline, Window};
 pub use holders::{HeldByLine, HeldByStack};
 pub use memory::{
     BlockCount, Blocks, Count, Fragmentation, Memory, OtherSegments, PoolReport, SegmentReport,

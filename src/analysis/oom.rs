@@ -12,7 +12,8 @@ use crate::units::size;
 /// Where memory was that could have served a failed request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cause {
-    /// In the words of the verdict: `fragmentation`, `other-stream`, `private-pool`, `pending-free`.
+    /// In the words of the verdict: `fragmentation`, `other-stream`, `private-pool`, `pending-free`,
+    /// `non-pytorch`.
     pub kind: &'static str,
     /// How much there was.
     pub bytes: u64,
@@ -100,6 +101,7 @@ pub(super) fn report(
     snapshot: &Snapshot,
     stacks: &StackReader<'_>,
     settings: &Settings,
+    capacity: Option<u64>,
     step: &Step<'_>,
     (index, event): (usize, Event),
 ) -> OomReport {
@@ -139,13 +141,13 @@ pub(super) fn report(
         shortfall_bytes: segment
             .saturating_sub(device_free)
             .min(event.size.saturating_sub(largest)),
-        causes: causes(step, event, largest),
+        causes: causes(step, event, largest, capacity),
         blockers: Vec::new(),
         remedies: Vec::new(),
     }
 }
 
-fn causes(step: &Step<'_>, event: Event, largest: u64) -> Vec<Cause> {
+fn causes(step: &Step<'_>, event: Event, largest: u64, capacity: Option<u64>) -> Vec<Cause> {
     let pool = event.pool.unwrap_or(Pools::DEFAULT);
     let homes = step.tiling.homes();
     let sum = |bytes: fn(&crate::replay::Home) -> u64,
@@ -182,6 +184,14 @@ fn causes(step: &Step<'_>, event: Event, largest: u64) -> Vec<Cause> {
             note: "freed by the program, waiting for work on another stream".to_owned(),
         },
     ];
+    if let Some(capacity) = capacity {
+        let ours = step.tiling.totals().reserved.saturating_add(event.addr);
+        causes.push(Cause {
+            kind: "non-pytorch",
+            bytes: capacity.saturating_sub(ours),
+            note: "of the device in use outside this allocator: the CUDA context, libraries, other processes".to_owned(),
+        });
+    }
     causes.retain(|cause| cause.bytes > 0);
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.bytes));
     causes

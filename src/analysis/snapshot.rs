@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::device::{self, DeviceReport};
 use super::frames::StackReader;
+use super::history::Window;
 use super::memory::Count;
 use super::ranks::Ranks;
 use crate::conf::option_in;
@@ -71,12 +72,16 @@ pub struct SnapshotReport {
 }
 
 /// What to look at.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
     /// Only this device.
     pub device: Option<u64>,
     /// How many stacks and lines to list.
     pub top: usize,
+    /// Which part of each device's trace.
+    pub window: Window,
+    /// Bytes of device memory, which no snapshot records.
+    pub capacity: Option<u64>,
 }
 
 /// Analyzes `snapshot`, read from `path` of `size_bytes`.
@@ -100,9 +105,7 @@ pub fn analyze(
     let devices: Vec<DeviceReport> = devices
         .into_iter()
         .filter(|device| options.device.is_none_or(|wanted| wanted == *device))
-        .map(|device| {
-            device::report(snapshot, &stacks, &settings, device, options.top, &mut warnings)
-        })
+        .map(|device| device::report(snapshot, &stacks, &settings, device, options, &mut warnings))
         .collect();
     for (code, message) in gaps(snapshot) {
         warnings.add(code, message);

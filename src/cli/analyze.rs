@@ -12,9 +12,14 @@ use crate::units::counted;
 
 /// Reads, analyzes and writes.
 pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
+    let options = Options {
+        device: args.device,
+        top: args.top,
+        window: args.window.window()?,
+        capacity: args.capacity,
+    };
     let output = Output::open(&args.output)?;
     let inputs = inputs::expand(&args.snapshots)?;
-    let options = Options { device: args.device, top: args.top };
     let read =
         inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
     let (mut snapshots, mut unreadable, mut skipped) = (Vec::new(), Vec::new(), 0);

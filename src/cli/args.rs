@@ -2,7 +2,11 @@
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::analysis::Window;
+use crate::units::parse_size;
 
 /// Explains PyTorch CUDA memory snapshots: what held the GPU's memory, and why a request failed.
 #[derive(Debug, Parser)]
@@ -54,8 +58,53 @@ pub(super) struct Analyze {
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(super) top: usize,
 
+    /// Bytes of device memory (80GiB), which no snapshot records: shows what is in use outside PyTorch
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(super) capacity: Option<u64>,
+
+    #[command(flatten)]
+    pub(super) window: WindowArgs,
+
     #[command(flatten)]
     pub(super) output: Output,
+}
+
+/// Which part of the trace; indices are of one device's entries, from 0.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Part of the trace")]
+pub(super) struct WindowArgs {
+    /// From this entry on
+    #[arg(long, value_name = "EVENT")]
+    from: Option<u64>,
+
+    /// Up to, not including, this entry
+    #[arg(long, value_name = "EVENT")]
+    to: Option<u64>,
+
+    /// This many entries at the end
+    #[arg(long, value_name = "N", conflicts_with_all = ["from", "to"])]
+    last: Option<u64>,
+
+    /// This many entries before and after the last failed request
+    #[arg(long, value_name = "N", conflicts_with_all = ["from", "to", "last"])]
+    around_oom: Option<u64>,
+}
+
+impl WindowArgs {
+    /// What was meant.
+    pub(super) fn window(&self) -> anyhow::Result<Window> {
+        if let (Some(from), Some(to)) = (self.from, self.to)
+            && from >= to
+        {
+            bail!("--from {from} --to {to} leaves no entry: --to must be larger");
+        }
+        Ok(match (self.last, self.around_oom, self.from, self.to) {
+            (Some(n), ..) => Window::Last(n),
+            (_, Some(n), ..) => Window::AroundOom(n),
+            (_, _, None, None) => Window::Whole,
+            (_, _, from, to) => Window::Between(from, to),
+        })
+    }
 }
 
 /// Where results go, and in which form.

@@ -1,6 +1,6 @@
 //! The trace of one device, applied entry by entry.
 
-use super::start::{Start, run_of};
+use super::start::{PoolIndex, Start};
 use super::tiling::{Tiling, Totals};
 use crate::conf::Settings;
 use crate::snapshot::{Action, Event, Snapshot};
@@ -44,7 +44,8 @@ impl Literal<'_> {
     /// free blocks at hand for [`Tiling::largest_free`].
     pub fn run(&self, with_holes: bool, mut observe: impl FnMut(&Step<'_>)) -> Outcome {
         let mut tiling = Tiling::new(self.settings.clone(), with_holes);
-        let start = Start::of(self.snapshot, self.device, self.settings);
+        let pools = PoolIndex::of(self.snapshot, self.device as u64);
+        let start = Start::of(self.snapshot, self.device, self.settings, &pools);
         let mut contradictions = start.lay(&mut tiling);
         drop(start);
         let start = tiling.totals();
@@ -52,7 +53,7 @@ impl Literal<'_> {
         observe(&Step { entry: None, tiling: &tiling });
         for (index, row) in self.snapshot.trace(self.device).enumerate() {
             let Some(event) = self.snapshot.events.get(row) else { break };
-            if !self.apply(&event, &mut tiling) {
+            if !apply(&event, &mut tiling, &pools) {
                 contradictions += 1;
                 first_contradiction = first_contradiction.or(Some(index));
             }
@@ -60,22 +61,6 @@ impl Literal<'_> {
         }
         let end_differences = self.differences(&tiling);
         Outcome { start, contradictions, first_contradiction, end_differences }
-    }
-
-    /// Applies one entry; says whether it fitted.
-    #[inline]
-    fn apply(&self, event: &Event, tiling: &mut Tiling) -> bool {
-        let run = |event| run_of(event, self.snapshot, self.device as u64);
-        match event.action {
-            Action::Alloc => tiling.alloc(event.addr, event.size, event.stack, event.stream),
-            Action::FreeRequested => tiling.free_requested(event.addr),
-            Action::FreeCompleted => tiling.free_completed(event.addr),
-            Action::SegmentAlloc | Action::SegmentMap => tiling.grow(run(event)),
-            Action::SegmentFree => tiling.free_segment(event.addr),
-            Action::SegmentUnmap => tiling.unmap(event.addr, event.size),
-            Action::Snapshot | Action::Oom | Action::Other => Ok(()),
-        }
-        .is_ok()
     }
 
     fn differences(&self, tiling: &Tiling) -> u64 {
@@ -88,4 +73,19 @@ impl Literal<'_> {
         }
         (blocks - same) + (tiling.len() as u64).saturating_sub(same)
     }
+}
+
+/// Applies one entry; says whether it fitted.
+#[inline]
+fn apply(event: &Event, tiling: &mut Tiling, pools: &PoolIndex) -> bool {
+    match event.action {
+        Action::Alloc => tiling.alloc(event.addr, event.size, event.stack, event.stream),
+        Action::FreeRequested => tiling.free_requested(event.addr),
+        Action::FreeCompleted => tiling.free_completed(event.addr),
+        Action::SegmentAlloc | Action::SegmentMap => tiling.grow(pools.run_of(event)),
+        Action::SegmentFree => tiling.free_segment(event.addr),
+        Action::SegmentUnmap => tiling.unmap(event.addr, event.size),
+        Action::Snapshot | Action::Oom | Action::Other => Ok(()),
+    }
+    .is_ok()
 }

@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::tiling::{Run, Tiling};
 use crate::allocator::{SMALL_SEGMENT, block_size, round_size};
 use crate::conf::Settings;
-use crate::ids::StackId;
+use crate::ids::{PoolId, StackId};
 use crate::snapshot::{Action, BlockState, Event, Snapshot};
 use crate::units::MIB;
 
@@ -36,25 +36,35 @@ struct Live {
     until: usize,
 }
 
-/// A run of device memory as entry `event` describes it.
-pub(super) fn run_of(event: &Event, snapshot: &Snapshot, device: u64) -> Run {
-    let holds = |s: &&crate::snapshot::Segment| {
-        s.device == device
-            && s.address <= event.addr
-            && event.addr - s.address < s.total_size
-            && s.stream == event.stream
-    };
-    let pool = event.pool.unwrap_or_else(|| {
-        // Before 2.12 only the final segments name their pools.
-        snapshot.segments.iter().find(holds).map(|s| s.pool).unwrap_or_default()
-    });
-    Run {
-        addr: event.addr,
-        size: event.size,
-        pool,
-        stream: event.stream,
-        is_small: event.size == SMALL_SEGMENT,
-        is_expandable: matches!(event.action, Action::SegmentMap | Action::SegmentUnmap),
+/// The pools of the final segments by address: before PyTorch 2.12 entries do not name their pool.
+#[derive(Debug)]
+pub(super) struct PoolIndex(Vec<(u64, u64, PoolId)>);
+
+impl PoolIndex {
+    pub(super) fn of(snapshot: &Snapshot, device: u64) -> Self {
+        let own = snapshot.segments.iter().filter(|s| s.device == device);
+        let mut index: Vec<_> = own.map(|s| (s.address, s.total_size, s.pool)).collect();
+        index.sort_unstable();
+        Self(index)
+    }
+
+    /// A run of device memory as `event` describes it.
+    pub(super) fn run_of(&self, event: &Event) -> Run {
+        let pool = event.pool.unwrap_or_else(|| {
+            let after = self.0.partition_point(|(address, ..)| *address <= event.addr);
+            match after.checked_sub(1).and_then(|at| self.0.get(at)) {
+                Some((address, size, pool)) if event.addr - address < *size => *pool,
+                _ => PoolId::default(),
+            }
+        });
+        Run {
+            addr: event.addr,
+            size: event.size,
+            pool,
+            stream: event.stream,
+            is_small: event.size == SMALL_SEGMENT,
+            is_expandable: matches!(event.action, Action::SegmentMap | Action::SegmentUnmap),
+        }
     }
 }
 
@@ -81,7 +91,12 @@ fn reserved_before(snapshot: &Snapshot, device: u64, events: &[Event]) -> u64 {
 
 impl Start {
     /// The start of `device`'s trace; nothing when it began at an empty allocator.
-    pub(super) fn of(snapshot: &Snapshot, device: usize, settings: &Settings) -> Self {
+    pub(super) fn of(
+        snapshot: &Snapshot,
+        device: usize,
+        settings: &Settings,
+        pools: &PoolIndex,
+    ) -> Self {
         let device_id = device as u64;
         let rows = snapshot.trace(device);
         // Only entries that move segments are kept at hand; the trace itself stays in its columns.
@@ -103,7 +118,8 @@ impl Start {
         if !rows.is_empty() && reserved_before(snapshot, device_id, &moves) == 0 {
             return Self::default();
         }
-        let mut start = Self { runs: runs_before(snapshot, device_id, &moves), blocks: Vec::new() };
+        let mut start =
+            Self { runs: runs_before(snapshot, device_id, &moves, pools), blocks: Vec::new() };
         start.find_blocks(snapshot, device);
         start.size_blocks(snapshot, device, settings);
         start
@@ -129,7 +145,8 @@ impl Start {
     fn find_blocks(&mut self, snapshot: &Snapshot, device: usize) {
         let rows = snapshot.trace(device);
         let mut live: FxHashSet<u64> = FxHashSet::default();
-        let mut pending: FxHashSet<u64> = FxHashSet::default();
+        // With its row in `self.blocks`, when it was there at the start.
+        let mut pending: FxHashMap<u64, Option<usize>> = FxHashMap::default();
         for (index, row) in rows.enumerate() {
             let Some(event) = snapshot.events.get(row) else { continue };
             let state = match event.action {
@@ -139,14 +156,15 @@ impl Start {
                     continue;
                 }
                 Action::FreeRequested => {
-                    pending.insert(event.addr);
                     if live.remove(&event.addr) {
+                        pending.insert(event.addr, None);
                         continue;
                     }
+                    pending.insert(event.addr, Some(self.blocks.len()));
                     BlockState::ActiveAllocated
                 }
                 Action::FreeCompleted => {
-                    if pending.remove(&event.addr) || live.remove(&event.addr) {
+                    if pending.remove(&event.addr).is_some() || live.remove(&event.addr) {
                         continue;
                     }
                     BlockState::ActivePendingFree
@@ -164,10 +182,13 @@ impl Start {
         }
         for segment in snapshot.segments.iter().filter(|s| s.device == device as u64) {
             for block in snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default() {
-                if block.state == BlockState::Inactive
-                    || live.contains(&block.address)
-                    || pending.contains(&block.address)
-                {
+                if block.state == BlockState::Inactive || live.contains(&block.address) {
+                    continue;
+                }
+                if let Some(known) = pending.get(&block.address) {
+                    if let Some(block_at_start) = known.and_then(|row| self.blocks.get_mut(row)) {
+                        block_at_start.size = block.size;
+                    }
                     continue;
                 }
                 self.blocks.push(Live {
@@ -188,31 +209,44 @@ impl Start {
     /// Fills in the sizes that only the trace hints at.
     fn size_blocks(&mut self, snapshot: &Snapshot, device: usize, settings: &Settings) {
         let landings = self.landings(snapshot, device, settings);
+        let ends = self.chain_ends();
         let mut next_addr = u64::MAX;
         for block in self.blocks.iter_mut().rev() {
             let after = self.runs.partition_point(|r| r.addr <= block.addr);
             let run = after.checked_sub(1).and_then(|i| self.runs.get(i));
             let Some(run) = run.filter(|r| block.addr - r.addr < r.size) else { continue };
-            // Mapped ranges of an expandable segment may adjoin: the block may span them.
-            let mut end = run.addr + run.size;
-            for next in self.runs.get(after..).unwrap_or_default() {
-                if !(run.is_expandable && next.is_expandable && next.addr == end) {
-                    break;
-                }
-                end += next.size;
-            }
+            let end = ends.get(after - 1).copied().unwrap_or(run.addr);
             if block.size == 0 {
                 let room = end.min(next_addr) - block.addr;
                 let rounded = round_size(block.requested, settings);
                 block.size = block_size(rounded, room, run.is_small, settings).min(room);
+                // The small pool splits to the byte, and a segment that adjoins tells nothing.
                 if block.size == rounded
+                    && !run.is_small
                     && let Some(&landing) = landings.get(&block.addr)
+                    && landing < end
                 {
                     block.size = (landing - block.addr).min(room);
                 }
             }
             next_addr = block.addr;
         }
+    }
+
+    /// Where the memory of each run ends: mapped ranges of an expandable segment may adjoin, and a
+    /// block may span them.
+    fn chain_ends(&self) -> Vec<u64> {
+        let mut ends: Vec<u64> = Vec::with_capacity(self.runs.len());
+        let mut next: Option<&Run> = None;
+        for run in self.runs.iter().rev() {
+            let end = run.addr.saturating_add(run.size);
+            let goes_on =
+                next.is_some_and(|n| n.is_expandable && run.is_expandable && n.addr == end);
+            ends.push(if goes_on { ends.last().copied().unwrap_or(end) } else { end });
+            next = Some(run);
+        }
+        ends.reverse();
+        ends
     }
 
     /// For blocks of unknown size: where the first allocation landed just behind them while they
@@ -246,7 +280,7 @@ impl Start {
 }
 
 /// The final runs with the trace's moves undone, in address order.
-fn runs_before(snapshot: &Snapshot, device: u64, moves: &[Event]) -> Vec<Run> {
+fn runs_before(snapshot: &Snapshot, device: u64, moves: &[Event], pools: &PoolIndex) -> Vec<Run> {
     let mut runs: BTreeMap<u64, Run> = BTreeMap::new();
     for segment in snapshot.segments.iter().filter(|s| s.device == device && s.total_size > 0) {
         runs.insert(
@@ -268,7 +302,7 @@ fn runs_before(snapshot: &Snapshot, device: u64, moves: &[Event]) -> Vec<Run> {
             }
             Action::SegmentMap => unmap(&mut runs, event.addr, event.size),
             _ => {
-                runs.insert(event.addr, run_of(event, snapshot, device));
+                runs.insert(event.addr, pools.run_of(event));
             }
         }
     }

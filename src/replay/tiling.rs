@@ -300,6 +300,7 @@ impl Tiling {
     pub(super) fn add_run(&mut self, run: Run) -> Result<u32, Contradiction> {
         if run.size == 0
             || run.addr.checked_add(run.size).is_none()
+            || self.totals.reserved.checked_add(run.size).is_none()
             || self.find(run.addr).is_some()
         {
             return Err(Contradiction);
@@ -308,7 +309,7 @@ impl Tiling {
         let (mut prev, mut next) = (NONE, NONE);
         if run.is_expandable {
             let fits = |t: &Tile| t.is_expandable && t.home == home;
-            prev = self.around(run.addr - 1).unwrap_or(NONE);
+            prev = run.addr.checked_sub(1).and_then(|a| self.around(a)).unwrap_or(NONE);
             prev = match self.tile(prev) {
                 Some(t) if fits(t) && t.end() == run.addr => prev,
                 Some(t) if t.end() > run.addr => return Err(Contradiction),

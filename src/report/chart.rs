@@ -75,7 +75,8 @@ fn marks(timeline: &Timeline, ooms: &[OomReport], columns: usize, style: Style) 
     let mark = style.pick('▲', '^');
     let mut line = vec![' '; columns];
     for oom in ooms {
-        let column = u128::from(oom.event) * columns as u128 / u128::from(timeline.events.max(1));
+        let column = u128::from(oom.event - timeline.first) * columns as u128
+            / u128::from(timeline.events.max(1));
         if let Some(cell) = usize::try_from(column).ok().and_then(|c| line.get_mut(c)) {
             *cell = mark;
         }

@@ -222,8 +222,8 @@ impl Page {
             },
         ));
         if blocks.inactive.count > 0 {
-            let private: u64 =
-                memory.pools.iter().filter(|p| p.pool_id != [0, 0]).map(|p| p.inactive_bytes).sum();
+            let private = memory.pools.iter().filter(|p| p.pool_id != [0, 0]);
+            let private = private.map(|p| p.inactive_bytes).fold(0, u64::saturating_add);
             let private = match private {
                 0 => String::new(),
                 bytes => format!(", or is in private pools ({})", size(bytes)),
@@ -304,7 +304,7 @@ impl Page {
                 ]
             })
             .collect();
-        let shown: u64 = device.top_lines.iter().map(|l| l.bytes).sum();
+        let shown = device.top_lines.iter().map(|l| l.bytes).fold(0, u64::saturating_add);
         let shown_blocks: u64 = device.top_lines.iter().map(|l| l.blocks).sum();
         let all = &device.memory.blocks.active_allocated;
         if all.count > shown_blocks {
@@ -364,11 +364,15 @@ impl Page {
         ));
         if blocks.inactive.count > 0 {
             self.line("");
+            self.line("Where memory is free, most stranded first:");
             self.segment_rows(device);
         }
     }
 
     fn segment_rows(&mut self, device: &DeviceReport) {
+        /// Below so many columns the least telling one of these is left out.
+        const NARROW: usize = 86;
+        const BLOCKS: usize = 3;
         let memory = &device.memory;
         let mut rows: Vec<Vec<String>> = memory
             .top_segments
@@ -378,8 +382,8 @@ impl Page {
                 let kind = match (s.small, s.expandable) {
                     (true, false) => "small",
                     (false, false) => "large",
-                    (true, true) => "small expandable",
-                    (false, true) => "large expandable",
+                    (true, true) => "small, exp.",
+                    (false, true) => "large, exp.",
                 };
                 vec![
                     format!("{:#x}", s.address),
@@ -397,7 +401,7 @@ impl Page {
         let others = other.count + full.len() as u64;
         if others > 0 {
             let add = |of: u64, each: fn(&crate::analysis::SegmentReport) -> u64| {
-                of + full.iter().map(|s| each(s)).sum::<u64>()
+                full.iter().map(|s| each(s)).fold(of, u64::saturating_add)
             };
             rows.push(vec![
                 format!("{} others", count(others)),
@@ -409,12 +413,15 @@ impl Page {
                 size(other.releasable_bytes),
             ]);
         }
-        self.out.push_str(&table(
-            self.style,
-            &["most stranded", "kind", "bytes", "blocks", "allocated", "free", "releasable"],
-            &[0, 1],
-            rows,
-        ));
+        let mut header =
+            vec!["segment", "kind", "bytes", "blocks", "allocated", "free", "releasable"];
+        if self.style.width < NARROW {
+            header.remove(BLOCKS);
+            for row in &mut rows {
+                row.remove(BLOCKS);
+            }
+        }
+        self.out.push_str(&table(self.style, &header, &[0, 1], rows));
     }
 
     fn pools_and_streams(&mut self, device: &DeviceReport) {

@@ -40,20 +40,19 @@ pub(super) fn cells(rank: &Rank, directory: &str, ending: &str) -> Vec<String> {
         if rank.oom_count == 0 { "no".to_owned() } else { count(rank.oom_count) },
         size(rank.peak_allocated_bytes),
         size(rank.peak_reserved_bytes),
-        size(rank.allocated_bytes),
         size(rank.reserved_bytes),
         percent(rank.gap_ratio),
     ]
 }
 
 /// The heads of [`cells`].
-pub(super) const HEADER: [&str; 8] =
-    ["snapshot", "device", "oom", "peak alloc", "peak resv", "allocated", "reserved", "gap"];
+pub(super) const HEADER: [&str; 7] =
+    ["snapshot", "device", "oom", "peak allocated", "peak reserved", "reserved", "gap"];
 
 /// The table, the worst first, and the finding.
 pub(super) fn ranks(ranks: &Ranks, style: Style) -> String {
     let (directory, ending) = (common_directory(&ranks.rows), common_ending(&ranks.rows));
-    let room = style.width.saturating_sub(74).max(16);
+    let room = style.width.saturating_sub(64).max(14);
     let rows = ranks
         .rows
         .iter()

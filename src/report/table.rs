@@ -1,6 +1,8 @@
 //! Tables, with comfy-table, in one look.
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use comfy_table::{
+    CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle,
+};
 
 use super::style::Style;
 
@@ -21,7 +23,12 @@ pub(super) fn table(
     table.add_rows(rows);
     for (index, column) in table.column_iter_mut().enumerate() {
         let is_left = left.contains(&index);
+        column.set_padding((0, 1));
         column.set_cell_alignment(if is_left { CellAlignment::Left } else { CellAlignment::Right });
+        // A number or an address that is cut says nothing; words may wrap.
+        if !is_left || index == 0 {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
     }
     let mut out = String::new();
     for line in table.lines() {

@@ -36,6 +36,7 @@ pub(super) fn provenance(snapshot: &SnapshotReport) -> String {
             .devices
             .iter()
             .filter_map(|d| d.timeline.as_ref())
+            .filter(|t| t.events == t.trace_events)
             .filter_map(|t| t.duration_us)
             .max();
         let over = longest.map(|us| format!(" over {}", duration(us))).unwrap_or_default();
@@ -53,7 +54,7 @@ pub(super) fn provenance(snapshot: &SnapshotReport) -> String {
 
 /// Where in the trace a failed request is.
 pub(super) fn when(oom: &OomReport, device: &DeviceReport) -> String {
-    let last = device.timeline.as_ref().map_or(0, |t| t.events.saturating_sub(1));
+    let last = device.timeline.as_ref().map_or(0, |t| t.trace_events.saturating_sub(1));
     match last.saturating_sub(oom.event) {
         0 => format!("entry {}, the last of the trace", count(oom.event)),
         after => format!(
@@ -101,7 +102,12 @@ pub(super) fn missing(oom: &OomReport) -> String {
 /// The x axis of a chart in words.
 pub(super) fn span(timeline: &Timeline) -> String {
     let time = timeline.duration_us.map(|us| format!(", {}", duration(us))).unwrap_or_default();
-    format!("{}{time}", counted(timeline.events, "entry"))
+    let part = if timeline.events < timeline.trace_events {
+        format!("{} to {} of ", count(timeline.first), count(timeline.first + timeline.events))
+    } else {
+        String::new()
+    };
+    format!("{part}{}{time}", counted(timeline.trace_events, "entry"))
 }
 
 /// A stream's handle: small ones as they are, pointers in hex.

@@ -1,1 +1,60 @@
-fn main() {}
+//! Throughput of the reader, the literal replay and the whole of `analyze`, on generated snapshots.
+//!
+//! `cargo bench`; the figures and how they compare with CPython are in docs/performance.md.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+#[path = "../support/generator/mod.rs"]
+mod generator;
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use oomscope::analysis::{Options, analyze};
+use oomscope::pickle::tree::Tree;
+use oomscope::replay::{Literal, settings_of};
+use oomscope::snapshot::Snapshot;
+
+const SIZE: u64 = 30_000_000;
+
+fn generated(distinct_stacks: Option<usize>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let options =
+        generator::Options { target_bytes: SIZE, distinct_stacks, ..generator::Options::default() };
+    generator::write_snapshot(&mut bytes, &options).unwrap();
+    bytes
+}
+
+fn benches(c: &mut Criterion) {
+    for (name, distinct_stacks) in [("2000 stacks", Some(2000)), ("all stacks distinct", None)] {
+        let bytes = generated(distinct_stacks);
+        let snapshot = Snapshot::read(&bytes, &|_| ()).unwrap();
+        let settings = settings_of(&snapshot);
+        let mut group = c.benchmark_group(name);
+        group.sample_size(20).throughput(Throughput::Bytes(bytes.len() as u64));
+        group.bench_function("read", |b| {
+            b.iter(|| Snapshot::read(black_box(&bytes), &|_| ()).unwrap());
+        });
+        group.bench_function("replay", |b| {
+            let literal = Literal { snapshot: &snapshot, device: 0, settings: &settings };
+            b.iter(|| literal.run(false, |step| _ = black_box(step.tiling.totals())));
+        });
+        group.bench_function("read and analyze", |b| {
+            b.iter(|| {
+                let snapshot = Snapshot::read(black_box(&bytes), &|_| ()).unwrap();
+                analyze(
+                    &snapshot,
+                    "bench",
+                    bytes.len() as u64,
+                    Options { top: 10, ..Options::default() },
+                )
+            });
+        });
+        group.bench_function("read as a plain tree", |b| {
+            b.iter(|| Tree::read(black_box(&bytes)).unwrap());
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(all, benches);
+criterion_main!(all);
