@@ -131,6 +131,9 @@ pub(super) fn history(
             }
             return;
         }
+        if index.is_none() && window.start > 0 {
+            return; // the state in which the window begins comes later
+        }
         if totals.allocated > peak.allocated_bytes {
             peak.allocated_bytes = totals.allocated;
             peak.allocated_event = index.map(|i| i as u64);

@@ -6,8 +6,10 @@ use super::value::Value;
 /// Makes values out of what a pickle contains.
 ///
 /// Containers arrive whole where the pickle writes them whole, else in parts: `so_far` is what the
-/// builder returned for the parts before, or an empty list or dict. What is returned replaces it on
-/// the stack and in the memo. An error ends the reading; the machine adds the place.
+/// builder returned for the first part, or an empty list or dict. What is returned for the first part
+/// stands for the container on the stack and in the memo from then on, so when it `may_grow` it must
+/// be a value that later parts can be added to: for those the same value is returned again. An error
+/// ends the reading; the machine adds the place.
 pub trait Builder {
     /// A string. Bytes that are not UTF-8 have been replaced by U+FFFD.
     fn text(&mut self, text: &str) -> Value;
@@ -20,9 +22,9 @@ pub trait Builder {
     /// A tuple, whole.
     fn tuple(&mut self, items: &[Value]) -> Result<Value, ErrorKind>;
     /// Adds `items` to a list or set.
-    fn list(&mut self, so_far: Value, items: &[Value]) -> Result<Value, ErrorKind>;
+    fn list(&mut self, so_far: Value, items: &[Value], may_grow: bool) -> Result<Value, ErrorKind>;
     /// Adds `pairs` (key, value, key, value, ...; an even number) to a dict.
-    fn dict(&mut self, so_far: Value, pairs: &[Value]) -> Result<Value, ErrorKind>;
+    fn dict(&mut self, so_far: Value, pairs: &[Value], may_grow: bool) -> Result<Value, ErrorKind>;
 
     /// The string that `value` is, if it is one.
     fn text_of(&self, value: Value) -> Option<&str>;

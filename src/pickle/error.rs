@@ -46,15 +46,24 @@ pub enum ErrorKind {
     /// A memo number beyond what the file's size allows.
     #[error("it is damaged: memo number {0} in a file of this size")]
     AbsurdMemo(u64),
+    /// A memo slot that is written a second time while the first container in it is still open.
+    #[error("it is damaged: memo entry {0} is written again before its content is complete")]
+    MemoReused(u64),
     /// A number written as text that is no number.
     #[error("it is damaged: '{0}' is not a number")]
     BadNumber(String),
+    /// A quoted string that is not quoted, or has an escape that means nothing.
+    #[error("it is damaged: {0} is not a quoted string")]
+    BadString(String),
     /// A length that is negative or beyond the address space.
     #[error("it is damaged: a length that no file can have")]
     AbsurdLength,
     /// A dict with a key and no value.
     #[error("it is damaged: a dict key without a value")]
     OddPairs,
+    /// Items or pairs for something that takes none.
+    #[error("it is damaged: items are added to something that is no {0}")]
+    NoContainer(&'static str),
     /// A protocol that does not exist yet.
     #[error("it is written in pickle protocol {0}, and protocols 0 to 5 are known")]
     Protocol(u8),

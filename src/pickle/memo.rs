@@ -9,6 +9,8 @@ use super::value::{Value, as_reserved, is_plain, reserved};
 pub(super) struct Memo {
     slots: Vec<u32>,
     wide: Vec<Value>,
+    /// How many slots were never written. Picklers leave none.
+    gaps: usize,
 }
 
 /// `reserved(0)`: a slot that was never written. Side-table slots count from 1.
@@ -21,7 +23,17 @@ impl Memo {
         self.slots.len() as u64
     }
 
-    /// Puts `value` in the next free slot.
+    #[inline]
+    pub(super) fn has_gaps(&self) -> bool {
+        self.gaps > 0
+    }
+
+    /// How many slots were written: the one that MEMOIZE writes next.
+    pub(super) fn written(&self) -> u64 {
+        (self.slots.len() - self.gaps) as u64
+    }
+
+    /// Puts `value` in the slot after the last.
     #[inline]
     pub(super) fn push(&mut self, value: Value) {
         let packed = self.pack(value);
@@ -31,11 +43,16 @@ impl Memo {
     /// Puts `value` in slot `id`, growing as needed; says whether the slot held something before.
     pub(super) fn put(&mut self, id: usize, value: Value) -> bool {
         if id >= self.slots.len() {
+            self.gaps += id + 1 - self.slots.len();
             self.slots.resize(id + 1, unset());
         }
         let packed = self.pack(value);
         match self.slots.get_mut(id) {
-            Some(slot) => std::mem::replace(slot, packed) != unset(),
+            Some(slot) => {
+                let is_first = std::mem::replace(slot, packed) == unset();
+                self.gaps -= usize::from(is_first);
+                !is_first
+            }
             None => false,
         }
     }

@@ -12,10 +12,12 @@
 #![warn(clippy::indexing_slicing)]
 
 mod builder;
+mod bytes;
 mod error;
 mod machine;
 mod memo;
 mod opcode;
+mod rare;
 mod runs;
 mod text;
 pub mod tree;
@@ -24,4 +26,5 @@ mod value;
 pub use builder::Builder;
 pub use error::{ErrorKind, PickleError};
 pub use machine::{Pickle, looks_like_pickle, read};
+pub use text::printable;
 pub use value::{Kind, NodeKind, Value};

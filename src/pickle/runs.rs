@@ -31,11 +31,32 @@ pub(super) fn end_of_run(bytes: &[u8], start: usize) -> Option<usize> {
     }
 }
 
+/// Slots for beginnings, as a power of two.
+const ALIKE_BITS: u32 = 13;
+/// Bytes of a beginning: some 20 innermost frames. Shorter runs are cheap to search through.
+const BEGINNING: usize = 96;
+
+/// The slot of what `rest` begins with, when that is long enough.
+#[inline]
+fn beginning(rest: &[u8]) -> Option<usize> {
+    let (words, _) = rest.first_chunk::<BEGINNING>()?.as_chunks::<8>();
+    // Independent products, so that the processor works on several at once.
+    let mut factor = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut sum = 0u64;
+    for word in words {
+        sum = sum.wrapping_add(u64::from_le_bytes(*word).wrapping_mul(factor));
+        factor = factor.wrapping_mul(0xD134_2543_DE82_EF95);
+    }
+    usize::try_from((sum ^ sum >> 29).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - ALIKE_BITS)).ok()
+}
+
 /// Runs seen before and the list each one made.
 pub(super) struct Runs {
-    runs: Vec<Run>,
-    /// Indices into `runs`, by hash.
+    met: Vec<Run>,
+    /// Indices into `met`, by hash.
     table: HashTable<u32>,
+    /// The last run that began with the same bytes: see [`beginning`].
+    alike: Vec<u32>,
     /// The run met last.
     last: u32,
     looked_up: u32,
@@ -63,8 +84,9 @@ impl Run {
 impl Runs {
     pub(super) fn new() -> Self {
         Self {
-            runs: Vec::new(),
+            met: Vec::new(),
             table: HashTable::new(),
+            alike: vec![0; 1 << ALIKE_BITS],
             last: 0,
             looked_up: 0,
             found: 0,
@@ -72,19 +94,25 @@ impl Runs {
         }
     }
 
-    /// The list that begins at `start` of `file`, and where its references end, if it is the one that
-    /// followed the last one before: found without looking for its end.
+    /// The list that begins at `start` of `file`, and where its references end, if it is one of two
+    /// good guesses: the one that followed the last one before, and the last one that began with the
+    /// same bytes. A guess that proves right spares the search for the end.
     #[inline]
     pub(super) fn predict(&mut self, file: &[u8], start: usize) -> Option<(usize, Value)> {
-        let next = self.runs.get(self.last as usize)?.next;
-        let run = self.runs.get(next as usize)?;
-        let bytes = run.bytes(file)?;
-        if file.get(start..)?.starts_with(bytes) {
-            self.last = next;
-            Some((start + bytes.len() - 1, run.value))
-        } else {
-            None
+        let rest = file.get(start..)?;
+        let next = self.met.get(self.last as usize)?.next;
+        let alike = beginning(rest).and_then(|slot| self.alike.get(slot)).copied();
+        for guess in [Some(next), alike].into_iter().flatten() {
+            if let Some(run) = self.met.get(guess as usize)
+                && let Some(bytes) = run.bytes(file)
+                && rest.starts_with(bytes)
+            {
+                self.found += 1;
+                let end = start + bytes.len() - 1;
+                return self.follow(guess).map(|value| (end, value));
+            }
         }
+        None
     }
 
     /// The hash to look `run` up and insert it with; `None` when runs do not repeat in this file.
@@ -100,16 +128,23 @@ impl Runs {
 
     /// The list that the same bytes made before.
     #[inline]
-    pub(super) fn find(&mut self, file: &[u8], run: &[u8], hash: u64) -> Option<Value> {
+    pub(super) fn find(
+        &mut self,
+        file: &[u8],
+        start: usize,
+        run: &[u8],
+        hash: u64,
+    ) -> Option<Value> {
         self.looked_up += 1;
         let found = self.table.find(hash, |index| {
-            self.runs.get(*index as usize).is_some_and(|r| {
+            self.met.get(*index as usize).is_some_and(|r| {
                 r.hash == hash
                     && r.bytes(file).and_then(|b| b.split_last()).is_some_and(|(_, b)| b == run)
             })
         });
         if let Some(&found) = found {
             self.found += 1;
+            self.note(file, start, found);
             return self.follow(found);
         }
         if self.looked_up >= TRIAL {
@@ -123,28 +158,44 @@ impl Runs {
     }
 
     /// Remembers that the bytes `run`, at `start`, made `value`.
-    pub(super) fn insert(&mut self, start: usize, run: &[u8], hash: u64, value: Value) {
+    pub(super) fn insert(
+        &mut self,
+        file: &[u8],
+        start: usize,
+        run: &[u8],
+        hash: u64,
+        value: Value,
+    ) {
         if let (false, Ok(len)) = (self.given_up, u32::try_from(run.len())) {
-            let index = row(self.runs.len());
-            self.runs.push(Run { hash, start: start as u64, len, next: index, value });
-            let runs = &self.runs;
-            self.table.insert_unique(hash, index, |i| runs.get(*i as usize).map_or(0, |r| r.hash));
+            let index = row(self.met.len());
+            self.met.push(Run { hash, start: start as u64, len, next: index, value });
+            let met = &self.met;
+            self.table.insert_unique(hash, index, |i| met.get(*i as usize).map_or(0, |r| r.hash));
+            self.note(file, start, index);
             self.follow(index);
+        }
+    }
+
+    /// Run `index` begins at `start`, and no guess said so.
+    fn note(&mut self, file: &[u8], start: usize, index: u32) {
+        let slot = file.get(start..).and_then(beginning).and_then(|slot| self.alike.get_mut(slot));
+        if let Some(slot) = slot {
+            *slot = index;
         }
     }
 
     /// Run `index` followed the last one.
     fn follow(&mut self, index: u32) -> Option<Value> {
-        if let Some(last) = self.runs.get_mut(self.last as usize) {
+        if let Some(last) = self.met.get_mut(self.last as usize) {
             last.next = index;
         }
         self.last = index;
-        self.runs.get(index as usize).map(|run| run.value)
+        self.met.get(index as usize).map(|run| run.value)
     }
 
     /// Forgets everything: a memo slot was written a second time, so equal bytes may differ.
     pub(super) fn clear(&mut self) {
-        self.runs = Vec::new();
+        self.met = Vec::new();
         self.table = HashTable::new();
     }
 }

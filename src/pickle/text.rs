@@ -56,8 +56,7 @@ pub(super) fn integer(digits: &[u8]) -> Result<Vec<u8>, ErrorKind> {
     let trimmed = digits.trim_ascii();
     let (negative, magnitude) = match trimmed {
         [b'-', magnitude @ ..] => (true, magnitude),
-        [b'+', magnitude @ ..] => (false, magnitude),
-        magnitude => (false, magnitude),
+        magnitude => (false, magnitude.strip_prefix(b"+").unwrap_or(magnitude)),
     };
     if magnitude.is_empty()
         || magnitude.len() > MAX_DIGITS
@@ -100,7 +99,7 @@ pub(super) fn index(digits: &[u8]) -> Result<u64, ErrorKind> {
 
 /// The bytes of a quoted Python 2 string literal.
 pub(super) fn unescape_string(quoted: &[u8]) -> Result<Vec<u8>, ErrorKind> {
-    let bad = || ErrorKind::BadNumber(String::from_utf8_lossy(quoted).chars().take(40).collect());
+    let bad = || ErrorKind::BadString(excerpt(quoted));
     let ([b'\'', inner @ .., b'\''] | [b'"', inner @ .., b'"']) = quoted else {
         return Err(bad());
     };

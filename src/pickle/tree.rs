@@ -23,6 +23,9 @@ const FLOAT: NodeKind = 5;
 pub struct Tree {
     symbols: Symbols,
     containers: Vec<Vec<Value>>,
+    /// Which containers are part of others: they may not grow any more, so that none contains itself.
+    is_closed: Vec<bool>,
+    empty_tuple: Option<Value>,
     bytes: Vec<Vec<u8>>,
     floats: Vec<f64>,
     root: Option<Value>,
@@ -109,7 +112,19 @@ impl Tree {
 
     fn container(&mut self, kind: NodeKind, items: &[Value]) -> Value {
         self.containers.push(items.to_vec());
+        self.is_closed.push(false);
+        self.close(items);
         Value::node(kind, row(self.containers.len() - 1))
+    }
+
+    fn close(&mut self, items: &[Value]) {
+        for item in items {
+            if let Kind::Node(TUPLE | LIST | DICT, index) = item.kind()
+                && let Some(is_closed) = self.is_closed.get_mut(index as usize)
+            {
+                *is_closed = true;
+            }
+        }
     }
 
     fn extend(
@@ -122,12 +137,16 @@ impl Tree {
             Kind::EmptyList if kind == LIST => Ok(self.container(kind, items)),
             Kind::EmptyDict if kind == DICT => Ok(self.container(kind, items)),
             Kind::Node(k, index) if k == kind => {
-                if let Some(container) = self.containers.get_mut(index as usize) {
-                    container.extend_from_slice(items);
+                self.close(items);
+                match (self.containers.get_mut(index as usize), self.is_closed.get(index as usize))
+                {
+                    (Some(container), Some(false)) => container.extend_from_slice(items),
+                    _ => return Err(ErrorKind::Recursive),
                 }
                 Ok(so_far)
             }
-            other => Err(ErrorKind::Unexpected(format!("it adds items to {other:?}"))),
+            _ if kind == LIST => Err(ErrorKind::NoContainer("list")),
+            _ => Err(ErrorKind::NoContainer("dict")),
         }
     }
 }
@@ -153,14 +172,21 @@ impl Builder for Tree {
     }
 
     fn tuple(&mut self, items: &[Value]) -> Result<Value, ErrorKind> {
-        Ok(self.container(TUPLE, items))
+        if let (Some(known), []) = (self.empty_tuple, items) {
+            return Ok(known);
+        }
+        let tuple = self.container(TUPLE, items);
+        if items.is_empty() {
+            self.empty_tuple = Some(tuple);
+        }
+        Ok(tuple)
     }
 
-    fn list(&mut self, so_far: Value, items: &[Value]) -> Result<Value, ErrorKind> {
+    fn list(&mut self, so_far: Value, items: &[Value], _: bool) -> Result<Value, ErrorKind> {
         self.extend(LIST, so_far, items)
     }
 
-    fn dict(&mut self, so_far: Value, pairs: &[Value]) -> Result<Value, ErrorKind> {
+    fn dict(&mut self, so_far: Value, pairs: &[Value], _: bool) -> Result<Value, ErrorKind> {
         self.extend(DICT, so_far, pairs)
     }
 

@@ -164,7 +164,11 @@ impl Start {
                     BlockState::ActiveAllocated
                 }
                 Action::FreeCompleted => {
-                    if pending.remove(&event.addr).is_some() || live.remove(&event.addr) {
+                    let freed = pending.remove(&event.addr);
+                    if let Some(block) = freed.flatten().and_then(|row| self.blocks.get_mut(row)) {
+                        block.until = index; // it was in the way until now
+                    }
+                    if freed.is_some() || live.remove(&event.addr) {
                         continue;
                     }
                     BlockState::ActivePendingFree

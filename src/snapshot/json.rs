@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::error::Category;
 
 use super::decode::Decoder;
 use super::{Snapshot, SnapshotError};
-use crate::pickle::{Builder, Value};
+use crate::pickle::{Builder, ErrorKind, Value};
 
 /// Reads a JSON snapshot.
 pub(super) fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
@@ -20,7 +21,10 @@ pub(super) fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
     match root {
         Ok(root) => decoder.into_inner().finish(root),
         Err(error) => {
-            let offset = offset_of(bytes, error.line(), error.column());
+            let offset = match error.classify() {
+                Category::Eof => bytes.len() as u64,
+                _ => offset_of(bytes, error.line(), error.column()),
+            };
             let message = format!(
                 "{error}; {} before that place",
                 crate::units::counted(decoder.borrow().entries(), "whole trace entry")
@@ -88,11 +92,11 @@ impl<'de> Visitor<'de> for One<'_> {
             items.push(item);
             // As pickles do, so that a long list is not held twice.
             if items.len() == 1000 {
-                list = self.add(list, &items, Builder::list)?;
+                list = self.add(list, &items, true, Builder::list)?;
                 items.clear();
             }
         }
-        if items.is_empty() { Ok(list) } else { self.add(list, &items, Builder::list) }
+        if items.is_empty() { Ok(list) } else { self.add(list, &items, false, Builder::list) }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
@@ -104,18 +108,22 @@ impl<'de> Visitor<'de> for One<'_> {
         if pairs.is_empty() {
             Ok(Value::EMPTY_DICT)
         } else {
-            self.add(Value::EMPTY_DICT, &pairs, Builder::dict)
+            self.add(Value::EMPTY_DICT, &pairs, false, Builder::dict)
         }
     }
 }
+
+/// How the decoder takes the parts of a container.
+type Add = fn(&mut Decoder, Value, &[Value], bool) -> Result<Value, ErrorKind>;
 
 impl One<'_> {
     fn add<E: serde::de::Error>(
         self,
         so_far: Value,
         items: &[Value],
-        add: fn(&mut Decoder, Value, &[Value]) -> Result<Value, crate::pickle::ErrorKind>,
+        may_grow: bool,
+        add: Add,
     ) -> Result<Value, E> {
-        add(&mut self.0.borrow_mut(), so_far, items).map_err(E::custom)
+        add(&mut self.0.borrow_mut(), so_far, items, may_grow).map_err(E::custom)
     }
 }

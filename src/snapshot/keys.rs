@@ -79,6 +79,7 @@ words! {
     ACTIVE_AWAITING_FREE = "active_awaiting_free"
     INACTIVE = "inactive"
     SMALL = "small"
+    LARGE = "large"
     START = "START"
 }
 

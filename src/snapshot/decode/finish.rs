@@ -2,12 +2,22 @@
 
 use super::super::keys;
 use super::super::{Annotation, RawSettings, Snapshot, SnapshotError};
-use super::{DICT, Decoder, EVENT, LIST, List, SCALAR, SEGMENT, Scalar};
+use super::{DICT, Decoder, EVENT, LIST, List, PAIR, Rows, SCALAR, SEGMENT, STACK, Scalar, WARNED};
 use crate::ids::SymbolId;
-use crate::pickle::{Kind, Value};
+use crate::pickle::{Kind, Value, printable};
+use crate::units::counted;
 
 /// Settings nest no deeper than this.
 const SETTINGS_DEPTH: u32 = 4;
+/// Values and bytes of text that are kept of the settings: what a file shares, they repeat.
+const SETTINGS_SIZE: usize = 10_000;
+
+/// Takes `cost` from what is `left`; all of it, and `false`, when there is not so much.
+fn spend(left: &mut usize, cost: usize) -> bool {
+    let enough = *left > cost;
+    *left = if enough { *left - cost } else { 0 };
+    enough
+}
 
 fn not_snapshot<T>(what: String) -> Result<T, SnapshotError> {
     Err(SnapshotError::NotSnapshot(what))
@@ -16,7 +26,7 @@ fn not_snapshot<T>(what: String) -> Result<T, SnapshotError> {
 pub(super) fn finish(mut decoder: Decoder, root: Value) -> Result<Snapshot, SnapshotError> {
     let root = decoder.settle(root).map_err(|kind| SnapshotError::NotSnapshot(kind.to_string()))?;
     match root.kind() {
-        Kind::Node(DICT, _) => decoder.top_level(root)?,
+        Kind::EmptyDict | Kind::Node(DICT, _) => decoder.top_level(root)?,
         // torch.cuda.memory_snapshot(): the segments alone.
         Kind::EmptyList => {}
         Kind::Node(LIST, _) => decoder.segments(root)?,
@@ -34,8 +44,8 @@ impl Decoder {
     fn top_level(&mut self, root: Value) -> Result<(), SnapshotError> {
         let pairs = self.pairs(root);
         if !pairs.iter().any(|(key, _)| matches!(*key, keys::SEGMENTS | keys::DEVICE_TRACES)) {
-            let names: Vec<_> =
-                pairs.iter().take(5).map(|(key, _)| self.snapshot.symbols.get(*key)).collect();
+            let name = |key| printable(self.snapshot.symbols.get(key));
+            let names: Vec<_> = pairs.iter().take(5).map(|(key, _)| name(*key)).collect();
             return not_snapshot(format!(
                 "it is a dict without 'segments' and 'device_traces' (its keys: {})",
                 if names.is_empty() { "none".to_owned() } else { names.join(", ") }
@@ -51,7 +61,7 @@ impl Decoder {
                 keys::HOST_SEGMENTS => self.host_segments(value),
                 keys::HOST_TRACES => {}
                 _ => {
-                    self.unknown.insert(("the snapshot", key));
+                    self.unknown("the snapshot", key);
                 }
             }
         }
@@ -61,9 +71,9 @@ impl Decoder {
     fn segments(&mut self, value: Value) -> Result<(), SnapshotError> {
         match value.kind() {
             Kind::EmptyList => Ok(()),
-            Kind::Node(LIST, index) => match self.lists.get(index as usize) {
-                Some(List::Rows(SEGMENT, _)) => Ok(()),
-                Some(List::Rows(EVENT, _)) => {
+            Kind::Node(LIST | STACK | PAIR, _) => match self.rows(value) {
+                Some(rows) if rows.kind == SEGMENT => Ok(()),
+                Some(rows) if rows.kind == EVENT => {
                     not_snapshot("it is a bare list of trace entries without segments".to_owned())
                 }
                 _ => not_snapshot("its list holds something other than segments".to_owned()),
@@ -72,59 +82,96 @@ impl Decoder {
         }
     }
 
+    /// The records that a list consists of, if it does.
+    fn rows(&self, list: Value) -> Option<&Rows> {
+        match self.lists.get(list.as_node(LIST)? as usize)? {
+            List::Rows(rows) => Some(rows),
+            _ => None,
+        }
+    }
+
     fn device_traces(&mut self, value: Value) -> Result<(), SnapshotError> {
-        if !matches!(value.kind(), Kind::EmptyList | Kind::Node(LIST, _)) {
+        if !matches!(value.kind(), Kind::EmptyList | Kind::Node(LIST | STACK | PAIR, _)) {
             return not_snapshot(format!("'device_traces' is {}", self.type_name(value)));
         }
+        if self.rows(value).is_some() {
+            return not_snapshot(
+                "'device_traces' holds records, where one list for each device belongs".to_owned(),
+            );
+        }
+        let mut end = 0;
         for (device, trace) in self.items(value).into_iter().enumerate() {
-            let rows = match trace.kind() {
-                Kind::EmptyList => 0..0,
-                Kind::Node(LIST, index) => match self.lists.get(index as usize) {
-                    Some(List::Rows(EVENT, runs)) => match runs.as_slice() {
-                        [run] => run.start as usize..run.end as usize,
-                        _ => {
-                            return not_snapshot(format!(
-                                "the trace of device {device} shares entries with another list"
-                            ));
-                        }
-                    },
-                    _ => {
-                        return not_snapshot(format!(
-                            "the trace of device {device} holds something other than trace entries"
-                        ));
-                    }
-                },
+            if trace.kind() == Kind::EmptyList {
+                self.snapshot.traces.push(0..0);
+                continue;
+            }
+            if !matches!(trace.kind(), Kind::Node(LIST | STACK | PAIR, _)) {
+                let found = self.type_name(trace);
+                return not_snapshot(format!("the trace of device {device} is {found}"));
+            }
+            let runs = match self.rows(trace) {
+                Some(rows) if rows.kind == EVENT => rows.runs.as_slice(),
                 _ => {
                     return not_snapshot(format!(
-                        "the trace of device {device} is {}",
-                        self.type_name(trace)
+                        "the trace of device {device} holds something other than trace entries"
                     ));
                 }
             };
-            self.snapshot.traces.push(rows);
+            // Lists are read one after the other, so only entries in two lists break the order.
+            match runs {
+                [run] if run.start >= end => {
+                    end = run.end;
+                    self.snapshot.traces.push(run.start as usize..run.end as usize);
+                }
+                _ => {
+                    return not_snapshot(format!(
+                        "the trace of device {device} shares entries with another list"
+                    ));
+                }
+            }
         }
         Ok(())
     }
 
     fn settings(&mut self, value: Value) {
         let mut settings = RawSettings::default();
+        let mut left = SETTINGS_SIZE;
         for (key, value) in self.pairs(value) {
-            let name = self.snapshot.symbols.get(key).to_owned();
+            let name = self.snapshot.symbols.get(key);
+            if !spend(&mut left, name.len()) {
+                break;
+            }
+            let name = name.to_owned();
             if name.ends_with("ALLOC_CONF") {
-                self.as_text(value).unwrap_or_default().clone_into(&mut settings.string);
+                let text = self.as_text(value).unwrap_or_default();
+                if spend(&mut left, text.len()) {
+                    text.clone_into(&mut settings.string);
+                }
             } else {
-                settings.effective.insert(name.clone(), self.to_json(value, SETTINGS_DEPTH));
+                let json = self.to_json(value, SETTINGS_DEPTH, &mut left);
+                settings.effective.insert(name.clone(), json);
             }
             self.seen.settings.push(name);
+        }
+        if left == 0 {
+            let message = "the allocator settings are larger than any that PyTorch writes: cut off";
+            self.snapshot.warnings.add("settings-size", message.to_owned());
         }
         self.snapshot.settings = Some(settings);
     }
 
-    fn to_json(&self, value: Value, depth: u32) -> serde_json::Value {
+    /// `value` as JSON, null where the settings are larger than can be.
+    fn to_json(&self, value: Value, depth: u32, left: &mut usize) -> serde_json::Value {
+        if !spend(left, 1) {
+            return serde_json::Value::Null;
+        }
         match value.kind() {
             Kind::Bool(b) => b.into(),
             Kind::Int(n) => n.into(),
-            Kind::Text(id) => self.snapshot.symbols.get(id).into(),
+            Kind::Text(id) => match self.snapshot.symbols.get(id) {
+                text if spend(left, text.len()) => text.into(),
+                _ => serde_json::Value::Null,
+            },
             Kind::EmptyDict => serde_json::Map::new().into(),
             Kind::Node(SCALAR, index) => match self.scalars.get(index as usize) {
                 Some(Scalar::Float(x)) => (*x).into(),
@@ -133,20 +180,27 @@ impl Decoder {
                 }
                 _ => serde_json::Value::Null,
             },
-            Kind::Node(DICT, _) if depth > 0 => self
-                .pairs(value)
-                .into_iter()
-                .map(|(key, value)| {
-                    (self.snapshot.symbols.get(key).to_owned(), self.to_json(value, depth - 1))
-                })
-                .collect::<serde_json::Map<_, _>>()
-                .into(),
-            Kind::EmptyList | Kind::Node(..) if depth > 0 => self
-                .items(value)
-                .into_iter()
-                .map(|item| self.to_json(item, depth - 1))
-                .collect::<Vec<_>>()
-                .into(),
+            Kind::Node(DICT, _) if depth > 0 => {
+                let mut map = serde_json::Map::new();
+                for (key, value) in self.pairs(value) {
+                    let name = self.snapshot.symbols.get(key);
+                    if !spend(left, name.len()) {
+                        break;
+                    }
+                    map.insert(name.to_owned(), self.to_json(value, depth - 1, left));
+                }
+                map.into()
+            }
+            Kind::EmptyList | Kind::Node(..) if depth > 0 => {
+                let mut list = Vec::new();
+                for item in self.items(value) {
+                    if *left == 0 {
+                        break;
+                    }
+                    list.push(self.to_json(item, depth - 1, left));
+                }
+                list.into()
+            }
             _ => serde_json::Value::Null,
         }
     }
@@ -180,9 +234,9 @@ impl Decoder {
     }
 
     fn into_snapshot(self) -> Snapshot {
-        let Self { mut snapshot, seen, unknown, .. } = self;
+        let Self { mut snapshot, seen, unknown, more_unknown, bad_sums, .. } = self;
         for (place, symbol) in unknown {
-            let word = snapshot.symbols.get(symbol).to_owned();
+            let word = printable(snapshot.symbols.get(symbol));
             if place == "action" {
                 let message =
                     format!("trace entries with the unknown action '{word}' were left out");
@@ -194,7 +248,16 @@ impl Decoder {
                 snapshot.warnings.add("unknown-key", message);
             }
         }
-        snapshot.torch = seen.torch(!snapshot.events.is_empty(), !snapshot.segments.is_empty());
+        if more_unknown {
+            let message = format!("there are more than {WARNED} unknown keys and actions");
+            snapshot.warnings.add("unknown-key", message);
+        }
+        if bad_sums > WARNED as u64 {
+            let message = format!("so it is for {} in all", counted(bad_sums, "segment"));
+            snapshot.warnings.add("segment-sum", message);
+        }
+        let has_events = snapshot.traces.iter().any(|rows| !rows.is_empty());
+        snapshot.torch = seen.torch(has_events, !snapshot.segments.is_empty());
         snapshot
     }
 }

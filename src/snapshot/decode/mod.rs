@@ -3,7 +3,8 @@
 //! Dicts are told apart by their keys as they end: a frame, a trace entry, a block and a segment go
 //! straight into their tables and leave a row number behind; whatever else a file holds stays a
 //! generic dict or list until [`finish`](finish::finish) walks the top level. A dict or list that a
-//! pickle writes piecemeal (protocol 0) stays generic until something uses it ([`Decoder::settle`]).
+//! pickle writes piecemeal (protocol 0) stays generic until something uses it ([`Decoder::settle`]);
+//! what is used may not grow any more, so nothing contains itself.
 
 mod finish;
 mod records;
@@ -31,6 +32,9 @@ const LIST: NodeKind = 6;
 const DICT: NodeKind = 7;
 /// A row of `Decoder::scalars`.
 const SCALAR: NodeKind = 8;
+
+/// How many unknown keys and actions, and segments that do not add up, get a warning of their own.
+const WARNED: usize = 50;
 
 /// Reads a pickled snapshot.
 pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, SnapshotError> {
@@ -60,26 +64,59 @@ pub(super) struct Decoder {
     seen: KeysSeen,
     /// Keys and actions nobody here knows, each reported once.
     unknown: FxHashSet<(&'static str, SymbolId)>,
+    /// Whether there were more of them than are remembered.
+    more_unknown: bool,
     lists: Vec<List>,
     dicts: Vec<Dict>,
     scalars: Vec<Scalar>,
+    /// Rows of blocks below this belong to segments.
+    blocks_placed: usize,
+    /// Segments whose blocks do not add up.
+    bad_sums: u64,
     /// Reused by `intern_stack`.
     frame_ids: Vec<FrameId>,
 }
 
-/// A list that is not a stack or a pair.
+/// A list that is not a stack or a pair. Items are settled.
 enum List {
-    /// Rows of one table, in runs of consecutive ones.
-    Rows(NodeKind, Vec<Range<u32>>),
-    /// Anything.
-    Values(Vec<Value>),
-    /// Was used, as this: may not grow any more.
+    Rows(Box<Rows>),
+    /// Anything, and it may still grow.
+    Open(Vec<Value>),
+    /// Anything, used as part of something else.
+    Closed(Box<[Value]>),
+    /// Was used, and turned out to be this.
     Settled(Value),
 }
 
+// A file can make one of these with each byte.
+const _: () = assert!(size_of::<List>() == 24 && size_of::<Dict>() == 24);
+
+/// Rows of one table, in runs of consecutive ones.
+struct Rows {
+    kind: NodeKind,
+    runs: Vec<Range<u32>>,
+}
+
+impl Rows {
+    fn new(kind: NodeKind, row: u32) -> Self {
+        Self { kind, runs: std::iter::once(row..row + 1).collect() }
+    }
+
+    fn add(&mut self, more: Range<u32>) {
+        match self.runs.last_mut() {
+            Some(run) if run.end == more.start => run.end = more.end,
+            _ => self.runs.push(more),
+        }
+    }
+}
+
+/// A dict that is no record. Keys and values are settled.
 enum Dict {
-    Pairs(Vec<Value>),
-    /// Was used, as this: may not grow any more.
+    /// It may still grow.
+    Open(Vec<Value>),
+    /// Used as part of something else.
+    Closed(Box<[Value]>),
+    /// Was used, and turned out to be this.
     Settled(Value),
 }
 
@@ -92,6 +129,10 @@ enum Scalar {
     Opaque,
 }
 
+fn mixed<T>() -> Result<T, ErrorKind> {
+    unexpected("a list mixes records of a snapshot with others".to_owned())
+}
+
 fn unexpected<T>(message: String) -> Result<T, ErrorKind> {
     Err(ErrorKind::Unexpected(message))
 }
@@ -102,9 +143,12 @@ impl Decoder {
             snapshot: Snapshot { symbols: keys::symbols(), ..Snapshot::default() },
             seen: KeysSeen::default(),
             unknown: FxHashSet::default(),
+            more_unknown: false,
             lists: Vec::new(),
             dicts: Vec::new(),
             scalars: Vec::new(),
+            blocks_placed: 0,
+            bad_sums: 0,
             frame_ids: Vec::new(),
         }
     }
@@ -159,83 +203,79 @@ impl Decoder {
         }
     }
 
-    /// What a generic dict or list stands for now that it is used. It may not change afterwards.
+    /// What a generic dict or list stands for now that it is used. It may not grow afterwards.
+    ///
+    /// Not recursive to any depth: what it holds was settled when it was put there.
     fn settle(&mut self, value: Value) -> Result<Value, ErrorKind> {
         match value.kind() {
             Kind::Node(DICT, index) => {
                 let index = index as usize;
-                match self.dicts.get(index) {
-                    Some(Dict::Pairs(pairs)) => {
-                        let pairs = pairs.clone();
-                        match self.typed(&pairs)? {
-                            Some(typed) => {
-                                if let Some(dict) = self.dicts.get_mut(index) {
-                                    *dict = Dict::Settled(typed);
-                                }
-                                Ok(typed)
-                            }
-                            None => Ok(value),
-                        }
-                    }
-                    Some(Dict::Settled(typed)) => Ok(*typed),
-                    None => Ok(value),
+                let pairs = match self.dicts.get_mut(index) {
+                    Some(Dict::Open(pairs)) => std::mem::take(pairs),
+                    Some(Dict::Settled(typed)) => return Ok(*typed),
+                    _ => return Ok(value),
+                };
+                let typed = self.typed(&pairs)?;
+                if let Some(dict) = self.dicts.get_mut(index) {
+                    *dict = typed.map_or_else(|| Dict::Closed(pairs.into()), Dict::Settled);
                 }
+                Ok(typed.unwrap_or(value))
             }
             Kind::Node(LIST, index) => {
                 let index = index as usize;
-                match self.lists.get(index) {
-                    Some(List::Values(items)) => {
-                        let items = items.clone();
-                        let settled = self.make_list(&items)?;
-                        if settled.kind() == value.kind() {
-                            return Ok(value);
-                        }
-                        if let Some(list) = self.lists.get_mut(index) {
-                            *list = List::Settled(settled);
-                        }
-                        Ok(settled)
-                    }
-                    Some(List::Settled(settled)) => Ok(*settled),
-                    _ => Ok(value),
+                let items = match self.lists.get_mut(index) {
+                    Some(List::Open(items)) => std::mem::take(items),
+                    Some(List::Settled(settled)) => return Ok(*settled),
+                    _ => return Ok(value),
+                };
+                let settled = self.pair_or_stack(&items)?;
+                if let Some(list) = self.lists.get_mut(index) {
+                    *list = settled.map_or_else(|| List::Closed(items.into()), List::Settled);
                 }
+                Ok(settled.unwrap_or(value))
             }
             _ => Ok(value),
         }
     }
 
-    /// A list of these items, all at hand.
-    fn make_list(&mut self, items: &[Value]) -> Result<Value, ErrorKind> {
+    fn settle_all(&mut self, values: &[Value]) -> Result<Vec<Value>, ErrorKind> {
+        let mut settled = values.to_vec();
+        for value in &mut settled {
+            *value = self.settle(*value)?;
+        }
+        Ok(settled)
+    }
+
+    /// A list of these items, all at hand unless it may grow.
+    fn make_list(&mut self, items: &[Value], may_grow: bool) -> Result<Value, ErrorKind> {
+        if !may_grow && let Some(value) = self.pair_or_stack(items)? {
+            return Ok(value);
+        }
+        let mut rows: Option<Box<Rows>> = None;
+        for item in items {
+            match (self.settle(*item)?.kind(), &mut rows) {
+                (Kind::Node(kind @ (EVENT | BLOCK | SEGMENT), row), None) => {
+                    rows = Some(Box::new(Rows::new(kind, row)));
+                }
+                (Kind::Node(kind, row), Some(rows)) if kind == rows.kind => rows.add(row..row + 1),
+                (_, Some(_)) => return mixed(),
+                (_, None) => {
+                    let items = self.settle_all(items)?;
+                    return Ok(self.new_list(List::Open(items)));
+                }
+            }
+        }
+        Ok(rows.map_or(Value::EMPTY_LIST, |rows| self.new_list(List::Rows(rows))))
+    }
+
+    fn pair_or_stack(&mut self, items: &[Value]) -> Result<Option<Value>, ErrorKind> {
         if let [a, b] = items
             && let (Some(a), Some(b)) = (a.as_int(), b.as_int())
         {
             let pair = [a.cast_unsigned(), b.cast_unsigned()];
-            return Ok(Value::node(PAIR, self.snapshot.pools.intern(pair).0));
+            return Ok(Some(Value::node(PAIR, self.snapshot.pools.intern(pair).0)));
         }
-        if let Some(stack) = self.intern_stack(items)? {
-            return Ok(Value::node(STACK, stack.0));
-        }
-        let mut rows: Option<(NodeKind, Vec<Range<u32>>)> = None;
-        for item in items {
-            match (self.settle(*item)?.kind(), &mut rows) {
-                (Kind::Node(kind @ (EVENT | BLOCK | SEGMENT), row), None) => {
-                    rows = Some((kind, std::iter::once(row..row + 1).collect()));
-                }
-                (Kind::Node(kind, row), Some((same, runs))) if kind == *same => {
-                    match runs.last_mut() {
-                        Some(run) if run.end == row => run.end += 1,
-                        _ => runs.push(row..row + 1),
-                    }
-                }
-                (_, Some(_)) => {
-                    return unexpected("a list mixes records of a snapshot with others".to_owned());
-                }
-                (_, None) => return Ok(self.new_list(List::Values(items.to_vec()))),
-            }
-        }
-        match rows {
-            Some((kind, runs)) => Ok(self.new_list(List::Rows(kind, runs))),
-            None => Ok(Value::EMPTY_LIST),
-        }
+        Ok(self.intern_stack(items)?.map(|stack| Value::node(STACK, stack.0)))
     }
 
     /// The stack of these items, if they are all frames (or text, as PyTorch 2.0 wrote C++ frames).
@@ -265,18 +305,33 @@ impl Decoder {
         Ok(stack)
     }
 
-    /// The items of a list that was made of parts, to add more to it.
+    /// The items of a stack or a pair.
     fn reopen(&self, value: Value) -> Option<Vec<Value>> {
         match value.kind() {
             Kind::Node(STACK, id) => {
-                let frames = self.snapshot.stacks.frames(StackId(id));
-                Some(frames.iter().map(|f| Value::node(FRAME, f.0)).collect())
+                let stacks = &self.snapshot.stacks;
+                let item = |id: &FrameId| match stacks.frame(*id) {
+                    Some(Frame { file, name, line: 0 }) if self.snapshot.text(file).is_empty() => {
+                        Value::text(name)
+                    }
+                    _ => Value::node(FRAME, id.0),
+                };
+                Some(stacks.frames(StackId(id)).iter().map(item).collect())
             }
             Kind::Node(PAIR, id) => {
                 let pair = self.snapshot.pools.get(crate::ids::PoolId(id));
                 pair.iter().map(|n| Value::int(n.cast_signed())).collect()
             }
             _ => None,
+        }
+    }
+
+    /// Remembers a key or action that nobody here knows.
+    fn unknown(&mut self, place: &'static str, word: SymbolId) {
+        if self.unknown.len() < WARNED {
+            self.unknown.insert((place, word));
+        } else if !self.unknown.contains(&(place, word)) {
+            self.more_unknown = true;
         }
     }
 
@@ -314,75 +369,61 @@ impl Builder for Decoder {
     }
 
     fn tuple(&mut self, items: &[Value]) -> Result<Value, ErrorKind> {
-        if items.is_empty() { Ok(Value::EMPTY_LIST) } else { self.make_list(items) }
+        if items.is_empty() { Ok(Value::EMPTY_LIST) } else { self.make_list(items, false) }
     }
 
-    fn list(&mut self, so_far: Value, items: &[Value]) -> Result<Value, ErrorKind> {
-        let Kind::Node(kind, index) = so_far.kind() else {
-            return match so_far.kind() {
-                Kind::EmptyList => self.make_list(items),
-                _ => unexpected("items are added to something that is no list".to_owned()),
-            };
+    fn list(&mut self, so_far: Value, items: &[Value], may_grow: bool) -> Result<Value, ErrorKind> {
+        let index = match so_far.kind() {
+            Kind::EmptyList => return self.make_list(items, may_grow),
+            Kind::Node(LIST, index) => index as usize,
+            Kind::Node(STACK | PAIR, _) => return Err(ErrorKind::Recursive),
+            _ => return Err(ErrorKind::NoContainer("list")),
         };
-        if let Some(mut all) = self.reopen(so_far) {
-            all.extend_from_slice(items);
-            return Ok(self.new_list(List::Values(all)));
-        }
-        if kind != LIST {
-            return unexpected("items are added to something that is no list".to_owned());
-        }
-        let index = index as usize;
-        match self.lists.get_mut(index) {
-            Some(List::Values(all)) => {
-                all.extend_from_slice(items);
-                Ok(so_far)
-            }
-            Some(List::Rows(..)) => {
-                let more = self.make_list(items)?;
-                let more = match more.kind() {
-                    Kind::Node(LIST, index) => self.lists.pop().map(|list| (index, list)),
-                    _ => None,
-                };
-                match (self.lists.get_mut(index), more) {
-                    (Some(List::Rows(kind, runs)), Some((_, List::Rows(same, more))))
-                        if *kind == same =>
-                    {
-                        for run in more {
-                            match runs.last_mut() {
-                                Some(last) if last.end == run.start => last.end = run.end,
-                                _ => runs.push(run),
-                            }
-                        }
-                        Ok(so_far)
-                    }
-                    _ => unexpected("a list mixes records of a snapshot with others".to_owned()),
+        if let Some(List::Rows(rows)) = self.lists.get(index) {
+            let kind = rows.kind;
+            for item in items {
+                match (self.settle(*item)?.as_node(kind), self.lists.get_mut(index)) {
+                    (Some(row), Some(List::Rows(rows))) => rows.add(row..row + 1),
+                    _ => return mixed(),
                 }
+            }
+            return Ok(so_far);
+        }
+        let items = self.settle_all(items)?;
+        match self.lists.get_mut(index) {
+            Some(List::Open(all)) => {
+                all.extend_from_slice(&items);
+                Ok(so_far)
             }
             _ => Err(ErrorKind::Recursive),
         }
     }
 
     #[inline]
-    fn dict(&mut self, so_far: Value, pairs: &[Value]) -> Result<Value, ErrorKind> {
+    fn dict(&mut self, so_far: Value, pairs: &[Value], may_grow: bool) -> Result<Value, ErrorKind> {
         match so_far.kind() {
             Kind::EmptyDict => {
-                if let Some(typed) = self.typed(pairs)? {
+                if !may_grow && let Some(typed) = self.typed(pairs)? {
                     return Ok(typed);
                 }
-                self.dicts.push(Dict::Pairs(pairs.to_vec()));
+                let pairs = self.settle_all(pairs)?;
+                self.dicts.push(Dict::Open(pairs));
                 Ok(Value::node(DICT, row(self.dicts.len() - 1)))
             }
-            Kind::Node(DICT, index) => match self.dicts.get_mut(index as usize) {
-                Some(Dict::Pairs(all)) => {
-                    all.extend_from_slice(pairs);
-                    Ok(so_far)
+            Kind::Node(DICT, index) => {
+                let pairs = self.settle_all(pairs)?;
+                match self.dicts.get_mut(index as usize) {
+                    Some(Dict::Open(all)) => {
+                        all.extend_from_slice(&pairs);
+                        Ok(so_far)
+                    }
+                    _ => Err(ErrorKind::Recursive),
                 }
-                _ => Err(ErrorKind::Recursive),
-            },
-            Kind::Node(..) => {
+            }
+            Kind::Node(FRAME | EVENT | BLOCK | SEGMENT, _) => {
                 unexpected("a record of a snapshot is changed after it ended".to_owned())
             }
-            _ => unexpected("pairs are added to something that is no dict".to_owned()),
+            _ => Err(ErrorKind::NoContainer("dict")),
         }
     }
 

@@ -2,10 +2,10 @@
 
 use super::super::keys;
 use super::super::{Action, Block, BlockState, Event, Frame, Segment, Stacks};
-use super::{BLOCK, SEGMENT};
-use super::{Decoder, FRAME, LIST, List, PAIR, SCALAR, STACK, Scalar, unexpected};
+use super::{BLOCK, SEGMENT, WARNED};
+use super::{DICT, Decoder, Dict, FRAME, LIST, List, PAIR, SCALAR, STACK, Scalar, unexpected};
 use crate::ids::{PoolId, StackId, SymbolId, row};
-use crate::pickle::{Builder as _, ErrorKind, Kind, Value};
+use crate::pickle::{Builder as _, ErrorKind, Kind, Value, printable};
 
 /// The pairs whose key is a string; others mean nothing in a snapshot.
 fn fields(pairs: &[Value]) -> impl Iterator<Item = (SymbolId, Value)> {
@@ -112,10 +112,6 @@ impl Decoder {
         }
     }
 
-    fn unknown_key(&mut self, record: &'static str, key: SymbolId) {
-        self.unknown.insert((record, key));
-    }
-
     pub(super) fn frame(&mut self, pairs: &[Value]) -> Result<Value, ErrorKind> {
         let mut frame = Frame { file: SymbolId(0), name: SymbolId(0), line: 0 };
         for (key, value) in fields(pairs) {
@@ -152,7 +148,7 @@ impl Decoder {
                         return self.wrong(ENTRY, key, value, "a string");
                     };
                     event.action = Action::from_word(word).unwrap_or_else(|| {
-                        self.unknown.insert(("action", word));
+                        self.unknown("action", word);
                         Action::Other
                     });
                 }
@@ -172,7 +168,7 @@ impl Decoder {
                     event.user_metadata = value.as_text();
                 }
                 keys::CPP_FRAMES | keys::FORWARD_FRAMES | keys::INTERNAL_METADATA => {}
-                _ => self.unknown_key("trace entries", key),
+                _ => self.unknown("trace entries", key),
             }
         }
         Ok(self.push_event(event))
@@ -204,13 +200,14 @@ impl Decoder {
                         Kind::Text(keys::INACTIVE) => BlockState::Inactive,
                         Kind::Text(word) => {
                             let word = self.snapshot.symbols.get(word);
+                            let word = printable(word);
                             return unexpected(format!("a block has the unknown state '{word}'"));
                         }
                         _ => return self.wrong(BLOCK_, key, value, "a string"),
                     }
                 }
                 keys::HISTORY => history = Some(value),
-                _ => self.unknown_key("blocks", key),
+                _ => self.unknown("blocks", key),
             }
         }
         if let Some(history) = history {
@@ -227,9 +224,10 @@ impl Decoder {
     /// Before 2.1 a block listed what had been allocated in it, newest first, in place of its own
     /// requested size and stack.
     fn legacy_history(&mut self, history: Value, block: &mut Block) -> Result<(), ErrorKind> {
-        let newest = match history.kind() {
+        let newest = match self.settle(history)?.kind() {
             Kind::Node(LIST, index) => match self.lists.get(index as usize) {
-                Some(List::Values(entries)) => entries.first().copied(),
+                Some(List::Open(entries)) => entries.first().copied(),
+                Some(List::Closed(entries)) => entries.first().copied(),
                 _ => None,
             },
             _ => None,
@@ -268,7 +266,17 @@ impl Decoder {
                 keys::ADDRESS => segment.address = self.number(SEGMENT_, key, value)?,
                 keys::TOTAL_SIZE => segment.total_size = self.number(SEGMENT_, key, value)?,
                 keys::STREAM => segment.stream = self.number(SEGMENT_, key, value)?,
-                keys::SEGMENT_TYPE => segment.is_small = value.kind() == Kind::Text(keys::SMALL),
+                keys::SEGMENT_TYPE => {
+                    segment.is_small = match value.as_text() {
+                        Some(keys::SMALL) => true,
+                        Some(keys::LARGE) => false,
+                        Some(word) => {
+                            let word = printable(self.snapshot.symbols.get(word));
+                            return unexpected(format!("a segment has the unknown type '{word}'"));
+                        }
+                        None => return self.wrong(SEGMENT_, key, value, "a string"),
+                    }
+                }
                 keys::IS_EXPANDABLE => {
                     segment.is_expandable = self.number(SEGMENT_, key, value)? != 0;
                 }
@@ -277,7 +285,7 @@ impl Decoder {
                 keys::BLOCKS => segment.blocks = self.block_rows(value)?,
                 // Sums over the blocks, which we add up ourselves.
                 keys::ALLOCATED_SIZE | keys::ACTIVE_SIZE | keys::REQUESTED_SIZE => {}
-                _ => self.unknown_key("segments", key),
+                _ => self.unknown("segments", key),
             }
         }
         self.place_blocks(&segment);
@@ -287,24 +295,21 @@ impl Decoder {
     }
 
     fn block_rows(&mut self, value: Value) -> Result<std::ops::Range<usize>, ErrorKind> {
-        let settled = self.settle(value)?;
-        match settled.kind() {
-            Kind::EmptyList => Ok(0..0),
+        let runs = match self.settle(value)?.kind() {
+            Kind::EmptyList => return Ok(0..0),
             Kind::Node(LIST, index) => match self.lists.get(index as usize) {
-                Some(List::Rows(BLOCK, runs)) => match runs.as_slice() {
-                    [run] => {
-                        let run = run.start as usize..run.end as usize;
-                        // Its rows are known now; the list itself is not needed again.
-                        if index as usize + 1 == self.lists.len() && settled == value {
-                            self.lists.pop();
-                        }
-                        Ok(run)
-                    }
-                    _ => unexpected("a block belongs to two segments".to_owned()),
-                },
-                _ => self.wrong("a segment", keys::BLOCKS, value, "a list of blocks"),
+                Some(List::Rows(rows)) if rows.kind == BLOCK => rows.runs.as_slice(),
+                _ => &[],
             },
-            _ => self.wrong("a segment", keys::BLOCKS, value, "a list of blocks"),
+            _ => &[],
+        };
+        match runs {
+            [] => self.wrong("a segment", keys::BLOCKS, value, "a list of blocks"),
+            [run] if run.start as usize >= self.blocks_placed => {
+                self.blocks_placed = run.end as usize;
+                Ok(run.start as usize..run.end as usize)
+            }
+            _ => unexpected("a block belongs to two segments".to_owned()),
         }
     }
 
@@ -324,7 +329,11 @@ impl Decoder {
             .unwrap_or_default()
             .iter()
             .fold(0, |sum, block| sum.saturating_add(block.size));
-        if sum != segment.total_size {
+        if sum == segment.total_size {
+            return;
+        }
+        self.bad_sums += 1;
+        if self.bad_sums <= WARNED as u64 {
             self.snapshot.warnings.add(
                 "segment-sum",
                 format!(
@@ -335,22 +344,25 @@ impl Decoder {
         }
     }
 
-    /// The pairs of a generic dict.
+    /// The pairs of a generic dict: its first thousand, no record has more, and a file may refer to
+    /// one huge dict a million times.
     pub(super) fn pairs(&self, value: Value) -> Vec<(SymbolId, Value)> {
-        match value.kind() {
-            Kind::Node(super::DICT, index) => match self.dicts.get(index as usize) {
-                Some(super::Dict::Pairs(pairs)) => fields(pairs).collect(),
-                _ => Vec::new(),
-            },
-            _ => Vec::new(),
-        }
+        const MOST: usize = 1000;
+        let dict = value.as_node(DICT).and_then(|index| self.dicts.get(index as usize));
+        let pairs: &[Value] = match dict {
+            Some(Dict::Open(pairs)) => pairs,
+            Some(Dict::Closed(pairs)) => pairs,
+            _ => &[],
+        };
+        fields(pairs.get(..2 * MOST).unwrap_or(pairs)).collect()
     }
 
     /// The items of a list of anything.
     pub(super) fn items(&self, value: Value) -> Vec<Value> {
         match value.kind() {
             Kind::Node(LIST, index) => match self.lists.get(index as usize) {
-                Some(List::Values(items)) => items.clone(),
+                Some(List::Open(items)) => items.clone(),
+                Some(List::Closed(items)) => items.to_vec(),
                 Some(List::Settled(settled)) => self.reopen(*settled).unwrap_or_default(),
                 _ => Vec::new(),
             },

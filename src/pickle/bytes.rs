@@ -1,0 +1,34 @@
+//! Arguments of opcodes, taken from the input with every length checked.
+
+use super::error::ErrorKind;
+
+/// `n` bytes at `pos`, which moves past them.
+#[inline]
+pub(super) fn take<'a>(bytes: &'a [u8], pos: &mut usize, n: usize) -> Result<&'a [u8], ErrorKind> {
+    let end = pos.checked_add(n).ok_or(ErrorKind::AbsurdLength)?;
+    let taken = bytes.get(*pos..end).ok_or(ErrorKind::Truncated)?;
+    *pos = end;
+    Ok(taken)
+}
+
+/// `N` bytes at `pos`, which moves past them.
+#[inline]
+pub(super) fn array<const N: usize>(bytes: &[u8], pos: &mut usize) -> Result<[u8; N], ErrorKind> {
+    let found = bytes.get(*pos..).and_then(|rest| rest.first_chunk::<N>());
+    let array = *found.ok_or(ErrorKind::Truncated)?;
+    *pos += N;
+    Ok(array)
+}
+
+/// The integer of the first `n` bytes, at most 8, of little-endian two's complement.
+#[inline]
+pub(super) fn sign_extend(word: [u8; 8], n: usize) -> i64 {
+    match 8 * (8 - n) {
+        64 => 0,
+        unused => i64::from_le_bytes(word) << unused >> unused,
+    }
+}
+
+pub(super) fn length(n: impl TryInto<usize>) -> Result<usize, ErrorKind> {
+    n.try_into().map_err(|_| ErrorKind::AbsurdLength)
+}

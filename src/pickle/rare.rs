@@ -1,0 +1,188 @@
+//! The opcodes that real snapshots hold few of: strings and numbers of every protocol, what asks for code
+//! to be run, and stack keeping.
+
+use super::builder::Builder;
+use super::bytes::{array, length, take};
+use super::error::ErrorKind;
+use super::machine::{Machine, may_grow};
+use super::opcode as op;
+use super::text;
+use super::value::Value;
+
+impl<B: Builder> Machine<'_, B> {
+    /// Every opcode that real snapshots hold few of; returns the new position.
+    pub(super) fn rare(&mut self, code: u8, mut pos: usize) -> Result<usize, ErrorKind> {
+        let bytes = self.bytes;
+        let pos = &mut pos;
+        match code {
+            op::PROTO => match array(bytes, pos)? {
+                [0..=5] => {}
+                [protocol] => return Err(ErrorKind::Protocol(protocol)),
+            },
+            op::FRAME => {
+                array::<8>(bytes, pos)?;
+            }
+            op::NONE => self.push(Value::NONE),
+            op::NEWTRUE => self.push(Value::bool(true)),
+            op::NEWFALSE => self.push(Value::bool(false)),
+            op::INT => match text::line(bytes, pos)? {
+                b"00" => self.push(Value::bool(false)),
+                b"01" => self.push(Value::bool(true)),
+                digits => self.long(&text::integer(digits)?),
+            },
+            op::LONG => {
+                let digits = text::line(bytes, pos)?;
+                self.long(&text::integer(digits.strip_suffix(b"L").unwrap_or(digits))?);
+            }
+            op::LONG4 => {
+                let n = length(i32::from_le_bytes(array(bytes, pos)?))?;
+                let digits = take(bytes, pos, n)?;
+                self.long(digits);
+            }
+            op::FLOAT => {
+                let value = text::float(text::line(bytes, pos)?)?;
+                let value = self.builder.float(value);
+                self.push(value);
+            }
+            op::BINFLOAT => {
+                let value = self.builder.float(f64::from_be_bytes(array(bytes, pos)?));
+                self.push(value);
+            }
+            op::STRING => {
+                let unescaped = text::unescape_string(text::line(bytes, pos)?)?;
+                self.text(&unescaped);
+            }
+            op::UNICODE => {
+                let unescaped = text::unescape_unicode(text::line(bytes, pos)?);
+                let value = self.builder.text(&unescaped);
+                self.push(value);
+            }
+            op::SHORT_BINSTRING => {
+                let [n] = array(bytes, pos)?;
+                let raw = take(bytes, pos, usize::from(n))?;
+                self.text(raw);
+            }
+            op::BINSTRING => {
+                let n = length(i32::from_le_bytes(array(bytes, pos)?))?;
+                let raw = take(bytes, pos, n)?;
+                self.text(raw);
+            }
+            op::BINUNICODE => {
+                let n = length(u32::from_le_bytes(array(bytes, pos)?))?;
+                let utf8 = take(bytes, pos, n)?;
+                self.text(utf8);
+            }
+            op::BINUNICODE8 => {
+                let n = length(u64::from_le_bytes(array(bytes, pos)?))?;
+                let utf8 = take(bytes, pos, n)?;
+                self.text(utf8);
+            }
+            op::SHORT_BINBYTES => {
+                let [n] = array(bytes, pos)?;
+                self.raw_bytes(pos, usize::from(n))?;
+            }
+            op::BINBYTES => {
+                let n = length(u32::from_le_bytes(array(bytes, pos)?))?;
+                self.raw_bytes(pos, n)?;
+            }
+            op::BINBYTES8 | op::BYTEARRAY8 => {
+                let n = length(u64::from_le_bytes(array(bytes, pos)?))?;
+                self.raw_bytes(pos, n)?;
+            }
+            op::EMPTY_TUPLE => self.tuple_of(0)?,
+            op::TUPLE1 => self.tuple_of(1)?,
+            op::TUPLE3 => self.tuple_of(3)?,
+            op::TUPLE => {
+                let from = self.pop_mark()?;
+                self.tuple_of(self.stack.len().saturating_sub(from))?;
+            }
+            op::LIST | op::FROZENSET => {
+                let from = self.pop_mark()?;
+                let items = self.stack.get(from..).ok_or(ErrorKind::StackUnderflow)?;
+                let value = match items {
+                    [] => Value::EMPTY_LIST,
+                    _ => self.builder.list(Value::EMPTY_LIST, items, code == op::LIST)?,
+                };
+                self.stack.truncate(from);
+                self.push(value);
+            }
+            op::DICT => {
+                let from = self.pop_mark()?;
+                self.stack.insert(from.min(self.stack.len()), Value::EMPTY_DICT);
+                self.fill(from + 1, true, true)?;
+            }
+            op::EMPTY_SET => self.push(Value::EMPTY_LIST),
+            op::ADDITEMS => self.append_items(may_grow(bytes, *pos))?,
+            op::APPEND => self.fill(self.stack.len().saturating_sub(1), false, true)?,
+            op::SETITEM => self.fill(self.stack.len().saturating_sub(2), true, true)?,
+            op::POP => {
+                // POP discards an open MARK when nothing lies above it.
+                if self.marks.last() == Some(&self.stack.len()) {
+                    self.marks.pop();
+                } else {
+                    self.stack.pop().ok_or(ErrorKind::StackUnderflow)?;
+                }
+            }
+            op::POP_MARK => {
+                let from = self.pop_mark()?;
+                self.stack.truncate(from);
+            }
+            op::DUP => {
+                let top = *self.stack.last().ok_or(ErrorKind::StackUnderflow)?;
+                if top.is_unfilled() && top.home().is_none() {
+                    return Err(ErrorKind::Recursive);
+                }
+                let twin = if top.is_unfilled() { self.lend(top)? } else { top };
+                self.push(twin);
+            }
+            op::GET => {
+                let id = text::index(text::line(bytes, pos)?)?;
+                self.get(u32::try_from(id).map_err(|_| ErrorKind::NoMemo(id))?)?;
+            }
+            op::PUT => {
+                let id = text::index(text::line(bytes, pos)?)?;
+                self.put(id)?;
+            }
+            op::BINPUT => {
+                let [id] = array(bytes, pos)?;
+                self.put(u64::from(id))?;
+            }
+            op::LONG_BINPUT => {
+                let id = u32::from_le_bytes(array(bytes, pos)?);
+                self.put(u64::from(id))?;
+            }
+            op::GLOBAL => {
+                let module = String::from_utf8_lossy(text::line(bytes, pos)?);
+                let name = String::from_utf8_lossy(text::line(bytes, pos)?);
+                self.global(&module, &name)?;
+            }
+            op::STACK_GLOBAL => {
+                let name = self.pop_text()?;
+                let module = self.pop_text()?;
+                self.global(&module, &name)?;
+            }
+            op::REDUCE => self.reduce()?,
+            op::INST => {
+                let module = text::excerpt(text::line(bytes, pos)?);
+                let name = text::excerpt(text::line(bytes, pos)?);
+                return Err(ErrorKind::Refused(format!("{module}.{name}")));
+            }
+            op::PERSID => {
+                let id = text::excerpt(text::line(bytes, pos)?);
+                return Err(ErrorKind::Refused(format!("persistent id {id}")));
+            }
+            op::BINPERSID => return Err(ErrorKind::Refused("a persistent id".to_owned())),
+            op::OBJ | op::NEWOBJ | op::NEWOBJ_EX | op::BUILD => {
+                return Err(ErrorKind::Refused("an object".to_owned()));
+            }
+            op::EXT1 | op::EXT2 | op::EXT4 => {
+                return Err(ErrorKind::Refused("a registered extension".to_owned()));
+            }
+            op::NEXT_BUFFER | op::READONLY_BUFFER => {
+                return Err(ErrorKind::Refused("an out-of-band buffer".to_owned()));
+            }
+            _ => return Err(ErrorKind::UnknownOpcode),
+        }
+        Ok(*pos)
+    }
+}

@@ -1,0 +1,99 @@
+//! Every page as it stands, to be read when it changes: `cargo insta review`.
+//!
+//! The page of every fixture; the JSON of those that differ most; the Markdown of three.
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/fixtures.rs"]
+mod fixtures;
+#[path = "support/program.rs"]
+mod program;
+
+use std::collections::BTreeSet;
+
+const JSON: [&str; 13] = [
+    "2.1.2-cpp_pickler-streams",
+    "2.1.2-fuzz-max_split-oom",
+    "2.1.2-holes-at-oom",
+    "2.3.1-fuzz-roundup",
+    "2.5.1-graphs",
+    "2.9.1-oom_varlen-expandable-at-oom",
+    "2.15.0-fuzz_streams-oom-lag",
+    "2.15.0-gpt_train-cpp_stacks",
+    "2.15.0-gpt_varlen-late",
+    "2.15.0-gpt_varlen-no-history",
+    "2.15.0-mempool",
+    "2.15.0-oom_varlen-at-oom",
+    "2.15.0-two_devices",
+];
+const MARKDOWN: [&str; 3] =
+    ["2.15.0-graphs-expandable", "2.15.0-oom_varlen-at-oom", "2.15.0-streams-lag"];
+/// The ranks of one job: two alike, one that failed, one that is much larger.
+const RANKS: [&str; 4] =
+    ["2.15.0-streams", "2.15.0-streams-lag", "2.15.0-holes-at-oom", "2.15.0-fuzz-roundup"];
+
+fn fixture(name: &str) -> String {
+    format!("fixtures/{name}.pickle.gz")
+}
+
+/// Compares what `oomscope analyze ARGS` writes with `tests/golden/NAME.snap`.
+fn compare(name: &str, args: &[&str]) {
+    let all: Vec<&str> = ["analyze"].iter().chain(args).copied().collect();
+    let text = program::result_of(&all);
+    assert!(!text.contains(env!("CARGO_MANIFEST_DIR")), "{name}: a path of this machine");
+    let mut settings = insta::Settings::new();
+    settings.set_snapshot_path("golden");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.set_description(format!("oomscope {}", all.join(" ")));
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+#[test]
+fn pages_stand_as_read() {
+    for name in fixtures::names() {
+        compare(&name, &[&fixture(&name)]);
+    }
+}
+
+#[test]
+fn json_stands_as_read() {
+    for name in JSON {
+        compare(&format!("{name}.json"), &["--format", "json", "--top", "3", &fixture(name)]);
+    }
+}
+
+#[test]
+fn markdown_stands_as_read() {
+    for name in MARKDOWN {
+        compare(&format!("{name}.md"), &["--format", "markdown", &fixture(name)]);
+    }
+}
+
+#[test]
+fn ranks_stand_as_read() {
+    let paths = RANKS.map(fixture);
+    let paths = paths.each_ref().map(String::as_str);
+    compare("ranks", &paths);
+    compare("ranks.md", &[&["--format", "markdown"], &paths[..]].concat());
+}
+
+#[test]
+fn nothing_golden_is_left_over_and_all_of_it_is_small() {
+    let json = JSON.iter().map(|name| format!("{name}.json.snap"));
+    let markdown = MARKDOWN.iter().map(|name| format!("{name}.md.snap"));
+    let ranks = ["ranks.snap".to_owned(), "ranks.md.snap".to_owned()];
+    let pages = fixtures::names().into_iter().map(|name| format!("{name}.snap"));
+    let expected: BTreeSet<String> = pages.chain(json).chain(markdown).chain(ranks).collect();
+    let (mut found, mut bytes) = (BTreeSet::new(), 0);
+    let directory = fixtures::directory().with_file_name("tests").join("golden");
+    for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        // What a run that failed leaves for review.
+        if !name.ends_with(".snap.new") {
+            bytes += entry.metadata().unwrap().len();
+            found.insert(name);
+        }
+    }
+    assert_eq!(found, expected);
+    assert!(bytes < 3_000_000, "{bytes} bytes");
+}

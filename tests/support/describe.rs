@@ -1,0 +1,127 @@
+//! A snapshot's whole content as text, without row numbers: two files that say the same give the
+//! same text, in whatever order their strings and frames came.
+#![allow(dead_code, unreachable_pub)] // every test takes what it needs
+
+use std::fmt::Write as _;
+
+use oomscope::ids::StackId;
+use oomscope::snapshot::{Event, Snapshot};
+
+pub fn read(bytes: &[u8]) -> Snapshot {
+    Snapshot::read(bytes, &|_| ()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub fn read_error(bytes: &[u8]) -> String {
+    match Snapshot::read(bytes, &|_| ()) {
+        Ok(snapshot) => panic!("read without an error:\n{}", describe(&snapshot)),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Everything but the warnings.
+pub fn describe(snapshot: &Snapshot) -> String {
+    let mut out = format!("written by {}\n", snapshot.torch);
+    for segment in &snapshot.segments {
+        let _ = writeln!(
+            out,
+            "segment {}:{:#x}+{} stream {} small {} expandable {} pool {:?} at {}",
+            segment.device,
+            segment.address,
+            segment.total_size,
+            segment.stream,
+            segment.is_small,
+            segment.is_expandable,
+            snapshot.pools.get(segment.pool),
+            stack(snapshot, segment.stack)
+        );
+        for block in &snapshot.blocks[segment.blocks.clone()] {
+            let _ = writeln!(
+                out,
+                "  block {:#x}+{} requested {} {:?} at {}",
+                block.address,
+                block.size,
+                block.requested_size,
+                block.state,
+                stack(snapshot, block.stack)
+            );
+        }
+    }
+    for (device, rows) in snapshot.traces.iter().enumerate() {
+        let _ = writeln!(out, "trace of device {device}: {} entries", rows.len());
+        for row in rows.clone() {
+            let event = snapshot.events.get(row).unwrap();
+            let _ = writeln!(out, "  {}", describe_event(snapshot, event));
+        }
+    }
+    if let Some(settings) = &snapshot.settings {
+        let _ = writeln!(
+            out,
+            "settings '{}' {}",
+            settings.string,
+            serde_json::to_string(&settings.effective).unwrap()
+        );
+    }
+    for annotation in &snapshot.annotations {
+        let _ = writeln!(
+            out,
+            "annotation {} start {} device {} time {}",
+            snapshot.text(annotation.name),
+            annotation.is_start,
+            annotation.device,
+            annotation.time_us
+        );
+    }
+    let _ = writeln!(out, "host segments {:?}", snapshot.host_segments);
+    out
+}
+
+pub fn describe_event(snapshot: &Snapshot, event: Event) -> String {
+    let text = |id: Option<_>| id.map(|id| snapshot.text(id).to_owned());
+    format!(
+        "{:?} {:#x}+{} stream {} time {} pool {:?} context {:?} metadata {:?} at {}",
+        event.action,
+        event.addr,
+        event.size,
+        event.stream,
+        event.time_us,
+        event.pool.map(|pool| snapshot.pools.get(pool)),
+        text(event.compile_context),
+        text(event.user_metadata),
+        stack(snapshot, event.stack)
+    )
+}
+
+/// The frames of a stack, innermost first.
+pub fn stack(snapshot: &Snapshot, stack: StackId) -> String {
+    let frames: Vec<String> = snapshot
+        .stacks
+        .frames(stack)
+        .iter()
+        .map(|id| {
+            let frame = snapshot.stacks.frame(*id).unwrap();
+            format!("{}@{}:{}", snapshot.text(frame.name), snapshot.text(frame.file), frame.line)
+        })
+        .collect();
+    format!("[{}]", frames.join(" < "))
+}
+
+/// The warnings as `code: message`, one a line.
+pub fn warnings(snapshot: &Snapshot) -> String {
+    let warnings = snapshot.warnings.to_vec();
+    warnings.iter().map(|w| format!("{}: {}\n", w.code, w.message)).collect()
+}
+
+/// The error of `bytes`, which must be one clean sentence: a single line that a terminal can show,
+/// with a place that lies inside the input.
+pub fn refusal(bytes: &[u8]) -> String {
+    let message = read_error(bytes);
+    assert!(!message.is_empty());
+    assert!(message.len() < 700, "{} characters: {message}", message.len());
+    assert!(!message.chars().any(char::is_control), "{message:?}");
+    if let Some((_, place)) = message.split_once("(byte ") {
+        let digits: String = place.chars().take_while(char::is_ascii_digit).collect();
+        let offset: usize = digits.parse().unwrap();
+        assert!(offset <= bytes.len(), "{message}");
+    }
+    message
+}

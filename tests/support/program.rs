@@ -1,0 +1,121 @@
+//! Runs the built program as a script would, in an environment of its own.
+#![allow(dead_code, unreachable_pub)] // every test takes what it needs
+
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// What changes how the page looks or how the work is shared out.
+const VARIABLES: [&str; 12] = [
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLORTERM",
+    "COLUMNS",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "NO_COLOR",
+    "RAYON_NUM_THREADS",
+    "RUST_BACKTRACE",
+    "TERM",
+    "TERM_PROGRAM",
+];
+
+/// The program, to be run in the root of the repository, where `fixtures/` is.
+pub fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oomscope"));
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    for name in VARIABLES {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// [`command`] with assertions.
+pub fn oomscope(args: &[&str]) -> assert_cmd::Command {
+    let mut command = assert_cmd::Command::from_std(command());
+    command.args(args);
+    command
+}
+
+/// How a run ended and what it said.
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+pub fn run(args: &[&str]) -> Ran {
+    run_with(args, &[])
+}
+
+/// [`run`] with variables set.
+pub fn run_with(args: &[&str], variables: &[(&str, &str)]) -> Ran {
+    let output = oomscope(args).envs(variables.iter().copied()).output().unwrap();
+    Ran {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// The result of a run that must go well and say nothing on standard error.
+pub fn result_of(args: &[&str]) -> String {
+    let ran = run(args);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{args:?}");
+    ran.out
+}
+
+/// Ends with 2, nothing on standard output, and one line on standard error, which is returned.
+pub fn refusal(args: &[&str]) -> String {
+    let Ran { code, out, err } = run(args);
+    assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
+    assert_eq!(err.lines().count(), 1, "{args:?}: {err}");
+    assert!(err.starts_with("oomscope: ") && err.ends_with('\n'), "{args:?}: {err}");
+    err
+}
+
+/// The JSON of `oomscope analyze` with `args`.
+pub fn analyze(args: &[&str]) -> Value {
+    let all: Vec<&str> = ["analyze", "--format", "json"].iter().chain(args).copied().collect();
+    serde_json::from_str(&result_of(&all)).unwrap()
+}
+
+/// Waits for a program that should need no time at all.
+pub fn wait_briefly(child: &mut Child) -> Option<ExitStatus> {
+    let patience = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < patience {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    None
+}
+
+/// A new file in `directory`, as an argument.
+pub fn file(directory: &TempDir, name: &str, bytes: &[u8]) -> String {
+    let path = directory.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    text(&path)
+}
+
+pub fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+/// A sound snapshot with `entries` trace entries; the last one has `mark` in it.
+pub fn pickled(entries: usize, mark: &str) -> Vec<u8> {
+    let entry = |i: usize| {
+        let metadata = if i + 1 == entries { mark } else { "" };
+        json!({"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "user_metadata": metadata})
+    };
+    let trace: Vec<Value> = (0..entries).map(entry).collect();
+    let snapshot = json!({"segments": [], "device_traces": [trace]});
+    serde_pickle::to_vec(&snapshot, serde_pickle::SerOptions::new()).unwrap()
+}
