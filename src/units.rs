@@ -126,6 +126,20 @@ pub fn duration(us: u64) -> String {
     }
 }
 
+/// `text` on one line, with every character escaped that a terminal could act on: names in a file are
+/// whatever somebody wrote there.
+pub fn plain(text: &str) -> String {
+    let acts = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if acts(c) { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
 /// `part / whole`, 0 when there is no whole.
 pub fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
@@ -171,6 +185,12 @@ mod tests {
         assert_eq!(percent(0.999_99), "99.9%");
         assert_eq!(percent(1.0), "100%");
         assert_eq!(percent(0.372), "37%");
+    }
+
+    #[test]
+    fn what_a_terminal_could_act_on_is_escaped() {
+        assert_eq!(plain("ü/train.py"), "ü/train.py");
+        assert_eq!(plain("a\x1b[2J\nb"), "a\\u{1b}[2J\\nb");
     }
 
     #[test]

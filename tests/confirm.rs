@@ -1,7 +1,7 @@
 //! An independent Python program comes to the same figures, on every fixture.
 //!
 //! Needs `python3`; without it these tests say so and pass.
-#![allow(clippy::unwrap_used, clippy::print_stderr)]
+#![allow(clippy::expect_used, clippy::pedantic, clippy::print_stderr, clippy::unwrap_used)]
 
 #[path = "support/fixtures.rs"]
 mod fixtures;

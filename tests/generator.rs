@@ -1,9 +1,8 @@
 //! The generator of large snapshots writes what PyTorch could have written, and reading a large file
 //! takes little memory of one's own.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::expect_used, clippy::pedantic, clippy::unwrap_used)]
 
 #[path = "support/generator/mod.rs"]
-#[allow(dead_code, missing_docs, unreachable_pub, clippy::pedantic)] // the benchmark's, as it is
 mod generator;
 #[path = "support/program.rs"]
 mod program;

@@ -1,7 +1,7 @@
 //! Every page as it stands, to be read when it changes: `cargo insta review`.
 //!
 //! The page of every fixture; the JSON of those that differ most; the Markdown of three.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::expect_used, clippy::pedantic, clippy::unwrap_used)]
 
 #[path = "support/fixtures.rs"]
 mod fixtures;

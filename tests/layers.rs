@@ -1,6 +1,6 @@
 //! The drawing in `src/lib.rs` is true: a room uses only rooms on lower floors, and each keeps to what
 //! it may know.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::pedantic, clippy::unwrap_used)]
 
 #[path = "support/rust_source.rs"]
 mod rust_source;

@@ -1,5 +1,5 @@
 //! Damaged, truncated and wrong files end in one clear sentence that names the place.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::pedantic, clippy::unwrap_used)]
 
 #[path = "support/describe.rs"]
 mod describe;
@@ -333,6 +333,13 @@ fn damage_is_named_with_its_byte_and_opcode() {
         (&b"\x80\x04K\x01\xf0."[..], "no such opcode (byte 4, opcode 0xf0)"),
         (b"\x80\x04K\x01e.", "needs a MARK that is not there (byte 4, opcode APPENDS)"),
         (b"\x80\x04(1.", "takes a value that is not there (byte 4, opcode STOP)"),
+        // Nothing is taken from below an open MARK.
+        (b"\x80\x04N(.", "takes a value that is not there (byte 4, opcode STOP)"),
+        (b"\x80\x04NN(\x86.", "takes a value that is not there (byte 5, opcode TUPLE2)"),
+        (b"\x80\x04]N(a.", "takes a value that is not there (byte 5, opcode APPEND)"),
+        (b"\x80\x04](((NeN.", "takes a value that is not there (byte 7, opcode APPENDS)"),
+        (b"N\x94](((h\0ee.", "takes a value that is not there (byte 8, opcode APPENDS)"),
+        (b"N\x94]((h\0ee.", "takes a value that is not there (byte 7, opcode APPENDS)"),
         (b"\x80\x04\x94.", "takes a value that is not there (byte 2, opcode MEMOIZE)"),
         (b"\x80\x04}(K\x01u.", "a dict key without a value (byte 6, opcode SETITEMS)"),
         (b"\x80\x04h\x05.", "memo entry 5 was never written (byte 2, opcode BINGET)"),

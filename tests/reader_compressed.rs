@@ -1,5 +1,5 @@
 //! Compressed snapshots are read as if they were not; damaged and exploding ones are refused.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::pedantic, clippy::unwrap_used)]
 
 #[path = "support/describe.rs"]
 mod describe;

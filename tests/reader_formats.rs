@@ -1,6 +1,6 @@
 //! Every form in which snapshots come: JSON, bare lists, all protocols, PyTorch's own C++ pickler,
 //! old releases, other backends, compressed files.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::pedantic, clippy::unwrap_used)]
 
 #[path = "support/describe.rs"]
 mod describe;

@@ -1,6 +1,7 @@
 //! A file written to do harm does none: nothing in it is run, and reading it takes no more heap than
 //! 64 times its size and a mebibyte, and no time to speak of, however it nests and shares.
-#![allow(unsafe_code, clippy::unwrap_used)] // unsafe: the counting allocator
+#![allow(unreachable_pub, unsafe_code)] // unsafe: the counting allocator
+#![allow(clippy::expect_used, clippy::pedantic, clippy::unwrap_used)]
 
 #[path = "support/describe.rs"]
 mod describe;

@@ -2,7 +2,13 @@
 //!
 //! Thousands of seeded mutants of real recordings: flipped bits, changed bytes, swapped opcodes,
 //! spliced, doubled, dropped and truncated chunks.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation)]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::pedantic,
+    clippy::unwrap_used
+)]
 
 #[path = "support/fixtures.rs"]
 mod fixtures;

@@ -1,5 +1,5 @@
 //! Nothing in a pickle is ever imported, called or built: what asks for it is refused by name.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::expect_used, clippy::pedantic, clippy::unwrap_used)]
 
 #[path = "support/describe.rs"]
 mod describe;

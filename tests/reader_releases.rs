@@ -1,5 +1,5 @@
 //! What each release and backend writes, leaves out or adds is taken as it is.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::pedantic, clippy::unwrap_used)]
 
 #[path = "support/describe.rs"]
 mod describe;

@@ -1,5 +1,5 @@
 //! The memo: what a pickle refers to again is what stood there, however it was put there.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::pedantic, clippy::unwrap_used)]
 
 #[path = "support/describe.rs"]
 mod describe;

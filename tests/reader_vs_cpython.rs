@@ -4,7 +4,7 @@
 //! pickler and by the one in Python, and reads them and the fixtures back; the canonical JSON of
 //! both sides must be the same. The small fixtures it writes anew in every protocol, and each must
 //! give the same snapshot as the recording.
-#![allow(clippy::unwrap_used, clippy::print_stderr)]
+#![allow(clippy::expect_used, clippy::pedantic, clippy::print_stderr, clippy::unwrap_used)]
 
 #[path = "support/describe.rs"]
 mod describe;

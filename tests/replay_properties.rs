@@ -2,7 +2,7 @@
 //!
 //! Random programs run on a reference allocator; what it records is replayed and held against what it
 //! counted. Then random entries that no allocator would record.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::pedantic, clippy::unwrap_used)]
 
 #[path = "support/garbage.rs"]
 mod garbage;

@@ -1,7 +1,7 @@
 //! Why the serde-pickle crate is a second opinion here and not the reader: it agrees with ours on
 //! plain trees, but a snapshot is no tree. Every frame is shared, and of what is shared serde-pickle
 //! makes an error, or `None`.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::expect_used, clippy::pedantic, clippy::unwrap_used)]
 
 #[path = "support/fixtures.rs"]
 mod fixtures;
@@ -71,7 +71,7 @@ fn trees() -> Vec<Py> {
     vec![
         Py::None,
         vec![Py::Bool(true), Py::Bool(false), Py::None].into(),
-        [0, 1, -1, 255, 256, 65535, 65536].map(|n| Py::Int(n)).to_vec().into(),
+        [0, 1, -1, 255, 256, 65535, 65536].map(Py::Int).to_vec().into(),
         [31, 32, 59, 60, 62, 63, 64, 65, 100, 126].map(|bits| Py::Int(1 << bits)).to_vec().into(),
         [31, 32, 59, 60, 63, 64, 100].map(|bits| Py::Int(-(1 << bits) - 1)).to_vec().into(),
         [0.0, -0.0, 1.5, f64::INFINITY, f64::MIN_POSITIVE].map(Py::Float).to_vec().into(),

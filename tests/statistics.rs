@@ -1,6 +1,6 @@
 //! Our figures are PyTorch's own: every fixture against the `torch.cuda.memory_stats()` and the error
 //! message that were recorded with it.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::pedantic, clippy::unwrap_used)]
 
 #[path = "support/fixtures.rs"]
 mod fixtures;

@@ -8,11 +8,12 @@ use serde::Serialize;
 
 use crate::ids::{FrameId, StackId};
 use crate::snapshot::{Frame, Snapshot};
+use crate::units::plain;
 
 /// One frame, for people and JSON.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct FrameReport {
-    /// File name as recorded.
+    /// File name as recorded; characters that a terminal could act on are escaped, here and in `name`.
     pub file: String,
     /// Line number; 0 when there is none. In a shared library, an offset.
     pub line: u32,
@@ -108,7 +109,7 @@ fn operator(name: &str) -> Option<String> {
     [("at::_ops::", "aten::"), ("torch::autograd::generated::", "")].iter().find_map(
         |(prefix, shown)| {
             let (op, _) = name.strip_prefix(prefix)?.split_once("::")?;
-            Some(format!("{shown}{op}"))
+            Some(plain(&format!("{shown}{op}")))
         },
     )
 }
@@ -145,9 +146,9 @@ impl<'a> StackReader<'a> {
 
     fn report(&self, frame: Frame) -> FrameReport {
         FrameReport {
-            file: self.snapshot.text(frame.file).to_owned(),
+            file: plain(self.snapshot.text(frame.file)),
             line: frame.line,
-            name: self.snapshot.text(frame.name).to_owned(),
+            name: plain(self.snapshot.text(frame.name)),
         }
     }
 
@@ -197,7 +198,7 @@ impl<'a> StackReader<'a> {
                     let file = self.snapshot.text(frame.file);
                     let short = file.rsplit_once("/torch/").map_or(file, |(_, inside)| inside);
                     let name = self.snapshot.text(frame.name);
-                    return Some(format!("torch/{short}:{} {name}", frame.line));
+                    return Some(plain(&format!("torch/{short}:{} {name}", frame.line)));
                 }
                 Origin::Plumbing => {}
                 _ => break,

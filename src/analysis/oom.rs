@@ -7,7 +7,7 @@ use crate::allocator::{is_small_request, segment_size};
 use crate::conf::Settings;
 use crate::replay::{Step, Totals};
 use crate::snapshot::{Event, Pools, Snapshot};
-use crate::units::size;
+use crate::units::{plain, size};
 
 /// Where memory was that could have served a failed request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -135,7 +135,7 @@ pub(super) fn report(
         operation: stacks.operation(event.stack),
         user_metadata: event
             .user_metadata
-            .map(|text| snapshot.text(text).to_owned())
+            .map(|text| plain(snapshot.text(text)))
             .filter(|text| !text.is_empty()),
         frames: stacks.whole(event.stack),
         shortfall_bytes: segment

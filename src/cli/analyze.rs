@@ -18,8 +18,11 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
         window: args.window.window()?,
         capacity: args.capacity,
     };
+    let mut inputs = inputs::expand(&args.snapshots)?;
+    if let Some(path) = &args.output.output {
+        inputs::spare(&mut inputs, path)?;
+    }
     let output = Output::open(&args.output)?;
-    let inputs = inputs::expand(&args.snapshots)?;
     let read =
         inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
     let (mut snapshots, mut unreadable, mut skipped) = (Vec::new(), Vec::new(), 0);

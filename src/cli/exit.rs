@@ -3,6 +3,8 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use crate::units::plain;
+
 /// What a command came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Done {
@@ -48,5 +50,5 @@ pub(super) fn code(done: anyhow::Result<Done>) -> ExitCode {
 /// One line on standard error.
 pub(super) fn complain(message: &str) {
     // Nobody is left to tell when standard error itself is closed.
-    let _ = writeln!(io::stderr().lock(), "oomscope: {message}");
+    let _ = writeln!(io::stderr().lock(), "oomscope: {}", plain(message));
 }

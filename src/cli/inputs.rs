@@ -47,6 +47,18 @@ pub(super) fn expand(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
     Ok(inputs)
 }
 
+/// Takes the file that the result goes to out of what was found in directories (the result of an
+/// earlier run), and refuses it where it was named: it would be overwritten before it is read.
+pub(super) fn spare(inputs: &mut Vec<Input>, output: &Path) -> anyhow::Result<()> {
+    let Ok(output) = output.canonicalize() else { return Ok(()) };
+    let is_output = |input: &Input| input.path.canonicalize().is_ok_and(|path| path == output);
+    if let Some(named) = inputs.iter().find(|input| !input.found && is_output(input)) {
+        bail!("{}: is a snapshot to read; the result would overwrite it", named.path.display());
+    }
+    inputs.retain(|input| !is_output(input));
+    Ok(())
+}
+
 fn find(directory: &Path, inputs: &mut Vec<Input>) -> std::io::Result<()> {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(directory)?
         .map(|entry| entry.map(|entry| entry.path()))
@@ -61,6 +73,10 @@ fn find(directory: &Path, inputs: &mut Vec<Input>) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn is_named_json(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().contains(".json"))
 }
 
 fn is_named_like_a_snapshot(path: &Path) -> bool {
@@ -109,7 +125,7 @@ fn read<T>(
     report(source.len() as u64);
     match read {
         Ok(snapshot) => Read::Done(use_it(&snapshot, &path, source.stored_bytes())),
-        Err(SnapshotError::NotSnapshot(_)) if input.found && path.contains(".json") => {
+        Err(SnapshotError::NotSnapshot(_)) if input.found && is_named_json(&input.path) => {
             Read::Skipped
         }
         Err(error) => failed(error.to_string()),

@@ -183,9 +183,9 @@ impl<B: Builder> Machine<'_, B> {
                     Err(kind) => kind,
                 },
                 op::TUPLE2 => go!(self.tuple_of(2)),
-                op::STOP => match self.stack.pop() {
-                    Some(root) => return Ok(Pickle { root, end: pos as u64 }),
-                    None => ErrorKind::StackUnderflow,
+                op::STOP => match self.pop() {
+                    Ok(root) => return Ok(Pickle { root, end: pos as u64 }),
+                    Err(kind) => kind,
                 },
                 _ => match self.rare(code, pos) {
                     Ok(next) => {
@@ -204,11 +204,25 @@ impl<B: Builder> Machine<'_, B> {
         self.stack.push(value);
     }
 
+    /// Takes the topmost value, which must lie above the last MARK.
+    pub(super) fn pop(&mut self) -> Result<Value, ErrorKind> {
+        let below = self.stack.len().checked_sub(1).ok_or(ErrorKind::StackUnderflow)?;
+        self.check_above_mark(below)?;
+        self.stack.pop().ok_or(ErrorKind::StackUnderflow)
+    }
+
+    /// Whether `height` lies above the last MARK: opcodes take nothing from below it.
+    #[inline]
+    fn check_above_mark(&self, height: usize) -> Result<(), ErrorKind> {
+        match self.marks.last() {
+            Some(mark) if *mark > height => Err(ErrorKind::StackUnderflow),
+            _ => Ok(()),
+        }
+    }
+
     #[inline]
     pub(super) fn pop_mark(&mut self) -> Result<usize, ErrorKind> {
-        let from = self.marks.pop().ok_or(ErrorKind::NoMark)?;
-        // Opcodes that pop single values may have dug below the mark.
-        if from > self.stack.len() { Err(ErrorKind::StackUnderflow) } else { Ok(from) }
+        self.marks.pop().ok_or(ErrorKind::NoMark)
     }
 
     pub(super) fn text(&mut self, utf8: &[u8]) {
@@ -347,6 +361,7 @@ impl<B: Builder> Machine<'_, B> {
         may_grow: bool,
     ) -> Result<(), ErrorKind> {
         let below = from.checked_sub(1).ok_or(ErrorKind::StackUnderflow)?;
+        self.check_above_mark(below)?;
         let (Some(&target), Some(items)) = (self.stack.get(below), self.stack.get(from..)) else {
             return Err(ErrorKind::StackUnderflow);
         };
@@ -430,6 +445,7 @@ impl<B: Builder> Machine<'_, B> {
     #[inline]
     fn finish_list(&mut self, value: Value) -> Result<(), ErrorKind> {
         let below = self.stack.len().checked_sub(1).ok_or(ErrorKind::StackUnderflow)?;
+        self.check_above_mark(below)?;
         let target = *self.stack.last().ok_or(ErrorKind::StackUnderflow)?;
         self.replace(below, target, value)
     }
@@ -438,6 +454,7 @@ impl<B: Builder> Machine<'_, B> {
     #[inline]
     pub(super) fn tuple_of(&mut self, n: usize) -> Result<(), ErrorKind> {
         let from = self.stack.len().checked_sub(n).ok_or(ErrorKind::StackUnderflow)?;
+        self.check_above_mark(from)?;
         let items = self.stack.get(from..).ok_or(ErrorKind::StackUnderflow)?;
         let callee = from.checked_sub(1).and_then(|below| self.stack.get(below));
         let value = match items {
@@ -451,7 +468,7 @@ impl<B: Builder> Machine<'_, B> {
     }
 
     pub(super) fn pop_text(&mut self) -> Result<String, ErrorKind> {
-        let value = self.stack.pop().ok_or(ErrorKind::StackUnderflow)?;
+        let value = self.pop()?;
         Ok(self.builder.text_of(value).unwrap_or("?").to_owned())
     }
 
@@ -467,14 +484,13 @@ impl<B: Builder> Machine<'_, B> {
     }
 
     pub(super) fn reduce(&mut self) -> Result<(), ErrorKind> {
-        let argument = self.stack.pop().ok_or(ErrorKind::StackUnderflow)?;
-        match self.stack.pop() {
-            Some(Value::RESTORE_TYPE_TAG) => {
+        let argument = self.pop()?;
+        match self.pop()? {
+            Value::RESTORE_TYPE_TAG => {
                 self.push(argument);
                 Ok(())
             }
-            Some(_) => Err(ErrorKind::Refused("a call".to_owned())),
-            None => Err(ErrorKind::StackUnderflow),
+            _ => Err(ErrorKind::Refused("a call".to_owned())),
         }
     }
 }

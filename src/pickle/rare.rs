@@ -120,7 +120,7 @@ impl<B: Builder> Machine<'_, B> {
                 if self.marks.last() == Some(&self.stack.len()) {
                     self.marks.pop();
                 } else {
-                    self.stack.pop().ok_or(ErrorKind::StackUnderflow)?;
+                    self.pop()?;
                 }
             }
             op::POP_MARK => {

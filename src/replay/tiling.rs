@@ -465,11 +465,18 @@ impl Tiling {
     /// `free_requested`
     pub(super) fn free_requested(&mut self, addr: u64) -> Applied {
         let id = self.find(addr).ok_or(Contradiction)?;
-        if self.tile(id).is_none_or(|t| t.state != BlockState::ActiveAllocated) {
-            return Err(Contradiction);
+        match self.tiles.get_mut(id as usize) {
+            Some(tile) if tile.state == BlockState::ActiveAllocated => {
+                // It stays active, and its requested bytes count on.
+                tile.state = BlockState::ActivePendingFree;
+                self.totals.allocated -= tile.size;
+                if let Some(home) = self.homes.get_mut(tile.home as usize) {
+                    home.pending += tile.size;
+                }
+                Ok(())
+            }
+            _ => Err(Contradiction),
         }
-        self.change(id, |t| t.state = BlockState::ActivePendingFree);
-        Ok(())
     }
 
     /// `free_completed`; its `free_requested` may be missing in old or filtered traces.

@@ -9,7 +9,7 @@ use super::words::{
     missing, moment, place_in, pool, provenance, span, stream, telling_frames, when,
 };
 use crate::analysis::{AnalyzeReport, DeviceReport, HeldByLine, OomReport, SnapshotReport};
-use crate::units::{count, counted, percent, ratio, size};
+use crate::units::{count, counted, percent, plain, ratio, size};
 
 /// Columns of the names at the left of `name  value` lines.
 const NAMES: usize = 16;
@@ -67,7 +67,7 @@ impl Page {
     }
 
     fn snapshot(&mut self, snapshot: &SnapshotReport) {
-        self.line(&self.style.heading(&snapshot.path));
+        self.line(&self.style.heading(&plain(&snapshot.path)));
         self.text(&provenance(snapshot));
         if snapshot.devices.is_empty() {
             self.line("");
@@ -141,7 +141,10 @@ impl Page {
         let style = self.style;
         match &oom.culprit {
             Some(frame) => self.named("line", &style.strong(&place_in(frame))),
-            None if oom.frames.is_empty() => self.named("line", "unknown: no stack was recorded"),
+            None if oom.frames.is_empty() => self.named(
+                "line",
+                "unknown: this request has no stack (threads of the backward pass show only with stacks='all')",
+            ),
             None => self.named("line", "none of the user's own code is on the stack"),
         }
         let exact = count(oom.requested_bytes);
@@ -255,8 +258,10 @@ impl Page {
         }
         let peak = &device.peak;
         if device.timeline.is_some() {
+            let partly = device.timeline.as_ref().is_some_and(|t| t.events < t.trace_events);
             let at = |event: Option<u64>| match event {
                 Some(event) => format!("at entry {}", count(event)),
+                None if partly => "before this part of the trace".to_owned(),
                 None => "before the first entry".to_owned(),
             };
             self.named(

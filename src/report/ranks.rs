@@ -3,7 +3,7 @@
 use super::style::{Style, tail, wrap};
 use super::table::table;
 use crate::analysis::{Rank, Ranks};
-use crate::units::{count, percent, size};
+use crate::units::{count, percent, plain, size};
 
 /// The directory that all paths begin with, its slash included.
 pub(super) fn common_directory(rows: &[Rank]) -> String {
@@ -35,7 +35,7 @@ pub(super) fn common_ending(rows: &[Rank]) -> String {
 pub(super) fn cells(rank: &Rank, directory: &str, ending: &str) -> Vec<String> {
     let name = rank.path.strip_prefix(directory).unwrap_or(&rank.path);
     vec![
-        name.strip_suffix(ending).unwrap_or(name).to_owned(),
+        plain(name.strip_suffix(ending).unwrap_or(name)),
         rank.device.to_string(),
         if rank.oom_count == 0 { "no".to_owned() } else { count(rank.oom_count) },
         size(rank.peak_allocated_bytes),
@@ -66,12 +66,14 @@ pub(super) fn ranks(ranks: &Ranks, style: Style) -> String {
         .collect();
     let title = match directory.as_str() {
         "" => format!("{} snapshots, the worst first", ranks.rows.len()),
-        directory => format!("{} snapshots in {directory}, the worst first", ranks.rows.len()),
+        directory => {
+            format!("{} snapshots in {}, the worst first", ranks.rows.len(), plain(directory))
+        }
     };
     format!(
         "{}\n{}\n{}\n",
         style.heading(&title),
         table(style, &HEADER, &[0], rows),
-        wrap(&ranks.summary, style.width, "")
+        wrap(&plain(&ranks.summary), style.width, "")
     )
 }

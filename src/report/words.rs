@@ -1,7 +1,7 @@
 //! Phrases that the page and the Markdown share.
 
 use crate::analysis::{DeviceReport, FrameReport, OomReport, Origin, SnapshotReport, Timeline};
-use crate::units::{count, counted, duration, size};
+use crate::units::{count, counted, duration, plain, size};
 
 /// `file:line`, or the bare name where there is no file.
 pub(super) fn place(frame: &FrameReport) -> String {
@@ -47,7 +47,7 @@ pub(super) fn provenance(snapshot: &SnapshotReport) -> String {
     parts.push(match snapshot.settings_string.as_deref() {
         None => "allocator settings not recorded".to_owned(),
         Some("") => "default allocator settings".to_owned(),
-        Some(settings) => format!("settings {settings}"),
+        Some(settings) => format!("settings {}", plain(settings)),
     });
     parts.join(", ")
 }

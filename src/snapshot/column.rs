@@ -59,7 +59,9 @@ mod tests {
     fn reads_back_what_was_pushed() {
         for values in [vec![], vec![7], vec![7, 7, 7], vec![7, 7, 8, 7], vec![1, 2]] {
             let mut column = Column::default();
-            values.iter().for_each(|v| column.push(*v));
+            for value in &values {
+                column.push(*value);
+            }
             let back: Vec<i32> = (0..values.len()).map(|i| column.get(i).unwrap()).collect();
             assert_eq!(back, values);
             assert_eq!(column.get(values.len()), None);

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use crate::units::plain;
+
 /// One remark: a stable kebab-case code and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Warning {
@@ -19,8 +21,9 @@ pub struct Warnings(BTreeSet<Warning>);
 
 impl Warnings {
     /// Adds a remark.
+    #[expect(clippy::needless_pass_by_value, reason = "callers make the sentence for it")]
     pub fn add(&mut self, code: &'static str, message: String) {
-        self.0.insert(Warning { code, message });
+        self.0.insert(Warning { code, message: plain(&message) });
     }
 
     /// All remarks.

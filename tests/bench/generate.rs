@@ -1,6 +1,7 @@
 //! Writes a large snapshot to try the analyzer on:
 //! `cargo run --release --example generate -- OUT [--seed N] [--size 300MB] [--depth 40]
 //! [--distinct-stacks 2000|all]`.
+#![allow(clippy::print_stdout)]
 
 use std::error::Error;
 use std::fs::File;

@@ -1,5 +1,6 @@
 //! Reads a snapshot and does nothing with it, to time the reader alone as a whole process:
 //! `cargo run --release --example read -- SNAPSHOT`.
+#![allow(clippy::print_stdout)]
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Runs the built program as a script would, in an environment of its own.
 #![allow(dead_code, unreachable_pub)] // every test takes what it needs
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -118,4 +118,27 @@ pub fn pickled(entries: usize, mark: &str) -> Vec<u8> {
     let trace: Vec<Value> = (0..entries).map(entry).collect();
     let snapshot = json!({"segments": [], "device_traces": [trace]});
     serde_pickle::to_vec(&snapshot, serde_pickle::SerOptions::new()).unwrap()
+}
+
+/// Where `wanted` begins.
+pub fn find(bytes: &[u8], wanted: &str) -> usize {
+    bytes.windows(wanted.len()).position(|window| window == wanted.as_bytes()).unwrap()
+}
+
+/// Three ranks, one in a directory of its own, and JSON files that are no snapshots.
+pub fn job(directory: &TempDir) -> PathBuf {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let job = directory.path().join("job");
+    std::fs::create_dir_all(job.join("node1")).unwrap();
+    for (name, from) in [
+        ("rank_0.pickle.gz", "2.15.0-holes.pickle.gz"),
+        ("rank_1.PICKLE.gz", "2.15.0-holes-at-oom.pickle.gz"),
+        ("node1/rank_2.pickle.gz", "2.15.0-conv_train.pickle.gz"),
+        ("rank_0.stats.json", "2.15.0-holes.stats.json"),
+        ("node1/config.json", "2.15.0-holes.stats.json"),
+        ("notes.txt", "2.15.0-holes.stats.json"),
+    ] {
+        std::fs::copy(fixtures.join(from), job.join(name)).unwrap();
+    }
+    job
 }

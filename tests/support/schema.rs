@@ -166,3 +166,8 @@ pub fn check_numbers(key: &str, value: &Value) {
         _ => {}
     }
 }
+
+/// The sum over all `rows`.
+pub fn sum(rows: &Value, key: &str) -> u64 {
+    list(rows).iter().map(|row| row[key].as_u64().unwrap()).sum()
+}

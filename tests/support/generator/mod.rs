@@ -6,6 +6,8 @@
 //! PyTorch could have recorded. The segments stand before the trace in the file but are its
 //! outcome, and so the loop runs twice: a rehearsal finds out how many operations fill the file
 //! and what they leave behind, the second run writes.
+// Shared by an example, a benchmark and a test.
+#![allow(missing_docs, unreachable_pub, clippy::pedantic)]
 
 mod allocator;
 mod frame_lists;
