@@ -24,9 +24,7 @@ pub fn printable(text: &str) -> String {
     let mut chars = text.chars();
     let mut out = String::new();
     for c in chars.by_ref().take(SHOWN) {
-        if c.is_control()
-            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        {
+        if c.is_control() || is_direction(c) {
             out.extend(c.escape_default());
         } else {
             out.push(c);
@@ -36,6 +34,11 @@ pub fn printable(text: &str) -> String {
         out.push_str("...");
     }
     out
+}
+
+/// Characters that turn the direction of the text around them, or break lines.
+fn is_direction(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn parse<T: std::str::FromStr>(digits: &[u8]) -> Result<T, ErrorKind> {

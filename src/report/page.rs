@@ -239,9 +239,10 @@ impl Page {
             rows.push(row(
                 "  stranded",
                 free.stranded_bytes,
-                format!(
-                    "shares segments with live blocks{private}: only smaller requests can use it"
-                ),
+                match free.stranded_bytes {
+                    0 => "none of it is stuck beside live blocks".to_owned(),
+                    _ => format!("stuck beside live blocks{private}: for smaller requests only"),
+                },
             ));
         }
         self.out.push_str(&table(self.style, &["", "bytes", "share", ""], &[0, 3], rows));
