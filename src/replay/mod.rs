@@ -4,7 +4,7 @@
 //! what the trace leaves out is inferred, from rules that follow from the facts and the settings (how
 //! much of a free block an allocation took, [`crate::allocator::block_size`]). It decides nothing that
 //! the allocator decided. Where the recording starts at an empty allocator the totals are exact; where
-//! it does not, [`start`] rebuilds the start by undoing the trace from the final segments.
+//! it does not, `start` rebuilds the start by undoing the trace from the final segments.
 //!
 //! Every step is shown to an observer with the totals and the [`Tiling`] at that moment; memory is
 //! bounded by the live blocks, not by the trace. Allocated memory never exceeds reserved memory,
