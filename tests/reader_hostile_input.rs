@@ -365,6 +365,8 @@ fn absurd_memo_numbers_cost_nothing() {
     let (snapshot, tree) = harmless("the last slot", &gap(u32::MAX));
     assert!(snapshot.unwrap().contains("memo number 4294967295 in a file of this size"));
     assert!(tree.unwrap().contains("memo number 4294967295"));
+    let (snapshot, _) = harmless("a slot far beyond the file", &gap(5_000_000));
+    assert!(snapshot.unwrap().contains("memo number 5000000 in a file of this size"));
     let (_, tree) = harmless("as many slots as bytes", &gap(50_000));
     assert_eq!(tree, None);
 }

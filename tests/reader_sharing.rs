@@ -98,6 +98,33 @@ fn a_shared_stack_of_more_than_a_thousand_frames_is_whole_everywhere() {
 }
 
 #[test]
+fn a_stack_in_batches_of_any_size_is_whole() {
+    let frames: Vec<u8> = (1..=5)
+        .flat_map(|n| {
+            Script::default().py(&frame(n)).raw(&[b'q', u8::try_from(n).unwrap(), b'0']).0
+        })
+        .collect();
+    let whole = "[f@/a.py:1 < f@/a.py:2 < f@/a.py:3 < f@/a.py:4 < f@/a.py:5]";
+    let first_batch = b"](h\x01h\x02e".to_vec();
+    for stack in [
+        &b"]q\x09(h\x01h\x02e(h\x03h\x04e(h\x05e"[..],
+        b"]q\x09(h\x01h\x02e(h\x03h\x04h\x05e",
+        b"]q\x09(h\x01e(h\x02e(h\x03e(h\x04e(h\x05e",
+        b"]q\x09h\x01ah\x02ah\x03ah\x04ah\x05a",
+        b"(lq\x09h\x01ah\x02ah\x03ah\x04ah\x05a",
+        b"(h\x01h\x02lq\x09h\x03ah\x04ah\x05a",
+    ] {
+        let again = b"h\x09".to_vec();
+        let first = [&frames[..], &first_batch].concat();
+        let all =
+            [first, stack.to_vec(), again.clone(), first_batch.clone(), stack.to_vec(), again];
+        let short = "[f@/a.py:1 < f@/a.py:2]";
+        let expected = [short, whole, whole, short, whole, whole];
+        assert_eq!(stacks(&read(&events(&all).pickle(4))), expected, "{stack:02x?}");
+    }
+}
+
+#[test]
 fn stacks_that_begin_alike_in_batches_stay_apart() {
     // A list of 1000 references, and one of the same 1000 and one more.
     let mut script = Script::default();
@@ -196,6 +223,13 @@ fn a_record_in_parts_is_one_record() {
         let text = describe_event(&snapshot, snapshot.events.get(0).unwrap());
         assert!(text.starts_with("Alloc 0x7+8 stream 9 "), "{text}");
     }
+    // Whatever key comes first.
+    let total = part("total_size", 5);
+    let blocks = Script::default().text("blocks").op(b']').0;
+    let segment = [b"}", &blocks[..], b"s", &total, b"s"].concat();
+    let snapshot = read(&sample::snapshot_of(vec![Py::Raw(segment)], vec![]).pickle(4));
+    assert_eq!(snapshot.segments.len(), 1);
+    assert_eq!(snapshot.segments[0].total_size, 5);
 }
 
 #[test]
