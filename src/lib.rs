@@ -2,7 +2,8 @@
 //!
 //! Floors, lowest first; a room uses only rooms below its own floor (`tests/layers.rs` checks it):
 //!
-//! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`]: bytes, numbers and settings
+//! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`entry`], [`device`]: bytes, numbers,
+//!    settings, words, and where memory comes from
 //! 1. [`snapshot`]: what a file says; [`allocator`]: PyTorch's rules as a pure machine
 //! 2. [`replay`]: the trace over time
 //! 3. [`analysis`]: answers, as plain serializable structs
@@ -16,6 +17,8 @@ pub mod allocator;
 pub mod analysis;
 pub mod cli;
 pub mod conf;
+pub mod device;
+pub mod entry;
 pub mod ids;
 pub mod input;
 pub mod intern;

@@ -11,13 +11,15 @@ use std::path::{Path, PathBuf};
 use rust_source::{code_of, has_word, modules_named};
 
 /// Every room and its floor.
-const FLOORS: [(&str, usize); 12] = [
+const FLOORS: [(&str, usize); 14] = [
     ("units", 0),
     ("ids", 0),
     ("intern", 0),
     ("input", 0),
     ("pickle", 0),
     ("conf", 0),
+    ("entry", 0),
+    ("device", 0),
     ("snapshot", 1),
     ("allocator", 1),
     ("replay", 2),
@@ -27,8 +29,9 @@ const FLOORS: [(&str, usize); 12] = [
 ];
 
 /// The arrows between rooms of one floor: these and no others.
-const SIDEWAYS: [(&str, &str); 5] = [
+const SIDEWAYS: [(&str, &str); 6] = [
     ("conf", "units"),
+    ("device", "units"),
     ("input", "units"),
     ("intern", "ids"),
     ("pickle", "ids"),
@@ -36,8 +39,10 @@ const SIDEWAYS: [(&str, &str); 5] = [
 ];
 
 /// Rooms that know less than all of what is below them.
-const KNOWS_ONLY: [(&str, &[&str]); 2] =
-    [("report", &["analysis", "units"]), ("allocator", &["conf", "ids", "units"])];
+const KNOWS_ONLY: [(&str, &[&str]); 2] = [
+    ("report", &["analysis", "units"]),
+    ("allocator", &["conf", "device", "entry", "ids", "units"]),
+];
 
 /// Where alone a word may stand in code. Only the command line talks, exits and looks around.
 const CONFINED: [(&str, &[&str]); 12] = [

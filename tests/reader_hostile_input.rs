@@ -131,7 +131,7 @@ fn laughs(levels: u8) -> Vec<u8> {
     let mut script = Script::default().raw(b"](K\x01K\x02K\x03eq\0");
     for level in 0..levels {
         let tenfold = [b'h', level].repeat(10);
-        script = script.raw(b"](").raw(&tenfold).raw(b"eq").raw(&[level + 1]);
+        script = script.raw(b"0](").raw(&tenfold).raw(b"eq").raw(&[level + 1]);
     }
     script.0
 }
@@ -139,19 +139,26 @@ fn laughs(levels: u8) -> Vec<u8> {
 #[test]
 fn shared_structure_is_never_expanded() {
     let bomb = || Py::Raw(laughs(30));
-    for (name, value) in [
-        ("alone", bomb()),
-        ("settings", sample::snapshot().with("allocator_settings", dict([("x", bomb())]))),
-        ("annotations", sample::snapshot().with("external_annotations", bomb())),
-        ("host segments", sample::snapshot().with("host_segments", bomb())),
-        ("host traces", sample::snapshot().with("host_traces", bomb())),
-        ("an unknown key", sample::snapshot().with("surprise", bomb())),
-        ("frames", sample::changed_event(|e| e.with("frames", bomb()))),
-        ("a history", sample::changed_block(|b| b.with("history", bomb()))),
-        ("traces", sample::snapshot().with("device_traces", bomb())),
-        ("segments", sample::snapshot().with("segments", bomb())),
+    let with = |key: &str, value: Py| sample::snapshot().with(key, value);
+    for (name, value, error) in [
+        ("settings", with("allocator_settings", dict([("x", bomb())])), None),
+        ("annotations", with("external_annotations", bomb()), None),
+        ("host segments", with("host_segments", bomb()), None),
+        ("host traces", with("host_traces", bomb()), None),
+        ("an unknown key", with("surprise", bomb()), None),
+        ("a history", sample::changed_block(|b| b.with("history", bomb())), None),
+        ("alone", bomb(), Some("something other than segments")),
+        ("frames", sample::changed_event(|e| e.with("frames", bomb())), Some("a list of frames")),
+        ("traces", with("device_traces", bomb()), Some("something other than trace entries")),
+        ("segments", with("segments", bomb()), Some("something other than segments")),
     ] {
-        harmless(name, &value.pickle(4));
+        let (snapshot, tree) = harmless(name, &value.pickle(4));
+        assert_eq!(tree, None, "{name}");
+        match (snapshot, error) {
+            (None, None) => {}
+            (Some(message), Some(error)) if message.contains(error) => {}
+            (message, _) => panic!("{name}: {message:?}"),
+        }
     }
 }
 

@@ -1,7 +1,29 @@
-//! The rules of PyTorch's caching allocator (`c10/cuda/CUDACachingAllocator.cpp`, backend `native`).
+//! PyTorch's caching allocator (`c10/cuda/CUDACachingAllocator.cpp`, backend `native`), as a pure machine.
 //!
-//! A pure machine: it knows no snapshots, stacks, time or reports. So far the arithmetic of sizes.
+//! [`CachingAllocator`] serves [`Request`]s and frees from a [`crate::device::DeviceMemory`], decides
+//! everything that PyTorch decides (which block, whether to split, when to grow, what to give back) in
+//! PyTorch's order, and writes the same trace and the same statistics. What differs between releases is
+//! a value, [`Behaviour`]. The rules are described in `docs/allocator-model.md`.
+//!
+//! Knows no snapshots, no time and no reports; a stack is a number that it carries along.
 
+mod adopt;
+mod behaviour;
+mod block;
+mod caching;
+mod expandable;
+mod pool;
+mod reclaim;
 mod size;
+mod stats;
+mod view;
 
-pub use size::{SMALL_SEGMENT, block_size, granule, is_small_request, round_size, segment_size};
+pub use adopt::{Adopted, Held, Resident};
+pub use behaviour::{Behaviour, TieBreak, UseOnOom};
+pub use block::BlockId;
+pub use caching::{CachingAllocator, Course, Entry, Request, Ticket};
+pub use size::{
+    SMALL_SEGMENT, block_size, granule, is_small_request, leaves_a_block, round_size, segment_size,
+};
+pub use stats::{Stat, StatByPool, Statistics};
+pub use view::{BlockView, SegmentView};

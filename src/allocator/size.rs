@@ -58,16 +58,21 @@ pub fn granule(is_small: bool, settings: &Settings) -> u64 {
     if is_small { SMALL_SEGMENT } else { settings.large_segment_size.max(1) }
 }
 
-/// The bytes that a rounded request gets of a free block of `available` bytes: the request, when the
-/// rest is worth keeping apart, else the whole block (`should_split`).
-pub fn block_size(rounded: u64, available: u64, is_small_pool: bool, settings: &Settings) -> u64 {
-    let Some(rest) = available.checked_sub(rounded) else { return available };
-    let split = if is_small_pool || settings.expandable_segments {
+/// Whether the `rest` of a free block is worth keeping apart from a rounded request (`should_split`).
+#[inline]
+pub fn leaves_a_block(rounded: u64, rest: u64, is_small_pool: bool, settings: &Settings) -> bool {
+    if is_small_pool || settings.expandable_segments {
         rest >= MIN_BLOCK
     } else {
         rounded < settings.max_split_size && rest > SMALL_SIZE
-    };
-    if split { rounded } else { available }
+    }
+}
+
+/// The bytes that a rounded request gets of a free block of `available` bytes: the request, when the
+/// rest is worth keeping apart, else the whole block.
+pub fn block_size(rounded: u64, available: u64, is_small_pool: bool, settings: &Settings) -> u64 {
+    let Some(rest) = available.checked_sub(rounded) else { return available };
+    if leaves_a_block(rounded, rest, is_small_pool, settings) { rounded } else { available }
 }
 
 #[cfg(test)]

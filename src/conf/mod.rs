@@ -1,7 +1,14 @@
-//! Settings of PyTorch's caching allocator, as plain values.
+//! Settings of PyTorch's caching allocator, and the grammar of the string that sets them.
 //!
 //! Knows nothing of files or environment: the string comes from whoever has it.
 
+mod dialect;
+mod error;
+mod number;
+mod parse;
 mod settings;
+mod tokens;
 
-pub use settings::{Settings, option_in};
+pub use error::ConfError;
+pub use parse::{Parsed, Unknown, parse};
+pub use settings::{Reserve, Settings, option_in};

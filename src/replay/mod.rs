@@ -10,13 +10,23 @@
 //! bounded by the live blocks, not by the trace. Allocated memory never exceeds reserved memory,
 //! whatever the file says, since blocks exist only inside segments.
 
+mod calls;
+mod divergence;
+mod ground;
+mod hypothesis;
 mod literal;
+mod recorded;
 mod sampler;
+mod segment_pools;
 mod settings;
 mod start;
 mod tiling;
+mod verify;
 
+pub use divergence::{Divergence, Fault, word};
+pub use hypothesis::Hypothesis;
 pub use literal::{Literal, Outcome, Step};
 pub use sampler::{Bucket, Sampler};
-pub use settings::settings_of;
+pub use settings::{NEWEST, releases, settings_of, settings_under};
 pub use tiling::{Home, Tiling, Totals};
+pub use verify::{Verification, verify};

@@ -1,38 +1,61 @@
 //! The settings that a snapshot was recorded under.
 
-use crate::conf::{Settings, option_in};
-use crate::snapshot::{Action, Snapshot};
-use crate::units::MIB;
+use crate::conf::{self, Settings, Unknown};
+use crate::snapshot::{Action, Snapshot, TorchRange};
+
+/// The newest release that the allocator's rules are known of.
+pub const NEWEST: u32 = 15;
+
+/// The minor releases of PyTorch 2 that may have written a snapshot, as far as their rules are known.
+pub fn releases(torch: &TorchRange) -> std::ops::RangeInclusive<u32> {
+    let first = torch.first.unwrap_or(1).clamp(1, NEWEST);
+    first..=torch.last.unwrap_or(NEWEST).clamp(first, NEWEST)
+}
 
 /// The settings in effect, as far as the file tells; PyTorch's defaults for what it does not record
 /// (everything before 2.3, where only the use of expandable segments shows in the trace).
 pub fn settings_of(snapshot: &Snapshot) -> Settings {
-    let mut settings = Settings::default();
+    let mut settings = settings_under(snapshot, *releases(&snapshot.torch).end());
+    // Only the reading of "one division" of PyTorch 2.3 and before hands out such addresses.
+    settings.one_division_is_exact = settings.roundup_power2_divisions.contains(&1)
+        && (0..snapshot.events.len())
+            .filter_map(|row| snapshot.events.get(row))
+            .any(|event| event.action == Action::Alloc && event.addr % 512 != 0);
+    settings
+}
+
+/// The same, as minor release `minor` of PyTorch 2 reads the string.
+pub fn settings_under(snapshot: &Snapshot, minor: u32) -> Settings {
     let Some(raw) = &snapshot.settings else {
         let events = &snapshot.events;
+        let mut settings = parsed("", minor);
         settings.expandable_segments = snapshot.segments.iter().any(|s| s.is_expandable)
             || (0..events.len()).any(|row| events.action(row) == Some(Action::SegmentMap));
         return settings;
     };
-    if let Some(max) = raw.bytes("max_split_size") {
-        settings.max_split_size = max;
+    // The string has options that are not recorded otherwise; what is, is what was in effect.
+    let mut settings = parsed(&raw.string, minor);
+    settings.max_split_size = raw.bytes("max_split_size").unwrap_or(u64::MAX);
+    if let Some(expandable) = raw.flag("expandable_segments") {
+        settings.expandable_segments = expandable;
     }
-    settings.expandable_segments = raw.flag("expandable_segments").unwrap_or(false);
+    if let Some(threshold) =
+        raw.effective.get("garbage_collection_threshold").and_then(serde_json::Value::as_f64)
+    {
+        settings.garbage_collection_threshold = threshold;
+    }
     if let Some(divisions) = raw.effective.get("roundup_power2_divisions") {
         for (bucket, value) in settings.roundup_power2_divisions.iter_mut().enumerate() {
             let written = divisions.get((1u64 << bucket).to_string());
             *value = written.and_then(serde_json::Value::as_u64).unwrap_or(0);
         }
     }
-    // Only the reading of "one division" of PyTorch 2.3 and before hands out such addresses.
-    settings.one_division_is_exact = settings.roundup_power2_divisions.contains(&1)
-        && (0..snapshot.events.len())
-            .filter_map(|row| snapshot.events.get(row))
-            .any(|event| event.action == Action::Alloc && event.addr % 512 != 0);
-    if let Some(mib) = option_in(&raw.string, "large_segment_size_mb")
-        && let Ok(mib) = mib.parse::<u64>()
-    {
-        settings.large_segment_size = mib.saturating_mul(MIB).max(MIB);
-    }
     settings
+}
+
+/// A string that some PyTorch has accepted; the defaults where ours does not.
+fn parsed(string: &str, minor: u32) -> Settings {
+    conf::parse(string, &Settings::default(), minor, Unknown::Warn)
+        .or_else(|_| conf::parse("", &Settings::default(), minor, Unknown::Warn))
+        .map_or_else(|_| Settings::default(), |parsed| parsed.settings)
 }

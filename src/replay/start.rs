@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::recorded::Reservations;
 use super::tiling::{Run, Tiling};
-use crate::allocator::{SMALL_SEGMENT, block_size, round_size};
+use crate::allocator::{Held, Resident, SMALL_SEGMENT, block_size, round_size};
 use crate::conf::Settings;
 use crate::ids::{PoolId, StackId};
 use crate::snapshot::{Action, BlockState, Event, Snapshot};
@@ -123,6 +124,39 @@ impl Start {
         start.find_blocks(snapshot, device);
         start.size_blocks(snapshot, device, settings);
         start
+    }
+
+    /// Whether there was nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.runs.is_empty() && self.blocks.is_empty()
+    }
+
+    /// The start as the model takes it over.
+    pub(super) fn to_adopt(&self, reservations: &Reservations) -> (Vec<Held>, Vec<Resident>) {
+        let mut lowest = FxHashMap::default();
+        for run in self.runs.iter().filter(|run| run.is_expandable) {
+            lowest.entry((run.stream, run.is_small, run.pool)).or_insert(run.addr);
+        }
+        let reservation = |run: &Run| {
+            let lowest = lowest.get(&(run.stream, run.is_small, run.pool))?;
+            run.is_expandable.then(|| reservations.around(run.stream, run.is_small, *lowest))
+        };
+        let held = self.runs.iter().map(|run| Held {
+            addr: run.addr,
+            size: run.size,
+            stream: run.stream,
+            pool: run.pool,
+            is_small: run.is_small,
+            reservation: reservation(run),
+        });
+        let residents = self.blocks.iter().map(|block| Resident {
+            addr: block.addr,
+            size: block.size,
+            requested: block.requested,
+            state: block.state,
+            context: block.stack,
+        });
+        (held.collect(), residents.collect())
     }
 
     /// Lays the start out in an empty tiling.

@@ -25,13 +25,14 @@ use std::ops::Range;
 
 pub use column::Column;
 pub use error::SnapshotError;
-pub use segments::{Block, BlockState, Blocks, Segment, Segments};
+pub use segments::{Block, Blocks, Segment, Segments};
 pub use settings::RawSettings;
 pub use stacks::{Frame, Stacks};
-pub use trace::{Action, Annotation, Event, Events};
+pub use trace::{Annotation, Event, Events};
 pub use version::TorchRange;
 pub use warning::{Warning, Warnings};
 
+pub use crate::entry::{Action, BlockState};
 use crate::ids::{PoolId, SymbolId};
 use crate::intern::{Slices, Symbols};
 use crate::pickle;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::entry::BlockState;
 use crate::ids::{PoolId, StackId};
 
 /// Memory that the allocator holds from the device: one `cudaMalloc`, or one mapped run of an
@@ -26,17 +27,6 @@ pub struct Segment {
     pub stack: StackId,
     /// Its rows in [`Blocks`], in address order.
     pub blocks: Range<usize>,
-}
-
-/// What a block is used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum BlockState {
-    /// Held by the program.
-    ActiveAllocated,
-    /// Freed by the program, waiting for work on another stream. `active_awaiting_free` in docstrings.
-    ActivePendingFree,
-    /// Free, cached by the allocator.
-    Inactive,
 }
 
 /// A piece of a segment.

@@ -3,49 +3,24 @@
 use super::column::Column;
 use super::keys;
 use super::stacks::Stacks;
+use crate::entry::Action;
 use crate::ids::{PoolId, StackId, SymbolId};
 
-/// What a trace entry records (`TraceEntry::Action` in c10/cuda/CUDACachingAllocator.h).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// A block was handed out; `size` is what was asked for.
-    Alloc,
-    /// The program freed a block; other streams may still use it.
-    FreeRequested,
-    /// The block went back to the pool.
-    FreeCompleted,
-    /// `cudaMalloc` of a segment.
-    SegmentAlloc,
-    /// `cudaFree` of a segment.
-    SegmentFree,
-    /// Physical memory mapped into an expandable segment.
-    SegmentMap,
-    /// Physical memory taken out of an expandable segment.
-    SegmentUnmap,
-    /// A snapshot was taken.
-    Snapshot,
-    /// A request failed; `addr` holds the device's free bytes, `size` the rounded request.
-    Oom,
-    /// Anything else: annotations, and actions of releases to come.
-    Other,
-}
-
-impl Action {
-    pub(super) fn from_word(word: SymbolId) -> Option<Self> {
-        Some(match word {
-            keys::ALLOC => Self::Alloc,
-            keys::FREE_REQUESTED => Self::FreeRequested,
-            keys::FREE_COMPLETED => Self::FreeCompleted,
-            keys::SEGMENT_ALLOC => Self::SegmentAlloc,
-            keys::SEGMENT_FREE => Self::SegmentFree,
-            keys::SEGMENT_MAP => Self::SegmentMap,
-            keys::SEGMENT_UNMAP => Self::SegmentUnmap,
-            keys::SNAPSHOT => Self::Snapshot,
-            keys::OOM => Self::Oom,
-            keys::ANNOTATE | keys::USER_DEFINED | keys::WORKSPACE_SNAPSHOT => Self::Other,
-            _ => return None,
-        })
-    }
+/// The action that a trace calls `word`, if it is one.
+pub(super) fn action_of(word: SymbolId) -> Option<Action> {
+    Some(match word {
+        keys::ALLOC => Action::Alloc,
+        keys::FREE_REQUESTED => Action::FreeRequested,
+        keys::FREE_COMPLETED => Action::FreeCompleted,
+        keys::SEGMENT_ALLOC => Action::SegmentAlloc,
+        keys::SEGMENT_FREE => Action::SegmentFree,
+        keys::SEGMENT_MAP => Action::SegmentMap,
+        keys::SEGMENT_UNMAP => Action::SegmentUnmap,
+        keys::SNAPSHOT => Action::Snapshot,
+        keys::OOM => Action::Oom,
+        keys::ANNOTATE | keys::USER_DEFINED | keys::WORKSPACE_SNAPSHOT => Action::Other,
+        _ => return None,
+    })
 }
 
 /// One trace entry.

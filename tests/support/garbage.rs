@@ -115,6 +115,7 @@ pub fn settings() -> impl Strategy<Value = Settings> {
             roundup_power2_divisions: roundup,
             one_division_is_exact: exact,
             large_segment_size,
+            ..Settings::default()
         },
     )
 }

@@ -1,7 +1,8 @@
 //! One dict, one record: frames, trace entries, blocks and segments from their pairs.
 
 use super::super::keys;
-use super::super::{Action, Block, BlockState, Event, Frame, Segment, Stacks};
+use super::super::trace::action_of;
+use super::super::{Block, BlockState, Event, Frame, Segment, Stacks};
 use super::{BLOCK, SEGMENT, WARNED};
 use super::{DICT, Decoder, Dict, FRAME, LIST, List, PAIR, SCALAR, STACK, Scalar, unexpected};
 use crate::ids::{PoolId, StackId, SymbolId, row};
@@ -147,9 +148,9 @@ impl Decoder {
                     let Some(word) = value.as_text() else {
                         return self.wrong(ENTRY, key, value, "a string");
                     };
-                    event.action = Action::from_word(word).unwrap_or_else(|| {
+                    event.action = action_of(word).unwrap_or_else(|| {
                         self.unknown("action", word);
-                        Action::Other
+                        crate::entry::Action::Other
                     });
                 }
                 keys::ADDR | keys::DEVICE_FREE => event.addr = self.number(ENTRY, key, value)?,

@@ -1,0 +1,195 @@
+//! Taking over memory that an allocator held before anyone watched.
+
+use super::block::{Block, BlockId, State};
+use super::caching::{CachingAllocator, DEFAULT_POOL, Ticket};
+use super::expandable::Chain;
+use super::size::granule;
+use crate::entry::BlockState;
+use crate::ids::{PoolId, StackId, row};
+
+/// A segment that was there, or a mapped part of an expandable one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Where it begins.
+    pub addr: u64,
+    /// Bytes.
+    pub size: u64,
+    /// The stream it serves.
+    pub stream: u64,
+    /// Its pool.
+    pub pool: PoolId,
+    /// Whether it is in the pool's half for requests up to 1 MiB.
+    pub is_small: bool,
+    /// For mapped memory, the range of addresses that was reserved for it: base and size.
+    pub reservation: Option<(u64, u64)>,
+}
+
+/// A block that was in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resident {
+    /// Where it begins.
+    pub addr: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes asked for.
+    pub requested: u64,
+    /// Allocated or pending; free blocks are what is left between.
+    pub state: BlockState,
+    /// Where it was allocated, if known.
+    pub context: StackId,
+}
+
+/// The blocks taken over, by address.
+#[derive(Debug, Default)]
+pub struct Adopted {
+    /// Those that the program holds.
+    pub live: Vec<(u64, BlockId)>,
+    /// Those that wait for other streams.
+    pub pending: Vec<(u64, Ticket)>,
+    /// Residents that lie in no segment or in another resident.
+    pub misfits: u64,
+}
+
+/// A segment with all its addresses, as it is laid out.
+struct Body {
+    home: u32,
+    pool: PoolId,
+    is_small: bool,
+    /// Ranges with memory behind them, in order, none adjoining another.
+    mapped: Vec<(u64, u64)>,
+    reservation: Option<(u64, u64)>,
+}
+
+/// A block to be: from, to, state, and who lives there.
+type Piece = (u64, u64, State, Option<Resident>);
+
+impl CachingAllocator {
+    /// Takes `held` memory over, with `residents` in it; both in address order. Segments count as made
+    /// in that order, and the figures as if they had grown to what is held.
+    pub fn adopt(&mut self, held: &[Held], residents: &[Resident]) -> Adopted {
+        let mut adopted = Adopted::default();
+        let mut residents = residents.iter().copied().peekable();
+        for body in self.bodies(held) {
+            let mut pieces: Vec<Piece> = Vec::new();
+            let (mut from, end) = match body.reservation {
+                Some((base, size)) => (base, base.saturating_add(size)),
+                None => (body.mapped.first().map_or(0, |m| m.0), 0),
+            };
+            for (start, stop) in &body.mapped {
+                pieces.push((from, *start, State::Unmapped, None));
+                from = *start;
+                while let Some(resident) = residents.next_if(|r| r.addr < *stop) {
+                    let after = resident.addr.saturating_add(resident.size);
+                    if resident.addr < from || after > *stop {
+                        adopted.misfits += 1;
+                        continue;
+                    }
+                    pieces.push((from, resident.addr, State::Free, None));
+                    let state = match resident.state {
+                        BlockState::ActivePendingFree => State::Pending,
+                        _ => State::Allocated,
+                    };
+                    pieces.push((resident.addr, after, state, Some(resident)));
+                    from = after;
+                }
+                pieces.push((from, *stop, State::Free, None));
+                from = *stop;
+            }
+            pieces.push((from, end, State::Unmapped, None));
+            pieces.retain(|(from, to, ..)| from < to);
+            self.lay_out(&body, &pieces, &mut adopted);
+        }
+        adopted.misfits += residents.count() as u64;
+        adopted
+    }
+
+    fn bodies(&mut self, held: &[Held]) -> Vec<Body> {
+        let mut bodies: Vec<Body> = Vec::new();
+        for segment in held {
+            let home = self.pools.home(segment.pool, segment.stream, segment.is_small);
+            let range = (segment.addr, segment.addr.saturating_add(segment.size));
+            match bodies.last_mut() {
+                Some(body)
+                    if segment.reservation.is_some()
+                        && body.reservation == segment.reservation
+                        && body.home == home =>
+                {
+                    match body.mapped.last_mut() {
+                        Some(last) if last.1 == range.0 => last.1 = range.1,
+                        _ => body.mapped.push(range),
+                    }
+                }
+                _ => bodies.push(Body {
+                    home,
+                    pool: segment.pool,
+                    is_small: segment.is_small,
+                    mapped: vec![range],
+                    reservation: segment.reservation,
+                }),
+            }
+        }
+        bodies
+    }
+
+    fn lay_out(&mut self, body: &Body, pieces: &[Piece], adopted: &mut Adopted) {
+        let registration = self.next_registration();
+        let chain = body.reservation.map(|(base, size)| {
+            self.chains.push(Chain { base, size, granule: granule(body.is_small, &self.settings) });
+            row(self.chains.len() - 1)
+        });
+        let mut prev = BlockId::NONE;
+        for (from, to, state, resident) in pieces {
+            let id = self.blocks.insert(Block {
+                addr: *from,
+                size: to - from,
+                requested: resident.map_or(0, |r| r.requested),
+                since: 0,
+                prev,
+                next: BlockId::NONE,
+                home: body.home,
+                registration,
+                chain,
+                state: *state,
+                context: resident.map_or(StackId::default(), |r| r.context),
+                segment_context: StackId::default(),
+            });
+            if let Some(prev) = prev.some() {
+                self.blocks[prev].next = id;
+            }
+            prev = id;
+            let block = self.blocks[id];
+            match state {
+                State::Unmapped => self.insert_unmapped(id),
+                State::Free => {
+                    self.insert_free(id);
+                    if chain.is_none() && pieces.len() > 1 {
+                        self.statistics.inactive_split.increase(body.is_small, 1);
+                        self.statistics.inactive_split_bytes.increase(body.is_small, block.size);
+                    }
+                }
+                State::Pending => {
+                    self.count_as_active(&block, body.is_small);
+                    adopted.pending.push((*from, self.make_pending(id)));
+                }
+                State::Allocated | State::Vacant => {
+                    self.count_as_active(&block, body.is_small);
+                    adopted.live.push((*from, id));
+                }
+            }
+        }
+        for (from, to) in &body.mapped {
+            let size = to - from;
+            self.reserved = self.reserved.saturating_add(size);
+            self.statistics.reserved_bytes.increase(body.is_small, size);
+            if body.pool != DEFAULT_POOL {
+                self.pools.get_mut(body.pool).device_allocations += 1;
+            }
+            if chain.is_none() {
+                self.statistics.segment.increase(body.is_small, 1);
+                if size >= self.settings.max_split_size {
+                    self.statistics.oversize_segments.increase(1);
+                }
+            }
+        }
+    }
+}

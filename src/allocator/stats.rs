@@ -1,0 +1,145 @@
+//! The counters behind `torch.cuda.memory_stats()`.
+
+/// One figure over time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// Now.
+    pub current: u64,
+    /// The largest it has been.
+    pub peak: u64,
+    /// Everything ever added.
+    pub allocated: u64,
+    /// Everything ever taken away.
+    pub freed: u64,
+}
+
+impl Stat {
+    #[inline]
+    pub(super) fn increase(&mut self, amount: u64) {
+        self.current = self.current.saturating_add(amount);
+        self.peak = self.peak.max(self.current);
+        self.allocated = self.allocated.saturating_add(amount);
+    }
+
+    #[inline]
+    pub(super) fn decrease(&mut self, amount: u64) {
+        self.current = self.current.saturating_sub(amount);
+        self.freed = self.freed.saturating_add(amount);
+    }
+
+    /// `amount` may be negative: one change, however it came about.
+    pub(super) fn change(&mut self, amount: i64) {
+        if amount >= 0 {
+            self.increase(amount.unsigned_abs());
+        } else {
+            self.decrease(amount.unsigned_abs());
+        }
+    }
+}
+
+/// A figure over all pools, and apart for the small and the large ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StatByPool {
+    /// Small and large pools together.
+    pub all: Stat,
+    /// Pools for requests up to 1 MiB.
+    pub small_pool: Stat,
+    /// The others.
+    pub large_pool: Stat,
+}
+
+impl StatByPool {
+    fn half(&mut self, is_small: bool) -> &mut Stat {
+        if is_small { &mut self.small_pool } else { &mut self.large_pool }
+    }
+
+    #[inline]
+    pub(super) fn increase(&mut self, is_small: bool, amount: u64) {
+        self.all.increase(amount);
+        self.half(is_small).increase(amount);
+    }
+
+    #[inline]
+    pub(super) fn decrease(&mut self, is_small: bool, amount: u64) {
+        self.all.decrease(amount);
+        self.half(is_small).decrease(amount);
+    }
+
+    pub(super) fn change(&mut self, is_small: bool, amount: i64) {
+        self.all.change(amount);
+        self.half(is_small).change(amount);
+    }
+}
+
+/// The figures of one device; the names are PyTorch's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(
+    missing_docs,
+    reason = "the names are those of torch.cuda.memory_stats(), documented there"
+)]
+pub struct Statistics {
+    pub allocation: StatByPool,
+    pub segment: StatByPool,
+    pub active: StatByPool,
+    pub inactive_split: StatByPool,
+    pub allocated_bytes: StatByPool,
+    pub reserved_bytes: StatByPool,
+    pub active_bytes: StatByPool,
+    pub inactive_split_bytes: StatByPool,
+    pub requested_bytes: StatByPool,
+    pub oversize_allocations: Stat,
+    pub oversize_segments: Stat,
+    pub num_alloc_retries: u64,
+    pub num_ooms: u64,
+    pub num_sync_all_streams: u64,
+    pub num_device_alloc: u64,
+    pub num_device_free: u64,
+    pub num_oom_rejections: u64,
+}
+
+impl Statistics {
+    /// Every figure under its key of `torch.cuda.memory_stats()`, such as `active_bytes.all.peak`, in
+    /// order of the keys.
+    pub fn figures(&self) -> Vec<(String, u64)> {
+        let mut figures = Vec::new();
+        let mut stat = |name: &str, stat: &Stat| {
+            for (kind, value) in [
+                ("allocated", stat.allocated),
+                ("current", stat.current),
+                ("freed", stat.freed),
+                ("peak", stat.peak),
+            ] {
+                figures.push((format!("{name}.{kind}"), value));
+            }
+        };
+        for (name, by_pool) in [
+            ("active", &self.active),
+            ("active_bytes", &self.active_bytes),
+            ("allocated_bytes", &self.allocated_bytes),
+            ("allocation", &self.allocation),
+            ("inactive_split", &self.inactive_split),
+            ("inactive_split_bytes", &self.inactive_split_bytes),
+            ("requested_bytes", &self.requested_bytes),
+            ("reserved_bytes", &self.reserved_bytes),
+            ("segment", &self.segment),
+        ] {
+            stat(&format!("{name}.all"), &by_pool.all);
+            stat(&format!("{name}.large_pool"), &by_pool.large_pool);
+            stat(&format!("{name}.small_pool"), &by_pool.small_pool);
+        }
+        stat("oversize_allocations", &self.oversize_allocations);
+        stat("oversize_segments", &self.oversize_segments);
+        for (name, value) in [
+            ("num_alloc_retries", self.num_alloc_retries),
+            ("num_device_alloc", self.num_device_alloc),
+            ("num_device_free", self.num_device_free),
+            ("num_oom_rejections", self.num_oom_rejections),
+            ("num_ooms", self.num_ooms),
+            ("num_sync_all_streams", self.num_sync_all_streams),
+        ] {
+            figures.push((name.to_owned(), value));
+        }
+        figures.sort_unstable();
+        figures
+    }
+}

@@ -1,0 +1,122 @@
+//! Where the model and a recording part, and why.
+
+use crate::allocator::{Course, Entry};
+use crate::snapshot::{Action, Event};
+use crate::units::size;
+
+/// The first difference between the model and a recording.
+#[derive(Debug, Clone)]
+pub struct Divergence {
+    /// Index of the entry in the device's trace.
+    pub event: usize,
+    /// What the model wrote, if anything.
+    pub predicted: Option<Entry>,
+    /// What was recorded; nothing after the end.
+    pub recorded: Option<Event>,
+    /// What it comes from.
+    pub fault: Fault,
+}
+
+/// What a divergence comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The model decided otherwise, having served the request in this way.
+    Decision(Course),
+    /// A free of an address where nothing is allocated.
+    UnknownFree,
+    /// A completed free of an address where no free is pending.
+    UnknownCompletion,
+    /// A segment where another one is.
+    OverlappingSegment,
+    /// A request that PyTorch's allocator never sees.
+    ImpossibleSize,
+    /// From here on PyTorch's own behaviour is not defined.
+    Undefined(&'static str),
+}
+
+impl Divergence {
+    /// One sentence: what differs and which rule is in question.
+    pub fn why(&self) -> String {
+        match self.fault {
+            Fault::Decision(course) => self.decision(course),
+            Fault::UnknownFree => {
+                "the trace frees an address where nothing is allocated: entries are \
+                missing or contradict each other"
+                    .to_owned()
+            }
+            Fault::UnknownCompletion => {
+                "the trace completes a free that was never requested: entries \
+                are missing or contradict each other"
+                    .to_owned()
+            }
+            Fault::OverlappingSegment => {
+                "the trace takes memory from the device that is empty, leaves \
+                the address space or overlaps memory already taken"
+                    .to_owned()
+            }
+            Fault::ImpossibleSize => {
+                "the trace has a request of a size that never reaches the allocator".to_owned()
+            }
+            Fault::Undefined(why) => why.to_owned(),
+        }
+    }
+
+    fn decision(&self, course: Course) -> String {
+        let Some(recorded) = &self.recorded else {
+            return "the recording ends where the model goes on".to_owned();
+        };
+        let Some(predicted) = &self.predicted else {
+            return format!(
+                "PyTorch wrote {} where the model had nothing left to do",
+                word(recorded.action)
+            );
+        };
+        let what =
+            |action, addr: u64, bytes| format!("{} of {} at {addr:#x}", word(action), size(bytes));
+        let model = what(predicted.action, predicted.addr, predicted.size);
+        let torch = what(recorded.action, recorded.addr, recorded.size);
+        let rule = match (predicted.action, recorded.action) {
+            (Action::Alloc, Action::Alloc) => {
+                if predicted.addr == recorded.addr {
+                    "the stream or the pool of the block"
+                } else if course == Course::Cached {
+                    "the order in which free blocks are tried, or the size that an earlier block was cut to"
+                } else {
+                    "where new memory is put to use"
+                }
+            }
+            (Action::Alloc, a) if a != Action::Alloc => {
+                "whether a free block fits: its pool and stream, max_split_size and the rounding of sizes"
+            }
+            (a, Action::Alloc) if a != Action::Alloc => {
+                "whether a free block fits: its pool and stream, max_split_size and the rounding of sizes"
+            }
+            (Action::SegmentFree | Action::SegmentUnmap, _)
+            | (_, Action::SegmentFree | Action::SegmentUnmap) => {
+                "what is given back and when: garbage collection, limits of the process, pools still in use"
+            }
+            (Action::Oom, _) | (_, Action::Oom) => "whether the device had memory left",
+            (Action::SegmentAlloc | Action::SegmentMap, _) => {
+                "the size of a segment and where it is mapped"
+            }
+            _ => "the order of events",
+        };
+        format!("the model chose {model}, PyTorch {torch}; in question: {rule}")
+    }
+}
+
+/// The trace's word for an action.
+pub fn word(action: Action) -> &'static str {
+    match action {
+        Action::Alloc => "alloc",
+        Action::FreeRequested => "free_requested",
+        Action::FreeCompleted => "free_completed",
+        Action::SegmentAlloc => "segment_alloc",
+        Action::SegmentFree => "segment_free",
+        Action::SegmentMap => "segment_map",
+        Action::SegmentUnmap => "segment_unmap",
+        Action::Snapshot => "snapshot",
+        Action::Oom => "oom",
+        Action::Other => "annotation",
+    }
+}

@@ -1,0 +1,16 @@
+//! What a replay takes for granted that the snapshot may not say.
+
+use crate::conf::Settings;
+
+/// One way in which the recorded run may have been set up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hypothesis {
+    /// The minor release of PyTorch 2.
+    pub minor: u32,
+    /// The allocator's settings.
+    pub settings: Settings,
+    /// The most the process was allowed to reserve, in bytes.
+    pub limit: Option<u64>,
+    /// Bytes of the device, if known.
+    pub capacity: Option<u64>,
+}

@@ -1,0 +1,193 @@
+//! The device of a recording: it answers as the recorded one did.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::allocator::SMALL_SEGMENT;
+use crate::device::{DeviceMemory, OutOfMemory};
+use crate::snapshot::{Action, Event, Snapshot};
+
+/// Bytes of a device of unknown size: larger than any, small enough to add up.
+const UNKNOWN_CAPACITY: u64 = 1 << 46;
+/// Where a reservation stands whose address the recording does not give, since nothing was ever
+/// mapped there.
+const NOWHERE: u64 = 1 << 60;
+
+/// Where expandable segments are reserved, as far as mapped addresses tell.
+#[derive(Debug, Default)]
+pub(super) struct Reservations {
+    /// Every mapping, in the order of the trace.
+    maps: Vec<Mapping>,
+    /// The lowest address that was ever mapped or unmapped for each (stream, half).
+    lowest: FxHashMap<(u64, bool), u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Mapping {
+    row: usize,
+    stream: u64,
+    is_small: bool,
+    addr: u64,
+}
+
+impl Reservations {
+    pub(super) fn new(snapshot: &Snapshot, device: usize) -> Self {
+        let mut reservations = Self::default();
+        for row in snapshot.trace(device) {
+            if !matches!(
+                snapshot.events.action(row),
+                Some(Action::SegmentMap | Action::SegmentUnmap)
+            ) {
+                continue;
+            }
+            let Some(event) = snapshot.events.get(row) else { continue };
+            let (stream, is_small, addr) = (event.stream, event.size == SMALL_SEGMENT, event.addr);
+            let lowest = reservations.lowest.entry((stream, is_small)).or_insert(addr);
+            *lowest = addr.min(*lowest);
+            if event.action == Action::SegmentMap {
+                reservations.maps.push(Mapping { row, stream, is_small, addr });
+            }
+        }
+        reservations
+    }
+
+    /// The reservation around memory that was mapped before the recording, at `addr` and above.
+    pub(super) fn around(&self, stream: u64, is_small: bool, addr: u64) -> (u64, u64) {
+        let lowest = self.lowest.get(&(stream, is_small));
+        (lowest.map_or(addr, |lowest| addr.min(*lowest)), UNKNOWN_CAPACITY)
+    }
+}
+
+/// Answers one call from the memory movements that were recorded for it, in their order: growth is
+/// granted when it is the next movement, else refused.
+#[derive(Debug, Clone)]
+pub(super) struct Recorded<'a> {
+    moves: Vec<(Action, u64, u64)>,
+    next: usize,
+    /// The device's free bytes, where the call failed.
+    free_bytes: u64,
+    capacity: Option<u64>,
+    reservations: &'a Reservations,
+    /// Reserved now, base to size.
+    reserved: BTreeMap<u64, u64>,
+    nowhere: u64,
+    /// The call: its first row, its stream, the half of the pool.
+    call: (usize, u64, bool),
+}
+
+impl<'a> Recorded<'a> {
+    pub(super) fn new(capacity: Option<u64>, reservations: &'a Reservations) -> Self {
+        Self {
+            moves: Vec::new(),
+            next: 0,
+            free_bytes: 0,
+            capacity,
+            reservations,
+            reserved: BTreeMap::new(),
+            nowhere: NOWHERE,
+            call: (0, 0, false),
+        }
+    }
+
+    /// Forgets the movements of the call before.
+    pub(super) fn begin(&mut self) {
+        self.moves.clear();
+        self.next = 0;
+    }
+
+    /// Says whose call this is, and at which row its entries begin.
+    #[inline]
+    pub(super) fn set_call(&mut self, row: usize, stream: u64, is_small: bool) {
+        self.call = (row, stream, is_small);
+    }
+
+    /// A movement of the call.
+    pub(super) fn expect(&mut self, event: &Event) {
+        self.moves.push((event.action, event.addr, event.size));
+    }
+
+    pub(super) fn set_free_bytes(&mut self, bytes: u64) {
+        self.free_bytes = bytes;
+    }
+
+    /// The reservation was there before the recording.
+    pub(super) fn adopt(&mut self, (base, size): (u64, u64)) {
+        self.reserved.insert(base, size);
+    }
+
+    fn is_reserved(&self, addr: u64) -> bool {
+        let below = self.reserved.range(..=addr).next_back();
+        below.is_some_and(|(base, size)| addr - base < *size)
+    }
+
+    /// The next address mapped for the like of this call outside all reservations: a reservation shows
+    /// only when it is first used.
+    fn next_base(&self) -> Option<u64> {
+        let (row, stream, is_small) = self.call;
+        let from = self.reservations.maps.partition_point(|map| map.row < row);
+        let mut later = self.reservations.maps.get(from..)?.iter();
+        later
+            .find(|m| m.stream == stream && m.is_small == is_small && !self.is_reserved(m.addr))
+            .map(|map| map.addr)
+    }
+
+    fn front(&self) -> Option<(Action, u64, u64)> {
+        self.moves.get(self.next).copied()
+    }
+}
+
+impl DeviceMemory for Recorded<'_> {
+    fn allocate(&mut self, size: u64) -> Result<u64, OutOfMemory> {
+        match self.front() {
+            Some((Action::SegmentAlloc, addr, recorded)) if recorded == size => {
+                self.next += 1;
+                Ok(addr)
+            }
+            _ => Err(OutOfMemory),
+        }
+    }
+
+    fn free(&mut self, _addr: u64, _size: u64) {
+        if matches!(self.front(), Some((Action::SegmentFree, ..))) {
+            self.next += 1;
+        }
+    }
+
+    fn reserve(&mut self, size: u64) -> Result<u64, OutOfMemory> {
+        let base = self.next_base().unwrap_or_else(|| {
+            self.nowhere = self.nowhere.saturating_add(size);
+            self.nowhere - size
+        });
+        self.reserved.insert(base, size);
+        Ok(base)
+    }
+
+    fn release(&mut self, addr: u64, _size: u64) {
+        self.reserved.remove(&addr);
+    }
+
+    fn map(&mut self, addr: u64, size: u64) -> Result<(), OutOfMemory> {
+        match self.front() {
+            Some((Action::SegmentMap, at, recorded)) if at == addr && recorded == size => {
+                self.next += 1;
+                Ok(())
+            }
+            _ => Err(OutOfMemory),
+        }
+    }
+
+    fn unmap(&mut self, _addr: u64, _size: u64) {
+        if matches!(self.front(), Some((Action::SegmentUnmap, ..))) {
+            self.next += 1;
+        }
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.free_bytes
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.capacity.unwrap_or(UNKNOWN_CAPACITY)
+    }
+}

@@ -1,0 +1,536 @@
+//! Does the model decide as PyTorch decided? The recorded calls are made to the model, the device
+//! answers as the recorded one did, and every line that the model writes is held against the recording.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+use super::calls::{Boundary, Call, Calls, is_growth, is_shrinking, moves_memory};
+use super::divergence::{Divergence, Fault};
+use super::ground::Ground;
+use super::hypothesis::Hypothesis;
+use super::recorded::{Recorded, Reservations};
+use super::start::{PoolIndex, Start};
+use crate::allocator::{
+    Behaviour, BlockId, CachingAllocator, Entry, Request, Ticket, is_small_request, round_size,
+};
+use crate::ids::{PoolId, StackId};
+use crate::snapshot::{Action, Event, Snapshot};
+
+/// What came of holding the model against a recording.
+#[derive(Debug)]
+pub struct Verification {
+    /// Whether the recording begins with an allocator that holds nothing.
+    pub starts_empty: bool,
+    /// Entries in the recording.
+    pub recorded: usize,
+    /// Entries that the model wrote, up to the end or the first divergence.
+    pub predicted: usize,
+    /// Entries that are equal, up to there.
+    pub matched: usize,
+    /// The first difference.
+    pub divergence: Option<Divergence>,
+    /// Entries whose time is earlier than that of the entry before.
+    pub time_reversals: usize,
+    /// The model's state after the last entry that it was given.
+    pub allocator: CachingAllocator,
+}
+
+impl Verification {
+    /// Whether every entry was reproduced.
+    pub fn is_exact(&self) -> bool {
+        self.divergence.is_none() && self.matched == self.recorded
+    }
+}
+
+/// Holds the model under `hypothesis` against the trace of `device`.
+pub fn verify(snapshot: &Snapshot, device: usize, hypothesis: &Hypothesis) -> Verification {
+    let reservations = Reservations::new(snapshot, device);
+    let mut verifier = Verifier::new(snapshot, device, hypothesis, &reservations);
+    let mut calls =
+        Calls::new(snapshot, device, verifier.allocator.statistics().reserved_bytes.all.current);
+    while verifier.divergence.is_none()
+        && let Some(call) = calls.next()
+    {
+        verifier.step(&call, &calls);
+    }
+    verifier.finish()
+}
+
+struct Verifier<'a> {
+    snapshot: &'a Snapshot,
+    first_row: usize,
+    recorded: usize,
+    starts_empty: bool,
+    allocator: CachingAllocator,
+    device: Recorded<'a>,
+    ground: Ground,
+    live: FxHashMap<u64, BlockId>,
+    pending: FxHashMap<u64, Ticket>,
+    freeable: Vec<PoolId>,
+    // Kept from call to call for their room.
+    finished: Vec<Ticket>,
+    wait_order: Vec<Ticket>,
+    predicted: usize,
+    matched: usize,
+    last_time: u64,
+    time_reversals: usize,
+    divergence: Option<Divergence>,
+}
+
+impl<'a> Verifier<'a> {
+    fn new(
+        snapshot: &'a Snapshot,
+        device: usize,
+        hypothesis: &Hypothesis,
+        reservations: &'a Reservations,
+    ) -> Self {
+        let mut allocator = CachingAllocator::new(
+            Behaviour::of(hypothesis.minor),
+            hypothesis.settings.clone(),
+            hypothesis.limit,
+        );
+        let pools = PoolIndex::of(snapshot, device as u64);
+        let start = Start::of(snapshot, device, &hypothesis.settings, &pools);
+        let starts_empty = start.is_empty();
+        let mut ground = Ground::default();
+        let (held, residents) = start.to_adopt(reservations);
+        let mut recorded_device = Recorded::new(hypothesis.capacity, reservations);
+        for segment in &held {
+            ground.take(segment.addr, segment.size);
+            segment.reservation.into_iter().for_each(|range| recorded_device.adopt(range));
+        }
+        let adopted = allocator.adopt(&held, &residents);
+        allocator.clear_entries();
+        let rows = snapshot.trace(device);
+        Self {
+            snapshot,
+            first_row: rows.start,
+            recorded: rows.len(),
+            starts_empty,
+            allocator,
+            device: recorded_device,
+            ground,
+            live: adopted.live.into_iter().collect(),
+            pending: adopted.pending.into_iter().collect(),
+            freeable: Vec::new(),
+            finished: Vec::new(),
+            wait_order: Vec::new(),
+            predicted: 0,
+            matched: 0,
+            last_time: 0,
+            time_reversals: 0,
+            divergence: None,
+        }
+    }
+
+    fn finish(self) -> Verification {
+        Verification {
+            starts_empty: self.starts_empty,
+            recorded: self.recorded,
+            predicted: self.predicted,
+            matched: self.matched,
+            divergence: self.divergence,
+            time_reversals: self.time_reversals,
+            allocator: self.allocator,
+        }
+    }
+
+    #[inline]
+    fn event(&self, row: usize) -> Option<Event> {
+        self.snapshot.events.get(row)
+    }
+
+    #[inline]
+    fn step(&mut self, call: &Call, calls: &Calls<'_>) {
+        let done = match call {
+            Call::Free { rows, waits } => self.free(rows.start, *waits),
+            Call::Malloc { rows, pool, .. } if self.is_plain(rows) => {
+                self.malloc_cached(rows.start, *pool)
+            }
+            Call::Malloc { rows, pool, boundary } => {
+                self.malloc(rows.clone(), *pool, *boundary, calls)
+            }
+            Call::Release { rows, only } => self.release(rows.clone(), *only, calls),
+            Call::Note { row } => self.note(*row),
+        };
+        if let Err((row, fault)) = done {
+            self.diverge(row, None, fault);
+            return;
+        }
+        self.compare(call.rows());
+    }
+
+    fn free(&mut self, row: usize, waits: bool) -> Result<(), (usize, Fault)> {
+        let Some(event) = self.event(row) else { return Ok(()) };
+        let id = self.live.remove(&event.addr).ok_or((row, Fault::UnknownFree))?;
+        if let Some(ticket) = self.allocator.free(id, waits, event.stack) {
+            self.pending.insert(event.addr, ticket);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn is_plain(&self, rows: &Range<usize>) -> bool {
+        rows.len() == 1 && self.snapshot.events.action(rows.start) == Some(Action::Alloc)
+    }
+
+    /// The usual request: nothing happened but that it was served.
+    #[inline]
+    fn malloc_cached(&mut self, row: usize, pool: PoolId) -> Result<(), (usize, Fault)> {
+        self.finished.clear();
+        self.wait_order.clear();
+        self.request(row, row, pool, false)
+    }
+
+    fn malloc(
+        &mut self,
+        rows: Range<usize>,
+        pool: PoolId,
+        boundary: Option<Boundary>,
+        calls: &Calls<'_>,
+    ) -> Result<(), (usize, Fault)> {
+        let last = rows.end - 1;
+        let Some(event) = self.event(last) else { return Ok(()) };
+        let own = self.prelude(rows.start..last, pool, calls)?;
+        if event.action == Action::Oom {
+            self.device.set_free_bytes(event.addr);
+        }
+        let readings = self.readings(&event, pool, boundary, &own, rows.start);
+        if let [reading] = readings.as_slice() {
+            return self.act(reading, &own, last, pool);
+        }
+        // The first reading under which the model does what was done.
+        let before = (self.allocator.clone(), self.device.clone());
+        for reading in &readings {
+            let done = self.act(reading, &own, last, pool);
+            let written = self.allocator.entries();
+            let is_reproduced = written.len() == rows.len()
+                && written.iter().zip(rows.clone()).all(|(entry, row)| {
+                    self.event(row).is_some_and(|event| is_same(entry, &event))
+                });
+            if done.is_err() || is_reproduced {
+                return done;
+            }
+            (self.allocator, self.device) = before.clone();
+        }
+        match readings.first() {
+            Some(reading) => self.act(reading, &own, last, pool),
+            None => Ok(()),
+        }
+    }
+
+    /// Looks up what a request did before it was served, and readies the device for it.
+    fn prelude(
+        &mut self,
+        rows: Range<usize>,
+        pool: PoolId,
+        calls: &Calls<'_>,
+    ) -> Result<Prelude, (usize, Fault)> {
+        self.device.begin();
+        let mut prelude = Prelude::default();
+        let mut gave_back = Vec::new();
+        for row in rows {
+            let Some(event) = self.event(row) else { continue };
+            if event.action == Action::FreeCompleted {
+                let ticket =
+                    self.pending.remove(&event.addr).ok_or((row, Fault::UnknownCompletion))?;
+                prelude.completed.push((row, ticket));
+                prelude.before_moves += usize::from(prelude.first_move.is_none());
+            } else if moves_memory(event.action) {
+                prelude.first_move.get_or_insert(row);
+                self.movement(row, &event)?;
+                if is_shrinking(event.action) {
+                    prelude.shrinks = true;
+                    let of = calls.pools.of(&event);
+                    if of != PoolId::default() && of != pool && !gave_back.contains(&of) {
+                        gave_back.push(of);
+                    }
+                }
+            }
+        }
+        self.make_freeable(&gave_back);
+        Ok(prelude)
+    }
+
+    fn make_freeable(&mut self, pools: &[PoolId]) {
+        if pools.is_empty() {
+            return;
+        }
+        self.freeable.retain(|pool| !pools.contains(pool));
+        self.freeable.splice(0..0, pools.iter().copied());
+    }
+
+    /// The ways in which the entries before a request can have come about, the likeliest first.
+    fn readings(
+        &mut self,
+        event: &Event,
+        pool: PoolId,
+        boundary: Option<Boundary>,
+        prelude: &Prelude,
+        first: usize,
+    ) -> Vec<Reading> {
+        let failed = event.action == Action::Oom;
+        let mut plain = Reading { from: first, noticed: prelude.before_moves, is_capturing: false };
+        let mut readings = Vec::new();
+        if prelude.shrinks || failed {
+            // Completions before memory was given back were noticed at the start of the request, or
+            // while everything was waited for. Those that would have served it, or have been given
+            // back for it, came later.
+            let request = request_of(event, pool);
+            let early = prelude.completed.get(..prelude.before_moves).unwrap_or_default();
+            let allocator = &mut self.allocator;
+            let serves = |(_, ticket): &(usize, Ticket)| allocator.would_serve(&request, *ticket);
+            plain.noticed = early.iter().position(serves).unwrap_or(plain.noticed);
+            readings.push(plain);
+            if prelude.shrinks && self.allocator.settings().max_split_size != u64::MAX {
+                let of_stream = |at: &usize| {
+                    early.get(*at).is_some_and(|(row, _)| {
+                        self.event(*row).is_some_and(|e| e.stream == event.stream)
+                    })
+                };
+                let earlier = (0..plain.noticed).rev().filter(of_stream);
+                readings.extend(earlier.map(|noticed| Reading { noticed, ..plain }));
+            }
+        } else {
+            readings.push(plain);
+        }
+        if failed && prelude.shrinks && pool != PoolId::default() {
+            readings.push(Reading { is_capturing: true, ..plain });
+        }
+        if failed && !prelude.shrinks {
+            // Nothing was waited for or given back, though there was something: only a capture keeps
+            // PyTorch from it.
+            let known: Vec<Ticket> = prelude.completed.iter().map(|(_, ticket)| *ticket).collect();
+            plain.is_capturing = self.allocator.has_pending_besides(&known)
+                || (plain.noticed == known.len() && self.allocator.can_release(&self.freeable));
+            return vec![plain];
+        }
+        if let Some(Boundary { row, is_likely }) = boundary {
+            let later = Reading { from: row, noticed: prelude.completed.len(), ..plain };
+            readings.insert(if is_likely { 0 } else { readings.len() }, later);
+        }
+        readings
+    }
+
+    /// Makes the calls of one reading.
+    fn act(
+        &mut self,
+        reading: &Reading,
+        prelude: &Prelude,
+        last: usize,
+        pool: PoolId,
+    ) -> Result<(), (usize, Fault)> {
+        self.finished.clear();
+        self.wait_order.clear();
+        let mut released = Vec::new();
+        for (at, (row, ticket)) in prelude.completed.iter().enumerate() {
+            if *row < reading.from {
+                released.push(*ticket);
+            } else if at < reading.noticed {
+                self.finished.push(*ticket);
+            } else {
+                self.wait_order.push(*ticket);
+            }
+        }
+        if prelude.first_move.is_some_and(|row| row < reading.from) {
+            let context = StackId::default();
+            self.allocator.release_cached(
+                None,
+                &released,
+                &self.freeable,
+                context,
+                &mut self.device,
+            );
+        }
+        self.request(reading.from, last, pool, reading.is_capturing)
+    }
+
+    fn movement(&mut self, row: usize, event: &Event) -> Result<(), (usize, Fault)> {
+        self.device.expect(event);
+        if is_growth(event.action) {
+            if !self.ground.take(event.addr, event.size) {
+                return Err((row, Fault::OverlappingSegment));
+            }
+        } else {
+            self.ground.give(event.addr, event.size);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn request(
+        &mut self,
+        first: usize,
+        row: usize,
+        pool: PoolId,
+        is_capturing: bool,
+    ) -> Result<(), (usize, Fault)> {
+        let Some(event) = self.event(row) else { return Ok(()) };
+        if event.size == 0 || event.size >= MOST_REQUESTED {
+            return Err((row, Fault::ImpossibleSize));
+        }
+        let request = Request {
+            finished: &self.finished,
+            wait_order: &self.wait_order,
+            freeable: &self.freeable,
+            is_capturing,
+            ..request_of(&event, pool)
+        };
+        let rounded = round_size(event.size, self.allocator.settings());
+        self.device.set_call(first, event.stream, is_small_request(rounded));
+        if let Some(id) = self.allocator.malloc(&request, &mut self.device) {
+            self.live.insert(event.addr, id);
+        }
+        Ok(())
+    }
+
+    fn release(
+        &mut self,
+        rows: Range<usize>,
+        only: Option<PoolId>,
+        calls: &Calls<'_>,
+    ) -> Result<(), (usize, Fault)> {
+        self.device.begin();
+        let mut order = Vec::new();
+        let mut gave_back = Vec::new();
+        let mut context = StackId::default();
+        let mut shrinks = false;
+        for row in rows {
+            let Some(event) = self.event(row) else { continue };
+            context = event.stack;
+            if event.action == Action::FreeCompleted {
+                let ticket =
+                    self.pending.remove(&event.addr).ok_or((row, Fault::UnknownCompletion))?;
+                order.push(ticket);
+            } else {
+                self.movement(row, &event)?;
+                shrinks |= is_shrinking(event.action);
+                let pool = calls.pools.of(&event);
+                if pool != PoolId::default() && !gave_back.contains(&pool) {
+                    gave_back.push(pool);
+                }
+            }
+        }
+        self.make_freeable(&gave_back);
+        let is_all = shrinks
+            || !(self.allocator.has_pending_besides(&order)
+                || self.allocator.can_release(&self.freeable));
+        // A MemPool that goes while the default pools have nothing to give looks like empty_cache().
+        let only = only.filter(|_| self.allocator.can_release(&[]));
+        if is_all {
+            self.allocator.release_cached(only, &order, &self.freeable, context, &mut self.device);
+        } else {
+            // Noticed by a request that left no line.
+            for ticket in order {
+                self.allocator.complete(ticket, context);
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, row: usize) -> Result<(), (usize, Fault)> {
+        let Some(event) = self.event(row) else { return Ok(()) };
+        if event.action == Action::Snapshot {
+            self.allocator.snapshot();
+        } else {
+            self.allocator.note(Entry {
+                action: event.action,
+                addr: event.addr,
+                size: event.size,
+                stream: event.stream,
+                pool: event.pool.unwrap_or_default(),
+                context: event.stack,
+            });
+        }
+        Ok(())
+    }
+
+    /// Holds what the model wrote against `rows`.
+    #[inline]
+    fn compare(&mut self, rows: Range<usize>) {
+        let written = self.allocator.entries();
+        let mut differs = None;
+        let mut matched = 0;
+        let mut time = self.last_time;
+        for (at, row) in rows.clone().enumerate() {
+            let Some(event) = self.snapshot.events.get(row) else { break };
+            self.time_reversals += usize::from(event.time_us < time);
+            time = event.time_us;
+            match written.get(at) {
+                Some(entry) if is_same(entry, &event) => matched += 1,
+                entry => {
+                    differs = Some((row, entry.copied()));
+                    break;
+                }
+            }
+        }
+        self.last_time = time;
+        if differs.is_none() && written.len() > rows.len() {
+            differs = Some((rows.end, written.get(rows.len()).copied()));
+        }
+        self.matched += matched;
+        self.predicted += written.len();
+        if let Some((row, entry)) = differs {
+            let fault = Fault::Decision(self.allocator.course());
+            self.diverge(row, entry, fault);
+        } else if let Some(why) = self.allocator.undefined() {
+            self.diverge(rows.end.saturating_sub(1), None, Fault::Undefined(why));
+        }
+        self.allocator.clear_entries();
+    }
+
+    #[cold]
+    fn diverge(&mut self, row: usize, predicted: Option<Entry>, fault: Fault) {
+        let recorded = (row < self.first_row + self.recorded).then(|| self.event(row)).flatten();
+        self.divergence =
+            Some(Divergence { event: row - self.first_row, predicted, recorded, fault });
+    }
+}
+
+/// The request that an entry records, with nothing known of its circumstances.
+fn request_of(event: &Event, pool: PoolId) -> Request<'static> {
+    Request {
+        size: event.size,
+        stream: event.stream,
+        pool,
+        context: event.stack,
+        finished: &[],
+        wait_order: &[],
+        freeable: &[],
+        is_capturing: false,
+    }
+}
+
+/// What happened in a request before it was served or failed.
+#[derive(Debug, Default)]
+struct Prelude {
+    /// Completed frees, with their rows.
+    completed: Vec<(usize, Ticket)>,
+    /// How many of them before memory was first moved.
+    before_moves: usize,
+    first_move: Option<usize>,
+    shrinks: bool,
+}
+
+/// One way to read a [`Prelude`].
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    /// The request's first row; what is before was done by `empty_cache()`.
+    from: usize,
+    /// How many of the completions were noticed at once; the others were waited for.
+    noticed: usize,
+    is_capturing: bool,
+}
+
+/// A tensor of this many bytes is refused before the allocator is asked.
+const MOST_REQUESTED: u64 = 1 << 60;
+
+#[inline]
+fn is_same(entry: &Entry, event: &Event) -> bool {
+    entry.action == event.action
+        && entry.addr == event.addr
+        && entry.size == event.size
+        && entry.stream == event.stream
+        && event.pool.is_none_or(|pool| pool == entry.pool)
+}
