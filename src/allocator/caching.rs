@@ -70,6 +70,8 @@ pub(super) struct Need {
     pub(super) size: u64,
     /// Bytes of a segment for it.
     pub(super) segment: u64,
+    /// Whether expandable segments serve it.
+    pub(super) is_expandable: bool,
     pub(super) context: StackId,
 }
 
@@ -188,6 +190,11 @@ impl CachingAllocator {
         self.pools.get_mut(pool).no_split = true;
     }
 
+    /// The memory of `pool` comes from an allocator of the program's own: never from expandable segments.
+    pub fn set_custom_allocator(&mut self, pool: PoolId) {
+        self.pools.get_mut(pool).has_custom_allocator = true;
+    }
+
     /// `pool` may serve the default pool's requests that fail otherwise.
     pub fn set_use_on_oom(&mut self, pool: PoolId) {
         if !self.lent.contains(&pool) {
@@ -213,10 +220,11 @@ impl CachingAllocator {
             stream: request.stream,
             size,
             segment: segment_size(size, &self.settings),
+            is_expandable: self.is_expandable(request.pool),
             context: request.context,
         };
         self.course = Course::Cached;
-        if let Some(id) = self.get_free_block(&need, self.settings.expandable_segments) {
+        if let Some(id) = self.get_free_block(&need, need.is_expandable) {
             return Some(self.hand_out(id, &need, request.size));
         }
         let (id, need) = self.grow(need, request, device)?;
@@ -328,40 +336,31 @@ impl CachingAllocator {
         self.pending.keys().any(|ticket| !known.contains(ticket))
     }
 
-    /// Whether the request would be served from a free block if the pending block of `ticket` came
-    /// back now.
-    pub fn would_serve(&mut self, request: &Request<'_>, ticket: Ticket) -> bool {
-        let Some(&id) = self.pending.get(&ticket) else { return false };
+    /// Whether a free block would serve the request now.
+    pub fn has_fit(&mut self, request: &Request<'_>) -> bool {
         let size = round_size(request.size, &self.settings);
         let home = self.pools.home(request.pool, request.stream, is_small_request(size));
-        let block = &self.blocks[id];
-        if block.home != home {
-            return false;
-        }
-        let free = |id: BlockId| id.some().filter(|id| self.blocks[*id].state == State::Free);
-        let neighbours = [free(block.prev), free(block.next)];
-        let merged = neighbours
-            .iter()
-            .flatten()
-            .fold(block.size, |sum, id| sum.saturating_add(self.blocks[*id].size));
-        let other = self.pools.homes[home as usize]
-            .free
-            .range(FreeKey::at_least(size)..)
-            .find(|key| !neighbours.contains(&Some(key.id)))
-            .map(|key| key.size);
-        let merged = (merged >= size).then_some(merged);
-        let best = [merged, other].into_iter().flatten().min();
-        best.is_some_and(|best| self.accepts(best, size))
+        self.candidate(home, size, self.is_expandable(request.pool)).is_some()
     }
 
-    /// `torch.cuda.memory_snapshot()` leaves a line in the trace.
-    pub fn snapshot(&mut self) {
+    /// `torch.cuda.memory_snapshot()` leaves a line in the trace: the active bytes, of one private pool
+    /// if it was asked for one.
+    pub fn snapshot(&mut self, pool: PoolId) {
+        let active = if pool == DEFAULT_POOL {
+            self.statistics.active_bytes.all.current
+        } else {
+            let is_active = |block: &&Block| {
+                matches!(block.state, State::Allocated | State::Pending)
+                    && self.pools.homes[block.home as usize].pool == pool
+            };
+            self.blocks.ids().map(|id| &self.blocks[id]).filter(is_active).map(|b| b.size).sum()
+        };
         self.entries.push(Entry {
             action: Action::Snapshot,
             addr: 0,
-            size: self.statistics.active_bytes.all.current,
+            size: active,
             stream: 0,
-            pool: DEFAULT_POOL,
+            pool,
             context: StackId::default(),
         });
     }
@@ -395,8 +394,15 @@ impl CachingAllocator {
         if self.collects_garbage() {
             self.pools.get_mut(need.pool).half_mut(need.is_small).searches += 1;
         }
-        let home = &self.pools.homes[need.home as usize];
-        let mut fitting = home.free.range(FreeKey::at_least(need.size)..);
+        let found = self.candidate(need.home, need.size, uses_expandable)?;
+        self.pools.homes[need.home as usize].free.remove(&found);
+        Some(found.id)
+    }
+
+    #[inline]
+    fn candidate(&self, home: u32, size: u64, uses_expandable: bool) -> Option<FreeKey> {
+        let home = &self.pools.homes[home as usize];
+        let mut fitting = home.free.range(FreeKey::at_least(size)..);
         let mut found = *fitting.next()?;
         if self.blocks[found.id].is_expandable() {
             if uses_expandable {
@@ -416,11 +422,7 @@ impl CachingAllocator {
                 found = *fitting.find(|key| !self.blocks[key.id].is_expandable())?;
             }
         }
-        if !self.accepts(found.size, need.size) {
-            return None;
-        }
-        self.pools.homes[need.home as usize].free.remove(&found);
-        Some(found.id)
+        self.accepts(found.size, size).then_some(found)
     }
 
     /// Whether the rules for blocks that are never split let a request have a block.
@@ -432,6 +434,13 @@ impl CachingAllocator {
         } else {
             block < rounded.saturating_add(self.settings.max_non_split_rounding)
         }
+    }
+
+    /// Whether the rule for expandable memory applies to requests of `pool`.
+    fn is_expandable(&self, pool: PoolId) -> bool {
+        self.settings.expandable_segments
+            && (pool == DEFAULT_POOL
+                || self.pools.get(pool).is_none_or(|pool| !pool.has_custom_allocator))
     }
 
     /// A block of a lent pool for a request of the default pool.
@@ -465,9 +474,7 @@ impl CachingAllocator {
             }
         }
         let is_private = need.pool != DEFAULT_POOL;
-        if self.settings.expandable_segments
-            && (!is_private || self.behaviour.expandable_private_pools)
-        {
+        if need.is_expandable && (!is_private || self.behaviour.expandable_private_pools) {
             let id = self.try_expandable(need, device)?;
             if is_private {
                 self.pools.get_mut(need.pool).device_allocations += 1;
@@ -523,6 +530,10 @@ impl CachingAllocator {
         registration
     }
 
+    fn leaves_a_block(&self, need: &Need, rest: u64) -> bool {
+        leaves_a_block(need.size, rest, need.is_small || need.is_expandable, &self.settings)
+    }
+
     /// The number of a block that is made from a part of `whole`.
     pub(super) fn registration_of_part(&mut self, whole: &Block) -> u32 {
         match self.behaviour.tie_break {
@@ -537,7 +548,7 @@ impl CachingAllocator {
         let was_split = block.is_split();
         let whole = self.pools.get(need.pool).is_some_and(|pool| pool.no_split);
         let rest = block.size.saturating_sub(need.size);
-        let given = if !whole && leaves_a_block(need.size, rest, need.is_small, &self.settings) {
+        let given = if !whole && self.leaves_a_block(need, rest) {
             let front = self.split(id, need.size);
             if !block.is_expandable() {
                 if was_split {

@@ -49,6 +49,8 @@ pub(super) struct Pool {
     large: Half,
     /// `cudaMalloc_count`: what the pool holds from the device. Not reliable with expandable segments.
     pub(super) device_allocations: i64,
+    /// Its memory comes from an allocator of the program's own, whole segments at a time.
+    pub(super) has_custom_allocator: bool,
     /// Blocks are handed out whole (`MemPool(no_split=True)`).
     pub(super) no_split: bool,
 }

@@ -58,10 +58,11 @@ pub fn granule(is_small: bool, settings: &Settings) -> u64 {
     if is_small { SMALL_SEGMENT } else { settings.large_segment_size.max(1) }
 }
 
-/// Whether the `rest` of a free block is worth keeping apart from a rounded request (`should_split`).
+/// Whether the `rest` of a free block is worth keeping apart from a rounded request (`should_split`):
+/// `to_the_block` in a small pool and where segments are expandable.
 #[inline]
-pub fn leaves_a_block(rounded: u64, rest: u64, is_small_pool: bool, settings: &Settings) -> bool {
-    if is_small_pool || settings.expandable_segments {
+pub fn leaves_a_block(rounded: u64, rest: u64, to_the_block: bool, settings: &Settings) -> bool {
+    if to_the_block {
         rest >= MIN_BLOCK
     } else {
         rounded < settings.max_split_size && rest > SMALL_SIZE
@@ -72,7 +73,8 @@ pub fn leaves_a_block(rounded: u64, rest: u64, is_small_pool: bool, settings: &S
 /// rest is worth keeping apart, else the whole block.
 pub fn block_size(rounded: u64, available: u64, is_small_pool: bool, settings: &Settings) -> u64 {
     let Some(rest) = available.checked_sub(rounded) else { return available };
-    if leaves_a_block(rounded, rest, is_small_pool, settings) { rounded } else { available }
+    let to_the_block = is_small_pool || settings.expandable_segments;
+    if leaves_a_block(rounded, rest, to_the_block, settings) { rounded } else { available }
 }
 
 #[cfg(test)]

@@ -19,8 +19,9 @@ pub(super) enum Call {
     Malloc { rows: Range<usize>, pool: PoolId, boundary: Option<Boundary> },
     /// A free; `waits` when another stream still used the block.
     Free { rows: Range<usize>, waits: bool },
-    /// Memory given back on request, of all pools or of one.
-    Release { rows: Range<usize>, only: Option<PoolId> },
+    /// Memory given back on request, with the private pools that gave some, in order; `is_default`
+    /// says whether the default pool did.
+    Release { rows: Range<usize>, pools: Vec<PoolId>, is_default: bool },
     /// An entry that is no work of the allocator.
     Note { row: usize },
 }
@@ -139,34 +140,28 @@ impl<'a> Calls<'a> {
         unknown.map(|row| Boundary { row, is_likely: served && (grown == 0 || had_room) })
     }
 
-    /// The first call in `rows`, all of it memory given back: as long as it is of one stack and of one
-    /// kind.
+    /// The first call in `rows`, all of it memory given back: as long as it has one stack.
     fn release(&mut self, rows: Range<usize>) -> Call {
-        let mut only = None;
-        let mut moved = false;
+        let (mut pools, mut is_default) = (Vec::new(), false);
+        let mut end = rows.start;
         let mut stack = None;
-        let mut end = rows.end;
-        for row in rows.clone() {
-            let Some(event) = self.event(row) else { continue };
-            if row > rows.start && stack.is_some_and(|stack| stack != event.stack) {
-                end = row;
+        for row in rows {
+            let Some(event) = self.event(row) else { break };
+            if stack.is_some_and(|stack| stack != event.stack) {
                 break;
             }
             stack = Some(event.stack);
-            if !is_shrinking(event.action) {
-                continue;
+            end = row + 1;
+            if is_shrinking(event.action) {
+                let pool = self.pools.of(&event);
+                if pool == PoolId::default() {
+                    is_default = true;
+                } else if !pools.contains(&pool) {
+                    pools.push(pool);
+                }
             }
-            let pool = self.pools.of(&event);
-            let is_default = pool == PoolId::default();
-            if !moved {
-                only = (!is_default).then_some(pool);
-            } else if only.is_some_and(|only| only != pool) {
-                end = row;
-                break;
-            }
-            moved = true;
         }
-        Call::Release { rows: rows.start..end, only }
+        Call::Release { rows: self.next..end.max(self.next + 1), pools, is_default }
     }
 
     fn pass(&mut self, rows: Range<usize>) {
@@ -200,9 +195,12 @@ impl Iterator for Calls<'_> {
         let action = self.action(first)?;
         match action {
             Action::FreeRequested => {
-                let addr = self.event(first)?.addr;
+                // A free that is completed at once has one stack; one that had to wait is completed by a
+                // later call, with that call's stack.
                 let follows = self.action(first + 1) == Some(Action::FreeCompleted)
-                    && self.event(first + 1).is_some_and(|e| e.addr == addr);
+                    && self.event(first).zip(self.event(first + 1)).is_some_and(|(free, next)| {
+                        free.addr == next.addr && free.stack == next.stack
+                    });
                 let rows = first..first + 1 + usize::from(follows);
                 self.next = rows.end;
                 return Some(Call::Free { rows, waits: !follows });

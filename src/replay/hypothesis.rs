@@ -1,6 +1,7 @@
 //! What a replay takes for granted that the snapshot may not say.
 
 use crate::conf::Settings;
+use crate::ids::PoolId;
 
 /// One way in which the recorded run may have been set up.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,4 +14,6 @@ pub struct Hypothesis {
     pub limit: Option<u64>,
     /// Bytes of the device, if known.
     pub capacity: Option<u64>,
+    /// Private pools whose blocks are handed out whole (`MemPool(no_split=True)`).
+    pub no_split: Vec<PoolId>,
 }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use super::start::PoolIndex;
 use crate::allocator::SMALL_SEGMENT;
 use crate::device::{DeviceMemory, OutOfMemory};
+use crate::ids::PoolId;
 use crate::snapshot::{Action, Event, Snapshot};
 
 /// Bytes of a device of unknown size: larger than any, small enough to add up.
@@ -26,6 +28,8 @@ pub(super) struct Reservations {
 #[derive(Debug, Clone, Copy)]
 struct Mapping {
     row: usize,
+    /// If recorded, or known from the final segments.
+    pool: Option<PoolId>,
     stream: u64,
     is_small: bool,
     addr: u64,
@@ -34,6 +38,7 @@ struct Mapping {
 impl Reservations {
     pub(super) fn new(snapshot: &Snapshot, device: usize) -> Self {
         let mut reservations = Self::default();
+        let index = PoolIndex::of(snapshot, device as u64);
         for row in snapshot.trace(device) {
             if !matches!(
                 snapshot.events.action(row),
@@ -46,7 +51,8 @@ impl Reservations {
             let lowest = reservations.lowest.entry((stream, is_small)).or_insert(addr);
             *lowest = addr.min(*lowest);
             if event.action == Action::SegmentMap {
-                reservations.maps.push(Mapping { row, stream, is_small, addr });
+                let pool = event.pool.or_else(|| index.pool_at(addr));
+                reservations.maps.push(Mapping { row, pool, stream, is_small, addr });
             }
         }
         reservations
@@ -59,11 +65,20 @@ impl Reservations {
     }
 }
 
+/// A recorded movement of memory.
+#[derive(Debug, Clone, Copy)]
+struct Move {
+    row: usize,
+    action: Action,
+    addr: u64,
+    size: u64,
+}
+
 /// Answers one call from the memory movements that were recorded for it, in their order: growth is
 /// granted when it is the next movement, else refused.
 #[derive(Debug, Clone)]
 pub(super) struct Recorded<'a> {
-    moves: Vec<(Action, u64, u64)>,
+    moves: Vec<Move>,
     next: usize,
     /// The device's free bytes, where the call failed.
     free_bytes: u64,
@@ -72,8 +87,8 @@ pub(super) struct Recorded<'a> {
     /// Reserved now, base to size.
     reserved: BTreeMap<u64, u64>,
     nowhere: u64,
-    /// The call: its first row, its stream, the half of the pool.
-    call: (usize, u64, bool),
+    /// The call: its last row, its pool and stream, the half of the pool.
+    call: (usize, PoolId, u64, bool),
 }
 
 impl<'a> Recorded<'a> {
@@ -86,7 +101,7 @@ impl<'a> Recorded<'a> {
             reservations,
             reserved: BTreeMap::new(),
             nowhere: NOWHERE,
-            call: (0, 0, false),
+            call: (0, PoolId::default(), 0, false),
         }
     }
 
@@ -96,15 +111,15 @@ impl<'a> Recorded<'a> {
         self.next = 0;
     }
 
-    /// Says whose call this is, and at which row its entries begin.
+    /// Says whose call this is, and at which row its entries end.
     #[inline]
-    pub(super) fn set_call(&mut self, row: usize, stream: u64, is_small: bool) {
-        self.call = (row, stream, is_small);
+    pub(super) fn set_call(&mut self, row: usize, pool: PoolId, stream: u64, is_small: bool) {
+        self.call = (row, pool, stream, is_small);
     }
 
     /// A movement of the call.
-    pub(super) fn expect(&mut self, event: &Event) {
-        self.moves.push((event.action, event.addr, event.size));
+    pub(super) fn expect(&mut self, row: usize, event: &Event) {
+        self.moves.push(Move { row, action: event.action, addr: event.addr, size: event.size });
     }
 
     pub(super) fn set_free_bytes(&mut self, bytes: u64) {
@@ -124,16 +139,21 @@ impl<'a> Recorded<'a> {
     /// The next address mapped for the like of this call outside all reservations: a reservation shows
     /// only when it is first used.
     fn next_base(&self) -> Option<u64> {
-        let (row, stream, is_small) = self.call;
-        let from = self.reservations.maps.partition_point(|map| map.row < row);
+        let (last, pool, stream, is_small) = self.call;
+        let next = self.moves.get(self.next).map_or(last, |next| next.row);
+        let from = self.reservations.maps.partition_point(|map| map.row < next);
         let mut later = self.reservations.maps.get(from..)?.iter();
-        later
-            .find(|m| m.stream == stream && m.is_small == is_small && !self.is_reserved(m.addr))
-            .map(|map| map.addr)
+        let is_alike = |map: &&Mapping| {
+            map.stream == stream
+                && map.is_small == is_small
+                && map.pool.is_none_or(|of| of == pool)
+                && !self.is_reserved(map.addr)
+        };
+        later.find(is_alike).map(|map| map.addr)
     }
 
     fn front(&self) -> Option<(Action, u64, u64)> {
-        self.moves.get(self.next).copied()
+        self.moves.get(self.next).map(|next| (next.action, next.addr, next.size))
     }
 }
 

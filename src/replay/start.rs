@@ -49,15 +49,16 @@ impl PoolIndex {
         Self(index)
     }
 
+    /// The pool of the final segment around `addr`.
+    pub(super) fn pool_at(&self, addr: u64) -> Option<PoolId> {
+        let after = self.0.partition_point(|(address, ..)| *address <= addr);
+        let (address, size, pool) = self.0.get(after.checked_sub(1)?)?;
+        (addr - address < *size).then_some(*pool)
+    }
+
     /// A run of device memory as `event` describes it.
     pub(super) fn run_of(&self, event: &Event) -> Run {
-        let pool = event.pool.unwrap_or_else(|| {
-            let after = self.0.partition_point(|(address, ..)| *address <= event.addr);
-            match after.checked_sub(1).and_then(|at| self.0.get(at)) {
-                Some((address, size, pool)) if event.addr - address < *size => *pool,
-                _ => PoolId::default(),
-            }
-        });
+        let pool = event.pool.or_else(|| self.pool_at(event.addr)).unwrap_or_default();
         Run {
             addr: event.addr,
             size: event.size,

@@ -14,6 +14,7 @@ use super::start::{PoolIndex, Start};
 use crate::allocator::{
     Behaviour, BlockId, CachingAllocator, Entry, Request, Ticket, is_small_request, round_size,
 };
+use crate::conf::Settings;
 use crate::ids::{PoolId, StackId};
 use crate::snapshot::{Action, Event, Snapshot};
 
@@ -87,9 +88,13 @@ impl<'a> Verifier<'a> {
     ) -> Self {
         let mut allocator = CachingAllocator::new(
             Behaviour::of(hypothesis.minor),
-            hypothesis.settings.clone(),
+            // A request that is refused leaves no line, so none that was recorded was refused.
+            Settings { throw_on_cudamalloc_oom: false, ..hypothesis.settings.clone() },
             hypothesis.limit,
         );
+        for pool in &hypothesis.no_split {
+            allocator.set_no_split(*pool);
+        }
         let pools = PoolIndex::of(snapshot, device as u64);
         let start = Start::of(snapshot, device, &hypothesis.settings, &pools);
         let starts_empty = start.is_empty();
@@ -151,7 +156,9 @@ impl<'a> Verifier<'a> {
             Call::Malloc { rows, pool, boundary } => {
                 self.malloc(rows.clone(), *pool, *boundary, calls)
             }
-            Call::Release { rows, only } => self.release(rows.clone(), *only, calls),
+            Call::Release { rows, pools, is_default } => {
+                self.release(rows.clone(), pools, *is_default)
+            }
             Call::Note { row } => self.note(*row),
         };
         if let Err((row, fault)) = done {
@@ -180,7 +187,7 @@ impl<'a> Verifier<'a> {
     fn malloc_cached(&mut self, row: usize, pool: PoolId) -> Result<(), (usize, Fault)> {
         self.finished.clear();
         self.wait_order.clear();
-        self.request(row, row, pool, false)
+        self.request(row, pool, false)
     }
 
     fn malloc(
@@ -230,8 +237,10 @@ impl<'a> Verifier<'a> {
         self.device.begin();
         let mut prelude = Prelude::default();
         let mut gave_back = Vec::new();
+        let mut grew = false;
         for row in rows {
             let Some(event) = self.event(row) else { continue };
+            grew |= event.action == Action::SegmentAlloc;
             if event.action == Action::FreeCompleted {
                 let ticket =
                     self.pending.remove(&event.addr).ok_or((row, Fault::UnknownCompletion))?;
@@ -248,6 +257,10 @@ impl<'a> Verifier<'a> {
                     }
                 }
             }
+        }
+        if grew && pool != PoolId::default() && self.allocator.settings().expandable_segments {
+            // Whole segments where memory is mapped otherwise.
+            self.allocator.set_custom_allocator(pool);
         }
         self.make_freeable(&gave_back);
         Ok(prelude)
@@ -272,28 +285,29 @@ impl<'a> Verifier<'a> {
     ) -> Vec<Reading> {
         let failed = event.action == Action::Oom;
         let mut plain = Reading { from: first, noticed: prelude.before_moves, is_capturing: false };
-        let mut readings = Vec::new();
-        if prelude.shrinks || failed {
-            // Completions before memory was given back were noticed at the start of the request, or
-            // while everything was waited for. Those that would have served it, or have been given
-            // back for it, came later.
+        let mut readings = vec![plain];
+        if prelude.first_move.is_some() || failed {
+            // Completions before memory was moved were noticed at the start of the request, or while
+            // everything was waited for; not at the start if that would have served the request.
             let request = request_of(event, pool);
             let early = prelude.completed.get(..prelude.before_moves).unwrap_or_default();
-            let allocator = &mut self.allocator;
-            let serves = |(_, ticket): &(usize, Ticket)| allocator.would_serve(&request, *ticket);
-            plain.noticed = early.iter().position(serves).unwrap_or(plain.noticed);
-            readings.push(plain);
-            if prelude.shrinks && self.allocator.settings().max_split_size != u64::MAX {
-                let of_stream = |at: &usize| {
-                    early.get(*at).is_some_and(|(row, _)| {
-                        self.event(*row).is_some_and(|e| e.stream == event.stream)
-                    })
-                };
-                let earlier = (0..plain.noticed).rev().filter(of_stream);
-                readings.extend(earlier.map(|noticed| Reading { noticed, ..plain }));
+            if !early.is_empty() {
+                let mut trial = self.allocator.clone();
+                let mut unserved = Vec::new();
+                for noticed in 0..=early.len() {
+                    if !trial.has_fit(&request) {
+                        unserved.push(Reading { noticed, ..plain });
+                    }
+                    if let Some((_, ticket)) = early.get(noticed) {
+                        trial.complete(*ticket, StackId::default());
+                    }
+                }
+                unserved.reverse();
+                if let Some(likeliest) = unserved.first() {
+                    plain = *likeliest;
+                    readings = unserved;
+                }
             }
-        } else {
-            readings.push(plain);
         }
         if failed && prelude.shrinks && pool != PoolId::default() {
             readings.push(Reading { is_capturing: true, ..plain });
@@ -343,11 +357,11 @@ impl<'a> Verifier<'a> {
                 &mut self.device,
             );
         }
-        self.request(reading.from, last, pool, reading.is_capturing)
+        self.request(last, pool, reading.is_capturing)
     }
 
     fn movement(&mut self, row: usize, event: &Event) -> Result<(), (usize, Fault)> {
-        self.device.expect(event);
+        self.device.expect(row, event);
         if is_growth(event.action) {
             if !self.ground.take(event.addr, event.size) {
                 return Err((row, Fault::OverlappingSegment));
@@ -361,7 +375,6 @@ impl<'a> Verifier<'a> {
     #[inline]
     fn request(
         &mut self,
-        first: usize,
         row: usize,
         pool: PoolId,
         is_capturing: bool,
@@ -369,6 +382,10 @@ impl<'a> Verifier<'a> {
         let Some(event) = self.event(row) else { return Ok(()) };
         if event.size == 0 || event.size >= MOST_REQUESTED {
             return Err((row, Fault::ImpossibleSize));
+        }
+        if pool != PoolId::default() {
+            // A pool in use again is not one that can be given back.
+            self.freeable.retain(|freeable| *freeable != pool);
         }
         let request = Request {
             finished: &self.finished,
@@ -378,7 +395,7 @@ impl<'a> Verifier<'a> {
             ..request_of(&event, pool)
         };
         let rounded = round_size(event.size, self.allocator.settings());
-        self.device.set_call(first, event.stream, is_small_request(rounded));
+        self.device.set_call(row, pool, event.stream, is_small_request(rounded));
         if let Some(id) = self.allocator.malloc(&request, &mut self.device) {
             self.live.insert(event.addr, id);
         }
@@ -388,14 +405,12 @@ impl<'a> Verifier<'a> {
     fn release(
         &mut self,
         rows: Range<usize>,
-        only: Option<PoolId>,
-        calls: &Calls<'_>,
+        pools: &[PoolId],
+        is_default: bool,
     ) -> Result<(), (usize, Fault)> {
         self.device.begin();
         let mut order = Vec::new();
-        let mut gave_back = Vec::new();
         let mut context = StackId::default();
-        let mut shrinks = false;
         for row in rows {
             let Some(event) = self.event(row) else { continue };
             context = event.stack;
@@ -405,34 +420,39 @@ impl<'a> Verifier<'a> {
                 order.push(ticket);
             } else {
                 self.movement(row, &event)?;
-                shrinks |= is_shrinking(event.action);
-                let pool = calls.pools.of(&event);
-                if pool != PoolId::default() && !gave_back.contains(&pool) {
-                    gave_back.push(pool);
-                }
             }
         }
-        self.make_freeable(&gave_back);
-        let is_all = shrinks
-            || !(self.allocator.has_pending_besides(&order)
-                || self.allocator.can_release(&self.freeable));
-        // A MemPool that goes while the default pools have nothing to give looks like empty_cache().
-        let only = only.filter(|_| self.allocator.can_release(&[]));
-        if is_all {
-            self.allocator.release_cached(only, &order, &self.freeable, context, &mut self.device);
-        } else {
-            // Noticed by a request that left no line.
-            for ticket in order {
+        self.make_freeable(pools);
+        if !is_default && pools.is_empty() {
+            // Noticed by a request that left no line, or waited for with nothing to give back.
+            for ticket in order.drain(..) {
                 self.allocator.complete(ticket, context);
             }
+            if self.allocator.has_pending_besides(&[]) || self.allocator.can_release(&self.freeable)
+            {
+                return Ok(());
+            }
         }
+        let others: Vec<PoolId> =
+            self.freeable.iter().copied().filter(|pool| !pools.contains(pool)).collect();
+        if !is_default
+            && (self.allocator.has_pending_besides(&order) || self.allocator.can_release(&others))
+        {
+            // Not everything came back that could have: the work of a MemPool that went.
+            for pool in pools {
+                let (only, device) = (Some(*pool), &mut self.device);
+                self.allocator.release_cached(only, &order, &self.freeable, context, device);
+            }
+            return Ok(());
+        }
+        self.allocator.release_cached(None, &order, &self.freeable, context, &mut self.device);
         Ok(())
     }
 
     fn note(&mut self, row: usize) -> Result<(), (usize, Fault)> {
         let Some(event) = self.event(row) else { return Ok(()) };
         if event.action == Action::Snapshot {
-            self.allocator.snapshot();
+            self.allocator.snapshot(event.pool.unwrap_or_default());
         } else {
             self.allocator.note(Entry {
                 action: event.action,
