@@ -59,7 +59,7 @@ impl CachingAllocator {
         let size = self.reservation(granule, device.total_bytes())?;
         let base = device.reserve(size).ok()?;
         let registration = self.next_registration();
-        if size < need.size {
+        if size < need.size && self.behaviour.reservation_must_fit {
             device.release(base, size);
             return None;
         }

@@ -15,6 +15,8 @@ pub struct Divergence {
     pub recorded: Option<Event>,
     /// What it comes from.
     pub fault: Fault,
+    /// Whether garbage collection gave memory back in this call.
+    pub has_collected: bool,
 }
 
 /// What a divergence comes from.

@@ -17,3 +17,14 @@ pub struct Hypothesis {
     /// Private pools whose blocks are handed out whole (`MemPool(no_split=True)`).
     pub no_split: Vec<PoolId>,
 }
+
+impl Hypothesis {
+    /// The limit that the settings themselves set, where the device is known.
+    pub fn recorded_limit(&self) -> Option<u64> {
+        let fraction = self.settings.per_process_memory_fraction;
+        let capacity = self.capacity.filter(|_| fraction < 1.0)?;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, as meant")]
+        let limit = (capacity as f64 * fraction).round() as u64;
+        Some(limit)
+    }
+}

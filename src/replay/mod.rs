@@ -14,6 +14,7 @@ mod calls;
 mod divergence;
 mod ground;
 mod hypothesis;
+mod infer;
 mod literal;
 mod recorded;
 mod sampler;
@@ -25,6 +26,7 @@ mod verify;
 
 pub use divergence::{Divergence, Fault, word};
 pub use hypothesis::Hypothesis;
+pub use infer::{Inference, Inferred, Known, infer};
 pub use literal::{Literal, Outcome, Step};
 pub use sampler::{Bucket, Sampler};
 pub use settings::{NEWEST, releases, settings_of, settings_under};

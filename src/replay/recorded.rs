@@ -137,7 +137,8 @@ impl<'a> Recorded<'a> {
     }
 
     /// The next address mapped for the like of this call outside all reservations: a reservation shows
-    /// only when it is first used.
+    /// only when it is first used. On a device of unknown size one is never full, and there is none of
+    /// this kind when another is asked for.
     fn next_base(&self) -> Option<u64> {
         let (last, pool, stream, is_small) = self.call;
         let next = self.moves.get(self.next).map_or(last, |next| next.row);
@@ -147,7 +148,7 @@ impl<'a> Recorded<'a> {
             map.stream == stream
                 && map.is_small == is_small
                 && map.pool.is_none_or(|of| of == pool)
-                && !self.is_reserved(map.addr)
+                && (self.capacity.is_none() || !self.is_reserved(map.addr))
         };
         later.find(is_alike).map(|map| map.addr)
     }

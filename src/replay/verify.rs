@@ -33,6 +33,9 @@ pub struct Verification {
     pub divergence: Option<Divergence>,
     /// Entries whose time is earlier than that of the entry before.
     pub time_reversals: usize,
+    /// Calls that the trace leaves several readings of, so that counters such as
+    /// `num_alloc_retries` may be off by as much.
+    pub ambiguous: usize,
     /// The model's state after the last entry that it was given.
     pub allocator: CachingAllocator,
 }
@@ -77,6 +80,10 @@ struct Verifier<'a> {
     last_time: u64,
     time_reversals: usize,
     divergence: Option<Divergence>,
+    /// Bytes that garbage collection had given back before this call.
+    collected: u64,
+    /// Calls that can have come about in several ways.
+    ambiguous: usize,
 }
 
 impl<'a> Verifier<'a> {
@@ -126,6 +133,8 @@ impl<'a> Verifier<'a> {
             last_time: 0,
             time_reversals: 0,
             divergence: None,
+            collected: 0,
+            ambiguous: 0,
         }
     }
 
@@ -137,6 +146,7 @@ impl<'a> Verifier<'a> {
             matched: self.matched,
             divergence: self.divergence,
             time_reversals: self.time_reversals,
+            ambiguous: self.ambiguous,
             allocator: self.allocator,
         }
     }
@@ -148,6 +158,7 @@ impl<'a> Verifier<'a> {
 
     #[inline]
     fn step(&mut self, call: &Call, calls: &Calls<'_>) {
+        self.collected = self.allocator.collected_bytes();
         let done = match call {
             Call::Free { rows, waits } => self.free(rows.start, *waits),
             Call::Malloc { rows, pool, .. } if self.is_plain(rows) => {
@@ -207,6 +218,7 @@ impl<'a> Verifier<'a> {
         if let [reading] = readings.as_slice() {
             return self.act(reading, &own, last, pool);
         }
+        self.ambiguous += 1;
         // The first reading under which the model does what was done.
         let before = (self.allocator.clone(), self.device.clone());
         for reading in &readings {
@@ -504,7 +516,13 @@ impl<'a> Verifier<'a> {
     fn diverge(&mut self, row: usize, predicted: Option<Entry>, fault: Fault) {
         let recorded = (row < self.first_row + self.recorded).then(|| self.event(row)).flatten();
         self.divergence =
-            Some(Divergence { event: row - self.first_row, predicted, recorded, fault });
+            Some(Divergence {
+                event: row - self.first_row,
+                predicted,
+                recorded,
+                fault,
+                has_collected: self.allocator.collected_bytes() > self.collected,
+            });
     }
 }
 

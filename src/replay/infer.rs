@@ -1,0 +1,300 @@
+//! Finding out what a recording does not say, by trying.
+//!
+//! The keys of a file narrow the release down; where several behave differently, each is tried. Limits
+//! of the process, pools that split nothing and, before 2.3, the settings themselves show only in what
+//! the allocator did: at a divergence, every setting that could account for it is tried, and the one
+//! that gets furthest is kept.
+
+use std::ops::RangeInclusive;
+
+use rayon::prelude::*;
+
+use super::divergence::{Divergence, Fault};
+use super::hypothesis::Hypothesis;
+use super::settings::{releases, settings_under};
+use super::verify::{Verification, verify};
+use crate::allocator::{Behaviour, SMALL_SEGMENT};
+use crate::conf::Settings;
+use crate::ids::PoolId;
+use crate::snapshot::{Action, Event, Snapshot};
+use crate::units::MIB;
+
+/// What whoever asks knows of the recording.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Known {
+    /// The minor release of PyTorch 2 that recorded it.
+    pub minor: Option<u32>,
+    /// Bytes of each device.
+    pub capacity: Option<u64>,
+}
+
+/// How a recording came about, as far as could be found out.
+#[derive(Debug)]
+pub struct Inference {
+    /// The releases whose rules were taken: they do not differ in anything that matters here.
+    pub releases: RangeInclusive<u32>,
+    /// Whether every entry of every device was reproduced.
+    pub is_exact: bool,
+    /// The devices asked for, in their order.
+    pub devices: Vec<Inferred>,
+}
+
+/// One device of an [`Inference`].
+#[derive(Debug)]
+pub struct Inferred {
+    /// Device number, as an index of [`Snapshot::traces`].
+    pub device: usize,
+    /// What was taken for granted.
+    pub hypothesis: Hypothesis,
+    /// What came of it.
+    pub verification: Verification,
+}
+
+/// Finds the hypothesis under which the model reproduces most of the traces of `devices`.
+pub fn infer(snapshot: &Snapshot, devices: &[usize], known: Known) -> Inference {
+    let mut best: Option<Inference> = None;
+    for (releases, behaviour_of) in candidates(snapshot, known.minor) {
+        let start = Hypothesis {
+            minor: behaviour_of,
+            settings: settings_under(snapshot, behaviour_of),
+            limit: None,
+            capacity: known.capacity,
+            no_split: Vec::new(),
+        };
+        let start = Hypothesis { limit: start.recorded_limit(), ..start };
+        let tried = devices
+            .par_iter()
+            .map(|&device| Inferred {
+                device,
+                hypothesis: start.clone(),
+                verification: verify(snapshot, device, &start),
+            })
+            .collect();
+        let inference = Inference::new(releases, tried);
+        if best.as_ref().is_none_or(|best| inference.matched() > best.matched()) {
+            best = Some(inference);
+        }
+        if best.as_ref().is_some_and(|best| best.is_exact) {
+            break;
+        }
+    }
+    match best {
+        Some(best) if !best.is_exact => {
+            let refined = best.devices.into_par_iter().map(|one| refine(snapshot, one)).collect();
+            Inference::new(best.releases, refined)
+        }
+        Some(best) => best,
+        None => Inference::new(0..=0, Vec::new()),
+    }
+}
+
+impl Inference {
+    fn new(releases: RangeInclusive<u32>, devices: Vec<Inferred>) -> Self {
+        let is_exact = devices.iter().all(|one| one.verification.is_exact());
+        Self { releases, is_exact, devices }
+    }
+
+    fn matched(&self) -> usize {
+        self.devices.iter().map(|one| one.verification.matched).sum()
+    }
+}
+
+/// The releases that may have written the file, newest first, those with the same rules together.
+fn candidates(snapshot: &Snapshot, minor: Option<u32>) -> Vec<(RangeInclusive<u32>, u32)> {
+    let possible = minor.map_or_else(|| releases(&snapshot.torch), |minor| minor..=minor);
+    let rules = |minor| (Behaviour::of(minor), settings_under(snapshot, minor));
+    let mut groups: Vec<(RangeInclusive<u32>, u32)> = Vec::new();
+    for minor in possible.rev() {
+        match groups.last_mut() {
+            Some((group, newest)) if rules(*newest) == rules(minor) => {
+                *group = minor..=*group.end();
+            }
+            _ => groups.push((minor..=minor, minor)),
+        }
+    }
+    groups
+}
+
+/// Betters a hypothesis as long as that gets the model further.
+fn refine(snapshot: &Snapshot, one: Inferred) -> Inferred {
+    let mut best = one;
+    while let Some(divergence) = &best.verification.divergence
+        && matches!(divergence.fault, Fault::Decision(_))
+    {
+        let device = best.device;
+        let tries = alternatives(snapshot, device, &best.hypothesis, divergence);
+        let mut tried: Vec<Inferred> = tries
+            .into_par_iter()
+            .map(|hypothesis| {
+                let verification = verify(snapshot, device, &hypothesis);
+                Inferred { device, hypothesis, verification }
+            })
+            .collect();
+        tried.extend(find_limit(snapshot, &best));
+        // The first of equals: the simplest.
+        let better = tried.into_iter().rev().max_by_key(|one| one.verification.matched);
+        match better {
+            Some(better) if better.verification.matched > best.verification.matched => {
+                best = better;
+            }
+            _ => break,
+        }
+    }
+    best
+}
+
+/// Hypotheses that could account for a divergence.
+fn alternatives(
+    snapshot: &Snapshot,
+    device: usize,
+    hypothesis: &Hypothesis,
+    divergence: &Divergence,
+) -> Vec<Hypothesis> {
+    let mut tries = Vec::new();
+    let pools = [
+        divergence.predicted.map(|entry| entry.pool),
+        divergence.recorded.and_then(|event| event.pool),
+    ];
+    for pool in pools.into_iter().flatten() {
+        if pool != PoolId::default() && !hypothesis.no_split.contains(&pool) {
+            let no_split = [hypothesis.no_split.as_slice(), &[pool]].concat();
+            tries.push(Hypothesis { no_split, ..hypothesis.clone() });
+        }
+    }
+    if let (None, Some(event)) = (hypothesis.capacity, divergence.recorded)
+        && event.action == Action::SegmentMap
+    {
+        // A reservation is full, and the next one may adjoin it.
+        let sizes = reservation_sizes(snapshot, device, &event);
+        tries.extend(sizes.into_iter().map(|size| Hypothesis {
+            capacity: Some(size / 9 * 8),
+            ..hypothesis.clone()
+        }));
+    }
+    if snapshot.settings.is_none() {
+        let settings = unrecorded_settings(&hypothesis.settings, divergence);
+        tries.extend(settings.map(|settings| Hypothesis { settings, ..hypothesis.clone() }));
+    }
+    tries
+}
+
+/// What the reservations of expandable segments may measure, when `event` maps memory far from where
+/// the model would: the distance to the lowest memory of its like, or a part of it.
+fn reservation_sizes(snapshot: &Snapshot, device: usize, event: &Event) -> Vec<u64> {
+    let is_small = event.size == SMALL_SEGMENT;
+    let mut bases: Vec<u64> = snapshot
+        .trace(device)
+        .filter(|row| snapshot.events.action(*row) == Some(Action::SegmentMap))
+        .filter_map(|row| snapshot.events.get(row))
+        .take_while(|other| other.time_us <= event.time_us || event.time_us == 0)
+        .filter(|other| (other.size == SMALL_SEGMENT) == is_small && other.stream == event.stream)
+        .map(|other| other.addr)
+        .collect();
+    bases.sort_unstable();
+    bases.dedup();
+    let distance = bases.first().map_or(0, |base| event.addr.saturating_sub(*base));
+    (1..=4).map(|parts| distance / parts).filter(|size| *size > 0).collect()
+}
+
+/// Divisions that `roundup_power2_divisions` is set to in practice.
+const DIVISIONS: [u64; 8] = [0, 1, 2, 4, 8, 16, 32, 64];
+/// Values in MiB that `max_split_size_mb` is set to in practice, beside those that the sizes at the
+/// divergence suggest; no limit comes first.
+const SPLIT_LIMITS: [u64; 26] = [
+    21, 24, 25, 28, 30, 32, 40, 48, 50, 60, 64, 80, 96, 100, 128, 160, 192, 200, 256, 300, 400, 512,
+    768, 1024, 2048, 4096,
+];
+
+/// Settings of releases that do not record them.
+fn unrecorded_settings<'a>(
+    settings: &'a Settings,
+    divergence: &Divergence,
+) -> impl Iterator<Item = Settings> + 'a {
+    let everywhere = DIVISIONS
+        .into_iter()
+        .map(|d| Settings { roundup_power2_divisions: [d; 16], ..settings.clone() });
+    let in_one_bucket = (0..16).flat_map(move |bucket| {
+        DIVISIONS.into_iter().map(move |d| {
+            let mut settings = settings.clone();
+            if let Some(value) = settings.roundup_power2_divisions.get_mut(bucket) {
+                *value = d;
+            }
+            settings
+        })
+    });
+    let sizes = [
+        divergence.predicted.map(|entry| entry.size),
+        divergence.recorded.map(|event| event.size),
+    ];
+    let near = sizes.into_iter().flatten().flat_map(|size| [size / MIB, size / MIB + 1]);
+    let limits: Vec<u64> = std::iter::once(u64::MAX / MIB)
+        .chain(SPLIT_LIMITS)
+        .chain(near.filter(|mib| *mib > 20))
+        .collect();
+    let split = limits.into_iter().map(|mib| Settings {
+        max_split_size: if mib == u64::MAX / MIB { u64::MAX } else { mib * MIB },
+        ..settings.clone()
+    });
+    everywhere.chain(in_one_bucket).chain(split)
+}
+
+/// No device has this many bytes.
+const NO_LIMIT: u64 = 1 << 47;
+/// Stands for a garbage collection threshold that is not recorded: so small that the limit it is a
+/// part of refuses nothing.
+const SMALL_THRESHOLD: f64 = 1.0 / (1 << 20) as f64;
+
+/// Finds the limit of the process that garbage collection goes by, by bisection: too low a limit
+/// collects what PyTorch kept, too high a one keeps what it collected.
+fn find_limit(snapshot: &Snapshot, from: &Inferred) -> Option<Inferred> {
+    let mut hypothesis = from.hypothesis.clone();
+    if hypothesis.settings.garbage_collection_threshold == 0.0 {
+        let recorded = from.verification.divergence.as_ref().and_then(|d| d.recorded);
+        if snapshot.settings.is_some()
+            || recorded.is_none_or(|event| event.action != Action::SegmentFree)
+        {
+            return None;
+        }
+        hypothesis.settings.garbage_collection_threshold = SMALL_THRESHOLD;
+    }
+    let scale = if hypothesis.settings.garbage_collection_threshold == SMALL_THRESHOLD { 20 } else { 0 };
+    let (mut low, mut high) = (0, NO_LIMIT);
+    let mut best: Option<Inferred> = None;
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        hypothesis.limit = Some(middle.saturating_mul(1 << scale));
+        let verification = verify(snapshot, from.device, &hypothesis);
+        let is_exact = verification.is_exact();
+        let side = verification.divergence.as_ref().and_then(limit_is_too_low);
+        if best.as_ref().is_none_or(|b| verification.matched > b.verification.matched) {
+            let hypothesis = hypothesis.clone();
+            best = Some(Inferred { device: from.device, hypothesis, verification });
+        }
+        match side {
+            _ if is_exact => break,
+            Some(true) => low = middle,
+            Some(false) => high = middle,
+            None => break,
+        }
+    }
+    best
+}
+
+/// Whether a divergence says that the limit was too low, or too high.
+fn limit_is_too_low(divergence: &Divergence) -> Option<bool> {
+    let predicted = divergence.predicted?.action;
+    let recorded = divergence.recorded?.action;
+    let frees = |action| action == Action::SegmentFree;
+    if divergence.has_collected {
+        // Both gave something back: PyTorch more, if it went on where the model was done.
+        return Some(!(frees(recorded) && !frees(predicted)));
+    }
+    match (predicted, recorded) {
+        (_, Action::SegmentFree) => Some(false),
+        (
+            Action::Oom | Action::SegmentFree | Action::SegmentUnmap,
+            Action::SegmentAlloc | Action::SegmentMap,
+        ) => Some(true),
+        _ => None,
+    }
+}
