@@ -1,8 +1,10 @@
 //! Taking over memory that an allocator held before anyone watched.
 
 use super::block::{Block, BlockId, State};
-use super::caching::{CachingAllocator, DEFAULT_POOL, Ticket};
+use super::behaviour::TieBreak;
+use super::caching::{CachingAllocator, DEFAULT_POOL, Request, Ticket};
 use super::expandable::Chain;
+use super::pool::FreeKey;
 use super::size::granule;
 use crate::entry::BlockState;
 use crate::ids::{PoolId, StackId, row};
@@ -100,6 +102,7 @@ impl CachingAllocator {
             self.lay_out(&body, &pieces, &mut adopted);
         }
         adopted.misfits += residents.count() as u64;
+        self.adopted = self.registrations;
         adopted
     }
 
@@ -132,13 +135,16 @@ impl CachingAllocator {
     }
 
     fn lay_out(&mut self, body: &Body, pieces: &[Piece], adopted: &mut Adopted) {
-        let registration = self.next_registration();
+        let mut registration = self.next_registration();
         let chain = body.reservation.map(|(base, size)| {
             self.chains.push(Chain { base, size, granule: granule(body.is_small, &self.settings) });
             row(self.chains.len() - 1)
         });
         let mut prev = BlockId::NONE;
         for (from, to, state, resident) in pieces {
+            if prev != BlockId::NONE && self.behaviour.tie_break == TieBreak::OldestBlock {
+                registration = self.next_registration();
+            }
             let id = self.blocks.insert(Block {
                 addr: *from,
                 size: to - from,
@@ -189,6 +195,41 @@ impl CachingAllocator {
                 if size >= self.settings.max_split_size {
                     self.statistics.oversize_segments.increase(1);
                 }
+            }
+        }
+    }
+
+    /// Which of the adopted segments is older shows only when the allocator chooses between two: lets
+    /// the free block at `addr` come first if nothing but that order is against it.
+    pub fn prefer(&mut self, request: &Request<'_>, addr: u64) {
+        if self.behaviour.tie_break == TieBreak::LowestAddress {
+            return;
+        }
+        let Some(first) = self.fit(request).filter(|key| key.addr != addr) else { return };
+        let alike = FreeKey::at_least(first.size)..=first.last_alike();
+        let home = self.blocks[first.id].home as usize;
+        let mut alike = self.pools.homes[home].free.range(alike);
+        let Some(&chosen) = alike.find(|key| key.addr == addr) else { return };
+        let (from, to) = (first.registration, chosen.registration);
+        if to >= self.adopted || from >= to {
+            return;
+        }
+        let moved: Vec<BlockId> = self
+            .blocks
+            .ids()
+            .filter(|id| (from..=to).contains(&self.blocks[*id].registration))
+            .collect();
+        for id in moved {
+            let is_free = self.blocks[id].state == State::Free;
+            if is_free {
+                self.take_out(id);
+            }
+            let block = &mut self.blocks[id];
+            block.registration = if block.registration == to { from } else { block.registration + 1 };
+            if is_free {
+                let since = block.since;
+                self.insert_free(id);
+                self.blocks[id].since = since;
             }
         }
     }

@@ -109,6 +109,8 @@ pub struct CachingAllocator {
     pub(super) pending: BTreeMap<Ticket, BlockId>,
     pub(super) reserved: u64,
     pub(super) registrations: u32,
+    /// Registrations below this are of memory that was taken over: their order is a guess.
+    pub(super) adopted: u32,
     pub(super) lent: Vec<PoolId>,
     pub(super) statistics: Statistics,
     pub(super) entries: Vec<Entry>,
@@ -132,6 +134,7 @@ impl CachingAllocator {
             pending: BTreeMap::new(),
             reserved: 0,
             registrations: 0,
+            adopted: 0,
             lent: Vec::new(),
             statistics: Statistics::default(),
             entries: Vec::new(),
@@ -338,9 +341,14 @@ impl CachingAllocator {
 
     /// Whether a free block would serve the request now.
     pub fn has_fit(&mut self, request: &Request<'_>) -> bool {
+        self.fit(request).is_some()
+    }
+
+    /// The free block that would serve the request now.
+    pub(super) fn fit(&mut self, request: &Request<'_>) -> Option<FreeKey> {
         let size = round_size(request.size, &self.settings);
         let home = self.pools.home(request.pool, request.stream, is_small_request(size));
-        self.candidate(home, size, self.is_expandable(request.pool)).is_some()
+        self.candidate(home, size, self.is_expandable(request.pool))
     }
 
     /// `torch.cuda.memory_snapshot()` leaves a line in the trace: the active bytes, of one private pool

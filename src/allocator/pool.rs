@@ -20,6 +20,11 @@ impl FreeKey {
     pub(super) fn at_least(size: u64) -> Self {
         Self { size, registration: 0, addr: 0, id: BlockId::ZERO }
     }
+
+    /// Stands after every block of this size.
+    pub(super) fn last_alike(self) -> Self {
+        Self { registration: u32::MAX, addr: u64::MAX, id: BlockId::NONE, ..self }
+    }
 }
 
 /// The free blocks of one half of a pool and one stream: where a block may be used again.

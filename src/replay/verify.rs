@@ -399,6 +399,12 @@ impl<'a> Verifier<'a> {
             // A pool in use again is not one that can be given back.
             self.freeable.retain(|freeable| *freeable != pool);
         }
+        if !self.starts_empty && event.action == Action::Alloc {
+            for ticket in self.finished.drain(..) {
+                self.allocator.complete(ticket, event.stack);
+            }
+            self.allocator.prefer(&request_of(&event, pool), event.addr);
+        }
         let request = Request {
             finished: &self.finished,
             wait_order: &self.wait_order,
