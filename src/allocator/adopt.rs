@@ -1,7 +1,7 @@
 //! Taking over memory that an allocator held before anyone watched.
 
-use super::block::{Block, BlockId, State};
 use super::behaviour::TieBreak;
+use super::block::{Block, BlockId, State};
 use super::caching::{CachingAllocator, DEFAULT_POOL, Request, Ticket};
 use super::expandable::Chain;
 use super::pool::FreeKey;
@@ -49,7 +49,7 @@ pub struct Adopted {
     /// Those that wait for other streams.
     pub pending: Vec<(u64, Ticket)>,
     /// Residents that lie in no segment or in another resident.
-    pub misfits: u64,
+    pub misfits: usize,
 }
 
 /// A segment with all its addresses, as it is laid out.
@@ -101,7 +101,7 @@ impl CachingAllocator {
             pieces.retain(|(from, to, ..)| from < to);
             self.lay_out(&body, &pieces, &mut adopted);
         }
-        adopted.misfits += residents.count() as u64;
+        adopted.misfits += residents.count();
         self.adopted = self.registrations;
         adopted
     }
@@ -225,7 +225,8 @@ impl CachingAllocator {
                 self.take_out(id);
             }
             let block = &mut self.blocks[id];
-            block.registration = if block.registration == to { from } else { block.registration + 1 };
+            block.registration =
+                if block.registration == to { from } else { block.registration + 1 };
             if is_free {
                 let since = block.since;
                 self.insert_free(id);

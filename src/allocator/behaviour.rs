@@ -63,8 +63,8 @@ impl Behaviour {
             unmap_counts_for_pool: minor >= 5,
             use_on_oom: match minor {
                 ..=7 => UseOnOom::Never,
-                8..=9 => UseOnOom::Last,
-                10.. => UseOnOom::BeforeReclaiming,
+                8..=10 => UseOnOom::Last,
+                11.. => UseOnOom::BeforeReclaiming,
             },
             whole_fraction_is_no_limit: minor >= 10,
             can_reject: minor >= 12,

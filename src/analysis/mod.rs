@@ -11,6 +11,7 @@ mod holders;
 mod memory;
 mod oom;
 mod ranks;
+mod replay;
 mod snapshot;
 
 pub use crate::replay::Bucket;
@@ -24,4 +25,8 @@ pub use memory::{
 };
 pub use oom::{Blocker, Cause, OomReport, Remedy};
 pub use ranks::{Rank, Ranks, compare_ranks};
+pub use replay::{
+    Assumed, DivergenceReport, Emitted, EntryReport, EventCounts, FailedRequest, Journal,
+    ReplayReport, ReplayedDevice, WhatIf, emitted, inferred, verified, what_if, write_snapshot,
+};
 pub use snapshot::{AnalyzeReport, HostReport, Options, SnapshotReport, Unreadable, analyze};

@@ -22,7 +22,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
     if let Some(path) = &args.output.output {
         inputs::spare(&mut inputs, path)?;
     }
-    let output = Output::open(&args.output)?;
+    let output = Output::open(args.output.output.as_deref())?;
     let read =
         inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
     let (mut snapshots, mut unreadable, mut skipped) = (Vec::new(), Vec::new(), 0);

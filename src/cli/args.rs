@@ -6,6 +6,7 @@ use anyhow::bail;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::analysis::Window;
+use crate::replay::NEWEST;
 use crate::units::parse_size;
 
 /// Explains PyTorch CUDA memory snapshots: what held the GPU's memory, and why a request failed.
@@ -25,6 +26,7 @@ pub(super) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     Analyze(Analyze),
+    Replay(Replay),
 }
 
 /// Say what the memory was doing: failed requests, use and fragmentation, peak, course over time,
@@ -67,6 +69,62 @@ pub(super) struct Analyze {
 
     #[command(flatten)]
     pub(super) output: Output,
+}
+
+/// Replay the trace through a model of PyTorch's allocator: was every decision reproduced, and what
+/// would other settings, another device or another release have done?
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oomscope replay snapshot.pickle                                     verify: exit code 1 if the model differs
+  oomscope replay --set expandable_segments:True snapshot.pickle      under another setting
+  oomscope replay --set max_split_size_mb:128 --capacity 40GiB snapshot.pickle
+  oomscope replay --emit-snapshot model.pickle snapshot.pickle        the model's own trace, for memory_viz
+
+Without --set and --capacity the model is held against the recording, entry by entry. What a file does not
+say (the exact release, a limit of the process, settings before PyTorch 2.3) is found out by trying.
+In a what-if the program is taken to make the same requests and frees.
+
+Exit codes: 0 every decision reproduced, or a what-if; 1 the model and the recording part; 2 wrong usage or
+an unreadable file.")]
+pub(super) struct Replay {
+    /// The snapshot: .pickle, .pkl or .json, each also .gz or .zst, or - for standard input
+    #[arg(value_name = "SNAPSHOT")]
+    pub(super) snapshot: PathBuf,
+
+    /// Only this device
+    #[arg(long, value_name = "N")]
+    pub(super) device: Option<u64>,
+
+    /// Settings to replay under instead, in the syntax of PYTORCH_CUDA_ALLOC_CONF; options not named
+    /// stay as recorded
+    #[arg(long, value_name = "KEY:VALUE[,..]")]
+    pub(super) set: Vec<String>,
+
+    /// Bytes of device memory to replay on (80GiB), instead of what the recording shows
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(super) capacity: Option<u64>,
+
+    /// The PyTorch release that recorded the snapshot; one that cannot have is replayed as a what-if
+    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
+    pub(super) torch_version: Option<u32>,
+
+    /// Write the model's own end state and trace to FILE, as a snapshot that memory_viz opens
+    #[arg(long, value_name = "FILE")]
+    pub(super) emit_snapshot: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) output: PlainOutput,
+}
+
+/// The minor release in `2.9`, `2.9.1` or `2.9.1+cu128`.
+fn parse_release(text: &str) -> Result<u32, String> {
+    let mut parts = text.split(['.', '+']);
+    let (major, minor) = (parts.next(), parts.next().and_then(|minor| minor.parse().ok()));
+    match (major, minor) {
+        (Some("2"), Some(minor @ 1..=NEWEST)) => Ok(minor),
+        _ => Err(format!("the rules of PyTorch 2.1 to 2.{NEWEST} are known, such as 2.9")),
+    }
 }
 
 /// Which part of the trace; indices are of one device's entries, from 0.
@@ -117,6 +175,26 @@ pub(super) struct Output {
     /// Write the result to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
+}
+
+/// The same, for commands without a Markdown form.
+#[derive(Debug, Args)]
+pub(super) struct PlainOutput {
+    /// Form of the result
+    #[arg(long, value_enum, default_value_t = PlainFormat::Human)]
+    pub(super) format: PlainFormat,
+
+    /// Write the result to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum PlainFormat {
+    /// A page for a person
+    Human,
+    /// The stable machine-readable form
+    Json,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

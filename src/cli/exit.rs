@@ -12,8 +12,11 @@ pub(super) enum Done {
     Well,
     /// Some input could not be read; it has been said which.
     Partly,
+    /// A gate failed, or a replay diverged.
+    Failed,
 }
 
+const GATE_FAILED: u8 = 1;
 const FAILED: u8 = 2;
 
 /// Tells clap's message: help on standard output, errors on standard error.
@@ -33,6 +36,7 @@ pub(super) fn code(done: anyhow::Result<Done>) -> ExitCode {
     match done {
         Ok(Done::Well) => ExitCode::SUCCESS,
         Ok(Done::Partly) => ExitCode::from(FAILED),
+        Ok(Done::Failed) => ExitCode::from(GATE_FAILED),
         Err(error) => {
             let closed_pipe = error
                 .chain()

@@ -59,6 +59,12 @@ pub(super) fn spare(inputs: &mut Vec<Input>, output: &Path) -> anyhow::Result<()
     Ok(())
 }
 
+/// Refuses to write to the snapshot that is to be read.
+pub(super) fn spare_one(input: &Path, output: &Path) -> anyhow::Result<()> {
+    let mut inputs = vec![Input { path: input.to_owned(), found: false }];
+    spare(&mut inputs, output)
+}
+
 fn find(directory: &Path, inputs: &mut Vec<Input>) -> std::io::Result<()> {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(directory)?
         .map(|entry| entry.map(|entry| entry.path()))
@@ -97,6 +103,18 @@ pub(super) fn read_all<T: Send>(
     let total = inputs.iter().filter_map(|i| i.path.metadata().ok()).map(|m| m.len()).sum();
     let progress = Progress::new(total, inputs.len());
     inputs.par_iter().map(|input| read(input, &progress, &use_it)).collect()
+}
+
+/// Reads the one snapshot at `path`.
+pub(super) fn read_one(path: &Path) -> anyhow::Result<Snapshot> {
+    if path.is_dir() {
+        bail!("{}: is a directory; this command takes one snapshot", path.display());
+    }
+    let total = path.metadata().map_or(0, |m| m.len());
+    let progress = Progress::new(total, 1);
+    let source = Source::open(path).with_context(|| path.display().to_string())?;
+    let snapshot = Snapshot::read(&source, &|offset| progress.at(offset.min(total)));
+    snapshot.with_context(|| path.display().to_string())
 }
 
 fn read<T>(

@@ -6,6 +6,7 @@ mod exit;
 mod inputs;
 mod output;
 mod progress;
+mod replay;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let done = match cli.command {
         args::Command::Analyze(args) => analyze::run(&args),
+        args::Command::Replay(args) => replay::run(&args),
     };
     exit::code(done)
 }

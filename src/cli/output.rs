@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path;
 
 use anyhow::Context as _;
 
-use super::args;
 use crate::report::Style;
 
 /// Columns of a page that is not shown on a terminal.
@@ -20,8 +20,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn open(args: &args::Output) -> anyhow::Result<Self> {
-        let Some(path) = &args.output else {
+    pub(super) fn open(path: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = path else {
             return Ok(Self { file: None, name: "standard output".to_owned() });
         };
         let name = path.display().to_string();

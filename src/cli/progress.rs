@@ -39,6 +39,13 @@ impl Progress {
     }
 }
 
+impl Progress {
+    /// The first `bytes` were read.
+    pub(super) fn at(&self, bytes: u64) {
+        self.add(bytes.saturating_sub(self.bar.position()));
+    }
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();

@@ -5,10 +5,12 @@
 mod dialect;
 mod error;
 mod number;
+mod overlay;
 mod parse;
 mod settings;
 mod tokens;
 
 pub use error::ConfError;
+pub use overlay::{option_in, overlay};
 pub use parse::{Parsed, Unknown, parse};
-pub use settings::{Reserve, Settings, option_in};
+pub use settings::{Reserve, Settings};

@@ -66,39 +66,3 @@ impl Default for Settings {
         }
     }
 }
-
-/// The value of option `key` in a `PYTORCH_CUDA_ALLOC_CONF` string such as `a:1,b:[256:1,>:4]`.
-pub fn option_in<'a>(string: &'a str, key: &str) -> Option<&'a str> {
-    let mut depth = 0;
-    let mut found = None;
-    for pair in string.split(|c| {
-        match c {
-            '[' => depth += 1,
-            ']' => depth -= 1,
-            _ => {}
-        }
-        c == ',' && depth == 0
-    }) {
-        if let Some((name, value)) = pair.split_once(':')
-            && name.trim() == key
-        {
-            found = Some(value.trim()); // the last one wins
-        }
-    }
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_are_found_whole() {
-        let conf =
-            "roundup_power2_divisions:[256:1,>:4], max_split_size_mb:64,max_split_size_mb:128";
-        assert_eq!(option_in(conf, "roundup_power2_divisions"), Some("[256:1,>:4]"));
-        assert_eq!(option_in(conf, "max_split_size_mb"), Some("128"));
-        assert_eq!(option_in(conf, ">"), None);
-        assert_eq!(option_in("", "x"), None);
-    }
-}

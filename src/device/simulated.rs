@@ -37,6 +37,15 @@ impl Simulated {
         }
     }
 
+    /// Counts memory that was there before: a segment, or a part of a reservation (base, size).
+    pub fn take_over(&mut self, addr: u64, size: u64, reservation: Option<(u64, u64)>) {
+        self.used = self.used.saturating_add(whole_pages(size).unwrap_or(size));
+        match reservation {
+            None => self.segments.insert(addr, size),
+            Some((base, size)) => self.reservations.insert(base, size),
+        }
+    }
+
     fn take(&mut self, size: u64) -> Result<u64, OutOfMemory> {
         let pages = whole_pages(size).ok_or(OutOfMemory)?;
         let used = self.used.checked_add(pages).ok_or(OutOfMemory)?;
@@ -110,11 +119,11 @@ impl Ranges {
         let mut at = self.full_below;
         let mut is_packed = true;
         for (&base, &taken) in self.taken.range(self.full_below..) {
-            if base - at >= size {
+            if base.saturating_sub(at) >= size {
                 break;
             }
-            is_packed &= base == at;
-            at = base + taken;
+            is_packed &= base <= at;
+            at = at.max(base.saturating_add(taken));
             if is_packed {
                 self.full_below = at;
             }
@@ -124,9 +133,16 @@ impl Ranges {
         Ok(at)
     }
 
+    /// Marks a range that was taken before; it may lie anywhere.
+    fn insert(&mut self, base: u64, size: u64) {
+        self.taken.insert(base, size);
+    }
+
     fn give(&mut self, base: u64) {
         if self.taken.remove(&base).is_some() {
-            self.full_below = self.full_below.min(base.max(self.origin));
+            // A range that began below the origin may have filled the start of what is looked at.
+            self.full_below =
+                if base < self.origin { self.origin } else { self.full_below.min(base) };
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A reader of Python pickles, protocols 0 to 5, for data: `None`, booleans, numbers, strings, bytes,
-//! lists, tuples, sets and dicts. Nothing in a pickle is ever executed or imported.
+//! lists, tuples, sets and dicts. Nothing in a pickle is ever executed or imported. And a writer of
+//! them, [`PickleWriter`]: protocol 4 as CPython writes it, in a stream that never holds the whole.
 //!
 //! The [`read`] machine keeps the memo that makes a pickle a graph, and hands every finished
 //! container to a [`Builder`], once, however often the pickle refers to it: a shared stack costs its
@@ -22,9 +23,11 @@ mod runs;
 mod text;
 pub mod tree;
 mod value;
+mod writer;
 
 pub use builder::Builder;
 pub use error::{ErrorKind, PickleError};
 pub use machine::{Pickle, looks_like_pickle, read};
 pub use text::printable;
 pub use value::{Kind, NodeKind, Value};
+pub use writer::{Memo, PickleWriter};

@@ -23,7 +23,11 @@ impl Hypothesis {
     pub fn recorded_limit(&self) -> Option<u64> {
         let fraction = self.settings.per_process_memory_fraction;
         let capacity = self.capacity.filter(|_| fraction < 1.0)?;
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, as meant")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "saturates, as meant"
+        )]
         let limit = (capacity as f64 * fraction).round() as u64;
         Some(limit)
     }

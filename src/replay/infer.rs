@@ -166,10 +166,11 @@ fn alternatives(
     {
         // A reservation is full, and the next one may adjoin it.
         let sizes = reservation_sizes(snapshot, device, &event);
-        tries.extend(sizes.into_iter().map(|size| Hypothesis {
-            capacity: Some(size / 9 * 8),
-            ..hypothesis.clone()
-        }));
+        tries.extend(
+            sizes
+                .into_iter()
+                .map(|size| Hypothesis { capacity: Some(size / 9 * 8), ..hypothesis.clone() }),
+        );
     }
     if snapshot.settings.is_none() {
         let settings = unrecorded_settings(&hypothesis.settings, divergence);
@@ -201,8 +202,8 @@ const DIVISIONS: [u64; 8] = [0, 1, 2, 4, 8, 16, 32, 64];
 /// Values in MiB that `max_split_size_mb` is set to in practice, beside those that the sizes at the
 /// divergence suggest; no limit comes first.
 const SPLIT_LIMITS: [u64; 26] = [
-    21, 24, 25, 28, 30, 32, 40, 48, 50, 60, 64, 80, 96, 100, 128, 160, 192, 200, 256, 300, 400, 512,
-    768, 1024, 2048, 4096,
+    21, 24, 25, 28, 30, 32, 40, 48, 50, 60, 64, 80, 96, 100, 128, 160, 192, 200, 256, 300, 400,
+    512, 768, 1024, 2048, 4096,
 ];
 
 /// Settings of releases that do not record them.
@@ -222,10 +223,8 @@ fn unrecorded_settings<'a>(
             settings
         })
     });
-    let sizes = [
-        divergence.predicted.map(|entry| entry.size),
-        divergence.recorded.map(|event| event.size),
-    ];
+    let sizes =
+        [divergence.predicted.map(|entry| entry.size), divergence.recorded.map(|event| event.size)];
     let near = sizes.into_iter().flatten().flat_map(|size| [size / MIB, size / MIB + 1]);
     let limits: Vec<u64> = std::iter::once(u64::MAX / MIB)
         .chain(SPLIT_LIMITS)
@@ -257,7 +256,8 @@ fn find_limit(snapshot: &Snapshot, from: &Inferred) -> Option<Inferred> {
         }
         hypothesis.settings.garbage_collection_threshold = SMALL_THRESHOLD;
     }
-    let scale = if hypothesis.settings.garbage_collection_threshold == SMALL_THRESHOLD { 20 } else { 0 };
+    let scale =
+        if hypothesis.settings.garbage_collection_threshold == SMALL_THRESHOLD { 20 } else { 0 };
     let (mut low, mut high) = (0, NO_LIMIT);
     let mut best: Option<Inferred> = None;
     while high - low > 1 {

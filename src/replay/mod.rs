@@ -12,6 +12,8 @@
 
 mod calls;
 mod divergence;
+mod emit;
+mod end_state;
 mod ground;
 mod hypothesis;
 mod infer;
@@ -20,15 +22,19 @@ mod recorded;
 mod sampler;
 mod segment_pools;
 mod settings;
+mod simulate;
 mod start;
 mod tiling;
 mod verify;
 
 pub use divergence::{Divergence, Fault, word};
+pub use emit::{EmittedDevice, emit};
+pub use end_state::end_differences;
 pub use hypothesis::Hypothesis;
 pub use infer::{Inference, Inferred, Known, infer};
 pub use literal::{Literal, Outcome, Step};
 pub use sampler::{Bucket, Sampler};
 pub use settings::{NEWEST, releases, settings_of, settings_under};
+pub use simulate::{Simulation, UNKNOWN_CAPACITY, shown_capacity, simulate};
 pub use tiling::{Home, Tiling, Totals};
-pub use verify::{Verification, verify};
+pub use verify::{Verification, verify, verify_and_keep};

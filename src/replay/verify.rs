@@ -23,6 +23,10 @@ use crate::snapshot::{Action, Event, Snapshot};
 pub struct Verification {
     /// Whether the recording begins with an allocator that holds nothing.
     pub starts_empty: bool,
+    /// Bytes that it held before.
+    pub reserved_before: u64,
+    /// Blocks of before the recording that fit nowhere.
+    pub misfits: usize,
     /// Entries in the recording.
     pub recorded: usize,
     /// Entries that the model wrote, up to the end or the first divergence.
@@ -49,14 +53,29 @@ impl Verification {
 
 /// Holds the model under `hypothesis` against the trace of `device`.
 pub fn verify(snapshot: &Snapshot, device: usize, hypothesis: &Hypothesis) -> Verification {
+    verify_and_keep(snapshot, device, hypothesis, None)
+}
+
+/// The same; `keep` sees every entry that the model writes, with the recorded time of the call.
+pub fn verify_and_keep(
+    snapshot: &Snapshot,
+    device: usize,
+    hypothesis: &Hypothesis,
+    mut keep: Option<&mut dyn FnMut(&Entry, u64)>,
+) -> Verification {
     let reservations = Reservations::new(snapshot, device);
     let mut verifier = Verifier::new(snapshot, device, hypothesis, &reservations);
-    let mut calls =
-        Calls::new(snapshot, device, verifier.allocator.statistics().reserved_bytes.all.current);
+    let mut calls = Calls::new(snapshot, device, verifier.reserved_before);
     while verifier.divergence.is_none()
         && let Some(call) = calls.next()
     {
         verifier.step(&call, &calls);
+        if let Some(keep) = &mut keep {
+            let last = call.rows().end.saturating_sub(1);
+            let time = snapshot.events.time_us(last).unwrap_or(0);
+            verifier.allocator.entries().iter().for_each(|entry| keep(entry, time));
+        }
+        verifier.allocator.clear_entries();
     }
     verifier.finish()
 }
@@ -66,6 +85,8 @@ struct Verifier<'a> {
     first_row: usize,
     recorded: usize,
     starts_empty: bool,
+    reserved_before: u64,
+    misfits: usize,
     allocator: CachingAllocator,
     device: Recorded<'a>,
     ground: Ground,
@@ -120,6 +141,8 @@ impl<'a> Verifier<'a> {
             first_row: rows.start,
             recorded: rows.len(),
             starts_empty,
+            reserved_before: allocator.statistics().reserved_bytes.all.current,
+            misfits: adopted.misfits,
             allocator,
             device: recorded_device,
             ground,
@@ -141,6 +164,8 @@ impl<'a> Verifier<'a> {
     fn finish(self) -> Verification {
         Verification {
             starts_empty: self.starts_empty,
+            reserved_before: self.reserved_before,
+            misfits: self.misfits,
             recorded: self.recorded,
             predicted: self.predicted,
             matched: self.matched,
@@ -515,25 +540,23 @@ impl<'a> Verifier<'a> {
         } else if let Some(why) = self.allocator.undefined() {
             self.diverge(rows.end.saturating_sub(1), None, Fault::Undefined(why));
         }
-        self.allocator.clear_entries();
     }
 
     #[cold]
     fn diverge(&mut self, row: usize, predicted: Option<Entry>, fault: Fault) {
         let recorded = (row < self.first_row + self.recorded).then(|| self.event(row)).flatten();
-        self.divergence =
-            Some(Divergence {
-                event: row - self.first_row,
-                predicted,
-                recorded,
-                fault,
-                has_collected: self.allocator.collected_bytes() > self.collected,
-            });
+        self.divergence = Some(Divergence {
+            event: row - self.first_row,
+            predicted,
+            recorded,
+            fault,
+            has_collected: self.allocator.collected_bytes() > self.collected,
+        });
     }
 }
 
 /// The request that an entry records, with nothing known of its circumstances.
-fn request_of(event: &Event, pool: PoolId) -> Request<'static> {
+pub(super) fn request_of(event: &Event, pool: PoolId) -> Request<'static> {
     Request {
         size: event.size,
         stream: event.stream,

@@ -7,21 +7,23 @@ mod chart;
 mod markdown;
 mod page;
 mod ranks;
+mod replay;
 mod style;
 mod table;
 mod words;
 
 pub use markdown::markdown;
 pub use page::page;
+pub use replay::replay_page;
 pub use style::Style;
 
-use crate::analysis::AnalyzeReport;
+use serde::Serialize;
 
-/// The result as JSON, with a newline at the end.
+/// A result as JSON, with a newline at the end.
 ///
 /// # Errors
 /// Never for these results; the type is `serde_json`'s.
-pub fn json(report: &AnalyzeReport) -> serde_json::Result<String> {
+pub fn json(report: &impl Serialize) -> serde_json::Result<String> {
     let mut text = serde_json::to_string_pretty(report)?;
     text.push('\n');
     Ok(text)

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::io;
 
+use oomscope::pickle::{Memo, PickleWriter};
+
 use super::frame_pool::FrameId;
-use super::pickle_writer::{Memo, PickleWriter};
 use super::stacks::{StackSpeller, Traceback};
 
 pub struct FrameLists<'a> {

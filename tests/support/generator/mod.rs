@@ -14,7 +14,6 @@ mod frame_lists;
 mod frame_names;
 mod frame_pool;
 mod journal;
-mod pickle_writer;
 mod plan;
 mod random;
 mod snapshot_writer;
@@ -24,7 +23,7 @@ mod workload;
 use std::io::{self, Write};
 
 use frame_pool::FramePool;
-use pickle_writer::PickleWriter;
+use oomscope::pickle::PickleWriter;
 use random::Random;
 use snapshot_writer::SnapshotWriter;
 use stacks::StackSpeller;

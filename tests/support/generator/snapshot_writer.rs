@@ -6,10 +6,11 @@
 
 use std::io;
 
+use oomscope::pickle::PickleWriter;
+
 use super::allocator::{Allocator, Block};
 use super::frame_lists::FrameLists;
 use super::journal::{Annotation, Event};
-use super::pickle_writer::PickleWriter;
 use super::stacks::{StackSpeller, Traceback};
 
 pub struct SnapshotWriter<'a> {
@@ -112,7 +113,7 @@ impl<'a> SnapshotWriter<'a> {
         self.pickle.interned("segment_pool_id")?;
         self.pickle.pair(0, 0)?;
         self.pickle.interned("is_expandable")?;
-        self.pickle.false_value()?;
+        self.pickle.boolean(false)?;
         self.pickle.interned("blocks")?;
         self.pickle.list()?;
         for (index, block) in blocks.iter().enumerate() {
@@ -189,8 +190,7 @@ impl<'a> SnapshotWriter<'a> {
 
     fn integer(&mut self, key: &'static str, value: u64) -> io::Result<()> {
         self.pickle.interned(key)?;
-        // Addresses, sizes and times all stay far below 2^63.
-        self.pickle.integer(value as i64)
+        self.pickle.unsigned(value)
     }
 
     fn unlimited(&mut self, key: &'static str) -> io::Result<()> {
@@ -200,6 +200,6 @@ impl<'a> SnapshotWriter<'a> {
 
     fn switched_off(&mut self, key: &'static str) -> io::Result<()> {
         self.pickle.interned(key)?;
-        self.pickle.false_value()
+        self.pickle.boolean(false)
     }
 }

@@ -1,0 +1,469 @@
+//! What the replay of one snapshot through the allocator model says: `oomscope/replay/1`.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::allocator::{CachingAllocator, Entry};
+use crate::conf::{Settings, option_in};
+use crate::replay::{
+    Divergence, EmittedDevice, Hypothesis, Inference, Inferred, Known, Simulation, Verification,
+    emit, end_differences, infer, shown_capacity, simulate, verify_and_keep, word,
+};
+use crate::snapshot::{Action, Block, BlockState, Event, Snapshot, Warning, Warnings};
+use crate::units::{MIB, counted};
+
+/// The JSON of `oomscope replay`.
+#[derive(Debug, Serialize)]
+pub struct ReplayReport {
+    /// `oomscope/replay/1`
+    pub schema: &'static str,
+    /// As given.
+    pub path: String,
+    /// `verify` or `what-if`.
+    pub mode: &'static str,
+    /// The settings replayed under, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`; `None` where the
+    /// release does not record them.
+    pub settings_string: Option<String>,
+    /// The releases whose rules were followed, such as `2.10-2.11`.
+    pub torch_version: String,
+    /// What was odd about the file.
+    pub warnings: Vec<Warning>,
+    /// Every device that has a segment or an entry.
+    pub devices: Vec<ReplayedDevice>,
+}
+
+/// One device.
+#[derive(Debug, Serialize)]
+pub struct ReplayedDevice {
+    /// Device number.
+    pub device: u64,
+    /// `empty` or `reconstructed`.
+    pub start: &'static str,
+    /// How many entries.
+    pub events: EventCounts,
+    /// Whether every recorded entry was reproduced; `None` in a what-if.
+    pub exact: Option<bool>,
+    /// Whether the model ended with the snapshot's segments and blocks; `None` in a what-if.
+    pub end_state_exact: Option<bool>,
+    /// Segments that differ at the end; `None` in a what-if.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_differences: Option<usize>,
+    /// Where the model and the recording part.
+    pub first_divergence: Option<DivergenceReport>,
+    /// Calls whose circumstances the trace leaves open: counters such as `num_alloc_retries` may be
+    /// off by as much.
+    pub ambiguous_calls: usize,
+    /// Under the keys of `torch.cuda.memory_stats()`.
+    pub statistics: BTreeMap<String, u64>,
+    /// The most that was held from the device.
+    pub peak_reserved_bytes: u64,
+    /// The most that the program held.
+    pub peak_allocated_bytes: u64,
+    /// Calls that took memory from the device.
+    pub device_allocs: u64,
+    /// Calls that gave memory back.
+    pub device_frees: u64,
+    /// Requests for which everything free was given back first.
+    pub retries: u64,
+    /// Requests that failed.
+    pub ooms: Vec<FailedRequest>,
+    /// Requests that failed when they were recorded, and did not in this what-if.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub avoided_ooms: Vec<FailedRequest>,
+    /// What the file does not say and the replay found out or was told.
+    pub assumed: Assumed,
+    /// The recorded run, beside a what-if.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<Box<ReplayedDevice>>,
+}
+
+/// Entries of one device.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct EventCounts {
+    /// In the file.
+    pub recorded: usize,
+    /// Written by the model.
+    pub predicted: usize,
+    /// Equal, up to the first difference; `None` in a what-if.
+    pub matched: Option<usize>,
+}
+
+/// A request that failed.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct FailedRequest {
+    /// Index of the recorded entry.
+    pub event: usize,
+    /// Rounded bytes.
+    pub requested_bytes: u64,
+}
+
+/// What was taken for granted.
+#[derive(Debug, Clone, Serialize)]
+pub struct Assumed {
+    /// Bytes of device memory within reach; `None` where nothing bounds them.
+    pub capacity_bytes: Option<u64>,
+    /// The most that the process may reserve, where something shows that there is a limit.
+    pub limit_bytes: Option<u64>,
+    /// Private pools whose blocks are handed out whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub no_split_pools: Vec<[u64; 2]>,
+    /// Options that are in effect but not recorded, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<String>,
+}
+
+/// The first difference.
+#[derive(Debug, Serialize)]
+pub struct DivergenceReport {
+    /// Index of the entry in the device's trace.
+    pub event: usize,
+    /// What the model wrote.
+    pub predicted: Option<EntryReport>,
+    /// What was recorded.
+    pub recorded: Option<EntryReport>,
+    /// Which rule is in question.
+    pub why: String,
+}
+
+/// A trace entry.
+#[derive(Debug, Serialize)]
+pub struct EntryReport {
+    /// The trace's word.
+    pub action: &'static str,
+    /// Address; the device's free bytes of an `oom`.
+    pub addr: u64,
+    /// Bytes.
+    pub size: u64,
+    /// The stream's handle.
+    pub stream: u64,
+}
+
+/// What to replay otherwise than it was recorded.
+#[derive(Debug, Clone, Default)]
+pub struct WhatIf {
+    /// The settings, and the string they come from.
+    pub settings: Option<(Settings, String)>,
+    /// Bytes of device memory.
+    pub capacity: Option<u64>,
+    /// The minor release of PyTorch 2 whose rules to follow.
+    pub minor: Option<u32>,
+}
+
+/// The entries of one device that the model wrote, each with the recorded time of its call.
+pub type Journal = Vec<(Entry, u64)>;
+
+/// A replayed device with the model's final state, for writing it out.
+#[derive(Debug)]
+pub struct Emitted {
+    /// Device number.
+    pub device: usize,
+    /// What the model wrote.
+    pub journal: Journal,
+    /// How it ended.
+    pub allocator: CachingAllocator,
+}
+
+/// The devices of `snapshot` that have a segment or an entry, or just `only`.
+fn devices_of(snapshot: &Snapshot, only: Option<u64>) -> Vec<usize> {
+    let with_segments = snapshot.segments.iter().map(|s| s.device);
+    let with_entries =
+        (0..snapshot.traces.len()).filter(|d| !snapshot.trace(*d).is_empty()).map(|d| d as u64);
+    let mut devices: Vec<u64> = with_segments.chain(with_entries).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    devices.retain(|device| only.is_none_or(|only| only == *device));
+    devices.into_iter().filter_map(|device| usize::try_from(device).ok()).collect()
+}
+
+/// Holds the model against the recording.
+pub fn verified(snapshot: &Snapshot, path: &str, inference: &Inference) -> ReplayReport {
+    let mut report = ReplayReport {
+        schema: "oomscope/replay/1",
+        path: path.to_owned(),
+        mode: "verify",
+        settings_string: snapshot.settings.as_ref().map(|raw| raw.string.clone()),
+        torch_version: release_range(inference),
+        warnings: warnings(snapshot, inference),
+        devices: Vec::new(),
+    };
+    report.devices = inference.devices.iter().map(|one| verified_device(snapshot, one)).collect();
+    report
+}
+
+/// What is odd about the file, and what the replay cannot know.
+fn warnings(snapshot: &Snapshot, inference: &Inference) -> Vec<Warning> {
+    let mut warnings = Warnings::default();
+    for warning in snapshot.warnings.to_vec() {
+        warnings.add(warning.code, warning.message);
+    }
+    let settings = snapshot.settings.as_ref();
+    if settings.and_then(|raw| option_in(&raw.string, "backend")).is_some_and(|b| b != "native") {
+        warnings.add(
+            "other-allocator",
+            "the settings name another backend than native: its memory is not managed by the rules \
+             replayed here"
+                .to_owned(),
+        );
+    }
+    if looks_like_npu(snapshot) {
+        warnings.add(
+            "other-allocator",
+            "blocks are 32 bytes larger than PyTorch's CUDA allocator would make them, as those of \
+             torch_npu are: its rules are not replayed here"
+                .to_owned(),
+        );
+    }
+    for one in &inference.devices {
+        let (device, verification) = (one.device, &one.verification);
+        if verification.time_reversals > 0 {
+            let entries = counted(verification.time_reversals as u64, "entry");
+            warnings.add(
+                "time-reversed",
+                format!(
+                    "device {device}: {entries} earlier than the entry before: a ring buffer whose \
+                     limit was changed is out of order"
+                ),
+            );
+        }
+        if verification.misfits > 0 {
+            let blocks = counted(verification.misfits as u64, "block");
+            warnings.add(
+                "start-inconsistent",
+                format!(
+                    "device {device}: {blocks} of before the recording lie outside every segment, or \
+                     in one another"
+                ),
+            );
+        }
+    }
+    warnings.to_vec()
+}
+
+/// `torch_npu` takes 32 bytes more than were asked for before it rounds.
+fn looks_like_npu(snapshot: &Snapshot) -> bool {
+    let rounded = |bytes: u64| bytes.checked_next_multiple_of(512);
+    let mut telling = snapshot.blocks.iter().filter(|block| {
+        block.state == BlockState::ActiveAllocated
+            && block.size < MIB
+            && rounded(block.requested_size) != rounded(block.requested_size.saturating_add(32))
+    });
+    let is_larger =
+        |block: &Block| Some(block.size) == rounded(block.requested_size.saturating_add(32));
+    telling.next().is_some_and(is_larger) && telling.all(is_larger)
+}
+
+/// Replays otherwise than it was recorded, beside what was.
+pub fn what_if(
+    snapshot: &Snapshot,
+    path: &str,
+    inference: &Inference,
+    change: &WhatIf,
+    keep: bool,
+) -> (ReplayReport, Vec<Emitted>) {
+    let mut report = verified(snapshot, path, inference);
+    report.mode = "what-if";
+    if let Some((_, string)) = &change.settings {
+        report.settings_string = Some(string.clone());
+    }
+    if let Some(minor) = change.minor {
+        report.torch_version = format!("2.{minor}");
+    }
+    let simulated: Vec<(ReplayedDevice, Emitted)> = inference
+        .devices
+        .par_iter()
+        .zip(std::mem::take(&mut report.devices))
+        .map(|(one, recorded)| {
+            let hypothesis = changed(snapshot, one, change);
+            let mut journal = Journal::new();
+            let mut push = |entry: &Entry, time: u64| journal.push((*entry, time));
+            let keep = keep.then_some(&mut push as &mut dyn FnMut(&Entry, u64));
+            let simulation = simulate(snapshot, one.device, &one.hypothesis, &hypothesis, keep);
+            let report = simulated_device(snapshot, one, &hypothesis, &simulation, recorded);
+            let Simulation { allocator, .. } = simulation;
+            (report, Emitted { device: one.device, journal, allocator })
+        })
+        .collect();
+    let (devices, emitted) = simulated.into_iter().unzip();
+    report.devices = devices;
+    (report, emitted)
+}
+
+/// The hypothesis of a what-if: as recorded, less what is changed.
+fn changed(snapshot: &Snapshot, one: &Inferred, change: &WhatIf) -> Hypothesis {
+    let mut hypothesis = one.hypothesis.clone();
+    if let Some((settings, _)) = &change.settings {
+        hypothesis.settings = settings.clone();
+    }
+    if let Some(minor) = change.minor {
+        hypothesis.minor = minor;
+    }
+    let capacity = change.capacity.or(one.hypothesis.capacity);
+    hypothesis.capacity =
+        capacity.or_else(|| shown_capacity(snapshot, one.device, reserved_before(one)));
+    if change.settings.is_some() || change.capacity.is_some() {
+        hypothesis.limit = hypothesis.recorded_limit().or(one.hypothesis.limit);
+    }
+    hypothesis
+}
+
+/// Bytes that were held before the recording began.
+fn reserved_before(one: &Inferred) -> u64 {
+    one.verification.reserved_before
+}
+
+/// Finds out how the recording came about.
+pub fn inferred(snapshot: &Snapshot, only: Option<u64>, known: Known) -> Inference {
+    infer(snapshot, &devices_of(snapshot, only), known)
+}
+
+/// The model's own trace and final state of a recording.
+pub fn emitted(snapshot: &Snapshot, inference: &Inference) -> Vec<Emitted> {
+    let emit = |one: &Inferred| {
+        let mut journal = Journal::new();
+        let mut push = |entry: &Entry, time: u64| journal.push((*entry, time));
+        let verification = verify_and_keep(snapshot, one.device, &one.hypothesis, Some(&mut push));
+        Emitted { device: one.device, journal, allocator: verification.allocator }
+    };
+    inference.devices.iter().map(emit).collect()
+}
+
+/// Writes the model's own trace and final state as a snapshot.
+///
+/// # Errors
+/// When `out` cannot be written to.
+pub fn write_snapshot(
+    snapshot: &Snapshot,
+    devices: &[Emitted],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let views: Vec<_> = devices.iter().map(|one| one.allocator.view()).collect();
+    let devices: Vec<EmittedDevice<'_>> = devices
+        .iter()
+        .zip(&views)
+        .map(|(one, (segments, blocks))| EmittedDevice {
+            device: one.device,
+            entries: &one.journal,
+            segments,
+            blocks,
+        })
+        .collect();
+    emit(snapshot, &devices, out)
+}
+
+fn release_range(inference: &Inference) -> String {
+    let (first, last) = (*inference.releases.start(), *inference.releases.end());
+    if first == last { format!("2.{first}") } else { format!("2.{first}-2.{last}") }
+}
+
+fn verified_device(snapshot: &Snapshot, one: &Inferred) -> ReplayedDevice {
+    let verification: &Verification = &one.verification;
+    let differences = end_differences(snapshot, one.device, &verification.allocator);
+    let ooms = recorded_ooms(snapshot, one.device);
+    let divergence = verification.divergence.as_ref();
+    ReplayedDevice {
+        events: EventCounts {
+            recorded: verification.recorded,
+            predicted: verification.predicted,
+            matched: Some(verification.matched),
+        },
+        exact: Some(verification.is_exact()),
+        end_state_exact: Some(differences == 0),
+        end_differences: Some(differences),
+        first_divergence: divergence.map(divergence_report),
+        ambiguous_calls: verification.ambiguous,
+        ooms,
+        ..device_report(snapshot, one, &one.hypothesis, &verification.allocator)
+    }
+}
+
+fn simulated_device(
+    snapshot: &Snapshot,
+    one: &Inferred,
+    hypothesis: &Hypothesis,
+    simulation: &Simulation,
+    recorded: ReplayedDevice,
+) -> ReplayedDevice {
+    let failed = |(event, requested_bytes): &(usize, u64)| FailedRequest {
+        event: *event,
+        requested_bytes: *requested_bytes,
+    };
+    ReplayedDevice {
+        events: EventCounts {
+            recorded: recorded.events.recorded,
+            predicted: simulation.predicted,
+            matched: None,
+        },
+        ooms: simulation.ooms.iter().map(failed).collect(),
+        avoided_ooms: simulation.avoided.iter().map(failed).collect(),
+        recorded: Some(Box::new(recorded)),
+        ..device_report(snapshot, one, hypothesis, &simulation.allocator)
+    }
+}
+
+/// What verification and what-if have in common.
+fn device_report(
+    snapshot: &Snapshot,
+    one: &Inferred,
+    hypothesis: &Hypothesis,
+    allocator: &CachingAllocator,
+) -> ReplayedDevice {
+    let statistics = allocator.statistics();
+    ReplayedDevice {
+        device: one.device as u64,
+        start: if one.verification.starts_empty { "empty" } else { "reconstructed" },
+        events: EventCounts { recorded: 0, predicted: 0, matched: None },
+        exact: None,
+        end_state_exact: None,
+        end_differences: None,
+        first_divergence: None,
+        ambiguous_calls: 0,
+        statistics: statistics.figures().into_iter().collect(),
+        peak_reserved_bytes: statistics.reserved_bytes.all.peak,
+        peak_allocated_bytes: statistics.allocated_bytes.all.peak,
+        device_allocs: statistics.num_device_alloc,
+        device_frees: statistics.num_device_free,
+        retries: statistics.num_alloc_retries,
+        ooms: Vec::new(),
+        avoided_ooms: Vec::new(),
+        assumed: Assumed {
+            capacity_bytes: hypothesis.capacity,
+            limit_bytes: hypothesis.limit,
+            no_split_pools: hypothesis.no_split.iter().map(|p| snapshot.pools.get(*p)).collect(),
+            settings: Vec::new(),
+        },
+        recorded: None,
+    }
+}
+
+fn recorded_ooms(snapshot: &Snapshot, device: usize) -> Vec<FailedRequest> {
+    let rows = snapshot.trace(device);
+    let first = rows.start;
+    rows.filter(|row| snapshot.events.action(*row) == Some(Action::Oom))
+        .filter_map(|row| Some((row - first, snapshot.events.get(row)?.size)))
+        .map(|(event, requested_bytes)| FailedRequest { event, requested_bytes })
+        .collect()
+}
+
+fn divergence_report(divergence: &Divergence) -> DivergenceReport {
+    let predicted = |entry: Entry| EntryReport {
+        action: word(entry.action),
+        addr: entry.addr,
+        size: entry.size,
+        stream: entry.stream,
+    };
+    let recorded = |event: Event| EntryReport {
+        action: word(event.action),
+        addr: event.addr,
+        size: event.size,
+        stream: event.stream,
+    };
+    DivergenceReport {
+        event: divergence.event,
+        predicted: divergence.predicted.map(predicted),
+        recorded: divergence.recorded.map(recorded),
+        why: divergence.why(),
+    }
+}

@@ -1,0 +1,93 @@
+//! `oomscope replay`
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow, bail};
+
+use super::args::{PlainFormat, Replay};
+use super::exit::Done;
+use super::inputs;
+use super::output::Output;
+use crate::analysis::{WhatIf, emitted, inferred, verified, what_if, write_snapshot};
+use crate::conf::{self, Settings, Unknown};
+use crate::replay::{Known, releases, settings_under};
+use crate::report;
+use crate::snapshot::Snapshot;
+
+/// Reads, replays and writes.
+pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
+    let path = args.snapshot.display().to_string();
+    for written in [&args.output.output, &args.emit_snapshot].into_iter().flatten() {
+        inputs::spare_one(&args.snapshot, written)?;
+    }
+    let output = Output::open(args.output.output.as_deref())?;
+    let emitted_file = args.emit_snapshot.as_deref().map(create).transpose()?;
+    let snapshot = inputs::read_one(&args.snapshot)?;
+    let possible = releases(&snapshot.torch);
+    // A release that cannot have written the file is one to replay under, not one to verify by.
+    let (recorded, other) = match args.torch_version {
+        Some(minor) if possible.contains(&minor) => (Some(minor), None),
+        other => (None, other),
+    };
+    let change = WhatIf {
+        settings: changed_settings(&snapshot, args, other.or(recorded))?,
+        capacity: args.capacity,
+        minor: other,
+    };
+    let known = Known { minor: recorded, capacity: None };
+    let inference = inferred(&snapshot, args.device, known);
+    if inference.devices.is_empty()
+        && let Some(device) = args.device
+    {
+        bail!("{path}: no memory and no trace of device {device}");
+    }
+    let is_what_if = change.settings.is_some() || change.capacity.is_some() || other.is_some();
+    let keep = emitted_file.is_some();
+    let (report, emitted) = if is_what_if {
+        what_if(&snapshot, &path, &inference, &change, keep)
+    } else {
+        let emitted = if keep { emitted(&snapshot, &inference) } else { Vec::new() };
+        (verified(&snapshot, &path, &inference), emitted)
+    };
+    if let Some((file, name)) = emitted_file {
+        let mut file = BufWriter::new(file);
+        let written = write_snapshot(&snapshot, &emitted, &mut file);
+        written.and_then(|()| file.flush()).with_context(|| format!("{name} cannot be written"))?;
+    }
+    let text = match args.output.format {
+        PlainFormat::Human => report::replay_page(&report, output.style()),
+        PlainFormat::Json => report::json(&report)?,
+    };
+    output.write(&text)?;
+    let diverged = report.devices.iter().any(|device| device.exact == Some(false));
+    Ok(if diverged { Done::Failed } else { Done::Well })
+}
+
+fn create(path: &Path) -> anyhow::Result<(File, String)> {
+    let name = path.display().to_string();
+    let file = File::create(path).with_context(|| format!("{name} cannot be written"))?;
+    Ok((file, name))
+}
+
+/// What `--set` makes of the recorded settings, with the string that says the same.
+fn changed_settings(
+    snapshot: &Snapshot,
+    args: &Replay,
+    minor: Option<u32>,
+) -> anyhow::Result<Option<(Settings, String)>> {
+    if args.set.is_empty() {
+        return Ok(None);
+    }
+    let minor = minor.unwrap_or(*releases(&snapshot.torch).end());
+    let change = args.set.join(",");
+    let recorded = settings_under(snapshot, minor);
+    let refused = |error: conf::ConfError| anyhow!("--set {change}: {error}");
+    // What is typed must be right; what is recorded was accepted once.
+    conf::parse(&change, &recorded, minor, Unknown::Refuse).map_err(refused)?;
+    let base = snapshot.settings.as_ref().map_or("", |raw| raw.string.as_str());
+    let string = conf::overlay(base, &change);
+    let parsed = conf::parse(&string, &recorded, minor, Unknown::Warn).map_err(refused)?;
+    Ok(Some((parsed.settings, string)))
+}

@@ -1,0 +1,305 @@
+//! Writes a snapshot of what the model did and holds, as `torch.cuda.memory._dump_snapshot()` would
+//! have: the dict of the newest format, so that whatever opens recordings opens this.
+//!
+//! What the model knows only by number, or not at all (frames, pools, settings, annotations), is the
+//! recording's. What its entries do not carry (compile contexts, user metadata) is left out.
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value, json};
+
+use super::divergence::word;
+use super::settings::{NEWEST, settings_under};
+use crate::allocator::{BlockView, Entry, SegmentView};
+use crate::entry::{Action, BlockState};
+use crate::ids::{FrameId, PoolId, StackId};
+use crate::pickle::{Memo, PickleWriter};
+use crate::snapshot::Snapshot;
+
+/// What one device's allocator did and holds in the end.
+#[derive(Debug, Clone, Copy)]
+pub struct EmittedDevice<'a> {
+    /// Device number.
+    pub device: usize,
+    /// What it did, in order, each with the time in us that it was done at.
+    pub entries: &'a [(Entry, u64)],
+    /// Its segments in the end: see [`crate::allocator::CachingAllocator::view`].
+    pub segments: &'a [SegmentView],
+    /// The blocks of the segments.
+    pub blocks: &'a [BlockView],
+}
+
+/// Writes to `out` the snapshot that the model's `devices` would give. Their pools and stacks are those
+/// of `snapshot`, which also tells the settings and the annotations.
+///
+/// Every frame and every stack is one object, however many entries share it, so that memory does not
+/// grow with the trace.
+///
+/// # Errors
+/// Those of `out`.
+pub fn emit(
+    snapshot: &Snapshot,
+    devices: &[EmittedDevice<'_>],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let events = &snapshot.events;
+    let mut emitter = Emitter {
+        snapshot,
+        pickle: PickleWriter::new(out)?,
+        frames: vec![None; snapshot.stacks.frame_count()],
+        stacks: vec![None; snapshot.stacks.len()],
+        has_times: (0..events.len()).any(|row| events.time_us(row).is_some()),
+    };
+    emitter.pickle.begin_dict()?;
+    emitter.segments(devices)?;
+    emitter.traces(devices)?;
+    emitter.settings()?;
+    emitter.annotations()?;
+    emitter.pickle.end_dict();
+    emitter.pickle.finish()?;
+    Ok(())
+}
+
+struct Emitter<'a> {
+    snapshot: &'a Snapshot,
+    pickle: PickleWriter<'a>,
+    /// The frames and stacks that are already written.
+    frames: Vec<Option<Memo>>,
+    stacks: Vec<Option<Memo>>,
+    /// Whether the recording has times (2.2).
+    has_times: bool,
+}
+
+impl Emitter<'_> {
+    fn segments(&mut self, devices: &[EmittedDevice<'_>]) -> io::Result<()> {
+        let total = devices.iter().map(|device| device.segments.len()).sum();
+        let segments = devices
+            .iter()
+            .flat_map(|device| device.segments.iter().map(move |segment| (device, segment)));
+        self.pickle.interned("segments")?;
+        self.list(total, segments, |this, (device, segment)| {
+            let blocks = device.blocks.get(segment.blocks.clone()).unwrap_or_default();
+            this.segment(device.device, segment, blocks)
+        })
+        .map(drop)
+    }
+
+    fn segment(
+        &mut self,
+        device: usize,
+        segment: &SegmentView,
+        blocks: &[BlockView],
+    ) -> io::Result<()> {
+        let (mut allocated, mut active, mut requested) = (0u64, 0u64, 0u64);
+        for block in blocks.iter().filter(|block| block.state != BlockState::Inactive) {
+            active = active.saturating_add(block.size);
+            requested = requested.saturating_add(block.requested);
+            if block.state == BlockState::ActiveAllocated {
+                allocated = allocated.saturating_add(block.size);
+            }
+        }
+        self.pickle.begin_dict()?;
+        self.unsigned("device", device as u64)?;
+        self.unsigned("address", segment.addr)?;
+        self.unsigned("total_size", segment.size)?;
+        self.unsigned("allocated_size", allocated)?;
+        self.unsigned("active_size", active)?;
+        self.unsigned("requested_size", requested)?;
+        self.unsigned("stream", segment.stream)?;
+        self.word("segment_type", if segment.is_small { "small" } else { "large" })?;
+        self.pool("segment_pool_id", segment.pool)?;
+        self.pickle.interned("is_expandable")?;
+        self.pickle.boolean(segment.is_expandable)?;
+        self.frames(segment.context)?;
+        self.pickle.interned("blocks")?;
+        self.list(blocks.len(), blocks, Self::block)?;
+        self.pickle.end_dict();
+        Ok(())
+    }
+
+    fn block(&mut self, block: &BlockView) -> io::Result<()> {
+        self.pickle.begin_dict()?;
+        self.unsigned("address", block.addr)?;
+        self.unsigned("size", block.size)?;
+        self.unsigned("requested_size", block.requested)?;
+        let state = match block.state {
+            BlockState::ActiveAllocated => "active_allocated",
+            BlockState::ActivePendingFree => "active_pending_free",
+            BlockState::Inactive => "inactive",
+        };
+        self.word("state", state)?;
+        self.frames(block.context)?;
+        self.pickle.end_dict();
+        Ok(())
+    }
+
+    /// A list for each device, in the place of its number.
+    fn traces(&mut self, devices: &[EmittedDevice<'_>]) -> io::Result<()> {
+        let highest = devices.iter().filter(|d| !d.entries.is_empty()).map(|d| d.device).max();
+        let total =
+            self.snapshot.traces.len().max(highest.map_or(0, |highest| highest.saturating_add(1)));
+        self.pickle.interned("device_traces")?;
+        self.list(total, 0..total, |this, number| {
+            let device = devices.iter().find(|device| device.device == number);
+            let entries = device.map(|device| device.entries).unwrap_or_default();
+            let named = || entries.iter().filter(|(entry, _)| entry.action != Action::Other);
+            this.list(named().count(), named(), Self::entry).map(drop)
+        })
+        .map(drop)
+    }
+
+    fn entry(&mut self, (entry, time_us): &(Entry, u64)) -> io::Result<()> {
+        self.pickle.begin_dict()?;
+        self.word("action", word(entry.action))?;
+        let addr = if entry.action == Action::Oom { "device_free" } else { "addr" };
+        self.unsigned(addr, entry.addr)?;
+        self.unsigned("size", entry.size)?;
+        self.unsigned("stream", entry.stream)?;
+        if self.has_times {
+            self.unsigned("time_us", *time_us)?;
+        }
+        self.pool("pool_id", entry.pool)?;
+        self.frames(entry.context)?;
+        self.pickle.end_dict();
+        Ok(())
+    }
+
+    fn settings(&mut self) -> io::Result<()> {
+        let inferred;
+        let (string, effective) = if let Some(settings) = &self.snapshot.settings {
+            (settings.string.as_str(), &settings.effective)
+        } else {
+            inferred = self.inferred_settings();
+            ("", &inferred)
+        };
+        let total = effective.len() + 1;
+        self.pickle.interned("allocator_settings")?;
+        self.pickle.dict()?;
+        self.pickle.before_item(0, total);
+        self.word("PYTORCH_CUDA_ALLOC_CONF", string)?;
+        self.pickle.after_pair(0, total);
+        self.pairs(effective, 1, total)
+    }
+
+    /// PyTorch's defaults, and what else shows in a recording without settings.
+    fn inferred_settings(&self) -> Map<String, Value> {
+        let settings = settings_under(self.snapshot, NEWEST);
+        let pairs = [
+            ("expandable_segments", json!(settings.expandable_segments)),
+            ("garbage_collection_threshold", json!(settings.garbage_collection_threshold)),
+            // -1 stands for no limit.
+            ("max_split_size", json!(i64::try_from(settings.max_split_size).unwrap_or(-1))),
+        ];
+        pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+
+    /// The pairs of an open dict of `total`, from `first` on.
+    fn pairs(&mut self, pairs: &Map<String, Value>, first: usize, total: usize) -> io::Result<()> {
+        for (index, (key, value)) in (first..).zip(pairs) {
+            self.pickle.before_item(index, total);
+            self.pickle.interned(key)?;
+            self.value(value)?;
+            self.pickle.after_pair(index, total);
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, value: &Value) -> io::Result<()> {
+        match value {
+            Value::Null => self.pickle.none(),
+            Value::Bool(value) => self.pickle.boolean(*value),
+            Value::Number(number) => match (number.as_u64(), number.as_i64()) {
+                (Some(value), _) => self.pickle.unsigned(value),
+                (None, Some(value)) => self.pickle.integer(value),
+                (None, None) => self.pickle.float(number.as_f64().unwrap_or_default()),
+            },
+            Value::String(text) => self.pickle.interned(text),
+            Value::Array(items) => self.list(items.len(), items, Self::value).map(drop),
+            Value::Object(pairs) => {
+                self.pickle.dict()?;
+                self.pairs(pairs, 0, pairs.len())
+            }
+        }
+    }
+
+    fn annotations(&mut self) -> io::Result<()> {
+        let snapshot = self.snapshot;
+        let annotations = &snapshot.annotations;
+        self.pickle.interned("external_annotations")?;
+        self.list(annotations.len(), annotations, |this, annotation| {
+            this.pickle.begin_dict()?;
+            this.word("stage", if annotation.is_start { "START" } else { "END" })?;
+            this.word("name", snapshot.text(annotation.name))?;
+            this.unsigned("device", annotation.device)?;
+            this.unsigned("time_us", annotation.time_us)?;
+            this.pickle.end_dict();
+            Ok(())
+        })
+        .map(drop)
+    }
+
+    /// The pair `frames`: PyTorch shares the list between the entries of a call and the block; here all
+    /// that have equal frames share it.
+    fn frames(&mut self, stack: StackId) -> io::Result<()> {
+        self.pickle.interned("frames")?;
+        if let Some(memo) = self.stacks.get(stack.index()).copied().flatten() {
+            return self.pickle.reference(memo);
+        }
+        let frames = self.snapshot.stacks.frames(stack);
+        let memo = self.list(frames.len(), frames, |this, id| this.frame(*id))?;
+        if let Some(known) = self.stacks.get_mut(stack.index()) {
+            *known = Some(memo);
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, id: FrameId) -> io::Result<()> {
+        if let Some(memo) = self.frames.get(id.index()).copied().flatten() {
+            return self.pickle.reference(memo);
+        }
+        let snapshot = self.snapshot;
+        let Some(frame) = snapshot.stacks.frame(id) else {
+            return self.pickle.none(); // no stack has such a frame
+        };
+        let memo = self.pickle.begin_dict()?;
+        self.word("name", snapshot.text(frame.name))?;
+        self.word("filename", snapshot.text(frame.file))?;
+        self.unsigned("line", frame.line.into())?;
+        self.pickle.end_dict();
+        if let Some(known) = self.frames.get_mut(id.index()) {
+            *known = Some(memo);
+        }
+        Ok(())
+    }
+
+    fn list<T>(
+        &mut self,
+        total: usize,
+        items: impl IntoIterator<Item = T>,
+        mut write: impl FnMut(&mut Self, T) -> io::Result<()>,
+    ) -> io::Result<Memo> {
+        let memo = self.pickle.list()?;
+        for (index, item) in items.into_iter().enumerate() {
+            self.pickle.before_item(index, total);
+            write(self, item)?;
+            self.pickle.after_item(index, total);
+        }
+        Ok(memo)
+    }
+
+    fn unsigned(&mut self, key: &str, value: u64) -> io::Result<()> {
+        self.pickle.interned(key)?;
+        self.pickle.unsigned(value)
+    }
+
+    fn word(&mut self, key: &str, value: &str) -> io::Result<()> {
+        self.pickle.interned(key)?;
+        self.pickle.interned(value)
+    }
+
+    fn pool(&mut self, key: &str, pool: PoolId) -> io::Result<()> {
+        let [first, second] = self.snapshot.pools.get(pool);
+        self.pickle.interned(key)?;
+        self.pickle.pair(first, second)
+    }
+}

@@ -1,0 +1,44 @@
+//! The model's final state against the snapshot's.
+
+use crate::allocator::{BlockView, CachingAllocator, SegmentView};
+use crate::snapshot::{Block, BlockState, Segment, Snapshot};
+
+/// Segments that differ, or that only one of the two has. Compared are where, how large, whose and
+/// of which kind each segment is, and every block with its state; the requested bytes of the active
+/// ones, since what a free block says of them is stale.
+pub fn end_differences(snapshot: &Snapshot, device: usize, allocator: &CachingAllocator) -> usize {
+    let (segments, blocks) = allocator.view();
+    let mut theirs: Vec<&Segment> =
+        snapshot.segments.iter().filter(|s| s.device == device as u64).collect();
+    theirs.sort_by_key(|segment| segment.address);
+    let mut same = 0;
+    let mut ours = segments.iter().peekable();
+    for segment in &theirs {
+        while ours.next_if(|our| our.addr < segment.address).is_some() {}
+        if let Some(our) = ours.next_if(|our| our.addr == segment.address) {
+            let our_blocks = blocks.get(our.blocks.clone()).unwrap_or_default();
+            let their_blocks = snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default();
+            same += usize::from(
+                is_same_segment(our, segment)
+                    && our_blocks.len() == their_blocks.len()
+                    && our_blocks.iter().zip(their_blocks).all(|(a, b)| is_same_block(a, b)),
+            );
+        }
+    }
+    theirs.len().max(segments.len()) - same
+}
+
+fn is_same_segment(ours: &SegmentView, theirs: &Segment) -> bool {
+    ours.size == theirs.total_size
+        && ours.stream == theirs.stream
+        && ours.pool == theirs.pool
+        && ours.is_small == theirs.is_small
+        && ours.is_expandable == theirs.is_expandable
+}
+
+fn is_same_block(ours: &BlockView, theirs: &Block) -> bool {
+    ours.addr == theirs.address
+        && ours.size == theirs.size
+        && ours.state == theirs.state
+        && (ours.state == BlockState::Inactive || ours.requested == theirs.requested_size)
+}

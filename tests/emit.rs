@@ -1,0 +1,524 @@
+//! A snapshot that we write says what it was made of, to us and to CPython, and is shared as PyTorch
+//! shares it. What CPython loads from it and dumps again are the same bytes.
+#![allow(clippy::expect_used, clippy::pedantic, clippy::print_stderr, clippy::unwrap_used)]
+#![allow(unreachable_pub, unsafe_code)] // unsafe: the counting allocator
+
+#[path = "support/describe.rs"]
+mod describe;
+#[path = "support/fixtures.rs"]
+mod fixtures;
+#[path = "support/peak_heap.rs"]
+mod peak_heap;
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::Command;
+
+use oomscope::allocator::{BlockView, Entry, SegmentView};
+use oomscope::ids::{PoolId, StackId};
+use oomscope::pickle::PickleWriter;
+use oomscope::pickle::tree::Tree;
+use oomscope::replay::{
+    EmittedDevice, Hypothesis, emit, releases, settings_of, settings_under, verify,
+};
+use oomscope::snapshot::{Action, BlockState, Event, Snapshot};
+
+#[global_allocator]
+static ALLOCATOR: peak_heap::Counting = peak_heap::Counting;
+
+/// What the allocator of one device did and holds.
+struct Device {
+    number: usize,
+    entries: Vec<(Entry, u64)>,
+    segments: Vec<SegmentView>,
+    blocks: Vec<BlockView>,
+}
+
+fn entry_of(event: &Event) -> (Entry, u64) {
+    let Event { action, addr, size, stream, stack, .. } = *event;
+    let pool = event.pool.unwrap_or_default();
+    (Entry { action, addr, size, stream, pool, context: stack }, event.time_us)
+}
+
+fn entries_of(snapshot: &Snapshot, device: usize) -> Vec<(Entry, u64)> {
+    let rows = snapshot.trace(device);
+    rows.map(|row| entry_of(&snapshot.events.get(row).unwrap())).collect()
+}
+
+/// The devices as they were recorded.
+fn recorded(snapshot: &Snapshot) -> Vec<Device> {
+    let on = |number: usize| {
+        let segments = snapshot.segments.iter().filter(move |s| s.device == number as u64);
+        let segments = segments.map(|s| SegmentView {
+            addr: s.address,
+            size: s.total_size,
+            stream: s.stream,
+            pool: s.pool,
+            is_small: s.is_small,
+            is_expandable: s.is_expandable,
+            context: s.stack,
+            blocks: s.blocks.clone(),
+        });
+        segments.collect()
+    };
+    let blocks = snapshot.blocks.iter().map(|b| BlockView {
+        addr: b.address,
+        size: b.size,
+        requested: b.requested_size,
+        state: b.state,
+        context: b.stack,
+    });
+    let blocks: Vec<BlockView> = blocks.collect();
+    (0..snapshot.traces.len())
+        .map(|number| Device {
+            number,
+            entries: entries_of(snapshot, number),
+            segments: on(number),
+            blocks: blocks.clone(),
+        })
+        .collect()
+}
+
+/// The devices as the model leaves them, if it reproduces what was recorded.
+fn replayed(snapshot: &Snapshot) -> Option<Vec<Device>> {
+    let minor = *releases(&snapshot.torch).end();
+    let hypothesis = Hypothesis {
+        minor,
+        settings: settings_under(snapshot, minor),
+        limit: None,
+        capacity: None,
+        no_split: Vec::new(),
+    };
+    let device = |number| {
+        let verification = verify(snapshot, number, &hypothesis);
+        let (segments, blocks) = verification.allocator.view();
+        let entries = entries_of(snapshot, number);
+        let is_exact = verification.is_exact() && verification.starts_empty;
+        is_exact.then_some(Device { number, entries, segments, blocks })
+    };
+    (0..snapshot.traces.len()).map(device).collect()
+}
+
+fn emitted(snapshot: &Snapshot, devices: &[Device]) -> Vec<u8> {
+    let devices: Vec<EmittedDevice<'_>> = devices
+        .iter()
+        .map(|device| EmittedDevice {
+            device: device.number,
+            entries: &device.entries,
+            segments: &device.segments,
+            blocks: &device.blocks,
+        })
+        .collect();
+    let mut bytes = Vec::new();
+    emit(snapshot, &devices, &mut bytes).unwrap();
+    bytes
+}
+
+/// All that is to be carried over, as text.
+fn content(snapshot: &Snapshot) -> String {
+    let mut out = String::new();
+    let mut segments: Vec<_> = snapshot.segments.iter().collect();
+    segments.sort_by_key(|segment| (segment.device, segment.address));
+    for segment in segments {
+        let pool = snapshot.pools.get(segment.pool);
+        let stack = describe::stack(snapshot, segment.stack);
+        let (small, expandable) = (segment.is_small, segment.is_expandable);
+        let _ = writeln!(
+            out,
+            "segment {}:{:#x}+{} stream {} {small} {expandable} {pool:?} at {stack}",
+            segment.device, segment.address, segment.total_size, segment.stream
+        );
+        for block in &snapshot.blocks[segment.blocks.clone()] {
+            let stack = describe::stack(snapshot, block.stack);
+            let (address, size, requested) = (block.address, block.size, block.requested_size);
+            let state = block.state;
+            let _ = writeln!(out, "  {address:#x}+{size} for {requested} {state:?} at {stack}");
+        }
+    }
+    for rows in &snapshot.traces {
+        let _ = writeln!(out, "trace");
+        for event in rows.clone().filter_map(|row| snapshot.events.get(row)) {
+            if event.action != Action::Other {
+                let pool = Some(event.pool.unwrap_or_default());
+                let event = Event { compile_context: None, user_metadata: None, pool, ..event };
+                let _ = writeln!(out, "  {}", describe::describe_event(snapshot, event));
+            }
+        }
+    }
+    for annotation in &snapshot.annotations {
+        let (name, start) = (snapshot.text(annotation.name), annotation.is_start);
+        let (device, time) = (annotation.device, annotation.time_us);
+        let _ = writeln!(out, "annotation {name} {start} {device} {time}");
+    }
+    out
+}
+
+fn check_content(name: &str, recording: &Snapshot, copy: &Snapshot) {
+    let (expected, found) = (content(recording), content(copy));
+    for (number, (expected, found)) in expected.lines().zip(found.lines()).enumerate() {
+        assert_eq!(found, expected, "{name}: line {number}");
+    }
+    assert_eq!(found.len(), expected.len(), "{name}");
+}
+
+#[test]
+fn every_recording_reads_back_as_it_was_written() {
+    for name in fixtures::names() {
+        let recording = describe::read(&fixtures::pickle(&name));
+        let copy = describe::read(&emitted(&recording, &recorded(&recording)));
+        check_content(&name, &recording, &copy);
+        if recording.settings.is_some() {
+            assert_eq!(copy.settings, recording.settings, "{name}");
+        }
+        assert_eq!(settings_of(&copy), settings_of(&recording), "{name}");
+        assert_eq!(describe::warnings(&copy), "", "{name}");
+    }
+}
+
+#[test]
+fn an_exact_replay_gives_the_recording_back() {
+    let mut exact = 0;
+    for name in fixtures::names() {
+        let recording = describe::read(&fixtures::pickle(&name));
+        let Some(devices) = replayed(&recording) else { continue };
+        exact += 1;
+        let copy = describe::read(&emitted(&recording, &devices));
+        check_content(&name, &recording, &copy);
+    }
+    assert!(exact >= 20, "only {exact} recordings were reproduced");
+}
+
+#[test]
+fn what_no_recording_has_is_written_all_the_same() {
+    let entry = |action, stream| Entry {
+        action,
+        addr: u64::MAX,
+        size: 1 << 63,
+        stream,
+        pool: PoolId::default(),
+        context: StackId::default(),
+    };
+    let entries = [
+        (entry(Action::Other, 0), 0),
+        (entry(Action::Alloc, u64::MAX), 0),
+        (entry(Action::Other, 0), 0),
+        (entry(Action::Oom, 0), 0),
+    ];
+    let segment = SegmentView {
+        addr: 512,
+        size: 1024,
+        stream: 1 << 63,
+        pool: PoolId::default(),
+        is_small: true,
+        is_expandable: false,
+        context: StackId::default(),
+        blocks: 0..1,
+    };
+    let block = BlockView {
+        addr: 512,
+        size: 1024,
+        requested: 1000,
+        state: BlockState::ActivePendingFree,
+        context: StackId(7),
+    };
+    let devices = [
+        Device { number: 2, entries: entries.into(), segments: Vec::new(), blocks: Vec::new() },
+        Device { number: 9, entries: Vec::new(), segments: vec![segment], blocks: vec![block] },
+    ];
+    let copy = describe::read(&emitted(&Snapshot::default(), &devices));
+    assert_eq!(copy.traces, [0..0, 0..0, 0..2]);
+    let events: Vec<Event> = (0..2).map(|row| copy.events.get(row).unwrap()).collect();
+    assert_eq!(entry_of(&events[0]), entries[1]);
+    assert_eq!(entry_of(&events[1]), entries[3]);
+    assert_eq!((copy.segments[0].device, copy.segments[0].stream), (9, 1 << 63));
+    assert_eq!(copy.blocks[0].state, BlockState::ActivePendingFree);
+    assert_eq!(copy.settings.clone().unwrap().string, "");
+    assert_eq!(settings_of(&copy), settings_of(&Snapshot::default()));
+
+    let empty = describe::read(&emitted(&Snapshot::default(), &[]));
+    assert!(empty.traces.is_empty() && empty.segments.is_empty() && empty.events.is_empty());
+}
+
+/// Takes a number of bytes and no more.
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(self.0);
+        self.0 -= taken;
+        if taken == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(taken) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_wherever_it_is_noticed() {
+    let recording = describe::read(&fixtures::pickle("2.15.0-holes"));
+    let devices = recorded(&recording);
+    let device = EmittedDevice {
+        device: 0,
+        entries: &devices[0].entries,
+        segments: &devices[0].segments,
+        blocks: &devices[0].blocks,
+    };
+    let length = emitted(&recording, &devices).len();
+    for room in [0, 1, 2, 11, length / 2, length - 1] {
+        let error = emit(&recording, &[device], &mut Full(room)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull, "room for {room} bytes");
+    }
+    emit(&recording, &[device], &mut Full(length)).unwrap();
+}
+
+#[test]
+fn memory_does_not_grow_with_the_trace() {
+    let recording = describe::read(&fixtures::pickle("2.15.0-conv_train"));
+    let once = entries_of(&recording, 0);
+    let peak = |times: usize| {
+        let entries = once.repeat(times);
+        let device = EmittedDevice { device: 0, entries: &entries, segments: &[], blocks: &[] };
+        let write = || emit(&recording, &[device], &mut io::sink());
+        let (written, peak) = peak_heap::peak_of(write);
+        written.unwrap();
+        peak
+    };
+    assert!(once.len() > 500, "only {} entries", once.len());
+    assert_eq!(peak(100), peak(10));
+}
+
+// CPython
+
+fn has_python() -> bool {
+    let has = Command::new("python3")
+        .args(["-c", "import sys; sys.exit(sys.version_info < (3, 8))"])
+        .status()
+        .is_ok_and(|status| status.success());
+    if !has {
+        eprintln!("python3 (3.8 or later) is missing: the comparison with CPython was skipped");
+    }
+    has
+}
+
+/// Runs `script` in `directory`, with the fixtures' directory as its argument.
+fn python(script: &str, directory: &Path) -> String {
+    let output = Command::new("python3")
+        .args(["-B", "-c", script])
+        .arg(fixtures::directory())
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Holds each emitted file against its recording, as far as the model knows what that says.
+const LIKE_THE_RECORDING: &str = r#"
+import glob, gzip, os, pickle, sys
+
+KNOWN = ("action", "addr", "device_free", "size", "stream", "time_us", "pool_id", "frames")
+
+def entries(trace):
+    for entry in trace:
+        if entry["action"] != "annotate":
+            entry = {key: entry[key] for key in KNOWN if key in entry}
+            yield dict({"pool_id": (0, 0), "frames": []}, **entry)
+
+def same(name, found, expected):
+    if found == expected:
+        return
+    if isinstance(found, list) and len(found) == len(expected):
+        for place, pair in enumerate(zip(found, expected)):
+            same(f"{name}[{place}]", *pair)
+    sys.exit(f"{name}:\n{found!r:.2000}\ninstead of\n{expected!r:.2000}")
+
+def lists(snapshot):
+    for segment in snapshot["segments"]:
+        yield segment["frames"]
+        for block in segment["blocks"]:
+            yield block["frames"]
+    for trace in snapshot["device_traces"]:
+        for entry in trace:
+            yield entry["frames"]
+
+TOP = ["segments", "device_traces", "allocator_settings", "external_annotations"]
+SEGMENT = ["device", "address", "total_size", "allocated_size", "active_size", "requested_size",
+    "stream", "segment_type", "segment_pool_id", "is_expandable", "frames", "blocks"]
+BLOCK = ["address", "size", "requested_size", "state", "frames"]
+
+paths = sorted(glob.glob("*.pickle"))
+for path in paths:
+    with gzip.open(os.path.join(sys.argv[1], path + ".gz")) as file:
+        recording = pickle.load(file)
+    with open(path, "rb") as file:
+        bytes = file.read()
+    emitted = pickle.loads(bytes)
+    assert list(emitted) == TOP, path
+    assert all(list(segment) == SEGMENT for segment in emitted["segments"]), path
+    assert all(list(b) == BLOCK for s in emitted["segments"] for b in s["blocks"]), path
+    order = lambda segment: (segment["device"], segment["address"])
+    same(path, sorted(emitted["segments"], key=order), sorted(recording["segments"], key=order))
+    traces = recording["device_traces"]
+    assert len(emitted["device_traces"]) == len(traces), path
+    for trace, recorded in zip(emitted["device_traces"], traces):
+        same(path, trace, list(entries(recorded)))
+        for entry, original in zip(trace, entries(recorded)):
+            assert [key for key in KNOWN if key in original] == list(entry), path
+    if "allocator_settings" in recording:
+        same(path, emitted["allocator_settings"], recording["allocator_settings"])
+    same(path, emitted["external_annotations"], recording.get("external_annotations", []))
+    # One dict a frame, one list a stack.
+    stacks = {id(frames): frames for frames in lists(emitted)}.values()
+    assert len(stacks) == len({tuple(map(id, frames)) for frames in stacks}), path
+    frames = {id(frame): frame for frames in stacks for frame in frames}.values()
+    assert len(frames) == len({tuple(frame.items()) for frame in frames}), path
+    assert all(list(frame) == ["name", "filename", "line"] for frame in frames), path
+    if pickle.dumps(emitted, protocol=4) != bytes:
+        sys.exit(f"{path}: CPython writes it otherwise")
+print(len(paths))
+"#;
+
+#[test]
+fn cpython_loads_what_was_recorded_and_would_write_the_same_bytes() {
+    if !has_python() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let names = fixtures::names();
+    for name in &names {
+        let recording = describe::read(&fixtures::pickle(name));
+        let bytes = emitted(&recording, &recorded(&recording));
+        std::fs::write(directory.path().join(format!("{name}.pickle")), bytes).unwrap();
+    }
+    assert_eq!(python(LIKE_THE_RECORDING, directory.path()), names.len().to_string());
+}
+
+/// The value of [`write_forms`], made and dumped by CPython.
+const FORMS: &str = r#"
+import pickle, sys
+shared = ["shared"]
+integers = [0, 255, 256, 65535, 65536, 2**31 - 1, 2**31, 2**39 - 1, 2**39, 2**63 - 1, -1, -2**31,
+    -2**31 - 1, -2**39, -2**39 - 1, -2**63, 2**63, 2**64 - 1]
+value = [None, True, False, 0.5, -1.5e300, (3, 2**64 - 1), integers, shared, shared]
+value += ["".join(["x"] * length) for length in [0, 255, 256, 65535, 65536, 70000]]
+for size in [0, 1, 2, 999, 1001, 2500]:
+    value.append([number for number in range(size)])
+    value.append({"".join(["key ", str(number)]): number for number in range(size)})
+value.append({"a": [], "b": {}})
+with open("forms", "rb") as file:
+    ours = file.read()
+if pickle.loads(ours) != value:
+    sys.exit("CPython loads something else")
+theirs = pickle.dumps(value, protocol=4)
+if theirs != ours:
+    at = next(i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b)
+    sys.exit(f"different from byte {at} on: {ours[at-20:at+20]!r} instead of {theirs[at-20:at+20]!r}")
+print(len(theirs))
+"#;
+
+fn write_forms(out: &mut dyn Write) -> io::Result<u64> {
+    const INTEGERS: [i64; 16] = [
+        0,
+        255,
+        256,
+        65_535,
+        65_536,
+        (1 << 31) - 1,
+        1 << 31,
+        (1 << 39) - 1,
+        1 << 39,
+        i64::MAX,
+        -1,
+        -(1 << 31),
+        -(1 << 31) - 1,
+        -(1 << 39),
+        -(1 << 39) - 1,
+        i64::MIN,
+    ];
+    const LENGTHS: [usize; 6] = [0, 255, 256, 65_535, 65_536, 70_000];
+    const SIZES: [usize; 6] = [0, 1, 2, 999, 1001, 2500];
+    let mut pickle = PickleWriter::new(out)?;
+    let total = 9 + LENGTHS.len() + 2 * SIZES.len() + 1;
+    let mut index = 0;
+    let mut shared = 0;
+    pickle.list()?;
+    while index < total {
+        pickle.before_item(index, total);
+        match index {
+            0 => pickle.none()?,
+            1 | 2 => pickle.boolean(index == 1)?,
+            3 => pickle.float(0.5)?,
+            4 => pickle.float(-1.5e300)?,
+            5 => pickle.pair(3, u64::MAX)?,
+            6 => {
+                let count = INTEGERS.len() + 2;
+                pickle.list()?;
+                for at in 0..count {
+                    pickle.before_item(at, count);
+                    match INTEGERS.get(at) {
+                        Some(integer) => pickle.integer(*integer)?,
+                        None => pickle.unsigned([1 << 63, u64::MAX][at - INTEGERS.len()])?,
+                    }
+                    pickle.after_item(at, count);
+                }
+            }
+            7 => {
+                shared = pickle.list()?;
+                pickle.before_item(0, 1);
+                pickle.interned("shared")?;
+                pickle.after_item(0, 1);
+            }
+            8 => pickle.reference(shared)?,
+            9..15 => drop(pickle.text(&"x".repeat(LENGTHS[index - 9]))?),
+            15..27 => {
+                let size = SIZES[(index - 15) / 2];
+                let is_dict = index % 2 == 0;
+                if is_dict {
+                    pickle.dict()?
+                } else {
+                    pickle.list()?
+                };
+                for at in 0..size {
+                    pickle.before_item(at, size);
+                    if is_dict {
+                        pickle.text(&format!("key {at}"))?;
+                        pickle.unsigned(at as u64)?;
+                        pickle.after_pair(at, size);
+                    } else {
+                        pickle.unsigned(at as u64)?;
+                        pickle.after_item(at, size);
+                    }
+                }
+            }
+            _ => {
+                pickle.begin_dict()?;
+                pickle.interned("a")?;
+                pickle.list()?;
+                pickle.interned("b")?;
+                pickle.dict()?;
+                pickle.end_dict();
+            }
+        }
+        pickle.after_item(index, total);
+        index += 1;
+    }
+    pickle.finish()
+}
+
+#[test]
+fn every_form_is_written_as_cpython_writes_it() {
+    let mut bytes = Vec::new();
+    let length = write_forms(&mut bytes).unwrap();
+    assert_eq!(length, bytes.len() as u64);
+    let tree = Tree::read(&bytes).unwrap();
+    let json = tree.to_json(usize::MAX).unwrap();
+    assert!(json.contains("\"key 2499\""), "{} characters", json.len());
+    if has_python() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("forms"), &bytes).unwrap();
+        assert_eq!(python(FORMS, directory.path()), length.to_string());
+    }
+}
