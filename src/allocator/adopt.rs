@@ -2,9 +2,10 @@
 
 use super::behaviour::TieBreak;
 use super::block::{Block, BlockId, State};
-use super::caching::{CachingAllocator, DEFAULT_POOL, Request, Ticket};
+use super::caching::CachingAllocator;
 use super::expandable::Chain;
 use super::pool::FreeKey;
+use super::request::{DEFAULT_POOL, Request, Ticket};
 use super::size::granule;
 use crate::entry::BlockState;
 use crate::ids::{PoolId, StackId, row};

@@ -1,7 +1,8 @@
 //! Expandable segments: reserved addresses that memory is mapped into, granule by granule.
 
 use super::block::{Block, BlockId, State};
-use super::caching::{CachingAllocator, DEFAULT_POOL, Need, fraction_of};
+use super::caching::{CachingAllocator, fraction_of};
+use super::request::{DEFAULT_POOL, Need};
 use super::size::granule;
 use crate::conf::Reserve;
 use crate::device::DeviceMemory;

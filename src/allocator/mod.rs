@@ -12,8 +12,11 @@ mod behaviour;
 mod block;
 mod caching;
 mod expandable;
+mod hand_out;
 mod pool;
 mod reclaim;
+mod request;
+mod search;
 mod size;
 mod stats;
 mod view;
@@ -21,7 +24,8 @@ mod view;
 pub use adopt::{Adopted, Held, Resident};
 pub use behaviour::{Behaviour, TieBreak, UseOnOom};
 pub use block::BlockId;
-pub use caching::{CachingAllocator, Course, Entry, Request, Ticket};
+pub use caching::CachingAllocator;
+pub use request::{Course, Entry, Request, Ticket};
 pub use size::{
     SMALL_SEGMENT, block_size, granule, is_small_request, leaves_a_block, round_size, segment_size,
 };

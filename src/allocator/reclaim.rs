@@ -1,8 +1,9 @@
 //! Giving memory back to the device: garbage collection, release for a request, `empty_cache`.
 
 use super::block::BlockId;
-use super::caching::{CachingAllocator, DEFAULT_POOL, Need, Ticket, fraction_of};
+use super::caching::{CachingAllocator, fraction_of};
 use super::pool::FreeKey;
+use super::request::{DEFAULT_POOL, Need, Ticket};
 use crate::device::DeviceMemory;
 use crate::entry::Action;
 use crate::ids::{PoolId, StackId};

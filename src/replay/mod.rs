@@ -18,6 +18,7 @@ mod ground;
 mod hypothesis;
 mod infer;
 mod literal;
+mod readings;
 mod recorded;
 mod sampler;
 mod segment_pools;

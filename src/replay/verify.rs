@@ -9,6 +9,7 @@ use super::calls::{Boundary, Call, Calls, is_growth, is_shrinking, moves_memory}
 use super::divergence::{Divergence, Fault};
 use super::ground::Ground;
 use super::hypothesis::Hypothesis;
+use super::readings::{Prelude, Reading, readings};
 use super::recorded::{Recorded, Reservations};
 use super::start::{PoolIndex, Start};
 use crate::allocator::{
@@ -239,7 +240,8 @@ impl<'a> Verifier<'a> {
         if event.action == Action::Oom {
             self.device.set_free_bytes(event.addr);
         }
-        let readings = self.readings(&event, pool, boundary, &own, rows.start);
+        let readings =
+            readings(&mut self.allocator, &self.freeable, &event, pool, boundary, &own, rows.start);
         if let [reading] = readings.as_slice() {
             return self.act(reading, &own, last, pool);
         }
@@ -309,59 +311,6 @@ impl<'a> Verifier<'a> {
         }
         self.freeable.retain(|pool| !pools.contains(pool));
         self.freeable.splice(0..0, pools.iter().copied());
-    }
-
-    /// The ways in which the entries before a request can have come about, the likeliest first.
-    fn readings(
-        &mut self,
-        event: &Event,
-        pool: PoolId,
-        boundary: Option<Boundary>,
-        prelude: &Prelude,
-        first: usize,
-    ) -> Vec<Reading> {
-        let failed = event.action == Action::Oom;
-        let mut plain = Reading { from: first, noticed: prelude.before_moves, is_capturing: false };
-        let mut readings = vec![plain];
-        if prelude.first_move.is_some() || failed {
-            // Completions before memory was moved were noticed at the start of the request, or while
-            // everything was waited for; not at the start if that would have served the request.
-            let request = request_of(event, pool);
-            let early = prelude.completed.get(..prelude.before_moves).unwrap_or_default();
-            if !early.is_empty() {
-                let mut trial = self.allocator.clone();
-                let mut unserved = Vec::new();
-                for noticed in 0..=early.len() {
-                    if !trial.has_fit(&request) {
-                        unserved.push(Reading { noticed, ..plain });
-                    }
-                    if let Some((_, ticket)) = early.get(noticed) {
-                        trial.complete(*ticket, StackId::default());
-                    }
-                }
-                unserved.reverse();
-                if let Some(likeliest) = unserved.first() {
-                    plain = *likeliest;
-                    readings = unserved;
-                }
-            }
-        }
-        if failed && prelude.shrinks && pool != PoolId::default() {
-            readings.push(Reading { is_capturing: true, ..plain });
-        }
-        if failed && !prelude.shrinks {
-            // Nothing was waited for or given back, though there was something: only a capture keeps
-            // PyTorch from it.
-            let known: Vec<Ticket> = prelude.completed.iter().map(|(_, ticket)| *ticket).collect();
-            plain.is_capturing = self.allocator.has_pending_besides(&known)
-                || (plain.noticed == known.len() && self.allocator.can_release(&self.freeable));
-            return vec![plain];
-        }
-        if let Some(Boundary { row, is_likely }) = boundary {
-            let later = Reading { from: row, noticed: prelude.completed.len(), ..plain };
-            readings.insert(if is_likely { 0 } else { readings.len() }, later);
-        }
-        readings
     }
 
     /// Makes the calls of one reading.
@@ -567,27 +516,6 @@ pub(super) fn request_of(event: &Event, pool: PoolId) -> Request<'static> {
         freeable: &[],
         is_capturing: false,
     }
-}
-
-/// What happened in a request before it was served or failed.
-#[derive(Debug, Default)]
-struct Prelude {
-    /// Completed frees, with their rows.
-    completed: Vec<(usize, Ticket)>,
-    /// How many of them before memory was first moved.
-    before_moves: usize,
-    first_move: Option<usize>,
-    shrinks: bool,
-}
-
-/// One way to read a [`Prelude`].
-#[derive(Debug, Clone, Copy)]
-struct Reading {
-    /// The request's first row; what is before was done by `empty_cache()`.
-    from: usize,
-    /// How many of the completions were noticed at once; the others were waited for.
-    noticed: usize,
-    is_capturing: bool,
 }
 
 /// A tensor of this many bytes is refused before the allocator is asked.

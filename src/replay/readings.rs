@@ -1,0 +1,87 @@
+//! The ways in which the entries before a request can have come about.
+//!
+//! A trace says that frees were completed and memory was given back before a request was served, not
+//! why: a completion may have been noticed when the request began, or waited for because it could not
+//! be served; memory may have been given back for it, or by a call of `empty_cache()` before it. Every
+//! reading that is consistent with the model's state is listed, the likeliest first.
+
+use super::calls::Boundary;
+use super::verify::request_of;
+use crate::allocator::{CachingAllocator, Ticket};
+use crate::ids::{PoolId, StackId};
+use crate::snapshot::{Action, Event};
+
+/// What happened in a request before it was served or failed.
+#[derive(Debug, Default)]
+pub(super) struct Prelude {
+    /// Completed frees, with their rows.
+    pub(super) completed: Vec<(usize, Ticket)>,
+    /// How many of them before memory was first moved.
+    pub(super) before_moves: usize,
+    pub(super) first_move: Option<usize>,
+    pub(super) shrinks: bool,
+}
+
+/// One way to read a [`Prelude`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reading {
+    /// The request's first row; what is before was done by `empty_cache()`.
+    pub(super) from: usize,
+    /// How many of the completions were noticed at once; the others were waited for.
+    pub(super) noticed: usize,
+    pub(super) is_capturing: bool,
+}
+
+/// The ways in which the entries before a request can have come about, the likeliest first.
+pub(super) fn readings(
+    allocator: &mut CachingAllocator,
+    freeable: &[PoolId],
+    event: &Event,
+    pool: PoolId,
+    boundary: Option<Boundary>,
+    prelude: &Prelude,
+    first: usize,
+) -> Vec<Reading> {
+    let failed = event.action == Action::Oom;
+    let mut plain = Reading { from: first, noticed: prelude.before_moves, is_capturing: false };
+    let mut readings = vec![plain];
+    if prelude.first_move.is_some() || failed {
+        // Completions before memory was moved were noticed at the start of the request, or while
+        // everything was waited for; not at the start if that would have served the request.
+        let request = request_of(event, pool);
+        let early = prelude.completed.get(..prelude.before_moves).unwrap_or_default();
+        if !early.is_empty() {
+            let mut trial = allocator.clone();
+            let mut unserved = Vec::new();
+            for noticed in 0..=early.len() {
+                if !trial.has_fit(&request) {
+                    unserved.push(Reading { noticed, ..plain });
+                }
+                if let Some((_, ticket)) = early.get(noticed) {
+                    trial.complete(*ticket, StackId::default());
+                }
+            }
+            unserved.reverse();
+            if let Some(likeliest) = unserved.first() {
+                plain = *likeliest;
+                readings = unserved;
+            }
+        }
+    }
+    if failed && prelude.shrinks && pool != PoolId::default() {
+        readings.push(Reading { is_capturing: true, ..plain });
+    }
+    if failed && !prelude.shrinks {
+        // Nothing was waited for or given back, though there was something: only a capture keeps
+        // PyTorch from it.
+        let known: Vec<Ticket> = prelude.completed.iter().map(|(_, ticket)| *ticket).collect();
+        plain.is_capturing = allocator.has_pending_besides(&known)
+            || (plain.noticed == known.len() && allocator.can_release(freeable));
+        return vec![plain];
+    }
+    if let Some(Boundary { row, is_likely }) = boundary {
+        let later = Reading { from: row, noticed: prelude.completed.len(), ..plain };
+        readings.insert(if is_likely { 0 } else { readings.len() }, later);
+    }
+    readings
+}
