@@ -9,9 +9,11 @@ use std::ops::RangeInclusive;
 
 use rayon::prelude::*;
 
+use super::calls::is_growth;
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
 use super::settings::{releases, settings_under};
+use super::simulate::shown_capacity;
 use super::verify::{Verification, verify};
 use crate::allocator::{Behaviour, SMALL_SEGMENT};
 use crate::conf::Settings;
@@ -161,16 +163,22 @@ fn alternatives(
             tries.push(Hypothesis { no_split, ..hypothesis.clone() });
         }
     }
-    if let (None, Some(event)) = (hypothesis.capacity, divergence.recorded)
-        && event.action == Action::SegmentMap
-    {
-        // A reservation is full, and the next one may adjoin it.
-        let sizes = reservation_sizes(snapshot, device, &event);
+    if hypothesis.settings.expandable_segments && hypothesis.capacity.is_none() {
+        // The device's size decides how many addresses are reserved for a segment.
+        let mut sizes: Vec<u64> = shown_capacity(snapshot, device, 0).into_iter().collect();
+        if let Some(event) = divergence.recorded.filter(|e| e.action == Action::SegmentMap) {
+            // A reservation is full, and the next one may adjoin it.
+            let distances = reservation_sizes(snapshot, device, &event);
+            sizes.extend(distances.into_iter().map(|size| size / 9 * 8));
+        }
         tries.extend(
-            sizes
-                .into_iter()
-                .map(|size| Hypothesis { capacity: Some(size / 9 * 8), ..hypothesis.clone() }),
+            sizes.into_iter().map(|size| Hypothesis { capacity: Some(size), ..hypothesis.clone() }),
         );
+    }
+    if let (None, Some(capacity)) = (hypothesis.limit, shown_capacity(snapshot, device, 0)) {
+        let limits = FRACTIONS.map(|percent| u128::from(capacity) * u128::from(percent) / 100);
+        let limits = limits.into_iter().filter_map(|limit| u64::try_from(limit).ok());
+        tries.extend(limits.map(|limit| Hypothesis { limit: Some(limit), ..hypothesis.clone() }));
     }
     if snapshot.settings.is_none() {
         let settings = unrecorded_settings(&hypothesis.settings, divergence);
@@ -197,6 +205,10 @@ fn reservation_sizes(snapshot: &Snapshot, device: usize, event: &Event) -> Vec<u
     (1..=4).map(|parts| distance / parts).filter(|size| *size > 0).collect()
 }
 
+/// Percentages of the device that `set_per_process_memory_fraction` is given in practice.
+const FRACTIONS: [u64; 24] = [
+    100, 99, 98, 95, 92, 90, 88, 85, 80, 75, 70, 66, 65, 60, 55, 50, 45, 40, 33, 30, 25, 20, 15, 10,
+];
 /// Divisions that `roundup_power2_divisions` is set to in practice.
 const DIVISIONS: [u64; 8] = [0, 1, 2, 4, 8, 16, 32, 64];
 /// Values in MiB that `max_split_size_mb` is set to in practice, beside those that the sizes at the
@@ -265,7 +277,12 @@ fn find_limit(snapshot: &Snapshot, from: &Inferred) -> Option<Inferred> {
         hypothesis.limit = Some(middle.saturating_mul(1 << scale));
         let verification = verify(snapshot, from.device, &hypothesis);
         let is_exact = verification.is_exact();
-        let side = verification.divergence.as_ref().and_then(limit_is_too_low);
+        let first = snapshot.trace(from.device).start;
+        let side = verification.divergence.as_ref().and_then(|divergence| {
+            let before = (first + divergence.event).checked_sub(1);
+            let before = before.and_then(|row| snapshot.events.action(row));
+            limit_is_too_low(divergence, before)
+        });
         if best.as_ref().is_none_or(|b| verification.matched > b.verification.matched) {
             let hypothesis = hypothesis.clone();
             best = Some(Inferred { device: from.device, hypothesis, verification });
@@ -280,8 +297,9 @@ fn find_limit(snapshot: &Snapshot, from: &Inferred) -> Option<Inferred> {
     best
 }
 
-/// Whether a divergence says that the limit was too low, or too high.
-fn limit_is_too_low(divergence: &Divergence) -> Option<bool> {
+/// Whether a divergence says that the limit was too low, or too high; `before` is the recorded action
+/// before it.
+fn limit_is_too_low(divergence: &Divergence, before: Option<Action>) -> Option<bool> {
     let predicted = divergence.predicted?.action;
     let recorded = divergence.recorded?.action;
     let frees = |action| action == Action::SegmentFree;
@@ -289,12 +307,10 @@ fn limit_is_too_low(divergence: &Divergence) -> Option<bool> {
         // Both gave something back: PyTorch more, if it went on where the model was done.
         return Some(!(frees(recorded) && !frees(predicted)));
     }
-    match (predicted, recorded) {
-        (_, Action::SegmentFree) => Some(false),
-        (
-            Action::Oom | Action::SegmentFree | Action::SegmentUnmap,
-            Action::SegmentAlloc | Action::SegmentMap,
-        ) => Some(true),
-        _ => None,
+    if frees(recorded) {
+        return Some(false);
     }
+    // Refused without asking the device; unless PyTorch had collected what the model gave back only
+    // when it was refused.
+    (is_growth(recorded) && !is_growth(predicted)).then_some(before != Some(Action::SegmentFree))
 }
