@@ -187,7 +187,7 @@ impl CachingAllocator {
         for (from, to) in &body.mapped {
             let size = to - from;
             self.reserved = self.reserved.saturating_add(size);
-            self.statistics.reserved_bytes.increase(body.is_small, size);
+            self.statistics.reserve(body.pool, body.is_small, size);
             if body.pool != DEFAULT_POOL {
                 self.pools.get_mut(body.pool).device_allocations += 1;
             }

@@ -23,6 +23,7 @@ pub enum TieBreak {
 }
 
 /// The rules of one release.
+#[expect(clippy::struct_excessive_bools, reason = "independent changes of PyTorch's")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Behaviour {
     /// See [`TieBreak`].

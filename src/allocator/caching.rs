@@ -286,7 +286,7 @@ impl CachingAllocator {
         home: u32,
         context: StackId,
     ) -> BlockId {
-        let is_small = self.pools.homes[home as usize].is_small;
+        let (pool, is_small) = self.pools.kind_of(home);
         self.reserved = self.reserved.saturating_add(size);
         let registration = self.next_registration();
         let id = self.blocks.insert(Block {
@@ -304,7 +304,7 @@ impl CachingAllocator {
             segment_context: context,
         });
         self.statistics.segment.increase(is_small, 1);
-        self.statistics.reserved_bytes.increase(is_small, size);
+        self.statistics.reserve(pool, is_small, size);
         if size >= self.settings.max_split_size {
             self.statistics.oversize_segments.increase(1);
         }

@@ -145,10 +145,9 @@ impl CachingAllocator {
         self.merge(id, self.blocks[id].prev);
         self.merge(id, self.blocks[id].next);
         self.insert_free(id);
-        let home = &self.pools.homes[block.home as usize];
-        let is_small = home.is_small;
+        let (pool, is_small) = self.pools.kind_of(block.home);
         self.reserved = self.reserved.saturating_add(size);
-        self.statistics.reserved_bytes.increase(is_small, size);
+        self.statistics.reserve(pool, is_small, size);
         self.statistics.num_device_alloc += 1;
         self.emit(Action::SegmentMap, &block, size, context);
         let merged = &mut self.blocks[id];
@@ -228,10 +227,9 @@ impl CachingAllocator {
         self.merge(id, hole.prev);
         self.merge(id, self.blocks[id].next);
         self.insert_unmapped(id);
-        let home = &self.pools.homes[block.home as usize];
-        let (pool, is_small) = (home.pool, home.is_small);
+        let (pool, is_small) = self.pools.kind_of(block.home);
         self.reserved = self.reserved.saturating_sub(hole.size);
-        self.statistics.reserved_bytes.decrease(is_small, hole.size);
+        self.statistics.give_back(pool, is_small, hole.size);
         if pool != DEFAULT_POOL && self.behaviour.unmap_counts_for_pool {
             let counter = &mut self.pools.get_mut(pool).device_allocations;
             *counter -= 1;

@@ -73,7 +73,7 @@ impl Pool {
 /// All pools of a device.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pools {
-    pools: BTreeMap<PoolId, Pool>,
+    by_id: BTreeMap<PoolId, Pool>,
     pub(super) homes: Vec<Home>,
     /// The home asked for last: nearly always the next one too.
     last: Option<(PoolId, u64, [u32; 2])>,
@@ -94,7 +94,7 @@ impl Pools {
     }
 
     fn find_home(&mut self, pool: PoolId, stream: u64, is_small: bool) -> u32 {
-        let half = self.pools.entry(pool).or_default().half_mut(is_small);
+        let half = self.by_id.entry(pool).or_default().half_mut(is_small);
         *half.homes.entry(stream).or_insert_with(|| {
             self.homes.push(Home {
                 pool,
@@ -107,17 +107,24 @@ impl Pools {
         })
     }
 
+    /// The pool of a home, and whether it is the half for small requests.
+    #[inline]
+    pub(super) fn kind_of(&self, home: u32) -> (PoolId, bool) {
+        let home = &self.homes[home as usize];
+        (home.pool, home.is_small)
+    }
+
     pub(super) fn get(&self, pool: PoolId) -> Option<&Pool> {
-        self.pools.get(&pool)
+        self.by_id.get(&pool)
     }
 
     pub(super) fn get_mut(&mut self, pool: PoolId) -> &mut Pool {
-        self.pools.entry(pool).or_default()
+        self.by_id.entry(pool).or_default()
     }
 
     /// The homes of one half of `pool`, by stream.
     pub(super) fn homes_of(&self, pool: PoolId, is_small: bool) -> Vec<u32> {
-        self.pools
+        self.by_id
             .get(&pool)
             .map_or_else(Vec::new, |p| p.half(is_small).homes.values().copied().collect())
     }

@@ -175,8 +175,7 @@ impl CachingAllocator {
     /// Gives a whole segment back.
     fn release_block(&mut self, id: BlockId, context: StackId, device: &mut dyn DeviceMemory) {
         let block = self.blocks[id];
-        let home = &self.pools.homes[block.home as usize];
-        let (pool, is_small) = (home.pool, home.is_small);
+        let (pool, is_small) = self.pools.kind_of(block.home);
         self.statistics.num_device_free += 1;
         let cause = if context == StackId::default() { block.segment_context } else { context };
         self.emit(Action::SegmentFree, &block, block.size, cause);
@@ -186,7 +185,7 @@ impl CachingAllocator {
             self.pools.get_mut(pool).device_allocations -= 1;
         }
         self.statistics.segment.decrease(is_small, 1);
-        self.statistics.reserved_bytes.decrease(is_small, block.size);
+        self.statistics.give_back(pool, is_small, block.size);
         if block.size >= self.settings.max_split_size {
             self.statistics.oversize_segments.decrease(1);
         }

@@ -41,8 +41,8 @@ impl CachingAllocator {
                 // The block that would be left with the least room to grow into.
                 let room = |key: &FreeKey| {
                     let next = self.blocks[key.id].next.some().map(|id| &self.blocks[id]);
-                    let hole = next.filter(|b| b.state == State::Unmapped).map_or(0, |b| b.size);
-                    key.size.saturating_add(hole)
+                    let unmapped = next.filter(|block| block.state == State::Unmapped);
+                    key.size.saturating_add(unmapped.map_or(0, |block| block.size))
                 };
                 while self.blocks[found.id].is_expandable()
                     && let Some(next) = fitting.next()

@@ -1,5 +1,10 @@
 //! The counters behind `torch.cuda.memory_stats()`.
 
+use std::collections::BTreeMap;
+
+use super::request::DEFAULT_POOL;
+use crate::ids::PoolId;
+
 /// One figure over time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stat {
@@ -95,13 +100,35 @@ pub struct Statistics {
     pub num_device_alloc: u64,
     pub num_device_free: u64,
     pub num_oom_rejections: u64,
+    /// `reserved_bytes_by_private_pools`: every private pool that ever held memory.
+    pub reserved_bytes_by_private_pools: BTreeMap<PoolId, StatByPool>,
 }
 
 impl Statistics {
-    /// Every figure under its key of `torch.cuda.memory_stats()`, such as `active_bytes.all.peak`, in
-    /// order of the keys.
-    pub fn figures(&self) -> Vec<(String, u64)> {
-        let mut figures = Vec::new();
+    pub(super) fn reserve(&mut self, pool: PoolId, is_small: bool, bytes: u64) {
+        self.reserved_bytes.increase(is_small, bytes);
+        if pool != DEFAULT_POOL {
+            let private = self.reserved_bytes_by_private_pools.entry(pool).or_default();
+            private.increase(is_small, bytes);
+        }
+    }
+
+    pub(super) fn give_back(&mut self, pool: PoolId, is_small: bool, bytes: u64) {
+        self.reserved_bytes.decrease(is_small, bytes);
+        if let Some(private) = self.reserved_bytes_by_private_pools.get_mut(&pool) {
+            private.decrease(is_small, bytes);
+        }
+    }
+
+    /// Every figure that PyTorch 2.`minor` has, under its key of `torch.cuda.memory_stats()`, such as
+    /// `active_bytes.all.peak`, in order of the keys. `pool_name` gives the two numbers of a pool's id.
+    /// `max_split_size`, which is a setting, is not among them.
+    pub fn figures(
+        &self,
+        minor: u32,
+        pool_name: impl Fn(PoolId) -> [u64; 2],
+    ) -> BTreeMap<String, u64> {
+        let mut figures = BTreeMap::new();
         let mut stat = |name: &str, stat: &Stat| {
             for (kind, value) in [
                 ("allocated", stat.allocated),
@@ -109,37 +136,43 @@ impl Statistics {
                 ("freed", stat.freed),
                 ("peak", stat.peak),
             ] {
-                figures.push((format!("{name}.{kind}"), value));
+                figures.insert(format!("{name}.{kind}"), value);
             }
         };
-        for (name, by_pool) in [
-            ("active", &self.active),
-            ("active_bytes", &self.active_bytes),
-            ("allocated_bytes", &self.allocated_bytes),
-            ("allocation", &self.allocation),
-            ("inactive_split", &self.inactive_split),
-            ("inactive_split_bytes", &self.inactive_split_bytes),
-            ("requested_bytes", &self.requested_bytes),
-            ("reserved_bytes", &self.reserved_bytes),
-            ("segment", &self.segment),
-        ] {
+        let mut by_pool = |name: &str, by_pool: &StatByPool| {
             stat(&format!("{name}.all"), &by_pool.all);
             stat(&format!("{name}.large_pool"), &by_pool.large_pool);
             stat(&format!("{name}.small_pool"), &by_pool.small_pool);
+        };
+        by_pool("active", &self.active);
+        by_pool("active_bytes", &self.active_bytes);
+        by_pool("allocated_bytes", &self.allocated_bytes);
+        by_pool("allocation", &self.allocation);
+        by_pool("inactive_split", &self.inactive_split);
+        by_pool("inactive_split_bytes", &self.inactive_split_bytes);
+        by_pool("requested_bytes", &self.requested_bytes);
+        by_pool("reserved_bytes", &self.reserved_bytes);
+        by_pool("segment", &self.segment);
+        if minor >= 13 {
+            for (pool, reserved) in &self.reserved_bytes_by_private_pools {
+                let [a, b] = pool_name(*pool);
+                by_pool(&format!("reserved_bytes_by_private_pools.{a}_{b}"), reserved);
+            }
         }
         stat("oversize_allocations", &self.oversize_allocations);
         stat("oversize_segments", &self.oversize_segments);
-        for (name, value) in [
-            ("num_alloc_retries", self.num_alloc_retries),
-            ("num_device_alloc", self.num_device_alloc),
-            ("num_device_free", self.num_device_free),
-            ("num_oom_rejections", self.num_oom_rejections),
-            ("num_ooms", self.num_ooms),
-            ("num_sync_all_streams", self.num_sync_all_streams),
+        for (name, value, since) in [
+            ("num_alloc_retries", self.num_alloc_retries, 0),
+            ("num_device_alloc", self.num_device_alloc, 3),
+            ("num_device_free", self.num_device_free, 3),
+            ("num_oom_rejections", self.num_oom_rejections, 12),
+            ("num_ooms", self.num_ooms, 0),
+            ("num_sync_all_streams", self.num_sync_all_streams, 3),
         ] {
-            figures.push((name.to_owned(), value));
+            if minor >= since {
+                figures.insert(name.to_owned(), value);
+            }
         }
-        figures.sort_unstable();
         figures
     }
 }

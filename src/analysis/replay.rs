@@ -9,8 +9,8 @@ use serde::Serialize;
 use crate::allocator::{CachingAllocator, Entry};
 use crate::conf::{Settings, option_in};
 use crate::replay::{
-    Divergence, EmittedDevice, Hypothesis, Inference, Inferred, Known, Simulation, Verification,
-    emit, end_differences, infer, shown_capacity, simulate, verify_and_keep, word,
+    Divergence, EmittedDevice, Hypothesis, Inference, Inferred, Known, Simulation, Sink,
+    Verification, emit, end_differences, infer, shown_capacity, simulate, verify_and_keep, word,
 };
 use crate::snapshot::{Action, Block, BlockState, Event, Snapshot, Warning, Warnings};
 use crate::units::{MIB, counted};
@@ -57,7 +57,7 @@ pub struct ReplayedDevice {
     /// off by as much.
     pub ambiguous_calls: usize,
     /// Under the keys of `torch.cuda.memory_stats()`.
-    pub statistics: BTreeMap<String, u64>,
+    pub statistics: BTreeMap<String, i64>,
     /// The most that was held from the device.
     pub peak_reserved_bytes: u64,
     /// The most that the program held.
@@ -279,7 +279,7 @@ pub fn what_if(
             let hypothesis = changed(snapshot, one, change);
             let mut journal = Journal::new();
             let mut push = |entry: &Entry, time: u64| journal.push((*entry, time));
-            let keep = keep.then_some(&mut push as &mut dyn FnMut(&Entry, u64));
+            let keep = keep.then_some(&mut push as &mut Sink<'_>);
             let simulation = simulate(snapshot, one.device, &one.hypothesis, &hypothesis, keep);
             let report = simulated_device(snapshot, one, &hypothesis, &simulation, recorded);
             let Simulation { allocator, .. } = simulation;
@@ -420,7 +420,7 @@ fn device_report(
         end_differences: None,
         first_divergence: None,
         ambiguous_calls: 0,
-        statistics: statistics.figures().into_iter().collect(),
+        statistics: figures(snapshot, hypothesis, allocator),
         peak_reserved_bytes: statistics.reserved_bytes.all.peak,
         peak_allocated_bytes: statistics.allocated_bytes.all.peak,
         device_allocs: statistics.num_device_alloc,
@@ -436,6 +436,22 @@ fn device_report(
         },
         recorded: None,
     }
+}
+
+/// The figures as `torch.cuda.memory_stats()` gives them.
+fn figures(
+    snapshot: &Snapshot,
+    hypothesis: &Hypothesis,
+    allocator: &CachingAllocator,
+) -> BTreeMap<String, i64> {
+    let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let figures = allocator.statistics().figures(hypothesis.minor, |pool| snapshot.pools.get(pool));
+    let mut figures: BTreeMap<String, i64> =
+        figures.into_iter().map(|(key, value)| (key, signed(value))).collect();
+    // Unlimited is -1.
+    let limit = Some(allocator.settings().max_split_size).filter(|limit| *limit != u64::MAX);
+    figures.insert("max_split_size".to_owned(), limit.map_or(-1, signed));
+    figures
 }
 
 fn recorded_ooms(snapshot: &Snapshot, device: usize) -> Vec<FailedRequest> {

@@ -96,7 +96,7 @@ pub(super) struct Replay {
     #[arg(long, value_name = "N")]
     pub(super) device: Option<u64>,
 
-    /// Settings to replay under instead, in the syntax of PYTORCH_CUDA_ALLOC_CONF; options not named
+    /// Settings to replay under instead, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`; options not named
     /// stay as recorded
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     pub(super) set: Vec<String>,
@@ -109,7 +109,7 @@ pub(super) struct Replay {
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     pub(super) torch_version: Option<u32>,
 
-    /// Write the model's own end state and trace to FILE, as a snapshot that memory_viz opens
+    /// Write the model's own end state and trace to FILE, as a snapshot that `memory_viz` opens
     #[arg(long, value_name = "FILE")]
     pub(super) emit_snapshot: Option<PathBuf>,
 

@@ -15,6 +15,8 @@ pub struct Divergence {
     pub recorded: Option<Event>,
     /// What it comes from.
     pub fault: Fault,
+    /// Whether the release names the pool of every entry.
+    pub names_pools: bool,
     /// Whether garbage collection gave memory back in this call.
     pub has_collected: bool,
 }
@@ -103,7 +105,13 @@ impl Divergence {
             }
             _ => "the order of events",
         };
-        format!("the model chose {model}, PyTorch {torch}; in question: {rule}")
+        let doubt = if self.names_pools {
+            ""
+        } else {
+            "; before PyTorch 2.12 entries do not name their pool, so memory of a private pool that was \
+             gone by the end looks like the default pool's"
+        };
+        format!("the model chose {model}, PyTorch {torch}; in question: {rule}{doubt}")
     }
 }
 

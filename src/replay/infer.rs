@@ -14,7 +14,8 @@ use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
 use super::settings::{releases, settings_under};
 use super::simulate::shown_capacity;
-use super::verify::{Verification, verify};
+use super::verification::Verification;
+use super::verify::verify;
 use crate::allocator::{Behaviour, SMALL_SEGMENT};
 use crate::conf::Settings;
 use crate::ids::PoolId;
@@ -125,16 +126,16 @@ fn refine(snapshot: &Snapshot, one: Inferred) -> Inferred {
     {
         let device = best.device;
         let tries = alternatives(snapshot, device, &best.hypothesis, divergence);
-        let mut tried: Vec<Inferred> = tries
+        let mut outcomes: Vec<Inferred> = tries
             .into_par_iter()
             .map(|hypothesis| {
                 let verification = verify(snapshot, device, &hypothesis);
                 Inferred { device, hypothesis, verification }
             })
             .collect();
-        tried.extend(find_limit(snapshot, &best));
+        outcomes.extend(find_limit(snapshot, &best));
         // The first of equals: the simplest.
-        let better = tried.into_iter().rev().max_by_key(|one| one.verification.matched);
+        let better = outcomes.into_iter().rev().max_by_key(|one| one.verification.matched);
         match better {
             Some(better) if better.verification.matched > best.verification.matched => {
                 best = better;
@@ -305,7 +306,7 @@ fn limit_is_too_low(divergence: &Divergence, before: Option<Action>) -> Option<b
     let frees = |action| action == Action::SegmentFree;
     if divergence.has_collected {
         // Both gave something back: PyTorch more, if it went on where the model was done.
-        return Some(!(frees(recorded) && !frees(predicted)));
+        return Some(!frees(recorded) || frees(predicted));
     }
     if frees(recorded) {
         return Some(false);

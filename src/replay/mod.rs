@@ -26,6 +26,7 @@ mod settings;
 mod simulate;
 mod start;
 mod tiling;
+mod verification;
 mod verify;
 
 pub use divergence::{Divergence, Fault, word};
@@ -38,4 +39,5 @@ pub use sampler::{Bucket, Sampler};
 pub use settings::{NEWEST, releases, settings_of, settings_under};
 pub use simulate::{Simulation, UNKNOWN_CAPACITY, shown_capacity, simulate};
 pub use tiling::{Home, Tiling, Totals};
-pub use verify::{Verification, verify, verify_and_keep};
+pub use verification::{Sink, Verification};
+pub use verify::{verify, verify_and_keep};

@@ -13,8 +13,9 @@ use super::calls::{Call, Calls, is_growth, is_shrinking};
 use super::hypothesis::Hypothesis;
 use super::recorded::Reservations;
 use super::start::{PoolIndex, Start};
+use super::verification::Sink;
 use super::verify::request_of;
-use crate::allocator::{Behaviour, BlockId, CachingAllocator, Entry, Request, Ticket};
+use crate::allocator::{Behaviour, BlockId, CachingAllocator, Request, Ticket};
 use crate::device::Simulated;
 use crate::ids::{PoolId, StackId};
 use crate::snapshot::{Action, Event, Snapshot};
@@ -67,7 +68,7 @@ pub fn simulate<'a>(
     device: usize,
     recorded: &Hypothesis,
     hypothesis: &Hypothesis,
-    keep: Option<&'a mut dyn FnMut(&Entry, u64)>,
+    keep: Option<&'a mut Sink<'a>>,
 ) -> Simulation {
     let capacity = hypothesis.capacity.unwrap_or(UNKNOWN_CAPACITY);
     let behaviour = Behaviour::of(hypothesis.minor);
@@ -123,7 +124,7 @@ struct Simulator<'a> {
     ooms: Vec<(usize, u64)>,
     avoided: Vec<(usize, u64)>,
     predicted: usize,
-    keep: Option<&'a mut dyn FnMut(&Entry, u64)>,
+    keep: Option<&'a mut Sink<'a>>,
 }
 
 impl Simulator<'_> {
@@ -151,7 +152,9 @@ impl Simulator<'_> {
         if let Some(keep) = &mut self.keep {
             let last = call.rows().end.saturating_sub(1);
             let time = self.snapshot.events.time_us(last).unwrap_or(0);
-            written.iter().for_each(|entry| keep(entry, time));
+            for entry in written {
+                keep(entry, time);
+            }
         }
         self.allocator.clear_entries();
     }
@@ -224,7 +227,9 @@ impl Simulator<'_> {
     fn release(&mut self, rows: Range<usize>, pools: &[PoolId], is_default: bool) {
         let context = self.event(rows.start).map_or(StackId::default(), |event| event.stack);
         let order = self.completed(rows);
-        pools.iter().for_each(|pool| self.add_freeable(*pool));
+        for pool in pools {
+            self.add_freeable(*pool);
+        }
         let (freeable, device) = (&self.freeable, &mut self.device);
         if is_default {
             self.allocator.release_cached(None, &order, freeable, context, device);

@@ -12,45 +12,13 @@ use super::hypothesis::Hypothesis;
 use super::readings::{Prelude, Reading, readings};
 use super::recorded::{Recorded, Reservations};
 use super::start::{PoolIndex, Start};
+use super::verification::{Sink, Verification};
 use crate::allocator::{
     Behaviour, BlockId, CachingAllocator, Entry, Request, Ticket, is_small_request, round_size,
 };
 use crate::conf::Settings;
 use crate::ids::{PoolId, StackId};
 use crate::snapshot::{Action, Event, Snapshot};
-
-/// What came of holding the model against a recording.
-#[derive(Debug)]
-pub struct Verification {
-    /// Whether the recording begins with an allocator that holds nothing.
-    pub starts_empty: bool,
-    /// Bytes that it held before.
-    pub reserved_before: u64,
-    /// Blocks of before the recording that fit nowhere.
-    pub misfits: usize,
-    /// Entries in the recording.
-    pub recorded: usize,
-    /// Entries that the model wrote, up to the end or the first divergence.
-    pub predicted: usize,
-    /// Entries that are equal, up to there.
-    pub matched: usize,
-    /// The first difference.
-    pub divergence: Option<Divergence>,
-    /// Entries whose time is earlier than that of the entry before.
-    pub time_reversals: usize,
-    /// Calls that the trace leaves several readings of, so that counters such as
-    /// `num_alloc_retries` may be off by as much.
-    pub ambiguous: usize,
-    /// The model's state after the last entry that it was given.
-    pub allocator: CachingAllocator,
-}
-
-impl Verification {
-    /// Whether every entry was reproduced.
-    pub fn is_exact(&self) -> bool {
-        self.divergence.is_none() && self.matched == self.recorded
-    }
-}
 
 /// Holds the model under `hypothesis` against the trace of `device`.
 pub fn verify(snapshot: &Snapshot, device: usize, hypothesis: &Hypothesis) -> Verification {
@@ -62,7 +30,7 @@ pub fn verify_and_keep(
     snapshot: &Snapshot,
     device: usize,
     hypothesis: &Hypothesis,
-    mut keep: Option<&mut dyn FnMut(&Entry, u64)>,
+    mut keep: Option<&mut Sink<'_>>,
 ) -> Verification {
     let reservations = Reservations::new(snapshot, device);
     let mut verifier = Verifier::new(snapshot, device, hypothesis, &reservations);
@@ -74,12 +42,18 @@ pub fn verify_and_keep(
         if let Some(keep) = &mut keep {
             let last = call.rows().end.saturating_sub(1);
             let time = snapshot.events.time_us(last).unwrap_or(0);
-            verifier.allocator.entries().iter().for_each(|entry| keep(entry, time));
+            for entry in verifier.allocator.entries() {
+                keep(entry, time);
+            }
         }
         verifier.allocator.clear_entries();
     }
     verifier.finish()
 }
+
+/// Where and why no call can be made of an entry.
+type Stop = (usize, Fault);
+type Made = Result<(), Stop>;
 
 struct Verifier<'a> {
     snapshot: &'a Snapshot,
@@ -196,7 +170,10 @@ impl<'a> Verifier<'a> {
             Call::Release { rows, pools, is_default } => {
                 self.release(rows.clone(), pools, *is_default)
             }
-            Call::Note { row } => self.note(*row),
+            Call::Note { row } => {
+                self.note(*row);
+                Ok(())
+            }
         };
         if let Err((row, fault)) = done {
             self.diverge(row, None, fault);
@@ -205,7 +182,7 @@ impl<'a> Verifier<'a> {
         self.compare(call.rows());
     }
 
-    fn free(&mut self, row: usize, waits: bool) -> Result<(), (usize, Fault)> {
+    fn free(&mut self, row: usize, waits: bool) -> Made {
         let Some(event) = self.event(row) else { return Ok(()) };
         let id = self.live.remove(&event.addr).ok_or((row, Fault::UnknownFree))?;
         if let Some(ticket) = self.allocator.free(id, waits, event.stack) {
@@ -221,7 +198,7 @@ impl<'a> Verifier<'a> {
 
     /// The usual request: nothing happened but that it was served.
     #[inline]
-    fn malloc_cached(&mut self, row: usize, pool: PoolId) -> Result<(), (usize, Fault)> {
+    fn malloc_cached(&mut self, row: usize, pool: PoolId) -> Made {
         self.finished.clear();
         self.wait_order.clear();
         self.request(row, pool, false)
@@ -233,7 +210,7 @@ impl<'a> Verifier<'a> {
         pool: PoolId,
         boundary: Option<Boundary>,
         calls: &Calls<'_>,
-    ) -> Result<(), (usize, Fault)> {
+    ) -> Made {
         let last = rows.end - 1;
         let Some(event) = self.event(last) else { return Ok(()) };
         let own = self.prelude(rows.start..last, pool, calls)?;
@@ -272,7 +249,7 @@ impl<'a> Verifier<'a> {
         rows: Range<usize>,
         pool: PoolId,
         calls: &Calls<'_>,
-    ) -> Result<Prelude, (usize, Fault)> {
+    ) -> Result<Prelude, Stop> {
         self.device.begin();
         let mut prelude = Prelude::default();
         let mut gave_back = Vec::new();
@@ -314,13 +291,7 @@ impl<'a> Verifier<'a> {
     }
 
     /// Makes the calls of one reading.
-    fn act(
-        &mut self,
-        reading: &Reading,
-        prelude: &Prelude,
-        last: usize,
-        pool: PoolId,
-    ) -> Result<(), (usize, Fault)> {
+    fn act(&mut self, reading: &Reading, prelude: &Prelude, last: usize, pool: PoolId) -> Made {
         self.finished.clear();
         self.wait_order.clear();
         let mut released = Vec::new();
@@ -346,7 +317,7 @@ impl<'a> Verifier<'a> {
         self.request(last, pool, reading.is_capturing)
     }
 
-    fn movement(&mut self, row: usize, event: &Event) -> Result<(), (usize, Fault)> {
+    fn movement(&mut self, row: usize, event: &Event) -> Made {
         self.device.expect(row, event);
         if is_growth(event.action) {
             if !self.ground.take(event.addr, event.size) {
@@ -359,12 +330,7 @@ impl<'a> Verifier<'a> {
     }
 
     #[inline]
-    fn request(
-        &mut self,
-        row: usize,
-        pool: PoolId,
-        is_capturing: bool,
-    ) -> Result<(), (usize, Fault)> {
+    fn request(&mut self, row: usize, pool: PoolId, is_capturing: bool) -> Made {
         let Some(event) = self.event(row) else { return Ok(()) };
         if event.size == 0 || event.size >= MOST_REQUESTED {
             return Err((row, Fault::ImpossibleSize));
@@ -394,12 +360,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    fn release(
-        &mut self,
-        rows: Range<usize>,
-        pools: &[PoolId],
-        is_default: bool,
-    ) -> Result<(), (usize, Fault)> {
+    fn release(&mut self, rows: Range<usize>, pools: &[PoolId], is_default: bool) -> Made {
         self.device.begin();
         let mut order = Vec::new();
         let mut context = StackId::default();
@@ -441,8 +402,8 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    fn note(&mut self, row: usize) -> Result<(), (usize, Fault)> {
-        let Some(event) = self.event(row) else { return Ok(()) };
+    fn note(&mut self, row: usize) {
+        let Some(event) = self.event(row) else { return };
         if event.action == Action::Snapshot {
             self.allocator.snapshot(event.pool.unwrap_or_default());
         } else {
@@ -455,7 +416,6 @@ impl<'a> Verifier<'a> {
                 context: event.stack,
             });
         }
-        Ok(())
     }
 
     /// Holds what the model wrote against `rows`.
@@ -499,6 +459,7 @@ impl<'a> Verifier<'a> {
             predicted,
             recorded,
             fault,
+            names_pools: recorded.is_none_or(|event| event.pool.is_some()),
             has_collected: self.allocator.collected_bytes() > self.collected,
         });
     }
