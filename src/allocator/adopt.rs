@@ -1,5 +1,7 @@
 //! Taking over memory that an allocator held before anyone watched.
 
+use std::collections::BTreeMap;
+
 use super::behaviour::TieBreak;
 use super::block::{Block, BlockId, State};
 use super::caching::CachingAllocator;
@@ -211,7 +213,34 @@ impl CachingAllocator {
         let home = self.blocks[first.id].home as usize;
         let mut alike = self.pools.homes[home].free.range(alike);
         let Some(&chosen) = alike.find(|key| key.addr == addr) else { return };
-        let (from, to) = (first.registration, chosen.registration);
+        self.make_older(chosen.registration, first.registration);
+    }
+
+    /// The same for whole segments that were given back in this order: of those of one size and one
+    /// home, the older one came first.
+    pub fn prefer_release(&mut self, addrs: &[u64]) {
+        if self.behaviour.tie_break == TieBreak::LowestAddress || self.adopted == 0 {
+            return;
+        }
+        let whole: BTreeMap<u64, BlockId> = self
+            .blocks
+            .ids()
+            .filter(|id| self.blocks[*id].state == State::Free && !self.blocks[*id].is_split())
+            .map(|id| (self.blocks[id].addr, id))
+            .collect();
+        for pair in addrs.windows(2) {
+            let [Some(&first), Some(&second)] = [0, 1].map(|at| whole.get(pair.get(at)?)) else {
+                continue;
+            };
+            let (first, second) = (self.blocks[first], self.blocks[second]);
+            if (first.home, first.size) == (second.home, second.size) {
+                self.make_older(first.registration, second.registration);
+            }
+        }
+    }
+
+    /// Registration `to` is as old as `from`, and all from there on are younger; if both are guesses.
+    fn make_older(&mut self, to: u32, from: u32) {
         if to >= self.adopted || from >= to {
             return;
         }

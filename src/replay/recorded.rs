@@ -122,6 +122,12 @@ impl<'a> Recorded<'a> {
         self.moves.push(Move { row, action: event.action, addr: event.addr, size: event.size });
     }
 
+    /// The whole segments among them that were given back, in order.
+    pub(super) fn released(&self) -> Vec<u64> {
+        let freed = self.moves.iter().filter(|m| m.action == Action::SegmentFree);
+        freed.map(|m| m.addr).collect()
+    }
+
     pub(super) fn set_free_bytes(&mut self, bytes: u64) {
         self.free_bytes = bytes;
     }

@@ -279,7 +279,13 @@ impl<'a> Verifier<'a> {
             self.allocator.set_custom_allocator(pool);
         }
         self.make_freeable(&gave_back);
+        self.learn_release_order();
         Ok(prelude)
+    }
+
+    /// The order in which older segments were given back tells which is oldest.
+    fn learn_release_order(&mut self) {
+        self.allocator.prefer_release(&self.device.released());
     }
 
     fn make_freeable(&mut self, pools: &[PoolId]) {
@@ -376,6 +382,7 @@ impl<'a> Verifier<'a> {
             }
         }
         self.make_freeable(pools);
+        self.learn_release_order();
         if !is_default && pools.is_empty() {
             // Noticed by a request that left no line, or waited for with nothing to give back.
             for ticket in order.drain(..) {
