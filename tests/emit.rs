@@ -111,7 +111,7 @@ fn emitted(snapshot: &Snapshot, devices: &[Device]) -> Vec<u8> {
         })
         .collect();
     let mut bytes = Vec::new();
-    emit(snapshot, &devices, &mut bytes).unwrap();
+    emit(snapshot, None, &devices, &mut bytes).unwrap();
     bytes
 }
 
@@ -267,10 +267,10 @@ fn a_full_disk_is_an_error_wherever_it_is_noticed() {
     };
     let length = emitted(&recording, &devices).len();
     for room in [0, 1, 2, 11, length / 2, length - 1] {
-        let error = emit(&recording, &[device], &mut Full(room)).unwrap_err();
+        let error = emit(&recording, None, &[device], &mut Full(room)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull, "room for {room} bytes");
     }
-    emit(&recording, &[device], &mut Full(length)).unwrap();
+    emit(&recording, None, &[device], &mut Full(length)).unwrap();
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn memory_does_not_grow_with_the_trace() {
     let peak = |times: usize| {
         let entries = once.repeat(times);
         let device = EmittedDevice { device: 0, entries: &entries, segments: &[], blocks: &[] };
-        let write = || emit(&recording, &[device], &mut io::sink());
+        let write = || emit(&recording, None, &[device], &mut io::sink());
         let (written, peak) = peak_heap::peak_of(write);
         written.unwrap();
         peak

@@ -39,8 +39,6 @@ pub struct Behaviour {
     pub unmap_counts_for_pool: bool,
     /// See [`UseOnOom`].
     pub use_on_oom: UseOnOom,
-    /// A limit of the whole device is no limit (`set_per_process_memory_fraction(1.0)`).
-    pub whole_fraction_is_no_limit: bool,
     /// Requests above the fraction can be refused before the device is asked
     /// (`throw_on_cudamalloc_oom`).
     pub can_reject: bool,
@@ -67,7 +65,6 @@ impl Behaviour {
                 8..=10 => UseOnOom::Last,
                 11.. => UseOnOom::BeforeReclaiming,
             },
-            whole_fraction_is_no_limit: minor >= 10,
             can_reject: minor >= 12,
         }
     }

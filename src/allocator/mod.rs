@@ -21,6 +21,9 @@ mod size;
 mod stats;
 mod view;
 
+#[cfg(test)]
+mod tests;
+
 pub use adopt::{Adopted, Held, Resident};
 pub use behaviour::{Behaviour, TieBreak, UseOnOom};
 pub use block::BlockId;

@@ -7,10 +7,11 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::allocator::{CachingAllocator, Entry};
-use crate::conf::{Settings, option_in};
+use crate::conf::{self, Settings, Unknown, option_in};
 use crate::replay::{
     Divergence, EmittedDevice, Hypothesis, Inference, Inferred, Known, Simulation, Sink,
-    Verification, emit, end_differences, infer, shown_capacity, simulate, verify_and_keep, word,
+    Verification, emit, end_differences, infer, shown_capacity, shown_limit, simulate,
+    verify_and_keep, word,
 };
 use crate::snapshot::{Action, Block, BlockState, Event, Snapshot, Warning, Warnings};
 use crate::units::{MIB, counted};
@@ -200,6 +201,17 @@ fn warnings(snapshot: &Snapshot, inference: &Inference) -> Vec<Warning> {
         warnings.add(warning.code, warning.message);
     }
     let settings = snapshot.settings.as_ref();
+    if let Some(raw) = settings {
+        let newest = *inference.releases.end();
+        let parsed = conf::parse(&raw.string, &Settings::default(), newest, Unknown::Warn);
+        let passed_over = match parsed {
+            Ok(parsed) => parsed.warnings,
+            Err(error) => vec![format!("the settings string cannot be read: {error}")],
+        };
+        for message in passed_over {
+            warnings.add("unknown-setting", message);
+        }
+    }
     if settings.and_then(|raw| option_in(&raw.string, "backend")).is_some_and(|b| b != "native") {
         warnings.add(
             "other-allocator",
@@ -303,9 +315,13 @@ fn changed(snapshot: &Snapshot, one: &Inferred, change: &WhatIf) -> Hypothesis {
     let capacity = change.capacity.or(one.hypothesis.capacity);
     hypothesis.capacity =
         capacity.or_else(|| shown_capacity(snapshot, one.device, reserved_before(one)));
-    if change.settings.is_some() || change.capacity.is_some() {
-        hypothesis.limit = hypothesis.recorded_limit().or(one.hypothesis.limit);
-    }
+    let shown =
+        || shown_limit(snapshot, one.device, &one.hypothesis.settings, reserved_before(one));
+    hypothesis.limit = match change.capacity {
+        // On another device the process may use all of it, save what its settings say.
+        Some(_) => hypothesis.recorded_limit(),
+        None => hypothesis.recorded_limit().or(one.hypothesis.limit).or_else(shown),
+    };
     hypothesis
 }
 
@@ -330,12 +346,13 @@ pub fn emitted(snapshot: &Snapshot, inference: &Inference) -> Vec<Emitted> {
     inference.devices.iter().map(emit).collect()
 }
 
-/// Writes the model's own trace and final state as a snapshot.
+/// Writes the model's own trace and final state as a snapshot, under the settings of `change`.
 ///
 /// # Errors
 /// When `out` cannot be written to.
 pub fn write_snapshot(
     snapshot: &Snapshot,
+    change: &WhatIf,
     devices: &[Emitted],
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -350,7 +367,8 @@ pub fn write_snapshot(
             blocks,
         })
         .collect();
-    emit(snapshot, &devices, out)
+    let under = change.settings.as_ref().map(|(settings, string)| (string.as_str(), settings));
+    emit(snapshot, under, &devices, out)
 }
 
 fn release_range(inference: &Inference) -> String {
@@ -432,7 +450,7 @@ fn device_report(
             capacity_bytes: hypothesis.capacity,
             limit_bytes: hypothesis.limit,
             no_split_pools: hypothesis.no_split.iter().map(|p| snapshot.pools.get(*p)).collect(),
-            settings: Vec::new(),
+            settings: found_settings(snapshot, hypothesis, one),
         },
         recorded: None,
     }
@@ -452,6 +470,30 @@ fn figures(
     let limit = Some(allocator.settings().max_split_size).filter(|limit| *limit != u64::MAX);
     figures.insert("max_split_size".to_owned(), limit.map_or(-1, signed));
     figures
+}
+
+/// Options that the replay found to be in effect, where the release does not record them.
+fn found_settings(snapshot: &Snapshot, hypothesis: &Hypothesis, one: &Inferred) -> Vec<String> {
+    let found = &one.hypothesis.settings;
+    if snapshot.settings.is_some() || hypothesis.settings != *found {
+        return Vec::new();
+    }
+    let mut options = Vec::new();
+    if found.max_split_size != u64::MAX {
+        options.push(format!("max_split_size_mb:{}", found.max_split_size / MIB));
+    }
+    let divisions = found.roundup_power2_divisions;
+    if divisions.iter().all(|d| *d == divisions[0]) {
+        if divisions[0] > 0 {
+            options.push(format!("roundup_power2_divisions:{}", divisions[0]));
+        }
+    } else {
+        let buckets =
+            divisions.iter().enumerate().map(|(bucket, d)| format!("{}:{d}", 1u64 << bucket));
+        let buckets: Vec<String> = buckets.collect();
+        options.push(format!("roundup_power2_divisions:[{}]", buckets.join(",")));
+    }
+    options
 }
 
 fn recorded_ooms(snapshot: &Snapshot, device: usize) -> Vec<FailedRequest> {

@@ -76,17 +76,18 @@ pub(super) struct Analyze {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oomscope replay snapshot.pickle                                     verify: exit code 1 if the model differs
-  oomscope replay --set expandable_segments:True snapshot.pickle      under another setting
+  oomscope replay snapshot.pickle                               verify the model against it
+  oomscope replay --set expandable_segments:True snapshot.pickle
   oomscope replay --set max_split_size_mb:128 --capacity 40GiB snapshot.pickle
-  oomscope replay --emit-snapshot model.pickle snapshot.pickle        the model's own trace, for memory_viz
+  oomscope replay --emit-snapshot model.pickle snapshot.pickle  the model's own trace
 
-Without --set and --capacity the model is held against the recording, entry by entry. What a file does not
-say (the exact release, a limit of the process, settings before PyTorch 2.3) is found out by trying.
-In a what-if the program is taken to make the same requests and frees.
+Without --set and --capacity the model is held against the recording, entry by entry. What a
+file does not say (the exact release, a limit of the process, settings before PyTorch 2.3) is
+found out by trying. In a what-if the program is taken to make the same requests and frees.
 
-Exit codes: 0 every decision reproduced, or a what-if; 1 the model and the recording part; 2 wrong usage or
-an unreadable file.")]
+Exit codes: 0 every decision reproduced, or a what-if; 1 the model and the recording part;
+2 wrong usage or an unreadable file.")]
+#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Replay {
     /// The snapshot: .pickle, .pkl or .json, each also .gz or .zst, or - for standard input
     #[arg(value_name = "SNAPSHOT")]
@@ -96,7 +97,7 @@ pub(super) struct Replay {
     #[arg(long, value_name = "N")]
     pub(super) device: Option<u64>,
 
-    /// Settings to replay under instead, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`; options not named
+    /// Settings to replay under instead, in the syntax of PYTORCH_CUDA_ALLOC_CONF; options not named
     /// stay as recorded
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     pub(super) set: Vec<String>,
@@ -109,7 +110,7 @@ pub(super) struct Replay {
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     pub(super) torch_version: Option<u32>,
 
-    /// Write the model's own end state and trace to FILE, as a snapshot that `memory_viz` opens
+    /// Write the model's own end state and trace to FILE, as a snapshot that memory_viz opens
     #[arg(long, value_name = "FILE")]
     pub(super) emit_snapshot: Option<PathBuf>,
 

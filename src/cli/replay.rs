@@ -53,7 +53,7 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
     };
     if let Some((file, name)) = emitted_file {
         let mut file = BufWriter::new(file);
-        let written = write_snapshot(&snapshot, &emitted, &mut file);
+        let written = write_snapshot(&snapshot, &change, &emitted, &mut file);
         written.and_then(|()| file.flush()).with_context(|| format!("{name} cannot be written"))?;
     }
     let text = match args.output.format {

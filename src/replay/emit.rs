@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::divergence::word;
 use super::settings::{NEWEST, settings_under};
 use crate::allocator::{BlockView, Entry, SegmentView};
+use crate::conf::Settings;
 use crate::entry::{Action, BlockState};
 use crate::ids::{FrameId, PoolId, StackId};
 use crate::pickle::{Memo, PickleWriter};
@@ -30,7 +31,8 @@ pub struct EmittedDevice<'a> {
 }
 
 /// Writes to `out` the snapshot that the model's `devices` would give. Their pools and stacks are those
-/// of `snapshot`, which also tells the settings and the annotations.
+/// of `snapshot`, which also tells the annotations, and the settings where they are not others (`under`,
+/// with the string that says them).
 ///
 /// Every frame and every stack is one object, however many entries share it, so that memory does not
 /// grow with the trace.
@@ -39,6 +41,7 @@ pub struct EmittedDevice<'a> {
 /// Those of `out`.
 pub fn emit(
     snapshot: &Snapshot,
+    under: Option<(&str, &Settings)>,
     devices: &[EmittedDevice<'_>],
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -53,7 +56,7 @@ pub fn emit(
     emitter.pickle.begin_dict()?;
     emitter.segments(devices)?;
     emitter.traces(devices)?;
-    emitter.settings()?;
+    emitter.settings(under)?;
     emitter.annotations()?;
     emitter.pickle.end_dict();
     emitter.pickle.finish()?;
@@ -164,33 +167,23 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn settings(&mut self) -> io::Result<()> {
-        let inferred;
-        let (string, effective) = if let Some(settings) = &self.snapshot.settings {
-            (settings.string.as_str(), &settings.effective)
-        } else {
-            inferred = self.inferred_settings();
-            ("", &inferred)
-        };
+    fn settings(&mut self, under: Option<(&str, &Settings)>) -> io::Result<()> {
+        let recorded = self.snapshot.settings.as_ref();
+        let mut effective = recorded.map_or_else(Map::new, |raw| raw.effective.clone());
+        let mut string = recorded.map_or("", |raw| raw.string.as_str());
+        if let Some((text, settings)) = under {
+            string = text;
+            effective.extend(effective_of(settings));
+        } else if recorded.is_none() {
+            effective.extend(effective_of(&settings_under(self.snapshot, NEWEST)));
+        }
         let total = effective.len() + 1;
         self.pickle.interned("allocator_settings")?;
         self.pickle.dict()?;
         self.pickle.before_item(0, total);
         self.word("PYTORCH_CUDA_ALLOC_CONF", string)?;
         self.pickle.after_pair(0, total);
-        self.pairs(effective, 1, total)
-    }
-
-    /// PyTorch's defaults, and what else shows in a recording without settings.
-    fn inferred_settings(&self) -> Map<String, Value> {
-        let settings = settings_under(self.snapshot, NEWEST);
-        let pairs = [
-            ("expandable_segments", json!(settings.expandable_segments)),
-            ("garbage_collection_threshold", json!(settings.garbage_collection_threshold)),
-            // -1 stands for no limit.
-            ("max_split_size", json!(i64::try_from(settings.max_split_size).unwrap_or(-1))),
-        ];
-        pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        self.pairs(&effective, 1, total)
     }
 
     /// The pairs of an open dict of `total`, from `first` on.
@@ -302,4 +295,19 @@ impl Emitter<'_> {
         self.pickle.interned(key)?;
         self.pickle.pair(first, second)
     }
+}
+
+/// Settings as `allocator_settings` has them.
+fn effective_of(settings: &Settings) -> Map<String, Value> {
+    let divisions = settings.roundup_power2_divisions.iter().enumerate();
+    let divisions: Map<String, Value> =
+        divisions.map(|(bucket, d)| ((1u64 << bucket).to_string(), json!(d))).collect();
+    let pairs = [
+        ("expandable_segments", json!(settings.expandable_segments)),
+        ("garbage_collection_threshold", json!(settings.garbage_collection_threshold)),
+        // -1 stands for no limit.
+        ("max_split_size", json!(i64::try_from(settings.max_split_size).unwrap_or(-1))),
+        ("roundup_power2_divisions", Value::Object(divisions)),
+    ];
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }

@@ -13,7 +13,7 @@ use super::calls::is_growth;
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
 use super::settings::{releases, settings_under};
-use super::simulate::shown_capacity;
+use super::shown::shown_capacity;
 use super::verification::Verification;
 use super::verify::verify;
 use crate::allocator::{Behaviour, SMALL_SEGMENT};
@@ -55,40 +55,40 @@ pub struct Inferred {
 
 /// Finds the hypothesis under which the model reproduces most of the traces of `devices`.
 pub fn infer(snapshot: &Snapshot, devices: &[usize], known: Known) -> Inference {
-    let mut best: Option<Inference> = None;
-    for (releases, behaviour_of) in candidates(snapshot, known.minor) {
-        let start = Hypothesis {
-            minor: behaviour_of,
-            settings: settings_under(snapshot, behaviour_of),
-            limit: None,
-            capacity: known.capacity,
-            no_split: Vec::new(),
-        };
-        let start = Hypothesis { limit: start.recorded_limit(), ..start };
-        let tried = devices
-            .par_iter()
-            .map(|&device| Inferred {
+    let tried: Vec<Inference> = candidates(snapshot, known.minor)
+        .into_par_iter()
+        .map(|(releases, minor)| {
+            let start = Hypothesis {
+                minor,
+                settings: settings_under(snapshot, minor),
+                limit: None,
+                capacity: known.capacity,
+                no_split: Vec::new(),
+            };
+            let start = Hypothesis { limit: start.recorded_limit(), ..start };
+            let verify_one = |&device: &usize| Inferred {
                 device,
                 hypothesis: start.clone(),
                 verification: verify(snapshot, device, &start),
-            })
-            .collect();
-        let inference = Inference::new(releases, tried);
-        if best.as_ref().is_none_or(|best| inference.matched() > best.matched()) {
-            best = Some(inference);
-        }
-        if best.as_ref().is_some_and(|best| best.is_exact) {
-            break;
+            };
+            Inference::new(releases, devices.par_iter().map(verify_one).collect())
+        })
+        .collect();
+    // Of releases that do equally well the newest; older ones that are exact too are named with it.
+    let mut tried = tried.into_iter();
+    let Some(mut best) = tried.next() else { return Inference::new(0..=0, Vec::new()) };
+    for older in tried {
+        if best.is_exact && older.is_exact && *older.releases.end() + 1 == *best.releases.start() {
+            best.releases = *older.releases.start()..=*best.releases.end();
+        } else if older.matched() > best.matched() {
+            best = older;
         }
     }
-    match best {
-        Some(best) if !best.is_exact => {
-            let refined = best.devices.into_par_iter().map(|one| refine(snapshot, one)).collect();
-            Inference::new(best.releases, refined)
-        }
-        Some(best) => best,
-        None => Inference::new(0..=0, Vec::new()),
+    if best.is_exact {
+        return best;
     }
+    let refined = best.devices.into_par_iter().map(|one| refine(snapshot, one)).collect();
+    Inference::new(best.releases, refined)
 }
 
 impl Inference {

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use super::calls::{Call, Calls, is_growth, is_shrinking};
+use super::calls::{Call, Calls, is_shrinking};
 use super::hypothesis::Hypothesis;
 use super::recorded::Reservations;
 use super::start::{PoolIndex, Start};
@@ -21,7 +21,7 @@ use crate::ids::{PoolId, StackId};
 use crate::snapshot::{Action, Event, Snapshot};
 
 /// A device of unknown size: larger than any, small enough to add up.
-pub const UNKNOWN_CAPACITY: u64 = 1 << 46;
+const UNKNOWN_CAPACITY: u64 = 1 << 46;
 
 /// What came of a simulation.
 #[derive(Debug)]
@@ -36,29 +36,6 @@ pub struct Simulation {
     pub avoided: Vec<(usize, u64)>,
     /// The model's final state.
     pub allocator: CachingAllocator,
-}
-
-/// The most device memory that the recording shows to have been within reach: what was reserved, and
-/// what was free besides when a request failed. `None` when no request failed: then it may be any more.
-pub fn shown_capacity(snapshot: &Snapshot, device: usize, reserved_before: u64) -> Option<u64> {
-    let (mut reserved, mut most) = (reserved_before, reserved_before);
-    let mut at_failure: Option<u64> = None;
-    for row in snapshot.trace(device) {
-        let Some(event) = snapshot.events.get(row) else { continue };
-        match event.action {
-            action if is_growth(action) => {
-                reserved = reserved.saturating_add(event.size);
-                most = most.max(reserved);
-            }
-            action if is_shrinking(action) => reserved = reserved.saturating_sub(event.size),
-            Action::Oom => {
-                let reach = reserved.saturating_add(event.addr);
-                at_failure = Some(at_failure.map_or(reach, |known| known.min(reach)));
-            }
-            _ => {}
-        }
-    }
-    at_failure.map(|reach| reach.max(most))
 }
 
 /// Makes the calls of `device`'s trace under `hypothesis`; `recorded` says how it was recorded. `keep`

@@ -1,0 +1,364 @@
+//! The books of an allocator, kept a second time and compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::allocator::behaviour::TieBreak;
+use crate::allocator::block::{Block, BlockId, State};
+use crate::allocator::{CachingAllocator, Entry, Request, Stat, StatByPool, round_size};
+use crate::device::{DeviceMemory, OutOfMemory, Simulated};
+use crate::entry::Action;
+
+/// A device that checks what it is asked, and sometimes refuses what it has.
+#[derive(Debug)]
+pub(super) struct Picky {
+    pub(super) inner: Simulated,
+    refused: Vec<usize>,
+    growths: usize,
+    segments: BTreeMap<u64, u64>,
+    reservations: BTreeMap<u64, u64>,
+    mapped: Spans,
+}
+
+impl Picky {
+    pub(super) fn new(capacity: u64, refused: Vec<usize>) -> Self {
+        Self {
+            inner: Simulated::new(0, capacity),
+            refused,
+            growths: 0,
+            segments: BTreeMap::new(),
+            reservations: BTreeMap::new(),
+            mapped: Spans::default(),
+        }
+    }
+
+    fn refuses(&mut self) -> bool {
+        self.growths += 1;
+        self.refused.contains(&(self.growths - 1))
+    }
+}
+
+impl DeviceMemory for Picky {
+    fn allocate(&mut self, size: u64) -> Result<u64, OutOfMemory> {
+        if self.refuses() {
+            return Err(OutOfMemory);
+        }
+        let addr = self.inner.allocate(size)?;
+        self.segments.insert(addr, size);
+        Ok(addr)
+    }
+
+    fn free(&mut self, addr: u64, size: u64) {
+        assert_eq!(self.segments.remove(&addr), Some(size), "freed what is no segment");
+        self.inner.free(addr, size);
+    }
+
+    fn reserve(&mut self, size: u64) -> Result<u64, OutOfMemory> {
+        let base = self.inner.reserve(size)?;
+        self.reservations.insert(base, size);
+        Ok(base)
+    }
+
+    fn release(&mut self, addr: u64, size: u64) {
+        assert_eq!(self.reservations.remove(&addr), Some(size), "released what is not reserved");
+        assert!(!self.mapped.meets(addr, size), "memory is still mapped there");
+        self.inner.release(addr, size);
+    }
+
+    fn map(&mut self, addr: u64, size: u64) -> Result<(), OutOfMemory> {
+        let (base, reserved) = self.reservations.range(..=addr).next_back().expect("reserved");
+        assert!(addr + size <= base + reserved, "mapped past the reservation");
+        if self.refuses() {
+            return Err(OutOfMemory);
+        }
+        self.inner.map(addr, size)?;
+        self.mapped.add(addr, size);
+        Ok(())
+    }
+
+    fn unmap(&mut self, addr: u64, size: u64) {
+        self.mapped.cut(addr, size);
+        self.inner.unmap(addr, size);
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.inner.free_bytes()
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.inner.total_bytes()
+    }
+}
+
+/// Disjoint ranges, each from its beginning to its end.
+#[derive(Debug, Default)]
+pub(super) struct Spans(BTreeMap<u64, u64>);
+
+impl Spans {
+    fn meets(&self, addr: u64, size: u64) -> bool {
+        self.0.range(..addr + size).next_back().is_some_and(|(_, end)| *end > addr)
+    }
+
+    fn add(&mut self, addr: u64, size: u64) {
+        assert!(size > 0 && !self.meets(addr, size), "taken twice: {addr:#x} {size}");
+        let (mut from, mut to) = (addr, addr + size);
+        if let Some((&before, &end)) = self.0.range(..addr).next_back()
+            && end == addr
+        {
+            from = before;
+        }
+        to = self.0.remove(&to).unwrap_or(to);
+        self.0.insert(from, to);
+    }
+
+    fn cut(&mut self, addr: u64, size: u64) {
+        let (&from, &to) = self.0.range(..=addr).next_back().expect("nothing is there");
+        assert!(addr + size <= to, "only a part is there");
+        self.0.remove(&from);
+        if from < addr {
+            self.0.insert(from, addr);
+        }
+        if addr + size < to {
+            self.0.insert(addr + size, to);
+        }
+    }
+}
+
+/// What the entries so far amount to.
+#[derive(Debug, Default)]
+pub(super) struct Audit {
+    memory: Spans,
+    /// Segments by address: size, and how many came before.
+    segments: BTreeMap<u64, (u64, usize)>,
+    made: usize,
+    /// Requested bytes by address.
+    live: BTreeMap<u64, u64>,
+    pending: BTreeMap<u64, u64>,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl Audit {
+    /// Each entry must follow from those before it.
+    pub(super) fn follow(&mut self, entries: &[Entry]) {
+        for Entry { action, addr, size, .. } in entries.iter().copied() {
+            match action {
+                Action::Alloc => {
+                    assert!(self.memory.meets(addr, 1), "no memory at {addr:#x}");
+                    assert!(!self.pending.contains_key(&addr), "{addr:#x} still waits");
+                    assert_eq!(self.live.insert(addr, size), None, "{addr:#x} given out twice");
+                }
+                Action::FreeRequested => {
+                    assert_eq!(self.live.remove(&addr), Some(size), "freed: {addr:#x}");
+                    self.pending.insert(addr, size);
+                }
+                Action::FreeCompleted => {
+                    assert_eq!(self.pending.remove(&addr), Some(size), "completed: {addr:#x}");
+                }
+                Action::SegmentAlloc => {
+                    self.memory.add(addr, size);
+                    self.segments.insert(addr, (size, self.made));
+                    self.made += 1;
+                }
+                Action::SegmentFree => {
+                    let segment = self.segments.remove(&addr).expect("freed what is no segment");
+                    assert_eq!(segment.0, size);
+                    self.memory.cut(addr, size);
+                }
+                Action::SegmentMap => self.memory.add(addr, size),
+                Action::SegmentUnmap => self.memory.cut(addr, size),
+                Action::Oom | Action::Snapshot | Action::Other => {}
+            }
+            let word = match action {
+                Action::SegmentAlloc | Action::SegmentMap => "device_alloc",
+                Action::SegmentFree | Action::SegmentUnmap => "device_free",
+                Action::Oom => "oom",
+                _ => continue,
+            };
+            *self.counts.entry(word).or_default() += 1;
+        }
+    }
+
+    fn count(&self, word: &str) -> u64 {
+        self.counts.get(word).copied().unwrap_or(0)
+    }
+
+    pub(super) fn check(&self, allocator: &CachingAllocator, device: &Picky) {
+        let ids: Vec<BlockId> = allocator.blocks.ids().collect();
+        let block = |id: BlockId| &allocator.blocks[id];
+        let (mut covered, mut mapped) = (BTreeMap::new(), Spans::default());
+        for &id in &ids {
+            links(allocator, id);
+            if block(id).state != State::Unmapped {
+                mapped.add(block(id).addr, block(id).size);
+            }
+            if block(id).prev == BlockId::NONE {
+                let (mut bytes, mut at) = (0, id);
+                while let Some(here) = at.some() {
+                    bytes += block(here).size;
+                    at = block(here).next;
+                }
+                let (chain, addr) = (block(id).chain, block(id).addr);
+                if let Some(number) = chain {
+                    let chain = allocator.chains[number as usize];
+                    assert_eq!((addr, bytes), (chain.base, chain.size), "a reservation has gaps");
+                }
+                covered.insert((chain.is_some(), addr), bytes);
+            }
+        }
+        let segments = self.segments.iter().map(|(addr, (size, _))| ((false, *addr), *size));
+        let chains = device.reservations.iter().map(|(base, size)| ((true, *base), *size));
+        assert_eq!(covered, segments.chain(chains).collect(), "segments and their blocks");
+        assert_eq!(mapped.0, self.memory.0, "blocks and the memory of the trace");
+        sets(allocator, &ids);
+        self.sums(allocator, &ids, device);
+        let of = |state: State| -> BTreeMap<u64, u64> {
+            let those = ids.iter().map(|id| block(*id)).filter(|b| b.state == state);
+            those.map(|b| (b.addr, b.requested)).collect()
+        };
+        assert_eq!(of(State::Allocated), self.live, "allocated");
+        assert_eq!(of(State::Pending), self.pending, "pending");
+    }
+
+    fn sums(&self, allocator: &CachingAllocator, ids: &[BlockId], device: &Picky) {
+        let limit = allocator.settings.max_split_size;
+        let s = allocator.statistics();
+        let is_small = |b: &Block| allocator.pools.homes[b.home as usize].is_small;
+        let same = |stat: &StatByPool, what: &str, of: &dyn Fn(&Block) -> u64| {
+            let sum = |half: Option<bool>| -> u64 {
+                let blocks = ids.iter().map(|id| &allocator.blocks[*id]);
+                blocks.filter(|b| half.is_none_or(|half| half == is_small(b))).map(of).sum()
+            };
+            assert_eq!(stat.all.current, sum(None), "{what}");
+            assert_eq!(stat.small_pool.current, sum(Some(true)), "{what} of small pools");
+            assert_eq!(stat.large_pool.current, sum(Some(false)), "{what} of large pools");
+            for one in [&stat.all, &stat.small_pool, &stat.large_pool] {
+                is_sound(one, what);
+            }
+            assert_eq!(stat.all.freed, stat.small_pool.freed + stat.large_pool.freed, "{what}");
+            assert!(stat.all.peak <= stat.small_pool.peak + stat.large_pool.peak, "{what}");
+        };
+        let allocated = |b: &Block| u64::from(b.state == State::Allocated);
+        let active = |b: &Block| u64::from(matches!(b.state, State::Allocated | State::Pending));
+        let backed = |b: &Block| u64::from(b.state != State::Unmapped);
+        let whole = |b: &Block| u64::from(!b.is_expandable() && b.prev == BlockId::NONE);
+        let split =
+            |b: &Block| u64::from(b.state == State::Free && !b.is_expandable() && b.is_split());
+        same(&s.allocation, "allocation", &allocated);
+        same(&s.allocated_bytes, "allocated_bytes", &|b| allocated(b) * b.size);
+        same(&s.active, "active", &active);
+        same(&s.active_bytes, "active_bytes", &|b| active(b) * b.size);
+        same(&s.requested_bytes, "requested_bytes", &|b| active(b) * b.requested);
+        same(&s.reserved_bytes, "reserved_bytes", &|b| backed(b) * b.size);
+        same(&s.segment, "segment", &whole);
+        same(&s.inactive_split, "inactive_split", &split);
+        same(&s.inactive_split_bytes, "inactive_split_bytes", &|b| split(b) * b.size);
+        let blocks = || ids.iter().map(|id| &allocator.blocks[*id]);
+        let oversize = blocks().filter(|b| b.size >= limit).map(allocated).sum::<u64>();
+        assert_eq!(s.oversize_allocations.current, oversize);
+        let oversize = self.segments.values().filter(|(size, _)| *size >= limit).count() as u64;
+        assert_eq!(s.oversize_segments.current, oversize);
+        is_sound(&s.oversize_allocations, "oversize_allocations");
+        is_sound(&s.oversize_segments, "oversize_segments");
+        assert_eq!(s.num_device_alloc, self.count("device_alloc"));
+        assert_eq!(s.num_device_free, self.count("device_free"));
+        assert_eq!(s.num_ooms, self.count("oom"));
+        assert!(s.num_alloc_retries <= s.num_sync_all_streams);
+        assert_eq!(allocator.reserved, s.reserved_bytes.all.current);
+        let used = device.inner.total_bytes() - device.inner.free_bytes();
+        assert_eq!(used, allocator.reserved, "what the device has given");
+        if let Some(limit) = allocator.limit {
+            // A segment is asked for by its own size, mapped memory in granules by the request's.
+            let slack = if allocator.settings.expandable_segments { u64::MAX / 2 } else { 0 };
+            assert!(allocator.reserved <= limit + slack);
+        }
+    }
+
+    /// Where the request must be served from what is cached, worked out from nothing but the blocks and
+    /// the order in which segments came; `None` where expandable memory makes it less simple.
+    #[allow(clippy::option_option, reason = "not known, or known to be none")]
+    pub(super) fn best_fit(
+        &self,
+        allocator: &CachingAllocator,
+        request: &Request<'_>,
+    ) -> Option<Option<u64>> {
+        let settings = &allocator.settings;
+        if settings.expandable_segments {
+            return None;
+        }
+        let size = round_size(request.size, settings);
+        let mut fitting: Vec<(u64, usize, u64)> = allocator
+            .blocks
+            .ids()
+            .map(|id| &allocator.blocks[id])
+            .filter(|block| {
+                let home = &allocator.pools.homes[block.home as usize];
+                block.state == State::Free
+                    && block.size >= size
+                    && (home.pool, home.stream) == (request.pool, request.stream)
+                    && home.is_small == (size <= 1 << 20)
+            })
+            .map(|block| {
+                let order = match allocator.behaviour.tie_break {
+                    TieBreak::LowestAddress => 0,
+                    TieBreak::OldestBlock => block.registration as usize,
+                    TieBreak::OldestSegment => {
+                        self.segments.range(..=block.addr).next_back().unwrap().1.1
+                    }
+                };
+                (block.size, order, block.addr)
+            })
+            .collect();
+        fitting.sort_unstable();
+        let first = fitting.first().filter(|(block, ..)| {
+            let limit = settings.max_split_size;
+            let most = if size < limit { limit } else { size + settings.max_non_split_rounding };
+            *block < most
+        });
+        Some(first.map(|(_, _, addr)| *addr))
+    }
+}
+
+fn is_sound(stat: &Stat, what: &str) {
+    assert_eq!(stat.allocated - stat.freed, stat.current, "{what}");
+    assert!(stat.peak >= stat.current && stat.peak <= stat.allocated, "{what}");
+}
+
+/// A block and its neighbours.
+fn links(allocator: &CachingAllocator, id: BlockId) {
+    let block = &allocator.blocks[id];
+    assert!(block.size > 0 && block.addr.checked_add(block.size).is_some());
+    if let Some(prev) = block.prev.some() {
+        assert_eq!(allocator.blocks[prev].next, id, "a neighbour that is none");
+    }
+    let Some(next) = block.next.some() else { return };
+    let next = &allocator.blocks[next];
+    assert_eq!((next.prev, next.addr), (id, block.end()), "a neighbour that is none");
+    assert_eq!((next.home, next.chain), (block.home, block.chain), "neighbours of two segments");
+    let is_alike = block.state == next.state;
+    assert!(!(is_alike && matches!(block.state, State::Free | State::Unmapped)), "not merged");
+}
+
+/// Every free block stands in its home's set under its key, every hole likewise, and nothing else does;
+/// every pending block has one ticket.
+fn sets(allocator: &CachingAllocator, ids: &[BlockId]) {
+    let (mut free, mut holes) = (BTreeSet::new(), BTreeSet::new());
+    for (number, home) in allocator.pools.homes.iter().enumerate() {
+        for key in &home.free {
+            assert_eq!(*key, allocator.free_key(key.id), "a key out of date");
+            assert_eq!(allocator.blocks[key.id].home as usize, number);
+            assert!(free.insert(key.id));
+        }
+        for (addr, id) in &home.unmapped {
+            assert_eq!(*addr, allocator.blocks[*id].addr, "a key out of date");
+            assert_eq!(allocator.blocks[*id].home as usize, number);
+            assert!(holes.insert(*id));
+        }
+    }
+    let of = |state: State| -> BTreeSet<BlockId> {
+        ids.iter().copied().filter(|id| allocator.blocks[*id].state == state).collect()
+    };
+    assert_eq!(free, of(State::Free));
+    assert_eq!(holes, of(State::Unmapped));
+    let waiting: Vec<BlockId> = allocator.pending.values().copied().collect();
+    assert_eq!(waiting.len(), of(State::Pending).len());
+    assert_eq!(waiting.into_iter().collect::<BTreeSet<_>>(), of(State::Pending));
+}

@@ -1,0 +1,452 @@
+//! Cases with known answers. Those called "observed" ran in PyTorch itself, on a device that is
+//! bookkeeping only.
+
+use crate::allocator::{Behaviour, BlockId, CachingAllocator, Course, Entry, Request, Ticket};
+use crate::conf::{Reserve, Settings};
+use crate::device::{DeviceMemory, Simulated};
+use crate::entry::{Action, BlockState};
+use crate::ids::{PoolId, StackId};
+use crate::units::MIB;
+
+const SEGMENTS: u64 = 0x5000_0000_0000;
+const RESERVATIONS: u64 = 0x3000_0000_0000;
+const PRIVATE: PoolId = PoolId(1);
+
+struct Run {
+    allocator: CachingAllocator,
+    device: Simulated,
+}
+
+fn run(minor: u32, settings: Settings, capacity: u64, limit: Option<u64>) -> Run {
+    let allocator = CachingAllocator::new(Behaviour::of(minor), settings, limit);
+    Run { allocator, device: Simulated::new(0, capacity) }
+}
+
+fn bare(size: u64) -> Request<'static> {
+    Request {
+        size,
+        stream: 0,
+        pool: PoolId(0),
+        context: StackId::default(),
+        finished: &[],
+        wait_order: &[],
+        freeable: &[],
+        is_capturing: false,
+    }
+}
+
+fn plain() -> Settings {
+    Settings::default()
+}
+
+fn expandable() -> Settings {
+    Settings { expandable_segments: true, ..plain() }
+}
+
+fn split_at(mib: u64) -> Settings {
+    Settings { max_split_size: mib * MIB, ..plain() }
+}
+
+impl Run {
+    fn try_of(&mut self, size: u64, pool: PoolId, is_capturing: bool) -> Option<BlockId> {
+        let request = Request { pool, is_capturing, ..bare(size) };
+        self.allocator.malloc(&request, &mut self.device)
+    }
+
+    fn alloc(&mut self, size: u64) -> BlockId {
+        self.try_of(size, PoolId(0), false).expect("memory")
+    }
+
+    fn alloc_of(&mut self, size: u64, pool: PoolId) -> BlockId {
+        self.try_of(size, pool, false).expect("memory")
+    }
+
+    fn fails(&mut self, size: u64) {
+        assert!(self.try_of(size, PoolId(0), false).is_none());
+    }
+
+    fn free(&mut self, id: BlockId) {
+        assert!(self.allocator.free(id, false, StackId::default()).is_none());
+    }
+
+    fn empty_cache(&mut self) {
+        self.allocator.release_cached(None, &[], &[], StackId::default(), &mut self.device);
+    }
+
+    /// What was done since the last time, addresses from `base` on, both in MiB.
+    fn done(&mut self, base: u64) -> Vec<(Action, u64, u64)> {
+        let entries = self.allocator.entries();
+        let at = |e: &Entry| if e.action == Action::Oom { e.addr } else { e.addr - base };
+        let done = entries.iter().map(|e| (e.action, at(e) / MIB, e.size / MIB)).collect();
+        self.allocator.clear_entries();
+        done
+    }
+
+    fn retries(&self) -> (u64, u64, u64) {
+        let s = self.allocator.statistics();
+        (s.num_alloc_retries, s.num_sync_all_streams, s.num_ooms)
+    }
+}
+
+use Action::{
+    Alloc, FreeCompleted, FreeRequested, Oom, SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap,
+};
+
+/// Observed.
+#[test]
+fn a_free_block_remembers_what_was_asked_for_last() {
+    let mut run = run(15, plain(), 1000 * MIB, None);
+    let large = run.alloc(4_000_000);
+    run.alloc(40);
+    run.free(large);
+    let written: Vec<(Action, u64)> =
+        run.allocator.entries().iter().map(|e| (e.action, e.size)).collect();
+    let expected = [
+        (SegmentAlloc, 20_971_520),
+        (Alloc, 4_000_000),
+        (SegmentAlloc, 2_097_152),
+        (Alloc, 40),
+        (FreeRequested, 4_000_000),
+        (FreeCompleted, 4_000_000),
+    ];
+    assert_eq!(written, expected);
+    let (segments, blocks) = run.allocator.view();
+    let of = |index: usize| -> Vec<(u64, u64, BlockState)> {
+        let those = &blocks[segments[index].blocks.clone()];
+        those.iter().map(|b| (b.size, b.requested, b.state)).collect()
+    };
+    assert_eq!(of(0), [(20_971_520, 4_000_000, BlockState::Inactive)]);
+    let small = [(512, 40, BlockState::ActiveAllocated), (2_096_640, 0, BlockState::Inactive)];
+    assert_eq!(of(1), small);
+}
+
+/// Observed.
+#[test]
+fn expandable_memory_grows_and_shrinks_by_granules() {
+    let mut run = run(15, expandable(), 200 * MIB, None);
+    let blocks: Vec<BlockId> = (0..4).map(|_| run.alloc(30 * MIB)).collect();
+    let grown = [
+        (SegmentMap, 0, 40),
+        (Alloc, 0, 30),
+        (SegmentMap, 40, 20),
+        (Alloc, 30, 30),
+        (SegmentMap, 60, 40),
+        (Alloc, 60, 30),
+        (SegmentMap, 100, 20),
+        (Alloc, 90, 30),
+    ];
+    assert_eq!(run.done(RESERVATIONS), grown);
+    run.free(blocks[1]);
+    run.done(RESERVATIONS);
+    run.fails(150 * MIB);
+    assert_eq!(run.done(RESERVATIONS), [(SegmentUnmap, 40, 20), (Oom, 100, 150)]);
+    run.alloc(25 * MIB);
+    assert_eq!(run.done(RESERVATIONS), [(SegmentMap, 40, 20), (Alloc, 30, 25)]);
+    run.alloc(33 * MIB);
+    assert_eq!(run.done(RESERVATIONS), [(SegmentMap, 120, 40), (Alloc, 120, 33)]);
+    assert_eq!(run.allocator.statistics().segment.all.allocated, 0, "nothing was a segment");
+}
+
+/// Observed.
+#[test]
+fn in_a_capture_nothing_is_retried() {
+    let mut run = run(15, split_at(40), 200 * MIB, None);
+    let first = run.try_of(60 * MIB, PRIVATE, true).expect("memory");
+    run.try_of(60 * MIB, PRIVATE, true).expect("memory");
+    run.free(first);
+    run.done(SEGMENTS);
+    assert!(run.try_of(90 * MIB, PRIVATE, true).is_none());
+    assert_eq!(run.done(SEGMENTS), [(SegmentFree, 0, 60), (Oom, 140, 90)]);
+    assert_eq!(run.retries(), (0, 0, 1));
+}
+
+/// Observed.
+#[test]
+fn a_refusal_by_the_limit_counts_a_retry_and_a_wait() {
+    let mut run = run(15, plain(), 1000 * MIB, Some(500 * MIB));
+    run.fails(600_000_000);
+    assert_eq!(run.retries(), (1, 1, 1));
+    run.fails(600_000_000);
+    assert_eq!(run.retries(), (2, 2, 2));
+    assert_eq!(run.done(SEGMENTS), [(Oom, 1000, 572), (Oom, 1000, 572)]);
+}
+
+/// Observed.
+#[test]
+fn among_equals_old_releases_take_the_lowest_and_new_ones_the_oldest() {
+    for (minor, expected) in [(1, 0), (6, 0), (9, 0), (11, 0), (12, 100), (13, 100), (15, 100)] {
+        let mut run = run(minor, plain(), 1000 * MIB, None);
+        let a = run.alloc(100 * MIB);
+        let b = run.alloc(100 * MIB);
+        run.free(a);
+        run.empty_cache();
+        let d = run.alloc(100 * MIB);
+        run.free(b);
+        run.free(d);
+        run.done(SEGMENTS);
+        run.alloc(100 * MIB);
+        assert_eq!(run.done(SEGMENTS), [(Alloc, expected, 100)], "2.{minor}");
+    }
+}
+
+/// 2.12 numbers every block that is made, 2.13 every segment.
+#[test]
+fn the_age_of_a_cut_off_block_is_its_own_or_its_segments() {
+    for (minor, expected) in [(11, 0), (12, 20), (13, 0)] {
+        let mut run = run(minor, plain(), 1000 * MIB, None);
+        let older = run.alloc(20 * MIB);
+        let cut_first = run.alloc(5 * MIB);
+        run.alloc(15 * MIB);
+        run.free(older);
+        // The older segment is cut after the newer one.
+        let cut_last = run.alloc(5 * MIB);
+        run.alloc(15 * MIB);
+        run.free(cut_first);
+        run.free(cut_last);
+        run.done(SEGMENTS);
+        run.alloc(5 * MIB);
+        assert_eq!(run.done(SEGMENTS), [(Alloc, expected, 5)], "2.{minor}");
+    }
+}
+
+/// Ages are counted in searches of the pool; passes go on until enough is given back.
+#[test]
+fn garbage_collection_takes_the_older_half_first() {
+    for (threshold, expected) in [
+        (0.5, vec![(SegmentFree, 0, 40), (SegmentAlloc, 126, 50), (Alloc, 126, 50)]),
+        // What is over 60 MiB is more than the oldest: a second pass.
+        (
+            0.3,
+            vec![
+                (SegmentFree, 0, 40),
+                (SegmentFree, 82, 44),
+                (SegmentAlloc, 82, 50),
+                (Alloc, 82, 50),
+            ],
+        ),
+        // 140 MiB are below: nothing is collected.
+        (0.7, vec![(SegmentAlloc, 126, 50), (Alloc, 126, 50)]),
+    ] {
+        let settings = Settings { garbage_collection_threshold: threshold, ..plain() };
+        let mut run = run(15, settings, 1000 * MIB, Some(200 * MIB));
+        let old = run.alloc(40 * MIB);
+        run.alloc(42 * MIB);
+        let young = run.alloc(44 * MIB);
+        run.free(old);
+        run.free(young);
+        let young = run.alloc(44 * MIB);
+        run.free(young);
+        run.done(SEGMENTS);
+        run.alloc(50 * MIB);
+        assert_eq!(run.done(SEGMENTS), expected, "{threshold}");
+        assert_eq!(run.retries(), (0, 0, 0), "nothing is waited for");
+    }
+}
+
+#[test]
+fn without_a_limit_no_garbage_is_collected() {
+    let settings = Settings { garbage_collection_threshold: 0.1, ..plain() };
+    let mut run = run(15, settings, 1000 * MIB, None);
+    let block = run.alloc(40 * MIB);
+    run.free(block);
+    run.alloc(50 * MIB);
+    assert_eq!(run.allocator.statistics().num_device_free, 0);
+}
+
+#[test]
+fn for_a_large_request_the_smallest_large_enough_segment_is_given_back() {
+    let mut run = run(15, split_at(30), 300 * MIB, None);
+    let blocks: Vec<BlockId> = [120, 80, 100].map(|mib| run.alloc(mib * MIB)).into();
+    blocks.into_iter().for_each(|id| run.free(id));
+    run.done(SEGMENTS);
+    // 80 MiB are 30 more than asked for: too large to be handed out whole.
+    run.alloc(50 * MIB);
+    let expected = [(SegmentFree, 120, 80), (SegmentAlloc, 120, 50), (Alloc, 120, 50)];
+    assert_eq!(run.done(SEGMENTS), expected);
+    assert_eq!(run.allocator.course(), Course::GrownAfterRelease);
+    assert_eq!(run.retries(), (0, 0, 0));
+}
+
+#[test]
+fn or_smaller_ones_from_the_largest_down() {
+    let mut run = run(15, split_at(30), 130 * MIB, None);
+    let blocks: Vec<BlockId> = [40, 30, 60].map(|mib| run.alloc(mib * MIB)).into();
+    blocks.into_iter().for_each(|id| run.free(id));
+    run.done(SEGMENTS);
+    run.alloc(70 * MIB);
+    // 60 and 40 are enough, and 30 stays; but what they leave lies in two places.
+    let done = run.done(SEGMENTS);
+    assert_eq!(done[..2], [(SegmentFree, 70, 60), (SegmentFree, 0, 40)]);
+    assert_eq!(done[2..], [(SegmentAlloc, 70, 70), (Alloc, 70, 70)]);
+}
+
+#[test]
+fn a_large_block_is_handed_out_whole_up_to_the_rounding() {
+    let rounding = |mib: u64| Settings { max_non_split_rounding: mib * MIB, ..split_at(24) };
+    for (settings, fits) in [(rounding(20), false), (rounding(32), true)] {
+        let mut run = run(15, settings, 1000 * MIB, None);
+        let block = run.alloc(80 * MIB);
+        run.free(block);
+        run.done(SEGMENTS);
+        run.alloc(60 * MIB);
+        assert_eq!(run.done(SEGMENTS).len() == 1, fits);
+        let largest = run.allocator.statistics().allocated_bytes.all.current;
+        assert_eq!(largest, if fits { 80 } else { 60 } * MIB);
+    }
+}
+
+#[test]
+fn a_lent_pool_serves_when_its_release_lets_it() {
+    let spare = PoolId(5);
+    for (minor, expected) in [
+        (7, vec![(SegmentFree, 50, 40), (Oom, 40, 45)]),
+        (8, vec![(SegmentFree, 50, 40), (Alloc, 0, 45)]),
+        (10, vec![(SegmentFree, 50, 40), (Alloc, 0, 45)]),
+        (11, vec![(Alloc, 0, 45)]),
+        (15, vec![(Alloc, 0, 45)]),
+    ] {
+        let mut run = run(minor, plain(), 90 * MIB, None);
+        run.allocator.set_use_on_oom(spare);
+        let lent = run.alloc_of(50 * MIB, spare);
+        run.free(lent);
+        let cached = run.alloc(40 * MIB);
+        run.free(cached);
+        run.done(SEGMENTS);
+        let served = run.try_of(45 * MIB, PoolId(0), false);
+        let expected: Vec<_> =
+            expected.into_iter().map(|e| if e.0 == Oom { (Oom, 40, 45) } else { e }).collect();
+        let last = run.allocator.entries().last().copied().unwrap();
+        assert_eq!(run.done(SEGMENTS), expected, "2.{minor}");
+        assert_eq!(served.is_some(), last.pool == spare, "2.{minor}");
+        // The retry of the old order is counted though it came to nothing.
+        assert_eq!(run.retries().0, u64::from(minor < 11), "2.{minor}");
+        assert!(run.try_of(45 * MIB, PRIVATE, false).is_none(), "lent to the default pool only");
+    }
+}
+
+#[test]
+fn a_pool_that_splits_nothing_hands_out_whole_segments() {
+    let mut run = run(15, plain(), 1000 * MIB, None);
+    run.allocator.set_no_split(PRIVATE);
+    run.alloc_of(3 * MIB, PRIVATE);
+    run.alloc_of(3 * MIB, PRIVATE);
+    run.alloc_of(100, PRIVATE);
+    let expected = [
+        (SegmentAlloc, 0, 20),
+        (Alloc, 0, 3),
+        (SegmentAlloc, 20, 20),
+        (Alloc, 20, 3),
+        (SegmentAlloc, 40, 2),
+        (Alloc, 40, 0),
+    ];
+    assert_eq!(run.done(SEGMENTS), expected);
+    assert_eq!(run.allocator.statistics().allocated_bytes.all.current, 42 * MIB);
+    assert_eq!(run.allocator.statistics().inactive_split.all.allocated, 0);
+}
+
+#[test]
+fn an_allocator_of_the_programs_own_gives_whole_segments() {
+    let mut run = run(15, expandable(), 1000 * MIB, None);
+    run.allocator.set_custom_allocator(PRIVATE);
+    run.alloc_of(3 * MIB, PRIVATE);
+    run.alloc_of(16 * MIB, PRIVATE);
+    run.alloc_of(MIB + 512, PRIVATE);
+    let done = run.done(SEGMENTS);
+    let expected = [
+        (SegmentAlloc, 0, 20),
+        (Alloc, 0, 3),
+        (Alloc, 3, 16),
+        // 1 MiB is left, too little.
+        (SegmentAlloc, 20, 20),
+        (Alloc, 20, 1),
+    ];
+    assert_eq!(done, expected);
+    run.alloc(3 * MIB);
+    assert_eq!(run.done(RESERVATIONS)[0], (SegmentMap, 0, 20), "the default pool is as ever");
+}
+
+/// Before 2.5 private pools got segments, cut as expandable memory is.
+#[test]
+fn private_pools_became_expandable() {
+    for (minor, first) in [(4, SegmentAlloc), (5, SegmentMap)] {
+        let mut run = run(minor, expandable(), 1000 * MIB, None);
+        let block = run.alloc_of(20 * MIB - 512, PRIVATE);
+        assert_eq!(run.allocator.entries()[0].action, first, "2.{minor}");
+        assert_eq!(run.allocator.blocks[block].size, 20 * MIB - 512, "2.{minor}");
+    }
+}
+
+#[test]
+fn a_request_over_the_fraction_is_refused_without_a_trace() {
+    let settings =
+        Settings { throw_on_cudamalloc_oom: true, per_process_memory_fraction: 0.5, ..plain() };
+    for minor in [11, 12] {
+        let mut run = run(minor, settings.clone(), 100 * MIB, None);
+        let served = run.try_of(60 * MIB, PoolId(0), false).is_some();
+        let statistics = run.allocator.statistics();
+        if minor == 11 {
+            assert!(served, "not known yet");
+        } else {
+            assert!(!served && run.allocator.entries().is_empty());
+            assert_eq!((statistics.num_oom_rejections, statistics.num_ooms), (1, 0));
+            assert_eq!(run.allocator.course(), Course::Rejected);
+        }
+    }
+}
+
+#[test]
+fn a_reservation_that_is_too_small_fails_since_2_13() {
+    let reserve = Some(Reserve::Bytes(60 * MIB));
+    let settings = Settings { expandable_segments_reserve: reserve, ..expandable() };
+    for (minor, fits) in [(12, true), (13, false)] {
+        let mut run = run(minor, settings.clone(), 1000 * MIB, None);
+        assert_eq!(run.try_of(100 * MIB, PoolId(0), false).is_some(), fits, "2.{minor}");
+        assert_eq!(run.device.free_bytes(), if fits { 900 } else { 1000 } * MIB);
+    }
+}
+
+#[test]
+fn what_was_mapped_stays_when_the_device_gives_out() {
+    let mut run = run(15, expandable(), 110 * MIB, None);
+    let blocks: Vec<BlockId> = (0..5).map(|_| run.alloc(20 * MIB)).collect();
+    // Holes of 20 at 20 and at 60, a free block between them; then another stream takes 20.
+    run.free(blocks[1]);
+    run.free(blocks[3]);
+    run.empty_cache();
+    run.free(blocks[2]);
+    run.done(RESERVATIONS);
+    let request = Request { stream: 7, ..bare(20 * MIB) };
+    run.allocator.malloc(&request, &mut run.device).expect("memory");
+    run.allocator.clear_entries();
+    run.fails(60 * MIB);
+    let done = run.done(RESERVATIONS);
+    assert_eq!(done[0], (SegmentMap, 20, 20), "{done:?}");
+    assert_eq!(done.last().unwrap().0, Oom, "{done:?}");
+    assert_eq!(run.retries(), (1, 2, 1));
+}
+
+#[test]
+fn pending_blocks_are_no_use_until_they_are_noticed_and_all_come_back_in_a_retry() {
+    let mut run = run(15, plain(), 100 * MIB, None);
+    let blocks: Vec<BlockId> = (0..3).map(|_| run.alloc(30 * MIB)).collect();
+    let wait = |run: &mut Run, id: BlockId| -> Ticket {
+        run.allocator.free(id, true, StackId::default()).expect("a ticket")
+    };
+    let tickets: Vec<Ticket> = blocks.iter().map(|id| wait(&mut run, *id)).collect();
+    run.done(SEGMENTS);
+    let noticed = Request { finished: &tickets[1..2], ..bare(30 * MIB) };
+    run.allocator.malloc(&noticed, &mut run.device).expect("memory");
+    assert_eq!(run.done(SEGMENTS), [(FreeCompleted, 30, 30), (Alloc, 30, 30)]);
+    let waits = Request { wait_order: &tickets[2..], ..bare(40 * MIB) };
+    run.allocator.malloc(&waits, &mut run.device).expect("memory");
+    let expected = [
+        (FreeCompleted, 60, 30),
+        (FreeCompleted, 0, 30),
+        (SegmentFree, 0, 30),
+        (SegmentFree, 60, 30),
+        (SegmentAlloc, 60, 40),
+        (Alloc, 60, 40),
+    ];
+    assert_eq!(run.done(SEGMENTS), expected);
+    assert_eq!(run.retries(), (1, 1, 0));
+}

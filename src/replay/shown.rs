@@ -1,0 +1,68 @@
+//! What a recording's failed requests show of the device and of the process's limit.
+
+use super::calls::{is_growth, is_shrinking};
+use crate::allocator::{granule, segment_size};
+use crate::conf::Settings;
+use crate::snapshot::{Action, Event, Snapshot};
+
+/// The most device memory that the recording shows to have been within reach: what was reserved, and
+/// what was free besides when a request failed. `None` when no request failed: then it may be any more.
+pub fn shown_capacity(snapshot: &Snapshot, device: usize, reserved_before: u64) -> Option<u64> {
+    let mut most = reserved_before;
+    let mut at_failure: Option<u64> = None;
+    walk(snapshot, device, reserved_before, |event, reserved| {
+        most = most.max(reserved);
+        if event.action == Action::Oom {
+            let reach = reserved.saturating_add(event.addr);
+            at_failure = Some(at_failure.map_or(reach, |known| known.min(reach)));
+        }
+    });
+    at_failure.map(|reach| reach.max(most))
+}
+
+/// The most that the process may have been allowed to reserve: some request failed although the device
+/// had room for it. `None` when no failure shows that there was a limit.
+pub fn shown_limit(
+    snapshot: &Snapshot,
+    device: usize,
+    settings: &Settings,
+    reserved_before: u64,
+) -> Option<u64> {
+    let mut limit: Option<u64> = None;
+    let mut most = 0;
+    walk(snapshot, device, reserved_before, |event, reserved| {
+        most = most.max(reserved);
+        let segment = segment_size(event.size, settings);
+        // Mapped memory is rounded to granules, which may have been what there was no room for.
+        let slack = if settings.expandable_segments { granule(false, settings) } else { 0 };
+        if event.action == Action::Oom && event.addr >= segment.saturating_add(slack) {
+            let refused = reserved.saturating_add(segment);
+            limit = Some(limit.map_or(refused, |known| known.min(refused)));
+        }
+    });
+    // What was reserved was allowed, whatever a failure seems to show.
+    limit.map(|refused| refused.saturating_sub(1).max(most))
+}
+
+/// Shows `see` every entry that moves memory, and every failure, with what is reserved after it.
+fn walk(
+    snapshot: &Snapshot,
+    device: usize,
+    reserved_before: u64,
+    mut see: impl FnMut(&Event, u64),
+) {
+    let mut reserved = reserved_before;
+    for row in snapshot.trace(device) {
+        let Some(action) = snapshot.events.action(row) else { continue };
+        if !is_growth(action) && !is_shrinking(action) && action != Action::Oom {
+            continue;
+        }
+        let Some(event) = snapshot.events.get(row) else { continue };
+        if is_growth(action) {
+            reserved = reserved.saturating_add(event.size);
+        } else if is_shrinking(action) {
+            reserved = reserved.saturating_sub(event.size);
+        }
+        see(&event, reserved);
+    }
+}
