@@ -317,7 +317,7 @@ proptest! {
         capacity in any::<Option<u64>>(),
     ) {
         let snapshot = read(&serde_json::to_vec(&file).unwrap());
-        let options = Options { device: None, top: 2, window, capacity };
+        let options = Options { top: 2, window, capacity, ..Options::default() };
         let snapshots = ["a/1.pickle", "a/2.pickle"].map(|path| analyze(&snapshot, path, 1, options));
         let ranks = compare_ranks(&snapshots);
         for ranks in [None, ranks] {

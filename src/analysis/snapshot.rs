@@ -11,7 +11,7 @@ use super::history::Window;
 use super::memory::Count;
 use super::ranks::Ranks;
 use crate::conf::option_in;
-use crate::replay::settings_of;
+use crate::replay::settings_in_effect;
 use crate::snapshot::{Snapshot, Stacks, Warning};
 
 /// The JSON of `oomscope analyze`.
@@ -82,6 +82,8 @@ pub struct Options {
     pub window: Window,
     /// Bytes of device memory, which no snapshot records.
     pub capacity: Option<u64>,
+    /// The minor release of PyTorch 2 that recorded it; found out as far as the file tells if not given.
+    pub minor: Option<u32>,
 }
 
 /// Analyzes `snapshot`, read from `path` of `size_bytes`.
@@ -91,7 +93,7 @@ pub fn analyze(
     size_bytes: u64,
     options: Options,
 ) -> SnapshotReport {
-    let settings = settings_of(snapshot);
+    let settings = settings_in_effect(snapshot, options.minor);
     let stacks = StackReader::new(snapshot);
     let mut warnings = snapshot.warnings.clone();
     let with_events = snapshot
@@ -119,7 +121,9 @@ pub fn analyze(
         path: path.to_owned(),
         size_bytes,
         events: snapshot.events.len() as u64,
-        torch_version: snapshot.torch.to_string(),
+        torch_version: options
+            .minor
+            .map_or_else(|| snapshot.torch.to_string(), |minor| format!("2.{minor}")),
         settings: raw.as_ref().map(|raw| raw.effective.clone()).unwrap_or_default(),
         settings_string: raw.map(|raw| raw.string),
         truncated: devices.iter().any(|d| d.truncated),

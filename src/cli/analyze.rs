@@ -17,6 +17,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
         top: args.top,
         window: args.window.window()?,
         capacity: args.capacity,
+        minor: args.torch_version,
     };
     let mut inputs = inputs::expand(&args.snapshots)?;
     if let Some(path) = &args.output.output {

@@ -64,6 +64,10 @@ pub(super) struct Analyze {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(super) capacity: Option<u64>,
 
+    /// The PyTorch release that recorded the snapshots, instead of what their keys tell
+    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
+    pub(super) torch_version: Option<u32>,
+
     #[command(flatten)]
     pub(super) window: WindowArgs,
 

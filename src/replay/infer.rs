@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::calls::is_growth;
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
-use super::settings::{releases, settings_under};
+use super::settings::{releases, settings_of, settings_under};
 use super::shown::shown_capacity;
 use super::verification::Verification;
 use super::verify::verify;
@@ -89,6 +89,20 @@ pub fn infer(snapshot: &Snapshot, devices: &[usize], known: Known) -> Inference 
     }
     let refined = best.devices.into_par_iter().map(|one| refine(snapshot, one)).collect();
     Inference::new(best.releases, refined)
+}
+
+/// The settings in effect: as recorded, or found out by trying where the release does not record them.
+/// `minor` is the release, if known.
+pub fn settings_in_effect(snapshot: &Snapshot, minor: Option<u32>) -> Settings {
+    let traced: Vec<usize> =
+        (0..snapshot.traces.len()).filter(|device| !snapshot.trace(*device).is_empty()).collect();
+    if snapshot.settings.is_some() || traced.is_empty() {
+        return minor
+            .map_or_else(|| settings_of(snapshot), |minor| settings_under(snapshot, minor));
+    }
+    let inference = infer(snapshot, &traced, Known { minor, capacity: None });
+    let furthest = inference.devices.into_iter().max_by_key(|one| one.verification.matched);
+    furthest.map_or_else(|| settings_of(snapshot), |one| one.hypothesis.settings)
 }
 
 impl Inference {

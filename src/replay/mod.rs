@@ -34,7 +34,7 @@ pub use divergence::{Divergence, Fault, word};
 pub use emit::{EmittedDevice, emit};
 pub use end_state::end_differences;
 pub use hypothesis::Hypothesis;
-pub use infer::{Inference, Inferred, Known, infer};
+pub use infer::{Inference, Inferred, Known, infer, settings_in_effect};
 pub use literal::{Literal, Outcome, Step};
 pub use sampler::{Bucket, Sampler};
 pub use settings::{NEWEST, releases, settings_of, settings_under};

@@ -1,4 +1,5 @@
-//! Throughput of the reader, the literal replay and the whole of `analyze`, on generated snapshots.
+//! Throughput of the reader, the literal replay, the allocator model and the whole of `analyze`, on
+//! generated snapshots.
 //!
 //! `cargo bench`; the figures and how they compare with CPython are in docs/performance.md.
 #![allow(missing_docs, clippy::unwrap_used)]
@@ -9,9 +10,9 @@ mod generator;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use oomscope::analysis::{Options, analyze};
+use oomscope::analysis::{Options, WhatIf, analyze, inferred, what_if, write_snapshot};
 use oomscope::pickle::tree::Tree;
-use oomscope::replay::{Literal, settings_of};
+use oomscope::replay::{Known, Literal, NEWEST, settings_of, simulate, verify};
 use oomscope::snapshot::Snapshot;
 
 const SIZE: u64 = 30_000_000;
@@ -22,6 +23,38 @@ fn generated(distinct_stacks: Option<usize>) -> Vec<u8> {
         generator::Options { target_bytes: SIZE, distinct_stacks, ..generator::Options::default() };
     generator::write_snapshot(&mut bytes, &options).unwrap();
     bytes
+}
+
+/// The snapshot that the model itself makes of the calls in `bytes`: one that it can reproduce.
+fn made_by_the_model(bytes: &[u8]) -> Snapshot {
+    let snapshot = Snapshot::read(bytes, &|_| ()).unwrap();
+    let inference = inferred(&snapshot, None, Known::default());
+    // The newest release, whatever the generator writes like.
+    let change = WhatIf { minor: Some(NEWEST), ..WhatIf::default() };
+    let (_, emitted) = what_if(&snapshot, "bench", &inference, &change, true);
+    let mut written = Vec::new();
+    write_snapshot(&snapshot, &change, &emitted, &mut written).unwrap();
+    Snapshot::read(&written, &|_| ()).unwrap()
+}
+
+/// The model: entries a second, once the file is loaded, on one core.
+fn model(c: &mut Criterion) {
+    let snapshot = made_by_the_model(&generated(Some(2000)));
+    let inference = inferred(&snapshot, None, Known::default());
+    let one = inference.devices.first().unwrap();
+    assert!(one.verification.is_exact());
+    let mut group = c.benchmark_group("model");
+    group.sample_size(20).throughput(Throughput::Elements(one.verification.recorded as u64));
+    group.bench_function("verify", |b| {
+        b.iter(|| verify(black_box(&snapshot), one.device, &one.hypothesis));
+    });
+    group.bench_function("what-if", |b| {
+        b.iter(|| {
+            let (recorded, changed) = (&one.hypothesis, &one.hypothesis);
+            simulate(black_box(&snapshot), one.device, recorded, changed, None)
+        });
+    });
+    group.finish();
 }
 
 fn benches(c: &mut Criterion) {
@@ -56,5 +89,5 @@ fn benches(c: &mut Criterion) {
     }
 }
 
-criterion_group!(all, benches);
+criterion_group!(all, benches, model);
 criterion_main!(all);

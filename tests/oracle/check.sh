@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# usage: [SEEDS=A:B] [OUT=DIR] check.sh OOMSCOPE VENV...
+# In one go: record runs of every kind on the real allocator of each VENV's torch, replay them through
+# the model with OOMSCOPE, and compare. OUT keeps the recordings; without it they are thrown away.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+oomscope=${1:?the oomscope program} && shift
+if [ -z "${OUT:-}" ]; then
+  OUT=$(mktemp -d) && trap 'rm -rf "$OUT"' EXIT
+fi
+python3 "$here/fuzz_matrix.py" --out "$OUT" --seeds "${SEEDS:-1:2}" "$@"
+python3 "$here/compare.py" "$oomscope" "$OUT"
