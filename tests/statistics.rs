@@ -8,13 +8,10 @@ mod fixtures;
 mod recorded;
 
 use oomscope::analysis::{DeviceReport, Options, SnapshotReport, analyze};
-use oomscope::replay::{Literal, Outcome, Totals, settings_of};
+use oomscope::replay::{Literal, Outcome, Totals, settings_in_effect};
 use oomscope::snapshot::{Action, Block, BlockState, Snapshot};
 use recorded::{Recorded, between, format_size};
 
-/// Releases before 2.3 record no allocator settings. Under others than the default ones the sizes of
-/// blocks cannot be known, so what depends on them is an estimate, and the report must say so.
-const UNRECORDED_SETTINGS: [&str; 1] = ["2.1.2-fuzz-max_split-oom"];
 /// Recordings of the C++ pickler, which have no statistics beside them.
 const WITHOUT_STATISTICS: [&str; 2] = ["2.1.2-cpp_pickler-streams", "2.15.0-cpp_pickler-streams"];
 /// Recorded from the middle of a run on: what came before is not in the file, but its peaks are in
@@ -97,7 +94,7 @@ fn the_memory_at_the_snapshot_is_what_pytorch_counted() {
 
 /// The highest of each total in the literal replay of `device`'s trace, and what it came to.
 fn peaks(snapshot: &Snapshot, device: usize) -> (Totals, Outcome) {
-    let settings = settings_of(snapshot);
+    let settings = settings_in_effect(snapshot, None);
     let mut peak = Totals::default();
     let outcome = Literal { snapshot, device, settings: &settings }.run(false, |step| {
         let now = step.tiling.totals();
@@ -129,10 +126,6 @@ fn the_peaks_are_those_that_pytorch_counted() {
                 ("num_ooms", device.oom_count),
             ],
         );
-        if UNRECORDED_SETTINGS.contains(&name) {
-            assert!(outcome.end_differences > 0, "{name} needs no exception any more");
-            return;
-        }
         assert_eq!((outcome.contradictions, outcome.end_differences), (0, 0), "{name}");
         same(
             recorded,
@@ -150,11 +143,11 @@ fn the_peaks_are_those_that_pytorch_counted() {
 }
 
 #[test]
-fn a_replay_that_cannot_be_right_says_so_and_no_other_does() {
+fn no_replay_contradicts_its_recording() {
     for name in fixtures::names() {
         let report = report(&read(&name), &name);
         let warned = report.warnings.iter().any(|w| w.code == "trace-inconsistent");
-        assert_eq!(warned, UNRECORDED_SETTINGS.contains(&name.as_str()), "{name}");
+        assert!(!warned, "{name}");
         let warned = report.warnings.iter().any(|w| w.code == "truncated");
         assert_eq!(
             (warned, report.truncated),
@@ -169,7 +162,7 @@ fn a_rebuilt_start_ends_where_pytorch_ended() {
     for name in TRUNCATED {
         let snapshot = read(name);
         let recorded = recorded::of(name).unwrap();
-        let settings = settings_of(&snapshot);
+        let settings = settings_in_effect(&snapshot, None);
         let mut last = Totals::default();
         let literal = Literal { snapshot: &snapshot, device: 0, settings: &settings };
         let outcome = literal.run(false, |step| last = step.tiling.totals());

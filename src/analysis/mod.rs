@@ -5,6 +5,7 @@
 //! renderers lay these structs out, and compute nothing more.
 
 mod device;
+mod found;
 mod frames;
 mod history;
 mod holders;

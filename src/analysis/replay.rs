@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::found::found_settings;
 use crate::allocator::{CachingAllocator, Entry};
 use crate::conf::{self, Settings, Unknown, option_in};
 use crate::replay::{
@@ -450,7 +451,11 @@ fn device_report(
             capacity_bytes: hypothesis.capacity,
             limit_bytes: hypothesis.limit,
             no_split_pools: hypothesis.no_split.iter().map(|p| snapshot.pools.get(*p)).collect(),
-            settings: found_settings(snapshot, hypothesis, one),
+            settings: if hypothesis.settings == one.hypothesis.settings {
+                found_settings(snapshot, &hypothesis.settings)
+            } else {
+                Vec::new()
+            },
         },
         recorded: None,
     }
@@ -470,30 +475,6 @@ fn figures(
     let limit = Some(allocator.settings().max_split_size).filter(|limit| *limit != u64::MAX);
     figures.insert("max_split_size".to_owned(), limit.map_or(-1, signed));
     figures
-}
-
-/// Options that the replay found to be in effect, where the release does not record them.
-fn found_settings(snapshot: &Snapshot, hypothesis: &Hypothesis, one: &Inferred) -> Vec<String> {
-    let found = &one.hypothesis.settings;
-    if snapshot.settings.is_some() || hypothesis.settings != *found {
-        return Vec::new();
-    }
-    let mut options = Vec::new();
-    if found.max_split_size != u64::MAX {
-        options.push(format!("max_split_size_mb:{}", found.max_split_size / MIB));
-    }
-    let divisions = found.roundup_power2_divisions;
-    if divisions.iter().all(|d| *d == divisions[0]) {
-        if divisions[0] > 0 {
-            options.push(format!("roundup_power2_divisions:{}", divisions[0]));
-        }
-    } else {
-        let buckets =
-            divisions.iter().enumerate().map(|(bucket, d)| format!("{}:{d}", 1u64 << bucket));
-        let buckets: Vec<String> = buckets.collect();
-        options.push(format!("roundup_power2_divisions:[{}]", buckets.join(",")));
-    }
-    options
 }
 
 fn recorded_ooms(snapshot: &Snapshot, device: usize) -> Vec<FailedRequest> {

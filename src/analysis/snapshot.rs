@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::device::{self, DeviceReport};
+use super::found::found_settings;
 use super::frames::StackReader;
 use super::history::Window;
 use super::memory::Count;
@@ -60,6 +61,9 @@ pub struct SnapshotReport {
     pub settings: Map<String, Value>,
     /// The string they were parsed from; `None` before 2.3.
     pub settings_string: Option<String>,
+    /// Options that a replay found to be in effect, where the release records none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub found_settings: Vec<String>,
     /// Whether a device's trace does not start at an empty allocator.
     pub truncated: bool,
     /// What is odd about the file.
@@ -126,6 +130,7 @@ pub fn analyze(
             .map_or_else(|| snapshot.torch.to_string(), |minor| format!("2.{minor}")),
         settings: raw.as_ref().map(|raw| raw.effective.clone()).unwrap_or_default(),
         settings_string: raw.map(|raw| raw.string),
+        found_settings: found_settings(snapshot, &settings),
         truncated: devices.iter().any(|d| d.truncated),
         warnings: warnings.to_vec(),
         host: (host.count > 0).then_some(HostReport { segments: host }),

@@ -45,7 +45,11 @@ pub(super) fn provenance(snapshot: &SnapshotReport) -> String {
         parts.push("no trace".to_owned());
     }
     parts.push(match snapshot.settings_string.as_deref() {
-        None => "allocator settings not recorded".to_owned(),
+        None if snapshot.found_settings.is_empty() => "allocator settings not recorded".to_owned(),
+        None => format!(
+            "allocator settings not recorded; a replay finds {}",
+            snapshot.found_settings.join(",")
+        ),
         Some("") => "default allocator settings".to_owned(),
         Some(settings) => format!("settings {}", plain(settings)),
     });
