@@ -1,6 +1,6 @@
 //! Every page as it stands, to be read when it changes: `cargo insta review`.
 //!
-//! The page of every fixture; the JSON of those that differ most; the Markdown of three.
+//! The page of every fixture; the JSON of those that differ most; the Markdown of three; replays of each kind.
 #![allow(clippy::expect_used, clippy::pedantic, clippy::unwrap_used)]
 
 #[path = "support/fixtures.rs"]
@@ -31,6 +31,19 @@ const MARKDOWN: [&str; 3] =
 const RANKS: [&str; 4] =
     ["2.15.0-streams", "2.15.0-streams-lag", "2.15.0-holes-at-oom", "2.15.0-fuzz-roundup"];
 
+/// Replays, by what is to be seen: one that is exact, one that is not (read by the rules of a release
+/// that it was not written by), what-ifs.
+const REPLAYS: [(&str, &[&str]); 5] = [
+    ("replay-exact", &["fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"]),
+    ("replay-late", &["fixtures/2.15.0-gpt_varlen-late.pickle.gz"]),
+    ("replay-parted", &["--torch-version", "2.4", "fixtures/2.3.1-fuzz-roundup.pickle.gz"]),
+    (
+        "replay-what-if",
+        &["--set", "expandable_segments:True", "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"],
+    ),
+    ("replay-small", &["--capacity", "64MiB", "fixtures/2.15.0-two_devices.pickle.gz"]),
+];
+
 fn fixture(name: &str) -> String {
     format!("fixtures/{name}.pickle.gz")
 }
@@ -38,7 +51,10 @@ fn fixture(name: &str) -> String {
 /// Compares what `oomscope analyze ARGS` writes with `tests/golden/NAME.snap`.
 fn compare(name: &str, args: &[&str]) {
     let all: Vec<&str> = ["analyze"].iter().chain(args).copied().collect();
-    let text = program::result_of(&all);
+    compare_text(name, &all, &program::result_of(&all));
+}
+
+fn compare_text(name: &str, all: &[&str], text: &str) {
     assert!(!text.contains(env!("CARGO_MANIFEST_DIR")), "{name}: a path of this machine");
     let mut settings = insta::Settings::new();
     settings.set_snapshot_path("golden");
@@ -70,6 +86,18 @@ fn markdown_stands_as_read() {
 }
 
 #[test]
+fn replays_stand_as_read() {
+    for (name, args) in REPLAYS {
+        for (name, format) in [(name.to_owned(), "human"), (format!("{name}.json"), "json")] {
+            let all = [&["replay", "--format", format], args].concat();
+            let ran = program::run(&all);
+            assert_eq!((ran.code, ran.err.as_str()), (i32::from(args.contains(&"2.4")), ""));
+            compare_text(&name, &all, &ran.out);
+        }
+    }
+}
+
+#[test]
 fn ranks_stand_as_read() {
     let paths = RANKS.map(fixture);
     let paths = paths.each_ref().map(String::as_str);
@@ -83,7 +111,10 @@ fn nothing_golden_is_left_over_and_all_of_it_is_small() {
     let markdown = MARKDOWN.iter().map(|name| format!("{name}.md.snap"));
     let ranks = ["ranks.snap".to_owned(), "ranks.md.snap".to_owned()];
     let pages = fixtures::names().into_iter().map(|name| format!("{name}.snap"));
-    let expected: BTreeSet<String> = pages.chain(json).chain(markdown).chain(ranks).collect();
+    let replays =
+        REPLAYS.iter().flat_map(|(name, _)| [format!("{name}.snap"), format!("{name}.json.snap")]);
+    let expected: BTreeSet<String> =
+        pages.chain(json).chain(markdown).chain(ranks).chain(replays).collect();
     let (mut found, mut bytes) = (BTreeSet::new(), 0);
     let directory = fixtures::directory().with_file_name("tests").join("golden");
     for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
