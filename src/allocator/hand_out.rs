@@ -70,14 +70,14 @@ impl CachingAllocator {
             let merged = self.merge(id, neighbour);
             if merged > 0 {
                 count -= 1;
-                bytes -= signed(merged);
+                bytes = bytes.saturating_sub(signed(merged));
             }
         }
         self.insert_free(id);
         let after = self.blocks[id];
         if after.is_split() {
             count += 1;
-            bytes += signed(after.size);
+            bytes = bytes.saturating_add(signed(after.size));
         }
         let statistics = &mut self.statistics;
         if !after.is_expandable() {

@@ -59,24 +59,30 @@ impl CachingAllocator {
             return false;
         }
         let enough = need.size.max(limit);
-        let skips_expandable = self.behaviour.reclaim_skips_expandable;
         let free = &self.pools.homes[need.home as usize].free;
         let from = FreeKey::at_least(enough);
-        if let Some(key) = free.range(from..).next()
-            && !(skips_expandable && self.blocks[key.id].is_expandable())
-        {
-            let id = key.id;
-            self.release_block(id, need.context, device);
-            return true;
-        }
+        let is_expandable = |key: &FreeKey| self.blocks[key.id].is_expandable();
+        let larger = free.range(from..).next().copied();
         let smaller: Vec<FreeKey> =
             free.range(..from).rev().take_while(|key| key.size >= limit).copied().collect();
+        if !self.behaviour.reclaim_skips_expandable
+            && larger.iter().chain(smaller.iter().filter(|_| larger.is_none())).any(is_expandable)
+        {
+            self.is_undefined(
+                "before 2.8 PyTorch gives expandable memory back here as if it were a whole segment, and \
+                 its own check of that fails",
+            );
+        }
+        if let Some(key) = larger.filter(|key| !self.blocks[key.id].is_expandable()) {
+            self.release_block(key.id, need.context, device);
+            return true;
+        }
         let mut got = 0u64;
         for key in smaller {
             if got >= enough {
                 break;
             }
-            if skips_expandable && self.blocks[key.id].is_expandable() {
+            if self.blocks[key.id].is_expandable() {
                 continue;
             }
             got = got.saturating_add(key.size);

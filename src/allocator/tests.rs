@@ -247,7 +247,7 @@ impl Machine {
     /// Gives everything back: nothing must be left.
     fn drain(&mut self) {
         while !self.live.is_empty() {
-            self.step(&Step::Free { which: 0, waits: self.live.len() % 3 == 0 });
+            self.step(&Step::Free { which: 0, waits: self.live.len().is_multiple_of(3) });
         }
         self.step(&Step::Release { only: None, order: 0 });
         assert_eq!(self.device.inner.free_bytes(), self.device.inner.total_bytes());

@@ -3,10 +3,11 @@
 use serde::Serialize;
 
 use super::frames::StackReader;
-use super::history::{self, MAX_OOMS, Peak, Timeline};
+use super::history::{self, DESCRIBED_OOMS, MAX_OOMS, Peak, Timeline};
 use super::holders::{self, HeldByLine, HeldByStack};
 use super::memory::{Memory, figures_of};
 use super::oom::OomReport;
+use super::remedies::remedies;
 use super::snapshot::Options;
 use crate::conf::Settings;
 use crate::snapshot::{Snapshot, Warnings};
@@ -71,6 +72,11 @@ pub(super) fn report(
         };
     };
     let outcome = history.outcome;
+    let mut ooms = history.ooms;
+    if let Ok(index) = usize::try_from(device) {
+        let last = ooms.len().saturating_sub(DESCRIBED_OOMS);
+        remedies(snapshot, index, options.minor, ooms.get_mut(last..).unwrap_or_default());
+    }
     let mut peak = history.peak;
     // A trace that falls short of its own end state still ends there.
     let last = history.timeline.trace_events.checked_sub(1);
@@ -117,7 +123,7 @@ pub(super) fn report(
         memory,
         peak,
         oom_count: history.oom_count,
-        ooms: history.ooms,
+        ooms,
         top_stacks,
         top_lines,
         timeline: Some(history.timeline),

@@ -17,6 +17,8 @@ use crate::units::ratio;
 const BUCKETS: usize = 512;
 /// Failed requests described, the last ones: a program that retries for ever fails a million times.
 pub(super) const MAX_OOMS: usize = 1000;
+/// Failures at the end of a trace for which every block is looked at.
+pub(super) const DESCRIBED_OOMS: usize = 16;
 
 /// Index of reserved bytes in a [`Timeline`] sample.
 pub const SERIES_RESERVED: usize = 0;
@@ -117,6 +119,8 @@ pub(super) fn history(
     let mut samples = Sampler::new(window.len(), BUCKETS);
     let mut ooms = VecDeque::new();
     let mut oom_count = 0;
+    let is_oom = |row: &usize| snapshot.events.action(*row) == Some(Action::Oom);
+    let oom_total = snapshot.trace(device).filter(is_oom).count() as u64;
     let outcome = Literal { snapshot, device, settings }.run(last_oom.is_some(), |step| {
         let totals = step.tiling.totals();
         let index = step.entry.map(|(index, _)| index);
@@ -164,6 +168,7 @@ pub(super) fn history(
                 options.capacity,
                 step,
                 (index, event),
+                oom_count + DESCRIBED_OOMS as u64 > oom_total,
             ));
         }
     });

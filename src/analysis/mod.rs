@@ -4,7 +4,9 @@
 //! from the snapshot or from its literal replay. This room knows no terminal, no colour and no file:
 //! renderers lay these structs out, and compute nothing more.
 
+mod blockers;
 mod device;
+mod emitted;
 mod found;
 mod frames;
 mod history;
@@ -12,11 +14,14 @@ mod holders;
 mod memory;
 mod oom;
 mod ranks;
+mod remedies;
 mod replay;
 mod snapshot;
+mod verdict;
 
 pub use crate::replay::Bucket;
 pub use device::DeviceReport;
+pub use emitted::{Emitted, Journal, emitted, write_snapshot};
 pub use frames::{FrameList, FrameReport, Origin, StackReader};
 pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline, Window};
 pub use holders::{HeldByLine, HeldByStack};
@@ -27,7 +32,7 @@ pub use memory::{
 pub use oom::{Blocker, Cause, OomReport, Remedy};
 pub use ranks::{Rank, Ranks, compare_ranks};
 pub use replay::{
-    Assumed, DivergenceReport, Emitted, EntryReport, EventCounts, FailedRequest, Journal,
-    ReplayReport, ReplayedDevice, WhatIf, emitted, inferred, verified, what_if, write_snapshot,
+    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,
+    ReplayedDevice, WhatIf, inferred, verified, what_if,
 };
 pub use snapshot::{AnalyzeReport, HostReport, Options, SnapshotReport, Unreadable, analyze};

@@ -2,10 +2,12 @@
 
 use serde::Serialize;
 
+use super::blockers::blockers;
 use super::frames::{FrameList, FrameReport, StackReader};
+use super::verdict::{self, Circumstances};
 use crate::allocator::{is_small_request, segment_size};
 use crate::conf::Settings;
-use crate::replay::{Step, Totals};
+use crate::replay::{Home, Step, Totals};
 use crate::snapshot::{Event, Pools, Snapshot};
 use crate::units::{plain, size};
 
@@ -30,6 +32,8 @@ pub struct Blocker {
     pub blocks: u64,
     /// Their own bytes.
     pub bytes_held: u64,
+    /// The innermost frame of the user's own code in that stack.
+    pub culprit: Option<FrameReport>,
     /// The stack that allocated them.
     pub frames: FrameList,
 }
@@ -74,7 +78,7 @@ pub struct OomReport {
     pub largest_free_block_bytes: u64,
     /// Microseconds since the epoch; `None` before PyTorch 2.2.
     pub time_us: Option<u64>,
-    /// The single thing that would have served the request; `unknown` until it is replayed.
+    /// The single thing that would have served the request.
     pub verdict: &'static str,
     /// One sentence with the numbers.
     pub verdict_reason: String,
@@ -90,13 +94,14 @@ pub struct OomReport {
     pub shortfall_bytes: u64,
     /// Where free memory was, largest first.
     pub causes: Vec<Cause>,
-    /// Not determined yet.
+    /// Live blocks that keep free memory apart, for the last failures of a trace.
     pub blockers: Vec<Blocker>,
-    /// Not determined yet.
+    /// Settings that were replayed instead, those that avoid the failure first; for the last failures of
+    /// a trace that the model reproduces.
     pub remedies: Vec<Remedy>,
 }
 
-/// Describes the `oom` entry of `step`.
+/// Describes the `oom` entry of `step`; with blockers if it `is_late` in the trace.
 pub(super) fn report(
     snapshot: &Snapshot,
     stacks: &StackReader<'_>,
@@ -104,6 +109,7 @@ pub(super) fn report(
     capacity: Option<u64>,
     step: &Step<'_>,
     (index, event): (usize, Event),
+    is_late: bool,
 ) -> OomReport {
     let Totals { reserved, allocated, active, .. } = step.tiling.totals();
     let pool = event.pool.unwrap_or(Pools::DEFAULT);
@@ -111,6 +117,8 @@ pub(super) fn report(
     let is_small = is_small_request(event.size);
     let largest = step.tiling.largest_free(pool, event.stream, is_small).unwrap_or(0);
     let device_free = event.addr;
+    let circumstances = circumstances(step, event, largest, segment, capacity);
+    let (verdict, verdict_reason) = verdict::verdict(&circumstances, settings);
     OomReport {
         event: index as u64,
         requested_bytes: event.size,
@@ -123,14 +131,8 @@ pub(super) fn report(
         cached_bytes: reserved - active,
         largest_free_block_bytes: largest,
         time_us: (event.time_us != 0).then_some(event.time_us),
-        verdict: "unknown",
-        verdict_reason: format!(
-            "the request needed {} from the device, which had {} free; the cache held {} free, its largest usable block {}",
-            size(segment),
-            size(device_free),
-            size(reserved - active),
-            size(largest),
-        ),
+        verdict,
+        verdict_reason,
         culprit: stacks.culprit(event.stack),
         operation: stacks.operation(event.stack),
         user_metadata: event
@@ -141,57 +143,70 @@ pub(super) fn report(
         shortfall_bytes: segment
             .saturating_sub(device_free)
             .min(event.size.saturating_sub(largest)),
-        causes: causes(step, event, largest, capacity),
-        blockers: Vec::new(),
+        causes: causes(&circumstances, event),
+        blockers: if is_late { blockers(step.tiling, stacks) } else { Vec::new() },
         remedies: Vec::new(),
     }
 }
 
-fn causes(step: &Step<'_>, event: Event, largest: u64, capacity: Option<u64>) -> Vec<Cause> {
+fn circumstances(
+    step: &Step<'_>,
+    event: Event,
+    largest: u64,
+    segment: u64,
+    capacity: Option<u64>,
+) -> Circumstances {
     let pool = event.pool.unwrap_or(Pools::DEFAULT);
     let homes = step.tiling.homes();
-    let sum = |bytes: fn(&crate::replay::Home) -> u64,
-               keep: &dyn Fn(&&crate::replay::Home) -> bool| {
-        homes.iter().filter(keep).map(bytes).fold(0u64, u64::saturating_add)
+    let free = |keep: &dyn Fn(&&Home) -> bool| {
+        homes.iter().filter(keep).map(|home| home.free).fold(0u64, u64::saturating_add)
     };
-    let own = sum(|h| h.free, &|h| h.pool == pool && h.stream == event.stream);
-    let other_stream = sum(|h| h.free, &|h| h.pool == pool && h.stream != event.stream);
-    let other_pool = sum(|h| h.free, &|h| h.pool != pool);
-    let pending = sum(|h| h.pending, &|_| true);
-    let pool_note = if pool == Pools::DEFAULT {
+    let Totals { reserved, active, .. } = step.tiling.totals();
+    Circumstances {
+        request: event.size,
+        segment,
+        device_free: event.addr,
+        reserved,
+        active,
+        largest,
+        own: free(&|h| h.pool == pool && h.stream == event.stream),
+        other_stream: free(&|h| h.pool == pool && h.stream != event.stream),
+        other_pool: free(&|h| h.pool != pool),
+        pending: homes.iter().map(|home| home.pending).fold(0, u64::saturating_add),
+        outside: capacity.map(|all| all.saturating_sub(reserved.saturating_add(event.addr))),
+    }
+}
+
+fn causes(c: &Circumstances, event: Event) -> Vec<Cause> {
+    let pool_note = if event.pool.unwrap_or(Pools::DEFAULT) == Pools::DEFAULT {
         "free in private pools (CUDA graphs, MemPool), out of reach for the default pool"
     } else {
         "free in other pools, out of reach for this private pool"
     };
+    let cause = |kind, bytes, note: &str| Cause { kind, bytes, note: note.to_owned() };
+    let own = format!(
+        "free in blocks of the request's own pool and stream, the largest usable one {}",
+        size(c.largest)
+    );
     let mut causes = vec![
-        Cause {
-            kind: "fragmentation",
-            bytes: own,
-            note: format!(
-                "free in blocks of the request's own pool and stream, the largest usable one {}",
-                size(largest)
-            ),
-        },
-        Cause {
-            kind: "other-stream",
-            bytes: other_stream,
-            note: "free in blocks of other streams, which this stream cannot use".to_owned(),
-        },
-        Cause { kind: "private-pool", bytes: other_pool, note: pool_note.to_owned() },
-        Cause {
-            kind: "pending-free",
-            bytes: pending,
-            note: "freed by the program, waiting for work on another stream".to_owned(),
-        },
+        cause("fragmentation", c.own, &own),
+        cause(
+            "other-stream",
+            c.other_stream,
+            "free in blocks of other streams, which this stream cannot use",
+        ),
+        cause("private-pool", c.other_pool, pool_note),
+        cause(
+            "pending-free",
+            c.pending,
+            "freed by the program, waiting for work on another stream",
+        ),
+        cause(
+            "non-pytorch",
+            c.outside.unwrap_or(0),
+            "of the device in use outside this allocator: the CUDA context, libraries, other processes",
+        ),
     ];
-    if let Some(capacity) = capacity {
-        let ours = step.tiling.totals().reserved.saturating_add(event.addr);
-        causes.push(Cause {
-            kind: "non-pytorch",
-            bytes: capacity.saturating_sub(ours),
-            note: "of the device in use outside this allocator: the CUDA context, libraries, other processes".to_owned(),
-        });
-    }
     causes.retain(|cause| cause.bytes > 0);
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.bytes));
     causes

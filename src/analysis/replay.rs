@@ -1,18 +1,17 @@
 //! What the replay of one snapshot through the allocator model says: `oomscope/replay/1`.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::emitted::{Emitted, Journal};
 use super::found::found_settings;
 use crate::allocator::{CachingAllocator, Entry};
 use crate::conf::{self, Settings, Unknown, option_in};
 use crate::replay::{
-    Divergence, EmittedDevice, Hypothesis, Inference, Inferred, Known, Simulation, Sink,
-    Verification, emit, end_differences, infer, shown_capacity, shown_limit, simulate,
-    verify_and_keep, word,
+    Divergence, Hypothesis, Inference, Inferred, Known, Simulation, Sink, Verification,
+    end_differences, infer, shown_capacity, shown_limit, simulate, word,
 };
 use crate::snapshot::{Action, Block, BlockState, Event, Snapshot, Warning, Warnings};
 use crate::units::{MIB, counted};
@@ -154,20 +153,6 @@ pub struct WhatIf {
     pub minor: Option<u32>,
 }
 
-/// The entries of one device that the model wrote, each with the recorded time of its call.
-pub type Journal = Vec<(Entry, u64)>;
-
-/// A replayed device with the model's final state, for writing it out.
-#[derive(Debug)]
-pub struct Emitted {
-    /// Device number.
-    pub device: usize,
-    /// What the model wrote.
-    pub journal: Journal,
-    /// How it ended.
-    pub allocator: CachingAllocator,
-}
-
 /// The devices of `snapshot` that have a segment or an entry, or just `only`.
 fn devices_of(snapshot: &Snapshot, only: Option<u64>) -> Vec<usize> {
     let with_segments = snapshot.segments.iter().map(|s| s.device);
@@ -305,7 +290,7 @@ pub fn what_if(
 }
 
 /// The hypothesis of a what-if: as recorded, less what is changed.
-fn changed(snapshot: &Snapshot, one: &Inferred, change: &WhatIf) -> Hypothesis {
+pub(super) fn changed(snapshot: &Snapshot, one: &Inferred, change: &WhatIf) -> Hypothesis {
     let mut hypothesis = one.hypothesis.clone();
     if let Some((settings, _)) = &change.settings {
         hypothesis.settings = settings.clone();
@@ -334,42 +319,6 @@ fn reserved_before(one: &Inferred) -> u64 {
 /// Finds out how the recording came about.
 pub fn inferred(snapshot: &Snapshot, only: Option<u64>, known: Known) -> Inference {
     infer(snapshot, &devices_of(snapshot, only), known)
-}
-
-/// The model's own trace and final state of a recording.
-pub fn emitted(snapshot: &Snapshot, inference: &Inference) -> Vec<Emitted> {
-    let emit = |one: &Inferred| {
-        let mut journal = Journal::new();
-        let mut push = |entry: &Entry, time: u64| journal.push((*entry, time));
-        let verification = verify_and_keep(snapshot, one.device, &one.hypothesis, Some(&mut push));
-        Emitted { device: one.device, journal, allocator: verification.allocator }
-    };
-    inference.devices.iter().map(emit).collect()
-}
-
-/// Writes the model's own trace and final state as a snapshot, under the settings of `change`.
-///
-/// # Errors
-/// When `out` cannot be written to.
-pub fn write_snapshot(
-    snapshot: &Snapshot,
-    change: &WhatIf,
-    devices: &[Emitted],
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let views: Vec<_> = devices.iter().map(|one| one.allocator.view()).collect();
-    let devices: Vec<EmittedDevice<'_>> = devices
-        .iter()
-        .zip(&views)
-        .map(|(one, (segments, blocks))| EmittedDevice {
-            device: one.device,
-            entries: &one.journal,
-            segments,
-            blocks,
-        })
-        .collect();
-    let under = change.settings.as_ref().map(|(settings, string)| (string.as_str(), settings));
-    emit(snapshot, under, &devices, out)
 }
 
 fn release_range(inference: &Inference) -> String {

@@ -86,6 +86,9 @@ fn changed_settings(
     let refused = |error: conf::ConfError| anyhow!("--set {change}: {error}");
     // What is typed must be right; what is recorded was accepted once.
     conf::parse(&change, &recorded, minor, Unknown::Refuse).map_err(refused)?;
+    if conf::option_in(&change, "backend").is_some_and(|backend| backend != "native") {
+        bail!("--set {change}: only the native backend is replayed");
+    }
     let base = snapshot.settings.as_ref().map_or("", |raw| raw.string.as_str());
     let string = conf::overlay(base, &change);
     let parsed = conf::parse(&string, &recorded, minor, Unknown::Warn).map_err(refused)?;

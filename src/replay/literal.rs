@@ -1,7 +1,8 @@
 //! The trace of one device, applied entry by entry.
 
 use super::start::{PoolIndex, Start};
-use super::tiling::{Tiling, Totals};
+use super::tiling::Tiling;
+use super::totals::Totals;
 use crate::conf::Settings;
 use crate::snapshot::{Action, Event, Snapshot};
 

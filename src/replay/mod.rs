@@ -27,6 +27,7 @@ mod shown;
 mod simulate;
 mod start;
 mod tiling;
+mod totals;
 mod verification;
 mod verify;
 
@@ -40,6 +41,7 @@ pub use sampler::{Bucket, Sampler};
 pub use settings::{NEWEST, releases, settings_of, settings_under};
 pub use shown::{shown_capacity, shown_limit};
 pub use simulate::{Simulation, simulate};
-pub use tiling::{Home, Tiling, Totals};
+pub use tiling::Tiling;
+pub use totals::{Home, Neighbour, Totals};
 pub use verification::{Sink, Verification};
 pub use verify::{verify, verify_and_keep};

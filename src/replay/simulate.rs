@@ -15,7 +15,7 @@ use super::recorded::Reservations;
 use super::start::{PoolIndex, Start};
 use super::verification::Sink;
 use super::verify::request_of;
-use crate::allocator::{Behaviour, BlockId, CachingAllocator, Request, Ticket};
+use crate::allocator::{Behaviour, BlockId, CachingAllocator, Request, Ticket, round_size};
 use crate::device::Simulated;
 use crate::ids::{PoolId, StackId};
 use crate::snapshot::{Action, Event, Snapshot};
@@ -190,7 +190,8 @@ impl Simulator<'_> {
             }
             (None, _) => {
                 self.live.remove(&event.addr);
-                self.ooms.push((index, event.size));
+                let rounded = round_size(event.size, self.allocator.settings());
+                self.ooms.push((index, rounded));
             }
         }
     }
@@ -213,6 +214,10 @@ impl Simulator<'_> {
         } else if pools.is_empty() {
             for ticket in order {
                 self.allocator.complete(ticket, context);
+            }
+            // Waited for, if that leaves nothing; noticed by a request that left no line, if not.
+            if !self.allocator.has_pending_besides(&[]) && !self.allocator.can_release(freeable) {
+                self.allocator.release_cached(None, &[], freeable, context, device);
             }
         } else {
             for pool in pools {

@@ -9,40 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
+use super::totals::{Home, Neighbour, Totals};
 use crate::allocator::{block_size, is_small_request, round_size};
 use crate::conf::Settings;
 use crate::ids::{PoolId, StackId, row};
 use crate::snapshot::BlockState;
 
 const NONE: u32 = u32::MAX;
-
-/// Sums over all tiles, in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Held from the device.
-    pub reserved: u64,
-    /// In blocks that the program holds.
-    pub allocated: u64,
-    /// Allocated, or freed and waiting for another stream.
-    pub active: u64,
-    /// Bytes asked for, of the active blocks.
-    pub requested: u64,
-}
-
-/// Where a block may be used again: a pool and a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Home {
-    /// The pool.
-    pub pool: PoolId,
-    /// The stream's raw handle.
-    pub stream: u64,
-    /// Whether it is the half of the pool for requests up to 1 MiB.
-    pub is_small: bool,
-    /// Bytes free there now.
-    pub free: u64,
-    /// Bytes freed there that wait for another stream.
-    pub pending: u64,
-}
 
 /// A run of device memory to be tiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,6 +115,19 @@ impl Tiling {
                 t.stack,
             ))
         })
+    }
+
+    /// Every block with the ones before and after it in its segment, in no order.
+    pub fn neighbourhoods(&self) -> impl Iterator<Item = (Neighbour, [Option<Neighbour>; 2])> + '_ {
+        let look = |tile: &Tile| Neighbour {
+            size: tile.size,
+            is_free: tile.state == BlockState::Inactive,
+            stack: tile.stack,
+        };
+        self.by_addr
+            .values()
+            .filter_map(|id| self.tile(*id))
+            .map(move |tile| (look(tile), [tile.prev, tile.next].map(|id| self.tile(id).map(look))))
     }
 
     /// Size and state of the block that begins at `addr`.

@@ -201,10 +201,18 @@ impl Markdown {
             size(oom.requested_bytes),
             when(oom, device)
         ));
+        self.line(&format!("- **{}**: {}", oom.verdict, text(&oom.verdict_reason)));
         self.line(&format!("- {}", text(&missing(oom))));
         self.line(&format!("- {}", text(&moment(oom))));
-        for cause in &oom.causes {
+        for cause in oom.causes.iter().filter(|cause| cause.kind != oom.verdict) {
             self.line(&format!("- {} {}", size(cause.bytes), text(&cause.note)));
+        }
+        for remedy in oom.remedies.iter().filter(|remedy| remedy.avoids_oom).take(3) {
+            let peak = size(remedy.peak_reserved_bytes);
+            self.line(&format!(
+                "- with {} it is served: peak reserved {peak}",
+                code(&remedy.settings)
+            ));
         }
         self.line("");
         let (frames, folded) = telling_frames(&oom.frames);

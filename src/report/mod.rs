@@ -4,6 +4,7 @@
 //! no replay, no terminal: how wide and how plain the text is comes in a [`Style`].
 
 mod chart;
+mod failure;
 mod markdown;
 mod page;
 mod ranks;

@@ -5,18 +5,12 @@ use super::chart::chart;
 use super::ranks;
 use super::style::{Style, tail, wrap};
 use super::table::table;
-use super::words::{
-    missing, moment, place_in, pool, provenance, span, stream, telling_frames, when,
-};
-use crate::analysis::{AnalyzeReport, DeviceReport, HeldByLine, OomReport, SnapshotReport};
+use super::words::{pool, provenance, span, stream};
+use crate::analysis::{AnalyzeReport, DeviceReport, HeldByLine, SnapshotReport};
 use crate::units::{count, counted, percent, plain, ratio, size};
 
 /// Columns of the names at the left of `name  value` lines.
 const NAMES: usize = 16;
-/// Frames of a failing request's stack that are shown.
-const SHOWN_FRAMES: usize = 8;
-/// Failed requests described in full; the others are listed.
-const SHOWN_OOMS: usize = 1;
 
 /// The page for one snapshot, or the table of ranks and the page for the worst of them.
 pub fn page(report: &AnalyzeReport, style: Style) -> String {
@@ -37,31 +31,31 @@ pub fn page(report: &AnalyzeReport, style: Style) -> String {
     page.out
 }
 
-struct Page {
-    out: String,
-    style: Style,
+pub(super) struct Page {
+    pub(super) out: String,
+    pub(super) style: Style,
 }
 
 impl Page {
-    fn line(&mut self, text: &str) {
+    pub(super) fn line(&mut self, text: &str) {
         self.out.push_str(text.trim_end());
         self.out.push('\n');
     }
 
     /// A paragraph from the left edge.
-    fn text(&mut self, text: &str) {
+    pub(super) fn text(&mut self, text: &str) {
         let wrapped = wrap(text, self.style.width, "");
         self.line(&wrapped);
     }
 
     /// `  name  text`, the text wrapped in its own column.
-    fn named(&mut self, name: &str, text: &str) {
+    pub(super) fn named(&mut self, name: &str, text: &str) {
         let indent = " ".repeat(NAMES + 2);
         let wrapped = wrap(text, self.style.width.saturating_sub(NAMES + 2), &indent);
         self.line(&format!("  {name:<NAMES$}{wrapped}"));
     }
 
-    fn heading(&mut self, text: &str) {
+    pub(super) fn heading(&mut self, text: &str) {
         self.line("");
         self.line(&self.style.heading(text));
     }
@@ -104,86 +98,6 @@ impl Page {
         self.holders(device);
         self.segments(device);
         self.pools_and_streams(device);
-    }
-
-    fn ooms(&mut self, device: &DeviceReport) {
-        let shown = device.ooms.len().min(SHOWN_OOMS);
-        // The last failure is the one that ended the program, if any did.
-        for oom in device.ooms.iter().rev().take(shown) {
-            self.line("");
-            let title = format!("Out of memory on device {}", device.device);
-            self.line(&format!("{} ({})", self.style.alarm(&title), when(oom, device)));
-            self.oom(oom);
-        }
-        let earlier = device.oom_count - shown as u64;
-        if earlier > 0 {
-            let list: Vec<String> = device
-                .ooms
-                .iter()
-                .rev()
-                .skip(shown)
-                .take(3)
-                .map(|oom| format!("{} at entry {}", size(oom.requested_bytes), count(oom.event)))
-                .collect();
-            let more = if earlier > 3 { ", ..." } else { "" };
-            self.named(
-                "earlier",
-                &format!(
-                    "{} before that: {}{more}",
-                    counted(earlier, "failed request"),
-                    list.join(", ")
-                ),
-            );
-        }
-    }
-
-    fn oom(&mut self, oom: &OomReport) {
-        let style = self.style;
-        match &oom.culprit {
-            Some(frame) => self.named("line", &style.strong(&place_in(frame))),
-            None if oom.frames.is_empty() => self.named(
-                "line",
-                "unknown: this request has no stack (threads of the backward pass show only with stacks='all')",
-            ),
-            None => self.named("line", "none of the user's own code is on the stack"),
-        }
-        let exact = count(oom.requested_bytes);
-        self.named(
-            "request",
-            &format!(
-                "{} ({exact} bytes) on stream {}",
-                size(oom.requested_bytes),
-                stream(oom.stream)
-            ),
-        );
-        if let Some(operation) = &oom.operation {
-            self.named("doing", operation);
-        }
-        if let Some(metadata) = &oom.user_metadata {
-            self.named("metadata", metadata);
-        }
-        self.named("missing", &missing(oom));
-        self.named("at that moment", &moment(oom));
-        for cause in &oom.causes {
-            self.named("", &format!("{} {}", size(cause.bytes), cause.note));
-        }
-        let (frames, folded) = telling_frames(&oom.frames);
-        for (i, frame) in frames.iter().take(SHOWN_FRAMES).enumerate() {
-            self.named(if i == 0 { "stack" } else { "" }, &place_in(frame));
-        }
-        let mut rest = Vec::new();
-        if frames.len() > SHOWN_FRAMES {
-            rest.push(format!("{} more", count((frames.len() - SHOWN_FRAMES) as u64)));
-        }
-        if folded > 0 {
-            rest.push(format!(
-                "{} of interpreter, dispatcher and library calls folded",
-                counted(folded as u64, "frame")
-            ));
-        }
-        if !rest.is_empty() {
-            self.named("", &style.faint(&format!("({})", rest.join(", "))));
-        }
     }
 
     fn memory(&mut self, device: &DeviceReport) {

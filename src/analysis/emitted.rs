@@ -1,0 +1,58 @@
+//! The model's own snapshot: what it wrote, and how it ended.
+
+use std::io::{self, Write};
+
+use super::replay::WhatIf;
+use crate::allocator::{CachingAllocator, Entry};
+use crate::replay::{EmittedDevice, Inference, Inferred, emit, verify_and_keep};
+use crate::snapshot::Snapshot;
+
+/// The entries of one device that the model wrote, each with the recorded time of its call.
+pub type Journal = Vec<(Entry, u64)>;
+
+/// A replayed device with the model's final state, for writing it out.
+#[derive(Debug)]
+pub struct Emitted {
+    /// Device number.
+    pub device: usize,
+    /// What the model wrote.
+    pub journal: Journal,
+    /// How it ended.
+    pub allocator: CachingAllocator,
+}
+
+/// The model's own trace and final state of a recording.
+pub fn emitted(snapshot: &Snapshot, inference: &Inference) -> Vec<Emitted> {
+    let emit = |one: &Inferred| {
+        let mut journal = Journal::new();
+        let mut push = |entry: &Entry, time: u64| journal.push((*entry, time));
+        let verification = verify_and_keep(snapshot, one.device, &one.hypothesis, Some(&mut push));
+        Emitted { device: one.device, journal, allocator: verification.allocator }
+    };
+    inference.devices.iter().map(emit).collect()
+}
+
+/// Writes the model's own trace and final state as a snapshot, under the settings of `change`.
+///
+/// # Errors
+/// When `out` cannot be written to.
+pub fn write_snapshot(
+    snapshot: &Snapshot,
+    change: &WhatIf,
+    devices: &[Emitted],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let views: Vec<_> = devices.iter().map(|one| one.allocator.view()).collect();
+    let devices: Vec<EmittedDevice<'_>> = devices
+        .iter()
+        .zip(&views)
+        .map(|(one, (segments, blocks))| EmittedDevice {
+            device: one.device,
+            entries: &one.journal,
+            segments,
+            blocks,
+        })
+        .collect();
+    let under = change.settings.as_ref().map(|(settings, string)| (string.as_str(), settings));
+    emit(snapshot, under, &devices, out)
+}

@@ -1,0 +1,145 @@
+//! The part of the page that says why requests failed.
+
+use super::page::Page;
+use super::words::{missing, moment, place_in, stream, telling_frames, when};
+use crate::analysis::{DeviceReport, OomReport};
+use crate::units::{count, counted, size};
+
+/// Frames of a failing request's stack that are shown.
+const SHOWN_FRAMES: usize = 8;
+/// Failed requests described in full; the others are listed.
+const SHOWN_OOMS: usize = 1;
+/// Remedies that are shown, the best first.
+const SHOWN_REMEDIES: usize = 3;
+
+impl Page {
+    pub(super) fn ooms(&mut self, device: &DeviceReport) {
+        let shown = device.ooms.len().min(SHOWN_OOMS);
+        // The last failure is the one that ended the program, if any did.
+        for oom in device.ooms.iter().rev().take(shown) {
+            self.line("");
+            let title = format!("Out of memory on device {}", device.device);
+            self.line(&format!("{} ({})", self.style.alarm(&title), when(oom, device)));
+            self.oom(oom);
+        }
+        let earlier = device.oom_count - shown as u64;
+        if earlier > 0 {
+            let list: Vec<String> = device
+                .ooms
+                .iter()
+                .rev()
+                .skip(shown)
+                .take(3)
+                .map(|oom| format!("{} at entry {}", size(oom.requested_bytes), count(oom.event)))
+                .collect();
+            let more = if earlier > 3 { ", ..." } else { "" };
+            self.named(
+                "earlier",
+                &format!(
+                    "{} before that: {}{more}",
+                    counted(earlier, "failed request"),
+                    list.join(", ")
+                ),
+            );
+        }
+    }
+
+    pub(super) fn oom(&mut self, oom: &OomReport) {
+        let style = self.style;
+        match &oom.culprit {
+            Some(frame) => self.named("line", &style.strong(&place_in(frame))),
+            None if oom.frames.is_empty() => self.named(
+                "line",
+                "unknown: this request has no stack (threads of the backward pass show only with stacks='all')",
+            ),
+            None => self.named("line", "none of the user's own code is on the stack"),
+        }
+        let exact = count(oom.requested_bytes);
+        self.named(
+            "request",
+            &format!(
+                "{} ({exact} bytes) on stream {}",
+                size(oom.requested_bytes),
+                stream(oom.stream)
+            ),
+        );
+        if let Some(operation) = &oom.operation {
+            self.named("doing", operation);
+        }
+        if let Some(metadata) = &oom.user_metadata {
+            self.named("metadata", metadata);
+        }
+        self.named(oom.verdict, &style.strong(&oom.verdict_reason));
+        self.named("missing", &missing(oom));
+        self.named("at that moment", &moment(oom));
+        for cause in oom.causes.iter().filter(|cause| cause.kind != oom.verdict) {
+            self.named("", &format!("{} {}", size(cause.bytes), cause.note));
+        }
+        for (i, blocker) in oom.blockers.iter().enumerate() {
+            let place = match (&blocker.culprit, blocker.frames.is_empty()) {
+                (Some(frame), _) => place_in(frame),
+                (None, true) => "a place that was not recorded".to_owned(),
+                (None, false) => "none of the user's own code".to_owned(),
+            };
+            let keep = if blocker.blocks == 1 { "keeps" } else { "keep" };
+            let it = format!(
+                "{}, {}, {keep} {} free memory apart: {place}",
+                counted(blocker.blocks, "block"),
+                size(blocker.bytes_held),
+                size(blocker.bytes_unlocked)
+            );
+            self.named(if i == 0 { "in the way" } else { "" }, &it);
+        }
+        self.remedies(oom);
+        let (frames, folded) = telling_frames(&oom.frames);
+        for (i, frame) in frames.iter().take(SHOWN_FRAMES).enumerate() {
+            self.named(if i == 0 { "stack" } else { "" }, &place_in(frame));
+        }
+        let mut rest = Vec::new();
+        if frames.len() > SHOWN_FRAMES {
+            rest.push(format!("{} more", count((frames.len() - SHOWN_FRAMES) as u64)));
+        }
+        if folded > 0 {
+            rest.push(format!(
+                "{} of interpreter, dispatcher and library calls folded",
+                counted(folded as u64, "frame")
+            ));
+        }
+        if !rest.is_empty() {
+            self.named("", &style.faint(&format!("({})", rest.join(", "))));
+        }
+    }
+
+    /// What would have helped, as replays of the same calls say.
+    fn remedies(&mut self, oom: &OomReport) {
+        let mut helping = oom.remedies.iter().filter(|remedy| remedy.avoids_oom).peekable();
+        if oom.remedies.is_empty() {
+            return;
+        }
+        if helping.peek().is_none() {
+            let live = oom.allocated_bytes.saturating_add(oom.requested_bytes);
+            let room = oom.reserved_bytes.saturating_add(oom.device_free_bytes);
+            let settings = counted(oom.remedies.len() as u64, "setting");
+            let it = format!(
+                "{settings} replayed, the request fails under all of them: it and live memory need {} of \
+                 the {} within reach",
+                size(live),
+                size(room)
+            );
+            self.named("remedies", &it);
+        }
+        for (i, remedy) in helping.take(SHOWN_REMEDIES).enumerate() {
+            let it = format!(
+                "{}: replayed, the request is served; peak reserved {}, {} device allocations",
+                remedy.settings,
+                size(remedy.peak_reserved_bytes),
+                count(remedy.device_allocs)
+            );
+            self.named(if i == 0 { "remedies" } else { "" }, &it);
+        }
+        if oom.remedies.iter().any(|remedy| remedy.avoids_oom) {
+            let it = "(what the program would have asked for after this request is not recorded)";
+            self.named("", &self.style.faint(it));
+        }
+    }
+}
