@@ -123,23 +123,7 @@ impl CachingAllocator {
         self.take_out(id);
         self.blocks[id].state = State::Free;
         if size < block.size {
-            let registration = self.registration_of_part(&block);
-            let tail = self.blocks.insert(Block {
-                registration,
-                addr: block.addr.saturating_add(size),
-                size: block.size - size,
-                requested: 0,
-                prev: id,
-                state: State::Unmapped,
-                context: StackId::default(),
-                segment_context: StackId::default(),
-                ..block
-            });
-            if let Some(next) = block.next.some() {
-                self.blocks[next].prev = tail;
-            }
-            self.blocks[id].next = tail;
-            self.blocks[id].size = size;
+            let tail = self.cut_back(id, size, State::Unmapped);
             self.insert_unmapped(tail);
         }
         self.merge(id, self.blocks[id].prev);
@@ -183,47 +167,16 @@ impl CachingAllocator {
         device.unmap(start, end - start);
         self.take_out(id);
         if block.addr < start {
-            let registration = self.registration_of_part(&block);
-            let head = self.blocks.insert(Block {
-                registration,
-                size: start - block.addr,
-                requested: 0,
-                next: id,
-                state: State::Free,
-                context: StackId::default(),
-                segment_context: StackId::default(),
-                ..block
-            });
-            if let Some(prev) = block.prev.some() {
-                self.blocks[prev].next = head;
-            }
-            self.blocks[id].prev = head;
+            let head = self.cut_front(id, start - block.addr);
+            self.blocks[head].context = StackId::default();
             self.insert_free(head);
         }
         if end < block.end() {
-            let registration = self.registration_of_part(&block);
-            let tail = self.blocks.insert(Block {
-                registration,
-                addr: end,
-                size: block.end() - end,
-                requested: 0,
-                prev: id,
-                state: State::Free,
-                context: StackId::default(),
-                segment_context: StackId::default(),
-                ..block
-            });
-            if let Some(next) = block.next.some() {
-                self.blocks[next].prev = tail;
-            }
-            self.blocks[id].next = tail;
+            let tail = self.cut_back(id, end - start, State::Free);
             self.insert_free(tail);
         }
-        let hole = &mut self.blocks[id];
-        hole.addr = start;
-        hole.size = end - start;
-        hole.state = State::Unmapped;
-        let hole = *hole;
+        self.blocks[id].state = State::Unmapped;
+        let hole = self.blocks[id];
         self.merge(id, hole.prev);
         self.merge(id, self.blocks[id].next);
         self.insert_unmapped(id);

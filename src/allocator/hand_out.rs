@@ -135,7 +135,8 @@ impl CachingAllocator {
         let whole = self.pools.get(need.pool).is_some_and(|pool| pool.no_split);
         let rest = block.size.saturating_sub(need.size);
         let given = if !whole && self.leaves_a_block(need, rest) {
-            let front = self.split(id, need.size);
+            let front = self.cut_front(id, need.size);
+            self.insert_free(id);
             if !block.is_expandable() {
                 if was_split {
                     self.statistics.inactive_split_bytes.decrease(need.is_small, need.size);
@@ -176,28 +177,50 @@ impl CachingAllocator {
         statistics.requested_bytes.increase(is_small, block.requested);
     }
 
-    /// Cuts the first `size` bytes off as a new block; the old object becomes the remainder and goes
-    /// back to its pool.
-    pub(super) fn split(&mut self, id: BlockId, size: u64) -> BlockId {
-        let rest = self.blocks[id];
-        let registration = self.registration_of_part(&rest);
+    /// Cuts the first `size` bytes off as a new block; the old object keeps the rest.
+    pub(super) fn cut_front(&mut self, id: BlockId, size: u64) -> BlockId {
+        let whole = self.blocks[id];
+        let registration = self.registration_of_part(&whole);
         let front = self.blocks.insert(Block {
             size,
             requested: 0,
             next: id,
             registration,
             segment_context: StackId::default(),
-            ..rest
+            ..whole
         });
-        if let Some(prev) = rest.prev.some() {
+        if let Some(prev) = whole.prev.some() {
             self.blocks[prev].next = front;
         }
-        let block = &mut self.blocks[id];
-        block.prev = front;
-        block.addr = rest.addr.saturating_add(size);
-        block.size = rest.size.saturating_sub(size);
-        self.insert_free(id);
+        let rest = &mut self.blocks[id];
+        rest.prev = front;
+        rest.addr = whole.addr.saturating_add(size);
+        rest.size = whole.size.saturating_sub(size);
         front
+    }
+
+    /// Leaves a block its first `size` bytes and makes a new one of the rest.
+    pub(super) fn cut_back(&mut self, id: BlockId, size: u64, state: State) -> BlockId {
+        let whole = self.blocks[id];
+        let registration = self.registration_of_part(&whole);
+        let back = self.blocks.insert(Block {
+            addr: whole.addr.saturating_add(size),
+            size: whole.size.saturating_sub(size),
+            requested: 0,
+            prev: id,
+            registration,
+            state,
+            context: StackId::default(),
+            segment_context: StackId::default(),
+            ..whole
+        });
+        if let Some(next) = whole.next.some() {
+            self.blocks[next].prev = back;
+        }
+        let rest = &mut self.blocks[id];
+        rest.next = back;
+        rest.size = size;
+        back
     }
 
     pub(super) fn free_key(&self, id: BlockId) -> FreeKey {
