@@ -52,6 +52,7 @@ pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker
         blocks: one.blocks,
         bytes_held: one.bytes,
         culprit: stacks.culprit(stack),
+        operation: stacks.operation(stack),
         frames: stacks.whole(stack),
     };
     worth.into_iter().map(report).collect()

@@ -34,6 +34,8 @@ pub struct Blocker {
     pub bytes_held: u64,
     /// The innermost frame of the user's own code in that stack.
     pub culprit: Option<FrameReport>,
+    /// What was being done there.
+    pub operation: Option<String>,
     /// The stack that allocated them.
     pub frames: FrameList,
 }

@@ -81,9 +81,11 @@ impl Page {
                 (None, true) => "a place that was not recorded".to_owned(),
                 (None, false) => "none of the user's own code".to_owned(),
             };
+            let operation =
+                blocker.operation.as_ref().map_or_else(String::new, |o| format!(", {o}"));
             let keep = if blocker.blocks == 1 { "keeps" } else { "keep" };
             let it = format!(
-                "{}, {}, {keep} {} free memory apart: {place}",
+                "{}, {}, {keep} {} of free memory apart: {place}{operation}",
                 counted(blocker.blocks, "block"),
                 size(blocker.bytes_held),
                 size(blocker.bytes_unlocked)
