@@ -18,6 +18,7 @@ mod remedies;
 mod replay;
 mod snapshot;
 mod verdict;
+mod whatif;
 
 pub use crate::replay::Bucket;
 pub use device::DeviceReport;
@@ -33,6 +34,7 @@ pub use oom::{Blocker, Cause, OomReport, Remedy};
 pub use ranks::{Rank, Ranks, compare_ranks};
 pub use replay::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,
-    ReplayedDevice, WhatIf, inferred, verified, what_if,
+    ReplayedDevice, WhatIf, inferred, option_change, verified, what_if,
 };
 pub use snapshot::{AnalyzeReport, HostReport, Options, SnapshotReport, Unreadable, analyze};
+pub use whatif::{WhatIfReport, WhatIfRow, whatif};

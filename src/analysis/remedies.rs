@@ -6,9 +6,8 @@ use std::collections::BTreeSet;
 use rayon::prelude::*;
 
 use super::oom::{OomReport, Remedy};
-use super::replay::{WhatIf, changed};
-use crate::conf::{self, Unknown};
-use crate::replay::{Hypothesis, Inferred, Known, Simulation, infer, settings_under, simulate};
+use super::replay::{WhatIf, changed, option_change};
+use crate::replay::{Inferred, Known, Simulation, infer, simulate};
 use crate::snapshot::Snapshot;
 
 /// A trace of more entries is not replayed a dozen times unasked.
@@ -47,13 +46,19 @@ pub(super) fn remedies(
         .par_iter()
         .filter(|(since, _)| *since <= one.hypothesis.minor)
         .filter_map(|(_, option)| {
-            let change = change(snapshot, &one.hypothesis, option)?;
+            let settings = option_change(snapshot, &one.hypothesis, option).ok()?;
+            if settings.0 == one.hypothesis.settings {
+                return None; // in effect already
+            }
+            let change = WhatIf { settings: Some(settings), ..WhatIf::default() };
             Some((option.to_string(), run(snapshot, one, &change)))
         })
         .collect();
     for oom in ooms {
         let Ok(event) = usize::try_from(oom.event) else { continue };
-        if !recorded.contains(&event) {
+        // A graph capture waits for nothing, which a replay cannot know of a request that fares better.
+        let is_captured = oom.causes.iter().any(|cause| cause.kind == "pending-free");
+        if !recorded.contains(&event) || is_captured {
             continue;
         }
         oom.remedies =
@@ -61,16 +66,6 @@ pub(super) fn remedies(
         oom.remedies
             .sort_by_key(|r| (Reverse(r.avoids_oom), r.peak_reserved_bytes, r.device_allocs));
     }
-}
-
-/// The change that `option` is, if it is one.
-fn change(snapshot: &Snapshot, recorded: &Hypothesis, option: &str) -> Option<WhatIf> {
-    let base = snapshot.settings.as_ref().map_or("", |raw| raw.string.as_str());
-    let string = conf::overlay(base, option);
-    let before = settings_under(snapshot, recorded.minor);
-    let parsed = conf::parse(&string, &before, recorded.minor, Unknown::Warn).ok()?;
-    let is_new = parsed.settings != recorded.settings;
-    is_new.then(|| WhatIf { settings: Some((parsed.settings, string)), ..WhatIf::default() })
 }
 
 fn run(snapshot: &Snapshot, one: &Inferred, change: &WhatIf) -> Simulation {

@@ -289,6 +289,39 @@ pub fn what_if(
     (report, emitted)
 }
 
+/// The recorded settings with the options in `option` in place of their own, and the string that says so.
+///
+/// # Errors
+/// One sentence, in PyTorch's words.
+pub fn option_change(
+    snapshot: &Snapshot,
+    recorded: &Hypothesis,
+    option: &str,
+) -> Result<(Settings, String), String> {
+    let minor = recorded.minor;
+    let refused = |error: conf::ConfError| format!("{option}: {error}");
+    // What is typed must be right; what is recorded was accepted once.
+    conf::parse(option, &recorded.settings, minor, Unknown::Refuse).map_err(refused)?;
+    if conf::option_in(option, "backend").is_some_and(|backend| backend != "native") {
+        return Err(format!("{option}: only the native backend is replayed"));
+    }
+    let base = snapshot.settings.as_ref().map_or("", |raw| raw.string.as_str());
+    let string = conf::overlay(base, option);
+    let mut settings =
+        conf::parse(&string, &recorded.settings, minor, Unknown::Warn).map_err(refused)?.settings;
+    if snapshot.settings.is_none() {
+        // A parse sets these back, and there is no string that says what was found.
+        let found = &recorded.settings;
+        if option_in(option, "max_split_size_mb").is_none() {
+            settings.max_split_size = found.max_split_size;
+        }
+        if option_in(option, "roundup_power2_divisions").is_none() {
+            settings.roundup_power2_divisions = found.roundup_power2_divisions;
+        }
+    }
+    Ok((settings, string))
+}
+
 /// The hypothesis of a what-if: as recorded, less what is changed.
 pub(super) fn changed(snapshot: &Snapshot, one: &Inferred, change: &WhatIf) -> Hypothesis {
     let mut hypothesis = one.hypothesis.clone();
@@ -301,13 +334,15 @@ pub(super) fn changed(snapshot: &Snapshot, one: &Inferred, change: &WhatIf) -> H
     let capacity = change.capacity.or(one.hypothesis.capacity);
     hypothesis.capacity =
         capacity.or_else(|| shown_capacity(snapshot, one.device, reserved_before(one)));
-    let shown =
-        || shown_limit(snapshot, one.device, &one.hypothesis.settings, reserved_before(one));
-    hypothesis.limit = match change.capacity {
-        // On another device the process may use all of it, save what its settings say.
-        Some(_) => hypothesis.recorded_limit(),
-        None => hypothesis.recorded_limit().or(one.hypothesis.limit).or_else(shown),
-    };
+    hypothesis.limit = hypothesis.recorded_limit();
+    // On another device the process may use all of it, save what its settings say. On its own, what
+    // the program sets by a call holds, whatever its settings say.
+    if change.capacity.is_none() {
+        let settings = &one.hypothesis.settings;
+        let shown = || shown_limit(snapshot, one.device, settings, reserved_before(one));
+        let known = one.hypothesis.limit.or_else(shown);
+        hypothesis.limit = [hypothesis.limit, known].into_iter().flatten().min();
+    }
     hypothesis
 }
 

@@ -27,6 +27,7 @@ pub(super) struct Cli {
 pub(super) enum Command {
     Analyze(Analyze),
     Replay(Replay),
+    Whatif(Whatif),
 }
 
 /// Say what the memory was doing: failed requests, use and fragmentation, peak, course over time,
@@ -117,6 +118,43 @@ pub(super) struct Replay {
     /// Write the model's own end state and trace to FILE, as a snapshot that memory_viz opens
     #[arg(long, value_name = "FILE")]
     pub(super) emit_snapshot: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) output: PlainOutput,
+}
+
+/// Replay the trace under many settings: which fail, what each reserves, the smallest device each fits
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oomscope whatif snapshot.pickle                        a grid of settings worth trying
+  oomscope whatif --capacity 40GiB snapshot.pickle       on another device
+  oomscope whatif --set max_split_size_mb:100 --set expandable_segments:True snapshot.pickle
+
+The first row of each device is the recorded settings; the others follow, those first under which
+fewest requests fail and least is reserved. The program is taken to make the same requests and frees.
+No setting needs less than the lower bound: what the program held at once.")]
+#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
+pub(super) struct Whatif {
+    /// The snapshot: .pickle, .pkl or .json, each also .gz or .zst, or - for standard input
+    #[arg(value_name = "SNAPSHOT")]
+    pub(super) snapshot: PathBuf,
+
+    /// Only this device
+    #[arg(long, value_name = "N")]
+    pub(super) device: Option<u64>,
+
+    /// Settings to try, a row each, instead of the grid; in the syntax of PYTORCH_CUDA_ALLOC_CONF
+    #[arg(long, value_name = "KEY:VALUE[,..]")]
+    pub(super) set: Vec<String>,
+
+    /// Bytes of device memory to replay on (80GiB), instead of what the recording shows
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(super) capacity: Option<u64>,
+
+    /// The PyTorch release that recorded the snapshot, instead of what its keys tell
+    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
+    pub(super) torch_version: Option<u32>,
 
     #[command(flatten)]
     pub(super) output: PlainOutput,

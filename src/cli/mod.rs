@@ -7,6 +7,7 @@ mod inputs;
 mod output;
 mod progress;
 mod replay;
+mod whatif;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match cli.command {
         args::Command::Analyze(args) => analyze::run(&args),
         args::Command::Replay(args) => replay::run(&args),
+        args::Command::Whatif(args) => whatif::run(&args),
     };
     exit::code(done)
 }

@@ -10,9 +10,11 @@ use super::args::{PlainFormat, Replay};
 use super::exit::Done;
 use super::inputs;
 use super::output::Output;
-use crate::analysis::{WhatIf, emitted, inferred, verified, what_if, write_snapshot};
-use crate::conf::{self, Settings, Unknown};
-use crate::replay::{Known, releases, settings_under};
+use crate::analysis::{
+    WhatIf, emitted, inferred, option_change, verified, what_if, write_snapshot,
+};
+use crate::conf::Settings;
+use crate::replay::{Inference, Known, releases};
 use crate::report;
 use crate::snapshot::Snapshot;
 
@@ -31,11 +33,6 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
         Some(minor) if possible.contains(&minor) => (Some(minor), None),
         other => (None, other),
     };
-    let change = WhatIf {
-        settings: changed_settings(&snapshot, args, other.or(recorded))?,
-        capacity: args.capacity,
-        minor: other,
-    };
     let known = Known { minor: recorded, capacity: None };
     let inference = inferred(&snapshot, args.device, known);
     if inference.devices.is_empty()
@@ -43,6 +40,11 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
     {
         bail!("{path}: no memory and no trace of device {device}");
     }
+    let change = WhatIf {
+        settings: changed_settings(&snapshot, &inference, args, other)?,
+        capacity: args.capacity,
+        minor: other,
+    };
     let is_what_if = change.settings.is_some() || change.capacity.is_some() || other.is_some();
     let keep = emitted_file.is_some();
     let (report, emitted) = if is_what_if {
@@ -74,23 +76,15 @@ fn create(path: &Path) -> anyhow::Result<(File, String)> {
 /// What `--set` makes of the recorded settings, with the string that says the same.
 fn changed_settings(
     snapshot: &Snapshot,
+    inference: &Inference,
     args: &Replay,
     minor: Option<u32>,
 ) -> anyhow::Result<Option<(Settings, String)>> {
-    if args.set.is_empty() {
+    let (false, Some(one)) = (args.set.is_empty(), inference.devices.first()) else {
         return Ok(None);
-    }
-    let minor = minor.unwrap_or(*releases(&snapshot.torch).end());
-    let change = args.set.join(",");
-    let recorded = settings_under(snapshot, minor);
-    let refused = |error: conf::ConfError| anyhow!("--set {change}: {error}");
-    // What is typed must be right; what is recorded was accepted once.
-    conf::parse(&change, &recorded, minor, Unknown::Refuse).map_err(refused)?;
-    if conf::option_in(&change, "backend").is_some_and(|backend| backend != "native") {
-        bail!("--set {change}: only the native backend is replayed");
-    }
-    let base = snapshot.settings.as_ref().map_or("", |raw| raw.string.as_str());
-    let string = conf::overlay(base, &change);
-    let parsed = conf::parse(&string, &recorded, minor, Unknown::Warn).map_err(refused)?;
-    Ok(Some((parsed.settings, string)))
+    };
+    let mut recorded = one.hypothesis.clone();
+    recorded.minor = minor.unwrap_or(recorded.minor);
+    let change = option_change(snapshot, &recorded, &args.set.join(","));
+    change.map(Some).map_err(|error| anyhow!("--set {error}"))
 }

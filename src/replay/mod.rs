@@ -40,7 +40,7 @@ pub use literal::{Literal, Outcome, Step};
 pub use sampler::{Bucket, Sampler};
 pub use settings::{NEWEST, releases, settings_of, settings_under};
 pub use shown::{shown_capacity, shown_limit};
-pub use simulate::{Simulation, simulate};
+pub use simulate::{Simulation, fits, simulate};
 pub use tiling::Tiling;
 pub use totals::{Home, Neighbour, Totals};
 pub use verification::{Sink, Verification};

@@ -15,7 +15,9 @@ use super::recorded::Reservations;
 use super::start::{PoolIndex, Start};
 use super::verification::Sink;
 use super::verify::request_of;
-use crate::allocator::{Behaviour, BlockId, CachingAllocator, Request, Ticket, round_size};
+use crate::allocator::{
+    Behaviour, BlockId, CachingAllocator, Request, Ticket, round_size, segment_size,
+};
 use crate::device::Simulated;
 use crate::ids::{PoolId, StackId};
 use crate::snapshot::{Action, Event, Snapshot};
@@ -47,46 +49,41 @@ pub fn simulate<'a>(
     hypothesis: &Hypothesis,
     keep: Option<&'a mut Sink<'a>>,
 ) -> Simulation {
-    let capacity = hypothesis.capacity.unwrap_or(UNKNOWN_CAPACITY);
-    let behaviour = Behaviour::of(hypothesis.minor);
-    let mut allocator =
-        CachingAllocator::new(behaviour, hypothesis.settings.clone(), hypothesis.limit);
-    for pool in &hypothesis.no_split {
-        allocator.set_no_split(*pool);
-    }
-    let mut simulated = Simulated::new(crate::ids::row(device), capacity);
-    let pools = PoolIndex::of(snapshot, device as u64);
-    let start = Start::of(snapshot, device, &recorded.settings, &pools);
-    let (held, residents) = start.to_adopt(&Reservations::new(snapshot, device));
-    for segment in &held {
-        simulated.take_over(segment.addr, segment.size, segment.reservation);
-    }
-    let adopted = allocator.adopt(&held, &residents);
-    let reserved = allocator.statistics().reserved_bytes.all.current;
-    let mut simulator = Simulator {
-        snapshot,
-        first_row: snapshot.trace(device).start,
-        allocator,
-        device: simulated,
-        live: adopted.live.into_iter().collect(),
-        pending: adopted.pending.into_iter().collect(),
-        freeable: Vec::new(),
-        ooms: Vec::new(),
-        avoided: Vec::new(),
-        predicted: 0,
-        keep,
-    };
+    let (mut simulator, reserved, starts_empty) =
+        Simulator::new(snapshot, device, recorded, hypothesis, keep);
     let mut calls = Calls::new(snapshot, device, reserved);
     while let Some(call) = calls.next() {
         simulator.step(&call, &calls);
     }
     Simulation {
-        starts_empty: start.is_empty(),
+        starts_empty,
         predicted: simulator.predicted,
         ooms: simulator.ooms,
         avoided: simulator.avoided,
         allocator: simulator.allocator,
     }
+}
+
+/// Whether every request of `device`'s trace is served under `hypothesis`: the most that is reserved
+/// then; else what would have to be within reach for the first that fails, had all before it gone the
+/// same way.
+pub fn fits(
+    snapshot: &Snapshot,
+    device: usize,
+    recorded: &Hypothesis,
+    hypothesis: &Hypothesis,
+) -> Result<u64, u64> {
+    let (mut simulator, reserved, _) = Simulator::new(snapshot, device, recorded, hypothesis, None);
+    let mut calls = Calls::new(snapshot, device, reserved);
+    while let Some(call) = calls.next() {
+        simulator.step(&call, &calls);
+        if let Some((_, request)) = simulator.ooms.first() {
+            let held = simulator.allocator.statistics().reserved_bytes.all.current;
+            let segment = segment_size(*request, simulator.allocator.settings());
+            return Err(held.saturating_add(segment));
+        }
+    }
+    Ok(simulator.allocator.statistics().reserved_bytes.all.peak)
 }
 
 struct Simulator<'a> {
@@ -104,7 +101,47 @@ struct Simulator<'a> {
     keep: Option<&'a mut Sink<'a>>,
 }
 
-impl Simulator<'_> {
+impl<'a> Simulator<'a> {
+    /// The simulator, what is reserved before the first call, and whether that is nothing.
+    fn new(
+        snapshot: &'a Snapshot,
+        device: usize,
+        recorded: &Hypothesis,
+        hypothesis: &Hypothesis,
+        keep: Option<&'a mut Sink<'a>>,
+    ) -> (Self, u64, bool) {
+        let capacity = hypothesis.capacity.unwrap_or(UNKNOWN_CAPACITY);
+        let behaviour = Behaviour::of(hypothesis.minor);
+        let mut allocator =
+            CachingAllocator::new(behaviour, hypothesis.settings.clone(), hypothesis.limit);
+        for pool in &hypothesis.no_split {
+            allocator.set_no_split(*pool);
+        }
+        let mut simulated = Simulated::new(crate::ids::row(device), capacity);
+        let pools = PoolIndex::of(snapshot, device as u64);
+        let start = Start::of(snapshot, device, &recorded.settings, &pools);
+        let (held, residents) = start.to_adopt(&Reservations::new(snapshot, device));
+        for segment in &held {
+            simulated.take_over(segment.addr, segment.size, segment.reservation);
+        }
+        let adopted = allocator.adopt(&held, &residents);
+        let reserved = allocator.statistics().reserved_bytes.all.current;
+        let simulator = Simulator {
+            snapshot,
+            first_row: snapshot.trace(device).start,
+            allocator,
+            device: simulated,
+            live: adopted.live.into_iter().collect(),
+            pending: adopted.pending.into_iter().collect(),
+            freeable: Vec::new(),
+            ooms: Vec::new(),
+            avoided: Vec::new(),
+            predicted: 0,
+            keep,
+        };
+        (simulator, reserved, start.is_empty())
+    }
+
     fn event(&self, row: usize) -> Option<Event> {
         self.snapshot.events.get(row)
     }

@@ -11,12 +11,14 @@ mod ranks;
 mod replay;
 mod style;
 mod table;
+mod whatif;
 mod words;
 
 pub use markdown::markdown;
 pub use page::page;
 pub use replay::replay_page;
 pub use style::Style;
+pub use whatif::whatif_page;
 
 use serde::Serialize;
 

@@ -1,0 +1,143 @@
+//! `oomscope whatif`: every row is what really happens under its settings, on its device.
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::pedantic, clippy::unwrap_used)]
+
+#[path = "support/fixtures.rs"]
+mod fixtures;
+#[path = "support/program.rs"]
+mod program;
+#[path = "support/recorded.rs"]
+mod recorded;
+
+use oomscope::analysis::{WhatIf, WhatIfReport, inferred, option_change, what_if, whatif};
+use oomscope::replay::Known;
+use oomscope::snapshot::Snapshot;
+use program::{refusal, result_of};
+use recorded::Recorded;
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+
+fn read(name: &str) -> Snapshot {
+    Snapshot::read(&fixtures::pickle(name), &|_| {}).unwrap()
+}
+
+fn rows(snapshot: &Snapshot, options: &[&str], capacity: Option<u64>) -> WhatIfReport {
+    let inference = inferred(snapshot, None, Known::default());
+    let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+    whatif(snapshot, "a", &inference, &options, capacity).unwrap()
+}
+
+fn figures(recorded: &Recorded) -> [u64; 4] {
+    ["reserved_bytes.all.peak", "allocated_bytes.all.peak", "num_device_alloc", "num_device_free"]
+        .map(|key| recorded.stat(0, key))
+}
+
+#[test]
+fn the_rows_are_the_recorded_runs() {
+    for (name, other, option) in [
+        ("2.15.0-holes", "2.15.0-holes-expandable", "expandable_segments:True"),
+        ("2.15.0-holes-expandable", "2.15.0-holes", "expandable_segments:False"),
+        ("2.15.0-conv_train", "2.15.0-conv_train-expandable", "expandable_segments:True"),
+    ] {
+        let report = rows(&read(name), &[option], None);
+        let [own, tried] = &report.rows[..] else { panic!("{:?}", report.rows) };
+        for (row, recording) in [(own, name), (tried, other)] {
+            let row = [
+                row.peak_reserved_bytes,
+                row.peak_allocated_bytes,
+                row.device_allocs,
+                row.device_frees,
+            ];
+            assert_eq!(row, figures(&recorded::of(recording).unwrap()), "{recording}");
+        }
+        assert_eq!((own.settings.as_str(), tried.settings.as_str()), ("", option));
+        assert!(report.lower_bound_bytes <= tried.peak_allocated_bytes);
+        assert_eq!(report.capacity_bytes, None, "nothing failed");
+    }
+}
+
+/// On a device of the size found every request is served; on one smaller by more than the precision
+/// that is promised, one fails.
+#[test]
+fn the_smallest_device_is_the_smallest() {
+    for name in ["2.15.0-holes-at-oom", "2.15.0-oom_varlen-at-oom", "2.15.0-fuzz_streams-oom-lag"] {
+        let snapshot = read(name);
+        let inference = inferred(&snapshot, None, Known::default());
+        let tried = ["expandable_segments:True", "max_split_size_mb:64"];
+        for row in rows(&snapshot, &tried, None).rows {
+            let found = row.smallest_capacity_bytes;
+            let slack = (2 * MIB).max(found / 256) + 4 * MIB;
+            let settings = (!row.settings.is_empty()).then(|| {
+                option_change(&snapshot, &inference.devices[0].hypothesis, &row.settings).unwrap()
+            });
+            for (capacity, fails) in [(found, false), (found - slack, true)] {
+                let settings = settings.clone();
+                let change = WhatIf { settings, capacity: Some(capacity), minor: None };
+                let (report, _) = what_if(&snapshot, "a", &inference, &change, false);
+                let ooms = &report.devices[0].ooms;
+                assert_eq!(!ooms.is_empty(), fails, "{name} {:?} on {capacity}", row.settings);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_best_come_first_and_the_grid_has_no_row_twice() {
+    let report = rows(&read("2.15.0-oom_varlen-at-oom"), &[], None);
+    let keys: Vec<_> =
+        report.rows[1..].iter().map(|r| (r.ooms, r.peak_reserved_bytes, r.device_allocs)).collect();
+    assert!(keys.is_sorted(), "{keys:?}");
+    let mut settings: Vec<&str> = report.rows.iter().map(|row| row.settings.as_str()).collect();
+    assert!(settings.len() > 15);
+    settings.sort_unstable();
+    settings.dedup();
+    assert_eq!(settings.len(), report.rows.len());
+    assert_eq!(report.rows[0].ooms, 1, "as recorded");
+    assert!(report.lower_bound_bytes <= report.rows[0].smallest_capacity_bytes);
+}
+
+#[test]
+fn each_device_has_its_rows() {
+    let report = rows(&read("2.15.0-two_devices"), &["expandable_segments:True"], None);
+    let devices: Vec<u64> = report.rows.iter().map(|row| row.device).collect();
+    assert_eq!(devices, [0, 0, 1, 1]);
+}
+
+#[test]
+fn scripts_find_the_documented_keys_and_the_same_bytes() {
+    let args = ["whatif", "--format", "json", "fixtures/2.15.0-holes-at-oom.pickle.gz"];
+    let text = result_of(&args);
+    assert_eq!(text, result_of(&args));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["schema"], "oomscope/whatif/1");
+    for key in ["path", "capacity_bytes", "rows", "lower_bound_bytes"] {
+        assert!(report.get(key).is_some(), "{key}");
+    }
+    for row in report["rows"].as_array().unwrap() {
+        for key in [
+            "settings",
+            "device",
+            "ooms",
+            "first_oom_event",
+            "peak_reserved_bytes",
+            "peak_allocated_bytes",
+            "device_allocs",
+            "device_frees",
+            "retries",
+            "smallest_capacity_bytes",
+        ] {
+            assert!(row.get(key).is_some(), "{key}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_replayed_is_refused_in_one_sentence() {
+    let holes = "fixtures/2.15.0-holes.pickle.gz";
+    let said = refusal(&["whatif", "--set", "max_split_size:64", holes]);
+    assert!(said.contains("did you mean max_split_size_mb?"), "{said}");
+    let said = refusal(&["whatif", "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz"]);
+    assert!(said.contains("no trace to replay"), "{said}");
+    let said = refusal(&["whatif", "--device", "7", holes]);
+    assert!(said.contains("device 7"), "{said}");
+}
