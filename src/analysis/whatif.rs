@@ -192,13 +192,15 @@ fn smallest_capacity(
         fits(snapshot, one.device, &one.hypothesis, &changed(snapshot, one, &change))
     };
     let whole = |bytes: u64| bytes.next_multiple_of(CAPACITY_STEP);
-    // Never enough, and always: unless a fraction of the device leaves less than the device.
-    let (mut low, mut high) = (allocated / CAPACITY_STEP * CAPACITY_STEP, whole(reserved));
+    // Never enough, and always: unless a fraction of the device leaves less than the device. What was
+    // held before the recording began has to fit as well.
+    let least = allocated.max(one.verification.reserved_before);
+    let (mut low, mut high) = (least / CAPACITY_STEP * CAPACITY_STEP, whole(reserved.max(least)));
     while try_on(high).is_err() && high < UNBOUNDED / 2 {
         low = high;
         high = whole(high + high / 16 + CAPACITY_STEP);
     }
-    let mut guess = whole(allocated);
+    let mut guess = whole(least);
     for tries in 0.. {
         if high.saturating_sub(low) <= whole(high / CAPACITY_PARTS) {
             break;

@@ -81,16 +81,16 @@ pub(super) struct Analyze {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oomscope replay snapshot.pickle                               verify the model against it
+  oomscope replay snapshot.pickle                 verify the model
   oomscope replay --set expandable_segments:True snapshot.pickle
-  oomscope replay --set max_split_size_mb:128 --capacity 40GiB snapshot.pickle
-  oomscope replay --emit-snapshot model.pickle snapshot.pickle  the model's own trace
+  oomscope replay --set max_split_size_mb:128 --capacity 40GiB s.pickle
+  oomscope replay --emit-snapshot model.pickle snapshot.pickle
 
-Without --set and --capacity the model is held against the recording, entry by entry. What a
-file does not say (the exact release, a limit of the process, settings before PyTorch 2.3) is
+Without --set and --capacity the model is held against the recording, entry by entry. What a \
+file does not say (the exact release, a limit of the process, settings before PyTorch 2.3) is \
 found out by trying. In a what-if the program is taken to make the same requests and frees.
 
-Exit codes: 0 every decision reproduced, or a what-if; 1 the model and the recording part;
+Exit codes: 0 every decision reproduced, or a what-if; 1 the model and the recording part; \
 2 wrong usage or an unreadable file.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Replay {
@@ -127,12 +127,12 @@ pub(super) struct Replay {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oomscope whatif snapshot.pickle                        a grid of settings worth trying
-  oomscope whatif --capacity 40GiB snapshot.pickle       on another device
-  oomscope whatif --set max_split_size_mb:100 --set expandable_segments:True snapshot.pickle
+  oomscope whatif snapshot.pickle                    a grid of settings
+  oomscope whatif --capacity 40GiB snapshot.pickle   on another device
+  oomscope whatif --set max_split_size_mb:100 --set expandable_segments:True s.pickle
 
-The first row of each device is the recorded settings; the others follow, those first under which
-fewest requests fail and least is reserved. The program is taken to make the same requests and frees.
+The first row of each device is the recorded settings; the others follow, those first under which \
+fewest requests fail and least is reserved. The program is taken to make the same requests and frees. \
 No setting needs less than the lower bound: what the program held at once.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Whatif {
