@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use rayon::prelude::*;
 
-use super::calls::is_growth;
+use super::calls::{is_growth, moves_memory};
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
 use super::settings::{releases, settings_of, settings_under};
@@ -190,7 +190,15 @@ fn alternatives(
             sizes.into_iter().map(|size| Hypothesis { capacity: Some(size), ..hypothesis.clone() }),
         );
     }
-    if let (None, Some(capacity)) = (hypothesis.limit, shown_capacity(snapshot, device, 0)) {
+    let actions = [
+        divergence.predicted.map(|entry| entry.action),
+        divergence.recorded.map(|event| event.action),
+    ];
+    let touches_device =
+        actions.into_iter().flatten().any(|action| moves_memory(action) || action == Action::Oom);
+    if touches_device
+        && let (None, Some(capacity)) = (hypothesis.limit, shown_capacity(snapshot, device, 0))
+    {
         let limits = FRACTIONS.map(|percent| u128::from(capacity) * u128::from(percent) / 100);
         let limits = limits.into_iter().filter_map(|limit| u64::try_from(limit).ok());
         tries.extend(limits.map(|limit| Hypothesis { limit: Some(limit), ..hypothesis.clone() }));
