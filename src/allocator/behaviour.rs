@@ -31,6 +31,9 @@ pub struct Behaviour {
     /// Expandable segments serve private pools too; before, only their rule for splitting applied there
     /// (pytorch/pytorch#128068).
     pub expandable_private_pools: bool,
+    /// Pools over an allocator of the program's own follow the rules of whole segments, whatever the
+    /// settings; before, the rule for splitting was the settings' alone.
+    pub custom_pools_stay_whole: bool,
     /// Expandable blocks are passed over where whole segments are given back for a request.
     pub reclaim_skips_expandable: bool,
     /// A reservation smaller than the request is given back instead of used.
@@ -57,6 +60,7 @@ impl Behaviour {
                 13.. => TieBreak::OldestSegment,
             },
             expandable_private_pools: minor >= 5,
+            custom_pools_stay_whole: minor >= 10,
             reclaim_skips_expandable: minor >= 8,
             reservation_must_fit: minor >= 13,
             unmap_counts_for_pool: minor >= 5,

@@ -72,6 +72,7 @@ impl CachingAllocator {
     pub(super) fn is_expandable(&self, pool: PoolId) -> bool {
         self.settings.expandable_segments
             && (pool == DEFAULT_POOL
+                || !self.behaviour.custom_pools_stay_whole
                 || self.pools.get(pool).is_none_or(|pool| !pool.has_custom_allocator))
     }
 
