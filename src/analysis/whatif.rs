@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::replay::{WhatIf, changed, option_change};
 use crate::conf::Settings;
-use crate::replay::{Inference, Inferred, Simulation, fits, shown_capacity, simulate};
+use crate::replay::{Inference, Inferred, Simulation, UNBOUNDED, fits, shown_capacity, simulate};
 use crate::snapshot::{Snapshot, Warning};
 use crate::units::MIB;
 
@@ -33,8 +33,6 @@ const GRID: [&str; 20] = [
     "garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
     "max_split_size_mb:128,garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
 ];
-/// Larger than any device.
-const UNBOUNDED: u64 = 1 << 46;
 /// The smallest capacity is found to within this, or to a part of itself.
 const CAPACITY_STEP: u64 = 2 * MIB;
 /// See [`CAPACITY_STEP`].

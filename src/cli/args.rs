@@ -94,22 +94,13 @@ Exit codes: 0 every decision reproduced, or a what-if; 1 the model and the recor
 2 wrong usage or an unreadable file.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Replay {
-    /// The snapshot: .pickle, .pkl or .json, each also .gz or .zst, or - for standard input
-    #[arg(value_name = "SNAPSHOT")]
-    pub(super) snapshot: PathBuf,
-
-    /// Only this device
-    #[arg(long, value_name = "N")]
-    pub(super) device: Option<u64>,
+    #[command(flatten)]
+    pub(super) model: Model,
 
     /// Settings to replay under instead, in the syntax of PYTORCH_CUDA_ALLOC_CONF; options not named
     /// stay as recorded
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     pub(super) set: Vec<String>,
-
-    /// Bytes of device memory to replay on (80GiB), instead of what the recording shows
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(super) capacity: Option<u64>,
 
     /// The PyTorch release that recorded the snapshot; one that cannot have is replayed as a what-if
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
@@ -118,9 +109,6 @@ pub(super) struct Replay {
     /// Write the model's own end state and trace to FILE, as a snapshot that memory_viz opens
     #[arg(long, value_name = "FILE")]
     pub(super) emit_snapshot: Option<PathBuf>,
-
-    #[command(flatten)]
-    pub(super) output: PlainOutput,
 }
 
 /// Replay the trace under many settings: which fail, what each reserves, the smallest device each fits
@@ -136,6 +124,21 @@ fewest requests fail and least is reserved. The program is taken to make the sam
 No setting needs less than the lower bound: what the program held at once.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Whatif {
+    #[command(flatten)]
+    pub(super) model: Model,
+
+    /// Settings to try, a row each, instead of the grid; in the syntax of PYTORCH_CUDA_ALLOC_CONF
+    #[arg(long, value_name = "KEY:VALUE[,..]")]
+    pub(super) set: Vec<String>,
+
+    /// The PyTorch release that recorded the snapshot, instead of what its keys tell
+    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
+    pub(super) torch_version: Option<u32>,
+}
+
+/// What every replay on the model takes.
+#[derive(Debug, Args)]
+pub(super) struct Model {
     /// The snapshot: .pickle, .pkl or .json, each also .gz or .zst, or - for standard input
     #[arg(value_name = "SNAPSHOT")]
     pub(super) snapshot: PathBuf,
@@ -144,17 +147,9 @@ pub(super) struct Whatif {
     #[arg(long, value_name = "N")]
     pub(super) device: Option<u64>,
 
-    /// Settings to try, a row each, instead of the grid; in the syntax of PYTORCH_CUDA_ALLOC_CONF
-    #[arg(long, value_name = "KEY:VALUE[,..]")]
-    pub(super) set: Vec<String>,
-
     /// Bytes of device memory to replay on (80GiB), instead of what the recording shows
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(super) capacity: Option<u64>,
-
-    /// The PyTorch release that recorded the snapshot, instead of what its keys tell
-    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
-    pub(super) torch_version: Option<u32>,
 
     #[command(flatten)]
     pub(super) output: PlainOutput,

@@ -20,13 +20,13 @@ use crate::snapshot::Snapshot;
 
 /// Reads, replays and writes.
 pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
-    let path = args.snapshot.display().to_string();
-    for written in [&args.output.output, &args.emit_snapshot].into_iter().flatten() {
-        inputs::spare_one(&args.snapshot, written)?;
+    let path = args.model.snapshot.display().to_string();
+    for written in [&args.model.output.output, &args.emit_snapshot].into_iter().flatten() {
+        inputs::spare_one(&args.model.snapshot, written)?;
     }
-    let output = Output::open(args.output.output.as_deref())?;
+    let output = Output::open(args.model.output.output.as_deref())?;
     let emitted_file = args.emit_snapshot.as_deref().map(create).transpose()?;
-    let snapshot = inputs::read_one(&args.snapshot)?;
+    let snapshot = inputs::read_one(&args.model.snapshot)?;
     let possible = releases(&snapshot.torch);
     // A release that cannot have written the file is one to replay under, not one to verify by.
     let (recorded, other) = match args.torch_version {
@@ -34,15 +34,15 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
         other => (None, other),
     };
     let known = Known { minor: recorded, capacity: None };
-    let inference = inferred(&snapshot, args.device, known);
+    let inference = inferred(&snapshot, args.model.device, known);
     if inference.devices.is_empty()
-        && let Some(device) = args.device
+        && let Some(device) = args.model.device
     {
         bail!("{path}: no memory and no trace of device {device}");
     }
     let change = WhatIf {
         settings: changed_settings(&snapshot, &inference, args, other)?,
-        capacity: args.capacity,
+        capacity: args.model.capacity,
         minor: other,
     };
     let is_what_if = change.settings.is_some() || change.capacity.is_some() || other.is_some();
@@ -58,7 +58,7 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
         let written = write_snapshot(&snapshot, &change, &emitted, &mut file);
         written.and_then(|()| file.flush()).with_context(|| format!("{name} cannot be written"))?;
     }
-    let text = match args.output.format {
+    let text = match args.model.output.format {
         PlainFormat::Human => report::replay_page(&report, output.style()),
         PlainFormat::Json => report::json(&report)?,
     };

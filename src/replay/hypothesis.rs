@@ -3,6 +3,9 @@
 use crate::conf::Settings;
 use crate::ids::PoolId;
 
+/// Bytes of a device whose size does not matter: larger than any, small enough to add up.
+pub const UNBOUNDED: u64 = 1 << 46;
+
 /// One way in which the recorded run may have been set up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hypothesis {

@@ -40,7 +40,7 @@ mod verify;
 pub use divergence::{Divergence, Fault, word};
 pub use emit::{EmittedDevice, emit};
 pub use end_state::end_differences;
-pub use hypothesis::Hypothesis;
+pub use hypothesis::{Hypothesis, UNBOUNDED};
 pub use infer::{Inference, Inferred, Known, infer, settings_in_effect};
 pub use literal::{Literal, Outcome, Step};
 pub use sampler::{Bucket, Sampler};

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use super::hypothesis::UNBOUNDED;
 use super::start::PoolIndex;
 use crate::allocator::SMALL_SEGMENT;
 use crate::device::{DeviceMemory, OutOfMemory};
 use crate::ids::PoolId;
 use crate::snapshot::{Action, Event, Snapshot};
 
-/// Bytes of a device of unknown size: larger than any, small enough to add up.
-const UNKNOWN_CAPACITY: u64 = 1 << 46;
 /// Where a reservation stands whose address the recording does not give, since nothing was ever
 /// mapped there.
 const NOWHERE: u64 = 1 << 60;
@@ -61,7 +60,7 @@ impl Reservations {
     /// The reservation around memory that was mapped before the recording, at `addr` and above.
     pub(super) fn around(&self, stream: u64, is_small: bool, addr: u64) -> (u64, u64) {
         let lowest = self.lowest.get(&(stream, is_small));
-        (lowest.map_or(addr, |lowest| addr.min(*lowest)), UNKNOWN_CAPACITY)
+        (lowest.map_or(addr, |lowest| addr.min(*lowest)), UNBOUNDED)
     }
 }
 
@@ -215,6 +214,6 @@ impl DeviceMemory for Recorded<'_> {
     }
 
     fn total_bytes(&self) -> u64 {
-        self.capacity.unwrap_or(UNKNOWN_CAPACITY)
+        self.capacity.unwrap_or(UNBOUNDED)
     }
 }

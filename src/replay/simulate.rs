@@ -10,7 +10,7 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 
 use super::calls::{Call, Calls, is_shrinking};
-use super::hypothesis::Hypothesis;
+use super::hypothesis::{Hypothesis, UNBOUNDED};
 use super::recorded::Reservations;
 use super::start::{PoolIndex, Start};
 use super::verification::Sink;
@@ -21,9 +21,6 @@ use crate::allocator::{
 use crate::device::Simulated;
 use crate::ids::{PoolId, StackId};
 use crate::snapshot::{Action, Event, Snapshot};
-
-/// A device of unknown size: larger than any, small enough to add up.
-const UNKNOWN_CAPACITY: u64 = 1 << 46;
 
 /// What came of a simulation.
 #[derive(Debug)]
@@ -110,7 +107,7 @@ impl<'a> Simulator<'a> {
         hypothesis: &Hypothesis,
         keep: Option<&'a mut Sink<'a>>,
     ) -> (Self, u64, bool) {
-        let capacity = hypothesis.capacity.unwrap_or(UNKNOWN_CAPACITY);
+        let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
         let behaviour = Behaviour::of(hypothesis.minor);
         let mut allocator =
             CachingAllocator::new(behaviour, hypothesis.settings.clone(), hypothesis.limit);

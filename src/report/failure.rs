@@ -122,12 +122,18 @@ impl Page {
             let live = oom.allocated_bytes.saturating_add(oom.requested_bytes);
             let room = oom.reserved_bytes.saturating_add(oom.device_free_bytes);
             let settings = counted(oom.remedies.len() as u64, "setting");
-            let it = format!(
-                "{settings} replayed, the request fails under all of them: it and live memory need {} of \
-                 the {} within reach",
-                size(live),
-                size(room)
-            );
+            let (need, room_text) = (size(live), size(room));
+            let why = match room.checked_sub(live) {
+                None => format!(
+                    "it and live memory need {need}, more than the {room_text} within reach"
+                ),
+                Some(left) => format!(
+                    "it and live memory need {need} of the {room_text} within reach, and the {} left is \
+                     too little for how the blocks lie under each",
+                    size(left)
+                ),
+            };
+            let it = format!("{settings} replayed, the request fails under all of them: {why}");
             self.named("remedies", &it);
         }
         for (i, remedy) in helping.take(SHOWN_REMEDIES).enumerate() {
