@@ -122,18 +122,19 @@ impl Page {
             let live = oom.allocated_bytes.saturating_add(oom.requested_bytes);
             let room = oom.reserved_bytes.saturating_add(oom.device_free_bytes);
             let settings = counted(oom.remedies.len() as u64, "setting");
-            let (need, room_text) = (size(live), size(room));
+            let need = size(live);
             let why = match room.checked_sub(live) {
                 None => format!(
-                    "it and live memory need {need}, more than the {room_text} within reach"
+                    "it and live memory need {need}, {} more than is within reach",
+                    size(live - room)
                 ),
                 Some(left) => format!(
-                    "it and live memory need {need} of the {room_text} within reach, and the {} left is \
-                     too little for how the blocks lie under each",
+                    "it and live memory need {need}, and the {} left within reach is too little for how \
+                     the blocks lie under each",
                     size(left)
                 ),
             };
-            let it = format!("{settings} replayed, the request fails under all of them: {why}");
+            let it = format!("{settings} replayed, none avoids it: {why}");
             self.named("remedies", &it);
         }
         for (i, remedy) in helping.take(SHOWN_REMEDIES).enumerate() {
