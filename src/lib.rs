@@ -2,13 +2,14 @@
 //!
 //! Floors, lowest first; a room uses only rooms below its own floor (`tests/layers.rs` checks it):
 //!
-//! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`entry`], [`device`]: bytes, numbers,
-//!    settings, words, and where memory comes from
+//! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`entry`], [`device`], [`message`]: bytes,
+//!    numbers, settings, words, where memory comes from, and what PyTorch prints about it
 //! 1. [`snapshot`]: what a file says; [`allocator`]: PyTorch's rules as a pure machine
 //! 2. [`replay`]: the trace over time
 //! 3. [`analysis`]: answers, as plain serializable structs
-//! 4. [`report`]: answers laid out
-//! 5. [`cli`]: what was typed and what it means
+//! 4. [`gate`], [`diff`]: answers held against limits and against each other
+//! 5. [`report`]: answers laid out
+//! 6. [`cli`]: what was typed and what it means
 //!
 //! The library never prints, exits or reads the environment, save `cli`, which does nothing else.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
@@ -18,10 +19,13 @@ pub mod analysis;
 pub mod cli;
 pub mod conf;
 pub mod device;
+pub mod diff;
 pub mod entry;
+pub mod gate;
 pub mod ids;
 pub mod input;
 pub mod intern;
+pub mod message;
 pub mod pickle;
 pub mod replay;
 pub mod report;

@@ -1,14 +1,63 @@
 //! `oomscope analyze`
 
-use anyhow::bail;
+use std::path::PathBuf;
 
-use super::args::{Analyze, Format};
+use anyhow::bail;
+use clap::Args;
+
+use super::args::{Format, Output as OutputArgs, WindowArgs, parse_release};
 use super::exit::{Done, complain};
 use super::inputs::{self, Read};
 use super::output::Output;
 use crate::analysis::{AnalyzeReport, Options, analyze, compare_ranks};
 use crate::report;
-use crate::units::counted;
+use crate::units::{counted, parse_size};
+
+/// Say what the memory was doing: failed requests, use and fragmentation, peak, course over time,
+/// and who holds it
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oomscope analyze snapshot.pickle                 the page for a person
+  oomscope analyze ranks/                          64 ranks, the worst first
+  oomscope analyze --format json snapshot.pickle   for a script; keys are stable
+  zstd -dc big.pickle.zst | oomscope analyze -     from standard input
+
+What the words mean:
+  reserved    memory the allocator took from the device (cudaMalloc)
+  allocated   the part of it that tensors hold
+  free        the rest: cached for reuse
+  releasable  free memory that torch.cuda.empty_cache() would give back to the device
+  stranded    free memory that it would not: it shares segments with live blocks
+  gap         1 - allocated / reserved")]
+pub(super) struct Analyze {
+    /// Snapshots: files (.pickle, .pkl, .json, each also .gz or .zst), directories of them, or - for
+    /// standard input
+    #[arg(required = true, value_name = "SNAPSHOT")]
+    snapshots: Vec<PathBuf>,
+
+    /// Only this device
+    #[arg(long, value_name = "N")]
+    device: Option<u64>,
+
+    /// How many stacks, lines and segments to list; the rest is summed
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+
+    /// Bytes of device memory (80GiB), which no snapshot records: shows what is in use outside PyTorch
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    capacity: Option<u64>,
+
+    /// The PyTorch release that recorded the snapshots, instead of what their keys tell
+    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
+    torch_version: Option<u32>,
+
+    #[command(flatten)]
+    window: WindowArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
 
 /// Reads, analyzes and writes.
 pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {

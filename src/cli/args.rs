@@ -1,140 +1,13 @@
-//! What can be typed.
+//! Arguments that several commands take; a command's own stand beside it.
 
 use std::path::PathBuf;
 
 use anyhow::bail;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 
 use crate::analysis::Window;
 use crate::replay::NEWEST;
 use crate::units::parse_size;
-
-/// Explains PyTorch CUDA memory snapshots: what held the GPU's memory, and why a request failed.
-#[derive(Debug, Parser)]
-#[command(
-    version,
-    max_term_width = 100,
-    after_help = "A snapshot is the file that torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") writes after \
-torch.cuda.memory._record_memory_history(). No GPU and no PyTorch are needed to read it, and nothing in it is executed.\n\n\
-Exit codes: 0 done, 1 a gate failed, 2 wrong usage or an unreadable file."
-)]
-pub(super) struct Cli {
-    #[command(subcommand)]
-    pub(super) command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum Command {
-    Analyze(Analyze),
-    Replay(Replay),
-    Whatif(Whatif),
-}
-
-/// Say what the memory was doing: failed requests, use and fragmentation, peak, course over time,
-/// and who holds it
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope analyze snapshot.pickle                 the page for a person
-  oomscope analyze ranks/                          64 ranks, the worst first
-  oomscope analyze --format json snapshot.pickle   for a script; keys are stable
-  zstd -dc big.pickle.zst | oomscope analyze -     from standard input
-
-What the words mean:
-  reserved    memory the allocator took from the device (cudaMalloc)
-  allocated   the part of it that tensors hold
-  free        the rest: cached for reuse
-  releasable  free memory that torch.cuda.empty_cache() would give back to the device
-  stranded    free memory that it would not: it shares segments with live blocks
-  gap         1 - allocated / reserved")]
-pub(super) struct Analyze {
-    /// Snapshots: files (.pickle, .pkl, .json, each also .gz or .zst), directories of them, or - for
-    /// standard input
-    #[arg(required = true, value_name = "SNAPSHOT")]
-    pub(super) snapshots: Vec<PathBuf>,
-
-    /// Only this device
-    #[arg(long, value_name = "N")]
-    pub(super) device: Option<u64>,
-
-    /// How many stacks, lines and segments to list; the rest is summed
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub(super) top: usize,
-
-    /// Bytes of device memory (80GiB), which no snapshot records: shows what is in use outside PyTorch
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(super) capacity: Option<u64>,
-
-    /// The PyTorch release that recorded the snapshots, instead of what their keys tell
-    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
-    pub(super) torch_version: Option<u32>,
-
-    #[command(flatten)]
-    pub(super) window: WindowArgs,
-
-    #[command(flatten)]
-    pub(super) output: Output,
-}
-
-/// Replay the trace through a model of PyTorch's allocator: was every decision reproduced, and what
-/// would other settings, another device or another release have done?
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope replay snapshot.pickle                 verify the model
-  oomscope replay --set expandable_segments:True snapshot.pickle
-  oomscope replay --set max_split_size_mb:128 --capacity 40GiB s.pickle
-  oomscope replay --emit-snapshot model.pickle snapshot.pickle
-
-Without --set and --capacity the model is held against the recording, entry by entry. What a \
-file does not say (the exact release, a limit of the process, settings before PyTorch 2.3) is \
-found out by trying. In a what-if the program is taken to make the same requests and frees.
-
-Exit codes: 0 every decision reproduced, or a what-if; 1 the model and the recording part; \
-2 wrong usage or an unreadable file.")]
-#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
-pub(super) struct Replay {
-    #[command(flatten)]
-    pub(super) model: Model,
-
-    /// Settings to replay under instead, in the syntax of PYTORCH_CUDA_ALLOC_CONF; options not named
-    /// stay as recorded
-    #[arg(long, value_name = "KEY:VALUE[,..]")]
-    pub(super) set: Vec<String>,
-
-    /// The PyTorch release that recorded the snapshot; one that cannot have is replayed as a what-if
-    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
-    pub(super) torch_version: Option<u32>,
-
-    /// Write the model's own end state and trace to FILE, as a snapshot that memory_viz opens
-    #[arg(long, value_name = "FILE")]
-    pub(super) emit_snapshot: Option<PathBuf>,
-}
-
-/// Replay the trace under many settings: which fail, what each reserves, the smallest device each fits
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope whatif snapshot.pickle                    a grid of settings
-  oomscope whatif --capacity 40GiB snapshot.pickle   on another device
-  oomscope whatif --set max_split_size_mb:100 --set expandable_segments:True s.pickle
-
-The first row of each device is the recorded settings; the others follow, those first under which \
-fewest requests fail and least is reserved. The program is taken to make the same requests and frees. \
-No setting needs less than the lower bound: what the program held at once.")]
-#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
-pub(super) struct Whatif {
-    #[command(flatten)]
-    pub(super) model: Model,
-
-    /// Settings to try, a row each, instead of the grid; in the syntax of PYTORCH_CUDA_ALLOC_CONF
-    #[arg(long, value_name = "KEY:VALUE[,..]")]
-    pub(super) set: Vec<String>,
-
-    /// The PyTorch release that recorded the snapshot, instead of what its keys tell
-    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
-    pub(super) torch_version: Option<u32>,
-}
 
 /// What every replay on the model takes.
 #[derive(Debug, Args)]
@@ -156,7 +29,7 @@ pub(super) struct Model {
 }
 
 /// The minor release in `2.9`, `2.9.1` or `2.9.1+cu128`.
-fn parse_release(text: &str) -> Result<u32, String> {
+pub(super) fn parse_release(text: &str) -> Result<u32, String> {
     let mut parts = text.split(['.', '+']);
     let (major, minor) = (parts.next(), parts.next().and_then(|minor| minor.parse().ok()));
     match (major, minor) {

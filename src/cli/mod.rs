@@ -12,18 +12,39 @@ mod whatif;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{Parser, Subcommand};
+
+/// Explains PyTorch CUDA memory snapshots: what held the GPU's memory, and why a request failed.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    max_term_width = 100,
+    after_help = "A snapshot is the file that torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") writes after \
+torch.cuda.memory._record_memory_history(). No GPU and no PyTorch are needed to read it, and nothing in it is executed.\n\n\
+Exit codes: 0 done, 1 a gate failed, 2 wrong usage or an unreadable file."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Analyze(analyze::Analyze),
+    Replay(replay::Replay),
+    Whatif(whatif::Whatif),
+}
 
 /// Runs the command line `args`, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match args::Cli::try_parse_from(args) {
+    let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => return exit::usage(&error),
     };
     let done = match cli.command {
-        args::Command::Analyze(args) => analyze::run(&args),
-        args::Command::Replay(args) => replay::run(&args),
-        args::Command::Whatif(args) => whatif::run(&args),
+        Command::Analyze(args) => analyze::run(&args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Whatif(args) => whatif::run(&args),
     };
     exit::code(done)
 }

@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
 
-use super::args::{PlainFormat, Replay};
+use super::args::{Model, PlainFormat, parse_release};
 use super::exit::Done;
 use super::inputs;
 use super::output::Output;
@@ -17,6 +18,41 @@ use crate::conf::Settings;
 use crate::replay::{Inference, Known, releases};
 use crate::report;
 use crate::snapshot::Snapshot;
+
+/// Replay the trace through a model of PyTorch's allocator: was every decision reproduced, and what
+/// would other settings, another device or another release have done?
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oomscope replay snapshot.pickle                 verify the model
+  oomscope replay --set expandable_segments:True snapshot.pickle
+  oomscope replay --set max_split_size_mb:128 --capacity 40GiB s.pickle
+  oomscope replay --emit-snapshot model.pickle snapshot.pickle
+
+Without --set and --capacity the model is held against the recording, entry by entry. What a \
+file does not say (the exact release, a limit of the process, settings before PyTorch 2.3) is \
+found out by trying. In a what-if the program is taken to make the same requests and frees.
+
+Exit codes: 0 every decision reproduced, or a what-if; 1 the model and the recording part; \
+2 wrong usage or an unreadable file.")]
+#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
+pub(super) struct Replay {
+    #[command(flatten)]
+    model: Model,
+
+    /// Settings to replay under instead, in the syntax of PYTORCH_CUDA_ALLOC_CONF; options not named
+    /// stay as recorded
+    #[arg(long, value_name = "KEY:VALUE[,..]")]
+    set: Vec<String>,
+
+    /// The PyTorch release that recorded the snapshot; one that cannot have is replayed as a what-if
+    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
+    torch_version: Option<u32>,
+
+    /// Write the model's own end state and trace to FILE, as a snapshot that memory_viz opens
+    #[arg(long, value_name = "FILE")]
+    emit_snapshot: Option<PathBuf>,
+}
 
 /// Reads, replays and writes.
 pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {

@@ -1,14 +1,40 @@
 //! `oomscope whatif`
 
 use anyhow::{anyhow, bail};
+use clap::Args;
 
-use super::args::{PlainFormat, Whatif};
+use super::args::{Model, PlainFormat, parse_release};
 use super::exit::Done;
 use super::inputs;
 use super::output::Output;
 use crate::analysis::{inferred, whatif};
 use crate::replay::Known;
 use crate::report;
+
+/// Replay the trace under many settings: which fail, what each reserves, the smallest device each fits
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oomscope whatif snapshot.pickle                    a grid of settings
+  oomscope whatif --capacity 40GiB snapshot.pickle   on another device
+  oomscope whatif --set max_split_size_mb:100 --set expandable_segments:True s.pickle
+
+The first row of each device is the recorded settings; the others follow, those first under which \
+fewest requests fail and least is reserved. The program is taken to make the same requests and frees. \
+No setting needs less than the lower bound: what the program held at once.")]
+#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
+pub(super) struct Whatif {
+    #[command(flatten)]
+    model: Model,
+
+    /// Settings to try, a row each, instead of the grid; in the syntax of PYTORCH_CUDA_ALLOC_CONF
+    #[arg(long, value_name = "KEY:VALUE[,..]")]
+    set: Vec<String>,
+
+    /// The PyTorch release that recorded the snapshot, instead of what its keys tell
+    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
+    torch_version: Option<u32>,
+}
 
 /// Reads, replays and writes.
 pub(super) fn run(args: &Whatif) -> anyhow::Result<Done> {
