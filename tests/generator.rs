@@ -8,7 +8,7 @@ mod generator;
 mod program;
 
 use generator::{Options, Summary, write_snapshot};
-use oomscope::replay::{Literal, Totals, settings_of};
+use oomscope::replay::{Keep, Literal, Totals, settings_of};
 use oomscope::snapshot::{Action, Snapshot};
 
 /// Both ways of stacks: a few that come again and again, and no two alike.
@@ -56,7 +56,7 @@ fn a_generated_trace_leads_exactly_to_its_segments() {
         let settings = settings_of(&snapshot);
         let mut last = Totals::default();
         let outcome = Literal { snapshot: &snapshot, device: 0, settings: &settings }
-            .run(false, |step| last = step.tiling.totals());
+            .run(Keep::Sums, |step| last = step.tiling.totals());
         assert_eq!((outcome.contradictions, outcome.end_differences), (0, 0), "{stacks:?}");
         assert_eq!(outcome.start, Totals::default());
         assert_eq!(last.reserved, snapshot.segments.iter().map(|s| s.total_size).sum::<u64>());

@@ -13,7 +13,7 @@ use oomscope::analysis::{
     AnalyzeReport, Options, SERIES_ALLOCATED, SERIES_RESERVED, Window, analyze, compare_ranks,
 };
 use oomscope::conf::Settings;
-use oomscope::replay::{Literal, Outcome, Tiling, Totals, settings_of};
+use oomscope::replay::{Keep, Literal, Outcome, Tiling, Totals, settings_of};
 use oomscope::report::{self, Style, markdown, page};
 use oomscope::snapshot::Snapshot;
 use proptest::prelude::*;
@@ -81,7 +81,7 @@ fn is_sound(tiling: &Tiling) -> Result<(), String> {
 fn replay(snapshot: &Snapshot, device: usize, settings: &Settings) -> (Vec<Totals>, Outcome) {
     let mut totals = Vec::new();
     let mut unsound = None;
-    let outcome = Literal { snapshot, device, settings }.run(true, |step| {
+    let outcome = Literal { snapshot, device, settings }.run(Keep::Sizes, |step| {
         totals.push(step.tiling.totals());
         if let Err(what) = is_sound(step.tiling) {
             unsound.get_or_insert((step.entry.map(|(index, _)| index), what));

@@ -8,7 +8,7 @@ mod fixtures;
 mod recorded;
 
 use oomscope::analysis::{DeviceReport, Options, SnapshotReport, analyze};
-use oomscope::replay::{Literal, Outcome, Totals, settings_in_effect};
+use oomscope::replay::{Keep, Literal, Outcome, Totals, settings_in_effect};
 use oomscope::snapshot::{Action, Block, BlockState, Snapshot};
 use recorded::{Recorded, between, format_size};
 
@@ -96,7 +96,7 @@ fn the_memory_at_the_snapshot_is_what_pytorch_counted() {
 fn peaks(snapshot: &Snapshot, device: usize) -> (Totals, Outcome) {
     let settings = settings_in_effect(snapshot, None);
     let mut peak = Totals::default();
-    let outcome = Literal { snapshot, device, settings: &settings }.run(false, |step| {
+    let outcome = Literal { snapshot, device, settings: &settings }.run(Keep::Sums, |step| {
         let now = step.tiling.totals();
         peak.reserved = peak.reserved.max(now.reserved);
         peak.allocated = peak.allocated.max(now.allocated);
@@ -165,7 +165,7 @@ fn a_rebuilt_start_ends_where_pytorch_ended() {
         let settings = settings_in_effect(&snapshot, None);
         let mut last = Totals::default();
         let literal = Literal { snapshot: &snapshot, device: 0, settings: &settings };
-        let outcome = literal.run(false, |step| last = step.tiling.totals());
+        let outcome = literal.run(Keep::Sums, |step| last = step.tiling.totals());
         assert_eq!((outcome.contradictions, outcome.end_differences), (0, 0), "{name}");
         assert!(outcome.start.reserved > 0, "{name}");
         assert_eq!(last.reserved, recorded.stat(0, "reserved_bytes.all.current"), "{name}");

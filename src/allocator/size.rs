@@ -58,6 +58,13 @@ pub fn granule(is_small: bool, settings: &Settings) -> u64 {
     if is_small { SMALL_SEGMENT } else { settings.large_segment_size.max(1) }
 }
 
+/// Bytes of the whole granules in `size` bytes that begin `offset` bytes after the beginning of one.
+pub fn whole_granules(offset: u64, size: u64, granule: u64) -> u64 {
+    let from = offset.div_ceil(granule).saturating_mul(granule);
+    let to = offset.saturating_add(size) / granule * granule;
+    to.saturating_sub(from)
+}
+
 /// Whether the `rest` of a free block is worth keeping apart from a rounded request (`should_split`):
 /// `to_the_block` in a small pool and where segments are expandable.
 #[inline]

@@ -9,7 +9,7 @@ use super::frames::StackReader;
 use super::oom::{self, OomReport};
 use super::snapshot::Options;
 use crate::conf::Settings;
-use crate::replay::{Literal, Outcome, Sampler};
+use crate::replay::{Keep, Literal, Outcome, Sampler};
 use crate::snapshot::{Action, Snapshot};
 use crate::units::ratio;
 
@@ -121,7 +121,8 @@ pub(super) fn history(
     let mut oom_count = 0;
     let is_oom = |row: &usize| snapshot.events.action(*row) == Some(Action::Oom);
     let oom_total = snapshot.trace(device).filter(is_oom).count() as u64;
-    let outcome = Literal { snapshot, device, settings }.run(last_oom.is_some(), |step| {
+    let keep = if last_oom.is_some() { Keep::Sizes } else { Keep::Sums };
+    let outcome = Literal { snapshot, device, settings }.run(keep, |step| {
         let totals = step.tiling.totals();
         let index = step.entry.map(|(index, _)| index);
         if let Some(index) = index.filter(|index| !window.contains(index)) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::allocator::granule;
+use crate::allocator::{granule, whole_granules};
 use crate::conf::Settings;
 use crate::snapshot::{Block, BlockState, Pools, Segment, Snapshot};
 use crate::units::ratio;
@@ -333,10 +333,8 @@ fn releasable(segment: &Segment, blocks: usize, block: &Block, settings: &Settin
         0
     } else if segment.is_expandable {
         // A mapped run begins at a granule, so offsets in it are offsets to granules.
-        let granule = granule(segment.is_small, settings);
-        let from = block.address.saturating_sub(segment.address);
-        let to = from.saturating_add(block.size) / granule * granule;
-        to.saturating_sub(from.div_ceil(granule).saturating_mul(granule))
+        let offset = block.address.saturating_sub(segment.address);
+        whole_granules(offset, block.size, granule(segment.is_small, settings))
     } else if blocks == 1 {
         block.size
     } else {

@@ -1,7 +1,7 @@
 //! The trace of one device, applied entry by entry.
 
 use super::start::{PoolIndex, Start};
-use super::tiling::Tiling;
+use super::tiling::{Keep, Tiling};
 use super::totals::Totals;
 use crate::conf::Settings;
 use crate::snapshot::{Action, Event, Snapshot};
@@ -41,10 +41,10 @@ pub struct Outcome {
 }
 
 impl Literal<'_> {
-    /// Replays the trace; `observe` sees the start and every entry. `with_holes` keeps the sizes of
-    /// free blocks at hand for [`Tiling::largest_free`].
-    pub fn run(&self, with_holes: bool, mut observe: impl FnMut(&Step<'_>)) -> Outcome {
-        let mut tiling = Tiling::new(self.settings.clone(), with_holes);
+    /// Replays the trace; `observe` sees the start and every entry. `keep` says what the [`Tiling`] has
+    /// at hand of free blocks.
+    pub fn run(&self, keep: Keep, mut observe: impl FnMut(&Step<'_>)) -> Outcome {
+        let mut tiling = Tiling::new(self.settings.clone(), keep);
         let pools = PoolIndex::of(self.snapshot, self.device as u64);
         let start = Start::of(self.snapshot, self.device, self.settings, &pools);
         let mut contradictions = start.lay(&mut tiling);

@@ -47,7 +47,7 @@ pub use sampler::{Bucket, Sampler};
 pub use settings::{NEWEST, releases, settings_of, settings_under};
 pub use shown::{shown_capacity, shown_limit};
 pub use simulate::{Simulation, fits, simulate};
-pub use tiling::Tiling;
+pub use tiling::{FreeKinds, Keep, Tiling};
 pub use totals::{Home, Neighbour, Totals};
 pub use verification::{Sink, Verification};
 pub use verify::{verify, verify_and_keep};

@@ -5,9 +5,16 @@
 //! ordered index; it is built when first needed (expandable memory, or a trace that contradicts
 //! itself) and kept from then on.
 
+mod free;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
+
+use free::Kinds;
+pub use free::{FreeKinds, Keep};
 
 use super::totals::{Home, Neighbour, Totals};
 use crate::allocator::{block_size, is_small_request, round_size};
@@ -59,6 +66,8 @@ pub struct Tiling {
     home_ids: FxHashMap<(PoolId, u64, bool), u32>,
     /// How many free tiles of each (home, size); kept only when asked for.
     free_sizes: Option<BTreeMap<(u32, u64), u32>>,
+    /// Free memory by kind; kept only when asked for.
+    kinds: Option<Kinds>,
     totals: Totals,
 }
 
@@ -69,10 +78,10 @@ pub(super) struct Contradiction;
 type Applied = Result<(), Contradiction>;
 
 impl Tiling {
-    /// No memory at all. `with_holes` keeps the sizes of the free blocks for
-    /// [`Tiling::largest_free`], at some cost an entry.
-    pub(super) fn new(settings: Settings, with_holes: bool) -> Self {
+    /// No memory at all; `keep` says what to keep of free blocks.
+    pub(super) fn new(settings: Settings, keep: Keep) -> Self {
         Self {
+            kinds: (keep == Keep::Kinds).then(|| Kinds::new(&settings)),
             settings,
             tiles: Vec::new(),
             vacant: Vec::new(),
@@ -80,7 +89,7 @@ impl Tiling {
             ordered: None,
             homes: Vec::new(),
             home_ids: FxHashMap::default(),
-            free_sizes: with_holes.then(BTreeMap::new),
+            free_sizes: (keep == Keep::Sizes).then(BTreeMap::new),
             totals: Totals::default(),
         }
     }
@@ -96,7 +105,7 @@ impl Tiling {
     }
 
     /// The largest free block that a request of this pool, stream and size class could use; `None`
-    /// unless sizes are kept.
+    /// unless sizes are kept ([`Keep::Sizes`]).
     pub fn largest_free(&self, pool: PoolId, stream: u64, is_small: bool) -> Option<u64> {
         let sizes = self.free_sizes.as_ref()?;
         let Some(&home) = self.home_ids.get(&(pool, stream, is_small)) else { return Some(0) };
@@ -214,6 +223,7 @@ impl Tiling {
             change(tile);
         }
         self.account(id, true);
+        self.settle(id);
     }
 
     fn insert(&mut self, tile: Tile) -> u32 {
@@ -237,6 +247,7 @@ impl Tiling {
             prev.next = id;
         }
         self.account(id, true);
+        self.settle_new(id);
         id
     }
 
@@ -255,6 +266,7 @@ impl Tiling {
             prev.next = if join { tile.next } else { NONE };
         }
         self.vacant.push(id);
+        self.settle_gone(id, &tile);
     }
 
     /// Cuts tile `id` at `addr`, which must lie inside; both parts keep its state.

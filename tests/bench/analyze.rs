@@ -12,7 +12,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use oomscope::analysis::{Options, WhatIf, analyze, inferred, what_if, write_snapshot};
 use oomscope::pickle::tree::Tree;
-use oomscope::replay::{Known, Literal, NEWEST, settings_of, simulate, verify};
+use oomscope::replay::{Keep, Known, Literal, NEWEST, settings_of, simulate, verify};
 use oomscope::snapshot::Snapshot;
 
 const SIZE: u64 = 30_000_000;
@@ -69,7 +69,7 @@ fn benches(c: &mut Criterion) {
         });
         group.bench_function("replay", |b| {
             let literal = Literal { snapshot: &snapshot, device: 0, settings: &settings };
-            b.iter(|| literal.run(false, |step| _ = black_box(step.tiling.totals())));
+            b.iter(|| literal.run(Keep::Sums, |step| _ = black_box(step.tiling.totals())));
         });
         group.bench_function("read and analyze", |b| {
             b.iter(|| {

@@ -1,0 +1,196 @@
+//! Free memory by what could become of it, kept as tiles come and go.
+//!
+//! The rule is that of the figures at a snapshot: `empty_cache()` gives back whole free segments, and
+//! whole granules of expandable ones, of the default pool. What each tile counts for is remembered, so
+//! that an entry costs a few additions, whatever the memory around it looks like.
+
+use std::collections::BinaryHeap;
+
+use super::{NONE, Tile, Tiling};
+use crate::allocator::{granule, whole_granules};
+use crate::conf::Settings;
+use crate::ids::PoolId;
+use crate::snapshot::BlockState;
+
+/// What a literal replay keeps of free blocks; all but sums costs time at every entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// Their sums.
+    Sums,
+    /// Their sizes by pool and stream as well: see [`Tiling::largest_free`].
+    Sizes,
+    /// The sums by kind as well: see [`Tiling::free_kinds`].
+    Kinds,
+}
+
+/// Free memory of a device by kind, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FreeKinds {
+    /// What `empty_cache()` would give back to the device.
+    pub releasable: u64,
+    /// What it would not.
+    pub stranded: u64,
+    /// The part of the latter that is in private pools.
+    pub private_free: u64,
+    /// Held from the device by private pools, in use or free.
+    pub private_reserved: u64,
+    /// The largest free block of any pool and stream.
+    pub largest: u64,
+}
+
+/// What one tile counts for.
+#[derive(Debug, Clone, Copy, Default)]
+struct Part {
+    /// Expandable memory: where granules begin, from the last multiple of a granule's size on.
+    phase: u64,
+    size: u64,
+    free: u64,
+    releasable: u64,
+    is_private: bool,
+}
+
+/// The sums over all tiles.
+#[derive(Debug)]
+pub(super) struct Kinds {
+    /// Bytes of a granule of large and of small pools.
+    granules: [u64; 2],
+    /// By tile.
+    parts: Vec<Part>,
+    releasable: u64,
+    private_free: u64,
+    private_reserved: u64,
+    /// Sizes of free tiles, and sizes that tiles no longer have: those are dropped when they come up.
+    largest: BinaryHeap<(u64, u32)>,
+}
+
+impl Kinds {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            granules: [false, true].map(|is_small| granule(is_small, settings)),
+            parts: Vec::new(),
+            releasable: 0,
+            private_free: 0,
+            private_reserved: 0,
+            largest: BinaryHeap::new(),
+        }
+    }
+
+    fn part(&self, id: u32) -> Option<&Part> {
+        self.parts.get(id as usize)
+    }
+
+    fn granule(&self, is_small: bool) -> u64 {
+        self.granules[usize::from(is_small)]
+    }
+
+    /// Where granules begin in new tile `id`: as in the memory it continues, else at its own beginning.
+    fn set_phase(&mut self, id: u32, tile: &Tile, is_small: bool) {
+        let beside = [tile.prev, tile.next].into_iter().find_map(|id| self.part(id));
+        let phase = beside.map_or(tile.addr % self.granule(is_small), |part| part.phase);
+        let id = id as usize;
+        if self.parts.len() <= id {
+            self.parts.resize(id + 1, Part::default());
+        }
+        if let Some(part) = self.parts.get_mut(id) {
+            part.phase = phase;
+        }
+    }
+
+    /// Counts tile `id` anew.
+    fn set(&mut self, id: u32, tile: &Tile, is_small: bool, pool: PoolId) {
+        let Some(phase) = self.part(id).map(|part| part.phase) else { return };
+        let free = if tile.state == BlockState::Inactive { tile.size } else { 0 };
+        let is_private = pool != PoolId::default();
+        let releasable = if is_private || free == 0 {
+            0
+        } else if tile.is_expandable {
+            let granule = self.granule(is_small);
+            let offset = (tile.addr % granule).saturating_add(granule - phase);
+            whole_granules(offset, free, granule)
+        } else if tile.prev == NONE && tile.next == NONE {
+            free
+        } else {
+            0
+        };
+        self.replace(id, Part { phase, size: tile.size, free, releasable, is_private });
+    }
+
+    fn replace(&mut self, id: u32, new: Part) {
+        let Some(part) = self.parts.get_mut(id as usize) else { return };
+        let old = std::mem::replace(part, new);
+        self.releasable = self.releasable - old.releasable + new.releasable;
+        if old.is_private {
+            self.private_free -= old.free;
+            self.private_reserved -= old.size;
+        }
+        if new.is_private {
+            self.private_free += new.free;
+            self.private_reserved += new.size;
+        }
+        if old.free == new.free {
+            return;
+        }
+        if new.free > 0 {
+            self.largest.push((new.free, id));
+        }
+        if self.largest.len() > 2 * self.parts.len() + 64 {
+            let free = self.parts.iter().zip(0..).filter(|(part, _)| part.free > 0);
+            self.largest = free.map(|(part, id)| (part.free, id)).collect();
+        }
+        while let Some(&(size, id)) = self.largest.peek()
+            && self.part(id).is_none_or(|part| part.free != size)
+        {
+            self.largest.pop();
+        }
+    }
+}
+
+impl Tiling {
+    /// Free memory by kind; `None` unless it is kept ([`Keep::Kinds`]).
+    pub fn free_kinds(&self) -> Option<FreeKinds> {
+        let kinds = self.kinds.as_ref()?;
+        Some(FreeKinds {
+            releasable: kinds.releasable,
+            stranded: self.totals.reserved - self.totals.active - kinds.releasable,
+            private_free: kinds.private_free,
+            private_reserved: kinds.private_reserved,
+            largest: kinds.largest.peek().map_or(0, |(size, _)| *size),
+        })
+    }
+
+    /// Counts tile `id` by kind, after it changed or got another neighbour.
+    #[inline]
+    pub(super) fn settle(&mut self, id: u32) {
+        if let Some(kinds) = &mut self.kinds
+            && let Some(tile) = self.tiles.get(id as usize)
+            && let Some(home) = self.homes.get(tile.home as usize)
+        {
+            kinds.set(id, tile, home.is_small, home.pool);
+        }
+    }
+
+    /// The same for a new tile and its neighbours.
+    #[inline]
+    pub(super) fn settle_new(&mut self, id: u32) {
+        if let Some(kinds) = &mut self.kinds
+            && let Some(&tile) = self.tiles.get(id as usize)
+            && let Some(home) = self.homes.get(tile.home as usize)
+        {
+            kinds.set_phase(id, &tile, home.is_small);
+            for id in [id, tile.prev, tile.next] {
+                self.settle(id);
+            }
+        }
+    }
+
+    /// The same when tile `id` is gone.
+    #[inline]
+    pub(super) fn settle_gone(&mut self, id: u32, tile: &Tile) {
+        if let Some(kinds) = &mut self.kinds {
+            kinds.replace(id, Part::default());
+            for id in [tile.prev, tile.next] {
+                self.settle(id);
+            }
+        }
+    }
+}
