@@ -10,6 +10,7 @@ use super::oom::OomReport;
 use super::remedies::remedies;
 use super::snapshot::Options;
 use crate::conf::Settings;
+use crate::replay::Outcome;
 use crate::snapshot::{Snapshot, Warnings};
 use crate::units::{counted, size};
 
@@ -88,27 +89,8 @@ pub(super) fn report(
         (peak.reserved_bytes, peak.reserved_event) = (memory.reserved_bytes, last);
     }
     let truncated = outcome.start.reserved > 0;
-    if truncated {
-        warnings.add(
-            "truncated",
-            format!(
-                "the trace of device {device} does not begin at an empty allocator (recording began late, or its ring buffer of max_entries wrapped): it begins with {} reserved and {} allocated, rebuilt from the final segments",
-                size(outcome.start.reserved),
-                size(outcome.start.allocated)
-            ),
-        );
-    }
-    if outcome.contradictions > 0 || outcome.end_differences > 0 {
-        warnings.add(
-            "trace-inconsistent",
-            inconsistency(
-                device,
-                outcome,
-                history.timeline.trace_events,
-                snapshot.settings.is_some(),
-            ),
-        );
-    }
+    let events = history.timeline.trace_events;
+    warn_of_trace(device, outcome, events, snapshot.settings.is_some(), warnings);
     if history.oom_count > MAX_OOMS as u64 {
         warnings.add(
             "many-ooms",
@@ -131,12 +113,31 @@ pub(super) fn report(
     }
 }
 
-fn inconsistency(
+/// Adds to `warnings` what a replay of `events` entries found to be odd about them.
+pub(super) fn warn_of_trace(
     device: u64,
-    outcome: crate::replay::Outcome,
+    outcome: Outcome,
     events: u64,
     settings_recorded: bool,
-) -> String {
+    warnings: &mut Warnings,
+) {
+    if outcome.start.reserved > 0 {
+        warnings.add(
+            "truncated",
+            format!(
+                "the trace of device {device} does not begin at an empty allocator (recording began late, or its ring buffer of max_entries wrapped): it begins with {} reserved and {} allocated, rebuilt from the final segments",
+                size(outcome.start.reserved),
+                size(outcome.start.allocated)
+            ),
+        );
+    }
+    if outcome.contradictions > 0 || outcome.end_differences > 0 {
+        let message = inconsistency(device, outcome, events, settings_recorded);
+        warnings.add("trace-inconsistent", message);
+    }
+}
+
+fn inconsistency(device: u64, outcome: Outcome, events: u64, settings_recorded: bool) -> String {
     let mut found = Vec::new();
     if outcome.contradictions > 0 {
         let first = match outcome.first_contradiction {

@@ -1,15 +1,15 @@
 //! A device's trace over time: peaks, a series for a chart, and every failed request.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use serde::Serialize;
 
 use super::frames::StackReader;
 use super::oom::{self, OomReport};
 use super::snapshot::Options;
+use super::window;
 use crate::conf::Settings;
-use crate::replay::{Keep, Literal, Outcome, Sampler};
+use crate::replay::{Highest, Keep, Literal, Outcome, Sampler};
 use crate::snapshot::{Action, Snapshot};
 use crate::units::ratio;
 
@@ -57,37 +57,6 @@ pub struct Timeline {
     pub samples: Sampler<3>,
 }
 
-/// Which part of a trace to look at. What came before counts as the state at its beginning.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Window {
-    /// All of it.
-    #[default]
-    Whole,
-    /// From one index up to, not including, another; the end where there is none.
-    Between(Option<u64>, Option<u64>),
-    /// This many entries at the end.
-    Last(u64),
-    /// This many entries before and after the last failed request; all of it where none failed.
-    AroundOom(u64),
-}
-
-impl Window {
-    /// The indices it stands for in a trace of `len` entries whose last failed request is `oom`.
-    fn indices(self, len: usize, oom: Option<usize>) -> Range<usize> {
-        let clamp = |n: u64| usize::try_from(n).unwrap_or(len).min(len);
-        let range = match (self, oom) {
-            (Self::Whole, _) | (Self::AroundOom(_), None) => 0..len,
-            (Self::Between(from, to), _) => clamp(from.unwrap_or(0))..clamp(to.unwrap_or(u64::MAX)),
-            (Self::Last(n), _) => len - clamp(n)..len,
-            (Self::AroundOom(n), Some(oom)) => {
-                oom.saturating_sub(clamp(n))
-                    ..oom.saturating_add(clamp(n)).saturating_add(1).min(len)
-            }
-        };
-        range.start..range.end.max(range.start)
-    }
-}
-
 /// What one replay of a device's trace tells.
 #[derive(Debug)]
 pub(super) struct History {
@@ -112,51 +81,25 @@ pub(super) fn history(
     if rows.is_empty() {
         return None;
     }
-    let is_oom = |row: &usize| snapshot.events.action(*row) == Some(Action::Oom);
-    let last_oom = rows.clone().rev().find(is_oom).map(|row| row - rows.start);
-    let window = options.window.indices(rows.len(), last_oom);
-    let mut peak = Peak::default();
+    let window = options.window.of(snapshot, device);
     let mut samples = Sampler::new(window.len(), BUCKETS);
     let mut ooms = VecDeque::new();
     let mut oom_count = 0;
     let is_oom = |row: &usize| snapshot.events.action(*row) == Some(Action::Oom);
-    let oom_total = snapshot.trace(device).filter(is_oom).count() as u64;
-    let keep = if last_oom.is_some() { Keep::Sizes } else { Keep::Sums };
+    let oom_total = rows.clone().filter(is_oom).count() as u64;
+    let keep = if oom_total > 0 { Keep::Sizes } else { Keep::Sums };
     let outcome = Literal { snapshot, device, settings }.run(keep, |step| {
-        let totals = step.tiling.totals();
-        let index = step.entry.map(|(index, _)| index);
-        if let Some(index) = index.filter(|index| !window.contains(index)) {
-            if index < window.start {
-                // The state in which the window begins.
-                peak = Peak {
-                    allocated_bytes: totals.allocated,
-                    reserved_bytes: totals.reserved,
-                    ..Peak::default()
-                };
-            }
+        let Some(place) = window::place(&window, step.entry.map(|(index, _)| index)) else {
             return;
-        }
-        if index.is_none() && window.start > 0 {
-            return; // the state in which the window begins comes later
-        }
-        if totals.allocated > peak.allocated_bytes {
-            peak.allocated_bytes = totals.allocated;
-            peak.allocated_event = index.map(|i| i as u64);
-            peak.time_us = step.entry.map(|(_, event)| event.time_us).filter(|t| *t != 0);
-        }
-        if totals.reserved > peak.reserved_bytes {
-            peak.reserved_bytes = totals.reserved;
-            peak.reserved_event = index.map(|i| i as u64);
-        }
+        };
+        let totals = step.tiling.totals();
         let gap = 1000.0 * ratio(totals.reserved - totals.allocated, totals.reserved);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
         let gap = gap as u64;
-        samples.add(
-            index.map_or(0, |index| index - window.start),
-            [totals.reserved, totals.allocated, gap],
-        );
+        samples.add(place, [totals.reserved, totals.allocated, gap]);
         if let Some((index, event)) = step.entry
             && event.action == Action::Oom
+            && window.contains(&index)
         {
             oom_count += 1;
             if ooms.len() == MAX_OOMS {
@@ -173,7 +116,16 @@ pub(super) fn history(
             ));
         }
     });
+    let [reserved, allocated, _] = samples.highest();
+    let entry_of = |highest: Highest| window::entry_of(&window, highest.sample);
     let time = |row| snapshot.events.time_us(row);
+    let peak = Peak {
+        allocated_bytes: allocated.value,
+        reserved_bytes: reserved.value,
+        allocated_event: entry_of(allocated).map(|entry| entry as u64),
+        reserved_event: entry_of(reserved).map(|entry| entry as u64),
+        time_us: entry_of(allocated).and_then(|entry| time(rows.start + entry)),
+    };
     let ends = (rows.start + window.start, rows.start + window.end.max(1) - 1);
     let timeline = Timeline {
         first: window.start as u64,

@@ -11,30 +11,40 @@ mod found;
 mod frames;
 mod history;
 mod holders;
+mod marks;
 mod memory;
 mod oom;
+mod phases;
 mod ranks;
 mod remedies;
 mod replay;
+mod series;
 mod snapshot;
+mod timeline;
 mod verdict;
 mod whatif;
+mod window;
 
 pub use crate::replay::Bucket;
 pub use device::DeviceReport;
 pub use emitted::{Emitted, Journal, emitted, write_snapshot};
 pub use frames::{FrameList, FrameReport, Origin, StackReader};
-pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline, Window};
+pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline};
 pub use holders::{HeldByLine, HeldByStack};
+pub use marks::{Mark, MarkKind, Marks};
 pub use memory::{
     BlockCount, Blocks, Count, Fragmentation, Memory, OtherSegments, PoolReport, SegmentReport,
     Segments, StreamReport, figures_of,
 };
 pub use oom::{Blocker, Cause, OomReport, Remedy};
+pub use phases::{Phase, Phases, Span};
 pub use ranks::{Rank, Ranks, compare_ranks};
 pub use replay::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,
     ReplayedDevice, WhatIf, inferred, option_change, verified, what_if,
 };
+pub use series::{Buckets, Series, SeriesSet};
 pub use snapshot::{AnalyzeReport, HostReport, Options, SnapshotReport, Unreadable, analyze};
+pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, timeline};
 pub use whatif::{WhatIfReport, WhatIfRow, whatif};
+pub use window::Window;

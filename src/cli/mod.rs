@@ -7,6 +7,7 @@ mod inputs;
 mod output;
 mod progress;
 mod replay;
+mod timeline;
 mod whatif;
 
 use std::ffi::OsString;
@@ -32,6 +33,7 @@ struct Cli {
 enum Command {
     Analyze(analyze::Analyze),
     Replay(replay::Replay),
+    Timeline(timeline::Timeline),
     Whatif(whatif::Whatif),
 }
 
@@ -44,6 +46,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match cli.command {
         Command::Analyze(args) => analyze::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Timeline(args) => timeline::run(&args),
         Command::Whatif(args) => whatif::run(&args),
     };
     exit::code(done)

@@ -177,6 +177,18 @@ impl<'a> Calls<'a> {
     }
 }
 
+/// Whether the block that is freed in row `row` of the trace is free again in the next one, by the same
+/// call: one stack. A free that had to wait is completed by a later call, with that call's stack.
+pub fn is_completed_at_once(snapshot: &Snapshot, row: usize) -> bool {
+    let events = &snapshot.events;
+    events.action(row) == Some(Action::FreeRequested)
+        && events.action(row + 1) == Some(Action::FreeCompleted)
+        && events
+            .get(row)
+            .zip(events.get(row + 1))
+            .is_some_and(|(free, next)| free.addr == next.addr && free.stack == next.stack)
+}
+
 /// What is reserved after `event`, where `reserved` was before.
 fn after(reserved: u64, event: &Event) -> u64 {
     match event.action {
@@ -195,12 +207,7 @@ impl Iterator for Calls<'_> {
         let action = self.action(first)?;
         match action {
             Action::FreeRequested => {
-                // A free that is completed at once has one stack; one that had to wait is completed by a
-                // later call, with that call's stack.
-                let follows = self.action(first + 1) == Some(Action::FreeCompleted)
-                    && self.event(first).zip(self.event(first + 1)).is_some_and(|(free, next)| {
-                        free.addr == next.addr && free.stack == next.stack
-                    });
+                let follows = first + 1 < self.end && is_completed_at_once(self.snapshot, first);
                 let rows = first..first + 1 + usize::from(follows);
                 self.next = rows.end;
                 return Some(Call::Free { rows, waits: !follows });

@@ -11,6 +11,8 @@ mod ranks;
 mod replay;
 mod style;
 mod table;
+mod timeline;
+mod timeline_csv;
 mod whatif;
 mod words;
 
@@ -18,6 +20,8 @@ pub use markdown::markdown;
 pub use page::page;
 pub use replay::replay_page;
 pub use style::Style;
+pub use timeline::timeline_page;
+pub use timeline_csv::timeline_csv;
 pub use whatif::whatif_page;
 
 use serde::Serialize;

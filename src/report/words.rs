@@ -105,13 +105,18 @@ pub(super) fn missing(oom: &OomReport) -> String {
 
 /// The x axis of a chart in words.
 pub(super) fn span(timeline: &Timeline) -> String {
-    let time = timeline.duration_us.map(|us| format!(", {}", duration(us))).unwrap_or_default();
-    let part = if timeline.events < timeline.trace_events {
-        format!("{} to {} of ", count(timeline.first), count(timeline.first + timeline.events))
+    extent(timeline.first, timeline.events, timeline.trace_events, timeline.duration_us)
+}
+
+/// `events` entries from `first` on, of `all` that there are, in words.
+pub(super) fn extent(first: u64, events: u64, all: u64, duration_us: Option<u64>) -> String {
+    let time = duration_us.map(|us| format!(", {}", duration(us))).unwrap_or_default();
+    let part = if events < all {
+        format!("{} to {} of ", count(first), count(first + events))
     } else {
         String::new()
     };
-    format!("{part}{}{time}", counted(timeline.trace_events, "entry"))
+    format!("{part}{}{time}", counted(all, "entry"))
 }
 
 /// A stream's handle: small ones as they are, pointers in hex.

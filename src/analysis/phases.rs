@@ -1,0 +1,190 @@
+//! What the program said that it was doing: the phases of `external_annotations` (PyTorch writes
+//! `Optimizer.step`, the profiler its steps), and stretches of one `user_metadata`.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::ids::SymbolId;
+use crate::snapshot::{Action, Snapshot};
+
+/// Names that are followed, in order of appearance.
+const NAMES: usize = 64;
+/// Spans of one name that are listed one by one.
+const SPANS: usize = 100;
+
+/// All phases.
+#[derive(Debug, Default, Serialize)]
+pub struct Phases {
+    /// By name, those that span most entries first; at most 64.
+    pub names: Vec<Phase>,
+    /// Spans of further names.
+    pub other_spans: u64,
+}
+
+/// Every span of one name.
+#[derive(Debug, Serialize)]
+pub struct Phase {
+    /// As recorded.
+    pub name: String,
+    /// `annotation`, which is matched to the trace by its times, or `user_metadata`, which entries carry.
+    pub source: &'static str,
+    /// How many spans.
+    pub count: u64,
+    /// Entries in all of them.
+    pub events: u64,
+    /// The first 100.
+    pub spans: Vec<Span>,
+    /// Runs of buckets with an entry of any span: the first and the last of each.
+    pub in_buckets: Vec<[u64; 2]>,
+}
+
+/// One stretch of the trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Span {
+    /// Index of the first entry in it, or of the one that follows where there is none in it.
+    pub first_event: u64,
+    /// Entries in it.
+    pub events: u64,
+    /// When it began, in microseconds since the epoch; `None` when that was before the recording, or
+    /// without times.
+    pub start_us: Option<u64>,
+    /// When it ended; `None` when that was after the recording, or without times.
+    pub end_us: Option<u64>,
+}
+
+/// A span of the trace with its name.
+struct Found {
+    name: SymbolId,
+    source: &'static str,
+    entries: Range<usize>,
+    times: [Option<u64>; 2],
+}
+
+/// The phases of `device` that touch `window`; `bucket_of` tells the bucket of an entry.
+pub(super) fn phases(
+    snapshot: &Snapshot,
+    device: usize,
+    window: &Range<usize>,
+    bucket_of: impl Fn(usize) -> usize,
+) -> Phases {
+    let mut phases = Phases::default();
+    let mut rows = FxHashMap::default();
+    let mut add = |found: Found| {
+        let entries = found.entries.start.max(window.start)..found.entries.end.min(window.end);
+        if entries.start > entries.end || entries.start == window.end {
+            return;
+        }
+        let names = &mut phases.names;
+        let key = (found.name, found.source);
+        if names.len() == NAMES && !rows.contains_key(&key) {
+            phases.other_spans += 1;
+            return;
+        }
+        let row = *rows.entry(key).or_insert_with(|| {
+            names.push(Phase::new(snapshot.text(found.name), found.source));
+            names.len() - 1
+        });
+        if let Some(phase) = names.get_mut(row) {
+            let span = Span {
+                first_event: entries.start as u64,
+                events: entries.len() as u64,
+                start_us: found.times[0],
+                end_us: found.times[1],
+            };
+            let ends = [entries.start, entries.end.saturating_sub(1)];
+            phase.add(span, ends.map(|entry| bucket_of(entry.max(window.start)) as u64));
+        }
+    };
+    annotated(snapshot, device).into_iter().for_each(&mut add);
+    labelled(snapshot, device, window, &mut add);
+    phases.names.sort_by(|a, b| b.events.cmp(&a.events).then_with(|| a.name.cmp(&b.name)));
+    phases
+}
+
+impl Phase {
+    fn new(name: &str, source: &'static str) -> Self {
+        let (spans, in_buckets) = (Vec::new(), Vec::new());
+        Self { name: name.to_owned(), source, count: 0, events: 0, spans, in_buckets }
+    }
+
+    fn add(&mut self, span: Span, [first, last]: [u64; 2]) {
+        self.count += 1;
+        self.events += span.events;
+        if self.spans.len() < SPANS {
+            self.spans.push(span);
+        }
+        if span.events == 0 {
+            return;
+        }
+        match self.in_buckets.last_mut() {
+            Some(run) if first <= run[1] + 1 => run[1] = run[1].max(last),
+            _ => self.in_buckets.push([first, last]),
+        }
+    }
+}
+
+/// The annotations of `device`, each beginning with its end. One without a beginning lasts from the
+/// first entry on, one without an end to the last.
+fn annotated(snapshot: &Snapshot, device: usize) -> Vec<Found> {
+    let rows = snapshot.trace(device);
+    let time = |index: usize| snapshot.events.time_us(rows.start + index);
+    if time(0).is_none() {
+        return Vec::new();
+    }
+    // The first entry that is not before, or not until, a time.
+    let place = |is_before: &dyn Fn(u64) -> bool| {
+        let (mut from, mut to) = (0, rows.len());
+        while from < to {
+            let middle = from + (to - from) / 2;
+            if time(middle).is_some_and(is_before) { from = middle + 1 } else { to = middle }
+        }
+        from
+    };
+    let found = |name, start: Option<u64>, end: Option<u64>| {
+        let from = start.map_or(0, |start| place(&|time| time < start));
+        let to = end.map_or(rows.len(), |end| place(&|time| time <= end));
+        Found { name, source: "annotation", entries: from..to.max(from), times: [start, end] }
+    };
+    let mut open: FxHashMap<SymbolId, Vec<u64>> = FxHashMap::default();
+    let mut spans = Vec::new();
+    for annotation in snapshot.annotations.iter().filter(|a| a.device == device as u64) {
+        let begun = open.entry(annotation.name).or_default();
+        if annotation.is_start {
+            begun.push(annotation.time_us);
+        } else {
+            spans.push(found(annotation.name, begun.pop(), Some(annotation.time_us)));
+        }
+    }
+    let open = open.into_iter().flat_map(|(name, begun)| begun.into_iter().map(move |b| (name, b)));
+    let mut open: Vec<_> = open.collect();
+    open.sort_unstable();
+    spans.extend(open.into_iter().map(|(name, start)| found(name, Some(start), None)));
+    spans.sort_by_key(|span| (span.entries.start, span.entries.end));
+    spans
+}
+
+/// Adds the stretches of entries in `window` with the same `user_metadata`.
+fn labelled(snapshot: &Snapshot, device: usize, window: &Range<usize>, mut add: impl FnMut(Found)) {
+    let first = snapshot.trace(device).start;
+    let mut open: Option<Found> = None;
+    for index in window.clone() {
+        let Some(event) = snapshot.events.get(first + index) else { break };
+        // An annotation of one block has metadata of its own.
+        if event.action == Action::Other {
+            continue;
+        }
+        let label = event.user_metadata.filter(|label| !snapshot.text(*label).is_empty());
+        let time = Some(event.time_us).filter(|time| *time != 0);
+        if let Some(span) = open.as_mut().filter(|span| label == Some(span.name)) {
+            span.entries.end = index + 1;
+            span.times[1] = time;
+            continue;
+        }
+        open.take().into_iter().for_each(&mut add);
+        let entries = index..index + 1;
+        open = label.map(|name| Found { name, source: "user_metadata", entries, times: [time; 2] });
+    }
+    open.into_iter().for_each(add);
+}

@@ -1,0 +1,145 @@
+//! A device's memory over time: allocated, reserved, free by kind, fragmentation, what happened when.
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+use super::device::warn_of_trace;
+use super::marks::Marks;
+use super::phases::{Phases, phases};
+use super::series::{Buckets, SeriesBook, SeriesSet};
+use super::window::{self, Window};
+use crate::conf::Settings;
+use crate::replay::{Keep, Literal, given_back, is_completed_at_once, settings_in_effect};
+use crate::snapshot::{Snapshot, Warning, Warnings};
+
+/// The JSON of `oomscope timeline`.
+#[derive(Debug, Serialize)]
+pub struct TimelineReport {
+    /// `oomscope/timeline/1`
+    pub schema: &'static str,
+    /// As given.
+    pub path: String,
+    /// The releases that write these keys, such as `2.10-2.11` or `2.14+`.
+    pub torch_version: String,
+    /// What is odd about the file.
+    pub warnings: Vec<Warning>,
+    /// Every device with an entry in the part of its trace that is looked at.
+    pub devices: Vec<DeviceTimeline>,
+}
+
+/// One device over time.
+#[derive(Debug, Serialize)]
+pub struct DeviceTimeline {
+    /// Device number.
+    pub device: u64,
+    /// Index of the first entry that is looked at.
+    pub first_event: u64,
+    /// Entries that are looked at.
+    pub events: u64,
+    /// Entries in the whole trace.
+    pub trace_events: u64,
+    /// When the first of them was recorded, in microseconds since the epoch; `None` before 2.2.
+    pub start_us: Option<u64>,
+    /// Microseconds from the first to the last of them.
+    pub duration_us: Option<u64>,
+    /// Where each bucket lies.
+    pub buckets: Buckets,
+    /// The values in each bucket.
+    pub series: SeriesSet,
+    /// What happened.
+    pub marks: Marks,
+    /// What the program said that it was doing.
+    pub phases: Phases,
+}
+
+/// Which part of a snapshot to follow, and how closely.
+#[derive(Debug, Clone, Copy)]
+pub struct TimelineOptions {
+    /// Only this device.
+    pub device: Option<u64>,
+    /// Which part of each device's trace.
+    pub window: Window,
+    /// The minor release of PyTorch 2 that recorded it; found out as far as the file tells if not given.
+    pub minor: Option<u32>,
+    /// How many buckets at most.
+    pub buckets: usize,
+}
+
+/// Follows the memory of `snapshot`, read from `path`.
+pub fn timeline(snapshot: &Snapshot, path: &str, options: TimelineOptions) -> TimelineReport {
+    let settings = settings_in_effect(snapshot, options.minor);
+    let mut warnings = snapshot.warnings.clone();
+    let mut devices = Vec::new();
+    for device in 0..snapshot.traces.len() {
+        let window = options.window.of(snapshot, device);
+        let is_wanted = options.device.is_none_or(|wanted| wanted == device as u64);
+        if is_wanted && !window.is_empty() {
+            let buckets = options.buckets;
+            devices.push(follow(snapshot, device, &settings, &window, buckets, &mut warnings));
+        }
+    }
+    TimelineReport {
+        schema: "oomscope/timeline/1",
+        path: path.to_owned(),
+        torch_version: options
+            .minor
+            .map_or_else(|| snapshot.torch.to_string(), |minor| format!("2.{minor}")),
+        warnings: warnings.to_vec(),
+        devices,
+    }
+}
+
+fn follow(
+    snapshot: &Snapshot,
+    device: usize,
+    settings: &Settings,
+    window: &Range<usize>,
+    buckets: usize,
+    warnings: &mut Warnings,
+) -> DeviceTimeline {
+    let rows = snapshot.trace(device);
+    let mut book = SeriesBook::new(window.len(), buckets);
+    let mut marks = Marks::new();
+    let outcome = Literal { snapshot, device, settings }.run(Keep::Kinds, |step| {
+        let entry = step.entry.map(|(index, _)| index);
+        let Some(place) = window::place(window, entry) else { return };
+        // In the midst of one call nobody sees the block wait.
+        let is_amid = entry.filter(|index| window.contains(index)).is_some_and(|index| {
+            index + 1 < rows.len() && is_completed_at_once(snapshot, rows.start + index)
+        });
+        if is_amid {
+            book.repeat(place);
+        } else {
+            book.add(place, step.tiling);
+        }
+        if let Some((index, event)) = &step.entry
+            && window.contains(index)
+        {
+            marks.entry(*index, event, book.bucket_of(place));
+        }
+    });
+    let time = |index: usize| snapshot.events.time_us(rows.start + index);
+    for given in given_back(snapshot, device, outcome.start.reserved) {
+        if window.contains(&given.event) {
+            let bucket = book.bucket_of(given.event - window.start);
+            marks.given_back(given, time(given.event), bucket);
+        }
+    }
+    let trace_events = rows.len() as u64;
+    warn_of_trace(device as u64, outcome, trace_events, snapshot.settings.is_some(), warnings);
+    let (buckets, series) = book.close(window, time);
+    let ends = time(window.start).zip(time(window.end - 1));
+    DeviceTimeline {
+        device: device as u64,
+        first_event: window.start as u64,
+        events: window.len() as u64,
+        trace_events,
+        start_us: time(window.start),
+        duration_us: ends.map(|(start, end)| end.saturating_sub(start)),
+        marks: marks.close(buckets.first_event.len()),
+        phases: phases(snapshot, device, window, |entry| book.bucket_of(entry - window.start)),
+        buckets,
+        series,
+    }
+}

@@ -1,0 +1,73 @@
+//! The CSV of `oomscope timeline`: one row a bucket, numbers only.
+
+use std::fmt::Display;
+
+use crate::analysis::{DeviceTimeline, Series, TimelineReport};
+
+/// One column, its name first.
+type Column = Vec<String>;
+
+/// A header, then the buckets of each device in turn. A time that was not recorded is empty.
+pub fn timeline_csv(report: &TimelineReport) -> String {
+    let mut out = String::new();
+    for (i, device) in report.devices.iter().enumerate() {
+        let columns = columns(device);
+        for row in usize::from(i > 0)..=device.buckets.first_event.len() {
+            let cells: Vec<&str> =
+                columns.iter().filter_map(|column| column.get(row)).map(String::as_str).collect();
+            out.push_str(&cells.join(","));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+fn columns(device: &DeviceTimeline) -> Vec<Column> {
+    let (buckets, series, marks) = (&device.buckets, &device.series, &device.marks);
+    let mut columns = vec![
+        column("device", buckets.first_event.iter().map(|_| device.device)),
+        column("first_event", &buckets.first_event),
+        column("last_event", &buckets.last_event),
+        column(
+            "time_us",
+            buckets.time_us.iter().map(|time| time.map_or(String::new(), |t| t.to_string())),
+        ),
+    ];
+    for (name, series) in [
+        ("reserved_bytes", &series.reserved_bytes),
+        ("allocated_bytes", &series.allocated_bytes),
+        ("active_bytes", &series.active_bytes),
+        ("pending_bytes", &series.pending_bytes),
+        ("releasable_bytes", &series.releasable_bytes),
+        ("stranded_bytes", &series.stranded_bytes),
+        ("private_free_bytes", &series.private_free_bytes),
+        ("private_reserved_bytes", &series.private_reserved_bytes),
+        ("largest_free_block_bytes", &series.largest_free_block_bytes),
+    ] {
+        columns.extend(extremes(name, series));
+    }
+    for (name, series) in [
+        ("gap_ratio", &series.gap_ratio),
+        ("stranded_ratio", &series.stranded_ratio),
+        ("external_ratio", &series.external_ratio),
+    ] {
+        columns.extend(extremes(name, series));
+    }
+    for (name, kind) in [
+        ("oom", &marks.oom),
+        ("reclaim", &marks.reclaim),
+        ("empty_cache", &marks.empty_cache),
+        ("snapshot", &marks.snapshot),
+    ] {
+        columns.push(column(name, &kind.in_bucket));
+    }
+    columns
+}
+
+fn column(name: &str, values: impl IntoIterator<Item = impl Display>) -> Column {
+    [name.to_owned()].into_iter().chain(values.into_iter().map(|value| value.to_string())).collect()
+}
+
+fn extremes<T: Display>(name: &str, series: &Series<T>) -> [Column; 2] {
+    [column(&format!("{name}_min"), &series.min), column(&format!("{name}_max"), &series.max)]
+}
