@@ -44,6 +44,20 @@ const REPLAYS: [(&str, &[&str]); 5] = [
     ("replay-small", &["--capacity", "64MiB", "fixtures/2.15.0-two_devices.pickle.gz"]),
 ];
 
+/// Courses over time, by what is to be seen: a failure, private pools, streams, parts.
+const TIMELINES: [(&str, &[&str]); 5] = [
+    ("timeline-failed", &["fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"]),
+    ("timeline-pools", &["fixtures/2.15.0-graphs.pickle.gz"]),
+    ("timeline-streams", &["fixtures/2.15.0-fuzz_streams-oom-lag.pickle.gz"]),
+    (
+        "timeline-part",
+        &["--from", "4150", "--to", "4350", "fixtures/2.9.1-gpt_varlen-gc.pickle.gz"],
+    ),
+    ("timeline-late", &["--last", "500", "fixtures/2.15.0-gpt_varlen-wrapped.pickle.gz"]),
+];
+/// The same as JSON and CSV, in few buckets.
+const TIMELINE_DATA: [&str; 2] = ["json", "csv"];
+
 fn fixture(name: &str) -> String {
     format!("fixtures/{name}.pickle.gz")
 }
@@ -98,6 +112,18 @@ fn replays_stand_as_read() {
 }
 
 #[test]
+fn courses_over_time_stand_as_read() {
+    for (name, args) in TIMELINES {
+        let all = [&["timeline"], args].concat();
+        compare_text(name, &all, &program::result_of(&all));
+    }
+    for format in TIMELINE_DATA {
+        let all = ["timeline", "--format", format, "--buckets", "4", &fixture("2.15.0-mempool")];
+        compare_text(&format!("timeline.{format}"), &all, &program::result_of(&all));
+    }
+}
+
+#[test]
 fn ranks_stand_as_read() {
     let paths = RANKS.map(fixture);
     let paths = paths.each_ref().map(String::as_str);
@@ -113,8 +139,11 @@ fn nothing_golden_is_left_over_and_all_of_it_is_small() {
     let pages = fixtures::names().into_iter().map(|name| format!("{name}.snap"));
     let replays =
         REPLAYS.iter().flat_map(|(name, _)| [format!("{name}.snap"), format!("{name}.json.snap")]);
+    let timelines = TIMELINES.iter().map(|(name, _)| format!("{name}.snap"));
+    let timelines =
+        timelines.chain(TIMELINE_DATA.iter().map(|format| format!("timeline.{format}.snap")));
     let expected: BTreeSet<String> =
-        pages.chain(json).chain(markdown).chain(ranks).chain(replays).collect();
+        pages.chain(json).chain(markdown).chain(ranks).chain(replays).chain(timelines).collect();
     let (mut found, mut bytes) = (BTreeSet::new(), 0);
     let directory = fixtures::directory().with_file_name("tests").join("golden");
     for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {

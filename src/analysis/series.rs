@@ -82,16 +82,17 @@ impl SeriesBook {
         self.bytes.bucket_of(place)
     }
 
-    /// Adds the moment after entry `place`.
+    /// Adds the moment after entry `place`; a pending block of `being_freed` bytes counts as allocated.
     #[inline]
-    pub(super) fn add(&mut self, place: usize, tiling: &Tiling) {
+    pub(super) fn add(&mut self, place: usize, tiling: &Tiling, being_freed: u64) {
         let totals = tiling.totals();
+        let allocated = totals.allocated + being_freed;
         let kinds = tiling.free_kinds().unwrap_or_default();
         let bytes = [
             totals.reserved,
-            totals.allocated,
+            allocated,
             totals.active,
-            totals.active - totals.allocated,
+            totals.active - allocated,
             kinds.releasable,
             kinds.stranded,
             kinds.private_free,
@@ -99,18 +100,12 @@ impl SeriesBook {
             kinds.largest,
         ];
         let ratios = [
-            left(totals.allocated, totals.reserved),
+            left(allocated, totals.reserved),
             ratio(kinds.stranded, totals.reserved),
             left(kinds.largest, totals.reserved - totals.active),
         ];
         self.bytes.add(place, bytes);
         self.ratios.add(place, ratios);
-    }
-
-    /// Adds a moment in which nothing is different.
-    pub(super) fn repeat(&mut self, place: usize) {
-        self.bytes.add(place, self.bytes.last());
-        self.ratios.add(place, self.ratios.last());
     }
 
     /// The series over `window`; `time` tells when an entry was recorded.

@@ -11,7 +11,7 @@ use super::series::{Buckets, SeriesBook, SeriesSet};
 use super::window::{self, Window};
 use crate::conf::Settings;
 use crate::replay::{Keep, Literal, given_back, is_completed_at_once, settings_in_effect};
-use crate::snapshot::{Snapshot, Warning, Warnings};
+use crate::snapshot::{BlockState, Snapshot, Warning, Warnings};
 
 /// The JSON of `oomscope timeline`.
 #[derive(Debug, Serialize)]
@@ -105,14 +105,16 @@ fn follow(
         let entry = step.entry.map(|(index, _)| index);
         let Some(place) = window::place(window, entry) else { return };
         // In the midst of one call nobody sees the block wait.
-        let is_amid = entry.filter(|index| window.contains(index)).is_some_and(|index| {
-            index + 1 < rows.len() && is_completed_at_once(snapshot, rows.start + index)
+        let being_freed = step.entry.map_or(0, |(index, event)| {
+            if index + 1 == rows.len() || !is_completed_at_once(snapshot, rows.start + index) {
+                return 0;
+            }
+            match step.tiling.at(event.addr) {
+                Some((size, BlockState::ActivePendingFree)) => size,
+                _ => 0,
+            }
         });
-        if is_amid {
-            book.repeat(place);
-        } else {
-            book.add(place, step.tiling);
-        }
+        book.add(place, step.tiling, being_freed);
         if let Some((index, event)) = &step.entry
             && window.contains(index)
         {

@@ -49,15 +49,17 @@ impl Course<'_> {
         let style = self.page.style;
         let (solid, shaded) = style.pick(("█", "░"), ("#", "."));
         self.page.heading(&format!(
-            "Device {} over time ({solid} allocated  {shaded} reserved, not allocated; {})",
+            "Device {} over time: {}",
             device.device,
             extent(device.first_event, device.events, device.trace_events, device.duration_us)
         ));
+        self.row("", &format!("{solid} allocated  {shaded} reserved, not allocated"), "");
         let highest = |series: &Series<u64>| self.axis.spread(series.max.iter().copied(), u64::max);
         let (reserved, allocated) =
             (highest(&device.series.reserved_bytes), highest(&device.series.allocated_bytes));
         self.page.out.push_str(&area(&reserved, &allocated, style));
         self.entries();
+        self.private_pools();
         self.marks();
         self.phases();
         self.kinds();
@@ -78,6 +80,23 @@ impl Course<'_> {
         let right = format!("entry {}", count(first + self.device.events - 1));
         let room = self.axis.columns.saturating_sub(left.chars().count());
         self.row("", &format!("{left}{right:>room$}"), "");
+    }
+
+    /// What private pools hold from the device.
+    fn private_pools(&mut self) {
+        let series = &self.device.series.private_reserved_bytes;
+        if series.highest > 0 {
+            let line = self.amounts(series);
+            self.row("in private", &line, &format!("to {}", size(series.highest)));
+        }
+    }
+
+    /// A series at its most in each column, on a scale of its own; blank where there is nothing.
+    fn amounts(&self, series: &Series<u64>) -> String {
+        let values = self.axis.spread(series.max.iter().copied(), u64::max);
+        let line = strip(&values, series.highest, self.page.style);
+        let is_there = values.iter().map(|value| *value > 0);
+        line.chars().zip(is_there).map(|(c, is)| if is { c } else { ' ' }).collect()
     }
 
     fn marks(&mut self) {
@@ -126,7 +145,7 @@ impl Course<'_> {
                 &series.stranded_bytes,
                 "it would not: beside live blocks, or in a private pool",
             ),
-            ("in private", &series.private_free_bytes, "the part of stranded in private pools"),
+            ("private", &series.private_free_bytes, "the part of it in private pools"),
             ("pending", &series.pending_bytes, "freed by the program, waiting for another stream"),
             ("largest", &series.largest_free_block_bytes, "the largest free block"),
         ];
@@ -139,14 +158,10 @@ impl Course<'_> {
                 continue;
             }
             words.push(format!("{name}: {meaning}"));
-            let values = self.axis.spread(series.max.iter().copied(), u64::max);
-            let line = strip(&values, series.highest, self.page.style);
-            let is_there = values.iter().map(|value| *value > 0);
-            let line: String =
-                line.chars().zip(is_there).map(|(c, is)| if is { c } else { ' ' }).collect();
+            let line = self.amounts(series);
             self.row(name, &line, &size(series.highest));
         }
-        self.page.named("", &words.join(" · "));
+        self.page.named("", &words.join("; "));
     }
 
     fn ratios(&mut self) {
@@ -170,6 +185,11 @@ impl Course<'_> {
             let range = [low, high].map(|value| percent(value.unwrap_or(0.0)));
             self.row(name, &line, &format!("{}-{}", range[0], range[1]));
         }
+        self.page.named(
+            "",
+            "gap: reserved and not allocated; stranded: the stranded part of reserved; external: what of \
+             the free memory is not in the largest free block",
+        );
     }
 
     /// The largest value of a series and when it was reached.
@@ -190,7 +210,7 @@ impl Course<'_> {
 
     fn moments(&mut self) {
         let series = &self.device.series;
-        self.page.heading("The most");
+        self.page.heading("Highest");
         for (name, series) in [
             ("reserved", &series.reserved_bytes),
             ("allocated", &series.allocated_bytes),
