@@ -116,14 +116,14 @@ fn is_sound(device: &DeviceTimeline, limit: usize) {
             assert!(kind.in_bucket[bucket] > 0);
         }
     }
-    for phase in &device.phases.names {
-        assert!(phase.spans.len() as u64 == phase.count.min(100));
-        for span in &phase.spans {
+    for range in &device.ranges.names {
+        assert!(range.spans.len() as u64 == range.count.min(100));
+        for span in &range.spans {
             assert!(span.first_event >= first[0] && span.first_event <= last[count - 1]);
             assert!(span.first_event + span.events <= device.first_event + device.events);
         }
-        assert!(phase.in_buckets.iter().all(|[first, last]| first <= last && *last < count as u64));
-        assert!(phase.in_buckets.windows(2).all(|pair| pair[0][1] + 1 < pair[1][0]));
+        assert!(range.in_buckets.iter().all(|[first, last]| first <= last && *last < count as u64));
+        assert!(range.in_buckets.windows(2).all(|pair| pair[0][1] + 1 < pair[1][0]));
     }
 }
 
@@ -256,10 +256,10 @@ fn requests_that_had_memory_given_back_or_failed_are_the_retries_pytorch_counted
 fn optimizer_steps_stand_where_they_were() {
     let snapshot = read(&fixtures::pickle("2.15.0-conv_train"));
     let device = &follow(&snapshot, Window::Whole, 512).devices[0];
-    let phases = &device.phases;
-    let names: Vec<&str> = phases.names.iter().map(|phase| phase.name.as_str()).collect();
+    let ranges = &device.ranges;
+    let names: Vec<&str> = ranges.names.iter().map(|range| range.name.as_str()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
-    let step = phases.names.iter().find(|phase| phase.name == "Optimizer.step#SGD.step").unwrap();
+    let step = ranges.names.iter().find(|range| range.name == "Optimizer.step#SGD.step").unwrap();
     assert_eq!((step.source, step.count, step.spans.len()), ("annotation", 12, 12));
     assert_eq!(step.events, step.spans.iter().map(|span| span.events).sum::<u64>());
     let rows = snapshot.trace(0);
@@ -304,17 +304,17 @@ fn what_the_program_said_is_told_even_where_its_beginning_or_end_is_missing() {
             json!({"name": "elsewhere", "stage": "START", "device": 1, "time_us": 1}),
         ]),
     );
-    let phases = &follow(&snapshot, Window::Whole, 512).devices[0].phases;
-    let told: Vec<_> = phases
+    let ranges = &follow(&snapshot, Window::Whole, 512).devices[0].ranges;
+    let told: Vec<_> = ranges
         .names
         .iter()
-        .map(|phase| {
-            let spans: Vec<_> = phase
+        .map(|range| {
+            let spans: Vec<_> = range
                 .spans
                 .iter()
                 .map(|s| (s.first_event, s.events, s.start_us, s.end_us))
                 .collect();
-            (phase.name.as_str(), phase.source, spans)
+            (range.name.as_str(), range.source, spans)
         })
         .collect();
     // Entry 0 is the segment, entry n was recorded at n milliseconds.
@@ -337,7 +337,7 @@ fn what_the_program_said_is_told_even_where_its_beginning_or_end_is_missing() {
             ("brief", "annotation", vec![(3, 0, Some(2100), Some(2200))]),
         ]
     );
-    let part = &follow(&snapshot, Window::Between(Some(4), Some(5)), 512).devices[0].phases;
+    let part = &follow(&snapshot, Window::Between(Some(4), Some(5)), 512).devices[0].ranges;
     let spans: Vec<_> =
         part.names.iter().map(|p| (p.name.as_str(), p.spans[0].first_event, p.events)).collect();
     assert_eq!(spans, [("outer", 4, 2), ("b", 4, 1)]);
@@ -386,7 +386,7 @@ fn memory_does_not_grow_with_the_trace() {
         let device = &report.devices[0];
         is_sound(device, 512);
         assert_eq!((device.marks.oom.count, device.marks.snapshot.count), (rounds, rounds));
-        assert_eq!(device.phases.names.len() as u64 + device.phases.other_spans, rounds);
+        assert_eq!(device.ranges.names.len() as u64 + device.ranges.other_spans, rounds);
         heap
     };
     let (short, long) = (heap(1000), heap(10_000));

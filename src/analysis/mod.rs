@@ -14,7 +14,7 @@ mod holders;
 mod marks;
 mod memory;
 mod oom;
-mod phases;
+mod ranges;
 mod ranks;
 mod remedies;
 mod replay;
@@ -37,7 +37,7 @@ pub use memory::{
     Segments, StreamReport, figures_of,
 };
 pub use oom::{Blocker, Cause, OomReport, Remedy};
-pub use phases::{Phase, Phases, Span};
+pub use ranges::{NamedRange, NamedRanges, Span};
 pub use ranks::{Rank, Ranks, compare_ranks};
 pub use replay::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::device::warn_of_trace;
 use super::marks::Marks;
-use super::phases::{Phases, phases};
+use super::ranges::{NamedRanges, ranges};
 use super::series::{Buckets, SeriesBook, SeriesSet};
 use super::window::{self, Window};
 use crate::conf::Settings;
@@ -50,7 +50,7 @@ pub struct DeviceTimeline {
     /// What happened.
     pub marks: Marks,
     /// What the program said that it was doing.
-    pub phases: Phases,
+    pub ranges: NamedRanges,
 }
 
 /// Which part of a snapshot to follow, and how closely.
@@ -140,7 +140,7 @@ fn follow(
         start_us: time(window.start),
         duration_us: ends.map(|(start, end)| end.saturating_sub(start)),
         marks: marks.close(buckets.first_event.len()),
-        phases: phases(snapshot, device, window, |entry| book.bucket_of(entry - window.start)),
+        ranges: ranges(snapshot, device, window, |entry| book.bucket_of(entry - window.start)),
         buckets,
         series,
     }

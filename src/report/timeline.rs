@@ -9,8 +9,8 @@ use crate::units::{count, counted, duration, percent, plain, size};
 
 /// Columns to the right of a strip, for its highest value.
 const NOTES: usize = 13;
-/// Phases that are drawn.
-const PHASES: usize = 6;
+/// Ranges that are drawn.
+const RANGES: usize = 6;
 /// What a reclaim is.
 const RECLAIM: &str = "had cached memory given back to the device first, which is slow (a retry after \
     the device refused, or garbage collection)";
@@ -61,7 +61,7 @@ impl Course<'_> {
         self.entries();
         self.private_pools();
         self.marks();
-        self.phases();
+        self.ranges();
         self.kinds();
         self.ratios();
         self.moments();
@@ -116,11 +116,11 @@ impl Course<'_> {
         }
     }
 
-    fn phases(&mut self) {
+    fn ranges(&mut self) {
         let mark = self.page.style.pick('▬', '=');
-        for (phase, letter) in self.device.phases.names.iter().take(PHASES).zip('a'..) {
+        for (range, letter) in self.device.ranges.names.iter().take(RANGES).zip('a'..) {
             let mut buckets = vec![false; self.axis.starts.len()];
-            for [first, last] in &phase.in_buckets {
+            for [first, last] in &range.in_buckets {
                 let [first, last] =
                     [first, last].map(|n| usize::try_from(*n).unwrap_or(usize::MAX));
                 buckets.get_mut(first..=last).unwrap_or_default().fill(true);
@@ -128,7 +128,7 @@ impl Course<'_> {
             let columns = self.axis.spread(buckets, |a, b| a || b);
             let line: String =
                 columns.iter().map(|is_in| if *is_in { mark } else { ' ' }).collect();
-            self.row(&format!("phase {letter}"), &line, &counted(phase.count, "time"));
+            self.row(&format!("range {letter}"), &line, &counted(range.count, "time"));
         }
     }
 
@@ -233,8 +233,8 @@ impl Course<'_> {
             ("reclaim", &marks.reclaim, "request", RECLAIM),
             ("empty_cache", &marks.empty_cache, "time", "the program had cached memory given back"),
         ];
-        let phases = &device.phases;
-        if kinds.iter().all(|(_, kind, ..)| kind.count == 0) && phases.names.is_empty() {
+        let ranges = &device.ranges;
+        if kinds.iter().all(|(_, kind, ..)| kind.count == 0) && ranges.names.is_empty() {
             return;
         }
         self.page.heading("What happened");
@@ -253,19 +253,19 @@ impl Course<'_> {
                 self.page.named(name, &text);
             }
         }
-        for (phase, letter) in phases.names.iter().take(PHASES).zip('a'..) {
+        for (range, letter) in ranges.names.iter().take(RANGES).zip('a'..) {
             let text = format!(
                 "{} ({}): {} in all",
-                plain(&phase.name),
-                phase.source,
-                counted(phase.events, "entry")
+                plain(&range.name),
+                range.source,
+                counted(range.events, "entry")
             );
-            self.page.named(&format!("phase {letter}"), &text);
+            self.page.named(&format!("range {letter}"), &text);
         }
-        let more = phases.names.len().saturating_sub(PHASES) as u64;
+        let more = ranges.names.len().saturating_sub(RANGES) as u64;
         if more > 0 {
             self.page
-                .named("", &format!("and {}: see --format json", counted(more, "other phase")));
+                .named("", &format!("and {}: see --format json", counted(more, "other range")));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the program said that it was doing: the phases of `external_annotations` (PyTorch writes
+//! What the program said that it was doing: the ranges of `external_annotations` (PyTorch writes
 //! `Optimizer.step`, the profiler its steps), and stretches of one `user_metadata`.
 
 use std::ops::Range;
@@ -14,18 +14,18 @@ const NAMES: usize = 64;
 /// Spans of one name that are listed one by one.
 const SPANS: usize = 100;
 
-/// All phases.
+/// All ranges.
 #[derive(Debug, Default, Serialize)]
-pub struct Phases {
+pub struct NamedRanges {
     /// By name, those that span most entries first; at most 64.
-    pub names: Vec<Phase>,
+    pub names: Vec<NamedRange>,
     /// Spans of further names.
     pub other_spans: u64,
 }
 
 /// Every span of one name.
 #[derive(Debug, Serialize)]
-pub struct Phase {
+pub struct NamedRange {
     /// As recorded.
     pub name: String,
     /// `annotation`, which is matched to the trace by its times, or `user_metadata`, which entries carry.
@@ -62,31 +62,31 @@ struct Found {
     times: [Option<u64>; 2],
 }
 
-/// The phases of `device` that touch `window`; `bucket_of` tells the bucket of an entry.
-pub(super) fn phases(
+/// The ranges of `device` that touch `window`; `bucket_of` tells the bucket of an entry.
+pub(super) fn ranges(
     snapshot: &Snapshot,
     device: usize,
     window: &Range<usize>,
     bucket_of: impl Fn(usize) -> usize,
-) -> Phases {
-    let mut phases = Phases::default();
+) -> NamedRanges {
+    let mut ranges = NamedRanges::default();
     let mut rows = FxHashMap::default();
     let mut add = |found: Found| {
         let entries = found.entries.start.max(window.start)..found.entries.end.min(window.end);
         if entries.start > entries.end || entries.start == window.end {
             return;
         }
-        let names = &mut phases.names;
+        let names = &mut ranges.names;
         let key = (found.name, found.source);
         if names.len() == NAMES && !rows.contains_key(&key) {
-            phases.other_spans += 1;
+            ranges.other_spans += 1;
             return;
         }
         let row = *rows.entry(key).or_insert_with(|| {
-            names.push(Phase::new(snapshot.text(found.name), found.source));
+            names.push(NamedRange::new(snapshot.text(found.name), found.source));
             names.len() - 1
         });
-        if let Some(phase) = names.get_mut(row) {
+        if let Some(range) = names.get_mut(row) {
             let span = Span {
                 first_event: entries.start as u64,
                 events: entries.len() as u64,
@@ -94,16 +94,16 @@ pub(super) fn phases(
                 end_us: found.times[1],
             };
             let ends = [entries.start, entries.end.saturating_sub(1)];
-            phase.add(span, ends.map(|entry| bucket_of(entry.max(window.start)) as u64));
+            range.add(span, ends.map(|entry| bucket_of(entry.max(window.start)) as u64));
         }
     };
     annotated(snapshot, device).into_iter().for_each(&mut add);
     labelled(snapshot, device, window, &mut add);
-    phases.names.sort_by(|a, b| b.events.cmp(&a.events).then_with(|| a.name.cmp(&b.name)));
-    phases
+    ranges.names.sort_by(|a, b| b.events.cmp(&a.events).then_with(|| a.name.cmp(&b.name)));
+    ranges
 }
 
-impl Phase {
+impl NamedRange {
     fn new(name: &str, source: &'static str) -> Self {
         let (spans, in_buckets) = (Vec::new(), Vec::new());
         Self { name: name.to_owned(), source, count: 0, events: 0, spans, in_buckets }
