@@ -140,7 +140,8 @@ impl<'a> StackReader<'a> {
         Self { snapshot, origins, whole: RefCell::default() }
     }
 
-    fn origin(&self, id: FrameId) -> Origin {
+    /// Whose code frame `id` is.
+    pub(super) fn origin(&self, id: FrameId) -> Origin {
         self.origins.get(id.index()).copied().unwrap_or(Origin::Native)
     }
 

@@ -15,6 +15,7 @@ mod marks;
 mod memory;
 mod oom;
 mod ranges;
+mod phases;
 mod ranks;
 mod remedies;
 mod replay;
@@ -38,6 +39,7 @@ pub use memory::{
 };
 pub use oom::{Blocker, Cause, OomReport, Remedy};
 pub use ranges::{NamedRange, NamedRanges, Span};
+pub use phases::{Phase, Phases, StepsFrom};
 pub use ranks::{Rank, Ranks, compare_ranks};
 pub use replay::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,

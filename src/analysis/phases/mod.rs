@@ -1,0 +1,221 @@
+//! What a program was doing at each entry of a device's trace: phases and training steps.
+//!
+//! A phase is read from the stack of each allocation (`signs`), and where the stack says nothing from
+//! the named ranges that PyTorch or the program recorded (`named`), else from the phases around it.
+//! A training step ends where its optimizer's step does (`steps`). All of it is read from what was
+//! recorded; what cannot be told is [`Phase::Other`], or no step at all.
+
+mod named;
+mod signs;
+mod steps;
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use self::named::Named;
+pub(super) use self::signs::Signs;
+use self::signs::{Hint, SignReader};
+use self::steps::Steps;
+pub use self::steps::StepsFrom;
+use super::frames::StackReader;
+use crate::ids::{StackId, SymbolId, row};
+use crate::snapshot::{Action, Snapshot};
+
+/// What a program does with memory in the course of a training or inference run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Building, moving or loading a model or an optimizer.
+    Init,
+    /// Loading or moving what the model is fed.
+    Data,
+    /// Running the model, and the loss.
+    Forward,
+    /// The backward pass, with what activation checkpointing computes again.
+    Backward,
+    /// The optimizer's step, with clipping and unscaling of gradients.
+    Optimizer,
+    /// Anything else, or nothing that can be told.
+    Other,
+}
+
+impl Phase {
+    /// The word for it, as in the JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Init => "init",
+            Self::Data => "data",
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Optimizer => "optimizer",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// Entries in a row that belong to one phase: from `start` up to the next run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) start: u32,
+    pub(super) phase: Phase,
+}
+
+/// Phases and steps of one device's trace. An entry is named by its index in that trace.
+#[derive(Debug)]
+pub struct Phases {
+    runs: Vec<Run>,
+    named: Named,
+    steps: Steps,
+    signs: FxHashMap<StackId, Signs>,
+}
+
+impl Phases {
+    /// Reads the trace of `device`.
+    pub fn of(snapshot: &Snapshot, stacks: &StackReader<'_>, device: usize) -> Self {
+        let rows = snapshot.trace(device);
+        let named = Named::of(snapshot, device);
+        let reader = SignReader::new(snapshot, stacks);
+        let mut signs: FxHashMap<StackId, Signs> = FxHashMap::default();
+        let mut hints: Vec<(u32, Hint)> = Vec::new();
+        for (index, at) in rows.clone().enumerate() {
+            // A failed request is an allocation that was tried; frees follow what is allocated around them.
+            if !matches!(snapshot.events.action(at), Some(Action::Alloc | Action::Oom)) {
+                continue;
+            }
+            let Some(event) = snapshot.events.get(at) else { break };
+            let mut hint =
+                signs.entry(event.stack).or_insert_with(|| reader.read(event.stack)).hint;
+            if hint == Hint::Silent
+                && let Some(phase) = named.phase_at(index)
+            {
+                hint = Hint::Phase(phase);
+            }
+            if hints.last().is_none_or(|(_, last)| *last != hint) {
+                hints.push((row(index), hint));
+            }
+        }
+        let runs = resolve(&hints);
+        let steps = Steps::of(&runs, &named, rows.len());
+        Self { runs, named, steps, signs }
+    }
+
+    /// The phase of the last allocation up to `entry`; [`Phase::Other`] before the first.
+    pub fn phase_of(&self, entry: usize) -> Phase {
+        self.run_of(entry).and_then(|run| self.runs.get(run)).map_or(Phase::Other, |run| run.phase)
+    }
+
+    /// The training step that `entry` belongs to, counted from 0 at the start of the recording; `None`
+    /// before the first, and where no steps can be told apart.
+    pub fn step_of(&self, entry: usize) -> Option<u32> {
+        self.steps.of_entry(entry)
+    }
+
+    /// How many steps came to their end.
+    pub fn completed_steps(&self) -> usize {
+        self.steps.ends().len()
+    }
+
+    /// The entries of `step`; the last step may be one that never came to its end.
+    pub fn entries_of(&self, step: u32) -> Option<Range<usize>> {
+        self.steps.entries(step)
+    }
+
+    /// What the steps were told apart by.
+    pub fn steps_from(&self) -> Option<StepsFrom> {
+        self.steps.from()
+    }
+
+    /// The innermost named range (`record_function`, `Optimizer.step#...`) around `entry`.
+    pub fn named_at(&self, entry: usize) -> Option<SymbolId> {
+        self.named.at(entry)
+    }
+
+    /// The runs of phases, oldest first.
+    pub(super) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// The entries at which steps end: the first entry after each.
+    pub(super) fn step_ends(&self) -> &[u32] {
+        self.steps.ends()
+    }
+
+    /// What the stack of an allocation of this trace says.
+    pub(super) fn signs_of(&self, stack: StackId) -> Signs {
+        self.signs.get(&stack).copied().unwrap_or_default()
+    }
+
+    fn run_of(&self, entry: usize) -> Option<usize> {
+        self.runs.partition_point(|run| run.start as usize <= entry).checked_sub(1)
+    }
+}
+
+/// Gives phases to allocations whose own stacks are silent, by the phases around them.
+fn resolve(hints: &[(u32, Hint)]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut before = None;
+    for (at, (start, hint)) in hints.iter().enumerate() {
+        let phase = match hint {
+            Hint::Phase(phase) => {
+                before = Some(*phase);
+                *phase
+            }
+            Hint::Silent => {
+                let after = hints.get(at + 1).and_then(|(_, hint)| match hint {
+                    Hint::Phase(phase) => Some(*phase),
+                    Hint::Silent => None,
+                });
+                between(before, after)
+            }
+        };
+        if runs.last().is_none_or(|last| last.phase != phase) {
+            runs.push(Run { start: *start, phase });
+        }
+    }
+    runs
+}
+
+/// What the program's own code does between two phases.
+fn between(before: Option<Phase>, after: Option<Phase>) -> Phase {
+    match (before, after) {
+        (Some(a @ (Phase::Init | Phase::Forward | Phase::Backward)), Some(b)) if a == b => a,
+        (Some(Phase::Forward), _) => Phase::Forward,
+        (_, Some(Phase::Forward)) => Phase::Data,
+        _ => Phase::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silent_code_takes_its_phase_from_around_it() {
+        use Phase::{Backward, Data, Forward, Init, Optimizer, Other};
+        let of = |before, after| between(before, after);
+        assert_eq!(of(Some(Init), Some(Forward)), Data);
+        assert_eq!(of(Some(Optimizer), Some(Forward)), Data);
+        assert_eq!(of(Some(Forward), Some(Backward)), Forward, "the loss");
+        assert_eq!(of(Some(Forward), None), Forward);
+        assert_eq!(of(Some(Backward), Some(Backward)), Backward);
+        assert_eq!(of(Some(Backward), Some(Optimizer)), Other);
+        assert_eq!(of(Some(Optimizer), Some(Optimizer)), Other);
+        assert_eq!(of(None, None), Other);
+    }
+
+    #[test]
+    fn runs_are_joined() {
+        let hint = |phase| Hint::Phase(phase);
+        let hints = [
+            (0, hint(Phase::Forward)),
+            (4, Hint::Silent),
+            (5, hint(Phase::Forward)),
+            (9, hint(Phase::Backward)),
+        ];
+        let starts: Vec<(u32, Phase)> =
+            resolve(&hints).iter().map(|run| (run.start, run.phase)).collect();
+        assert_eq!(starts, [(0, Phase::Forward), (9, Phase::Backward)]);
+    }
+}

@@ -1,0 +1,223 @@
+//! What a stack says about the phase it was allocated in.
+
+use super::Phase;
+use crate::analysis::frames::{Origin, StackReader};
+use crate::ids::{FrameId, StackId};
+use crate::snapshot::Snapshot;
+
+/// The phase that a stack names, if it does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Hint {
+    /// It does.
+    Phase(Phase),
+    /// The program's own code that tells nothing, or no stack where nothing has one.
+    #[default]
+    Silent,
+}
+
+/// Everything that is read from a stack.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::analysis) struct Signs {
+    pub(super) hint: Hint,
+    /// A model's forward is among its frames.
+    pub(in crate::analysis) is_forward: bool,
+    /// PyTorch's code that sets up optimizer state made it.
+    pub(in crate::analysis) is_state: bool,
+    /// PyTorch's code that builds, moves or loads parameters made it.
+    pub(in crate::analysis) is_parameter: bool,
+    /// C++ frames say that a gradient was kept.
+    pub(in crate::analysis) is_gradient: bool,
+    /// C++ frames say that it is scratch memory of cuBLAS, kept for ever.
+    pub(in crate::analysis) is_workspace: bool,
+}
+
+/// What one frame says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    /// Nothing.
+    Nothing,
+    Init,
+    /// Init, by PyTorch's own code for parameters.
+    Parameter,
+    Data,
+    Forward,
+    Backward,
+    Optimizer,
+    State,
+    Gradient,
+    Workspace,
+}
+
+impl Mark {
+    fn phase(self) -> Option<Phase> {
+        Some(match self {
+            Self::Nothing | Self::Workspace => return None,
+            Self::Init | Self::Parameter => Phase::Init,
+            Self::Data => Phase::Data,
+            Self::Forward => Phase::Forward,
+            Self::Backward | Self::Gradient => Phase::Backward,
+            Self::Optimizer | Self::State => Phase::Optimizer,
+        })
+    }
+
+    /// Reads a frame. PyTorch's file and function names are those of its releases 2.1 to 2.15.
+    fn of(file: &str, name: &str, origin: Origin) -> Self {
+        if origin == Origin::Native {
+            return native(name);
+        }
+        if matches!(name, "backward" | "_engine_run_backward" | "unpack_hook" | "recompute_fn") {
+            return Self::Backward;
+        }
+        if name == "_call_impl" || name == "_wrapped_call_impl" || name == "forward" {
+            return Self::Forward;
+        }
+        let inside = match origin {
+            Origin::Torch => file.rsplit_once("torch/").map_or(file, |(_, inside)| inside),
+            _ => return of_others(file, name),
+        };
+        // `rsplit_once` would cut at a torch/ inside PyTorch, which there is none of.
+        match (inside, name) {
+            ("nn/modules/module.py", "_apply" | "load_state_dict" | "to_empty")
+            | (_, "reset_parameters" | "_ddp_init_helper") => Self::Parameter,
+            ("optim/optimizer.py", "zero_grad") => Self::Nothing,
+            (_, "__init__" | "add_param_group") if inside.starts_with("optim/") => Self::Init,
+            (_, "_init_group" | "_init_state") if inside.starts_with("optim/") => Self::State,
+            (_, "__init__") if inside.starts_with("nn/") => Self::Parameter,
+            ("amp/grad_scaler.py", "scale") | ("utils/checkpoint.py", _) => Self::Forward,
+            ("nn/init.py" | "nn/parameter.py" | "serialization.py", _) => Self::Parameter,
+            ("amp/grad_scaler.py" | "nn/utils/clip_grad.py", _) => Self::Optimizer,
+            ("autograd/__init__.py", _) => Self::Backward,
+            ("nn/functional.py", _) => Self::Forward,
+            _ if inside.starts_with("optim/") => Self::Optimizer,
+            _ if inside.starts_with("utils/data/") => Self::Data,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// C++ frames of the backward pass and of scratch memory.
+fn native(name: &str) -> Mark {
+    if name.contains("CUDABlasWorkspace") || name.starts_with("at::cuda::getCurrentCUDABlas") {
+        Mark::Workspace
+    } else if name.starts_with("torch::autograd::AccumulateGrad::") {
+        Mark::Gradient
+    } else if name.starts_with("torch::autograd::Engine::") {
+        Mark::Backward
+    } else {
+        Mark::Nothing
+    }
+}
+
+/// Frames that are not PyTorch's: what their names are used for everywhere.
+fn of_others(file: &str, name: &str) -> Mark {
+    match name {
+        "step" if file.contains("optim") || file.contains("adam") => Mark::Optimizer,
+        "__getitem__" | "collate" | "collate_fn" => Mark::Data,
+        "__init__" | "from_pretrained" | "load_state_dict" => Mark::Init,
+        _ => Mark::Nothing,
+    }
+}
+
+/// Reads stacks, each frame judged once.
+pub(super) struct SignReader<'a> {
+    snapshot: &'a Snapshot,
+    marks: Vec<(Mark, Origin)>,
+    /// Whether a stack without a caller is of a thread of the backward pass: Python frames are
+    /// recorded, and some of them belong to training.
+    bare_is_backward: bool,
+}
+
+impl<'a> SignReader<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, stacks: &StackReader<'_>) -> Self {
+        let mark = |id: usize| {
+            let id = FrameId::from_index(id);
+            let origin = stacks.origin(id);
+            let mark = snapshot.stacks.frame(id).map_or(Mark::Nothing, |frame| {
+                Mark::of(snapshot.text(frame.file), snapshot.text(frame.name), origin)
+            });
+            (mark, origin)
+        };
+        let marks: Vec<(Mark, Origin)> = (0..snapshot.stacks.frame_count()).map(mark).collect();
+        let bare_is_backward = marks.iter().any(|(mark, origin)| {
+            *origin != Origin::Native
+                && matches!(mark.phase(), Some(Phase::Backward | Phase::Optimizer))
+        });
+        Self { snapshot, marks, bare_is_backward }
+    }
+
+    pub(super) fn read(&self, stack: StackId) -> Signs {
+        let mut signs = Signs::default();
+        let (mut first, mut is_backward, mut is_bare) = (None, false, true);
+        for id in self.snapshot.stacks.frames(stack) {
+            let Some((mark, origin)) = self.marks.get(id.index()) else { continue };
+            first = first.or(mark.phase());
+            is_backward |= mark.phase() == Some(Phase::Backward);
+            // The threads of the backward pass are C++: what Python they run was called from there.
+            is_bare &= *origin == Origin::Torch;
+            match mark {
+                Mark::Forward => signs.is_forward = true,
+                Mark::Parameter => signs.is_parameter = true,
+                Mark::State => signs.is_state = true,
+                Mark::Gradient => signs.is_gradient = true,
+                Mark::Workspace => signs.is_workspace = true,
+                _ => {}
+            }
+        }
+        let phase = match first {
+            // What a backward pass computes again, and what it runs on the way.
+            Some(Phase::Forward | Phase::Init | Phase::Data) if is_backward => {
+                Some(Phase::Backward)
+            }
+            None if is_bare && self.bare_is_backward => Some(Phase::Backward),
+            first => first,
+        };
+        signs.hint = phase.map_or(Hint::Silent, Hint::Phase);
+        signs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(file: &str, name: &str) -> Mark {
+        Mark::of(file, name, Origin::of(file, name))
+    }
+
+    #[test]
+    fn frames_say_what_they_are_for() {
+        let torch = "/venv/lib/python3.12/site-packages/torch";
+        let of = |file: &str, name: &str| mark(&format!("{torch}/{file}"), name);
+        for (found, wanted) in [
+            (of("nn/modules/module.py", "_apply"), Mark::Parameter),
+            (of("nn/modules/module.py", "_call_impl"), Mark::Forward),
+            (of("nn/modules/linear.py", "forward"), Mark::Forward),
+            (of("nn/modules/linear.py", "__init__"), Mark::Parameter),
+            (of("nn/functional.py", "softmax"), Mark::Forward),
+            (of("nn/init.py", "kaiming_uniform_"), Mark::Parameter),
+            (of("_tensor.py", "backward"), Mark::Backward),
+            (of("autograd/__init__.py", "_make_grads"), Mark::Backward),
+            (of("autograd/function.py", "apply"), Mark::Nothing),
+            (of("utils/checkpoint.py", "unpack_hook"), Mark::Backward),
+            (of("utils/checkpoint.py", "checkpoint"), Mark::Forward),
+            (of("optim/adam.py", "_init_group"), Mark::State),
+            (of("optim/adam.py", "_multi_tensor_adam"), Mark::Optimizer),
+            (of("optim/adam.py", "__init__"), Mark::Init),
+            (of("amp/grad_scaler.py", "scale"), Mark::Forward),
+            (of("amp/grad_scaler.py", "_unscale_grads_"), Mark::Optimizer),
+            (of("utils/data/dataloader.py", "__next__"), Mark::Data),
+            (of("_ops.py", "__call__"), Mark::Nothing),
+            (mark("/app/train.py", "train"), Mark::Nothing),
+            (mark("/app/train.py", "step"), Mark::Nothing),
+            (mark("/app/optimizer.py", "step"), Mark::Optimizer),
+            (mark("/app/model.py", "__init__"), Mark::Init),
+            (
+                mark("??", "torch::autograd::Engine::thread_main(std::shared_ptr<...> const&)"),
+                Mark::Backward,
+            ),
+            (mark("??", "at::cuda::allocateCUDABlasWorkspace(unsigned long)"), Mark::Workspace),
+        ] {
+            assert_eq!(found, wanted);
+        }
+    }
+}
