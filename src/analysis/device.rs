@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::frames::StackReader;
+use super::held::{self, HeldAt, Leaks, Moments, StepsReport};
 use super::history::{self, DESCRIBED_OOMS, MAX_OOMS, Peak, Timeline};
 use super::holders::{self, HeldByLine, HeldByStack};
 use super::memory::{Memory, figures_of};
@@ -32,6 +33,12 @@ pub struct DeviceReport {
     pub top_stacks: Vec<HeldByStack>,
     /// Who holds the memory, by line of the user's code, most first.
     pub top_lines: Vec<HeldByLine>,
+    /// Where the memory was when allocated memory peaked; `None` without a trace.
+    pub at_peak: Option<HeldAt>,
+    /// How the training steps of the trace were told apart.
+    pub steps: StepsReport,
+    /// What grows with every training step.
+    pub leaks: Leaks,
     /// Totals over the trace, for a chart; `None` when there is no trace.
     #[serde(skip)]
     pub timeline: Option<Timeline>,
@@ -68,6 +75,9 @@ pub(super) fn report(
             ooms: Vec::new(),
             top_stacks,
             top_lines,
+            at_peak: None,
+            steps: StepsReport::default(),
+            leaks: Leaks::default(),
             timeline: None,
             truncated: false,
         };
@@ -79,6 +89,22 @@ pub(super) fn report(
         remedies(snapshot, index, options.minor, ooms.get_mut(last..).unwrap_or_default());
     }
     let mut peak = history.peak;
+    let first = usize::try_from(history.timeline.first).unwrap_or(usize::MAX);
+    let at_peak = peak.allocated_event.and_then(|event| usize::try_from(event).ok());
+    let moments = Moments {
+        // What comes before the part that is looked at counts as the state at its beginning.
+        peak: at_peak.or(first.checked_sub(1)),
+        failure: ooms.last().and_then(|oom| usize::try_from(oom.event).ok()),
+    };
+    let start = outcome.start.reserved;
+    let found = usize::try_from(device)
+        .map(|device| {
+            held::whereabouts(snapshot, stacks, device, settings, moments, start, options)
+        })
+        .unwrap_or_default();
+    if let Some(oom) = ooms.last_mut() {
+        oom.held = found.at_failure;
+    }
     // A trace that falls short of its own end state still ends there.
     let last = history.timeline.trace_events.checked_sub(1);
     let whole = history.timeline.events == history.timeline.trace_events;
@@ -108,6 +134,9 @@ pub(super) fn report(
         ooms,
         top_stacks,
         top_lines,
+        at_peak: found.at_peak,
+        steps: found.steps,
+        leaks: found.leaks,
         timeline: Some(history.timeline),
         truncated,
     }

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::frames::{FrameList, FrameReport, StackReader};
+use super::sums::{Sum, Sums, Table, ranked, summed, table};
 use crate::ids::{FrameId, StackId};
 use crate::snapshot::{BlockState, Snapshot};
 use crate::units::ratio;
@@ -36,25 +37,46 @@ pub struct HeldByLine {
     pub operation: Option<String>,
 }
 
-#[derive(Default, Clone, Copy)]
-struct Held {
-    bytes: u64,
-    blocks: u64,
+/// The `top` stacks that hold most, of blocks that are `all` together.
+pub(super) fn by_stack(
+    stacks: &StackReader<'_>,
+    held: Sums<StackId>,
+    all: Sum,
+    top: usize,
+) -> Table<HeldByStack> {
+    table(held, all, top, |stack, sum| HeldByStack {
+        bytes: sum.bytes,
+        blocks: sum.blocks,
+        share_ratio: ratio(sum.bytes, all.bytes),
+        frames: stacks.whole(stack),
+    })
 }
 
-impl Held {
-    fn add(&mut self, more: Self) {
-        self.bytes = self.bytes.saturating_add(more.bytes);
-        self.blocks += more.blocks;
+/// The `top` lines that hold most, of blocks that are `all` together.
+pub(super) fn by_line(
+    stacks: &StackReader<'_>,
+    held: Sums<StackId>,
+    all: Sum,
+    top: usize,
+) -> Table<HeldByLine> {
+    let mut lines: Sums<Option<FrameId>> = FxHashMap::default();
+    let mut largest: FxHashMap<Option<FrameId>, StackId> = FxHashMap::default();
+    for (stack, sum) in ranked(held) {
+        let line = stacks.culprit_id(stack);
+        largest.entry(line).or_insert(stack);
+        let held = lines.entry(line).or_default();
+        *held = held.and(sum);
     }
-}
-
-/// The largest first; ties in the order of first appearance, which the file fixes.
-fn ranked<K: Copy + Ord>(held: FxHashMap<K, Held>, top: usize) -> Vec<(K, Held)> {
-    let mut ranked: Vec<(K, Held)> = held.into_iter().collect();
-    ranked.sort_by_key(|(key, held)| (std::cmp::Reverse(held.bytes), *key));
-    ranked.truncate(top);
-    ranked
+    table(lines, all, top, |line, sum| {
+        let stack = largest.get(&line).copied().unwrap_or_default();
+        HeldByLine {
+            bytes: sum.bytes,
+            blocks: sum.blocks,
+            share_ratio: ratio(sum.bytes, all.bytes),
+            frame: line.and_then(|_| stacks.culprit(stack)),
+            operation: stacks.operation(stack),
+        }
+    })
 }
 
 /// The `top` stacks and the `top` lines that hold most of what is allocated on `device`.
@@ -64,42 +86,11 @@ pub(super) fn holders(
     device: u64,
     top: usize,
 ) -> (Vec<HeldByStack>, Vec<HeldByLine>) {
-    let mut by_stack: FxHashMap<StackId, Held> = FxHashMap::default();
-    let mut all = 0u64;
-    for segment in snapshot.segments.iter().filter(|s| s.device == device) {
-        for block in snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default() {
-            if block.state == BlockState::ActiveAllocated {
-                by_stack.entry(block.stack).or_default().add(Held { bytes: block.size, blocks: 1 });
-                all = all.saturating_add(block.size);
-            }
-        }
-    }
-    let mut by_line: FxHashMap<Option<FrameId>, (Held, StackId)> = FxHashMap::default();
-    let ranked_stacks = ranked(by_stack, usize::MAX);
-    for (stack, held) in &ranked_stacks {
-        // The first stack of a line is its largest.
-        let line = by_line.entry(stacks.culprit_id(*stack)).or_insert((Held::default(), *stack));
-        line.0.add(*held);
-    }
-    let largest: FxHashMap<Option<FrameId>, StackId> =
-        by_line.iter().map(|(line, (_, stack))| (*line, *stack)).collect();
-    let lines = ranked(by_line.into_iter().map(|(line, (held, _))| (line, held)).collect(), top);
-
-    let stacks_report = ranked_stacks.iter().take(top).map(|(stack, held)| HeldByStack {
-        bytes: held.bytes,
-        blocks: held.blocks,
-        share_ratio: ratio(held.bytes, all),
-        frames: stacks.whole(*stack),
-    });
-    let lines_report = lines.into_iter().map(|(line, held)| {
-        let stack = largest.get(&line).copied().unwrap_or_default();
-        HeldByLine {
-            bytes: held.bytes,
-            blocks: held.blocks,
-            share_ratio: ratio(held.bytes, all),
-            frame: line.and_then(|_| stacks.culprit(stack)),
-            operation: stacks.operation(stack),
-        }
-    });
-    (stacks_report.collect(), lines_report.collect())
+    let own = snapshot.segments.iter().filter(|s| s.device == device);
+    let blocks = own.flat_map(|s| snapshot.blocks.get(s.blocks.clone()).unwrap_or_default().iter());
+    let live = blocks.filter(|block| block.state == BlockState::ActiveAllocated);
+    let held = summed(live.map(|block| (block.stack, block.size)));
+    let all = held.values().fold(Sum::default(), |all, sum| all.and(*sum));
+    let by_stack = by_stack(stacks, held.clone(), all, top);
+    (by_stack.rows, by_line(stacks, held, all, top).rows)
 }

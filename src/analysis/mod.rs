@@ -9,6 +9,7 @@ mod device;
 mod emitted;
 mod found;
 mod frames;
+mod held;
 mod history;
 mod holders;
 mod marks;
@@ -22,6 +23,7 @@ mod replay;
 mod series;
 mod snapshot;
 mod timeline;
+mod sums;
 mod verdict;
 mod whatif;
 mod window;
@@ -31,6 +33,11 @@ pub use device::DeviceReport;
 pub use emitted::{Emitted, Journal, emitted, write_snapshot};
 pub use frames::{FrameList, FrameReport, Origin, StackReader};
 pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline};
+pub use held::{
+    Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, Category, Confidence, HeldAt, HeldBlock,
+    LeakSuspect, Leaks, StepsReport, held_blocks,
+};
+pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline, Window};
 pub use holders::{HeldByLine, HeldByStack};
 pub use marks::{Mark, MarkKind, Marks};
 pub use memory::{
@@ -48,5 +55,6 @@ pub use replay::{
 pub use series::{Buckets, Series, SeriesSet};
 pub use snapshot::{AnalyzeReport, HostReport, Options, SnapshotReport, Unreadable, analyze};
 pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, timeline};
+pub use sums::{Share, Sum, Table};
 pub use whatif::{WhatIfReport, WhatIfRow, whatif};
 pub use window::Window;

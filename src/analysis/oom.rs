@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::blockers::blockers;
 use super::frames::{FrameList, FrameReport, StackReader};
+use super::held::HeldAt;
 use super::verdict::{self, Circumstances};
 use crate::allocator::{is_small_request, segment_size};
 use crate::conf::Settings;
@@ -101,6 +102,9 @@ pub struct OomReport {
     /// Settings that were replayed instead, those that avoid the failure first; for the last failures of
     /// a trace that the model reproduces.
     pub remedies: Vec<Remedy>,
+    /// Where the memory was, for the last failure of a trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<HeldAt>,
 }
 
 /// Describes the `oom` entry of `step`; with blockers if it `is_late` in the trace.
@@ -148,6 +152,7 @@ pub(super) fn report(
         causes: causes(&circumstances, event),
         blockers: if is_late { blockers(step.tiling, stacks) } else { Vec::new() },
         remedies: Vec::new(),
+        held: None,
     }
 }
 

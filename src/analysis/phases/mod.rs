@@ -15,8 +15,8 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use self::named::Named;
+use self::signs::SignReader;
 pub(super) use self::signs::Signs;
-use self::signs::{Hint, SignReader};
 use self::steps::Steps;
 pub use self::steps::StepsFrom;
 use super::frames::StackReader;
@@ -78,22 +78,23 @@ impl Phases {
         let named = Named::of(snapshot, device);
         let reader = SignReader::new(snapshot, stacks);
         let mut signs: FxHashMap<StackId, Signs> = FxHashMap::default();
-        let mut hints: Vec<(u32, Hint)> = Vec::new();
+        let mut hints: Vec<(u32, Option<Phase>)> = Vec::new();
         for (index, at) in rows.clone().enumerate() {
             // A failed request is an allocation that was tried; frees follow what is allocated around them.
             if !matches!(snapshot.events.action(at), Some(Action::Alloc | Action::Oom)) {
                 continue;
             }
             let Some(event) = snapshot.events.get(at) else { break };
-            let mut hint =
-                signs.entry(event.stack).or_insert_with(|| reader.read(event.stack)).hint;
-            if hint == Hint::Silent
-                && let Some(phase) = named.phase_at(index)
-            {
-                hint = Hint::Phase(phase);
-            }
+            let signs = signs.entry(event.stack).or_insert_with(|| reader.read(event.stack));
+            let hint = signs.phase.or_else(|| named.phase_at(index));
             if hints.last().is_none_or(|(_, last)| *last != hint) {
                 hints.push((row(index), hint));
+            }
+        }
+        // Blocks at the end may be older than the trace, which forgets, while they do not.
+        for segment in snapshot.segments.iter().filter(|s| s.device == device as u64) {
+            for block in snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default() {
+                signs.entry(block.stack).or_insert_with(|| reader.read(block.stack));
             }
         }
         let runs = resolve(&hints);
@@ -132,6 +133,11 @@ impl Phases {
         self.named.at(entry)
     }
 
+    /// Whether an optimizer's step is in the trace.
+    pub(super) fn has_optimizer(&self) -> bool {
+        self.named.has_optimizer() || self.runs.iter().any(|run| run.phase == Phase::Optimizer)
+    }
+
     /// The runs of phases, oldest first.
     pub(super) fn runs(&self) -> &[Run] {
         &self.runs
@@ -142,7 +148,7 @@ impl Phases {
         self.steps.ends()
     }
 
-    /// What the stack of an allocation of this trace says.
+    /// What a stack says that an allocation of this trace has, or a block at its end.
     pub(super) fn signs_of(&self, stack: StackId) -> Signs {
         self.signs.get(&stack).copied().unwrap_or_default()
     }
@@ -152,24 +158,14 @@ impl Phases {
     }
 }
 
-/// Gives phases to allocations whose own stacks are silent, by the phases around them.
-fn resolve(hints: &[(u32, Hint)]) -> Vec<Run> {
+/// Gives phases to allocations whose own stacks name none, by the phases around them.
+fn resolve(hints: &[(u32, Option<Phase>)]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut before = None;
     for (at, (start, hint)) in hints.iter().enumerate() {
-        let phase = match hint {
-            Hint::Phase(phase) => {
-                before = Some(*phase);
-                *phase
-            }
-            Hint::Silent => {
-                let after = hints.get(at + 1).and_then(|(_, hint)| match hint {
-                    Hint::Phase(phase) => Some(*phase),
-                    Hint::Silent => None,
-                });
-                between(before, after)
-            }
-        };
+        let after = hints.get(at + 1).and_then(|(_, hint)| *hint);
+        let phase = hint.unwrap_or_else(|| between(before, after));
+        before = hint.or(before);
         if runs.last().is_none_or(|last| last.phase != phase) {
             runs.push(Run { start: *start, phase });
         }
@@ -207,12 +203,11 @@ mod tests {
 
     #[test]
     fn runs_are_joined() {
-        let hint = |phase| Hint::Phase(phase);
         let hints = [
-            (0, hint(Phase::Forward)),
-            (4, Hint::Silent),
-            (5, hint(Phase::Forward)),
-            (9, hint(Phase::Backward)),
+            (0, Some(Phase::Forward)),
+            (4, None),
+            (5, Some(Phase::Forward)),
+            (9, Some(Phase::Backward)),
         ];
         let starts: Vec<(u32, Phase)> =
             resolve(&hints).iter().map(|run| (run.start, run.phase)).collect();

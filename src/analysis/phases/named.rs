@@ -84,6 +84,11 @@ impl Named {
         self.changes.get(after.checked_sub(1)?)
     }
 
+    /// Whether an `Optimizer.step` ended.
+    pub(super) fn has_optimizer(&self) -> bool {
+        !self.step_ends.is_empty()
+    }
+
     /// The innermost range around `entry`.
     pub(super) fn at(&self, entry: usize) -> Option<SymbolId> {
         self.change(entry).and_then(|(_, name, _)| *name)

@@ -5,20 +5,12 @@ use crate::analysis::frames::{Origin, StackReader};
 use crate::ids::{FrameId, StackId};
 use crate::snapshot::Snapshot;
 
-/// The phase that a stack names, if it does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Hint {
-    /// It does.
-    Phase(Phase),
-    /// The program's own code that tells nothing, or no stack where nothing has one.
-    #[default]
-    Silent,
-}
-
 /// Everything that is read from a stack.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::analysis) struct Signs {
-    pub(super) hint: Hint,
+    /// The phase that it names; `None` for the program's own code that tells nothing, and where stacks
+    /// were not recorded.
+    pub(in crate::analysis) phase: Option<Phase>,
     /// A model's forward is among its frames.
     pub(in crate::analysis) is_forward: bool,
     /// PyTorch's code that sets up optimizer state made it.
@@ -43,7 +35,10 @@ enum Mark {
     Forward,
     Backward,
     Optimizer,
+    /// Optimizer, by PyTorch's code that sets up its state.
     State,
+    /// Init, likewise.
+    StateOfInit,
     Gradient,
     Workspace,
 }
@@ -52,7 +47,7 @@ impl Mark {
     fn phase(self) -> Option<Phase> {
         Some(match self {
             Self::Nothing | Self::Workspace => return None,
-            Self::Init | Self::Parameter => Phase::Init,
+            Self::Init | Self::Parameter | Self::StateOfInit => Phase::Init,
             Self::Data => Phase::Data,
             Self::Forward => Phase::Forward,
             Self::Backward | Self::Gradient => Phase::Backward,
@@ -80,7 +75,9 @@ impl Mark {
             ("nn/modules/module.py", "_apply" | "load_state_dict" | "to_empty")
             | (_, "reset_parameters" | "_ddp_init_helper") => Self::Parameter,
             ("optim/optimizer.py", "zero_grad") => Self::Nothing,
-            (_, "__init__" | "add_param_group") if inside.starts_with("optim/") => Self::Init,
+            (_, "__init__" | "add_param_group") if inside.starts_with("optim/") => {
+                Self::StateOfInit
+            }
             (_, "_init_group" | "_init_state") if inside.starts_with("optim/") => Self::State,
             (_, "__init__") if inside.starts_with("nn/") => Self::Parameter,
             ("amp/grad_scaler.py", "scale") | ("utils/checkpoint.py", _) => Self::Forward,
@@ -157,7 +154,7 @@ impl<'a> SignReader<'a> {
             match mark {
                 Mark::Forward => signs.is_forward = true,
                 Mark::Parameter => signs.is_parameter = true,
-                Mark::State => signs.is_state = true,
+                Mark::State | Mark::StateOfInit => signs.is_state = true,
                 Mark::Gradient => signs.is_gradient = true,
                 Mark::Workspace => signs.is_workspace = true,
                 _ => {}
@@ -171,7 +168,7 @@ impl<'a> SignReader<'a> {
             None if is_bare && self.bare_is_backward => Some(Phase::Backward),
             first => first,
         };
-        signs.hint = phase.map_or(Hint::Silent, Hint::Phase);
+        signs.phase = phase;
         signs
     }
 }
@@ -202,7 +199,7 @@ mod tests {
             (of("utils/checkpoint.py", "checkpoint"), Mark::Forward),
             (of("optim/adam.py", "_init_group"), Mark::State),
             (of("optim/adam.py", "_multi_tensor_adam"), Mark::Optimizer),
-            (of("optim/adam.py", "__init__"), Mark::Init),
+            (of("optim/adagrad.py", "__init__"), Mark::StateOfInit),
             (of("amp/grad_scaler.py", "scale"), Mark::Forward),
             (of("amp/grad_scaler.py", "_unscale_grads_"), Mark::Optimizer),
             (of("utils/data/dataloader.py", "__next__"), Mark::Data),

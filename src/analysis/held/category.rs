@@ -1,0 +1,270 @@
+//! What a block is for, from the stack that allocated it, how long it lived, and what became of other
+//! blocks of that stack. docs/where.md says the same rules in words.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde::Serialize;
+
+use super::course::{Block, Course, Moment, Point};
+use crate::analysis::phases::{Phase, Phases, Signs};
+
+/// What memory is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Category {
+    /// Weights of a model, with its buffers.
+    Parameters,
+    /// What a backward pass leaves for the optimizer.
+    Gradients,
+    /// What an optimizer keeps from step to step.
+    OptimizerState,
+    /// What a forward pass leaves for the backward pass.
+    Activations,
+    /// What a model is fed.
+    Inputs,
+    /// What is gone before the phase that made it ends.
+    Temporaries,
+    /// Anything else, or nothing that can be told.
+    Other,
+}
+
+impl Category {
+    /// The word for it, as in the JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Parameters => "parameters",
+            Self::Gradients => "gradients",
+            Self::OptimizerState => "optimizer-state",
+            Self::Activations => "activations",
+            Self::Inputs => "inputs",
+            Self::Temporaries => "temporaries",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// How sure a category is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Confidence {
+    /// Its stack or its own life says so.
+    High,
+    /// The life of blocks like it says so, or its own life as far as it is recorded.
+    Medium,
+    /// A guess.
+    Low,
+}
+
+impl Confidence {
+    /// The word for it, as in the JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Medium => "medium",
+            Self::Low => "low",
+        }
+    }
+}
+
+type Judged = (Category, Confidence);
+
+/// What each block of `moment` is for, in their order.
+pub(super) fn sort_out(moment: &Moment, course: &Course<'_>, phases: &Phases) -> Vec<Judged> {
+    let sizes = course.kept_by_backward.keys().copied().collect();
+    let mut judge = Judge { course, sizes, has_optimizer: phases.has_optimizer() };
+    let signs: Vec<Signs> =
+        moment.blocks.iter().map(|block| phases.signs_of(block.stack)).collect();
+    // Gradients have the sizes of parameters, which are told first.
+    let is_gradient_like =
+        |block: &Block| block.born.is_some_and(|born| course.phase(born) == Phase::Backward);
+    let mut judged: Vec<Judged> = Vec::with_capacity(moment.blocks.len());
+    for (block, signs) in moment.blocks.iter().zip(&signs) {
+        let found = judge.of(block, *signs);
+        if found.0 == Category::Parameters {
+            judge.sizes.insert(block.requested);
+        }
+        judged.push(found);
+    }
+    let mut unknown = Vec::new();
+    for ((block, signs), found) in moment.blocks.iter().zip(&signs).zip(&mut judged) {
+        if is_gradient_like(block) {
+            *found = judge.of(block, *signs);
+        } else if block.born.is_none() && found.0 == Category::Other {
+            unknown.push((block.requested, found));
+        }
+    }
+    judge.by_size(unknown);
+    judged
+}
+
+struct Judge<'a> {
+    course: &'a Course<'a>,
+    /// Requested sizes that gradients have: those of parameters, and of what outlived the backward
+    /// pass that made it.
+    sizes: FxHashSet<u64>,
+    /// Whether an optimizer was seen at work.
+    has_optimizer: bool,
+}
+
+/// How long a block lived, as far as it is recorded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Life {
+    /// It was freed in the run of the phase that made it.
+    InRun,
+    /// It outlived that run.
+    Beyond,
+    /// The recording ends within the run.
+    Unknown,
+}
+
+impl Judge<'_> {
+    fn of(&self, block: &Block, signs: Signs) -> Judged {
+        use Category::{OptimizerState, Other};
+        use Confidence::{High, Low};
+        if signs.is_workspace {
+            return (Other, High);
+        }
+        if signs.is_state {
+            return (OptimizerState, High);
+        }
+        let Some(born) = block.born else { return Self::older(signs) };
+        let life = self.life(block, born);
+        match self.course.phase(born) {
+            Phase::Init => Self::built(signs, life),
+            Phase::Data => self.fed(block, born),
+            Phase::Forward => self.forward(block, born),
+            Phase::Backward => self.backward(block, signs, life),
+            Phase::Optimizer => self.optimizer(block, life),
+            Phase::Other => (Other, Low),
+        }
+    }
+
+    fn life(&self, block: &Block, born: Point) -> Life {
+        match block.freed {
+            Some(freed) if freed.run == born.run => Life::InRun,
+            Some(_) => Life::Beyond,
+            None if self.course.end.run != born.run => Life::Beyond,
+            None => Life::Unknown,
+        }
+    }
+
+    /// What the stack alone tells of a block that is older than the trace.
+    fn older(signs: Signs) -> Judged {
+        use Category::{Activations, OptimizerState, Other, Parameters};
+        use Confidence::{High, Low, Medium};
+        match signs.phase {
+            Some(Phase::Init) if signs.is_parameter => (Parameters, High),
+            Some(Phase::Init) => (Parameters, Medium),
+            Some(Phase::Optimizer) => (OptimizerState, Medium),
+            Some(Phase::Forward) => (Activations, Low),
+            _ => (Other, Low),
+        }
+    }
+
+    /// Tells blocks that are older than the trace and have no stack by their sizes. To each gradient
+    /// that backward passes left belongs one parameter of its size, and to that up to two tensors of
+    /// optimizer state.
+    fn by_size(&self, unknown: Vec<(u64, &mut Judged)>) {
+        let mut seen: FxHashMap<u64, u32> = FxHashMap::default();
+        for (requested, judged) in unknown {
+            let Some(&gradients) = self.course.kept_by_backward.get(&requested) else { continue };
+            let seen = seen.entry(requested).or_default();
+            *seen += 1;
+            // Parameters come first by address, since they were made first.
+            if *seen <= gradients {
+                *judged = (Category::Parameters, Confidence::Low);
+            } else if self.has_optimizer && *seen <= gradients.saturating_mul(3) {
+                *judged = (Category::OptimizerState, Confidence::Low);
+            }
+        }
+    }
+
+    fn built(signs: Signs, life: Life) -> Judged {
+        use Category::{Parameters, Temporaries};
+        use Confidence::{High, Medium};
+        match life {
+            Life::InRun => (Temporaries, High),
+            Life::Beyond if signs.is_parameter => (Parameters, High),
+            Life::Beyond | Life::Unknown => (Parameters, Medium),
+        }
+    }
+
+    /// What the program's own code made before the forward pass.
+    fn fed(&self, block: &Block, born: Point) -> Judged {
+        use Category::{Inputs, Other, Temporaries};
+        use Confidence::{High, Low, Medium};
+        match block.freed {
+            Some(freed) if freed.run == born.run => (Temporaries, High),
+            // No input serves several passes, or grows with each.
+            _ if self.passes(block, born) > 1 || self.course.leaks.grows(block.stack) => {
+                (Other, Low)
+            }
+            Some(_) => (Inputs, Medium),
+            None => (Inputs, Low),
+        }
+    }
+
+    /// How many backward passes began in a block's life.
+    fn passes(&self, block: &Block, born: Point) -> u32 {
+        let end = block.freed.unwrap_or(self.course.end);
+        self.course.backwards(end).saturating_sub(self.course.backwards(born))
+    }
+
+    fn forward(&self, block: &Block, born: Point) -> Judged {
+        use Category::{Activations, Temporaries};
+        use Confidence::{High, Low, Medium};
+        let passes = self.passes(block, born);
+        let Some(freed) = block.freed else {
+            let end = self.course.end;
+            let fates = self.course.fates.get(&block.stack).copied().unwrap_or_default();
+            let is_old = end.entry - born.entry > fates.longest_early;
+            return match passes {
+                // The recording ends in this forward pass, or in the backward pass after it.
+                0 if end.run == born.run && !is_old && fates.early() > fates.after => {
+                    (Temporaries, Medium)
+                }
+                0 | 1 if fates.after > 0 && is_old => (Activations, High),
+                0 if end.run == born.run => (Activations, Medium),
+                1 if self.course.phase(end) == Phase::Backward => (Activations, Medium),
+                // Kept for ever: a graph that nobody goes through, or a cache.
+                _ => (Activations, Low),
+            };
+        };
+        match passes {
+            0 if freed.run == born.run => (Temporaries, High),
+            0 => (Temporaries, Medium),
+            1 if self.course.phase(freed) == Phase::Backward => (Activations, High),
+            // Held beyond the pass that it may have been made for.
+            _ => (Activations, Medium),
+        }
+    }
+
+    fn backward(&self, block: &Block, signs: Signs, life: Life) -> Judged {
+        use Category::{Activations, Gradients, Other, Temporaries};
+        use Confidence::{High, Low, Medium};
+        let fits = self.sizes.contains(&block.requested);
+        match life {
+            _ if signs.is_gradient => (Gradients, High),
+            // Activation checkpointing runs the forward pass again.
+            Life::InRun if signs.is_forward => (Activations, High),
+            Life::Unknown if signs.is_forward => (Activations, Medium),
+            Life::InRun => (Temporaries, High),
+            Life::Beyond if fits => (Gradients, High),
+            Life::Beyond => (Other, Low),
+            Life::Unknown if fits => (Gradients, Medium),
+            Life::Unknown if self.sizes.is_empty() => (Temporaries, Low),
+            Life::Unknown => (Temporaries, Medium),
+        }
+    }
+
+    fn optimizer(&self, block: &Block, life: Life) -> Judged {
+        use Category::{OptimizerState, Temporaries};
+        use Confidence::{High, Low, Medium};
+        let fates = self.course.fates.get(&block.stack).copied().unwrap_or_default();
+        match life {
+            Life::InRun => (Temporaries, High),
+            Life::Beyond => (OptimizerState, Medium),
+            Life::Unknown if fates.in_run > 0 => (Temporaries, Medium),
+            Life::Unknown => (Temporaries, Low),
+        }
+    }
+}

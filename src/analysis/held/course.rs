@@ -1,0 +1,259 @@
+//! One replay of a trace: where every live block of a moment came from and where it went, what became
+//! of other blocks of its stack, and what each line held at the end of each step.
+
+use rustc_hash::FxHashMap;
+
+use super::leaks::Tracker;
+use crate::analysis::frames::StackReader;
+use crate::analysis::phases::{Phase, Phases, Run};
+use crate::conf::Settings;
+use crate::ids::{StackId, row};
+use crate::replay::{Literal, Tiling};
+use crate::snapshot::{Action, BlockState, Event, Snapshot};
+
+/// A place in the trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Point {
+    /// Index of the entry.
+    pub(super) entry: u32,
+    /// Which run of one phase, from 1; 0 is before the first.
+    pub(super) run: u32,
+}
+
+/// A block that the program held.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Block {
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+    pub(super) requested: u64,
+    pub(super) stack: StackId,
+    /// `None` when it is older than the recording.
+    pub(super) born: Option<Point>,
+    /// `None` when it outlived the recording.
+    pub(super) freed: Option<Point>,
+}
+
+/// All blocks that the program held at once, by address.
+#[derive(Debug)]
+pub(super) struct Moment {
+    /// `None` for the start of the trace.
+    pub(super) entry: Option<usize>,
+    pub(super) at: Point,
+    pub(super) blocks: Vec<Block>,
+}
+
+/// What became of the blocks of one stack that were freed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Fates {
+    /// Freed in the run of the phase that allocated them.
+    pub(super) in_run: u32,
+    /// Freed later, before a backward pass began.
+    pub(super) before_backward: u32,
+    /// Freed after one began.
+    pub(super) after: u32,
+    /// The most entries that one lived through which was freed before.
+    pub(super) longest_early: u32,
+}
+
+impl Fates {
+    /// How many were freed before a backward pass began.
+    pub(super) fn early(self) -> u32 {
+        self.in_run.saturating_add(self.before_backward)
+    }
+}
+
+/// What the replay found out.
+pub(super) struct Course<'a> {
+    runs: &'a [Run],
+    /// Of each run, how many backward passes have begun.
+    backwards: Vec<u32>,
+    pub(super) moments: Vec<Moment>,
+    pub(super) fates: FxHashMap<StackId, Fates>,
+    /// How many blocks of each requested size outlived the backward pass, by its run, that made them.
+    kept_in_run: FxHashMap<(u32, u64), u32>,
+    /// The most blocks of a requested size that outlived the backward pass that made them.
+    pub(super) kept_by_backward: FxHashMap<u64, u32>,
+    pub(super) leaks: Tracker,
+    /// The last entry.
+    pub(super) end: Point,
+    /// Bytes that the program held after it.
+    pub(super) allocated_at_end: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Live {
+    stack: StackId,
+    bytes: u64,
+    requested: u64,
+    born: Option<Point>,
+}
+
+impl<'a> Course<'a> {
+    /// Replays `device`'s trace and stops to look after each entry of `wanted` (`None`: before the first).
+    pub(super) fn of(
+        snapshot: &Snapshot,
+        stacks: &StackReader<'_>,
+        device: usize,
+        settings: &Settings,
+        phases: &'a Phases,
+        mut wanted: Vec<Option<usize>>,
+    ) -> Self {
+        let runs = phases.runs();
+        let mut begun = 0;
+        let backwards = runs.iter().map(|run| {
+            begun += u32::from(run.phase == Phase::Backward);
+            begun
+        });
+        let mut course = Course {
+            runs,
+            backwards: backwards.collect(),
+            moments: Vec::new(),
+            fates: FxHashMap::default(),
+            kept_in_run: FxHashMap::default(),
+            kept_by_backward: FxHashMap::default(),
+            end: Point { entry: 0, run: 0 },
+            leaks: Tracker::default(),
+            allocated_at_end: 0,
+        };
+        let mut live: FxHashMap<u64, Live> = FxHashMap::default();
+        // Blocks of moments that are past, to see where they go.
+        let mut awaited: FxHashMap<u64, Vec<(usize, usize)>> = FxHashMap::default();
+        let mut at = Point { entry: 0, run: 0 };
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut wanted = wanted.into_iter().peekable();
+        let mut ends = phases.step_ends().iter().copied().peekable();
+        Literal { snapshot, device, settings }.run(false, |step| {
+            match step.entry {
+                None => {
+                    for (address, bytes, requested, state, stack) in step.tiling.active() {
+                        if state == BlockState::ActiveAllocated {
+                            live.insert(address, Live { stack, bytes, requested, born: None });
+                        }
+                    }
+                    let mut held: Vec<_> = live.iter().collect();
+                    held.sort_unstable_by_key(|(address, _)| **address);
+                    for (_, one) in held {
+                        course.leaks.add(stacks, one.stack, one.bytes);
+                    }
+                }
+                Some((index, event)) => {
+                    at.entry = row(index);
+                    if runs.get(at.run as usize).is_some_and(|next| next.start <= at.entry) {
+                        at.run += 1;
+                    }
+                    course.apply(stacks, &event, at, step.tiling, &mut live, &mut awaited);
+                    if ends.next_if(|end| *end == at.entry + 1).is_some() {
+                        course.leaks.end_step();
+                    }
+                }
+            }
+            course.allocated_at_end = step.tiling.totals().allocated;
+            let entry = step.entry.map(|(index, _)| index);
+            if wanted.next_if_eq(&entry).is_some() {
+                let moment = Moment { entry, at, blocks: blocks(step.tiling, &live) };
+                let number = course.moments.len();
+                for (place, block) in moment.blocks.iter().enumerate() {
+                    awaited.entry(block.address).or_default().push((number, place));
+                }
+                course.moments.push(moment);
+            }
+        });
+        for one in live.values() {
+            if let Some(born) = one.born {
+                course.count_kept(*one, born, at);
+            }
+        }
+        for ((_, requested), blocks) in course.kept_in_run.drain() {
+            let most = course.kept_by_backward.entry(requested).or_default();
+            *most = blocks.max(*most);
+        }
+        course.end = at;
+        course
+    }
+
+    fn apply(
+        &mut self,
+        stacks: &StackReader<'_>,
+        event: &Event,
+        at: Point,
+        tiling: &Tiling,
+        live: &mut FxHashMap<u64, Live>,
+        awaited: &mut FxHashMap<u64, Vec<(usize, usize)>>,
+    ) {
+        match event.action {
+            Action::Alloc => {
+                let Some((bytes, BlockState::ActiveAllocated)) = tiling.at(event.addr) else {
+                    return;
+                };
+                let (stack, requested) = (event.stack, event.size);
+                let new = Live { stack, bytes, requested, born: Some(at) };
+                self.leaks.add(stacks, stack, bytes);
+                if let Some(lost) = live.insert(event.addr, new) {
+                    self.leaks.take(stacks, lost.stack, lost.bytes);
+                }
+            }
+            Action::FreeRequested | Action::FreeCompleted => {
+                let Some(gone) = live.remove(&event.addr) else { return };
+                self.leaks.take(stacks, gone.stack, gone.bytes);
+                if let Some(born) = gone.born {
+                    self.record_fate(gone, born, at);
+                }
+                for (moment, place) in awaited.remove(&event.addr).unwrap_or_default() {
+                    let moment = self.moments.get_mut(moment);
+                    if let Some(block) = moment.and_then(|moment| moment.blocks.get_mut(place)) {
+                        block.freed = Some(at);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn record_fate(&mut self, block: Live, born: Point, freed: Point) {
+        self.count_kept(block, born, freed);
+        let no_backward = self.backwards(born) == self.backwards(freed);
+        let fates = self.fates.entry(block.stack).or_default();
+        match () {
+            () if born.run == freed.run => fates.in_run += 1,
+            () if no_backward => fates.before_backward += 1,
+            () => fates.after += 1,
+        }
+        if no_backward {
+            fates.longest_early = fates.longest_early.max(freed.entry - born.entry);
+        }
+    }
+
+    /// Counts `block` if it was still there at `end`, after the backward pass that made it.
+    fn count_kept(&mut self, block: Live, born: Point, end: Point) {
+        if self.phase(born) == Phase::Backward && born.run != end.run {
+            *self.kept_in_run.entry((born.run, block.requested)).or_default() += 1;
+        }
+    }
+
+    pub(super) fn phase(&self, point: Point) -> Phase {
+        let run = (point.run as usize).checked_sub(1).and_then(|run| self.runs.get(run));
+        run.map_or(Phase::Other, |run| run.phase)
+    }
+
+    /// How many backward passes have begun.
+    pub(super) fn backwards(&self, point: Point) -> u32 {
+        let run = (point.run as usize).checked_sub(1).and_then(|run| self.backwards.get(run));
+        run.copied().unwrap_or(0)
+    }
+}
+
+/// The allocated blocks of `tiling`, by address.
+fn blocks(tiling: &Tiling, live: &FxHashMap<u64, Live>) -> Vec<Block> {
+    let mut blocks: Vec<Block> = tiling
+        .active()
+        .filter(|(.., state, _)| *state == BlockState::ActiveAllocated)
+        .map(|(address, bytes, requested, _, stack)| {
+            let known = live.get(&address);
+            let born = known.and_then(|known| known.born);
+            Block { address, bytes, requested, stack, born, freed: None }
+        })
+        .collect();
+    blocks.sort_unstable_by_key(|block| block.address);
+    blocks
+}

@@ -1,0 +1,228 @@
+//! Memory that grows with every training step, by line of code.
+
+use std::cmp::Reverse;
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::analysis::frames::{FrameReport, StackReader};
+use crate::ids::{FrameId, StackId};
+
+/// Steps in a row that must each end with more blocks than the one before.
+const STEPS_OF_BLOCKS: u32 = 3;
+/// Steps in a row that must each end with more bytes, where blocks only grow and do not multiply: four
+/// random sizes are in rising order once in 24 times, seven once in 5040.
+const STEPS_OF_BYTES: u32 = 6;
+
+/// A line of the user's code whose live memory grew in each of the last steps.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LeakSuspect {
+    /// The line; `None` gathers stacks without one.
+    pub frame: Option<FrameReport>,
+    /// What one of its stacks was doing, as far as the stack tells.
+    pub operation: Option<String>,
+    /// The first step that ended with more than the one before.
+    pub since_step: u32,
+    /// How many steps in a row did.
+    pub steps: u32,
+    /// Bytes by which a step ended with more than the one before, on average.
+    pub bytes_per_step: u64,
+    /// Blocks, likewise.
+    pub blocks_per_step: f64,
+    /// Bytes it held at the end of the last step.
+    pub bytes: u64,
+    /// Blocks, likewise.
+    pub blocks: u64,
+}
+
+/// What grew with every step up to the last that was recorded.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Leaks {
+    /// By how much all suspects together grow.
+    pub bytes_per_step: u64,
+    /// Device memory that the program did not hold at the end, where the device's size is known.
+    pub remaining_bytes: Option<u64>,
+    /// How many more steps fit in it at this rate.
+    pub steps_left: Option<u64>,
+    /// The lines, those that grow most first.
+    pub suspects: Vec<LeakSuspect>,
+    /// How many more there are.
+    pub other_suspects: u64,
+}
+
+impl Leaks {
+    /// With what is left of `capacity` bytes of device memory beside what is `allocated`.
+    pub(in crate::analysis) fn within(mut self, capacity: Option<u64>, allocated: u64) -> Self {
+        self.remaining_bytes = capacity.map(|all| all.saturating_sub(allocated));
+        self.steps_left =
+            self.remaining_bytes.and_then(|left| left.checked_div(self.bytes_per_step));
+        self
+    }
+}
+
+/// Steps in a row that each ended with more than the one before.
+#[derive(Debug, Clone, Copy, Default)]
+struct Streak {
+    /// How many.
+    steps: u32,
+    /// What there was before the first of them.
+    from: u64,
+    /// What there was after the last.
+    last: u64,
+    /// How many steps had ended then.
+    until: u32,
+}
+
+impl Streak {
+    /// The step of number `ended` (from 1) ended with `now`.
+    fn end_step(&mut self, ended: u32, now: u64) {
+        // A step that a line has no part in leaves its memory as it was.
+        let is_next = self.until > 0 && self.until + 1 == ended;
+        if is_next && now > self.last && self.steps > 0 {
+            self.steps += 1;
+        } else if ended > 1 && now > self.last {
+            (self.steps, self.from) = (1, self.last);
+        } else {
+            self.steps = 0;
+        }
+        (self.last, self.until) = (now, ended);
+    }
+
+    fn per_step(&self) -> u64 {
+        (self.last - self.from).checked_div(u64::from(self.steps)).unwrap_or(0)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    bytes: u64,
+    blocks: u64,
+    by_bytes: Streak,
+    by_blocks: Streak,
+    is_touched: bool,
+    /// One of its stacks.
+    stack: StackId,
+}
+
+impl Line {
+    /// Whether it grew in each of the last steps, of which `ended` have ended.
+    fn grows(&self, ended: u32) -> bool {
+        let grew = |streak: &Streak, least| streak.until == ended && streak.steps >= least;
+        grew(&self.by_bytes, STEPS_OF_BYTES)
+            || grew(&self.by_bytes, STEPS_OF_BLOCKS) && grew(&self.by_blocks, STEPS_OF_BLOCKS)
+    }
+}
+
+/// What each line holds, compared at the end of each step.
+#[derive(Debug, Default)]
+pub(super) struct Tracker {
+    lines: Vec<Line>,
+    by_frame: FxHashMap<Option<FrameId>, usize>,
+    by_stack: FxHashMap<StackId, usize>,
+    touched: Vec<usize>,
+    ended: u32,
+}
+
+impl Tracker {
+    fn line(&mut self, stacks: &StackReader<'_>, stack: StackId) -> Option<&mut Line> {
+        let (lines, by_frame) = (&mut self.lines, &mut self.by_frame);
+        let at = *self.by_stack.entry(stack).or_insert_with(|| {
+            *by_frame.entry(stacks.culprit_id(stack)).or_insert_with(|| {
+                lines.push(Line { stack, ..Line::default() });
+                lines.len() - 1
+            })
+        });
+        let line = self.lines.get_mut(at)?;
+        if !line.is_touched {
+            line.is_touched = true;
+            self.touched.push(at);
+        }
+        Some(line)
+    }
+
+    pub(super) fn add(&mut self, stacks: &StackReader<'_>, stack: StackId, bytes: u64) {
+        if let Some(line) = self.line(stacks, stack) {
+            line.bytes = line.bytes.saturating_add(bytes);
+            line.blocks += 1;
+        }
+    }
+
+    pub(super) fn take(&mut self, stacks: &StackReader<'_>, stack: StackId, bytes: u64) {
+        if let Some(line) = self.line(stacks, stack) {
+            line.bytes = line.bytes.saturating_sub(bytes);
+            line.blocks = line.blocks.saturating_sub(1);
+        }
+    }
+
+    /// A step has ended.
+    pub(super) fn end_step(&mut self) {
+        self.ended += 1;
+        for at in self.touched.drain(..) {
+            let Some(line) = self.lines.get_mut(at) else { continue };
+            line.is_touched = false;
+            line.by_bytes.end_step(self.ended, line.bytes);
+            line.by_blocks.end_step(self.ended, line.blocks);
+        }
+    }
+
+    /// Whether the line of `stack` grew up to the end of the last step.
+    pub(super) fn grows(&self, stack: StackId) -> bool {
+        let line = self.by_stack.get(&stack).and_then(|at| self.lines.get(*at));
+        line.is_some_and(|line| line.grows(self.ended))
+    }
+
+    /// The lines that grew up to the end of the last step, `top` of them.
+    pub(super) fn report(&self, stacks: &StackReader<'_>, top: usize) -> Leaks {
+        let growing = self.lines.iter().filter(|line| line.grows(self.ended));
+        let mut suspects: Vec<LeakSuspect> =
+            growing.map(|line| suspect(line, self.ended, stacks)).collect();
+        suspects.sort_by_key(|one| Reverse(one.bytes_per_step)); // stable: ties as they first appeared
+        let bytes_per_step =
+            suspects.iter().map(|one| one.bytes_per_step).fold(0, u64::saturating_add);
+        let other_suspects = suspects.len().saturating_sub(top) as u64;
+        suspects.truncate(top);
+        Leaks { bytes_per_step, suspects, other_suspects, ..Leaks::default() }
+    }
+}
+
+fn suspect(line: &Line, ended: u32, stacks: &StackReader<'_>) -> LeakSuspect {
+    let (bytes, blocks) = (&line.by_bytes, &line.by_blocks);
+    #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
+    let blocks_per_step = match blocks.steps {
+        0 => 0.0,
+        steps => (blocks.last - blocks.from) as f64 / f64::from(steps),
+    };
+    LeakSuspect {
+        frame: stacks.culprit(line.stack),
+        operation: stacks.operation(line.stack),
+        since_step: ended - bytes.steps,
+        steps: bytes.steps,
+        bytes_per_step: bytes.per_step(),
+        blocks_per_step,
+        bytes: bytes.last,
+        blocks: blocks.last,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn streak(ends: &[(u32, u64)]) -> Streak {
+        let mut streak = Streak::default();
+        for (ended, now) in ends {
+            streak.end_step(*ended, *now);
+        }
+        streak
+    }
+
+    #[test]
+    fn a_streak_is_of_steps_in_a_row() {
+        let grown = streak(&[(1, 10), (2, 20), (3, 30), (4, 50)]);
+        assert_eq!((grown.steps, grown.from, grown.last, grown.per_step()), (3, 10, 50, 13));
+        assert_eq!(streak(&[(1, 10), (2, 20), (3, 20)]).steps, 0, "it stayed");
+        assert_eq!(streak(&[(1, 10), (2, 20), (4, 30)]).steps, 1, "step 3 added nothing");
+        assert_eq!(streak(&[(1, 10)]).steps, 0, "there is nothing to compare with");
+        assert_eq!(streak(&[(3, 10), (4, 20), (5, 30)]).steps, 3, "from nothing at step 2");
+    }
+}

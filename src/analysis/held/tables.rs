@@ -1,0 +1,242 @@
+//! Live blocks summed up, by this and by that.
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::HeldAt;
+use super::category::{Category, Confidence, sort_out};
+use super::course::{Block, Course, Moment};
+use crate::analysis::frames::StackReader;
+use crate::analysis::holders;
+use crate::analysis::phases::{Phase, Phases};
+use crate::analysis::sums::{Share, Sum, Sums, Table, ranked, summed, table};
+use crate::ids::{StackId, SymbolId};
+use crate::snapshot::Snapshot;
+use crate::units::plain;
+
+/// Live memory of one category.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ByCategory {
+    /// What it is for.
+    pub category: Category,
+    /// How much.
+    #[serde(flatten)]
+    pub held: Share,
+    /// What at least half of its bytes are told with.
+    pub confidence: Confidence,
+    /// Bytes that are told with high confidence.
+    pub high_bytes: u64,
+    /// Bytes that are told with medium confidence; the others are guesses.
+    pub medium_bytes: u64,
+}
+
+/// Live memory that one phase allocated.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ByPhase {
+    /// The phase; `None` for blocks that are older than the recording.
+    pub phase: Option<Phase>,
+    /// How much.
+    #[serde(flatten)]
+    pub held: Share,
+}
+
+/// How old a block is, in training steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Age {
+    /// Older than the recording.
+    BeforeRecording,
+    /// From the recording, before its first step.
+    BeforeFirstStep,
+    /// From the first step, which is over.
+    FirstStep,
+    /// From a later step that is over.
+    EarlierStep,
+    /// From the step that was going on.
+    ThisStep,
+    /// From the recording, where no steps can be told apart.
+    Recorded,
+}
+
+impl Age {
+    /// The word for it, as in the JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::BeforeRecording => "before-recording",
+            Self::BeforeFirstStep => "before-first-step",
+            Self::FirstStep => "first-step",
+            Self::EarlierStep => "earlier-step",
+            Self::ThisStep => "this-step",
+            Self::Recorded => "recorded",
+        }
+    }
+
+    /// Of a block of step `born`, at a moment in step `now`.
+    fn of(born: Option<u32>, now: Option<u32>) -> Self {
+        match (born, now) {
+            (_, None) => Self::Recorded,
+            (None, Some(_)) => Self::BeforeFirstStep,
+            (Some(born), Some(now)) if born == now => Self::ThisStep,
+            (Some(0), Some(_)) => Self::FirstStep,
+            (Some(_), Some(_)) => Self::EarlierStep,
+        }
+    }
+}
+
+/// Live memory of one age.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ByAge {
+    /// How old.
+    pub age: Age,
+    /// How much.
+    #[serde(flatten)]
+    pub held: Share,
+}
+
+/// Live memory allocated inside one named range.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ByRange {
+    /// The range, as `record_function` or PyTorch named it.
+    pub name: String,
+    /// How much.
+    #[serde(flatten)]
+    pub held: Share,
+}
+
+/// Live memory that lines of one file allocated.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ByFile {
+    /// The file; `None` gathers stacks without a line of the user's code.
+    pub file: Option<String>,
+    /// How much.
+    #[serde(flatten)]
+    pub held: Share,
+}
+
+/// The blocks of one moment, about to be summed up.
+pub(super) struct Sheet<'a> {
+    snapshot: &'a Snapshot,
+    stacks: &'a StackReader<'a>,
+    phases: &'a Phases,
+    course: &'a Course<'a>,
+    moment: &'a Moment,
+    /// The step and the phase of the moment.
+    step: Option<u32>,
+    phase: Phase,
+    all: Sum,
+}
+
+impl<'a> Sheet<'a> {
+    pub(super) fn new(
+        snapshot: &'a Snapshot,
+        stacks: &'a StackReader<'a>,
+        phases: &'a Phases,
+        course: &'a Course<'a>,
+        moment: &'a Moment,
+    ) -> Self {
+        let all = moment
+            .blocks
+            .iter()
+            .fold(Sum::default(), |all, block| all.and(Sum { bytes: block.bytes, blocks: 1 }));
+        let step = moment.entry.and_then(|entry| phases.step_of(entry));
+        let phase = course.phase(moment.at);
+        Self { snapshot, stacks, phases, course, moment, step, phase, all }
+    }
+
+    pub(super) fn report(&self, top: usize) -> HeldAt {
+        let stacks = self.stacks;
+        let by_stack = self.sums(|block| Some(block.stack));
+        let from_the_start = |block: &Block| self.is_from_the_start(block).then_some(block.stack);
+        let kept = self.sums(from_the_start);
+        let all_kept = kept.values().fold(Sum::default(), |all, sum| all.and(*sum));
+        HeldAt {
+            event: self.moment.entry.map(|entry| entry as u64),
+            phase: self.phase,
+            step: self.step,
+            allocated_bytes: self.all.bytes,
+            blocks: self.all.blocks,
+            by_category: self.by_category(),
+            by_phase: self.by_phase(),
+            by_age: self.by_age(),
+            by_range: self.by_range(top),
+            by_file: self.by_file(top),
+            by_line: holders::by_line(stacks, by_stack.clone(), self.all, top),
+            by_stack: holders::by_stack(stacks, by_stack, self.all, top),
+            kept_since_start: holders::by_line(stacks, kept, all_kept, top),
+        }
+    }
+
+    /// The blocks summed up by `key`; those without one are left out.
+    fn sums<K: Eq + std::hash::Hash>(&self, mut key: impl FnMut(&Block) -> Option<K>) -> Sums<K> {
+        summed(self.moment.blocks.iter().filter_map(|block| Some((key(block)?, block.bytes))))
+    }
+
+    fn by_category(&self) -> Vec<ByCategory> {
+        let judged = sort_out(self.moment, self.course, self.phases);
+        let bytes = self.moment.blocks.iter().map(|block| block.bytes);
+        let told = summed(judged.iter().copied().zip(bytes.clone()));
+        let sums = summed(judged.iter().map(|(category, _)| *category).zip(bytes));
+        let with = |key| told.get(&key).map_or(0, |sum| sum.bytes);
+        let row = |(category, sum): (Category, Sum)| {
+            let high_bytes = with((category, Confidence::High));
+            let medium_bytes = with((category, Confidence::Medium));
+            let is_half = |bytes: u64| bytes >= sum.bytes - bytes;
+            let confidence = match () {
+                () if is_half(high_bytes) => Confidence::High,
+                () if is_half(high_bytes + medium_bytes) => Confidence::Medium,
+                () => Confidence::Low,
+            };
+            ByCategory { category, held: sum.of(self.all), confidence, high_bytes, medium_bytes }
+        };
+        ranked(sums).into_iter().map(row).collect()
+    }
+
+    fn by_phase(&self) -> Vec<ByPhase> {
+        let sums = self.sums(|block| Some(block.born.map(|born| self.course.phase(born))));
+        let row = |(phase, sum): (_, Sum)| ByPhase { phase, held: sum.of(self.all) };
+        ranked(sums).into_iter().map(row).collect()
+    }
+
+    fn age(&self, block: &Block) -> Age {
+        match block.born {
+            None => Age::BeforeRecording,
+            Some(born) => Age::of(self.phases.step_of(born.entry as usize), self.step),
+        }
+    }
+
+    /// Whether a block of the first step, or of the time before it, was there in a later one.
+    fn is_from_the_start(&self, block: &Block) -> bool {
+        use Age::{BeforeFirstStep, BeforeRecording, FirstStep};
+        self.step.is_some_and(|step| step > 0)
+            && matches!(self.age(block), BeforeRecording | BeforeFirstStep | FirstStep)
+    }
+
+    fn by_age(&self) -> Vec<ByAge> {
+        let mut rows: Vec<(Age, Sum)> =
+            self.sums(|block| Some(self.age(block))).into_iter().collect();
+        rows.sort_unstable_by_key(|(age, _)| *age);
+        rows.into_iter().map(|(age, sum)| ByAge { age, held: sum.of(self.all) }).collect()
+    }
+
+    fn by_range(&self, top: usize) -> Table<ByRange> {
+        let sums = self.sums(|block| self.phases.named_at(block.born?.entry as usize));
+        table(sums, self.all, top, |name, sum| ByRange {
+            name: plain(self.snapshot.text(name)),
+            held: sum.of(self.all),
+        })
+    }
+
+    fn by_file(&self, top: usize) -> Table<ByFile> {
+        let file_of = |stack: StackId| {
+            let line = self.stacks.culprit_id(stack)?;
+            self.snapshot.stacks.frame(line).map(|frame| frame.file)
+        };
+        let mut files: FxHashMap<StackId, Option<SymbolId>> = FxHashMap::default();
+        let sums = self
+            .sums(|block| Some(*files.entry(block.stack).or_insert_with(|| file_of(block.stack))));
+        table(sums, self.all, top, |file, sum| ByFile {
+            file: file.map(|file| plain(self.snapshot.text(file))),
+            held: sum.of(self.all),
+        })
+    }
+}

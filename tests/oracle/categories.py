@@ -1,0 +1,277 @@
+"""Record training runs together with what their memory really was used for.
+
+usage: run.sh categories.py SCENARIO OUT.pickle.gz
+
+Beside OUT stands OUT's name with .truth.json: a list of moments, each with the index of the last entry
+of device 0's trace before it and the memory of parameters (with buffers), gradients, optimizer state,
+inputs and tensors saved for the backward pass, as [address, bytes] of their storages. The program knows
+all of these; nothing is read from the recording. The batch, the loss and other tensors that only a
+variable holds are in no list.
+"""
+import json
+import sys
+import weakref
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import recording
+
+D = 192
+DEVICE = "cuda"
+
+
+class Saved:
+    """A tensor that autograd keeps for the backward pass, for as long as it does."""
+
+    alive = weakref.WeakSet()
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+        Saved.alive.add(self)
+
+
+def keep(tensor):
+    return Saved(tensor)
+
+
+def give(saved):
+    return saved.tensor
+
+
+class Truth:
+    """What the memory is used for, written down at moments of the program's choosing."""
+
+    def __init__(self):
+        self.moments, self.models, self.optimizers, self.inputs = [], [], [], []
+
+    def note(self, name):
+        def places(tensors):
+            storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors if t.is_cuda}
+            return {a: n for a, n in storages.items() if a and n}
+
+        parameters = [p for m in self.models for p in m.parameters()]
+        found = {
+            "parameters": places(parameters + [b for m in self.models for b in m.buffers()]),
+            "gradients": places(p.grad for p in parameters if p.grad is not None),
+            "optimizer_state": places(t for o in self.optimizers for s in o.state.values() for t in s.values() if isinstance(t, torch.Tensor)),
+            "inputs": places(self.inputs),
+            "activations": places(s.tensor for s in Saved.alive),
+        }
+        seen = set()
+        for kind, each in found.items():  # what is saved may be a parameter or an input as well
+            found[kind] = sorted([a, n] for a, n in each.items() if a not in seen)
+            seen.update(each)
+        entries = len(torch.cuda.memory._snapshot()["device_traces"][0])
+        self.moments.append({"name": name, "entry": entries - 1, **found})
+
+
+truth = Truth()
+
+
+class Block(nn.Module):
+    """A transformer block written out, so that its lines can be told apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(D), nn.Linear(D, 3 * D), nn.Linear(D, D)
+        self.up, self.down = nn.Linear(D, 4 * D), nn.Linear(4 * D, D)
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.norm(x)).chunk(3, -1)
+        weights = F.softmax(q @ k.transpose(-1, -2) / D**0.5, -1)
+        x = x + self.out(weights @ v)
+        return x + self.down(F.gelu(self.up(x)))
+
+
+class Model(nn.Module):
+    def __init__(self, layers=3, recompute=None):
+        super().__init__()
+        self.embed = nn.Linear(64, D)
+        self.blocks = nn.ModuleList(Block() for _ in range(layers))
+        self.head = nn.Linear(D, 512)
+        self.recompute = recompute
+
+    def forward(self, x):
+        x = self.embed(x)
+        for at, block in enumerate(self.blocks):
+            if self.recompute is None:
+                x = block(x)
+            else:
+                x = checkpoint(block, x, use_reentrant=self.recompute)
+            if at == 1 and x.requires_grad:
+                x.register_hook(self.middle)
+        return self.head(x)
+
+    def middle(self, gradient):
+        if noting():
+            truth.note("in backward")
+
+
+step = 0
+noted = range(0, 0)
+
+
+def noting():
+    return step in noted
+
+
+def batch(n=16):
+    x = torch.empty(n, 48, 64, device=DEVICE)
+    truth.inputs = [x]
+    return x
+
+
+def loss_of(model, x):
+    out = model(x)
+    loss = out.float().square().mean()
+    if noting():
+        truth.note("after forward")
+    return loss
+
+
+def train(model, opt, steps, *, at, micro=1, set_to_none=True, cast=None, each=None):
+    """Steps of training; the truth is noted in those of `at`."""
+    global step, noted
+    noted = at
+    truth.models, truth.optimizers = [model], [opt]
+    for step in range(step, step + steps):
+        for _ in range(micro):
+            with torch.autocast(DEVICE, cast, enabled=cast is not None):
+                loss = loss_of(model, batch())
+            loss.backward()
+        if noting():
+            truth.note("after backward")
+        opt.step()
+        if noting():
+            truth.note("after the optimizer's step")
+        opt.zero_grad(set_to_none=set_to_none)
+        if each:
+            each(loss)
+    step += 1
+
+
+def adam():
+    model = Model().cuda()
+    truth.models = [model]
+    truth.note("model built")
+    train(model, torch.optim.Adam(model.parameters()), 4, at={0, 2})
+
+
+def momentum():
+    """SGD with momentum whose gradients stay; PyTorch's own transformer layer."""
+    model = nn.Sequential(nn.Linear(64, D), nn.TransformerEncoderLayer(D, 4, 2 * D, batch_first=True), nn.Linear(D, 64)).cuda()
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), 4, at={0, 2}, set_to_none=False)
+
+
+def accumulate():
+    model = Model().cuda()
+    train(model, torch.optim.AdamW(model.parameters()), 3, at={0, 1}, micro=3)
+
+
+def recompute():
+    model = Model(recompute=False).cuda()
+    train(model, torch.optim.AdamW(model.parameters()), 3, at={0, 2})
+
+
+def recompute_reentrant():
+    model = Model(recompute=True).cuda()
+    train(model, torch.optim.AdamW(model.parameters()), 3, at={0, 2})
+
+
+def half():
+    model = Model().cuda()
+    train(model, torch.optim.AdamW(model.parameters()), 3, at={0, 2}, cast=torch.bfloat16)
+
+
+def evaluate():
+    """Training, then evaluation without gradients."""
+    model = Model().cuda()
+    train(model, torch.optim.Adam(model.parameters()), 2, at=set())
+    with torch.no_grad():
+        for at in range(3):
+            out = model(batch())
+            truth.note("in evaluation")
+            del out
+
+
+def late():
+    """The recording begins between two steps of a training that has long been running."""
+    torch.cuda.memory._record_memory_history(None)
+    model = Model().cuda()
+    opt = torch.optim.Adam(model.parameters())
+    train(model, opt, 2, at=set())
+    torch.cuda.memory._record_memory_history(stacks="python")
+    train(model, opt, 3, at={3, 4})
+
+
+def leak_graph():
+    """Losses kept in a list, whose graphs are never gone through: each holds its activations."""
+    model = Model().cuda()
+    kept = []
+
+    def each(loss):
+        kept.append(loss_of(model, batch()))
+
+    train(model, torch.optim.Adam(model.parameters()), 6, at={5}, each=each)
+
+
+def leak_cache():
+    """A list that grows by two tensors a step, and one tensor that grows by a row a step."""
+    model = Model().cuda()
+    kept, table = [], [torch.empty(0, 4096, device=DEVICE)]
+
+    def each(loss):
+        for _ in range(2):
+            kept.append(torch.empty(300, 1024, device=DEVICE))
+        table[0] = torch.cat([table[0], torch.empty(256, 4096, device=DEVICE)])
+
+    train(model, torch.optim.Adam(model.parameters()), 9, at={7, 8}, each=each)
+
+
+def cut_forward():
+    """The recording ends in the forward pass of the third step, where a program would fail."""
+    model = Model().cuda()
+    opt = torch.optim.Adam(model.parameters())
+    train(model, opt, 2, at=set())
+    loss_of(model, batch())
+    truth.note("in forward, the last entry")
+
+
+def cut_backward():
+    """The recording ends in the backward pass of the third step, where a program would fail."""
+    model = Model().cuda()
+    opt = torch.optim.Adam(model.parameters())
+    train(model, opt, 2, at=set())
+    global noted
+
+    class Stop(Exception):
+        pass
+
+    def middle(gradient):
+        truth.note("in backward, the last entry")
+        recording.write(out, {"scenario": scenario})
+        raise Stop
+
+    model.middle = middle
+    try:
+        loss_of(model, batch()).backward()
+    except Stop:
+        return True
+
+
+SCENARIOS = [adam, momentum, accumulate, recompute, recompute_reentrant, half, evaluate, late, leak_graph, leak_cache, cut_forward, cut_backward]
+
+
+scenario, out = sys.argv[1], Path(sys.argv[2])
+torch.cuda.memory._record_memory_history(stacks="python")
+with torch.autograd.graph.saved_tensors_hooks(keep, give):
+    written = {f.__name__: f for f in SCENARIOS}[scenario]()
+if not written:
+    recording.write(out, {"scenario": scenario})
+name = out.name.removesuffix(".gz").removesuffix(".pickle")
+lines = ",\n".join(json.dumps(moment) for moment in truth.moments)
+(out.parent / (name + ".truth.json")).write_text(f"[\n{lines}\n]\n")
