@@ -19,7 +19,7 @@ Examples:
   oomscope timeline snapshot.pickle                charts for a person
   oomscope timeline --around-oom 500 s.pickle      the 500 entries around the last failure
   oomscope timeline --format csv s.pickle > s.csv  for pandas or gnuplot
-  oomscope timeline --format csv --buckets 100000 s.pickle
+  oomscope timeline --format csv --last 5000 --buckets 5000 s.pickle   one row an entry
 
 The trace is cut into buckets of as many entries each. Every series keeps the smallest and the \
 largest value of each bucket, so that no spike is lost. The words are those of `oomscope analyze`.")]
@@ -40,9 +40,6 @@ pub(super) struct Timeline {
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
-    #[command(flatten)]
-    window: WindowArgs,
-
     /// Form of the result
     #[arg(long, value_enum, default_value_t = Form::Human)]
     format: Form,
@@ -50,6 +47,9 @@ pub(super) struct Timeline {
     /// Write the result to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    #[command(flatten)]
+    window: WindowArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
