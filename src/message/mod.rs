@@ -4,3 +4,19 @@
 //! Numbers as printed, with what each stands for; what a message does not say is absent here. This room
 //! draws no conclusion: [`crate::analysis`] does. Logs are large and dirty: read a line at a time, bytes
 //! that are no text passed over, nothing assumed of what stands before a message on its line.
+
+mod amount;
+mod line;
+mod log;
+mod marks;
+mod statistics;
+mod traceback;
+mod wording;
+
+pub use amount::Amount;
+pub use line::Source;
+pub use log::{Log, Message, Saying, read};
+pub use marks::{Elsewhere, Mapping};
+pub use statistics::{Gauge, Statistics};
+pub use traceback::Frame;
+pub use wording::{Allocation, Process, Releases, Wording};

@@ -1,0 +1,124 @@
+//! An amount of memory as PyTorch prints it: `5.19 GiB`, `384.00 MiB`, `0 bytes`.
+
+/// Bytes printed as more are no amount: 2^64 - 1, for "unlimited" and "unknown", prints as 17179869184 GiB.
+const LARGEST: f64 = 4.0e18;
+
+/// An amount, and how far it may be off for having been rounded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Amount {
+    /// The printed number in bytes.
+    pub bytes: u64,
+    /// The true number is at most so many bytes away.
+    pub error_bytes: u64,
+    /// As printed.
+    pub text: String,
+}
+
+impl Amount {
+    /// A number that was not rounded.
+    pub fn exact(bytes: u64) -> Self {
+        Self { bytes, error_bytes: 0, text: format!("{bytes} bytes") }
+    }
+
+    /// The amount that `text` begins with, blanks aside: a number and a unit. PyTorch's units are powers of
+    /// 1024 whatever they are called (its Metal backend calls them `GB`). Printed decimals are rounded.
+    pub fn at_start(text: &str) -> Option<Self> {
+        let text = text.trim_start();
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, rest) = text.split_at_checked(digits)?;
+        let rest = rest.trim_start();
+        let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+        let unit = rest.get(..letters)?;
+        let scale = scale(unit)?;
+        let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        let value = number.parse::<f64>().ok()? * scale;
+        if !(0.0..LARGEST).contains(&value) {
+            return None;
+        }
+        let error = if scale > 1.0 {
+            0.5 * scale / 10f64.powi(i32::try_from(decimals.min(9)).unwrap_or(9))
+        } else {
+            0.0
+        };
+        Some(Self {
+            bytes: whole(value),
+            error_bytes: whole(error),
+            text: format!("{number} {unit}"),
+        })
+    }
+
+    /// The amount that `text` ends with, blanks aside.
+    pub fn at_end(text: &str) -> Option<Self> {
+        let text = text.trim_end();
+        let unit = behind_last(text, |c| !c.is_ascii_alphabetic());
+        let number = text.get(..unit)?.trim_end();
+        let start = behind_last(number, |c| !c.is_ascii_digit() && c != '.');
+        Self::at_start(text.get(start..)?)
+    }
+
+    /// A cell of `torch.cuda.memory_summary()`: whole units, the rest cut off.
+    pub fn cut(units: u64, unit: &str) -> Option<Self> {
+        let scale = whole(scale(unit)?);
+        let bytes = units.checked_mul(scale)?;
+        Some(Self { bytes, error_bytes: scale - 1, text: format!("{units} {unit}") })
+    }
+}
+
+/// Where what follows the last such character begins.
+fn behind_last(text: &str, is_it: impl Fn(char) -> bool) -> usize {
+    text.char_indices().rev().find(|(_, c)| is_it(*c)).map_or(0, |(at, c)| at + c.len_utf8())
+}
+
+fn scale(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "bytes" | "B" => 1.0,
+        "KiB" | "KB" => 1024.0,
+        "MiB" | "MB" => 1024.0 * 1024.0,
+        "GiB" | "GB" => 1024.0 * 1024.0 * 1024.0,
+        "TiB" | "TB" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        "PiB" => 1024.0 * 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        _ => return None,
+    })
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to LARGEST")]
+fn whole(value: f64) -> u64 {
+    value.round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &str) -> Option<(u64, u64)> {
+        Amount::at_start(text).map(|amount| (amount.bytes, amount.error_bytes))
+    }
+
+    #[test]
+    fn printed_sizes_keep_their_rounding() {
+        assert_eq!(bytes("96.00 MiB. GPU 0"), Some((96 << 20, 5243)));
+        assert_eq!(bytes(" 0 bytes is"), Some((0, 0)));
+        assert_eq!(bytes("1024 bytes"), Some((1024, 0)));
+        assert_eq!(bytes("17.71 GB, other"), Some((19_015_967_703, 5_368_709)));
+        assert_eq!(bytes("17179869184.00 GiB memory in use"), None, "2^64 stands for unknown");
+        for none in ["", "GiB", "12 parsecs", "1.2.3 GiB", "more than 1EB", ". GiB", "…"] {
+            assert_eq!(bytes(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn an_amount_is_found_before_a_phrase() {
+        let at_end = |text| Amount::at_end(text).map(|amount| amount.text);
+        assert_eq!(at_end("of which 384.00 MiB ").as_deref(), Some("384.00 MiB"));
+        assert_eq!(at_end("é5.00 GiB").as_deref(), Some("5.00 GiB"));
+        assert_eq!(at_end("nothing here é"), None);
+        assert_eq!(at_end(""), None);
+    }
+
+    #[test]
+    fn table_cells_are_cut_off_below() {
+        let cell = Amount::cut(5, "MiB").unwrap();
+        assert_eq!((cell.bytes, cell.error_bytes), (5 << 20, (1 << 20) - 1));
+        assert_eq!(Amount::cut(u64::MAX, "GiB"), None);
+    }
+}

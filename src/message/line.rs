@@ -1,0 +1,205 @@
+//! One line of a log: what launchers and loggers put before it, and the text behind that.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// Who wrote a line, as far as launchers say.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Source {
+    /// The rank of `[rank3]:`, `[default3]:`, `3: ` (srun -l), `[1,3]<stderr>:` (mpirun --tag-output).
+    pub rank: Option<u32>,
+    /// Another label: `RayTrainWorker pid=123, ip=10.0.0.1`, a host name.
+    pub label: Option<String>,
+}
+
+/// `raw` as text, without what colours a terminal. Bytes that are no text become a replacement character.
+pub(super) fn plain_text(raw: &[u8]) -> Cow<'_, str> {
+    let text = String::from_utf8_lossy(raw);
+    if !text.contains('\x1b') {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c != '\x1b' {
+            out.push(c);
+        } else if chars.next() == Some('[') {
+            // A control sequence ends with the first character of '@' to '~'.
+            chars.by_ref().find(|c| ('@'..='~').contains(c));
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// The lines inside `text`, when it is a JSON record of a logger or has a traceback with its line ends
+/// written out as `\n`.
+pub(super) fn unfolded(text: &str) -> Option<Vec<String>> {
+    if let Some(record) = text.find('{').and_then(|at| text.get(at..))
+        && record.contains(r#"":"#)
+        && let Ok(value @ Value::Object(_)) = serde_json::from_str(record.trim())
+    {
+        let mut lines = Vec::new();
+        gather(&value, &mut lines);
+        return Some(lines);
+    }
+    let is_escaped = text.contains(r"\n  File ");
+    is_escaped.then(|| text.replace("\\\"", "\"").split("\\n").map(str::to_owned).collect())
+}
+
+fn gather(value: &Value, lines: &mut Vec<String>) {
+    match value {
+        Value::String(text) => lines.extend(text.lines().map(str::to_owned)),
+        Value::Array(items) => items.iter().for_each(|item| gather(item, lines)),
+        Value::Object(pairs) => pairs.values().for_each(|value| gather(value, lines)),
+        _ => {}
+    }
+}
+
+/// Who wrote the line, and what stands behind the labels, times and levels at its start.
+pub(super) fn source_and_body(text: &str) -> (Source, &str) {
+    let mut source = Source::default();
+    let mut rest = text;
+    loop {
+        // The blanks before text that has no prefix left are its indentation.
+        let trimmed = rest.trim_start();
+        let Some((item, behind)) = item(trimmed, rest.len() == text.len()) else {
+            return (source, rest.strip_prefix(' ').unwrap_or(rest));
+        };
+        match item {
+            Item::Rank(rank) => source.rank = source.rank.or(Some(rank)),
+            Item::Label(label) => {
+                source.label.get_or_insert_with(|| label.to_owned());
+            }
+            Item::Noise => {}
+        }
+        rest = behind;
+    }
+}
+
+enum Item<'a> {
+    Rank(u32),
+    Label(&'a str),
+    Noise,
+}
+
+/// The item of a prefix that `text` begins with, and what is behind it.
+fn item(text: &str, at_line_start: bool) -> Option<(Item<'_>, &str)> {
+    if let Some(inside) = text.strip_prefix('[') {
+        let (inside, behind) = inside.split_once(']')?;
+        return bracketed(inside, behind);
+    }
+    if let Some(inside) = text.strip_prefix('(') {
+        let (inside, behind) = inside.split_once(')')?;
+        return inside.contains("pid=").then_some((Item::Label(inside), behind));
+    }
+    let (word, behind) = text.split_once(char::is_whitespace)?;
+    if is_time(word) || is_level(word) || matches!(word, "-" | "|" | "│") {
+        return Some((Item::Noise, behind));
+    }
+    let label = word.strip_suffix(':')?;
+    if !at_line_start {
+        return None;
+    }
+    if let Ok(rank) = label.parse() {
+        return Some((Item::Rank(rank), behind));
+    }
+    for name in ["rank", "Rank", "worker"] {
+        if let Some(rank) = label.strip_prefix(name).and_then(|n| n.parse().ok()) {
+            return Some((Item::Rank(rank), behind));
+        }
+    }
+    let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_host = label.contains(|c: char| c.is_ascii_digit()) && label.chars().all(is_host);
+    (is_host && !label.ends_with("Error")).then_some((Item::Label(label), behind))
+}
+
+/// `[rank3]:`, `[default3]:`, `[1,3]<stderr>:`, `[2026-11-21 10:00:00,123]`, `[ERROR]`, `[launch.py:318:f]`,
+/// `[W1121 10:00:00 file.cpp:12]`.
+fn bracketed<'a>(inside: &'a str, behind: &'a str) -> Option<(Item<'a>, &'a str)> {
+    let unlabelled = behind.strip_prefix(':').unwrap_or(behind);
+    let lower = inside.trim().to_ascii_lowercase();
+    for name in ["rank", "default", "trainer", "worker", ""] {
+        let number = lower.strip_prefix(name).map(|n| n.trim_start_matches([' ', ':', '=', '-']));
+        if let Some(rank) = number.and_then(|n| n.parse().ok())
+            && (!name.is_empty() || behind.starts_with(':'))
+        {
+            return Some((Item::Rank(rank), unlabelled));
+        }
+    }
+    if let Some((_, rank)) = inside.split_once(',')
+        && let Some((_, behind)) = behind.split_once(">:").filter(|_| behind.starts_with("<std"))
+    {
+        return Some((rank.parse().map_or(Item::Noise, Item::Rank), behind));
+    }
+    let mut words = inside.split_whitespace();
+    let is_noise = words.any(|word| is_time(word) || is_level(word)) || inside.contains(".py:");
+    is_noise.then_some((Item::Noise, unlabelled))
+}
+
+/// A date, a time of day, or both.
+fn is_time(word: &str) -> bool {
+    let digits = word.bytes().filter(u8::is_ascii_digit).count();
+    let marks = word.bytes().filter(|b| matches!(b, b':' | b'-' | b'/')).count();
+    digits >= 6
+        && marks >= 2
+        && word.bytes().all(|b| b.is_ascii_digit() || b":-/.,TZ+".contains(&b))
+}
+
+fn is_level(word: &str) -> bool {
+    let word = word.trim_matches(|c: char| !c.is_ascii_alphabetic());
+    let levels = ["TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL"];
+    levels.contains(&word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(text: &str) -> (Option<u32>, Option<String>, String) {
+        let (source, body) = source_and_body(text);
+        (source.rank, source.label, body.to_owned())
+    }
+
+    #[test]
+    fn prefixes_are_told_from_text() {
+        let rank = |rank, body: &str| (Some(rank), None, body.to_owned());
+        let label = |label: &str, body: &str| (None, Some(label.to_owned()), body.to_owned());
+        let none = |body: &str| (None, None, body.to_owned());
+        assert_eq!(parts("[rank3]: RuntimeError: x"), rank(3, "RuntimeError: x"));
+        assert_eq!(parts("[rank3]:   File \"a.py\""), rank(3, "  File \"a.py\""));
+        assert_eq!(parts("[default12]:x y"), rank(12, "x y"));
+        assert_eq!(parts("3: x y"), rank(3, "x y"));
+        assert_eq!(parts("[1,5]<stderr>:x y"), rank(5, "x y"));
+        assert_eq!(parts("rank7: x y"), rank(7, "x y"));
+        assert_eq!(
+            parts("[2026-11-21 10:00:00,123] [ERROR] [launch.py:3:main] [Rank 2] x y"),
+            rank(2, "x y")
+        );
+        assert_eq!(
+            parts("(Worker pid=12, ip=10.0.0.1) x y"),
+            label("Worker pid=12, ip=10.0.0.1", "x y")
+        );
+        assert_eq!(parts("node-1: [rank0]: x"), (Some(0), Some("node-1".into()), "x".into()));
+        assert_eq!(parts("2026-11-21T10:00:00.5Z ERROR x y"), none("x y"));
+        assert_eq!(parts("torch.OutOfMemoryError: x"), none("torch.OutOfMemoryError: x"));
+        assert_eq!(parts("  File \"a.py\", line 1, in f"), none(" File \"a.py\", line 1, in f"));
+        assert_eq!(parts(""), none(""));
+    }
+
+    #[test]
+    fn colours_are_taken_out() {
+        assert_eq!(plain_text(b"\x1b[31;1mred\x1b[0m \xff"), "red \u{fffd}");
+        assert_eq!(plain_text(b"\x1b"), "");
+    }
+
+    #[test]
+    fn records_are_unfolded() {
+        let lines = unfolded(r#"{"level": "error", "msg": "a\nb", "n": 3}"#).unwrap();
+        assert_eq!(lines, ["error", "a", "b"]);
+        let lines = unfolded(r#"E Traceback:\n  File \"a.py\", line 1\nX: b"#).unwrap();
+        assert_eq!(lines, ["E Traceback:", "  File \"a.py\", line 1", "X: b"]);
+        assert_eq!(unfolded(r"C:\new\file"), None);
+        assert_eq!(unfolded("{'a': 1}"), None);
+    }
+}

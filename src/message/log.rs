@@ -1,0 +1,398 @@
+//! A log read from its beginning to its end, a line at a time.
+
+use std::io::{self, BufRead, Read as _};
+
+use rustc_hash::FxHashMap;
+
+use super::line::{self, Source};
+use super::marks::{self, Elsewhere, Mapping, Mark};
+use super::statistics::{self, Statistics};
+use super::traceback::{self, Frame};
+use super::wording::{self, Allocation, Wording};
+
+/// Longer lines are read in pieces of this size.
+const LONGEST_LINE: u64 = 1 << 20;
+/// Different messages that are kept; more are counted.
+const MOST_MESSAGES: usize = 1000;
+/// Frames of a traceback that are kept.
+const MOST_FRAMES: usize = 200;
+/// Sources with something begun that are kept in mind.
+const MOST_SOURCES: usize = 4096;
+/// Lines that a message may be wrapped over.
+const MOST_WRAPPED: usize = 12;
+/// Bytes of a message's text that are kept.
+const MOST_TEXT: usize = 2000;
+
+/// What a log holds about memory.
+#[derive(Debug, Default)]
+pub struct Log {
+    /// Lines of the log.
+    pub lines: u64,
+    /// The different messages, in the order in which they first stand in the log.
+    pub messages: Vec<Message>,
+    /// All messages: repeats, and those of which there were too many to keep.
+    pub message_count: u64,
+    /// Statistics, in the order of the log.
+    pub statistics: Vec<Statistics>,
+    /// Refused mappings, one entry a device.
+    pub mappings: Vec<Mapping>,
+}
+
+/// A message that memory ran out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// The line of the log with the first of them, from 1.
+    pub line: u64,
+    /// How often it stands in the log: logged and raised, in each part of a chain of exceptions.
+    pub times: u64,
+    /// Who wrote it.
+    pub source: Source,
+    /// The traceback before it, innermost first.
+    pub frames: Vec<Frame>,
+    /// The message on one line.
+    pub text: String,
+    /// What it says.
+    pub saying: Saying,
+}
+
+/// What a message says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Saying {
+    /// PyTorch's allocator could not serve a request.
+    Allocation(Box<Allocation>),
+    /// Somebody else could not.
+    Elsewhere(Elsewhere),
+}
+
+/// Reads a whole log.
+///
+/// # Errors
+/// Those of `input`.
+pub fn read(mut input: impl BufRead) -> io::Result<Log> {
+    let mut scanner = Scanner::default();
+    let mut raw = Vec::new();
+    loop {
+        raw.clear();
+        if input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut raw)? == 0 {
+            break;
+        }
+        scanner.log.lines += u64::from(scanner.at_line_start);
+        scanner.at_line_start = raw.ends_with(b"\n");
+        // Progress bars return to the start of their line.
+        for piece in raw.split(|byte| matches!(byte, b'\n' | b'\r')) {
+            scanner.piece(piece);
+        }
+    }
+    Ok(scanner.finished())
+}
+
+/// What a source has begun to write.
+#[derive(Debug, Default)]
+struct Open {
+    /// Outermost first, as printed.
+    frames: Vec<Frame>,
+    message: Option<Begun>,
+    table: Option<Statistics>,
+    stats: Option<Statistics>,
+}
+
+impl Open {
+    /// Whether the next line matters whatever it is.
+    fn is_waiting(&self) -> bool {
+        self.message.is_some() || self.table.is_some()
+    }
+}
+
+/// A message of PyTorch's allocator that may go on in the next line.
+#[derive(Debug)]
+struct Begun {
+    line: u64,
+    before: String,
+    pieces: Vec<String>,
+    frames: Vec<Frame>,
+}
+
+struct Scanner {
+    log: Log,
+    open: FxHashMap<Source, Open>,
+    /// Sources whose next line matters whatever it is.
+    waiting: usize,
+    known: FxHashMap<String, Vec<usize>>,
+    at_line_start: bool,
+}
+
+impl Default for Scanner {
+    fn default() -> Self {
+        Self {
+            log: Log::default(),
+            open: FxHashMap::default(),
+            waiting: 0,
+            known: FxHashMap::default(),
+            at_line_start: true,
+        }
+    }
+}
+
+/// Whether a line can matter when nothing has begun.
+fn may_matter(text: &str) -> bool {
+    ["memory", ".py", "Traceback", "_bytes.all.", "ALLOC_FAILED", "Cell In[", "Allocation on"]
+        .iter()
+        .any(|word| text.contains(word))
+        || text.contains("num_") && (text.contains("num_ooms") || text.contains("num_alloc_"))
+        || text.contains("-> ")
+        || text.contains("Cuda failure")
+        || text.contains("NCCL WARN")
+}
+
+impl Scanner {
+    fn piece(&mut self, raw: &[u8]) {
+        let text = line::plain_text(raw);
+        if self.waiting == 0 && !may_matter(&text) {
+            return;
+        }
+        match line::unfolded(&text) {
+            None => self.line(&text, true),
+            Some(lines) => {
+                lines.iter().for_each(|line| self.line(line, false));
+                let mut open = std::mem::take(self.open_of(&Source::default()));
+                let at = (self.log.lines, &Source::default());
+                statistics::stats(&mut open.stats, &mut self.log.statistics, &text, at);
+                self.open.insert(Source::default(), open);
+            }
+        }
+    }
+
+    fn open_of(&mut self, source: &Source) -> &mut Open {
+        if self.open.len() >= MOST_SOURCES && !self.open.contains_key(source) {
+            self.close_all();
+        }
+        self.open.entry(source.clone()).or_default()
+    }
+
+    fn line(&mut self, text: &str, has_stats: bool) {
+        let (source, body) = line::source_and_body(text);
+        let number = self.log.lines;
+        let mut open = std::mem::take(self.open_of(&source));
+        self.waiting -= usize::from(open.is_waiting());
+        let mark = marks::find(body);
+        if let Some(mut begun) = open.message.take() {
+            if mark.is_some() || ends(body) || begun.pieces.len() >= MOST_WRAPPED {
+                self.close(&source, begun);
+            } else {
+                begun.pieces.push(body.trim().trim_matches('│').trim().to_owned());
+                if body.contains("alloc-conf)") || body.contains("environment-variables)") {
+                    self.close(&source, begun);
+                } else {
+                    open.message = Some(begun);
+                }
+            }
+        }
+        if let Some(mut table) = open.table.take() {
+            if statistics::table_row(&mut table, text) {
+                open.table = Some(table);
+            } else {
+                self.log.statistics.extend(Some(table).filter(Statistics::is_whole));
+            }
+        }
+        if let Some(table) = statistics::table_begins(text, number, &source) {
+            let before = open.table.replace(table);
+            self.log.statistics.extend(before.filter(Statistics::is_whole));
+        } else if has_stats {
+            statistics::stats(&mut open.stats, &mut self.log.statistics, body, (number, &source));
+        }
+        if traceback::begins(body) {
+            open.frames.clear();
+        } else if let Some(frame) = traceback::frame(body) {
+            if open.frames.len() < MOST_FRAMES {
+                open.frames.push(frame);
+            }
+        } else if let Some(line) = traceback::pointed_line(body)
+            && let Some(frame) = open.frames.last_mut().filter(|frame| frame.line == 0)
+        {
+            frame.line = line;
+        }
+        if let Some((mark, at)) = mark {
+            self.marked(&source, &mut open, mark, body.split_at_checked(at).unwrap_or(("", body)));
+        }
+        self.waiting += usize::from(open.is_waiting());
+        self.open.insert(source, open);
+    }
+
+    fn marked(&mut self, source: &Source, open: &mut Open, mark: Mark, parts: (&str, &str)) {
+        let (before, text) = parts;
+        let line = self.log.lines;
+        match mark {
+            Mark::Mapping => {
+                let Some(found) = marks::mapping(text, line) else { return };
+                match self.log.mappings.iter_mut().find(|m| m.device == found.device) {
+                    Some(known) => {
+                        *known = Mapping { times: known.times + 1, line: known.line, ..found };
+                    }
+                    None => self.log.mappings.push(found),
+                }
+            }
+            Mark::Allocation => {
+                let begun = Begun {
+                    line,
+                    before: before.to_owned(),
+                    pieces: vec![text.trim_end().to_owned()],
+                    frames: innermost_first(std::mem::take(&mut open.frames)),
+                };
+                if has_all_figures(text) {
+                    self.close(source, begun);
+                } else {
+                    open.message = Some(begun);
+                }
+            }
+            Mark::Elsewhere(whose) => {
+                let text = shortened(text.trim());
+                let frames = innermost_first(std::mem::take(&mut open.frames));
+                self.add(
+                    format!("{whose:?} {text}"),
+                    Message {
+                        line,
+                        times: 1,
+                        source: source.clone(),
+                        frames,
+                        text,
+                        saying: Saying::Elsewhere(whose),
+                    },
+                );
+            }
+        }
+    }
+
+    /// Reads a message whose pieces are all there: of the ways to join them, the one that says most. Lines
+    /// are wrapped at blanks by people and loggers, anywhere by terminals.
+    fn close(&mut self, source: &Source, begun: Begun) {
+        let Begun { line, before, pieces, frames } = begun;
+        let Some(first) = pieces.first().cloned() else { return };
+        let mut best = (wording::allocation(&before, &first), first);
+        if pieces.len() > 1 {
+            for joined in [pieces.join(" "), pieces.concat()] {
+                let read = wording::allocation(&before, &joined);
+                if figures(&read).len() > figures(&best.0).len() {
+                    best = (read, joined);
+                }
+            }
+        }
+        let (allocation, text) = best;
+        let key = format!("{:?} {:?} {}", allocation.backend, allocation.device, {
+            figures(&allocation).join(" ")
+        });
+        let saying = Saying::Allocation(Box::new(allocation));
+        let text = shortened(&text);
+        self.add(key, Message { line, times: 1, source: source.clone(), frames, text, saying });
+    }
+
+    /// Adds a message, or counts it with an equal one: of the same source, or of none that is known.
+    fn add(&mut self, key: String, message: Message) {
+        self.log.message_count += 1;
+        let messages = &mut self.log.messages;
+        let same = self.known.get(&key).and_then(|indices| {
+            indices.iter().copied().find(|index| {
+                messages.get(*index).is_some_and(|known| {
+                    known.source == message.source
+                        || known.source == Source::default()
+                        || message.source == Source::default()
+                })
+            })
+        });
+        if let Some(known) = same.and_then(|index| messages.get_mut(index)) {
+            known.times += 1;
+            if known.frames.is_empty() {
+                known.frames = message.frames;
+            }
+            if known.source == Source::default() {
+                known.source = message.source;
+            }
+            return;
+        }
+        if messages.len() < MOST_MESSAGES {
+            self.known.entry(key).or_default().push(messages.len());
+            messages.push(message);
+        }
+    }
+
+    fn close_all(&mut self) {
+        self.waiting = 0;
+        let mut open: Vec<(Source, Open)> = self.open.drain().collect();
+        open.sort_by(|a, b| a.0.cmp(&b.0));
+        for (source, open) in open {
+            if let Some(begun) = open.message {
+                self.close(&source, begun);
+            }
+            let ended = open.table.into_iter().chain(open.stats);
+            self.log.statistics.extend(ended.filter(Statistics::is_whole));
+        }
+    }
+
+    fn finished(mut self) -> Log {
+        self.close_all();
+        self.log.messages.sort_by_key(|message| message.line);
+        self.log.statistics.sort_by_key(|statistics| statistics.line);
+        self.log.mappings.sort_by_key(|mapping| mapping.device);
+        self.log
+    }
+}
+
+/// Whether a message that began before cannot go on in `body`.
+fn ends(body: &str) -> bool {
+    let body = body.trim();
+    body.is_empty()
+        || traceback::begins(body)
+        || traceback::frame(body).is_some()
+        || [
+            "frame #",
+            "Exception raised",
+            "The above exc",
+            "During handling",
+            "srun:",
+            "====",
+            "----",
+        ]
+        .iter()
+        .any(|start| body.starts_with(start))
+}
+
+/// Whether nothing that matters can be missing from `text`.
+fn has_all_figures(text: &str) -> bool {
+    ["PyTorch but unallocated", "reserved in total by PyTorch)", " cached)", "1EB memory"]
+        .iter()
+        .any(|end| text.contains(end))
+}
+
+/// The numbers of a message as printed.
+fn figures(a: &Allocation) -> Vec<&str> {
+    let amounts = [
+        &a.requested,
+        &a.capacity,
+        &a.free,
+        &a.allowed,
+        &a.allocated,
+        &a.private_pools,
+        &a.unallocated,
+        &a.reserved,
+        &a.other,
+        &a.this_process,
+    ];
+    let processes = a.processes.iter().map(|process| process.in_use.text.as_str());
+    let wording = Some("worded").filter(|_| a.wording != Wording::Bare);
+    amounts
+        .into_iter()
+        .flatten()
+        .map(|amount| amount.text.as_str())
+        .chain(processes)
+        .chain(wording)
+        .collect()
+}
+
+fn innermost_first(mut frames: Vec<Frame>) -> Vec<Frame> {
+    frames.reverse();
+    frames
+}
+
+fn shortened(text: &str) -> String {
+    let end = (0..=MOST_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or(0)).unwrap_or_default().to_owned()
+}

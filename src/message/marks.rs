@@ -1,0 +1,200 @@
+//! Where in a line a message about memory that ran out begins, and whose it is.
+
+use super::amount::Amount;
+use super::wording::{ALLOCATION, ASYNC, TRIED};
+
+/// Who could not have memory, besides PyTorch's allocator of device memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Elsewhere {
+    /// The CUDA or HIP runtime: `CUDA error: out of memory`.
+    Runtime,
+    /// The CUDA driver, which maps memory for expandable segments.
+    Driver,
+    /// NCCL, for its buffers.
+    Nccl,
+    /// A library that allocates for itself: `cuBLAS`, `cuDNN`, ..
+    Library(&'static str),
+    /// Addresses, not memory, ran out: expandable segments reserve more than the process may.
+    AddressSpace,
+    /// Memory of the computer, not of the device.
+    Host,
+}
+
+/// What begins in a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// A message of PyTorch's allocator of device memory.
+    Allocation,
+    /// A message of somebody else.
+    Elsewhere(Elsewhere),
+    /// A warning that memory for an expandable segment was refused; PyTorch tries again.
+    Mapping,
+}
+
+const MAPPING: &str = "expandable_segments: memory mapping failed with OOM on device ";
+
+/// Phrases that leave no doubt.
+const PHRASES: [(&str, Elsewhere); 12] = [
+    ("CUDA error: out of memory", Elsewhere::Runtime),
+    ("HIP error: out of memory", Elsewhere::Runtime),
+    ("cuda runtime error (2) : out of memory", Elsewhere::Runtime),
+    ("CUDA driver error: out of memory", Elsewhere::Driver),
+    ("CUBLAS_STATUS_ALLOC_FAILED", Elsewhere::Library("cuBLAS")),
+    ("CUDNN_STATUS_ALLOC_FAILED", Elsewhere::Library("cuDNN")),
+    ("CUSOLVER_STATUS_ALLOC_FAILED", Elsewhere::Library("cuSOLVER")),
+    ("CUSPARSE_STATUS_ALLOC_FAILED", Elsewhere::Library("cuSPARSE")),
+    ("CUFFT_ALLOC_FAILED", Elsewhere::Library("cuFFT")),
+    ("NCCL WARN Failed to CUDA calloc", Elsewhere::Nccl),
+    ("DefaultCPUAllocator: can't allocate memory", Elsewhere::Host),
+    ("DefaultCPUAllocator: not enough memory", Elsewhere::Host),
+];
+
+/// Finds the first message in `text`: what it is, and the byte at which it begins.
+pub(super) fn find(text: &str) -> Option<(Mark, usize)> {
+    if let Some(at) = text.find(MAPPING) {
+        return Some((Mark::Mapping, at));
+    }
+    if let Some(at) = allocation(text) {
+        return Some((Mark::Allocation, at));
+    }
+    if let Some((at, whose)) = PHRASES.iter().find_map(|(p, whose)| Some((text.find(p)?, *whose))) {
+        return Some((Mark::Elsewhere(whose), at));
+    }
+    if let Some(at) = text.find("Cuda failure")
+        && text.get(at..).is_some_and(|rest| rest.contains("out of memory"))
+    {
+        return Some((Mark::Elsewhere(Elsewhere::Nccl), at));
+    }
+    let at = text.find("virtual-address-space (VSZ) exhaustion from expandable segments")?;
+    Some((Mark::Elsewhere(Elsewhere::AddressSpace), at))
+}
+
+/// Where a message of PyTorch's allocator begins.
+fn allocation(text: &str) -> Option<usize> {
+    let named = text.match_indices(ALLOCATION).find_map(|(at, _)| {
+        let (before, behind) = (text.get(..at)?, text.get(at + ALLOCATION.len()..)?);
+        if before.ends_with("MPS backend") {
+            return before.len().checked_sub("MPS backend".len());
+        }
+        let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit();
+        let name = before.trim_end_matches(is_name);
+        let is_told = match behind.trim_start_matches(['.', ' ']).strip_prefix(TRIED) {
+            // In the source line of a traceback something else follows.
+            Some(rest) => {
+                let rest = rest.trim_start();
+                rest.is_empty()
+                    || rest.starts_with("more than 1EB")
+                    || Amount::at_start(rest).is_some()
+            }
+            None => raised(name) && matches!(behind.trim_end(), "" | "."),
+        };
+        (is_told && name.len() < before.len()).then_some(name.len())
+    });
+    named.or_else(|| {
+        let at = text.find(ASYNC)?;
+        let (before, behind) = (text.get(..at)?, text.get(at + ASYNC.len()..)?);
+        let behind =
+            behind.trim_start_matches(|c: char| c.is_ascii_digit() || c.is_control() || c == ' ');
+        let is_told = behind.is_empty() || behind.starts_with("would exceed");
+        (is_told && raised(before)).then_some(at)
+    })
+}
+
+/// Whether what follows is the text of an exception, or the line begins with it.
+fn raised(before: &str) -> bool {
+    let before = before.trim_end();
+    before.is_empty() || before.ends_with("Error:") || before.ends_with("Error('")
+}
+
+/// A refused mapping of memory into an expandable segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping {
+    /// The device's index.
+    pub device: u64,
+    /// Bytes of the device that were free.
+    pub free_bytes: u64,
+    /// The device's memory.
+    pub capacity_bytes: u64,
+    /// How often this device refused.
+    pub times: u64,
+    /// The line of the log with the first one, from 1.
+    pub line: u64,
+}
+
+/// `.. on device 0 while trying to map 20971520 bytes (free: 0, total: 85899345920)`
+pub(super) fn mapping(text: &str, line: u64) -> Option<Mapping> {
+    let number = |phrase: &str| {
+        let (_, rest) = text.split_once(phrase)?;
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest.get(..end)?.parse().ok()
+    };
+    Some(Mapping {
+        device: number(MAPPING)?,
+        free_bytes: number("(free: ")?,
+        capacity_bytes: number(", total: ")?,
+        times: 1,
+        line,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_told_from_talk_about_them() {
+        let at = |text: &str| {
+            find(text).map(|(mark, at)| (mark, text.get(at..at + 4).unwrap().to_owned()))
+        };
+        let own = |start: &str| Some((Mark::Allocation, start.to_owned()));
+        let elsewhere = |whose, start: &str| Some((Mark::Elsewhere(whose), start.to_owned()));
+        assert_eq!(
+            at("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+            own("CUDA")
+        );
+        assert_eq!(
+            at("(RuntimeError('HIP out of memory. Tried to allocate 2.00 MiB. GPU"),
+            own("HIP ")
+        );
+        assert_eq!(at("CUDA out of memory. Tried to allocate"), own("CUDA"));
+        assert_eq!(at("RuntimeError: CUDA out of memory."), own("CUDA"));
+        assert_eq!(at("CUDA out of memory. Tried to allocate more than 1EB memory."), own("CUDA"));
+        assert_eq!(at("E: MPS backend out of memory (MPS allocated: 1.00 GB"), own("MPS "));
+        assert_eq!(at("torch.OutOfMemoryError: Allocation on device "), own("Allo"));
+        assert_eq!(
+            at("Allocation on device 0 would exceed allowed memory. (out of memory)"),
+            own("Allo")
+        );
+        assert_eq!(
+            at("RuntimeError: CUDA error: out of memory"),
+            elsewhere(Elsewhere::Runtime, "CUDA")
+        );
+        assert_eq!(
+            at("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+            elsewhere(Elsewhere::Library("cuBLAS"), "CUBL")
+        );
+        assert_eq!(
+            at("NCCL WARN Cuda failure 2 'out of memory'"),
+            elsewhere(Elsewhere::Nccl, "Cuda")
+        );
+        for talk in [
+            "",
+            "    raise RuntimeError(\"CUDA out of memory. Tried to allocate \" + size)",
+            "hint: on CUDA out of memory, lower the batch size",
+            "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1 bytes",
+            "Allocation on device not large enough for array",
+            "Cuda failure 'invalid argument'",
+            "ray.exceptions.OutOfMemoryError: Task was killed",
+            "ran out of memory. Tried to allocate 2.00 GiB",
+        ] {
+            assert_eq!(at(talk), None, "{talk}");
+        }
+    }
+
+    #[test]
+    fn refused_mappings_are_read() {
+        let text = "expandable_segments: memory mapping failed with OOM on device 2 while trying to map 20971520 bytes (free: 7, total: 85899345920).";
+        let found = mapping(text, 3).unwrap();
+        assert_eq!((found.device, found.free_bytes, found.capacity_bytes), (2, 7, 85_899_345_920));
+    }
+}

@@ -1,0 +1,175 @@
+//! The allocator's own statistics in a log: the table of `torch.cuda.memory_summary()`, and
+//! `torch.cuda.memory_stats()` as JSON, as Python prints a dictionary, or a `key: value` line each.
+
+use super::amount::Amount;
+use super::line::Source;
+
+/// A quantity now, and the most it has been.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Gauge {
+    /// Now.
+    pub current: Option<Amount>,
+    /// At most, since the program began or the peaks were reset.
+    pub peak: Option<Amount>,
+}
+
+/// One device's statistics. What is not printed is absent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statistics {
+    /// The line of the log where they begin, from 1.
+    pub line: u64,
+    /// Who printed them.
+    pub source: Source,
+    /// Whether it is the table of `memory_summary()`.
+    pub is_table: bool,
+    /// The device's index; `memory_stats()` does not say it.
+    pub device: Option<u64>,
+    /// Blocks handed out.
+    pub allocated: Gauge,
+    /// The same and blocks that other streams still use.
+    pub active: Gauge,
+    /// What the program asked for.
+    pub requested: Gauge,
+    /// All that is held from the device.
+    pub reserved: Gauge,
+    /// Free in segments that are partly in use.
+    pub inactive_split: Gauge,
+    /// Held by private pools; since 2.13, by `memory_stats()` only.
+    pub private_pools: Option<u64>,
+    /// How often the device refused and the cache was emptied to try again.
+    pub retries: Option<u64>,
+    /// How often the second try failed too.
+    pub ooms: Option<u64>,
+}
+
+impl Statistics {
+    fn new(line: u64, source: &Source, is_table: bool) -> Self {
+        Self {
+            line,
+            source: source.clone(),
+            is_table,
+            device: None,
+            allocated: Gauge::default(),
+            active: Gauge::default(),
+            requested: Gauge::default(),
+            reserved: Gauge::default(),
+            inactive_split: Gauge::default(),
+            private_pools: None,
+            retries: None,
+            ooms: None,
+        }
+    }
+
+    /// Whether there is enough to say anything.
+    pub(super) fn is_whole(&self) -> bool {
+        self.reserved.current.is_some() && self.allocated.current.is_some()
+    }
+}
+
+/// The table that `text` begins, if it begins one.
+pub(super) fn table_begins(text: &str, line: u64, source: &Source) -> Option<Statistics> {
+    let (_, device) = text.split_once("PyTorch CUDA memory summary, device ID ")?;
+    let mut table = Statistics::new(line, source, true);
+    table.device = device.split_whitespace().next().and_then(|id| id.parse().ok());
+    Some(table)
+}
+
+/// Takes a line of `table`; whether it was one.
+pub(super) fn table_row(table: &mut Statistics, text: &str) -> bool {
+    let Some((_, row)) = text.split_once('|') else { return false };
+    if let Some((ooms, retries)) = row.split_once('|')
+        && let Some((_, ooms)) = ooms.split_once("CUDA OOMs:")
+        && let Some((_, retries)) = retries.split_once("retries:")
+    {
+        let count = |text: &str| text.trim_matches(['|', ' ']).parse().ok();
+        (table.ooms, table.retries) = (count(ooms), count(retries));
+        return true;
+    }
+    let mut cells = row.split('|').map(str::trim);
+    let gauge = match cells.next() {
+        Some("Allocated memory") => &mut table.allocated,
+        Some("Active memory") => &mut table.active,
+        Some("Requested memory") => &mut table.requested,
+        Some("GPU reserved memory") => &mut table.reserved,
+        Some("Non-releasable memory") => &mut table.inactive_split,
+        _ => return true, // of no use here
+    };
+    let mut amount = || {
+        let (units, unit) = cells.next()?.split_once(' ')?;
+        Amount::cut(units.parse().ok()?, unit.trim())
+    };
+    (gauge.current, gauge.peak) = (amount(), amount());
+    true
+}
+
+/// Takes the statistics in `text` into `open`; those that are whole when others begin go to `done`.
+pub(super) fn stats(
+    open: &mut Option<Statistics>,
+    done: &mut Vec<Statistics>,
+    text: &str,
+    (line, source): (u64, &Source),
+) {
+    let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+    let mut rest = text;
+    while let Some(start) = rest.find(is_key) {
+        let Some(token) = rest.get(start..) else { return };
+        let end = token.find(|c| !is_key(c)).unwrap_or(token.len());
+        let (key, behind) = token.split_at(end);
+        rest = behind;
+        if !is_known(key) {
+            continue;
+        }
+        let value = behind.trim_start_matches(['"', '\'', ':', '=', ',', ' ', '|']);
+        let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+        let Some(number) = value.get(..digits).and_then(|digits| digits.parse().ok()) else {
+            continue;
+        };
+        let record = open.get_or_insert_with(|| Statistics::new(line, source, false));
+        if !set(record, key, number) {
+            // A key seen before: the statistics of the next device, or of a later moment.
+            let mut next = Statistics::new(line, source, false);
+            set(&mut next, key, number);
+            done.extend(open.replace(next).filter(Statistics::is_whole));
+        }
+    }
+}
+
+const POOLS: &str = "reserved_bytes_by_private_pools.";
+
+/// Quick: most words of a log are no keys.
+fn is_known(key: &str) -> bool {
+    key.contains("_bytes.all.")
+        || matches!(key, "num_ooms" | "num_alloc_retries")
+        || (key.starts_with(POOLS) && key.ends_with(".all.current"))
+}
+
+/// False when `key` has a value already.
+fn set(record: &mut Statistics, key: &str, number: u64) -> bool {
+    if key.starts_with(POOLS) {
+        if key.ends_with(".all.current") {
+            record.private_pools = Some(record.private_pools.unwrap_or(0).saturating_add(number));
+        }
+        return true;
+    }
+    let first = |slot: &mut Option<u64>| slot.replace(number).is_none();
+    match key {
+        "num_ooms" => return first(&mut record.ooms),
+        "num_alloc_retries" => return first(&mut record.retries),
+        _ => {}
+    }
+    let Some((name, which)) = key.split_once("_bytes.all.") else { return true };
+    let gauge = match name {
+        "allocated" => &mut record.allocated,
+        "active" => &mut record.active,
+        "requested" => &mut record.requested,
+        "reserved" => &mut record.reserved,
+        "inactive_split" => &mut record.inactive_split,
+        _ => return true,
+    };
+    let slot = match which {
+        "current" => &mut gauge.current,
+        "peak" => &mut gauge.peak,
+        _ => return true,
+    };
+    slot.replace(Amount::exact(number)).is_none()
+}

@@ -1,0 +1,97 @@
+//! The frames of a Python traceback, as `traceback`, IPython and rich print them.
+
+/// One frame: a file, a line of it, a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// As printed.
+    pub file: String,
+    /// Line number; 0 where none is printed.
+    pub line: u32,
+    /// The function.
+    pub name: String,
+}
+
+/// Whether a traceback begins here.
+pub(super) fn begins(text: &str) -> bool {
+    text.contains("Traceback (most recent call last)")
+}
+
+/// The frame that `text` names.
+pub(super) fn frame(text: &str) -> Option<Frame> {
+    let text = text.trim_matches(|c: char| c.is_whitespace() || matches!(c, '│' | '|'));
+    if let Some((_, rest)) = text.split_once("File \"") {
+        return quoted(rest);
+    }
+    if let Some(cell) = text.strip_prefix("Cell ") {
+        let (cell, line) = cell.split_once(", line ")?;
+        let name = line.split_once(", in ").map_or("<module>", |(_, name)| name);
+        let line = leading_number(line)?;
+        return Some(Frame { file: format!("Cell {cell}"), line, name: function(name) });
+    }
+    let text = text.strip_prefix("File ").unwrap_or(text);
+    // `train.py:88, in step(x)`, `train.py:88 in step`, `train.py in step(x)`
+    let (place, name) = text.split_once(" in ")?;
+    let place = place.trim_end_matches(',');
+    let (file, line) = match place.rsplit_once(':') {
+        Some((file, line)) => (file, line.parse().ok()?),
+        None => (place, 0),
+    };
+    let is_file = file.ends_with(".py") || file.starts_with("<ipython-input");
+    (is_file && !file.contains(' ')).then(|| Frame {
+        file: file.to_owned(),
+        line,
+        name: function(name),
+    })
+}
+
+/// The line number that old IPython points at below a frame: `---> 88     y = f(x)`.
+pub(super) fn pointed_line(text: &str) -> Option<u32> {
+    let behind = text.trim_start().strip_prefix("--")?.trim_start_matches('-');
+    leading_number(behind.strip_prefix("> ")?)
+}
+
+/// `train.py", line 88, in step`
+fn quoted(rest: &str) -> Option<Frame> {
+    let (file, rest) = rest.split_once("\", line ")?;
+    let line = leading_number(rest)?;
+    let (_, name) = rest.split_once(", in ")?;
+    Some(Frame { file: file.to_owned(), line, name: function(name) })
+}
+
+fn function(name: &str) -> String {
+    let end = name.find(|c: char| c.is_whitespace() || c == '(').unwrap_or(name.len());
+    name.get(..end).unwrap_or(name).to_owned()
+}
+
+fn leading_number(text: &str) -> Option<u32> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text.get(..end)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_every_printer_are_read() {
+        for (text, file, line, name) in [
+            ("  File \"/app/a b.py\", line 88, in step", "/app/a b.py", 88, "step"),
+            ("File \"<string>\", line 1, in <module>", "<string>", 1, "<module>"),
+            ("File ~/x/train.py:88, in step(self, x)", "~/x/train.py", 88, "step"),
+            ("│ /app/train.py:88 in step      │", "/app/train.py", 88, "step"),
+            ("/usr/lib/torch/_ops.py in __call__(self)", "/usr/lib/torch/_ops.py", 0, "__call__"),
+            ("Cell In[3], line 5", "Cell In[3]", 5, "<module>"),
+            ("Cell In[3], line 5, in f(x)", "Cell In[3]", 5, "f"),
+            ("<ipython-input-3-ab> in <module>", "<ipython-input-3-ab>", 0, "<module>"),
+        ] {
+            let expected = Frame { file: file.into(), line, name: name.into() };
+            assert_eq!(frame(text), Some(expected), "{text}");
+        }
+        for none in ["", "for x in y", "File \"a.py\"", "see a.py in the tree of b", "a b.py in c"]
+        {
+            assert_eq!(frame(none), None, "{none}");
+        }
+        assert_eq!(pointed_line("---> 88     y = f(x)"), Some(88));
+        assert_eq!(pointed_line("-- 88"), None);
+    }
+}
