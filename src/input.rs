@@ -1,17 +1,18 @@
 //! Bytes of a file or of standard input, decompressed when they are gzip or zstd.
 //!
-//! Plain files are mapped, not read: a 2 GB snapshot costs no private memory. Compressed input and
-//! standard input are held in memory.
+//! A [`Source`] has all bytes at once: plain files are mapped, not read, so that a 2 GB snapshot costs no
+//! private memory; compressed input and standard input are held in memory. [`decompressed`] has them one
+//! after the other.
 #![allow(unsafe_code)] // the one memory map, see `map`
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Deref;
 use std::path::Path;
 
 use memmap2::Mmap;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use thiserror::Error;
 
 use crate::units::{MIB, size};
@@ -104,7 +105,7 @@ impl Source {
         let inflated = if self.starts_with(&GZIP) {
             inflate("gzip", flate2::read::MultiGzDecoder::new(&*self), limit)?
         } else if self.starts_with(&ZSTD) {
-            inflate("zstd", ZstdFrames { rest: &self, frame: None }, limit)?
+            inflate("zstd", ZstdFrames::new(&*self), limit)?
         } else {
             return Ok(self);
         };
@@ -113,36 +114,64 @@ impl Source {
     }
 }
 
-/// The content of all zstd frames, one after the other: parallel compressors write many.
-struct ZstdFrames<'a> {
-    rest: &'a [u8],
-    frame: Option<StreamingDecoder<&'a [u8], FrameDecoder>>,
+/// `source` decompressed while it is read, when it is gzip or zstd: for text of which little is kept.
+///
+/// # Errors
+/// Those of `source`.
+pub fn decompressed<'a>(mut source: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
+    let start = source.fill_buf()?;
+    Ok(if start.starts_with(&GZIP) {
+        Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(source)))
+    } else if start.starts_with(&ZSTD) {
+        Box::new(BufReader::new(ZstdFrames::new(source)))
+    } else {
+        Box::new(source)
+    })
 }
 
-impl Read for ZstdFrames<'_> {
+/// The content of all zstd frames, one after the other: parallel compressors write many.
+struct ZstdFrames<R> {
+    source: R,
+    decoder: FrameDecoder,
+    in_frame: bool,
+}
+
+impl<R: BufRead> ZstdFrames<R> {
+    fn new(source: R) -> Self {
+        Self { source, decoder: FrameDecoder::new(), in_frame: false }
+    }
+}
+
+impl<R: BufRead> Read for ZstdFrames<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         loop {
-            if let Some(frame) = &mut self.frame {
-                let n = frame.read(out)?;
+            if self.in_frame {
+                while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
+                    let one = BlockDecodingStrategy::UptoBlocks(1);
+                    let decoded = self.decoder.decode_blocks(&mut self.source, one);
+                    decoded.map_err(io::Error::other)?;
+                }
+                let n = self.decoder.read(out)?;
                 if n > 0 || out.is_empty() {
                     return Ok(n);
                 }
-                self.rest = frame.get_ref();
-                self.frame = None;
+                self.in_frame = false;
             }
-            if self.rest.is_empty() {
+            if self.source.fill_buf()?.is_empty() {
                 return Ok(0);
             }
-            match StreamingDecoder::new(self.rest) {
-                Ok(frame) => self.frame = Some(frame),
-                // Meant for other programs: the length counts from behind the header of 8 bytes.
+            match self.decoder.init(&mut self.source) {
+                Ok(()) => self.in_frame = true,
+                // Meant for other programs; its header has been read.
                 Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                     length,
                     ..
                 })) => {
-                    let end = usize::try_from(length).ok().and_then(|n| n.checked_add(8));
-                    let behind = end.and_then(|end| self.rest.get(end..));
-                    self.rest = behind.ok_or(io::ErrorKind::UnexpectedEof)?;
+                    let length = u64::from(length);
+                    let skipped = io::copy(&mut (&mut self.source).take(length), &mut io::sink())?;
+                    if skipped < length {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
                 }
                 Err(error) => return Err(io::Error::other(error)),
             }

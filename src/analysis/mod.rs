@@ -7,6 +7,7 @@
 mod blockers;
 mod device;
 mod emitted;
+mod explain;
 mod found;
 mod frames;
 mod held;
@@ -31,6 +32,9 @@ mod window;
 pub use crate::replay::Bucket;
 pub use device::DeviceReport;
 pub use emitted::{Emitted, Journal, emitted, write_snapshot};
+pub use explain::{
+    ExplainReport, Failure, Figure, Recording, RefusedMapping, StatisticsReport, explain,
+};
 pub use frames::{FrameList, FrameReport, Origin, StackReader};
 pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline};
 pub use held::{

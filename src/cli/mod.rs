@@ -3,6 +3,7 @@
 mod analyze;
 mod args;
 mod exit;
+mod explain;
 mod inputs;
 mod output;
 mod progress;
@@ -35,6 +36,7 @@ enum Command {
     Replay(replay::Replay),
     Timeline(timeline::Timeline),
     Whatif(whatif::Whatif),
+    Explain(explain::Explain),
 }
 
 /// Runs the command line `args`, the program's name first.
@@ -48,6 +50,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Timeline(args) => timeline::run(&args),
         Command::Whatif(args) => whatif::run(&args),
+        Command::Explain(args) => explain::run(&args),
     };
     exit::code(done)
 }

@@ -78,8 +78,10 @@ pub fn read(mut input: impl BufRead) -> io::Result<Log> {
         }
         scanner.log.lines += u64::from(scanner.at_line_start);
         scanner.at_line_start = raw.ends_with(b"\n");
+        let line = raw.strip_suffix(b"\n").unwrap_or(&raw);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
         // Progress bars return to the start of their line.
-        for piece in raw.split(|byte| matches!(byte, b'\n' | b'\r')) {
+        for piece in line.split(|byte| *byte == b'\r') {
             scanner.piece(piece);
         }
     }
@@ -277,6 +279,10 @@ impl Scanner {
             }
         }
         let (allocation, text) = best;
+        let has_numbers = allocation.wording != Wording::Bare || allocation.requested.is_some();
+        if !has_numbers && !marks::raised(&before) {
+            return; // somebody's remark
+        }
         let key = format!("{:?} {:?} {}", allocation.backend, allocation.device, {
             figures(&allocation).join(" ")
         });
@@ -395,4 +401,101 @@ fn innermost_first(mut frames: Vec<Frame>) -> Vec<Frame> {
 fn shortened(text: &str) -> String {
     let end = (0..=MOST_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     text.get(..end.unwrap_or(0)).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = "CUDA out of memory. Tried to allocate 96.00 MiB. GPU 1 has a total capacity of 480.00 MiB of which 80.00 MiB is free. Of the allocated memory 200.00 MiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated.";
+
+    fn log(text: &str) -> Log {
+        read(text.as_bytes()).unwrap()
+    }
+
+    fn only(text: &str) -> (Message, Allocation) {
+        let log = log(text);
+        let [message] = &log.messages[..] else { panic!("{text}: {:?}", log.messages) };
+        let Saying::Allocation(allocation) = &message.saying else { panic!("{message:?}") };
+        (message.clone(), allocation.as_ref().clone())
+    }
+
+    #[test]
+    fn a_message_wrapped_over_lines_is_one() {
+        let (_, whole) = only(WHOLE);
+        let soft = WHOLE.replace(". ", ".\n  ").replace(", and", ",\nand");
+        assert_eq!(
+            only(&format!("Exception: capture failed: {soft}\n\nafter 1.00 GiB is free")).1,
+            whole
+        );
+        let (mut hard, mut column) = (String::new(), 0);
+        for c in WHOLE.chars() {
+            hard.push(c);
+            column += 1;
+            if column % 40 == 0 {
+                hard.push('\n');
+            }
+        }
+        assert_eq!(only(&hard).1, whole, "{hard}");
+        let interleaved: String = soft
+            .lines()
+            .flat_map(|line| [format!("[rank1]: {line}\n"), "[rank0]: 9.00 GiB is free\n".into()])
+            .collect();
+        let (message, found) = only(&interleaved);
+        assert_eq!((found, message.source.rank), (whole, Some(1)));
+    }
+
+    #[test]
+    fn a_remark_is_no_message() {
+        assert!(log("hint: CUDA out of memory.\nloss: 1.0\n").messages.is_empty());
+        assert_eq!(only("RuntimeError: CUDA out of memory.\n").1.wording, Wording::Bare);
+    }
+
+    #[test]
+    fn the_same_message_is_counted_once() {
+        let found = log(&format!(
+            "{WHOLE}\nx\nRuntimeError: {WHOLE}\n[rank2]: {WHOLE}\n[rank3]: {WHOLE}\n"
+        ));
+        let ranks: Vec<_> =
+            found.messages.iter().map(|m| (m.source.rank, m.times, m.line)).collect();
+        assert_eq!(ranks, [(Some(2), 3, 1), (Some(3), 1, 5)]);
+        assert_eq!((found.message_count, found.lines), (4, 5));
+    }
+
+    #[test]
+    fn the_traceback_belongs_to_its_source() {
+        let text = format!(
+            "[rank0]: Traceback (most recent call last):\n[rank0]:   File \"a.py\", line 3, in f\n\
+             [rank1]:   File \"b.py\", line 4, in g\n[rank0]:   File \"c.py\", line 5, in h\n[rank0]: {WHOLE}"
+        );
+        let (message, _) = only(&text);
+        let frames: Vec<_> = message.frames.iter().map(|f| (f.file.as_str(), f.line)).collect();
+        assert_eq!(frames, [("c.py", 5), ("a.py", 3)]);
+    }
+
+    #[test]
+    fn records_of_loggers_are_read_with_their_tracebacks() {
+        let text = serde_json::json!({
+            "time": "2026-11-21", "message": format!("Traceback (most recent call last):\n  File \"a.py\", line 3, in f\ntorch.OutOfMemoryError: {WHOLE}"),
+        });
+        let (message, found) = only(&text.to_string());
+        assert_eq!((message.frames.len(), found.device), (1, Some(1)));
+        let docker = "{\"log\":\"torch.OutOfMemoryError: ".to_owned()
+            + WHOLE
+            + "\\n\",\"stream\":\"stderr\"}";
+        assert_eq!(only(&docker).1.device, Some(1));
+    }
+
+    #[test]
+    fn progress_bars_and_line_ends_of_other_systems_hide_nothing() {
+        let found = log(&format!("10%|##\r20%|####\r{WHOLE}\r\nTraceback\r\n"));
+        assert_eq!((found.messages.len(), found.lines), (1, 2));
+    }
+
+    #[test]
+    fn long_lines_are_read_in_pieces_and_counted_once() {
+        let long = "x".repeat(3 << 20);
+        let found = log(&format!("{long}\n{WHOLE}"));
+        assert_eq!((found.lines, found.messages.first().map(|m| m.line)), (2, Some(2)));
+    }
 }

@@ -1,6 +1,5 @@
 //! Where in a line a message about memory that ran out begins, and whose it is.
 
-use super::amount::Amount;
 use super::wording::{ALLOCATION, ASYNC, TRIED};
 
 /// Who could not have memory, besides PyTorch's allocator of device memory.
@@ -84,9 +83,13 @@ fn allocation(text: &str) -> Option<usize> {
                 let rest = rest.trim_start();
                 rest.is_empty()
                     || rest.starts_with("more than 1EB")
-                    || Amount::at_start(rest).is_some()
+                    || rest.starts_with(|c: char| c.is_ascii_digit())
             }
-            None => raised(name) && matches!(behind.trim_end(), "" | "."),
+            // What follows may stand on the next line.
+            None => {
+                (raised(name) || name.trim_end().ends_with(':'))
+                    && matches!(behind.trim_end(), "" | ".")
+            }
         };
         (is_told && name.len() < before.len()).then_some(name.len())
     });
@@ -101,7 +104,7 @@ fn allocation(text: &str) -> Option<usize> {
 }
 
 /// Whether what follows is the text of an exception, or the line begins with it.
-fn raised(before: &str) -> bool {
+pub(super) fn raised(before: &str) -> bool {
     let before = before.trim_end();
     before.is_empty() || before.ends_with("Error:") || before.ends_with("Error('")
 }

@@ -173,3 +173,80 @@ fn set(record: &mut Statistics, key: &str, number: u64) -> bool {
     };
     slot.replace(Amount::exact(number)).is_none()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+|===========================================================================|
+|                  PyTorch CUDA memory summary, device ID 3                 |
+|---------------------------------------------------------------------------|
+|            CUDA OOMs: 1            |        cudaMalloc retries: 2         |
+|===========================================================================|
+|        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  |
+|---------------------------------------------------------------------------|
+| Allocated memory      |      5 MiB | 356352 KiB |   2960 MiB |   2960 MiB |
+|       from large pool |      0 B   | 356352 KiB |   2960 MiB |   2960 MiB |
+| GPU reserved memory   | 356352 KiB | 356353 KiB | 356352 KiB |      0 B   |
+| Non-releasable memory |      0 B   |      7 MiB |      0 B   |      0 B   |
+|===========================================================================|";
+
+    #[test]
+    fn a_table_is_read_row_by_row() {
+        let mut lines = TABLE.lines().skip(1);
+        let mut table = table_begins(lines.next().unwrap(), 2, &Source::default()).unwrap();
+        for line in lines {
+            assert!(table_row(&mut table, line), "{line}");
+        }
+        assert!(!table_row(&mut table, "loss: 0.1"));
+        let bytes = |amount: &Option<Amount>| amount.as_ref().map(|amount| amount.bytes);
+        assert_eq!((table.device, table.ooms, table.retries), (Some(3), Some(1), Some(2)));
+        assert_eq!(bytes(&table.allocated.current), Some(5 << 20));
+        assert_eq!(bytes(&table.reserved.peak), Some(356_353 << 10));
+        assert_eq!(bytes(&table.inactive_split.peak), Some(7 << 20));
+        assert!(table.is_whole() && table.requested == Gauge::default());
+    }
+
+    fn read(texts: &[&str]) -> Vec<Statistics> {
+        let (mut open, mut done) = (None, Vec::new());
+        for (line, text) in (1..).zip(texts) {
+            stats(&mut open, &mut done, text, (line, &Source::default()));
+        }
+        done.extend(open.filter(Statistics::is_whole));
+        done
+    }
+
+    #[test]
+    fn statistics_are_read_however_they_are_printed() {
+        let forms: [&[&str]; 4] = [
+            &[
+                r#"{"allocated_bytes.all.current": 5, "reserved_bytes.all.current": 7, "num_ooms": 1}"#,
+            ],
+            &[
+                "OrderedDict([('allocated_bytes.all.current', 5), ('reserved_bytes.all.current', 7), ('num_ooms', 1)])",
+            ],
+            &[
+                "{'allocated_bytes.all.current': 5,",
+                " 'reserved_bytes.all.current': 7, 'num_ooms': 1}",
+            ],
+            &["allocated_bytes.all.current  5", "reserved_bytes.all.current = 7", "num_ooms: 1"],
+        ];
+        for form in forms {
+            let [one] = &read(form)[..] else { panic!("{form:?}") };
+            assert_eq!(one.allocated.current, Some(Amount::exact(5)), "{form:?}");
+            assert_eq!(one.reserved.current, Some(Amount::exact(7)), "{form:?}");
+            assert_eq!((one.ooms, one.line), (Some(1), 1), "{form:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_seen_again_begins_the_next_device() {
+        let one = "'allocated_bytes.all.current': 5, 'reserved_bytes.all.current': 7, 'reserved_bytes_by_private_pools.0_1.all.current': 2, 'reserved_bytes_by_private_pools.1_0.all.current': 1, 'reserved_bytes_by_private_pools.1_0.small_pool.current': 1";
+        let found = read(&[one, one, "num_ooms 3"]);
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[0].private_pools, found[1].private_pools), (Some(3), Some(3)));
+        assert_eq!((found[0].ooms, found[1].ooms), (None, Some(3)));
+        assert!(read(&["num_ooms: 3", "allocated_bytes.all.current: x"]).is_empty());
+    }
+}

@@ -4,6 +4,7 @@
 //! no replay, no terminal: how wide and how plain the text is comes in a [`Style`].
 
 mod chart;
+mod explain;
 mod failure;
 mod markdown;
 mod page;
@@ -16,6 +17,7 @@ mod timeline_csv;
 mod whatif;
 mod words;
 
+pub use explain::explain_page;
 pub use markdown::markdown;
 pub use page::page;
 pub use replay::replay_page;

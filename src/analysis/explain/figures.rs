@@ -1,0 +1,177 @@
+//! A glossary of the numbers in a message.
+
+use serde::Serialize;
+
+use super::about::{About, rough};
+use super::reckoning::Reckoning;
+use crate::message::{Amount, Wording};
+use crate::units::MIB;
+
+/// A number of a message, or one that follows from them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Figure {
+    /// `requested`, `capacity`, `free`, `allowed`, `allocated`, `private_pools`, `unallocated`, `reserved`,
+    /// `this_process`, `process`, `outside`.
+    pub name: &'static str,
+    /// For people.
+    pub label: &'static str,
+    /// In bytes.
+    pub bytes: u64,
+    /// The true number is at most so many bytes away: messages round.
+    pub error_bytes: u64,
+    /// As printed; what follows from several numbers may begin with `about` or `at most`.
+    pub printed: String,
+    /// What it is.
+    pub meaning: String,
+}
+
+/// The numbers of `r`, each with its meaning.
+pub(super) fn figures(r: &Reckoning) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    let mut said = |name, label, amount: &Option<Amount>, meaning: &str| {
+        figures.extend(amount.as_ref().map(|amount| Figure {
+            name,
+            label,
+            bytes: amount.bytes,
+            error_bytes: amount.error_bytes,
+            printed: amount.text.clone(),
+            meaning: meaning.to_owned(),
+        }));
+    };
+    let is_native = !matches!(r.said.wording, Wording::Mps | Wording::Async);
+    said("requested", "asked for", &r.said.requested, requested(r));
+    said(
+        "capacity",
+        "capacity",
+        &r.said.capacity,
+        "memory of the whole device; the number to give to oomscope as --capacity",
+    );
+    said(
+        "free",
+        "free",
+        &r.said.free,
+        if is_native {
+            "free on the device for any process, after PyTorch had given back what it could of its cache"
+        } else {
+            "free on the device for any process"
+        },
+    );
+    said(
+        "allowed",
+        "allowed",
+        &r.said.allowed,
+        if r.said.wording == Wording::Mps {
+            "the most that PyTorch allows itself (PYTORCH_MPS_HIGH_WATERMARK_RATIO)"
+        } else {
+            "the most that this process may reserve: a limit was set for it (memory fraction)"
+        },
+    );
+    let allocated = match &r.said.private_pools {
+        Some(_) => {
+            "blocks that tensors hold, and, added by the message, what private pools have free"
+        }
+        None if r.said.wording == Wording::Async => "memory that tensors hold",
+        None => "blocks that tensors hold, their sizes rounded up",
+    };
+    said("allocated", "allocated", &r.said.allocated, allocated);
+    said(
+        "private_pools",
+        "in private pools",
+        &r.said.private_pools,
+        "free inside private pools (CUDA graphs, torch.cuda.MemPool), though the message calls it allocated; \
+         only requests of those pools can use it, and graphs need it when they are replayed",
+    );
+    said(
+        "unallocated",
+        "unallocated",
+        &r.said.unallocated,
+        "in PyTorch's cache but in no tensor: free parts of segments that also hold live blocks, of any \
+         stream, and freed blocks that another stream still uses",
+    );
+    said(
+        "reserved",
+        "reserved",
+        &r.said.reserved,
+        "all that PyTorch's allocator holds of the device: allocated, and free in its cache",
+    );
+    said(
+        "this_process",
+        "this process",
+        &r.said.this_process,
+        "of the device in use by this process: what is reserved, and the CUDA context and libraries",
+    );
+    said(
+        "other",
+        "other",
+        &r.said.other,
+        "memory of the GPU that the process uses outside PyTorch",
+    );
+    for process in &r.said.processes {
+        let meaning = if Some(process.pid) == r.this_pid {
+            format!(
+                "in use by process {}: this one, it seems, seen from outside its container, for it uses all \
+                 that is reserved",
+                process.pid
+            )
+        } else if r.this_pid.is_some() || r.said.this_process.is_some() {
+            format!("in use by process {}, another one", process.pid)
+        } else {
+            format!(
+                "in use by process {}: another one, or this one seen from outside its container",
+                process.pid
+            )
+        };
+        said("process", "a process", &Some(process.in_use.clone()), &meaning);
+    }
+    let mut follows = |name, label, about: Option<About>, meaning: &str| {
+        figures.extend(about.map(|about| Figure {
+            name,
+            label,
+            bytes: about.bytes,
+            error_bytes: about.error,
+            printed: rough(about),
+            meaning: meaning.to_owned(),
+        }));
+    };
+    if is_native {
+        if r.said.reserved.is_none() {
+            follows(
+                "reserved",
+                "reserved",
+                r.reserved,
+                "all that PyTorch's allocator holds of the device: allocated + unallocated",
+            );
+        } else {
+            follows(
+                "unallocated",
+                "unallocated",
+                r.unallocated,
+                "reserved - allocated: in PyTorch's cache, in no tensor",
+            );
+        }
+        follows(
+            "outside",
+            "outside",
+            r.outside,
+            "capacity - free - reserved: in use by other processes, the CUDA context (usually 0.3 to 1 GiB) and \
+             libraries such as NCCL",
+        );
+    }
+    figures
+}
+
+/// What was asked of the device depends on the size alone.
+fn requested(r: &Reckoning) -> &'static str {
+    if matches!(r.said.wording, Wording::Mps | Wording::Async) {
+        return "the size of the block that could not be had";
+    }
+    match r.request.unwrap_or_default().bytes {
+        bytes if bytes == 2 * MIB => {
+            "asked of the device: a request of at most 1 MiB, which is cut from a segment of 2 MiB"
+        }
+        bytes if bytes == 20 * MIB => {
+            "asked of the device: a request of more than 1 MiB and less than 10 MiB is cut from a segment of 20 MiB"
+        }
+        _ => "asked of the device for one tensor: its size, rounded up to 2 MiB",
+    }
+}

@@ -1,0 +1,78 @@
+//! `oomscope explain`
+
+use std::fs::File;
+use std::io::{self, BufReader, IsTerminal as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+
+use super::args::{PlainFormat, PlainOutput};
+use super::exit::{Done, complain};
+use super::inputs;
+use super::output::Output;
+use crate::analysis::explain;
+use crate::input::decompressed;
+use crate::message::{Log, read};
+use crate::report;
+
+/// Explain the out-of-memory messages in a log: each number, what was in the way, what to do
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oomscope explain train.log                   every out-of-memory message in a log, of all ranks
+  srun -l python train.py 2>&1 | oomscope explain
+  oomscope explain                             paste the message, then Ctrl-D
+  oomscope explain --format json train.log.gz  for a script; keys are stable
+
+Found are OutOfMemoryError messages of every PyTorch release (CUDA, HIP, XPU, MPS, cudaMallocAsync), those of \
+cuBLAS, cuDNN, NCCL, the CUDA driver and the CPU's allocator, tables of torch.cuda.memory_summary(), and \
+torch.cuda.memory_stats() as JSON or as Python prints it. No snapshot is needed; what only a snapshot can \
+tell is said to be open. Nothing in the log is executed.
+
+Exit codes: 0 something was found and explained, 2 nothing was found, wrong usage or an unreadable file.")]
+pub(super) struct Explain {
+    /// The log, plain, .gz or .zst; - or nothing for standard input
+    #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
+    file: PathBuf,
+
+    #[command(flatten)]
+    output: PlainOutput,
+}
+
+/// Reads, explains and writes.
+pub(super) fn run(args: &Explain) -> anyhow::Result<Done> {
+    let path = args.file.display().to_string();
+    if let Some(written) = &args.output.output {
+        inputs::spare_one(&args.file, written)?;
+    }
+    let output = Output::open(args.output.output.as_deref())?;
+    let log = log(&args.file).with_context(|| path.clone())?;
+    let Some(report) = explain(&log, &path) else {
+        let name = if path == "-" { "standard input" } else { &path };
+        bail!(
+            "{name}: no out-of-memory message, memory_summary table or memory_stats found; looked for are \
+             the words PyTorch prints, such as 'CUDA out of memory. Tried to allocate 2.00 GiB'"
+        );
+    };
+    let text = match args.output.format {
+        PlainFormat::Human => report::explain_page(&report, output.style()),
+        PlainFormat::Json => report::json(&report)?,
+    };
+    output.write(&text)?;
+    Ok(Done::Well)
+}
+
+fn log(path: &Path) -> anyhow::Result<Log> {
+    if path.as_os_str() == "-" {
+        if io::stdin().is_terminal() {
+            complain("reading standard input: paste the message, then end with Ctrl-D");
+        }
+        return Ok(read(decompressed(io::stdin().lock())?)?);
+    }
+    if path.is_dir() {
+        bail!("is a directory; this command takes one log");
+    }
+    let file = File::open(path).context("cannot be read")?;
+    Ok(read(decompressed(BufReader::new(file))?)?)
+}
