@@ -209,11 +209,15 @@ impl CachingAllocator {
             return;
         }
         let Some(first) = self.fit(request).filter(|key| key.addr != addr) else { return };
-        let alike = FreeKey::at_least(first.size)..=first.last_alike();
         let home = self.blocks[first.id].home as usize;
-        let mut alike = self.pools.homes[home].free.range(alike);
-        let Some(&chosen) = alike.find(|key| key.addr == addr) else { return };
-        self.make_older(chosen.registration, first.registration);
+        let free = &self.pools.homes[home].free;
+        let mut alike =
+            free.from(FreeKey::at_least(first.size)).take_while(|key| key.size == first.size);
+        let Some(chosen) = alike.find(|key| key.addr == addr).map(|key| key.registration) else {
+            return;
+        };
+        drop(alike);
+        self.make_older(chosen, first.registration);
     }
 
     /// The same for whole segments that were given back in this order: of those of one size and one

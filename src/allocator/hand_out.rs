@@ -132,7 +132,7 @@ impl CachingAllocator {
     pub(super) fn hand_out(&mut self, id: BlockId, need: &Need, requested: u64) -> BlockId {
         let block = self.blocks[id];
         let was_split = block.is_split();
-        let whole = self.pools.get(need.pool).is_some_and(|pool| pool.no_split);
+        let whole = self.pools.owner(need.home).no_split;
         let rest = block.size.saturating_sub(need.size);
         let given = if !whole && self.leaves_a_block(need, rest) {
             let front = self.cut_front(id, need.size);
@@ -235,13 +235,11 @@ impl CachingAllocator {
     /// Puts a block in its pool, its age 0.
     pub(super) fn insert_free(&mut self, id: BlockId) {
         let key = self.free_key(id);
-        let block = &mut self.blocks[id];
-        let home = &mut self.pools.homes[block.home as usize];
-        home.free.insert(key);
-        let (pool, is_small) = (home.pool, home.is_small);
+        let home = self.blocks[id].home;
+        self.pools.homes[home as usize].free.insert(key);
         if self.limit.is_some() {
-            self.blocks[id].since =
-                self.pools.get(pool).map_or(0, |pool| pool.half(is_small).searches);
+            let (_, is_small) = self.pools.kind_of(home);
+            self.blocks[id].since = self.pools.owner(home).half(is_small).searches;
         }
     }
 

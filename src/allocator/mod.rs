@@ -12,6 +12,7 @@ mod behaviour;
 mod block;
 mod caching;
 mod expandable;
+mod free_set;
 mod hand_out;
 mod pool;
 mod reclaim;

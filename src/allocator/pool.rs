@@ -1,8 +1,11 @@
 //! Pools: which free blocks there are, in the order in which they are searched.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
 
 use super::block::BlockId;
+use super::free_set::FreeSet;
 use crate::ids::{PoolId, row};
 
 /// A free block where it stands in its set.
@@ -20,21 +23,18 @@ impl FreeKey {
     pub(super) fn at_least(size: u64) -> Self {
         Self { size, registration: 0, addr: 0, id: BlockId::ZERO }
     }
-
-    /// Stands after every block of this size.
-    pub(super) fn last_alike(self) -> Self {
-        Self { registration: u32::MAX, addr: u64::MAX, id: BlockId::NONE, ..self }
-    }
 }
 
 /// The free blocks of one half of a pool and one stream: where a block may be used again.
 #[derive(Debug, Clone)]
 pub(super) struct Home {
     pub(super) pool: PoolId,
+    /// The row of its pool.
+    owner: u32,
     pub(super) is_small: bool,
     pub(super) stream: u64,
     /// PyTorch keeps one set a pool in order of (stream, size, ..); a search never leaves its stream.
-    pub(super) free: BTreeSet<FreeKey>,
+    pub(super) free: FreeSet,
     /// Addresses of expandable segments with no memory behind them.
     pub(super) unmapped: BTreeMap<u64, BlockId>,
 }
@@ -73,9 +73,12 @@ impl Pool {
 /// All pools of a device.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pools {
-    by_id: BTreeMap<PoolId, Pool>,
+    pools: Vec<Pool>,
+    by_id: FxHashMap<PoolId, u32>,
     pub(super) homes: Vec<Home>,
-    /// The home asked for last: nearly always the next one too.
+    /// The homes of (pool, stream), by half.
+    by_lane: FxHashMap<(PoolId, u64), [u32; 2]>,
+    /// The lane asked for last: nearly always the next one too.
     last: Option<(PoolId, u64, [u32; 2])>,
 }
 
@@ -85,25 +88,33 @@ impl Pools {
     pub(super) fn home(&mut self, pool: PoolId, stream: u64, is_small: bool) -> u32 {
         match self.last {
             Some((p, s, homes)) if p == pool && s == stream => homes[usize::from(is_small)],
-            _ => {
-                let homes = [false, true].map(|half| self.find_home(pool, stream, half));
-                self.last = Some((pool, stream, homes));
-                homes[usize::from(is_small)]
-            }
+            _ => self.find_home(pool, stream)[usize::from(is_small)],
         }
     }
 
-    fn find_home(&mut self, pool: PoolId, stream: u64, is_small: bool) -> u32 {
-        let half = self.by_id.entry(pool).or_default().half_mut(is_small);
-        *half.homes.entry(stream).or_insert_with(|| {
-            self.homes.push(Home {
-                pool,
-                is_small,
-                stream,
-                free: BTreeSet::new(),
-                unmapped: BTreeMap::new(),
+    fn find_home(&mut self, pool: PoolId, stream: u64) -> [u32; 2] {
+        let known = self.by_lane.get(&(pool, stream)).copied();
+        let homes = known.unwrap_or_else(|| {
+            let owner = self.row(pool);
+            let homes = [false, true].map(|is_small| {
+                let home = row(self.homes.len());
+                let (free, unmapped) = (FreeSet::default(), BTreeMap::new());
+                self.homes.push(Home { pool, owner, is_small, stream, free, unmapped });
+                self.pools[owner as usize].half_mut(is_small).homes.insert(stream, home);
+                home
             });
-            row(self.homes.len() - 1)
+            self.by_lane.insert((pool, stream), homes);
+            homes
+        });
+        self.last = Some((pool, stream, homes));
+        homes
+    }
+
+    /// The row of `pool`, made when it is new.
+    fn row(&mut self, pool: PoolId) -> u32 {
+        *self.by_id.entry(pool).or_insert_with(|| {
+            self.pools.push(Pool::default());
+            row(self.pools.len() - 1)
         })
     }
 
@@ -114,18 +125,29 @@ impl Pools {
         (home.pool, home.is_small)
     }
 
+    /// What is known of the pool of a home.
+    #[inline]
+    pub(super) fn owner(&self, home: u32) -> &Pool {
+        &self.pools[self.homes[home as usize].owner as usize]
+    }
+
+    /// A request is about to search a home of its pool.
+    pub(super) fn count_search(&mut self, home: u32) {
+        let home = &self.homes[home as usize];
+        self.pools[home.owner as usize].half_mut(home.is_small).searches += 1;
+    }
+
     pub(super) fn get(&self, pool: PoolId) -> Option<&Pool> {
-        self.by_id.get(&pool)
+        self.by_id.get(&pool).map(|row| &self.pools[*row as usize])
     }
 
     pub(super) fn get_mut(&mut self, pool: PoolId) -> &mut Pool {
-        self.by_id.entry(pool).or_default()
+        let row = self.row(pool);
+        &mut self.pools[row as usize]
     }
 
     /// The homes of one half of `pool`, by stream.
     pub(super) fn homes_of(&self, pool: PoolId, is_small: bool) -> Vec<u32> {
-        self.by_id
-            .get(&pool)
-            .map_or_else(Vec::new, |p| p.half(is_small).homes.values().copied().collect())
+        self.get(pool).map_or_else(Vec::new, |p| p.half(is_small).homes.values().copied().collect())
     }
 }

@@ -22,7 +22,7 @@ impl CachingAllocator {
         // Unsplit expandable blocks count in the average, though they are not given back.
         let (mut whole, mut total_age) = (Vec::new(), 0u64);
         for home in self.pools.homes_of(DEFAULT_POOL, false) {
-            for key in &self.pools.homes[home as usize].free {
+            for key in self.pools.homes[home as usize].free.iter() {
                 let block = &self.blocks[key.id];
                 if !block.is_split() {
                     let age = searches.saturating_sub(block.since);
@@ -62,9 +62,9 @@ impl CachingAllocator {
         let free = &self.pools.homes[need.home as usize].free;
         let from = FreeKey::at_least(enough);
         let is_expandable = |key: &FreeKey| self.blocks[key.id].is_expandable();
-        let larger = free.range(from..).next().copied();
+        let larger = free.from(from).next().copied();
         let smaller: Vec<FreeKey> =
-            free.range(..from).rev().take_while(|key| key.size >= limit).copied().collect();
+            free.before(from).take_while(|key| key.size >= limit).copied().collect();
         if !self.behaviour.reclaim_skips_expandable
             && larger.iter().chain(smaller.iter().filter(|_| larger.is_none())).any(is_expandable)
         {
@@ -73,7 +73,14 @@ impl CachingAllocator {
                  its own check of that fails",
             );
         }
-        if let Some(key) = larger.filter(|key| !self.blocks[key.id].is_expandable()) {
+        // Part of a segment: a block that was cut before there was a limit, as a what-if may find it.
+        // PyTorch knows of none, and would give back what is not a segment.
+        let is_whole = |key: &FreeKey| {
+            let block = &self.blocks[key.id];
+            !block.is_expandable() && !block.is_split()
+        };
+        let smaller: Vec<FreeKey> = smaller.into_iter().filter(is_whole).collect();
+        if let Some(key) = larger.filter(is_whole) {
             self.release_block(key.id, need.context, device);
             return true;
         }
@@ -81,9 +88,6 @@ impl CachingAllocator {
         for key in smaller {
             if got >= enough {
                 break;
-            }
-            if self.blocks[key.id].is_expandable() {
-                continue;
             }
             got = got.saturating_add(key.size);
             self.release_block(key.id, need.context, device);
@@ -141,7 +145,7 @@ impl CachingAllocator {
         let mut expandable = Vec::new();
         let mut whole = Vec::new();
         for home in self.pools.homes_of(pool, is_small) {
-            for key in &self.pools.homes[home as usize].free {
+            for key in self.pools.homes[home as usize].free.iter() {
                 let block = &self.blocks[key.id];
                 if block.is_expandable() {
                     expandable.push(key.id);

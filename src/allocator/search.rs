@@ -24,7 +24,7 @@ impl CachingAllocator {
     /// rules refuse it, a later one that they would accept is not tried.
     pub(super) fn get_free_block(&mut self, need: &Need, uses_expandable: bool) -> Option<BlockId> {
         if self.collects_garbage() {
-            self.pools.get_mut(need.pool).half_mut(need.is_small).searches += 1;
+            self.pools.count_search(need.home);
         }
         let found = self.candidate(need.home, need.size, uses_expandable)?;
         self.pools.homes[need.home as usize].free.remove(&found);
@@ -34,7 +34,7 @@ impl CachingAllocator {
     #[inline]
     pub(super) fn candidate(&self, home: u32, size: u64, uses_expandable: bool) -> Option<FreeKey> {
         let home = &self.pools.homes[home as usize];
-        let mut fitting = home.free.range(FreeKey::at_least(size)..);
+        let mut fitting = home.free.from(FreeKey::at_least(size));
         let mut found = *fitting.next()?;
         if self.blocks[found.id].is_expandable() {
             if uses_expandable {

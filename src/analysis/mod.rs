@@ -16,15 +16,15 @@ mod holders;
 mod marks;
 mod memory;
 mod oom;
-mod ranges;
 mod phases;
+mod ranges;
 mod ranks;
 mod remedies;
 mod replay;
 mod series;
 mod snapshot;
-mod timeline;
 mod sums;
+mod timeline;
 mod verdict;
 mod whatif;
 mod window;
@@ -36,12 +36,11 @@ pub use explain::{
     ExplainReport, Failure, Figure, Recording, RefusedMapping, StatisticsReport, explain,
 };
 pub use frames::{FrameList, FrameReport, Origin, StackReader};
-pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline};
 pub use held::{
     Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, Category, Confidence, HeldAt, HeldBlock,
     LeakSuspect, Leaks, StepsReport, held_blocks,
 };
-pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline, Window};
+pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline};
 pub use holders::{HeldByLine, HeldByStack};
 pub use marks::{Mark, MarkKind, Marks};
 pub use memory::{
@@ -49,8 +48,8 @@ pub use memory::{
     Segments, StreamReport, figures_of,
 };
 pub use oom::{Blocker, Cause, OomReport, Remedy};
-pub use ranges::{NamedRange, NamedRanges, Span};
 pub use phases::{Phase, Phases, StepsFrom};
+pub use ranges::{NamedRange, NamedRanges, Span};
 pub use ranks::{Rank, Ranks, compare_ranks};
 pub use replay::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,
@@ -58,7 +57,7 @@ pub use replay::{
 };
 pub use series::{Buckets, Series, SeriesSet};
 pub use snapshot::{AnalyzeReport, HostReport, Options, SnapshotReport, Unreadable, analyze};
-pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, timeline};
 pub use sums::{Share, Sum, Table};
+pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, timeline};
 pub use whatif::{WhatIfReport, WhatIfRow, whatif};
 pub use window::Window;

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::oom::{OomReport, Remedy};
 use super::replay::{WhatIf, changed, option_change};
-use crate::replay::{Inferred, Known, Simulation, infer, simulate};
+use crate::replay::{Known, Program, Simulation, infer, simulate};
 use crate::snapshot::Snapshot;
 
 /// A trace of more entries is not replayed a dozen times unasked.
@@ -40,7 +40,9 @@ pub(super) fn remedies(
     let Some(one) = inference.devices.first().filter(|one| one.verification.is_exact()) else {
         return;
     };
-    let control = run(snapshot, one, &WhatIf::default());
+    let program = Program::of(snapshot, device, &one.hypothesis.settings);
+    let run = |change: &WhatIf| simulate(&program, &changed(snapshot, one, change), None);
+    let control = run(&WhatIf::default());
     let recorded: BTreeSet<usize> = control.ooms.iter().map(|(event, _)| *event).collect();
     let tried: Vec<(String, Simulation)> = TRIED
         .par_iter()
@@ -51,7 +53,7 @@ pub(super) fn remedies(
                 return None; // in effect already
             }
             let change = WhatIf { settings: Some(settings), ..WhatIf::default() };
-            Some((option.to_string(), run(snapshot, one, &change)))
+            Some((option.to_string(), run(&change)))
         })
         .collect();
     for oom in ooms {
@@ -66,11 +68,6 @@ pub(super) fn remedies(
         oom.remedies
             .sort_by_key(|r| (Reverse(r.avoids_oom), r.peak_reserved_bytes, r.device_allocs));
     }
-}
-
-fn run(snapshot: &Snapshot, one: &Inferred, change: &WhatIf) -> Simulation {
-    let hypothesis = changed(snapshot, one, change);
-    simulate(snapshot, one.device, &one.hypothesis, &hypothesis, None)
 }
 
 fn remedy(option: &str, done: &Simulation, event: usize, recorded: &BTreeSet<usize>) -> Remedy {

@@ -10,7 +10,7 @@ use super::found::found_settings;
 use crate::allocator::{CachingAllocator, Entry};
 use crate::conf::{self, Settings, Unknown, option_in};
 use crate::replay::{
-    Divergence, Hypothesis, Inference, Inferred, Known, Simulation, Sink, Verification,
+    Divergence, Hypothesis, Inference, Inferred, Known, Program, Simulation, Sink, Verification,
     end_differences, infer, shown_capacity, shown_limit, simulate, word,
 };
 use crate::snapshot::{Action, Block, BlockState, Event, Snapshot, Warning, Warnings};
@@ -278,7 +278,8 @@ pub fn what_if(
             let mut journal = Journal::new();
             let mut push = |entry: &Entry, time: u64| journal.push((*entry, time));
             let keep = keep.then_some(&mut push as &mut Sink<'_>);
-            let simulation = simulate(snapshot, one.device, &one.hypothesis, &hypothesis, keep);
+            let program = Program::of(snapshot, one.device, &one.hypothesis.settings);
+            let simulation = simulate(&program, &hypothesis, keep);
             let report = simulated_device(snapshot, one, &hypothesis, &simulation, recorded);
             let Simulation { allocator, .. } = simulation;
             (report, Emitted { device: one.device, journal, allocator })

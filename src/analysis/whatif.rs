@@ -5,7 +5,9 @@ use serde::Serialize;
 
 use super::replay::{WhatIf, changed, option_change};
 use crate::conf::Settings;
-use crate::replay::{Inference, Inferred, Simulation, UNBOUNDED, fits, shown_capacity, simulate};
+use crate::replay::{
+    Hypothesis, Inference, Inferred, Program, UNBOUNDED, enough, fits, shown_capacity, simulate,
+};
 use crate::snapshot::{Snapshot, Warning};
 use crate::units::MIB;
 
@@ -79,8 +81,9 @@ pub struct WhatIfRow {
     pub device_frees: u64,
     /// Requests for which everything free is given back first.
     pub retries: u64,
-    /// The smallest device on which no request fails, to within 2 MiB or 1/256.
-    pub smallest_capacity_bytes: u64,
+    /// The smallest device on which no request fails, to within 2 MiB or 1/256; `None` where none is
+    /// large enough.
+    pub smallest_capacity_bytes: Option<u64>,
 }
 
 /// Replays the trace of every device under the recorded settings and under each of `options`, or under
@@ -115,9 +118,11 @@ pub fn whatif(
                 Err(_) => {}
             }
         }
+        let program = Program::of(snapshot, one.device, &one.hypothesis.settings);
+        let recorded = Recorded { snapshot, one, program };
         let mut of_device: Vec<WhatIfRow> = changes
             .into_par_iter()
-            .map(|(option, change)| row(snapshot, one, option, &change))
+            .map(|(option, change)| row(&recorded, option, &change))
             .collect();
         if let [_, others @ ..] = of_device.as_mut_slice() {
             others.sort_by_key(|r| (r.ooms, r.peak_reserved_bytes, r.device_allocs));
@@ -125,11 +130,8 @@ pub fn whatif(
         rows.append(&mut of_device);
         let reach = shown_capacity(snapshot, one.device, one.verification.reserved_before);
         shown = shown.max(reach);
-        // Blocks cut to the 512 bytes that every setting rounds to, on a device without bounds.
-        let tightest = Settings { expandable_segments: true, ..Settings::default() };
-        let change = WhatIf { settings: Some((tightest, String::new())), ..WhatIf::default() };
-        let held =
-            unbounded(snapshot, one, &change).allocator.statistics().allocated_bytes.all.peak;
+        // Every setting rounds to at least as much as the default ones do.
+        let held = recorded.program.most_held(&Settings::default());
         lower_bound_bytes = lower_bound_bytes.max(held);
     }
     Ok(WhatIfReport {
@@ -143,29 +145,36 @@ pub fn whatif(
     })
 }
 
-/// The same on a device without bounds.
-fn unbounded(snapshot: &Snapshot, one: &Inferred, change: &WhatIf) -> Simulation {
-    let unbounded = WhatIf { capacity: Some(UNBOUNDED), ..change.clone() };
-    let hypothesis = changed(snapshot, one, &unbounded);
-    simulate(snapshot, one.device, &one.hypothesis, &hypothesis, None)
+/// One device's calls, and how they came about.
+struct Recorded<'a> {
+    snapshot: &'a Snapshot,
+    one: &'a Inferred,
+    program: Program<'a>,
 }
 
-fn row(snapshot: &Snapshot, one: &Inferred, option: String, change: &WhatIf) -> WhatIfRow {
-    let hypothesis = changed(snapshot, one, change);
-    let mut done = unbounded(snapshot, one, change);
-    let peaks = done.allocator.statistics();
-    let peaks = (peaks.reserved_bytes.all.peak, peaks.allocated_bytes.all.peak);
-    let smallest_capacity_bytes = smallest_capacity(snapshot, one, change, peaks);
-    let bound = [hypothesis.capacity, hypothesis.limit].into_iter().flatten().min();
-    // What never meets a bound does not differ; a limit also arms garbage collection.
-    let collects = hypothesis.settings.garbage_collection_threshold > 0.0;
-    if collects || bound.is_some_and(|bound| peaks.0 > bound) {
-        done = simulate(snapshot, one.device, &one.hypothesis, &hypothesis, None);
+impl Recorded<'_> {
+    /// What is taken for granted under `change` on a device of `capacity` bytes.
+    fn on(&self, capacity: u64, change: &WhatIf) -> Hypothesis {
+        let change = WhatIf { capacity: Some(capacity), ..change.clone() };
+        changed(self.snapshot, self.one, &change)
     }
+}
+
+fn row(recorded: &Recorded<'_>, option: String, change: &WhatIf) -> WhatIfRow {
+    let hypothesis = changed(recorded.snapshot, recorded.one, change);
+    let done = simulate(&recorded.program, &hypothesis, None);
     let statistics = done.allocator.statistics();
+    let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
+    // A limit that the recording shows bounds this row, and is not the device's.
+    let is_limited = hypothesis.limit != recorded.on(capacity, change).limit;
+    let known = match done.ooms.is_empty() {
+        _ if is_limited => (0, None),
+        true => (capacity, Some(statistics.reserved_bytes.all.peak)),
+        false => (capacity, None),
+    };
     WhatIfRow {
         settings: option,
-        device: one.device as u64,
+        device: recorded.one.device as u64,
         ooms: done.ooms.len(),
         first_oom_event: done.ooms.first().map(|(event, _)| *event),
         peak_reserved_bytes: statistics.reserved_bytes.all.peak,
@@ -173,49 +182,64 @@ fn row(snapshot: &Snapshot, one: &Inferred, option: String, change: &WhatIf) -> 
         device_allocs: statistics.num_device_alloc,
         device_frees: statistics.num_device_free,
         retries: statistics.num_alloc_retries,
-        smallest_capacity_bytes,
+        smallest_capacity_bytes: smallest_capacity(recorded, change, known),
     }
 }
 
-/// The smallest device on which no request fails. A failure tells what it lacked, which is the next
-/// guess; where guesses come too slowly, the rest is halved.
+fn whole(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(CAPACITY_STEP).unwrap_or(bytes)
+}
+
+/// The smallest device on which no request fails; `known` is the most that was reserved on one, if
+/// nothing failed there. A replay on a device that gets more memory each time it runs out tells where to
+/// begin. Once a size holds, it is made smaller until it does not, in strides that grow; what is left
+/// is halved.
 fn smallest_capacity(
-    snapshot: &Snapshot,
-    one: &Inferred,
+    recorded: &Recorded<'_>,
     change: &WhatIf,
-    (reserved, allocated): (u64, u64),
-) -> u64 {
-    let try_on = |capacity: u64| {
-        let change = WhatIf { capacity: Some(capacity), ..change.clone() };
-        fits(snapshot, one.device, &one.hypothesis, &changed(snapshot, one, &change))
-    };
-    let whole = |bytes: u64| bytes.next_multiple_of(CAPACITY_STEP);
-    // Never enough, and always: unless a fraction of the device leaves less than the device. What was
-    // held before the recording began has to fit as well.
-    let least = allocated.max(one.verification.reserved_before);
-    let (mut low, mut high) = (least / CAPACITY_STEP * CAPACITY_STEP, whole(reserved.max(least)));
-    while try_on(high).is_err() && high < UNBOUNDED / 2 {
-        low = high;
-        high = whole(high + high / 16 + CAPACITY_STEP);
+    known: (u64, Option<u64>),
+) -> Option<u64> {
+    let fits_on = |capacity| fits(&recorded.program, &recorded.on(capacity, change));
+    let Hypothesis { settings, .. } = recorded.on(UNBOUNDED, change);
+    let fraction = settings.per_process_memory_fraction;
+    // How many addresses are reserved, and how much may be, goes by the size of the device; if neither
+    // matters, a device that has no more than was reserved sees the same run.
+    let is_plain = !settings.expandable_segments && fraction >= 1.0;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let device_for = |bytes: u64| whole((bytes as f64 / fraction).ceil() as u64).min(UNBOUNDED);
+    let high_of = |capacity, peak| if is_plain { device_for(peak) } else { capacity };
+    let precision = |bytes: u64| whole(bytes / CAPACITY_PARTS).max(CAPACITY_STEP);
+
+    // Sizes are multiples of the step from here on, so that what is left always has a middle.
+    let held = recorded.program.most_held(&settings);
+    let least = device_for(held.max(recorded.one.verification.reserved_before));
+    let (mut low, mut high) = (least.saturating_sub(CAPACITY_STEP), UNBOUNDED);
+    match known {
+        (capacity, Some(peak)) => high = high_of(capacity, peak),
+        (capacity, None) => low = low.max(capacity / CAPACITY_STEP * CAPACITY_STEP),
     }
-    let mut guess = whole(least);
-    for tries in 0.. {
-        if high.saturating_sub(low) <= whole(high / CAPACITY_PARTS) {
-            break;
-        }
-        let middle = whole(low + (high - low) / 2);
-        let is_good = tries < 4 && guess > low && guess < high;
-        let capacity = if is_good { guess } else { middle };
-        if capacity >= high {
-            break;
-        }
-        match try_on(capacity) {
-            Ok(peak) => high = whole(peak).min(capacity),
-            Err(needed) => {
-                low = capacity;
-                guess = whole(needed).max(low + CAPACITY_STEP);
-            }
+    if high.saturating_sub(low) <= precision(high) {
+        return Some(high);
+    }
+    let on_least = recorded.on(least, change);
+    let is_limited = on_least.limit.is_some();
+    let grown = enough(&recorded.program, &Hypothesis { limit: None, ..on_least });
+    if grown == least && !is_limited && low < least {
+        return Some(least);
+    }
+    let mut guess = device_for(grown).max(low.saturating_add(CAPACITY_STEP));
+    let (mut up, mut down) = (precision(low), precision(low));
+    while high.saturating_sub(low) > precision(high) {
+        let middle = low + (high - low) / 2;
+        let is_guess = low < guess && guess < high;
+        let next = if is_guess { guess } else { whole(middle.max(high.saturating_sub(down))) };
+        if let Some(peak) = fits_on(next) {
+            down = if is_guess { precision(next) } else { down.saturating_mul(2) };
+            (high, guess) = (high_of(next, peak), UNBOUNDED);
+        } else {
+            guess = if is_guess { next.saturating_add(up) } else { UNBOUNDED };
+            (low, up, down) = (next, up.saturating_mul(2), UNBOUNDED);
         }
     }
-    high
+    (high < UNBOUNDED).then_some(high)
 }

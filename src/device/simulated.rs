@@ -37,6 +37,11 @@ impl Simulated {
         }
     }
 
+    /// Adds memory.
+    pub fn enlarge(&mut self, bytes: u64) {
+        self.capacity = self.capacity.saturating_add(bytes);
+    }
+
     /// Counts memory that was there before: a segment, or a part of a reservation (base, size).
     pub fn take_over(&mut self, addr: u64, size: u64, reservation: Option<(u64, u64)>) {
         self.used = self.used.saturating_add(whole_pages(size).unwrap_or(size));
@@ -72,7 +77,7 @@ impl DeviceMemory for Simulated {
     }
 
     fn free(&mut self, addr: u64, size: u64) {
-        self.segments.give(addr);
+        self.segments.give(addr, whole_pages(size).unwrap_or(size));
         self.give(size);
     }
 
@@ -80,8 +85,8 @@ impl DeviceMemory for Simulated {
         self.reservations.take(whole_pages(size).ok_or(OutOfMemory)?)
     }
 
-    fn release(&mut self, addr: u64, _size: u64) {
-        self.reservations.give(addr);
+    fn release(&mut self, addr: u64, size: u64) {
+        self.reservations.give(addr, whole_pages(size).unwrap_or(size));
     }
 
     fn map(&mut self, _addr: u64, size: u64) -> Result<(), OutOfMemory> {
@@ -101,48 +106,54 @@ impl DeviceMemory for Simulated {
     }
 }
 
-/// Address ranges in use, the gaps between them found by first fit.
+/// Addresses that are free, found by first fit.
 #[derive(Debug, Clone)]
 struct Ranges {
     origin: u64,
-    taken: BTreeMap<u64, u64>,
-    /// No gap below this address is large enough for anything.
-    full_below: u64,
+    /// The gaps by where they begin, with their ends; no two adjoin.
+    gaps: BTreeMap<u64, u64>,
 }
 
 impl Ranges {
     fn starting_at(origin: u64) -> Self {
-        Self { origin, taken: BTreeMap::new(), full_below: origin }
+        Self { origin, gaps: BTreeMap::from([(origin, u64::MAX)]) }
     }
 
     fn take(&mut self, size: u64) -> Result<u64, OutOfMemory> {
-        let mut at = self.full_below;
-        let mut is_packed = true;
-        for (&base, &taken) in self.taken.range(self.full_below..) {
-            if base.saturating_sub(at) >= size {
-                break;
-            }
-            is_packed &= base <= at;
-            at = at.max(base.saturating_add(taken));
-            if is_packed {
-                self.full_below = at;
-            }
-        }
-        at.checked_add(size).ok_or(OutOfMemory)?;
-        self.taken.insert(at, size);
-        Ok(at)
+        let large_enough = |(base, end): &(&u64, &u64)| *end - *base >= size;
+        let (&base, &end) = self.gaps.iter().find(large_enough).ok_or(OutOfMemory)?;
+        self.gaps.remove(&base);
+        self.add(base + size, end);
+        Ok(base)
     }
 
-    /// Marks a range that was taken before; it may lie anywhere.
+    /// Takes a range that was taken before; it may lie anywhere.
     fn insert(&mut self, base: u64, size: u64) {
-        self.taken.insert(base, size);
+        let to = base.saturating_add(size);
+        while let Some((&from, &end)) = self.gaps.range(..to).next_back()
+            && end > base
+        {
+            self.gaps.remove(&from);
+            self.add(to, end);
+            self.add(from, base);
+        }
     }
 
-    fn give(&mut self, base: u64) {
-        if self.taken.remove(&base).is_some() {
-            // A range that began below the origin may have filled the start of what is looked at.
-            self.full_below =
-                if base < self.origin { self.origin } else { self.full_below.min(base) };
+    fn give(&mut self, base: u64, size: u64) {
+        let (mut from, mut to) = (base.max(self.origin), base.saturating_add(size));
+        while let Some((&gap, &end)) = self.gaps.range(..=to).next_back()
+            && end >= from
+        {
+            self.gaps.remove(&gap);
+            (from, to) = (from.min(gap), to.max(end));
+        }
+        self.add(from, to);
+    }
+
+    /// A gap, unless it is empty.
+    fn add(&mut self, from: u64, to: u64) {
+        if from < to {
+            self.gaps.insert(from, to);
         }
     }
 }
@@ -163,6 +174,19 @@ mod tests {
         assert_eq!(device.allocate(MIB), Ok(base), "a page is the least");
         assert_eq!(device.free_bytes(), (100 - 26) * MIB);
         assert_eq!(device.allocate(75 * MIB), Err(OutOfMemory));
+    }
+
+    #[test]
+    fn gaps_join_again() {
+        let mut device = Simulated::new(0, 100 * MIB);
+        let taken = [4, 6, 8].map(|mib| device.allocate(mib * MIB).unwrap());
+        for (addr, mib) in [(taken[0], 4), (taken[2], 8), (taken[1], 6)] {
+            device.free(addr, mib * MIB);
+        }
+        assert_eq!(device.allocate(18 * MIB), Ok(SEGMENTS));
+        device.take_over(SEGMENTS + 20 * MIB, 10 * MIB, None);
+        assert_eq!(device.allocate(4 * MIB), Ok(SEGMENTS + 30 * MIB), "the gap is too small");
+        assert_eq!(device.allocate(2 * MIB), Ok(SEGMENTS + 18 * MIB));
     }
 
     #[test]

@@ -5,28 +5,22 @@
 //! given back at once, since the recorded program went on without it. The work of other streams takes
 //! as long as it took: a free that waited is completed where its completion was recorded.
 
-use std::ops::Range;
-
-use rustc_hash::FxHashMap;
-
-use super::calls::{Call, Calls, is_shrinking};
 use super::hypothesis::{Hypothesis, UNBOUNDED};
-use super::recorded::Reservations;
-use super::start::{PoolIndex, Start};
+use super::program::{Made, Of, Part, Program, Step};
 use super::verification::Sink;
-use super::verify::request_of;
 use crate::allocator::{
-    Behaviour, BlockId, CachingAllocator, Request, Ticket, round_size, segment_size,
+    Behaviour, BlockId, CachingAllocator, Request, SMALL_SEGMENT, Ticket, round_size, segment_size,
 };
-use crate::device::Simulated;
+use crate::device::{DeviceMemory as _, Simulated};
 use crate::ids::{PoolId, StackId};
-use crate::snapshot::{Action, Event, Snapshot};
+
+/// How often a device is enlarged for one request: mapped memory is rounded up, to granules of some
+/// pages.
+const ENLARGEMENTS: usize = 16;
 
 /// What came of a simulation.
 #[derive(Debug)]
 pub struct Simulation {
-    /// Whether the recording begins with an allocator that holds nothing.
-    pub starts_empty: bool,
     /// Entries that the model wrote.
     pub predicted: usize,
     /// Requests that failed: the recorded entry's index, and the rounded bytes.
@@ -37,76 +31,83 @@ pub struct Simulation {
     pub allocator: CachingAllocator,
 }
 
-/// Makes the calls of `device`'s trace under `hypothesis`; `recorded` says how it was recorded. `keep`
-/// sees every entry that the model writes, with the recorded time of the call.
-pub fn simulate<'a>(
-    snapshot: &'a Snapshot,
-    device: usize,
-    recorded: &Hypothesis,
+/// Makes the calls of `program` under `hypothesis`. `keep` sees every entry that the model writes, with
+/// the recorded time of the call.
+pub fn simulate(
+    program: &Program<'_>,
     hypothesis: &Hypothesis,
-    keep: Option<&'a mut Sink<'a>>,
+    mut keep: Option<&mut Sink<'_>>,
 ) -> Simulation {
-    let (mut simulator, reserved, starts_empty) =
-        Simulator::new(snapshot, device, recorded, hypothesis, keep);
-    let mut calls = Calls::new(snapshot, device, reserved);
-    while let Some(call) = calls.next() {
-        simulator.step(&call, &calls);
+    let mut simulator = Simulator::new(program, hypothesis);
+    let mut predicted = 0;
+    for step in &program.steps {
+        simulator.step(step);
+        let written = simulator.allocator.entries();
+        predicted += written.len();
+        if let Some(keep) = &mut keep {
+            let time = program.time_of(step);
+            for entry in written {
+                keep(entry, time);
+            }
+        }
+        simulator.allocator.clear_entries();
     }
-    Simulation {
-        starts_empty,
-        predicted: simulator.predicted,
-        ooms: simulator.ooms,
-        avoided: simulator.avoided,
-        allocator: simulator.allocator,
-    }
+    let Simulator { ooms, avoided, allocator, .. } = simulator;
+    Simulation { predicted, ooms, avoided, allocator }
 }
 
-/// Whether every request of `device`'s trace is served under `hypothesis`: the most that is reserved
-/// then; else what would have to be within reach for the first that fails, had all before it gone the
-/// same way.
-pub fn fits(
-    snapshot: &Snapshot,
-    device: usize,
-    recorded: &Hypothesis,
-    hypothesis: &Hypothesis,
-) -> Result<u64, u64> {
-    let (mut simulator, reserved, _) = Simulator::new(snapshot, device, recorded, hypothesis, None);
-    let mut calls = Calls::new(snapshot, device, reserved);
-    while let Some(call) = calls.next() {
-        simulator.step(&call, &calls);
-        if let Some((_, request)) = simulator.ooms.first() {
-            let held = simulator.allocator.statistics().reserved_bytes.all.current;
-            let segment = segment_size(*request, simulator.allocator.settings());
-            return Err(held.saturating_add(segment));
+/// The most that `program` reserves under `hypothesis` if every request is served; stops at the first
+/// that is not.
+pub fn fits(program: &Program<'_>, hypothesis: &Hypothesis) -> Option<u64> {
+    let mut simulator = Simulator::new(program, hypothesis);
+    for step in &program.steps {
+        simulator.step(step);
+        simulator.allocator.clear_entries();
+        if !simulator.ooms.is_empty() {
+            return None;
         }
     }
-    Ok(simulator.allocator.statistics().reserved_bytes.all.peak)
+    Some(simulator.allocator.statistics().reserved_bytes.all.peak)
+}
+
+/// What the device has in the end if it gets more memory each time a request would fail: close to the
+/// smallest on which none does.
+pub fn enough(program: &Program<'_>, hypothesis: &Hypothesis) -> u64 {
+    let mut simulator = Simulator::new(program, hypothesis);
+    simulator.is_elastic = true;
+    for step in &program.steps {
+        simulator.step(step);
+        simulator.allocator.clear_entries();
+    }
+    simulator.device.total_bytes()
+}
+
+/// What a slot holds in the model.
+#[derive(Debug, Clone, Copy)]
+enum Block {
+    /// Nothing: the request failed, or the block is free.
+    None,
+    Live(BlockId),
+    Pending(Ticket),
 }
 
 struct Simulator<'a> {
-    snapshot: &'a Snapshot,
-    first_row: usize,
+    program: &'a Program<'a>,
     allocator: CachingAllocator,
     device: Simulated,
-    /// The model's blocks by recorded address.
-    live: FxHashMap<u64, BlockId>,
-    pending: FxHashMap<u64, Ticket>,
+    /// By slot.
+    blocks: Vec<Block>,
+    /// The tickets of the completions of this call.
+    finished: Vec<Ticket>,
     freeable: Vec<PoolId>,
     ooms: Vec<(usize, u64)>,
     avoided: Vec<(usize, u64)>,
-    predicted: usize,
-    keep: Option<&'a mut Sink<'a>>,
+    /// Whether the device gets more memory where a request would fail.
+    is_elastic: bool,
 }
 
 impl<'a> Simulator<'a> {
-    /// The simulator, what is reserved before the first call, and whether that is nothing.
-    fn new(
-        snapshot: &'a Snapshot,
-        device: usize,
-        recorded: &Hypothesis,
-        hypothesis: &Hypothesis,
-        keep: Option<&'a mut Sink<'a>>,
-    ) -> (Self, u64, bool) {
+    fn new(program: &'a Program<'a>, hypothesis: &Hypothesis) -> Self {
         let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
         let behaviour = Behaviour::of(hypothesis.minor);
         let mut allocator =
@@ -114,157 +115,143 @@ impl<'a> Simulator<'a> {
         for pool in &hypothesis.no_split {
             allocator.set_no_split(*pool);
         }
-        let mut simulated = Simulated::new(crate::ids::row(device), capacity);
-        let pools = PoolIndex::of(snapshot, device as u64);
-        let start = Start::of(snapshot, device, &recorded.settings, &pools);
-        let (held, residents) = start.to_adopt(&Reservations::new(snapshot, device));
-        for segment in &held {
-            simulated.take_over(segment.addr, segment.size, segment.reservation);
+        let mut device = Simulated::new(crate::ids::row(program.device), capacity);
+        for segment in &program.held {
+            device.take_over(segment.addr, segment.size, segment.reservation);
         }
-        let adopted = allocator.adopt(&held, &residents);
-        let reserved = allocator.statistics().reserved_bytes.all.current;
-        let simulator = Simulator {
-            snapshot,
-            first_row: snapshot.trace(device).start,
+        let adopted = allocator.adopt(&program.held, &program.residents);
+        let mut blocks = vec![Block::None; program.slots];
+        let live = adopted.live.into_iter().map(|(addr, id)| (addr, Block::Live(id)));
+        let pending = adopted.pending.into_iter().map(|(addr, t)| (addr, Block::Pending(t)));
+        for (addr, block) in live.chain(pending) {
+            if let Some(slot) = program.slot_of_resident(addr) {
+                blocks[slot as usize] = block;
+            }
+        }
+        Self {
+            program,
             allocator,
-            device: simulated,
-            live: adopted.live.into_iter().collect(),
-            pending: adopted.pending.into_iter().collect(),
+            device,
+            blocks,
+            finished: Vec::new(),
             freeable: Vec::new(),
             ooms: Vec::new(),
             avoided: Vec::new(),
-            predicted: 0,
-            keep,
-        };
-        (simulator, reserved, start.is_empty())
+            is_elastic: false,
+        }
     }
 
-    fn event(&self, row: usize) -> Option<Event> {
-        self.snapshot.events.get(row)
-    }
-
-    fn step(&mut self, call: &Call, calls: &Calls<'_>) {
-        match call {
-            Call::Free { rows, waits } => self.free(rows.start, *waits),
-            Call::Malloc { rows, pool, boundary } => {
-                let from = boundary.filter(|b| b.is_likely).map_or(rows.start, |b| b.row);
-                if from > rows.start {
-                    self.release(rows.start..from, &[], true);
+    #[inline]
+    fn step(&mut self, step: &Step) {
+        match step.made {
+            Made::Malloc { size, stream, pool, context, slot, completions } => {
+                self.finish(completions);
+                if !self.freeable.is_empty() {
+                    self.freeable.retain(|freeable| *freeable != pool);
                 }
-                self.malloc(from..rows.end, *pool, calls);
+                let request = Request {
+                    size,
+                    stream,
+                    pool,
+                    context,
+                    finished: &self.finished,
+                    wait_order: &[],
+                    freeable: &self.freeable,
+                    is_capturing: false,
+                };
+                let mut served = self.allocator.malloc(&request, &mut self.device);
+                if served.is_none() && self.is_elastic {
+                    let rounded = round_size(size, self.allocator.settings());
+                    let segment = segment_size(rounded, self.allocator.settings());
+                    for _ in 0..ENLARGEMENTS {
+                        let missing = segment.saturating_sub(self.device.free_bytes());
+                        self.device.enlarge(missing.max(SMALL_SEGMENT));
+                        served = self.allocator.malloc(&request, &mut self.device);
+                        if served.is_some() {
+                            break;
+                        }
+                    }
+                }
+                self.put(step.at as usize, served, slot, (size, context));
             }
-            Call::Release { rows, pools, is_default } => {
-                self.release(rows.clone(), pools, *is_default);
-            }
-            Call::Note { row } => self.note(*row),
-        }
-        let written = self.allocator.entries();
-        self.predicted += written.len();
-        if let Some(keep) = &mut self.keep {
-            let last = call.rows().end.saturating_sub(1);
-            let time = self.snapshot.events.time_us(last).unwrap_or(0);
-            for entry in written {
-                keep(entry, time);
-            }
-        }
-        self.allocator.clear_entries();
-    }
-
-    fn free(&mut self, row: usize, waits: bool) {
-        let Some(event) = self.event(row) else { return };
-        if let Some(id) = self.live.remove(&event.addr)
-            && let Some(ticket) = self.allocator.free(id, waits, event.stack)
-        {
-            self.pending.insert(event.addr, ticket);
-        }
-    }
-
-    /// The completions among `rows`, in order.
-    fn completed(&mut self, rows: Range<usize>) -> Vec<Ticket> {
-        let mut tickets = Vec::new();
-        for row in rows {
-            if let Some(event) = self.event(row)
-                && event.action == Action::FreeCompleted
-            {
-                tickets.extend(self.pending.remove(&event.addr));
-            }
-        }
-        tickets
-    }
-
-    fn malloc(&mut self, rows: Range<usize>, pool: PoolId, calls: &Calls<'_>) {
-        let last = rows.end - 1;
-        let finished = self.completed(rows.start..last);
-        for row in rows.start..last {
-            if let Some(event) = self.event(row)
-                && is_shrinking(event.action)
-            {
-                let of = calls.pools.of(&event);
-                if of != PoolId::default() && of != pool {
-                    self.add_freeable(of);
+            Made::Free { slot, waits, context } => {
+                if let Block::Live(id) =
+                    std::mem::replace(&mut self.blocks[slot as usize], Block::None)
+                    && let Some(ticket) = self.allocator.free(id, waits, context)
+                {
+                    self.blocks[slot as usize] = Block::Pending(ticket);
                 }
             }
-        }
-        let Some(event) = self.event(last) else { return };
-        if event.size == 0 {
-            return;
-        }
-        self.freeable.retain(|freeable| *freeable != pool);
-        let request =
-            Request { finished: &finished, freeable: &self.freeable, ..request_of(&event, pool) };
-        let index = last - self.first_row;
-        let served = self.allocator.malloc(&request, &mut self.device);
-        match (served, event.action == Action::Oom) {
-            (Some(id), false) => {
-                self.live.insert(event.addr, id);
+            Made::Release { of, context, completions } => {
+                self.finish(completions);
+                self.release(of, context);
             }
-            (Some(id), true) => {
-                self.avoided.push((index, event.size));
-                self.allocator.free(id, false, event.stack);
+            Made::Freeable(pool) => {
+                if !self.freeable.contains(&pool) {
+                    self.freeable.push(pool);
+                }
             }
-            (None, _) => {
-                self.live.remove(&event.addr);
-                let rounded = round_size(event.size, self.allocator.settings());
+            Made::Snapshot(pool) => self.allocator.snapshot(pool),
+        }
+    }
+
+    /// Gathers the tickets of `completions`, as far as there are any.
+    #[inline]
+    fn finish(&mut self, completions: Part) {
+        self.finished.clear();
+        for slot in completions.of(&self.program.completed) {
+            if let Block::Pending(ticket) =
+                std::mem::replace(&mut self.blocks[*slot as usize], Block::None)
+            {
+                self.finished.push(ticket);
+            }
+        }
+    }
+
+    /// What came of the request of entry `index`.
+    #[inline]
+    fn put(
+        &mut self,
+        index: usize,
+        served: Option<BlockId>,
+        slot: Option<u32>,
+        (size, context): (u64, StackId),
+    ) {
+        match (served, slot) {
+            (Some(id), Some(slot)) => self.blocks[slot as usize] = Block::Live(id),
+            (Some(id), None) => {
+                self.avoided.push((index, size));
+                self.allocator.free(id, false, context);
+            }
+            (None, slot) => {
+                if let Some(slot) = slot {
+                    self.blocks[slot as usize] = Block::None;
+                }
+                let rounded = round_size(size, self.allocator.settings());
                 self.ooms.push((index, rounded));
             }
         }
     }
 
-    fn add_freeable(&mut self, pool: PoolId) {
-        if !self.freeable.contains(&pool) {
-            self.freeable.push(pool);
-        }
-    }
-
-    fn release(&mut self, rows: Range<usize>, pools: &[PoolId], is_default: bool) {
-        let context = self.event(rows.start).map_or(StackId::default(), |event| event.stack);
-        let order = self.completed(rows);
-        for pool in pools {
-            self.add_freeable(*pool);
-        }
-        let (freeable, device) = (&self.freeable, &mut self.device);
-        if is_default {
-            self.allocator.release_cached(None, &order, freeable, context, device);
-        } else if pools.is_empty() {
-            for ticket in order {
-                self.allocator.complete(ticket, context);
+    fn release(&mut self, of: Of, context: StackId) {
+        let (order, freeable, device) = (&self.finished, &self.freeable, &mut self.device);
+        match of {
+            Of::All => self.allocator.release_cached(None, order, freeable, context, device),
+            Of::Pools(pools) => {
+                for pool in pools.of(&self.program.pools) {
+                    self.allocator.release_cached(Some(*pool), order, freeable, context, device);
+                }
             }
-            // Waited for, if that leaves nothing; noticed by a request that left no line, if not.
-            if !self.allocator.has_pending_besides(&[]) && !self.allocator.can_release(freeable) {
-                self.allocator.release_cached(None, &[], freeable, context, device);
+            Of::Nothing => {
+                for ticket in order {
+                    self.allocator.complete(*ticket, context);
+                }
+                // Waited for, if that leaves nothing; noticed by a request that left no line, if not.
+                if !self.allocator.has_pending_besides(&[]) && !self.allocator.can_release(freeable)
+                {
+                    self.allocator.release_cached(None, &[], freeable, context, device);
+                }
             }
-        } else {
-            for pool in pools {
-                self.allocator.release_cached(Some(*pool), &order, freeable, context, device);
-            }
-        }
-    }
-
-    fn note(&mut self, row: usize) {
-        if let Some(event) = self.event(row)
-            && event.action == Action::Snapshot
-        {
-            self.allocator.snapshot(event.pool.unwrap_or_default());
         }
     }
 }

@@ -45,7 +45,7 @@ fn cells(row: &WhatIfRow) -> Vec<String> {
     vec![
         if row.ooms == 0 { "no".to_owned() } else { count(row.ooms as u64) },
         size(row.peak_reserved_bytes),
-        size(row.smallest_capacity_bytes),
+        row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size),
         count(row.device_allocs),
         count(row.device_frees),
         count(row.retries),

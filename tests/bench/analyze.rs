@@ -12,7 +12,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use oomscope::analysis::{Options, WhatIf, analyze, inferred, what_if, write_snapshot};
 use oomscope::pickle::tree::Tree;
-use oomscope::replay::{Keep, Known, Literal, NEWEST, settings_of, simulate, verify};
+use oomscope::replay::{Keep, Known, Literal, NEWEST, Program, settings_of, simulate, verify};
 use oomscope::snapshot::Snapshot;
 
 const SIZE: u64 = 30_000_000;
@@ -50,8 +50,8 @@ fn model(c: &mut Criterion) {
     });
     group.bench_function("what-if", |b| {
         b.iter(|| {
-            let (recorded, changed) = (&one.hypothesis, &one.hypothesis);
-            simulate(black_box(&snapshot), one.device, recorded, changed, None)
+            let program = Program::of(black_box(&snapshot), one.device, &one.hypothesis.settings);
+            simulate(&program, &one.hypothesis, None)
         });
     });
     group.finish();

@@ -342,7 +342,7 @@ fn links(allocator: &CachingAllocator, id: BlockId) {
 fn sets(allocator: &CachingAllocator, ids: &[BlockId]) {
     let (mut free, mut holes) = (BTreeSet::new(), BTreeSet::new());
     for (number, home) in allocator.pools.homes.iter().enumerate() {
-        for key in &home.free {
+        for key in home.free.iter() {
             assert_eq!(*key, allocator.free_key(key.id), "a key out of date");
             assert_eq!(allocator.blocks[key.id].home as usize, number);
             assert!(free.insert(key.id));

@@ -8,7 +8,7 @@ use crate::analysis::frames::StackReader;
 use crate::analysis::phases::{Phase, Phases, Run};
 use crate::conf::Settings;
 use crate::ids::{StackId, row};
-use crate::replay::{Literal, Tiling};
+use crate::replay::{Keep, Literal, Tiling};
 use crate::snapshot::{Action, BlockState, Event, Snapshot};
 
 /// A place in the trace.
@@ -123,7 +123,7 @@ impl<'a> Course<'a> {
         wanted.dedup();
         let mut wanted = wanted.into_iter().peekable();
         let mut ends = phases.step_ends().iter().copied().peekable();
-        Literal { snapshot, device, settings }.run(false, |step| {
+        Literal { snapshot, device, settings }.run(Keep::Sums, |step| {
             match step.entry {
                 None => {
                     for (address, bytes, requested, state, stack) in step.tiling.active() {

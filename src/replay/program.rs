@@ -1,0 +1,295 @@
+//! What a recorded program did, as calls that name blocks by number: read from the trace once, to be
+//! made to the model as often as one likes.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+use super::calls::{Call, Calls, is_shrinking};
+use super::recorded::Reservations;
+use super::start::{PoolIndex, Start};
+use crate::allocator::{Held, Resident, round_size};
+use crate::conf::Settings;
+use crate::entry::BlockState;
+use crate::ids::{PoolId, StackId, row};
+use crate::snapshot::{Action, Event, Snapshot};
+
+/// The calls of one device's trace, and what the allocator held before the first.
+#[derive(Debug)]
+pub struct Program<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) device: usize,
+    pub(super) held: Vec<Held>,
+    /// In address order; the first slots are theirs.
+    pub(super) residents: Vec<Resident>,
+    pub(super) steps: Vec<Step>,
+    /// Slots of frees in the order in which they were completed.
+    pub(super) completed: Vec<u32>,
+    /// Private pools that gave memory back.
+    pub(super) pools: Vec<PoolId>,
+    /// How many slots there are: blocks that the program holds at once.
+    pub(super) slots: usize,
+}
+
+/// A call, with the index in the device's trace of the last entry that it wrote.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    pub(super) at: u32,
+    pub(super) made: Made,
+}
+
+/// A part of a list of the program's.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Part {
+    first: u32,
+    count: u32,
+}
+
+impl Part {
+    pub(super) fn of<T>(self, list: &[T]) -> &[T] {
+        let first = self.first as usize;
+        list.get(first..first + self.count as usize).unwrap_or_default()
+    }
+}
+
+/// What was called. A slot is where the program keeps a block; it serves again once that is freed.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Made {
+    /// A request; it has no slot if it failed when it was recorded.
+    Malloc {
+        size: u64,
+        stream: u64,
+        pool: PoolId,
+        context: StackId,
+        slot: Option<u32>,
+        completions: Part,
+    },
+    /// A free; `waits` when another stream still used the block.
+    Free { slot: u32, waits: bool, context: StackId },
+    /// Memory given back on request.
+    Release { of: Of, context: StackId, completions: Part },
+    /// The last user of a private pool is gone: its memory can be given back.
+    Freeable(PoolId),
+    /// The program asked for a snapshot.
+    Snapshot(PoolId),
+}
+
+/// What a release is of.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Of {
+    /// Everything.
+    All,
+    /// These private pools.
+    Pools(Part),
+    /// Nothing: frees were completed, and no more shows.
+    Nothing,
+}
+
+impl<'a> Program<'a> {
+    /// Reads the trace of `device`, which was recorded under `settings`.
+    pub fn of(snapshot: &'a Snapshot, device: usize, settings: &Settings) -> Self {
+        let pools = PoolIndex::of(snapshot, device as u64);
+        let start = Start::of(snapshot, device, settings, &pools);
+        let (held, residents) = start.to_adopt(&Reservations::new(snapshot, device));
+        let mut reader = Reader {
+            program: Self {
+                snapshot,
+                device,
+                held,
+                residents,
+                steps: Vec::new(),
+                completed: Vec::new(),
+                pools: Vec::new(),
+                slots: 0,
+            },
+            live: FxHashMap::default(),
+            pending: FxHashMap::default(),
+            vacant: Vec::new(),
+            freeable: Vec::new(),
+        };
+        reader.settle();
+        let reserved =
+            reader.program.held.iter().fold(0u64, |sum, held| sum.saturating_add(held.size));
+        let mut calls = Calls::new(snapshot, device, reserved);
+        while let Some(call) = calls.next() {
+            reader.read(&call, &calls);
+        }
+        reader.program
+    }
+
+    /// The slot of the resident at `addr`.
+    pub(super) fn slot_of_resident(&self, addr: u64) -> Option<u32> {
+        let found = self.residents.binary_search_by_key(&addr, |resident| resident.addr);
+        found.ok().map(row)
+    }
+
+    /// The most that the program held at once, each request rounded as under `settings`; a request that
+    /// failed counts at its moment. Nothing less than that serves them all.
+    pub fn most_held(&self, settings: &Settings) -> u64 {
+        let mut sizes = vec![0; self.slots];
+        for (size, resident) in sizes.iter_mut().zip(&self.residents) {
+            *size = if resident.state == BlockState::ActivePendingFree { 0 } else { resident.size };
+        }
+        let mut held = sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size));
+        let mut most = held;
+        for step in &self.steps {
+            match step.made {
+                Made::Malloc { size, slot, .. } => {
+                    let size = round_size(size, settings);
+                    most = most.max(held.saturating_add(size));
+                    if let Some(slot) = slot {
+                        sizes[slot as usize] = size;
+                        held = held.saturating_add(size);
+                    }
+                }
+                Made::Free { slot, .. } => held -= sizes[slot as usize],
+                Made::Release { .. } | Made::Freeable(_) | Made::Snapshot(_) => {}
+            }
+        }
+        most
+    }
+
+    /// When the call of a step was recorded, in microseconds; 0 where that is not known.
+    pub(super) fn time_of(&self, step: &Step) -> u64 {
+        let row = self.snapshot.trace(self.device).start + step.at as usize;
+        self.snapshot.events.time_us(row).unwrap_or(0)
+    }
+}
+
+struct Reader<'a> {
+    program: Program<'a>,
+    /// Slots by recorded address.
+    live: FxHashMap<u64, u32>,
+    pending: FxHashMap<u64, u32>,
+    vacant: Vec<u32>,
+    freeable: Vec<PoolId>,
+}
+
+impl Reader<'_> {
+    /// The blocks of before the recording get their slots.
+    fn settle(&mut self) {
+        for (index, resident) in self.program.residents.iter().enumerate() {
+            let table = match resident.state {
+                BlockState::ActivePendingFree => &mut self.pending,
+                _ => &mut self.live,
+            };
+            table.insert(resident.addr, row(index));
+        }
+        self.program.slots = self.program.residents.len();
+    }
+
+    fn event(&self, row: usize) -> Option<Event> {
+        self.program.snapshot.events.get(row)
+    }
+
+    fn read(&mut self, call: &Call, calls: &Calls<'_>) {
+        let rows = call.rows();
+        let first_row = self.program.snapshot.trace(self.program.device).start;
+        let at = row((rows.end - 1).saturating_sub(first_row));
+        match call {
+            Call::Free { rows, waits } => self.free(at, rows.start, *waits),
+            Call::Malloc { rows, pool, boundary } => {
+                let from = boundary.filter(|b| b.is_likely).map_or(rows.start, |b| b.row);
+                if from > rows.start {
+                    self.release(at, rows.start..from, &[], true);
+                }
+                self.malloc(at, from..rows.end, *pool, calls);
+            }
+            Call::Release { rows, pools, is_default } => {
+                self.release(at, rows.clone(), pools, *is_default);
+            }
+            Call::Note { row } => {
+                if let Some(event) = self.event(*row)
+                    && event.action == Action::Snapshot
+                {
+                    self.push(at, Made::Snapshot(event.pool.unwrap_or_default()));
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, at: u32, made: Made) {
+        self.program.steps.push(Step { at, made });
+    }
+
+    fn free(&mut self, at: u32, row: usize, waits: bool) {
+        let Some(event) = self.event(row) else { return };
+        let Some(slot) = self.live.remove(&event.addr) else { return };
+        if waits {
+            self.pending.insert(event.addr, slot);
+        } else {
+            self.vacant.push(slot);
+        }
+        self.push(at, Made::Free { slot, waits, context: event.stack });
+    }
+
+    /// The completions among `rows`.
+    fn completions(&mut self, rows: Range<usize>) -> Part {
+        let first = self.program.completed.len();
+        for row in rows {
+            if let Some(event) = self.event(row)
+                && event.action == Action::FreeCompleted
+                && let Some(slot) = self.pending.remove(&event.addr)
+            {
+                self.program.completed.push(slot);
+                self.vacant.push(slot);
+            }
+        }
+        Part { first: row(first), count: row(self.program.completed.len() - first) }
+    }
+
+    fn malloc(&mut self, at: u32, rows: Range<usize>, pool: PoolId, calls: &Calls<'_>) {
+        let last = rows.end - 1;
+        let completions = self.completions(rows.start..last);
+        for row in rows.start..last {
+            if let Some(event) = self.event(row)
+                && is_shrinking(event.action)
+            {
+                let of = calls.pools.of(&event);
+                if of != PoolId::default() && of != pool {
+                    self.add_freeable(at, of);
+                }
+            }
+        }
+        let Some(event) = self.event(last) else { return };
+        if event.size == 0 {
+            return;
+        }
+        self.freeable.retain(|freeable| *freeable != pool);
+        let slot = (event.action != Action::Oom).then(|| {
+            let slot = self.vacant.pop().unwrap_or_else(|| {
+                self.program.slots += 1;
+                row(self.program.slots - 1)
+            });
+            self.live.insert(event.addr, slot);
+            slot
+        });
+        let Event { size, stream, stack: context, .. } = event;
+        self.push(at, Made::Malloc { size, stream, pool, context, slot, completions });
+    }
+
+    fn add_freeable(&mut self, at: u32, pool: PoolId) {
+        if !self.freeable.contains(&pool) {
+            self.freeable.push(pool);
+            self.push(at, Made::Freeable(pool));
+        }
+    }
+
+    fn release(&mut self, at: u32, rows: Range<usize>, pools: &[PoolId], is_default: bool) {
+        let context = self.event(rows.start).map_or(StackId::default(), |event| event.stack);
+        let completions = self.completions(rows);
+        for pool in pools {
+            self.add_freeable(at, *pool);
+        }
+        let of = if is_default {
+            Of::All
+        } else if pools.is_empty() {
+            Of::Nothing
+        } else {
+            let first = row(self.program.pools.len());
+            self.program.pools.extend(pools);
+            Of::Pools(Part { first, count: row(pools.len()) })
+        };
+        self.push(at, Made::Release { of, context, completions });
+    }
+}
