@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::ranks;
 use super::words::{
     missing, moment, place, place_in, pool, provenance, stream, telling_frames, when,
 };
+use super::{held, ranks};
 use crate::analysis::{AnalyzeReport, DeviceReport, OomReport, Ranks, SnapshotReport};
 use crate::units::{count, counted, percent, ratio, size};
 
@@ -167,6 +167,7 @@ impl Markdown {
                 .collect();
             self.table(&["stream", "reserved", "allocated", "free", "largest free"], 1, &rows);
         }
+        self.held(device);
         if !device.top_lines.is_empty() {
             let rows: Vec<Vec<String>> = device
                 .top_lines
@@ -188,6 +189,27 @@ impl Markdown {
                 .collect();
             self.table(&["allocated by", "doing", "bytes", "share", "blocks"], 2, &rows);
         }
+    }
+
+    fn held(&mut self, device: &DeviceReport) {
+        let Some((held, moment)) = held::telling(device) else { return };
+        self.paragraph(&format!("### {}", text(&held::heading(held, moment))));
+        let rows: Vec<Vec<String>> = held::parts(held)
+            .into_iter()
+            .map(|part| {
+                let share = percent(part.held.share_ratio);
+                let name = match part.note {
+                    "" => part.name.to_owned(),
+                    note => format!("{} ({note})", part.name),
+                };
+                vec![part.group.to_owned(), name, size(part.held.bytes), share]
+            })
+            .collect();
+        self.table(&["", "", "bytes", "share"], 2, &rows);
+        for sentence in [held::kept(held), held::growth(&device.leaks)].into_iter().flatten() {
+            self.line(&format!("- {}", text(&sentence)));
+        }
+        self.line("");
     }
 
     fn oom(&mut self, oom: &OomReport, device: &DeviceReport) {

@@ -6,6 +6,7 @@
 mod chart;
 mod explain;
 mod failure;
+mod held;
 mod markdown;
 mod page;
 mod ranks;

@@ -95,6 +95,7 @@ impl Page {
         self.ooms(device);
         self.memory(device);
         self.course(device);
+        self.held(device);
         self.holders(device);
         self.segments(device);
         self.pools_and_streams(device);
@@ -206,36 +207,12 @@ impl Page {
     }
 
     fn holders(&mut self, device: &DeviceReport) {
-        if device.memory.allocated_bytes == 0 {
+        let all = &device.memory.blocks.active_allocated;
+        if all.bytes == 0 {
             return;
         }
         self.heading("Who holds the allocated memory, by line");
-        let room = self.style.width.saturating_sub(32).max(24);
-        let style = self.style;
-        let mut rows: Vec<Vec<String>> = device
-            .top_lines
-            .iter()
-            .map(|held| {
-                vec![
-                    size(held.bytes),
-                    percent(held.share_ratio),
-                    count(held.blocks),
-                    holder(held, room, style),
-                ]
-            })
-            .collect();
-        let shown = device.top_lines.iter().map(|l| l.bytes).fold(0, u64::saturating_add);
-        let shown_blocks: u64 = device.top_lines.iter().map(|l| l.blocks).sum();
-        let all = &device.memory.blocks.active_allocated;
-        if all.count > shown_blocks {
-            rows.push(vec![
-                size(all.bytes - shown),
-                percent(ratio(all.bytes - shown, all.bytes)),
-                count(all.count - shown_blocks),
-                "all other lines".to_owned(),
-            ]);
-        }
-        self.out.push_str(&table(style, &["bytes", "share", "blocks", "allocated by"], &[3], rows));
+        self.out.push_str(&line_rows(&device.top_lines, all.bytes, all.count, self.style));
     }
 
     fn segments(&mut self, device: &DeviceReport) {
@@ -391,6 +368,25 @@ impl Page {
             ));
         }
     }
+}
+
+/// Lines of code with what they hold of `bytes` in `blocks`.
+pub(super) fn line_rows(lines: &[HeldByLine], bytes: u64, blocks: u64, style: Style) -> String {
+    let room = style.width.saturating_sub(32).max(24);
+    let mut rows: Vec<Vec<String>> = lines
+        .iter()
+        .map(|held| {
+            let share = percent(held.share_ratio);
+            vec![size(held.bytes), share, count(held.blocks), holder(held, room, style)]
+        })
+        .collect();
+    let others = bytes - lines.iter().map(|line| line.bytes).fold(0, u64::saturating_add);
+    let other_blocks = blocks - lines.iter().map(|line| line.blocks).sum::<u64>();
+    if other_blocks > 0 {
+        let share = percent(ratio(others, bytes));
+        rows.push(vec![size(others), share, count(other_blocks), "all other lines".to_owned()]);
+    }
+    table(style, &["bytes", "share", "blocks", "allocated by"], &[3], rows)
 }
 
 /// A line of code in `room` columns, with what was done there.

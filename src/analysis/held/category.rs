@@ -5,7 +5,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use super::course::{Block, Course, Moment, Point};
-use crate::analysis::phases::{Phase, Phases, Signs};
+use crate::analysis::phases::{Makes, Phase, Phases, Signs};
+use crate::ids::StackId;
 
 /// What memory is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -69,27 +70,31 @@ type Judged = (Category, Confidence);
 
 /// What each block of `moment` is for, in their order.
 pub(super) fn sort_out(moment: &Moment, course: &Course<'_>, phases: &Phases) -> Vec<Judged> {
-    let sizes = course.kept_by_backward.keys().copied().collect();
-    let mut judge = Judge { course, sizes, has_optimizer: phases.has_optimizer() };
-    let signs: Vec<Signs> =
-        moment.blocks.iter().map(|block| phases.signs_of(block.stack)).collect();
-    // Gradients have the sizes of parameters, which are told first.
-    let is_gradient_like =
-        |block: &Block| block.born.is_some_and(|born| course.phase(born) == Phase::Backward);
-    let mut judged: Vec<Judged> = Vec::with_capacity(moment.blocks.len());
-    for (block, signs) in moment.blocks.iter().zip(&signs) {
-        let found = judge.of(block, *signs);
-        if found.0 == Category::Parameters {
-            judge.sizes.insert(block.requested);
+    let mut judge = Judge {
+        course,
+        end: moment.end.unwrap_or(moment.at),
+        parameters: FxHashSet::default(),
+        kept: FxHashMap::default(),
+        has_optimizer: phases.has_optimizer(),
+    };
+    for block in &moment.blocks {
+        judge.note_kept(block);
+    }
+    let blocks = moment.blocks.iter().map(|block| (block, phases.signs_of(block.stack)));
+    let mut judged: Vec<Judged> =
+        blocks.clone().map(|(block, signs)| judge.of(block, signs)).collect();
+    for (block, (category, _)) in moment.blocks.iter().zip(&judged) {
+        if *category == Category::Parameters {
+            judge.parameters.insert(block.requested);
         }
-        judged.push(found);
     }
     let mut unknown = Vec::new();
-    for ((block, signs), found) in moment.blocks.iter().zip(&signs).zip(&mut judged) {
-        if is_gradient_like(block) {
-            *found = judge.of(block, *signs);
-        } else if block.born.is_none() && found.0 == Category::Other {
-            unknown.push((block.requested, found));
+    for ((block, signs), found) in blocks.zip(&mut judged) {
+        match block.born {
+            // Gradients have the sizes of parameters, which are known now.
+            Some(born) if course.phase(born) == Phase::Backward => *found = judge.of(block, signs),
+            None if found.0 == Category::Other => unknown.push((block.requested, found)),
+            _ => {}
         }
     }
     judge.by_size(unknown);
@@ -98,9 +103,13 @@ pub(super) fn sort_out(moment: &Moment, course: &Course<'_>, phases: &Phases) ->
 
 struct Judge<'a> {
     course: &'a Course<'a>,
-    /// Requested sizes that gradients have: those of parameters, and of what outlived the backward
-    /// pass that made it.
-    sizes: FxHashSet<u64>,
+    /// Up to where it is seen what becomes of the blocks.
+    end: Point,
+    /// Requested sizes of parameters.
+    parameters: FxHashSet<u64>,
+    /// Of the blocks of each stack that were never freed: how many backward passes had begun before the
+    /// first of them, and before the last.
+    kept: FxHashMap<StackId, (u32, u32)>,
     /// Whether an optimizer was seen at work.
     has_optimizer: bool,
 }
@@ -120,11 +129,10 @@ impl Judge<'_> {
     fn of(&self, block: &Block, signs: Signs) -> Judged {
         use Category::{OptimizerState, Other};
         use Confidence::{High, Low};
-        if signs.is_workspace {
-            return (Other, High);
-        }
-        if signs.is_state {
-            return (OptimizerState, High);
+        match signs.makes {
+            Some(Makes::Workspace) => return (Other, High),
+            Some(Makes::OptimizerState) => return (OptimizerState, High),
+            _ => {}
         }
         let Some(born) = block.born else { return Self::older(signs) };
         let life = self.life(block, born);
@@ -138,11 +146,19 @@ impl Judge<'_> {
         }
     }
 
+    fn note_kept(&mut self, block: &Block) {
+        if let (Some(born), None) = (block.born, block.freed) {
+            let pass = self.course.backwards(born);
+            let kept = self.kept.entry(block.stack).or_insert((pass, pass));
+            *kept = (kept.0.min(pass), kept.1.max(pass));
+        }
+    }
+
     fn life(&self, block: &Block, born: Point) -> Life {
         match block.freed {
             Some(freed) if freed.run == born.run => Life::InRun,
             Some(_) => Life::Beyond,
-            None if self.course.end.run != born.run => Life::Beyond,
+            None if self.end.run != born.run => Life::Beyond,
             None => Life::Unknown,
         }
     }
@@ -152,7 +168,7 @@ impl Judge<'_> {
         use Category::{Activations, OptimizerState, Other, Parameters};
         use Confidence::{High, Low, Medium};
         match signs.phase {
-            Some(Phase::Init) if signs.is_parameter => (Parameters, High),
+            Some(Phase::Init) if signs.makes == Some(Makes::Parameters) => (Parameters, High),
             Some(Phase::Init) => (Parameters, Medium),
             Some(Phase::Optimizer) => (OptimizerState, Medium),
             Some(Phase::Forward) => (Activations, Low),
@@ -183,7 +199,7 @@ impl Judge<'_> {
         use Confidence::{High, Medium};
         match life {
             Life::InRun => (Temporaries, High),
-            Life::Beyond if signs.is_parameter => (Parameters, High),
+            Life::Beyond if signs.makes == Some(Makes::Parameters) => (Parameters, High),
             Life::Beyond | Life::Unknown => (Parameters, Medium),
         }
     }
@@ -205,16 +221,16 @@ impl Judge<'_> {
 
     /// How many backward passes began in a block's life.
     fn passes(&self, block: &Block, born: Point) -> u32 {
-        let end = block.freed.unwrap_or(self.course.end);
+        let end = block.freed.unwrap_or(self.end);
         self.course.backwards(end).saturating_sub(self.course.backwards(born))
     }
 
     fn forward(&self, block: &Block, born: Point) -> Judged {
-        use Category::{Activations, Temporaries};
+        use Category::{Activations, Other, Temporaries};
         use Confidence::{High, Low, Medium};
         let passes = self.passes(block, born);
         let Some(freed) = block.freed else {
-            let end = self.course.end;
+            let end = self.end;
             let fates = self.course.fates.get(&block.stack).copied().unwrap_or_default();
             let is_old = end.entry - born.entry > fates.longest_early;
             return match passes {
@@ -225,8 +241,12 @@ impl Judge<'_> {
                 0 | 1 if fates.after > 0 && is_old => (Activations, High),
                 0 if end.run == born.run => (Activations, Medium),
                 1 if self.course.phase(end) == Phase::Backward => (Activations, Medium),
-                // Kept for ever: a graph that nobody goes through, or a cache.
-                _ => (Activations, Low),
+                // Kept for good. Once: a buffer, scratch memory of a library. Pass after pass: graphs
+                // that nobody goes through, or results.
+                _ if self.kept.get(&block.stack).is_some_and(|(first, last)| first < last) => {
+                    (Activations, Low)
+                }
+                _ => (Other, Low),
             };
         };
         match passes {
@@ -241,18 +261,24 @@ impl Judge<'_> {
     fn backward(&self, block: &Block, signs: Signs, life: Life) -> Judged {
         use Category::{Activations, Gradients, Other, Temporaries};
         use Confidence::{High, Low, Medium};
-        let fits = self.sizes.contains(&block.requested);
+        let like_a_gradient = if self.parameters.is_empty() {
+            self.course.kept_by_backward.contains_key(&block.requested)
+        } else {
+            self.parameters.contains(&block.requested)
+        };
         match life {
-            _ if signs.is_gradient => (Gradients, High),
+            _ if signs.makes == Some(Makes::Gradients) => (Gradients, High),
             // Activation checkpointing runs the forward pass again.
             Life::InRun if signs.is_forward => (Activations, High),
             Life::Unknown if signs.is_forward => (Activations, Medium),
             Life::InRun => (Temporaries, High),
-            Life::Beyond if fits => (Gradients, High),
-            Life::Beyond => (Other, Low),
-            Life::Unknown if fits => (Gradients, Medium),
-            Life::Unknown if self.sizes.is_empty() => (Temporaries, Low),
+            Life::Unknown if like_a_gradient => (Gradients, Medium),
             Life::Unknown => (Temporaries, Medium),
+            Life::Beyond if like_a_gradient && self.parameters.is_empty() => (Gradients, Medium),
+            Life::Beyond if like_a_gradient => (Gradients, High),
+            // Of another size than any parameter, yet not kept for good.
+            Life::Beyond if block.freed.is_some() => (Gradients, Low),
+            Life::Beyond => (Other, Low),
         }
     }
 

@@ -29,7 +29,7 @@ pub(super) struct Block {
     pub(super) stack: StackId,
     /// `None` when it is older than the recording.
     pub(super) born: Option<Point>,
-    /// `None` when it outlived the recording.
+    /// `None` when it outlived what is seen of it.
     pub(super) freed: Option<Point>,
 }
 
@@ -39,6 +39,9 @@ pub(super) struct Moment {
     /// `None` for the start of the trace.
     pub(super) entry: Option<usize>,
     pub(super) at: Point,
+    /// Up to where it is seen what becomes of the blocks: the last allocation, or a failed request. What
+    /// is freed after either is given up, not done with.
+    pub(super) end: Option<Point>,
     pub(super) blocks: Vec<Block>,
 }
 
@@ -74,9 +77,9 @@ pub(super) struct Course<'a> {
     /// The most blocks of a requested size that outlived the backward pass that made them.
     pub(super) kept_by_backward: FxHashMap<u64, u32>,
     pub(super) leaks: Tracker,
-    /// The last entry.
-    pub(super) end: Point,
-    /// Bytes that the program held after it.
+    /// The entry after which what is freed is given up, not done with, if that came to pass.
+    given_up: Option<u32>,
+    /// Bytes that the program held after the last entry.
     pub(super) allocated_at_end: u64,
 }
 
@@ -111,7 +114,7 @@ impl<'a> Course<'a> {
             fates: FxHashMap::default(),
             kept_in_run: FxHashMap::default(),
             kept_by_backward: FxHashMap::default(),
-            end: Point { entry: 0, run: 0 },
+            given_up: None,
             leaks: Tracker::default(),
             allocated_at_end: 0,
         };
@@ -122,6 +125,9 @@ impl<'a> Course<'a> {
         wanted.sort_unstable();
         wanted.dedup();
         let mut wanted = wanted.into_iter().peekable();
+        let is_alloc = |row: &usize| snapshot.events.action(*row) == Some(Action::Alloc);
+        let rows = snapshot.trace(device);
+        let last_alloc = rows.clone().rev().find(is_alloc).map(|row| row - rows.start);
         let mut ends = phases.step_ends().iter().copied().peekable();
         Literal { snapshot, device, settings }.run(Keep::Sums, |step| {
             match step.entry {
@@ -151,16 +157,25 @@ impl<'a> Course<'a> {
             course.allocated_at_end = step.tiling.totals().allocated;
             let entry = step.entry.map(|(index, _)| index);
             if wanted.next_if_eq(&entry).is_some() {
-                let moment = Moment { entry, at, blocks: blocks(step.tiling, &live) };
+                let moment = Moment { entry, at, end: None, blocks: blocks(step.tiling, &live) };
                 let number = course.moments.len();
                 for (place, block) in moment.blocks.iter().enumerate() {
                     awaited.entry(block.address).or_default().push((number, place));
                 }
                 course.moments.push(moment);
             }
+            if step.entry.is_some_and(|(index, event)| {
+                event.action == Action::Oom || last_alloc.is_none_or(|last| last <= index)
+            }) {
+                course.given_up = Some(at.entry);
+                course.close_moments(at);
+            }
         });
         for one in live.values() {
-            if let Some(born) = one.born {
+            // What is still there after the next pass is no gradient.
+            if let Some(born) = one.born
+                && course.backwards(born) == course.backwards(at)
+            {
                 course.count_kept(*one, born, at);
             }
         }
@@ -168,7 +183,6 @@ impl<'a> Course<'a> {
             let most = course.kept_by_backward.entry(requested).or_default();
             *most = blocks.max(*most);
         }
-        course.end = at;
         course
     }
 
@@ -201,6 +215,7 @@ impl<'a> Course<'a> {
                 }
                 for (moment, place) in awaited.remove(&event.addr).unwrap_or_default() {
                     let moment = self.moments.get_mut(moment);
+                    let moment = moment.filter(|moment| moment.end.is_none());
                     if let Some(block) = moment.and_then(|moment| moment.blocks.get_mut(place)) {
                         block.freed = Some(at);
                     }
@@ -210,7 +225,16 @@ impl<'a> Course<'a> {
         }
     }
 
+    fn close_moments(&mut self, at: Point) {
+        for moment in &mut self.moments {
+            moment.end = moment.end.or(Some(at));
+        }
+    }
+
     fn record_fate(&mut self, block: Live, born: Point, freed: Point) {
+        if self.given_up.is_some_and(|since| born.entry <= since) {
+            return;
+        }
         self.count_kept(block, born, freed);
         let no_backward = self.backwards(born) == self.backwards(freed);
         let fates = self.fates.entry(block.stack).or_default();

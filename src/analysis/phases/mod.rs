@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use self::named::Named;
 use self::signs::SignReader;
-pub(super) use self::signs::Signs;
+pub(super) use self::signs::{Makes, Signs};
 use self::steps::Steps;
 pub use self::steps::StepsFrom;
 use super::frames::StackReader;

@@ -13,14 +13,21 @@ pub(in crate::analysis) struct Signs {
     pub(in crate::analysis) phase: Option<Phase>,
     /// A model's forward is among its frames.
     pub(in crate::analysis) is_forward: bool,
-    /// PyTorch's code that sets up optimizer state made it.
-    pub(in crate::analysis) is_state: bool,
-    /// PyTorch's code that builds, moves or loads parameters made it.
-    pub(in crate::analysis) is_parameter: bool,
-    /// C++ frames say that a gradient was kept.
-    pub(in crate::analysis) is_gradient: bool,
-    /// C++ frames say that it is scratch memory of cuBLAS, kept for ever.
-    pub(in crate::analysis) is_workspace: bool,
+    /// What memory its code is known to make.
+    pub(in crate::analysis) makes: Option<Makes>,
+}
+
+/// What PyTorch's own code is known to make memory for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::analysis) enum Makes {
+    /// Code that builds, moves or loads a model.
+    Parameters,
+    /// Code that sets up an optimizer.
+    OptimizerState,
+    /// C++ that keeps a gradient.
+    Gradients,
+    /// C++ that gets scratch memory for cuBLAS, kept for good.
+    Workspace,
 }
 
 /// What one frame says.
@@ -55,6 +62,16 @@ impl Mark {
         })
     }
 
+    fn makes(self) -> Option<Makes> {
+        Some(match self {
+            Self::Parameter => Makes::Parameters,
+            Self::State | Self::StateOfInit => Makes::OptimizerState,
+            Self::Gradient => Makes::Gradients,
+            Self::Workspace => Makes::Workspace,
+            _ => return None,
+        })
+    }
+
     /// Reads a frame. PyTorch's file and function names are those of its releases 2.1 to 2.15.
     fn of(file: &str, name: &str, origin: Origin) -> Self {
         if origin == Origin::Native {
@@ -73,18 +90,20 @@ impl Mark {
         // `rsplit_once` would cut at a torch/ inside PyTorch, which there is none of.
         match (inside, name) {
             ("nn/modules/module.py", "_apply" | "load_state_dict" | "to_empty")
-            | (_, "reset_parameters" | "_ddp_init_helper") => Self::Parameter,
+            | (_, "reset_parameters" | "_ddp_init_helper")
+            | ("nn/init.py" | "nn/parameter.py" | "serialization.py", _)
+            // A second model, the average of the first.
+            | ("optim/swa_utils.py", "__init__") => Self::Parameter,
+            (_, "__init__") if inside.starts_with("nn/") => Self::Parameter,
             ("optim/optimizer.py", "zero_grad") => Self::Nothing,
             (_, "__init__" | "add_param_group") if inside.starts_with("optim/") => {
                 Self::StateOfInit
             }
             (_, "_init_group" | "_init_state") if inside.starts_with("optim/") => Self::State,
-            (_, "__init__") if inside.starts_with("nn/") => Self::Parameter,
-            ("amp/grad_scaler.py", "scale") | ("utils/checkpoint.py", _) => Self::Forward,
-            ("nn/init.py" | "nn/parameter.py" | "serialization.py", _) => Self::Parameter,
+            ("amp/grad_scaler.py", "scale")
+            | ("utils/checkpoint.py" | "nn/functional.py", _) => Self::Forward,
             ("amp/grad_scaler.py" | "nn/utils/clip_grad.py", _) => Self::Optimizer,
             ("autograd/__init__.py", _) => Self::Backward,
-            ("nn/functional.py", _) => Self::Forward,
             _ if inside.starts_with("optim/") => Self::Optimizer,
             _ if inside.starts_with("utils/data/") => Self::Data,
             _ => Self::Nothing,
@@ -151,14 +170,8 @@ impl<'a> SignReader<'a> {
             is_backward |= mark.phase() == Some(Phase::Backward);
             // The threads of the backward pass are C++: what Python they run was called from there.
             is_bare &= *origin == Origin::Torch;
-            match mark {
-                Mark::Forward => signs.is_forward = true,
-                Mark::Parameter => signs.is_parameter = true,
-                Mark::State | Mark::StateOfInit => signs.is_state = true,
-                Mark::Gradient => signs.is_gradient = true,
-                Mark::Workspace => signs.is_workspace = true,
-                _ => {}
-            }
+            signs.is_forward |= *mark == Mark::Forward;
+            signs.makes = signs.makes.or(mark.makes());
         }
         let phase = match first {
             // What a backward pass computes again, and what it runs on the way.

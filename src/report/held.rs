@@ -1,0 +1,206 @@
+//! Where the memory was at the failure, else at the peak: what for, from which phase, how old; and what
+//! grows with every step.
+
+use super::page::{Page, line_rows};
+use super::style::Style;
+use super::table::table;
+use super::words::place_in;
+use crate::analysis::{
+    Age, Category, Confidence, DeviceReport, HeldAt, HeldByLine, Leaks, Phase, Share,
+};
+use crate::units::{counted, percent, size};
+
+/// Columns of the longest bar, and those that the rest of the table takes.
+const BAR: usize = 20;
+const BESIDE_BAR: usize = 70;
+/// Lines of code that are shown.
+const SHOWN_LINES: usize = 4;
+
+/// One line of the table of where the memory was.
+pub(super) struct Part {
+    /// What the table goes by here; empty after the first of a group.
+    pub(super) group: &'static str,
+    pub(super) name: &'static str,
+    pub(super) held: Share,
+    /// How sure it is.
+    pub(super) note: &'static str,
+}
+
+fn category(category: Category) -> &'static str {
+    match category {
+        Category::OptimizerState => "optimizer state",
+        other => other.word(),
+    }
+}
+
+fn phase(phase: Option<Phase>) -> &'static str {
+    match phase {
+        Some(Phase::Init) => "building the model",
+        Some(Phase::Data) => "before a forward pass",
+        Some(Phase::Forward) => "the forward pass",
+        Some(Phase::Backward) => "the backward pass",
+        Some(Phase::Optimizer) => "the optimizer's step",
+        Some(Phase::Other) => "other code",
+        None => "before the recording",
+    }
+}
+
+fn age(age: Age) -> &'static str {
+    match age {
+        Age::BeforeRecording => "before the recording",
+        Age::BeforeFirstStep => "before the first step",
+        Age::FirstStep => "the first step",
+        Age::EarlierStep => "an earlier step",
+        Age::ThisStep => "the same step",
+        Age::Recorded => "the recording",
+    }
+}
+
+/// The state to show: that of the last failure, else that of the peak, with a name for it.
+pub(super) fn telling(device: &DeviceReport) -> Option<(&HeldAt, &'static str)> {
+    let failure = device.ooms.last().and_then(|oom| oom.held.as_ref());
+    let found = failure
+        .map(|held| (held, "at the failure"))
+        .or_else(|| device.at_peak.as_ref().map(|held| (held, "at its peak")))?;
+    (!parts(found.0).is_empty()).then_some(found)
+}
+
+/// Which moment it is, and in what course of things.
+pub(super) fn heading(held: &HeldAt, moment: &str) -> String {
+    let during = match held.phase {
+        Phase::Other => None,
+        other => Some(format!("in {}", phase(Some(other)))),
+    };
+    let after = held.step.map(|step| match step {
+        0 => "of the first step".to_owned(),
+        step => format!("after {}", counted(u64::from(step), "step")),
+    });
+    let when: Vec<String> = during.into_iter().chain(after).collect();
+    match when.join(" ").as_str() {
+        "" => format!("Where the memory was {moment}"),
+        when => format!("Where the memory was {moment} ({when})"),
+    }
+}
+
+/// The table of where the memory was; groups that tell nothing are left out.
+pub(super) fn parts(held: &HeldAt) -> Vec<Part> {
+    let note = |confidence| match confidence {
+        Confidence::High => "",
+        Confidence::Medium => "probably",
+        Confidence::Low => "a guess",
+    };
+    let categories = held.by_category.iter().map(|row| Part {
+        group: "",
+        name: category(row.category),
+        held: row.held,
+        note: if row.category == Category::Other { "" } else { note(row.confidence) },
+    });
+    let part = |name, held| Part { group: "", name, held, note: "" };
+    let phases = held.by_phase.iter().map(|row| part(phase(row.phase), row.held));
+    let ages = held.by_age.iter().map(|row| part(age(row.age), row.held));
+    let mut parts: Vec<Part> = Vec::new();
+    let mut add = |group, tells: bool, rows: Vec<Part>| {
+        if tells {
+            let first = parts.len();
+            parts.extend(rows);
+            if let Some(part) = parts.get_mut(first) {
+                part.group = group;
+            }
+        }
+    };
+    let tells = held.by_category.iter().any(|row| row.category != Category::Other);
+    add("for", tells, categories.collect());
+    let tells = held.by_phase.iter().any(|r| r.phase.is_some_and(|phase| phase != Phase::Other));
+    add("allocated in", tells, phases.collect());
+    add("held since", held.step.is_some(), ages.collect());
+    parts
+}
+
+/// What was never freed since the beginning.
+pub(super) fn kept(held: &HeldAt) -> Option<String> {
+    let first = held.kept_since_start.rows.first()?;
+    let rest = held.kept_since_start.rest;
+    let bytes = held.kept_since_start.rows.iter().map(|row| row.bytes).sum::<u64>() + rest.bytes;
+    Some(format!(
+        "{} from before the second step was still there; most of it, {}, is from {}",
+        size(bytes),
+        size(first.bytes),
+        place_of(first.frame.as_ref().map(place_in))
+    ))
+}
+
+/// What grows with every step.
+pub(super) fn growth(leaks: &Leaks) -> Option<String> {
+    let first = leaks.suspects.first()?;
+    let lines = leaks.suspects.len() as u64 + leaks.other_suspects;
+    let most = format!(
+        "{}, by {} a step in each of {}",
+        place_of(first.frame.as_ref().map(place_in)),
+        size(first.bytes_per_step),
+        counted(u64::from(first.steps), "step")
+    );
+    let what = if lines == 1 {
+        format!("one line holds more after every step: {most}")
+    } else {
+        format!(
+            "{lines} lines hold more after every step, {} a step in all; most: {most}",
+            size(leaks.bytes_per_step)
+        )
+    };
+    let last = match (leaks.steps_left, leaks.remaining_bytes) {
+        (Some(steps @ 1..), Some(bytes)) => format!(
+            "; at this rate the {} that the program did not hold at the end last {}",
+            size(bytes),
+            counted(steps, "more step")
+        ),
+        _ => String::new(),
+    };
+    Some(what + &last)
+}
+
+fn place_of(line: Option<String>) -> String {
+    line.unwrap_or_else(|| "stacks without a line of the user's code".to_owned())
+}
+
+/// A bar as long as `share` is of the whole.
+fn bar(share: Share, whole: u64, style: Style) -> String {
+    let room = style.width.saturating_sub(BESIDE_BAR).min(BAR) as u128;
+    let columns = (u128::from(share.bytes) * room).checked_div(u128::from(whole)).unwrap_or(0);
+    style.pick("█", "#").repeat(usize::try_from(columns).unwrap_or(0))
+}
+
+impl Page {
+    pub(super) fn held(&mut self, device: &DeviceReport) {
+        let Some((held, moment)) = telling(device) else { return };
+        self.heading(&heading(held, moment));
+        let style = self.style;
+        let rows = parts(held)
+            .into_iter()
+            .map(|part| {
+                vec![
+                    part.group.to_owned(),
+                    part.name.to_owned(),
+                    size(part.held.bytes),
+                    percent(part.held.share_ratio),
+                    bar(part.held, held.allocated_bytes, style),
+                    part.note.to_owned(),
+                ]
+            })
+            .collect();
+        self.out.push_str(&table(style, &["", "", "bytes", "share", "", ""], &[0, 1, 4, 5], rows));
+        if let Some(kept) = kept(held) {
+            self.named("kept", &kept);
+        }
+        if let Some(growth) = growth(&device.leaks) {
+            self.named("grows", &style.strong(&growth));
+        }
+        let last = device.timeline.as_ref().and_then(|t| t.trace_events.checked_sub(1));
+        if held.event != last {
+            // What holds the memory at the end follows below.
+            self.line("");
+            let mut lines: Vec<HeldByLine> = held.by_line.rows.clone();
+            lines.truncate(SHOWN_LINES);
+            self.out.push_str(&line_rows(&lines, held.allocated_bytes, held.blocks, style));
+        }
+    }
+}
