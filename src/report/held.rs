@@ -149,7 +149,7 @@ pub(super) fn growth(leaks: &Leaks) -> Option<String> {
     };
     let last = match (leaks.steps_left, leaks.remaining_bytes) {
         (Some(steps @ 1..), Some(bytes)) => format!(
-            "; at this rate the {} that the program did not hold at the end last {}",
+            "; at this rate the {} that the program did not hold after the last step last {}",
             size(bytes),
             counted(steps, "more step")
         ),
@@ -165,7 +165,8 @@ fn place_of(line: Option<String>) -> String {
 /// A bar as long as `share` is of the whole.
 fn bar(share: Share, whole: u64, style: Style) -> String {
     let room = style.width.saturating_sub(BESIDE_BAR).min(BAR) as u128;
-    let columns = (u128::from(share.bytes) * room).checked_div(u128::from(whole)).unwrap_or(0);
+    let (part, whole) = (u128::from(share.bytes), u128::from(whole));
+    let columns = (part * room + whole / 2).checked_div(whole).unwrap_or(0);
     style.pick("█", "#").repeat(usize::try_from(columns).unwrap_or(0))
 }
 

@@ -106,6 +106,12 @@ impl Events {
         self.actions.get(row).copied()
     }
 
+    /// The stack of entry `row`: cheaper than the whole [`Events::get`].
+    #[inline]
+    pub fn stack(&self, row: usize) -> Option<StackId> {
+        self.stacks.get(row).copied()
+    }
+
     /// The time of entry `row`, if the release records times.
     pub fn time_us(&self, row: usize) -> Option<u64> {
         self.times.get(row).filter(|t| *t != 0)

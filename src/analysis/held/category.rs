@@ -231,7 +231,7 @@ impl Judge<'_> {
         let passes = self.passes(block, born);
         let Some(freed) = block.freed else {
             let end = self.end;
-            let fates = self.course.fates.get(&block.stack).copied().unwrap_or_default();
+            let fates = self.course.fates(block.stack);
             let is_old = end.entry - born.entry > fates.longest_early;
             return match passes {
                 // The recording ends in this forward pass, or in the backward pass after it.
@@ -285,7 +285,7 @@ impl Judge<'_> {
     fn optimizer(&self, block: &Block, life: Life) -> Judged {
         use Category::{OptimizerState, Temporaries};
         use Confidence::{High, Low, Medium};
-        let fates = self.course.fates.get(&block.stack).copied().unwrap_or_default();
+        let fates = self.course.fates(block.stack);
         match life {
             Life::InRun => (Temporaries, High),
             Life::Beyond => (OptimizerState, Medium),

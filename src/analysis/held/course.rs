@@ -71,7 +71,8 @@ pub(super) struct Course<'a> {
     /// Of each run, how many backward passes have begun.
     backwards: Vec<u32>,
     pub(super) moments: Vec<Moment>,
-    pub(super) fates: FxHashMap<StackId, Fates>,
+    /// Of each stack.
+    fates: Vec<Fates>,
     /// How many blocks of each requested size outlived the backward pass, by its run, that made them.
     kept_in_run: FxHashMap<(u32, u64), u32>,
     /// The most blocks of a requested size that outlived the backward pass that made them.
@@ -79,8 +80,6 @@ pub(super) struct Course<'a> {
     pub(super) leaks: Tracker,
     /// The entry after which what is freed is given up, not done with, if that came to pass.
     given_up: Option<u32>,
-    /// Bytes that the program held after the last entry.
-    pub(super) allocated_at_end: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -111,12 +110,11 @@ impl<'a> Course<'a> {
             runs,
             backwards: backwards.collect(),
             moments: Vec::new(),
-            fates: FxHashMap::default(),
+            fates: vec![Fates::default(); snapshot.stacks.len()],
             kept_in_run: FxHashMap::default(),
             kept_by_backward: FxHashMap::default(),
             given_up: None,
-            leaks: Tracker::default(),
-            allocated_at_end: 0,
+            leaks: Tracker::of(snapshot.stacks.len()),
         };
         let mut live: FxHashMap<u64, Live> = FxHashMap::default();
         // Blocks of moments that are past, to see where they go.
@@ -150,11 +148,10 @@ impl<'a> Course<'a> {
                     }
                     course.apply(stacks, &event, at, step.tiling, &mut live, &mut awaited);
                     if ends.next_if(|end| *end == at.entry + 1).is_some() {
-                        course.leaks.end_step();
+                        course.leaks.end_step(step.tiling.totals().allocated);
                     }
                 }
             }
-            course.allocated_at_end = step.tiling.totals().allocated;
             let entry = step.entry.map(|(index, _)| index);
             if wanted.next_if_eq(&entry).is_some() {
                 let moment = Moment { entry, at, end: None, blocks: blocks(step.tiling, &live) };
@@ -237,7 +234,7 @@ impl<'a> Course<'a> {
         }
         self.count_kept(block, born, freed);
         let no_backward = self.backwards(born) == self.backwards(freed);
-        let fates = self.fates.entry(block.stack).or_default();
+        let Some(fates) = self.fates.get_mut(block.stack.index()) else { return };
         match () {
             () if born.run == freed.run => fates.in_run += 1,
             () if no_backward => fates.before_backward += 1,
@@ -253,6 +250,10 @@ impl<'a> Course<'a> {
         if self.phase(born) == Phase::Backward && born.run != end.run {
             *self.kept_in_run.entry((born.run, block.requested)).or_default() += 1;
         }
+    }
+
+    pub(super) fn fates(&self, stack: StackId) -> Fates {
+        self.fates.get(stack.index()).copied().unwrap_or_default()
     }
 
     pub(super) fn phase(&self, point: Point) -> Phase {

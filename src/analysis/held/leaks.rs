@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::analysis::frames::{FrameReport, StackReader};
-use crate::ids::{FrameId, StackId};
+use crate::ids::{FrameId, StackId, row};
 
 /// Steps in a row that must each end with more blocks than the one before.
 const STEPS_OF_BLOCKS: u32 = 3;
@@ -40,7 +40,7 @@ pub struct LeakSuspect {
 pub struct Leaks {
     /// By how much all suspects together grow.
     pub bytes_per_step: u64,
-    /// Device memory that the program did not hold at the end, where the device's size is known.
+    /// Device memory that the program did not hold after the last step, where the device's size is known.
     pub remaining_bytes: Option<u64>,
     /// How many more steps fit in it at this rate.
     pub steps_left: Option<u64>,
@@ -48,16 +48,6 @@ pub struct Leaks {
     pub suspects: Vec<LeakSuspect>,
     /// How many more there are.
     pub other_suspects: u64,
-}
-
-impl Leaks {
-    /// With what is left of `capacity` bytes of device memory beside what is `allocated`.
-    pub(in crate::analysis) fn within(mut self, capacity: Option<u64>, allocated: u64) -> Self {
-        self.remaining_bytes = capacity.map(|all| all.saturating_sub(allocated));
-        self.steps_left =
-            self.remaining_bytes.and_then(|left| left.checked_div(self.bytes_per_step));
-        self
-    }
 }
 
 /// Steps in a row that each ended with more than the one before.
@@ -117,22 +107,30 @@ impl Line {
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
     lines: Vec<Line>,
-    by_frame: FxHashMap<Option<FrameId>, usize>,
-    by_stack: FxHashMap<StackId, usize>,
-    touched: Vec<usize>,
+    by_frame: FxHashMap<Option<FrameId>, u32>,
+    /// The line of each stack, once it is known.
+    by_stack: Vec<Option<u32>>,
+    touched: Vec<u32>,
     ended: u32,
+    /// Bytes that the program held after the last step.
+    allocated: u64,
 }
 
 impl Tracker {
+    /// Of a snapshot with so many `stacks`.
+    pub(super) fn of(stacks: usize) -> Self {
+        Self { by_stack: vec![None; stacks], ..Self::default() }
+    }
+
     fn line(&mut self, stacks: &StackReader<'_>, stack: StackId) -> Option<&mut Line> {
         let (lines, by_frame) = (&mut self.lines, &mut self.by_frame);
-        let at = *self.by_stack.entry(stack).or_insert_with(|| {
+        let at = *self.by_stack.get_mut(stack.index())?.get_or_insert_with(|| {
             *by_frame.entry(stacks.culprit_id(stack)).or_insert_with(|| {
                 lines.push(Line { stack, ..Line::default() });
-                lines.len() - 1
+                row(lines.len() - 1)
             })
         });
-        let line = self.lines.get_mut(at)?;
+        let line = self.lines.get_mut(at as usize)?;
         if !line.is_touched {
             line.is_touched = true;
             self.touched.push(at);
@@ -154,11 +152,12 @@ impl Tracker {
         }
     }
 
-    /// A step has ended.
-    pub(super) fn end_step(&mut self) {
+    /// A step has ended with so much allocated.
+    pub(super) fn end_step(&mut self, allocated: u64) {
         self.ended += 1;
+        self.allocated = allocated;
         for at in self.touched.drain(..) {
-            let Some(line) = self.lines.get_mut(at) else { continue };
+            let Some(line) = self.lines.get_mut(at as usize) else { continue };
             line.is_touched = false;
             line.by_bytes.end_step(self.ended, line.bytes);
             line.by_blocks.end_step(self.ended, line.blocks);
@@ -167,12 +166,18 @@ impl Tracker {
 
     /// Whether the line of `stack` grew up to the end of the last step.
     pub(super) fn grows(&self, stack: StackId) -> bool {
-        let line = self.by_stack.get(&stack).and_then(|at| self.lines.get(*at));
+        let line = self.by_stack.get(stack.index()).copied().flatten();
+        let line = line.and_then(|at| self.lines.get(at as usize));
         line.is_some_and(|line| line.grows(self.ended))
     }
 
-    /// The lines that grew up to the end of the last step, `top` of them.
-    pub(super) fn report(&self, stacks: &StackReader<'_>, top: usize) -> Leaks {
+    /// The lines that grew up to the end of the last step, `top` of them, on a device of `capacity` bytes.
+    pub(super) fn report(
+        &self,
+        stacks: &StackReader<'_>,
+        top: usize,
+        capacity: Option<u64>,
+    ) -> Leaks {
         let growing = self.lines.iter().filter(|line| line.grows(self.ended));
         let mut suspects: Vec<LeakSuspect> =
             growing.map(|line| suspect(line, self.ended, stacks)).collect();
@@ -181,7 +186,11 @@ impl Tracker {
             suspects.iter().map(|one| one.bytes_per_step).fold(0, u64::saturating_add);
         let other_suspects = suspects.len().saturating_sub(top) as u64;
         suspects.truncate(top);
-        Leaks { bytes_per_step, suspects, other_suspects, ..Leaks::default() }
+        let remaining_bytes = capacity
+            .filter(|_| bytes_per_step > 0)
+            .map(|capacity| capacity.saturating_sub(self.allocated));
+        let steps_left = remaining_bytes.and_then(|left| left.checked_div(bytes_per_step));
+        Leaks { bytes_per_step, remaining_bytes, steps_left, suspects, other_suspects }
     }
 }
 

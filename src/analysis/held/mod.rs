@@ -122,7 +122,7 @@ pub(super) fn whereabouts(
             completed: phases.completed_steps() as u64,
             told_by: phases.steps_from(),
         },
-        leaks: course.leaks.report(stacks, options.top).within(capacity, course.allocated_at_end),
+        leaks: course.leaks.report(stacks, options.top, capacity),
     }
 }
 

@@ -11,7 +11,6 @@ mod steps;
 
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use self::named::Named;
@@ -68,7 +67,8 @@ pub struct Phases {
     runs: Vec<Run>,
     named: Named,
     steps: Steps,
-    signs: FxHashMap<StackId, Signs>,
+    /// Of each stack that was read.
+    signs: Vec<Option<Signs>>,
 }
 
 impl Phases {
@@ -77,16 +77,19 @@ impl Phases {
         let rows = snapshot.trace(device);
         let named = Named::of(snapshot, device);
         let reader = SignReader::new(snapshot, stacks);
-        let mut signs: FxHashMap<StackId, Signs> = FxHashMap::default();
+        let mut signs: Vec<Option<Signs>> = vec![None; snapshot.stacks.len()];
+        let mut read = |stack: StackId| {
+            let known = signs.get_mut(stack.index())?;
+            Some(*known.get_or_insert_with(|| reader.read(stack)))
+        };
         let mut hints: Vec<(u32, Option<Phase>)> = Vec::new();
         for (index, at) in rows.clone().enumerate() {
             // A failed request is an allocation that was tried; frees follow what is allocated around them.
             if !matches!(snapshot.events.action(at), Some(Action::Alloc | Action::Oom)) {
                 continue;
             }
-            let Some(event) = snapshot.events.get(at) else { break };
-            let signs = signs.entry(event.stack).or_insert_with(|| reader.read(event.stack));
-            let hint = signs.phase.or_else(|| named.phase_at(index));
+            let signs = snapshot.events.stack(at).and_then(&mut read);
+            let hint = signs.and_then(|signs| signs.phase).or_else(|| named.phase_at(index));
             if hints.last().is_none_or(|(_, last)| *last != hint) {
                 hints.push((row(index), hint));
             }
@@ -94,7 +97,7 @@ impl Phases {
         // Blocks at the end may be older than the trace, which forgets, while they do not.
         for segment in snapshot.segments.iter().filter(|s| s.device == device as u64) {
             for block in snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default() {
-                signs.entry(block.stack).or_insert_with(|| reader.read(block.stack));
+                read(block.stack);
             }
         }
         let runs = resolve(&hints);
@@ -150,7 +153,7 @@ impl Phases {
 
     /// What a stack says that an allocation of this trace has, or a block at its end.
     pub(super) fn signs_of(&self, stack: StackId) -> Signs {
-        self.signs.get(&stack).copied().unwrap_or_default()
+        self.signs.get(stack.index()).copied().flatten().unwrap_or_default()
     }
 
     fn run_of(&self, entry: usize) -> Option<usize> {

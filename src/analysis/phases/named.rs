@@ -50,7 +50,9 @@ impl Named {
         let mut from = 0;
         for mark in marks {
             // Each search begins where the last one ended: marks and entries are both in order.
-            from += partition(rows.len() - from, |ahead| time_of(from + ahead) < mark.time_us);
+            // Entries of the microsecond in which a range ends belong to it.
+            let until = mark.time_us.saturating_add(u64::from(!mark.is_start));
+            from += partition(rows.len() - from, |ahead| time_of(from + ahead) < until);
             let index = row(from);
             let name = snapshot.text(mark.name);
             let is_step = name.starts_with("Optimizer.step");
