@@ -167,7 +167,6 @@ impl Markdown {
                 .collect();
             self.table(&["stream", "reserved", "allocated", "free", "largest free"], 1, &rows);
         }
-        self.held(device);
         if !device.top_lines.is_empty() {
             let rows: Vec<Vec<String>> = device
                 .top_lines
@@ -189,6 +188,7 @@ impl Markdown {
                 .collect();
             self.table(&["allocated by", "doing", "bytes", "share", "blocks"], 2, &rows);
         }
+        self.held(device);
     }
 
     fn held(&mut self, device: &DeviceReport) {
