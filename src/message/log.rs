@@ -16,8 +16,12 @@ const LONGEST_LINE: u64 = 1 << 20;
 const MOST_MESSAGES: usize = 1000;
 /// Frames of a traceback that are kept.
 const MOST_FRAMES: usize = 200;
+/// Statistics that are kept, the last ones; more are counted. (Twice as many before they are cut.)
+const MOST_STATISTICS: usize = 1000;
+/// Devices whose refused mappings are counted.
+const MOST_DEVICES: usize = 64;
 /// Sources with something begun that are kept in mind.
-const MOST_SOURCES: usize = 4096;
+const MOST_SOURCES: usize = 1024;
 /// Lines that a message may be wrapped over.
 const MOST_WRAPPED: usize = 12;
 /// Bytes of a message's text that are kept.
@@ -32,8 +36,10 @@ pub struct Log {
     pub messages: Vec<Message>,
     /// All messages: repeats, and those of which there were too many to keep.
     pub message_count: u64,
-    /// Statistics, in the order of the log.
+    /// Statistics, in the order of the log; the last ones where there are too many to keep.
     pub statistics: Vec<Statistics>,
+    /// All statistics.
+    pub statistics_count: u64,
     /// Refused mappings, one entry a device.
     pub mappings: Vec<Mapping>,
 }
@@ -155,10 +161,11 @@ impl Scanner {
         match line::unfolded(&text) {
             None => self.line(&text, true),
             Some(lines) => {
-                lines.iter().for_each(|line| self.line(line, false));
+                for line in &lines {
+                    self.line(line, false);
+                }
                 let mut open = std::mem::take(self.open_of(&Source::default()));
-                let at = (self.log.lines, &Source::default());
-                statistics::stats(&mut open.stats, &mut self.log.statistics, &text, at);
+                self.stats(&mut open, &text, &Source::default());
                 self.open.insert(Source::default(), open);
             }
         }
@@ -193,12 +200,11 @@ impl Scanner {
             if statistics::table_row(&mut table, text) {
                 open.table = Some(table);
             } else {
-                self.log.statistics.extend(Some(table).filter(Statistics::is_whole));
+                self.keep(Some(table));
             }
         }
         if let Some(table) = statistics::table_begins(text, number, &source) {
-            let before = open.table.replace(table);
-            self.log.statistics.extend(before.filter(Statistics::is_whole));
+            self.keep(open.table.replace(table));
         } else if has_stats {
             statistics::stats(&mut open.stats, &mut self.log.statistics, body, (number, &source));
         }
@@ -220,17 +226,34 @@ impl Scanner {
         self.open.insert(source, open);
     }
 
+    fn stats(&mut self, open: &mut Open, text: &str, source: &Source) {
+        let mut done = Vec::new();
+        statistics::stats(&mut open.stats, &mut done, text, (self.log.lines, source));
+        self.keep(done);
+    }
+
+    fn keep(&mut self, ended: impl IntoIterator<Item = Statistics>) {
+        let kept = &mut self.log.statistics;
+        for statistics in ended.into_iter().filter(Statistics::is_whole) {
+            kept.push(statistics);
+            self.log.statistics_count += 1;
+        }
+        if kept.len() >= 2 * MOST_STATISTICS {
+            kept.drain(..kept.len() - MOST_STATISTICS);
+        }
+    }
+
     fn marked(&mut self, source: &Source, open: &mut Open, mark: Mark, parts: (&str, &str)) {
         let (before, text) = parts;
         let line = self.log.lines;
         match mark {
             Mark::Mapping => {
                 let Some(found) = marks::mapping(text, line) else { return };
-                match self.log.mappings.iter_mut().find(|m| m.device == found.device) {
-                    Some(known) => {
-                        *known = Mapping { times: known.times + 1, line: known.line, ..found };
-                    }
-                    None => self.log.mappings.push(found),
+                let known = &mut self.log.mappings;
+                if let Some(known) = known.iter_mut().find(|m| m.device == found.device) {
+                    *known = Mapping { times: known.times + 1, line: known.line, ..found };
+                } else if known.len() < MOST_DEVICES {
+                    known.push(found);
                 }
             }
             Mark::Allocation => {
@@ -328,8 +351,7 @@ impl Scanner {
             if let Some(begun) = open.message {
                 self.close(&source, begun);
             }
-            let ended = open.table.into_iter().chain(open.stats);
-            self.log.statistics.extend(ended.filter(Statistics::is_whole));
+            self.keep(open.table.into_iter().chain(open.stats));
         }
     }
 
@@ -337,6 +359,8 @@ impl Scanner {
         self.close_all();
         self.log.messages.sort_by_key(|message| message.line);
         self.log.statistics.sort_by_key(|statistics| statistics.line);
+        let too_many = self.log.statistics.len().saturating_sub(MOST_STATISTICS);
+        self.log.statistics.drain(..too_many);
         self.log.mappings.sort_by_key(|mapping| mapping.device);
         self.log
     }

@@ -1,4 +1,4 @@
-//! The frames of a Python traceback, as `traceback`, IPython and rich print them.
+//! The frames of a Python traceback, as Python, `IPython` and `rich` print them.
 
 /// One frame: a file, a line of it, a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(super) fn frame(text: &str) -> Option<Frame> {
         Some((file, line)) => (file, line.parse().ok()?),
         None => (place, 0),
     };
-    let is_file = file.ends_with(".py") || file.starts_with("<ipython-input");
+    let is_file = file.strip_suffix(".py").is_some() || file.starts_with("<ipython-input");
     (is_file && !file.contains(' ')).then(|| Frame {
         file: file.to_owned(),
         line,
@@ -44,7 +44,7 @@ pub(super) fn frame(text: &str) -> Option<Frame> {
     })
 }
 
-/// The line number that old IPython points at below a frame: `---> 88     y = f(x)`.
+/// The line number that old `IPython` points at below a frame: `---> 88     y = f(x)`.
 pub(super) fn pointed_line(text: &str) -> Option<u32> {
     let behind = text.trim_start().strip_prefix("--")?.trim_start_matches('-');
     leading_number(behind.strip_prefix("> ")?)

@@ -227,7 +227,7 @@ fn releases(before: &str, text: &str, wording: Wording) -> Option<Releases> {
             } else if is_2_3 {
                 between((2, 3), Some((2, 3)))
             } else if text.contains("expandable_segments is enabled") {
-                between((2, 15), None)
+                between((2, 12), None)
             } else if text.contains("docs.pytorch.org") {
                 between((2, 11), None)
             } else if text.contains("PYTORCH_ALLOC_CONF") {

@@ -23,8 +23,10 @@ pub fn explain_page(report: &ExplainReport, style: Style) -> String {
     };
     page.line(&style.heading(&name));
     page.text(&found(report));
-    for failure in report.failures.iter().take(SHOWN) {
+    for (i, failure) in report.failures.iter().take(SHOWN).enumerate() {
         page.failure(failure);
+        page.traceback(failure);
+        page.figures(failure, i == 0);
     }
     page.further(report.failures.get(SHOWN..).unwrap_or_default());
     for mapping in &report.refused_mappings {
@@ -53,7 +55,7 @@ fn found(report: &ExplainReport) -> String {
         let different = report.failures.len() as u64;
         let mut part = counted(report.message_count, "out-of-memory message");
         if different < report.message_count {
-            part.push_str(&format!(", {} of them different", count(different)));
+            part = format!("{part}, {} of them different", count(different));
         }
         parts.push(part);
     }
@@ -129,22 +131,32 @@ impl Page {
             sure.push_str("; it turns on digits that were rounded away");
         }
         if let Some(settled_by) = &failure.settled_by {
-            sure.push_str(&format!(". What would settle it: {settled_by}"));
+            sure = format!("{sure}. What would settle it: {settled_by}");
         }
         self.named("sure?", &sure);
         for (i, advice) in failure.advice.iter().enumerate() {
             self.named(if i == 0 { "what to do" } else { "" }, advice);
         }
-        if !failure.figures.is_empty() {
+    }
+
+    /// The numbers: with a glossary the first time.
+    fn figures(&mut self, failure: &Failure, with_meaning: bool) {
+        if failure.figures.is_empty() {
+            return;
+        }
+        if with_meaning {
             self.line("");
             let rows = failure
                 .figures
                 .iter()
                 .map(|f| vec![f.label.to_owned(), f.printed.clone(), f.meaning.clone()])
                 .collect();
-            self.out.push_str(&table(style, &["the number", "", "what it is"], &[0, 2], rows));
+            self.out.push_str(&table(self.style, &["the number", "", "what it is"], &[0, 2], rows));
+            return;
         }
-        self.traceback(failure);
+        let figures: Vec<String> =
+            failure.figures.iter().map(|f| format!("{} {}", f.label, f.printed)).collect();
+        self.named("numbers", &figures.join(", "));
     }
 
     fn traceback(&mut self, failure: &Failure) {
@@ -152,7 +164,6 @@ impl Page {
         if frames.len() < 2 {
             return; // the line says it all
         }
-        self.line("");
         for (i, frame) in frames.iter().take(SHOWN_FRAMES).enumerate() {
             self.named(if i == 0 { "traceback" } else { "" }, &place_in(frame));
         }
@@ -207,6 +218,7 @@ impl Page {
             _ => "fragmentation",
         };
         self.named(verdict, &self.style.strong(&last.reason));
+        self.named("what to do", last.advice);
         self.line("");
         self.out.push_str(&table(
             self.style,

@@ -37,7 +37,9 @@ pub struct ExplainReport {
     pub message_count: u64,
     /// The different ones, in the order of the log; the first 1000 where there are more.
     pub failures: Vec<Failure>,
-    /// Statistics found, in the order of the log.
+    /// All statistics found.
+    pub statistics_count: u64,
+    /// Statistics found, in the order of the log; the last 1000 where there are more.
     pub statistics: Vec<StatisticsReport>,
     /// Warnings of expandable segments that a mapping was refused, one entry a device.
     pub refused_mappings: Vec<RefusedMapping>,
@@ -159,6 +161,7 @@ pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
         lines: log.lines,
         message_count: log.message_count,
         failures: log.messages.iter().map(|message| failure(message, &has_expandable)).collect(),
+        statistics_count: log.statistics_count,
         statistics: log.statistics.iter().map(statistics::report).collect(),
         refused_mappings: log.mappings.iter().map(refused).collect(),
         recording: recording::recording(log),

@@ -57,6 +57,8 @@ pub struct StatisticsReport {
     pub state: &'static str,
     /// One or two sentences with the numbers.
     pub reason: String,
+    /// What to do.
+    pub advice: &'static str,
 }
 
 /// Says what `statistics` come to.
@@ -94,9 +96,28 @@ pub(super) fn report(statistics: &Statistics) -> StatisticsReport {
         error_bytes,
         state: "healthy",
         reason: String::new(),
+        advice: "",
     };
     (report.state, report.reason) = state(&report);
+    report.advice = match report.state {
+        "healthy" => "Nothing.",
+        "full" => {
+            "Hold less at the peak: a smaller batch, activation checkpointing, sharding. A snapshot says which \
+             lines hold the memory."
+        }
+        _ => {
+            "Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, unless it is on already; `oomscope whatif` on \
+             a snapshot tells beforehand what each setting would reserve."
+        }
+    };
     report
+}
+
+fn retried(retries: u64) -> String {
+    let times = counted(retries, "time");
+    format!(
+        "the device refused memory {times}, and the cache was emptied to try again, which is slow"
+    )
 }
 
 /// Two questions: has the device ever refused, and how much more was reserved than was ever needed?
@@ -105,7 +126,7 @@ fn state(s: &StatisticsReport) -> (&'static str, String) {
     let waste = s.peak_reserved_bytes.saturating_sub(s.peak_allocated_bytes);
     let is_wasteful = waste >= WASTE_BYTES && s.waste_ratio >= WASTE_RATIO;
     let peaks = format!(
-        "at most {} was reserved and {} allocated, {} of it never needed at once",
+        "at its peak the allocator held {}, tensors {}: {} was never needed at once",
         size(s.peak_reserved_bytes),
         size(s.peak_allocated_bytes),
         percent(s.waste_ratio)
@@ -115,20 +136,15 @@ fn state(s: &StatisticsReport) -> (&'static str, String) {
         (0, ooms) => {
             format!("the device refused memory, {} followed", counted(ooms, "out-of-memory error"))
         }
-        (retries, ooms) => format!(
-            "the device refused memory {}, and the cache was emptied each time, which is slow; {} followed",
-            counted(retries, "time"),
-            match ooms {
-                0 => "no error".to_owned(),
-                ooms => counted(ooms, "out-of-memory error"),
-            }
-        ),
+        (retries, 0) => format!("{}; no error followed", retried(retries)),
+        (retries, ooms) => {
+            format!("{}; {} followed", retried(retries), counted(ooms, "out-of-memory error"))
+        }
     };
     match (is_wasteful, retries + ooms > 0) {
-        (false, false) => (
-            "healthy",
-            format!("{refusals}, and {peaks}. Free memory in the cache is there to be used again"),
-        ),
+        (false, false) => {
+            ("healthy", format!("{refusals}, and {peaks}. Free memory in the cache is used again"))
+        }
         (true, refused) => {
             let split = if s.inactive_split_bytes > 0 {
                 format!(

@@ -320,7 +320,7 @@ fn fragmentation_advice(r: &Reckoning) -> Vec<String> {
     if r.said.expandable == Some(true) {
         advice.push("expandable_segments is on already. What is free belongs to other streams or pools, is in use on another stream, or lies in parts of pages; a snapshot tells which.".to_owned());
     } else if has_expandable {
-        advice.push("Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which leaves fewer pieces, unless it is on already (PyTorch before 2.15 gives this hint either way); `oomscope whatif` on a snapshot tells beforehand whether it suffices.".to_owned());
+        advice.push("Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which leaves fewer pieces, unless it is on already (PyTorch up to 2.11 prints its hint either way); `oomscope whatif` on a snapshot tells beforehand whether it suffices.".to_owned());
     } else {
         advice.push("Try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 (1.10 or later), or PyTorch 2.1 or later with expandable_segments:True, which leaves fewer pieces.".to_owned());
     }

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""usage: logs.py KIND
+
+What a program writes that runs out of memory, or that prints its statistics: run it with run.sh and keep both
+outputs. KIND says why it fails, or in which state it is when it prints; README.md has the STUBCUDA_* variables.
+"""
+import json
+import sys
+
+import torch
+
+MIB = 1 << 20
+
+
+def block(mib):
+    return torch.empty(mib * MIB, dtype=torch.uint8, device="cuda")
+
+
+def forward(kept, mib):
+    kept.append(block(37))
+    scratch = [block(11) for _ in range(3)]
+    return scratch[1], block(mib)
+
+
+def train(mib, steps=40, keep=None):
+    weights, activations = [], []
+    for _ in range(steps):
+        activation, _ = forward(weights, mib)
+        activations.append(activation)
+        if keep is not None and len(weights) > keep:
+            del weights[0], activations[0]
+    return weights, activations
+
+
+def fragment(mib):
+    """Every second block of the device is freed, and then a larger one asked for."""
+    blocks = [block(8) for _ in range(140)]
+    del blocks[::2]
+    return forward(blocks, mib)
+
+
+def fill(mib):
+    """Memory that is all in use."""
+    return [block(mib) for _ in range(1000)]
+
+
+def pools(mib):
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        inside = [block(64) for _ in range(16)]
+    del inside
+    return forward([], mib)
+
+
+def waste():
+    """Blocks that grow a little each step fit into no free block of the step before."""
+    kept = []
+    for step in range(12):
+        scratch = block(100 + 12 * step)
+        kept.append(block(3))
+        del scratch
+    return kept
+
+
+def full():
+    """A block in the cache that has to be given back, and then no more."""
+    block(200)
+    kept = []
+    try:
+        while True:
+            kept.append(block(64))
+    except torch.cuda.OutOfMemoryError:
+        return kept
+
+
+def statistics():
+    print(torch.cuda.memory_summary(), end="")
+    print(torch.cuda.memory_stats())
+    print(json.dumps(torch.cuda.memory_stats(), indent=1))
+
+
+def main():
+    kind = sys.argv[1]
+    if kind == "limit":
+        torch.cuda.set_per_process_memory_fraction(0.02)
+    if kind in ("capacity", "limit", "others"):
+        fill(64)
+    elif kind == "varying":
+        train(300)
+    elif kind == "fragmentation":
+        fragment(300)
+    elif kind == "private-pool":
+        pools(600)
+    else:
+        kept = {"waste": waste, "full": full, "healthy": lambda: train(100, keep=20)}[kind]()
+        statistics()
+        del kept
+
+
+main()
