@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, Read as _};
 
+use memchr::memmem::Finder;
 use rustc_hash::FxHashMap;
 
 use super::line::{self, Source};
@@ -127,6 +128,7 @@ struct Scanner {
     waiting: usize,
     known: FxHashMap<String, Vec<usize>>,
     at_line_start: bool,
+    filter: Filter,
 }
 
 impl Default for Scanner {
@@ -137,27 +139,60 @@ impl Default for Scanner {
             waiting: 0,
             known: FxHashMap::default(),
             at_line_start: true,
+            filter: Filter::new(),
         }
     }
 }
 
-/// Whether a line can matter when nothing has begun.
-fn may_matter(text: &str) -> bool {
-    ["memory", ".py", "Traceback", "_bytes.all.", "ALLOC_FAILED", "Cell In[", "Allocation on"]
-        .iter()
-        .any(|word| text.contains(word))
-        || text.contains("num_") && (text.contains("num_ooms") || text.contains("num_alloc_"))
-        || text.contains("-> ")
-        || text.contains("Cuda failure")
-        || text.contains("NCCL WARN")
+/// A line without any of these does not matter when nothing has begun. Most lines of a log have none.
+const MATTERS: [&str; 16] = [
+    "of memory",
+    "allocate memory",
+    "enough memory",
+    "memory summary",
+    "memory mapping failed",
+    "(VSZ)",
+    "ALLOC_FAILED",
+    "Allocation on device",
+    "Failed to CUDA",
+    "_bytes.all.",
+    "num_ooms",
+    "num_alloc_retries",
+    "Traceback",
+    "File ",
+    "Cell In[",
+    "--> ",
+];
+
+/// Words by which the few lines that matter are found among the many, quickly.
+struct Filter {
+    words: [Finder<'static>; MATTERS.len()],
+    /// Together in a line, they may be a frame as `rich` prints it. Alone they are everywhere.
+    python: Finder<'static>,
+    inside: Finder<'static>,
+}
+
+impl Filter {
+    fn new() -> Self {
+        Self {
+            words: MATTERS.map(Finder::new),
+            python: Finder::new(".py"),
+            inside: Finder::new(" in "),
+        }
+    }
+
+    fn passes(&self, raw: &[u8]) -> bool {
+        self.words.iter().any(|word| word.find(raw).is_some())
+            || (self.python.find(raw).is_some() && self.inside.find(raw).is_some())
+    }
 }
 
 impl Scanner {
     fn piece(&mut self, raw: &[u8]) {
-        let text = line::plain_text(raw);
-        if self.waiting == 0 && !may_matter(&text) {
+        if self.waiting == 0 && !self.filter.passes(raw) {
             return;
         }
+        let text = line::plain_text(raw);
         match line::unfolded(&text) {
             None => self.line(&text, true),
             Some(lines) => {

@@ -14,7 +14,7 @@ use crate::units::MIB;
 const EXPANDABLE_GRANULE: u64 = 20 * MIB;
 
 const SNAPSHOT: &str =
-    "a snapshot recorded at the failure: it has every block with its size, stream and pool";
+    "a snapshot recorded at the failure, which has every block with its size, stream and pool";
 
 /// What a message comes to.
 #[derive(Debug, Default)]
