@@ -1,6 +1,7 @@
 //! `oomscope explain`: what PyTorch printed is found wherever it stands, and no more is concluded than the
 //! numbers allow.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::pedantic, clippy::unwrap_used)]
+#![allow(unreachable_pub)]
 
 #[path = "support/fixtures.rs"]
 mod fixtures;

@@ -1,32 +1,19 @@
-//! A log read from its beginning to its end, a line at a time.
+//! What was found in a log, gathered: equal messages counted, too many of anything let go.
 
-use std::io::{self, BufRead, Read as _};
-
-use memchr::memmem::Finder;
 use rustc_hash::FxHashMap;
 
-use super::line::{self, Source};
-use super::marks::{self, Elsewhere, Mapping, Mark};
-use super::statistics::{self, Statistics};
-use super::traceback::{self, Frame};
-use super::wording::{self, Allocation, Wording};
+use super::line::Source;
+use super::marks::{Elsewhere, Mapping};
+use super::statistics::Statistics;
+use super::traceback::Frame;
+use super::wording::Allocation;
 
-/// Longer lines are read in pieces of this size.
-const LONGEST_LINE: u64 = 1 << 20;
 /// Different messages that are kept; more are counted.
 const MOST_MESSAGES: usize = 1000;
-/// Frames of a traceback that are kept.
-const MOST_FRAMES: usize = 200;
 /// Statistics that are kept, the last ones; more are counted. (Twice as many before they are cut.)
 const MOST_STATISTICS: usize = 1000;
 /// Devices whose refused mappings are counted.
 const MOST_DEVICES: usize = 64;
-/// Sources with something begun that are kept in mind.
-const MOST_SOURCES: usize = 1024;
-/// Lines that a message may be wrapped over.
-const MOST_WRAPPED: usize = 12;
-/// Bytes of a message's text that are kept.
-const MOST_TEXT: usize = 2000;
 
 /// What a log holds about memory.
 #[derive(Debug, Default)]
@@ -71,286 +58,17 @@ pub enum Saying {
     Elsewhere(Elsewhere),
 }
 
-/// Reads a whole log.
-///
-/// # Errors
-/// Those of `input`.
-pub fn read(mut input: impl BufRead) -> io::Result<Log> {
-    let mut scanner = Scanner::default();
-    let mut raw = Vec::new();
-    loop {
-        raw.clear();
-        if input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut raw)? == 0 {
-            break;
-        }
-        scanner.log.lines += u64::from(scanner.at_line_start);
-        scanner.at_line_start = raw.ends_with(b"\n");
-        let line = raw.strip_suffix(b"\n").unwrap_or(&raw);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        // Progress bars return to the start of their line.
-        for piece in line.split(|byte| *byte == b'\r') {
-            scanner.piece(piece);
-        }
-    }
-    Ok(scanner.finished())
-}
-
-/// What a source has begun to write.
+/// A log in the making.
 #[derive(Debug, Default)]
-struct Open {
-    /// Outermost first, as printed.
-    frames: Vec<Frame>,
-    message: Option<Begun>,
-    table: Option<Statistics>,
-    stats: Option<Statistics>,
-}
-
-impl Open {
-    /// Whether the next line matters whatever it is.
-    fn is_waiting(&self) -> bool {
-        self.message.is_some() || self.table.is_some()
-    }
-}
-
-/// A message of PyTorch's allocator that may go on in the next line.
-#[derive(Debug)]
-struct Begun {
-    line: u64,
-    before: String,
-    pieces: Vec<String>,
-    frames: Vec<Frame>,
-}
-
-struct Scanner {
-    log: Log,
-    open: FxHashMap<Source, Open>,
-    /// Sources whose next line matters whatever it is.
-    waiting: usize,
+pub(super) struct Gathered {
+    pub(super) log: Log,
+    /// The messages with the same numbers.
     known: FxHashMap<String, Vec<usize>>,
-    at_line_start: bool,
-    filter: Filter,
 }
 
-impl Default for Scanner {
-    fn default() -> Self {
-        Self {
-            log: Log::default(),
-            open: FxHashMap::default(),
-            waiting: 0,
-            known: FxHashMap::default(),
-            at_line_start: true,
-            filter: Filter::new(),
-        }
-    }
-}
-
-/// A line without any of these does not matter when nothing has begun. Most lines of a log have none.
-const MATTERS: [&str; 16] = [
-    "of memory",
-    "allocate memory",
-    "enough memory",
-    "memory summary",
-    "memory mapping failed",
-    "(VSZ)",
-    "ALLOC_FAILED",
-    "Allocation on device",
-    "Failed to CUDA",
-    "_bytes.all.",
-    "num_ooms",
-    "num_alloc_retries",
-    "Traceback",
-    "File ",
-    "Cell In[",
-    "--> ",
-];
-
-/// Words by which the few lines that matter are found among the many, quickly.
-struct Filter {
-    words: [Finder<'static>; MATTERS.len()],
-    /// Together in a line, they may be a frame as `rich` prints it. Alone they are everywhere.
-    python: Finder<'static>,
-    inside: Finder<'static>,
-}
-
-impl Filter {
-    fn new() -> Self {
-        Self {
-            words: MATTERS.map(Finder::new),
-            python: Finder::new(".py"),
-            inside: Finder::new(" in "),
-        }
-    }
-
-    fn passes(&self, raw: &[u8]) -> bool {
-        self.words.iter().any(|word| word.find(raw).is_some())
-            || (self.python.find(raw).is_some() && self.inside.find(raw).is_some())
-    }
-}
-
-impl Scanner {
-    fn piece(&mut self, raw: &[u8]) {
-        if self.waiting == 0 && !self.filter.passes(raw) {
-            return;
-        }
-        let text = line::plain_text(raw);
-        match line::unfolded(&text) {
-            None => self.line(&text, true),
-            Some(lines) => {
-                for line in &lines {
-                    self.line(line, false);
-                }
-                let mut open = std::mem::take(self.open_of(&Source::default()));
-                self.stats(&mut open, &text, &Source::default());
-                self.open.insert(Source::default(), open);
-            }
-        }
-    }
-
-    fn open_of(&mut self, source: &Source) -> &mut Open {
-        if self.open.len() >= MOST_SOURCES && !self.open.contains_key(source) {
-            self.close_all();
-        }
-        self.open.entry(source.clone()).or_default()
-    }
-
-    fn line(&mut self, text: &str, has_stats: bool) {
-        let (source, body) = line::source_and_body(text);
-        let number = self.log.lines;
-        let mut open = std::mem::take(self.open_of(&source));
-        self.waiting -= usize::from(open.is_waiting());
-        let mark = marks::find(body);
-        if let Some(mut begun) = open.message.take() {
-            if mark.is_some() || ends(body) || begun.pieces.len() >= MOST_WRAPPED {
-                self.close(&source, begun);
-            } else {
-                begun.pieces.push(body.trim().trim_matches('│').trim().to_owned());
-                if body.contains("alloc-conf)") || body.contains("environment-variables)") {
-                    self.close(&source, begun);
-                } else {
-                    open.message = Some(begun);
-                }
-            }
-        }
-        if let Some(mut table) = open.table.take() {
-            if statistics::table_row(&mut table, text) {
-                open.table = Some(table);
-            } else {
-                self.keep(Some(table));
-            }
-        }
-        if let Some(table) = statistics::table_begins(text, number, &source) {
-            self.keep(open.table.replace(table));
-        } else if has_stats {
-            statistics::stats(&mut open.stats, &mut self.log.statistics, body, (number, &source));
-        }
-        if traceback::begins(body) {
-            open.frames.clear();
-        } else if let Some(frame) = traceback::frame(body) {
-            if open.frames.len() < MOST_FRAMES {
-                open.frames.push(frame);
-            }
-        } else if let Some(line) = traceback::pointed_line(body)
-            && let Some(frame) = open.frames.last_mut().filter(|frame| frame.line == 0)
-        {
-            frame.line = line;
-        }
-        if let Some((mark, at)) = mark {
-            self.marked(&source, &mut open, mark, body.split_at_checked(at).unwrap_or(("", body)));
-        }
-        self.waiting += usize::from(open.is_waiting());
-        self.open.insert(source, open);
-    }
-
-    fn stats(&mut self, open: &mut Open, text: &str, source: &Source) {
-        let mut done = Vec::new();
-        statistics::stats(&mut open.stats, &mut done, text, (self.log.lines, source));
-        self.keep(done);
-    }
-
-    fn keep(&mut self, ended: impl IntoIterator<Item = Statistics>) {
-        let kept = &mut self.log.statistics;
-        for statistics in ended.into_iter().filter(Statistics::is_whole) {
-            kept.push(statistics);
-            self.log.statistics_count += 1;
-        }
-        if kept.len() >= 2 * MOST_STATISTICS {
-            kept.drain(..kept.len() - MOST_STATISTICS);
-        }
-    }
-
-    fn marked(&mut self, source: &Source, open: &mut Open, mark: Mark, parts: (&str, &str)) {
-        let (before, text) = parts;
-        let line = self.log.lines;
-        match mark {
-            Mark::Mapping => {
-                let Some(found) = marks::mapping(text, line) else { return };
-                let known = &mut self.log.mappings;
-                if let Some(known) = known.iter_mut().find(|m| m.device == found.device) {
-                    *known = Mapping { times: known.times + 1, line: known.line, ..found };
-                } else if known.len() < MOST_DEVICES {
-                    known.push(found);
-                }
-            }
-            Mark::Allocation => {
-                let begun = Begun {
-                    line,
-                    before: before.to_owned(),
-                    pieces: vec![text.trim_end().to_owned()],
-                    frames: innermost_first(std::mem::take(&mut open.frames)),
-                };
-                if has_all_figures(text) {
-                    self.close(source, begun);
-                } else {
-                    open.message = Some(begun);
-                }
-            }
-            Mark::Elsewhere(whose) => {
-                let text = shortened(text.trim());
-                let frames = innermost_first(std::mem::take(&mut open.frames));
-                self.add(
-                    format!("{whose:?} {text}"),
-                    Message {
-                        line,
-                        times: 1,
-                        source: source.clone(),
-                        frames,
-                        text,
-                        saying: Saying::Elsewhere(whose),
-                    },
-                );
-            }
-        }
-    }
-
-    /// Reads a message whose pieces are all there: of the ways to join them, the one that says most. Lines
-    /// are wrapped at blanks by people and loggers, anywhere by terminals.
-    fn close(&mut self, source: &Source, begun: Begun) {
-        let Begun { line, before, pieces, frames } = begun;
-        let Some(first) = pieces.first().cloned() else { return };
-        let mut best = (wording::allocation(&before, &first), first);
-        if pieces.len() > 1 {
-            for joined in [pieces.join(" "), pieces.concat()] {
-                let read = wording::allocation(&before, &joined);
-                if figures(&read).len() > figures(&best.0).len() {
-                    best = (read, joined);
-                }
-            }
-        }
-        let (allocation, text) = best;
-        let has_numbers = allocation.wording != Wording::Bare || allocation.requested.is_some();
-        if !has_numbers && !marks::raised(&before) {
-            return; // somebody's remark
-        }
-        let key = format!("{:?} {:?} {}", allocation.backend, allocation.device, {
-            figures(&allocation).join(" ")
-        });
-        let saying = Saying::Allocation(Box::new(allocation));
-        let text = shortened(&text);
-        self.add(key, Message { line, times: 1, source: source.clone(), frames, text, saying });
-    }
-
+impl Gathered {
     /// Adds a message, or counts it with an equal one: of the same source, or of none that is known.
-    fn add(&mut self, key: String, message: Message) {
+    pub(super) fn add(&mut self, key: String, message: Message) {
         self.log.message_count += 1;
         let messages = &mut self.log.messages;
         let same = self.known.get(&key).and_then(|indices| {
@@ -378,183 +96,36 @@ impl Scanner {
         }
     }
 
-    fn close_all(&mut self) {
-        self.waiting = 0;
-        let mut open: Vec<(Source, Open)> = self.open.drain().collect();
-        open.sort_by(|a, b| a.0.cmp(&b.0));
-        for (source, open) in open {
-            if let Some(begun) = open.message {
-                self.close(&source, begun);
-            }
-            self.keep(open.table.into_iter().chain(open.stats));
+    /// Keeps those of `ended` that are whole, and of too many the last.
+    pub(super) fn keep(&mut self, ended: impl IntoIterator<Item = Statistics>) {
+        let kept = &mut self.log.statistics;
+        for statistics in ended.into_iter().filter(Statistics::is_whole) {
+            kept.push(statistics);
+            self.log.statistics_count += 1;
+        }
+        if kept.len() >= 2 * MOST_STATISTICS {
+            kept.drain(..kept.len() - MOST_STATISTICS);
         }
     }
 
-    fn finished(mut self) -> Log {
-        self.close_all();
-        self.log.messages.sort_by_key(|message| message.line);
-        self.log.statistics.sort_by_key(|statistics| statistics.line);
-        let too_many = self.log.statistics.len().saturating_sub(MOST_STATISTICS);
-        self.log.statistics.drain(..too_many);
-        self.log.mappings.sort_by_key(|mapping| mapping.device);
-        self.log
-    }
-}
-
-/// Whether a message that began before cannot go on in `body`.
-fn ends(body: &str) -> bool {
-    let body = body.trim();
-    body.is_empty()
-        || traceback::begins(body)
-        || traceback::frame(body).is_some()
-        || [
-            "frame #",
-            "Exception raised",
-            "The above exc",
-            "During handling",
-            "srun:",
-            "====",
-            "----",
-        ]
-        .iter()
-        .any(|start| body.starts_with(start))
-}
-
-/// Whether nothing that matters can be missing from `text`.
-fn has_all_figures(text: &str) -> bool {
-    ["PyTorch but unallocated", "reserved in total by PyTorch)", " cached)", "1EB memory"]
-        .iter()
-        .any(|end| text.contains(end))
-}
-
-/// The numbers of a message as printed.
-fn figures(a: &Allocation) -> Vec<&str> {
-    let amounts = [
-        &a.requested,
-        &a.capacity,
-        &a.free,
-        &a.allowed,
-        &a.allocated,
-        &a.private_pools,
-        &a.unallocated,
-        &a.reserved,
-        &a.other,
-        &a.this_process,
-    ];
-    let processes = a.processes.iter().map(|process| process.in_use.text.as_str());
-    let wording = Some("worded").filter(|_| a.wording != Wording::Bare);
-    amounts
-        .into_iter()
-        .flatten()
-        .map(|amount| amount.text.as_str())
-        .chain(processes)
-        .chain(wording)
-        .collect()
-}
-
-fn innermost_first(mut frames: Vec<Frame>) -> Vec<Frame> {
-    frames.reverse();
-    frames
-}
-
-fn shortened(text: &str) -> String {
-    let end = (0..=MOST_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text.get(..end.unwrap_or(0)).unwrap_or_default().to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const WHOLE: &str = "CUDA out of memory. Tried to allocate 96.00 MiB. GPU 1 has a total capacity of 480.00 MiB of which 80.00 MiB is free. Of the allocated memory 200.00 MiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated.";
-
-    fn log(text: &str) -> Log {
-        read(text.as_bytes()).unwrap()
-    }
-
-    fn only(text: &str) -> (Message, Allocation) {
-        let log = log(text);
-        let [message] = &log.messages[..] else { panic!("{text}: {:?}", log.messages) };
-        let Saying::Allocation(allocation) = &message.saying else { panic!("{message:?}") };
-        (message.clone(), allocation.as_ref().clone())
-    }
-
-    #[test]
-    fn a_message_wrapped_over_lines_is_one() {
-        let (_, whole) = only(WHOLE);
-        let soft = WHOLE.replace(". ", ".\n  ").replace(", and", ",\nand");
-        assert_eq!(
-            only(&format!("Exception: capture failed: {soft}\n\nafter 1.00 GiB is free")).1,
-            whole
-        );
-        let (mut hard, mut column) = (String::new(), 0);
-        for c in WHOLE.chars() {
-            hard.push(c);
-            column += 1;
-            if column % 40 == 0 {
-                hard.push('\n');
-            }
+    /// Counts a refused mapping.
+    pub(super) fn warn(&mut self, found: Mapping) {
+        let known = &mut self.log.mappings;
+        if let Some(known) = known.iter_mut().find(|m| m.device == found.device) {
+            *known = Mapping { times: known.times + 1, line: known.line, ..found };
+        } else if known.len() < MOST_DEVICES {
+            known.push(found);
         }
-        assert_eq!(only(&hard).1, whole, "{hard}");
-        let interleaved: String = soft
-            .lines()
-            .flat_map(|line| [format!("[rank1]: {line}\n"), "[rank0]: 9.00 GiB is free\n".into()])
-            .collect();
-        let (message, found) = only(&interleaved);
-        assert_eq!((found, message.source.rank), (whole, Some(1)));
     }
 
-    #[test]
-    fn a_remark_is_no_message() {
-        assert!(log("hint: CUDA out of memory.\nloss: 1.0\n").messages.is_empty());
-        assert_eq!(only("RuntimeError: CUDA out of memory.\n").1.wording, Wording::Bare);
-    }
-
-    #[test]
-    fn the_same_message_is_counted_once() {
-        let found = log(&format!(
-            "{WHOLE}\nx\nRuntimeError: {WHOLE}\n[rank2]: {WHOLE}\n[rank3]: {WHOLE}\n"
-        ));
-        let ranks: Vec<_> =
-            found.messages.iter().map(|m| (m.source.rank, m.times, m.line)).collect();
-        assert_eq!(ranks, [(Some(2), 3, 1), (Some(3), 1, 5)]);
-        assert_eq!((found.message_count, found.lines), (4, 5));
-    }
-
-    #[test]
-    fn the_traceback_belongs_to_its_source() {
-        let text = format!(
-            "[rank0]: Traceback (most recent call last):\n[rank0]:   File \"a.py\", line 3, in f\n\
-             [rank1]:   File \"b.py\", line 4, in g\n[rank0]:   File \"c.py\", line 5, in h\n[rank0]: {WHOLE}"
-        );
-        let (message, _) = only(&text);
-        let frames: Vec<_> = message.frames.iter().map(|f| (f.file.as_str(), f.line)).collect();
-        assert_eq!(frames, [("c.py", 5), ("a.py", 3)]);
-    }
-
-    #[test]
-    fn records_of_loggers_are_read_with_their_tracebacks() {
-        let text = serde_json::json!({
-            "time": "2026-11-21", "message": format!("Traceback (most recent call last):\n  File \"a.py\", line 3, in f\ntorch.OutOfMemoryError: {WHOLE}"),
-        });
-        let (message, found) = only(&text.to_string());
-        assert_eq!((message.frames.len(), found.device), (1, Some(1)));
-        let docker = "{\"log\":\"torch.OutOfMemoryError: ".to_owned()
-            + WHOLE
-            + "\\n\",\"stream\":\"stderr\"}";
-        assert_eq!(only(&docker).1.device, Some(1));
-    }
-
-    #[test]
-    fn progress_bars_and_line_ends_of_other_systems_hide_nothing() {
-        let found = log(&format!("10%|##\r20%|####\r{WHOLE}\r\nTraceback\r\n"));
-        assert_eq!((found.messages.len(), found.lines), (1, 2));
-    }
-
-    #[test]
-    fn long_lines_are_read_in_pieces_and_counted_once() {
-        let long = "x".repeat(3 << 20);
-        let found = log(&format!("{long}\n{WHOLE}"));
-        assert_eq!((found.lines, found.messages.first().map(|m| m.line)), (2, Some(2)));
+    /// The log, in its own order.
+    pub(super) fn finished(self) -> Log {
+        let mut log = self.log;
+        log.messages.sort_by_key(|message| message.line);
+        log.statistics.sort_by_key(|statistics| statistics.line);
+        let too_many = log.statistics.len().saturating_sub(MOST_STATISTICS);
+        log.statistics.drain(..too_many);
+        log.mappings.sort_by_key(|mapping| mapping.device);
+        log
     }
 }

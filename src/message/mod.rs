@@ -6,17 +6,20 @@
 //! that are no text passed over, nothing assumed of what stands before a message on its line.
 
 mod amount;
+mod filter;
 mod line;
 mod log;
 mod marks;
+mod scan;
 mod statistics;
 mod traceback;
 mod wording;
 
 pub use amount::Amount;
 pub use line::Source;
-pub use log::{Log, Message, Saying, read};
+pub use log::{Log, Message, Saying};
 pub use marks::{Elsewhere, Mapping};
+pub use scan::read;
 pub use statistics::{Gauge, Statistics};
 pub use traceback::Frame;
 pub use wording::{Allocation, Process, Releases, Wording};

@@ -148,6 +148,40 @@ pub(super) fn allocation(before: &str, text: &str) -> Allocation {
     found
 }
 
+impl Allocation {
+    /// The numbers as printed, and whether the words around them are known: the more, the more was read.
+    pub(super) fn printed(&self) -> Vec<&str> {
+        let amounts = [
+            &self.requested,
+            &self.capacity,
+            &self.free,
+            &self.allowed,
+            &self.allocated,
+            &self.private_pools,
+            &self.unallocated,
+            &self.reserved,
+            &self.other,
+            &self.this_process,
+        ];
+        let processes = self.processes.iter().map(|process| process.in_use.text.as_str());
+        let wording = Some("worded").filter(|_| self.wording != Wording::Bare);
+        amounts
+            .into_iter()
+            .flatten()
+            .map(|amount| amount.text.as_str())
+            .chain(processes)
+            .chain(wording)
+            .collect()
+    }
+}
+
+/// Whether nothing that matters can be missing from `text`.
+pub(super) fn is_whole(text: &str) -> bool {
+    ["PyTorch but unallocated", "reserved in total by PyTorch)", " cached)", "1EB memory"]
+        .iter()
+        .any(|end| text.contains(end))
+}
+
 fn wording(text: &str) -> Wording {
     if text.contains("MPS backend") {
         Wording::Mps

@@ -4,6 +4,8 @@
 //! answer them; where the answer depends on what was not printed, or on how a number was rounded, it says so.
 
 mod about;
+mod advice;
+mod backends;
 mod elsewhere;
 mod figures;
 mod reckoning;

@@ -5,7 +5,8 @@
 //! belongs to, nor in how many pieces it lies.
 
 use super::about::{About, Answer, rough};
-use super::reckoning::{Reckoning, USUAL_OUTSIDE};
+use super::reckoning::Reckoning;
+use super::{advice, backends};
 use crate::analysis::oom::Cause;
 use crate::message::{Amount, Wording};
 use crate::units::MIB;
@@ -59,8 +60,8 @@ pub(super) fn conclude(r: &Reckoning) -> Conclusion {
         };
     }
     match r.said.wording {
-        Wording::Mps => metal(r),
-        Wording::Async => asynchronous(r),
+        Wording::Mps => backends::metal(r),
+        Wording::Async => backends::asynchronous(r),
         _ => match (r.request, r.free) {
             (Some(request), Some(free)) => native(r, request, free),
             _ => cut_short(r),
@@ -69,7 +70,7 @@ pub(super) fn conclude(r: &Reckoning) -> Conclusion {
 }
 
 /// The parts of a message that are missing.
-fn cut_short(r: &Reckoning) -> Conclusion {
+pub(super) fn cut_short(r: &Reckoning) -> Conclusion {
     let reason = match (&r.said.requested, r.said.releases) {
         (Some(requested), Some(releases)) if releases.to_string() == "2.3" => format!(
             "{} was asked for; PyTorch 2.3 cuts the rest of its message off when the device is number 0",
@@ -131,7 +132,7 @@ fn native(r: &Reckoning, request: About, free: About) -> Conclusion {
     }
     let of_cache = with_free(unallocated);
     if unallocated.bytes > 0 && of_cache.is_yes() {
-        advice.splice(0..0, fragmentation_advice(r));
+        advice.splice(0..0, advice::fragmentation(r));
         return Conclusion {
             verdict: "fragmentation",
             reason: format!(
@@ -150,9 +151,9 @@ fn native(r: &Reckoning, request: About, free: About) -> Conclusion {
     let of_others = with_free(spare);
     let outside_decides = spare.bytes > 0 && of_others.is_yes();
     if outside_decides {
-        advice.splice(0..0, outside_advice(r));
+        advice.splice(0..0, advice::outside(r));
     } else {
-        advice.splice(0..0, capacity_advice(r, request, free, unallocated));
+        advice.splice(0..0, advice::capacity(r, request, free, unallocated));
     }
     if outside_decides {
         let outside = r.outside.unwrap_or_default();
@@ -249,7 +250,7 @@ fn limited(r: &Reckoning, request: About, over: Option<Answer>, base: Conclusion
              or per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF. Serving frameworks set it too."
         )];
         if base.settings_can_help == Some(true) {
-            advice.extend(fragmentation_advice(r));
+            advice.extend(advice::fragmentation(r));
         }
         return Conclusion {
             reason: format!(
@@ -314,70 +315,6 @@ fn limited(r: &Reckoning, request: About, over: Option<Answer>, base: Conclusion
     }
 }
 
-fn fragmentation_advice(r: &Reckoning) -> Vec<String> {
-    let has_expandable = r.said.releases.is_none_or(|r| r.last.is_none_or(|last| last >= (2, 1)));
-    let mut advice = Vec::new();
-    if r.said.expandable == Some(true) {
-        advice.push("expandable_segments is on already. What is free belongs to other streams or pools, is in use on another stream, or lies in parts of pages; a snapshot tells which.".to_owned());
-    } else if has_expandable {
-        advice.push("Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which leaves fewer pieces, unless it is on already (PyTorch up to 2.11 prints its hint either way); `oomscope whatif` on a snapshot tells beforehand whether it suffices.".to_owned());
-    } else {
-        advice.push("Try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 (1.10 or later), or PyTorch 2.1 or later with expandable_segments:True, which leaves fewer pieces.".to_owned());
-    }
-    advice.push("torch.cuda.empty_cache() would not have helped: PyTorch had given back every whole free segment before it gave up.".to_owned());
-    advice
-}
-
-fn capacity_advice(r: &Reckoning, request: About, free: About, unallocated: About) -> Vec<String> {
-    let lacking = request.minus(free.plus(unallocated));
-    let mut advice = Vec::new();
-    if r.capacity.is_some_and(|capacity| capacity.covers(request) == Answer::No) {
-        advice.push("One request larger than the device is often a mistake in a shape: a broadcast, a full attention or one-hot matrix, a wrong unit. Look at the line above.".to_owned());
-    }
-    advice.push(format!(
-        "The program has to hold at least {} less at that moment: a smaller batch or sequence, activation \
-         checkpointing, lower precision, sharding or offloading. A snapshot says which lines hold the memory.",
-        rough(lacking)
-    ));
-    advice.push(format!(
-        "No allocator setting helps: settings (expandable_segments, max_split_size_mb) only join free memory, \
-         and there is {} of it, {} too little.",
-        rough(free.plus(unallocated)),
-        rough(lacking)
-    ));
-    if r.reserved.zip(r.capacity).is_some_and(|(r, c)| c.covers(r) == Answer::No) {
-        advice.push("More is reserved than the device has: Windows lends it the computer's memory, which is slow.".to_owned());
-    }
-    advice
-}
-
-fn outside_advice(r: &Reckoning) -> Vec<String> {
-    let mut advice = Vec::new();
-    for other in r.others().into_iter().take(3) {
-        let or_this = match (r.this_pid, &r.said.this_process) {
-            (None, None) => {
-                " It may be this process itself, which has another number inside a container."
-            }
-            _ => "",
-        };
-        advice.push(format!(
-            "Process {} uses {}: stop it, or use another GPU.{or_this}",
-            other.pid, other.in_use.text
-        ));
-    }
-    if let Some(own) = r.own_outside.filter(|own| own.bytes > USUAL_OUTSIDE) {
-        advice.push(format!(
-            "This process uses {} outside PyTorch's allocator, more than a CUDA context takes: NCCL buffers, \
-             cuBLAS workspaces, and libraries with allocators of their own (RAPIDS, TensorFlow, JAX, DALI).",
-            rough(own)
-        ));
-    }
-    if advice.is_empty() {
-        advice.push("The message does not name who: nvidia-smi, while the job runs, lists the processes on the device. A CUDA context takes up to about 1 GiB of it.".to_owned());
-    }
-    advice
-}
-
 /// Who uses the memory outside the allocator.
 fn who(r: &Reckoning) -> String {
     let mut parts: Vec<String> = r
@@ -414,88 +351,8 @@ fn causes(r: &Reckoning) -> Vec<Cause> {
     causes
 }
 
-/// Metal: a limit that PyTorch sets itself.
-fn metal(r: &Reckoning) -> Conclusion {
-    let allowed = text(r.said.allowed.as_ref());
-    let (Some(_), Some(_)) = (r.allowed, r.request) else { return cut_short(r) };
-    Conclusion {
-        verdict: "memory-limit",
-        reason: format!(
-            "PyTorch holds {} and other allocations of the process {}; with the {} asked for that is more than \
-             the {allowed} it allows itself of the memory that the Mac's CPU and GPU share",
-            text(r.said.allocated.as_ref()),
-            text(r.said.other.as_ref()),
-            text(r.said.requested.as_ref())
-        ),
-        is_certain: true,
-        advice: vec![
-            "Hold less: a smaller batch or model, lower precision. torch.mps.empty_cache() gives back what is cached.".to_owned(),
-            "PYTORCH_MPS_HIGH_WATERMARK_RATIO raises the limit; 0.0 removes it, and the whole computer may then run out of memory.".to_owned(),
-        ],
-        ..Conclusion::default()
-    }
-}
-
-/// The backend cudaMallocAsync: the cache is the driver's, and the message does not say how large it is.
-fn asynchronous(r: &Reckoning) -> Conclusion {
-    let (Some(request), Some(free), Some(allocated)) = (r.request, r.free, r.tensors) else {
-        return cut_short(r);
-    };
-    let held = allocated.plus(request);
-    let wanted = text(r.said.requested.as_ref());
-    let over = |limit: Option<About>| limit.map(|limit| limit.covers(held)).filter(|a| !a.is_yes());
-    let (verdict, reason, answer) = if let Some(answer) = over(r.allowed) {
-        (
-            "memory-limit",
-            format!(
-                "with the {wanted} asked for the program would hold {}, more than the {} it may \
-                 (set_per_process_memory_fraction)",
-                rough(held),
-                text(r.said.allowed.as_ref())
-            ),
-            answer,
-        )
-    } else if let Some(answer) = over(r.capacity) {
-        (
-            "capacity",
-            format!(
-                "with the {wanted} asked for the program would hold {}, more than the device has ({})",
-                rough(held),
-                text(r.said.capacity.as_ref())
-            ),
-            answer,
-        )
-    } else {
-        let free = if free.covers(request).is_yes() { "enough" } else { "too little" };
-        return Conclusion {
-            settled_by: Some(
-                "the same run with backend:native and a snapshot: cudaMallocAsync records none"
-                    .to_owned(),
-            ),
-            ..Conclusion::unknown(
-                &format!(
-                    "the program holds {} and asks for {wanted} more; the device says {} are free, {free}. The \
-                     backend cudaMallocAsync does not say how much its own cache and others hold",
-                    text(r.said.allocated.as_ref()),
-                    text(r.said.free.as_ref())
-                ),
-                &["Try backend:native, PyTorch's own allocator."],
-            )
-        };
-    };
-    Conclusion {
-        verdict,
-        reason,
-        is_certain: answer == Answer::No,
-        within_rounding: answer.is_close(),
-        settings_can_help: Some(false),
-        advice: vec!["Hold less at that moment, or raise the limit where there is one.".to_owned()],
-        ..Conclusion::default()
-    }
-}
-
 /// A number as it was printed.
-fn text(amount: Option<&Amount>) -> &str {
+pub(super) fn text(amount: Option<&Amount>) -> &str {
     amount.map_or("an unknown amount", |amount| &amount.text)
 }
 

@@ -1,0 +1,85 @@
+//! Messages of allocators that keep no cache of their own, or do not tell of it.
+
+use super::about::{About, Answer, rough};
+use super::reckoning::Reckoning;
+use super::verdict::{Conclusion, cut_short, text};
+
+/// Metal: a limit that PyTorch sets itself.
+pub(super) fn metal(r: &Reckoning) -> Conclusion {
+    let allowed = text(r.said.allowed.as_ref());
+    let (Some(_), Some(_)) = (r.allowed, r.request) else { return cut_short(r) };
+    Conclusion {
+        verdict: "memory-limit",
+        reason: format!(
+            "PyTorch holds {} and other allocations of the process {}; with the {} asked for that is more than \
+             the {allowed} it allows itself of the memory that the Mac's CPU and GPU share",
+            text(r.said.allocated.as_ref()),
+            text(r.said.other.as_ref()),
+            text(r.said.requested.as_ref())
+        ),
+        is_certain: true,
+        advice: vec![
+            "Hold less: a smaller batch or model, lower precision. torch.mps.empty_cache() gives back what is cached.".to_owned(),
+            "PYTORCH_MPS_HIGH_WATERMARK_RATIO raises the limit; 0.0 removes it, and the whole computer may then run out of memory.".to_owned(),
+        ],
+        ..Conclusion::default()
+    }
+}
+
+/// The backend cudaMallocAsync: the cache is the driver's, and the message does not say how large it is.
+pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
+    let (Some(request), Some(free), Some(allocated)) = (r.request, r.free, r.tensors) else {
+        return cut_short(r);
+    };
+    let held = allocated.plus(request);
+    let wanted = text(r.said.requested.as_ref());
+    let over = |limit: Option<About>| limit.map(|limit| limit.covers(held)).filter(|a| !a.is_yes());
+    let (verdict, reason, answer) = if let Some(answer) = over(r.allowed) {
+        (
+            "memory-limit",
+            format!(
+                "with the {wanted} asked for the program would hold {}, more than the {} it may \
+                 (set_per_process_memory_fraction)",
+                rough(held),
+                text(r.said.allowed.as_ref())
+            ),
+            answer,
+        )
+    } else if let Some(answer) = over(r.capacity) {
+        (
+            "capacity",
+            format!(
+                "with the {wanted} asked for the program would hold {}, more than the device has ({})",
+                rough(held),
+                text(r.said.capacity.as_ref())
+            ),
+            answer,
+        )
+    } else {
+        let free = if free.covers(request).is_yes() { "enough" } else { "too little" };
+        return Conclusion {
+            settled_by: Some(
+                "the same run with backend:native and a snapshot: cudaMallocAsync records none"
+                    .to_owned(),
+            ),
+            ..Conclusion::unknown(
+                &format!(
+                    "the program holds {} and asks for {wanted} more; the device says {} are free, {free}. The \
+                     backend cudaMallocAsync does not say how much its own cache and others hold",
+                    text(r.said.allocated.as_ref()),
+                    text(r.said.free.as_ref())
+                ),
+                &["Try backend:native, PyTorch's own allocator."],
+            )
+        };
+    };
+    Conclusion {
+        verdict,
+        reason,
+        is_certain: answer == Answer::No,
+        within_rounding: answer.is_close(),
+        settings_can_help: Some(false),
+        advice: vec!["Hold less at that moment, or raise the limit where there is one.".to_owned()],
+        ..Conclusion::default()
+    }
+}
