@@ -70,6 +70,8 @@ struct Begun {
     line: u64,
     before: String,
     pieces: Vec<String>,
+    /// A blank line stood after the last piece.
+    has_gap: bool,
     frames: Vec<Frame>,
 }
 
@@ -127,8 +129,13 @@ impl Scanner {
         self.waiting -= usize::from(open.is_waiting());
         let mark = marks::find(body);
         if let Some(mut begun) = open.message.take() {
-            if mark.is_some() || ends(body) || begun.pieces.len() >= MOST_WRAPPED {
+            let is_blank = body.trim().is_empty();
+            let is_over = begun.has_gap && !is_blank && !goes_on(body);
+            if mark.is_some() || is_over || ends(body) || begun.pieces.len() >= MOST_WRAPPED {
                 self.close(&source, begun);
+            } else if is_blank {
+                begun.has_gap = true;
+                open.message = Some(begun);
             } else {
                 begun.pieces.push(body.trim().trim_matches('│').trim().to_owned());
                 if body.contains("alloc-conf)") || body.contains("environment-variables)") {
@@ -188,6 +195,7 @@ impl Scanner {
                     line,
                     before: before.to_owned(),
                     pieces: vec![text.trim_end().to_owned()],
+                    has_gap: false,
                     frames: innermost_first(std::mem::take(&mut open.frames)),
                 };
                 if wording::is_whole(text) {
@@ -217,7 +225,7 @@ impl Scanner {
     /// Reads a message whose pieces are all there: of the ways to join them, the one that says most. Lines
     /// are wrapped at blanks by people and loggers, anywhere by terminals.
     fn close(&mut self, source: &Source, begun: Begun) {
-        let Begun { line, before, pieces, frames } = begun;
+        let Begun { line, before, pieces, frames, .. } = begun;
         let Some(first) = pieces.first().cloned() else { return };
         let mut best = (wording::allocation(&before, &first), first);
         if pieces.len() > 1 {
@@ -259,11 +267,17 @@ impl Scanner {
     }
 }
 
+/// Whether `body` is the next part of a message after a blank line, which people put there.
+fn goes_on(body: &str) -> bool {
+    ["Tried to allocate", "GPU ", "Process ", "Including ", "Of the allocated", "with ", "and "]
+        .iter()
+        .any(|start| body.trim_start().starts_with(start))
+}
+
 /// Whether a message that began before cannot go on in `body`.
 fn ends(body: &str) -> bool {
     let body = body.trim();
-    body.is_empty()
-        || traceback::begins(body)
+    traceback::begins(body)
         || traceback::frame(body).is_some()
         || [
             "frame #",

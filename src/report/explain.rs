@@ -122,10 +122,11 @@ impl Page {
             self.named("line", "none of the user's own code is in the traceback");
         }
         self.named(failure.verdict, &style.strong(&failure.verdict_reason));
-        let mut sure = match (failure.confidence, failure.kind) {
+        let mut sure = match (failure.confidence, failure.verdict) {
+            ("certain", "unknown") => "yes".to_owned(),
             ("certain", _) => "yes: the numbers of the message decide it".to_owned(),
-            (_, "allocator") => "not for certain: the message allows it".to_owned(),
-            _ => "not for certain: the message has no numbers".to_owned(),
+            (_, "unknown") => "no: the message has too few numbers".to_owned(),
+            _ => "not for certain: the numbers of the message allow it".to_owned(),
         };
         if failure.within_rounding {
             sure.push_str("; it turns on digits that were rounded away");

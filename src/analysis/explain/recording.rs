@@ -49,12 +49,14 @@ const BEFORE_2_1: [&str; 13] = [
 
 /// What suits the messages of `log`; nothing where none of them is CUDA's or HIP's.
 pub(super) fn recording(log: &Log) -> Option<Recording> {
-    let mut is_old = false;
+    let (mut is_old, mut is_new) = (false, false);
     let mut is_recordable = log.messages.is_empty();
     for message in &log.messages {
         match &message.saying {
             Saying::Allocation(allocation) => {
-                is_old |= matches!(allocation.wording, Wording::Cached | Wording::Reserved);
+                let old = matches!(allocation.wording, Wording::Cached | Wording::Reserved);
+                is_old |= old;
+                is_new |= !old;
                 is_recordable |= matches!(allocation.backend.as_str(), "CUDA" | "HIP")
                     && allocation.wording != Wording::Async;
             }
@@ -65,7 +67,7 @@ pub(super) fn recording(log: &Log) -> Option<Recording> {
         return None;
     }
     let shell = vec!["oomscope analyze oom_rank*.pickle", "oomscope whatif oom_rank0.pickle"];
-    Some(if is_old {
+    Some(if is_old && !is_new {
         Recording {
             torch_version: "2.0",
             python: BEFORE_2_1.to_vec(),

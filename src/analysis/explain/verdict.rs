@@ -116,6 +116,9 @@ fn native(r: &Reckoning, request: About, free: About) -> Conclusion {
     let of_pools = with_free(r.private);
     if r.private.bytes > 0 && of_pools.is_yes() {
         advice.insert(0, "Let CUDA graphs share one pool (torch.cuda.graph(pool=...)), capture fewer shapes, and drop graphs and MemPools that are done.".to_owned());
+        if unallocated.bytes > 0 && with_free(unallocated).is_yes() {
+            advice.extend(advice::fragmentation(r));
+        }
         return Conclusion {
             verdict: "private-pool",
             reason: format!(
