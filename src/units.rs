@@ -74,6 +74,24 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
+/// A change in bytes with its sign: `+1.20 GiB`, `-512 MiB`, `0 B`.
+pub fn signed_size(bytes: i64) -> String {
+    format!("{}{}", sign(bytes), size(bytes.unsigned_abs()))
+}
+
+/// A change in number with its sign: `+1,234`, `-1`, `0`.
+pub fn signed_count(n: i64) -> String {
+    format!("{}{}", sign(n), count(n.unsigned_abs()))
+}
+
+fn sign(n: i64) -> &'static str {
+    match n.signum() {
+        1 => "+",
+        0 => "",
+        _ => "-",
+    }
+}
+
 /// A ratio of 0..1 as a percentage: `0%`, `0.4%`, `37%`.
 ///
 /// Never rounds a remainder away: what is not all prints below 100%, what is not nothing above 0%.
@@ -176,6 +194,14 @@ mod tests {
         assert_eq!(size(20 * MIB), "20 MiB");
         assert_eq!(size(418_535_424), "399.1 MiB");
         assert_eq!(size(5 * GIB + 1), "5.00 GiB");
+    }
+
+    #[test]
+    fn changes_have_a_sign() {
+        assert_eq!(signed_size(20 * MIB as i64), "+20 MiB");
+        assert_eq!(signed_size(-512), "-512 B");
+        assert_eq!(signed_size(0), "0 B");
+        assert_eq!(signed_count(-1_234), "-1,234");
     }
 
     #[test]

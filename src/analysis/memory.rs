@@ -194,14 +194,26 @@ pub struct OtherSegments {
     pub releasable_bytes: u64,
 }
 
-/// Adds up `device`'s segments and lists the `top` of them.
+/// Adds up `device`'s segments at the snapshot and lists the `top` of them.
 pub fn figures_of(snapshot: &Snapshot, device: u64, settings: &Settings, top: usize) -> Memory {
+    let segments = snapshot.segments.iter().filter(|s| s.device == device);
+    figures(segments, &snapshot.blocks, &snapshot.pools, settings, top)
+}
+
+/// Adds up the segments `of` some moment, whose blocks are rows of `all_blocks`, and lists the `top` of them.
+pub fn figures<'a>(
+    of: impl Iterator<Item = &'a Segment>,
+    all_blocks: &[Block],
+    all_pools: &Pools,
+    settings: &Settings,
+    top: usize,
+) -> Memory {
     let mut memory = Memory::default();
     let mut segments = Vec::new();
     let mut pools: BTreeMap<[u64; 2], PoolReport> = BTreeMap::new();
     let mut streams: BTreeMap<u64, StreamReport> = BTreeMap::new();
-    for segment in snapshot.segments.iter().filter(|s| s.device == device) {
-        let blocks = snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default();
+    for segment in of {
+        let blocks = all_blocks.get(segment.blocks.clone()).unwrap_or_default();
         let in_state = |state| {
             let of_state = blocks.iter().filter(|b| b.state == state);
             of_state.fold(0u64, |sum, b| sum.saturating_add(b.size))
@@ -210,7 +222,7 @@ pub fn figures_of(snapshot: &Snapshot, device: u64, settings: &Settings, top: us
             (in_state(BlockState::ActiveAllocated), in_state(BlockState::Inactive));
 
         let releasable = memory.add(segment, blocks, settings);
-        let id = snapshot.pools.get(segment.pool);
+        let id = all_pools.get(segment.pool);
         segments.push(SegmentReport {
             address: segment.address,
             bytes: segment.total_size,

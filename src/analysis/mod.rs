@@ -45,7 +45,7 @@ pub use holders::{HeldByLine, HeldByStack};
 pub use marks::{Mark, MarkKind, Marks};
 pub use memory::{
     BlockCount, Blocks, Count, Fragmentation, Memory, OtherSegments, PoolReport, SegmentReport,
-    Segments, StreamReport, figures_of,
+    Segments, StreamReport, figures, figures_of,
 };
 pub use oom::{Blocker, Cause, OomReport, Remedy};
 pub use phases::{Phase, Phases, StepsFrom};

@@ -1,5 +1,7 @@
 //! From the paths that were typed to snapshots read in parallel.
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +16,7 @@ use crate::snapshot::{Snapshot, SnapshotError};
 /// A file to read.
 #[derive(Debug, Clone)]
 pub(super) struct Input {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// Found in a directory rather than named: it may turn out to be something else.
     found: bool,
 }
@@ -65,6 +67,32 @@ pub(super) fn spare_one(input: &Path, output: &Path) -> anyhow::Result<()> {
     spare(&mut inputs, output)
 }
 
+/// Every snapshot in `directory` by the name of its rank: the path in there, without an ending of compression.
+/// What goes to `output` is left out.
+pub(super) fn ranks(
+    directory: &Path,
+    output: Option<&Path>,
+) -> anyhow::Result<BTreeMap<String, Input>> {
+    let mut inputs = expand(&[directory.to_owned()])?;
+    if let Some(output) = output {
+        spare(&mut inputs, output)?;
+    }
+    let mut ranks: BTreeMap<String, Input> = BTreeMap::new();
+    for input in inputs {
+        let inside = input.path.strip_prefix(directory).unwrap_or(&input.path);
+        let name = without_compression(inside).display().to_string();
+        if let Some(other) = ranks.get(&name) {
+            bail!(
+                "{} and {} are the same rank: keep one of them",
+                other.path.display(),
+                input.path.display()
+            );
+        }
+        ranks.insert(name, input);
+    }
+    Ok(ranks)
+}
+
 fn find(directory: &Path, inputs: &mut Vec<Input>) -> std::io::Result<()> {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(directory)?
         .map(|entry| entry.map(|entry| entry.path()))
@@ -85,13 +113,20 @@ fn is_named_json(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().contains(".json"))
 }
 
-fn is_named_like_a_snapshot(path: &Path) -> bool {
-    let ending = |path: &Path| path.extension().map(std::ffi::OsStr::to_ascii_lowercase);
-    let plain = match ending(path) {
+fn ending(path: &Path) -> Option<OsString> {
+    path.extension().map(OsStr::to_ascii_lowercase)
+}
+
+/// `path` without `.gz` or `.zst`.
+fn without_compression(path: &Path) -> PathBuf {
+    match ending(path) {
         Some(e) if e == "gz" || e == "zst" => path.with_extension(""),
         _ => path.to_owned(),
-    };
-    ending(&plain).is_some_and(|e| e == "pickle" || e == "pkl" || e == "json")
+    }
+}
+
+fn is_named_like_a_snapshot(path: &Path) -> bool {
+    ending(&without_compression(path)).is_some_and(|e| e == "pickle" || e == "pkl" || e == "json")
 }
 
 /// Reads every input and hands it to `use_it` with its path and stored size, several at a time;

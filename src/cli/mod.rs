@@ -2,6 +2,7 @@
 
 mod analyze;
 mod args;
+mod diff;
 mod exit;
 mod explain;
 mod inputs;
@@ -33,6 +34,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Analyze(analyze::Analyze),
+    Diff(diff::Diff),
     Replay(replay::Replay),
     Timeline(timeline::Timeline),
     Whatif(whatif::Whatif),
@@ -47,6 +49,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let done = match cli.command {
         Command::Analyze(args) => analyze::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Timeline(args) => timeline::run(&args),
         Command::Whatif(args) => whatif::run(&args),

@@ -22,7 +22,7 @@ use crate::conf::Settings;
 use crate::ids::{PoolId, StackId, row};
 use crate::snapshot::BlockState;
 
-const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 /// A run of device memory to be tiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,16 +36,16 @@ pub(super) struct Run {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Tile {
-    addr: u64,
-    size: u64,
-    requested: u64,
-    prev: u32,
+pub(super) struct Tile {
+    pub(super) addr: u64,
+    pub(super) size: u64,
+    pub(super) requested: u64,
+    pub(super) prev: u32,
     next: u32,
-    home: u32,
-    state: BlockState,
-    is_expandable: bool,
-    stack: StackId,
+    pub(super) home: u32,
+    pub(super) state: BlockState,
+    pub(super) is_expandable: bool,
+    pub(super) stack: StackId,
 }
 
 impl Tile {
@@ -137,6 +137,11 @@ impl Tiling {
             .values()
             .filter_map(|id| self.tile(*id))
             .map(move |tile| (look(tile), [tile.prev, tile.next].map(|id| self.tile(id).map(look))))
+    }
+
+    /// Every tile, in no order.
+    pub(super) fn tiles(&self) -> impl Iterator<Item = &Tile> {
+        self.by_addr.values().filter_map(|id| self.tile(*id))
     }
 
     /// Size and state of the block that begins at `addr`.

@@ -11,7 +11,7 @@ use crate::units::{count, counted, percent, ratio, size};
 
 /// The report as GitHub-flavoured Markdown.
 pub fn markdown(report: &AnalyzeReport) -> String {
-    let mut page = Markdown { out: String::new() };
+    let mut page = Markdown::default();
     if let Some(ranks) = &report.ranks {
         page.ranks(ranks);
     }
@@ -25,7 +25,7 @@ pub fn markdown(report: &AnalyzeReport) -> String {
 }
 
 /// `text` with what Markdown would take for markup made plain.
-fn text(text: &str) -> String {
+pub(super) fn text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if matches!(c, '\\' | '`' | '*' | '_' | '|' | '<' | '>' | '[' | ']' | '#') {
@@ -37,27 +37,29 @@ fn text(text: &str) -> String {
 }
 
 /// `code` between backquotes that it cannot close.
-fn code(code: &str) -> String {
+pub(super) fn code(code: &str) -> String {
     format!("`{}`", code.replace('`', "'").replace('|', "\\|").replace('\n', " "))
 }
 
-struct Markdown {
-    out: String,
+/// A page being written.
+#[derive(Default)]
+pub(super) struct Markdown {
+    pub(super) out: String,
 }
 
 impl Markdown {
-    fn line(&mut self, line: &str) {
+    pub(super) fn line(&mut self, line: &str) {
         self.out.push_str(line);
         self.out.push('\n');
     }
 
-    fn paragraph(&mut self, line: &str) {
+    pub(super) fn paragraph(&mut self, line: &str) {
         self.line(line);
         self.line("");
     }
 
     /// A table; the columns after the first `left` ones are aligned right.
-    fn table(&mut self, header: &[&str], left: usize, rows: &[Vec<String>]) {
+    pub(super) fn table(&mut self, header: &[&str], left: usize, rows: &[Vec<String>]) {
         self.line(&format!("| {} |", header.join(" | ")));
         let rule: Vec<&str> =
             (0..header.len()).map(|i| if i < left { "---" } else { "---:" }).collect();

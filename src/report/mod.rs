@@ -4,6 +4,7 @@
 //! no replay, no terminal: how wide and how plain the text is comes in a [`Style`].
 
 mod chart;
+mod diff;
 mod explain;
 mod failure;
 mod held;
@@ -18,6 +19,7 @@ mod timeline_csv;
 mod whatif;
 mod words;
 
+pub use diff::{diff_folded, diff_markdown, diff_page};
 pub use explain::explain_page;
 pub use markdown::markdown;
 pub use page::page;

@@ -1,0 +1,217 @@
+//! `oomscope diff`
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{anyhow, bail};
+use clap::{Args, ValueEnum};
+
+use super::exit::{Done, complain};
+use super::inputs::{self, Input, Read};
+use super::output::Output;
+use crate::analysis::{self, SnapshotReport, analyze};
+use crate::diff::{At, DiffReport, FailOn, File, Growth, Limit, Options, compare_ranks, diff};
+use crate::report;
+
+/// Say what changed from one snapshot to another: totals, settings, pools, and the lines of code that
+/// hold more or less
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oomscope diff before.pickle after.pickle         what grew at the peak, and which line it was
+  oomscope diff --at snapshot old.pickle new.pickle
+  oomscope diff --fail-on growth=5% main.pickle pull-request.pickle
+  oomscope diff ranks-before/ ranks-after/         the same ranks of two runs, the worst in full
+  oomscope diff --format folded before.pickle after.pickle | inferno-flamegraph > diff.svg
+
+A stack is the same where its frames are; where lines moved, the functions in their order tell; where \
+a file was renamed or the project lies elsewhere, the functions' names do. --fail-on looks at what is \
+allocated at the moment compared, of each device. Reserved memory depends on what ran before in the \
+process: oomscope check holds it against limits.
+
+Exit codes: 0 done; 1 more growth than --fail-on allows; 2 wrong usage or an unreadable file.")]
+pub(super) struct Diff {
+    /// The snapshot before, or a directory of ranks; - for standard input
+    #[arg(value_name = "BEFORE")]
+    before: PathBuf,
+
+    /// The snapshot after, or a directory of ranks; - for standard input
+    #[arg(value_name = "AFTER")]
+    after: PathBuf,
+
+    /// The moment compared
+    #[arg(long, value_enum, default_value_t = Moment::Peak)]
+    at: Moment,
+
+    /// End with 1 if a device has grown by more: growth=5% (of the figure before) or growth=512MiB
+    #[arg(long, value_name = "LIMIT")]
+    fail_on: Option<String>,
+
+    /// Only this device
+    #[arg(long, value_name = "N")]
+    device: Option<u64>,
+
+    /// How many lines and stacks to list; the rest is summed
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+
+    /// Form of the result
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+
+    /// Write the result to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Moment {
+    /// When most was allocated
+    Peak,
+    /// When the snapshot was taken
+    Snapshot,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A page for a person
+    Human,
+    /// The stable machine-readable form
+    Json,
+    /// For a step summary or a comment on a pull request
+    Markdown,
+    /// Stacks with bytes before and after, for a differential flame graph
+    Folded,
+}
+
+/// Reads both, compares and writes.
+pub(super) fn run(args: &Diff) -> anyhow::Result<Done> {
+    let limit = args.fail_on.as_deref().map(str::parse::<Limit>).transpose();
+    let limit = limit.map_err(|error| anyhow!("--fail-on {error}"))?;
+    let options = Options {
+        device: args.device,
+        at: match args.at {
+            Moment::Peak => At::Peak,
+            Moment::Snapshot => At::Snapshot,
+        },
+        top: args.top,
+        all_stacks: args.format == Format::Folded,
+    };
+    let paths = [args.before.as_path(), args.after.as_path()];
+    if paths == [Path::new("-"); 2] {
+        bail!("standard input cannot be both snapshots");
+    }
+    let (mut report, done, output) = match paths.map(Path::is_dir) {
+        [true, true] => directories(paths, args.output.as_deref(), options)?,
+        [false, false] => {
+            for path in paths {
+                args.output.as_ref().map_or(Ok(()), |output| inputs::spare_one(path, output))?;
+            }
+            let output = Output::open(args.output.as_deref())?;
+            (files(paths, options)?, Done::Well, output)
+        }
+        [before, _] => {
+            let [directory, file] = if before { paths } else { [paths[1], paths[0]] };
+            bail!(
+                "{}: is a directory and {} is not: compare two snapshots, or two directories of ranks",
+                directory.display(),
+                file.display()
+            );
+        }
+    };
+    if let (Some(limit), Some(text)) = (limit, &args.fail_on) {
+        report.fail_on = Some(match &report.ranks {
+            Some(ranks) => FailOn::new(limit, text, options.at, ranks.growths()),
+            None => {
+                let growths = report.devices.iter().map(|device| Growth {
+                    name: None,
+                    device: device.device,
+                    before_bytes: device.before.map_or(0, |figures| figures.allocated_bytes),
+                    after_bytes: device.after.map_or(0, |figures| figures.allocated_bytes),
+                });
+                FailOn::new(limit, text, options.at, growths)
+            }
+        });
+    }
+    let text = match args.format {
+        Format::Human => report::diff_page(&report, output.style()),
+        Format::Json => report::json(&report)?,
+        Format::Markdown => report::diff_markdown(&report),
+        Format::Folded => report::diff_folded(&report),
+    };
+    output.write(&text)?;
+    let failures = report.fail_on.iter().flat_map(|fail_on| &fail_on.failures);
+    let failed = failures.map(|failure| complain(&failure.message)).count() > 0;
+    Ok(if done == Done::Well && failed { Done::Failed } else { done })
+}
+
+/// Compares two snapshots.
+fn files(paths: [&Path; 2], options: Options) -> anyhow::Result<DiffReport> {
+    let names = paths.map(|path| path.display().to_string());
+    let sizes = paths.map(|path| path.metadata().map_or(0, |m| m.len()));
+    let before = inputs::read_one(paths[0])?;
+    let after = inputs::read_one(paths[1])?;
+    let report = diff(
+        File { snapshot: &before, path: &names[0], size_bytes: sizes[0] },
+        File { snapshot: &after, path: &names[1], size_bytes: sizes[1] },
+        options,
+    );
+    if let Some(device) = options.device
+        && report.devices.is_empty()
+    {
+        bail!("{} and {}: no memory and no trace of device {device}", names[0], names[1]);
+    }
+    Ok(report)
+}
+
+/// A row for every rank of both directories, and the worst of them in full.
+fn directories(
+    paths: [&Path; 2],
+    output: Option<&Path>,
+    options: Options,
+) -> anyhow::Result<(DiffReport, Done, Output)> {
+    let ranks = [inputs::ranks(paths[0], output)?, inputs::ranks(paths[1], output)?];
+    if !ranks[0].keys().any(|name| ranks[1].contains_key(name)) {
+        bail!(
+            "{} and {} have no rank in common: a rank's file must have the same name in both",
+            paths[0].display(),
+            paths[1].display()
+        );
+    }
+    let output = Output::open(output)?;
+    let mut done = Done::Well;
+    let [before, after] = ranks.each_ref().map(|ranks| read_ranks(ranks, options, &mut done));
+    let rows = compare_ranks(&before, &after, options.at);
+    let Some(worst) = rows.rows.first() else {
+        bail!("{} and {}: no rank that can be compared", paths[0].display(), paths[1].display());
+    };
+    let pair =
+        ranks.each_ref().map(|ranks| ranks.get(&worst.name).map(|input| input.path.as_path()));
+    let [Some(worst_before), Some(worst_after)] = pair else { bail!("{}: is gone", worst.name) };
+    let report = files([worst_before, worst_after], options)?;
+    Ok((DiffReport { ranks: Some(rows), ..report }, done, output))
+}
+
+/// The figures of every rank, by name; says which cannot be read.
+fn read_ranks(
+    ranks: &BTreeMap<String, Input>,
+    options: Options,
+    done: &mut Done,
+) -> Vec<(String, SnapshotReport)> {
+    let options = analysis::Options { device: options.device, ..Default::default() };
+    let inputs: Vec<Input> = ranks.values().cloned().collect();
+    let read =
+        inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
+    let mut reports = Vec::new();
+    for (name, one) in ranks.keys().zip(read) {
+        match one {
+            Read::Done(report) => reports.push((name.clone(), report)),
+            Read::Failed(error) => {
+                complain(&format!("{}: {}", error.path, error.message));
+                *done = Done::Partly;
+            }
+            Read::Skipped => {}
+        }
+    }
+    reports
+}

@@ -1,0 +1,129 @@
+//! One device on both sides.
+
+use serde::Serialize;
+
+use super::figures::Figures;
+use super::holders::{HeldOnBothSides, Holders, Others, StackChange, StackCounts};
+use super::lines::LineChange;
+use super::matching::matched;
+use super::names::Vocabulary;
+use super::report::{At, Options};
+use super::side::{Of, Side};
+use super::space::{PoolChange, StreamChange, pools, streams};
+use super::summary::summary;
+use crate::analysis::{DeviceReport, StackReader};
+use crate::conf::Settings;
+use crate::snapshot::Snapshot;
+use crate::units::size;
+
+/// What changed on one device.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeviceDiff {
+    /// Device number.
+    pub device: u64,
+    /// The finding in a sentence.
+    pub summary: String,
+    /// The entry of the trace before just after which is the moment compared; `None` for the snapshot
+    /// itself, and for a peak that lies before the first entry.
+    pub before_event: Option<u64>,
+    /// The same of the trace after.
+    pub after_event: Option<u64>,
+    /// The figures before; `None` where that snapshot does not have the device.
+    pub before: Option<Figures<u64>>,
+    /// The figures after; `None` where that snapshot does not have the device.
+    pub after: Option<Figures<u64>>,
+    /// What they changed by; a device that a snapshot does not have counts as 0.
+    pub delta: Figures<i64>,
+    /// By pool.
+    pub pools: Vec<PoolChange>,
+    /// By stream.
+    pub streams: Vec<StreamChange>,
+    /// The lines of the user's code that hold more or less, most first.
+    pub lines: Vec<LineChange>,
+    /// The sum of all other lines.
+    pub other_lines: Others,
+    /// How many stacks there are, by what became of them.
+    pub stack_counts: StackCounts,
+    /// The stacks that hold more or less, most first.
+    pub stacks: Vec<StackChange>,
+    /// The sum of all other stacks.
+    pub other_stacks: Others,
+    /// Every stack, for a flame graph.
+    #[serde(skip)]
+    pub all_stacks: Vec<HeldOnBothSides>,
+}
+
+/// What the devices of two snapshots are looked at with.
+pub(super) struct Both<'a> {
+    pub(super) snapshots: [&'a Snapshot; 2],
+    pub(super) settings: [&'a Settings; 2],
+    pub(super) readers: [&'a StackReader<'a>; 2],
+    pub(super) words: &'a Vocabulary,
+}
+
+/// Compares a device, of which at least one side has a report.
+pub(super) fn device_diff(
+    both: &Both<'_>,
+    device: u64,
+    reports: [Option<&DeviceReport>; 2],
+    options: Options,
+) -> DeviceDiff {
+    let sides = [0, 1].map(|side| {
+        let of = Of {
+            snapshot: both.snapshots[side],
+            side,
+            settings: both.settings[side],
+            words: both.words,
+        };
+        reports[side].map(|report| Side::new(of, report, options.at)).unwrap_or_default()
+    });
+    let figures =
+        [0, 1].map(|side| reports[side].map(|report| Figures::of(&sides[side].memory, report)));
+    let [before, after] = figures.map(Option::unwrap_or_default);
+    let pairs = matched(&sides[0].stacks, &sides[1].stacks, both.words);
+    let holders = Holders {
+        readers: both.readers,
+        words: both.words,
+        sides: sides.each_ref(),
+        pairs: &pairs,
+    };
+    let (mut lines, mut other_lines) = holders.by_line(usize::MAX);
+    let summary = match figures {
+        [None, Some(after)] => only(options.at, "after", &after),
+        [Some(before), None] => only(options.at, "before", &before),
+        _ => summary(options.at, before.allocated_bytes, after.allocated_bytes, &lines),
+    };
+    for line in lines.split_off(options.top.min(lines.len())) {
+        other_lines.add(&line.held);
+    }
+    let (stacks, other_stacks) = holders.by_stack(options.top);
+    let memories = sides.each_ref().map(|side| &side.memory);
+    DeviceDiff {
+        device,
+        summary,
+        before_event: sides[0].event,
+        after_event: sides[1].event,
+        before: figures[0],
+        after: figures[1],
+        delta: before.change_to(&after),
+        pools: pools(memories),
+        streams: streams(memories),
+        lines,
+        other_lines,
+        stack_counts: holders.counts(),
+        stacks,
+        other_stacks,
+        all_stacks: if options.all_stacks { holders.all() } else { Vec::new() },
+    }
+}
+
+fn only(at: At, side: &str, figures: &Figures<u64>) -> String {
+    let moment = match at {
+        At::Peak => "at peak",
+        At::Snapshot => "at the snapshot",
+    };
+    format!(
+        "only in the snapshot {side}, with {} allocated {moment}",
+        size(figures.allocated_bytes)
+    )
+}

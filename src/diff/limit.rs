@@ -1,0 +1,168 @@
+//! The growth that a script allows.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+use thiserror::Error;
+
+use super::figures::change;
+use super::report::At;
+use super::summary::{figure, growth};
+use crate::units::parse_size;
+
+/// How much the compared figure, what is allocated at the moment compared, may grow.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Limit {
+    /// Of what it was before.
+    Ratio(f64),
+    /// Bytes.
+    Bytes(u64),
+}
+
+/// What is no limit.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("'{0}' is no limit: write growth=5% (of the figure before) or growth=512MiB")]
+pub struct GrowthError(String);
+
+impl FromStr for Limit {
+    type Err = GrowthError;
+
+    /// Reads `growth=5%`, `growth=0.05` or `growth=512MiB`.
+    fn from_str(text: &str) -> Result<Self, GrowthError> {
+        let error = || GrowthError(text.to_owned());
+        let value = text.trim().strip_prefix("growth=").ok_or_else(error)?.trim();
+        let number = |text: &str| {
+            let digits = text.bytes().all(|c| c.is_ascii_digit() || c == b'.');
+            text.parse::<f64>().ok().filter(|_| digits)
+        };
+        let ratio = match value.strip_suffix('%') {
+            Some(percent) => Some(number(percent.trim()).ok_or_else(error)? / 100.0),
+            None => number(value).filter(|_| value.contains('.')),
+        };
+        match ratio {
+            Some(ratio) => Ok(Self::Ratio(ratio)),
+            None => parse_size(value).map(Self::Bytes).map_err(|_| error()),
+        }
+    }
+}
+
+impl Limit {
+    /// Whether growing from `before` to `after` bytes is more than allowed.
+    pub fn is_exceeded(self, before: u64, after: u64) -> bool {
+        let by = after.saturating_sub(before);
+        match self {
+            Self::Ratio(ratio) => by > 0 && by as f64 > ratio * before as f64,
+            Self::Bytes(bytes) => by > bytes,
+        }
+    }
+}
+
+/// What is allocated on a device at the moment compared.
+#[derive(Debug, Clone, Copy)]
+pub struct Growth<'a> {
+    /// The rank, where directories are compared.
+    pub name: Option<&'a str>,
+    /// Device number.
+    pub device: u64,
+    /// Bytes before.
+    pub before_bytes: u64,
+    /// Bytes after.
+    pub after_bytes: u64,
+}
+
+/// A device that grew more than allowed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Failure {
+    /// The rank, where directories are compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Device number.
+    pub device: u64,
+    /// Bytes before.
+    pub before_bytes: u64,
+    /// Bytes after.
+    pub after_bytes: u64,
+    /// After less before.
+    pub delta_bytes: i64,
+    /// In a sentence.
+    pub message: String,
+}
+
+/// Whether `--fail-on` was kept.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FailOn {
+    /// As given.
+    pub limit: String,
+    /// Whether a device grew more than that.
+    pub failed: bool,
+    /// The devices that did.
+    pub failures: Vec<Failure>,
+}
+
+impl FailOn {
+    /// Holds every growth against `limit`, which was given as `text`.
+    pub fn new<'a>(
+        limit: Limit,
+        text: impl fmt::Display,
+        at: At,
+        growths: impl Iterator<Item = Growth<'a>>,
+    ) -> Self {
+        let failures: Vec<Failure> = growths
+            .filter(|g| limit.is_exceeded(g.before_bytes, g.after_bytes))
+            .map(|g| Failure {
+                name: g.name.map(str::to_owned),
+                device: g.device,
+                before_bytes: g.before_bytes,
+                after_bytes: g.after_bytes,
+                delta_bytes: change(g.before_bytes, g.after_bytes),
+                message: format!(
+                    "{}device {}: {} {}, more than {text} allows",
+                    g.name.map(|name| format!("{name}, ")).unwrap_or_default(),
+                    g.device,
+                    figure(at),
+                    growth(g.before_bytes, g.after_bytes)
+                ),
+            })
+            .collect();
+        Self { limit: text.to_string(), failed: !failures.is_empty(), failures }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_read_as_documented() {
+        assert_eq!("growth=5%".parse(), Ok(Limit::Ratio(0.05)));
+        assert_eq!("growth=0.05".parse(), Ok(Limit::Ratio(0.05)));
+        assert_eq!("growth=512MiB".parse(), Ok(Limit::Bytes(512 << 20)));
+        assert_eq!("growth=1.5GiB".parse(), Ok(Limit::Bytes(3 << 29)));
+        assert_eq!("growth=0".parse(), Ok(Limit::Bytes(0)));
+        for bad in [
+            "",
+            "5%",
+            "growth",
+            "growth=",
+            "growth=%",
+            "growth=-1%",
+            "growth=nan%",
+            "peak=5%",
+            "growth=5x",
+        ] {
+            assert!(bad.parse::<Limit>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_more_than_the_limit_exceeds_it() {
+        assert!(!Limit::Ratio(0.05).is_exceeded(100, 105));
+        assert!(Limit::Ratio(0.05).is_exceeded(100, 106));
+        assert!(!Limit::Bytes(5).is_exceeded(100, 105));
+        assert!(Limit::Bytes(5).is_exceeded(100, 106));
+        assert!(!Limit::Ratio(0.0).is_exceeded(100, 100));
+        assert!(!Limit::Bytes(0).is_exceeded(100, 1));
+        assert!(Limit::Ratio(0.5).is_exceeded(0, 1), "anything is more than a share of nothing");
+    }
+}

@@ -1,0 +1,156 @@
+//! Who holds more or less than before, by line of the user's code.
+//!
+//! Lines that a matched stack links are one line, wherever it stands now; a line that no stack links is
+//! the one of the same number in the same function.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde::Serialize;
+
+use super::holders::{Held, Holders, Others, Status, listed};
+use super::names::Place;
+use super::side::Stack;
+use crate::analysis::FrameReport;
+
+/// A line of the user's code that holds more or less than before, by whatever way.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LineChange {
+    /// What became of it.
+    pub status: Status,
+    /// How much.
+    #[serde(flatten)]
+    pub held: Held,
+    /// The line as it is after; as it was before when it is gone. `None` gathers stacks without one.
+    pub frame: Option<FrameReport>,
+    /// The line as it was before, where it moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_from: Option<FrameReport>,
+    /// What the stack of it that changed most was doing, as far as the stack tells.
+    pub operation: Option<String>,
+}
+
+/// A line on one side; `None` for stacks without one.
+type Line = (usize, Option<Place>);
+
+/// Sets of lines that are one: every line leads to another of its set, the last one to itself.
+#[derive(Default)]
+struct Links {
+    rows: FxHashMap<Line, usize>,
+    leads_to: Vec<usize>,
+}
+
+impl Links {
+    /// The set of `line`, which is one of its own if it is new.
+    fn set(&mut self, line: Line) -> usize {
+        let leads_to = &mut self.leads_to;
+        let mut row = *self.rows.entry(line).or_insert_with(|| {
+            leads_to.push(leads_to.len());
+            leads_to.len() - 1
+        });
+        while let Some(next) = leads_to.get(row).copied().filter(|next| *next != row) {
+            // Halves the way for the next time.
+            let after = leads_to.get(next).copied().unwrap_or(next);
+            if let Some(lead) = leads_to.get_mut(row) {
+                *lead = after;
+            }
+            row = next;
+        }
+        row
+    }
+
+    fn link(&mut self, a: Line, b: Line) {
+        let (a, b) = (self.set(a), self.set(b));
+        if let Some(lead) = self.leads_to.get_mut(a) {
+            *lead = b;
+        }
+    }
+}
+
+/// What a set of lines holds, and on either side the stack that holds most of it and the one of the pair
+/// that changed most.
+#[derive(Default)]
+struct Row<'a> {
+    held: Held,
+    largest: [Option<&'a Stack>; 2],
+    changed: Option<(u64, usize, &'a Stack)>,
+}
+
+impl<'a> Holders<'a> {
+    fn line(&self, side: usize, stack: &Stack) -> Line {
+        let culprit = self.readers[side].culprit_id(stack.id);
+        (side, culprit.map(|id| self.words.place(side, id)))
+    }
+
+    /// The lines that changed, most first, up to `top`, and the sum of all others.
+    pub(super) fn by_line(&self, top: usize) -> (Vec<LineChange>, Others) {
+        let mut links = self.links();
+        let mut sets: FxHashMap<usize, usize> = FxHashMap::default();
+        let mut rows: Vec<Row<'a>> = Vec::new();
+        for pair in self.pairs {
+            let stacks = self.stacks(pair);
+            let Some((side, stack)) =
+                [1, 0].into_iter().find_map(|side| Some((side, stacks[side]?)))
+            else {
+                continue;
+            };
+            let set = *sets.entry(links.set(self.line(side, stack))).or_insert_with(|| {
+                rows.push(Row::default());
+                rows.len() - 1
+            });
+            let Some(row) = rows.get_mut(set) else { continue };
+            let held = self.held(pair);
+            row.held.merge(&held);
+            for (largest, stack) in row.largest.iter_mut().zip(stacks) {
+                let more = |s: &&Stack| largest.is_none_or(|known| known.bytes < s.bytes);
+                *largest = stack.filter(more).or(*largest);
+            }
+            let by = held.delta_bytes.unsigned_abs();
+            if row.changed.is_none_or(|(most, ..)| most < by) {
+                row.changed = Some((by, side, stack));
+            }
+        }
+        let (shown, others) = listed(rows.into_iter().map(|row| (row.held, row)).collect(), top);
+        let rows = shown.into_iter().map(|(status, held, row)| {
+            let frame = |side: usize| {
+                row.largest[side].and_then(|stack| self.readers[side].culprit(stack.id))
+            };
+            let [before, after] = [0, 1].map(frame);
+            let moved_from = before.clone().filter(|_| after.is_some() && before != after);
+            let operation =
+                row.changed.and_then(|(_, side, stack)| self.readers[side].operation(stack.id));
+            LineChange { status, held, frame: after.or(before), moved_from, operation }
+        });
+        (rows.collect(), others)
+    }
+
+    fn links(&self) -> Links {
+        let mut links = Links::default();
+        let mut alone: Vec<Line> = Vec::new();
+        let mut linked: FxHashSet<Line> = FxHashSet::default();
+        for pair in self.pairs {
+            let lines = self.stacks(pair);
+            let lines = [0, 1].map(|side| lines[side].map(|stack| self.line(side, stack)));
+            if let [Some(before), Some(after)] = lines {
+                links.link(before, after);
+                linked.extend([before, after]);
+            } else {
+                alone.extend(lines.into_iter().flatten());
+            }
+        }
+        // By what the function is called in both snapshots.
+        let key = |(_, place): &Line| {
+            place.map(|p| Place { function: self.words.class(p.function), ..p })
+        };
+        let mut free: FxHashMap<Option<Place>, [Option<Line>; 2]> = FxHashMap::default();
+        for line in alone.iter().filter(|line| !linked.contains(line)) {
+            if let Some(known) = free.entry(key(line)).or_default().get_mut(line.0) {
+                *known = Some(*line);
+            }
+        }
+        for sides in free.values() {
+            if let [Some(before), Some(after)] = sides {
+                links.link(*before, *after);
+            }
+        }
+        links
+    }
+}

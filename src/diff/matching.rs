@@ -1,0 +1,94 @@
+//! Which stack of one snapshot is which of the other.
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::align::{Item, pair_up};
+use super::names::{Place, Vocabulary};
+use super::side::Stack;
+
+/// How the stack before was found in the snapshot after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MatchedBy {
+    /// The same frames.
+    Content,
+    /// The same functions of the same files; other lines.
+    LinesMoved,
+    /// The same functions; a file has another name or stands in another directory.
+    FileMoved,
+}
+
+/// A stack of both sides, or of one: rows of the lists that were matched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pair {
+    /// Before and after.
+    pub(super) rows: [Option<usize>; 2],
+    /// `None` for one of one side.
+    pub(super) matched_by: Option<MatchedBy>,
+}
+
+/// Every stack of `before` and `after`, once: first among those of the same functions of the same files,
+/// then among those whose files moved.
+pub(super) fn matched(before: &[Stack], after: &[Stack], words: &Vocabulary) -> Vec<Pair> {
+    let sides = [before, after];
+    let mut left = sides.map(|stacks| (0..stacks.len()).collect::<Vec<_>>());
+    let mut pairs = Vec::new();
+    let same = |place: &Place| place.function;
+    let moved = |place: &Place| words.class(place.function);
+    for key in [&same as &dyn Fn(&Place) -> u32, &moved] {
+        let found = by_functions(sides, &left, key);
+        let taken: [Vec<bool>; 2] = [0, 1].map(|side| {
+            let mut taken = vec![false; sides[side].len()];
+            for (b, a) in &found {
+                if let Some(row) = taken.get_mut([*b, *a][side]) {
+                    *row = true;
+                }
+            }
+            taken
+        });
+        for (rows, taken) in left.iter_mut().zip(&taken) {
+            rows.retain(|row| taken.get(*row) == Some(&false));
+        }
+        pairs.extend(found.into_iter().filter_map(|(b, a)| {
+            let matched_by = how(&before.get(b)?.places, &after.get(a)?.places);
+            Some(Pair { rows: [Some(b), Some(a)], matched_by: Some(matched_by) })
+        }));
+    }
+    let [before, after] = left;
+    pairs.extend(before.into_iter().map(|row| Pair { rows: [Some(row), None], matched_by: None }));
+    pairs.extend(after.into_iter().map(|row| Pair { rows: [None, Some(row)], matched_by: None }));
+    pairs
+}
+
+fn how(before: &[Place], after: &[Place]) -> MatchedBy {
+    if before == after {
+        MatchedBy::Content
+    } else if before.iter().map(|p| p.function).eq(after.iter().map(|p| p.function)) {
+        MatchedBy::LinesMoved
+    } else {
+        MatchedBy::FileMoved
+    }
+}
+
+/// Pairs of rows among the `left` ones whose frames have the same keys.
+fn by_functions(
+    sides: [&[Stack]; 2],
+    left: &[Vec<usize>; 2],
+    key: &dyn Fn(&Place) -> u32,
+) -> Vec<(usize, usize)> {
+    let mut groups: FxHashMap<Vec<u32>, [Vec<Item>; 2]> = FxHashMap::default();
+    for (side, (stacks, rows)) in sides.into_iter().zip(left).enumerate() {
+        for row in rows {
+            let Some(stack) = stacks.get(*row) else { continue };
+            let group = groups.entry(stack.places.iter().map(key).collect()).or_default();
+            let lines = stack.places.iter().map(|place| place.line).collect();
+            if let Some(group) = group.get_mut(side) {
+                group.push(Item { lines, bytes: stack.bytes, row: *row });
+            }
+        }
+    }
+    let both =
+        groups.into_values().filter(|[before, after]| !before.is_empty() && !after.is_empty());
+    both.flat_map(|[before, after]| pair_up(before, after)).collect()
+}

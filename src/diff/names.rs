@@ -1,0 +1,80 @@
+//! One vocabulary for the frames of both snapshots.
+
+use rustc_hash::FxHashMap;
+
+use super::moved::classes;
+use crate::ids::{FrameId, StackId, SymbolId};
+use crate::intern::Symbols;
+use crate::snapshot::Snapshot;
+
+/// Row of a (file, function name) in the vocabulary.
+pub(super) type FunctionId = u32;
+
+/// A (file, function name), and which of the two snapshots has it anywhere in its stacks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Function {
+    pub(super) file: SymbolId,
+    pub(super) name: SymbolId,
+    pub(super) seen: [bool; 2],
+}
+
+/// A frame in the words of the vocabulary.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Place {
+    pub(super) function: FunctionId,
+    pub(super) line: u32,
+}
+
+/// The frames of two snapshots, before (0) and after (1), in the same words.
+#[derive(Debug)]
+pub(super) struct Vocabulary {
+    places: [Vec<Place>; 2],
+    /// For every function the one that stands for it and for what it moved to.
+    classes: Vec<FunctionId>,
+}
+
+impl Vocabulary {
+    /// Reads every frame of both.
+    pub(super) fn new(snapshots: [&Snapshot; 2]) -> Self {
+        let mut symbols = Symbols::default();
+        let mut functions: Vec<Function> = Vec::new();
+        let mut known: FxHashMap<(SymbolId, SymbolId), FunctionId> = FxHashMap::default();
+        let mut places = [Vec::new(), Vec::new()];
+        for (side, (snapshot, places)) in snapshots.into_iter().zip(&mut places).enumerate() {
+            let frames = (0..snapshot.stacks.frame_count()).map(FrameId::from_index);
+            for frame in frames.filter_map(|id| snapshot.stacks.frame(id)) {
+                let file = symbols.intern(snapshot.text(frame.file));
+                let name = symbols.intern(snapshot.text(frame.name));
+                let function = *known.entry((file, name)).or_insert_with(|| {
+                    functions.push(Function { file, name, seen: [false; 2] });
+                    crate::ids::row(functions.len() - 1)
+                });
+                if let Some(seen) = functions
+                    .get_mut(function as usize)
+                    .and_then(|function| function.seen.get_mut(side))
+                {
+                    *seen = true;
+                }
+                places.push(Place { function, line: frame.line });
+            }
+        }
+        let classes = classes(&functions, &symbols);
+        Self { places, classes }
+    }
+
+    /// The frame `id` of one side.
+    pub(super) fn place(&self, side: usize, id: FrameId) -> Place {
+        let places = self.places.get(side);
+        places.and_then(|places| places.get(id.index())).copied().unwrap_or_default()
+    }
+
+    /// The frames of `stack`, innermost first.
+    pub(super) fn stack(&self, side: usize, snapshot: &Snapshot, stack: StackId) -> Vec<Place> {
+        snapshot.stacks.frames(stack).iter().map(|id| self.place(side, *id)).collect()
+    }
+
+    /// The same for a function and what it moved to.
+    pub(super) fn class(&self, function: FunctionId) -> FunctionId {
+        self.classes.get(function as usize).copied().unwrap_or(function)
+    }
+}

@@ -1,0 +1,154 @@
+//! Everything that changed from one snapshot to another.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::device::{Both, DeviceDiff, device_diff};
+use super::limit::FailOn;
+use super::names::Vocabulary;
+use super::ranks::RanksDiff;
+use super::settings::{SettingChange, changed};
+use crate::analysis::{self, SnapshotReport, StackReader, analyze};
+use crate::replay::settings_in_effect;
+use crate::snapshot::{Snapshot, Warning};
+
+/// The moment compared.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum At {
+    /// When most was allocated.
+    #[default]
+    Peak,
+    /// When the snapshot was taken.
+    Snapshot,
+}
+
+/// What to compare.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// Only this device.
+    pub device: Option<u64>,
+    /// The moment.
+    pub at: At,
+    /// How many lines and stacks to list.
+    pub top: usize,
+    /// Whether every stack is wanted, for a flame graph.
+    pub all_stacks: bool,
+}
+
+/// A snapshot and where it was read.
+#[derive(Debug, Clone, Copy)]
+pub struct File<'a> {
+    /// What it says.
+    pub snapshot: &'a Snapshot,
+    /// As given.
+    pub path: &'a str,
+    /// Stored size.
+    pub size_bytes: u64,
+}
+
+/// Something odd about one of the two files, or about both.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SideWarning {
+    /// `before`, `after` or `both`.
+    pub side: &'static str,
+    /// What.
+    #[serde(flatten)]
+    pub warning: Warning,
+}
+
+/// The JSON of `oomscope diff`.
+#[derive(Debug, Clone, Serialize)]
+pub struct DiffReport {
+    /// `oomscope/diff/1`
+    pub schema: &'static str,
+    /// The path before, as given.
+    pub before: String,
+    /// The path after, as given.
+    pub after: String,
+    /// The moment compared.
+    pub at: At,
+    /// The finding in a sentence: of the device that grew most.
+    pub summary: String,
+    /// Whether `--fail-on` was kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fail_on: Option<FailOn>,
+    /// Two directories side by side; what follows is then of the worst.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<RanksDiff>,
+    /// The release and the settings that differ.
+    pub settings_changed: Vec<SettingChange>,
+    /// What is odd about the files.
+    pub warnings: Vec<SideWarning>,
+    /// Every device of either snapshot.
+    pub devices: Vec<DeviceDiff>,
+}
+
+/// Compares two snapshots.
+pub fn diff(before: File<'_>, after: File<'_>, options: Options) -> DiffReport {
+    let files = [before, after];
+    let reports = files.map(|file| {
+        let options = analysis::Options { device: options.device, ..Default::default() };
+        analyze(file.snapshot, file.path, file.size_bytes, options)
+    });
+    let snapshots = files.map(|file| file.snapshot);
+    let settings = snapshots.map(|snapshot| settings_in_effect(snapshot, None));
+    let readers = snapshots.map(StackReader::new);
+    let words = Vocabulary::new(snapshots);
+    let both = Both {
+        snapshots,
+        settings: settings.each_ref(),
+        readers: readers.each_ref(),
+        words: &words,
+    };
+    let numbers: BTreeSet<u64> =
+        reports.iter().flat_map(|report| &report.devices).map(|device| device.device).collect();
+    let devices: Vec<DeviceDiff> = numbers
+        .into_iter()
+        .map(|device| {
+            let of = |report| find(report, device);
+            device_diff(&both, device, reports.each_ref().map(of), options)
+        })
+        .collect();
+    DiffReport {
+        schema: "oomscope/diff/1",
+        before: before.path.to_owned(),
+        after: after.path.to_owned(),
+        at: options.at,
+        summary: summary(&devices),
+        fail_on: None,
+        ranks: None,
+        settings_changed: changed(&reports[0], &reports[1]),
+        warnings: warnings(&reports),
+        devices,
+    }
+}
+
+fn find(report: &SnapshotReport, device: u64) -> Option<&analysis::DeviceReport> {
+    report.devices.iter().find(|one| one.device == device)
+}
+
+/// The finding of the device that grew most, failing that of the one that changed most.
+fn summary(devices: &[DeviceDiff]) -> String {
+    let key = |device: &&DeviceDiff| {
+        let by = device.delta.allocated_bytes;
+        (by.max(0), by.unsigned_abs(), std::cmp::Reverse(device.device))
+    };
+    match devices.iter().max_by_key(key) {
+        None => "neither snapshot holds memory or a trace".to_owned(),
+        Some(only) if devices.len() == 1 => only.summary.clone(),
+        Some(most) => format!("device {}: {}", most.device, most.summary),
+    }
+}
+
+fn warnings(reports: &[SnapshotReport; 2]) -> Vec<SideWarning> {
+    let [before, after] = reports.each_ref().map(|report| report.warnings.as_slice());
+    let both = before.iter().filter(|warning| after.contains(warning)).map(|w| ("both", w));
+    let only_before = before.iter().filter(|w| !after.contains(w)).map(|w| ("before", w));
+    let only_after = after.iter().filter(|w| !before.contains(w)).map(|w| ("after", w));
+    both.chain(only_before)
+        .chain(only_after)
+        .map(|(side, warning)| SideWarning { side, warning: warning.clone() })
+        .collect()
+}

@@ -1,0 +1,108 @@
+//! One device of one snapshot at the moment compared.
+
+use rustc_hash::FxHashMap;
+
+use super::names::{Place, Vocabulary};
+use super::report::At;
+use crate::analysis::{DeviceReport, Memory, figures};
+use crate::conf::Settings;
+use crate::ids::StackId;
+use crate::replay::{Layout, Literal};
+use crate::snapshot::{Block, BlockState, Segment, Snapshot};
+
+/// What one stack holds.
+#[derive(Debug)]
+pub(super) struct Stack {
+    pub(super) id: StackId,
+    pub(super) bytes: u64,
+    pub(super) blocks: u64,
+    pub(super) places: Vec<Place>,
+}
+
+/// A device at the moment compared.
+#[derive(Debug, Default)]
+pub(super) struct Side {
+    pub(super) memory: Memory,
+    /// The entry just after which that is; `None` for the snapshot and for a peak before the first entry.
+    pub(super) event: Option<u64>,
+    /// Who holds the allocated memory, most first.
+    pub(super) stacks: Vec<Stack>,
+}
+
+/// A snapshot and its place among the two: before (0) or after (1).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Of<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) side: usize,
+    pub(super) settings: &'a Settings,
+    pub(super) words: &'a Vocabulary,
+}
+
+impl Side {
+    /// Looks at `device` at the moment `at`.
+    pub(super) fn new(of: Of<'_>, device: &DeviceReport, at: At) -> Self {
+        let snapshot = of.snapshot;
+        match at {
+            At::Peak if !ends_at_its_peak(device) => {
+                let event = device.peak.allocated_event;
+                let layout = layout_after(of, device.device, event);
+                Self::of(of, layout.segments.iter(), &layout.blocks, event)
+            }
+            At::Peak | At::Snapshot => {
+                let own = snapshot.segments.iter().filter(|s| s.device == device.device);
+                Self::of(of, own, &snapshot.blocks, None)
+            }
+        }
+    }
+
+    fn of<'a>(
+        of: Of<'_>,
+        segments: impl Iterator<Item = &'a Segment> + Clone,
+        blocks: &[Block],
+        event: Option<u64>,
+    ) -> Self {
+        let memory = figures(segments.clone(), blocks, &of.snapshot.pools, of.settings, 0);
+        let mut held: FxHashMap<StackId, (u64, u64)> = FxHashMap::default();
+        for segment in segments {
+            for block in blocks.get(segment.blocks.clone()).unwrap_or_default() {
+                if block.state == BlockState::ActiveAllocated {
+                    let (bytes, blocks) = held.entry(block.stack).or_default();
+                    *bytes = bytes.saturating_add(block.size);
+                    *blocks += 1;
+                }
+            }
+        }
+        let mut stacks: Vec<Stack> = held
+            .into_iter()
+            .map(|(id, (bytes, blocks))| Stack {
+                id,
+                bytes,
+                blocks,
+                places: of.words.stack(of.side, of.snapshot, id),
+            })
+            .collect();
+        stacks.sort_by_key(|stack| (std::cmp::Reverse(stack.bytes), stack.id));
+        Self { memory, event, stacks }
+    }
+}
+
+/// Whether the snapshot itself shows the peak: nothing was recorded, or it grew up to the last entry.
+fn ends_at_its_peak(device: &DeviceReport) -> bool {
+    device.timeline.as_ref().is_none_or(|timeline| {
+        device.peak.allocated_event == timeline.trace_events.checked_sub(1)
+            && device.peak.allocated_bytes == device.memory.allocated_bytes
+    })
+}
+
+/// The memory of `device` just after an entry of its trace; before the first one for `None`.
+fn layout_after(of: Of<'_>, device: u64, event: Option<u64>) -> Layout {
+    let mut layout = Layout::default();
+    let Ok(index) = usize::try_from(device) else { return layout };
+    let literal = Literal { snapshot: of.snapshot, device: index, settings: of.settings };
+    literal.run(false, |step| {
+        if step.entry.map(|(index, _)| index as u64) == event {
+            layout = Layout::of(step.tiling, device);
+        }
+    });
+    layout
+}

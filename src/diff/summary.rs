@@ -1,0 +1,74 @@
+//! The finding in a sentence.
+
+use super::figures::change;
+use super::lines::LineChange;
+use super::report::At;
+use crate::analysis::FrameReport;
+use crate::units::{counted, percent, ratio, size};
+
+/// What the compared figure is called.
+pub(super) fn figure(at: At) -> &'static str {
+    match at {
+        At::Peak => "allocated at peak",
+        At::Snapshot => "allocated at the snapshot",
+    }
+}
+
+/// `grew 1.20 GiB (+14%) to 9.77 GiB`
+pub(super) fn growth(before: u64, after: u64) -> String {
+    let (verb, sign) = if after > before { ("grew", "+") } else { ("shrank", "-") };
+    let by = after.abs_diff(before);
+    let share = match before {
+        0 => String::new(),
+        _ => format!(" ({sign}{})", percent(ratio(by, before))),
+    };
+    format!("{verb} {}{share} to {}", size(by), size(after))
+}
+
+/// The end of a path, which tells most: its last two components.
+fn place(frame: &FrameReport) -> String {
+    let from = frame.file.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
+    let file = frame.file.get(from..).unwrap_or(&frame.file);
+    format!("{file}:{} in {}", frame.line, frame.name)
+}
+
+/// What became of the compared figure, and the line that has most of it; `lines` are those that changed,
+/// most first.
+pub(super) fn summary(at: At, before: u64, after: u64, lines: &[LineChange]) -> String {
+    let figure = figure(at);
+    let by = change(before, after);
+    if by == 0 {
+        let more = lines.iter().filter(|line| line.held.delta_bytes > 0).count() as u64;
+        let less = lines.iter().filter(|line| line.held.delta_bytes < 0).count() as u64;
+        let though = match (more, less) {
+            (0, 0) => String::new(),
+            _ => format!(
+                ", though {} of code {} more and {} less",
+                counted(more, "line"),
+                if more == 1 { "holds" } else { "hold" },
+                crate::units::count(less)
+            ),
+        };
+        return format!("{figure} is the same, {}{though}", size(after));
+    }
+    let first = lines.iter().find(|line| line.held.delta_bytes.signum() == by.signum());
+    let most = match first {
+        None => String::new(),
+        Some(line) => {
+            let place = match &line.frame {
+                Some(frame) => place(frame),
+                None => "stacks without a line of the user's code".to_owned(),
+            };
+            let bytes = line.held.delta_bytes;
+            if bytes == by {
+                format!(", all of it from {place}")
+            } else if bytes.unsigned_abs() < by.unsigned_abs() {
+                format!(", {} of it from {place}", size(bytes.unsigned_abs()))
+            } else {
+                let sign = if by > 0 { "+" } else { "-" };
+                format!("; {place} alone {sign}{}", size(bytes.unsigned_abs()))
+            }
+        }
+    };
+    format!("{figure} {}{most}", growth(before, after))
+}

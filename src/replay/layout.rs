@@ -1,0 +1,55 @@
+//! Segments and blocks at a moment of the literal replay, in the shape that a snapshot has them.
+
+use super::tiling::{NONE, Tile, Tiling};
+use crate::snapshot::{Block, Blocks, Segment, Segments, Stacks};
+
+/// What a snapshot taken at that moment would have held of one device. The stacks of segments are not
+/// known.
+#[derive(Debug, Clone, Default)]
+pub struct Layout {
+    /// In address order.
+    pub segments: Segments,
+    /// Of all segments.
+    pub blocks: Blocks,
+}
+
+impl Layout {
+    /// The memory of `device` as `tiling` has it now.
+    pub fn of(tiling: &Tiling, device: u64) -> Self {
+        let mut tiles: Vec<&Tile> = tiling.tiles().collect();
+        tiles.sort_unstable_by_key(|tile| tile.addr);
+        let mut layout = Self::default();
+        for tile in tiles {
+            let row = layout.blocks.len();
+            layout.blocks.push(Block {
+                address: tile.addr,
+                size: tile.size,
+                requested_size: tile.requested,
+                state: tile.state,
+                stack: tile.stack,
+            });
+            match layout.segments.last_mut().filter(|_| tile.prev != NONE) {
+                Some(segment) => {
+                    segment.total_size = segment.total_size.saturating_add(tile.size);
+                    segment.blocks.end = row + 1;
+                }
+                None => {
+                    layout.segments.extend(tiling.homes().get(tile.home as usize).map(|home| {
+                        Segment {
+                            device,
+                            address: tile.addr,
+                            total_size: tile.size,
+                            stream: home.stream,
+                            is_small: home.is_small,
+                            is_expandable: tile.is_expandable,
+                            pool: home.pool,
+                            stack: Stacks::EMPTY,
+                            blocks: row..row + 1,
+                        }
+                    }))
+                }
+            }
+        }
+        layout
+    }
+}

@@ -1,0 +1,231 @@
+//! The cells of the tables that the page and the Markdown share.
+
+use serde_json::Value;
+
+use super::super::words::{pool, stream};
+use crate::diff::{
+    At, DeviceDiff, DiffReport, Figures, Held, PoolChange, RankChange, SettingChange, Space,
+    Status, StreamChange,
+};
+use crate::units::{count, percent, plain, ratio, signed_count, signed_size, size};
+
+/// The heads of [`figures`].
+pub(super) const FIGURES: [&str; 5] = ["", "before", "after", "change", ""];
+/// The heads of [`settings`].
+pub(super) const SETTINGS: [&str; 3] = ["setting", "before", "after"];
+/// The heads of [`pools`] and, with another first one, of [`streams`].
+pub(super) const SPACES: [&str; 6] =
+    ["pool", "reserved before", "after", "change", "allocated", "free"];
+/// The heads of [`rank`].
+pub(super) const RANKS: [&str; 8] =
+    ["rank", "device", "before", "after", "change", "", "peak reserved", "failed requests"];
+
+/// What is compared, in words.
+pub(super) fn moment(at: At) -> &'static str {
+    match at {
+        At::Peak => "at the peak",
+        At::Snapshot => "at the snapshot",
+    }
+}
+
+/// The word of a status.
+pub(super) fn word(status: Status) -> &'static str {
+    match status {
+        Status::New => "new",
+        Status::Gone => "gone",
+        Status::Grown => "grown",
+        Status::Shrunk => "shrunk",
+    }
+}
+
+/// `+14%`; nothing where nothing was before or nothing changed.
+pub(super) fn share(before: u64, by: i64) -> String {
+    match (before, by.signum()) {
+        (0, _) | (_, 0) => String::new(),
+        (_, sign) => {
+            let sign = if sign > 0 { "+" } else { "-" };
+            format!("{sign}{}", percent(ratio(by.unsigned_abs(), before)))
+        }
+    }
+}
+
+/// `3 -> 5`, or the one number of both.
+pub(super) fn blocks(held: &Held, arrow: &str) -> String {
+    let (before, after) = (count(held.before_blocks), count(held.after_blocks));
+    if before == after { after } else { format!("{before} {arrow} {after}") }
+}
+
+/// Totals, segments, blocks and fragmentation.
+pub(super) fn figures(device: &DeviceDiff, at: At) -> Vec<Vec<String>> {
+    let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
+    let delta = &device.delta;
+    let bytes = |name: &str, of: fn(&Figures<u64>) -> u64, by: i64| {
+        let (b, a) = (of(&before), of(&after));
+        vec![name.to_owned(), size(b), size(a), signed_size(by), share(b, by)]
+    };
+    let counts = |name: &str, of: fn(&Figures<u64>) -> u64, by: i64| {
+        let (b, a) = (of(&before), of(&after));
+        vec![name.to_owned(), count(b), count(a), signed_count(by), share(b, by)]
+    };
+    let gap = |of: &Figures<u64>| percent(of.fragmentation.gap_ratio);
+    let mut rows = vec![
+        bytes("peak allocated", |f| f.peak_allocated_bytes, delta.peak_allocated_bytes),
+        bytes("peak reserved", |f| f.peak_reserved_bytes, delta.peak_reserved_bytes),
+        vec![
+            format!("{}:", moment(at)),
+            String::new(),
+            String::new(),
+            String::new(),
+            String::new(),
+        ],
+        bytes("  allocated", |f| f.allocated_bytes, delta.allocated_bytes),
+        bytes("  reserved", |f| f.reserved_bytes, delta.reserved_bytes),
+        bytes(
+            "  pending free",
+            |f| f.blocks.active_pending_free.bytes,
+            delta.blocks.active_pending_free.bytes,
+        ),
+        bytes("  free", |f| f.blocks.inactive.bytes, delta.blocks.inactive.bytes),
+        bytes(
+            "    releasable",
+            |f| f.fragmentation.releasable_bytes,
+            delta.fragmentation.releasable_bytes,
+        ),
+        bytes(
+            "    stranded",
+            |f| f.fragmentation.stranded_bytes,
+            delta.fragmentation.stranded_bytes,
+        ),
+        bytes(
+            "    largest block",
+            |f| f.fragmentation.largest_free_block_bytes,
+            delta.fragmentation.largest_free_block_bytes,
+        ),
+        bytes("  rounding", |f| f.fragmentation.rounding_bytes, delta.fragmentation.rounding_bytes),
+        vec!["  gap".to_owned(), gap(&before), gap(&after), points(device), String::new()],
+        counts("  segments", |f| f.segments.count, delta.segments.count),
+        counts(
+            "  blocks in use",
+            |f| f.blocks.active_allocated.count,
+            delta.blocks.active_allocated.count,
+        ),
+        counts("  free blocks", |f| f.blocks.inactive.count, delta.blocks.inactive.count),
+    ];
+    let waits = |f: &Figures<u64>| f.blocks.active_pending_free.count > 0;
+    if !waits(&before) && !waits(&after) {
+        rows.retain(|row| row.first().is_none_or(|name| name != "  pending free"));
+    }
+    if before.ooms + after.ooms > 0 {
+        rows.push(counts("failed requests", |f| f.ooms, delta.ooms));
+    }
+    rows
+}
+
+/// What the gap changed by, in points of a percentage.
+fn points(device: &DeviceDiff) -> String {
+    let by = device.delta.fragmentation.gap_ratio;
+    let sign = if by > 0.0 { "+" } else { "-" };
+    match percent(by.abs()).as_str() {
+        "0%" => "0".to_owned(),
+        share => format!("{sign}{} points", share.trim_end_matches('%')),
+    }
+}
+
+fn value(value: &Value) -> String {
+    match value {
+        Value::Null => "not recorded".to_owned(),
+        Value::String(text) if text.is_empty() => "none".to_owned(),
+        Value::String(text) => plain(text).replace(',', ", "),
+        other => plain(&other.to_string()),
+    }
+}
+
+/// A setting that differs.
+pub(super) fn settings(changes: &[SettingChange]) -> Vec<Vec<String>> {
+    let name = |key: &str| match key {
+        "torch_version" => "PyTorch".to_owned(),
+        "settings_string" => "PYTORCH_CUDA_ALLOC_CONF".to_owned(),
+        "found_settings" => "found by a replay".to_owned(),
+        key => plain(key),
+    };
+    changes
+        .iter()
+        .map(|change| vec![name(&change.key), value(&change.before), value(&change.after)])
+        .collect()
+}
+
+fn space(name: String, before: Space<u64>, after: Space<u64>, by: Space<i64>) -> Vec<String> {
+    vec![
+        name,
+        size(before.reserved_bytes),
+        size(after.reserved_bytes),
+        signed_size(by.reserved_bytes),
+        signed_size(by.allocated_bytes),
+        signed_size(by.inactive_bytes),
+    ]
+}
+
+/// The pools, where there are several.
+pub(super) fn pools(device: &DeviceDiff) -> Vec<Vec<String>> {
+    let row = |p: &PoolChange| space(pool(p.pool_id), p.before, p.after, p.delta);
+    match device.pools.as_slice() {
+        [] | [_] => Vec::new(),
+        pools => pools.iter().map(row).collect(),
+    }
+}
+
+/// The streams, where there are several.
+pub(super) fn streams(device: &DeviceDiff) -> Vec<Vec<String>> {
+    let row = |s: &StreamChange| {
+        let name = match (s.before_stream, s.after_stream) {
+            (Some(before), Some(after)) if before != after => {
+                format!("{} (was {})", stream(after), stream(before))
+            }
+            (before, after) => after.or(before).map(stream).unwrap_or_default(),
+        };
+        space(name, s.before, s.after, s.delta)
+    };
+    match device.streams.as_slice() {
+        [] | [_] => Vec::new(),
+        streams => streams.iter().map(row).collect(),
+    }
+}
+
+/// One rank.
+pub(super) fn rank(row: &RankChange) -> Vec<String> {
+    let ooms = match (row.before_ooms, row.after_ooms) {
+        (0, 0) => "none".to_owned(),
+        (before, after) if before == after => count(after),
+        (before, after) => format!("{} before, {} after", count(before), count(after)),
+    };
+    vec![
+        plain(&row.name),
+        row.device.to_string(),
+        size(row.before_allocated_bytes),
+        size(row.after_allocated_bytes),
+        signed_size(row.delta_allocated_bytes),
+        share(row.before_allocated_bytes, row.delta_allocated_bytes),
+        signed_size(row.delta_peak_reserved_bytes),
+        ooms,
+    ]
+}
+
+/// Ranks of one side only, and the verdict of `--fail-on`: what stands below the tables.
+pub(super) fn remarks(report: &DiffReport) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if let Some(ranks) = &report.ranks {
+        for (side, names) in [("before", &ranks.only_before), ("after", &ranks.only_after)] {
+            if !names.is_empty() {
+                remarks.push(format!("only {side}, not compared: {}", plain(&names.join(", "))));
+            }
+        }
+    }
+    for warning in &report.warnings {
+        let side = match warning.side {
+            "both" => "both files",
+            side => side,
+        };
+        remarks.push(format!("{side}: {}: {}", warning.warning.code, warning.warning.message));
+    }
+    remarks
+}

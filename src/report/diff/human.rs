@@ -1,0 +1,251 @@
+//! The page of `oomscope diff`: the answer first, then the figures, then who it was.
+
+use super::super::style::{Style, tail, wrap};
+use super::super::table::table;
+use super::super::words::{place, telling_frames};
+use super::cells::{
+    FIGURES, RANKS, SETTINGS, SPACES, blocks, figures, moment, pools, rank, remarks, settings,
+    share, streams, word,
+};
+use crate::analysis::FrameReport;
+use crate::diff::{At, DeviceDiff, DiffReport, LineChange, Others, StackChange};
+use crate::units::{count, counted, plain, signed_size, size};
+
+/// Frames of a stack that are shown.
+const FRAMES: usize = 8;
+
+/// The page for a person.
+pub fn diff_page(report: &DiffReport, style: Style) -> String {
+    let mut page = Page { out: String::new(), style };
+    page.text(&style.strong(&report.summary));
+    if let Some(fail_on) = &report.fail_on {
+        for failure in &fail_on.failures {
+            page.text(&style.alarm(&format!("FAILED: {}", plain(&failure.message))));
+        }
+    }
+    page.line("");
+    page.line(&format!("  before  {}", plain(&report.before)));
+    page.line(&format!("  after   {}", plain(&report.after)));
+    if let Some(ranks) = &report.ranks {
+        page.heading(&format!(
+            "{} in both, the worst first (allocated {})",
+            counted(ranks.rows.len() as u64, "device"),
+            moment(report.at)
+        ));
+        page.table(&RANKS, &[0, 7], ranks.rows.iter().map(rank).collect());
+        if let Some(worst) = ranks.rows.first() {
+            page.heading(&format!("The worst in full: {}", plain(&worst.name)));
+        }
+    }
+    if !report.settings_changed.is_empty() {
+        page.heading("Settings that differ");
+        page.table(&SETTINGS, &[0, 1, 2], settings(&report.settings_changed));
+    }
+    for device in &report.devices {
+        page.device(device, report.at, report.devices.len() > 1);
+    }
+    let remarks = remarks(report);
+    if !remarks.is_empty() {
+        page.heading("Notes");
+        for remark in remarks {
+            let wrapped = wrap(&remark, style.width.saturating_sub(4), "    ");
+            page.line(&format!("  {} {wrapped}", style.pick("•", "-")));
+        }
+    }
+    page.out
+}
+
+struct Page {
+    out: String,
+    style: Style,
+}
+
+impl Page {
+    fn line(&mut self, text: &str) {
+        self.out.push_str(text.trim_end());
+        self.out.push('\n');
+    }
+
+    fn text(&mut self, text: &str) {
+        let wrapped = wrap(text, self.style.width, "");
+        self.line(&wrapped);
+    }
+
+    fn heading(&mut self, text: &str) {
+        self.line("");
+        self.line(&self.style.heading(text));
+    }
+
+    fn table(&mut self, header: &[&str], left: &[usize], rows: Vec<Vec<String>>) {
+        let table = table(self.style, header, left, rows);
+        self.out.push_str(&table);
+    }
+
+    fn device(&mut self, device: &DeviceDiff, at: At, is_one_of_several: bool) {
+        self.heading(&format!("Device {}", device.device));
+        if is_one_of_several {
+            self.text(&device.summary);
+        }
+        let entry = |event: Option<u64>| match event {
+            Some(event) => format!("entry {}", count(event)),
+            None => "the snapshot".to_owned(),
+        };
+        if at == At::Peak && (device.before_event, device.after_event) != (None, None) {
+            self.text(&format!(
+                "At the peak: after {} before, after {} after",
+                entry(device.before_event),
+                entry(device.after_event)
+            ));
+        }
+        self.table(&FIGURES, &[0], figures(device, at));
+        self.lines(device, at);
+        self.stacks(device);
+        for (title, first, rows) in
+            [("Pools", "pool", pools(device)), ("Streams", "stream", streams(device))]
+        {
+            if !rows.is_empty() {
+                self.heading(title);
+                let mut header = SPACES;
+                header[0] = first;
+                self.table(&header, &[0], rows);
+            }
+        }
+    }
+
+    fn lines(&mut self, device: &DeviceDiff, at: At) {
+        if device.lines.is_empty() {
+            return;
+        }
+        self.heading(&format!("Who holds more or less {}, by line", moment(at)));
+        let room = self.style.width.saturating_sub(56).max(24);
+        let mut rows: Vec<Vec<String>> =
+            device.lines.iter().map(|line| self.line_cells(line, room)).collect();
+        rows.extend(self.rest(&device.other_lines, "everything else"));
+        let all = device.delta.allocated_bytes;
+        let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
+        rows.push(vec![
+            signed_size(all),
+            share(before.allocated_bytes, all),
+            size(before.allocated_bytes),
+            size(after.allocated_bytes),
+            String::new(),
+            "all of it".to_owned(),
+        ]);
+        self.table(&["change", "", "before", "after", "blocks", "allocated by"], &[5], rows);
+    }
+
+    fn rest(&self, others: &Others, name: &str) -> Option<Vec<String>> {
+        let held = &others.held;
+        (others.count > 0).then(|| {
+            vec![
+                signed_size(held.delta_bytes),
+                share(held.before_bytes, held.delta_bytes),
+                size(held.before_bytes),
+                size(held.after_bytes),
+                blocks(held, self.arrow()),
+                name.to_owned(),
+            ]
+        })
+    }
+
+    fn arrow(&self) -> &'static str {
+        self.style.pick("→", "->")
+    }
+
+    fn line_cells(&self, line: &LineChange, room: usize) -> Vec<String> {
+        let held = &line.held;
+        let shown = |frame: &FrameReport| {
+            let name = format!(" in {}", frame.name);
+            let left = room.saturating_sub(name.chars().count()).max(16);
+            format!("{}{name}", tail(&place(frame), left, self.style))
+        };
+        let mut cell = match (&line.frame, &line.operation) {
+            (Some(frame), _) => shown(frame),
+            (None, None) => "no stack recorded".to_owned(),
+            (None, Some(_)) => "no line of the user's code".to_owned(),
+        };
+        if let Some(from) = &line.moved_from {
+            cell =
+                format!("{cell}\n  was {}", tail(&place(from), room.saturating_sub(6), self.style));
+        }
+        if let Some(operation) = &line.operation {
+            cell = format!("{cell}\n  {}", tail(operation, room.saturating_sub(2), self.style));
+        }
+        let share = match share(held.before_bytes, held.delta_bytes) {
+            share if held.before_blocks > 0 && held.after_blocks > 0 => share,
+            _ => word(line.status).to_owned(),
+        };
+        vec![
+            signed_size(held.delta_bytes),
+            share,
+            size(held.before_bytes),
+            size(held.after_bytes),
+            blocks(held, self.arrow()),
+            cell,
+        ]
+    }
+
+    fn stacks(&mut self, device: &DeviceDiff) {
+        let with_frames = device.stacks.iter().filter(|stack| !stack.frames.is_empty());
+        if with_frames.count() == 0 {
+            return;
+        }
+        let counts = &device.stack_counts;
+        self.heading(&format!(
+            "By stack: {} new, {} gone, {} grown, {} shrunk, {} unchanged",
+            count(counts.new),
+            count(counts.gone),
+            count(counts.grown),
+            count(counts.shrunk),
+            count(counts.unchanged)
+        ));
+        for stack in &device.stacks {
+            self.stack(stack);
+        }
+        let others = &device.other_stacks;
+        if others.count > 0 {
+            let held = &others.held;
+            self.line(&format!(
+                "  {}  everything else: {}, {} {} {}",
+                signed_size(held.delta_bytes),
+                counted(others.count, "stack"),
+                size(held.before_bytes),
+                self.arrow(),
+                size(held.after_bytes)
+            ));
+        }
+    }
+
+    fn stack(&mut self, stack: &StackChange) {
+        let held = &stack.held;
+        let arrow = self.arrow();
+        self.line(&format!(
+            "  {}  {}: {} {arrow} {}, blocks {}",
+            signed_size(held.delta_bytes),
+            word(stack.status),
+            size(held.before_bytes),
+            size(held.after_bytes),
+            blocks(held, arrow)
+        ));
+        let (frames, _) = telling_frames(&stack.frames);
+        let room = self.style.width.saturating_sub(8);
+        if frames.is_empty() {
+            let text = match stack.frames.first() {
+                None => "no stack recorded".to_owned(),
+                Some(frame) => tail(&frame.name, room, self.style),
+            };
+            self.line(&format!("      {text}"));
+        }
+        for frame in frames.iter().take(FRAMES) {
+            let name = format!(" in {}", frame.name);
+            let left = room.saturating_sub(name.chars().count()).max(16);
+            self.line(&format!("      {}{name}", tail(&place(frame), left, self.style)));
+        }
+        if frames.len() > FRAMES {
+            self.line(&format!(
+                "      ({} more)",
+                counted((frames.len() - FRAMES) as u64, "frame")
+            ));
+        }
+    }
+}
