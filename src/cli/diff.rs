@@ -1,6 +1,5 @@
 //! `oomscope diff`
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
@@ -9,8 +8,7 @@ use clap::{Args, ValueEnum};
 use super::exit::{Done, complain};
 use super::inputs::{self, Input, Read};
 use super::output::Output;
-use crate::analysis::{self, SnapshotReport, analyze};
-use crate::diff::{At, DiffReport, FailOn, File, Growth, Limit, Options, compare_ranks, diff};
+use crate::diff::{At, DiffReport, FailOn, File, Growth, Limit, Options, RanksDiff, diff};
 use crate::report;
 
 /// Say what changed from one snapshot to another: totals, settings, pools, and the lines of code that
@@ -179,39 +177,38 @@ fn directories(
         );
     }
     let output = Output::open(output)?;
-    let mut done = Done::Well;
-    let [before, after] = ranks.each_ref().map(|ranks| read_ranks(ranks, options, &mut done));
-    let rows = compare_ranks(&before, &after, options.at);
-    let Some(worst) = rows.rows.first() else {
-        bail!("{} and {}: no rank that can be compared", paths[0].display(), paths[1].display());
+    let only = |own: usize, other: usize| -> Vec<String> {
+        ranks[own].keys().filter(|name| !ranks[other].contains_key(*name)).cloned().collect()
     };
-    let pair =
-        ranks.each_ref().map(|ranks| ranks.get(&worst.name).map(|input| input.path.as_path()));
-    let [Some(worst_before), Some(worst_after)] = pair else { bail!("{}: is gone", worst.name) };
-    let report = files([worst_before, worst_after], options)?;
-    Ok((DiffReport { ranks: Some(rows), ..report }, done, output))
-}
-
-/// The figures of every rank, by name; says which cannot be read.
-fn read_ranks(
-    ranks: &BTreeMap<String, Input>,
-    options: Options,
-    done: &mut Done,
-) -> Vec<(String, SnapshotReport)> {
-    let options = analysis::Options { device: options.device, ..Default::default() };
-    let inputs: Vec<Input> = ranks.values().cloned().collect();
-    let read =
-        inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
-    let mut reports = Vec::new();
-    for (name, one) in ranks.keys().zip(read) {
+    let (only_before, only_after) = (only(0, 1), only(1, 0));
+    let [before, mut after] = ranks;
+    let pairs = before
+        .into_iter()
+        .filter_map(|(name, input)| after.remove(&name).map(|other| (name, [input, other])));
+    let (names, pairs): (Vec<String>, Vec<[Input; 2]>) = pairs.unzip();
+    // Of most ranks only the figures are wanted.
+    let brief = Options { top: 0, all_stacks: false, ..options };
+    let read = inputs::read_pairs(&pairs, |[before, after]| {
+        let file = |(snapshot, path, size_bytes)| File { snapshot, path, size_bytes };
+        diff(file(before), file(after), brief)
+    });
+    let (mut compared, mut done) = (Vec::new(), Done::Well);
+    for (name, one) in names.iter().zip(read) {
         match one {
-            Read::Done(report) => reports.push((name.clone(), report)),
+            Read::Done(report) => compared.push((name.clone(), report)),
             Read::Failed(error) => {
                 complain(&format!("{}: {}", error.path, error.message));
-                *done = Done::Partly;
+                done = Done::Partly;
             }
             Read::Skipped => {}
         }
     }
-    reports
+    let rows = RanksDiff::new(&compared, only_before, only_after);
+    let worst = rows.rows.first().and_then(|worst| names.iter().position(|n| *n == worst.name));
+    let Some([before, after]) = worst.and_then(|row| pairs.get(row)) else {
+        let [before, after] = paths.map(Path::display);
+        bail!("{before} and {after}: no rank that can be compared");
+    };
+    let report = files([&before.path, &after.path], options)?;
+    Ok((DiffReport { ranks: Some(rows), ..report }, done, output))
 }

@@ -140,6 +140,29 @@ pub(super) fn read_all<T: Send>(
     inputs.par_iter().map(|input| read(input, &progress, &use_it)).collect()
 }
 
+/// Reads every pair and hands both to `use_it` with their paths and stored sizes, as [`read_all`] does.
+pub(super) fn read_pairs<T: Send>(
+    pairs: &[[Input; 2]],
+    use_it: impl Fn([(&Snapshot, &str, u64); 2]) -> T + Sync,
+) -> Vec<Read<T>> {
+    let total =
+        pairs.iter().flatten().filter_map(|i| i.path.metadata().ok()).map(|m| m.len()).sum();
+    let progress = Progress::new(total, 2 * pairs.len());
+    let read_pair = |[before, after]: &[Input; 2]| {
+        let both = read(before, &progress, |first, first_path, first_bytes| {
+            read(after, &progress, |second, path, bytes| {
+                use_it([(first, first_path, first_bytes), (second, path, bytes)])
+            })
+        });
+        match both {
+            Read::Done(second) => second,
+            Read::Failed(error) => Read::Failed(error),
+            Read::Skipped => Read::Skipped,
+        }
+    };
+    pairs.par_iter().map(read_pair).collect()
+}
+
 /// Reads the one snapshot at `path`.
 pub(super) fn read_one(path: &Path) -> anyhow::Result<Snapshot> {
     if path.is_dir() {

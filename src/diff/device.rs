@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::course::{Course, Length, PhaseChange, StepChange, Steps, by_phase, by_step};
 use super::figures::Figures;
 use super::holders::{HeldOnBothSides, Holders, Others, StackChange, StackCounts};
 use super::lines::LineChange;
@@ -11,7 +12,7 @@ use super::report::{At, Options};
 use super::side::{Of, Side};
 use super::space::{PoolChange, StreamChange, pools, streams};
 use super::summary::summary;
-use crate::analysis::{DeviceReport, StackReader};
+use crate::analysis::{DeviceReport, Phases, StackReader};
 use crate::conf::Settings;
 use crate::snapshot::Snapshot;
 use crate::units::size;
@@ -34,6 +35,15 @@ pub struct DeviceDiff {
     pub after: Option<Figures<u64>>,
     /// What they changed by; a device that a snapshot does not have counts as 0.
     pub delta: Figures<i64>,
+    /// The training steps compared; `None` where they cannot be told or counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Steps>,
+    /// What each phase needed at most.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_phase: Vec<PhaseChange>,
+    /// What each of the steps compared needed at most.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_step: Vec<StepChange>,
     /// By pool.
     pub pools: Vec<PoolChange>,
     /// By stream.
@@ -68,17 +78,42 @@ pub(super) fn device_diff(
     reports: [Option<&DeviceReport>; 2],
     options: Options,
 ) -> DeviceDiff {
-    let sides = [0, 1].map(|side| {
-        let of = Of {
-            snapshot: both.snapshots[side],
-            side,
-            settings: both.settings[side],
-            words: both.words,
-        };
-        reports[side].map(|report| Side::new(of, report, options.at)).unwrap_or_default()
+    let of = |side: usize| Of {
+        snapshot: both.snapshots[side],
+        side,
+        settings: both.settings[side],
+        words: both.words,
+    };
+    let index = usize::try_from(device).unwrap_or(usize::MAX);
+    let phases = [0, 1].map(|side| {
+        let recorded = !both.snapshots[side].trace(index).is_empty();
+        recorded.then(|| Phases::of(both.snapshots[side], both.readers[side], index))
     });
-    let figures =
-        [0, 1].map(|side| reports[side].map(|report| Figures::of(&sides[side].memory, report)));
+    let length = |side: usize| {
+        let (snapshot, device) = (both.snapshots[side], index);
+        let (phases, report) = (phases[side].as_ref()?, reports[side]?);
+        Some(Length { snapshot, device, phases, truncated: report.truncated })
+    };
+    let steps = length(0).zip(length(1));
+    let steps = steps.and_then(|(before, after)| Steps::common([before, after], options.at));
+    let until = [steps.and_then(|s| s.before_until), steps.and_then(|s| s.after_until)];
+    let courses = [0, 1].map(|side| {
+        let replayed = phases[side].as_ref();
+        let course = replayed.map(|phases| Course::new(of(side), index, phases, until[side]));
+        course.unwrap_or_default()
+    });
+    let peaks = [0, 1].map(|side| match (until[side], reports[side]) {
+        (None, Some(report)) => report.peak,
+        _ => courses[side].peak,
+    });
+    let sides = [0, 1].map(|side| {
+        let new = |report| Side::new(of(side), report, options.at, until[side], &peaks[side]);
+        reports[side].map(new).unwrap_or_default()
+    });
+    let figures = [0, 1].map(|side| {
+        let memory = &sides[side].memory;
+        reports[side].map(|report| Figures::of(memory, &peaks[side], report.oom_count))
+    });
     let [before, after] = figures.map(Option::unwrap_or_default);
     let pairs = matched(&sides[0].stacks, &sides[1].stacks, both.words);
     let holders = Holders {
@@ -106,6 +141,9 @@ pub(super) fn device_diff(
         before: figures[0],
         after: figures[1],
         delta: before.change_to(&after),
+        steps,
+        by_phase: by_phase(courses.each_ref()),
+        by_step: by_step(courses.each_ref(), steps),
         pools: pools(memories),
         streams: streams(memories),
         lines,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::analysis::{DeviceReport, Memory};
+use crate::analysis::{Memory, Peak};
 
 /// What changed by: `after - before`, at the ends of the range where it does not fit.
 pub(super) fn change(before: u64, after: u64) -> i64 {
@@ -55,11 +55,11 @@ pub struct Figures<N> {
     pub active_bytes: N,
     /// Asked for, of the active blocks.
     pub requested_bytes: N,
-    /// The most that was allocated.
+    /// The most that was allocated, of the steps compared.
     pub peak_allocated_bytes: N,
-    /// The most that was reserved.
+    /// The most that was reserved, of the steps compared.
     pub peak_reserved_bytes: N,
-    /// Failed requests in the trace.
+    /// Failed requests in the whole trace.
     pub ooms: N,
     /// Segments by kind.
     pub segments: SegmentFigures<N>,
@@ -93,8 +93,8 @@ impl<N: Copy> Tally<N> {
 }
 
 impl Figures<u64> {
-    /// Those of `memory` at the moment compared, and of the whole of `device`.
-    pub(super) fn of(memory: &Memory, device: &DeviceReport) -> Self {
+    /// Those of `memory` at the moment compared, with the `peak` of what is compared.
+    pub(super) fn of(memory: &Memory, peak: &Peak, ooms: u64) -> Self {
         let tally = |count, bytes| Tally { count, bytes };
         let (s, b, f) = (&memory.segments, &memory.blocks, &memory.fragmentation);
         Self {
@@ -102,9 +102,9 @@ impl Figures<u64> {
             allocated_bytes: memory.allocated_bytes,
             active_bytes: memory.active_bytes,
             requested_bytes: memory.requested_bytes,
-            peak_allocated_bytes: device.peak.allocated_bytes,
-            peak_reserved_bytes: device.peak.reserved_bytes,
-            ooms: device.oom_count,
+            peak_allocated_bytes: peak.allocated_bytes,
+            peak_reserved_bytes: peak.reserved_bytes,
+            ooms,
             segments: SegmentFigures {
                 count: s.count,
                 small: tally(s.small.count, s.small.bytes),

@@ -1,12 +1,13 @@
 //! What changed from one snapshot to another: totals, settings, pools and the stacks that hold memory.
 //!
-//! [`diff`] compares two snapshots, [`compare_ranks`] those of two directories. Stacks are matched by
+//! [`diff`] compares two snapshots, [`RanksDiff`] puts those of two directories side by side. Stacks are matched by
 //! content; those left over by function and file where only lines moved; then by functions alone where a
 //! file was renamed. The deltas of a table add up to the total exactly: what is not listed is in a row of
 //! its own, and bytes are never lost to a doubtful match, only told under another line. The diff the other
 //! way round is the negative. Reads no file, prints nothing.
 
 mod align;
+mod course;
 mod device;
 mod figures;
 mod holders;
@@ -22,13 +23,14 @@ mod side;
 mod space;
 mod summary;
 
+pub use course::{PhaseChange, StepChange, Steps};
 pub use device::DeviceDiff;
 pub use figures::{BlockFigures, Figures, FragmentationFigures, SegmentFigures, Tally};
 pub use holders::{Held, HeldOnBothSides, Others, StackChange, StackCounts, Status};
 pub use limit::{FailOn, Failure, Growth, GrowthError, Limit};
 pub use lines::LineChange;
 pub use matching::MatchedBy;
-pub use ranks::{RankChange, RanksDiff, compare_ranks};
+pub use ranks::{RankChange, RanksDiff};
 pub use report::{At, DiffReport, File, Options, SideWarning, diff};
 pub use settings::SettingChange;
 pub use space::{PoolChange, Space, StreamChange};

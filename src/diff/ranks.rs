@@ -4,10 +4,9 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use super::figures::change;
+use super::device::DeviceDiff;
 use super::limit::Growth;
-use super::report::At;
-use crate::analysis::{DeviceReport, SnapshotReport};
+use super::report::DiffReport;
 
 /// One device of one rank on both sides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -45,68 +44,42 @@ pub struct RanksDiff {
     pub only_after: Vec<String>,
 }
 
-/// Compares the ranks that both sides have, a row a device; both lists are sorted by name.
-pub fn compare_ranks(
-    before: &[(String, SnapshotReport)],
-    after: &[(String, SnapshotReport)],
-    at: At,
-) -> RanksDiff {
-    let missing = |own: &[(String, SnapshotReport)], other: &[(String, SnapshotReport)]| {
-        let names = own.iter().map(|(name, _)| name);
-        names.filter(|name| report_of(other, name).is_none()).cloned().collect()
-    };
-    let mut rows = Vec::new();
-    for (name, old) in before {
-        let Some(new) = report_of(after, name) else { continue };
-        let mut devices: Vec<u64> =
-            [old, new].iter().flat_map(|report| &report.devices).map(|d| d.device).collect();
-        devices.sort_unstable();
-        devices.dedup();
-        let of = |report: &SnapshotReport, device| {
-            let found = report.devices.iter().find(|one| one.device == device);
-            found.map(|one| figures(one, at)).unwrap_or_default()
-        };
-        rows.extend(devices.into_iter().map(|device| {
-            let (b, a) = (of(old, device), of(new, device));
-            RankChange {
-                name: name.clone(),
-                device,
-                before_allocated_bytes: b.0,
-                after_allocated_bytes: a.0,
-                delta_allocated_bytes: change(b.0, a.0),
-                before_peak_reserved_bytes: b.1,
-                after_peak_reserved_bytes: a.1,
-                delta_peak_reserved_bytes: change(b.1, a.1),
-                before_ooms: b.2,
-                after_ooms: a.2,
-            }
-        }));
+impl RankChange {
+    fn new(name: &str, device: &DeviceDiff) -> Self {
+        let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
+        Self {
+            name: name.to_owned(),
+            device: device.device,
+            before_allocated_bytes: before.allocated_bytes,
+            after_allocated_bytes: after.allocated_bytes,
+            delta_allocated_bytes: device.delta.allocated_bytes,
+            before_peak_reserved_bytes: before.peak_reserved_bytes,
+            after_peak_reserved_bytes: after.peak_reserved_bytes,
+            delta_peak_reserved_bytes: device.delta.peak_reserved_bytes,
+            before_ooms: before.ooms,
+            after_ooms: after.ooms,
+        }
     }
-    rows.sort_by_key(|row| {
-        let fails_now = row.after_ooms > 0 && row.before_ooms == 0;
-        (Reverse((fails_now, row.delta_allocated_bytes)), row.name.clone(), row.device)
-    });
-    RanksDiff { rows, only_before: missing(before, after), only_after: missing(after, before) }
-}
-
-fn report_of<'a>(
-    reports: &'a [(String, SnapshotReport)],
-    name: &str,
-) -> Option<&'a SnapshotReport> {
-    let row = reports.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
-    reports.get(row).map(|(_, report)| report)
-}
-
-/// Allocated at the moment, peak reserved, failed requests.
-fn figures(device: &DeviceReport, at: At) -> (u64, u64, u64) {
-    let allocated = match at {
-        At::Peak => device.peak.allocated_bytes,
-        At::Snapshot => device.memory.allocated_bytes,
-    };
-    (allocated, device.peak.reserved_bytes, device.oom_count)
 }
 
 impl RanksDiff {
+    /// A row for every device of every rank that was compared, and the names of those that were not.
+    pub fn new(
+        compared: &[(String, DiffReport)],
+        only_before: Vec<String>,
+        only_after: Vec<String>,
+    ) -> Self {
+        let rows = |(name, report): &(String, DiffReport)| -> Vec<RankChange> {
+            report.devices.iter().map(|device| RankChange::new(name, device)).collect()
+        };
+        let mut rows: Vec<RankChange> = compared.iter().flat_map(rows).collect();
+        rows.sort_by_key(|row| {
+            let fails_now = row.after_ooms > 0 && row.before_ooms == 0;
+            (Reverse((fails_now, row.delta_allocated_bytes)), row.name.clone(), row.device)
+        });
+        Self { rows, only_before, only_after }
+    }
+
     /// What every row allocates at the moment compared.
     pub fn growths(&self) -> impl Iterator<Item = Growth<'_>> {
         self.rows.iter().map(|row| Growth {

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::names::{Place, Vocabulary};
 use super::report::At;
-use crate::analysis::{DeviceReport, Memory, figures};
+use crate::analysis::{DeviceReport, Memory, Peak, figures};
 use crate::conf::Settings;
 use crate::ids::StackId;
 use crate::replay::{Layout, Literal};
@@ -38,17 +38,37 @@ pub(super) struct Of<'a> {
     pub(super) words: &'a Vocabulary,
 }
 
+/// A moment of a recording.
+#[derive(Debug, Clone, Copy)]
+enum Moment {
+    /// The snapshot itself.
+    Snapshot,
+    /// Just after an entry; before the first one for `None`.
+    After(Option<u64>),
+}
+
 impl Side {
-    /// Looks at `device` at the moment `at`.
-    pub(super) fn new(of: Of<'_>, device: &DeviceReport, at: At) -> Self {
+    /// Looks at `device` at the moment `at`, in the entries before `until` whose highest totals are `peak`.
+    pub(super) fn new(
+        of: Of<'_>,
+        device: &DeviceReport,
+        at: At,
+        until: Option<u64>,
+        peak: &Peak,
+    ) -> Self {
         let snapshot = of.snapshot;
-        match at {
-            At::Peak if !ends_at_its_peak(device) => {
-                let event = device.peak.allocated_event;
+        let moment = match (at, until) {
+            (At::Peak, None) if ends_at_its_peak(device) => Moment::Snapshot,
+            (At::Peak, _) => Moment::After(peak.allocated_event),
+            (At::Snapshot, None) => Moment::Snapshot,
+            (At::Snapshot, Some(until)) => Moment::After(until.checked_sub(1)),
+        };
+        match moment {
+            Moment::After(event) => {
                 let layout = layout_after(of, device.device, event);
                 Self::of(of, layout.segments.iter(), &layout.blocks, event)
             }
-            At::Peak | At::Snapshot => {
+            Moment::Snapshot => {
                 let own = snapshot.segments.iter().filter(|s| s.device == device.device);
                 Self::of(of, own, &snapshot.blocks, None)
             }

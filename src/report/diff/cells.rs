@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::super::words::{pool, stream};
 use crate::diff::{
-    At, DeviceDiff, DiffReport, Figures, Held, PoolChange, RankChange, SettingChange, Space,
-    Status, StreamChange,
+    At, DeviceDiff, DiffReport, Figures, Held, PhaseChange, PoolChange, RankChange, SettingChange,
+    Space, Status, StepChange, StreamChange,
 };
-use crate::units::{count, percent, plain, ratio, signed_count, signed_size, size};
+use crate::units::{count, counted, percent, plain, ratio, signed_count, signed_size, size};
 
 /// The heads of [`figures`].
 pub(super) const FIGURES: [&str; 5] = ["", "before", "after", "change", ""];
@@ -129,6 +129,56 @@ fn points(device: &DeviceDiff) -> String {
         "0%" => "0".to_owned(),
         share => format!("{sign}{} points", share.trim_end_matches('%')),
     }
+}
+
+/// The heads of [`phases`].
+pub(super) const PHASES: [&str; 5] = ["phase", "before", "after", "change", ""];
+
+/// What each phase needed at most.
+pub(super) fn phases(device: &DeviceDiff) -> Vec<Vec<String>> {
+    let row = |change: &PhaseChange| {
+        let by = change.delta_peak_allocated_bytes;
+        vec![
+            change.phase.word().to_owned(),
+            size(change.before_peak_allocated_bytes),
+            size(change.after_peak_allocated_bytes),
+            signed_size(by),
+            share(change.before_peak_allocated_bytes, by),
+        ]
+    };
+    device.by_phase.iter().map(row).collect()
+}
+
+/// Which steps are compared, where not all are.
+pub(super) fn compared(device: &DeviceDiff) -> Option<String> {
+    let steps = device.steps?;
+    if (steps.before_until, steps.after_until) == (None, None) {
+        return None;
+    }
+    Some(format!(
+        "Compared up to the end of step {}: {} began before, {} after (steps count from 0)",
+        count(steps.compared_steps.saturating_sub(1)),
+        counted(steps.before_steps, "step"),
+        count(steps.after_steps)
+    ))
+}
+
+/// Between what the steps changed by, where several are compared.
+pub(super) fn steps(device: &DeviceDiff) -> Option<String> {
+    let by = |step: &&StepChange| step.delta_peak_allocated_bytes;
+    let least = device.by_step.iter().min_by_key(by)?;
+    let most = device.by_step.iter().max_by_key(by)?;
+    let of = |step: &StepChange| {
+        format!("{} in step {}", signed_size(step.delta_peak_allocated_bytes), count(step.step))
+    };
+    let steps = counted(device.by_step.len() as u64, "step");
+    Some(match (by(&least), by(&most)) {
+        (0, 0) => format!("{steps} compared: each peaks as before"),
+        (least, most) if least == most => {
+            format!("{steps} compared: the peak of each changed by {}", signed_size(most))
+        }
+        _ => format!("{steps} compared: the peak changed by {} to {}", of(least), of(most)),
+    })
 }
 
 fn value(value: &Value) -> String {

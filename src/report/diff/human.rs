@@ -4,15 +4,15 @@ use super::super::style::{Style, tail, wrap};
 use super::super::table::table;
 use super::super::words::{place, telling_frames};
 use super::cells::{
-    FIGURES, RANKS, SETTINGS, SPACES, blocks, figures, moment, pools, rank, remarks, settings,
-    share, streams, word,
+    FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moment, phases, pools,
+    rank, remarks, settings, share, steps, streams, word,
 };
 use crate::analysis::FrameReport;
 use crate::diff::{At, DeviceDiff, DiffReport, LineChange, Others, StackChange};
 use crate::units::{count, counted, plain, signed_size, size};
 
 /// Frames of a stack that are shown.
-const FRAMES: usize = 8;
+const FRAMES: usize = 5;
 
 /// The page for a person.
 pub fn diff_page(report: &DiffReport, style: Style) -> String {
@@ -86,6 +86,9 @@ impl Page {
         if is_one_of_several {
             self.text(&device.summary);
         }
+        if let Some(compared) = compared(device) {
+            self.text(&compared);
+        }
         let entry = |event: Option<u64>| match event {
             Some(event) => format!("entry {}", count(event)),
             None => "the snapshot".to_owned(),
@@ -99,6 +102,7 @@ impl Page {
         }
         self.table(&FIGURES, &[0], figures(device, at));
         self.lines(device, at);
+        self.phases(device);
         self.stacks(device);
         for (title, first, rows) in
             [("Pools", "pool", pools(device)), ("Streams", "stream", streams(device))]
@@ -109,6 +113,17 @@ impl Page {
                 header[0] = first;
                 self.table(&header, &[0], rows);
             }
+        }
+    }
+
+    fn phases(&mut self, device: &DeviceDiff) {
+        if device.by_phase.is_empty() {
+            return;
+        }
+        self.heading("Peak allocated in each phase");
+        self.table(&PHASES, &[0], phases(device));
+        if let Some(steps) = steps(device) {
+            self.text(&format!("  {steps}"));
         }
     }
 

@@ -3,8 +3,8 @@
 use super::super::markdown::{Markdown, code, text};
 use super::super::words::{place, place_in, telling_frames};
 use super::cells::{
-    FIGURES, RANKS, SETTINGS, SPACES, blocks, figures, moment, pools, rank, remarks, settings,
-    share, streams, word,
+    FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moment, phases, pools,
+    rank, remarks, settings, share, steps, streams, word,
 };
 use crate::diff::{At, DeviceDiff, DiffReport, Held, LineChange, StackChange};
 use crate::units::{signed_size, size};
@@ -52,6 +52,9 @@ pub fn diff_markdown(report: &DiffReport) -> String {
 }
 
 fn device_tables(page: &mut Markdown, device: &DeviceDiff, at: At) {
+    if let Some(compared) = compared(device) {
+        page.paragraph(&text(&compared));
+    }
     page.table(&FIGURES, 1, &figures(device, at));
     if !device.lines.is_empty() {
         let mut rows: Vec<Vec<String>> = device.lines.iter().map(line).collect();
@@ -69,6 +72,10 @@ fn device_tables(page: &mut Markdown, device: &DeviceDiff, at: At) {
             stack_lines(page, stack);
         }
         page.paragraph("```\n\n</details>");
+    }
+    if !device.by_phase.is_empty() {
+        page.table(&PHASES, 1, &phases(device));
+        page.paragraph(&steps(device).map(|steps| text(&steps)).unwrap_or_default());
     }
     for (first, rows) in [("pool", pools(device)), ("stream", streams(device))] {
         if !rows.is_empty() {
