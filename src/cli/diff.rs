@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use super::exit::{Done, complain};
 use super::inputs::{self, Input, Read};
 use super::output::Output;
-use crate::diff::{At, DiffReport, FailOn, File, Growth, Limit, Options, RanksDiff, diff};
+use crate::diff::{At, DeviceDiff, DiffReport, FailOn, File, Limit, Options, RanksDiff, diff};
 use crate::report;
 
 /// Say what changed from one snapshot to another: totals, settings, pools, and the lines of code that
@@ -119,16 +119,8 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Done> {
     };
     if let (Some(limit), Some(text)) = (limit, &args.fail_on) {
         report.fail_on = Some(match &report.ranks {
-            Some(ranks) => FailOn::new(limit, text, options.at, ranks.growths()),
-            None => {
-                let growths = report.devices.iter().map(|device| Growth {
-                    name: None,
-                    device: device.device,
-                    before_bytes: device.before.map_or(0, |figures| figures.allocated_bytes),
-                    after_bytes: device.after.map_or(0, |figures| figures.allocated_bytes),
-                });
-                FailOn::new(limit, text, options.at, growths)
-            }
+            Some(ranks) => FailOn::new(limit, text, ranks.growths()),
+            None => FailOn::new(limit, text, report.devices.iter().map(DeviceDiff::growth)),
         });
     }
     let text = match args.format {

@@ -5,13 +5,14 @@ use serde::Serialize;
 use super::course::{Course, Length, PhaseChange, StepChange, Steps, by_phase, by_step};
 use super::figures::Figures;
 use super::holders::{HeldOnBothSides, Holders, Others, StackChange, StackCounts};
+use super::limit::Growth;
 use super::lines::LineChange;
 use super::matching::matched;
 use super::names::Vocabulary;
-use super::report::{At, Options};
-use super::side::{Of, Side};
+use super::report::Options;
+use super::side::{Moment, Of, Side};
 use super::space::{PoolChange, StreamChange, pools, streams};
-use super::summary::summary;
+use super::summary::{failures, moment, summary};
 use crate::analysis::{DeviceReport, Phases, StackReader};
 use crate::conf::Settings;
 use crate::snapshot::Snapshot;
@@ -24,11 +25,12 @@ pub struct DeviceDiff {
     pub device: u64,
     /// The finding in a sentence.
     pub summary: String,
-    /// The entry of the trace before just after which is the moment compared; `None` for the snapshot
-    /// itself, and for a peak that lies before the first entry.
-    pub before_event: Option<u64>,
-    /// The same of the trace after.
-    pub after_event: Option<u64>,
+    /// The moment compared, in words: `at peak`, `at the snapshot`, `after 3 steps`.
+    pub moment: String,
+    /// The moment compared of the recording before; `None` where that snapshot does not have the device.
+    pub before_moment: Option<Moment>,
+    /// The same of the recording after.
+    pub after_moment: Option<Moment>,
     /// The figures before; `None` where that snapshot does not have the device.
     pub before: Option<Figures<u64>>,
     /// The figures after; `None` where that snapshot does not have the device.
@@ -123,10 +125,12 @@ pub(super) fn device_diff(
         pairs: &pairs,
     };
     let (mut lines, mut other_lines) = holders.by_line(usize::MAX);
+    let moment = moment(options.at, steps);
+    let failures = failures(before.ooms, after.ooms);
     let summary = match figures {
-        [None, Some(after)] => only(options.at, "after", &after),
-        [Some(before), None] => only(options.at, "before", &before),
-        _ => summary(options.at, before.allocated_bytes, after.allocated_bytes, &lines),
+        [None, Some(after)] => only(&moment, "after", &after),
+        [Some(before), None] => only(&moment, "before", &before),
+        _ => summary(&moment, before.allocated_bytes, after.allocated_bytes, &lines) + &failures,
     };
     for line in lines.split_off(options.top.min(lines.len())) {
         other_lines.add(&line.held);
@@ -136,8 +140,9 @@ pub(super) fn device_diff(
     DeviceDiff {
         device,
         summary,
-        before_event: sides[0].event,
-        after_event: sides[1].event,
+        moment,
+        before_moment: reports[0].map(|_| sides[0].moment),
+        after_moment: reports[1].map(|_| sides[1].moment),
         before: figures[0],
         after: figures[1],
         delta: before.change_to(&after),
@@ -155,13 +160,23 @@ pub(super) fn device_diff(
     }
 }
 
-fn only(at: At, side: &str, figures: &Figures<u64>) -> String {
-    let moment = match at {
-        At::Peak => "at peak",
-        At::Snapshot => "at the snapshot",
-    };
+fn only(moment: &str, side: &str, figures: &Figures<u64>) -> String {
     format!(
         "only in the snapshot {side}, with {} allocated {moment}",
         size(figures.allocated_bytes)
     )
+}
+
+impl DeviceDiff {
+    /// What is allocated at the moment compared.
+    pub fn growth(&self) -> Growth<'_> {
+        let allocated = |figures: Option<Figures<u64>>| figures.map_or(0, |f| f.allocated_bytes);
+        Growth {
+            name: None,
+            device: self.device,
+            moment: &self.moment,
+            before_bytes: allocated(self.before),
+            after_bytes: allocated(self.after),
+        }
+    }
 }

@@ -7,8 +7,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::figures::change;
-use super::report::At;
-use super::summary::{figure, growth};
+use super::summary::growth;
 use crate::units::parse_size;
 
 /// How much the compared figure, what is allocated at the moment compared, may grow.
@@ -65,6 +64,8 @@ pub struct Growth<'a> {
     pub name: Option<&'a str>,
     /// Device number.
     pub device: u64,
+    /// The moment compared, in words.
+    pub moment: &'a str,
     /// Bytes before.
     pub before_bytes: u64,
     /// Bytes after.
@@ -105,7 +106,6 @@ impl FailOn {
     pub fn new<'a>(
         limit: Limit,
         text: impl fmt::Display,
-        at: At,
         growths: impl Iterator<Item = Growth<'a>>,
     ) -> Self {
         let failures: Vec<Failure> = growths
@@ -117,10 +117,10 @@ impl FailOn {
                 after_bytes: g.after_bytes,
                 delta_bytes: change(g.before_bytes, g.after_bytes),
                 message: format!(
-                    "{}device {}: {} {}, more than {text} allows",
+                    "{}device {}: allocated {} {}, more than {text} allows",
                     g.name.map(|name| format!("{name}, ")).unwrap_or_default(),
                     g.device,
-                    figure(at),
+                    g.moment,
                     growth(g.before_bytes, g.after_bytes)
                 ),
             })

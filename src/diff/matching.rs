@@ -58,6 +58,7 @@ pub(super) fn matched(before: &[Stack], after: &[Stack], words: &Vocabulary) -> 
     let [before, after] = left;
     pairs.extend(before.into_iter().map(|row| Pair { rows: [Some(row), None], matched_by: None }));
     pairs.extend(after.into_iter().map(|row| Pair { rows: [None, Some(row)], matched_by: None }));
+    pairs.sort_unstable_by_key(|pair| pair.rows);
     pairs
 }
 

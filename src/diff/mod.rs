@@ -33,4 +33,5 @@ pub use matching::MatchedBy;
 pub use ranks::{RankChange, RanksDiff};
 pub use report::{At, DiffReport, File, Options, SideWarning, diff};
 pub use settings::SettingChange;
+pub use side::Moment;
 pub use space::{PoolChange, Space, StreamChange};

@@ -15,6 +15,9 @@ pub struct RankChange {
     pub name: String,
     /// Device number.
     pub device: u64,
+    /// The moment compared, in words.
+    #[serde(skip)]
+    pub moment: String,
     /// Allocated at the moment compared, before.
     pub before_allocated_bytes: u64,
     /// Allocated at the moment compared, after.
@@ -50,6 +53,7 @@ impl RankChange {
         Self {
             name: name.to_owned(),
             device: device.device,
+            moment: device.moment.clone(),
             before_allocated_bytes: before.allocated_bytes,
             after_allocated_bytes: after.allocated_bytes,
             delta_allocated_bytes: device.delta.allocated_bytes,
@@ -85,6 +89,7 @@ impl RanksDiff {
         self.rows.iter().map(|row| Growth {
             name: Some(&row.name),
             device: row.device,
+            moment: &row.moment,
             before_bytes: row.before_allocated_bytes,
             after_bytes: row.after_allocated_bytes,
         })

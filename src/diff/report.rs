@@ -144,11 +144,21 @@ fn summary(devices: &[DeviceDiff]) -> String {
 
 fn warnings(reports: &[SnapshotReport; 2]) -> Vec<SideWarning> {
     let [before, after] = reports.each_ref().map(|report| report.warnings.as_slice());
+    let one_is_late = reports[0].truncated != reports[1].truncated
+        && reports.iter().all(|report| report.events > 0);
+    let late = one_is_late.then(|| SideWarning {
+        side: if reports[0].truncated { "before" } else { "after" },
+        warning: Warning {
+            code: "starts-later",
+            message: "this recording does not begin where the other one does, so the same training step cannot be found in both: the whole of both is compared".to_owned(),
+        },
+    });
     let both = before.iter().filter(|warning| after.contains(warning)).map(|w| ("both", w));
     let only_before = before.iter().filter(|w| !after.contains(w)).map(|w| ("before", w));
     let only_after = after.iter().filter(|w| !before.contains(w)).map(|w| ("after", w));
     both.chain(only_before)
         .chain(only_after)
         .map(|(side, warning)| SideWarning { side, warning: warning.clone() })
+        .chain(late)
         .collect()
 }

@@ -1,6 +1,7 @@
 //! One device of one snapshot at the moment compared.
 
 use rustc_hash::FxHashMap;
+use serde::Serialize;
 
 use super::names::{Place, Vocabulary};
 use super::report::At;
@@ -23,8 +24,7 @@ pub(super) struct Stack {
 #[derive(Debug, Default)]
 pub(super) struct Side {
     pub(super) memory: Memory,
-    /// The entry just after which that is; `None` for the snapshot and for a peak before the first entry.
-    pub(super) event: Option<u64>,
+    pub(super) moment: Moment,
     /// Who holds the allocated memory, most first.
     pub(super) stacks: Vec<Stack>,
 }
@@ -39,12 +39,19 @@ pub(super) struct Of<'a> {
 }
 
 /// A moment of a recording.
-#[derive(Debug, Clone, Copy)]
-enum Moment {
-    /// The snapshot itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "at", rename_all = "lowercase")]
+pub enum Moment {
+    /// When the snapshot was taken.
+    #[default]
     Snapshot,
-    /// Just after an entry; before the first one for `None`.
-    After(Option<u64>),
+    /// Before the first entry.
+    Start,
+    /// Just after an entry.
+    Entry {
+        /// Index in the device's trace.
+        event: u64,
+    },
 }
 
 impl Side {
@@ -57,29 +64,31 @@ impl Side {
         peak: &Peak,
     ) -> Self {
         let snapshot = of.snapshot;
+        let after =
+            |event: Option<u64>| event.map_or(Moment::Start, |event| Moment::Entry { event });
         let moment = match (at, until) {
             (At::Peak, None) if ends_at_its_peak(device) => Moment::Snapshot,
-            (At::Peak, _) => Moment::After(peak.allocated_event),
+            (At::Peak, _) => after(peak.allocated_event),
             (At::Snapshot, None) => Moment::Snapshot,
-            (At::Snapshot, Some(until)) => Moment::After(until.checked_sub(1)),
+            (At::Snapshot, Some(until)) => after(until.checked_sub(1)),
         };
-        match moment {
-            Moment::After(event) => {
-                let layout = layout_after(of, device.device, event);
-                Self::of(of, layout.segments.iter(), &layout.blocks, event)
-            }
+        let entry = match moment {
             Moment::Snapshot => {
                 let own = snapshot.segments.iter().filter(|s| s.device == device.device);
-                Self::of(of, own, &snapshot.blocks, None)
+                return Self::of(of, own, &snapshot.blocks, moment);
             }
-        }
+            Moment::Start => None,
+            Moment::Entry { event } => Some(event),
+        };
+        let layout = layout_after(of, device.device, entry);
+        Self::of(of, layout.segments.iter(), &layout.blocks, moment)
     }
 
     fn of<'a>(
         of: Of<'_>,
         segments: impl Iterator<Item = &'a Segment> + Clone,
         blocks: &[Block],
-        event: Option<u64>,
+        moment: Moment,
     ) -> Self {
         let memory = figures(segments.clone(), blocks, &of.snapshot.pools, of.settings, 0);
         let mut held: FxHashMap<StackId, (u64, u64)> = FxHashMap::default();
@@ -102,7 +111,7 @@ impl Side {
             })
             .collect();
         stacks.sort_by_key(|stack| (std::cmp::Reverse(stack.bytes), stack.id));
-        Self { memory, event, stacks }
+        Self { memory, moment, stacks }
     }
 }
 

@@ -1,16 +1,20 @@
 //! The finding in a sentence.
 
+use super::course::Steps;
 use super::figures::change;
 use super::lines::LineChange;
 use super::report::At;
 use crate::analysis::FrameReport;
 use crate::units::{counted, percent, ratio, size};
 
-/// What the compared figure is called.
-pub(super) fn figure(at: At) -> &'static str {
-    match at {
-        At::Peak => "allocated at peak",
-        At::Snapshot => "allocated at the snapshot",
+/// The moment compared: `at peak`, `at the snapshot`, `after 3 steps`.
+pub(super) fn moment(at: At, steps: Option<Steps>) -> String {
+    match (at, steps) {
+        (At::Peak, _) => "at peak".to_owned(),
+        (At::Snapshot, Some(steps)) if steps.before_until.is_some() => {
+            format!("after {}", counted(steps.compared_steps, "step"))
+        }
+        (At::Snapshot, _) => "at the snapshot".to_owned(),
     }
 }
 
@@ -32,10 +36,9 @@ fn place(frame: &FrameReport) -> String {
     format!("{file}:{} in {}", frame.line, frame.name)
 }
 
-/// What became of the compared figure, and the line that has most of it; `lines` are those that changed,
-/// most first.
-pub(super) fn summary(at: At, before: u64, after: u64, lines: &[LineChange]) -> String {
-    let figure = figure(at);
+/// What became of the memory allocated at a `moment`, and the line that has most of it; `lines` are those
+/// that changed, most first.
+pub(super) fn summary(moment: &str, before: u64, after: u64, lines: &[LineChange]) -> String {
     let by = change(before, after);
     if by == 0 {
         let more = lines.iter().filter(|line| line.held.delta_bytes > 0).count() as u64;
@@ -49,7 +52,7 @@ pub(super) fn summary(at: At, before: u64, after: u64, lines: &[LineChange]) -> 
                 crate::units::count(less)
             ),
         };
-        return format!("{figure} is the same, {}{though}", size(after));
+        return format!("allocated {moment} is the same, {}{though}", size(after));
     }
     let first = lines.iter().find(|line| line.held.delta_bytes.signum() == by.signum());
     let most = match first {
@@ -70,5 +73,14 @@ pub(super) fn summary(at: At, before: u64, after: u64, lines: &[LineChange]) -> 
             }
         }
     };
-    format!("{figure} {}{most}", growth(before, after))
+    format!("allocated {moment} {}{most}", growth(before, after))
+}
+
+/// What to add where requests failed on one side only.
+pub(super) fn failures(before: u64, after: u64) -> String {
+    match (before, after) {
+        (0, 1..) => format!("; {} failed after, none before", counted(after, "request")),
+        (1.., 0) => format!("; {} failed before, none after", counted(before, "request")),
+        _ => String::new(),
+    }
 }

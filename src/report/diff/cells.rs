@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::super::words::{pool, stream};
 use crate::diff::{
-    At, DeviceDiff, DiffReport, Figures, Held, PhaseChange, PoolChange, RankChange, SettingChange,
-    Space, Status, StepChange, StreamChange,
+    DeviceDiff, DiffReport, Figures, Held, Moment, PhaseChange, PoolChange, RankChange, RanksDiff,
+    SettingChange, Space, Status, StepChange, StreamChange,
 };
 use crate::units::{count, counted, percent, plain, ratio, signed_count, signed_size, size};
 
@@ -16,17 +16,9 @@ pub(super) const SETTINGS: [&str; 3] = ["setting", "before", "after"];
 /// The heads of [`pools`] and, with another first one, of [`streams`].
 pub(super) const SPACES: [&str; 6] =
     ["pool", "reserved before", "after", "change", "allocated", "free"];
-/// The heads of [`rank`].
+/// The heads of [`ranks`].
 pub(super) const RANKS: [&str; 8] =
-    ["rank", "device", "before", "after", "change", "", "peak reserved", "failed requests"];
-
-/// What is compared, in words.
-pub(super) fn moment(at: At) -> &'static str {
-    match at {
-        At::Peak => "at the peak",
-        At::Snapshot => "at the snapshot",
-    }
-}
+    ["rank", "device", "before", "after", "change", "", "peak reserved", "failed"];
 
 /// The word of a status.
 pub(super) fn word(status: Status) -> &'static str {
@@ -43,8 +35,9 @@ pub(super) fn share(before: u64, by: i64) -> String {
     match (before, by.signum()) {
         (0, _) | (_, 0) => String::new(),
         (_, sign) => {
+            let share = percent(ratio(by.unsigned_abs(), before));
             let sign = if sign > 0 { "+" } else { "-" };
-            format!("{sign}{}", percent(ratio(by.unsigned_abs(), before)))
+            if share.starts_with('<') { share } else { format!("{sign}{share}") }
         }
     }
 }
@@ -56,7 +49,7 @@ pub(super) fn blocks(held: &Held, arrow: &str) -> String {
 }
 
 /// Totals, segments, blocks and fragmentation.
-pub(super) fn figures(device: &DeviceDiff, at: At) -> Vec<Vec<String>> {
+pub(super) fn figures(device: &DeviceDiff) -> Vec<Vec<String>> {
     let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
     let delta = &device.delta;
     let bytes = |name: &str, of: fn(&Figures<u64>) -> u64, by: i64| {
@@ -72,7 +65,7 @@ pub(super) fn figures(device: &DeviceDiff, at: At) -> Vec<Vec<String>> {
         bytes("peak allocated", |f| f.peak_allocated_bytes, delta.peak_allocated_bytes),
         bytes("peak reserved", |f| f.peak_reserved_bytes, delta.peak_reserved_bytes),
         vec![
-            format!("{}:", moment(at)),
+            format!("{}:", device.moment),
             String::new(),
             String::new(),
             String::new(),
@@ -146,7 +139,10 @@ pub(super) fn phases(device: &DeviceDiff) -> Vec<Vec<String>> {
             share(change.before_peak_allocated_bytes, by),
         ]
     };
-    device.by_phase.iter().map(row).collect()
+    let occurs = |change: &&PhaseChange| {
+        change.before_peak_allocated_bytes.max(change.after_peak_allocated_bytes) > 0
+    };
+    device.by_phase.iter().filter(occurs).map(row).collect()
 }
 
 /// Which steps are compared, where not all are.
@@ -155,12 +151,43 @@ pub(super) fn compared(device: &DeviceDiff) -> Option<String> {
     if (steps.before_until, steps.after_until) == (None, None) {
         return None;
     }
+    let compared = match steps.compared_steps {
+        1 => "Only the first step is compared".to_owned(),
+        n => format!("Only the first {} are compared", counted(n, "step")),
+    };
     Some(format!(
-        "Compared up to the end of step {}: {} began before, {} after (steps count from 0)",
-        count(steps.compared_steps.saturating_sub(1)),
-        counted(steps.before_steps, "step"),
+        "{compared}: {} began before, {} after",
+        count(steps.before_steps),
         count(steps.after_steps)
     ))
+}
+
+/// Where in the two recordings the peaks are.
+pub(super) fn moments(device: &DeviceDiff) -> String {
+    let of = |moment: Moment| match moment {
+        Moment::Snapshot => "at the snapshot".to_owned(),
+        Moment::Start => "before the first entry".to_owned(),
+        Moment::Entry { event } => format!("at entry {}", count(event)),
+    };
+    let sides = [("before", device.before_moment), ("after", device.after_moment)];
+    let sides: Vec<String> = sides
+        .into_iter()
+        .filter_map(|(side, moment)| Some(format!("{side} {}", of(moment?))))
+        .collect();
+    sides.join(", ")
+}
+
+/// How many stacks were found again on other lines or in other files.
+pub(super) fn moved(device: &DeviceDiff) -> Option<String> {
+    let counts = &device.stack_counts;
+    let all = counts.new + counts.gone + counts.grown + counts.shrunk + counts.unchanged;
+    (counts.moved > 0).then(|| {
+        format!(
+            "{} of {} found again on other lines or in other files than before",
+            count(counts.moved),
+            counted(all, "stack")
+        )
+    })
 }
 
 /// Between what the steps changed by, where several are compared.
@@ -241,15 +268,22 @@ pub(super) fn streams(device: &DeviceDiff) -> Vec<Vec<String>> {
     }
 }
 
-/// One rank.
-pub(super) fn rank(row: &RankChange) -> Vec<String> {
+/// The ranks, their names without the ending that all have.
+pub(super) fn ranks(ranks: &RanksDiff, arrow: &str) -> Vec<Vec<String>> {
+    let ending = [".pickle", ".pkl", ".json"]
+        .into_iter()
+        .find(|ending| ranks.rows.iter().all(|row| row.name.ends_with(ending)))
+        .unwrap_or_default();
+    ranks.rows.iter().map(|row| rank(row, ending, arrow)).collect()
+}
+
+fn rank(row: &RankChange, ending: &str, arrow: &str) -> Vec<String> {
     let ooms = match (row.before_ooms, row.after_ooms) {
-        (0, 0) => "none".to_owned(),
         (before, after) if before == after => count(after),
-        (before, after) => format!("{} before, {} after", count(before), count(after)),
+        (before, after) => format!("{} {arrow} {}", count(before), count(after)),
     };
     vec![
-        plain(&row.name),
+        plain(row.name.strip_suffix(ending).unwrap_or(&row.name)),
         row.device.to_string(),
         size(row.before_allocated_bytes),
         size(row.after_allocated_bytes),

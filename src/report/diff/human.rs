@@ -4,8 +4,8 @@ use super::super::style::{Style, tail, wrap};
 use super::super::table::table;
 use super::super::words::{place, telling_frames};
 use super::cells::{
-    FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moment, phases, pools,
-    rank, remarks, settings, share, steps, streams, word,
+    self, FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moments, moved,
+    phases, pools, remarks, settings, share, steps, streams, word,
 };
 use crate::analysis::FrameReport;
 use crate::diff::{At, DeviceDiff, DiffReport, LineChange, Others, StackChange};
@@ -30,9 +30,16 @@ pub fn diff_page(report: &DiffReport, style: Style) -> String {
         page.heading(&format!(
             "{} in both, the worst first (allocated {})",
             counted(ranks.rows.len() as u64, "device"),
-            moment(report.at)
+            ranks.rows.first().map_or("", |row| row.moment.as_str())
         ));
-        page.table(&RANKS, &[0, 7], ranks.rows.iter().map(rank).collect());
+        let room = style.width.saturating_sub(75).max(14);
+        let rows = cells::ranks(ranks, style.pick("→", "->")).into_iter().map(|mut row| {
+            if let Some(name) = row.first_mut() {
+                *name = tail(name, room, style);
+            }
+            row
+        });
+        page.table(&RANKS, &[0], rows.collect());
         if let Some(worst) = ranks.rows.first() {
             page.heading(&format!("The worst in full: {}", plain(&worst.name)));
         }
@@ -89,19 +96,14 @@ impl Page {
         if let Some(compared) = compared(device) {
             self.text(&compared);
         }
-        let entry = |event: Option<u64>| match event {
-            Some(event) => format!("entry {}", count(event)),
-            None => "the snapshot".to_owned(),
-        };
-        if at == At::Peak && (device.before_event, device.after_event) != (None, None) {
-            self.text(&format!(
-                "At the peak: after {} before, after {} after",
-                entry(device.before_event),
-                entry(device.after_event)
-            ));
+        if at == At::Peak {
+            self.text(&format!("The peak: {}", moments(device)));
         }
-        self.table(&FIGURES, &[0], figures(device, at));
-        self.lines(device, at);
+        if let Some(moved) = moved(device) {
+            self.text(&moved);
+        }
+        self.table(&FIGURES, &[0], figures(device));
+        self.lines(device);
         self.phases(device);
         self.stacks(device);
         for (title, first, rows) in
@@ -123,15 +125,15 @@ impl Page {
         self.heading("Peak allocated in each phase");
         self.table(&PHASES, &[0], phases(device));
         if let Some(steps) = steps(device) {
-            self.text(&format!("  {steps}"));
+            self.line(&format!("  {steps}"));
         }
     }
 
-    fn lines(&mut self, device: &DeviceDiff, at: At) {
+    fn lines(&mut self, device: &DeviceDiff) {
         if device.lines.is_empty() {
             return;
         }
-        self.heading(&format!("Who holds more or less {}, by line", moment(at)));
+        self.heading(&format!("Who holds more or less {}, by line", device.moment));
         let room = self.style.width.saturating_sub(56).max(24);
         let mut rows: Vec<Vec<String>> =
             device.lines.iter().map(|line| self.line_cells(line, room)).collect();

@@ -3,10 +3,10 @@
 use super::super::markdown::{Markdown, code, text};
 use super::super::words::{place, place_in, telling_frames};
 use super::cells::{
-    FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moment, phases, pools,
-    rank, remarks, settings, share, steps, streams, word,
+    self, FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moved, phases,
+    pools, remarks, settings, share, steps, streams, word,
 };
-use crate::diff::{At, DeviceDiff, DiffReport, Held, LineChange, StackChange};
+use crate::diff::{DeviceDiff, DiffReport, Held, LineChange, StackChange};
 use crate::units::{signed_size, size};
 
 /// The diff as GitHub-flavoured Markdown.
@@ -20,11 +20,13 @@ pub fn diff_markdown(report: &DiffReport) -> String {
     }
     page.paragraph(&format!("{} → {}", code(&report.before), code(&report.after)));
     if let Some(ranks) = &report.ranks {
-        page.paragraph(&format!("### Ranks, the worst first (allocated {})", moment(report.at)));
-        let rows = ranks.rows.iter().map(|row| {
-            let mut cells = rank(row);
-            cells[0] = code(&row.name);
-            cells
+        let moment = ranks.rows.first().map_or("", |row| row.moment.as_str());
+        page.paragraph(&format!("### Ranks, the worst first (allocated {moment})"));
+        let rows = cells::ranks(ranks, "→").into_iter().map(|mut row| {
+            if let Some(name) = row.first_mut() {
+                *name = code(name);
+            }
+            row
         });
         page.table(&RANKS, 1, &rows.collect::<Vec<_>>());
         if let Some(worst) = ranks.rows.first() {
@@ -43,7 +45,7 @@ pub fn diff_markdown(report: &DiffReport) -> String {
         if report.devices.len() > 1 {
             page.paragraph(&text(&device.summary));
         }
-        device_tables(&mut page, device, report.at);
+        device_tables(&mut page, device);
     }
     for remark in remarks(report) {
         page.line(&format!("- {}", text(&remark)));
@@ -51,11 +53,14 @@ pub fn diff_markdown(report: &DiffReport) -> String {
     page.out
 }
 
-fn device_tables(page: &mut Markdown, device: &DeviceDiff, at: At) {
+fn device_tables(page: &mut Markdown, device: &DeviceDiff) {
     if let Some(compared) = compared(device) {
         page.paragraph(&text(&compared));
     }
-    page.table(&FIGURES, 1, &figures(device, at));
+    if let Some(moved) = moved(device) {
+        page.paragraph(&text(&moved));
+    }
+    page.table(&FIGURES, 1, &figures(device));
     if !device.lines.is_empty() {
         let mut rows: Vec<Vec<String>> = device.lines.iter().map(line).collect();
         let others = &device.other_lines;
@@ -75,7 +80,9 @@ fn device_tables(page: &mut Markdown, device: &DeviceDiff, at: At) {
     }
     if !device.by_phase.is_empty() {
         page.table(&PHASES, 1, &phases(device));
-        page.paragraph(&steps(device).map(|steps| text(&steps)).unwrap_or_default());
+        if let Some(steps) = steps(device) {
+            page.paragraph(&text(&steps));
+        }
     }
     for (first, rows) in [("pool", pools(device)), ("stream", streams(device))] {
         if !rows.is_empty() {
