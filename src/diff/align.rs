@@ -18,16 +18,19 @@ pub(super) struct Item {
     pub(super) row: usize,
 }
 
-/// Cost of a pairing: bytes that it says have changed, then lines by which frames moved.
-type Cost = (u64, u64);
+/// Cost of a pairing: bytes that it says have changed, then in how many stacks, then lines by which frames
+/// moved.
+type Cost = (u64, u64, u64);
+
+const NEVER: Cost = (u64::MAX, u64::MAX, u64::MAX);
 
 fn plus(a: Cost, b: Cost) -> Cost {
-    (a.0.saturating_add(b.0), a.1.saturating_add(b.1))
+    (a.0.saturating_add(b.0), a.1.saturating_add(b.1), a.2.saturating_add(b.2))
 }
 
 fn cost(a: &Item, b: &Item) -> Cost {
     let lines = a.lines.iter().zip(&b.lines).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
-    (a.bytes.abs_diff(b.bytes), lines)
+    (a.bytes.abs_diff(b.bytes), u64::from(a.bytes != b.bytes), lines)
 }
 
 /// Pairs of rows, before and after; a stack without a pair is new or gone.
@@ -88,16 +91,14 @@ fn in_order<'a>(before: &[&'a Item], after: &[&'a Item]) -> Pairs<'a> {
         return before.iter().copied().zip(after.iter().copied()).collect();
     }
     // least[i * columns + j]: the least cost of all from the i-th and the j-th on.
-    let mut least = vec![(0, 0); (len_before + 1) * columns];
-    let at = |least: &[Cost], i: usize, j: usize| {
-        least.get(i * columns + j).copied().unwrap_or((u64::MAX, u64::MAX))
-    };
+    let mut least = vec![(0, 0, 0); (len_before + 1) * columns];
+    let at =
+        |least: &[Cost], i: usize, j: usize| least.get(i * columns + j).copied().unwrap_or(NEVER);
     let choices = |least: &[Cost], i: usize, j: usize| {
         let (x, y) = (before.get(i), after.get(j));
-        let never = (u64::MAX, u64::MAX);
-        let paired = x.zip(y).map_or(never, |(x, y)| plus(cost(x, y), at(least, i + 1, j + 1)));
-        let gone = x.map_or(never, |x| plus((x.bytes, 0), at(least, i + 1, j)));
-        let new = y.map_or(never, |y| plus((y.bytes, 0), at(least, i, j + 1)));
+        let paired = x.zip(y).map_or(NEVER, |(x, y)| plus(cost(x, y), at(least, i + 1, j + 1)));
+        let gone = x.map_or(NEVER, |x| plus((x.bytes, 1, 0), at(least, i + 1, j)));
+        let new = y.map_or(NEVER, |y| plus((y.bytes, 1, 0), at(least, i, j + 1)));
         [paired, gone, new]
     };
     for i in (0..=len_before).rev() {
