@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn changes_have_a_sign() {
-        assert_eq!(signed_size(20 * MIB as i64), "+20 MiB");
+        assert_eq!(signed_size(20 << 20), "+20 MiB");
         assert_eq!(signed_size(-512), "-512 B");
         assert_eq!(signed_size(0), "0 B");
         assert_eq!(signed_count(-1_234), "-1,234");

@@ -1,6 +1,7 @@
 //! Every page as it stands, to be read when it changes: `cargo insta review`.
 //!
-//! The page of every fixture; the JSON of those that differ most; the Markdown of three; replays of each kind.
+//! The page of every fixture; the JSON of those that differ most; the Markdown of three; replays and diffs of
+//! each kind.
 #![allow(clippy::expect_used, clippy::pedantic, clippy::unwrap_used)]
 
 #[path = "support/fixtures.rs"]
@@ -57,6 +58,23 @@ const TIMELINES: [(&str, &[&str]); 5] = [
 ];
 /// The same as JSON and CSV, in few buckets.
 const TIMELINE_DATA: [&str; 2] = ["json", "csv"];
+
+/// Diffs, by what is to be seen: one line that holds more, a step more, another release and settings, a device
+/// that only one side has.
+const DIFFS: [(&str, &[&str], &[&str]); 4] = [
+    (
+        "diff-renamed",
+        &["--fail-on", "growth=5%", "diff/base", "diff/renamed"],
+        &["human", "json", "markdown", "folded"],
+    ),
+    ("diff-later", &["--at", "snapshot", "diff/base", "diff/later"], &["human", "json"]),
+    (
+        "diff-releases",
+        &["--top", "4", "2.9.1-oom_varlen-expandable-at-oom", "2.15.0-oom_varlen-at-oom"],
+        &["human", "markdown"],
+    ),
+    ("diff-devices", &["--top", "2", "2.15.0-streams", "2.15.0-two_devices"], &["human"]),
+];
 
 fn fixture(name: &str) -> String {
     format!("fixtures/{name}.pickle.gz")
@@ -124,6 +142,44 @@ fn courses_over_time_stand_as_read() {
 }
 
 #[test]
+fn diffs_stand_as_read() {
+    for (name, args, formats) in DIFFS {
+        let (options, names) = args.split_at(args.len() - 2);
+        let paths: Vec<String> = names.iter().map(|name| fixture(name)).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        for format in formats {
+            let all = [&["diff", "--format", format], options, &paths].concat();
+            let ran = program::run(&all);
+            assert_eq!(ran.code, i32::from(options.contains(&"--fail-on")), "{}", ran.err);
+            compare_text(&format!("{name}.{format}"), &all, &ran.out);
+        }
+    }
+}
+
+#[test]
+fn a_diff_of_ranks_stands_as_read() {
+    let directory = tempfile::TempDir::new().unwrap();
+    for (path, name) in [
+        ("old/rank0.pickle.gz", "diff/base"),
+        ("old/rank1.pickle.gz", "diff/base"),
+        ("old/rank2.pickle.gz", "diff/base"),
+        ("new/rank0.pickle.gz", "diff/moved"),
+        ("new/rank1.pickle.gz", "diff/buffer"),
+        ("new/rank3.pickle.gz", "diff/base"),
+    ] {
+        let path = directory.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::copy(fixtures::path(name), path).unwrap();
+    }
+    let [old, new] = ["old", "new"].map(|name| program::text(&directory.path().join(name)));
+    for format in ["human", "markdown"] {
+        let all = ["diff", "--format", format, &old, &new];
+        let text = program::result_of(&all).replace(&program::text(directory.path()), "ranks");
+        compare_text(&format!("diff-ranks.{format}"), &["diff", "ranks/old", "ranks/new"], &text);
+    }
+}
+
+#[test]
 fn ranks_stand_as_read() {
     let paths = RANKS.map(fixture);
     let paths = paths.each_ref().map(String::as_str);
@@ -142,8 +198,19 @@ fn nothing_golden_is_left_over_and_all_of_it_is_small() {
     let timelines = TIMELINES.iter().map(|(name, _)| format!("{name}.snap"));
     let timelines =
         timelines.chain(TIMELINE_DATA.iter().map(|format| format!("timeline.{format}.snap")));
-    let expected: BTreeSet<String> =
-        pages.chain(json).chain(markdown).chain(ranks).chain(replays).chain(timelines).collect();
+    let diffs = DIFFS.iter().flat_map(|(name, _, formats)| {
+        formats.iter().map(move |format| format!("{name}.{format}.snap"))
+    });
+    let diffs =
+        diffs.chain(["human", "markdown"].map(|format| format!("diff-ranks.{format}.snap")));
+    let expected: BTreeSet<String> = pages
+        .chain(json)
+        .chain(markdown)
+        .chain(ranks)
+        .chain(replays)
+        .chain(timelines)
+        .chain(diffs)
+        .collect();
     let (mut found, mut bytes) = (BTreeSet::new(), 0);
     let directory = fixtures::directory().with_file_name("tests").join("golden");
     for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {

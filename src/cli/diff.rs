@@ -202,5 +202,6 @@ fn directories(
         bail!("{before} and {after}: no rank that can be compared");
     };
     let report = files([&before.path, &after.path], options)?;
-    Ok((DiffReport { ranks: Some(rows), ..report }, done, output))
+    let [before, after] = paths.map(|path| path.display().to_string());
+    Ok((report.of_ranks(rows, before, after), done, output))
 }

@@ -86,9 +86,46 @@ pub struct FragmentationFigures<N> {
     pub rounding_bytes: N,
 }
 
-impl<N: Copy> Tally<N> {
-    fn with<M>(self, other: Self, f: impl Fn(N, N) -> M) -> Tally<M> {
-        Tally { count: f(self.count, other.count), bytes: f(self.bytes, other.bytes) }
+impl Tally<u64> {
+    fn change_to(self, after: Self) -> Tally<i64> {
+        Tally { count: change(self.count, after.count), bytes: change(self.bytes, after.bytes) }
+    }
+}
+
+impl SegmentFigures<u64> {
+    fn change_to(&self, after: &Self) -> SegmentFigures<i64> {
+        SegmentFigures {
+            count: change(self.count, after.count),
+            small: self.small.change_to(after.small),
+            large: self.large.change_to(after.large),
+            expandable: self.expandable.change_to(after.expandable),
+        }
+    }
+}
+
+impl BlockFigures<u64> {
+    fn change_to(&self, after: &Self) -> BlockFigures<i64> {
+        BlockFigures {
+            active_allocated: self.active_allocated.change_to(after.active_allocated),
+            active_pending_free: self.active_pending_free.change_to(after.active_pending_free),
+            inactive: self.inactive.change_to(after.inactive),
+        }
+    }
+}
+
+impl FragmentationFigures<u64> {
+    fn change_to(&self, after: &Self) -> FragmentationFigures<i64> {
+        FragmentationFigures {
+            gap_ratio: after.gap_ratio - self.gap_ratio,
+            inactive_split_bytes: change(self.inactive_split_bytes, after.inactive_split_bytes),
+            releasable_bytes: change(self.releasable_bytes, after.releasable_bytes),
+            stranded_bytes: change(self.stranded_bytes, after.stranded_bytes),
+            largest_free_block_bytes: change(
+                self.largest_free_block_bytes,
+                after.largest_free_block_bytes,
+            ),
+            rounding_bytes: change(self.rounding_bytes, after.rounding_bytes),
+        }
     }
 }
 
@@ -96,7 +133,7 @@ impl Figures<u64> {
     /// Those of `memory` at the moment compared, with the `peak` of what is compared.
     pub(super) fn of(memory: &Memory, peak: &Peak, ooms: u64) -> Self {
         let tally = |count, bytes| Tally { count, bytes };
-        let (s, b, f) = (&memory.segments, &memory.blocks, &memory.fragmentation);
+        let (segments, blocks, free) = (&memory.segments, &memory.blocks, &memory.fragmentation);
         Self {
             reserved_bytes: memory.reserved_bytes,
             allocated_bytes: memory.allocated_bytes,
@@ -106,35 +143,35 @@ impl Figures<u64> {
             peak_reserved_bytes: peak.reserved_bytes,
             ooms,
             segments: SegmentFigures {
-                count: s.count,
-                small: tally(s.small.count, s.small.bytes),
-                large: tally(s.large.count, s.large.bytes),
-                expandable: tally(s.expandable.count, s.expandable.bytes),
+                count: segments.count,
+                small: tally(segments.small.count, segments.small.bytes),
+                large: tally(segments.large.count, segments.large.bytes),
+                expandable: tally(segments.expandable.count, segments.expandable.bytes),
             },
             blocks: BlockFigures {
-                active_allocated: tally(b.active_allocated.count, b.active_allocated.bytes),
-                active_pending_free: tally(
-                    b.active_pending_free.count,
-                    b.active_pending_free.bytes,
+                active_allocated: tally(
+                    blocks.active_allocated.count,
+                    blocks.active_allocated.bytes,
                 ),
-                inactive: tally(b.inactive.count, b.inactive.bytes),
+                active_pending_free: tally(
+                    blocks.active_pending_free.count,
+                    blocks.active_pending_free.bytes,
+                ),
+                inactive: tally(blocks.inactive.count, blocks.inactive.bytes),
             },
             fragmentation: FragmentationFigures {
-                gap_ratio: f.gap_ratio,
-                inactive_split_bytes: f.inactive_split_bytes,
-                releasable_bytes: f.releasable_bytes,
-                stranded_bytes: f.stranded_bytes,
-                largest_free_block_bytes: f.largest_free_block_bytes,
-                rounding_bytes: f.rounding_bytes,
+                gap_ratio: free.gap_ratio,
+                inactive_split_bytes: free.inactive_split_bytes,
+                releasable_bytes: free.releasable_bytes,
+                stranded_bytes: free.stranded_bytes,
+                largest_free_block_bytes: free.largest_free_block_bytes,
+                rounding_bytes: free.rounding_bytes,
             },
         }
     }
 
     /// What they changed by on the way to `after`.
     pub(super) fn change_to(&self, after: &Self) -> Figures<i64> {
-        let (s, t) = (&self.segments, &after.segments);
-        let (b, c) = (&self.blocks, &after.blocks);
-        let (f, g) = (&self.fragmentation, &after.fragmentation);
         Figures {
             reserved_bytes: change(self.reserved_bytes, after.reserved_bytes),
             allocated_bytes: change(self.allocated_bytes, after.allocated_bytes),
@@ -143,28 +180,9 @@ impl Figures<u64> {
             peak_allocated_bytes: change(self.peak_allocated_bytes, after.peak_allocated_bytes),
             peak_reserved_bytes: change(self.peak_reserved_bytes, after.peak_reserved_bytes),
             ooms: change(self.ooms, after.ooms),
-            segments: SegmentFigures {
-                count: change(s.count, t.count),
-                small: s.small.with(t.small, change),
-                large: s.large.with(t.large, change),
-                expandable: s.expandable.with(t.expandable, change),
-            },
-            blocks: BlockFigures {
-                active_allocated: b.active_allocated.with(c.active_allocated, change),
-                active_pending_free: b.active_pending_free.with(c.active_pending_free, change),
-                inactive: b.inactive.with(c.inactive, change),
-            },
-            fragmentation: FragmentationFigures {
-                gap_ratio: g.gap_ratio - f.gap_ratio,
-                inactive_split_bytes: change(f.inactive_split_bytes, g.inactive_split_bytes),
-                releasable_bytes: change(f.releasable_bytes, g.releasable_bytes),
-                stranded_bytes: change(f.stranded_bytes, g.stranded_bytes),
-                largest_free_block_bytes: change(
-                    f.largest_free_block_bytes,
-                    g.largest_free_block_bytes,
-                ),
-                rounding_bytes: change(f.rounding_bytes, g.rounding_bytes),
-            },
+            segments: self.segments.change_to(&after.segments),
+            blocks: self.blocks.change_to(&after.blocks),
+            fragmentation: self.fragmentation.change_to(&after.fragmentation),
         }
     }
 }

@@ -127,13 +127,13 @@ impl<'a> Holders<'a> {
         let mut alone: Vec<Line> = Vec::new();
         let mut linked: FxHashSet<Line> = FxHashSet::default();
         for pair in self.pairs {
-            let lines = self.stacks(pair);
-            let lines = [0, 1].map(|side| lines[side].map(|stack| self.line(side, stack)));
-            if let [Some(before), Some(after)] = lines {
+            let stacks = self.stacks(pair);
+            let both = [0, 1].map(|side| stacks[side].map(|stack| self.line(side, stack)));
+            if let [Some(before), Some(after)] = both {
                 links.link(before, after);
                 linked.extend([before, after]);
             } else {
-                alone.extend(lines.into_iter().flatten());
+                alone.extend(both.into_iter().flatten());
             }
         }
         // By what the function is called in both snapshots.

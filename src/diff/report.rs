@@ -12,6 +12,7 @@ use super::settings::{SettingChange, changed};
 use crate::analysis::{self, SnapshotReport, StackReader, analyze};
 use crate::replay::settings_in_effect;
 use crate::snapshot::{Snapshot, Warning};
+use crate::units::plain;
 
 /// The moment compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -69,7 +70,7 @@ pub struct DiffReport {
     pub after: String,
     /// The moment compared.
     pub at: At,
-    /// The finding in a sentence: of the device that grew most.
+    /// The finding in a sentence: of the device that grew most, of the worst rank.
     pub summary: String,
     /// Whether `--fail-on` was kept.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,6 +123,16 @@ pub fn diff(before: File<'_>, after: File<'_>, options: Options) -> DiffReport {
         settings_changed: changed(&reports[0], &reports[1]),
         warnings: warnings(&reports),
         devices,
+    }
+}
+
+impl DiffReport {
+    /// The report of two directories, whose worst rank this is the report of.
+    #[must_use]
+    pub fn of_ranks(self, ranks: RanksDiff, before: String, after: String) -> Self {
+        let name = ranks.rows.first().map_or("", |worst| worst.name.as_str());
+        let summary = format!("{}: {}", plain(name), self.summary);
+        Self { before, after, summary, ranks: Some(ranks), ..self }
     }
 }
 

@@ -28,26 +28,23 @@ impl Layout {
                 state: tile.state,
                 stack: tile.stack,
             });
-            match layout.segments.last_mut().filter(|_| tile.prev != NONE) {
-                Some(segment) => {
-                    segment.total_size = segment.total_size.saturating_add(tile.size);
-                    segment.blocks.end = row + 1;
-                }
-                None => {
-                    layout.segments.extend(tiling.homes().get(tile.home as usize).map(|home| {
-                        Segment {
-                            device,
-                            address: tile.addr,
-                            total_size: tile.size,
-                            stream: home.stream,
-                            is_small: home.is_small,
-                            is_expandable: tile.is_expandable,
-                            pool: home.pool,
-                            stack: Stacks::EMPTY,
-                            blocks: row..row + 1,
-                        }
-                    }))
-                }
+            if tile.prev != NONE
+                && let Some(segment) = layout.segments.last_mut()
+            {
+                segment.total_size = segment.total_size.saturating_add(tile.size);
+                segment.blocks.end = row + 1;
+            } else if let Some(home) = tiling.homes().get(tile.home as usize) {
+                layout.segments.push(Segment {
+                    device,
+                    address: tile.addr,
+                    total_size: tile.size,
+                    stream: home.stream,
+                    is_small: home.is_small,
+                    is_expandable: tile.is_expandable,
+                    pool: home.pool,
+                    stack: Stacks::EMPTY,
+                    blocks: row..row + 1,
+                });
             }
         }
         layout
