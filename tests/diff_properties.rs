@@ -204,17 +204,23 @@ fn check(before: &Snapshot, after: &Snapshot) {
 
 // Made-up snapshots: few files, functions and lines, so that much is in doubt
 
+/// File, name and line of a frame, the first two as indices.
+type MadeFrame = (u8, u8, u8);
+/// Units of 512 bytes, state, stack.
+type MadeBlock = (u16, u8, Vec<MadeFrame>);
+/// Device, stream, pool, blocks.
+type MadeSegment = (u8, u8, u8, Vec<MadeBlock>);
+
 #[derive(Clone, Debug)]
 struct Made {
-    /// device, stream, pool, blocks of (512 bytes, state, frames)
-    segments: Vec<(u8, u8, u8, Vec<(u16, u8, Vec<(u8, u8, u8)>)>)>,
+    segments: Vec<MadeSegment>,
 }
 
 const FILES: [&str; 6] =
     ["/a/p/m.py", "/b/p/m.py", "/a/p/n.py", "q.py", "/v/site-packages/torch/nn/x.py", "??"];
 const NAMES: [&str; 3] = ["forward", "step", "main"];
 
-fn frame() -> impl Strategy<Value = (u8, u8, u8)> {
+fn frame() -> impl Strategy<Value = MadeFrame> {
     (0u8..6, 0u8..3, 0u8..5)
 }
 

@@ -30,10 +30,14 @@ pub(super) fn word(status: Status) -> &'static str {
     }
 }
 
-/// `+14%`; nothing where nothing was before or nothing changed.
+/// `+14%`, or `x25` for many times as much; nothing where nothing was before or nothing changed.
 pub(super) fn share(before: u64, by: i64) -> String {
+    const MANY: u64 = 10;
     match (before, by.signum()) {
         (0, _) | (_, 0) => String::new(),
+        (_, 1) if by.unsigned_abs() / before >= MANY => {
+            format!("x{}", count(by.unsigned_abs() / before + 1))
+        }
         (_, sign) => {
             let share = percent(ratio(by.unsigned_abs(), before));
             let sign = if sign > 0 { "+" } else { "-" };

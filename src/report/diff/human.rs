@@ -125,16 +125,22 @@ impl Page {
         self.heading("Peak allocated in each phase");
         self.table(&PHASES, &[0], phases(device));
         if let Some(steps) = steps(device) {
-            self.line(&format!("  {steps}"));
+            let wrapped = wrap(&steps, self.style.width.saturating_sub(2), "  ");
+            self.line(&format!("  {wrapped}"));
         }
     }
 
     fn lines(&mut self, device: &DeviceDiff) {
+        /// Below so many columns the numbers of blocks are left out.
+        const NARROW: usize = 90;
+        const BLOCKS: usize = 4;
         if device.lines.is_empty() {
             return;
         }
         self.heading(&format!("Who holds more or less {}, by line", device.moment));
-        let room = self.style.width.saturating_sub(56).max(24);
+        let is_narrow = self.style.width < NARROW;
+        let other_columns = if is_narrow { 48 } else { 56 };
+        let room = self.style.width.saturating_sub(other_columns).max(24);
         let mut rows: Vec<Vec<String>> =
             device.lines.iter().map(|line| self.line_cells(line, room)).collect();
         rows.extend(self.rest(&device.other_lines, "everything else"));
@@ -148,7 +154,14 @@ impl Page {
             String::new(),
             "all of it".to_owned(),
         ]);
-        self.table(&["change", "", "before", "after", "blocks", "allocated by"], &[5], rows);
+        let mut header = vec!["change", "", "before", "after", "blocks", "allocated by"];
+        if is_narrow {
+            header.remove(BLOCKS);
+            for row in &mut rows {
+                row.remove(BLOCKS);
+            }
+        }
+        self.table(&header, &[header.len() - 1], rows);
     }
 
     fn rest(&self, others: &Others, name: &str) -> Option<Vec<String>> {
