@@ -4,7 +4,7 @@
 #[path = "support/fixtures.rs"]
 mod fixtures;
 
-use oomscope::replay::{Layout, Literal, settings_in_effect};
+use oomscope::replay::{Keep, Layout, Literal, settings_in_effect};
 use oomscope::snapshot::{BlockState, Segment, Snapshot};
 
 /// Everything about a segment but the stack that allocated it, which no trace tells in all cases.
@@ -47,7 +47,7 @@ fn the_last_moment_is_the_snapshot() {
             }
             let (mut last, entries) = (Layout::default(), snapshot.trace(device).len());
             let literal = Literal { snapshot: &snapshot, device, settings: &settings };
-            let outcome = literal.run(false, |step| {
+            let outcome = literal.run(Keep::Sums, |step| {
                 if step.entry.is_none_or(|(index, _)| index + 1 == entries) {
                     last = Layout::of(step.tiling, device as u64);
                 }

@@ -11,7 +11,7 @@ use super::figures::change;
 use super::report::At;
 use super::side::Of;
 use crate::analysis::{Peak, Phase, Phases};
-use crate::replay::Literal;
+use crate::replay::{Keep, Literal};
 use crate::snapshot::{Action, Snapshot};
 
 /// The steps that both recordings have.
@@ -136,7 +136,7 @@ impl Course {
     pub(super) fn new(of: Of<'_>, device: usize, phases: &Phases, until: Option<u64>) -> Self {
         let mut course = Self::default();
         let literal = Literal { snapshot: of.snapshot, device, settings: of.settings };
-        literal.run(false, |step| {
+        literal.run(Keep::Sums, |step| {
             let totals = step.tiling.totals();
             let entry = step.entry.map(|(index, _)| index);
             let index = entry.map(|entry| entry as u64);

@@ -8,7 +8,7 @@ use super::report::At;
 use crate::analysis::{DeviceReport, Memory, Peak, figures};
 use crate::conf::Settings;
 use crate::ids::StackId;
-use crate::replay::{Layout, Literal};
+use crate::replay::{Keep, Layout, Literal};
 use crate::snapshot::{Block, BlockState, Segment, Snapshot};
 
 /// What one stack holds.
@@ -128,7 +128,7 @@ fn layout_after(of: Of<'_>, device: u64, event: Option<u64>) -> Layout {
     let mut layout = Layout::default();
     let Ok(index) = usize::try_from(device) else { return layout };
     let literal = Literal { snapshot: of.snapshot, device: index, settings: of.settings };
-    literal.run(false, |step| {
+    literal.run(Keep::Sums, |step| {
         if step.entry.map(|(index, _)| index as u64) == event {
             layout = Layout::of(step.tiling, device);
         }
