@@ -179,6 +179,35 @@ mod tests {
         assert_eq!(pairs(&[(10, 5), (20, 5)], &[(11, 5), (15, 5), (21, 5)]), [(10, 11), (20, 21)]);
     }
 
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            cases: 10_000,
+            failure_persistence: None,
+            ..Default::default()
+        })]
+
+        /// Stacks of one function, much alike: the same pairs there and back, and no more bytes changed than
+        /// by the same lines.
+        #[test]
+        fn whatever_the_lines(
+            before in proptest::collection::btree_map(0u32..12, 1u64..4, 1..8),
+            after in proptest::collection::btree_map(0u32..12, 1u64..4, 1..8),
+        ) {
+            let list = |of: &std::collections::BTreeMap<u32, u64>| -> Vec<(u32, u64)> {
+                of.iter().map(|(line, bytes)| (*line, *bytes)).collect()
+            };
+            let found = pairs(&list(&before), &list(&after));
+            let all: u64 = before.values().chain(after.values()).sum();
+            let kept = |pairs: &[(u32, u32)]| -> u64 {
+                let same = pairs.iter().map(|(b, a)| 2 * before[b].min(after[a]));
+                same.sum()
+            };
+            let same: Vec<_> =
+                before.keys().filter(|l| after.contains_key(l)).map(|l| (*l, *l)).collect();
+            assert!(all - kept(&found) <= all - kept(&same));
+        }
+    }
+
     #[test]
     fn too_many_to_weigh_are_paired_in_order() {
         let many = |from: u32| (from..from + 1500).map(|line| (line, 1)).collect::<Vec<_>>();
