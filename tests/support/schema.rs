@@ -30,6 +30,24 @@ const DEVICE: &[&str] = &[
     "peak",
     "ooms",
     "top_stacks",
+    "at_peak",
+    "steps",
+    "leaks",
+];
+const HELD: &[&str] = &[
+    "event",
+    "phase",
+    "step",
+    "allocated_bytes",
+    "blocks",
+    "by_category",
+    "by_phase",
+    "by_age",
+    "by_range",
+    "by_file",
+    "by_line",
+    "by_stack",
+    "kept_since_start",
 ];
 const SEGMENTS: &[&str] = &["count", "small", "large", "expandable"];
 const BLOCKS: &[&str] = &["active_allocated", "active_pending_free", "inactive"];
@@ -134,6 +152,12 @@ fn check_device(device: &Value) {
     all_have(&device["streams"], STREAM);
     has(&device["fragmentation"], FRAGMENTATION);
     has(&device["peak"], PEAK);
+    if !device["at_peak"].is_null() {
+        has(&device["at_peak"], HELD);
+    }
+    if let Some(last) = list(&device["ooms"]).last() {
+        has(&last["held"], HELD);
+    }
     for oom in list(&device["ooms"]) {
         has(oom, OOM);
         all_have(&oom["frames"], FRAME);

@@ -41,8 +41,10 @@ pub struct Leaks {
     /// By how much all suspects together grow.
     pub bytes_per_step: u64,
     /// Device memory that the program did not hold after the last step, where the device's size is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub remaining_bytes: Option<u64>,
     /// How many more steps fit in it at this rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_left: Option<u64>,
     /// The lines, those that grow most first.
     pub suspects: Vec<LeakSuspect>,
