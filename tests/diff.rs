@@ -252,7 +252,56 @@ fn a_line_is_the_same_though_pytorch_below_it_is_not() {
     );
 }
 
+/// A file without a trace has no peak: beside one that has, the snapshots are compared.
+#[test]
+fn a_peak_is_not_held_against_what_is_none() {
+    let (without, with) = ("2.15.0-gpt_varlen-no-history", "2.15.0-gpt_varlen-late");
+    let paths = [without, with].map(|name| format!("fixtures/{name}.pickle.gz"));
+    let report = json_of(&[&paths[0], &paths[1]]);
+    let device = &report["devices"][0];
+    assert_eq!((&report["at"], &device["at"]), (&json!("peak"), &json!("snapshot")));
+    assert_eq!(device["before"]["allocated_bytes"], 0);
+    assert_eq!(device["delta"]["allocated_bytes"], 0, "both end with nothing");
+    let codes: Vec<_> = report["warnings"].as_array().unwrap().iter().map(|w| &w["code"]).collect();
+    assert!(codes.contains(&&json!("no-peak")), "{codes:?}");
+    let page = result_of(&["diff", &paths[0], &paths[1]]);
+    assert!(page.starts_with("allocated at the snapshot is the same"), "{page}");
+    assert!(!page.contains("peak allocated"), "{page}");
+}
+
 // The command line
+
+#[test]
+fn scripts_find_the_documented_keys_and_the_same_bytes() {
+    let args = ["diff", "--format", "json", &recorded("base"), &recorded("leak")];
+    let text = result_of(&args);
+    assert_eq!(text, result_of(&args));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["schema"], "oomscope/diff/1");
+    assert_eq!((&report["before"], &report["after"]), (&json!(args[3]), &json!(args[4])));
+    assert_eq!(report["settings_changed"], json!([]));
+    let device = &report["devices"][0];
+    for key in ["reserved_bytes", "allocated_bytes", "peak_allocated_bytes", "peak_reserved_bytes"]
+    {
+        for side in ["before", "after", "delta"] {
+            assert!(device[side][key].is_i64(), "{side} {key}");
+        }
+    }
+    let stack = &device["stacks"][0];
+    for key in ["before_bytes", "after_bytes", "before_blocks", "after_blocks", "delta_bytes"] {
+        assert!(stack[key].is_i64(), "{key}");
+    }
+    assert_eq!(stack["status"], "new");
+    assert_eq!(stack["frames"][0]["line"], 25);
+    let settings = json_of(&[
+        "fixtures/2.9.1-holes-at-oom.pickle.gz",
+        "fixtures/2.15.0-holes-expandable.pickle.gz",
+    ]);
+    let changed = settings["settings_changed"].as_array().unwrap();
+    let keys: Vec<&str> = changed.iter().map(|change| change["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["torch_version", "settings_string", "expandable_segments"]);
+    assert_eq!((&changed[2]["before"], &changed[2]["after"]), (&json!(false), &json!(true)));
+}
 
 #[test]
 fn the_exit_code_is_a_gate() {

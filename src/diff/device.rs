@@ -9,7 +9,7 @@ use super::limit::Growth;
 use super::lines::LineChange;
 use super::matching::matched;
 use super::names::Vocabulary;
-use super::report::Options;
+use super::report::{At, Options};
 use super::side::{Moment, Of, Side};
 use super::space::{PoolChange, StreamChange, pools, streams};
 use super::summary::{failures, moment, summary};
@@ -23,6 +23,8 @@ use crate::units::size;
 pub struct DeviceDiff {
     /// Device number.
     pub device: u64,
+    /// What is compared: not the peak, even if asked for, where one of the two recorded no trace.
+    pub at: At,
     /// The finding in a sentence.
     pub summary: String,
     /// The moment compared, in words: `at peak`, `at the snapshot`, `after 3 steps`.
@@ -91,13 +93,17 @@ pub(super) fn device_diff(
         let recorded = !both.snapshots[side].trace(index).is_empty();
         recorded.then(|| Phases::of(both.snapshots[side], both.readers[side], index))
     });
+    // A file without a trace has no peak to hold against another's.
+    let one_has_no_peak =
+        reports.iter().all(Option::is_some) && phases[0].is_some() != phases[1].is_some();
+    let at = if one_has_no_peak { At::Snapshot } else { options.at };
     let length = |side: usize| {
         let (snapshot, device) = (both.snapshots[side], index);
         let (phases, report) = (phases[side].as_ref()?, reports[side]?);
         Some(Length { snapshot, device, phases, truncated: report.truncated })
     };
     let steps = length(0).zip(length(1));
-    let steps = steps.and_then(|(before, after)| Steps::common([before, after], options.at));
+    let steps = steps.and_then(|(before, after)| Steps::common([before, after], at));
     let until = [steps.and_then(|s| s.before_until), steps.and_then(|s| s.after_until)];
     let courses = [0, 1].map(|side| {
         let replayed = phases[side].as_ref();
@@ -109,7 +115,7 @@ pub(super) fn device_diff(
         _ => courses[side].peak,
     });
     let sides = [0, 1].map(|side| {
-        let new = |report| Side::new(of(side), report, options.at, until[side], &peaks[side]);
+        let new = |report| Side::new(of(side), report, at, until[side], &peaks[side]);
         reports[side].map(new).unwrap_or_default()
     });
     let figures = [0, 1].map(|side| {
@@ -125,7 +131,7 @@ pub(super) fn device_diff(
         pairs: &pairs,
     };
     let (mut lines, mut other_lines) = holders.by_line(usize::MAX);
-    let moment = moment(options.at, steps);
+    let moment = moment(at, steps);
     let failures = failures(before.ooms, after.ooms);
     let summary = match figures {
         [None, Some(after)] => only(&moment, "after", &after),
@@ -139,6 +145,7 @@ pub(super) fn device_diff(
     let memories = sides.each_ref().map(|side| &side.memory);
     DeviceDiff {
         device,
+        at,
         summary,
         moment,
         before_moment: reports[0].map(|_| sides[0].moment),

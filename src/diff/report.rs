@@ -121,7 +121,7 @@ pub fn diff(before: File<'_>, after: File<'_>, options: Options) -> DiffReport {
         fail_on: None,
         ranks: None,
         settings_changed: changed(&reports[0], &reports[1]),
-        warnings: warnings(&reports),
+        warnings: warnings(&reports, options.at, &devices),
         devices,
     }
 }
@@ -153,7 +153,7 @@ fn summary(devices: &[DeviceDiff]) -> String {
     }
 }
 
-fn warnings(reports: &[SnapshotReport; 2]) -> Vec<SideWarning> {
+fn warnings(reports: &[SnapshotReport; 2], at: At, devices: &[DeviceDiff]) -> Vec<SideWarning> {
     let [before, after] = reports.each_ref().map(|report| report.warnings.as_slice());
     let one_is_late = reports[0].truncated != reports[1].truncated
         && reports.iter().all(|report| report.events > 0);
@@ -164,6 +164,16 @@ fn warnings(reports: &[SnapshotReport; 2]) -> Vec<SideWarning> {
             message: "this recording does not begin where the other one does, so the same training step cannot be found in both: the whole of both is compared".to_owned(),
         },
     });
+    let without_peak = devices.iter().filter(|device| device.at != at).map(|device| SideWarning {
+        side: "both",
+        warning: Warning {
+            code: "no-peak",
+            message: format!(
+                "one of the two recorded no history of device {}, so there are no two peaks: what each held when it was taken is compared",
+                device.device
+            ),
+        },
+    });
     let both = before.iter().filter(|warning| after.contains(warning)).map(|w| ("both", w));
     let only_before = before.iter().filter(|w| !after.contains(w)).map(|w| ("before", w));
     let only_after = after.iter().filter(|w| !before.contains(w)).map(|w| ("after", w));
@@ -171,5 +181,6 @@ fn warnings(reports: &[SnapshotReport; 2]) -> Vec<SideWarning> {
         .chain(only_after)
         .map(|(side, warning)| SideWarning { side, warning: warning.clone() })
         .chain(late)
+        .chain(without_peak)
         .collect()
 }

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::super::words::{pool, stream};
 use crate::diff::{
-    DeviceDiff, DiffReport, Figures, Held, Moment, PhaseChange, PoolChange, RankChange, RanksDiff,
-    SettingChange, Space, Status, StepChange, StreamChange,
+    At, DeviceDiff, DiffReport, Figures, Held, Moment, PhaseChange, PoolChange, RankChange,
+    RanksDiff, SettingChange, Space, Status, StepChange, StreamChange,
 };
 use crate::units::{count, counted, percent, plain, ratio, signed_count, signed_size, size};
 
@@ -53,7 +53,7 @@ pub(super) fn blocks(held: &Held, arrow: &str) -> String {
 }
 
 /// Totals, segments, blocks and fragmentation.
-pub(super) fn figures(device: &DeviceDiff) -> Vec<Vec<String>> {
+pub(super) fn figures(device: &DeviceDiff, at: At) -> Vec<Vec<String>> {
     let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
     let delta = &device.delta;
     let bytes = |name: &str, of: fn(&Figures<u64>) -> u64, by: i64| {
@@ -108,6 +108,10 @@ pub(super) fn figures(device: &DeviceDiff) -> Vec<Vec<String>> {
         ),
         counts("  free blocks", |f| f.blocks.inactive.count, delta.blocks.inactive.count),
     ];
+    if device.at != at {
+        // One of the two has no peak.
+        rows.retain(|row| row.first().is_none_or(|name| !name.starts_with("peak ")));
+    }
     let waits = |f: &Figures<u64>| f.blocks.active_pending_free.count > 0;
     if !waits(&before) && !waits(&after) {
         rows.retain(|row| row.first().is_none_or(|name| name != "  pending free"));

@@ -96,15 +96,17 @@ impl Page {
         if let Some(compared) = compared(device) {
             self.text(&compared);
         }
-        if at == At::Peak {
+        if device.at == At::Peak {
             self.text(&format!("The peak: {}", moments(device)));
         }
         if let Some(moved) = moved(device) {
             self.text(&moved);
         }
-        self.table(&FIGURES, &[0], figures(device));
+        self.table(&FIGURES, &[0], figures(device, at));
         self.lines(device);
-        self.phases(device);
+        if device.at == at {
+            self.phases(device);
+        }
         self.stacks(device);
         for (title, first, rows) in
             [("Pools", "pool", pools(device)), ("Streams", "stream", streams(device))]

@@ -6,7 +6,7 @@ use super::cells::{
     self, FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moved, phases,
     pools, remarks, settings, share, steps, streams, word,
 };
-use crate::diff::{DeviceDiff, DiffReport, Held, LineChange, StackChange};
+use crate::diff::{At, DeviceDiff, DiffReport, Held, LineChange, StackChange};
 use crate::units::{signed_size, size};
 
 /// The diff as GitHub-flavoured Markdown.
@@ -45,7 +45,7 @@ pub fn diff_markdown(report: &DiffReport) -> String {
         if report.devices.len() > 1 {
             page.paragraph(&text(&device.summary));
         }
-        device_tables(&mut page, device);
+        device_tables(&mut page, device, report.at);
     }
     for remark in remarks(report) {
         page.line(&format!("- {}", text(&remark)));
@@ -53,14 +53,14 @@ pub fn diff_markdown(report: &DiffReport) -> String {
     page.out
 }
 
-fn device_tables(page: &mut Markdown, device: &DeviceDiff) {
+fn device_tables(page: &mut Markdown, device: &DeviceDiff, at: At) {
     if let Some(compared) = compared(device) {
         page.paragraph(&text(&compared));
     }
     if let Some(moved) = moved(device) {
         page.paragraph(&text(&moved));
     }
-    page.table(&FIGURES, 1, &figures(device));
+    page.table(&FIGURES, 1, &figures(device, at));
     if !device.lines.is_empty() {
         let mut rows: Vec<Vec<String>> = device.lines.iter().map(line).collect();
         let others = &device.other_lines;
@@ -78,7 +78,7 @@ fn device_tables(page: &mut Markdown, device: &DeviceDiff) {
         }
         page.paragraph("```\n\n</details>");
     }
-    if !device.by_phase.is_empty() {
+    if device.at == at && !device.by_phase.is_empty() {
         page.table(&PHASES, 1, &phases(device));
         if let Some(steps) = steps(device) {
             page.paragraph(&text(&steps));
