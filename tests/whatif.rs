@@ -8,7 +8,7 @@ mod program;
 #[path = "support/recorded.rs"]
 mod recorded;
 
-use oomscope::analysis::{WhatIf, WhatIfReport, inferred, option_change, what_if, whatif};
+use oomscope::analysis::{Asked, WhatIf, WhatIfReport, inferred, option_change, what_if, whatif};
 use oomscope::replay::Known;
 use oomscope::snapshot::Snapshot;
 use program::{refusal, result_of};
@@ -24,7 +24,8 @@ fn read(name: &str) -> Snapshot {
 fn rows(snapshot: &Snapshot, options: &[&str], capacity: Option<u64>) -> WhatIfReport {
     let inference = inferred(snapshot, None, Known::default());
     let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-    whatif(snapshot, "a", &inference, &options, capacity).unwrap()
+    let asked = Asked { options: &options, capacity };
+    whatif(snapshot, "a", &inference, asked, &|_, _| {}).unwrap()
 }
 
 fn figures(recorded: &Recorded) -> [u64; 4] {

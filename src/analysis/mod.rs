@@ -5,6 +5,7 @@
 //! renderers lay these structs out, and compute nothing more.
 
 mod blockers;
+mod cautions;
 mod device;
 mod emitted;
 mod explain;
@@ -22,6 +23,7 @@ mod ranks;
 mod remedies;
 mod replay;
 mod series;
+mod smallest;
 mod snapshot;
 mod sums;
 mod timeline;
@@ -47,7 +49,7 @@ pub use memory::{
     BlockCount, Blocks, Count, Fragmentation, Memory, OtherSegments, PoolReport, SegmentReport,
     Segments, StreamReport, figures, figures_of,
 };
-pub use oom::{Blocker, Cause, OomReport, Remedy};
+pub use oom::{Blocker, Cause, OomReport, Remedy, Undisturbed};
 pub use phases::{Phase, Phases, StepsFrom};
 pub use ranges::{NamedRange, NamedRanges, Span};
 pub use ranks::{Rank, Ranks, compare_ranks};
@@ -59,5 +61,5 @@ pub use series::{Buckets, Series, SeriesSet};
 pub use snapshot::{AnalyzeReport, HostReport, Options, SnapshotReport, Unreadable, analyze};
 pub use sums::{Share, Sum, Table};
 pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, timeline};
-pub use whatif::{WhatIfReport, WhatIfRow, whatif};
+pub use whatif::{Asked, WhatIfReport, WhatIfRow, whatif};
 pub use window::Window;

@@ -44,8 +44,11 @@ pub struct Blocker {
 /// Settings that were replayed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Remedy {
-    /// As in `PYTORCH_CUDA_ALLOC_CONF`.
+    /// Options set beside or instead of the recorded ones, as in `PYTORCH_CUDA_ALLOC_CONF`.
     pub settings: String,
+    /// A recorded option that is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without: Option<&'static str>,
     /// Whether the failure does not happen.
     pub avoids_oom: bool,
     /// Peak of reserved memory.
@@ -54,6 +57,21 @@ pub struct Remedy {
     pub device_allocs: u64,
     /// Calls to give it back.
     pub device_frees: u64,
+}
+
+/// The replay under the recorded settings, to hold remedies against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Undisturbed {
+    /// What the program held at the failure and asked for, each block rounded to 512 bytes.
+    pub needed_bytes: u64,
+    /// The most that the process could reserve.
+    pub reach_bytes: u64,
+    /// Calls to the device for memory.
+    pub device_allocs: u64,
+    /// Calls to give it back.
+    pub device_frees: u64,
+    /// Whether live memory and the request alone are more than could be reserved.
+    pub no_setting_helps: bool,
 }
 
 /// One `oom` entry of a trace.
@@ -99,6 +117,9 @@ pub struct OomReport {
     pub causes: Vec<Cause>,
     /// Live blocks that keep free memory apart, for the last failures of a trace.
     pub blockers: Vec<Blocker>,
+    /// The replay under the recorded settings; `None` where the model does not reproduce the trace.
+    #[serde(rename = "as_recorded", skip_serializing_if = "Option::is_none")]
+    pub undisturbed: Option<Undisturbed>,
     /// Settings that were replayed instead, those that avoid the failure first; for the last failures of
     /// a trace that the model reproduces.
     pub remedies: Vec<Remedy>,
@@ -151,6 +172,7 @@ pub(super) fn report(
             .min(event.size.saturating_sub(largest)),
         causes: causes(&circumstances, event),
         blockers: if is_late { blockers(step.tiling, stacks) } else { Vec::new() },
+        undisturbed: None,
         remedies: Vec::new(),
         held: None,
     }

@@ -1,29 +1,39 @@
 //! Settings under which a request would not have failed: each one replayed.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
-use super::oom::{OomReport, Remedy};
+use super::oom::{OomReport, Remedy, Undisturbed};
 use super::replay::{WhatIf, changed, option_change};
-use crate::replay::{Known, Program, Simulation, infer, simulate};
+use super::smallest::Recorded;
+use super::whatif::is_worth_trying;
+use crate::conf::Settings;
+use crate::replay::{Inferred, Known, Program, Simulation, UNBOUNDED, infer, simulate};
 use crate::snapshot::Snapshot;
 
 /// A trace of more entries is not replayed a dozen times unasked.
 const MOST_ENTRIES: usize = 2_000_000;
-/// Options that are tried, with the first release that has them.
-const TRIED: [(u32, &str); 9] = [
-    (1, "expandable_segments:True"),
-    (1, "max_split_size_mb:64"),
-    (1, "max_split_size_mb:128"),
-    (1, "max_split_size_mb:256"),
-    (1, "max_split_size_mb:512"),
-    (1, "roundup_power2_divisions:4"),
-    (1, "roundup_power2_divisions:8"),
-    (10, "garbage_collection_threshold:0.8,per_process_memory_fraction:0.98"),
-    (10, "max_split_size_mb:128,garbage_collection_threshold:0.8,per_process_memory_fraction:0.98"),
+/// Options that are tried, as far as they are worth it and the release has them.
+const TRIED: [&str; 15] = [
+    "expandable_segments:True",
+    "expandable_segments:True,roundup_power2_divisions:4",
+    "expandable_segments:True,roundup_power2_divisions:8",
+    "expandable_segments:False",
+    "max_split_size_mb:32",
+    "max_split_size_mb:64",
+    "max_split_size_mb:128",
+    "max_split_size_mb:256",
+    "max_split_size_mb:512",
+    "max_split_size_mb:1024",
+    "max_split_size_mb:128,roundup_power2_divisions:8",
+    "roundup_power2_divisions:4",
+    "roundup_power2_divisions:8",
+    "garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
+    "max_split_size_mb:128,garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
 ];
+const MAX_SPLIT: &str = "max_split_size_mb";
 
 /// Fills in the remedies of `ooms`, failures of `device`. None is claimed where the model does not
 /// reproduce the recorded run, or does not fail when it is replayed under the recorded settings.
@@ -41,42 +51,97 @@ pub(super) fn remedies(
         return;
     };
     let program = Program::of(snapshot, device, &one.hypothesis.settings);
-    let run = |change: &WhatIf| simulate(&program, &changed(snapshot, one, change), None);
-    let control = run(&WhatIf::default());
-    let recorded: BTreeSet<usize> = control.ooms.iter().map(|(event, _)| *event).collect();
-    let tried: Vec<(String, Simulation)> = TRIED
-        .par_iter()
-        .filter(|(since, _)| *since <= one.hypothesis.minor)
-        .filter_map(|(_, option)| {
-            let settings = option_change(snapshot, &one.hypothesis, option).ok()?;
-            if settings.0 == one.hypothesis.settings {
-                return None; // in effect already
-            }
-            let change = WhatIf { settings: Some(settings), ..WhatIf::default() };
-            Some((option.to_string(), run(&change)))
+    let as_recorded = changed(snapshot, one, &WhatIf::default());
+    let control = simulate(&program, &as_recorded, None);
+    let failed: BTreeSet<usize> = control.ooms.iter().map(|(event, _)| *event).collect();
+    // Every setting rounds to at least as much as the default ones do.
+    let needed: BTreeMap<usize, u64> = program.needed(&Settings::default()).into_iter().collect();
+    let reach = [as_recorded.capacity, as_recorded.limit].into_iter().flatten().min();
+    let reach = reach.unwrap_or(UNBOUNDED);
+    // A failed request is recorded as it was rounded: under other settings it may be smaller.
+    let is_rounded_up = as_recorded.settings.roundup_power2_divisions.iter().any(|d| *d > 1);
+    let recorded = Recorded { snapshot, one, program };
+    let tried: Vec<(Candidate, Simulation)> = candidates(snapshot, one)
+        .into_par_iter()
+        .filter(|candidate| is_worth_trying(&candidate.settings, &recorded))
+        .map(|candidate| {
+            let settings = Some((candidate.settings.clone(), String::new()));
+            let change = WhatIf { settings, ..WhatIf::default() };
+            let done = simulate(&recorded.program, &changed(snapshot, one, &change), None);
+            (candidate, done)
         })
         .collect();
     for oom in ooms {
         let Ok(event) = usize::try_from(oom.event) else { continue };
         // A graph capture waits for nothing, which a replay cannot know of a request that fares better.
         let is_captured = oom.causes.iter().any(|cause| cause.kind == "pending-free");
-        if !recorded.contains(&event) || is_captured {
+        if !failed.contains(&event) || is_captured {
             continue;
         }
-        oom.remedies =
-            tried.iter().map(|(option, done)| remedy(option, done, event, &recorded)).collect();
-        oom.remedies
-            .sort_by_key(|r| (Reverse(r.avoids_oom), r.peak_reserved_bytes, r.device_allocs));
+        let statistics = control.allocator.statistics();
+        let needed_bytes = needed.get(&event).copied().unwrap_or(0);
+        oom.undisturbed = Some(Undisturbed {
+            needed_bytes,
+            reach_bytes: reach,
+            device_allocs: statistics.num_device_alloc,
+            device_frees: statistics.num_device_free,
+            no_setting_helps: !is_rounded_up && needed_bytes > reach,
+        });
+        oom.remedies = tried.iter().map(|(it, done)| remedy(it, done, event, &failed)).collect();
+        // A limit to splitting may help today and slow the program down tomorrow: it comes last of what
+        // helps.
+        oom.remedies.sort_by_key(|r| {
+            let calls = r.device_allocs.saturating_add(r.device_frees);
+            (Reverse(r.avoids_oom), r.settings.contains(MAX_SPLIT), r.peak_reserved_bytes, calls)
+        });
     }
 }
 
-fn remedy(option: &str, done: &Simulation, event: usize, recorded: &BTreeSet<usize>) -> Remedy {
+/// Settings to try.
+struct Candidate {
+    option: &'static str,
+    /// The recorded option that has to go.
+    without: Option<&'static str>,
+    settings: Settings,
+}
+
+fn candidates(snapshot: &Snapshot, one: &Inferred) -> Vec<Candidate> {
+    let own = &one.hypothesis.settings;
+    let mut candidates = Vec::new();
+    if own.max_split_size != u64::MAX {
+        let settings = Settings { max_split_size: u64::MAX, ..own.clone() };
+        candidates.push(Candidate { option: "", without: Some(MAX_SPLIT), settings });
+    }
+    for option in TRIED {
+        let Ok((mut settings, _)) = option_change(snapshot, &one.hypothesis, option) else {
+            continue;
+        };
+        let mut without = None;
+        if settings.expandable_segments && own.max_split_size != u64::MAX {
+            if option.contains(MAX_SPLIT) {
+                continue;
+            }
+            settings.max_split_size = u64::MAX;
+            without = Some(MAX_SPLIT);
+        }
+        candidates.push(Candidate { option, without, settings });
+    }
+    candidates
+}
+
+fn remedy(
+    candidate: &Candidate,
+    done: &Simulation,
+    event: usize,
+    failed: &BTreeSet<usize>,
+) -> Remedy {
     let statistics = done.allocator.statistics();
     // A setting that makes another request fail in its place helps nobody.
     let mut up_to_it = done.ooms.iter().map(|(at, _)| *at).take_while(|at| *at <= event);
     Remedy {
-        settings: option.to_owned(),
-        avoids_oom: up_to_it.all(|at| at != event && recorded.contains(&at)),
+        settings: candidate.option.to_owned(),
+        without: candidate.without,
+        avoids_oom: up_to_it.all(|at| at != event && failed.contains(&at)),
         peak_reserved_bytes: statistics.reserved_bytes.all.peak,
         device_allocs: statistics.num_device_alloc,
         device_frees: statistics.num_device_free,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::cautions::{caution, not_in_effect};
 use super::device::{self, DeviceReport};
 use super::found::found_settings;
 use super::frames::StackReader;
@@ -116,6 +117,10 @@ pub fn analyze(
     for (code, message) in gaps(snapshot) {
         warnings.add(code, message);
     }
+    // Whether the program set a limit itself is not recorded: it may have.
+    if let Some((code, message)) = caution(&settings, true) {
+        warnings.add(code, message);
+    }
     let raw = snapshot.settings.clone();
     let host = snapshot.host_segments.iter().fold(Count::default(), |sum, bytes| Count {
         count: sum.count + 1,
@@ -156,13 +161,7 @@ fn gaps(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         ));
     }
     if let Some(raw) = &snapshot.settings {
-        let asked = option_in(&raw.string, "expandable_segments");
-        if asked == Some("True") && raw.flag("expandable_segments") == Some(false) {
-            gaps.push((
-                "settings-not-in-effect",
-                "expandable_segments:True was asked for and is not in effect".to_owned(),
-            ));
-        }
+        gaps.extend(not_in_effect(snapshot).into_iter().map(|it| ("settings-not-in-effect", it)));
         if option_in(&raw.string, "backend").is_some_and(|backend| backend != "native") {
             gaps.push((
                 "foreign-backend",

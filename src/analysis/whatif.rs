@@ -1,18 +1,18 @@
 //! Many settings at once: `oomscope/whatif/1`.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::cautions::{caution, grows_without_bound};
 use super::replay::{WhatIf, changed, option_change};
+use super::smallest::{Recorded, smallest_capacity};
 use crate::conf::Settings;
-use crate::replay::{
-    Hypothesis, Inference, Inferred, Program, UNBOUNDED, enough, fits, shown_capacity, simulate,
-};
-use crate::snapshot::{Snapshot, Warning};
-use crate::units::MIB;
+use crate::replay::{Inference, Program, UNBOUNDED, shown_capacity, simulate};
+use crate::snapshot::{Snapshot, Warning, Warnings};
 
-/// Options that are tried when none are named. Rows that set what is in effect already, or an option
-/// that the release does not have, are left out.
+/// Options that are tried when none are named, as far as they are worth it and the release has them.
 const GRID: [&str; 20] = [
     "expandable_segments:True",
     "expandable_segments:True,roundup_power2_divisions:4",
@@ -35,11 +35,6 @@ const GRID: [&str; 20] = [
     "garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
     "max_split_size_mb:128,garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
 ];
-/// The smallest capacity is found to within this, or to a part of itself.
-const CAPACITY_STEP: u64 = 2 * MIB;
-/// See [`CAPACITY_STEP`].
-const CAPACITY_PARTS: u64 = 256;
-
 /// The JSON of `oomscope whatif`.
 #[derive(Debug, Serialize)]
 pub struct WhatIfReport {
@@ -86,8 +81,17 @@ pub struct WhatIfRow {
     pub smallest_capacity_bytes: Option<u64>,
 }
 
-/// Replays the trace of every device under the recorded settings and under each of `options`, or under
-/// a grid of them if there are none.
+/// What to try.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Asked<'a> {
+    /// Options, a row each; a grid of them if there are none.
+    pub options: &'a [String],
+    /// Bytes of device memory, instead of what the recording shows.
+    pub capacity: Option<u64>,
+}
+
+/// Replays the trace of every device under the recorded settings and under each of those `asked` for.
+/// `progress` is told how many rows are done, of how many.
 ///
 /// # Errors
 /// One sentence, for an option that cannot be.
@@ -95,41 +99,39 @@ pub fn whatif(
     snapshot: &Snapshot,
     path: &str,
     inference: &Inference,
-    options: &[String],
-    capacity: Option<u64>,
+    asked: Asked<'_>,
+    progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<WhatIfReport, String> {
     let verified = super::replay::verified(snapshot, path, inference);
-    let mut rows = Vec::new();
-    let mut shown = None;
-    let mut lower_bound_bytes = 0;
+    let mut warnings = Warnings::default();
+    for warning in verified.warnings {
+        warnings.add(warning.code, warning.message);
+    }
+    let mut devices = Vec::new();
     for one in &inference.devices {
-        let mut changes = vec![(String::new(), WhatIf { capacity, ..WhatIf::default() })];
-        let named = options.iter().map(String::as_str);
-        let tried: Vec<&str> = if options.is_empty() { GRID.to_vec() } else { named.collect() };
-        for option in tried {
-            match option_change(snapshot, &one.hypothesis, option) {
-                Ok(settings) if settings.0 == one.hypothesis.settings && options.is_empty() => {}
-                Ok(settings) => {
-                    let settings = Some(settings);
-                    let change = WhatIf { settings, capacity, minor: None };
-                    changes.push((option.to_owned(), change));
-                }
-                Err(error) if !options.is_empty() => return Err(error),
-                Err(_) => {}
-            }
-        }
         let program = Program::of(snapshot, one.device, &one.hypothesis.settings);
         let recorded = Recorded { snapshot, one, program };
-        let mut of_device: Vec<WhatIfRow> = changes
+        let tried = changes(&recorded, asked, &mut warnings)?;
+        devices.push((recorded, tried));
+    }
+    let all = devices.iter().map(|(_, tried)| tried.len()).sum();
+    let done = AtomicUsize::new(0);
+    let (mut rows, mut shown, mut lower_bound_bytes) = (Vec::new(), None, 0);
+    for (recorded, tried) in devices {
+        let mut of_device: Vec<WhatIfRow> = tried
             .into_par_iter()
-            .map(|(option, change)| row(&recorded, option, &change))
+            .map(|(option, change)| {
+                let row = row(&recorded, option, &change);
+                progress(done.fetch_add(1, Ordering::Relaxed) + 1, all);
+                row
+            })
             .collect();
         if let [_, others @ ..] = of_device.as_mut_slice() {
             others.sort_by_key(|r| (r.ooms, r.peak_reserved_bytes, r.device_allocs));
         }
         rows.append(&mut of_device);
-        let reach = shown_capacity(snapshot, one.device, one.verification.reserved_before);
-        shown = shown.max(reach);
+        let reserved_before = recorded.one.verification.reserved_before;
+        shown = shown.max(shown_capacity(snapshot, recorded.one.device, reserved_before));
         // Every setting rounds to at least as much as the default ones do.
         let held = recorded.program.most_held(&Settings::default());
         lower_bound_bytes = lower_bound_bytes.max(held);
@@ -137,27 +139,52 @@ pub fn whatif(
     Ok(WhatIfReport {
         schema: "oomscope/whatif/1",
         path: path.to_owned(),
-        capacity_bytes: capacity.or(shown),
+        capacity_bytes: asked.capacity.or(shown),
         torch_version: verified.torch_version,
-        warnings: verified.warnings,
+        warnings: warnings.to_vec(),
         rows,
         lower_bound_bytes,
     })
 }
 
-/// One device's calls, and how they came about.
-struct Recorded<'a> {
-    snapshot: &'a Snapshot,
-    one: &'a Inferred,
-    program: Program<'a>,
+/// The recorded settings, then those to try with what they mean here.
+fn changes(
+    recorded: &Recorded<'_>,
+    asked: Asked<'_>,
+    warnings: &mut Warnings,
+) -> Result<Vec<(String, WhatIf)>, String> {
+    let Asked { options, capacity } = asked;
+    let hypothesis = &recorded.one.hypothesis;
+    let mut changes = vec![(String::new(), WhatIf { capacity, ..WhatIf::default() })];
+    let is_grid = options.is_empty();
+    let named = options.iter().map(String::as_str);
+    let tried: Vec<&str> = if is_grid { GRID.to_vec() } else { named.collect() };
+    for option in tried {
+        let settings = match option_change(recorded.snapshot, hypothesis, option) {
+            Ok(settings) => settings,
+            Err(_) if is_grid => continue,
+            Err(error) => return Err(error),
+        };
+        if is_grid && !is_worth_trying(&settings.0, recorded) {
+            continue;
+        }
+        let is_limited = hypothesis.limit.is_some() || settings.0.per_process_memory_fraction < 1.0;
+        if let Some((code, message)) = caution(&settings.0, is_limited) {
+            warnings.add(code, message);
+        }
+        changes
+            .push((option.to_owned(), WhatIf { settings: Some(settings), capacity, minor: None }));
+    }
+    Ok(changes)
 }
 
-impl Recorded<'_> {
-    /// What is taken for granted under `change` on a device of `capacity` bytes.
-    fn on(&self, capacity: u64, change: &WhatIf) -> Hypothesis {
-        let change = WhatIf { capacity: Some(capacity), ..change.clone() };
-        changed(self.snapshot, self.one, &change)
-    }
+/// Whether `settings` differ from what was recorded, do no harm of themselves, and apply to requests as
+/// large as the program's.
+pub(super) fn is_worth_trying(settings: &Settings, recorded: &Recorded<'_>) -> bool {
+    let limit = settings.max_split_size;
+    *settings != recorded.one.hypothesis.settings
+        && !grows_without_bound(settings)
+        && (limit == u64::MAX || recorded.program.largest_request() >= limit)
 }
 
 fn row(recorded: &Recorded<'_>, option: String, change: &WhatIf) -> WhatIfRow {
@@ -184,62 +211,4 @@ fn row(recorded: &Recorded<'_>, option: String, change: &WhatIf) -> WhatIfRow {
         retries: statistics.num_alloc_retries,
         smallest_capacity_bytes: smallest_capacity(recorded, change, known),
     }
-}
-
-fn whole(bytes: u64) -> u64 {
-    bytes.checked_next_multiple_of(CAPACITY_STEP).unwrap_or(bytes)
-}
-
-/// The smallest device on which no request fails; `known` is the most that was reserved on one, if
-/// nothing failed there. A replay on a device that gets more memory each time it runs out tells where to
-/// begin. Once a size holds, it is made smaller until it does not, in strides that grow; what is left
-/// is halved.
-fn smallest_capacity(
-    recorded: &Recorded<'_>,
-    change: &WhatIf,
-    known: (u64, Option<u64>),
-) -> Option<u64> {
-    let fits_on = |capacity| fits(&recorded.program, &recorded.on(capacity, change));
-    let Hypothesis { settings, .. } = recorded.on(UNBOUNDED, change);
-    let fraction = settings.per_process_memory_fraction;
-    // How many addresses are reserved, and how much may be, goes by the size of the device; if neither
-    // matters, a device that has no more than was reserved sees the same run.
-    let is_plain = !settings.expandable_segments && fraction >= 1.0;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    let device_for = |bytes: u64| whole((bytes as f64 / fraction).ceil() as u64).min(UNBOUNDED);
-    let high_of = |capacity, peak| if is_plain { device_for(peak) } else { capacity };
-    let precision = |bytes: u64| whole(bytes / CAPACITY_PARTS).max(CAPACITY_STEP);
-
-    // Sizes are multiples of the step from here on, so that what is left always has a middle.
-    let held = recorded.program.most_held(&settings);
-    let least = device_for(held.max(recorded.one.verification.reserved_before));
-    let (mut low, mut high) = (least.saturating_sub(CAPACITY_STEP), UNBOUNDED);
-    match known {
-        (capacity, Some(peak)) => high = high_of(capacity, peak),
-        (capacity, None) => low = low.max(capacity / CAPACITY_STEP * CAPACITY_STEP),
-    }
-    if high.saturating_sub(low) <= precision(high) {
-        return Some(high);
-    }
-    let on_least = recorded.on(least, change);
-    let is_limited = on_least.limit.is_some();
-    let grown = enough(&recorded.program, &Hypothesis { limit: None, ..on_least });
-    if grown == least && !is_limited && low < least {
-        return Some(least);
-    }
-    let mut guess = device_for(grown).max(low.saturating_add(CAPACITY_STEP));
-    let (mut up, mut down) = (precision(low), precision(low));
-    while high.saturating_sub(low) > precision(high) {
-        let middle = low + (high - low) / 2;
-        let is_guess = low < guess && guess < high;
-        let next = if is_guess { guess } else { whole(middle.max(high.saturating_sub(down))) };
-        if let Some(peak) = fits_on(next) {
-            down = if is_guess { precision(next) } else { down.saturating_mul(2) };
-            (high, guess) = (high_of(next, peak), UNBOUNDED);
-        } else {
-            guess = if is_guess { next.saturating_add(up) } else { UNBOUNDED };
-            (low, up, down) = (next, up.saturating_mul(2), UNBOUNDED);
-        }
-    }
-    (high < UNBOUNDED).then_some(high)
 }

@@ -1,4 +1,4 @@
-//! A progress bar on standard error, for files that take a while.
+//! A progress bar on standard error, for work that takes a while.
 
 use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Nothing is shown for work that is done sooner.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Progress over all bytes to read. Shared by threads.
+/// Progress over everything to be done. Shared by threads.
 pub(super) struct Progress {
     bar: ProgressBar,
     started: Instant,
@@ -17,16 +17,32 @@ pub(super) struct Progress {
 impl Progress {
     /// For `total` bytes in `files` files. Silent unless standard error is a terminal.
     pub(super) fn new(total: u64, files: usize) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
         let template = match files {
             1 => "reading {bar:30} {bytes}/{total_bytes}",
             _ => "reading {msg} {bar:30} {bytes}/{total_bytes}",
         };
+        let progress = Self::with(total, template);
+        progress.bar.set_message(format!("{files} files"));
+        progress
+    }
+
+    /// For replays, of a number that is told with [`Progress::done`].
+    pub(super) fn of_replays() -> Self {
+        Self::with(0, "replaying {bar:30} {pos}/{len} settings")
+    }
+
+    fn with(total: u64, template: &str) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        bar.set_message(format!("{files} files"));
         Self { bar, started: Instant::now() }
+    }
+
+    /// `done` of `all` are done.
+    pub(super) fn done(&self, done: usize, all: usize) {
+        self.bar.set_length(all as u64);
+        self.at(done as u64);
     }
 
     /// `bytes` more were read.

@@ -7,7 +7,8 @@ use super::args::{Model, PlainFormat, parse_release};
 use super::exit::Done;
 use super::inputs;
 use super::output::Output;
-use crate::analysis::{inferred, whatif};
+use super::progress::Progress;
+use crate::analysis::{Asked, inferred, whatif};
 use crate::replay::Known;
 use crate::report;
 
@@ -51,8 +52,11 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Done> {
             args.model.device.map_or_else(String::new, |device| format!(" of device {device}"));
         bail!("{path}: no trace{of} to replay");
     }
-    let report = whatif(&snapshot, &path, &inference, &args.set, args.model.capacity)
+    let progress = Progress::of_replays();
+    let asked = Asked { options: &args.set, capacity: args.model.capacity };
+    let report = whatif(&snapshot, &path, &inference, asked, &|done, all| progress.done(done, all))
         .map_err(|error| anyhow!("--set {error}"))?;
+    drop(progress);
     let text = match args.model.output.format {
         PlainFormat::Human => report::whatif_page(&report, output.style()),
         PlainFormat::Json => report::json(&report)?,

@@ -126,6 +126,19 @@ impl<'a> Program<'a> {
     /// The most that the program held at once, each request rounded as under `settings`; a request that
     /// failed counts at its moment. Nothing less than that serves them all.
     pub fn most_held(&self, settings: &Settings) -> u64 {
+        self.walk(settings, |_, _| {})
+    }
+
+    /// Of each request that failed, the index of its entry, and what the program held then and asked
+    /// for, in bytes rounded as under `settings`.
+    pub fn needed(&self, settings: &Settings) -> Vec<(usize, u64)> {
+        let mut needed = Vec::new();
+        self.walk(settings, |at, bytes| needed.push((at as usize, bytes)));
+        needed
+    }
+
+    /// The most that was held; `failed` sees every failure with what it would have come to.
+    fn walk(&self, settings: &Settings, mut failed: impl FnMut(u32, u64)) -> u64 {
         let mut sizes = vec![0; self.slots];
         for (size, resident) in sizes.iter_mut().zip(&self.residents) {
             *size = if resident.state == BlockState::ActivePendingFree { 0 } else { resident.size };
@@ -136,10 +149,13 @@ impl<'a> Program<'a> {
             match step.made {
                 Made::Malloc { size, slot, .. } => {
                     let size = round_size(size, settings);
-                    most = most.max(held.saturating_add(size));
+                    let with_it = held.saturating_add(size);
+                    most = most.max(with_it);
                     if let Some(slot) = slot {
                         sizes[slot as usize] = size;
-                        held = held.saturating_add(size);
+                        held = with_it;
+                    } else {
+                        failed(step.at, with_it);
                     }
                 }
                 Made::Free { slot, .. } => held -= sizes[slot as usize],
@@ -147,6 +163,15 @@ impl<'a> Program<'a> {
             }
         }
         most
+    }
+
+    /// The most that was asked for at once, in bytes.
+    pub fn largest_request(&self) -> u64 {
+        let size = |step: &Step| match step.made {
+            Made::Malloc { size, .. } => size,
+            _ => 0,
+        };
+        self.steps.iter().map(size).max().unwrap_or(0)
     }
 
     /// When the call of a step was recorded, in microseconds; 0 where that is not known.

@@ -1,7 +1,7 @@
 //! The part of the page that says why requests failed.
 
 use super::page::Page;
-use super::words::{missing, moment, place_in, stream, telling_frames, when};
+use super::words::{missing, moment, place_in, remedies, stream, telling_frames, when};
 use crate::analysis::{DeviceReport, OomReport};
 use crate::units::{count, counted, size};
 
@@ -9,8 +9,6 @@ use crate::units::{count, counted, size};
 const SHOWN_FRAMES: usize = 8;
 /// Failed requests described in full; the others are listed.
 const SHOWN_OOMS: usize = 1;
-/// Remedies that are shown, the best first.
-const SHOWN_REMEDIES: usize = 3;
 
 impl Page {
     pub(super) fn ooms(&mut self, device: &DeviceReport) {
@@ -114,37 +112,9 @@ impl Page {
 
     /// What would have helped, as replays of the same calls say.
     fn remedies(&mut self, oom: &OomReport) {
-        let mut helping = oom.remedies.iter().filter(|remedy| remedy.avoids_oom).peekable();
-        if oom.remedies.is_empty() {
-            return;
-        }
-        if helping.peek().is_none() {
-            let live = oom.allocated_bytes.saturating_add(oom.requested_bytes);
-            let room = oom.reserved_bytes.saturating_add(oom.device_free_bytes);
-            let settings = counted(oom.remedies.len() as u64, "setting");
-            let need = size(live);
-            let why = match room.checked_sub(live) {
-                None => format!(
-                    "it and live memory need {need}, {} more than is within reach",
-                    size(live - room)
-                ),
-                Some(left) => format!(
-                    "it and live memory need {need}, and the {} left within reach is too little for how \
-                     the blocks lie under each",
-                    size(left)
-                ),
-            };
-            let it = format!("{settings} replayed, none avoids it: {why}");
-            self.named("remedies", &it);
-        }
-        for (i, remedy) in helping.take(SHOWN_REMEDIES).enumerate() {
-            let it = format!(
-                "{}: replayed, the request is served; peak reserved {}, {} device allocations",
-                remedy.settings,
-                size(remedy.peak_reserved_bytes),
-                count(remedy.device_allocs)
-            );
-            self.named(if i == 0 { "remedies" } else { "" }, &it);
+        let texts = remedies(oom);
+        for (i, text) in texts.iter().enumerate() {
+            self.named(if i == 0 { "remedies" } else { "" }, text);
         }
         if oom.remedies.iter().any(|remedy| remedy.avoids_oom) {
             let it = "(what the program would have asked for after this request is not recorded)";

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::words::{
-    missing, moment, place, place_in, pool, provenance, stream, telling_frames, when,
+    missing, moment, place, place_in, pool, provenance, remedies, stream, telling_frames, when,
 };
 use super::{held, ranks};
 use crate::analysis::{AnalyzeReport, DeviceReport, OomReport, Ranks, SnapshotReport};
@@ -231,12 +231,8 @@ impl Markdown {
         for cause in oom.causes.iter().filter(|cause| cause.kind != oom.verdict) {
             self.line(&format!("- {} {}", size(cause.bytes), text(&cause.note)));
         }
-        for remedy in oom.remedies.iter().filter(|remedy| remedy.avoids_oom).take(3) {
-            let peak = size(remedy.peak_reserved_bytes);
-            self.line(&format!(
-                "- with {} it is served: peak reserved {peak}",
-                code(&remedy.settings)
-            ));
+        for remedy in remedies(oom) {
+            self.line(&format!("- {}", text(&remedy)));
         }
         self.line("");
         let (frames, folded) = telling_frames(&oom.frames);

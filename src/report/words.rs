@@ -1,6 +1,8 @@
 //! Phrases that the page and the Markdown share.
 
-use crate::analysis::{DeviceReport, FrameReport, OomReport, Origin, SnapshotReport, Timeline};
+use crate::analysis::{
+    DeviceReport, FrameReport, OomReport, Origin, Remedy, SnapshotReport, Timeline, Undisturbed,
+};
 use crate::units::{count, counted, duration, plain, size};
 
 /// `file:line`, or the bare name where there is no file.
@@ -101,6 +103,61 @@ pub(super) fn missing(oom: &OomReport) -> String {
         )
     };
     format!("{device}; {cache}")
+}
+
+/// Remedies that are shown, the best first.
+const SHOWN_REMEDIES: usize = 3;
+/// A remedy with this many times the recorded calls to the device is said to be slow; unless they are
+/// few all the same.
+const SLOW: u64 = 2;
+/// See [`SLOW`].
+const FEW_CALLS: u64 = 100;
+
+/// The settings that help, the best first; or why none does. Nothing where none was replayed.
+pub(super) fn remedies(oom: &OomReport) -> Vec<String> {
+    let Some(own) = oom.undisturbed.filter(|_| !oom.remedies.is_empty()) else { return Vec::new() };
+    let helping: Vec<String> = oom
+        .remedies
+        .iter()
+        .filter(|remedy| remedy.avoids_oom)
+        .take(SHOWN_REMEDIES)
+        .map(|remedy| remedy_in_words(remedy, &own))
+        .collect();
+    if !helping.is_empty() {
+        return helping;
+    }
+    let (needed, reach) = (size(own.needed_bytes), size(own.reach_bytes));
+    let tried = counted(oom.remedies.len() as u64, "setting");
+    vec![if own.no_setting_helps {
+        format!(
+            "no allocator setting avoids this: live memory and the request alone need {needed} of the \
+             {reach} within reach ({} too much)",
+            size(own.needed_bytes - own.reach_bytes)
+        )
+    } else {
+        format!(
+            "{tried} replayed, none avoids it: live memory and the request need {needed} of the {reach} \
+             within reach, but under none do they lie so that it fits"
+        )
+    }]
+}
+
+fn remedy_in_words(remedy: &Remedy, own: &Undisturbed) -> String {
+    let settings = match (remedy.settings.as_str(), remedy.without) {
+        (settings, None) => settings.to_owned(),
+        ("", Some(option)) => format!("without {option}"),
+        (settings, Some(option)) => format!("{settings} without {option}"),
+    };
+    let calls = remedy.device_allocs.saturating_add(remedy.device_frees);
+    let before = own.device_allocs.saturating_add(own.device_frees);
+    let slow = if calls > FEW_CALLS && calls / SLOW >= before { ", which are slow" } else { "" };
+    format!(
+        "{settings}: replayed, the request is served; peak reserved {}, {} for device memory{slow} ({} \
+         when recorded)",
+        size(remedy.peak_reserved_bytes),
+        counted(calls, "call"),
+        count(before)
+    )
 }
 
 /// The x axis of a chart in words.

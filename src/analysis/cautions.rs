@@ -1,0 +1,156 @@
+//! Settings that do harm together, do nothing, or were asked for and are not in effect.
+
+use serde_json::Value;
+
+use crate::conf::{self, Settings, Unknown, option_in};
+use crate::replay::releases;
+use crate::snapshot::{RawSettings, Snapshot};
+use crate::units::MIB;
+
+/// Whether reserved memory can grow without bound under `settings`: where segments are expandable, a
+/// block of the maximum split size or more is neither cut nor given to a smaller request, and what lies
+/// free in it is mapped again elsewhere (pytorch/pytorch#123548).
+pub(super) fn grows_without_bound(settings: &Settings) -> bool {
+    settings.expandable_segments && settings.max_split_size != u64::MAX
+}
+
+/// What whoever sets `settings` should know; `is_limited` where the process may not reserve all of the
+/// device.
+pub(super) fn caution(settings: &Settings, is_limited: bool) -> Option<(&'static str, String)> {
+    let collects = settings.garbage_collection_threshold > 0.0;
+    if grows_without_bound(settings) {
+        let limit = settings.max_split_size / MIB;
+        return Some((
+            "harmful-settings",
+            format!(
+                "expandable_segments:True with max_split_size_mb:{limit}: reserved memory can grow from step \
+                 to step without bound, since a free block that large serves no smaller request; set one \
+                 of the two"
+            ),
+        ));
+    }
+    let why = match (collects, settings.expandable_segments, is_limited) {
+        (true, true, _) => "expandable segments are never collected",
+        (true, false, false) => {
+            "nothing is collected unless the process has a limit \
+             (per_process_memory_fraction, torch.cuda.set_per_process_memory_fraction)"
+        }
+        _ => return None,
+    };
+    let threshold = settings.garbage_collection_threshold;
+    Some(("idle-setting", format!("garbage_collection_threshold:{threshold} does nothing: {why}")))
+}
+
+/// Options of the recorded string whose recorded value is another, by the grammar of every release that
+/// can have written the file.
+pub(super) fn not_in_effect(snapshot: &Snapshot) -> Vec<String> {
+    let Some(raw) = &snapshot.settings else { return Vec::new() };
+    let parsed: Vec<Settings> = releases(&snapshot.torch)
+        .filter_map(|minor| {
+            conf::parse(&raw.string, &Settings::default(), minor, Unknown::Warn).ok()
+        })
+        .map(|parsed| parsed.settings)
+        .collect();
+    if parsed.is_empty() {
+        return Vec::new();
+    }
+    RECORDED
+        .iter()
+        .filter_map(|option| {
+            let asked = option_in(&raw.string, option.name)?;
+            let written = (option.written)(raw)?;
+            let is_asked = parsed.iter().any(|settings| (option.means)(settings) == written);
+            (!is_asked).then(|| {
+                let name = option.name;
+                format!("{name}:{asked} was asked for and is not in effect: {written} is")
+            })
+        })
+        .collect()
+}
+
+/// An option that files record: its value as written and as a string means it, in the same words.
+struct Recorded {
+    name: &'static str,
+    written: fn(&RawSettings) -> Option<String>,
+    means: fn(&Settings) -> String,
+}
+
+const RECORDED: [Recorded; 6] = [
+    Recorded {
+        name: "expandable_segments",
+        written: |raw| raw.flag("expandable_segments").map(flag),
+        means: |settings| flag(settings.expandable_segments),
+    },
+    Recorded {
+        name: "max_split_size_mb",
+        written: |raw| {
+            raw.effective.get("max_split_size")?.as_i64().map(|bytes| limit(bytes.try_into().ok()))
+        },
+        means: |settings| limit(Some(settings.max_split_size).filter(|bytes| *bytes != u64::MAX)),
+    },
+    Recorded {
+        name: "garbage_collection_threshold",
+        written: |raw| {
+            raw.effective.get("garbage_collection_threshold")?.as_f64().map(|f| f.to_string())
+        },
+        means: |settings| settings.garbage_collection_threshold.to_string(),
+    },
+    Recorded {
+        name: "roundup_power2_divisions",
+        written: |raw| {
+            let recorded = raw.effective.get("roundup_power2_divisions")?;
+            let of = |bucket: u32| recorded.get((1u64 << bucket).to_string())?.as_u64();
+            Some(divisions((0..16).map(|bucket| of(bucket).unwrap_or(0))))
+        },
+        means: |settings| divisions(settings.roundup_power2_divisions.into_iter()),
+    },
+    Recorded {
+        name: "release_lock_on_cudamalloc",
+        written: |raw| raw.flag("release_lock_on_cudamalloc").map(flag),
+        means: |settings| flag(settings.release_lock_on_cudamalloc),
+    },
+    Recorded {
+        name: "graph_capture_record_stream_reuse",
+        written: |raw| raw.flag("graph_capture_record_stream_reuse").map(flag),
+        means: |settings| flag(settings.graph_capture_record_stream_reuse),
+    },
+];
+
+fn flag(is_set: bool) -> String {
+    if is_set { "True" } else { "False" }.to_owned()
+}
+
+fn limit(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "no limit".to_owned(), |bytes| format!("{} MiB", bytes / MIB))
+}
+
+fn divisions(of: impl Iterator<Item = u64>) -> String {
+    let all: Vec<u64> = of.collect();
+    match all.as_slice() {
+        [first, rest @ ..] if rest.iter().all(|d| d == first) => first.to_string(),
+        _ => Value::from(all).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(string: &str) -> Settings {
+        conf::parse(string, &Settings::default(), 15, Unknown::Refuse).unwrap().settings
+    }
+
+    #[test]
+    fn each_caution_has_its_reason() {
+        let code = |string: &str, is_limited| caution(&parsed(string), is_limited).map(|c| c.0);
+        let pair = "expandable_segments:True,max_split_size_mb:64";
+        assert_eq!(code(pair, true), Some("harmful-settings"));
+        assert_eq!(code("garbage_collection_threshold:0.8", false), Some("idle-setting"));
+        assert_eq!(code("garbage_collection_threshold:0.8", true), None);
+        let both = "garbage_collection_threshold:0.8,expandable_segments:True";
+        assert_eq!(code(both, true), Some("idle-setting"));
+        for harmless in ["", "expandable_segments:True", "max_split_size_mb:64"] {
+            assert_eq!(code(harmless, false), None, "{harmless}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The smallest device on which a program's requests are all served.
+
+use super::replay::{WhatIf, changed};
+use crate::replay::{Hypothesis, Inferred, Program, UNBOUNDED, enough, fits};
+use crate::snapshot::Snapshot;
+use crate::units::MIB;
+
+/// The smallest capacity is found to within this, or to a part of itself.
+const CAPACITY_STEP: u64 = 2 * MIB;
+/// See [`CAPACITY_STEP`].
+const CAPACITY_PARTS: u64 = 256;
+
+/// One device's calls, and how they came about.
+pub(super) struct Recorded<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) one: &'a Inferred,
+    pub(super) program: Program<'a>,
+}
+
+impl Recorded<'_> {
+    /// What is taken for granted under `change` on a device of `capacity` bytes.
+    pub(super) fn on(&self, capacity: u64, change: &WhatIf) -> Hypothesis {
+        let change = WhatIf { capacity: Some(capacity), ..change.clone() };
+        changed(self.snapshot, self.one, &change)
+    }
+}
+
+fn whole(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(CAPACITY_STEP).unwrap_or(bytes)
+}
+
+/// The smallest device on which no request fails; `known` is the most that was reserved on one, if
+/// nothing failed there. A replay on a device that gets more memory each time it runs out tells where to
+/// begin. Once a size holds, it is made smaller until it does not, in strides that grow; what is left
+/// is halved.
+pub(super) fn smallest_capacity(
+    recorded: &Recorded<'_>,
+    change: &WhatIf,
+    known: (u64, Option<u64>),
+) -> Option<u64> {
+    let fits_on = |capacity| fits(&recorded.program, &recorded.on(capacity, change));
+    let Hypothesis { settings, .. } = recorded.on(UNBOUNDED, change);
+    let fraction = settings.per_process_memory_fraction;
+    // How many addresses are reserved, and how much may be, goes by the size of the device; if neither
+    // matters, a device that has no more than was reserved sees the same run.
+    let is_plain = !settings.expandable_segments && fraction >= 1.0;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let device_for = |bytes: u64| whole((bytes as f64 / fraction).ceil() as u64).min(UNBOUNDED);
+    let high_of = |capacity, peak| if is_plain { device_for(peak) } else { capacity };
+    let precision = |bytes: u64| whole(bytes / CAPACITY_PARTS).max(CAPACITY_STEP);
+
+    // Sizes are multiples of the step from here on, so that what is left always has a middle.
+    let held = recorded.program.most_held(&settings);
+    let least = device_for(held.max(recorded.one.verification.reserved_before));
+    let (mut low, mut high) = (least.saturating_sub(CAPACITY_STEP), UNBOUNDED);
+    match known {
+        (capacity, Some(peak)) => high = high_of(capacity, peak),
+        (capacity, None) => low = low.max(capacity / CAPACITY_STEP * CAPACITY_STEP),
+    }
+    if high.saturating_sub(low) <= precision(high) {
+        return Some(high);
+    }
+    let on_least = recorded.on(least, change);
+    let is_limited = on_least.limit.is_some();
+    let grown = enough(&recorded.program, &Hypothesis { limit: None, ..on_least });
+    if grown == least && !is_limited && low < least {
+        return Some(least);
+    }
+    let mut guess = device_for(grown).max(low.saturating_add(CAPACITY_STEP));
+    let (mut up, mut down) = (precision(low), precision(low));
+    while high.saturating_sub(low) > precision(high) {
+        let middle = low + (high - low) / 2;
+        let is_guess = low < guess && guess < high;
+        let next = if is_guess { guess } else { whole(middle.max(high.saturating_sub(down))) };
+        if let Some(peak) = fits_on(next) {
+            down = if is_guess { precision(next) } else { down.saturating_mul(2) };
+            (high, guess) = (high_of(next, peak), UNBOUNDED);
+        } else {
+            guess = if is_guess { next.saturating_add(up) } else { UNBOUNDED };
+            (low, up, down) = (next, up.saturating_mul(2), UNBOUNDED);
+        }
+    }
+    (high < UNBOUNDED).then_some(high)
+}
