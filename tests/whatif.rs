@@ -142,3 +142,44 @@ fn what_cannot_be_replayed_is_refused_in_one_sentence() {
     let said = refusal(&["whatif", "--device", "7", holes]);
     assert!(said.contains("device 7"), "{said}");
 }
+
+#[test]
+fn settings_that_do_harm_or_nothing_are_warned_of() {
+    let codes = |option: &str| -> Vec<&'static str> {
+        let report = rows(&read("2.15.0-holes"), &[option], None);
+        report.warnings.iter().map(|warning| warning.code).collect()
+    };
+    assert_eq!(codes("expandable_segments:True,max_split_size_mb:64"), ["harmful-settings"]);
+    assert_eq!(codes("garbage_collection_threshold:0.5"), ["idle-setting"]);
+    assert_eq!(codes("max_split_size_mb:64"), [""; 0]);
+    // The grid has none of them.
+    let report = rows(&read("2.15.0-fuzz-max_split-oom"), &[], None);
+    assert!(report.warnings.is_empty());
+    assert!(report.rows.iter().all(|row| row.settings != "expandable_segments:True"));
+}
+
+#[test]
+fn progress_is_told_row_by_row() {
+    let snapshot = read("2.15.0-two_devices");
+    let inference = inferred(&snapshot, None, Known::default());
+    let options = ["expandable_segments:True".to_owned()];
+    let told = std::sync::Mutex::new(Vec::new());
+    let asked = Asked { options: &options, capacity: None };
+    whatif(&snapshot, "a", &inference, asked, &|done, all| told.lock().unwrap().push((done, all)))
+        .unwrap();
+    let mut told = told.into_inner().unwrap();
+    told.sort_unstable();
+    assert_eq!(told, [(1, 4), (2, 4), (3, 4), (4, 4)]);
+}
+
+/// A device of which the process may use a part has to be so much larger.
+#[test]
+fn a_fraction_of_the_smallest_device_is_enough() {
+    let option = "per_process_memory_fraction:0.5";
+    let report = rows(&read("2.15.0-holes"), &[option], None);
+    let [own, half] = &report.rows[..] else { panic!("{:?}", report.rows) };
+    let [own, half] = [own, half].map(|row| row.smallest_capacity_bytes.unwrap());
+    assert!(half.abs_diff(2 * own) <= 4 * MIB, "{own} {half}");
+    let report = rows(&read("2.15.0-holes"), &["per_process_memory_fraction:0"], None);
+    assert_eq!(report.rows[1].smallest_capacity_bytes, None);
+}

@@ -13,6 +13,11 @@ impl CachingAllocator {
         self.fit(request).is_some()
     }
 
+    /// The bytes of the free block that would serve the request now.
+    pub fn fit_for(&mut self, request: &Request<'_>) -> Option<u64> {
+        self.fit(request).map(|key| key.size)
+    }
+
     /// The free block that would serve the request now.
     pub(super) fn fit(&mut self, request: &Request<'_>) -> Option<FreeKey> {
         let size = round_size(request.size, &self.settings);

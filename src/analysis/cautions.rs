@@ -10,7 +10,7 @@ use crate::units::MIB;
 /// Whether reserved memory can grow without bound under `settings`: where segments are expandable, a
 /// block of the maximum split size or more is neither cut nor given to a smaller request, and what lies
 /// free in it is mapped again elsewhere (pytorch/pytorch#123548).
-pub(super) fn grows_without_bound(settings: &Settings) -> bool {
+fn grows_without_bound(settings: &Settings) -> bool {
     settings.expandable_segments && settings.max_split_size != u64::MAX
 }
 

@@ -9,6 +9,7 @@ use super::holders::{self, HeldByLine, HeldByStack};
 use super::memory::{Memory, figures_of};
 use super::oom::OomReport;
 use super::remedies::remedies;
+use super::request::{RequestReport, request};
 use super::snapshot::Options;
 use crate::conf::Settings;
 use crate::replay::Outcome;
@@ -29,6 +30,9 @@ pub struct DeviceReport {
     pub oom_count: u64,
     /// Failed requests, oldest first; the last 1000 where there are more.
     pub ooms: Vec<OomReport>,
+    /// What would become of one more request, if that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestReport>,
     /// Who holds the memory, by whole stack, most first.
     pub top_stacks: Vec<HeldByStack>,
     /// Who holds the memory, by line of the user's code, most first.
@@ -58,6 +62,10 @@ pub(super) fn report(
 ) -> DeviceReport {
     let memory = figures_of(snapshot, device, settings, options.top);
     let (top_stacks, top_lines) = holders::holders(snapshot, stacks, device, options.top);
+    let request = options
+        .request
+        .zip(usize::try_from(device).ok())
+        .map(|(asked, device)| request(snapshot, stacks, settings, device, asked, options));
     let history = usize::try_from(device)
         .ok()
         .and_then(|device| history::history(snapshot, stacks, device, settings, options));
@@ -73,6 +81,7 @@ pub(super) fn report(
             peak,
             oom_count: 0,
             ooms: Vec::new(),
+            request,
             top_stacks,
             top_lines,
             at_peak: None,
@@ -132,6 +141,7 @@ pub(super) fn report(
         peak,
         oom_count: history.oom_count,
         ooms,
+        request,
         top_stacks,
         top_lines,
         at_peak: found.at_peak,

@@ -22,6 +22,7 @@ mod ranges;
 mod ranks;
 mod remedies;
 mod replay;
+mod request;
 mod series;
 mod smallest;
 mod snapshot;
@@ -57,6 +58,7 @@ pub use replay::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,
     ReplayedDevice, WhatIf, inferred, option_change, verified, what_if,
 };
+pub use request::{RequestReport, Served};
 pub use series::{Buckets, Series, SeriesSet};
 pub use snapshot::{AnalyzeReport, HostReport, Options, SnapshotReport, Unreadable, analyze};
 pub use sums::{Share, Sum, Table};

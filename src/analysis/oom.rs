@@ -8,7 +8,7 @@ use super::held::HeldAt;
 use super::verdict::{self, Circumstances};
 use crate::allocator::{is_small_request, segment_size};
 use crate::conf::Settings;
-use crate::replay::{Home, Step, Totals};
+use crate::replay::{Home, Step, Tiling, Totals};
 use crate::snapshot::{Event, Pools, Snapshot};
 use crate::units::{plain, size};
 
@@ -51,11 +51,11 @@ pub struct Remedy {
     pub without: Option<&'static str>,
     /// Whether the failure does not happen.
     pub avoids_oom: bool,
-    /// Peak of reserved memory.
+    /// Peak of reserved memory, up to this request.
     pub peak_reserved_bytes: u64,
-    /// Calls to the device for memory.
+    /// Calls to the device for memory, up to this request.
     pub device_allocs: u64,
-    /// Calls to give it back.
+    /// Calls to give it back, up to this request.
     pub device_frees: u64,
 }
 
@@ -176,6 +176,20 @@ pub(super) fn report(
         remedies: Vec::new(),
         held: None,
     }
+}
+
+/// The description of a request that was made for the asking; `event` is as it would have been
+/// recorded.
+pub(super) fn report_of(
+    snapshot: &Snapshot,
+    stacks: &StackReader<'_>,
+    settings: &Settings,
+    capacity: Option<u64>,
+    tiling: &Tiling,
+    at: (usize, Event),
+) -> OomReport {
+    let step = Step { entry: None, tiling };
+    report(snapshot, stacks, settings, capacity, &step, at, true)
 }
 
 fn circumstances(

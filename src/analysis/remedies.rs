@@ -6,11 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use rayon::prelude::*;
 
 use super::oom::{OomReport, Remedy, Undisturbed};
-use super::replay::{WhatIf, changed, option_change};
+use super::replay::{WhatIf, changed, option_change, reserved_before};
 use super::smallest::Recorded;
 use super::whatif::is_worth_trying;
 use crate::conf::Settings;
-use crate::replay::{Inferred, Known, Program, Simulation, UNBOUNDED, infer, simulate};
+use crate::replay::{
+    Inferred, Known, Program, Simulation, UNBOUNDED, infer, shown_limit, simulate,
+};
 use crate::snapshot::Snapshot;
 
 /// A trace of more entries is not replayed a dozen times unasked.
@@ -56,8 +58,9 @@ pub(super) fn remedies(
     let failed: BTreeSet<usize> = control.ooms.iter().map(|(event, _)| *event).collect();
     // Every setting rounds to at least as much as the default ones do.
     let needed: BTreeMap<usize, u64> = program.needed(&Settings::default()).into_iter().collect();
-    let reach = [as_recorded.capacity, as_recorded.limit].into_iter().flatten().min();
-    let reach = reach.unwrap_or(UNBOUNDED);
+    let limit = shown_limit(snapshot, device, &as_recorded.settings, reserved_before(one));
+    let limit = limit.map_or(as_recorded.limit, |limits| Some(*limits.end()));
+    let reach = [as_recorded.capacity, limit].into_iter().flatten().min().unwrap_or(UNBOUNDED);
     // A failed request is recorded as it was rounded: under other settings it may be smaller.
     let is_rounded_up = as_recorded.settings.roundup_power2_divisions.iter().any(|d| *d > 1);
     let recorded = Recorded { snapshot, one, program };
@@ -78,21 +81,23 @@ pub(super) fn remedies(
         if !failed.contains(&event) || is_captured {
             continue;
         }
-        let statistics = control.allocator.statistics();
+        let own = control.at_failures.get(&event).copied().unwrap_or_default();
         let needed_bytes = needed.get(&event).copied().unwrap_or(0);
         oom.undisturbed = Some(Undisturbed {
             needed_bytes,
             reach_bytes: reach,
-            device_allocs: statistics.num_device_alloc,
-            device_frees: statistics.num_device_free,
+            device_allocs: own.device_allocs,
+            device_frees: own.device_frees,
             no_setting_helps: !is_rounded_up && needed_bytes > reach,
         });
         oom.remedies = tried.iter().map(|(it, done)| remedy(it, done, event, &failed)).collect();
         // A limit to splitting may help today and slow the program down tomorrow: it comes last of what
-        // helps.
+        // helps. Of the others a single option comes before a combination.
         oom.remedies.sort_by_key(|r| {
+            let splits = r.settings.contains(MAX_SPLIT);
+            let options = r.settings.matches(',').count();
             let calls = r.device_allocs.saturating_add(r.device_frees);
-            (Reverse(r.avoids_oom), r.settings.contains(MAX_SPLIT), r.peak_reserved_bytes, calls)
+            (Reverse(r.avoids_oom), splits, options, r.peak_reserved_bytes, calls)
         });
     }
 }
@@ -107,7 +112,7 @@ struct Candidate {
 
 fn candidates(snapshot: &Snapshot, one: &Inferred) -> Vec<Candidate> {
     let own = &one.hypothesis.settings;
-    let mut candidates = Vec::new();
+    let mut candidates: Vec<Candidate> = Vec::new();
     if own.max_split_size != u64::MAX {
         let settings = Settings { max_split_size: u64::MAX, ..own.clone() };
         candidates.push(Candidate { option: "", without: Some(MAX_SPLIT), settings });
@@ -124,7 +129,9 @@ fn candidates(snapshot: &Snapshot, one: &Inferred) -> Vec<Candidate> {
             settings.max_split_size = u64::MAX;
             without = Some(MAX_SPLIT);
         }
-        candidates.push(Candidate { option, without, settings });
+        if candidates.iter().all(|known| known.settings != settings) {
+            candidates.push(Candidate { option, without, settings });
+        }
     }
     candidates
 }
@@ -135,15 +142,15 @@ fn remedy(
     event: usize,
     failed: &BTreeSet<usize>,
 ) -> Remedy {
-    let statistics = done.allocator.statistics();
+    let figures = done.at_failures.get(&event).copied().unwrap_or_default();
     // A setting that makes another request fail in its place helps nobody.
     let mut up_to_it = done.ooms.iter().map(|(at, _)| *at).take_while(|at| *at <= event);
     Remedy {
         settings: candidate.option.to_owned(),
         without: candidate.without,
         avoids_oom: up_to_it.all(|at| at != event && failed.contains(&at)),
-        peak_reserved_bytes: statistics.reserved_bytes.all.peak,
-        device_allocs: statistics.num_device_alloc,
-        device_frees: statistics.num_device_free,
+        peak_reserved_bytes: figures.peak_reserved,
+        device_allocs: figures.device_allocs,
+        device_frees: figures.device_frees,
     }
 }

@@ -340,7 +340,11 @@ pub(super) fn changed(snapshot: &Snapshot, one: &Inferred, change: &WhatIf) -> H
     // the program sets by a call holds, whatever its settings say.
     if change.capacity.is_none() {
         let settings = &one.hypothesis.settings;
-        let shown = || shown_limit(snapshot, one.device, settings, reserved_before(one));
+        // What is sure to have been allowed: a remedy that needs more is not claimed to help.
+        let shown = || {
+            let shown = shown_limit(snapshot, one.device, settings, reserved_before(one));
+            shown.map(|limits| *limits.start())
+        };
         let known = one.hypothesis.limit.or_else(shown);
         hypothesis.limit = [hypothesis.limit, known].into_iter().flatten().min();
     }
@@ -348,7 +352,7 @@ pub(super) fn changed(snapshot: &Snapshot, one: &Inferred, change: &WhatIf) -> H
 }
 
 /// Bytes that were held before the recording began.
-fn reserved_before(one: &Inferred) -> u64 {
+pub(super) fn reserved_before(one: &Inferred) -> u64 {
     one.verification.reserved_before
 }
 

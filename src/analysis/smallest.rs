@@ -57,8 +57,9 @@ pub(super) fn smallest_capacity(
         (capacity, Some(peak)) => high = high_of(capacity, peak),
         (capacity, None) => low = low.max(capacity / CAPACITY_STEP * CAPACITY_STEP),
     }
+    let found = |high: u64| (high < UNBOUNDED).then_some(high);
     if high.saturating_sub(low) <= precision(high) {
-        return Some(high);
+        return found(high);
     }
     let on_least = recorded.on(least, change);
     let is_limited = on_least.limit.is_some();
@@ -80,5 +81,5 @@ pub(super) fn smallest_capacity(
             (low, up, down) = (next, up.saturating_mul(2), UNBOUNDED);
         }
     }
-    (high < UNBOUNDED).then_some(high)
+    found(high)
 }

@@ -87,6 +87,8 @@ pub struct Options {
     pub window: Window,
     /// Bytes of device memory, which no snapshot records.
     pub capacity: Option<u64>,
+    /// Bytes to ask for at the snapshot.
+    pub request: Option<u64>,
     /// The minor release of PyTorch 2 that recorded it; found out as far as the file tells if not given.
     pub minor: Option<u32>,
 }

@@ -56,7 +56,10 @@ pub(super) fn verdict(c: &Circumstances, settings: &Settings) -> (&'static str, 
                 size(settings.max_split_size)
             )
         } else {
-            "which should have served it".to_owned()
+            "and no rule kept it from serving it. Most likely it came back while the request waited \
+             for other streams: PyTorch does not look again, and the same request, made once more, is \
+             served (pytorch/pytorch#189504)"
+                .to_owned()
         };
         return (
             "spurious",

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::cautions::{caution, grows_without_bound};
+use super::cautions::caution;
 use super::replay::{WhatIf, changed, option_change};
 use super::smallest::{Recorded, smallest_capacity};
 use crate::conf::Settings;
@@ -183,7 +183,7 @@ fn changes(
 pub(super) fn is_worth_trying(settings: &Settings, recorded: &Recorded<'_>) -> bool {
     let limit = settings.max_split_size;
     *settings != recorded.one.hypothesis.settings
-        && !grows_without_bound(settings)
+        && caution(settings, true).is_none()
         && (limit == u64::MAX || recorded.program.largest_request() >= limit)
 }
 

@@ -21,6 +21,7 @@ Examples:
   oomscope analyze snapshot.pickle                 the page for a person
   oomscope analyze ranks/                          64 ranks, the worst first
   oomscope analyze --format json snapshot.pickle   for a script; keys are stable
+  oomscope analyze --request 2GiB s.pickle         would 2 GiB more be served?
   zstd -dc big.pickle.zst | oomscope analyze -     from standard input
 
 What the words mean:
@@ -48,6 +49,11 @@ pub(super) struct Analyze {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     capacity: Option<u64>,
 
+    /// Say what would become of a request of so many bytes (2GiB) at the snapshot: which block serves it,
+    /// or why none does
+    #[arg(long, value_name = "SIZE", value_parser = parse_request)]
+    request: Option<u64>,
+
     /// The PyTorch release that recorded the snapshots, instead of what their keys tell
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
@@ -59,6 +65,13 @@ pub(super) struct Analyze {
     output: OutputArgs,
 }
 
+fn parse_request(text: &str) -> Result<u64, String> {
+    match parse_size(text).map_err(|error| error.to_string())? {
+        0 => Err("a request of nothing is never refused: give more than 0".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
 /// Reads, analyzes and writes.
 pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
     let options = Options {
@@ -66,6 +79,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
         top: args.top,
         window: args.window.window()?,
         capacity: args.capacity,
+        request: args.request,
         minor: args.torch_version,
     };
     let mut inputs = inputs::expand(&args.snapshots)?;

@@ -16,6 +16,7 @@
 //! bounded by the live blocks, not by the trace. Allocated memory never exceeds reserved memory,
 //! whatever the file says, since blocks exist only inside segments.
 
+mod ask;
 mod calls;
 mod divergence;
 mod emit;
@@ -40,6 +41,7 @@ mod totals;
 mod verification;
 mod verify;
 
+pub use ask::{Answer, ask};
 pub use calls::is_completed_at_once;
 pub use divergence::{Divergence, Fault, word};
 pub use emit::{EmittedDevice, emit};
@@ -53,7 +55,7 @@ pub use program::Program;
 pub use sampler::{Bucket, Highest, Sampler};
 pub use settings::{NEWEST, releases, settings_of, settings_under};
 pub use shown::{shown_capacity, shown_limit};
-pub use simulate::{Simulation, enough, fits, simulate};
+pub use simulate::{Figures, Simulation, enough, fits, simulate};
 pub use tiling::{FreeKinds, Keep, Tiling};
 pub use totals::{Home, Neighbour, Totals};
 pub use verification::{Sink, Verification};

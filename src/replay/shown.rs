@@ -1,5 +1,7 @@
 //! What a recording's failed requests show of the device and of the process's limit.
 
+use std::ops::RangeInclusive;
+
 use super::calls::{is_growth, is_shrinking};
 use crate::allocator::{granule, segment_size};
 use crate::conf::Settings;
@@ -20,16 +22,17 @@ pub fn shown_capacity(snapshot: &Snapshot, device: usize, reserved_before: u64) 
     at_failure.map(|reach| reach.max(most))
 }
 
-/// The most that the process may have been allowed to reserve: some request failed although the device
-/// had room for it. `None` when no failure shows that there was a limit.
+/// What the process was allowed to reserve, where some request failed although the device had room for
+/// it: at least what it did reserve, and less than what was refused. `None` when no failure shows that
+/// there was a limit.
 pub fn shown_limit(
     snapshot: &Snapshot,
     device: usize,
     settings: &Settings,
     reserved_before: u64,
-) -> Option<u64> {
+) -> Option<RangeInclusive<u64>> {
     let mut limit: Option<u64> = None;
-    let mut most = 0;
+    let mut most = reserved_before;
     walk(snapshot, device, reserved_before, |event, reserved| {
         most = most.max(reserved);
         let segment = segment_size(event.size, settings);
@@ -40,8 +43,7 @@ pub fn shown_limit(
             limit = Some(limit.map_or(refused, |known| known.min(refused)));
         }
     });
-    // What was reserved was allowed, whatever a failure seems to show.
-    limit.map(|refused| refused.saturating_sub(1).max(most))
+    limit.map(|refused| most..=refused.saturating_sub(1).max(most))
 }
 
 /// Shows `see` every entry that moves memory, and every failure, with what is reserved after it.

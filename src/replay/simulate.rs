@@ -5,6 +5,8 @@
 //! given back at once, since the recorded program went on without it. The work of other streams takes
 //! as long as it took: a free that waited is completed where its completion was recorded.
 
+use std::collections::BTreeMap;
+
 use super::hypothesis::{Hypothesis, UNBOUNDED};
 use super::program::{Made, Of, Part, Program, Step};
 use super::verification::Sink;
@@ -27,8 +29,21 @@ pub struct Simulation {
     pub ooms: Vec<(usize, u64)>,
     /// Requests that failed when they were recorded and were served now.
     pub avoided: Vec<(usize, u64)>,
+    /// The figures right after each request that failed when it was recorded, by its entry's index.
+    pub at_failures: BTreeMap<usize, Figures>,
     /// The model's final state.
     pub allocator: CachingAllocator,
+}
+
+/// Figures of a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// The most that was reserved up to then, in bytes.
+    pub peak_reserved: u64,
+    /// Calls that took memory from the device.
+    pub device_allocs: u64,
+    /// Calls that gave memory back.
+    pub device_frees: u64,
 }
 
 /// Makes the calls of `program` under `hypothesis`. `keep` sees every entry that the model writes, with
@@ -52,8 +67,8 @@ pub fn simulate(
         }
         simulator.allocator.clear_entries();
     }
-    let Simulator { ooms, avoided, allocator, .. } = simulator;
-    Simulation { predicted, ooms, avoided, allocator }
+    let Simulator { ooms, avoided, at_failures, allocator, .. } = simulator;
+    Simulation { predicted, ooms, avoided, at_failures, allocator }
 }
 
 /// The most that `program` reserves under `hypothesis` if every request is served; stops at the first
@@ -102,6 +117,7 @@ struct Simulator<'a> {
     freeable: Vec<PoolId>,
     ooms: Vec<(usize, u64)>,
     avoided: Vec<(usize, u64)>,
+    at_failures: BTreeMap<usize, Figures>,
     /// Whether the device gets more memory where a request would fail.
     is_elastic: bool,
 }
@@ -137,6 +153,7 @@ impl<'a> Simulator<'a> {
             freeable: Vec::new(),
             ooms: Vec::new(),
             avoided: Vec::new(),
+            at_failures: BTreeMap::new(),
             is_elastic: false,
         }
     }
@@ -146,6 +163,8 @@ impl<'a> Simulator<'a> {
         match step.made {
             Made::Malloc { size, stream, pool, context, slot, completions } => {
                 self.finish(completions);
+                // What failed has waited for everything: what came back meanwhile was not there for it.
+                let waits = slot.is_none();
                 if !self.freeable.is_empty() {
                     self.freeable.retain(|freeable| *freeable != pool);
                 }
@@ -154,8 +173,8 @@ impl<'a> Simulator<'a> {
                     stream,
                     pool,
                     context,
-                    finished: &self.finished,
-                    wait_order: &[],
+                    finished: if waits { &[] } else { &self.finished },
+                    wait_order: if waits { &self.finished } else { &[] },
                     freeable: &self.freeable,
                     is_capturing: false,
                 };
@@ -170,6 +189,11 @@ impl<'a> Simulator<'a> {
                         if served.is_some() {
                             break;
                         }
+                    }
+                }
+                if waits {
+                    for ticket in &self.finished {
+                        self.allocator.complete(*ticket, context);
                     }
                 }
                 self.put(step.at as usize, served, slot, (size, context));
@@ -217,6 +241,15 @@ impl<'a> Simulator<'a> {
         slot: Option<u32>,
         (size, context): (u64, StackId),
     ) {
+        if slot.is_none() {
+            let statistics = self.allocator.statistics();
+            let figures = Figures {
+                peak_reserved: statistics.reserved_bytes.all.peak,
+                device_allocs: statistics.num_device_alloc,
+                device_frees: statistics.num_device_free,
+            };
+            self.at_failures.insert(index, figures);
+        }
         match (served, slot) {
             (Some(id), Some(slot)) => self.blocks[slot as usize] = Block::Live(id),
             (Some(id), None) => {

@@ -12,7 +12,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::recorded::Reservations;
 use super::tiling::{Run, Tiling};
-use crate::allocator::{Held, Resident, SMALL_SEGMENT, block_size, round_size};
+use crate::allocator::{
+    BlockView, CachingAllocator, Held, Resident, SMALL_SEGMENT, SegmentView, block_size, round_size,
+};
 use crate::conf::Settings;
 use crate::ids::{PoolId, StackId};
 use crate::snapshot::{Action, BlockState, Event, Snapshot};
@@ -125,6 +127,52 @@ impl Start {
         start.find_blocks(snapshot, device);
         start.size_blocks(snapshot, device, settings);
         start
+    }
+
+    /// The memory of `device` when the snapshot was taken.
+    pub(super) fn at_snapshot(snapshot: &Snapshot, device: u64) -> Self {
+        let index = PoolIndex::of(snapshot, device);
+        let mut blocks = Vec::new();
+        for segment in snapshot.segments.iter().filter(|s| s.device == device) {
+            for block in snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default() {
+                if block.state != BlockState::Inactive {
+                    blocks.push(Live {
+                        addr: block.address,
+                        size: block.size,
+                        requested: block.requested_size,
+                        state: block.state,
+                        stack: block.stack,
+                        until: usize::MAX,
+                    });
+                }
+            }
+        }
+        blocks.sort_by_key(|b| b.addr);
+        blocks.dedup_by_key(|b| b.addr);
+        Self { runs: runs_before(snapshot, device, &[], &index), blocks }
+    }
+
+    /// The memory that the model holds.
+    pub(super) fn of_model(allocator: &CachingAllocator) -> Self {
+        let (segments, views) = allocator.view();
+        let run = |segment: &SegmentView| Run {
+            addr: segment.addr,
+            size: segment.size,
+            pool: segment.pool,
+            stream: segment.stream,
+            is_small: segment.is_small,
+            is_expandable: segment.is_expandable,
+        };
+        let live = |block: &BlockView| Live {
+            addr: block.addr,
+            size: block.size,
+            requested: block.requested,
+            state: block.state,
+            stack: block.context,
+            until: usize::MAX,
+        };
+        let held = views.iter().filter(|block| block.state != BlockState::Inactive);
+        Self { runs: segments.iter().map(run).collect(), blocks: held.map(live).collect() }
     }
 
     /// Whether there was nothing.

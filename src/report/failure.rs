@@ -67,6 +67,30 @@ impl Page {
         if let Some(metadata) = &oom.user_metadata {
             self.named("metadata", metadata);
         }
+        self.cause(oom);
+        self.remedies(oom);
+        let (frames, folded) = telling_frames(&oom.frames);
+        for (i, frame) in frames.iter().take(SHOWN_FRAMES).enumerate() {
+            self.named(if i == 0 { "stack" } else { "" }, &place_in(frame));
+        }
+        let mut rest = Vec::new();
+        if frames.len() > SHOWN_FRAMES {
+            rest.push(format!("{} more", count((frames.len() - SHOWN_FRAMES) as u64)));
+        }
+        if folded > 0 {
+            rest.push(format!(
+                "{} of interpreter, dispatcher and library calls folded",
+                counted(folded as u64, "frame")
+            ));
+        }
+        if !rest.is_empty() {
+            self.named("", &style.faint(&format!("({})", rest.join(", "))));
+        }
+    }
+
+    /// The verdict, its circumstances, and what is in the way.
+    fn cause(&mut self, oom: &OomReport) {
+        let style = self.style;
         self.named(oom.verdict, &style.strong(&oom.verdict_reason));
         self.named("missing", &missing(oom));
         self.named("at that moment", &moment(oom));
@@ -90,23 +114,26 @@ impl Page {
             );
             self.named(if i == 0 { "in the way" } else { "" }, &it);
         }
-        self.remedies(oom);
-        let (frames, folded) = telling_frames(&oom.frames);
-        for (i, frame) in frames.iter().take(SHOWN_FRAMES).enumerate() {
-            self.named(if i == 0 { "stack" } else { "" }, &place_in(frame));
+    }
+
+    /// One more request, and what would become of it.
+    pub(super) fn request(&mut self, device: &DeviceReport) {
+        let Some(request) = &device.request else { return };
+        let oom = &request.outcome;
+        self.line("");
+        let asked = format!("{} more on device {}", size(request.asked_bytes), device.device);
+        match request.served_from {
+            Some(_) => {
+                self.line(&self.style.heading(&format!("{asked} would be served")));
+                self.named(oom.verdict, &oom.verdict_reason);
+            }
+            None => {
+                self.line(&self.style.alarm(&format!("{asked} would fail")));
+                self.cause(oom);
+            }
         }
-        let mut rest = Vec::new();
-        if frames.len() > SHOWN_FRAMES {
-            rest.push(format!("{} more", count((frames.len() - SHOWN_FRAMES) as u64)));
-        }
-        if folded > 0 {
-            rest.push(format!(
-                "{} of interpreter, dispatcher and library calls folded",
-                counted(folded as u64, "frame")
-            ));
-        }
-        if !rest.is_empty() {
-            self.named("", &style.faint(&format!("({})", rest.join(", "))));
+        for (i, assumed) in request.assumed.iter().enumerate() {
+            self.named(if i == 0 { "assumed" } else { "" }, assumed);
         }
     }
 

@@ -93,6 +93,7 @@ impl Page {
 
     fn device(&mut self, device: &DeviceReport) {
         self.ooms(device);
+        self.request(device);
         self.memory(device);
         self.course(device);
         self.held(device);

@@ -112,6 +112,8 @@ const SHOWN_REMEDIES: usize = 3;
 const SLOW: u64 = 2;
 /// See [`SLOW`].
 const FEW_CALLS: u64 = 100;
+/// A lack of less than this is not given in numbers: two sizes would look alike.
+const LEAST_EXCESS: u64 = 1 << 20;
 
 /// The settings that help, the best first; or why none does. Nothing where none was replayed.
 pub(super) fn remedies(oom: &OomReport) -> Vec<String> {
@@ -128,11 +130,17 @@ pub(super) fn remedies(oom: &OomReport) -> Vec<String> {
     }
     let (needed, reach) = (size(own.needed_bytes), size(own.reach_bytes));
     let tried = counted(oom.remedies.len() as u64, "setting");
-    vec![if own.no_setting_helps {
+    let excess = own.needed_bytes.saturating_sub(own.reach_bytes);
+    vec![if own.no_setting_helps && excess < LEAST_EXCESS {
+        format!(
+            "no allocator setting avoids this: live memory and the request alone need {needed}, and less \
+             is within reach"
+        )
+    } else if own.no_setting_helps {
         format!(
             "no allocator setting avoids this: live memory and the request alone need {needed} of the \
              {reach} within reach ({} too much)",
-            size(own.needed_bytes - own.reach_bytes)
+            size(excess)
         )
     } else {
         format!(

@@ -10,7 +10,9 @@ mod generator;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use oomscope::analysis::{Options, WhatIf, analyze, inferred, what_if, write_snapshot};
+use oomscope::analysis::{
+    Asked, Options, WhatIf, analyze, inferred, what_if, whatif, write_snapshot,
+};
 use oomscope::pickle::tree::Tree;
 use oomscope::replay::{Keep, Known, Literal, NEWEST, Program, settings_of, simulate, verify};
 use oomscope::snapshot::Snapshot;
@@ -57,6 +59,35 @@ fn model(c: &mut Criterion) {
     group.finish();
 }
 
+/// 64 settings, each with its smallest device, on a ring of about 100,000 entries.
+fn many_settings(c: &mut Criterion) {
+    let mut bytes = Vec::new();
+    let options = generator::Options {
+        target_bytes: 19_000_000,
+        distinct_stacks: Some(2000),
+        ..generator::Options::default()
+    };
+    generator::write_snapshot(&mut bytes, &options).unwrap();
+    let snapshot = made_by_the_model(&bytes);
+    let inference = inferred(&snapshot, None, Known::default());
+    let limits = [32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024];
+    let divisions = [2, 4, 8, 16, 32];
+    let expandable = ["expandable_segments:True".to_owned()];
+    let split = limits.map(|limit| format!("max_split_size_mb:{limit}"));
+    let rounded = divisions.map(|d| format!("roundup_power2_divisions:{d}"));
+    let both = split.iter().flat_map(|s| rounded.iter().map(move |r| format!("{s},{r}")));
+    let settings: Vec<String> =
+        expandable.iter().chain(&split).chain(&rounded).cloned().chain(both).take(64).collect();
+    assert_eq!(settings.len(), 64);
+    let asked = Asked { options: &settings, capacity: None };
+    let mut group = c.benchmark_group("whatif");
+    group.sample_size(10).throughput(Throughput::Elements(snapshot.events.len() as u64));
+    group.bench_function("64 settings", |b| {
+        b.iter(|| whatif(black_box(&snapshot), "bench", &inference, asked, &|_, _| ()).unwrap());
+    });
+    group.finish();
+}
+
 fn benches(c: &mut Criterion) {
     for (name, distinct_stacks) in [("2000 stacks", Some(2000)), ("all stacks distinct", None)] {
         let bytes = generated(distinct_stacks);
@@ -89,5 +120,5 @@ fn benches(c: &mut Criterion) {
     }
 }
 
-criterion_group!(all, benches, model);
+criterion_group!(all, benches, model, many_settings);
 criterion_main!(all);

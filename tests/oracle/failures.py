@@ -1,11 +1,16 @@
 """Record one failed request for each thing that can have caused it.
 
-usage: run.sh failures.py SCENARIO OUT.pickle.gz     (the device: STUBCUDA_TOTAL_MIB=400, for `outside`
-                                                      STUBCUDA_OTHER_MIB=200 as well)
+usage: run.sh failures.py SCENARIO OUT.pickle.gz [training]
+       run.sh failures.py SCENARIO --stop
 
+The device: STUBCUDA_TOTAL_MIB=400; for `outside` STUBCUDA_OTHER_MIB=200, for `spurious`
+STUBCUDA_EVENT_LAG=1000000 as well; `kept_large` needs expandable_segments:True,max_split_size_mb:64.
 The last request of each scenario fails, for the reason in its name; the line that makes it is in a
-function called `culprit`, the blocks in its way come from one called `blockers`.
+function called `culprit`, the blocks in its way come from one called `blockers`. With `training` it
+all happens in a training step, between others. With --stop nothing is recorded: it prints, as JSON,
+whether the request was served and the statistics at that moment.
 """
+import json
 import sys
 
 import torch
@@ -15,8 +20,13 @@ import recording
 MIB = 1 << 20
 
 
+class Stopped(Exception):
+    """The request that the scenario is about was made, and nothing failed."""
+
+
 def culprit(mib):
-    return torch.empty(mib * MIB, dtype=torch.uint8, device="cuda")
+    torch.empty(mib * MIB, dtype=torch.uint8, device="cuda")
+    raise Stopped
 
 
 def blockers(mib, n):
@@ -82,6 +92,30 @@ def pending_free():
         culprit(150)
 
 
+def spurious():
+    """A block as large comes back while everything is waited for; it is not looked for again."""
+    side = torch.cuda.Stream()
+    whole = torch.empty(100 * MIB, dtype=torch.uint8, device="cuda")
+    del whole
+    used = torch.empty(60 * MIB, dtype=torch.uint8, device="cuda")
+    kept = blockers(40, 1) + blockers(30, 9)
+    used.record_stream(side)
+    del used
+    culprit(60)
+    return kept
+
+
+def kept_large():
+    """A free block is kept for requests as large as itself, in a capture that gives nothing back."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        large = torch.empty(100 * MIB, dtype=torch.uint8, device="cuda")
+        kept = blockers(30, 9)
+        del large
+        culprit(40)
+    return kept
+
+
 def outside():
     """Half of the device is another process's."""
     kept = blockers(30, 5)
@@ -89,15 +123,52 @@ def outside():
     return kept
 
 
-def main():
-    scenario = globals()[sys.argv[1]]
-    torch.cuda.init()
-    torch.cuda.memory._record_memory_history(stacks="python")
+def training(scenario):
+    """Steps of a small model; the scenario takes place in the forward pass of the third."""
+    model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256)).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for step in range(6):
+        hidden = model[1](model[0](torch.empty(64, 256, device="cuda")))
+        if step == 2:
+            attempt(scenario)
+        model[2](hidden).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def attempt(scenario):
     try:
         scenario()
     except torch.cuda.OutOfMemoryError:
-        pass
-    else:
+        return False
+    except Stopped:
+        return True
+
+
+def statistics(scenario):
+    """What came of the request, before anything else is done."""
+    seen = {}
+    try:
+        scenario()
+    except (torch.cuda.OutOfMemoryError, Stopped) as outcome:
+        stats = torch.cuda.memory_stats()
+        seen["avoids_oom"] = isinstance(outcome, Stopped)
+        seen["peak_reserved_bytes"] = stats["reserved_bytes.all.peak"]
+        seen["device_allocs"] = stats["num_device_alloc"]
+        seen["device_frees"] = stats["num_device_free"]
+    return seen
+
+
+def main():
+    scenario = globals()[sys.argv[1]]
+    torch.cuda.init()
+    if sys.argv[2] == "--stop":
+        print(json.dumps(statistics(scenario)))
+        return
+    torch.cuda.memory._record_memory_history(stacks="python")
+    if sys.argv[3:] == ["training"]:
+        training(scenario)
+    elif attempt(scenario):
         sys.exit(f"{sys.argv[1]} did not fail")
     recording.write(sys.argv[2], {"scenario": sys.argv[1]})
 

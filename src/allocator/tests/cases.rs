@@ -450,3 +450,39 @@ fn pending_blocks_are_no_use_until_they_are_noticed_and_all_come_back_in_a_retry
     assert_eq!(run.done(SEGMENTS), expected);
     assert_eq!(run.retries(), (1, 1, 0));
 }
+
+/// Observed, as `tests/oracle/unbounded.py` prints it: every round keeps 2 MiB, and under both settings
+/// together maps 140 MiB anew (pytorch/pytorch#123548).
+#[test]
+fn a_limit_to_splitting_lets_expandable_segments_grow_without_bound() {
+    for (settings, first, last) in [
+        (expandable(), [140, 140, 160], 340),
+        (Settings { max_split_size: 64 * MIB, ..expandable() }, [140, 280, 420], 13_860),
+    ] {
+        let mut run = run(15, settings, 81_920 * MIB, None);
+        let reserved: Vec<u64> = (0..100)
+            .map(|_| {
+                let (a, b) = (run.alloc(91 * MIB), run.alloc(91 * MIB / 2));
+                run.free(a);
+                run.alloc(2 * MIB);
+                run.free(b);
+                run.allocator.statistics().reserved_bytes.all.current / MIB
+            })
+            .collect();
+        assert_eq!((&reserved[..3], reserved[99]), (&first[..], last));
+    }
+}
+
+/// A block that was cut before there was a limit is no segment, and is not given back as if it were one.
+#[test]
+fn what_was_cut_before_there_was_a_limit_stays() {
+    let mut before = run(15, plain(), 200 * MIB, None);
+    let whole = before.alloc(100 * MIB);
+    before.free(whole);
+    before.alloc(30 * MIB);
+    before.alloc(76 * MIB);
+    before.allocator.settings = split_at(40);
+    before.done(SEGMENTS);
+    before.fails(80 * MIB);
+    assert_eq!(before.done(SEGMENTS), [(Oom, 24, 80)], "70 MiB lie free in the first segment");
+}

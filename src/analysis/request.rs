@@ -1,0 +1,151 @@
+//! One more request, asked of the memory as the snapshot has it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::frames::StackReader;
+use super::oom::{OomReport, report_of};
+use super::snapshot::Options;
+use crate::allocator::Course;
+use crate::conf::Settings;
+use crate::replay::{Answer, Hypothesis, ask, releases, shown_capacity};
+use crate::snapshot::{Action, Event, Pools, Snapshot, Stacks};
+use crate::units::size;
+
+/// What would become of a request.
+#[derive(Debug, Clone, Serialize)]
+pub struct RequestReport {
+    /// As asked, before rounding.
+    pub asked_bytes: u64,
+    /// The memory that would serve it; `None` where nothing would.
+    pub served_from: Option<Served>,
+    /// What the file does not say and was taken for granted, a sentence each.
+    pub assumed: Vec<String>,
+    /// As of a failed request, after everything was tried; the verdict is `served` if it would not fail.
+    #[serde(flatten)]
+    pub outcome: OomReport,
+}
+
+/// Where a request would be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Served {
+    /// `free-block`, or `new-memory`.
+    pub kind: &'static str,
+    /// Where the free block begins; `None` for new memory.
+    pub address: Option<u64>,
+    /// The free block, or the memory taken from the device for it.
+    pub bytes: u64,
+    /// Cached memory given back to the device first.
+    pub given_back_bytes: u64,
+}
+
+/// The verdict of a request that would not fail.
+const SERVED: &str = "served";
+
+/// Asks for `asked` bytes in the default pool of `device`.
+pub(super) fn request(
+    snapshot: &Snapshot,
+    stacks: &StackReader<'_>,
+    settings: &Settings,
+    device: usize,
+    asked: u64,
+    options: Options,
+) -> RequestReport {
+    let own = || snapshot.segments.iter().filter(|s| s.device == device as u64);
+    let reserved = own().fold(0u64, |sum, segment| sum.saturating_add(segment.total_size));
+    let stream = stream_of(snapshot, device);
+    let mut assumed = vec![format!("it is made on stream {stream}, for the default pool")];
+    let shown = shown_capacity(snapshot, device, 0);
+    let capacity = match (options.capacity, shown) {
+        (Some(capacity), _) => {
+            assumed.push(format!("PyTorch may use all of the {} given", size(capacity)));
+            capacity.max(reserved)
+        }
+        (None, Some(shown)) => {
+            assumed.push(format!("{} are within reach, as a failed request shows", size(shown)));
+            shown.max(reserved)
+        }
+        (None, None) => {
+            assumed.push(
+                "the device has nothing free, since no snapshot records that: give --capacity"
+                    .to_owned(),
+            );
+            reserved
+        }
+    };
+    let minor = options.minor.unwrap_or_else(|| *releases(&snapshot.torch).end());
+    let hypothesis = Hypothesis {
+        minor,
+        settings: settings.clone(),
+        limit: None,
+        capacity: Some(capacity),
+        no_split: Vec::new(),
+    };
+    let limit = hypothesis.recorded_limit();
+    let answer = ask(snapshot, device, &Hypothesis { limit, ..hypothesis }, asked, stream);
+    let event = Event {
+        action: Action::Oom,
+        addr: answer.device_free,
+        size: answer.rounded,
+        stream,
+        time_us: 0,
+        stack: Stacks::EMPTY,
+        pool: Some(Pools::DEFAULT),
+        compile_context: None,
+        user_metadata: None,
+    };
+    let at = (snapshot.trace(device).len(), event);
+    let mut outcome = report_of(snapshot, stacks, settings, options.capacity, &answer.tiling, at);
+    let served_from = served(&answer);
+    if let Some(served) = &served_from {
+        outcome.verdict = SERVED;
+        outcome.verdict_reason = in_words(served);
+        outcome.shortfall_bytes = 0;
+        outcome.causes.clear();
+        outcome.blockers.clear();
+    }
+    RequestReport { asked_bytes: asked, served_from, assumed, outcome }
+}
+
+/// The stream of the last recorded request; without a trace the one with most memory.
+fn stream_of(snapshot: &Snapshot, device: usize) -> u64 {
+    let is_request =
+        |row: &usize| matches!(snapshot.events.action(*row), Some(Action::Alloc | Action::Oom));
+    let last = snapshot.trace(device).rev().find(is_request);
+    if let Some(event) = last.and_then(|row| snapshot.events.get(row)) {
+        return event.stream;
+    }
+    let mut streams: BTreeMap<u64, u64> = BTreeMap::new();
+    for segment in snapshot.segments.iter().filter(|s| s.device == device as u64) {
+        if segment.pool == Pools::DEFAULT {
+            let bytes = streams.entry(segment.stream).or_default();
+            *bytes = bytes.saturating_add(segment.total_size);
+        }
+    }
+    // The lowest handle of equals.
+    streams.into_iter().rev().max_by_key(|(_, bytes)| *bytes).map_or(0, |(stream, _)| stream)
+}
+
+fn served(answer: &Answer) -> Option<Served> {
+    let (address, bytes) = answer.served?;
+    let is_cached = answer.course == Course::Cached;
+    Some(Served {
+        kind: if is_cached { "free-block" } else { "new-memory" },
+        address: is_cached.then_some(address),
+        bytes,
+        given_back_bytes: answer.given_back,
+    })
+}
+
+fn in_words(served: &Served) -> String {
+    let bytes = size(served.bytes);
+    match (served.address, served.given_back_bytes) {
+        (Some(address), _) => format!("from the free block of {bytes} at {address:#x}"),
+        (None, 0) => format!("from {bytes} of new memory, which the device has"),
+        (None, back) => format!(
+            "from {bytes} of new memory, after {} of the cache are given back to the device: a slow request",
+            size(back)
+        ),
+    }
+}

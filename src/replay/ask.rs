@@ -1,0 +1,85 @@
+//! One more request at the snapshot: what the allocator would do with it.
+
+use super::hypothesis::{Hypothesis, UNBOUNDED};
+use super::recorded::Reservations;
+use super::start::Start;
+use super::tiling::{Keep, Tiling};
+use crate::allocator::{Behaviour, CachingAllocator, Course, Request, round_size};
+use crate::device::{DeviceMemory as _, Simulated};
+use crate::ids::{PoolId, StackId, row};
+use crate::snapshot::{Action, Snapshot};
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Answer {
+    /// The request in rounded bytes.
+    pub rounded: u64,
+    /// How it was served, or that it failed.
+    pub course: Course,
+    /// The block that serves it: its address, and the bytes of the free block it is cut from.
+    pub served: Option<(u64, u64)>,
+    /// Bytes that were given back to the device on the way.
+    pub given_back: u64,
+    /// Bytes free on the device afterwards.
+    pub device_free: u64,
+    /// The memory afterwards.
+    pub tiling: Tiling,
+}
+
+/// Asks for `size` bytes on `stream` in the default pool, with the memory of `device` as the snapshot
+/// has it. The device's capacity is that of `hypothesis`.
+pub fn ask(
+    snapshot: &Snapshot,
+    device: usize,
+    hypothesis: &Hypothesis,
+    size: u64,
+    stream: u64,
+) -> Answer {
+    let settings = &hypothesis.settings;
+    let mut allocator =
+        CachingAllocator::new(Behaviour::of(hypothesis.minor), settings.clone(), hypothesis.limit);
+    let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
+    let mut simulated = Simulated::new(row(device), capacity);
+    let start = Start::at_snapshot(snapshot, device as u64);
+    let (held, residents) = start.to_adopt(&Reservations::new(snapshot, device));
+    for segment in &held {
+        simulated.take_over(segment.addr, segment.size, segment.reservation);
+    }
+    allocator.adopt(&held, &residents);
+    let request = Request {
+        size,
+        stream,
+        pool: PoolId::default(),
+        context: StackId::default(),
+        finished: &[],
+        wait_order: &[],
+        freeable: &[],
+        is_capturing: false,
+    };
+    let fit = allocator.fit_for(&request);
+    let course = match allocator.malloc(&request, &mut simulated) {
+        Some(_) => allocator.course(),
+        None => Course::Failed,
+    };
+    let (mut served, mut given_back, mut grown) = (None, 0u64, 0u64);
+    for entry in allocator.entries() {
+        match entry.action {
+            Action::Alloc => served = Some((entry.addr, fit.unwrap_or(grown))),
+            Action::SegmentFree | Action::SegmentUnmap => {
+                given_back = given_back.saturating_add(entry.size);
+            }
+            Action::SegmentAlloc | Action::SegmentMap => grown = grown.saturating_add(entry.size),
+            _ => {}
+        }
+    }
+    let mut tiling = Tiling::new(settings.clone(), Keep::Sizes);
+    Start::of_model(&allocator).lay(&mut tiling);
+    Answer {
+        rounded: round_size(size, settings),
+        course,
+        served,
+        given_back,
+        device_free: simulated.free_bytes(),
+        tiling,
+    }
+}
