@@ -11,6 +11,7 @@ mod emitted;
 mod explain;
 mod found;
 mod frames;
+mod from_empty;
 mod held;
 mod history;
 mod holders;
@@ -39,6 +40,7 @@ pub use explain::{
     ExplainReport, Failure, Figure, Recording, RefusedMapping, StatisticsReport, explain,
 };
 pub use frames::{FrameList, FrameReport, Origin, StackReader};
+pub use from_empty::{FromEmpty, from_empty};
 pub use held::{
     Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, Category, Confidence, HeldAt, HeldBlock,
     LeakSuspect, Leaks, StepsReport, held_blocks,

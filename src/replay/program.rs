@@ -1,6 +1,7 @@
 //! What a recorded program did, as calls that name blocks by number: read from the trace once, to be
 //! made to the model as often as one likes.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
@@ -115,6 +116,59 @@ impl<'a> Program<'a> {
             reader.read(&call, &calls);
         }
         reader.program
+    }
+
+    /// The same program, beginning with a pool that holds nothing: what it held it first asks for, in an
+    /// order that does not depend on where it lay. The outcome follows from its calls and the settings
+    /// alone, whatever earlier work left in the pool.
+    #[must_use]
+    pub fn from_empty(mut self) -> Self {
+        let mut order: Vec<(usize, u64, usize)> = Vec::with_capacity(self.residents.len());
+        let ends = self.ends_of_residents();
+        for (index, (resident, end)) in self.residents.iter().zip(ends).enumerate() {
+            order.push((end, resident.requested, index));
+        }
+        // Those that stay longest, then the largest. Of one pool and stream, blocks that are alike in
+        // both are one another's equals.
+        order.sort_by_key(|(end, requested, index)| (Reverse(*end), Reverse(*requested), *index));
+        let mut steps = Vec::with_capacity(order.len() + self.steps.len());
+        for (.., index) in order {
+            let Some(resident) = self.residents.get(index) else { continue };
+            let after = self.held.partition_point(|held| held.addr <= resident.addr);
+            let Some(held) = after.checked_sub(1).and_then(|at| self.held.get(at)) else {
+                continue;
+            };
+            let (slot, context) = (row(index), resident.context);
+            let (stream, pool, size) = (held.stream, held.pool, resident.requested);
+            let completions = Part::default();
+            let made = Made::Malloc { size, stream, pool, context, slot: Some(slot), completions };
+            steps.push(Step { at: 0, made });
+            if resident.state == BlockState::ActivePendingFree {
+                steps.push(Step { at: 0, made: Made::Free { slot, waits: true, context } });
+            }
+        }
+        steps.append(&mut self.steps);
+        Self { held: Vec::new(), residents: Vec::new(), steps, ..self }
+    }
+
+    /// The step that frees each resident, or completes its free; the end of time for those that stay.
+    fn ends_of_residents(&self) -> Vec<usize> {
+        let mut ends = vec![usize::MAX; self.residents.len()];
+        let mut ends_at = |slot: u32, at: usize| {
+            if let Some(end) = ends.get_mut(slot as usize) {
+                *end = at.min(*end);
+            }
+        };
+        for (at, step) in self.steps.iter().enumerate() {
+            match step.made {
+                Made::Free { slot, .. } => ends_at(slot, at),
+                Made::Malloc { completions, .. } | Made::Release { completions, .. } => {
+                    completions.of(&self.completed).iter().for_each(|slot| ends_at(*slot, at));
+                }
+                Made::Freeable(_) | Made::Snapshot(_) => {}
+            }
+        }
+        ends
     }
 
     /// The slot of the resident at `addr`.
