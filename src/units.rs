@@ -55,6 +55,23 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     Ok(value.round() as u64)
 }
 
+/// A ratio that could not be understood.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("'{0}' is not a ratio from 0 to 1: write 0.3 or 30%")]
+pub struct RatioError(String);
+
+/// Reads `0.3` or `30%`, both the same; nothing below 0 or above 1.
+pub fn parse_ratio(text: &str) -> Result<f64, RatioError> {
+    let trimmed = text.trim();
+    let (number, scale) = match trimmed.strip_suffix('%') {
+        Some(number) => (number.trim_end(), 100.0),
+        None => (trimmed, 1.0),
+    };
+    let is_plain = number.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let value = number.parse::<f64>().ok().filter(|_| is_plain).map(|value| value / scale);
+    value.filter(|value| (0.0..=1.0).contains(value)).ok_or_else(|| RatioError(text.to_owned()))
+}
+
 /// Bytes in the unit that keeps three or four digits: `512 B`, `1.50 KiB`, `976.6 MiB`, `79.25 GiB`.
 pub fn size(bytes: u64) -> String {
     let (scale, unit) = match bytes {
@@ -185,6 +202,20 @@ mod tests {
             "18446744073709551615G",
         ] {
             assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ratios_read_as_documented() {
+        for (text, ratio) in
+            [("0.3", 0.3), ("30%", 0.3), (" 12.5 % ", 0.125), ("0", 0.0), ("1", 1.0)]
+        {
+            assert_eq!(parse_ratio(text), Ok(ratio), "{text}");
+        }
+        for bad in
+            ["", "%", "-0.1", "101%", "1.01", "30", "nan", "inf", "1e-1", "+0.5", "0,3", "a third"]
+        {
+            assert!(parse_ratio(bad).is_err(), "{bad}");
         }
     }
 

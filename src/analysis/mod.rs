@@ -16,6 +16,7 @@ mod held;
 mod history;
 mod holders;
 mod marks;
+mod lines;
 mod memory;
 mod oom;
 mod phases;
@@ -48,6 +49,7 @@ pub use held::{
 pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline};
 pub use holders::{HeldByLine, HeldByStack};
 pub use marks::{Mark, MarkKind, Marks};
+pub use lines::{LineShare, Share, lines};
 pub use memory::{
     BlockCount, Blocks, Count, Fragmentation, Memory, OtherSegments, PoolReport, SegmentReport,
     Segments, StreamReport, figures, figures_of,

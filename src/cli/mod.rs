@@ -3,6 +3,7 @@
 mod analyze;
 mod args;
 mod diff;
+mod check;
 mod exit;
 mod explain;
 mod inputs;
@@ -39,6 +40,7 @@ enum Command {
     Timeline(timeline::Timeline),
     Whatif(whatif::Whatif),
     Explain(explain::Explain),
+    Check(check::Check),
 }
 
 /// Runs the command line `args`, the program's name first.
@@ -54,6 +56,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Timeline(args) => timeline::run(&args),
         Command::Whatif(args) => whatif::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Check(args) => check::run(&args),
     };
     exit::code(done)
 }

@@ -173,43 +173,16 @@ impl Dialect {
         OPTIONS
             .iter()
             .filter(|option| self.has(option))
-            .map(|option| (distance(key, option.key), option.key))
+            .map(|option| (strsim::levenshtein(key, option.key), option.key))
             .min()
             .filter(|(distance, _)| *distance <= close)
             .map(|(_, near)| format!("did you mean {near}?"))
     }
 }
 
-/// Letters to insert, remove or replace to make `a` into `b`.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        for (above, y) in row.iter_mut().zip(std::iter::once(None).chain(b.chars().map(Some))) {
-            let best = match y {
-                None => i + 1,
-                Some(y) => (*above + 1).min(left + 1).min(diagonal + usize::from(x != y)),
-            };
-            diagonal = *above;
-            left = best;
-            *above = best;
-        }
-    }
-    row.last().copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn distances() {
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("abc", ""), 3);
-        assert_eq!(distance("same", "same"), 0);
-    }
 
     #[test]
     fn help_is_given_only_where_it_helps() {

@@ -1,4 +1,4 @@
-//! Results laid out: for a terminal, as JSON, as Markdown.
+//! Results laid out: for a terminal, as JSON, as Markdown, and in the forms that CI systems read.
 //!
 //! Takes finished results and returns text. It computes nothing but layout, and knows no snapshot,
 //! no replay, no terminal: how wide and how plain the text is comes in a [`Style`].
@@ -8,6 +8,7 @@ mod diff;
 mod explain;
 mod failure;
 mod held;
+mod gate;
 mod markdown;
 mod page;
 mod ranks;
@@ -21,6 +22,7 @@ mod words;
 
 pub use diff::{diff_folded, diff_markdown, diff_page};
 pub use explain::explain_page;
+pub use gate::{check_markdown, check_page, github, junit, sarif};
 pub use markdown::markdown;
 pub use page::page;
 pub use replay::replay_page;

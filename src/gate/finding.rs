@@ -1,0 +1,79 @@
+//! One limit held against one figure.
+
+use serde::Serialize;
+
+use super::code::{Code, Severity, Unit};
+use super::limits::Amount;
+use crate::analysis::FrameReport;
+
+/// One limit held against one figure of one device.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// What it is about.
+    pub code: Code,
+    /// What it means if it has not passed.
+    pub severity: Severity,
+    /// The snapshot, as given.
+    pub path: String,
+    /// Device number.
+    pub device: u64,
+    /// What `limit` and `actual` are measured in.
+    pub unit: Unit,
+    /// The most that is allowed.
+    pub limit: Amount,
+    /// What there is; `None` when the file cannot tell, which does not pass.
+    pub actual: Option<Amount>,
+    /// Whether the limit holds.
+    pub passed: bool,
+    /// One sentence with the numbers.
+    pub message: String,
+    /// The lines of the user's code that contribute most, where it has not passed and stacks were
+    /// recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<Line>,
+}
+
+/// A line of the user's code and what it contributes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Line {
+    /// Where.
+    #[serde(flatten)]
+    pub frame: FrameReport,
+    /// The file's path in the repository, if it is there.
+    pub source: Option<String>,
+    /// How much it contributes.
+    pub bytes: u64,
+    /// What these bytes are, in a phrase.
+    pub what: &'static str,
+}
+
+impl Finding {
+    /// Limit and actual figure, with as many digits as tell them apart.
+    pub fn told(&self) -> (String, String) {
+        told_apart(self.limit, self.actual)
+    }
+
+    /// The actual figure over its limit: above 1 for what has not passed, infinite where the limit is 0
+    /// or the figure is unknown.
+    pub fn excess(&self) -> f64 {
+        let Some(actual) = self.actual else { return f64::INFINITY };
+        let excess = actual.number() / self.limit.number();
+        if excess.is_nan() { 0.0 } else { excess }
+    }
+}
+
+/// See [`Finding::told`].
+pub(super) fn told_apart(limit: Amount, actual: Option<Amount>) -> (String, String) {
+    let Some(actual) = actual else { return (limit.to_string(), "unknown".to_owned()) };
+    if limit.to_string() == actual.to_string()
+        && limit.partial_cmp(&actual).is_none_or(|o| o.is_ne())
+    {
+        return (limit.exact(), actual.exact());
+    }
+    (limit.to_string(), actual.to_string())
+}
+
+/// Whether `actual` keeps to `limit`.
+pub(super) fn holds(limit: Amount, actual: Option<Amount>) -> bool {
+    actual.is_some_and(|actual| actual <= limit)
+}

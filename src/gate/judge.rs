@@ -1,0 +1,188 @@
+//! All limits of a gate against one snapshot.
+
+use super::baseline::{Baseline, Peaks, peaks};
+use super::code::{Code, Severity};
+use super::config::Config;
+use super::figures::Measured;
+use super::finding::{Finding, Line, holds, told_apart};
+use super::limits::{Amount, Limits, Threshold};
+use super::verdict::Noted;
+use crate::analysis::{
+    DeviceReport, LineShare, Options, Origin, StackReader, analyze, inferred, lines,
+};
+use crate::replay::{Inference, Known, settings_in_effect};
+use crate::snapshot::Snapshot;
+
+/// Lines of code that a finding names.
+const LINES: usize = 3;
+
+/// What a snapshot has to keep to.
+pub struct Gate<'a> {
+    /// Limits of a file.
+    pub config: &'a Config,
+    /// Limits that win over those that fail in the file.
+    pub flags: &'a Limits,
+    /// Peaks to compare with.
+    pub baseline: Option<&'a Baseline>,
+    /// Whether there is one snapshot only, which is the baseline's whatever it is called.
+    pub is_only: bool,
+    /// Only this device.
+    pub device: Option<u64>,
+    /// The minor release of PyTorch 2 that recorded, where it is known.
+    pub minor: Option<u32>,
+    /// Where a file that a stack names is in the repository, if it is.
+    pub source: &'a (dyn Fn(&str) -> Option<String> + Sync),
+}
+
+/// What came of one snapshot.
+#[derive(Debug, Default)]
+pub struct Judged {
+    /// Every limit against every device.
+    pub findings: Vec<Finding>,
+    /// Its peaks, where a limit needed them.
+    pub replayed: Vec<Peaks>,
+    /// What is odd about the file.
+    pub warnings: Vec<Noted>,
+    /// Devices that have memory or a trace.
+    pub devices: usize,
+}
+
+/// Holds `snapshot`, read from `path` and called `name` in baselines, against all limits.
+pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Judged {
+    let options =
+        Options { device: gate.device, top: LINES, minor: gate.minor, ..Options::default() };
+    let report = analyze(snapshot, path, 0, options);
+    let by_device: Vec<(&DeviceReport, [Limits; 2])> =
+        report.devices.iter().map(|device| (device, gate.limits(path, device.device))).collect();
+    let any = |wanted: fn(Threshold) -> bool| {
+        by_device
+            .iter()
+            .any(|(_, [fail, warn])| fail.iter().chain(warn.iter()).any(|(t, _)| wanted(t)))
+    };
+    let (compares, counts) = (any(Threshold::needs_baseline), any(|t| t == Threshold::Retries));
+    let known = Known { minor: gate.minor, capacity: None };
+    let inference = (compares || counts).then(|| inferred(snapshot, gate.device, known));
+    let replayed = match &inference {
+        Some(inference) if compares => peaks(snapshot, name, inference),
+        _ => Vec::new(),
+    };
+    let mut warnings: Vec<Noted> =
+        report.warnings.iter().map(|w| Noted::new(path, w.code, &w.message)).collect();
+    if compares && let Some(inference) = &inference {
+        warnings.extend(estimates(path, inference));
+    }
+    let court = Court { snapshot, path, gate, stacks: std::cell::OnceCell::new() };
+    let mut findings = Vec::new();
+    for (device, limits) in by_device {
+        let number = device.device;
+        let in_inference = inference
+            .as_ref()
+            .and_then(|inference| inference.devices.iter().find(|one| one.device as u64 == number));
+        let measured = Measured {
+            device,
+            inferred: in_inference,
+            now: replayed.iter().find(|row| row.device == number),
+            before: gate.baseline.and_then(|b| b.of(name, gate.is_only, number)),
+        };
+        for threshold in Threshold::ALL {
+            for (severity, of) in [Severity::Fail, Severity::Warn].into_iter().zip(&limits) {
+                let Some(limit) = of.get(threshold) else { continue };
+                let codes = threshold.codes().iter();
+                findings.extend(codes.map(|code| court.finding(&measured, *code, severity, limit)));
+            }
+        }
+    }
+    Judged { findings, replayed, warnings, devices: report.devices.len() }
+}
+
+impl Gate<'_> {
+    fn limits(&self, path: &str, device: u64) -> [Limits; 2] {
+        let [mut fail, warn] = self.config.limits(path, device);
+        fail.overlay(self.flags);
+        [fail, warn]
+    }
+}
+
+/// Where the replay from an empty pool rests on a model that the recording contradicts.
+fn estimates(path: &str, inference: &Inference) -> Vec<Noted> {
+    let parted = inference.devices.iter().filter(|one| !one.verification.is_exact());
+    let note = |one: &crate::replay::Inferred| {
+        let (device, at) = (one.device, one.verification.matched);
+        let message = format!(
+            "device {device}: the model and the recording part at entry {at} of {}: peaks replayed from \
+             an empty pool are estimates (see `oomscope replay`)",
+            one.verification.recorded
+        );
+        Noted::new(path, "model-parted", &message)
+    };
+    parted.map(note).collect()
+}
+
+/// The snapshot, and what is made of it only when a limit does not hold.
+struct Court<'a> {
+    snapshot: &'a Snapshot,
+    path: &'a str,
+    gate: &'a Gate<'a>,
+    stacks: std::cell::OnceCell<StackReader<'a>>,
+}
+
+impl Court<'_> {
+    fn finding(
+        &self,
+        measured: &Measured<'_>,
+        code: Code,
+        severity: Severity,
+        limit: Amount,
+    ) -> Finding {
+        let figure = measured.figure(code);
+        let actual = figure.as_ref().ok().copied();
+        let passed = holds(limit, actual);
+        let (limit_told, actual_told) = told_apart(limit, actual);
+        let message = match &figure {
+            Ok(_) => {
+                let sentence = measured.sentence(code, &actual_told);
+                format!("{sentence}; the limit is {limit_told}")
+            }
+            Err(why) => format!("cannot be told: {why}"),
+        };
+        Finding {
+            code,
+            severity,
+            path: self.path.to_owned(),
+            device: measured.device.device,
+            unit: code.unit(),
+            limit,
+            actual,
+            passed,
+            message,
+            lines: if passed { Vec::new() } else { self.lines(measured, code) },
+        }
+    }
+
+    fn lines(&self, measured: &Measured<'_>, code: Code) -> Vec<Line> {
+        if code == Code::Ooms {
+            let oom = measured.device.ooms.last();
+            let frame = oom.and_then(|oom| Some((oom.culprit.clone()?, oom.requested_bytes)));
+            let line = frame.map(|(frame, bytes)| LineShare { frame, bytes });
+            return line
+                .into_iter()
+                .map(|l| self.line(l, "asked for by the request that failed"))
+                .collect();
+        }
+        let Some((share, what)) = measured.lines_wanted(code) else { return Vec::new() };
+        let stacks = self.stacks.get_or_init(|| StackReader::new(self.snapshot));
+        let settings = match measured.inferred {
+            Some(one) => one.hypothesis.settings.clone(),
+            None => settings_in_effect(self.snapshot, self.gate.minor),
+        };
+        let device = measured.device.device;
+        let found = lines(self.snapshot, stacks, &settings, device, share, LINES);
+        found.into_iter().map(|line| self.line(line, what)).collect()
+    }
+
+    fn line(&self, LineShare { frame, bytes }: LineShare, what: &'static str) -> Line {
+        let is_users = frame.origin() == Origin::User;
+        let source = if is_users { (self.gate.source)(&frame.file) } else { None };
+        Line { frame, source, bytes, what }
+    }
+}

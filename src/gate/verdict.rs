@@ -1,0 +1,120 @@
+//! The gate's answer over all snapshots: `oomscope/check/1`.
+
+use serde::Serialize;
+
+use super::baseline::Peaks;
+use super::code::Severity;
+use super::finding::Finding;
+use super::judge::Judged;
+use crate::analysis::Unreadable;
+
+/// The JSON of `oomscope check`.
+#[derive(Debug, Serialize)]
+pub struct CheckReport {
+    /// `oomscope/check/1`
+    pub schema: &'static str,
+    /// Whether every snapshot was read and every limit holds, save those that only warn.
+    pub passed: bool,
+    /// The configuration whose limits apply.
+    pub config: Option<String>,
+    /// Every limit against every device, in the order of the snapshots.
+    pub findings: Vec<Finding>,
+    /// Of several devices the one that keeps to the fewest limits.
+    pub worst: Option<Worst>,
+    /// Peaks replayed from an empty pool, where a limit on growth needed them: this report is a
+    /// baseline too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replayed: Vec<Peaks>,
+    /// What is odd about the files.
+    pub warnings: Vec<Noted>,
+    /// Files that could not be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// The device that keeps to the fewest limits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Worst {
+    /// The snapshot, as given.
+    pub path: String,
+    /// Device number.
+    pub device: u64,
+    /// Limits that do not hold and fail the gate.
+    pub failed: usize,
+    /// Limits that do not hold and only warn.
+    pub warned: usize,
+}
+
+/// Something odd about a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Noted {
+    /// The snapshot, as given.
+    pub path: String,
+    /// A stable word.
+    pub code: &'static str,
+    /// A sentence.
+    pub message: String,
+}
+
+impl Noted {
+    /// About the file at `path`.
+    pub(super) fn new(path: &str, code: &'static str, message: &str) -> Self {
+        Self { path: path.to_owned(), code, message: message.to_owned() }
+    }
+}
+
+impl CheckReport {
+    /// Puts together what came of every snapshot.
+    pub fn new(judged: Vec<Judged>, config: Option<String>, unreadable: Vec<Unreadable>) -> Self {
+        let mut report = Self {
+            schema: "oomscope/check/1",
+            passed: false,
+            config,
+            findings: Vec::new(),
+            worst: None,
+            replayed: Vec::new(),
+            warnings: Vec::new(),
+            unreadable,
+        };
+        for one in judged {
+            report.findings.extend(one.findings);
+            report.replayed.extend(one.replayed);
+            report.warnings.extend(one.warnings);
+        }
+        report.passed = report.unreadable.is_empty() && report.count(Severity::Fail) == 0;
+        report.worst = report.worst_of_several();
+        report
+    }
+
+    /// Limits of this severity that do not hold.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.findings.iter().filter(|f| !f.passed && f.severity == severity).count()
+    }
+
+    fn worst_of_several(&self) -> Option<Worst> {
+        let of_device = |of: &[Finding]| {
+            let first = of.first()?;
+            let lost =
+                |severity| of.iter().filter(move |f| !f.passed && f.severity == severity).count();
+            // How far above its limit the farthest is.
+            let excess = of.iter().filter(|f| !f.passed).map(Finding::excess).fold(0.0, f64::max);
+            let (path, device) = (first.path.clone(), first.device);
+            let (failed, warned) = (lost(Severity::Fail), lost(Severity::Warn));
+            Some((excess, Worst { path, device, failed, warned }))
+        };
+        let same = |a: &Finding, b: &Finding| (&a.path, a.device) == (&b.path, b.device);
+        let devices: Vec<_> = self.findings.chunk_by(same).filter_map(of_device).collect();
+        if devices.len() < 2 {
+            return None;
+        }
+        let key = |(excess, worst): &(f64, Worst)| (worst.failed, worst.warned, *excess);
+        let mut worst: Option<&(f64, Worst)> = None;
+        for one in &devices {
+            // The first of equals.
+            if worst.is_none_or(|worst| key(one) > key(worst)) {
+                worst = Some(one);
+            }
+        }
+        worst.map(|(_, worst)| worst.clone()).filter(|worst| worst.failed + worst.warned > 0)
+    }
+}

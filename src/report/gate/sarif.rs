@@ -1,0 +1,114 @@
+//! SARIF 2.1.0, which code hosts show beside the code.
+
+use serde_json::{Map, Value, json};
+
+use super::words::{lost, place, share};
+use crate::gate::{CheckReport, Code, Finding, Line, Severity};
+
+const SCHEMA: &str =
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
+/// The repository's root, as code hosts call it.
+const ROOT: &str = "%SRCROOT%";
+
+/// A log of one run of version `version` of this program: a result for every limit that does not hold.
+pub fn sarif(report: &CheckReport, version: &str) -> Value {
+    let rules: Vec<Value> = Code::ALL.iter().map(|code| rule(*code)).collect();
+    let results: Vec<Value> = lost(report).into_iter().map(result).collect();
+    let unreadable: Vec<Value> = report
+        .unreadable
+        .iter()
+        .map(|file| {
+            let text = format!("{}: {}", file.path, file.message);
+            json!({ "level": "error", "message": { "text": text } })
+        })
+        .collect();
+    json!({
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": { "name": "oomscope", "version": version, "rules": rules } },
+            "invocations": [{
+                "executionSuccessful": unreadable.is_empty(),
+                "toolExecutionNotifications": unreadable,
+            }],
+            "columnKind": "unicodeCodePoints",
+            "results": results,
+        }],
+    })
+}
+
+fn rule(code: Code) -> Value {
+    json!({ "id": code.word(), "shortDescription": { "text": format!("{}.", code.meaning()) } })
+}
+
+fn result(finding: &Finding) -> Value {
+    let level = match finding.severity {
+        Severity::Fail => "error",
+        Severity::Warn => "warning",
+    };
+    let mut text = finding.message.clone();
+    for line in &finding.lines {
+        text = format!("{text}\n{}: {}", place(line), share(line));
+    }
+    let lines: Vec<Value> = finding.lines.iter().filter_map(location).collect();
+    // Where no line of the repository is to blame, the snapshot is all there is to point at.
+    let (main, related) = match lines.split_first() {
+        Some((first, rest)) => (first.clone(), rest.to_vec()),
+        None => (
+            json!({ "physicalLocation": { "artifactLocation": { "uri": uri(&finding.path) } } }),
+            Vec::new(),
+        ),
+    };
+    let fingerprint = format!("{}/{}/{}", finding.code.word(), finding.path, finding.device);
+    let mut result = Map::new();
+    result.insert("ruleId".to_owned(), json!(finding.code.word()));
+    result.insert("ruleIndex".to_owned(), json!(Code::ALL.iter().position(|c| *c == finding.code)));
+    result.insert("level".to_owned(), json!(level));
+    result.insert("message".to_owned(), json!({ "text": text }));
+    result.insert("locations".to_owned(), json!([main]));
+    if !related.is_empty() {
+        result.insert("relatedLocations".to_owned(), json!(related));
+    }
+    result.insert("partialFingerprints".to_owned(), json!({ "finding/v1": fingerprint }));
+    Value::Object(result)
+}
+
+/// A line of the repository.
+fn location(line: &Line) -> Option<Value> {
+    let file = line.source.as_ref()?;
+    Some(json!({
+        "physicalLocation": {
+            "artifactLocation": { "uri": uri(file), "uriBaseId": ROOT },
+            "region": { "startLine": line.frame.line.max(1) },
+        },
+        "message": { "text": share(line) },
+    }))
+}
+
+/// A path as a URI reference.
+fn uri(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    if path.starts_with('/') {
+        out.push_str("file://");
+    }
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            out.push_str(&format!("{byte:02X}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_become_uris() {
+        assert_eq!(uri("a b/ü.py"), "a%20b/%C3%BC.py");
+        assert_eq!(uri("/app/100%.pickle"), "file:///app/100%25.pickle");
+    }
+}

@@ -1,0 +1,57 @@
+//! Phrases that the formats share.
+
+use crate::gate::{CheckReport, Finding, Line, Severity};
+use crate::units::{count, counted, plain, size};
+
+/// The verdict in one sentence.
+pub(super) fn verdict(report: &CheckReport) -> String {
+    let all = report.findings.len() as u64;
+    let failed = report.count(Severity::Fail) as u64;
+    let warned = report.count(Severity::Warn) as u64;
+    let mut said = match failed {
+        0 if all == 1 => "the limit holds".to_owned(),
+        0 if warned == 0 => format!("all {} limits hold", count(all)),
+        0 => "no limit that fails is exceeded".to_owned(),
+        _ => format!("{} of {} not held", count(failed), counted(all, "limit")),
+    };
+    if warned > 0 {
+        said = format!("{said}, {}", counted(warned, "warning"));
+    }
+    if !report.unreadable.is_empty() {
+        let files = counted(report.unreadable.len() as u64, "file");
+        said = format!("{said}, {files} could not be checked");
+    }
+    format!("{}: {said}", if report.passed { "passed" } else { "FAILED" })
+}
+
+/// What became of a limit.
+pub(super) fn outcome(finding: &Finding) -> &'static str {
+    match (finding.passed, finding.severity) {
+        (true, _) => "ok",
+        (false, Severity::Fail) => "FAILED",
+        (false, Severity::Warn) => "warning",
+    }
+}
+
+/// `device 0 of snapshot.pickle`
+pub(super) fn subject(finding: &Finding) -> String {
+    format!("device {} of {}", finding.device, plain(&finding.path))
+}
+
+/// `train.py:12 in step`, the path as it is in the repository where it is known.
+pub(super) fn place(line: &Line) -> String {
+    let file = line.source.as_deref().unwrap_or(&line.frame.file);
+    format!("{}:{} in {}", plain(file), line.frame.line, line.frame.name)
+}
+
+/// `20 MiB held at the snapshot`
+pub(super) fn share(line: &Line) -> String {
+    format!("{} {}", size(line.bytes), line.what)
+}
+
+/// The findings that have not passed, those that fail the gate first.
+pub(super) fn lost(report: &CheckReport) -> Vec<&Finding> {
+    let mut lost: Vec<&Finding> = report.findings.iter().filter(|f| !f.passed).collect();
+    lost.sort_by_key(|finding| finding.severity);
+    lost
+}
