@@ -8,7 +8,7 @@ macro_rules! codes {
         /// What a finding is about. The words are stable: scripts and suppressions name them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
-            $(#[doc = $meaning] $name,)*
+            $(#[doc = concat!("`", $word, "`: see [`Code::meaning`].")] $name,)*
         }
 
         impl Code {

@@ -16,6 +16,9 @@ pub const EXAMPLE: &str = include_str!("oomscope.toml");
 const TOP: [&str; 3] = ["baseline", "warn", "override"];
 const OVERRIDE: [&str; 3] = ["path", "device", "warn"];
 
+/// Words are taken for misspelt ones if they are more alike than this (1: the same).
+const LIKE: f64 = 0.8;
+
 /// What is wrong with a configuration.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{line}: {message}")]
@@ -208,9 +211,9 @@ impl Reader<'_> {
 /// Names the nearest key, if one is near.
 fn unknown(name: &str, others: &[&str]) -> String {
     let keys = Threshold::ALL.iter().map(|threshold| threshold.key()).chain(others.iter().copied());
-    let near = keys.map(|key| (strsim::levenshtein(name, key), key)).min();
-    match near {
-        Some((distance, key)) if distance <= name.chars().count().max(4) / 2 => {
+    let near = keys.map(|key| (strsim::jaro_winkler(name, key), key));
+    match near.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((likeness, key)) if likeness > LIKE => {
             format!("unknown key {name}; did you mean {key}?")
         }
         _ => format!("unknown key {name}; `oomscope check --print-config` shows all of them"),
@@ -255,6 +258,9 @@ mod tests {
     fn what_is_wrong_is_said_with_its_line() {
         for (text, said) in [
             ("\nmax-gap = 0.1", "2: unknown key max-gap; did you mean max-gap-ratio?"),
+            ("max-gap-ration = 0.1", "1: unknown key max-gap-ration; did you mean max-gap-ratio?"),
+            ("gap-ratio = 0.1", "1: unknown key gap-ratio; did you mean max-gap-ratio?"),
+            ("max_ooms = 1", "1: unknown key max_ooms; did you mean max-ooms?"),
             ("basline = 'x'", "1: unknown key basline; did you mean baseline?"),
             ("[warn]\npath = 'x'", "2: unknown key path; `oomscope check --print-config` shows"),
             ("colour = 'blue'", "1: unknown key colour; `oomscope check --print-config` shows"),

@@ -95,9 +95,11 @@ impl Measured<'_> {
         let free = &memory.fragmentation;
         let reserved = size(memory.reserved_bytes);
         match code {
-            Code::GapRatio => {
-                format!("{told} of the {reserved} reserved is not held by the program")
-            }
+            Code::GapRatio => format!(
+                "{told} of the {reserved} reserved is not held by the program (empty_cache() would give \
+                 {} of it back)",
+                size(free.releasable_bytes)
+            ),
             Code::InactiveSplitRatio => {
                 format!(
                     "{told} of the {reserved} reserved is free in segments that are partly in use"

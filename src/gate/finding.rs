@@ -1,5 +1,7 @@
 //! One limit held against one figure.
 
+use std::cmp::Ordering;
+
 use serde::Serialize;
 
 use super::code::{Code, Severity, Unit};
@@ -53,12 +55,12 @@ impl Finding {
         told_apart(self.limit, self.actual)
     }
 
-    /// The actual figure over its limit: above 1 for what has not passed, infinite where the limit is 0
-    /// or the figure is unknown.
-    pub fn excess(&self) -> f64 {
-        let Some(actual) = self.actual else { return f64::INFINITY };
-        let excess = actual.number() / self.limit.number();
-        if excess.is_nan() { 0.0 } else { excess }
+    /// How bad it is, to compare findings of one code by: how many times its limit the figure is, then
+    /// the figure itself, as where the limit is 0; the unknown is worst.
+    pub fn excess(&self) -> (f64, f64) {
+        let Some(actual) = self.actual else { return (f64::INFINITY, f64::INFINITY) };
+        let times = actual.number() / self.limit.number();
+        (if times.is_nan() { 0.0 } else { times }, actual.number())
     }
 }
 
@@ -66,7 +68,7 @@ impl Finding {
 pub(super) fn told_apart(limit: Amount, actual: Option<Amount>) -> (String, String) {
     let Some(actual) = actual else { return (limit.to_string(), "unknown".to_owned()) };
     if limit.to_string() == actual.to_string()
-        && limit.partial_cmp(&actual).is_none_or(|o| o.is_ne())
+        && limit.partial_cmp(&actual).is_none_or(Ordering::is_ne)
     {
         return (limit.exact(), actual.exact());
     }

@@ -155,7 +155,7 @@ impl Court<'_> {
             actual,
             passed,
             message,
-            lines: if passed { Vec::new() } else { self.lines(measured, code) },
+            lines: if passed || actual.is_none() { Vec::new() } else { self.lines(measured, code) },
         }
     }
 

@@ -97,7 +97,7 @@ impl CheckReport {
             let lost =
                 |severity| of.iter().filter(move |f| !f.passed && f.severity == severity).count();
             // How far above its limit the farthest is.
-            let excess = of.iter().filter(|f| !f.passed).map(Finding::excess).fold(0.0, f64::max);
+            let excess = of.iter().filter(|f| !f.passed).map(|f| f.excess().0).fold(0.0, f64::max);
             let (path, device) = (first.path.clone(), first.device);
             let (failed, warned) = (lost(Severity::Fail), lost(Severity::Warn));
             Some((excess, Worst { path, device, failed, warned }))

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::words::{lost, place, share, subject, verdict};
+use super::words::{lost, notes, place, share, subject, verdict};
 use crate::gate::{CheckReport, Finding, Severity};
 
 /// An annotation for every limit that does not hold, and the verdict.
@@ -22,8 +22,8 @@ pub fn github(report: &CheckReport) -> String {
         let message = data(&format!("{}: {}", file.path, file.message));
         let _ = writeln!(out, "::error title=oomscope could not read a snapshot::{message}");
     }
-    for noted in &report.warnings {
-        let message = data(&format!("{}: {}", noted.path, noted.message));
+    for (noted, others) in notes(report) {
+        let message = data(&format!("{}: {}{others}", noted.path, noted.message));
         let _ = writeln!(out, "::notice title=oomscope {}::{message}", property(noted.code));
     }
     let _ = writeln!(out, "oomscope check {}", verdict(report));

@@ -2,7 +2,7 @@
 
 use super::super::style::{Style, wrap};
 use super::super::table::table;
-use super::words::{lost, outcome, place, share, subject, verdict};
+use super::words::{lost, notes, outcome, place, share, subject, verdict};
 use crate::gate::{CheckReport, Finding, Worst};
 use crate::units::{count, counted, plain};
 
@@ -28,16 +28,15 @@ pub fn check_page(report: &CheckReport, style: Style) -> String {
         page.finding(finding);
     }
     if let Some(more @ 1..) = lost.len().checked_sub(SHOWN) {
-        let more = counted(more as u64, "limit");
         page.line("");
-        page.line(&format!("and {more} more not held: --format json lists all of them"));
+        page.line(&format!("and {} more: --format json lists all of them", count(more as u64)));
     }
-    if !report.warnings.is_empty() {
+    if !report.warnings.is_empty() || !report.unreadable.is_empty() {
         page.line("");
     }
-    for noted in &report.warnings {
+    for (noted, others) in notes(report) {
         let path = plain(&noted.path);
-        page.text(&format!("note: {path}: {} [{}]", noted.message, noted.code));
+        page.text(&format!("note: {path}: {}{others} [{}]", noted.message, noted.code));
     }
     for file in &report.unreadable {
         page.text(&format!("not checked: {}: {}", plain(&file.path), plain(&file.message)));
@@ -49,7 +48,8 @@ pub fn check_page(report: &CheckReport, style: Style) -> String {
 fn worst_of_all(worst: &Worst) -> String {
     let mut lost = Vec::new();
     if worst.failed > 0 {
-        lost.push(format!("{} not held", counted(worst.failed as u64, "limit")));
+        let verb = if worst.failed == 1 { "does" } else { "do" };
+        lost.push(format!("{} {verb} not hold", counted(worst.failed as u64, "limit")));
     }
     if worst.warned > 0 {
         lost.push(counted(worst.warned as u64, "warning"));
@@ -87,9 +87,9 @@ impl Page {
             }
         }
         let are_several = kinds.iter().any(|kind| kind.len() > 1);
-        let rows = kinds.iter().filter_map(|kind| self.row(kind, are_several)).collect();
+        let rows = kinds.iter().filter_map(|kind| Self::row(kind, are_several)).collect();
         let header: &[&str] = if are_several {
-            &["", "", "worst", "limit", "not held", "worst of"]
+            &["", "", "worst", "limit", "too much in", "worst in"]
         } else {
             &["", "", "actual", "limit"]
         };
@@ -97,7 +97,7 @@ impl Page {
         self.out.push_str(&table);
     }
 
-    fn row(&self, kind: &[&Finding], are_several: bool) -> Option<Vec<String>> {
+    fn row(kind: &[&Finding], are_several: bool) -> Option<Vec<String>> {
         let mut worst = *kind.first()?;
         for finding in kind {
             if finding.excess() > worst.excess() {

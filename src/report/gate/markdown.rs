@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::super::markdown::{code, text};
-use super::words::{lost, outcome, place, share, verdict};
+use super::words::{lost, notes, outcome, place, share, verdict};
 use crate::gate::{CheckReport, Finding};
 
 /// GitHub-flavoured Markdown.
@@ -30,8 +30,9 @@ pub fn check_markdown(report: &CheckReport) -> String {
     if !report.warnings.is_empty() || !report.unreadable.is_empty() {
         out.push('\n');
     }
-    for noted in &report.warnings {
-        let _ = writeln!(out, "- note: {}: {}", code(&noted.path), text(&noted.message));
+    for (noted, others) in notes(report) {
+        let said = text(&format!("{}{others}", noted.message));
+        let _ = writeln!(out, "- note: {}: {said}", code(&noted.path));
     }
     for file in &report.unreadable {
         let _ = writeln!(out, "- not checked: {}: {}", code(&file.path), text(&file.message));

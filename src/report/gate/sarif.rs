@@ -1,5 +1,7 @@
 //! SARIF 2.1.0, which code hosts show beside the code.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value, json};
 
 use super::words::{lost, place, share};
@@ -95,8 +97,7 @@ fn uri(path: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            out.push('%');
-            out.push_str(&format!("{byte:02X}"));
+            let _ = write!(out, "%{byte:02X}");
         }
     }
     out

@@ -1,0 +1,230 @@
+//! `oomscope check`
+
+mod baseline;
+mod limits;
+mod repository;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::{Args, ValueEnum};
+
+use self::baseline::{baseline, name_of, save_baseline};
+use self::limits::LimitArgs;
+use self::repository::{repository, source};
+use super::args::parse_release;
+use super::exit::{Done, complain};
+use super::inputs::{self, Input, Read};
+use super::output::Output;
+use crate::analysis::Unreadable;
+use crate::gate::{CheckReport, Config, EXAMPLE, Gate, Judged, Threshold, judge};
+use crate::report;
+use crate::snapshot::Snapshot;
+use crate::units::counted;
+
+/// The configuration that is looked for.
+const CONFIG: &str = "oomscope.toml";
+
+/// Hold snapshots against limits, for CI: exit code 1 and the lines to look at when one does not hold
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oomscope check --max-ooms 0 --max-gap-ratio 30% snapshot.pickle
+  oomscope check --print-config > oomscope.toml       then edit: the limits of your job
+  oomscope check ranks/                               64 ranks, limits of oomscope.toml
+  oomscope check --save-baseline memory-baseline.json snapshot.pickle
+  oomscope check --baseline memory-baseline.json --max-growth-ratio 5% snapshot.pickle
+  oomscope check --format github snapshot.pickle      annotations in GitHub Actions
+
+Growth compares peaks replayed from an empty pool: what ran before in the same process, and what it left \
+cached, does not count. A limit on something that the file cannot tell (a peak, without a recorded \
+history) does not hold.
+
+Exit codes: 0 every limit holds; 1 one does not; 2 wrong usage, or a file that cannot be read.")]
+pub(super) struct Check {
+    /// Snapshots: files (.pickle, .pkl, .json, each also .gz or .zst), directories of them, or - for
+    /// standard input
+    #[arg(required_unless_present = "print_config", value_name = "SNAPSHOT")]
+    snapshots: Vec<PathBuf>,
+
+    #[command(flatten)]
+    limits: LimitArgs,
+
+    /// Compare with a snapshot, a directory of them, or what --save-baseline or --format json wrote
+    #[arg(long, value_name = "PATH", help_heading = "Growth")]
+    baseline: Option<PathBuf>,
+
+    /// Write the peaks of the snapshots to FILE, to compare with later, and check nothing
+    #[arg(
+        long,
+        value_name = "FILE.json",
+        help_heading = "Growth",
+        conflicts_with_all = ["LimitArgs", "baseline", "config", "format", "output"]
+    )]
+    save_baseline: Option<PathBuf>,
+
+    /// Read limits from FILE instead of the oomscope.toml found from here upwards
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Print an oomscope.toml with every key, explained
+    #[arg(long)]
+    print_config: bool,
+
+    /// Only this device
+    #[arg(long, value_name = "N")]
+    device: Option<u64>,
+
+    /// The PyTorch release that recorded the snapshots, instead of what their keys tell
+    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
+    torch_version: Option<u32>,
+
+    /// Form of the result
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+
+    /// Write the result to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
+enum Format {
+    /// A page for a person
+    Human,
+    /// The stable machine-readable form
+    Json,
+    /// Workflow commands of GitHub Actions: annotations on lines of code
+    Github,
+    /// JUnit XML, a test a limit
+    Junit,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
+    /// For a step summary or a pull request
+    Markdown,
+}
+
+/// Reads, judges and writes.
+pub(super) fn run(args: &Check) -> anyhow::Result<Done> {
+    if args.print_config {
+        let output = Output::open(args.output.as_deref())?;
+        output.write(EXAMPLE)?;
+        return Ok(Done::Well);
+    }
+    if let Some(file) = &args.save_baseline {
+        return save_baseline(args, file);
+    }
+    let (config, config_path) = configuration(args.config.as_deref())?;
+    let flags = args.limits.limits();
+    let thresholds: Vec<Threshold> =
+        config.thresholds().chain(flags.iter().map(|(threshold, _)| threshold)).collect();
+    if thresholds.is_empty() {
+        bail!(
+            "no limit to check: give one (--max-ooms 0) or write {CONFIG} \
+             (oomscope check --print-config shows how)"
+        );
+    }
+    let mut inputs = inputs::expand(&args.snapshots)?;
+    if let Some(path) = &args.output {
+        inputs::spare(&mut inputs, path)?;
+    }
+    let baseline = baseline(args, &config, config_path.as_deref(), &thresholds)?;
+    let output = Output::open(args.output.as_deref())?;
+    let root = repository();
+    let gate = Gate {
+        config: &config,
+        flags: &flags,
+        baseline: baseline.as_ref(),
+        is_only: inputs.len() == 1,
+        device: args.device,
+        minor: args.torch_version,
+        source: &|file| source(&root, file),
+    };
+    let (judged, unreadable) = read(&inputs, |snapshot, path| {
+        judge(snapshot, path, &name_of(path, &args.snapshots), &gate)
+    });
+    let (judged, unreadable) = with_something_to_check(judged, unreadable, args.device);
+    let is_checked = judged.iter().any(|(_, one)| !one.findings.is_empty());
+    if !is_checked && unreadable.is_empty() {
+        bail!("no limit applies to any of the snapshots");
+    }
+    let judged = judged.into_iter().map(|(_, one)| one).collect();
+    let report = CheckReport::new(judged, config_path.map(|p| p.display().to_string()), unreadable);
+    for file in &report.unreadable {
+        complain(&format!("{}: {}", file.path, file.message));
+    }
+    let text = text(&report, args.format, &output)?;
+    output.write(&text)?;
+    Ok(match (report.unreadable.is_empty(), report.passed) {
+        (false, _) => Done::Partly,
+        (true, false) => Done::Failed,
+        (true, true) => Done::Well,
+    })
+}
+
+fn text(report: &CheckReport, format: Format, output: &Output) -> anyhow::Result<String> {
+    Ok(match format {
+        Format::Human => report::check_page(report, output.style()),
+        Format::Json => report::json(report)?,
+        Format::Github => report::github(report),
+        Format::Junit => report::junit(report),
+        Format::Sarif => report::json(&report::sarif(report, env!("CARGO_PKG_VERSION")))?,
+        Format::Markdown => report::check_markdown(report),
+    })
+}
+
+/// Reads all inputs: what `use_it` makes of each with its path, and those that cannot be read.
+fn read<T: Send>(
+    inputs: &[Input],
+    use_it: impl Fn(&Snapshot, &str) -> T + Sync,
+) -> (Vec<(String, T)>, Vec<Unreadable>) {
+    let (mut done, mut unreadable, mut skipped) = (Vec::new(), Vec::new(), 0);
+    let all =
+        inputs::read_all(inputs, |snapshot, path, _| (path.to_owned(), use_it(snapshot, path)));
+    for one in all {
+        match one {
+            Read::Done(one) => done.push(one),
+            Read::Failed(error) => unreadable.push(error),
+            Read::Skipped => skipped += 1,
+        }
+    }
+    if skipped > 0 {
+        complain(&format!("{} passed over: not a snapshot", counted(skipped, ".json file")));
+    }
+    (done, unreadable)
+}
+
+/// A snapshot without a device to check must not pass unseen.
+fn with_something_to_check(
+    judged: Vec<(String, Judged)>,
+    mut unreadable: Vec<Unreadable>,
+    device: Option<u64>,
+) -> (Vec<(String, Judged)>, Vec<Unreadable>) {
+    let of = device.map_or_else(String::new, |device| format!(" of device {device}"));
+    let (kept, empty): (Vec<_>, Vec<_>) = judged.into_iter().partition(|(_, one)| one.devices > 0);
+    unreadable.extend(empty.into_iter().map(|(path, _)| Unreadable {
+        path,
+        message: format!("no memory and no trace{of} to check"),
+    }));
+    (kept, unreadable)
+}
+
+/// The limits of `path`, or of the file found from the working directory upwards; with its path.
+fn configuration(path: Option<&Path>) -> anyhow::Result<(Config, Option<PathBuf>)> {
+    let Some(path) = path.map(Path::to_owned).or_else(find_configuration) else {
+        return Ok((Config::default(), None));
+    };
+    let shown = path.display();
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("{shown}: cannot be read"))?;
+    let config = Config::parse(&text).map_err(|error| anyhow!("{shown}:{error}"))?;
+    Ok((config, Some(path)))
+}
+
+/// `oomscope.toml`, or the first of `../oomscope.toml`, `../../oomscope.toml`, .. that is there.
+fn find_configuration() -> Option<PathBuf> {
+    let here = std::env::current_dir().ok()?;
+    let up = |levels: usize| (0..levels).map(|_| "..").collect::<PathBuf>().join(CONFIG);
+    (0..here.ancestors().count()).map(up).find(|path| path.is_file())
+}
