@@ -211,7 +211,9 @@ impl Reader<'_> {
 /// Names the nearest key, if one is near.
 fn unknown(name: &str, others: &[&str]) -> String {
     let keys = Threshold::ALL.iter().map(|threshold| threshold.key()).chain(others.iter().copied());
-    let near = keys.map(|key| (strsim::jaro_winkler(name, key), key));
+    // Every limit begins alike, which says nothing.
+    let rest = |key: &str| key.replace('_', "-").trim_start_matches("max-").to_owned();
+    let near = keys.map(|key| (strsim::jaro_winkler(&rest(name), &rest(key)), key));
     match near.max_by(|a, b| a.0.total_cmp(&b.0)) {
         Some((likeness, key)) if likeness > LIKE => {
             format!("unknown key {name}; did you mean {key}?")

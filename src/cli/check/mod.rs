@@ -47,9 +47,6 @@ pub(super) struct Check {
     #[arg(required_unless_present = "print_config", value_name = "SNAPSHOT")]
     snapshots: Vec<PathBuf>,
 
-    #[command(flatten)]
-    limits: LimitArgs,
-
     /// Compare with a snapshot, a directory of them, or what --save-baseline or --format json wrote
     #[arg(long, value_name = "PATH", help_heading = "Growth")]
     baseline: Option<PathBuf>,
@@ -86,6 +83,9 @@ pub(super) struct Check {
     /// Write the result to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    #[command(flatten)]
+    limits: LimitArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -144,12 +144,10 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Done> {
     let (judged, unreadable) = read(&inputs, |snapshot, path| {
         judge(snapshot, path, &name_of(path, &args.snapshots), &gate)
     });
-    let (judged, unreadable) = with_something_to_check(judged, unreadable, args.device);
-    let is_checked = judged.iter().any(|(_, one)| !one.findings.is_empty());
-    if !is_checked && unreadable.is_empty() {
+    let (judged, unreadable) = with_something_to_check(judged, unreadable, args.device)?;
+    if judged.iter().all(|one| one.findings.is_empty()) && unreadable.is_empty() {
         bail!("no limit applies to any of the snapshots");
     }
-    let judged = judged.into_iter().map(|(_, one)| one).collect();
     let report = CheckReport::new(judged, config_path.map(|p| p.display().to_string()), unreadable);
     for file in &report.unreadable {
         complain(&format!("{}: {}", file.path, file.message));
@@ -195,19 +193,29 @@ fn read<T: Send>(
     (done, unreadable)
 }
 
-/// A snapshot without a device to check must not pass unseen.
+/// A snapshot without a device to check must not pass unseen. Where only one device is asked for, one of
+/// the snapshots has to have it.
 fn with_something_to_check(
     judged: Vec<(String, Judged)>,
     mut unreadable: Vec<Unreadable>,
     device: Option<u64>,
-) -> (Vec<(String, Judged)>, Vec<Unreadable>) {
-    let of = device.map_or_else(String::new, |device| format!(" of device {device}"));
-    let (kept, empty): (Vec<_>, Vec<_>) = judged.into_iter().partition(|(_, one)| one.devices > 0);
-    unreadable.extend(empty.into_iter().map(|(path, _)| Unreadable {
-        path,
-        message: format!("no memory and no trace{of} to check"),
-    }));
-    (kept, unreadable)
+) -> anyhow::Result<(Vec<Judged>, Vec<Unreadable>)> {
+    let are_empty = judged.iter().all(|(_, one)| one.devices == 0);
+    let (mut kept, mut empty) = (Vec::new(), Vec::new());
+    for (path, one) in judged {
+        if one.devices > 0 { kept.push(one) } else { empty.push(path) }
+    }
+    match (device, empty.first()) {
+        (Some(device), Some(path)) if are_empty => {
+            bail!("{path}: no memory and no trace of device {device}")
+        }
+        (Some(_), _) => {}
+        (None, _) => unreadable.extend(empty.into_iter().map(|path| Unreadable {
+            path,
+            message: "no memory and no trace to check".to_owned(),
+        })),
+    }
+    Ok((kept, unreadable))
 }
 
 /// The limits of `path`, or of the file found from the working directory upwards; with its path.

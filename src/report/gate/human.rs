@@ -87,6 +87,9 @@ impl Page {
             }
         }
         let are_several = kinds.iter().any(|kind| kind.len() > 1);
+        if kinds.is_empty() {
+            return;
+        }
         let rows = kinds.iter().filter_map(|kind| Self::row(kind, are_several)).collect();
         let header: &[&str] = if are_several {
             &["", "", "worst", "limit", "too much in", "worst in"]

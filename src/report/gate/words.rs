@@ -11,6 +11,7 @@ pub(super) fn verdict(report: &CheckReport) -> String {
     let failed = report.count(Severity::Fail) as u64;
     let warned = report.count(Severity::Warn) as u64;
     let mut said = match (failed, all) {
+        (_, 0) => "no limit was checked".to_owned(),
         (0, 1) if warned == 0 => "the limit holds".to_owned(),
         (0, _) if warned == 0 => format!("all {} limits hold", count(all)),
         (0, _) => "no limit that fails is exceeded".to_owned(),
