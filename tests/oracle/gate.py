@@ -7,6 +7,7 @@ segments stay cached. `scattered`: other work of which a part is freed only when
 there, so that these lie between holes. What the job holds when the recording begins, and what it asks for from
 then on, is the same each time; with MORE_MIB each step keeps that much more.
 """
+import functools
 import random
 import sys
 
@@ -15,10 +16,7 @@ import torch
 import recording
 
 MIB = 1 << 20
-
-
-def tensor(size):
-    return torch.empty(size, dtype=torch.uint8, device="cuda")
+tensor = functools.partial(torch.empty, dtype=torch.uint8, device="cuda")
 
 
 def warm_up(kind):
