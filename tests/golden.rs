@@ -1,7 +1,7 @@
 //! Every page as it stands, to be read when it changes: `cargo insta review`.
 //!
 //! The page of every fixture; the JSON of those that differ most; the Markdown of three; replays and diffs of
-//! each kind.
+//! each kind; the gate in every form.
 #![allow(clippy::expect_used, clippy::pedantic, clippy::unwrap_used)]
 
 #[path = "support/fixtures.rs"]
@@ -58,6 +58,30 @@ const TIMELINES: [(&str, &[&str]); 5] = [
 ];
 /// The same as JSON and CSV, in few buckets.
 const TIMELINE_DATA: [&str; 2] = ["json", "csv"];
+/// The gate: one snapshot in every form, several in those for people.
+const CHECKED: [(&str, &[&str], &[&str]); 2] = [
+    (
+        "check",
+        &["human", "json", "github", "junit", "sarif", "markdown"],
+        &[
+            "--baseline",
+            "fixtures/gate/none.pickle.gz",
+            "--max-growth-ratio",
+            "1%",
+            "fixtures/gate/more.pickle.gz",
+        ],
+    ),
+    (
+        "check-ranks",
+        &["human", "github", "markdown"],
+        &[
+            "fixtures/2.15.0-streams.pickle.gz",
+            "fixtures/2.15.0-holes-at-oom.pickle.gz",
+            "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz",
+            "fixtures/2.15.0-gpt_varlen-at-oom.pickle.gz",
+        ],
+    ),
+];
 
 /// Diffs, by what is to be seen: one line that holds more, a step more, another release and settings, a device
 /// that only one side has.
@@ -93,6 +117,10 @@ fn compare_text(name: &str, all: &[&str], text: &str) {
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     settings.set_description(format!("oomscope {}", all.join(" ")));
+    settings.add_filter(
+        &format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION")),
+        "\"version\": \"[own]\"",
+    );
     settings.bind(|| insta::assert_snapshot!(name, text));
 }
 
@@ -138,6 +166,15 @@ fn courses_over_time_stand_as_read() {
     for format in TIMELINE_DATA {
         let all = ["timeline", "--format", format, "--buckets", "4", &fixture("2.15.0-mempool")];
         compare_text(&format!("timeline.{format}"), &all, &program::result_of(&all));
+fn checks_stand_as_read() {
+    for (name, formats, args) in CHECKED {
+        for format in formats {
+            let config = ["check", "--config", "fixtures/gate/limits.toml", "--format", format];
+            let all = [&config[..], args].concat();
+            let ran = program::run(&all);
+            assert_eq!((ran.code, ran.err.as_str()), (1, ""));
+            compare_text(&format!("{name}.{format}"), &all, &ran.out);
+        }
     }
 }
 
@@ -203,6 +240,9 @@ fn nothing_golden_is_left_over_and_all_of_it_is_small() {
     });
     let diffs =
         diffs.chain(["human", "markdown"].map(|format| format!("diff-ranks.{format}.snap")));
+    let checks = CHECKED.iter().flat_map(|(name, formats, _)| {
+        formats.iter().map(move |format| format!("{name}.{format}.snap"))
+    });
     let expected: BTreeSet<String> = pages
         .chain(json)
         .chain(markdown)
@@ -210,6 +250,7 @@ fn nothing_golden_is_left_over_and_all_of_it_is_small() {
         .chain(replays)
         .chain(timelines)
         .chain(diffs)
+        .chain(checks)
         .collect();
     let (mut found, mut bytes) = (BTreeSet::new(), 0);
     let directory = fixtures::directory().with_file_name("tests").join("golden");

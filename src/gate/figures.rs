@@ -143,7 +143,7 @@ impl Measured<'_> {
         let count = verification.map_or(0, |v| v.allocator.statistics().num_alloc_retries);
         let open = match verification.map_or(0, |v| v.ambiguous) {
             0 => String::new(),
-            calls => format!(" (the trace leaves {} open)", counted(calls as u64, "call")),
+            calls => format!(" (give or take {calls}: the trace leaves that many calls open)"),
         };
         let were = if count == 1 { "was" } else { "were" };
         let requests = counted(count, "request");

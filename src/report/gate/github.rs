@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::words::{lost, notes, place, share, subject, verdict};
 use crate::gate::{CheckReport, Finding, Severity};
+use crate::units::plain;
 
 /// An annotation for every limit that does not hold, and the verdict.
 pub fn github(report: &CheckReport) -> String {
@@ -22,9 +23,10 @@ pub fn github(report: &CheckReport) -> String {
         let message = data(&format!("{}: {}", file.path, file.message));
         let _ = writeln!(out, "::error title=oomscope could not read a snapshot::{message}");
     }
+    // Said in the log: a late start of the recording is no news on every pull request.
     for (noted, others) in notes(report) {
-        let message = data(&format!("{}: {}{others}", noted.path, noted.message));
-        let _ = writeln!(out, "::notice title=oomscope {}::{message}", property(noted.code));
+        let message = plain(&format!("{}: {}{others}", noted.path, noted.message));
+        let _ = writeln!(out, "note: {message}");
     }
     let _ = writeln!(out, "oomscope check {}", verdict(report));
     out

@@ -1,13 +1,10 @@
 //! The page of `oomscope check`.
 
-use super::super::style::{Style, wrap};
+use super::super::style::{Style, tail, wrap};
 use super::super::table::table;
-use super::words::{lost, notes, outcome, place, share, subject, verdict};
-use crate::gate::{CheckReport, Finding, Worst};
+use super::words::{Kind, SHOWN, kinds, lost, notes, outcome, place, share, subject, verdict};
+use crate::gate::{CheckReport, Finding, Severity, Worst};
 use crate::units::{count, counted, plain};
-
-/// Limits that do not hold and are described; the others are counted.
-const SHOWN: usize = 10;
 
 /// The page for a person.
 pub fn check_page(report: &CheckReport, style: Style) -> String {
@@ -20,8 +17,11 @@ pub fn check_page(report: &CheckReport, style: Style) -> String {
     if let Some(worst) = &report.worst {
         page.text(&worst_of_all(worst));
     }
-    page.line("");
-    page.limits(&report.findings);
+    let kinds = kinds(report);
+    if !kinds.is_empty() {
+        page.line("");
+        page.limits(&kinds);
+    }
     let lost = lost(report);
     for finding in lost.iter().take(SHOWN) {
         page.line("");
@@ -74,25 +74,11 @@ impl Page {
     }
 
     /// A row a limit; of several devices, that of the one that stands worst.
-    fn limits(&mut self, findings: &[Finding]) {
-        let mut kinds: Vec<Vec<&Finding>> = Vec::new();
-        for finding in findings {
-            let is_kind = |kind: &&mut Vec<&Finding>| {
-                kind.first()
-                    .is_some_and(|f| (f.code, f.severity) == (finding.code, finding.severity))
-            };
-            match kinds.iter_mut().find(is_kind) {
-                Some(kind) => kind.push(finding),
-                None => kinds.push(vec![finding]),
-            }
-        }
-        let are_several = kinds.iter().any(|kind| kind.len() > 1);
-        if kinds.is_empty() {
-            return;
-        }
-        let rows = kinds.iter().filter_map(|kind| Self::row(kind, are_several)).collect();
+    fn limits(&mut self, kinds: &[Kind<'_>]) {
+        let are_several = kinds.iter().any(|kind| kind.all > 1);
+        let rows = kinds.iter().map(|kind| self.row(kind, are_several)).collect();
         let header: &[&str] = if are_several {
-            &["", "", "worst", "limit", "too much in", "worst in"]
+            &["", "", "worst", "limit", "not held in", "worst in"]
         } else {
             &["", "", "actual", "limit"]
         };
@@ -100,26 +86,23 @@ impl Page {
         self.out.push_str(&table);
     }
 
-    fn row(kind: &[&Finding], are_several: bool) -> Option<Vec<String>> {
-        let mut worst = *kind.first()?;
-        for finding in kind {
-            if finding.excess() > worst.excess() {
-                worst = finding;
-            }
-        }
+    fn row(&self, kind: &Kind<'_>, are_several: bool) -> Vec<String> {
+        let worst = kind.worst;
         let (limit, actual) = worst.told();
         let mut row = vec![outcome(worst).to_owned(), worst.code.word().to_owned(), actual, limit];
         if are_several {
-            let lost = kind.iter().filter(|f| !f.passed).count() as u64;
-            row.push(format!("{} of {}", count(lost), count(kind.len() as u64)));
-            row.push(subject(worst));
+            row.push(format!("{} of {}", count(kind.lost), count(kind.all)));
+            // What is left of the line beside the other columns.
+            let room = self.style.width.saturating_sub(74).max(20);
+            let path = tail(&plain(&worst.path), room, self.style);
+            row.push(format!("{path}, device {}", worst.device));
         }
-        Some(row)
+        row
     }
 
     fn finding(&mut self, finding: &Finding) {
         let title = format!("{} {}", outcome(finding), finding.code.word());
-        let title = if finding.severity == crate::gate::Severity::Fail {
+        let title = if finding.severity == Severity::Fail {
             self.style.alarm(&title)
         } else {
             self.style.strong(&title)

@@ -5,6 +5,9 @@ use std::cmp::Ordering;
 use crate::gate::{CheckReport, Finding, Line, Noted, Severity};
 use crate::units::{count, counted, plain, size};
 
+/// Limits that do not hold and are described for people; the others are counted.
+pub(super) const SHOWN: usize = 10;
+
 /// The verdict in one sentence.
 pub(super) fn verdict(report: &CheckReport) -> String {
     let all = report.findings.len() as u64;
@@ -14,13 +17,18 @@ pub(super) fn verdict(report: &CheckReport) -> String {
         (_, 0) => "no limit was checked".to_owned(),
         (0, 1) if warned == 0 => "the limit holds".to_owned(),
         (0, _) if warned == 0 => format!("all {} limits hold", count(all)),
-        (0, _) => "no limit that fails is exceeded".to_owned(),
+        (0, _) => "no limit fails".to_owned(),
         (1, 1) => "the limit does not hold".to_owned(),
         (1, _) => format!("1 of {} limits does not hold", count(all)),
         _ => format!("{} of {} limits do not hold", count(failed), count(all)),
     };
     if warned > 0 {
-        said = format!("{said}, {}", counted(warned, "warning"));
+        let only = if failed > 0 { "more only" } else { "only" };
+        said = format!(
+            "{said}, {} {only} {}",
+            count(warned),
+            if warned == 1 { "warns" } else { "warn" }
+        );
     }
     if !report.unreadable.is_empty() {
         let files = counted(report.unreadable.len() as u64, "file");
@@ -52,6 +60,37 @@ pub(super) fn place(line: &Line) -> String {
 /// `20 MiB held at the snapshot`
 pub(super) fn share(line: &Line) -> String {
     format!("{} {}", size(line.bytes), line.what)
+}
+
+/// A limit on all devices.
+pub(super) struct Kind<'a> {
+    /// The finding that stands worst.
+    pub(super) worst: &'a Finding,
+    /// Devices on which it does not hold.
+    pub(super) lost: u64,
+    /// All devices that it is set for.
+    pub(super) all: u64,
+}
+
+/// Every limit once.
+pub(super) fn kinds(report: &CheckReport) -> Vec<Kind<'_>> {
+    let mut kinds: Vec<Kind<'_>> = Vec::new();
+    for finding in &report.findings {
+        let alike = |kind: &&mut Kind<'_>| {
+            (kind.worst.code, kind.worst.severity) == (finding.code, finding.severity)
+        };
+        let lost = u64::from(!finding.passed);
+        match kinds.iter_mut().find(alike) {
+            Some(kind) => {
+                (kind.lost, kind.all) = (kind.lost + lost, kind.all + 1);
+                if finding.excess() > kind.worst.excess() {
+                    kind.worst = finding;
+                }
+            }
+            None => kinds.push(Kind { worst: finding, lost, all: 1 }),
+        }
+    }
+    kinds
 }
 
 /// The findings that have not passed: those that fail the gate first, of those the worst.
