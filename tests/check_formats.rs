@@ -4,7 +4,7 @@
 #[path = "support/program.rs"]
 mod program;
 
-use oomscope::gate::Code;
+use oomscope::gate::{Code, Config, Threshold};
 use program::{file, run};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -166,4 +166,18 @@ fn codes_are_unique_kebab_case_and_explained() {
     words.sort_unstable();
     words.dedup();
     assert_eq!(words.len(), Code::ALL.len());
+}
+
+#[test]
+fn the_configurations_in_the_documentation_are_read() {
+    let page = std::fs::read_to_string("docs/gate.md").unwrap();
+    let blocks: Vec<&str> =
+        page.split("```toml\n").skip(1).map(|b| b.split("```").next().unwrap()).collect();
+    assert_eq!(blocks.len(), 1);
+    for block in blocks {
+        Config::parse(block).unwrap();
+    }
+    for threshold in Threshold::ALL {
+        assert!(page.contains(&format!("| `{}` |", threshold.key())), "{}", threshold.key());
+    }
 }

@@ -1,15 +1,16 @@
 """Record one job after different warm-ups: what a gate measures must not depend on them.
 
-usage: run.sh gate.py WARMUP OUT.pickle.gz [MORE_MIB]
+usage: run.sh gate.py WARMUP OUT.pickle.gz [--seed N] [--more MIB] [--empty-cache] [--no-stacks]
 
 The warm-up runs before the recording begins. `none`: nothing. `cached`: other work, all of it freed, whose
 segments stay cached. `scattered`: other work of which a part is freed only when the job's own tensors are
 there, so that these lie between holes. What the job holds when the recording begins, and what it asks for from
-then on, is the same each time; with MORE_MIB each step keeps that much more.
+then on, is the same each time, for each seed; with --more each step keeps that much more, with --empty-cache some
+steps call empty_cache(). What `oomscope check --save-baseline` says of the recordings must not differ.
 """
+import argparse
 import functools
 import random
-import sys
 
 import torch
 
@@ -19,11 +20,11 @@ MIB = 1 << 20
 tensor = functools.partial(torch.empty, dtype=torch.uint8, device="cuda")
 
 
-def warm_up(kind):
+def warm_up(kind, seed):
     """Returns what is freed once the job's tensors are there."""
     if kind == "none":
         return []
-    draw = random.Random(7)
+    draw = random.Random(7 + seed)
     other = [tensor(draw.choice([900, 70_000, 600_000, 3 * MIB, 7 * MIB, 15 * MIB, 44 * MIB])) for _ in range(90)]
     if kind == "cached":
         other.clear()
@@ -43,8 +44,10 @@ def forward(draw):
     return [tensor(draw.randrange(512, 30 * MIB)) for _ in range(20)]
 
 
-def step(draw, parameters, side, more):
+def step(draw, parameters, side, args):
     activations = forward(draw)
+    if args.empty_cache and draw.random() < 0.6:
+        torch.cuda.empty_cache()
     with torch.cuda.stream(side):
         shared = tensor(5 * MIB)
     shared.record_stream(torch.cuda.current_stream())
@@ -54,21 +57,29 @@ def step(draw, parameters, side, more):
         parameters[draw.randrange(len(parameters))] = tensor(draw.randrange(MIB, 9 * MIB))
     while activations:
         activations.pop(draw.randrange(len(activations)))
-    return tensor(more * MIB) if more else None
+    if args.empty_cache and draw.random() < 0.6:
+        torch.cuda.empty_cache()
+    return tensor(args.more * MIB) if args.more else None
 
 
 def main():
-    kind, out = sys.argv[1], sys.argv[2]
-    more = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    parser = argparse.ArgumentParser()
+    parser.add_argument("warm_up", choices=["none", "cached", "scattered"])
+    parser.add_argument("out")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--more", type=int, default=0, metavar="MIB")
+    parser.add_argument("--empty-cache", action="store_true")
+    parser.add_argument("--no-stacks", action="store_true")
+    args = parser.parse_args()
     torch.cuda.init()
     side = torch.cuda.Stream()
-    draw = random.Random(1)
-    left = warm_up(kind)
+    draw = random.Random(1 + args.seed)
+    left = warm_up(args.warm_up, args.seed)
     parameters = model(draw)
     left.clear()
-    torch.cuda.memory._record_memory_history(stacks="python")
-    kept = [step(draw, parameters, side, more) for _ in range(6)]
-    recording.write(out, {"warm-up": kind, "more_mib": more})
+    torch.cuda.memory._record_memory_history(context=None if args.no_stacks else "all", stacks="python")
+    kept = [step(draw, parameters, side, args) for _ in range(6)]
+    recording.write(args.out, {"gate": {key: value for key, value in vars(args).items() if key != "out"}})
     del kept
 
 
