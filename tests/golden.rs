@@ -166,6 +166,10 @@ fn courses_over_time_stand_as_read() {
     for format in TIMELINE_DATA {
         let all = ["timeline", "--format", format, "--buckets", "4", &fixture("2.15.0-mempool")];
         compare_text(&format!("timeline.{format}"), &all, &program::result_of(&all));
+    }
+}
+
+#[test]
 fn checks_stand_as_read() {
     for (name, formats, args) in CHECKED {
         for format in formats {

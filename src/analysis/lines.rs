@@ -1,25 +1,20 @@
-//! Which lines of the user's code a figure is made of.
-
-use std::cmp::Reverse;
-
-use rustc_hash::FxHashMap;
+//! Which lines of the user's code a figure is made of, where no report says so already.
 
 use super::frames::{FrameReport, StackReader};
+use super::sums::{ranked, summed};
 use crate::conf::Settings;
-use crate::ids::{FrameId, StackId};
-use crate::replay::Literal;
+use crate::ids::StackId;
+use crate::replay::{Keep, Literal};
 use crate::snapshot::{Block, BlockState, Snapshot};
 
-/// What the bytes of a line are.
+/// What is added up by line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Share {
-    /// Allocated at the snapshot.
-    Held,
-    /// Allocated after this entry of the trace; before its first where there is none.
+pub enum Contribution {
+    /// Live blocks after this entry of the trace; before its first where there is none.
     HeldAfter(Option<u64>),
     /// Rounding, of the blocks in use at the snapshot.
     Rounding,
-    /// Free beside its blocks at the snapshot: joined or given back without them.
+    /// Free memory beside live blocks at the snapshot: joined or given back without them.
     KeptApart,
 }
 
@@ -32,48 +27,63 @@ pub struct LineShare {
     pub bytes: u64,
 }
 
-/// The `top` lines of `device` by `share`, the largest first.
+/// The `top` lines of `device` by what is added up, the largest first.
 pub fn lines(
     snapshot: &Snapshot,
     stacks: &StackReader<'_>,
     settings: &Settings,
     device: u64,
-    share: Share,
+    of: Contribution,
     top: usize,
 ) -> Vec<LineShare> {
-    let blocks = || blocks_of(snapshot, device).flatten();
-    match share {
-        Share::Held => {
-            let held = blocks().filter(|block| block.state == BlockState::ActiveAllocated);
-            by_line(held.map(|block| (block.stack, block.size)), stacks, top)
+    let blocks = match of {
+        Contribution::HeldAfter(entry) => held_after(snapshot, settings, device, entry),
+        Contribution::Rounding => {
+            let used = blocks_of(snapshot, device).flatten();
+            let used = used.filter(|block| block.state != BlockState::Inactive);
+            used.map(|b| (b.stack, b.size.saturating_sub(b.requested_size))).collect()
         }
-        Share::Rounding => {
-            let used = blocks().filter(|block| block.state != BlockState::Inactive);
-            let over = |block: &Block| block.size.saturating_sub(block.requested_size);
-            by_line(used.map(|block| (block.stack, over(block))), stacks, top)
+        Contribution::KeptApart => {
+            let segments = blocks_of(snapshot, device);
+            segments.flat_map(|blocks| kept_apart(blocks, stacks)).collect()
         }
-        Share::HeldAfter(event) => {
-            let Ok(device) = usize::try_from(device) else { return Vec::new() };
-            let mut found = Vec::new();
-            Literal { snapshot, device, settings }.run(false, |step| {
-                if step.entry.map(|(index, _)| index as u64) == event {
-                    let live = step.tiling.neighbourhoods().filter(|(block, _)| !block.is_free);
-                    found = by_line(live.map(|(block, _)| (block.stack, block.size)), stacks, top);
-                }
-            });
-            found
-        }
-        Share::KeptApart => {
-            let kept = blocks_of(snapshot, device).flat_map(|blocks| kept_apart(blocks, stacks));
-            by_line(kept, stacks, top)
-        }
-    }
+    };
+    let by_stack = ranked(summed(blocks.into_iter().filter(|(_, bytes)| *bytes > 0)));
+    let line = |(stack, bytes)| stacks.culprit_id(stack).map(|line| (line, bytes));
+    let by_line = summed(by_stack.iter().filter_map(|(stack, sum)| line((*stack, sum.bytes))));
+    // Any stack of a line knows it.
+    let frame = |line| {
+        let stack = by_stack.iter().find(|(stack, _)| stacks.culprit_id(*stack) == Some(line));
+        stack.and_then(|(stack, _)| stacks.culprit(*stack))
+    };
+    let share = |(line, sum): (_, super::sums::Sum)| {
+        frame(line).map(|frame| LineShare { frame, bytes: sum.bytes })
+    };
+    ranked(by_line).into_iter().take(top).filter_map(share).collect()
 }
 
 /// The blocks of every segment.
 fn blocks_of(snapshot: &Snapshot, device: u64) -> impl Iterator<Item = &[Block]> {
     let own = snapshot.segments.iter().filter(move |segment| segment.device == device);
     own.map(|segment| snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default())
+}
+
+/// The live blocks after an entry.
+fn held_after(
+    snapshot: &Snapshot,
+    settings: &Settings,
+    device: u64,
+    entry: Option<u64>,
+) -> Vec<(StackId, u64)> {
+    let Ok(device) = usize::try_from(device) else { return Vec::new() };
+    let mut held = Vec::new();
+    Literal { snapshot, device, settings }.run(Keep::Sums, |step| {
+        if step.entry.map(|(index, _)| index as u64) == entry {
+            let live = step.tiling.neighbourhoods().filter(|(block, _)| !block.is_free);
+            held = live.map(|(block, _)| (block.stack, block.size)).collect();
+        }
+    });
+    held
 }
 
 /// Every free block of a segment with the stacks of the blocks beside it, one of two on the same line.
@@ -89,22 +99,4 @@ fn kept_apart(blocks: &[Block], stacks: &StackReader<'_>) -> Vec<(StackId, u64)>
         kept.extend(beside.into_iter().map(|stack| (stack, free.size)));
     }
     kept
-}
-
-fn by_line(
-    bytes: impl Iterator<Item = (StackId, u64)>,
-    stacks: &StackReader<'_>,
-    top: usize,
-) -> Vec<LineShare> {
-    let mut sums: FxHashMap<FrameId, (u64, StackId)> = FxHashMap::default();
-    for (stack, bytes) in bytes {
-        if let Some(line) = stacks.culprit_id(stack) {
-            let sum = sums.entry(line).or_insert((0, stack));
-            sum.0 = sum.0.saturating_add(bytes);
-        }
-    }
-    let mut sums: Vec<_> = sums.into_iter().filter(|(_, (bytes, _))| *bytes > 0).collect();
-    sums.sort_by_key(|(line, (bytes, _))| (Reverse(*bytes), *line));
-    let share = |(_, (bytes, stack))| stacks.culprit(stack).map(|frame| LineShare { frame, bytes });
-    sums.into_iter().take(top).filter_map(share).collect()
 }

@@ -15,8 +15,8 @@ mod from_empty;
 mod held;
 mod history;
 mod holders;
-mod marks;
 mod lines;
+mod marks;
 mod memory;
 mod oom;
 mod phases;
@@ -48,8 +48,8 @@ pub use held::{
 };
 pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline};
 pub use holders::{HeldByLine, HeldByStack};
+pub use lines::{Contribution, LineShare, lines};
 pub use marks::{Mark, MarkKind, Marks};
-pub use lines::{LineShare, Share, lines};
 pub use memory::{
     BlockCount, Blocks, Count, Fragmentation, Memory, OtherSegments, PoolReport, SegmentReport,
     Segments, StreamReport, figures, figures_of,

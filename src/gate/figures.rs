@@ -3,7 +3,7 @@
 use super::baseline::Peaks;
 use super::code::Code;
 use super::limits::Amount;
-use crate::analysis::{DeviceReport, Share};
+use crate::analysis::{Contribution, DeviceReport, HeldByLine, LineShare};
 use crate::replay::Inferred;
 use crate::units::{counted, ratio, size};
 
@@ -169,24 +169,44 @@ impl Measured<'_> {
         }
     }
 
-    /// Which lines make the figure, and what their bytes are.
-    pub(super) fn lines_wanted(&self, code: Code) -> Option<(Share, &'static str)> {
-        const KEPT: &str = "of free memory kept apart by its blocks";
-        let peak = &self.device.peak;
+    /// The lines that make the figure, as far as the report has them, and what their bytes are.
+    pub(super) fn known_lines(&self, code: Code) -> Option<(Vec<LineShare>, &'static str)> {
+        let held = |rows: &[HeldByLine]| {
+            let line = |row: &HeldByLine| {
+                row.frame.clone().map(|frame| LineShare { frame, bytes: row.bytes })
+            };
+            rows.iter().filter_map(line).collect()
+        };
+        match code {
+            Code::Reserved => Some((held(&self.device.top_lines), "held at the snapshot")),
+            Code::PeakAllocated | Code::GrowthPeakAllocated | Code::GrowthRatioPeakAllocated => {
+                let at_peak = self.device.at_peak.as_ref()?;
+                Some((held(&at_peak.by_line.rows), "held when allocated memory peaked"))
+            }
+            Code::Ooms => {
+                let last = self.device.ooms.last()?;
+                let (frame, bytes) = (last.culprit.clone()?, last.requested_bytes);
+                Some((vec![LineShare { frame, bytes }], "asked for by the request that failed"))
+            }
+            _ => None,
+        }
+    }
+
+    /// What else the lines that make it are to be added up by, and what their bytes are.
+    pub(super) fn contribution(&self, code: Code) -> Option<(Contribution, &'static str)> {
         match code {
             Code::GapRatio
             | Code::InactiveSplitRatio
             | Code::StrandedRatio
-            | Code::ExternalRatio => Some((Share::KeptApart, KEPT)),
-            Code::RoundingRatio => Some((Share::Rounding, "of rounding in its blocks")),
-            Code::Reserved => Some((Share::Held, "held at the snapshot")),
+            | Code::ExternalRatio => {
+                Some((Contribution::KeptApart, "of free memory kept apart by its blocks"))
+            }
+            Code::RoundingRatio => Some((Contribution::Rounding, "of rounding in its blocks")),
             Code::PeakReserved | Code::GrowthPeakReserved | Code::GrowthRatioPeakReserved => {
-                Some((Share::HeldAfter(peak.reserved_event), "held when reserved memory peaked"))
+                let entry = self.device.peak.reserved_event;
+                Some((Contribution::HeldAfter(entry), "held when reserved memory peaked"))
             }
-            Code::PeakAllocated | Code::GrowthPeakAllocated | Code::GrowthRatioPeakAllocated => {
-                Some((Share::HeldAfter(peak.allocated_event), "held when allocated memory peaked"))
-            }
-            Code::Ooms | Code::Retries => None,
+            _ => None,
         }
     }
 }

@@ -8,7 +8,7 @@ use super::finding::{Finding, Line, holds, told_apart};
 use super::limits::{Amount, Limits, Threshold};
 use super::verdict::Noted;
 use crate::analysis::{
-    DeviceReport, LineShare, Options, Origin, StackReader, analyze, inferred, lines,
+    Contribution, DeviceReport, LineShare, Options, Origin, StackReader, analyze, inferred, lines,
 };
 use crate::replay::{Inference, Known, settings_in_effect};
 use crate::snapshot::Snapshot;
@@ -160,24 +160,22 @@ impl Court<'_> {
     }
 
     fn lines(&self, measured: &Measured<'_>, code: Code) -> Vec<Line> {
-        if code == Code::Ooms {
-            let oom = measured.device.ooms.last();
-            let frame = oom.and_then(|oom| Some((oom.culprit.clone()?, oom.requested_bytes)));
-            let line = frame.map(|(frame, bytes)| LineShare { frame, bytes });
-            return line
-                .into_iter()
-                .map(|l| self.line(l, "asked for by the request that failed"))
-                .collect();
-        }
-        let Some((share, what)) = measured.lines_wanted(code) else { return Vec::new() };
+        let known = measured.known_lines(code);
+        let found = known.or_else(|| {
+            let (of, what) = measured.contribution(code)?;
+            Some((self.added_up(measured, of), what))
+        });
+        let (lines, what) = found.unwrap_or_default();
+        lines.into_iter().map(|line| self.line(line, what)).collect()
+    }
+
+    fn added_up(&self, measured: &Measured<'_>, of: Contribution) -> Vec<LineShare> {
         let stacks = self.stacks.get_or_init(|| StackReader::new(self.snapshot));
         let settings = match measured.inferred {
             Some(one) => one.hypothesis.settings.clone(),
             None => settings_in_effect(self.snapshot, self.gate.minor),
         };
-        let device = measured.device.device;
-        let found = lines(self.snapshot, stacks, &settings, device, share, LINES);
-        found.into_iter().map(|line| self.line(line, what)).collect()
+        lines(self.snapshot, stacks, &settings, measured.device.device, of, LINES)
     }
 
     fn line(&self, LineShare { frame, bytes }: LineShare, what: &'static str) -> Line {
