@@ -5,6 +5,8 @@
 
 #[path = "support/fixtures.rs"]
 mod fixtures;
+#[path = "support/late.rs"]
+mod late;
 #[path = "support/recorded.rs"]
 mod recorded;
 
@@ -190,4 +192,22 @@ fn every_difference_at_the_end_counts() {
     let free = snapshot.blocks.iter().position(|b| b.state == BlockState::Inactive).unwrap();
     snapshot.blocks[free].requested_size += 1;
     assert_eq!(end_differences(&snapshot, 0, allocator), 0);
+}
+
+/// Expandable memory is given back in ranges of several granules, of which undoing the trace has to tell
+/// the half of the pool, and segments of one program lie side by side.
+#[test]
+fn expandable_segments_of_before_the_recording_are_told_apart() {
+    for name in ["2.15.0-fuzz-expandable-oom", "2.15.0-fuzz_streams-expandable-oom-lag"] {
+        let (snapshot, ..) = replay(name);
+        let directory = tempfile::TempDir::new().unwrap();
+        let late = std::fs::read(late::half(&directory, &snapshot)).unwrap();
+        let late = Snapshot::read(&late, &|_| ()).unwrap();
+        let inference = inferred(&late, None, Known::default());
+        let report = verified(&late, name, &inference);
+        let device = &report.devices[0];
+        assert_eq!(device.start, "reconstructed", "{name}");
+        assert_eq!(device.exact, Some(true), "{name}: {:?}", device.first_divergence);
+        assert_eq!(device.end_differences, Some(0), "{name}");
+    }
 }

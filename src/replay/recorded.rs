@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::hypothesis::UNBOUNDED;
-use super::start::PoolIndex;
-use crate::allocator::SMALL_SEGMENT;
+use super::start::{PoolIndex, is_of_small_half};
 use crate::device::{DeviceMemory, OutOfMemory};
 use crate::ids::PoolId;
 use crate::snapshot::{Action, Event, Snapshot};
@@ -46,7 +45,7 @@ impl Reservations {
                 continue;
             }
             let Some(event) = snapshot.events.get(row) else { continue };
-            let (stream, is_small, addr) = (event.stream, event.size == SMALL_SEGMENT, event.addr);
+            let (stream, is_small, addr) = (event.stream, is_of_small_half(&event), event.addr);
             let lowest = reservations.lowest.entry((stream, is_small)).or_insert(addr);
             *lowest = addr.min(*lowest);
             if event.action == Action::SegmentMap {
@@ -57,10 +56,10 @@ impl Reservations {
         reservations
     }
 
-    /// The reservation around memory that was mapped before the recording, at `addr` and above.
-    pub(super) fn around(&self, stream: u64, is_small: bool, addr: u64) -> (u64, u64) {
+    /// Where the reservation begins around memory that was mapped before the recording, at `addr` and above.
+    pub(super) fn base(&self, stream: u64, is_small: bool, addr: u64) -> u64 {
         let lowest = self.lowest.get(&(stream, is_small));
-        (lowest.map_or(addr, |lowest| addr.min(*lowest)), UNBOUNDED)
+        lowest.map_or(addr, |lowest| addr.min(*lowest))
     }
 }
 

@@ -6,10 +6,11 @@
 //! were freed during the trace are not recorded; they follow from the requested bytes, the room up to
 //! the next block, and the rule for splitting.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::hypothesis::UNBOUNDED;
 use super::recorded::Reservations;
 use super::tiling::{Run, Tiling};
 use crate::allocator::{
@@ -66,9 +67,19 @@ impl PoolIndex {
             size: event.size,
             pool,
             stream: event.stream,
-            is_small: event.size == SMALL_SEGMENT,
+            is_small: is_of_small_half(event),
             is_expandable: matches!(event.action, Action::SegmentMap | Action::SegmentUnmap),
         }
+    }
+}
+
+/// Whether memory that moved belongs to a pool's half for requests up to 1 MiB. That half takes 2 MiB at a
+/// time, but gives back as many in one go as are free side by side in an expandable segment; the other
+/// half never moves less than `large_segment_size_mb`, which is more than 10 MiB.
+pub(super) fn is_of_small_half(event: &Event) -> bool {
+    match event.action {
+        Action::SegmentUnmap => event.size <= 10 * MIB,
+        _ => event.size == SMALL_SEGMENT,
     }
 }
 
@@ -186,9 +197,16 @@ impl Start {
         for run in self.runs.iter().filter(|run| run.is_expandable) {
             lowest.entry((run.stream, run.is_small, run.pool)).or_insert(run.addr);
         }
-        let reservation = |run: &Run| {
+        let base = |run: &Run| {
             let lowest = lowest.get(&(run.stream, run.is_small, run.pool))?;
-            run.is_expandable.then(|| reservations.around(run.stream, run.is_small, *lowest))
+            run.is_expandable.then(|| reservations.base(run.stream, run.is_small, *lowest))
+        };
+        // Where one begins, those below it have ended.
+        let bases: BTreeSet<u64> = self.runs.iter().filter_map(base).collect();
+        let reservation = |run: &Run| {
+            let base = base(run)?;
+            let next = bases.range(base.saturating_add(1)..).next();
+            Some((base, next.map_or(UNBOUNDED, |next| next - base)))
         };
         let held = self.runs.iter().map(|run| Held {
             addr: run.addr,
