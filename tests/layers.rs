@@ -59,8 +59,8 @@ const CONFINED: [(&str, &[&str]); 12] = [
     ("env", &["src/cli/", "src/main.rs"]),
     ("exit", &["src/cli/"]),
     ("clap", &["src/cli/"]),
-    ("unsafe", &["src/input.rs"]),
-    ("unsafe_code", &["src/input.rs"]),
+    ("unsafe", &["src/input.rs", "src/device/cuda/"]),
+    ("unsafe_code", &["src/input.rs", "src/device/cuda/"]),
 ];
 
 const MAX_LINES: usize = 500;
@@ -227,6 +227,7 @@ fn what_is_allowed_is_not_found() {
         ("src/units.rs", "fn f<'a>(x: &'a str) -> &'a str { x } // println!"),
         ("src/cli/exit.rs", "use std::io::stderr; use crate::report; use crate::input;"),
         ("src/input.rs", "#![allow(unsafe_code)]\nfn f() { unsafe {} }"),
+        ("src/device/cuda/driver.rs", "#![allow(unsafe_code)]\nfn f() { unsafe {} }"),
     ] {
         assert_eq!(verdict(path, code), "", "{path}: {code}");
     }
@@ -245,6 +246,7 @@ fn planted_talk_exits_and_unsafe_code_are_found() {
         ("src/cli/mod.rs", "fn f() { dbg!(1); }"),
         ("src/pickle/machine.rs", "fn f() { unsafe {} }"),
         ("src/pickle/machine.rs", "#[allow(unsafe_code)] fn f() {}"),
+        ("src/device/simulated.rs", "fn f() { unsafe {} }"),
     ] {
         assert!(verdict(path, code).contains("may only stand in"), "{path}: {code}");
     }

@@ -58,7 +58,7 @@ impl CachingAllocator {
         }
         let granule = granule(need.is_small, &self.settings);
         let size = self.reservation(granule, device.total_bytes())?;
-        let base = device.reserve(size).ok()?;
+        let base = device.reserve(size, granule).ok()?;
         let registration = self.next_registration();
         if size < need.size && self.behaviour.reservation_must_fit {
             device.release(base, size);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{DeviceMemory, OutOfMemory};
+use super::{DeviceMemory, OutOfMemory, ReplayDevice, Reservation};
 use crate::units::MIB;
 
 /// Memory and addresses are handed out in multiples of this, as the driver does.
@@ -37,18 +37,9 @@ impl Simulated {
         }
     }
 
-    /// Adds memory.
-    pub fn enlarge(&mut self, bytes: u64) {
-        self.capacity = self.capacity.saturating_add(bytes);
-    }
-
-    /// Counts memory that was there before: a segment, or a part of a reservation (base, size).
-    pub fn take_over(&mut self, addr: u64, size: u64, reservation: Option<(u64, u64)>) {
-        self.used = self.used.saturating_add(whole_pages(size).unwrap_or(size));
-        match reservation {
-            None => self.segments.insert(addr, size),
-            Some((base, size)) => self.reservations.insert(base, size),
-        }
+    /// `bytes` of it belong to somebody else.
+    pub fn lend(&mut self, bytes: u64) {
+        self.used = self.used.saturating_add(bytes);
     }
 
     fn take(&mut self, size: u64) -> Result<u64, OutOfMemory> {
@@ -81,7 +72,7 @@ impl DeviceMemory for Simulated {
         self.give(size);
     }
 
-    fn reserve(&mut self, size: u64) -> Result<u64, OutOfMemory> {
+    fn reserve(&mut self, size: u64, _granule: u64) -> Result<u64, OutOfMemory> {
         self.reservations.take(whole_pages(size).ok_or(OutOfMemory)?)
     }
 
@@ -103,6 +94,21 @@ impl DeviceMemory for Simulated {
 
     fn total_bytes(&self) -> u64 {
         self.capacity
+    }
+}
+
+impl ReplayDevice for Simulated {
+    /// Whatever was held is there, on a device of any capacity.
+    fn take_over(&mut self, addr: u64, size: u64, within: Option<Reservation>) {
+        self.used = self.used.saturating_add(whole_pages(size).unwrap_or(size));
+        match within {
+            None => self.segments.insert(addr, size),
+            Some(reserved) => self.reservations.insert(reserved.base, reserved.size),
+        }
+    }
+
+    fn enlarge(&mut self, bytes: u64) {
+        self.capacity = self.capacity.saturating_add(bytes);
     }
 }
 
@@ -192,8 +198,8 @@ mod tests {
     #[test]
     fn reservations_take_no_memory() {
         let mut device = Simulated::new(0, 10 * MIB);
-        let base = device.reserve(100 * MIB).unwrap();
-        assert_eq!(device.reserve(100 * MIB), Ok(base + 100 * MIB));
+        let base = device.reserve(100 * MIB, 2 * MIB).unwrap();
+        assert_eq!(device.reserve(100 * MIB, 2 * MIB), Ok(base + 100 * MIB));
         assert_eq!(device.map(base, 10 * MIB), Ok(()));
         assert_eq!(device.map(base + 10 * MIB, 2 * MIB), Err(OutOfMemory));
         device.unmap(base, 2 * MIB);

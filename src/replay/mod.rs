@@ -55,7 +55,7 @@ pub use program::Program;
 pub use sampler::{Bucket, Highest, Sampler};
 pub use settings::{NEWEST, releases, settings_of, settings_under};
 pub use shown::{shown_capacity, shown_limit};
-pub use simulate::{Figures, Simulation, enough, fits, simulate};
+pub use simulate::{Figures, Simulation, enough, fits, simulate, simulate_on};
 pub use tiling::{FreeKinds, Keep, Tiling};
 pub use totals::{Home, Neighbour, Totals};
 pub use verification::{Sink, Verification};

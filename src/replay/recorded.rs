@@ -179,7 +179,7 @@ impl DeviceMemory for Recorded<'_> {
         }
     }
 
-    fn reserve(&mut self, size: u64) -> Result<u64, OutOfMemory> {
+    fn reserve(&mut self, size: u64, _granule: u64) -> Result<u64, OutOfMemory> {
         let base = self.next_base().unwrap_or_else(|| {
             self.nowhere = self.nowhere.saturating_add(size);
             self.nowhere - size

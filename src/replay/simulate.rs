@@ -11,9 +11,10 @@ use super::hypothesis::{Hypothesis, UNBOUNDED};
 use super::program::{Made, Of, Part, Program, Step};
 use super::verification::Sink;
 use crate::allocator::{
-    Behaviour, BlockId, CachingAllocator, Request, SMALL_SEGMENT, Ticket, round_size, segment_size,
+    Behaviour, BlockId, CachingAllocator, Request, SMALL_SEGMENT, Ticket, granule, round_size,
+    segment_size,
 };
-use crate::device::{DeviceMemory as _, Simulated};
+use crate::device::{DeviceMemory as _, ReplayDevice, Reservation, Simulated};
 use crate::ids::{PoolId, StackId};
 
 /// How often a device is enlarged for one request: mapped memory is rounded up, to granules of some
@@ -51,11 +52,27 @@ pub struct Figures {
 pub fn simulate(
     program: &Program<'_>,
     hypothesis: &Hypothesis,
+    keep: Option<&mut Sink<'_>>,
+) -> Simulation {
+    let memory = simulated(program, hypothesis);
+    simulate_on(program, hypothesis, memory, |_, _| true, keep)
+}
+
+/// The same on `memory`. Before each call `go_on` is shown the index of its last entry in the trace, and
+/// says whether to make it and those after it.
+pub fn simulate_on<D: ReplayDevice>(
+    program: &Program<'_>,
+    hypothesis: &Hypothesis,
+    memory: D,
+    mut go_on: impl FnMut(&mut D, usize) -> bool,
     mut keep: Option<&mut Sink<'_>>,
 ) -> Simulation {
-    let mut simulator = Simulator::new(program, hypothesis);
+    let mut simulator = Simulator::new(program, hypothesis, memory);
     let mut predicted = 0;
     for step in &program.steps {
+        if !go_on(&mut simulator.device, step.at as usize) {
+            break;
+        }
         simulator.step(step);
         let written = simulator.allocator.entries();
         predicted += written.len();
@@ -74,7 +91,7 @@ pub fn simulate(
 /// The most that `program` reserves under `hypothesis` if every request is served; stops at the first
 /// that is not.
 pub fn fits(program: &Program<'_>, hypothesis: &Hypothesis) -> Option<u64> {
-    let mut simulator = Simulator::new(program, hypothesis);
+    let mut simulator = Simulator::new(program, hypothesis, simulated(program, hypothesis));
     for step in &program.steps {
         simulator.step(step);
         simulator.allocator.clear_entries();
@@ -88,7 +105,7 @@ pub fn fits(program: &Program<'_>, hypothesis: &Hypothesis) -> Option<u64> {
 /// What the device has in the end if it gets more memory each time a request would fail: close to the
 /// smallest on which none does.
 pub fn enough(program: &Program<'_>, hypothesis: &Hypothesis) -> u64 {
-    let mut simulator = Simulator::new(program, hypothesis);
+    let mut simulator = Simulator::new(program, hypothesis, simulated(program, hypothesis));
     simulator.is_elastic = true;
     for step in &program.steps {
         simulator.step(step);
@@ -106,10 +123,16 @@ enum Block {
     Pending(Ticket),
 }
 
-struct Simulator<'a> {
+/// The device as `hypothesis` has it.
+fn simulated(program: &Program<'_>, hypothesis: &Hypothesis) -> Simulated {
+    let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
+    Simulated::new(crate::ids::row(program.device), capacity)
+}
+
+struct Simulator<'a, D> {
     program: &'a Program<'a>,
     allocator: CachingAllocator,
-    device: Simulated,
+    device: D,
     /// By slot.
     blocks: Vec<Block>,
     /// The tickets of the completions of this call.
@@ -122,18 +145,19 @@ struct Simulator<'a> {
     is_elastic: bool,
 }
 
-impl<'a> Simulator<'a> {
-    fn new(program: &'a Program<'a>, hypothesis: &Hypothesis) -> Self {
-        let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
+impl<'a, D: ReplayDevice> Simulator<'a, D> {
+    fn new(program: &'a Program<'a>, hypothesis: &Hypothesis, mut device: D) -> Self {
         let behaviour = Behaviour::of(hypothesis.minor);
         let mut allocator =
             CachingAllocator::new(behaviour, hypothesis.settings.clone(), hypothesis.limit);
         for pool in &hypothesis.no_split {
             allocator.set_no_split(*pool);
         }
-        let mut device = Simulated::new(crate::ids::row(program.device), capacity);
         for segment in &program.held {
-            device.take_over(segment.addr, segment.size, segment.reservation);
+            let granule = granule(segment.is_small, &hypothesis.settings);
+            let within =
+                segment.reservation.map(|(base, size)| Reservation { base, size, granule });
+            device.take_over(segment.addr, segment.size, within);
         }
         let adopted = allocator.adopt(&program.held, &program.residents);
         let mut blocks = vec![Block::None; program.slots];

@@ -52,8 +52,8 @@ impl DeviceMemory for Picky {
         self.inner.free(addr, size);
     }
 
-    fn reserve(&mut self, size: u64) -> Result<u64, OutOfMemory> {
-        let base = self.inner.reserve(size)?;
+    fn reserve(&mut self, size: u64, granule: u64) -> Result<u64, OutOfMemory> {
+        let base = self.inner.reserve(size, granule)?;
         self.reservations.insert(base, size);
         Ok(base)
     }
