@@ -24,7 +24,7 @@ fn read(name: &str) -> Snapshot {
 fn rows(snapshot: &Snapshot, options: &[&str], capacity: Option<u64>) -> WhatIfReport {
     let inference = inferred(snapshot, None, Known::default());
     let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-    let asked = Asked { options: &options, capacity };
+    let asked = Asked { options: &options, capacity, costs: None };
     whatif(snapshot, "a", &inference, asked, &|_, _| {}).unwrap()
 }
 
@@ -164,7 +164,7 @@ fn progress_is_told_row_by_row() {
     let inference = inferred(&snapshot, None, Known::default());
     let options = ["expandable_segments:True".to_owned()];
     let told = std::sync::Mutex::new(Vec::new());
-    let asked = Asked { options: &options, capacity: None };
+    let asked = Asked { options: &options, ..Asked::default() };
     whatif(&snapshot, "a", &inference, asked, &|done, all| told.lock().unwrap().push((done, all)))
         .unwrap();
     let mut told = told.into_inner().unwrap();

@@ -5,7 +5,10 @@
 //! renderers lay these structs out, and compute nothing more.
 
 mod blockers;
+#[cfg(feature = "cuda")]
+mod calibrate;
 mod cautions;
+mod cost;
 mod device;
 mod emitted;
 mod explain;
@@ -16,6 +19,8 @@ mod held;
 mod history;
 mod holders;
 mod lines;
+#[cfg(feature = "cuda")]
+mod live;
 mod marks;
 mod memory;
 mod oom;
@@ -35,6 +40,9 @@ mod whatif;
 mod window;
 
 pub use crate::replay::Bucket;
+#[cfg(feature = "cuda")]
+pub use calibrate::calibrate;
+pub use cost::{COST_SCHEMA, Cost, Costs, CostsByCall};
 pub use device::DeviceReport;
 pub use emitted::{Emitted, Journal, emitted, write_snapshot};
 pub use explain::{
@@ -49,6 +57,11 @@ pub use held::{
 pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline};
 pub use holders::{HeldByLine, HeldByStack};
 pub use lines::{Contribution, LineShare, lines};
+#[cfg(feature = "cuda")]
+pub use live::{
+    CallReport, CallTimes, GpuReport, LiveDevice, LiveDifference, LiveError, LiveOptions,
+    LiveReport, live,
+};
 pub use marks::{Mark, MarkKind, Marks};
 pub use memory::{
     BlockCount, Blocks, Count, Fragmentation, Memory, OtherSegments, PoolReport, SegmentReport,

@@ -394,10 +394,6 @@ fn simulated_device(
     simulation: &Simulation,
     recorded: ReplayedDevice,
 ) -> ReplayedDevice {
-    let failed = |(event, requested_bytes): &(usize, u64)| FailedRequest {
-        event: *event,
-        requested_bytes: *requested_bytes,
-    };
     ReplayedDevice {
         events: EventCounts {
             recorded: recorded.events.recorded,
@@ -409,6 +405,10 @@ fn simulated_device(
         recorded: Some(Box::new(recorded)),
         ..device_report(snapshot, one, hypothesis, &simulation.allocator)
     }
+}
+
+pub(super) fn failed((event, requested_bytes): &(usize, u64)) -> FailedRequest {
+    FailedRequest { event: *event, requested_bytes: *requested_bytes }
 }
 
 /// What verification and what-if have in common.
@@ -476,12 +476,6 @@ fn recorded_ooms(snapshot: &Snapshot, device: usize) -> Vec<FailedRequest> {
 }
 
 fn divergence_report(divergence: &Divergence) -> DivergenceReport {
-    let predicted = |entry: Entry| EntryReport {
-        action: word(entry.action),
-        addr: entry.addr,
-        size: entry.size,
-        stream: entry.stream,
-    };
     let recorded = |event: Event| EntryReport {
         action: word(event.action),
         addr: event.addr,
@@ -490,8 +484,17 @@ fn divergence_report(divergence: &Divergence) -> DivergenceReport {
     };
     DivergenceReport {
         event: divergence.event,
-        predicted: divergence.predicted.map(predicted),
+        predicted: divergence.predicted.map(entry_report),
         recorded: divergence.recorded.map(recorded),
         why: divergence.why(),
+    }
+}
+
+pub(super) fn entry_report(entry: Entry) -> EntryReport {
+    EntryReport {
+        action: word(entry.action),
+        addr: entry.addr,
+        size: entry.size,
+        stream: entry.stream,
     }
 }

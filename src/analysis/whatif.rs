@@ -6,10 +6,12 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::cautions::caution;
+use super::cost::Costs;
 use super::replay::{WhatIf, changed, option_change};
 use super::smallest::{Recorded, smallest_capacity};
+use crate::allocator::Entry;
 use crate::conf::Settings;
-use crate::replay::{Inference, Program, UNBOUNDED, shown_capacity, simulate};
+use crate::replay::{Inference, Program, Sink, UNBOUNDED, shown_capacity, simulate};
 use crate::snapshot::{Snapshot, Warning, Warnings};
 
 /// Options that are tried when none are named, as far as they are worth it and the release has them.
@@ -46,6 +48,9 @@ pub struct WhatIfReport {
     pub capacity_bytes: Option<u64>,
     /// The releases whose rules were followed.
     pub torch_version: String,
+    /// The GPU on which the costs of device calls were measured; `None` where none are given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub costs_of: Option<String>,
     /// What was odd about the file.
     pub warnings: Vec<Warning>,
     /// Of each device the recorded settings first, then the others, best first.
@@ -74,6 +79,9 @@ pub struct WhatIfRow {
     pub device_allocs: u64,
     /// Calls that give memory back.
     pub device_frees: u64,
+    /// How long these calls take together; `None` where no costs are given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_time_us: Option<u64>,
     /// Requests for which everything free is given back first.
     pub retries: u64,
     /// The smallest device on which no request fails, to within 2 MiB or 1/256; `None` where none is
@@ -88,6 +96,8 @@ pub struct Asked<'a> {
     pub options: &'a [String],
     /// Bytes of device memory, instead of what the recording shows.
     pub capacity: Option<u64>,
+    /// What the device's calls cost, where that is known.
+    pub costs: Option<&'a Costs>,
 }
 
 /// Replays the trace of every device under the recorded settings and under each of those `asked` for.
@@ -121,7 +131,7 @@ pub fn whatif(
         let mut of_device: Vec<WhatIfRow> = tried
             .into_par_iter()
             .map(|(option, change)| {
-                let row = row(&recorded, option, &change);
+                let row = row(&recorded, option, &change, asked.costs);
                 progress(done.fetch_add(1, Ordering::Relaxed) + 1, all);
                 row
             })
@@ -141,6 +151,7 @@ pub fn whatif(
         path: path.to_owned(),
         capacity_bytes: asked.capacity.or(shown),
         torch_version: verified.torch_version,
+        costs_of: asked.costs.map(Costs::measured_on),
         warnings: warnings.to_vec(),
         rows,
         lower_bound_bytes,
@@ -153,7 +164,7 @@ fn changes(
     asked: Asked<'_>,
     warnings: &mut Warnings,
 ) -> Result<Vec<(String, WhatIf)>, String> {
-    let Asked { options, capacity } = asked;
+    let Asked { options, capacity, .. } = asked;
     let hypothesis = &recorded.one.hypothesis;
     let mut changes = vec![(String::new(), WhatIf { capacity, ..WhatIf::default() })];
     let is_grid = options.is_empty();
@@ -187,9 +198,19 @@ pub(super) fn is_worth_trying(settings: &Settings, recorded: &Recorded<'_>) -> b
         && (limit == u64::MAX || recorded.program.largest_request() >= limit)
 }
 
-fn row(recorded: &Recorded<'_>, option: String, change: &WhatIf) -> WhatIfRow {
+fn row(
+    recorded: &Recorded<'_>,
+    option: String,
+    change: &WhatIf,
+    costs: Option<&Costs>,
+) -> WhatIfRow {
     let hypothesis = changed(recorded.snapshot, recorded.one, change);
-    let done = simulate(&recorded.program, &hypothesis, None);
+    let mut ns = 0u64;
+    let mut add = |entry: &Entry, _: u64| {
+        ns = ns.saturating_add(costs.map_or(0, |costs| costs.of(entry.action, entry.size)));
+    };
+    let keep = costs.map(|_| &mut add as &mut Sink<'_>);
+    let done = simulate(&recorded.program, &hypothesis, keep);
     let statistics = done.allocator.statistics();
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
     // A limit that the recording shows bounds this row, and is not the device's.
@@ -208,6 +229,7 @@ fn row(recorded: &Recorded<'_>, option: String, change: &WhatIf) -> WhatIfRow {
         peak_allocated_bytes: statistics.allocated_bytes.all.peak,
         device_allocs: statistics.num_device_alloc,
         device_frees: statistics.num_device_free,
+        device_time_us: costs.map(|_| ns / 1000),
         retries: statistics.num_alloc_retries,
         smallest_capacity_bytes: smallest_capacity(recorded, change, known),
     }

@@ -7,6 +7,7 @@ mod check;
 mod exit;
 mod explain;
 mod inputs;
+mod live;
 mod output;
 mod progress;
 mod replay;
@@ -41,6 +42,7 @@ enum Command {
     Whatif(whatif::Whatif),
     Explain(explain::Explain),
     Check(check::Check),
+    Live(live::Live),
 }
 
 /// Runs the command line `args`, the program's name first.
@@ -57,6 +59,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Whatif(args) => whatif::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Live(args) => live::run(&args),
     };
     exit::code(done)
 }

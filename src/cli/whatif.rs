@@ -1,6 +1,8 @@
 //! `oomscope whatif`
 
-use anyhow::{anyhow, bail};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 
 use super::args::{Model, PlainFormat, parse_release};
@@ -8,7 +10,7 @@ use super::exit::Done;
 use super::inputs;
 use super::output::Output;
 use super::progress::Progress;
-use crate::analysis::{Asked, inferred, whatif};
+use crate::analysis::{Asked, Costs, inferred, whatif};
 use crate::replay::Known;
 use crate::report;
 
@@ -32,6 +34,10 @@ pub(super) struct Whatif {
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     set: Vec<String>,
 
+    /// What device calls cost, a file of 'oomscope live --calibrate': adds how long those of each row take
+    #[arg(long, value_name = "FILE")]
+    cost: Option<PathBuf>,
+
     /// The PyTorch release that recorded the snapshot, instead of what its keys tell
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
@@ -43,6 +49,7 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Done> {
     if let Some(written) = &args.model.output.output {
         inputs::spare_one(&args.model.snapshot, written)?;
     }
+    let costs = args.cost.as_deref().map(read_costs).transpose()?;
     let output = Output::open(args.model.output.output.as_deref())?;
     let snapshot = inputs::read_one(&args.model.snapshot)?;
     let known = Known { minor: args.torch_version, capacity: None };
@@ -53,7 +60,11 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Done> {
         bail!("{path}: no trace{of} to replay");
     }
     let progress = Progress::of_replays();
-    let asked = Asked { options: &args.set, capacity: args.model.capacity };
+    let asked = Asked {
+        options: &args.set,
+        capacity: args.model.capacity,
+        costs: costs.as_ref(),
+    };
     let report = whatif(&snapshot, &path, &inference, asked, &|done, all| progress.done(done, all))
         .map_err(|error| anyhow!("--set {error}"))?;
     drop(progress);
@@ -63,4 +74,10 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Done> {
     };
     output.write(&text)?;
     Ok(Done::Well)
+}
+
+fn read_costs(path: &Path) -> anyhow::Result<Costs> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("{name} cannot be read"))?;
+    Costs::parse(&text).map_err(|error| anyhow!("{name} {error}"))
 }

@@ -9,6 +9,8 @@ mod explain;
 mod failure;
 mod held;
 mod gate;
+#[cfg(feature = "cuda")]
+mod live;
 mod markdown;
 mod page;
 mod ranks;
@@ -23,6 +25,8 @@ mod words;
 pub use diff::{diff_folded, diff_markdown, diff_page};
 pub use explain::explain_page;
 pub use gate::{check_markdown, check_page, github, junit, sarif};
+#[cfg(feature = "cuda")]
+pub use live::{costs_page, live_page};
 pub use markdown::markdown;
 pub use page::page;
 pub use replay::replay_page;

@@ -3,7 +3,7 @@
 use super::style::{Style, wrap};
 use super::table::table;
 use crate::analysis::{WhatIfReport, WhatIfRow};
-use crate::units::{count, plain, size};
+use crate::units::{count, duration, plain, size};
 
 /// The page for a person.
 pub fn whatif_page(report: &WhatIfReport, style: Style) -> String {
@@ -22,6 +22,12 @@ pub fn whatif_page(report: &WhatIfReport, style: Style) -> String {
         "Whatever the setting, {} are needed: what the program held at once",
         size(report.lower_bound_bytes)
     ));
+    if let Some(gpu) = &report.costs_of {
+        line(&format!(
+            "How long device calls take is estimated from calls measured on {}",
+            plain(gpu)
+        ));
+    }
     for warning in &report.warnings {
         line(&format!("warning: {} [{}]", warning.message, warning.code));
     }
@@ -33,22 +39,29 @@ pub fn whatif_page(report: &WhatIfReport, style: Style) -> String {
         out.push_str(&style.heading(&format!("Device {device}")));
         out.push('\n');
         let cells = rows.iter().map(|row| cells(row)).collect();
-        let header =
-            ["fails", "peak reserved", "fits from", "allocs", "frees", "retries", "settings"];
-        out.push_str(&table(style, &header, &[6], cells));
+        // What calls cost says more than how many there are, and settings need the room.
+        let header: &[&str] = if rows.iter().any(|row| row.device_time_us.is_some()) {
+            &["fails", "peak reserved", "fits from", "allocs", "calls take", "settings"]
+        } else {
+            &["fails", "peak reserved", "fits from", "allocs", "frees", "retries", "settings"]
+        };
+        out.push_str(&table(style, header, &[header.len() - 1], cells));
     }
     out
 }
 
 fn cells(row: &WhatIfRow) -> Vec<String> {
     let settings = if row.settings.is_empty() { "as recorded" } else { &row.settings };
-    vec![
+    let mut cells = vec![
         if row.ooms == 0 { "no".to_owned() } else { count(row.ooms as u64) },
         size(row.peak_reserved_bytes),
         row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size),
         count(row.device_allocs),
-        count(row.device_frees),
-        count(row.retries),
-        settings.replace(',', ", "),
-    ]
+    ];
+    match row.device_time_us {
+        Some(us) => cells.push(duration(us)),
+        None => cells.extend([count(row.device_frees), count(row.retries)]),
+    }
+    cells.push(settings.replace(',', ", "));
+    cells
 }

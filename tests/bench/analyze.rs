@@ -79,7 +79,7 @@ fn many_settings(c: &mut Criterion) {
     let settings: Vec<String> =
         expandable.iter().chain(&split).chain(&rounded).cloned().chain(both).take(64).collect();
     assert_eq!(settings.len(), 64);
-    let asked = Asked { options: &settings, capacity: None };
+    let asked = Asked { options: &settings, ..Asked::default() };
     let mut group = c.benchmark_group("whatif");
     group.sample_size(10).throughput(Throughput::Elements(snapshot.events.len() as u64));
     group.bench_function("64 settings", |b| {

@@ -1,0 +1,34 @@
+//! `oomscope live`
+
+#[cfg(feature = "cuda")]
+mod with_gpu;
+#[cfg(feature = "cuda")]
+pub(super) use with_gpu::{Live, run};
+
+#[cfg(not(feature = "cuda"))]
+mod without {
+    use std::ffi::OsString;
+
+    use anyhow::bail;
+    use clap::Args;
+
+    use crate::cli::exit::Done;
+
+    /// Replay the trace on a real GPU (not in this build: it needs the feature `cuda`)
+    #[derive(Debug, Args)]
+    pub(in crate::cli) struct Live {
+        /// What a build with the feature takes
+        #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        _arguments: Vec<OsString>,
+    }
+
+    /// Says what is missing.
+    pub(in crate::cli) fn run(_args: &Live) -> anyhow::Result<Done> {
+        bail!(
+            "live: this build has no GPU support; build one that has with \
+             'cargo install --path . --features cuda'"
+        );
+    }
+}
+#[cfg(not(feature = "cuda"))]
+pub(super) use without::{Live, run};

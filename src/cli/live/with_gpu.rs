@@ -1,0 +1,169 @@
+//! `oomscope live` in a build with the feature `cuda`.
+
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::{Args, ValueEnum};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::analysis::{LiveOptions, calibrate, inferred, live, option_change};
+use crate::cli::args::{PlainFormat, PlainOutput, parse_release};
+use crate::cli::exit::Done;
+use crate::cli::inputs;
+use crate::cli::output::Output;
+use crate::device::cuda::Cuda;
+use crate::replay::Known;
+use crate::report;
+use crate::units::parse_size;
+
+/// Replay the trace on a real GPU: does it fit, and how long do the device calls take?
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oomscope live snapshot.pickle                      on GPU 0
+  oomscope live --gpu 1 --set expandable_segments:True snapshot.pickle
+  oomscope live --repeat 10 --touch snapshot.pickle  times of ten replays, all memory written once
+  oomscope live --calibrate gpu.json                 measure device calls for whatif --cost gpu.json
+
+The model of PyTorch's allocator takes real memory from the CUDA driver, as the recording's calls \
+make it: sizes and order, no kernels and no data. Everything is given back at the end. This was \
+tested against a stub of the driver and not yet measured on a GPU: docs/live.md says what that means.
+
+Exit codes: 0 the GPU did as the model predicts, whether or not a request fails; 1 it did not; \
+2 wrong usage, an unreadable file, no GPU, or the driver failed.")]
+#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
+pub(in crate::cli) struct Live {
+    /// The snapshot: .pickle, .pkl or .json, each also .gz or .zst, or - for standard input
+    #[arg(value_name = "SNAPSHOT", required_unless_present = "calibrate")]
+    snapshot: Option<PathBuf>,
+
+    /// Only this device of the snapshot
+    #[arg(long, value_name = "N")]
+    device: Option<u64>,
+
+    /// The GPU to replay on, as the driver counts (see CUDA_VISIBLE_DEVICES)
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    gpu: u32,
+
+    /// Settings to replay under, in the syntax of PYTORCH_CUDA_ALLOC_CONF; options not named stay as
+    /// recorded
+    #[arg(long, value_name = "KEY:VALUE[,..]")]
+    set: Vec<String>,
+
+    /// The PyTorch release that recorded the snapshot, instead of what its keys tell
+    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
+    torch_version: Option<u32>,
+
+    /// Leave this much of the GPU's free memory alone
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "512MiB")]
+    reserve: u64,
+
+    /// Replay this often, one after the other
+    #[arg(long, value_name = "N", default_value = "1")]
+    repeat: NonZeroU32,
+
+    /// When to make the recorded calls
+    #[arg(long, value_enum, default_value_t = Pace::Full)]
+    pace: Pace,
+
+    /// Write all memory once when it is taken
+    #[arg(long)]
+    touch: bool,
+
+    /// Instead of a replay, measure what each device call costs on this GPU by size, and write it to FILE
+    /// for 'oomscope whatif --cost FILE'
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["snapshot", "device", "set", "torch_version", "repeat", "pace", "touch"]
+    )]
+    calibrate: Option<PathBuf>,
+
+    #[command(flatten)]
+    output: PlainOutput,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Pace {
+    /// One after the other, as fast as possible
+    Full,
+    /// At the times at which they were recorded
+    Recorded,
+}
+
+/// Reads, replays and writes.
+pub(in crate::cli) fn run(args: &Live) -> anyhow::Result<Done> {
+    match (&args.calibrate, &args.snapshot) {
+        (Some(file), _) => measure(args, file),
+        (None, Some(snapshot)) => replay(args, snapshot),
+        (None, None) => bail!("neither a snapshot nor --calibrate was given"),
+    }
+}
+
+fn measure(args: &Live, file: &Path) -> anyhow::Result<Done> {
+    let output = Output::open(args.output.output.as_deref())?;
+    let written = Output::open(Some(file))?;
+    let stop = stop_flag()?;
+    let costs = calibrate(&mut Cuda::open(args.gpu, args.reserve, false)?, &stop)?;
+    let json = report::json(&costs)?;
+    written.write(&json)?;
+    let text = match args.output.format {
+        PlainFormat::Human => report::costs_page(&costs, output.style()),
+        PlainFormat::Json => json,
+    };
+    output.write(&text)?;
+    Ok(Done::Well)
+}
+
+fn replay(args: &Live, file: &Path) -> anyhow::Result<Done> {
+    let path = file.display().to_string();
+    if let Some(written) = &args.output.output {
+        inputs::spare_one(file, written)?;
+    }
+    let output = Output::open(args.output.output.as_deref())?;
+    let snapshot = inputs::read_one(file)?;
+    let known = Known { minor: args.torch_version, capacity: None };
+    let inference = inferred(&snapshot, args.device, known);
+    let Some(one) = inference.devices.iter().find(|one| one.verification.recorded > 0) else {
+        let of = args.device.map_or_else(String::new, |device| format!(" of device {device}"));
+        bail!("{path}: no trace{of} to replay");
+    };
+    let settings = (!args.set.is_empty())
+        .then(|| option_change(&snapshot, &one.hypothesis, &args.set.join(",")))
+        .transpose()
+        .map_err(|error| anyhow!("--set {error}"))?;
+    let stop = stop_flag()?;
+    let mut gpu = Cuda::open(args.gpu, args.reserve, args.touch)?;
+    let options = LiveOptions {
+        settings,
+        runs: args.repeat.get(),
+        recorded_pace: args.pace == Pace::Recorded,
+        stop: &stop,
+    };
+    let report =
+        live(&snapshot, &path, &inference, &mut gpu, &options).with_context(|| path.clone())?;
+    drop(gpu);
+    let text = match args.output.format {
+        PlainFormat::Human => report::live_page(&report, output.style()),
+        PlainFormat::Json => report::json(&report)?,
+    };
+    output.write(&text)?;
+    let as_predicted = report.devices.iter().all(|device| device.as_predicted);
+    Ok(if as_predicted { Done::Well } else { Done::Failed })
+}
+
+/// A flag that Ctrl-C sets, so that everything is given back in order. A second one ends the process at
+/// once; the driver then takes the memory back.
+fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        flag::register_conditional_default(signal, Arc::clone(&stop))
+            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+            .context("Ctrl-C cannot be watched for")?;
+    }
+    Ok(stop)
+}
