@@ -1,6 +1,6 @@
 //! What goes wrong on the way: every call in turn, the driver's own idea of what is free, Ctrl-C, no GPU.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::driver::{assert_nothing_left, fixture, live, live_on_old, report, small_program};
@@ -47,6 +47,33 @@ fn every_call_may_fail() {
             }
         }
         assert!(told > calls, "{told} of {calls} calls, each failing twice, were told of");
+    }
+}
+
+/// What was refused once is not held against the GPU: where there is room, the allocator's second try is
+/// served, and all else as well.
+#[test]
+fn a_refusal_that_passes_is_survived() {
+    let directory = TempDir::new().unwrap();
+    let path = small_program(&directory);
+    // 320 MiB are needed: not enough for the largest request, of 200 MiB, to be counted twice.
+    let room = [("STUB_TOTAL_MIB", "424")];
+    for settings in ["expandable_segments:True", "expandable_segments:False"] {
+        let args = ["--reserve", "0", "--set", settings, &path];
+        let (undisturbed, ledger) = report(&args, &room);
+        let device = &undisturbed["devices"][0];
+        assert_eq!((&device["retries"], &device["ooms"]), (&json!(0), &json!([])));
+        let mut refused = 0;
+        for at in 1..ledger["calls"] {
+            let at = at.to_string();
+            let fails = [("STUB_FAIL_AT", at.as_str()), ("STUB_FAIL_WITH", OUT_OF_MEMORY)];
+            let (ran, _) = live(&args, &[&room[..], &fails].concat());
+            if ran.code == 1 {
+                refused += 1;
+                assert!(ran.out.contains("it fits: every request was served"), "{}", ran.out);
+            }
+        }
+        assert!(refused >= 4, "{refused}");
     }
 }
 
