@@ -2,8 +2,8 @@
 
 mod analyze;
 mod args;
-mod diff;
 mod check;
+mod diff;
 mod exit;
 mod explain;
 mod inputs;

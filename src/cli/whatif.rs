@@ -60,11 +60,7 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Done> {
         bail!("{path}: no trace{of} to replay");
     }
     let progress = Progress::of_replays();
-    let asked = Asked {
-        options: &args.set,
-        capacity: args.model.capacity,
-        costs: costs.as_ref(),
-    };
+    let asked = Asked { options: &args.set, capacity: args.model.capacity, costs: costs.as_ref() };
     let report = whatif(&snapshot, &path, &inference, asked, &|done, all| progress.done(done, all))
         .map_err(|error| anyhow!("--set {error}"))?;
     drop(progress);

@@ -2,6 +2,7 @@
 
 use super::hypothesis::{Hypothesis, UNBOUNDED};
 use super::recorded::Reservations;
+use super::simulate::take_over;
 use super::start::Start;
 use super::tiling::{Keep, Tiling};
 use crate::allocator::{Behaviour, CachingAllocator, Course, Request, round_size};
@@ -42,9 +43,7 @@ pub fn ask(
     let mut simulated = Simulated::new(row(device), capacity);
     let start = Start::at_snapshot(snapshot, device as u64);
     let (held, residents) = start.to_adopt(&Reservations::new(snapshot, device));
-    for segment in &held {
-        simulated.take_over(segment.addr, segment.size, segment.reservation);
-    }
+    take_over(&mut simulated, &held, settings);
     allocator.adopt(&held, &residents);
     let request = Request {
         size,

@@ -11,9 +11,10 @@ use super::hypothesis::{Hypothesis, UNBOUNDED};
 use super::program::{Made, Of, Part, Program, Step};
 use super::verification::Sink;
 use crate::allocator::{
-    Behaviour, BlockId, CachingAllocator, Request, SMALL_SEGMENT, Ticket, granule, round_size,
-    segment_size,
+    Behaviour, BlockId, CachingAllocator, Held, Request, SMALL_SEGMENT, Ticket, granule,
+    round_size, segment_size,
 };
+use crate::conf::Settings;
 use crate::device::{DeviceMemory as _, ReplayDevice, Reservation, Simulated};
 use crate::ids::{PoolId, StackId};
 
@@ -153,12 +154,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
         for pool in &hypothesis.no_split {
             allocator.set_no_split(*pool);
         }
-        for segment in &program.held {
-            let granule = granule(segment.is_small, &hypothesis.settings);
-            let within =
-                segment.reservation.map(|(base, size)| Reservation { base, size, granule });
-            device.take_over(segment.addr, segment.size, within);
-        }
+        take_over(&mut device, &program.held, &hypothesis.settings);
         let adopted = allocator.adopt(&program.held, &program.residents);
         let mut blocks = vec![Block::None; program.slots];
         let live = adopted.live.into_iter().map(|(addr, id)| (addr, Block::Live(id)));
@@ -310,5 +306,18 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 }
             }
         }
+    }
+}
+
+/// Gives `device` the memory that was `held` before the first call.
+pub(super) fn take_over(
+    device: &mut (impl ReplayDevice + ?Sized),
+    held: &[Held],
+    settings: &Settings,
+) {
+    for segment in held {
+        let granule = granule(segment.is_small, settings);
+        let within = segment.reservation.map(|(base, size)| Reservation { base, size, granule });
+        device.take_over(segment.addr, segment.size, within);
     }
 }

@@ -122,15 +122,12 @@ impl Page {
         let oom = &request.outcome;
         self.line("");
         let asked = format!("{} more on device {}", size(request.asked_bytes), device.device);
-        match request.served_from {
-            Some(_) => {
-                self.line(&self.style.heading(&format!("{asked} would be served")));
-                self.named(oom.verdict, &oom.verdict_reason);
-            }
-            None => {
-                self.line(&self.style.alarm(&format!("{asked} would fail")));
-                self.cause(oom);
-            }
+        if request.served_from.is_some() {
+            self.line(&self.style.heading(&format!("{asked} would be served")));
+            self.named(oom.verdict, &oom.verdict_reason);
+        } else {
+            self.line(&self.style.alarm(&format!("{asked} would fail")));
+            self.cause(oom);
         }
         for (i, assumed) in request.assumed.iter().enumerate() {
             self.named(if i == 0 { "assumed" } else { "" }, assumed);

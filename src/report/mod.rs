@@ -7,8 +7,8 @@ mod chart;
 mod diff;
 mod explain;
 mod failure;
-mod held;
 mod gate;
+mod held;
 #[cfg(feature = "cuda")]
 mod live;
 mod markdown;
