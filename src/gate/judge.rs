@@ -13,7 +13,7 @@ use crate::analysis::{
 use crate::replay::{Inference, Known, settings_in_effect};
 use crate::snapshot::Snapshot;
 
-/// Lines of code that a finding names.
+/// Lines of code that a finding names. One more row is asked for: one may be of no line.
 const LINES: usize = 3;
 
 /// What a snapshot has to keep to.
@@ -50,7 +50,7 @@ pub struct Judged {
 /// Holds `snapshot`, read from `path` and called `name` in baselines, against all limits.
 pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Judged {
     let options =
-        Options { device: gate.device, top: LINES, minor: gate.minor, ..Options::default() };
+        Options { device: gate.device, top: LINES + 1, minor: gate.minor, ..Options::default() };
     let report = analyze(snapshot, path, 0, options);
     let by_device: Vec<(&DeviceReport, [Limits; 2])> =
         report.devices.iter().map(|device| (device, gate.limits(path, device.device))).collect();
@@ -166,7 +166,7 @@ impl Court<'_> {
             Some((self.added_up(measured, of), what))
         });
         let (lines, what) = found.unwrap_or_default();
-        lines.into_iter().map(|line| self.line(line, what)).collect()
+        lines.into_iter().take(LINES).map(|line| self.line(line, what)).collect()
     }
 
     fn added_up(&self, measured: &Measured<'_>, of: Contribution) -> Vec<LineShare> {
