@@ -78,11 +78,11 @@ impl Page {
         let are_several = kinds.iter().any(|kind| kind.all > 1);
         let rows = kinds.iter().map(|kind| self.row(kind, are_several)).collect();
         let header: &[&str] = if are_several {
-            &["", "", "worst", "limit", "not held in", "worst in"]
+            &["", "", "worst", "limit", "not held in", "device", "worst in"]
         } else {
             &["", "", "actual", "limit"]
         };
-        let table = table(self.style, header, &[0, 1, 5], rows);
+        let table = table(self.style, header, &[0, 1, 6], rows);
         self.out.push_str(&table);
     }
 
@@ -93,9 +93,9 @@ impl Page {
         if are_several {
             row.push(format!("{} of {}", count(kind.lost), count(kind.all)));
             // What is left of the line beside the other columns.
-            let room = self.style.width.saturating_sub(74).max(20);
-            let path = tail(&plain(&worst.path), room, self.style);
-            row.push(format!("{path}, device {}", worst.device));
+            let room = self.style.width.saturating_sub(72).max(18);
+            row.push(worst.device.to_string());
+            row.push(tail(&plain(&worst.path), room, self.style));
         }
         row
     }
