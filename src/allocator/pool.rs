@@ -73,7 +73,7 @@ impl Pool {
 /// All pools of a device.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pools {
-    all: Vec<Pool>,
+    rows: Vec<Pool>,
     by_id: FxHashMap<PoolId, u32>,
     pub(super) homes: Vec<Home>,
     /// The homes of (pool, stream), by half.
@@ -100,7 +100,7 @@ impl Pools {
                 let home = row(self.homes.len());
                 let (free, unmapped) = (FreeSet::default(), BTreeMap::new());
                 self.homes.push(Home { pool, owner, is_small, stream, free, unmapped });
-                self.all[owner as usize].half_mut(is_small).homes.insert(stream, home);
+                self.rows[owner as usize].half_mut(is_small).homes.insert(stream, home);
                 home
             });
             self.by_lane.insert((pool, stream), homes);
@@ -113,8 +113,8 @@ impl Pools {
     /// The row of `pool`, made when it is new.
     fn row(&mut self, pool: PoolId) -> u32 {
         *self.by_id.entry(pool).or_insert_with(|| {
-            self.all.push(Pool::default());
-            row(self.all.len() - 1)
+            self.rows.push(Pool::default());
+            row(self.rows.len() - 1)
         })
     }
 
@@ -128,22 +128,22 @@ impl Pools {
     /// What is known of the pool of a home.
     #[inline]
     pub(super) fn owner(&self, home: u32) -> &Pool {
-        &self.all[self.homes[home as usize].owner as usize]
+        &self.rows[self.homes[home as usize].owner as usize]
     }
 
     /// A request is about to search a home of its pool.
     pub(super) fn count_search(&mut self, home: u32) {
         let home = &self.homes[home as usize];
-        self.all[home.owner as usize].half_mut(home.is_small).searches += 1;
+        self.rows[home.owner as usize].half_mut(home.is_small).searches += 1;
     }
 
     pub(super) fn get(&self, pool: PoolId) -> Option<&Pool> {
-        self.by_id.get(&pool).map(|row| &self.all[*row as usize])
+        self.by_id.get(&pool).map(|row| &self.rows[*row as usize])
     }
 
     pub(super) fn get_mut(&mut self, pool: PoolId) -> &mut Pool {
         let row = self.row(pool);
-        &mut self.all[row as usize]
+        &mut self.rows[row as usize]
     }
 
     /// The homes of one half of `pool`, by stream.

@@ -118,6 +118,16 @@ impl Markdown {
         if let Some(oom) = device.ooms.last() {
             self.oom(oom, device);
         }
+        if let Some(request) = &device.request {
+            let asked = size(request.asked_bytes);
+            let outcome = &request.outcome;
+            self.line(&format!("### {asked} more on device {}", device.device));
+            self.line(&format!("- **{}**: {}", outcome.verdict, text(&outcome.verdict_reason)));
+            for assumed in &request.assumed {
+                self.line(&format!("- assumed: {}", text(assumed)));
+            }
+            self.line("");
+        }
         let memory = &device.memory;
         let free = &memory.fragmentation;
         self.paragraph(&format!("### Memory of device {} at the snapshot", device.device));
