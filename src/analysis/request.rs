@@ -20,6 +20,8 @@ pub struct RequestReport {
     pub asked_bytes: u64,
     /// The memory that would serve it; `None` where nothing would.
     pub served_from: Option<Served>,
+    /// Cached memory that was given back to the device to make room.
+    pub given_back_bytes: u64,
     /// What the file does not say and was taken for granted, a sentence each.
     pub assumed: Vec<String>,
     /// As of a failed request, after everything was tried; the verdict is `served` if it would not fail.
@@ -36,8 +38,6 @@ pub struct Served {
     pub address: Option<u64>,
     /// The free block, or the memory taken from the device for it.
     pub bytes: u64,
-    /// Cached memory given back to the device first.
-    pub given_back_bytes: u64,
 }
 
 /// The verdict of a request that would not fail.
@@ -100,12 +100,13 @@ pub(super) fn request(
     let served_from = served(&answer);
     if let Some(served) = &served_from {
         outcome.verdict = SERVED;
-        outcome.verdict_reason = in_words(served);
+        outcome.verdict_reason = in_words(served, answer.given_back);
         outcome.shortfall_bytes = 0;
         outcome.causes.clear();
         outcome.blockers.clear();
     }
-    RequestReport { asked_bytes: asked, served_from, assumed, outcome }
+    let given_back_bytes = answer.given_back;
+    RequestReport { asked_bytes: asked, served_from, given_back_bytes, assumed, outcome }
 }
 
 /// The stream of the last recorded request; without a trace the one with most memory.
@@ -134,13 +135,12 @@ fn served(answer: &Answer) -> Option<Served> {
         kind: if is_cached { "free-block" } else { "new-memory" },
         address: is_cached.then_some(address),
         bytes,
-        given_back_bytes: answer.given_back,
     })
 }
 
-fn in_words(served: &Served) -> String {
+fn in_words(served: &Served, given_back: u64) -> String {
     let bytes = size(served.bytes);
-    match (served.address, served.given_back_bytes) {
+    match (served.address, given_back) {
         (Some(address), _) => format!("from the free block of {bytes} at {address:#x}"),
         (None, 0) => format!("from {bytes} of new memory, which the device has"),
         (None, back) => format!(

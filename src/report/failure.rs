@@ -128,6 +128,10 @@ impl Page {
         } else {
             self.line(&self.style.alarm(&format!("{asked} would fail")));
             self.cause(oom);
+            if request.given_back_bytes > 0 {
+                let back = size(request.given_back_bytes);
+                self.named("", &format!("after {back} of the cache were given back to the device"));
+            }
         }
         for (i, assumed) in request.assumed.iter().enumerate() {
             self.named(if i == 0 { "assumed" } else { "" }, assumed);
