@@ -8,6 +8,7 @@ mod blockers;
 #[cfg(feature = "cuda")]
 mod calibrate;
 mod cautions;
+mod clock;
 mod cost;
 mod device;
 mod emitted;

@@ -6,6 +6,7 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use super::clock::Clock;
 use crate::ids::SymbolId;
 use crate::snapshot::{Action, Snapshot};
 
@@ -128,23 +129,14 @@ impl NamedRange {
 /// The annotations of `device`, each beginning with its end. One without a beginning lasts from the
 /// first entry on, one without an end to the last.
 fn annotated(snapshot: &Snapshot, device: usize) -> Vec<Found> {
-    let rows = snapshot.trace(device);
-    let time = |index: usize| snapshot.events.time_us(rows.start + index);
-    if time(0).is_none() {
+    let clock = Clock::of(snapshot, device);
+    if !clock.runs() {
         return Vec::new();
     }
-    // The first entry that is not before, or not until, a time.
-    let place = |is_before: &dyn Fn(u64) -> bool| {
-        let (mut from, mut to) = (0, rows.len());
-        while from < to {
-            let middle = from + (to - from) / 2;
-            if time(middle).is_some_and(is_before) { from = middle + 1 } else { to = middle }
-        }
-        from
-    };
     let found = |name, start: Option<u64>, end: Option<u64>| {
-        let from = start.map_or(0, |start| place(&|time| time < start));
-        let to = end.map_or(rows.len(), |end| place(&|time| time <= end));
+        let from = start.map_or(0, |start| clock.first_at(0, start));
+        let to = end
+            .map_or(snapshot.trace(device).len(), |end| clock.first_at(0, end.saturating_add(1)));
         Found { name, source: "annotation", entries: from..to.max(from), times: [start, end] }
     };
     let mut open: FxHashMap<SymbolId, Vec<u64>> = FxHashMap::default();

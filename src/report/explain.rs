@@ -1,8 +1,7 @@
 //! The page of `oomscope explain`.
 
-use super::page::Page;
+use super::sheet::Page;
 use super::style::{Style, wrap};
-use super::table::table;
 use super::words::{place_in, telling_frames};
 use crate::analysis::{ExplainReport, Failure, Recording, StatisticsReport};
 use crate::units::{count, counted, percent, plain, size};
@@ -16,7 +15,7 @@ const SHOWN_FRAMES: usize = 6;
 
 /// The page for a person.
 pub fn explain_page(report: &ExplainReport, style: Style) -> String {
-    let mut page = Page { out: String::new(), style };
+    let mut page = Page::new(style);
     let name = match report.path.as_str() {
         "-" => "standard input".to_owned(),
         path => plain(path),
@@ -152,7 +151,7 @@ impl Page {
                 .iter()
                 .map(|f| vec![f.label.to_owned(), f.printed.clone(), f.meaning.clone()])
                 .collect();
-            self.out.push_str(&table(self.style, &["the number", "", "what it is"], &[0, 2], rows));
+            self.table(&["the number", "", "what it is"], &[0, 2], rows);
             return;
         }
         let figures: Vec<String> =
@@ -199,7 +198,7 @@ impl Page {
             })
             .collect();
         let header = ["line", "by", "device", "asked for", "free", "reserved", "verdict", "times"];
-        self.out.push_str(&table(self.style, &header, &[1, 6], rows));
+        self.table(&header, &[1, 6], rows);
         let left = failures.len().saturating_sub(MOST_ROWS);
         if left > 0 {
             self.text(&format!("  and {} more (--format json lists them)", count(left as u64)));
@@ -221,12 +220,7 @@ impl Page {
         self.named(verdict, &self.style.strong(&last.reason));
         self.named("what to do", last.advice);
         self.line("");
-        self.out.push_str(&table(
-            self.style,
-            &["", "now", "at most", "what it is"],
-            &[0, 3],
-            rows(last),
-        ));
+        self.table(&["", "now", "at most", "what it is"], &[0, 3], rows(last));
         if last.error_bytes > 0 {
             self.text(&format!(
                 "  A table's numbers are cut to whole units: each may be up to {} more.",
@@ -267,7 +261,7 @@ impl Page {
             "OOMs",
             "state",
         ];
-        self.out.push_str(&table(self.style, &header, &[1, 8], rows));
+        self.table(&header, &[1, 8], rows);
         if all.len() > MOST_ROWS {
             self.text(&format!("  the last {MOST_ROWS} of {}", count(all.len() as u64)));
         }

@@ -1,12 +1,14 @@
 //! The part of the page that says why requests failed.
 
-use super::page::Page;
+use super::sheet::Page;
 use super::words::{missing, moment, place_in, remedies, stream, telling_frames, when};
 use crate::analysis::{DeviceReport, OomReport};
 use crate::units::{count, counted, size};
 
 /// Frames of a failing request's stack that are shown.
 const SHOWN_FRAMES: usize = 8;
+/// Stacks with blocks in the way that are shown.
+const SHOWN_BLOCKERS: usize = 3;
 /// Failed requests described in full; the others are listed.
 const SHOWN_OOMS: usize = 1;
 
@@ -67,8 +69,9 @@ impl Page {
         if let Some(metadata) = &oom.user_metadata {
             self.named("metadata", metadata);
         }
-        self.cause(oom);
+        self.verdict(oom);
         self.remedies(oom);
+        self.circumstances(oom);
         let (frames, folded) = telling_frames(&oom.frames);
         for (i, frame) in frames.iter().take(SHOWN_FRAMES).enumerate() {
             self.named(if i == 0 { "stack" } else { "" }, &place_in(frame));
@@ -88,16 +91,19 @@ impl Page {
         }
     }
 
-    /// The verdict, its circumstances, and what is in the way.
-    fn cause(&mut self, oom: &OomReport) {
-        let style = self.style;
-        self.named(oom.verdict, &style.strong(&oom.verdict_reason));
+    fn verdict(&mut self, oom: &OomReport) {
+        let verdict = self.style.strong(&oom.verdict_reason);
+        self.named(oom.verdict, &verdict);
+    }
+
+    /// The memory at that moment, and what is in the way.
+    fn circumstances(&mut self, oom: &OomReport) {
         self.named("missing", &missing(oom));
         self.named("at that moment", &moment(oom));
         for cause in oom.causes.iter().filter(|cause| cause.kind != oom.verdict) {
             self.named("", &format!("{} {}", size(cause.bytes), cause.note));
         }
-        for (i, blocker) in oom.blockers.iter().enumerate() {
+        for (i, blocker) in oom.blockers.iter().take(SHOWN_BLOCKERS).enumerate() {
             let place = match (&blocker.culprit, blocker.frames.is_empty()) {
                 (Some(frame), _) => place_in(frame),
                 (None, true) => "a place that was not recorded".to_owned(),
@@ -127,7 +133,8 @@ impl Page {
             self.named(oom.verdict, &oom.verdict_reason);
         } else {
             self.line(&self.style.alarm(&format!("{asked} would fail")));
-            self.cause(oom);
+            self.verdict(oom);
+            self.circumstances(oom);
             if request.given_back_bytes > 0 {
                 let back = size(request.given_back_bytes);
                 self.named("", &format!("after {back} of the cache were given back to the device"));
@@ -145,7 +152,8 @@ impl Page {
             self.named(if i == 0 { "remedies" } else { "" }, text);
         }
         if oom.remedies.iter().any(|remedy| remedy.avoids_oom) {
-            let it = "(what the program would have asked for after this request is not recorded)";
+            let it = "(settings of PYTORCH_CUDA_ALLOC_CONF; what the program would have asked for after \
+                      this request is not recorded)";
             self.named("", &self.style.faint(it));
         }
     }

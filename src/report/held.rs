@@ -1,9 +1,9 @@
 //! Where the memory was at the failure, else at the peak: what for, from which phase, how old; and what
 //! grows with every step.
 
-use super::page::{Page, line_rows};
+use super::page::line_rows;
+use super::sheet::Page;
 use super::style::Style;
-use super::table::table;
 use super::words::place_in;
 use crate::analysis::{
     Age, Category, Confidence, DeviceReport, HeldAt, HeldByLine, Leaks, Phase, Share,
@@ -188,7 +188,7 @@ impl Page {
                 ]
             })
             .collect();
-        self.out.push_str(&table(style, &["", "", "bytes", "share", "", ""], &[0, 1, 4, 5], rows));
+        self.table(&["", "", "bytes", "share", "", ""], &[0, 1, 4, 5], rows);
         if let Some(kept) = kept(held) {
             self.named("kept", &kept);
         }

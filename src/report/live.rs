@@ -1,27 +1,22 @@
 //! The page of `oomscope live`.
 
-use super::style::{Style, wrap};
+use super::sheet::Page;
+use super::style::Style;
 use super::table::table;
+use super::words::rules;
 use crate::analysis::{
     CallTimes, Cost, Costs, EntryReport, LiveDevice, LiveDifference, LiveReport,
 };
 use crate::units::{count, counted, duration, plain, size};
 
-/// Columns of the names at the left of `name  value` lines.
-const NAMES: usize = 12;
 /// Failed requests that are listed.
 const SHOWN_OOMS: usize = 5;
 
 /// The page for a person.
 pub fn live_page(report: &LiveReport, style: Style) -> String {
-    let mut page = Page { out: String::new(), style };
+    let mut page = Page::new(style);
     page.line(&style.heading(&plain(&report.path)));
-    let settings = match report.settings_string.as_deref() {
-        Some("") => "default settings".to_owned(),
-        Some(settings) => format!("settings {}", plain(settings)),
-        None => "settings not recorded by this release".to_owned(),
-    };
-    page.text(&format!("Rules of PyTorch {}, {settings}", report.torch_version));
+    page.text(&rules(&report.torch_version, report.settings_string.as_deref()));
     for warning in &report.warnings {
         page.text(&format!("warning: {} [{}]", warning.message, warning.code));
     }
@@ -29,7 +24,7 @@ pub fn live_page(report: &LiveReport, style: Style) -> String {
     page.gpu(report);
     for device in &report.devices {
         page.line("");
-        page.device(device);
+        page.live_device(device);
     }
     page.out
 }
@@ -56,28 +51,7 @@ pub fn costs_page(costs: &Costs, style: Style) -> String {
     format!("{}\n{}", style.heading(&title), table(style, &header, &[0], rows.collect()))
 }
 
-struct Page {
-    out: String,
-    style: Style,
-}
-
 impl Page {
-    fn line(&mut self, text: &str) {
-        self.out.push_str(text.trim_end());
-        self.out.push('\n');
-    }
-
-    fn text(&mut self, text: &str) {
-        let wrapped = wrap(text, self.style.width, "");
-        self.line(&wrapped);
-    }
-
-    fn named(&mut self, name: &str, text: &str) {
-        let indent = " ".repeat(NAMES + 2);
-        let wrapped = wrap(text, self.style.width.saturating_sub(NAMES + 2), &indent);
-        self.line(&format!("  {name:<NAMES$}{wrapped}"));
-    }
-
     fn gpu(&mut self, report: &LiveReport) {
         let gpu = &report.gpu;
         let title =
@@ -103,7 +77,7 @@ impl Page {
         self.named("pace", &format!("{pace}{touched}"));
     }
 
-    fn device(&mut self, device: &LiveDevice) {
+    fn live_device(&mut self, device: &LiveDevice) {
         let verdict = match device.ooms.len() {
             0 => "it fits: every request was served".to_owned(),
             1 => "1 request failed".to_owned(),
@@ -208,6 +182,6 @@ impl Page {
         }
         self.line("");
         let header = ["device calls", "count", "total", "median", "p99"];
-        self.out.push_str(&table(self.style, &header, &[0], rows));
+        self.table(&header, &[0], rows);
     }
 }

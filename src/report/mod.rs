@@ -15,6 +15,7 @@ mod markdown;
 mod page;
 mod ranks;
 mod replay;
+mod sheet;
 mod style;
 mod table;
 mod timeline;

@@ -3,18 +3,16 @@
 
 use super::chart::chart;
 use super::ranks;
+use super::sheet::Page;
 use super::style::{Style, tail, wrap};
 use super::table::table;
 use super::words::{pool, provenance, span, stream};
 use crate::analysis::{AnalyzeReport, DeviceReport, HeldByLine, SnapshotReport};
 use crate::units::{count, counted, percent, plain, ratio, size};
 
-/// Columns of the names at the left of `name  value` lines.
-const NAMES: usize = 16;
-
 /// The page for one snapshot, or the table of ranks and the page for the worst of them.
 pub fn page(report: &AnalyzeReport, style: Style) -> String {
-    let mut page = Page { out: String::new(), style };
+    let mut page = Page::new(style);
     if let Some(ranks) = &report.ranks {
         page.out.push_str(&ranks::ranks(ranks, style));
         let worst = ranks.rows.first().map(|worst| worst.path.as_str());
@@ -31,35 +29,7 @@ pub fn page(report: &AnalyzeReport, style: Style) -> String {
     page.out
 }
 
-pub(super) struct Page {
-    pub(super) out: String,
-    pub(super) style: Style,
-}
-
 impl Page {
-    pub(super) fn line(&mut self, text: &str) {
-        self.out.push_str(text.trim_end());
-        self.out.push('\n');
-    }
-
-    /// A paragraph from the left edge.
-    pub(super) fn text(&mut self, text: &str) {
-        let wrapped = wrap(text, self.style.width, "");
-        self.line(&wrapped);
-    }
-
-    /// `  name  text`, the text wrapped in its own column.
-    pub(super) fn named(&mut self, name: &str, text: &str) {
-        let indent = " ".repeat(NAMES + 2);
-        let wrapped = wrap(text, self.style.width.saturating_sub(NAMES + 2), &indent);
-        self.line(&format!("  {name:<NAMES$}{wrapped}"));
-    }
-
-    pub(super) fn heading(&mut self, text: &str) {
-        self.line("");
-        self.line(&self.style.heading(text));
-    }
-
     fn snapshot(&mut self, snapshot: &SnapshotReport) {
         self.line(&self.style.heading(&plain(&snapshot.path)));
         self.text(&provenance(snapshot));
@@ -161,7 +131,7 @@ impl Page {
                 },
             ));
         }
-        self.out.push_str(&table(self.style, &["", "bytes", "share", ""], &[0, 3], rows));
+        self.table(&["", "bytes", "share", ""], &[0, 3], rows);
         if free.rounding_bytes > 0 {
             self.named(
                 "rounding",
@@ -254,12 +224,7 @@ impl Page {
             })
             .collect();
         self.line("");
-        self.out.push_str(&table(
-            self.style,
-            &["block state", "blocks", "bytes", "mean", "largest"],
-            &[0],
-            rows,
-        ));
+        self.table(&["block state", "blocks", "bytes", "mean", "largest"], &[0], rows);
         if blocks.inactive.count > 0 {
             self.line("");
             self.line("Where memory is free, most stranded first:");
@@ -319,7 +284,7 @@ impl Page {
                 row.remove(BLOCKS);
             }
         }
-        self.out.push_str(&table(self.style, &header, &[0, 1], rows));
+        self.table(&header, &[0, 1], rows);
     }
 
     fn pools_and_streams(&mut self, device: &DeviceReport) {
@@ -339,12 +304,7 @@ impl Page {
                     ]
                 })
                 .collect();
-            self.out.push_str(&table(
-                self.style,
-                &["pool", "reserved", "allocated", "free", "used by"],
-                &[0],
-                rows,
-            ));
+            self.table(&["pool", "reserved", "allocated", "free", "used by"], &[0], rows);
         }
         if memory.streams.len() > 1 {
             self.heading("Streams (each can only use its own free blocks)");
@@ -361,12 +321,11 @@ impl Page {
                     ]
                 })
                 .collect();
-            self.out.push_str(&table(
-                self.style,
+            self.table(
                 &["stream", "reserved", "allocated", "free", "largest free block"],
                 &[0],
                 rows,
-            ));
+            );
         }
     }
 }

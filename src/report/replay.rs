@@ -1,25 +1,19 @@
 //! The page of `oomscope replay`.
 
-use super::style::{Style, wrap};
-use super::table::table;
+use super::sheet::Page;
+use super::style::Style;
+use super::words::rules;
 use crate::analysis::{ReplayReport, ReplayedDevice};
 use crate::units::{count, counted, plain, size};
 
-/// Columns of the names at the left of `name  value` lines.
-const NAMES: usize = 12;
 /// Failed requests that are listed.
 const SHOWN_OOMS: usize = 5;
 
 /// The page for a person.
 pub fn replay_page(report: &ReplayReport, style: Style) -> String {
-    let mut page = Page { out: String::new(), style };
+    let mut page = Page::new(style);
     page.line(&style.heading(&plain(&report.path)));
-    let settings = match report.settings_string.as_deref() {
-        Some("") => "default settings".to_owned(),
-        Some(settings) => format!("settings {}", plain(settings)),
-        None => "settings not recorded by this release".to_owned(),
-    };
-    page.text(&format!("Rules of PyTorch {}, {settings}", report.torch_version));
+    page.text(&rules(&report.torch_version, report.settings_string.as_deref()));
     for warning in &report.warnings {
         page.text(&format!("warning: {} [{}]", warning.message, warning.code));
     }
@@ -36,28 +30,7 @@ pub fn replay_page(report: &ReplayReport, style: Style) -> String {
     page.out
 }
 
-struct Page {
-    out: String,
-    style: Style,
-}
-
 impl Page {
-    fn line(&mut self, text: &str) {
-        self.out.push_str(text.trim_end());
-        self.out.push('\n');
-    }
-
-    fn text(&mut self, text: &str) {
-        let wrapped = wrap(text, self.style.width, "");
-        self.line(&wrapped);
-    }
-
-    fn named(&mut self, name: &str, text: &str) {
-        let indent = " ".repeat(NAMES + 2);
-        let wrapped = wrap(text, self.style.width.saturating_sub(NAMES + 2), &indent);
-        self.line(&format!("  {name:<NAMES$}{wrapped}"));
-    }
-
     fn verified(&mut self, device: &ReplayedDevice) {
         let recorded = device.events.recorded;
         let matched = device.events.matched.unwrap_or(0);
@@ -97,8 +70,8 @@ impl Page {
             );
             self.named("open", &it);
         }
-        self.figures(device, None);
-        self.ooms(device);
+        self.replay_figures(device, None);
+        self.failed_in_replay(device);
     }
 
     fn what_if(&mut self, device: &ReplayedDevice, recorded: &ReplayedDevice) {
@@ -126,8 +99,8 @@ impl Page {
         }
         self.start(device);
         self.assumed(device);
-        self.figures(device, Some(recorded));
-        self.ooms(device);
+        self.replay_figures(device, Some(recorded));
+        self.failed_in_replay(device);
     }
 
     fn start(&mut self, device: &ReplayedDevice) {
@@ -157,7 +130,7 @@ impl Page {
         }
     }
 
-    fn figures(&mut self, device: &ReplayedDevice, recorded: Option<&ReplayedDevice>) {
+    fn replay_figures(&mut self, device: &ReplayedDevice, recorded: Option<&ReplayedDevice>) {
         type Figure = (&'static str, fn(&ReplayedDevice) -> String);
         let figures: [Figure; 6] = [
             ("peak reserved", |d| size(d.peak_reserved_bytes)),
@@ -177,10 +150,10 @@ impl Page {
             if recorded.is_some() { &["", "recorded", "what-if"] } else { &["", "replayed"] };
         let rows = rows.collect();
         self.line("");
-        self.out.push_str(&table(self.style, header, &[0], rows));
+        self.table(header, &[0], rows);
     }
 
-    fn ooms(&mut self, device: &ReplayedDevice) {
+    fn failed_in_replay(&mut self, device: &ReplayedDevice) {
         if device.ooms.is_empty() {
             return;
         }

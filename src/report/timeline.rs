@@ -1,7 +1,7 @@
 //! The page of `oomscope timeline`: charts over one axis, then the worst moments in words.
 
 use super::chart::{Axis, LABELS, area, pointers, strip};
-use super::page::Page;
+use super::sheet::Page;
 use super::style::Style;
 use super::words::extent;
 use crate::analysis::{DeviceTimeline, Series, TimelineReport};
@@ -19,7 +19,7 @@ const TOLD: usize = 3;
 
 /// The page, one device after the other.
 pub fn timeline_page(report: &TimelineReport, style: Style) -> String {
-    let mut page = Page { out: String::new(), style };
+    let mut page = Page::new(style);
     page.line(&style.heading(&plain(&report.path)));
     for warning in &report.warnings {
         page.text(&format!("warning: {} [{}]", warning.message, warning.code));

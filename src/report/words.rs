@@ -58,6 +58,16 @@ pub(super) fn provenance(snapshot: &SnapshotReport) -> String {
     parts.join(", ")
 }
 
+/// What a model replay went by.
+pub(super) fn rules(torch_version: &str, settings_string: Option<&str>) -> String {
+    let settings = match settings_string {
+        Some("") => "default settings".to_owned(),
+        Some(settings) => format!("settings {}", plain(settings)),
+        None => "settings not recorded by this release".to_owned(),
+    };
+    format!("Rules of PyTorch {torch_version}, {settings}")
+}
+
 /// Where in the trace a failed request is.
 pub(super) fn when(oom: &OomReport, device: &DeviceReport) -> String {
     let last = device.timeline.as_ref().map_or(0, |t| t.trace_events.saturating_sub(1));
@@ -152,16 +162,16 @@ pub(super) fn remedies(oom: &OomReport) -> Vec<String> {
 
 fn remedy_in_words(remedy: &Remedy, own: &Undisturbed) -> String {
     let settings = match (remedy.settings.as_str(), remedy.without) {
-        (settings, None) => settings.to_owned(),
+        (settings, None) => format!("with {settings}"),
         ("", Some(option)) => format!("without {option}"),
-        (settings, Some(option)) => format!("{settings} without {option}"),
+        (settings, Some(option)) => format!("with {settings} and without {option}"),
     };
     let calls = remedy.device_allocs.saturating_add(remedy.device_frees);
     let before = own.device_allocs.saturating_add(own.device_frees);
     let slow = if calls > FEW_CALLS && calls / SLOW >= before { ", which are slow" } else { "" };
     format!(
-        "{settings}: replayed, the request is served; peak reserved {}, {} for device memory{slow} ({} \
-         when recorded)",
+        "{settings} a replay serves the request: peak reserved {}, {} for device memory{slow} ({} when \
+         recorded)",
         size(remedy.peak_reserved_bytes),
         counted(calls, "call"),
         count(before)

@@ -1,6 +1,7 @@
 //! Named ranges that PyTorch and the program recorded beside the trace (`external_annotations`).
 
 use super::Phase;
+use crate::analysis::clock::Clock;
 use crate::ids::{SymbolId, row};
 use crate::snapshot::Snapshot;
 
@@ -38,13 +39,12 @@ impl Named {
     /// Ranges are recorded for the device that was current: where `device` has none, those of the
     /// others count.
     pub(super) fn of(snapshot: &Snapshot, device: usize) -> Self {
-        let rows = snapshot.trace(device);
+        let clock = Clock::of(snapshot, device);
         let own = |a: &&crate::snapshot::Annotation| a.device == device as u64;
         let has_own = snapshot.annotations.iter().any(|a| own(&a));
         let mut marks: Vec<_> =
             snapshot.annotations.iter().filter(|a| !has_own || own(a)).collect();
         marks.sort_by_key(|a| a.time_us); // stable: of one microsecond as recorded
-        let time_of = |index: usize| snapshot.events.time_us(rows.start + index).unwrap_or(0);
         let mut found = Self::default();
         let mut open: Vec<(SymbolId, Option<Phase>)> = Vec::new();
         let mut from = 0;
@@ -52,7 +52,7 @@ impl Named {
             // Each search begins where the last one ended: marks and entries are both in order.
             // Entries of the microsecond in which a range ends belong to it.
             let until = mark.time_us.saturating_add(u64::from(!mark.is_start));
-            from += partition(rows.len() - from, |ahead| time_of(from + ahead) < until);
+            from = clock.first_at(from, until);
             let index = row(from);
             let name = snapshot.text(mark.name);
             let is_step = name.starts_with("Optimizer.step");
@@ -102,20 +102,6 @@ impl Named {
     }
 }
 
-/// How many of the first numbers below `len` are `before`, which is true up to some number.
-fn partition(len: usize, before: impl Fn(usize) -> bool) -> usize {
-    let (mut low, mut high) = (0, len);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if before(middle) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    low
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,13 +117,6 @@ mod tests {
             ("attention", None),
         ] {
             assert_eq!(phase_of(name), phase, "{name}");
-        }
-    }
-
-    #[test]
-    fn halves_find_the_border() {
-        for border in 0..=5 {
-            assert_eq!(partition(5, |n| n < border), border);
         }
     }
 }

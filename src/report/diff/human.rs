@@ -1,7 +1,7 @@
 //! The page of `oomscope diff`: the answer first, then the figures, then who it was.
 
+use super::super::sheet::Page;
 use super::super::style::{Style, tail, wrap};
-use super::super::table::table;
 use super::super::words::{place, telling_frames};
 use super::cells::{
     self, FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moments, moved,
@@ -16,7 +16,7 @@ const FRAMES: usize = 5;
 
 /// The page for a person.
 pub fn diff_page(report: &DiffReport, style: Style) -> String {
-    let mut page = Page { out: String::new(), style };
+    let mut page = Page::new(style);
     page.text(&style.strong(&report.summary));
     if let Some(fail_on) = &report.fail_on {
         for failure in &fail_on.failures {
@@ -49,7 +49,7 @@ pub fn diff_page(report: &DiffReport, style: Style) -> String {
         page.table(&SETTINGS, &[0, 1, 2], settings(&report.settings_changed));
     }
     for device in &report.devices {
-        page.device(device, report.at, report.devices.len() > 1);
+        page.device_diff(device, report.at, report.devices.len() > 1);
     }
     let remarks = remarks(report);
     if !remarks.is_empty() {
@@ -62,33 +62,8 @@ pub fn diff_page(report: &DiffReport, style: Style) -> String {
     page.out
 }
 
-struct Page {
-    out: String,
-    style: Style,
-}
-
 impl Page {
-    fn line(&mut self, text: &str) {
-        self.out.push_str(text.trim_end());
-        self.out.push('\n');
-    }
-
-    fn text(&mut self, text: &str) {
-        let wrapped = wrap(text, self.style.width, "");
-        self.line(&wrapped);
-    }
-
-    fn heading(&mut self, text: &str) {
-        self.line("");
-        self.line(&self.style.heading(text));
-    }
-
-    fn table(&mut self, header: &[&str], left: &[usize], rows: Vec<Vec<String>>) {
-        let table = table(self.style, header, left, rows);
-        self.out.push_str(&table);
-    }
-
-    fn device(&mut self, device: &DeviceDiff, at: At, is_one_of_several: bool) {
+    fn device_diff(&mut self, device: &DeviceDiff, at: At, is_one_of_several: bool) {
         self.heading(&format!("Device {}", device.device));
         if is_one_of_several {
             self.text(&device.summary);

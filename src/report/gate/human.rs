@@ -1,14 +1,14 @@
 //! The page of `oomscope check`.
 
+use super::super::sheet::Page;
 use super::super::style::{Style, tail, wrap};
-use super::super::table::table;
 use super::words::{Kind, SHOWN, kinds, lost, notes, outcome, place, share, subject, verdict};
 use crate::gate::{CheckReport, Finding, Severity, Worst};
 use crate::units::{count, counted, plain};
 
 /// The page for a person.
 pub fn check_page(report: &CheckReport, style: Style) -> String {
-    let mut page = Page { out: String::new(), style };
+    let mut page = Page::new(style);
     let verdict = verdict(report);
     page.line(&if report.passed { style.heading(&verdict) } else { style.alarm(&verdict) });
     if let Some(config) = &report.config {
@@ -57,22 +57,7 @@ fn worst_of_all(worst: &Worst) -> String {
     format!("worst: device {} of {}: {}", worst.device, plain(&worst.path), lost.join(", "))
 }
 
-struct Page {
-    out: String,
-    style: Style,
-}
-
 impl Page {
-    fn line(&mut self, text: &str) {
-        self.out.push_str(text.trim_end());
-        self.out.push('\n');
-    }
-
-    fn text(&mut self, text: &str) {
-        let wrapped = wrap(text, self.style.width, "  ");
-        self.line(&wrapped);
-    }
-
     /// A row a limit; of several devices, that of the one that stands worst.
     fn limits(&mut self, kinds: &[Kind<'_>]) {
         let are_several = kinds.iter().any(|kind| kind.all > 1);
@@ -82,8 +67,7 @@ impl Page {
         } else {
             &["", "", "actual", "limit"]
         };
-        let table = table(self.style, header, &[0, 1, 6], rows);
-        self.out.push_str(&table);
+        self.table(header, &[0, 1, 6], rows);
     }
 
     fn row(&self, kind: &Kind<'_>, are_several: bool) -> Vec<String> {
