@@ -3,7 +3,7 @@
 use super::pool::FreeKey;
 
 /// A chunk that grows longer than this is halved.
-const LONGEST: usize = 256;
+const LONGEST: usize = 64;
 
 /// An ordered set, as sorted chunks of bounded length: most homes have but one, which is searched and
 /// changed faster than a tree.
