@@ -103,6 +103,8 @@ pub struct PoolReport {
     pub reserved_bytes: u64,
     /// Bytes held by the program.
     pub allocated_bytes: u64,
+    /// Bytes freed by the program, waiting for work on another stream.
+    pub pending_bytes: u64,
     /// Bytes free.
     pub inactive_bytes: u64,
     /// Raw handles of its streams, ascending.
@@ -118,6 +120,8 @@ pub struct StreamReport {
     pub reserved_bytes: u64,
     /// Bytes held by the program.
     pub allocated_bytes: u64,
+    /// Bytes freed by the program, waiting for work on another stream.
+    pub pending_bytes: u64,
     /// Bytes free.
     pub inactive_bytes: u64,
     /// The largest free block.
@@ -220,7 +224,7 @@ pub fn figures<'a>(
         };
         let (allocated, free) =
             (in_state(BlockState::ActiveAllocated), in_state(BlockState::Inactive));
-
+        let pending = in_state(BlockState::ActivePendingFree);
         let releasable = memory.add(segment, blocks, settings);
         let id = all_pools.get(segment.pool);
         segments.push(SegmentReport {
@@ -239,11 +243,13 @@ pub fn figures<'a>(
             pool_id: id,
             reserved_bytes: 0,
             allocated_bytes: 0,
+            pending_bytes: 0,
             inactive_bytes: 0,
             streams: Vec::new(),
         });
         pool.reserved_bytes = pool.reserved_bytes.saturating_add(segment.total_size);
         pool.allocated_bytes = pool.allocated_bytes.saturating_add(allocated);
+        pool.pending_bytes = pool.pending_bytes.saturating_add(pending);
         pool.inactive_bytes = pool.inactive_bytes.saturating_add(free);
         if let Err(at) = pool.streams.binary_search(&segment.stream) {
             pool.streams.insert(at, segment.stream);
@@ -252,11 +258,13 @@ pub fn figures<'a>(
             stream: segment.stream,
             reserved_bytes: 0,
             allocated_bytes: 0,
+            pending_bytes: 0,
             inactive_bytes: 0,
             largest_free_block_bytes: 0,
         });
         stream.reserved_bytes = stream.reserved_bytes.saturating_add(segment.total_size);
         stream.allocated_bytes = stream.allocated_bytes.saturating_add(allocated);
+        stream.pending_bytes = stream.pending_bytes.saturating_add(pending);
         stream.inactive_bytes = stream.inactive_bytes.saturating_add(free);
         stream.largest_free_block_bytes = blocks
             .iter()

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::words::{
-    missing, moment, place, place_in, pool, provenance, remedies, stream, telling_frames, when,
-};
+use super::spaces;
+use super::words::{missing, moment, place, place_in, provenance, remedies, telling_frames, when};
 use super::{held, ranks};
 use crate::analysis::{AnalyzeReport, DeviceReport, OomReport, Ranks, SnapshotReport};
 use crate::units::{count, counted, percent, ratio, size};
@@ -149,35 +148,12 @@ impl Markdown {
         .collect();
         self.table(&["", "bytes", "of reserved"], 1, &rows);
         if memory.pools.len() > 1 {
-            let rows: Vec<Vec<String>> = memory
-                .pools
-                .iter()
-                .map(|p| {
-                    vec![
-                        pool(p.pool_id),
-                        size(p.reserved_bytes),
-                        size(p.allocated_bytes),
-                        size(p.inactive_bytes),
-                    ]
-                })
-                .collect();
-            self.table(&["pool", "reserved", "allocated", "free"], 1, &rows);
+            let (header, rows) = spaces::pools(memory);
+            self.table(&header, 1, &rows);
         }
         if memory.streams.len() > 1 {
-            let rows: Vec<Vec<String>> = memory
-                .streams
-                .iter()
-                .map(|s| {
-                    vec![
-                        stream(s.stream),
-                        size(s.reserved_bytes),
-                        size(s.allocated_bytes),
-                        size(s.inactive_bytes),
-                        size(s.largest_free_block_bytes),
-                    ]
-                })
-                .collect();
-            self.table(&["stream", "reserved", "allocated", "free", "largest free"], 1, &rows);
+            let (header, rows) = spaces::streams(memory);
+            self.table(&header, 1, &rows);
         }
         if !device.top_lines.is_empty() {
             let rows: Vec<Vec<String>> = device

@@ -16,6 +16,7 @@ mod page;
 mod ranks;
 mod replay;
 mod sheet;
+mod spaces;
 mod style;
 mod table;
 mod timeline;

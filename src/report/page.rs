@@ -4,9 +4,10 @@
 use super::chart::chart;
 use super::ranks;
 use super::sheet::Page;
+use super::spaces;
 use super::style::{Style, tail, wrap};
 use super::table::table;
-use super::words::{pool, provenance, span, stream};
+use super::words::{provenance, span};
 use crate::analysis::{AnalyzeReport, DeviceReport, HeldByLine, SnapshotReport};
 use crate::units::{count, counted, percent, plain, ratio, size};
 
@@ -291,41 +292,13 @@ impl Page {
         let memory = &device.memory;
         if memory.pools.len() > 1 {
             self.heading("Pools");
-            let rows = memory
-                .pools
-                .iter()
-                .map(|p| {
-                    vec![
-                        pool(p.pool_id),
-                        size(p.reserved_bytes),
-                        size(p.allocated_bytes),
-                        size(p.inactive_bytes),
-                        counted(p.streams.len() as u64, "stream"),
-                    ]
-                })
-                .collect();
-            self.table(&["pool", "reserved", "allocated", "free", "used by"], &[0], rows);
+            let (header, rows) = spaces::pools(memory);
+            self.table(&header, &[0], rows);
         }
         if memory.streams.len() > 1 {
             self.heading("Streams (each can only use its own free blocks)");
-            let rows = memory
-                .streams
-                .iter()
-                .map(|s| {
-                    vec![
-                        stream(s.stream),
-                        size(s.reserved_bytes),
-                        size(s.allocated_bytes),
-                        size(s.inactive_bytes),
-                        size(s.largest_free_block_bytes),
-                    ]
-                })
-                .collect();
-            self.table(
-                &["stream", "reserved", "allocated", "free", "largest free block"],
-                &[0],
-                rows,
-            );
+            let (header, rows) = spaces::streams(memory);
+            self.table(&header, &[0], rows);
         }
     }
 }

@@ -53,9 +53,15 @@ const SEGMENTS: &[&str] = &["count", "small", "large", "expandable"];
 const BLOCKS: &[&str] = &["active_allocated", "active_pending_free", "inactive"];
 const COUNT: &[&str] = &["count", "bytes"];
 const POOL: &[&str] =
-    &["pool_id", "reserved_bytes", "allocated_bytes", "inactive_bytes", "streams"];
-const STREAM: &[&str] =
-    &["stream", "reserved_bytes", "allocated_bytes", "inactive_bytes", "largest_free_block_bytes"];
+    &["pool_id", "reserved_bytes", "allocated_bytes", "pending_bytes", "inactive_bytes", "streams"];
+const STREAM: &[&str] = &[
+    "stream",
+    "reserved_bytes",
+    "allocated_bytes",
+    "pending_bytes",
+    "inactive_bytes",
+    "largest_free_block_bytes",
+];
 const FRAGMENTATION: &[&str] = &[
     "gap_ratio",
     "inactive_split_bytes",
@@ -150,6 +156,11 @@ fn check_device(device: &Value) {
     }
     all_have(&device["pools"], POOL);
     all_have(&device["streams"], STREAM);
+    for space in list(&device["pools"]).iter().chain(list(&device["streams"])) {
+        let parts = ["allocated_bytes", "pending_bytes", "inactive_bytes"];
+        let sum: u64 = parts.iter().map(|key| space[*key].as_u64().unwrap()).sum();
+        assert_eq!(space["reserved_bytes"].as_u64(), Some(sum), "{space}");
+    }
     has(&device["fragmentation"], FRAGMENTATION);
     has(&device["peak"], PEAK);
     if !device["at_peak"].is_null() {
