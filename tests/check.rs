@@ -307,3 +307,15 @@ fn mistakes_are_refused_in_one_sentence() {
     let ran = run(&["check", "--save-baseline", "x.json", "--max-ooms", "1", OOM]);
     assert_eq!((ran.code, ran.err.contains("cannot be used with")), (2, true), "{}", ran.err);
 }
+
+#[test]
+fn nothing_is_written_over_a_file_that_is_read() {
+    let directory = TempDir::new().unwrap();
+    let own = file(&directory, "own.pickle", &fixtures::pickle("2.15.0-conv_train"));
+    let before = std::fs::read(&own).unwrap();
+    let grown = ["check", "--max-growth", "0", "--baseline", &own, "-o", &own, OOM];
+    for args in [&["check", "--save-baseline", &own, &own][..], &grown] {
+        assert!(refusal(args).contains("would overwrite"), "{args:?}");
+        assert_eq!(std::fs::read(&own).unwrap(), before, "{args:?}");
+    }
+}

@@ -7,11 +7,11 @@ use clap::Args;
 
 use super::args::{Format, Output as OutputArgs, WindowArgs, parse_release};
 use super::exit::{Done, complain};
-use super::inputs::{self, Read};
+use super::inputs;
 use super::output::Output;
 use crate::analysis::{AnalyzeReport, Options, analyze, compare_ranks};
 use crate::report;
-use crate::units::{counted, parse_size};
+use crate::units::parse_size;
 
 /// Say what the memory was doing: failed requests, use and fragmentation, peak, course over time,
 /// and who holds it
@@ -87,21 +87,10 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
         inputs::spare(&mut inputs, path)?;
     }
     let output = Output::open(args.output.output.as_deref())?;
-    let read =
+    let (snapshots, unreadable) =
         inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
-    let (mut snapshots, mut unreadable, mut skipped) = (Vec::new(), Vec::new(), 0);
-    for one in read {
-        match one {
-            Read::Done(report) => snapshots.push(report),
-            Read::Failed(error) => unreadable.push(error),
-            Read::Skipped => skipped += 1,
-        }
-    }
     for file in &unreadable {
         complain(&format!("{}: {}", file.path, file.message));
-    }
-    if skipped > 0 {
-        complain(&format!("{} passed over: not a snapshot", counted(skipped, ".json file")));
     }
     if snapshots.is_empty() {
         if unreadable.is_empty() {

@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context as _, bail};
 use rayon::prelude::*;
 
+use super::exit::complain;
 use super::progress::Progress;
 use crate::analysis::Unreadable;
 use crate::input::Source;
 use crate::snapshot::{Snapshot, SnapshotError};
+use crate::units::counted;
 
 /// A file to read.
 #[derive(Debug, Clone)]
@@ -55,13 +57,13 @@ pub(super) fn spare(inputs: &mut Vec<Input>, output: &Path) -> anyhow::Result<()
     let Ok(output) = output.canonicalize() else { return Ok(()) };
     let is_output = |input: &Input| input.path.canonicalize().is_ok_and(|path| path == output);
     if let Some(named) = inputs.iter().find(|input| !input.found && is_output(input)) {
-        bail!("{}: is a snapshot to read; the result would overwrite it", named.path.display());
+        bail!("{}: is to be read; the result would overwrite it", named.path.display());
     }
     inputs.retain(|input| !is_output(input));
     Ok(())
 }
 
-/// Refuses to write to the snapshot that is to be read.
+/// Refuses to write to a file that is to be read.
 pub(super) fn spare_one(input: &Path, output: &Path) -> anyhow::Result<()> {
     let mut inputs = vec![Input { path: input.to_owned(), found: false }];
     spare(&mut inputs, output)
@@ -130,17 +132,32 @@ fn is_named_like_a_snapshot(path: &Path) -> bool {
 }
 
 /// Reads every input and hands it to `use_it` with its path and stored size, several at a time;
-/// results come in the order of the inputs.
+/// results, and the files that cannot be read, come in the order of the inputs.
 pub(super) fn read_all<T: Send>(
     inputs: &[Input],
     use_it: impl Fn(&Snapshot, &str, u64) -> T + Sync,
-) -> Vec<Read<T>> {
+) -> (Vec<T>, Vec<Unreadable>) {
     let total = inputs.iter().filter_map(|i| i.path.metadata().ok()).map(|m| m.len()).sum();
     let progress = Progress::new(total, inputs.len());
-    inputs.par_iter().map(|input| read(input, &progress, &use_it)).collect()
+    let read: Vec<Read<T>> =
+        inputs.par_iter().map(|input| read(input, &progress, &use_it)).collect();
+    drop(progress);
+    let (mut done, mut unreadable, mut skipped) = (Vec::new(), Vec::new(), 0);
+    for one in read {
+        match one {
+            Read::Done(one) => done.push(one),
+            Read::Failed(error) => unreadable.push(error),
+            Read::Skipped => skipped += 1,
+        }
+    }
+    if skipped > 0 {
+        complain(&format!("{} passed over: not a snapshot", counted(skipped, ".json file")));
+    }
+    (done, unreadable)
 }
 
-/// Reads every pair and hands both to `use_it` with their paths and stored sizes, as [`read_all`] does.
+/// Reads every pair, several at a time, and hands both to `use_it` with their paths and stored sizes; results
+/// come in the order of the pairs.
 pub(super) fn read_pairs<T: Send>(
     pairs: &[[Input; 2]],
     use_it: impl Fn([(&Snapshot, &str, u64); 2]) -> T + Sync,

@@ -47,7 +47,9 @@ pub(super) struct Whatif {
 pub(super) fn run(args: &Whatif) -> anyhow::Result<Done> {
     let path = args.model.snapshot.display().to_string();
     if let Some(written) = &args.model.output.output {
-        inputs::spare_one(&args.model.snapshot, written)?;
+        for read in [Some(&args.model.snapshot), args.cost.as_ref()].into_iter().flatten() {
+            inputs::spare_one(read, written)?;
+        }
     }
     let costs = args.cost.as_deref().map(read_costs).transpose()?;
     let output = Output::open(args.model.output.output.as_deref())?;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 
 use super::super::exit::Done;
-use super::super::inputs;
+use super::super::inputs::{self, Input};
 use super::super::output::Output;
+use super::Check;
 use super::repository::with_slashes;
-use super::{Check, read};
 use crate::analysis::inferred;
 use crate::gate::{Baseline, Config, Peaks, Threshold, peaks};
 use crate::replay::Known;
@@ -38,7 +38,10 @@ pub(super) fn baseline(
             "the baseline {} would be compared with nothing: set max-growth-ratio or max-growth",
             path.display()
         ),
-        (Some(path), Some(_)) => read_baseline(&path, args.torch_version).map(Some),
+        (Some(path), Some(_)) => {
+            args.output.as_ref().map_or(Ok(()), |output| inputs::spare_one(&path, output))?;
+            read_baseline(&path, args.torch_version).map(Some)
+        }
     }
 }
 
@@ -51,24 +54,30 @@ fn read_baseline(path: &Path, minor: Option<u32>) -> anyhow::Result<Baseline> {
             return Baseline::parse(&text).map_err(|error| anyhow!("the baseline {shown} {error}"));
         }
     }
-    let rows = measure(&[path.to_owned()], None, minor)
+    let paths = [path.to_owned()];
+    let rows = inputs::expand(&paths)
+        .and_then(|inputs| measure(&inputs, &paths, None, minor))
         .with_context(|| format!("the baseline {shown} cannot be used"))?;
     Ok(Baseline::new(rows))
 }
 
-/// The peaks of all snapshots, each of which must have some.
+/// The peaks of all snapshots, each of which must have some; they were found in `paths`.
 fn measure(
+    inputs: &[Input],
     paths: &[PathBuf],
     device: Option<u64>,
     minor: Option<u32>,
 ) -> anyhow::Result<Vec<Peaks>> {
-    let inputs = inputs::expand(paths)?;
     let known = Known { minor, capacity: None };
-    let (measured, unreadable) = read(&inputs, |snapshot, path| {
-        peaks(snapshot, &name_of(path, paths), &inferred(snapshot, device, known))
+    let (measured, unreadable) = inputs::read_all(inputs, |snapshot, path, _| {
+        let inference = inferred(snapshot, device, known);
+        (path.to_owned(), peaks(snapshot, &name_of(path, paths), &inference))
     });
     if let Some(file) = unreadable.first() {
         bail!("{}: {}", file.path, file.message);
+    }
+    if measured.is_empty() {
+        bail!("no snapshot among the files given");
     }
     if let Some((path, _)) = measured.iter().find(|(_, rows)| rows.is_empty()) {
         bail!("{path}: no history was recorded, so it has no peaks to compare with");
@@ -78,7 +87,9 @@ fn measure(
 
 /// Writes the peaks of the snapshots.
 pub(super) fn save_baseline(args: &Check, file: &Path) -> anyhow::Result<Done> {
-    let rows = measure(&args.snapshots, args.device, args.torch_version)?;
+    let mut inputs = inputs::expand(&args.snapshots)?;
+    inputs::spare(&mut inputs, file)?;
+    let rows = measure(&inputs, &args.snapshots, args.device, args.torch_version)?;
     let devices = counted(rows.len() as u64, "device");
     let output = Output::open(Some(file))?;
     output.write(&report::json(&Baseline::new(rows))?)?;

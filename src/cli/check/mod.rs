@@ -14,13 +14,11 @@ use self::limits::LimitArgs;
 use self::repository::{repository, source};
 use super::args::parse_release;
 use super::exit::{Done, complain};
-use super::inputs::{self, Input, Read};
+use super::inputs;
 use super::output::Output;
 use crate::analysis::Unreadable;
 use crate::gate::{CheckReport, Config, EXAMPLE, Gate, Judged, Threshold, judge};
 use crate::report;
-use crate::snapshot::Snapshot;
-use crate::units::counted;
 
 /// The configuration that is looked for.
 const CONFIG: &str = "oomscope.toml";
@@ -141,8 +139,8 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Done> {
         minor: args.torch_version,
         source: &|file| source(&root, file),
     };
-    let (judged, unreadable) = read(&inputs, |snapshot, path| {
-        judge(snapshot, path, &name_of(path, &args.snapshots), &gate)
+    let (judged, unreadable) = inputs::read_all(&inputs, |snapshot, path, _| {
+        (path.to_owned(), judge(snapshot, path, &name_of(path, &args.snapshots), &gate))
     });
     let (judged, unreadable) = with_something_to_check(judged, unreadable, args.device)?;
     if judged.iter().all(|one| one.findings.is_empty()) && unreadable.is_empty() {
@@ -170,27 +168,6 @@ fn text(report: &CheckReport, format: Format, output: &Output) -> anyhow::Result
         Format::Sarif => report::json(&report::sarif(report, env!("CARGO_PKG_VERSION")))?,
         Format::Markdown => report::check_markdown(report),
     })
-}
-
-/// Reads all inputs: what `use_it` makes of each with its path, and those that cannot be read.
-fn read<T: Send>(
-    inputs: &[Input],
-    use_it: impl Fn(&Snapshot, &str) -> T + Sync,
-) -> (Vec<(String, T)>, Vec<Unreadable>) {
-    let (mut done, mut unreadable, mut skipped) = (Vec::new(), Vec::new(), 0);
-    let all =
-        inputs::read_all(inputs, |snapshot, path, _| (path.to_owned(), use_it(snapshot, path)));
-    for one in all {
-        match one {
-            Read::Done(one) => done.push(one),
-            Read::Failed(error) => unreadable.push(error),
-            Read::Skipped => skipped += 1,
-        }
-    }
-    if skipped > 0 {
-        complain(&format!("{} passed over: not a snapshot", counted(skipped, ".json file")));
-    }
-    (done, unreadable)
 }
 
 /// A snapshot without a device to check must not pass unseen. Where only one device is asked for, one of
