@@ -44,11 +44,6 @@ impl<T: Copy + PartialEq> Column<T> {
             self.rows.get(row).copied()
         }
     }
-
-    /// The one value that all rows have, if they do.
-    pub fn uniform(&self) -> Option<T> {
-        self.first.filter(|_| self.rows.is_empty())
-    }
 }
 
 #[cfg(test)]
