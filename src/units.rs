@@ -62,14 +62,19 @@ pub struct RatioError(String);
 
 /// Reads `0.3` or `30%`, both the same; nothing below 0 or above 1.
 pub fn parse_ratio(text: &str) -> Result<f64, RatioError> {
+    let ratio = parse_factor(text).filter(|ratio| *ratio <= 1.0);
+    ratio.ok_or_else(|| RatioError(text.to_owned()))
+}
+
+/// Reads `0.3` or `30%`, both the same, and as large as you like; nothing below 0.
+pub fn parse_factor(text: &str) -> Option<f64> {
     let trimmed = text.trim();
     let (number, scale) = match trimmed.strip_suffix('%') {
         Some(number) => (number.trim_end(), 100.0),
         None => (trimmed, 1.0),
     };
     let is_plain = number.chars().all(|c| c.is_ascii_digit() || c == '.');
-    let value = number.parse::<f64>().ok().filter(|_| is_plain).map(|value| value / scale);
-    value.filter(|value| (0.0..=1.0).contains(value)).ok_or_else(|| RatioError(text.to_owned()))
+    number.parse::<f64>().ok().filter(|_| is_plain).map(|value| value / scale)
 }
 
 /// Bytes in the unit that keeps three or four digits: `512 B`, `1.50 KiB`, `976.6 MiB`, `79.25 GiB`.
@@ -107,6 +112,12 @@ fn sign(n: i64) -> &'static str {
         0 => "",
         _ => "-",
     }
+}
+
+/// What `before` has changed by in `after`; at the ends of the range where it does not fit.
+pub fn change(before: u64, after: u64) -> i64 {
+    let by = i64::try_from(before.abs_diff(after)).unwrap_or(i64::MAX);
+    if after < before { -by } else { by }
 }
 
 /// A ratio of 0..1 as a percentage: `0%`, `0.4%`, `37%`.

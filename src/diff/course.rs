@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::figures::change;
 use super::report::At;
 use super::side::Of;
 use crate::analysis::{Peak, Phase, Phases};
 use crate::replay::{Keep, Literal};
 use crate::snapshot::{Action, Snapshot};
+use crate::units::change;
 
 /// The steps that both recordings have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -3,12 +3,7 @@
 use serde::Serialize;
 
 use crate::analysis::{Memory, Peak};
-
-/// What changed by: `after - before`, at the ends of the range where it does not fit.
-pub(super) fn change(before: u64, after: u64) -> i64 {
-    let by = i64::try_from(before.abs_diff(after)).unwrap_or(i64::MAX);
-    if after < before { -by } else { by }
-}
+use crate::units::change;
 
 /// How many, and how many bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

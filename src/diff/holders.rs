@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use super::figures::change;
 use super::matching::{MatchedBy, Pair};
 use super::names::Vocabulary;
 use super::side::{Side, Stack};
 use crate::analysis::{FrameList, StackReader};
+use crate::units::change;
 
 /// What became of a stack or a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

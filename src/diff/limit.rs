@@ -6,9 +6,8 @@ use std::str::FromStr;
 use serde::Serialize;
 use thiserror::Error;
 
-use super::figures::change;
 use super::summary::growth;
-use crate::units::parse_size;
+use crate::units::{change, parse_factor, parse_size};
 
 /// How much the compared figure, what is allocated at the moment compared, may grow.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,15 +30,8 @@ impl FromStr for Limit {
     fn from_str(text: &str) -> Result<Self, GrowthError> {
         let error = || GrowthError(text.to_owned());
         let value = text.trim().strip_prefix("growth=").ok_or_else(error)?.trim();
-        let number = |text: &str| {
-            let digits = text.bytes().all(|c| c.is_ascii_digit() || c == b'.');
-            text.parse::<f64>().ok().filter(|_| digits)
-        };
-        let ratio = match value.strip_suffix('%') {
-            Some(percent) => Some(number(percent.trim()).ok_or_else(error)? / 100.0),
-            None => number(value).filter(|_| value.contains('.')),
-        };
-        match ratio {
+        // A number that is neither a percentage nor a fraction is bytes.
+        match parse_factor(value).filter(|_| value.contains(['%', '.'])) {
             Some(ratio) => Ok(Self::Ratio(ratio)),
             None => parse_size(value).map(Self::Bytes).map_err(|_| error()),
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::figures::change;
 use crate::analysis::{Memory, PoolReport, StreamReport};
+use crate::units::change;
 
 /// The memory of a pool or a stream (`u64`), or what it changed by (`i64`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

@@ -1,11 +1,10 @@
 //! The finding in a sentence.
 
 use super::course::Steps;
-use super::figures::change;
 use super::lines::LineChange;
 use super::report::At;
 use crate::analysis::FrameReport;
-use crate::units::{counted, percent, ratio, size};
+use crate::units::{change, counted, percent, ratio, size};
 
 /// The moment compared: `at peak`, `at the snapshot`, `after 3 steps`.
 pub(super) fn moment(at: At, steps: Option<Steps>) -> String {

@@ -5,7 +5,7 @@ use super::code::Code;
 use super::limits::Amount;
 use crate::analysis::{Contribution, DeviceReport, HeldByLine, LineShare};
 use crate::replay::Inferred;
-use crate::units::{counted, ratio, size};
+use crate::units::{change, counted, ratio, size};
 
 /// What is known of one device.
 #[derive(Clone, Copy)]
@@ -43,7 +43,7 @@ impl Measured<'_> {
             Code::Retries => self.retries(),
             Code::GrowthPeakAllocated | Code::GrowthPeakReserved => {
                 let (before, now) = self.compared(code)?;
-                Ok(change(before, now))
+                Ok(Amount::Bytes(change(before, now)))
             }
             Code::GrowthRatioPeakAllocated | Code::GrowthRatioPeakReserved => {
                 let (before, now) = self.compared(code)?;
@@ -209,9 +209,4 @@ impl Measured<'_> {
             _ => None,
         }
     }
-}
-
-fn change(before: u64, now: u64) -> Amount {
-    let bytes = i64::try_from(i128::from(now) - i128::from(before));
-    Amount::Bytes(bytes.unwrap_or(if now > before { i64::MAX } else { i64::MIN }))
 }
