@@ -1,8 +1,10 @@
-//! Answers, as plain serializable structs with the JSON keys of `oomscope/analyze/1`.
+//! Answers, as plain serializable structs: their fields are the keys of the JSON.
 //!
-//! [`analyze`] looks at one snapshot; [`compare_ranks`] puts several side by side. Every number comes
-//! from the snapshot or from its literal replay. This room knows no terminal, no colour and no file:
-//! renderers lay these structs out, and compute nothing more.
+//! [`analyze`] looks at one snapshot, [`compare_ranks`] puts several side by side, [`timeline`] follows one
+//! over time: their numbers come from the snapshot and its literal replay. The model of the allocator is asked
+//! for the remedies of a failed request, for one more request, and by [`verified`], [`what_if`] and
+//! [`whatif`]. [`explain`] needs no snapshot, only the words of a log. This room knows no terminal, no
+//! colour and no file: renderers lay these structs out, and compute nothing more.
 
 mod blockers;
 #[cfg(feature = "cuda")]
@@ -41,6 +43,7 @@ mod whatif;
 mod window;
 
 pub use crate::replay::Bucket;
+pub use crate::snapshot::Warning;
 #[cfg(feature = "cuda")]
 pub use calibrate::calibrate;
 pub use cost::{COST_SCHEMA, Cost, Costs, CostsByCall};
@@ -56,7 +59,7 @@ pub use held::{
     LeakSuspect, Leaks, StepsReport, held_blocks,
 };
 pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline};
-pub use holders::{HeldByLine, HeldByStack};
+pub use holders::{HeldByLine, HeldByStack, live_by_stack};
 pub use lines::{Contribution, LineShare, lines};
 #[cfg(feature = "cuda")]
 pub use live::{

@@ -17,9 +17,7 @@ pub fn live_page(report: &LiveReport, style: Style) -> String {
     let mut page = Page::new(style);
     page.line(&style.heading(&plain(&report.path)));
     page.text(&rules(&report.torch_version, report.settings_string.as_deref()));
-    for warning in &report.warnings {
-        page.text(&format!("warning: {} [{}]", warning.message, warning.code));
-    }
+    page.warnings(&report.warnings);
     page.line("");
     page.gpu(report);
     for device in &report.devices {

@@ -14,9 +14,7 @@ pub fn replay_page(report: &ReplayReport, style: Style) -> String {
     let mut page = Page::new(style);
     page.line(&style.heading(&plain(&report.path)));
     page.text(&rules(&report.torch_version, report.settings_string.as_deref()));
-    for warning in &report.warnings {
-        page.text(&format!("warning: {} [{}]", warning.message, warning.code));
-    }
+    page.warnings(&report.warnings);
     if report.devices.is_empty() {
         page.text("No device has memory or a trace: there is nothing to replay.");
     }

@@ -2,6 +2,7 @@
 
 use super::style::{Style, wrap};
 use super::table::table;
+use crate::analysis::Warning;
 
 /// Columns of the names on the left.
 const NAMES: usize = 16;
@@ -34,6 +35,13 @@ impl Page {
         let indent = " ".repeat(NAMES + 2);
         let wrapped = wrap(text, self.style.width.saturating_sub(NAMES + 2), &indent);
         self.line(&format!("  {name:<NAMES$}{wrapped}"));
+    }
+
+    /// What is odd about the file, before what is made of it.
+    pub(super) fn warnings(&mut self, warnings: &[Warning]) {
+        for warning in warnings {
+            self.text(&format!("warning: {} [{}]", warning.message, warning.code));
+        }
     }
 
     /// A heading after an empty line.

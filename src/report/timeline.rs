@@ -21,9 +21,7 @@ const TOLD: usize = 3;
 pub fn timeline_page(report: &TimelineReport, style: Style) -> String {
     let mut page = Page::new(style);
     page.line(&style.heading(&plain(&report.path)));
-    for warning in &report.warnings {
-        page.text(&format!("warning: {} [{}]", warning.message, warning.code));
-    }
+    page.warnings(&report.warnings);
     for device in &report.devices {
         let first = device.first_event;
         let axis = Axis {

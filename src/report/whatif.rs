@@ -1,43 +1,35 @@
 //! The page of `oomscope whatif`.
 
-use super::style::{Style, wrap};
-use super::table::table;
+use super::sheet::Page;
+use super::style::Style;
 use crate::analysis::{WhatIfReport, WhatIfRow};
 use crate::units::{count, duration, plain, size};
 
 /// The page for a person.
 pub fn whatif_page(report: &WhatIfReport, style: Style) -> String {
-    let mut out = String::new();
-    let mut line = |text: &str| {
-        out.push_str(&wrap(text, style.width, ""));
-        out.push('\n');
-    };
-    line(&style.heading(&plain(&report.path)));
+    let mut page = Page::new(style);
+    page.line(&style.heading(&plain(&report.path)));
     let device = match report.capacity_bytes {
         Some(capacity) => format!("on a device of {}", size(capacity)),
         None => "on a device without bounds: no request failed, so the file shows none".to_owned(),
     };
-    line(&format!("Replayed by the rules of PyTorch {}, {device}", report.torch_version));
-    line(&format!(
+    page.text(&format!("Replayed by the rules of PyTorch {}, {device}", report.torch_version));
+    page.text(&format!(
         "Whatever the setting, {} are needed: what the program held at once",
         size(report.lower_bound_bytes)
     ));
     if let Some(gpu) = &report.costs_of {
-        line(&format!(
+        page.text(&format!(
             "How long device calls take is estimated from calls measured on {}",
             plain(gpu)
         ));
     }
-    for warning in &report.warnings {
-        line(&format!("warning: {} [{}]", warning.message, warning.code));
-    }
+    page.warnings(&report.warnings);
     let mut devices: Vec<u64> = report.rows.iter().map(|row| row.device).collect();
     devices.dedup();
     for device in devices {
         let rows: Vec<&WhatIfRow> = report.rows.iter().filter(|row| row.device == device).collect();
-        out.push('\n');
-        out.push_str(&style.heading(&format!("Device {device}")));
-        out.push('\n');
+        page.heading(&format!("Device {device}"));
         let cells = rows.iter().map(|row| cells(row)).collect();
         // What calls cost says more than how many there are, and settings need the room.
         let header: &[&str] = if rows.iter().any(|row| row.device_time_us.is_some()) {
@@ -45,9 +37,9 @@ pub fn whatif_page(report: &WhatIfReport, style: Style) -> String {
         } else {
             &["fails", "peak reserved", "fits from", "allocs", "frees", "retries", "settings"]
         };
-        out.push_str(&table(style, header, &[header.len() - 1], cells));
+        page.table(header, &[header.len() - 1], cells);
     }
-    out
+    page.out
 }
 
 fn cells(row: &WhatIfRow) -> Vec<String> {
