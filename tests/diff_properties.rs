@@ -311,7 +311,7 @@ fn promises_hold_on_recorded_pairs() {
         ("diff/base", "diff/renamed"),
         ("diff/later", "diff/leak"),
     ] {
-        let read = |name| Snapshot::read(&fixtures::pickle(name), &|_| {}).unwrap();
+        let read = fixtures::snapshot;
         check(&read(before), &read(after));
     }
 }
@@ -320,7 +320,7 @@ fn promises_hold_on_recorded_pairs() {
 #[test]
 fn the_figures_are_those_of_analyze() {
     for name in fixtures::names() {
-        let snapshot = Snapshot::read(&fixtures::pickle(&name), &|_| {}).unwrap();
+        let snapshot = fixtures::snapshot(&name);
         let alone = analyze(&snapshot, &name, 1, oomscope::analysis::Options::default());
         for at in [At::Peak, At::Snapshot] {
             let report = compare(&snapshot, &snapshot, at, 3);

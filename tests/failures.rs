@@ -199,7 +199,7 @@ fn that_nothing_can_help_is_said_where_live_memory_alone_is_too_much() {
 /// The same run under the remedy was recorded too, on a device that never runs out.
 #[test]
 fn a_remedy_has_the_figures_of_the_real_run() {
-    let snapshot = Snapshot::read(&fixtures::pickle("2.15.0-holes-at-oom"), &|_| {}).unwrap();
+    let snapshot = fixtures::snapshot("2.15.0-holes-at-oom");
     let report = analyze(&snapshot, "holes", 0, Options::default());
     let best = &report.devices[0].ooms[0].remedies[0];
     let real = recorded::of("2.15.0-holes-expandable").unwrap();

@@ -39,7 +39,7 @@ fn described(
 fn the_last_moment_is_the_snapshot() {
     let mut compared = 0;
     for name in fixtures::names() {
-        let snapshot = Snapshot::read(&fixtures::pickle(&name), &|_| {}).unwrap();
+        let snapshot = fixtures::snapshot(&name);
         let settings = settings_in_effect(&snapshot, None);
         for device in 0..snapshot.traces.len() {
             if snapshot.trace(device).is_empty() {

@@ -7,10 +7,6 @@ mod fixtures;
 use oomscope::analysis::{Phase, Phases, StackReader, StepsFrom};
 use oomscope::snapshot::{Action, Snapshot};
 
-fn read(name: &str) -> Snapshot {
-    Snapshot::read(&fixtures::pickle(name), &|_| {}).unwrap()
-}
-
 fn phases(snapshot: &Snapshot, device: usize) -> Phases {
     Phases::of(snapshot, &StackReader::new(snapshot), device)
 }
@@ -39,7 +35,7 @@ fn training_goes_round() {
         ("2.15.0-gpt_varlen-late", 6),
         ("2.9.1-gpt_varlen-gc", 6),
     ] {
-        let snapshot = read(name);
+        let snapshot = fixtures::snapshot(name);
         let expected: Vec<_> =
             [(None, Phase::Init)].into_iter().chain((0..steps).flat_map(step)).collect();
         assert_eq!(course(&snapshot, 0), expected, "{name}");
@@ -56,7 +52,7 @@ fn a_failure_belongs_to_the_step_that_it_ended() {
         ("2.15.0-gpt_varlen-at-oom", (3, Phase::Backward)),
         ("2.15.0-oom_varlen-at-oom", (24, Phase::Forward)),
     ] {
-        let snapshot = read(name);
+        let snapshot = fixtures::snapshot(name);
         let rows = snapshot.trace(0);
         let is_oom = |row: &usize| snapshot.events.action(*row) == Some(Action::Oom);
         let oom = rows.clone().rev().find(is_oom).unwrap() - rows.start;
@@ -68,7 +64,7 @@ fn a_failure_belongs_to_the_step_that_it_ended() {
 
 #[test]
 fn an_optimizer_that_allocates_nothing_ends_steps_all_the_same() {
-    let course = course(&read("2.15.0-conv_train"), 0);
+    let course = course(&fixtures::snapshot("2.15.0-conv_train"), 0);
     let expected = [
         &[(None, Phase::Init)][..],
         &step(0),
@@ -80,7 +76,7 @@ fn an_optimizer_that_allocates_nothing_ends_steps_all_the_same() {
 
 #[test]
 fn without_an_optimizer_each_backward_pass_is_a_step() {
-    let snapshot = read("2.15.0-two_devices");
+    let snapshot = fixtures::snapshot("2.15.0-two_devices");
     for device in 0..2 {
         let phases = phases(&snapshot, device);
         assert_eq!(phases.steps_from(), Some(StepsFrom::BackwardFrames));
@@ -90,7 +86,7 @@ fn without_an_optimizer_each_backward_pass_is_a_step() {
 
 #[test]
 fn named_ranges_are_found_by_time() {
-    let snapshot = read("2.15.0-gpt_train-cpp_stacks");
+    let snapshot = fixtures::snapshot("2.15.0-gpt_train-cpp_stacks");
     let phases = phases(&snapshot, 0);
     let mut named = 0;
     for (index, row) in snapshot.trace(0).enumerate() {
@@ -107,7 +103,7 @@ fn named_ranges_are_found_by_time() {
 #[test]
 fn what_has_no_steps_is_given_none() {
     for name in ["2.15.0-holes", "2.15.0-fuzz", "2.15.0-gpt_varlen-no-history"] {
-        let phases = phases(&read(name), 0);
+        let phases = phases(&fixtures::snapshot(name), 0);
         assert_eq!((phases.steps_from(), phases.completed_steps()), (None, 0), "{name}");
         assert_eq!((phases.step_of(0), phases.phase_of(0)), (None, Phase::Other), "{name}");
     }

@@ -349,11 +349,7 @@ const DAMAGED: [&str; 8] = [
 
 fn originals() -> &'static Vec<Value> {
     static ORIGINALS: OnceLock<Vec<Value>> = OnceLock::new();
-    ORIGINALS.get_or_init(|| DAMAGED.iter().map(|name| plain(&read_pickle(name))).collect())
-}
-
-fn read_pickle(name: &str) -> Snapshot {
-    Snapshot::read(&fixtures::pickle(name), &|_| {}).unwrap()
+    ORIGINALS.get_or_init(|| DAMAGED.iter().map(|name| plain(&fixtures::snapshot(name))).collect())
 }
 
 fn word_of(state: BlockState) -> &'static str {

@@ -45,7 +45,7 @@ const HIDDEN: [(&str, &str, i64, i64); 15] = [
 ];
 
 fn replay(name: &str) -> (Snapshot, Inference, ReplayReport) {
-    let snapshot = Snapshot::read(&fixtures::pickle(name), &|_| {}).unwrap();
+    let snapshot = fixtures::snapshot(name);
     let inference = inferred(&snapshot, None, Known::default());
     let report = verified(&snapshot, name, &inference);
     (snapshot, inference, report)
@@ -139,7 +139,7 @@ fn what_no_file_says_is_found_out() {
 #[test]
 fn a_release_that_is_told_is_the_one_replayed_and_the_wrong_one_shows() {
     let exact_under = |name: &str, minor: u32| {
-        let snapshot = Snapshot::read(&fixtures::pickle(name), &|_| {}).unwrap();
+        let snapshot = fixtures::snapshot(name);
         let known = Known { minor: Some(minor), capacity: None };
         let inference = inferred(&snapshot, None, known);
         assert_eq!(inference.releases, minor..=minor);

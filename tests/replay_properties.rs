@@ -17,33 +17,10 @@ use oomscope::replay::{Keep, Literal, Outcome, Tiling, Totals, settings_of};
 use oomscope::report::{self, Style, markdown, page};
 use oomscope::snapshot::Snapshot;
 use proptest::prelude::*;
-use reference::{Reference, Step, snapshot_bytes};
+use reference::{Reference, Step, program, snapshot_bytes};
 use serde_json::json;
 
 const MIB: u64 = 1 << 20;
-
-fn bytes() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        3 => 1..4096u64,
-        2 => 4096..MIB,
-        1 => (MIB - 1024)..(MIB + 1024),
-        3 => MIB..(10 * MIB),
-        1 => (10 * MIB - 1024)..(10 * MIB + 1024),
-        2 => (10 * MIB)..(40 * MIB),
-    ]
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        10 => (bytes(), prop::bool::weighted(0.2))
-            .prop_map(|(bytes, side_stream)| Step::Alloc { bytes, side_stream }),
-        6 => any::<usize>().prop_map(|which| Step::Free { which }),
-        2 => any::<usize>().prop_map(|which| Step::FreeWhileUsed { which }),
-        1 => any::<usize>().prop_map(|which| Step::Complete { which }),
-        1 => Just(Step::EmptyCache),
-        1 => bytes().prop_map(|bytes| Step::Fail { bytes }),
-    ]
-}
 
 fn window() -> impl Strategy<Value = Window> {
     prop_oneof![
@@ -54,10 +31,6 @@ fn window() -> impl Strategy<Value = Window> {
             .prop_map(|ends| ends.map(|end| end.map(u64::from)))
             .prop_map(|[from, to]| Window::Between(from, to)),
     ]
-}
-
-fn program() -> impl Strategy<Value = Vec<Step>> {
-    prop::collection::vec(step(), 1..150)
 }
 
 fn read(bytes: &[u8]) -> Snapshot {
@@ -188,7 +161,7 @@ proptest! {
 
     /// Two devices, whose addresses are the same.
     #[test]
-    fn a_whole_trace_is_replayed_exactly(programs in [program(), program()]) {
+    fn a_whole_trace_is_replayed_exactly(programs in [program(150), program(150)]) {
         let devices = programs.map(|program| Reference::run(&program));
         let snapshot = read(&snapshot_bytes(&[(&devices[0], 0), (&devices[1], 0)]));
         for (device, reference) in devices.iter().enumerate() {
@@ -205,7 +178,7 @@ proptest! {
 
     /// The ring buffer wrapped, or recording began late.
     #[test]
-    fn a_trace_without_its_beginning_is_rebuilt(program in program(), cut in any::<prop::sample::Index>()) {
+    fn a_trace_without_its_beginning_is_rebuilt(program in program(150), cut in any::<prop::sample::Index>()) {
         let reference = Reference::run(&program);
         prop_assume!(!reference.events.is_empty());
         let cut = cut.index(reference.events.len());
@@ -252,7 +225,7 @@ proptest! {
 
     #[test]
     fn a_part_of_a_trace_peaks_where_its_entries_do(
-        program in program(),
+        program in program(150),
         ends in any::<[prop::sample::Index; 2]>(),
     ) {
         let reference = Reference::run(&program);

@@ -39,10 +39,6 @@ const MIB: u64 = 1 << 20;
 /// The devices of the recordings that never ran out of memory; it bounds reservations.
 const CAPACITY: u64 = 81_920 * MIB;
 
-fn read(name: &str) -> Snapshot {
-    Snapshot::read(&fixtures::pickle(name), &|_| {}).unwrap()
-}
-
 fn minor(name: &str) -> u32 {
     name.split('.').nth(1).unwrap().parse().unwrap()
 }
@@ -61,13 +57,13 @@ fn replay(from: &Snapshot, change: &WhatIf) -> (ReplayReport, Vec<Emitted>) {
 /// Replays `from` under the circumstances of `to`: the figures that differ from those that were recorded
 /// with `to`, and whether the segments are the same.
 fn differences(from: &str, to: &str) -> (Vec<String>, bool) {
-    let (minor, target) = (minor(to), read(to));
+    let (minor, target) = (minor(to), fixtures::snapshot(to));
     let change = WhatIf {
         settings: Some(settings(&target, minor)),
         capacity: Some(CAPACITY),
         minor: Some(minor),
     };
-    let (report, emitted) = replay(&read(from), &change);
+    let (report, emitted) = replay(&fixtures::snapshot(from), &change);
     let recorded = recorded::of(to).unwrap();
     assert_eq!(report.devices.len(), recorded.stats.len());
     let (mut differing, mut is_same) = (Vec::new(), true);
@@ -111,9 +107,9 @@ fn what_a_hidden_call_would_have_given_back_cannot_be_known() {
 fn a_run_on_a_smaller_device_fails_as_the_recorded_one_did() {
     let (from, to) = ("2.15.0-holes", "2.15.0-holes-at-oom");
     let change = WhatIf { capacity: Some(480 * MIB), ..WhatIf::default() };
-    let (report, _) = replay(&read(from), &change);
+    let (report, _) = replay(&fixtures::snapshot(from), &change);
     let [oom] = report.devices[0].ooms[..] else { panic!("{:?}", report.devices[0].ooms) };
-    let target = read(to);
+    let target = fixtures::snapshot(to);
     let inference = inferred(&target, None, Known::default());
     let recorded = oomscope::analysis::verified(&target, to, &inference);
     let [theirs] = recorded.devices[0].ooms[..] else { panic!("{:?}", recorded.devices[0].ooms) };
@@ -129,7 +125,7 @@ fn a_run_on_a_smaller_device_fails_as_the_recorded_one_did() {
 
 #[test]
 fn on_a_larger_device_the_request_that_failed_is_served_and_given_back() {
-    let from = read("2.15.0-holes-at-oom");
+    let from = fixtures::snapshot("2.15.0-holes-at-oom");
     let bytes_before = inferred(&from, None, Known::default()).devices[0]
         .verification
         .allocator
@@ -161,7 +157,7 @@ fn nothing_changed_changes_nothing() {
         "2.9.1-oom_varlen-expandable-at-oom",
         "2.11.0-fuzz_streams-oom-lag",
     ] {
-        let snapshot = read(name);
+        let snapshot = fixtures::snapshot(name);
         let change =
             WhatIf { settings: Some(settings(&snapshot, minor(name))), ..WhatIf::default() };
         let (report, emitted) = replay(&snapshot, &change);
@@ -183,7 +179,7 @@ fn nothing_changed_changes_nothing() {
 
 #[test]
 fn a_limit_refuses_what_the_device_would_give() {
-    let from = read("2.15.0-holes");
+    let from = fixtures::snapshot("2.15.0-holes");
     let fraction = "per_process_memory_fraction:0.5";
     let base = Settings::default();
     let parsed = conf::parse(fraction, &base, 15, Unknown::Refuse).unwrap();

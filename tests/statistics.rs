@@ -22,10 +22,6 @@ const CUT_MESSAGE: [&str; 1] = ["2.3.1-holes-at-oom"];
 /// Nothing was recorded but the final state.
 const WITHOUT_TRACE: [&str; 1] = ["2.15.0-gpt_varlen-no-history"];
 
-fn read(name: &str) -> Snapshot {
-    Snapshot::read(&fixtures::pickle(name), &|_| {}).unwrap_or_else(|e| panic!("{name} {e}"))
-}
-
 fn report(snapshot: &Snapshot, name: &str) -> SnapshotReport {
     analyze(snapshot, name, 0, Options { top: 10, ..Options::default() })
 }
@@ -33,7 +29,7 @@ fn report(snapshot: &Snapshot, name: &str) -> SnapshotReport {
 /// Calls `check` with every device that has statistics.
 fn for_every_device(mut check: impl FnMut(&Recorded, &Snapshot, &SnapshotReport, &DeviceReport)) {
     for recorded in recorded::all() {
-        let snapshot = read(&recorded.name);
+        let snapshot = fixtures::snapshot(&recorded.name);
         let report = report(&snapshot, &recorded.name);
         assert!(!report.devices.is_empty(), "{}", recorded.name);
         for device in &report.devices {
@@ -145,7 +141,7 @@ fn the_peaks_are_those_that_pytorch_counted() {
 #[test]
 fn no_replay_contradicts_its_recording() {
     for name in fixtures::names() {
-        let report = report(&read(&name), &name);
+        let report = report(&fixtures::snapshot(&name), &name);
         let warned = report.warnings.iter().any(|w| w.code == "trace-inconsistent");
         assert!(!warned, "{name}");
         let warned = report.warnings.iter().any(|w| w.code == "truncated");
@@ -160,7 +156,7 @@ fn no_replay_contradicts_its_recording() {
 #[test]
 fn a_rebuilt_start_ends_where_pytorch_ended() {
     for name in TRUNCATED {
-        let snapshot = read(name);
+        let snapshot = fixtures::snapshot(name);
         let recorded = recorded::of(name).unwrap();
         let settings = settings_in_effect(&snapshot, None);
         let mut last = Totals::default();

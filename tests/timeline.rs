@@ -25,7 +25,7 @@ use oomscope::report::{self, Style, timeline_csv, timeline_page};
 use oomscope::snapshot::Snapshot;
 use program::{refusal, result_of};
 use proptest::prelude::*;
-use reference::{Reference, Step, snapshot_bytes};
+use reference::{Reference, snapshot_bytes};
 use serde_json::{Value, json};
 
 #[global_allocator]
@@ -393,25 +393,12 @@ fn memory_does_not_grow_with_the_trace() {
     assert!(short > 10_000 && long < short + short / 10, "{short} {long}");
 }
 
-fn step() -> impl Strategy<Value = Step> {
-    let bytes = || prop_oneof![1..4096u64, MIB..(10 * MIB), (10 * MIB)..(40 * MIB)];
-    prop_oneof![
-        10 => (bytes(), prop::bool::weighted(0.2))
-            .prop_map(|(bytes, side_stream)| Step::Alloc { bytes, side_stream }),
-        6 => any::<usize>().prop_map(|which| Step::Free { which }),
-        2 => any::<usize>().prop_map(|which| Step::FreeWhileUsed { which }),
-        1 => any::<usize>().prop_map(|which| Step::Complete { which }),
-        1 => Just(Step::EmptyCache),
-        1 => bytes().prop_map(|bytes| Step::Fail { bytes }),
-    ]
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
 
     #[test]
     fn every_entry_of_a_program_is_in_the_series(
-        program in prop::collection::vec(step(), 1..120),
+        program in reference::program(120),
         limit in 1..40usize,
         ends in any::<[prop::sample::Index; 2]>(),
     ) {

@@ -17,10 +17,6 @@ use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 
-fn read(name: &str) -> Snapshot {
-    Snapshot::read(&fixtures::pickle(name), &|_| {}).unwrap()
-}
-
 fn rows(snapshot: &Snapshot, options: &[&str], capacity: Option<u64>) -> WhatIfReport {
     let inference = inferred(snapshot, None, Known::default());
     let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
@@ -40,7 +36,7 @@ fn the_rows_are_the_recorded_runs() {
         ("2.15.0-holes-expandable", "2.15.0-holes", "expandable_segments:False"),
         ("2.15.0-conv_train", "2.15.0-conv_train-expandable", "expandable_segments:True"),
     ] {
-        let report = rows(&read(name), &[option], None);
+        let report = rows(&fixtures::snapshot(name), &[option], None);
         let [own, tried] = &report.rows[..] else { panic!("{:?}", report.rows) };
         for (row, recording) in [(own, name), (tried, other)] {
             let row = [
@@ -62,7 +58,7 @@ fn the_rows_are_the_recorded_runs() {
 #[test]
 fn the_smallest_device_is_the_smallest() {
     for name in ["2.15.0-holes-at-oom", "2.15.0-oom_varlen-at-oom", "2.15.0-fuzz_streams-oom-lag"] {
-        let snapshot = read(name);
+        let snapshot = fixtures::snapshot(name);
         let inference = inferred(&snapshot, None, Known::default());
         let tried = ["expandable_segments:True", "max_split_size_mb:64"];
         for row in rows(&snapshot, &tried, None).rows {
@@ -84,7 +80,7 @@ fn the_smallest_device_is_the_smallest() {
 
 #[test]
 fn the_best_come_first_and_the_grid_has_no_row_twice() {
-    let report = rows(&read("2.15.0-oom_varlen-at-oom"), &[], None);
+    let report = rows(&fixtures::snapshot("2.15.0-oom_varlen-at-oom"), &[], None);
     let keys: Vec<_> =
         report.rows[1..].iter().map(|r| (r.ooms, r.peak_reserved_bytes, r.device_allocs)).collect();
     assert!(keys.is_sorted(), "{keys:?}");
@@ -99,7 +95,8 @@ fn the_best_come_first_and_the_grid_has_no_row_twice() {
 
 #[test]
 fn each_device_has_its_rows() {
-    let report = rows(&read("2.15.0-two_devices"), &["expandable_segments:True"], None);
+    let report =
+        rows(&fixtures::snapshot("2.15.0-two_devices"), &["expandable_segments:True"], None);
     let devices: Vec<u64> = report.rows.iter().map(|row| row.device).collect();
     assert_eq!(devices, [0, 0, 1, 1]);
 }
@@ -146,21 +143,21 @@ fn what_cannot_be_replayed_is_refused_in_one_sentence() {
 #[test]
 fn settings_that_do_harm_or_nothing_are_warned_of() {
     let codes = |option: &str| -> Vec<&'static str> {
-        let report = rows(&read("2.15.0-holes"), &[option], None);
+        let report = rows(&fixtures::snapshot("2.15.0-holes"), &[option], None);
         report.warnings.iter().map(|warning| warning.code).collect()
     };
     assert_eq!(codes("expandable_segments:True,max_split_size_mb:64"), ["harmful-settings"]);
     assert_eq!(codes("garbage_collection_threshold:0.5"), ["idle-setting"]);
     assert_eq!(codes("max_split_size_mb:64"), [""; 0]);
     // The grid has none of them.
-    let report = rows(&read("2.15.0-fuzz-max_split-oom"), &[], None);
+    let report = rows(&fixtures::snapshot("2.15.0-fuzz-max_split-oom"), &[], None);
     assert!(report.warnings.is_empty());
     assert!(report.rows.iter().all(|row| row.settings != "expandable_segments:True"));
 }
 
 #[test]
 fn progress_is_told_row_by_row() {
-    let snapshot = read("2.15.0-two_devices");
+    let snapshot = fixtures::snapshot("2.15.0-two_devices");
     let inference = inferred(&snapshot, None, Known::default());
     let options = ["expandable_segments:True".to_owned()];
     let told = std::sync::Mutex::new(Vec::new());
@@ -176,10 +173,11 @@ fn progress_is_told_row_by_row() {
 #[test]
 fn a_fraction_of_the_smallest_device_is_enough() {
     let option = "per_process_memory_fraction:0.5";
-    let report = rows(&read("2.15.0-holes"), &[option], None);
+    let report = rows(&fixtures::snapshot("2.15.0-holes"), &[option], None);
     let [own, half] = &report.rows[..] else { panic!("{:?}", report.rows) };
     let [own, half] = [own, half].map(|row| row.smallest_capacity_bytes.unwrap());
     assert!(half.abs_diff(2 * own) <= 4 * MIB, "{own} {half}");
-    let report = rows(&read("2.15.0-holes"), &["per_process_memory_fraction:0"], None);
+    let report =
+        rows(&fixtures::snapshot("2.15.0-holes"), &["per_process_memory_fraction:0"], None);
     assert_eq!(report.rows[1].smallest_capacity_bytes, None);
 }

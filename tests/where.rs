@@ -17,7 +17,6 @@ use std::sync::LazyLock;
 
 use oomscope::analysis::{Category, Confidence, held_blocks};
 use oomscope::replay::settings_in_effect;
-use oomscope::snapshot::Snapshot;
 use program::result_of;
 use serde_json::Value;
 
@@ -66,10 +65,6 @@ fn moments(run: &str) -> Vec<Moment> {
     told.as_array().unwrap().iter().map(moment).collect()
 }
 
-fn read(name: &str) -> Snapshot {
-    Snapshot::read(&fixtures::pickle(name), &|_| {}).unwrap()
-}
-
 /// Bytes: said to be of a category, really of it, and both.
 #[derive(Default, Clone, Copy)]
 struct Score {
@@ -98,7 +93,7 @@ fn judge(keep: impl Fn(&Moment) -> bool, least: Confidence) -> Scores {
         if kept.is_empty() {
             continue;
         }
-        let snapshot = read(&run);
+        let snapshot = fixtures::snapshot(&run);
         let settings = settings_in_effect(&snapshot, None);
         for moment in kept {
             let mut truth = moment.truth;

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use oomscope::input::Source;
+use oomscope::snapshot::Snapshot;
 
 pub fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures")
@@ -25,6 +26,11 @@ pub fn names() -> Vec<String> {
 
 pub fn path(name: &str) -> PathBuf {
     directory().join(format!("{name}.pickle.gz"))
+}
+
+/// The recording, read.
+pub fn snapshot(name: &str) -> Snapshot {
+    Snapshot::read(&pickle(name), &|_| {}).unwrap_or_else(|e| panic!("{name} {e}"))
 }
 
 /// The pickle itself, decompressed.

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use oomscope::replay::Totals;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -39,6 +40,34 @@ pub enum Step {
     Fail {
         bytes: u64,
     },
+}
+
+fn bytes() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        3 => 1..4096u64,
+        2 => 4096..MIB,
+        1 => (MIB - 1024)..(MIB + 1024),
+        3 => MIB..(10 * MIB),
+        1 => (10 * MIB - 1024)..(10 * MIB + 1024),
+        2 => (10 * MIB)..(40 * MIB),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        10 => (bytes(), prop::bool::weighted(0.2))
+            .prop_map(|(bytes, side_stream)| Step::Alloc { bytes, side_stream }),
+        6 => any::<usize>().prop_map(|which| Step::Free { which }),
+        2 => any::<usize>().prop_map(|which| Step::FreeWhileUsed { which }),
+        1 => any::<usize>().prop_map(|which| Step::Complete { which }),
+        1 => Just(Step::EmptyCache),
+        1 => bytes().prop_map(|bytes| Step::Fail { bytes }),
+    ]
+}
+
+/// Programs of fewer than `most` steps.
+pub fn program(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 1..most)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
