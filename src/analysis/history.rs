@@ -85,8 +85,7 @@ pub(super) fn history(
     let mut samples = Sampler::new(window.len(), BUCKETS);
     let mut ooms = VecDeque::new();
     let mut oom_count = 0;
-    let is_oom = |row: &usize| snapshot.events.action(*row) == Some(Action::Oom);
-    let oom_total = rows.clone().filter(is_oom).count() as u64;
+    let oom_total = snapshot.failed(device).count() as u64;
     let keep = if oom_total > 0 { Keep::Sizes } else { Keep::Sums };
     let outcome = Literal { snapshot, device, settings }.run(keep, |step| {
         let Some(place) = window::place(&window, step.entry.map(|(index, _)| index)) else {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::frames::{FrameList, FrameReport, StackReader};
 use super::sums::{Sum, Sums, Table, ranked, summed, table};
 use crate::ids::{FrameId, StackId};
-use crate::snapshot::{BlockState, Snapshot};
+use crate::snapshot::{Block, BlockState, Segment, Snapshot};
 use crate::units::ratio;
 
 /// Live memory that one stack allocated.
@@ -79,6 +79,16 @@ pub(super) fn by_line(
     })
 }
 
+/// What each stack holds in the `segments` of some moment, whose blocks are rows of `all_blocks`.
+pub fn live_by_stack<'a>(
+    segments: impl Iterator<Item = &'a Segment>,
+    all_blocks: &[Block],
+) -> FxHashMap<StackId, Sum> {
+    let blocks = segments.flat_map(|s| all_blocks.get(s.blocks.clone()).unwrap_or_default());
+    let live = blocks.filter(|block| block.state == BlockState::ActiveAllocated);
+    summed(live.map(|block| (block.stack, block.size)))
+}
+
 /// The `top` stacks and the `top` lines that hold most of what is allocated on `device`.
 pub(super) fn holders(
     snapshot: &Snapshot,
@@ -87,9 +97,7 @@ pub(super) fn holders(
     top: usize,
 ) -> (Vec<HeldByStack>, Vec<HeldByLine>) {
     let own = snapshot.segments.iter().filter(|s| s.device == device);
-    let blocks = own.flat_map(|s| snapshot.blocks.get(s.blocks.clone()).unwrap_or_default().iter());
-    let live = blocks.filter(|block| block.state == BlockState::ActiveAllocated);
-    let held = summed(live.map(|block| (block.stack, block.size)));
+    let held = live_by_stack(own, &snapshot.blocks);
     let all = held.values().fold(Sum::default(), |all, sum| all.and(*sum));
     let by_stack = by_stack(stacks, held.clone(), all, top);
     (by_stack.rows, by_line(stacks, held, all, top).rows)

@@ -13,7 +13,7 @@ use crate::replay::{
     Divergence, Hypothesis, Inference, Inferred, Known, Program, Simulation, Sink, Verification,
     end_differences, infer, shown_capacity, shown_limit, simulate, word,
 };
-use crate::snapshot::{Action, Block, BlockState, Event, Snapshot, Warning, Warnings};
+use crate::snapshot::{Block, BlockState, Event, Snapshot, Warning, Warnings};
 use crate::units::{MIB, counted};
 
 /// The JSON of `oomscope replay`.
@@ -467,11 +467,11 @@ fn figures(
 }
 
 fn recorded_ooms(snapshot: &Snapshot, device: usize) -> Vec<FailedRequest> {
-    let rows = snapshot.trace(device);
-    let first = rows.start;
-    rows.filter(|row| snapshot.events.action(*row) == Some(Action::Oom))
-        .filter_map(|row| Some((row - first, snapshot.events.get(row)?.size)))
-        .map(|(event, requested_bytes)| FailedRequest { event, requested_bytes })
+    let first = snapshot.trace(device).start;
+    let size = |event| snapshot.events.get(first + event).map(|entry| entry.size);
+    let failed = snapshot.failed(device);
+    failed
+        .filter_map(|event| Some(FailedRequest { event, requested_bytes: size(event)? }))
         .collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::snapshot::{Action, Snapshot};
+use crate::snapshot::Snapshot;
 
 /// Which part of a trace to look at. What came before counts as the state at its beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,20 +28,13 @@ impl Window {
             Self::Whole => 0..len,
             Self::Between(from, to) => clamp(from.unwrap_or(0))..clamp(to.unwrap_or(u64::MAX)),
             Self::Last(n) => len - clamp(n)..len,
-            Self::AroundOom(n) => last_oom(snapshot, device).map_or(0..len, |oom| {
+            Self::AroundOom(n) => snapshot.failed(device).next_back().map_or(0..len, |oom| {
                 oom.saturating_sub(clamp(n))
                     ..oom.saturating_add(clamp(n)).saturating_add(1).min(len)
             }),
         };
         range.start..range.end.max(range.start)
     }
-}
-
-/// The last failed request in the trace of `device`.
-pub(super) fn last_oom(snapshot: &Snapshot, device: usize) -> Option<usize> {
-    let rows = snapshot.trace(device);
-    let is_oom = |row: &usize| snapshot.events.action(*row) == Some(Action::Oom);
-    rows.clone().rev().find(is_oom).map(|row| row - rows.start)
 }
 
 /// Where in `window` the moment after `entry` (`None`: before the first) is seen: the state in which

@@ -1,15 +1,14 @@
 //! One device of one snapshot at the moment compared.
 
-use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::names::{Place, Vocabulary};
 use super::report::At;
-use crate::analysis::{DeviceReport, Memory, Peak, figures};
+use crate::analysis::{DeviceReport, Memory, Peak, figures, live_by_stack};
 use crate::conf::Settings;
 use crate::ids::StackId;
 use crate::replay::{Keep, Layout, Literal};
-use crate::snapshot::{Block, BlockState, Segment, Snapshot};
+use crate::snapshot::{Block, Segment, Snapshot};
 
 /// What one stack holds.
 #[derive(Debug)]
@@ -91,22 +90,12 @@ impl Side {
         moment: Moment,
     ) -> Self {
         let memory = figures(segments.clone(), blocks, &of.snapshot.pools, of.settings, 0);
-        let mut held: FxHashMap<StackId, (u64, u64)> = FxHashMap::default();
-        for segment in segments {
-            for block in blocks.get(segment.blocks.clone()).unwrap_or_default() {
-                if block.state == BlockState::ActiveAllocated {
-                    let (bytes, blocks) = held.entry(block.stack).or_default();
-                    *bytes = bytes.saturating_add(block.size);
-                    *blocks += 1;
-                }
-            }
-        }
-        let mut stacks: Vec<Stack> = held
+        let mut stacks: Vec<Stack> = live_by_stack(segments, blocks)
             .into_iter()
-            .map(|(id, (bytes, blocks))| Stack {
+            .map(|(id, held)| Stack {
                 id,
-                bytes,
-                blocks,
+                bytes: held.bytes,
+                blocks: held.blocks,
                 places: of.words.stack(of.side, of.snapshot, id),
             })
             .collect();

@@ -120,6 +120,13 @@ impl Snapshot {
         self.traces.get(device).cloned().unwrap_or_default()
     }
 
+    /// Which entries of `device`'s trace are failed requests, in order.
+    pub fn failed(&self, device: usize) -> impl DoubleEndedIterator<Item = usize> {
+        let rows = self.trace(device);
+        let first = rows.start;
+        rows.filter(|row| self.events.action(*row) == Some(Action::Oom)).map(move |row| row - first)
+    }
+
     /// The text of `id`.
     pub fn text(&self, id: SymbolId) -> &str {
         self.symbols.get(id)
