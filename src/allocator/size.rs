@@ -68,7 +68,12 @@ pub fn whole_granules(offset: u64, size: u64, granule: u64) -> u64 {
 /// Whether the `rest` of a free block is worth keeping apart from a rounded request (`should_split`):
 /// `to_the_block` in a small pool and where segments are expandable.
 #[inline]
-pub fn leaves_a_block(rounded: u64, rest: u64, to_the_block: bool, settings: &Settings) -> bool {
+pub(super) fn leaves_a_block(
+    rounded: u64,
+    rest: u64,
+    to_the_block: bool,
+    settings: &Settings,
+) -> bool {
     if to_the_block {
         rest >= MIN_BLOCK
     } else {

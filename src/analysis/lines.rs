@@ -1,7 +1,8 @@
 //! Which lines of the user's code a figure is made of, where no report says so already.
 
 use super::frames::{FrameReport, StackReader};
-use super::sums::{ranked, summed};
+use super::holders::{HeldByLine, by_line};
+use super::sums::{Sum, summed};
 use crate::conf::Settings;
 use crate::ids::StackId;
 use crate::replay::{Keep, Literal};
@@ -27,6 +28,14 @@ pub struct LineShare {
     pub bytes: u64,
 }
 
+impl LineShare {
+    /// The lines among `rows`: all but the row of what no line holds.
+    pub fn of(rows: &[HeldByLine]) -> Vec<Self> {
+        let line = |row: &HeldByLine| Some(Self { frame: row.frame.clone()?, bytes: row.bytes });
+        rows.iter().filter_map(line).collect()
+    }
+}
+
 /// The `top` lines of `device` by what is added up, the largest first.
 pub fn lines(
     snapshot: &Snapshot,
@@ -48,18 +57,12 @@ pub fn lines(
             segments.flat_map(|blocks| kept_apart(blocks, stacks)).collect()
         }
     };
-    let by_stack = ranked(summed(blocks.into_iter().filter(|(_, bytes)| *bytes > 0)));
-    let line = |(stack, bytes)| stacks.culprit_id(stack).map(|line| (line, bytes));
-    let by_line = summed(by_stack.iter().filter_map(|(stack, sum)| line((*stack, sum.bytes))));
-    // Any stack of a line knows it.
-    let frame = |line| {
-        let stack = by_stack.iter().find(|(stack, _)| stacks.culprit_id(*stack) == Some(line));
-        stack.and_then(|(stack, _)| stacks.culprit(*stack))
-    };
-    let share = |(line, sum): (_, super::sums::Sum)| {
-        frame(line).map(|frame| LineShare { frame, bytes: sum.bytes })
-    };
-    ranked(by_line).into_iter().take(top).filter_map(share).collect()
+    let held = summed(blocks.into_iter().filter(|(_, bytes)| *bytes > 0));
+    // One row may be of no line. Shares of the whole are not asked for.
+    let rows = by_line(stacks, held, Sum::default(), top.saturating_add(1)).rows;
+    let mut lines = LineShare::of(&rows);
+    lines.truncate(top);
+    lines
 }
 
 /// The blocks of every segment.

@@ -199,7 +199,12 @@ pub struct OtherSegments {
 }
 
 /// Adds up `device`'s segments at the snapshot and lists the `top` of them.
-pub fn figures_of(snapshot: &Snapshot, device: u64, settings: &Settings, top: usize) -> Memory {
+pub(super) fn figures_of(
+    snapshot: &Snapshot,
+    device: u64,
+    settings: &Settings,
+    top: usize,
+) -> Memory {
     let segments = snapshot.segments.iter().filter(|s| s.device == device);
     figures(segments, &snapshot.blocks, &snapshot.pools, settings, top)
 }

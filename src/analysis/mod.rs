@@ -69,7 +69,7 @@ pub use live::{
 pub use marks::{Mark, MarkKind, Marks};
 pub use memory::{
     BlockCount, Blocks, Count, Fragmentation, Memory, OtherSegments, PoolReport, SegmentReport,
-    Segments, StreamReport, figures, figures_of,
+    Segments, StreamReport, figures,
 };
 pub use oom::{Blocker, Cause, OomReport, Remedy, Undisturbed};
 pub use phases::{Phase, Phases, StepsFrom};

@@ -3,7 +3,7 @@
 use super::baseline::Peaks;
 use super::code::Code;
 use super::limits::Amount;
-use crate::analysis::{Contribution, DeviceReport, HeldByLine, LineShare};
+use crate::analysis::{Contribution, DeviceReport, LineShare};
 use crate::replay::Inferred;
 use crate::units::{change, counted, ratio, size};
 
@@ -171,17 +171,11 @@ impl Measured<'_> {
 
     /// The lines that make the figure, as far as the report has them, and what their bytes are.
     pub(super) fn known_lines(&self, code: Code) -> Option<(Vec<LineShare>, &'static str)> {
-        let held = |rows: &[HeldByLine]| {
-            let line = |row: &HeldByLine| {
-                row.frame.clone().map(|frame| LineShare { frame, bytes: row.bytes })
-            };
-            rows.iter().filter_map(line).collect()
-        };
         match code {
-            Code::Reserved => Some((held(&self.device.top_lines), "held at the snapshot")),
+            Code::Reserved => Some((LineShare::of(&self.device.top_lines), "held at the snapshot")),
             Code::PeakAllocated | Code::GrowthPeakAllocated | Code::GrowthRatioPeakAllocated => {
                 let at_peak = self.device.at_peak.as_ref()?;
-                Some((held(&at_peak.by_line.rows), "held when allocated memory peaked"))
+                Some((LineShare::of(&at_peak.by_line.rows), "held when allocated memory peaked"))
             }
             Code::Ooms => {
                 let last = self.device.ooms.last()?;

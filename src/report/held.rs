@@ -120,7 +120,8 @@ pub(super) fn parts(held: &HeldAt) -> Vec<Part> {
 pub(super) fn kept(held: &HeldAt) -> Option<String> {
     let first = held.kept_since_start.rows.first()?;
     let rest = held.kept_since_start.rest;
-    let bytes = held.kept_since_start.rows.iter().map(|row| row.bytes).sum::<u64>() + rest.bytes;
+    let rows = held.kept_since_start.rows.iter().map(|row| row.bytes);
+    let bytes = rows.fold(rest.bytes, u64::saturating_add);
     Some(format!(
         "{} from before the second step was still there; most of it, {}, is from {}",
         size(bytes),
