@@ -240,6 +240,15 @@ fn a_setting_is_advised_only_where_it_can_help() {
     assert_eq!((too_little.verdict, too_little.settings_can_help), ("capacity", Some(false)));
     let enough = only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "5.00 GiB", "1.50 GiB"));
     assert_eq!((enough.verdict, enough.settings_can_help), ("fragmentation", Some(true)));
+    // More than 1 MiB and less than 10 MiB was asked for: what is free may suffice for that.
+    for (free, left, is_certain) in
+        [("12.00 MiB", "0 bytes", true), ("0 bytes", "12.00 MiB", false)]
+    {
+        let cut = only(&worded("20.00 MiB", "200.00 MiB", free, "", "188.00 MiB", left));
+        assert_eq!((cut.verdict, cut.settings_can_help), ("capacity", Some(true)), "{free}");
+        assert_eq!(cut.confidence == "certain", is_certain, "{free}");
+        assert!(!cut.advice.join(" ").contains("No allocator setting"), "{:?}", cut.advice);
+    }
     let on = worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "5.00 GiB", "1.50 GiB")
         .replace("If reserved but", "expandable_segments is enabled. If reserved but");
     let on = only(&on).advice.join(" ");

@@ -204,6 +204,10 @@ fn circumstances(
     let free = |keep: &dyn Fn(&&Home) -> bool| {
         homes.iter().filter(keep).map(|home| home.free).fold(0u64, u64::saturating_add)
     };
+    let serves = |h: &Home| {
+        (h.pool, h.stream, h.is_small) == (pool, event.stream, is_small_request(event.size))
+    };
+    let class = homes.iter().find(|home| serves(home));
     let Totals { reserved, active, .. } = step.tiling.totals();
     Circumstances {
         request: event.size,
@@ -213,9 +217,11 @@ fn circumstances(
         active,
         largest,
         own: free(&|h| h.pool == pool && h.stream == event.stream),
+        own_class: class.map_or(0, |home| home.free),
         other_stream: free(&|h| h.pool == pool && h.stream != event.stream),
         other_pool: free(&|h| h.pool != pool),
         pending: homes.iter().map(|home| home.pending).fold(0, u64::saturating_add),
+        pending_class: class.map_or(0, |home| home.pending),
         outside: capacity.map(|all| all.saturating_sub(reserved.saturating_add(event.addr))),
     }
 }

@@ -1,6 +1,6 @@
 //! Why a request failed: the one thing that, had it been otherwise, would have served it.
 
-use crate::allocator::granule;
+use crate::allocator::{granule, is_small_request};
 use crate::conf::Settings;
 use crate::units::size;
 
@@ -21,12 +21,16 @@ pub(super) struct Circumstances {
     pub(super) largest: u64,
     /// Free in blocks of the request's own pool and stream.
     pub(super) own: u64,
+    /// The part of `own` that is of the request's size class, and could serve it in place.
+    pub(super) own_class: u64,
     /// Free in other streams' blocks of the same pool.
     pub(super) other_stream: u64,
     /// Free in other pools.
     pub(super) other_pool: u64,
     /// Freed by the program, waiting for other streams.
     pub(super) pending: u64,
+    /// The part of `pending` that could serve the request in place.
+    pub(super) pending_class: u64,
     /// Of the device, in use outside this allocator; known only where the device's size is.
     pub(super) outside: Option<u64>,
 }
@@ -36,7 +40,8 @@ pub(super) struct Circumstances {
 pub(super) fn verdict(c: &Circumstances, settings: &Settings) -> (&'static str, String) {
     let (wanted, free) = (size(c.segment), size(c.device_free));
     let with_device = |bytes: u64| bytes.saturating_add(c.device_free) >= c.segment;
-    let sum = |bytes: u64| size(bytes.saturating_add(c.device_free));
+    // What serves in place need not be as large as a segment.
+    let in_place = |bytes: u64| bytes >= c.request;
     // Mapped memory is rounded to granules, which may have been what there was no room for.
     let slack = if settings.expandable_segments { granule(false, settings) } else { 0 };
     if c.device_free >= c.segment.saturating_add(slack) {
@@ -69,14 +74,15 @@ pub(super) fn verdict(c: &Circumstances, settings: &Settings) -> (&'static str, 
             ),
         );
     }
-    if c.pending > 0 && with_device(c.pending) {
+    if c.pending > 0 && (with_device(c.pending) || in_place(c.pending_class)) {
+        let covers = if with_device(c.pending) {
+            format!("with the {free} free on the device it covers the {wanted} asked for")
+        } else {
+            format!("it covers the {} asked for", size(c.request))
+        };
         return (
             "pending-free",
-            format!(
-                "{} was freed but still in use by other streams; with the {free} free on the device it \
-                 covers the {wanted} asked for",
-                size(c.pending)
-            ),
+            format!("{} was freed but still in use by other streams; {covers}", size(c.pending)),
         );
     }
     if c.other_pool > 0 && with_device(c.other_pool) {
@@ -99,15 +105,24 @@ pub(super) fn verdict(c: &Circumstances, settings: &Settings) -> (&'static str, 
             ),
         );
     }
-    if c.own > 0 && with_device(c.own) {
+    if c.own > 0 && (with_device(c.own) || in_place(c.own_class)) {
+        let pieces = if c.own_class == 0 {
+            let which = if is_small_request(c.request) { "larger than" } else { "up to" };
+            format!("in blocks for requests {which} 1 MiB")
+        } else {
+            format!("in pieces of at most {}", size(c.largest))
+        };
+        let covers = if with_device(c.own) {
+            format!("with the {free} free on the device it would cover the {wanted} asked for")
+        } else {
+            format!("it would cover the {} asked for", size(c.request))
+        };
         return (
             "fragmentation",
             format!(
-                "{} lies free in the request's own pool and stream, but in pieces of at most {}; with \
-                 the {free} free on the device it would cover the {wanted} asked for, were it in one \
-                 piece",
-                size(c.own),
-                size(c.largest)
+                "{} lies free in the request's own pool and stream, but {pieces}; {covers}, were it in \
+                 one piece",
+                size(c.own)
             ),
         );
     }
@@ -121,16 +136,39 @@ pub(super) fn verdict(c: &Circumstances, settings: &Settings) -> (&'static str, 
             ),
         );
     }
+    ("capacity", full(c))
+}
+
+/// Why no one thing would have been enough.
+fn full(c: &Circumstances) -> String {
     let cache = c.own.saturating_add(c.other_stream).saturating_add(c.other_pool);
-    (
-        "capacity",
-        format!(
-            "the program holds {} and asks for {} more; all that is free, on the device and in the \
-             cache, is {}",
-            size(c.active),
-            size(c.request),
-            sum(cache)
-        ),
+    let all = cache.saturating_add(c.device_free);
+    let (held, request, wanted) = (size(c.active), size(c.request), size(c.segment));
+    if all >= c.segment {
+        let kinds = [
+            (c.device_free, "on the device"),
+            (c.own, "in the request's own pool and stream"),
+            (c.other_stream, "in other streams' segments"),
+            (c.other_pool, "in other pools"),
+        ];
+        let parts = kinds.iter().filter(|(bytes, _)| *bytes > 0);
+        let parts: Vec<String> =
+            parts.map(|(bytes, place)| format!("{} {place}", size(*bytes))).collect();
+        return format!(
+            "the program holds {held} and asks for {request} more; {} is free, but not of one kind ({})",
+            size(all),
+            parts.join(", ")
+        );
+    }
+    let segment = if all >= c.request {
+        format!(", for which the allocator asks the device for {wanted}")
+    } else {
+        String::new()
+    };
+    format!(
+        "the program holds {held} and asks for {request} more{segment}; all that is free, on the device \
+         and in the cache, is {}",
+        size(all)
     )
 }
 
@@ -147,9 +185,11 @@ mod tests {
         active: 1000 * MIB,
         largest: 0,
         own: 0,
+        own_class: 0,
         other_stream: 0,
         other_pool: 0,
         pending: 0,
+        pending_class: 0,
         outside: None,
     };
 
@@ -174,6 +214,30 @@ mod tests {
     fn a_byte_short_does_not_help() {
         let short = 90 * MIB - 1;
         assert_eq!(word(Circumstances { own: short, pending: short, ..TIGHT }), "capacity");
+    }
+
+    #[test]
+    fn what_serves_in_place_need_not_be_a_segment() {
+        let c = Circumstances { request: 9 * MIB, segment: 20 * MIB, device_free: 0, ..TIGHT };
+        let (own, pending, other_pool) = (12 * MIB, 12 * MIB, 12 * MIB);
+        assert_eq!(word(Circumstances { own, own_class: own, ..c }), "fragmentation");
+        assert_eq!(word(Circumstances { pending, pending_class: pending, ..c }), "pending-free");
+        assert_eq!(word(Circumstances { own, pending, other_pool, ..c }), "capacity");
+    }
+
+    #[test]
+    fn a_full_device_is_told_from_one_where_no_one_thing_is_enough() {
+        let reason = |c: Circumstances| verdict(&c, &Settings::default()).1;
+        assert!(reason(TIGHT).ends_with("and in the cache, is 10 MiB"), "{}", reason(TIGHT));
+        let part = 40 * MIB;
+        let c = Circumstances { own: part, other_stream: part, other_pool: part, ..TIGHT };
+        assert!(
+            reason(c).contains("130 MiB is free, but not of one kind (10 MiB on the"),
+            "{}",
+            reason(c)
+        );
+        let c = Circumstances { request: 9 * MIB, segment: 20 * MIB, ..TIGHT };
+        assert!(reason(c).contains("asks the device for 20 MiB; all that"), "{}", reason(c));
     }
 
     #[test]

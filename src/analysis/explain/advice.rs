@@ -2,6 +2,7 @@
 
 use super::about::{About, Answer, rough};
 use super::reckoning::{Reckoning, USUAL_OUTSIDE};
+use crate::units::size;
 
 /// For free memory in pieces.
 pub(super) fn fragmentation(r: &Reckoning) -> Vec<String> {
@@ -30,17 +31,29 @@ pub(super) fn capacity(
     if r.capacity.is_some_and(|capacity| capacity.covers(request) == Answer::No) {
         advice.push("One request larger than the device is often a mistake in a shape: a broadcast, a full attention or one-hot matrix, a wrong unit. Look at the line above.".to_owned());
     }
+    let all_free = free.plus(unallocated);
+    let may_be_smaller = r.least_request().is_some_and(|it| all_free.covers(it) != Answer::No);
     advice.push(format!(
-        "The program has to hold at least {} less at that moment: a smaller batch or sequence, activation \
+        "The program has to hold {} {} less at that moment: a smaller batch or sequence, activation \
          checkpointing, lower precision, sharding or offloading. A snapshot says which lines hold the memory.",
+        if may_be_smaller { "up to" } else { "at least" },
         rough(lacking)
     ));
-    advice.push(format!(
-        "No allocator setting helps: settings (expandable_segments, max_split_size_mb) only join free memory, \
-         and there is {} of it, {} too little.",
-        rough(free.plus(unallocated)),
-        rough(lacking)
-    ));
+    if may_be_smaller {
+        advice.push(format!(
+            "The request itself may be smaller than the segment of {} asked for it, and than the {} that is \
+             free: a snapshot tells, and whether a setting (expandable_segments:True) would have served it.",
+            size(request.bytes),
+            rough(all_free)
+        ));
+    } else {
+        advice.push(format!(
+            "No allocator setting helps: settings (expandable_segments, max_split_size_mb) only join free \
+             memory, and there is {} of it, {} too little.",
+            rough(all_free),
+            rough(lacking)
+        ));
+    }
     if r.reserved.zip(r.capacity).is_some_and(|(r, c)| c.covers(r) == Answer::No) {
         advice.push("More is reserved than the device has: Windows lends it the computer's memory, which is slow.".to_owned());
     }

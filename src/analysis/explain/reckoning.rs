@@ -2,7 +2,7 @@
 
 use super::about::About;
 use crate::message::{Allocation, Process, Wording};
-use crate::units::GIB;
+use crate::units::{GIB, MIB};
 
 /// What a process uses outside the allocator without anybody being to blame: the CUDA context, loaded
 /// kernels, the workspaces of cuBLAS and cuDNN. Usually 0.3 to 1 GiB.
@@ -85,6 +85,16 @@ impl Reckoning {
             this_pid,
             said,
         }
+    }
+
+    /// The least that the request itself can have been: small ones are cut from segments of one size.
+    pub(super) fn least_request(&self) -> Option<About> {
+        let request = self.request?;
+        Some(match request.bytes {
+            bytes if bytes == 2 * MIB => About::exactly(1),
+            bytes if bytes == 20 * MIB => About::exactly(MIB + 1),
+            _ => request,
+        })
     }
 
     /// The processes that are others, as far as that can be told, the largest first.

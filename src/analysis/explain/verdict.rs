@@ -92,7 +92,7 @@ fn native(r: &Reckoning, request: About, free: About) -> Conclusion {
     let granule = if r.said.expandable == Some(true) { EXPANDABLE_GRANULE } else { 0 };
     let device_has_room = free.covers(request.plus(About::exactly(granule)));
     let over_limit = over_limit(r, request);
-    let settings = settings_can_help(r, request, free);
+    let settings = settings_can_help(r, free);
     let base =
         Conclusion { causes: causes(r), settings_can_help: settings, ..Conclusion::default() };
     if device_has_room.is_yes() {
@@ -189,7 +189,9 @@ fn native(r: &Reckoning, request: About, free: About) -> Conclusion {
     }
     let together = with_free(r.private.plus(unallocated).plus(spare));
     let all_free = rough(free.plus(unallocated));
-    let is_certain = together == Answer::No;
+    // A cached block need only be as large as the request itself.
+    let in_place = r.least_request().map(|least| r.private.plus(unallocated).covers(least));
+    let is_certain = together == Answer::No && in_place == Some(Answer::No);
     let reason = match r.capacity {
         Some(capacity) if capacity.covers(request) == Answer::No => format!(
             "the request of {wanted} alone is larger than the device ({})",
@@ -228,8 +230,9 @@ fn over_limit(r: &Reckoning, request: About) -> Option<Answer> {
 }
 
 /// Settings move free memory about: they can help where what is free, within the limit, is enough.
-fn settings_can_help(r: &Reckoning, request: About, free: About) -> Option<bool> {
-    let unallocated = r.unallocated?;
+/// What is free on the device serves a request smaller than a segment only where segments can grow.
+fn settings_can_help(r: &Reckoning, free: About) -> Option<bool> {
+    let (unallocated, least) = (r.unallocated?, r.least_request()?);
     let mut room = free;
     if let Some((allowed, reserved)) = r.allowed.zip(r.reserved) {
         let left = allowed.minus(reserved);
@@ -237,8 +240,12 @@ fn settings_can_help(r: &Reckoning, request: About, free: About) -> Option<bool>
             room = left;
         }
     }
-    let covers = room.plus(unallocated).covers(request);
-    Some(unallocated.bytes > 0 && covers != Answer::No)
+    let covers = room.plus(unallocated).covers(least);
+    if unallocated.bytes > 0 {
+        return Some(covers != Answer::No);
+    }
+    let is_cut = r.request != Some(least);
+    Some(is_cut && covers.is_yes())
 }
 
 /// The device had room: something else refused.
