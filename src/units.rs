@@ -43,6 +43,9 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(scale).ok_or_else(error);
     }
+    if scale == 1 {
+        return Err(error());
+    }
     let value = number.parse::<f64>().map_err(|_| error())? * scale as f64;
     if !(0.0..9.0e18).contains(&value) {
         return Err(error());
@@ -211,6 +214,8 @@ mod tests {
             "99999999999999999999",
             "1.2.3",
             "18446744073709551615G",
+            "1.5",
+            "72.5 bytes",
         ] {
             assert!(parse_size(bad).is_err(), "{bad}");
         }

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const OOM: &str = "fixtures/2.15.0-gpt_varlen-at-oom.pickle.gz";
+const HOLES: &str = "fixtures/2.15.0-holes.pickle.gz";
+const STREAMS: &str = "fixtures/2.15.0-streams.pickle.gz";
 const NO_TRACE: &str = "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz";
 
 /// Exit code and JSON of `oomscope check` with `args`.
@@ -235,6 +237,26 @@ fn of_several_the_worst_is_named_and_none_is_passed_over() {
     assert_eq!(report["findings"][0]["passed"], true, "the others are checked");
     assert_eq!(report["unreadable"].as_array().unwrap().len(), 1);
 
+    // A rank that the baseline has, and that left no file.
+    let three = text(&directory.path().join("three.json"));
+    assert_eq!(run(&["check", "--save-baseline", &three, HOLES, OOM, STREAMS]).code, 0);
+    let grown = |snapshots: &[&str]| {
+        let (code, report) =
+            check(&[&["--max-growth", "0", "--baseline", &three], snapshots].concat());
+        assert_eq!(code, 0, "{report}");
+        let of = |w: &&Value| w["code"] == "not-checked";
+        report["warnings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(of)
+            .map(|w| w["path"].clone())
+            .collect()
+    };
+    let (none, one): (Vec<Value>, Vec<Value>) =
+        (grown(&[HOLES, OOM, STREAMS]), grown(&[HOLES, OOM]));
+    assert_eq!((none, one), (vec![], vec![json!(STREAMS.trim_start_matches("fixtures/"))]));
+
     let empty = json!({"segments": [], "device_traces": []}).to_string();
     let empty = file(&directory, "empty.json", empty.as_bytes());
     let ran = run(&["check", "--format", "json", "--max-ooms", "9", &empty]);
@@ -273,6 +295,12 @@ fn mistakes_are_refused_in_one_sentence() {
         program::result_of(&["analyze", "--format", "json", OOM]).as_bytes(),
     );
     let not_one = file(&directory, "b.json", b"{\"schema\": \"oomscope/baseline/1\"}");
+    let json = file(&directory, "snapshot.json", b"[]");
+    let no_growth = text(&directory.path().join("no-growth.json"));
+    assert_eq!(
+        run(&["check", "--max-ooms", "1", "--format", "json", "-o", &no_growth, OOM]).code,
+        0
+    );
     let grow =
         |baseline: &str| refusal(&["check", "--max-growth", "0", "--baseline", baseline, OOM]);
     for (said, wanted) in [
@@ -283,10 +311,12 @@ fn mistakes_are_refused_in_one_sentence() {
         (grow("missing.pickle"), "missing.pickle"),
         (grow(NO_TRACE), "no history was recorded, so it has no peaks"),
         (grow(&analysis), "is oomscope/analyze/1, which has no peaks to compare with"),
-        (grow(&not_one), "is not a baseline: missing field"),
+        (grow(&not_one), "has no peaks to compare with: save it again"),
+        (grow(&no_growth), "has no peaks to compare with: save it again"),
         (refusal(&["check", "--config", "missing.toml", OOM]), "missing.toml: cannot be read"),
         (refusal(&["check", "--max-ooms", "1", "--device", "7", OOM]), "no trace of device 7"),
-        (refusal(&["check", "--save-baseline", "/dev/null", NO_TRACE]), "no history was recorded"),
+        (refusal(&["check", "--save-baseline", "x.json", NO_TRACE]), "no history was recorded"),
+        (refusal(&["check", "--save-baseline", &json, &json]), "is a snapshot to read"),
     ] {
         assert!(said.contains(wanted), "{said}");
     }
@@ -299,11 +329,14 @@ fn mistakes_are_refused_in_one_sentence() {
         ("--max-reserved", "lots"),
         ("--max-ooms", "-1"),
         ("--max-ooms", "1.5"),
+        ("--max-reserved", "1.5"),
     ] {
         let ran = run(&["check", flag, value, OOM]);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{flag} {value}");
         assert!(ran.err.contains(&format!("'{value}' is not a ")), "{}", ran.err);
     }
+    let ran = run(&["check", "--save-baseline", OOM, OOM]);
+    assert_eq!((ran.code, ran.err.contains("does not end in .json")), (2, true), "{}", ran.err);
     let ran = run(&["check", "--save-baseline", "x.json", "--max-ooms", "1", OOM]);
     assert_eq!((ran.code, ran.err.contains("cannot be used with")), (2, true), "{}", ran.err);
 }

@@ -105,6 +105,9 @@ fn every_refusal_names_the_file_and_says_why() {
     for (path, words) in &cases {
         let err = refusal(&["analyze", path]);
         assert!(err.contains(path.as_str()) && err.contains(words), "{path}: {err}");
+        if path != &text(&empty) {
+            assert_eq!(refusal(&["replay", path]), err, "one sentence, whatever the command");
+        }
     }
 }
 

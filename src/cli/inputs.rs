@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use rayon::prelude::*;
 
 use super::exit::complain;
@@ -187,7 +187,8 @@ pub(super) fn read_one(path: &Path) -> anyhow::Result<Snapshot> {
     }
     let total = path.metadata().map_or(0, |m| m.len());
     let progress = Progress::new(total, 1);
-    let source = Source::open(path).with_context(|| path.display().to_string())?;
+    // Its sentence tells the cause already; a context would tell it again.
+    let source = Source::open(path).map_err(|error| anyhow!("{}: {error}", path.display()))?;
     let snapshot = Snapshot::read(&source, &|offset| progress.at(offset.min(total)));
     snapshot.with_context(|| path.display().to_string())
 }

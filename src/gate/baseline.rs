@@ -27,7 +27,8 @@ pub struct Peaks {
 /// What to compare with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Baseline {
-    /// By snapshot and device.
+    /// By snapshot and device. A report that compared no growth has none.
+    #[serde(default)]
     replayed: Vec<Peaks>,
     /// `oomscope/baseline/1`
     schema: String,
@@ -73,7 +74,18 @@ impl Baseline {
         }
         let read = serde_json::from_str::<Self>(text);
         let baseline = read.map_err(|error| format!("is not a baseline: {error}"))?;
-        if baseline.replayed.is_empty() { Err("has no peaks".to_owned()) } else { Ok(baseline) }
+        if baseline.replayed.is_empty() {
+            return Err("has no peaks to compare with: save it again with `oomscope check \
+                        --save-baseline`"
+                .to_owned());
+        }
+        Ok(baseline)
+    }
+
+    /// The snapshots in it, each once.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let of_one = self.replayed.chunk_by(|a, b| a.snapshot == b.snapshot);
+        of_one.filter_map(|rows| rows.first()).map(|row| row.snapshot.as_str())
     }
 
     /// The peaks to compare device `device` of the snapshot called `name` with. A baseline of a single

@@ -48,6 +48,7 @@ struct Rule {
 
 impl Rule {
     fn applies_to(&self, path: &str, device: u64) -> bool {
+        let path = path.trim_start_matches("./");
         let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
         let fits = |pattern: &Pattern| {
             let name = path.rsplit('/').next().unwrap_or(path);
@@ -210,9 +211,15 @@ impl Reader<'_> {
 
 /// Names the nearest key, if one is near.
 fn unknown(name: &str, others: &[&str]) -> String {
+    if name == "baseline" {
+        return "baseline stands at the top of the file, before the first [table]".to_owned();
+    }
     let keys = Threshold::ALL.iter().map(|threshold| threshold.key()).chain(others.iter().copied());
-    // Every limit begins alike, which says nothing.
-    let rest = |key: &str| key.replace('_', "-").trim_start_matches("max-").to_owned();
+    // Every limit begins alike, which says nothing; nor do case and what is between the words.
+    let rest = |key: &str| {
+        let key = key.to_ascii_lowercase().replace(['_', '-'], "");
+        key.trim_start_matches("max").to_owned()
+    };
     let near = keys.map(|key| (strsim::jaro_winkler(&rest(name), &rest(key)), key));
     match near.max_by(|a, b| a.0.total_cmp(&b.0)) {
         Some((likeness, key)) if likeness > LIKE => {
@@ -252,7 +259,7 @@ mod tests {
         let text = "[[override]]\npath = 'a/*.pickle'\nmax-ooms = 1\n";
         let config = Config::parse(text).unwrap();
         let applies = |path| !config.limits(path, 0)[0].is_empty();
-        assert!(applies("a/b.pickle"));
+        assert!(applies("a/b.pickle") && applies("./a/b.pickle"));
         assert!(!applies("a/b/c.pickle") && !applies("b.pickle") && !applies("x/a/b.pickle"));
     }
 
@@ -263,6 +270,9 @@ mod tests {
             ("max-gap-ration = 0.1", "1: unknown key max-gap-ration; did you mean max-gap-ratio?"),
             ("gap-ratio = 0.1", "1: unknown key gap-ratio; did you mean max-gap-ratio?"),
             ("max_ooms = 1", "1: unknown key max_ooms; did you mean max-ooms?"),
+            ("maxGapRatio = 0.1", "1: unknown key maxGapRatio; did you mean max-gap-ratio?"),
+            ("[warn]\nbaseline = 'x'", "2: baseline stands at the top of the file, before the"),
+            ("max-reserved = 1.5", "1: max-reserved: '1.5' is not a size"),
             ("basline = 'x'", "1: unknown key basline; did you mean baseline?"),
             ("[warn]\npath = 'x'", "2: unknown key path; `oomscope check --print-config` shows"),
             ("colour = 'blue'", "1: unknown key colour; `oomscope check --print-config` shows"),

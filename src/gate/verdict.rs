@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::baseline::Peaks;
+use super::baseline::{Baseline, Peaks};
 use super::code::Severity;
 use super::finding::Finding;
 use super::judge::Judged;
@@ -84,6 +84,16 @@ impl CheckReport {
         report.passed = report.unreadable.is_empty() && report.count(Severity::Fail) == 0;
         report.worst = report.worst_of_several();
         report
+    }
+
+    /// Notes the snapshots of the baseline that were not compared: a rank that died leaves no file.
+    pub fn note_unchecked(&mut self, baseline: &Baseline) {
+        let missing: Vec<_> = baseline
+            .names()
+            .filter(|name| !self.replayed.iter().any(|row| row.snapshot == *name))
+            .map(|name| Noted::new(name, "not-checked", "is in the baseline and was not checked"))
+            .collect();
+        self.warnings.extend(missing);
     }
 
     /// Limits of this severity that do not hold.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::driver::{assert_nothing_left, fixture, live, live_on_old, report, small_program};
-use crate::program::{Ran, run_with};
+use crate::program::{Ran, file, run_with};
 
 const UNKNOWN: &str = "999";
 const OUT_OF_MEMORY: &str = "2";
@@ -156,6 +156,11 @@ fn no_driver_is_one_sentence() {
     let said = refused(&ran);
     let reasons = ["no CUDA driver was found", "finds no GPU", "cuInit failed"];
     assert!(reasons.iter().any(|reason| said.contains(reason)), "{said}");
+
+    let directory = TempDir::new().unwrap();
+    let earlier = file(&directory, "gpu.json", b"measured elsewhere");
+    refused(&run_with(&["live", "--calibrate", &earlier], &[("LD_LIBRARY_PATH", "/nowhere")]));
+    assert_eq!(std::fs::read(&earlier).unwrap(), b"measured elsewhere");
 }
 
 #[test]

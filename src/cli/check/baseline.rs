@@ -85,6 +85,13 @@ fn measure(
     Ok(measured.into_iter().flat_map(|(_, rows)| rows).collect())
 }
 
+/// The name of a file that is known for a baseline when it is read, and is no snapshot to be overwritten.
+pub(super) fn json_file(text: &str) -> Result<PathBuf, String> {
+    let is_json = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json");
+    let path = Some(PathBuf::from(text)).filter(is_json);
+    path.ok_or_else(|| format!("'{text}' does not end in .json"))
+}
+
 /// Writes the peaks of the snapshots.
 pub(super) fn save_baseline(args: &Check, file: &Path) -> anyhow::Result<Done> {
     let mut inputs = inputs::expand(&args.snapshots)?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
 
-use self::baseline::{baseline, name_of, save_baseline};
+use self::baseline::{baseline, json_file, name_of, save_baseline};
 use self::limits::LimitArgs;
 use self::repository::{repository, source};
 use super::args::parse_release;
@@ -53,6 +53,7 @@ pub(super) struct Check {
     #[arg(
         long,
         value_name = "FILE.json",
+        value_parser = json_file,
         help_heading = "Growth",
         conflicts_with_all = ["LimitArgs", "baseline", "config", "format", "output"]
     )]
@@ -146,7 +147,11 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Done> {
     if judged.iter().all(|one| one.findings.is_empty()) && unreadable.is_empty() {
         bail!("no limit applies to any of the snapshots");
     }
-    let report = CheckReport::new(judged, config_path.map(|p| p.display().to_string()), unreadable);
+    let config = config_path.map(|path| path.display().to_string());
+    let mut report = CheckReport::new(judged, config, unreadable);
+    if let Some(baseline) = baseline.filter(|_| inputs.len() > 1) {
+        report.note_unchecked(&baseline);
+    }
     for file in &report.unreadable {
         complain(&format!("{}: {}", file.path, file.message));
     }
