@@ -78,6 +78,21 @@ fn settings_are_checked_in_pytorchs_words() {
 }
 
 #[test]
+fn recorded_settings_that_cannot_be_read_are_not_blamed_on_what_is_typed() {
+    let directory = TempDir::new().unwrap();
+    let odd = file(
+        &directory,
+        "odd.json",
+        br#"{"segments": [], "device_traces": [[{"action": "segment_alloc", "addr": 2097152, "size": 2097152,
+            "stream": 0, "frames": []}]], "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:1"}}"#,
+    );
+    for command in ["replay", "whatif"] {
+        let err = refusal(&[command, "--set", "expandable_segments:True", &odd]);
+        assert!(err.contains("with the recorded settings \"max_split_size_mb:1\": "), "{err}");
+    }
+}
+
+#[test]
 fn options_not_named_stay_as_recorded_and_several_add_up() {
     let recorded = "fixtures/2.9.1-gpt_varlen-gc.pickle.gz";
     let string = |args: &[&str]| replay(args)["settings_string"].as_str().unwrap().to_owned();
@@ -137,7 +152,8 @@ fn one_device_of_several_and_none_that_is_not_there() {
 fn what_cannot_be_read_is_refused_by_name() {
     let directory = TempDir::new().unwrap();
     let gone = text(&directory.path().join("gone.pickle"));
-    assert!(refusal(&["replay", &gone]).contains("gone.pickle"));
+    let err = refusal(&["replay", &gone]);
+    assert!(err.contains("gone.pickle") && err.matches("os error").count() == 1, "{err}");
     assert!(refusal(&["replay", "fixtures"]).contains("is a directory"));
     assert!(refusal(&["replay", &file(&directory, "a.pickle", b"hello")]).contains("byte 0"));
     assert_eq!(run(&["replay"]).code, 2);

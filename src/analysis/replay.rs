@@ -299,17 +299,17 @@ pub fn option_change(
     recorded: &Hypothesis,
     option: &str,
 ) -> Result<(Settings, String), String> {
-    let minor = recorded.minor;
-    let refused = |error: conf::ConfError| format!("{option}: {error}");
     // What is typed must be right; what is recorded was accepted once.
-    conf::parse(option, &recorded.settings, minor, Unknown::Refuse).map_err(refused)?;
+    conf::parse(option, &recorded.settings, recorded.minor, Unknown::Refuse)
+        .map_err(|error| format!("{option}: {error}"))?;
     if conf::option_in(option, "backend").is_some_and(|backend| backend != "native") {
         return Err(format!("{option}: only the native backend is replayed"));
     }
     let base = snapshot.settings.as_ref().map_or("", |raw| raw.string.as_str());
     let string = conf::overlay(base, option);
-    let mut settings =
-        conf::parse(&string, &recorded.settings, minor, Unknown::Warn).map_err(refused)?.settings;
+    let mut settings = conf::parse(&string, &recorded.settings, recorded.minor, Unknown::Warn)
+        .map_err(|error| format!("{option}, with the recorded settings {base:?}: {error}"))?
+        .settings;
     if snapshot.settings.is_none() {
         // A parse sets these back, and there is no string that says what was found.
         let found = &recorded.settings;

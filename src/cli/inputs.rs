@@ -190,7 +190,7 @@ pub(super) fn read_one(path: &Path) -> anyhow::Result<Snapshot> {
     // Its sentence tells the cause already; a context would tell it again.
     let source = Source::open(path).map_err(|error| anyhow!("{}: {error}", path.display()))?;
     let snapshot = Snapshot::read(&source, &|offset| progress.at(offset.min(total)));
-    snapshot.with_context(|| path.display().to_string())
+    snapshot.map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
 fn read<T>(
