@@ -222,7 +222,7 @@ mod tests {
         let (own, pending, other_pool) = (12 * MIB, 12 * MIB, 12 * MIB);
         assert_eq!(word(Circumstances { own, own_class: own, ..c }), "fragmentation");
         assert_eq!(word(Circumstances { pending, pending_class: pending, ..c }), "pending-free");
-        assert_eq!(word(Circumstances { own, pending, other_pool, ..c }), "capacity");
+        assert_eq!(word(Circumstances { own, other_pool, pending, ..c }), "capacity");
     }
 
     #[test]
