@@ -17,33 +17,34 @@ const MIB: u64 = 1 << 20;
 /// The device of every scenario.
 const CAPACITY: u64 = 400 * MIB;
 
-/// The scenario, its verdict, and how many blocks of which size stand in the way of how much, in MiB.
-type Scenario = (&'static str, &'static str, Option<(u64, u64, u64)>);
+/// The scenario, its verdict, and how many blocks of which size stand in the way of how much, and of how
+/// much of it going back to the device, in MiB.
+type Scenario = (&'static str, &'static str, Option<(u64, u64, u64, u64)>);
 
 /// What was arranged.
 const SCENARIOS: [Scenario; 16] = [
     ("capacity", "capacity", None),
     ("capacity-expandable", "capacity", None),
     // 95 blocks of 4 MiB, every other one freed.
-    ("fragmentation", "fragmentation", Some((48, 4, 188))),
-    ("fragmentation-expandable", "fragmentation", Some((48, 4, 188))),
+    ("fragmentation", "fragmentation", Some((48, 4, 188, 188))),
+    ("fragmentation-expandable", "fragmentation", Some((48, 4, 188, 188))),
     // 90 blocks of 4 MiB on a side stream, one in five kept.
-    ("other_stream", "other-stream", Some((18, 4, 288))),
-    ("other_stream-expandable", "other-stream", Some((18, 4, 288))),
-    // 8 blocks of 40 MiB, one kept: each a segment of its own, or all in one.
+    ("other_stream", "other-stream", Some((18, 4, 288, 288))),
+    ("other_stream-expandable", "other-stream", Some((18, 4, 288, 288))),
+    // 8 blocks of 40 MiB, one kept: each a segment of its own, or all in one. Private pools keep theirs.
     ("private_pool", "private-pool", None),
-    ("private_pool-expandable", "private-pool", Some((1, 40, 280))),
+    ("private_pool-expandable", "private-pool", Some((1, 40, 280, 0))),
     ("memory_limit", "memory-limit", None),
     ("memory_limit-expandable", "memory-limit", None),
     ("pending_free", "pending-free", None),
     ("pending_free-expandable", "pending-free", None),
     ("outside", "non-pytorch", None),
     // 5 blocks of 30 MiB in granules of 20.
-    ("outside-expandable", "non-pytorch", Some((1, 30, 10))),
+    ("outside-expandable", "non-pytorch", Some((1, 30, 10, 10))),
     // The 60 MiB that came back share a segment with a block of 40.
-    ("spurious", "spurious", Some((1, 40, 60))),
+    ("spurious", "spurious", Some((1, 40, 60, 60))),
     // 100 MiB that max_split_size keeps for larger requests, and 10 at the end of the last granule.
-    ("kept_large", "spurious", Some((2, 30, 110))),
+    ("kept_large", "spurious", Some((2, 30, 110, 0))),
 ];
 /// The same in the forward pass of a training step, between others; what the model holds stands in the way
 /// of little.
@@ -82,7 +83,9 @@ fn the_cause_the_line_and_the_blocks_in_the_way_are_those_arranged() {
             .iter()
             .map(|b| {
                 assert_eq!(b.culprit.as_ref().unwrap().name, "blockers", "{name}");
-                (b.blocks, b.bytes_held / b.blocks / MIB, b.bytes_unlocked / MIB)
+                let [each, unlocked, released] =
+                    [b.bytes_held / b.blocks, b.bytes_unlocked, b.bytes_released].map(|n| n / MIB);
+                (b.blocks, each, unlocked, released)
             })
             .collect();
         assert_eq!(found, Vec::from_iter(blockers), "{name}");

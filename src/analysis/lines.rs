@@ -82,8 +82,7 @@ fn held_after(
     let mut held = Vec::new();
     Literal { snapshot, device, settings }.run(Keep::Sums, |step| {
         if step.entry.map(|(index, _)| index as u64) == entry {
-            let live = step.tiling.neighbourhoods().filter(|(block, _)| !block.is_free);
-            held = live.map(|(block, _)| (block.stack, block.size)).collect();
+            held = step.tiling.active().map(|(_, size, _, _, stack)| (stack, size)).collect();
         }
     });
     held

@@ -5,12 +5,17 @@ use serde::Serialize;
 use super::blockers::blockers;
 use super::frames::{FrameList, FrameReport, StackReader};
 use super::held::HeldAt;
+use super::holders::{HeldByLine, by_line};
+use super::sums::{Sum, summed};
 use super::verdict::{self, Circumstances};
 use crate::allocator::{is_small_request, segment_size};
 use crate::conf::Settings;
 use crate::replay::{Home, Step, Tiling, Totals};
-use crate::snapshot::{Event, Pools, Snapshot};
+use crate::snapshot::{BlockState, Event, Pools, Snapshot};
 use crate::units::{plain, size};
+
+/// Lines whose blocks wait for other streams that are listed.
+const SHOWN_PENDING: usize = 5;
 
 /// Where memory was that could have served a failed request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -29,6 +34,8 @@ pub struct Cause {
 pub struct Blocker {
     /// Free bytes that would be joined or released without them.
     pub bytes_unlocked: u64,
+    /// Those of them that could go back to the device.
+    pub bytes_released: u64,
     /// How many.
     pub blocks: u64,
     /// Their own bytes.
@@ -117,6 +124,9 @@ pub struct OomReport {
     pub causes: Vec<Cause>,
     /// Live blocks that keep free memory apart, for the last failures of a trace.
     pub blockers: Vec<Blocker>,
+    /// Who allocated what waits for other streams, most first, for the last failures of a trace; shares are
+    /// of all that waits.
+    pub pending: Vec<HeldByLine>,
     /// The replay under the recorded settings; `None` where the model does not reproduce the trace.
     #[serde(rename = "as_recorded", skip_serializing_if = "Option::is_none")]
     pub undisturbed: Option<Undisturbed>,
@@ -172,6 +182,7 @@ pub(super) fn report(
             .min(event.size.saturating_sub(largest)),
         causes: causes(&circumstances, event),
         blockers: if is_late { blockers(step.tiling, stacks) } else { Vec::new() },
+        pending: if is_late { pending(step.tiling, stacks) } else { Vec::new() },
         undisturbed: None,
         remedies: Vec::new(),
         held: None,
@@ -190,6 +201,15 @@ pub(super) fn report_of(
 ) -> OomReport {
     let step = Step { entry: None, tiling };
     report(snapshot, stacks, settings, capacity, &step, at, true)
+}
+
+/// By line: the blocks that wait for other streams.
+fn pending(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<HeldByLine> {
+    let waits = |state| state == BlockState::ActivePendingFree;
+    let blocks = tiling.active().filter(|(.., state, _)| waits(*state));
+    let held = summed(blocks.map(|(_, size, _, _, stack)| (stack, size)));
+    let all = held.values().fold(Sum::default(), |all, sum| all.and(*sum));
+    by_line(stacks, held, all, SHOWN_PENDING).rows
 }
 
 fn circumstances(

@@ -45,12 +45,15 @@ pub(super) fn verdict(c: &Circumstances, settings: &Settings) -> (&'static str, 
     // Mapped memory is rounded to granules, which may have been what there was no room for.
     let slack = if settings.expandable_segments { granule(false, settings) } else { 0 };
     if c.device_free >= c.segment.saturating_add(slack) {
+        let enough = c.reserved.saturating_add(c.segment).saturating_add(slack);
         return (
             "memory-limit",
             format!(
                 "the device had {free} free and {wanted} was asked of it: a limit of the process \
-                 (set_per_process_memory_fraction) or the driver refused it, at {} reserved",
-                size(c.reserved)
+                 (set_per_process_memory_fraction) or the driver refused it, at {} reserved; a limit of \
+                 {} would be enough for it",
+                size(c.reserved),
+                size(enough)
             ),
         );
     }

@@ -6,6 +6,7 @@
 //! itself) and kept from then on.
 
 mod free;
+mod stretches;
 #[cfg(test)]
 mod tests;
 
@@ -15,8 +16,9 @@ use rustc_hash::FxHashMap;
 
 use free::Kinds;
 pub use free::{FreeKinds, Keep};
+pub use stretches::{Laid, Stretch};
 
-use super::totals::{Home, Neighbour, Totals};
+use super::totals::{Home, Totals};
 use crate::allocator::{block_size, is_small_request, round_size};
 use crate::conf::Settings;
 use crate::ids::{PoolId, StackId, row};
@@ -124,19 +126,6 @@ impl Tiling {
                 t.stack,
             ))
         })
-    }
-
-    /// Every block with the ones before and after it in its segment, in no order.
-    pub fn neighbourhoods(&self) -> impl Iterator<Item = (Neighbour, [Option<Neighbour>; 2])> + '_ {
-        let look = |tile: &Tile| Neighbour {
-            size: tile.size,
-            is_free: tile.state == BlockState::Inactive,
-            stack: tile.stack,
-        };
-        self.by_addr
-            .values()
-            .filter_map(|id| self.tile(*id))
-            .map(move |tile| (look(tile), [tile.prev, tile.next].map(|id| self.tile(id).map(look))))
     }
 
     /// Every tile, in no order.

@@ -1,6 +1,6 @@
 //! What a moment of the literal replay is told in.
 
-use crate::ids::{PoolId, StackId};
+use crate::ids::PoolId;
 
 /// Sums over all tiles, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,15 +28,4 @@ pub struct Home {
     pub free: u64,
     /// Bytes freed there that wait for another stream.
     pub pending: u64,
-}
-
-/// A block as its neighbours see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Neighbour {
-    /// Bytes.
-    pub size: u64,
-    /// Whether it is neither allocated nor pending.
-    pub is_free: bool,
-    /// Where it was allocated.
-    pub stack: StackId,
 }

@@ -2,13 +2,15 @@
 
 use super::sheet::Page;
 use super::words::{missing, moment, place_in, remedies, stream, telling_frames, when};
-use crate::analysis::{DeviceReport, OomReport};
+use crate::analysis::{Blocker, DeviceReport, OomReport};
 use crate::units::{count, counted, size};
 
 /// Frames of a failing request's stack that are shown.
 const SHOWN_FRAMES: usize = 8;
 /// Stacks with blocks in the way that are shown.
 const SHOWN_BLOCKERS: usize = 3;
+/// Lines whose memory waits for other streams that are shown.
+const SHOWN_PENDING: usize = 3;
 /// Failed requests described in full; the others are listed.
 const SHOWN_OOMS: usize = 1;
 
@@ -103,6 +105,17 @@ impl Page {
         for cause in oom.causes.iter().filter(|cause| cause.kind != oom.verdict) {
             self.named("", &format!("{} {}", size(cause.bytes), cause.note));
         }
+        for (i, line) in oom.pending.iter().take(SHOWN_PENDING).enumerate() {
+            let place =
+                line.frame.as_ref().map_or("no line of the user's own".to_owned(), place_in);
+            let operation = line.operation.as_ref().map_or_else(String::new, |o| format!(", {o}"));
+            let it = format!(
+                "{} in {}, allocated at {place}{operation}",
+                size(line.bytes),
+                counted(line.blocks, "block")
+            );
+            self.named(if i == 0 { "pending" } else { "" }, &it);
+        }
         for (i, blocker) in oom.blockers.iter().take(SHOWN_BLOCKERS).enumerate() {
             let place = match (&blocker.culprit, blocker.frames.is_empty()) {
                 (Some(frame), _) => place_in(frame),
@@ -111,12 +124,11 @@ impl Page {
             };
             let operation =
                 blocker.operation.as_ref().map_or_else(String::new, |o| format!(", {o}"));
-            let keep = if blocker.blocks == 1 { "keeps" } else { "keep" };
             let it = format!(
-                "{}, {}, {keep} {} of free memory apart: {place}{operation}",
+                "{}, {}, {}: {place}{operation}",
                 counted(blocker.blocks, "block"),
                 size(blocker.bytes_held),
-                size(blocker.bytes_unlocked)
+                locked(blocker)
             );
             self.named(if i == 0 { "in the way" } else { "" }, &it);
         }
@@ -157,4 +169,18 @@ impl Page {
             self.named("", &self.style.faint(it));
         }
     }
+}
+
+/// What blocks in the way do to the free memory about them.
+fn locked(blocker: &Blocker) -> String {
+    let keep = if blocker.blocks == 1 { "keeps" } else { "keep" };
+    let (free, released) = (blocker.bytes_unlocked, blocker.bytes_released);
+    if released == free {
+        return format!("{keep} {} of free memory from going back to the device", size(free));
+    }
+    let part = match released {
+        0 => String::new(),
+        _ => format!(" ({} of it could go back to the device without them)", size(released)),
+    };
+    format!("{keep} {} of free memory apart{part}", size(free))
 }

@@ -93,10 +93,11 @@ const OOM: &[&str] = &[
     "shortfall_bytes",
     "causes",
     "blockers",
+    "pending",
     "remedies",
 ];
 const CAUSE: &[&str] = &["kind", "bytes", "note"];
-const BLOCKER: &[&str] = &["bytes_unlocked", "blocks", "bytes_held", "frames"];
+const BLOCKER: &[&str] = &["bytes_unlocked", "bytes_released", "blocks", "bytes_held", "frames"];
 const REMEDY: &[&str] =
     &["settings", "avoids_oom", "peak_reserved_bytes", "device_allocs", "device_frees"];
 const STACK: &[&str] = &["bytes", "blocks", "share_ratio", "frames"];
