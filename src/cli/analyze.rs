@@ -59,10 +59,10 @@ pub(super) struct Analyze {
     torch_version: Option<u32>,
 
     #[command(flatten)]
-    window: WindowArgs,
+    output: OutputArgs,
 
     #[command(flatten)]
-    output: OutputArgs,
+    window: WindowArgs,
 }
 
 fn parse_request(text: &str) -> Result<u64, String> {
