@@ -212,7 +212,8 @@ impl<'a> Program<'a> {
                         failed(step.at, with_it);
                     }
                 }
-                Made::Free { slot, .. } => held -= sizes[slot as usize],
+                // What did not fit into the sum cannot be taken out of it.
+                Made::Free { slot, .. } => held = held.saturating_sub(sizes[slot as usize]),
                 Made::Release { .. } | Made::Freeable(_) | Made::Snapshot(_) => {}
             }
         }
