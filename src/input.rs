@@ -5,6 +5,7 @@
 //! after the other.
 #![allow(unsafe_code)] // the one memory map, see `map`
 
+use std::error::Error as _;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Deref;
@@ -149,7 +150,7 @@ impl<R: BufRead> Read for ZstdFrames<R> {
                 while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
                     let one = BlockDecodingStrategy::UptoBlocks(1);
                     let decoded = self.decoder.decode_blocks(&mut self.source, one);
-                    decoded.map_err(io::Error::other)?;
+                    decoded.map_err(broken)?;
                 }
                 let n = self.decoder.read(out)?;
                 if n > 0 || out.is_empty() {
@@ -173,10 +174,20 @@ impl<R: BufRead> Read for ZstdFrames<R> {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
                 }
-                Err(error) => return Err(io::Error::other(error)),
+                Err(error) => return Err(broken(error)),
             }
         }
     }
+}
+
+/// What is wrong with a zstd frame. One that is cut short is told from others in one way, wherever the cut is.
+fn broken(error: FrameDecoderError) -> io::Error {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    let cut = |cause: &io::Error| cause.kind() == io::ErrorKind::UnexpectedEof;
+    if causes.filter_map(|cause| cause.downcast_ref()).any(cut) {
+        return io::ErrorKind::UnexpectedEof.into();
+    }
+    io::Error::other(error)
 }
 
 fn inflate(kind: &'static str, decoder: impl Read, limit: u64) -> Result<Vec<u8>, InputError> {
