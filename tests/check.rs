@@ -352,4 +352,18 @@ fn nothing_is_written_over_a_file_that_is_read() {
         assert!(refusal(args).contains("would overwrite"), "{args:?}");
         assert_eq!(std::fs::read(&own).unwrap(), before, "{args:?}");
     }
+    let limits = file(&directory, "limits.toml", b"max-ooms = 0");
+    let said = refusal(&["check", "--config", &limits, "-o", &limits, OOM]);
+    assert!(said.contains("limits.toml: is to be read"), "{said}");
+    assert_eq!(std::fs::read(&limits).unwrap(), b"max-ooms = 0");
+}
+
+#[test]
+fn standard_input_is_read_once() {
+    for args in [
+        &["check", "--max-ooms", "0", "-", "-"][..],
+        &["check", "--max-growth", "0", "--baseline", "-", "-"],
+    ] {
+        assert!(refusal(args).contains("standard input"), "{args:?}");
+    }
 }

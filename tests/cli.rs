@@ -236,6 +236,7 @@ fn the_output_file_is_never_an_input() {
     let snapshot = text(&job.join("rank_0.pickle.gz"));
     let before = fs::read(&snapshot).unwrap();
     refusal(&["analyze", &snapshot, "-o", &snapshot]);
+    assert!(refusal(&["analyze", "-", "-"]).contains("only once"));
     assert!(fs::read(&snapshot).unwrap() == before, "the snapshot is lost");
 }
 
@@ -253,6 +254,19 @@ fn a_snapshot_cannot_command_the_terminal() {
         let control = page.chars().find(|c| c.is_control() && *c != '\n');
         assert_eq!(control, None, "{format}");
         assert!(page.lines().all(|line| !line.starts_with("line")), "{format}: {page}");
+    }
+    let broken = file(&directory, "`\n# a\u{1b}[2J.json", b"no snapshot");
+    for format in ["human", "markdown"] {
+        let Ran { code, out, err } = run(&["analyze", "--format", format, &path, &broken]);
+        assert_eq!((code, err.lines().count()), (2, 1), "{format}: {err}");
+        let control = (out + &err).chars().find(|c| c.is_control() && *c != '\n');
+        assert_eq!(control, None, "{format}");
+    }
+    for format in ["human", "github", "markdown", "sarif", "json"] {
+        let ran = run(&["check", "--max-ooms", "0", "--format", format, &path, &broken]);
+        let control = ran.out.chars().find(|c| c.is_control() && *c != '\n');
+        assert_eq!((ran.code, control), (2, None), "{format}");
+        assert!(ran.out.lines().all(|line| !line.starts_with("# a")), "{format}: {}", ran.out);
     }
 }
 
@@ -436,6 +450,8 @@ fn a_part_of_the_trace_can_be_chosen_and_an_impossible_one_is_refused() {
     assert!(peak(&["--to", "50"]).as_u64() < whole.as_u64());
     assert!(peak(&["--last", "3"]).as_u64() >= Some(221), "entries keep their numbers");
     assert!(refusal(&["analyze", HOLES, "--from", "9", "--to", "9"]).contains("leaves no entry"));
+    assert!(result_of(&["analyze", OOM, "--from", "500"]).contains("empty-window: "));
+    assert!(!result_of(&["analyze", OOM, "--last", "1"]).contains("empty-window: "));
     for args in [&["--last", "3", "--to", "9"][..], &["--around-oom", "1", "--last", "1"]] {
         assert_eq!(run(&[&["analyze", HOLES], args].concat()).code, 2, "{args:?}");
     }
@@ -453,6 +469,8 @@ fn with_the_capacity_known_memory_outside_pytorch_is_told() {
     assert_eq!(causes("480MiB"), None);
     assert_eq!(causes("1G"), Some((1024 - 480) << 20));
     assert_eq!(run(&["analyze", OOM, "--capacity", "plenty"]).code, 2);
+    assert!(result_of(&["analyze", OOM, "--capacity", "300MiB"]).contains("small-capacity: "));
+    assert!(!result_of(&["analyze", OOM, "--capacity", "400MiB"]).contains("small-capacity: "));
 }
 
 #[test]

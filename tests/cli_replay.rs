@@ -134,6 +134,15 @@ fn another_device_fails_or_serves_what_was_asked() {
     assert!(!report["devices"][0]["ooms"].as_array().unwrap().is_empty());
     assert!(report["devices"][0]["peak_reserved_bytes"].as_u64() <= Some(100 << 20));
     assert_eq!(run(&["replay", "--capacity", "lots", HOLES]).code, 2);
+    for command in ["analyze", "replay", "whatif"] {
+        let ran = run(&[command, "--capacity", "80", HOLES]);
+        assert_eq!(
+            (ran.code, ran.err.contains("name the unit")),
+            (2, true),
+            "{command}: {}",
+            ran.err
+        );
+    }
 }
 
 #[test]
@@ -174,6 +183,8 @@ fn the_result_goes_to_a_file_and_never_over_the_input() {
         assert!(refusal(&["replay", flag, &own, &own]).contains("overwrite"));
     }
     assert_eq!(fs::read(&own).unwrap(), bytes, "as it was");
+    assert!(refusal(&["replay", "-o", &target, "--emit-snapshot", &target, HOLES]).contains("two"));
+    result_of(&["replay", "-o", "/dev/null", "--emit-snapshot", "/dev/null", HOLES]);
 }
 
 #[test]

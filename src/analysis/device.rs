@@ -125,6 +125,25 @@ pub(super) fn report(
     }
     let truncated = outcome.start.reserved > 0;
     let events = history.timeline.trace_events;
+    if history.timeline.events == 0 {
+        warnings.add(
+            "empty-window",
+            format!(
+                "device {device}: none of the {} is in the part asked for, so there is no peak, no course over time and no failed request to see",
+                counted(events, "trace entry")
+            ),
+        );
+    }
+    if let Some(capacity) = options.capacity.filter(|capacity| *capacity < peak.reserved_bytes) {
+        warnings.add(
+            "small-capacity",
+            format!(
+                "device {device}: a capacity of {} was given, and {} was reserved at once",
+                size(capacity),
+                size(peak.reserved_bytes)
+            ),
+        );
+    }
     warn_of_trace(device, outcome, events, snapshot.settings.is_some(), warnings);
     if history.oom_count > MAX_OOMS as u64 {
         warnings.add(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, Output as OutputArgs, WindowArgs, parse_release};
+use super::args::{Format, Output as OutputArgs, WindowArgs, parse_capacity, parse_release};
 use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
@@ -46,7 +46,7 @@ pub(super) struct Analyze {
     top: usize,
 
     /// Bytes of device memory (80GiB), which no snapshot records: shows what is in use outside PyTorch
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]
     capacity: Option<u64>,
 
     /// Say what would become of a request of so many bytes (2GiB) at the snapshot: which block serves it,

@@ -31,9 +31,17 @@ pub(super) enum Read<T> {
     Skipped,
 }
 
+/// Whether `path` stands for standard input.
+pub(super) fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
 /// Every file that `paths` name, those of a directory in the order of their names.
 pub(super) fn expand(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
     let mut inputs = Vec::new();
+    if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
+        bail!("-: standard input can be read only once");
+    }
     for path in paths {
         if !path.is_dir() {
             inputs.push(Input { path: path.clone(), found: false });
@@ -61,6 +69,12 @@ pub(super) fn spare(inputs: &mut Vec<Input>, output: &Path) -> anyhow::Result<()
     }
     inputs.retain(|input| !is_output(input));
     Ok(())
+}
+
+/// Whether both paths lead to one file; a device such as `/dev/null` takes whatever it gets.
+pub(super) fn are_one(one: &Path, other: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (one.canonicalize(), other.canonicalize()) else { return false };
+    one == other && one.is_file()
 }
 
 /// Refuses to write to a file that is to be read.

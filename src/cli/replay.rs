@@ -61,6 +61,11 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
         inputs::spare_one(&args.model.snapshot, written)?;
     }
     let output = Output::open(args.model.output.output.as_deref())?;
+    if let (Some(page), Some(emitted)) = (&args.model.output.output, &args.emit_snapshot)
+        && inputs::are_one(page, emitted)
+    {
+        bail!("{}: is to hold both the result and the snapshot: name two files", page.display());
+    }
     let emitted_file = args.emit_snapshot.as_deref().map(create).transpose()?;
     let snapshot = inputs::read_one(&args.model.snapshot)?;
     let possible = releases(&snapshot.torch);

@@ -39,6 +39,9 @@ pub(super) fn baseline(
             path.display()
         ),
         (Some(path), Some(_)) => {
+            if inputs::is_stdin(&path) && args.snapshots.iter().any(|path| inputs::is_stdin(path)) {
+                bail!("-: standard input cannot be both the baseline and a snapshot");
+            }
             args.output.as_ref().map_or(Ok(()), |output| inputs::spare_one(&path, output))?;
             read_baseline(&path, args.torch_version).map(Some)
         }

@@ -127,6 +127,7 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Done> {
     let mut inputs = inputs::expand(&args.snapshots)?;
     if let Some(path) = &args.output {
         inputs::spare(&mut inputs, path)?;
+        config_path.as_ref().map_or(Ok(()), |config| inputs::spare_one(config, path))?;
     }
     let baseline = baseline(args, &config, config_path.as_deref(), &thresholds)?;
     let output = Output::open(args.output.as_deref())?;
