@@ -180,7 +180,7 @@ pub fn duration(us: u64) -> String {
 pub fn plain(text: &str) -> String {
     let acts = |c: char| {
         c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -264,6 +264,7 @@ mod tests {
     fn what_a_terminal_could_act_on_is_escaped() {
         assert_eq!(plain("ü/train.py"), "ü/train.py");
         assert_eq!(plain("a\x1b[2J\nb"), "a\\u{1b}[2J\\nb");
+        assert_eq!(plain("\u{61c}a\u{202e}"), "\\u{61c}a\\u{202e}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::spaces;
 use super::words::{missing, moment, place, place_in, provenance, remedies, telling_frames, when};
 use super::{held, ranks};
 use crate::analysis::{AnalyzeReport, DeviceReport, OomReport, Ranks, SnapshotReport};
-use crate::units::{count, counted, percent, ratio, size};
+use crate::units::{count, counted, percent, plain, ratio, size};
 
 /// The report as GitHub-flavoured Markdown.
 pub fn markdown(report: &AnalyzeReport) -> String {
@@ -18,7 +18,7 @@ pub fn markdown(report: &AnalyzeReport) -> String {
         page.snapshot(snapshot);
     }
     for file in &report.unreadable {
-        page.line(&format!("- **unreadable**: `{}` {}", file.path, text(&file.message)));
+        page.line(&format!("- **unreadable**: {} {}", code(&file.path), text(&file.message)));
     }
     page.out
 }
@@ -37,7 +37,7 @@ pub(super) fn text(text: &str) -> String {
 
 /// `code` between backquotes that it cannot close.
 pub(super) fn code(code: &str) -> String {
-    format!("`{}`", code.replace('`', "'").replace('|', "\\|").replace('\n', " "))
+    format!("`{}`", plain(code).replace('`', "'").replace('|', "\\|"))
 }
 
 /// A page being written.

@@ -20,7 +20,7 @@ pub fn github(report: &CheckReport) -> String {
         let _ = writeln!(out, "::{command} {place}title={title}::{message}");
     }
     for file in &report.unreadable {
-        let message = data(&format!("{}: {}", file.path, file.message));
+        let message = data(&plain(&format!("{}: {}", file.path, file.message)));
         let _ = writeln!(out, "::error title=oomscope could not read a snapshot::{message}");
     }
     // Said in the log: a late start of the recording is no news on every pull request.
