@@ -13,7 +13,7 @@ use oomscope::replay::Known;
 use oomscope::snapshot::Snapshot;
 use program::{refusal, result_of};
 use recorded::Recorded;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
 
@@ -180,4 +180,20 @@ fn a_fraction_of_the_smallest_device_is_enough() {
     let report =
         rows(&fixtures::snapshot("2.15.0-holes"), &["per_process_memory_fraction:0"], None);
     assert_eq!(report.rows[1].smallest_capacity_bytes, None);
+}
+
+#[test]
+fn requests_that_overflow_their_sum_do_not_wrap_around_when_freed() {
+    let entry = |action: &str, addr: u64| json!({"action": action, "addr": addr, "size": 1u64 << 62, "stream": 0});
+    let addresses = (1..=6u64).map(|n| n << 40);
+    let frees = addresses
+        .clone()
+        .flat_map(|at| ["free_requested", "free_completed"].map(|action| entry(action, at)));
+    let small = json!({"action": "alloc", "addr": 512, "size": 512, "stream": 0});
+    let trace: Vec<Value> =
+        addresses.map(|at| entry("alloc", at)).chain(frees).chain([small]).collect();
+    let file = json!({"segments": [], "device_traces": [trace]}).to_string();
+    let snapshot = Snapshot::read(file.as_bytes(), &|_| {}).unwrap();
+    let report = rows(&snapshot, &["expandable_segments:True"], None);
+    assert_eq!((report.rows.len(), report.lower_bound_bytes), (2, u64::MAX));
 }
