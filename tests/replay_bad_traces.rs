@@ -480,3 +480,12 @@ fn a_lost_entry_shows() {
         }
     }
 }
+
+/// Where no settings are recorded, the sizes at the divergence suggest some: whatever they are.
+#[test]
+fn a_size_that_no_setting_can_have_suggests_none() {
+    let mut file = then(vec![event("segment_free", TOP, u64::MAX)]);
+    file.as_object_mut().unwrap().remove("allocator_settings");
+    let device = &verify(&file).devices[0];
+    assert_eq!(device.first_divergence.as_ref().map(|parted| parted.event), Some(2));
+}

@@ -263,7 +263,7 @@ fn unrecorded_settings<'a>(
     let near = sizes.into_iter().flatten().flat_map(|size| [size / MIB, size / MIB + 1]);
     let limits: Vec<u64> = std::iter::once(u64::MAX / MIB)
         .chain(SPLIT_LIMITS)
-        .chain(near.filter(|mib| *mib > 20))
+        .chain(near.filter(|mib| (21..u64::MAX / MIB).contains(mib)))
         .collect();
     let split = limits.into_iter().map(|mib| Settings {
         max_split_size: if mib == u64::MAX / MIB { u64::MAX } else { mib * MIB },
