@@ -359,6 +359,25 @@ fn nothing_is_written_over_a_file_that_is_read() {
 }
 
 #[test]
+fn a_gate_that_nobody_listens_to_fails_all_the_same() {
+    let command = |args: &[&str]| {
+        let piped = std::process::Stdio::piped;
+        let mut child =
+            program::command().args(args).stdout(piped()).stderr(piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    for format in ["human", "json", "github"] {
+        let fails = ["check", "--max-ooms", "0", "--format", format, OOM];
+        assert_eq!(command(&fails), (1, String::new()), "{format}");
+        let passes = ["check", "--max-ooms", "0", "--format", format, HOLES];
+        assert_eq!(command(&passes), (0, String::new()), "{format}");
+    }
+    assert_eq!(command(&["diff", "--fail-on", "growth=0", HOLES, OOM]).0, 1);
+}
+
+#[test]
 fn standard_input_is_read_once() {
     for args in [
         &["check", "--max-ooms", "0", "-", "-"][..],

@@ -1,4 +1,4 @@
-//! Exit codes: 0 done, 1 a gate failed, 2 wrong usage or unreadable input. A closed pipe is success.
+//! Exit codes: 0 done, 1 a gate failed, 2 wrong usage or unreadable input. A closed pipe is no failure.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -38,13 +38,6 @@ pub(super) fn code(done: anyhow::Result<Done>) -> ExitCode {
         Ok(Done::Partly) => ExitCode::from(FAILED),
         Ok(Done::Failed) => ExitCode::from(GATE_FAILED),
         Err(error) => {
-            let closed_pipe = error
-                .chain()
-                .filter_map(|cause| cause.downcast_ref::<io::Error>())
-                .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe);
-            if closed_pipe {
-                return ExitCode::SUCCESS;
-            }
             complain(&format!("{error:#}"));
             ExitCode::from(FAILED)
         }
