@@ -26,6 +26,13 @@ const MIN_LIMIT: u64 = 64 * MIB;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
+/// Other compression, known to be named: how a file begins, its name, and what undoes it.
+const OTHERS: [(&[u8], &str, &str); 3] = [
+    (b"\xfd7zXZ\0", "xz", "xz -d"),
+    (b"BZh", "bzip2", "bzip2 -d"),
+    (b"PK\x03\x04", "zip", "unzip"),
+];
+
 /// Why the bytes could not be had. The caller adds the name of the file.
 #[derive(Debug, Error)]
 pub enum InputError {
@@ -35,6 +42,9 @@ pub enum InputError {
     /// A directory where a file was asked for.
     #[error("is a directory, not a snapshot")]
     Directory,
+    /// Compressed in a way that is not read here.
+    #[error("is compressed with {0}: decompress it first ({1})")]
+    OtherCompression(&'static str, &'static str),
     /// The compressed data is broken.
     #[error("is damaged {kind} data: {source}")]
     Compressed {
@@ -108,23 +118,30 @@ impl Source {
         } else if self.starts_with(&ZSTD) {
             inflate("zstd", ZstdFrames::new(&*self), limit)?
         } else {
-            return Ok(self);
+            return other_compression(&self).map_or(Ok(self), Err);
         };
         self.bytes = Bytes::Owned(inflated);
         Ok(self)
     }
 }
 
+fn other_compression(start: &[u8]) -> Option<InputError> {
+    let (_, kind, remedy) = OTHERS.iter().find(|(magic, ..)| start.starts_with(magic))?;
+    Some(InputError::OtherCompression(kind, remedy))
+}
+
 /// `source` decompressed while it is read, when it is gzip or zstd: for text of which little is kept.
 ///
 /// # Errors
-/// Those of `source`.
+/// Those of `source`; compression that is not read here.
 pub fn decompressed<'a>(mut source: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     let start = source.fill_buf()?;
     Ok(if start.starts_with(&GZIP) {
         Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(source)))
     } else if start.starts_with(&ZSTD) {
         Box::new(BufReader::new(ZstdFrames::new(source)))
+    } else if let Some(error) = other_compression(start) {
+        return Err(io::Error::other(error));
     } else {
         Box::new(source)
     })

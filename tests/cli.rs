@@ -207,6 +207,17 @@ fn the_output_file_is_created_before_the_work_and_holds_what_stdout_would() {
 }
 
 #[test]
+fn an_earlier_result_stands_until_there_is_another() {
+    let directory = TempDir::new().unwrap();
+    let earlier = file(&directory, "page.txt", &[b'x'; 1 << 20]);
+    refusal(&["analyze", "no/such/snapshot.pickle", "-o", &earlier]);
+    assert_eq!(fs::read(&earlier).unwrap().len(), 1 << 20);
+    let snapshot = text(&fixtures::path("2.15.0-holes"));
+    assert_eq!(run(&["analyze", &snapshot, "-o", &earlier]).code, 0);
+    assert_eq!(fs::read_to_string(&earlier).unwrap(), result_of(&["analyze", &snapshot]));
+}
+
+#[test]
 fn a_bad_output_path_fails_at_once() {
     let directory = TempDir::new().unwrap();
     let target = text(&directory.path().join("no/such/place"));
@@ -236,6 +247,9 @@ fn the_output_file_is_never_an_input() {
     let snapshot = text(&job.join("rank_0.pickle.gz"));
     let before = fs::read(&snapshot).unwrap();
     refusal(&["analyze", &snapshot, "-o", &snapshot]);
+    let linked = text(&directory.path().join("linked"));
+    fs::hard_link(&snapshot, &linked).unwrap();
+    refusal(&["analyze", &snapshot, "-o", &linked]);
     assert!(refusal(&["analyze", "-", "-"]).contains("only once"));
     assert!(fs::read(&snapshot).unwrap() == before, "the snapshot is lost");
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, anyhow, bail};
 use rayon::prelude::*;
+use same_file::is_same_file;
 
 use super::exit::complain;
 use super::progress::Progress;
@@ -62,8 +63,8 @@ pub(super) fn expand(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
 /// Takes the file that the result goes to out of what was found in directories (the result of an
 /// earlier run), and refuses it where it was named: it would be overwritten before it is read.
 pub(super) fn spare(inputs: &mut Vec<Input>, output: &Path) -> anyhow::Result<()> {
-    let Ok(output) = output.canonicalize() else { return Ok(()) };
-    let is_output = |input: &Input| input.path.canonicalize().is_ok_and(|path| path == output);
+    // Not by name: links, hard ones too, lead to one file.
+    let is_output = |input: &Input| is_same_file(&input.path, output).unwrap_or(false);
     if let Some(named) = inputs.iter().find(|input| !input.found && is_output(input)) {
         bail!("{}: is to be read; the result would overwrite it", named.path.display());
     }
@@ -73,8 +74,7 @@ pub(super) fn spare(inputs: &mut Vec<Input>, output: &Path) -> anyhow::Result<()
 
 /// Whether both paths lead to one file; a device such as `/dev/null` takes whatever it gets.
 pub(super) fn are_one(one: &Path, other: &Path) -> bool {
-    let (Ok(one), Ok(other)) = (one.canonicalize(), other.canonicalize()) else { return false };
-    one == other && one.is_file()
+    one.is_file() && is_same_file(one, other).unwrap_or(false)
 }
 
 /// Refuses to write to a file that is to be read.

@@ -13,7 +13,8 @@ const DEFAULT_WIDTH: usize = 100;
 /// Below this a page is not laid out any narrower.
 const MIN_WIDTH: usize = 60;
 
-/// The place of the result, opened before the work begins: a bad path fails at once.
+/// The place of the result, opened before the work begins: a bad path fails at once. What an earlier run
+/// wrote there stands until there is a result.
 pub(super) struct Output {
     file: Option<File>,
     name: String,
@@ -25,7 +26,8 @@ impl Output {
             return Ok(Self { file: None, name: "standard output".to_owned() });
         };
         let name = path.display().to_string();
-        let file = File::create(path).with_context(|| format!("{name} cannot be written"))?;
+        let opened = File::options().write(true).create(true).truncate(false).open(path);
+        let file = opened.with_context(|| format!("{name} cannot be written"))?;
         Ok(Self { file: Some(file), name })
     }
 
@@ -46,7 +48,7 @@ impl Output {
 
     pub(super) fn write(mut self, text: &str) -> anyhow::Result<()> {
         let written = if let Some(file) = &mut self.file {
-            file.write_all(text.as_bytes())
+            emptied(file).and_then(|()| file.write_all(text.as_bytes()))
         } else {
             let mut out = io::stdout().lock();
             out.write_all(text.as_bytes()).and_then(|()| out.flush())
@@ -57,6 +59,11 @@ impl Output {
             written => written.with_context(|| format!("{} cannot be written", self.name)),
         }
     }
+}
+
+/// Pipes and devices cannot be emptied, and need not be.
+fn emptied(file: &File) -> io::Result<()> {
+    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
 }
 
 /// A locale that names another character set, or a terminal that has none to speak of, gets ASCII. An
