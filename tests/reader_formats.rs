@@ -326,3 +326,11 @@ fn both_names_of_the_pending_state_are_one() {
         assert_eq!(read(&sample.pickle(4)).blocks[0].state, BlockState::ActivePendingFree);
     }
 }
+
+#[test]
+fn an_annotation_without_a_name_is_left_out() {
+    let nameless = dict([("stage", "END".into()), ("device", 0.into()), ("time_us", 7.into())]);
+    let odd = vec![nameless, dict([("name", Py::None), ("stage", "START".into())]), 5.into()];
+    let snapshot = read(&sample::snapshot().with("external_annotations", odd).pickle(4));
+    assert_eq!(snapshot.annotations.len(), 0, "{}", describe(&snapshot));
+}

@@ -3,7 +3,6 @@
 use super::super::keys;
 use super::super::{Annotation, RawSettings, Snapshot, SnapshotError};
 use super::{DICT, Decoder, EVENT, LIST, List, PAIR, Rows, SCALAR, SEGMENT, STACK, Scalar, WARNED};
-use crate::ids::SymbolId;
 use crate::pickle::{Kind, Value, printable};
 use crate::units::counted;
 
@@ -207,18 +206,19 @@ impl Decoder {
 
     fn annotations(&mut self, value: Value) {
         for item in self.items(value) {
-            let mut annotation =
-                Annotation { name: SymbolId(0), is_start: false, device: 0, time_us: 0 };
+            let (mut name, mut is_start, mut device, mut time_us) = (None, false, 0, 0);
             for (key, value) in self.pairs(item) {
                 match (key, value.kind()) {
-                    (keys::NAME, Kind::Text(name)) => annotation.name = name,
-                    (keys::STAGE, stage) => annotation.is_start = stage == Kind::Text(keys::START),
-                    (keys::DEVICE, _) => annotation.device = self.integer(value).unwrap_or(0),
-                    (keys::TIME_US, _) => annotation.time_us = self.integer(value).unwrap_or(0),
+                    (keys::NAME, Kind::Text(text)) => name = Some(text),
+                    (keys::STAGE, stage) => is_start = stage == Kind::Text(keys::START),
+                    (keys::DEVICE, _) => device = self.integer(value).unwrap_or(0),
+                    (keys::TIME_US, _) => time_us = self.integer(value).unwrap_or(0),
                     _ => {}
                 }
             }
-            self.snapshot.annotations.push(annotation);
+            // One without a name says nothing.
+            let annotation = name.map(|name| Annotation { name, is_start, device, time_us });
+            self.snapshot.annotations.extend(annotation);
         }
     }
 
