@@ -1,0 +1,93 @@
+//! The README and the documentation say what the program does: every example is run and compared, and every
+//! key of the JSON is described.
+#![allow(clippy::expect_used, clippy::pedantic, clippy::unwrap_used)]
+
+#[path = "support/program.rs"]
+mod program;
+
+use std::path::{Path, PathBuf};
+
+/// The pages of a user, with their names.
+fn pages() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<PathBuf> = docs.chain([root.join("README.md")]).collect();
+    paths.sort();
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    paths.iter().map(|path| (name(path), std::fs::read_to_string(path).unwrap())).collect()
+}
+
+/// Every `$ oomscope ..` of a page, without the `$`, and what it is said to print.
+fn examples(page: &str) -> Vec<(String, String)> {
+    let fenced = page.split("\n```").skip(1).step_by(2);
+    let mut examples = Vec::new();
+    for block in fenced.filter_map(|block| Some(block.split_once('\n')?.1)) {
+        let block = format!("\n{}", block.replace("\\\n", " "));
+        for example in
+            block.split("\n$ ").skip(1).filter(|example| example.starts_with("oomscope "))
+        {
+            let (command, printed) = example.split_once('\n').unwrap();
+            examples.push((command.to_owned(), format!("{printed}\n")));
+        }
+    }
+    examples
+}
+
+/// Whether `printed` is `said`, in which a line of three dots stands for any lines or none.
+fn is_as_said(printed: &str, said: &str) -> bool {
+    let (printed, said) = (format!("\n{printed}"), format!("\n{said}"));
+    let mut parts: Vec<&str> = said.split("\n...").collect();
+    let last = parts.pop().unwrap();
+    let mut rest = printed.as_str();
+    for (index, part) in parts.iter().enumerate() {
+        let part = format!("{part}\n");
+        let Some(at) = rest.find(&part).filter(|at| index > 0 || *at == 0) else { return false };
+        // The end of this line is the beginning of the next.
+        rest = &rest[at + part.len() - 1..];
+    }
+    if parts.is_empty() { rest == last } else { rest.ends_with(last) }
+}
+
+#[test]
+fn examples_print_what_the_pages_say() {
+    let mut count = 0;
+    for (name, page) in pages() {
+        for (command, said) in examples(&page) {
+            let args: Vec<&str> = command.split_whitespace().skip(1).collect();
+            let ran = program::run(&args);
+            let printed = ran.err + &ran.out;
+            assert!(
+                is_as_said(&printed, &said),
+                "{name}: $ {command}\nprinted\n{printed}\nsaid\n{said}"
+            );
+            count += 1;
+        }
+    }
+    assert!(count >= 16, "only {count} examples found");
+}
+
+#[test]
+fn dots_stand_for_lines_and_nothing_else_is_forgiven() {
+    let printed = "a\nb\nc\nd\n";
+    for said in [
+        "a\nb\nc\nd\n",
+        "a\n...\nd\n",
+        "...\nc\nd\n",
+        "a\n...\n",
+        "...\nb\n...\n",
+        "a\nb\n...\nc\nd\n",
+    ] {
+        assert!(is_as_said(printed, said), "{said}");
+    }
+    for said in [
+        "a\nb\nc\n",
+        "b\nc\nd\n",
+        "a\n...\nc\n",
+        "...\nd\n...\na\n",
+        "a\n...\nx\n...\n",
+        "a\n ...\nd\n",
+        "...\nc d\n",
+    ] {
+        assert!(!is_as_said(printed, said), "{said}");
+    }
+}
