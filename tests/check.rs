@@ -15,6 +15,7 @@ use tempfile::TempDir;
 const OOM: &str = "fixtures/2.15.0-gpt_varlen-at-oom.pickle.gz";
 const HOLES: &str = "fixtures/2.15.0-holes.pickle.gz";
 const STREAMS: &str = "fixtures/2.15.0-streams.pickle.gz";
+const TWO_DEVICES: &str = "fixtures/2.15.0-two_devices.pickle.gz";
 const NO_TRACE: &str = "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz";
 
 /// Exit code and JSON of `oomscope check` with `args`.
@@ -262,6 +263,14 @@ fn of_several_the_worst_is_named_and_none_is_passed_over() {
     let ran = run(&["check", "--format", "json", "--max-ooms", "9", &empty]);
     assert_eq!(ran.code, 2, "{}", ran.out);
     assert!(ran.err.contains("no memory and no trace to check"), "{}", ran.err);
+}
+
+#[test]
+fn a_snapshot_without_the_device_is_noted() {
+    let (code, report) = check(&["--max-ooms", "0", "--device", "1", HOLES, TWO_DEVICES]);
+    assert_eq!((code, report["findings"].as_array().unwrap().len()), (0, 1));
+    let noted = &report["warnings"][0];
+    assert_eq!((&noted["code"], &noted["path"]), (&json!("no-device"), &json!(HOLES)));
 }
 
 #[test]

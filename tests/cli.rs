@@ -143,6 +143,10 @@ fn help_tells_exit_codes_and_examples() {
     {
         assert!(help.contains(words), "{words}");
     }
+    for command in ["analyze", "timeline"] {
+        let help = result_of(&[command, "--help"]);
+        assert!(help.find("--output <FILE>") < help.find("Part of the trace:"), "{help}");
+    }
     assert_eq!(result_of(&["--version"]), concat!("oomscope ", env!("CARGO_PKG_VERSION"), "\n"));
 }
 
@@ -451,6 +455,19 @@ fn device_shows_only_that_device() {
     assert!(refusal(&["analyze", TWO_DEVICES, "--device", "2"]).contains("device 2"));
     let page = result_of(&["analyze", TWO_DEVICES, "--device", "1"]);
     assert!(page.contains("of device 1") && !page.contains("of device 0"), "{page}");
+}
+
+#[test]
+fn snapshots_without_the_device_are_named() {
+    let said = refusal(&["analyze", "--device", "7", HOLES, OOM, STREAMS]);
+    assert!(said.contains("holes.pickle.gz and 2 other snapshots: no memory and no"), "{said}");
+    let page = result_of(&["analyze", "--device", "1", HOLES, TWO_DEVICES]);
+    assert!(page.contains("no-device: no memory and no trace of device 1"), "{page}");
+    let ranks = run(&["analyze", "--device", "1", TWO_DEVICES, HOLES, TWO_DEVICES]);
+    assert_eq!(ranks.code, 0);
+    assert!(ranks.err.contains("holes.pickle.gz: no memory and no trace"), "{}", ranks.err);
+    let whole = analyze(&[HOLES, "--device", "0"]);
+    assert_eq!(whole["snapshots"][0]["warnings"], json!([]));
 }
 
 #[test]

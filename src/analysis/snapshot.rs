@@ -116,6 +116,13 @@ pub fn analyze(
         .filter(|device| options.device.is_none_or(|wanted| wanted == *device))
         .map(|device| device::report(snapshot, &stacks, &settings, device, options, &mut warnings))
         .collect();
+    if devices.is_empty() {
+        let message = match options.device {
+            Some(device) => format!("no memory and no trace of device {device}"),
+            None => "the allocator held no memory and recorded nothing".to_owned(),
+        };
+        warnings.add("no-device", message);
+    }
     for (code, message) in gaps(snapshot) {
         warnings.add(code, message);
     }

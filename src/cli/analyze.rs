@@ -98,13 +98,20 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
         }
         return Ok(Done::Partly);
     }
-    if let Some(device) = args.device
-        && snapshots.iter().all(|s| s.devices.is_empty())
-    {
-        bail!("{}: no memory and no trace of device {device}", snapshots[0].path);
+    let ranks = compare_ranks(&snapshots);
+    if let Some(device) = args.device {
+        let without = snapshots.iter().filter(|s| s.devices.is_empty()).map(|s| &*s.path);
+        if let Some(message) = inputs::lacking(without, device) {
+            if snapshots.iter().all(|s| s.devices.is_empty()) {
+                bail!(message);
+            }
+            // Beside a table of ranks the notes of those that are not in it are not shown.
+            if ranks.is_some() {
+                complain(&message);
+            }
+        }
     }
     let done = if unreadable.is_empty() { Done::Well } else { Done::Partly };
-    let ranks = compare_ranks(&snapshots);
     let report = AnalyzeReport { schema: "oomscope/analyze/1", snapshots, ranks, unreadable };
     let text = match args.output.format {
         Format::Human => report::page(&report, output.style()),

@@ -194,6 +194,16 @@ pub(super) fn read_pairs<T: Send>(
     pairs.par_iter().map(read_pair).collect()
 }
 
+/// That the snapshots at `paths`, if any, do not have `device`.
+pub(super) fn lacking<'a>(mut paths: impl Iterator<Item = &'a str>, device: u64) -> Option<String> {
+    let first = paths.next()?;
+    let others = match paths.count() {
+        0 => String::new(),
+        n => format!(" and {}", counted(n as u64, "other snapshot")),
+    };
+    Some(format!("{first}{others}: no memory and no trace of device {device}"))
+}
+
 /// Reads the one snapshot at `path`.
 pub(super) fn read_one(path: &Path) -> anyhow::Result<Snapshot> {
     if path.is_dir() {

@@ -34,12 +34,6 @@ impl Page {
     fn snapshot(&mut self, snapshot: &SnapshotReport) {
         self.line(&self.style.heading(&plain(&snapshot.path)));
         self.text(&provenance(snapshot));
-        if snapshot.devices.is_empty() {
-            self.line("");
-            self.text(
-                "The allocator held no memory and recorded nothing: there is nothing to analyze.",
-            );
-        }
         for device in &snapshot.devices {
             self.device(device);
         }

@@ -177,28 +177,27 @@ fn text(report: &CheckReport, format: Format, output: &Output) -> anyhow::Result
 }
 
 /// A snapshot without a device to check must not pass unseen. Where only one device is asked for, one of
-/// the snapshots has to have it.
+/// the snapshots has to have it, and the others are noted.
 fn with_something_to_check(
     judged: Vec<(String, Judged)>,
     mut unreadable: Vec<Unreadable>,
     device: Option<u64>,
 ) -> anyhow::Result<(Vec<Judged>, Vec<Unreadable>)> {
-    let are_empty = judged.iter().all(|(_, one)| one.devices == 0);
-    let (mut kept, mut empty) = (Vec::new(), Vec::new());
-    for (path, one) in judged {
-        if one.devices > 0 { kept.push(one) } else { empty.push(path) }
-    }
-    match (device, empty.first()) {
-        (Some(device), Some(path)) if are_empty => {
-            bail!("{path}: no memory and no trace of device {device}")
+    if let Some(device) = device {
+        let paths = judged.iter().map(|(path, _)| &**path);
+        if judged.iter().all(|(_, one)| one.devices == 0)
+            && let Some(message) = inputs::lacking(paths, device)
+        {
+            bail!(message);
         }
-        (Some(_), _) => {}
-        (None, _) => unreadable.extend(empty.into_iter().map(|path| Unreadable {
-            path,
-            message: "no memory and no trace to check".to_owned(),
-        })),
+        return Ok((judged.into_iter().map(|(_, one)| one).collect(), unreadable));
     }
-    Ok((kept, unreadable))
+    let (kept, empty): (Vec<_>, Vec<_>) = judged.into_iter().partition(|(_, one)| one.devices > 0);
+    unreadable.extend(empty.into_iter().map(|(path, _)| Unreadable {
+        path,
+        message: "no memory and no trace to check".to_owned(),
+    }));
+    Ok((kept.into_iter().map(|(_, one)| one).collect(), unreadable))
 }
 
 /// The limits of `path`, or of the file found from the working directory upwards; with its path.
