@@ -255,6 +255,16 @@ fn the_output_file_is_never_an_input() {
     fs::hard_link(&snapshot, &linked).unwrap();
     refusal(&["analyze", &snapshot, "-o", &linked]);
     assert!(refusal(&["analyze", "-", "-"]).contains("only once"));
+    // Nor is it a snapshot among others for the next run.
+    assert_eq!(run(&["analyze", &text(&job)]).code, 0);
+    assert!(refusal(&["analyze", &report]).contains("it is a report that oomscope wrote"));
+    // A rank in a directory is a snapshot too, and no result.
+    let rank = text(&job.join("rank_0.pickle.gz"));
+    for args in [&["analyze"][..], &["check", "--max-ooms", "0"]] {
+        let said = refusal(&[args, &[&text(&job), "-o", &rank]].concat());
+        assert!(said.contains("rank_0.pickle.gz: is to be read"), "{said}");
+    }
+    assert_eq!(fs::read(&rank).unwrap(), fs::read(fixtures::path("2.15.0-holes")).unwrap());
     assert!(fs::read(&snapshot).unwrap() == before, "the snapshot is lost");
 }
 

@@ -60,13 +60,15 @@ pub(super) fn expand(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
     Ok(inputs)
 }
 
-/// Takes the file that the result goes to out of what was found in directories (the result of an
-/// earlier run), and refuses it where it was named: it would be overwritten before it is read.
+/// Takes the file that the result goes to out of what was found in directories where it may be the result
+/// of an earlier run, and refuses it where it was named or is a pickle: it would be overwritten before it is
+/// read.
 pub(super) fn spare(inputs: &mut Vec<Input>, output: &Path) -> anyhow::Result<()> {
     // Not by name: links, hard ones too, lead to one file.
     let is_output = |input: &Input| is_same_file(&input.path, output).unwrap_or(false);
-    if let Some(named) = inputs.iter().find(|input| !input.found && is_output(input)) {
-        bail!("{}: is to be read; the result would overwrite it", named.path.display());
+    let is_meant = |input: &&Input| !input.found || !is_named_json(&input.path);
+    if let Some(meant) = inputs.iter().filter(is_meant).find(|input| is_output(input)) {
+        bail!("{}: is to be read; the result would overwrite it", meant.path.display());
     }
     inputs.retain(|input| !is_output(input));
     Ok(())

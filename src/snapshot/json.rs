@@ -10,8 +10,14 @@ use super::decode::Decoder;
 use super::{Snapshot, SnapshotError};
 use crate::pickle::{Builder, ErrorKind, Value};
 
+/// How what oomscope writes begins. Its keys mean other things than a snapshot's.
+const REPORT: &[u8] = b"{\n  \"schema\": \"oomscope/";
+
 /// Reads a JSON snapshot.
 pub(super) fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
+    if bytes.starts_with(REPORT) {
+        return Err(SnapshotError::NotSnapshot("it is a report that oomscope wrote".to_owned()));
+    }
     let decoder = RefCell::new(Decoder::new());
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let root = One(&decoder).deserialize(&mut reader).and_then(|root| {
