@@ -274,6 +274,23 @@ fn optimizer_steps_stand_where_they_were() {
     }
 }
 
+#[test]
+fn what_ended_before_the_entries_shown_is_not_counted() {
+    let counts = |window| -> Vec<u64> {
+        let snapshot = read(&fixtures::pickle("2.15.0-gpt_varlen-wrapped"));
+        follow(&snapshot, window, 512).devices[0]
+            .ranges
+            .names
+            .iter()
+            .map(|name| name.count)
+            .collect()
+    };
+    // Six steps are annotated; the ring has kept the entries of the last. It ends at entry 1,551.
+    assert_eq!(counts(Window::Whole), [1, 1]);
+    assert_eq!(counts(Window::Last(2000 - 1551)), [1]);
+    assert_eq!(counts(Window::Last(2000 - 1552)), [] as [u64; 0]);
+}
+
 /// A trace of allocations of 1 MiB, one a second, `labels` their metadata, with annotations.
 fn labelled(labels: &[&str], annotations: Value) -> Snapshot {
     let mut trace = vec![

@@ -73,10 +73,11 @@ pub(super) fn ranges(
     let mut ranges = NamedRanges::default();
     let mut rows = FxHashMap::default();
     let mut add = |found: Found| {
-        let entries = found.entries.start.max(window.start)..found.entries.end.min(window.end);
-        if entries.start > entries.end || entries.start == window.end {
+        // Annotations are kept for longer than entries: many end before the first of these.
+        if found.entries.end <= window.start || found.entries.start >= window.end {
             return;
         }
+        let entries = found.entries.start.max(window.start)..found.entries.end.min(window.end);
         let names = &mut ranges.names;
         let key = (found.name, found.source);
         if names.len() == NAMES && !rows.contains_key(&key) {

@@ -52,7 +52,9 @@ fn read_baseline(path: &Path, minor: Option<u32>) -> anyhow::Result<Baseline> {
     let shown = path.display();
     if path.extension().is_some_and(|extension| extension == "json") {
         let text = std::fs::read_to_string(path);
-        let text = text.with_context(|| format!("the baseline {shown} cannot be read"))?;
+        let text = text.with_context(|| {
+            format!("the baseline {shown} cannot be read (--save-baseline writes one)")
+        })?;
         if Baseline::schema_of(&text).is_some() {
             return Baseline::parse(&text).map_err(|error| anyhow!("the baseline {shown} {error}"));
         }
