@@ -1,6 +1,5 @@
 //! `oomscope live` in a build with the feature `cuda`.
 
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -63,8 +62,8 @@ pub(in crate::cli) struct Live {
     reserve: u64,
 
     /// Replay this often, one after the other
-    #[arg(long, value_name = "N", default_value = "1")]
-    repeat: NonZeroU32,
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
 
     /// When to make the recorded calls
     #[arg(long, value_enum, default_value_t = Pace::Full)]
@@ -142,7 +141,7 @@ fn replay(args: &Live, file: &Path) -> anyhow::Result<Done> {
     let mut gpu = Cuda::open(args.gpu, args.reserve, args.touch)?;
     let options = LiveOptions {
         settings,
-        runs: args.repeat.get(),
+        runs: args.repeat,
         recorded_pace: args.pace == Pace::Recorded,
         stop: &stop,
     };
