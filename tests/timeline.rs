@@ -19,7 +19,8 @@ mod reference;
 use std::collections::BTreeSet;
 
 use oomscope::analysis::{
-    DeviceTimeline, Options, Series, TimelineOptions, TimelineReport, Window, analyze, timeline,
+    AnalyzeReport, DeviceTimeline, Options, Series, TimelineOptions, TimelineReport, Window,
+    analyze, timeline,
 };
 use oomscope::report::{self, Style, timeline_csv, timeline_page};
 use oomscope::snapshot::Snapshot;
@@ -539,6 +540,20 @@ fn a_page_fits_its_width_and_goes_to_a_file() {
         "5.70 GiB at entry 30,949",
     ] {
         assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+}
+
+#[test]
+fn both_pages_fit_a_narrow_terminal() {
+    let style = Style { width: 80, unicode: true, colour: false };
+    for name in ["2.15.0-oom_varlen-at-oom", "2.15.0-fuzz_streams-oom-lag"] {
+        let snapshot = read(&fixtures::pickle(name));
+        let whole = follow(&snapshot, Window::Whole, 512);
+        let snapshots = vec![analyze(&snapshot, "a", 0, Options { top: 10, ..Options::default() })];
+        let report = AnalyzeReport { schema: "", snapshots, ranks: None, unreadable: vec![] };
+        for page in [report::page(&report, style), timeline_page(&whole, style)] {
+            assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Memory over time in characters: allocated solid, the rest of reserved shaded; strips and marks below.
 
-use super::style::Style;
+use super::style::{Style, wrap};
 use crate::analysis::{Bucket, OomReport, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline};
 use crate::units::{percent, size};
 
@@ -123,12 +123,12 @@ fn gap_line(buckets: &[Bucket<3>], axis: &Axis, style: Style) -> String {
     let share = |thousandths: u64| percent(thousandths as f64 / 1000.0);
     let lowest = gaps.iter().copied().min().unwrap_or(0);
     let highest = gaps.iter().copied().max().unwrap_or(0);
-    format!(
-        "{:>LABELS$}  {}\n{:>LABELS$}  reserved and unused even at the busiest moment of each column: {} to {}\n",
-        "gap",
-        strip(&gaps, 1000, style),
-        "",
+    let meaning = format!(
+        "reserved and unused even at the busiest moment of each column: {} to {}",
         share(lowest),
         share(highest)
-    )
+    );
+    let indent = " ".repeat(LABELS + 2);
+    let meaning = wrap(&meaning, style.width.saturating_sub(indent.len()), &indent);
+    format!("{:>LABELS$}  {}\n{indent}{meaning}\n", "gap", strip(&gaps, 1000, style))
 }
