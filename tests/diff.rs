@@ -391,12 +391,18 @@ fn ranks_are_matched_by_name_and_the_worst_comes_first() {
     let ran = run(&["diff", "--fail-on", "growth=30MiB", &old, &new]);
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("node/rank1.pickle, device 0"), "{}", ran.err);
+    let said = refusal(&["diff", "--device", "7", &old, &new]);
+    assert!(said.contains("no trace of device 7 in any rank"), "{said}");
 
     // One that cannot be read is named, the others are compared.
     std::fs::write(directory.path().join("new/rank2.pickle.gz"), "no pickle").unwrap();
     let ran = run(&["diff", &old, &new]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("rank2.pickle.gz") && ran.out.contains("node/rank1"), "{}", ran.err);
+    assert!(ran.out.contains("rank2.pickle.gz: cannot be read"), "{}", ran.out);
+    let ran = run(&["diff", "--format", "json", &old, &new]);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(report["ranks"]["unreadable"].as_array().unwrap().len(), 1);
     // A file both packed and plain is in doubt; ranks of other names are not the same.
     std::fs::write(directory.path().join("new/rank0.pickle.gz"), fixture("base")).unwrap();
     let said = refusal(&["diff", &old, &new]);

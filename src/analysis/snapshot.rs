@@ -32,7 +32,7 @@ pub struct AnalyzeReport {
 }
 
 /// A file that could not be read.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unreadable {
     /// As given.
     pub path: String,

@@ -184,22 +184,28 @@ fn directories(
         let file = |(snapshot, path, size_bytes)| File { snapshot, path, size_bytes };
         diff(file(before), file(after), brief)
     });
-    let (mut compared, mut done) = (Vec::new(), Done::Well);
+    let (mut compared, mut unreadable) = (Vec::new(), Vec::new());
     for (name, one) in names.iter().zip(read) {
         match one {
             Read::Done(report) => compared.push((name.clone(), report)),
             Read::Failed(error) => {
                 complain(&format!("{}: {}", error.path, error.message));
-                done = Done::Partly;
+                unreadable.push(error);
             }
             Read::Skipped => {}
         }
     }
-    let rows = RanksDiff::new(&compared, only_before, only_after);
+    let done = if unreadable.is_empty() { Done::Well } else { Done::Partly };
+    let rows = RanksDiff::new(&compared, only_before, only_after, unreadable);
     let worst = rows.rows.first().and_then(|worst| names.iter().position(|n| *n == worst.name));
     let Some([before, after]) = worst.and_then(|row| pairs.get(row)) else {
         let [before, after] = paths.map(Path::display);
-        bail!("{before} and {after}: no rank that can be compared");
+        match options.device {
+            Some(device) if !compared.is_empty() => {
+                bail!("{before} and {after}: no memory and no trace of device {device} in any rank")
+            }
+            _ => bail!("{before} and {after}: no rank that can be compared"),
+        }
     };
     let report = files([&before.path, &after.path], options)?;
     let [before, after] = paths.map(|path| path.display().to_string());

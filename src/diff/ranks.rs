@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::device::DeviceDiff;
 use super::limit::Growth;
 use super::report::DiffReport;
+use crate::analysis::Unreadable;
 
 /// One device of one rank on both sides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -45,6 +46,9 @@ pub struct RanksDiff {
     pub only_before: Vec<String>,
     /// Ranks that only the directory after has.
     pub only_after: Vec<String>,
+    /// Files of ranks that both have and that could not be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<Unreadable>,
 }
 
 impl RankChange {
@@ -72,6 +76,7 @@ impl RanksDiff {
         compared: &[(String, DiffReport)],
         only_before: Vec<String>,
         only_after: Vec<String>,
+        unreadable: Vec<Unreadable>,
     ) -> Self {
         let rows = |(name, report): &(String, DiffReport)| -> Vec<RankChange> {
             report.devices.iter().map(|device| RankChange::new(name, device)).collect()
@@ -81,7 +86,7 @@ impl RanksDiff {
             let fails_now = row.after_ooms > 0 && row.before_ooms == 0;
             (Reverse((fails_now, row.delta_allocated_bytes)), row.name.clone(), row.device)
         });
-        Self { rows, only_before, only_after }
+        Self { rows, only_before, only_after, unreadable }
     }
 
     /// What every row allocates at the moment compared.

@@ -311,6 +311,10 @@ pub(super) fn remarks(report: &DiffReport) -> Vec<String> {
                 remarks.push(format!("only {side}, not compared: {}", plain(&names.join(", "))));
             }
         }
+        for file in &ranks.unreadable {
+            let said = format!("not compared: {}: {}", plain(&file.path), file.message);
+            remarks.push(said);
+        }
     }
     for warning in &report.warnings {
         let side = match warning.side {
