@@ -64,13 +64,20 @@ impl Finding {
     }
 }
 
+/// Of a percentage: beyond these two ratios are the same.
+const MOST_DECIMALS: usize = 14;
+
 /// See [`Finding::told`].
 pub(super) fn told_apart(limit: Amount, actual: Option<Amount>) -> (String, String) {
     let Some(actual) = actual else { return (limit.to_string(), "unknown".to_owned()) };
     if limit.to_string() == actual.to_string()
         && limit.partial_cmp(&actual).is_none_or(Ordering::is_ne)
     {
-        return (limit.exact(), actual.exact());
+        let told = |decimals| (limit.precise(decimals), actual.precise(decimals));
+        return (2..MOST_DECIMALS)
+            .map(told)
+            .find(|(limit, actual)| limit != actual)
+            .unwrap_or_else(|| told(MOST_DECIMALS));
     }
     (limit.to_string(), actual.to_string())
 }

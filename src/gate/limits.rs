@@ -143,10 +143,10 @@ impl Amount {
         }
     }
 
-    /// To the last digit, for two amounts that look alike when shortened.
-    pub(super) fn exact(self) -> String {
+    /// Bytes in full, percents with so many decimals, for two amounts that look alike when shortened.
+    pub(super) fn precise(self, decimals: usize) -> String {
         match self {
-            Self::Ratio(ratio) => format!("{}%", ratio * 100.0),
+            Self::Ratio(ratio) => format!("{:.decimals$}%", ratio * 100.0),
             Self::Bytes(bytes) => format!("{}{} bytes", sign(bytes), count(bytes.unsigned_abs())),
             Self::Count(_) => self.to_string(),
         }
