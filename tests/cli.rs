@@ -143,6 +143,10 @@ fn help_tells_exit_codes_and_examples() {
     {
         assert!(help.contains(words), "{words}");
     }
+    for command in ["analyze", "check", "diff", "explain", "replay", "timeline", "whatif"] {
+        let help = result_of(&[command, "--help"]);
+        assert!(help.contains("Examples:\n") && help.contains("\nExit codes: 0 "), "{help}");
+    }
     for command in ["analyze", "timeline"] {
         let help = result_of(&[command, "--help"]);
         assert!(help.find("--output <FILE>") < help.find("Part of the trace:"), "{help}");

@@ -30,7 +30,9 @@ What the words mean:
   free        the rest: cached for reuse
   releasable  free memory that torch.cuda.empty_cache() would give back to the device
   stranded    free memory that it would not: it shares segments with live blocks
-  gap         1 - allocated / reserved")]
+  gap         1 - allocated / reserved
+
+Exit codes: 0 done, whether or not a request failed; 2 wrong usage or an unreadable file.")]
 pub(super) struct Analyze {
     /// Snapshots: files (.pickle, .pkl, .json, each also .gz or .zst), directories of them, or - for
     /// standard input

@@ -22,7 +22,9 @@ Examples:
   oomscope timeline --format csv --last 5000 --buckets 5000 s.pickle   one row an entry
 
 The trace is cut into buckets of as many entries each. Every series keeps the smallest and the \
-largest value of each bucket, so that no spike is lost. The words are those of `oomscope analyze`.")]
+largest value of each bucket, so that no spike is lost. The words are those of `oomscope analyze`.
+
+Exit codes: 0 done; 2 wrong usage, an unreadable file, or no entry in that part of the trace.")]
 pub(super) struct Timeline {
     /// The snapshot: .pickle, .pkl or .json, each also .gz or .zst, or - for standard input
     #[arg(value_name = "SNAPSHOT")]

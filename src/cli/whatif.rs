@@ -24,7 +24,9 @@ Examples:
 
 The first row of each device is the recorded settings; the others follow, those first under which \
 fewest requests fail and least is reserved. The program is taken to make the same requests and frees. \
-No setting needs less than the lower bound: what the program held at once.")]
+No setting needs less than the lower bound: what the program held at once.
+
+Exit codes: 0 done, whether or not requests fail; 2 wrong usage or an unreadable file.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Whatif {
     #[command(flatten)]
