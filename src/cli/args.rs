@@ -67,7 +67,7 @@ pub(super) struct WindowArgs {
     #[arg(long, value_name = "N", conflicts_with_all = ["from", "to"])]
     last: Option<u64>,
 
-    /// This many entries before and after the last failed request
+    /// This many entries before and after the last failed request; all where none failed
     #[arg(long, value_name = "N", conflicts_with_all = ["from", "to", "last"])]
     around_oom: Option<u64>,
 }
