@@ -98,6 +98,8 @@ fn every_refusal_names_the_file_and_says_why() {
         (file(&directory, "code.pickle", b"cos\nsystem\n(S'true'\ntR."), "(byte 0"),
         (file(&directory, "model.pt", b"PK\x03\x04rest of a zip archive"), "zip archive"),
         (file(&directory, "text.pickle", b"hello"), "byte 0"),
+        (file(&directory, "train.log", b"Traceback (most recent call last):\n"), "it is text"),
+        (file(&directory, "run.log", b"2026-11-21 step 1\n"), "it is text"),
         (file(&directory, "half.json", b"{\"segments\": ["), "(byte 1"),
         (file(&directory, "other.json", b"{\"a\": 1}"), "is not a memory snapshot"),
         (STATS.to_owned(), "is not a memory snapshot"),

@@ -17,7 +17,7 @@ use super::keys::{self};
 use super::version::KeysSeen;
 use super::{Event, Frame, Snapshot, SnapshotError};
 use crate::ids::{FrameId, StackId, SymbolId, row};
-use crate::pickle::{self, Builder, ErrorKind, Kind, NodeKind, Value};
+use crate::pickle::{self, Builder, ErrorKind, Kind, NodeKind, PickleError, Value};
 
 const FRAME: NodeKind = 0;
 const STACK: NodeKind = 1;
@@ -51,11 +51,25 @@ pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, Sna
             }
             finish::finish(decoder, pickle.root)
         }
+        Err(PickleError { offset: 0, kind, .. })
+            if !matches!(kind, ErrorKind::Refused(_) | ErrorKind::UnknownOpcode)
+                && is_prose(bytes) =>
+        {
+            let what = "it is text, not a pickle or JSON (byte 0); `oomscope explain` reads logs";
+            Err(SnapshotError::NotSnapshot(what.to_owned()))
+        }
         Err(error) => {
             let entries = decoder.snapshot.events.len() as u64;
             Err(SnapshotError::Pickle { error, entries })
         }
     }
+}
+
+/// Whether the beginning is what people read: its first letter is by chance an opcode, as the T of Traceback.
+fn is_prose(bytes: &[u8]) -> bool {
+    let start = bytes.get(..64).unwrap_or(bytes);
+    let is_text = |b: &u8| matches!(b, b' '..=b'~' | b'\t' | b'\r' | b'\n');
+    start.iter().all(is_text) && start.contains(&b' ')
 }
 
 /// Keeps what the machine (or the JSON reader) finds.
