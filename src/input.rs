@@ -27,11 +27,8 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// Other compression, known to be named: how a file begins, its name, and what undoes it.
-const OTHERS: [(&[u8], &str, &str); 3] = [
-    (b"\xfd7zXZ\0", "xz", "xz -d"),
-    (b"BZh", "bzip2", "bzip2 -d"),
-    (b"PK\x03\x04", "zip", "unzip"),
-];
+const OTHERS: [(&[u8], &str, &str); 2] =
+    [(b"\xfd7zXZ\0", "xz", "xz -d"), (b"BZh", "bzip2", "bzip2 -d")];
 
 /// Why the bytes could not be had. The caller adds the name of the file.
 #[derive(Debug, Error)]

@@ -120,9 +120,7 @@ fn damaged_compressed_files_say_so() {
 
 #[test]
 fn other_compression_is_named() {
-    for (start, kind) in
-        [(&b"\xfd7zXZ\0\0"[..], "xz"), (b"BZh91AY", "bzip2"), (b"PK\x03\x04\x14", "zip")]
-    {
+    for (start, kind) in [(&b"\xfd7zXZ\0\0"[..], "xz"), (b"BZh91AY", "bzip2")] {
         let message = refused(start);
         assert!(
             message.contains(&format!("is compressed with {kind}: decompress it first")),
