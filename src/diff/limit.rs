@@ -7,7 +7,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::summary::growth;
-use crate::units::{change, parse_factor, parse_size};
+use crate::units::{change, parse_factor, parse_size, size};
 
 /// How much the compared figure, what is allocated at the moment compared, may grow.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,12 +33,29 @@ impl FromStr for Limit {
         // A number that is neither a percentage nor a fraction is bytes.
         match parse_factor(value).filter(|_| value.contains(['%', '.'])) {
             Some(ratio) => Ok(Self::Ratio(ratio)),
-            None => parse_size(value).map(Self::Bytes).map_err(|_| error()),
+            // `growth=5` is meant for 5%: no block is smaller than 512 bytes.
+            None => match parse_size(value) {
+                Ok(1..=511) | Err(_) => Err(error()),
+                Ok(bytes) => Ok(Self::Bytes(bytes)),
+            },
         }
     }
 }
 
 impl Limit {
+    /// How many bytes of growth from `before` are allowed, where they were not given as bytes.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a ratio is not negative; a large one saturates"
+    )]
+    fn allowed(self, before: u64) -> Option<u64> {
+        match self {
+            Self::Ratio(ratio) => Some((ratio * before as f64) as u64),
+            Self::Bytes(_) => None,
+        }
+    }
+
     /// Whether growing from `before` to `after` bytes is more than allowed.
     pub fn is_exceeded(self, before: u64, after: u64) -> bool {
         let by = after.saturating_sub(before);
@@ -109,11 +126,15 @@ impl FailOn {
                 after_bytes: g.after_bytes,
                 delta_bytes: change(g.before_bytes, g.after_bytes),
                 message: format!(
-                    "{}device {}: allocated {} {}, more than {text} allows",
+                    "{}device {}: allocated {} {}, more than {text} allows{}",
                     g.name.map(|name| format!("{name}, ")).unwrap_or_default(),
                     g.device,
                     g.moment,
-                    growth(g.before_bytes, g.after_bytes)
+                    growth(g.before_bytes, g.after_bytes),
+                    limit
+                        .allowed(g.before_bytes)
+                        .map(|b| format!(" ({})", size(b)))
+                        .unwrap_or_default()
                 ),
             })
             .collect();
@@ -142,6 +163,7 @@ mod tests {
             "growth=nan%",
             "peak=5%",
             "growth=5x",
+            "growth=5",
         ] {
             assert!(bad.parse::<Limit>().is_err(), "{bad}");
         }

@@ -12,7 +12,7 @@ pub fn check_page(report: &CheckReport, style: Style) -> String {
     let verdict = verdict(report);
     page.line(&if report.passed { style.heading(&verdict) } else { style.alarm(&verdict) });
     if let Some(config) = &report.config {
-        page.text(&format!("limits of {}, and of the command line", plain(config)));
+        page.text(&format!("limits of {}, where no flag says otherwise", plain(config)));
     }
     if let Some(worst) = &report.worst {
         page.text(&worst_of_all(worst));

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use super::super::words::place_in;
+use crate::analysis::FrameReport;
 use crate::gate::{CheckReport, Finding, Line, Noted, Severity};
 use crate::units::{count, counted, plain, size};
 
@@ -53,8 +55,8 @@ pub(super) fn subject(finding: &Finding) -> String {
 
 /// `train.py:12 in step`, the path as it is in the repository where it is known.
 pub(super) fn place(line: &Line) -> String {
-    let file = line.source.as_deref().unwrap_or(&line.frame.file);
-    format!("{}:{} in {}", plain(file), line.frame.line, line.frame.name)
+    let file = plain(line.source.as_deref().unwrap_or(&line.frame.file));
+    place_in(&FrameReport { file, ..line.frame.clone() })
 }
 
 /// `20 MiB held at the snapshot`
