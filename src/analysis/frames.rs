@@ -55,9 +55,9 @@ const TORCH_SOURCES: [&str; 12] = [
     "/torch/serialization.py",
 ];
 
-/// Endings of what a C or C++ frame calls its file, in the letters that compilers use.
-const NATIVE_ENDINGS: [&str; 10] =
-    [".so", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cu", ".cuh", ".dylib"];
+/// Endings of what a C, C++ or assembler frame calls its file, in the letters that compilers use.
+const NATIVE_ENDINGS: [&str; 12] =
+    [".so", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cu", ".cuh", ".dylib", ".S", ".s"];
 
 fn is_native(file: &str, name: &str) -> bool {
     file.is_empty()
@@ -244,6 +244,7 @@ mod tests {
             ("/usr/lib/libpython3.11.so.1.0", "_PyEval_EvalFrameDefault", Origin::Native),
             ("/usr/bin/python3.11", "_start", Origin::Native),
             ("", "PyEval_EvalCode", Origin::Native),
+            ("./misc/../sysdeps/unix/sysv/linux/x86_64/clone3.S", "clone3", Origin::Native),
         ];
         for (file, name, origin) in cases {
             assert_eq!(Origin::of(file, name), origin, "{file} {name}");
