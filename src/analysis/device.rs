@@ -145,6 +145,17 @@ pub(super) fn report(
         );
     }
     warn_of_trace(device, outcome, events, snapshot.settings.is_some(), warnings);
+    if ooms.iter().any(|oom| oom.pool_id.is_none())
+        && memory.pools.iter().any(|pool| pool.pool_id != [0, 0])
+    {
+        warnings.add(
+            "failed-pool-not-recorded",
+            format!(
+                "device {device}: this release does not record which pool a failed request was for: it \
+                 is taken to be the default one, though there are private pools (CUDA graphs, MemPool)"
+            ),
+        );
+    }
     if history.oom_count > MAX_OOMS as u64 {
         warnings.add(
             "many-ooms",

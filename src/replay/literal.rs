@@ -1,10 +1,11 @@
 //! The trace of one device, applied entry by entry.
 
+use super::segment_pools::SegmentPools;
 use super::start::{PoolIndex, Start};
 use super::tiling::{Keep, Tiling};
 use super::totals::Totals;
 use crate::conf::Settings;
-use crate::snapshot::{Action, Event, Snapshot};
+use crate::snapshot::{Action, Event, Pools, Snapshot};
 
 /// One device's trace, to be replayed as recorded.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +21,8 @@ pub struct Literal<'a> {
 /// A moment of the replay: the start, or just after an entry.
 #[derive(Debug)]
 pub struct Step<'a> {
-    /// The entry, with its index in the device's trace; `None` at the start.
+    /// The entry, with its index in the device's trace; `None` at the start. A failed request has its
+    /// private pool, where that can be told.
     pub entry: Option<(usize, Event)>,
     /// The memory after it.
     pub tiling: &'a Tiling,
@@ -51,12 +53,18 @@ impl Literal<'_> {
         drop(start);
         let start = tiling.totals();
         let mut first_contradiction = None;
+        let mut of_failures = None;
         observe(&Step { entry: None, tiling: &tiling });
         for (index, row) in self.snapshot.trace(self.device).enumerate() {
-            let Some(event) = self.snapshot.events.get(row) else { break };
+            let Some(mut event) = self.snapshot.events.get(row) else { break };
             if !apply(&event, &mut tiling, &pools) {
                 contradictions += 1;
                 first_contradiction = first_contradiction.or(Some(index));
+            }
+            if event.action == Action::Oom && event.pool.is_none() {
+                let pools = of_failures
+                    .get_or_insert_with(|| SegmentPools::new(self.snapshot, self.device));
+                event.pool = Some(pools.of(&event)).filter(|pool| *pool != Pools::DEFAULT);
             }
             observe(&Step { entry: Some((index, event)), tiling: &tiling });
         }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::calls::{is_growth, moves_memory};
-use super::start::PoolIndex;
+use super::start::{PoolIndex, is_of_small_half};
+use crate::allocator::is_small_request;
 use crate::ids::PoolId;
 use crate::snapshot::{Action, Event, Snapshot};
 
@@ -19,13 +20,23 @@ pub(super) struct SegmentPools {
     survivors: FxHashMap<usize, PoolId>,
     /// Recorded memory now: address to (end, pool).
     live: BTreeMap<u64, (u64, PoolId)>,
+    /// The pool that all memory of a stream and size class is of; `None` where it is of several.
+    of_streams: FxHashMap<(u64, bool), Option<PoolId>>,
 }
+
+/// The stream that programs use unless they say otherwise, and the default pool with it.
+const DEFAULT_STREAM: u64 = 0;
 
 impl SegmentPools {
     pub(super) fn new(snapshot: &Snapshot, device: usize) -> Self {
         let mut own = snapshot.segments.iter().filter(|s| s.device == device as u64);
         let is_trivial = own.all(|s| s.pool == PoolId::default());
-        let mut pools = Self { is_trivial, survivors: FxHashMap::default(), live: BTreeMap::new() };
+        let mut pools = Self {
+            is_trivial,
+            survivors: FxHashMap::default(),
+            live: BTreeMap::new(),
+            of_streams: FxHashMap::default(),
+        };
         if is_trivial {
             return pools;
         }
@@ -40,9 +51,12 @@ impl SegmentPools {
                 // Expandable addresses stay with their pool as long as the reservation lives.
                 let was_gone =
                     gone.remove(&event.addr).is_some() && event.action == Action::SegmentAlloc;
+                let mut pool = PoolId::default();
                 if !was_gone {
-                    pools.survivors.insert(row, index.run_of(&event).pool);
+                    pool = index.run_of(&event).pool;
+                    pools.survivors.insert(row, pool);
                 }
+                pools.has((event.stream, is_of_small_half(&event)), pool);
             } else {
                 gone.insert(event.addr, event.size);
             }
@@ -50,16 +64,30 @@ impl SegmentPools {
         for segment in snapshot.segments.iter().filter(|s| s.device == device as u64) {
             let end = segment.address.saturating_add(segment.total_size);
             pools.live.insert(segment.address, (end, segment.pool));
+            pools.has((segment.stream, segment.is_small), segment.pool);
         }
         pools
     }
 
-    /// The pool of the memory that an entry names.
+    /// Takes note that a stream and size class has memory of `pool`.
+    fn has(&mut self, of: (u64, bool), pool: PoolId) {
+        let known = self.of_streams.entry(of).or_insert(Some(pool));
+        *known = known.filter(|known| *known == pool);
+    }
+
+    /// The pool of the memory that an entry names. A failed request names none: where its stream, not
+    /// being the default one, has memory like it of one pool alone, as that of a graph capture has, it
+    /// was for that.
     #[inline]
     pub(super) fn of(&self, event: &Event) -> PoolId {
         match event.pool {
             Some(pool) => pool,
-            None if self.is_trivial || event.action == Action::Oom => PoolId::default(),
+            None if self.is_trivial => PoolId::default(),
+            None if event.action == Action::Oom => {
+                let of = (event.stream, is_small_request(event.size));
+                let known = self.of_streams.get(&of).filter(|_| event.stream != DEFAULT_STREAM);
+                known.copied().flatten().unwrap_or_default()
+            }
             None => match self.live.range(..=event.addr).next_back() {
                 Some((_, (end, pool))) if event.addr < *end => *pool,
                 _ => PoolId::default(),
