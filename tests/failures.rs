@@ -22,7 +22,7 @@ const CAPACITY: u64 = 400 * MIB;
 type Scenario = (&'static str, &'static str, Option<(u64, u64, u64, u64)>);
 
 /// What was arranged.
-const SCENARIOS: [Scenario; 16] = [
+const SCENARIOS: [Scenario; 18] = [
     ("capacity", "capacity", None),
     ("capacity-expandable", "capacity", None),
     // 95 blocks of 4 MiB, every other one freed.
@@ -45,6 +45,10 @@ const SCENARIOS: [Scenario; 16] = [
     ("spurious", "spurious", Some((1, 40, 60, 60))),
     // 100 MiB that max_split_size keeps for larger requests, and 10 at the end of the last granule.
     ("kept_large", "spurious", Some((2, 30, 110, 0))),
+    // 14 MiB free: enough for the 12 asked for, not for a granule of 20.
+    ("granules-expandable", "capacity", None),
+    // 9 times 33 MiB, each rounded to 40, and 56.
+    ("rounded", "capacity", None),
 ];
 /// The same in the forward pass of a training step, between others; what the model holds stands in the way
 /// of little.
@@ -120,6 +124,48 @@ fn what_is_outside_shows_only_where_the_device_is_known() {
 }
 
 #[test]
+fn an_expandable_segment_asks_for_whole_granules() {
+    let oom = failure("granules-expandable", None);
+    assert_eq!((oom.device_free_bytes, oom.segment_bytes), (14 * MIB, 20 * MIB));
+    assert_eq!(oom.shortfall_bytes, 6 * MIB);
+}
+
+/// A recording of before 2.12 does not say that the request was for the graph's pool.
+#[test]
+fn the_pool_of_a_capture_is_known_by_its_stream() {
+    let oom = failure("2.9.1-in_capture", None);
+    assert_eq!(
+        (oom.verdict, oom.pool_id),
+        ("private-pool", Some([1, 0])),
+        "{}",
+        oom.verdict_reason
+    );
+    let [in_the_way, ..] = &oom.blockers[..] else { panic!("nothing in the way") };
+    assert_eq!((in_the_way.blocks, in_the_way.bytes_unlocked), (3, 270 * MIB));
+}
+
+/// Under expandable segments from the start PyTorch serves the request; the replay begins with the
+/// segments as they were.
+#[test]
+fn of_a_late_recording_it_is_said_how_much_lies_as_it_lay() {
+    let oom = failure("late", None);
+    assert_eq!(oom.verdict, "fragmentation");
+    assert!(oom.remedies.iter().all(|remedy| !remedy.avoids_oom));
+    assert_eq!(oom.undisturbed.unwrap().reserved_before_bytes, 300 * MIB);
+    let page = std::process::Command::new(env!("CARGO_BIN_EXE_oomscope"))
+        .arg("analyze")
+        .arg(path("late"))
+        .output()
+        .unwrap();
+    let words = String::from_utf8(page.stdout).unwrap();
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("none avoids it; but in each the 300 MiB reserved before the recording")
+    );
+    assert!(!words.contains("under none do they lie so that it fits"));
+}
+
+#[test]
 fn nothing_is_claimed_to_help_a_graph_capture() {
     for name in ["pending_free", "pending_free-expandable"] {
         assert_eq!(failure(name, None).remedies, [], "{name}");
@@ -146,6 +192,7 @@ fn really(scenario: &str) -> Vec<Value> {
 fn string_of(name: &str, remedy: &Remedy) -> String {
     let recorded = match name {
         "kept_large" => "expandable_segments:True,max_split_size_mb:64",
+        "rounded" => "roundup_power2_divisions:4",
         _ if name.ends_with("-expandable") => "expandable_segments:True",
         _ => "",
     };
@@ -193,6 +240,8 @@ fn that_nothing_can_help_is_said_where_live_memory_alone_is_too_much() {
     for (name, ..) in SCENARIOS {
         let oom = failure(name, None);
         let Some(own) = oom.undisturbed else { continue };
+        assert_eq!(own.is_rounded_up, name == "rounded", "{name}");
+        assert_eq!(own.reserved_before_bytes, 0, "{name}");
         let is_full = ["capacity", "memory_limit", "outside"].iter().any(|s| name.starts_with(s));
         assert_eq!(own.no_setting_helps, is_full, "{name}");
         assert!(!is_full || oom.remedies.iter().all(|remedy| !remedy.avoids_oom), "{name}");

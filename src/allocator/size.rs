@@ -58,6 +58,16 @@ pub fn granule(is_small: bool, settings: &Settings) -> u64 {
     if is_small { SMALL_SEGMENT } else { settings.large_segment_size.max(1) }
 }
 
+/// The most that is taken from the device for a request: a segment; an expandable one grows by whole
+/// granules.
+pub fn most_taken(rounded: u64, settings: &Settings) -> u64 {
+    let segment = segment_size(rounded, settings);
+    if !settings.expandable_segments {
+        return segment;
+    }
+    segment.max(round_up(rounded, granule(is_small_request(rounded), settings)))
+}
+
 /// Bytes of the whole granules in `size` bytes that begin `offset` bytes after the beginning of one.
 pub fn whole_granules(offset: u64, size: u64, granule: u64) -> u64 {
     let from = offset.div_ceil(granule).saturating_mul(granule);

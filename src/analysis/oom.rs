@@ -8,7 +8,7 @@ use super::held::HeldAt;
 use super::holders::{HeldByLine, by_line};
 use super::sums::{Sum, summed};
 use super::verdict::{self, Circumstances};
-use crate::allocator::{is_small_request, segment_size};
+use crate::allocator::{is_small_request, most_taken, segment_size};
 use crate::conf::Settings;
 use crate::replay::{Home, Step, Tiling, Totals};
 use crate::snapshot::{BlockState, Event, Pools, Snapshot};
@@ -77,6 +77,10 @@ pub struct Undisturbed {
     pub device_allocs: u64,
     /// Calls to give it back.
     pub device_frees: u64,
+    /// What was reserved before the first entry: it lies as it was recorded in every replay.
+    pub reserved_before_bytes: u64,
+    /// Whether the request, of which only the rounded size is recorded, may have been for less.
+    pub is_rounded_up: bool,
     /// Whether live memory and the request alone are more than could be reserved.
     pub no_setting_helps: bool,
 }
@@ -92,7 +96,8 @@ pub struct OomReport {
     pub segment_bytes: u64,
     /// The stream's raw handle.
     pub stream: u64,
-    /// The pool; `None` before PyTorch 2.12, which does not record it.
+    /// The pool; before PyTorch 2.12, which does not record it, `None` unless all memory like it of its
+    /// stream, other than the default one, is of one private pool.
     pub pool_id: Option<[u64; 2]>,
     /// Free on the device, as recorded.
     pub device_free_bytes: u64,
@@ -150,10 +155,10 @@ pub(super) fn report(
 ) -> OomReport {
     let Totals { reserved, allocated, active, .. } = step.tiling.totals();
     let pool = event.pool.unwrap_or(Pools::DEFAULT);
-    let segment = segment_size(event.size, settings);
+    let device_free = event.addr;
+    let segment = asked_of_device(event.size, device_free, settings);
     let is_small = is_small_request(event.size);
     let largest = step.tiling.largest_free(pool, event.stream, is_small).unwrap_or(0);
-    let device_free = event.addr;
     let circumstances = circumstances(step, event, largest, segment, capacity);
     let (verdict, verdict_reason) = verdict::verdict(&circumstances, settings);
     OomReport {
@@ -187,6 +192,13 @@ pub(super) fn report(
         remedies: Vec::new(),
         held: None,
     }
+}
+
+/// What the device was asked for: a segment; whole granules of an expandable one where the device had
+/// room for the request alone.
+fn asked_of_device(request: u64, device_free: u64, settings: &Settings) -> u64 {
+    let (segment, most) = (segment_size(request, settings), most_taken(request, settings));
+    if (segment..most).contains(&device_free) { most } else { segment }
 }
 
 /// The description of a request that was made for the asking; `event` is as it would have been

@@ -36,6 +36,7 @@ const TRIED: [&str; 15] = [
     "max_split_size_mb:128,garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
 ];
 const MAX_SPLIT: &str = "max_split_size_mb";
+const ROUNDUP: &str = "roundup_power2_divisions";
 
 /// Fills in the remedies of `ooms`, failures of `device`. None is claimed where the model does not
 /// reproduce the recorded run, or does not fail when it is replayed under the recorded settings.
@@ -88,6 +89,8 @@ pub(super) fn remedies(
             reach_bytes: reach,
             device_allocs: own.device_allocs,
             device_frees: own.device_frees,
+            reserved_before_bytes: reserved_before(recorded.one),
+            is_rounded_up,
             no_setting_helps: !is_rounded_up && needed_bytes > reach,
         });
         oom.remedies = tried.iter().map(|(it, done)| remedy(it, done, event, &failed)).collect();
@@ -116,6 +119,10 @@ fn candidates(snapshot: &Snapshot, one: &Inferred) -> Vec<Candidate> {
     if own.max_split_size != u64::MAX {
         let settings = Settings { max_split_size: u64::MAX, ..own.clone() };
         candidates.push(Candidate { option: "", without: Some(MAX_SPLIT), settings });
+    }
+    if own.roundup_power2_divisions.iter().any(|divisions| *divisions > 1) {
+        let settings = Settings { roundup_power2_divisions: [0; 16], ..own.clone() };
+        candidates.push(Candidate { option: "", without: Some(ROUNDUP), settings });
     }
     for option in TRIED {
         let Ok((mut settings, _)) = option_change(snapshot, &one.hypothesis, option) else {

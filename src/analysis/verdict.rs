@@ -1,6 +1,6 @@
 //! Why a request failed: the one thing that, had it been otherwise, would have served it.
 
-use crate::allocator::{granule, is_small_request};
+use crate::allocator::{is_small_request, most_taken};
 use crate::conf::Settings;
 use crate::units::size;
 
@@ -42,10 +42,9 @@ pub(super) fn verdict(c: &Circumstances, settings: &Settings) -> (&'static str, 
     let with_device = |bytes: u64| bytes.saturating_add(c.device_free) >= c.segment;
     // What serves in place need not be as large as a segment.
     let in_place = |bytes: u64| bytes >= c.request;
-    // Mapped memory is rounded to granules, which may have been what there was no room for.
-    let slack = if settings.expandable_segments { granule(false, settings) } else { 0 };
-    if c.device_free >= c.segment.saturating_add(slack) {
-        let enough = c.reserved.saturating_add(c.segment).saturating_add(slack);
+    let most = most_taken(c.request, settings);
+    if c.device_free >= most {
+        let enough = c.reserved.saturating_add(most);
         return (
             "memory-limit",
             format!(
@@ -211,6 +210,18 @@ mod tests {
         assert_eq!(word(Circumstances { other_stream: enough, ..TIGHT }), "other-stream");
         assert_eq!(word(Circumstances { own: enough, ..TIGHT }), "fragmentation");
         assert_eq!(word(Circumstances { outside: Some(enough), ..TIGHT }), "non-pytorch");
+    }
+
+    #[test]
+    fn a_limit_is_told_from_a_lack_of_whole_granules() {
+        let settings = Settings { expandable_segments: true, ..Settings::default() };
+        let word = |request: u64, free: u64| {
+            let c = Circumstances { request, segment: request, device_free: free, ..TIGHT };
+            verdict(&c, &settings).0
+        };
+        assert_eq!(word(300 * MIB, 310 * MIB), "memory-limit");
+        assert_eq!(word(310 * MIB, 319 * MIB), "capacity");
+        assert_eq!(word(310 * MIB, 320 * MIB), "memory-limit");
     }
 
     #[test]

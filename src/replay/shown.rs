@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::calls::{is_growth, is_shrinking};
-use crate::allocator::{granule, segment_size};
+use crate::allocator::{most_taken, segment_size};
 use crate::conf::Settings;
 use crate::snapshot::{Action, Event, Snapshot};
 
@@ -35,11 +35,8 @@ pub fn shown_limit(
     let mut most = reserved_before;
     walk(snapshot, device, reserved_before, |event, reserved| {
         most = most.max(reserved);
-        let segment = segment_size(event.size, settings);
-        // Mapped memory is rounded to granules, which may have been what there was no room for.
-        let slack = if settings.expandable_segments { granule(false, settings) } else { 0 };
-        if event.action == Action::Oom && event.addr >= segment.saturating_add(slack) {
-            let refused = reserved.saturating_add(segment);
+        if event.action == Action::Oom && event.addr >= most_taken(event.size, settings) {
+            let refused = reserved.saturating_add(segment_size(event.size, settings));
             limit = Some(limit.map_or(refused, |known| known.min(refused)));
         }
     });

@@ -164,9 +164,17 @@ impl Page {
             self.named(if i == 0 { "remedies" } else { "" }, text);
         }
         if oom.remedies.iter().any(|remedy| remedy.avoids_oom) {
-            let it = "(settings of PYTORCH_CUDA_ALLOC_CONF; what the program would have asked for after \
-                      this request is not recorded)";
-            self.named("", &self.style.faint(it));
+            let before = oom.undisturbed.map_or(0, |own| own.reserved_before_bytes);
+            let start = if before > 0 {
+                format!("; the {} reserved before the recording lie as recorded", size(before))
+            } else {
+                String::new()
+            };
+            let it = format!(
+                "(settings of PYTORCH_CUDA_ALLOC_CONF; what the program would have asked for after this \
+                 request is not recorded{start})"
+            );
+            self.named("", &self.style.faint(&it));
         }
     }
 }

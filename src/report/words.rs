@@ -152,6 +152,19 @@ pub(super) fn remedies(oom: &OomReport) -> Vec<String> {
              {reach} within reach ({} too much)",
             size(excess)
         )
+    } else if own.is_rounded_up && excess > 0 {
+        format!(
+            "{tried} replayed, none avoids it: live memory and the request, as roundup_power2_divisions \
+             rounded it up, need {needed} of the {reach} within reach; what was asked for before rounding \
+             is not recorded and may be less"
+        )
+    } else if own.reserved_before_bytes > 0 {
+        format!(
+            "{tried} replayed, none avoids it; but in each the {} reserved before the recording lie as \
+             they were recorded: a setting that is there from the program's start may help all the same \
+             (record from the start to replay that)",
+            size(own.reserved_before_bytes)
+        )
     } else {
         format!(
             "{tried} replayed, none avoids it: live memory and the request need {needed} of the {reach} \

@@ -4,7 +4,8 @@ usage: run.sh failures.py SCENARIO OUT.pickle.gz [training]
        run.sh failures.py SCENARIO --stop
 
 The device: STUBCUDA_TOTAL_MIB=400; for `outside` STUBCUDA_OTHER_MIB=200, for `spurious`
-STUBCUDA_EVENT_LAG=1000000 as well; `kept_large` needs expandable_segments:True,max_split_size_mb:64.
+STUBCUDA_EVENT_LAG=1000000 as well; `kept_large` needs expandable_segments:True,max_split_size_mb:64,
+`granules` expandable_segments:True, `rounded` roundup_power2_divisions:4.
 The last request of each scenario fails, for the reason in its name; the line that makes it is in a
 function called `culprit`, the blocks in its way come from one called `blockers`. With `training` it
 all happens in a training step, between others. With --stop nothing is recorded: it prints, as JSON,
@@ -121,6 +122,50 @@ def outside():
     kept = blockers(30, 5)
     culprit(100)
     return kept
+
+
+def granules():
+    """There is room for the request, not for the whole granules that an expandable segment grows by."""
+    kept = blockers(20, 19) + blockers(1, 6)
+    culprit(12)
+    return kept
+
+
+def rounded():
+    """What the program holds is a fifth larger than it asked for."""
+    kept = blockers(33, 9)
+    culprit(56)
+    return kept
+
+
+def with_holes(n):
+    """One block of 10 MiB in each of `n` segments of 100."""
+    whole = [torch.empty(100 * MIB, dtype=torch.uint8, device="cuda") for _ in range(n)]
+    del whole
+    kept, rest = [], []
+    for _ in range(n):
+        kept += blockers(10, 1)
+        rest.append(torch.empty(90 * MIB, dtype=torch.uint8, device="cuda"))
+    return kept
+
+
+def late():
+    """The recording begins when what stands in the way is already there."""
+    kept = with_holes(3)
+    torch.cuda.memory._record_memory_history(None)
+    torch.cuda.memory._record_memory_history(stacks="python")
+    culprit(150)
+    return kept
+
+
+def in_capture():
+    """The request is a graph's, the free memory the default pool's."""
+    kept = with_holes(3)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        own = blockers(20, 1)
+        culprit(150)
+    return kept, own
 
 
 def training(scenario):
