@@ -256,6 +256,39 @@ fn a_setting_is_advised_only_where_it_can_help() {
 }
 
 #[test]
+fn expandable_segments_grow_by_whole_granules() {
+    let said = |requested: &str, free: &str| {
+        let on = worded(requested, "1000.00 MiB", free, "", "690.00 MiB", "0 bytes");
+        only(&on.replace("If reserved but", "expandable_segments is enabled. If reserved but"))
+    };
+    let refused = said("300.00 MiB", "310.00 MiB");
+    assert_eq!(refused.verdict, "memory-limit", "{}", refused.verdict_reason);
+    let cut = said("310.00 MiB", "310.00 MiB");
+    assert_eq!((cut.verdict, cut.settings_can_help), ("capacity", Some(true)));
+    assert!(cut.verdict_reason.contains("320 MiB (whole granules"), "{}", cut.verdict_reason);
+}
+
+#[test]
+fn of_a_private_pool_it_is_not_said_that_nothing_helps() {
+    let pools = worded("300.00 MiB", "1000.00 MiB", "200.00 MiB", "", "800.00 MiB", "0 bytes")
+        .replace(
+            "by PyTorch, and",
+            "by PyTorch, with 720.00 MiB allocated in private pools (e.g., CUDA Graphs), and",
+        );
+    let pools = only(&pools);
+    assert_eq!((pools.verdict, pools.settings_can_help), ("private-pool", None));
+}
+
+#[test]
+fn a_small_device_has_a_small_context() {
+    let others = only(&worded("150.00 MiB", "1000.00 MiB", "100.00 MiB", "", "0 bytes", "0 bytes"));
+    assert_eq!((others.verdict, others.confidence), ("non-pytorch", "possible"));
+    let context =
+        only(&worded("150.00 MiB", "1000.00 MiB", "100.00 MiB", "", "800.00 MiB", "0 bytes"));
+    assert_eq!(context.verdict, "capacity");
+}
+
+#[test]
 fn limits_and_processes_are_weighed() {
     let middle = "6.80 GiB allowed; ";
     let both = only(&worded("1.60 GiB", "8.00 GiB", "453.00 MiB", middle, "6.41 GiB", "0 bytes"));

@@ -8,8 +8,9 @@ mod recorded;
 
 use std::path::PathBuf;
 
-use oomscope::analysis::{OomReport, Options, Remedy, analyze};
+use oomscope::analysis::{OomReport, Options, Remedy, analyze, inferred, verified};
 use oomscope::input::Source;
+use oomscope::replay::Known;
 use oomscope::snapshot::Snapshot;
 use serde_json::{Value, json};
 
@@ -142,6 +143,12 @@ fn the_pool_of_a_capture_is_known_by_its_stream() {
     );
     let [in_the_way, ..] = &oom.blockers[..] else { panic!("nothing in the way") };
     assert_eq!((in_the_way.blocks, in_the_way.bytes_unlocked), (3, 270 * MIB));
+    // In a capture nothing is given back and tried again: PyTorch counted no retry.
+    let source = Source::open(&path("2.9.1-in_capture")).unwrap();
+    let snapshot = Snapshot::read(&source, &|_| {}).unwrap();
+    let inference = inferred(&snapshot, None, Known::default());
+    let replay = &verified(&snapshot, "in_capture", &inference).devices[0];
+    assert_eq!((replay.exact, replay.retries, replay.ambiguous_calls), (Some(true), 0, 0));
 }
 
 /// Under expandable segments from the start PyTorch serves the request; the replay begins with the

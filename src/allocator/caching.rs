@@ -84,6 +84,11 @@ impl CachingAllocator {
         &self.settings
     }
 
+    /// The rules of the release that is followed.
+    pub fn behaviour(&self) -> &Behaviour {
+        &self.behaviour
+    }
+
     /// How the last request was served.
     pub fn course(&self) -> Course {
         self.course

@@ -5,6 +5,7 @@
 //! the allocator did: at a divergence, every setting that could account for it is tried, and the one
 //! that gets furthest is kept.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use rayon::prelude::*;
@@ -211,21 +212,25 @@ fn alternatives(
 }
 
 /// What the reservations of expandable segments may measure, when `event` maps memory far from where
-/// the model would: the distance to the lowest memory of its like, or a part of it.
+/// the model would: the distance to where the one before it begins, of whatever kind; to the lowest
+/// memory of its like, or a part of that.
 fn reservation_sizes(snapshot: &Snapshot, device: usize, event: &Event) -> Vec<u64> {
-    let is_small = event.size == SMALL_SEGMENT;
-    let mut bases: Vec<u64> = snapshot
+    let like = |event: &Event| (event.stream, event.size == SMALL_SEGMENT);
+    let mut bases: BTreeMap<(u64, bool), u64> = BTreeMap::new();
+    let maps = snapshot
         .trace(device)
         .filter(|row| snapshot.events.action(*row) == Some(Action::SegmentMap))
         .filter_map(|row| snapshot.events.get(row))
-        .take_while(|other| other.time_us <= event.time_us || event.time_us == 0)
-        .filter(|other| (other.size == SMALL_SEGMENT) == is_small && other.stream == event.stream)
-        .map(|other| other.addr)
-        .collect();
-    bases.sort_unstable();
-    bases.dedup();
-    let distance = bases.first().map_or(0, |base| event.addr.saturating_sub(*base));
-    (1..=4).map(|parts| distance / parts).filter(|size| *size > 0).collect()
+        .take_while(|other| other.time_us <= event.time_us || event.time_us == 0);
+    for other in maps {
+        let base = bases.entry(like(&other)).or_insert(other.addr);
+        *base = other.addr.min(*base);
+    }
+    let distance = |base: &u64| event.addr.saturating_sub(*base);
+    let before = bases.values().map(distance).filter(|size| *size > 0).min();
+    let own = bases.get(&like(event)).map_or(0, distance);
+    let parts = (1..=4).map(|parts| own / parts);
+    before.into_iter().chain(parts).filter(|size| *size > 0).collect()
 }
 
 /// Percentages of the device that `set_per_process_memory_fraction` is given in practice.

@@ -36,8 +36,7 @@ pub(super) struct Reading {
 pub(super) fn readings(
     allocator: &mut CachingAllocator,
     freeable: &[PoolId],
-    event: &Event,
-    pool: PoolId,
+    (event, pool, id): (&Event, PoolId, [u64; 2]),
     boundary: Option<Boundary>,
     prelude: &Prelude,
     first: usize,
@@ -73,9 +72,12 @@ pub(super) fn readings(
     }
     if failed && !prelude.shrinks {
         // Nothing was waited for or given back, though there was something: only a capture keeps
-        // PyTorch from it.
+        // PyTorch from it. A capture's own pool has an id of one number.
+        let is_private = pool != PoolId::default();
+        let is_of_capture = is_private && (id[1] == 0 || allocator.behaviour().pools_hold_up);
         let known: Vec<Ticket> = prelude.completed.iter().map(|(_, ticket)| *ticket).collect();
-        plain.is_capturing = allocator.has_pending_besides(&known)
+        plain.is_capturing = is_of_capture
+            || allocator.has_pending_besides(&known)
             || (plain.noticed == known.len() && allocator.can_release(freeable));
         return vec![plain];
     }

@@ -217,8 +217,9 @@ impl<'a> Verifier<'a> {
         if event.action == Action::Oom {
             self.device.set_free_bytes(event.addr);
         }
+        let asked = (&event, pool, self.snapshot.pools.get(pool));
         let readings =
-            readings(&mut self.allocator, &self.freeable, &event, pool, boundary, &own, rows.start);
+            readings(&mut self.allocator, &self.freeable, asked, boundary, &own, rows.start);
         if let [reading] = readings.as_slice() {
             return self.act(reading, &own, last, pool);
         }

@@ -5,8 +5,10 @@ use crate::message::{Allocation, Process, Wording};
 use crate::units::{GIB, MIB};
 
 /// What a process uses outside the allocator without anybody being to blame: the CUDA context, loaded
-/// kernels, the workspaces of cuBLAS and cuDNN. Usually 0.3 to 1 GiB.
+/// kernels, the workspaces of cuBLAS and cuDNN. Usually 0.3 to 1 GiB, and less on small devices.
 pub(super) const USUAL_OUTSIDE: u64 = GIB;
+/// [`USUAL_OUTSIDE`] is at most this part of a device.
+const USUAL_PARTS: u64 = 8;
 
 /// A message's numbers and what follows from them. What does not follow is absent.
 #[derive(Debug)]
@@ -66,7 +68,9 @@ impl Reckoning {
         });
         let own_outside = this.zip(reserved).map(|(this, reserved)| this.minus(reserved));
         let spare_outside = outside.map(|outside| {
-            let usual = own_outside.unwrap_or(outside).bytes.min(USUAL_OUTSIDE);
+            let most =
+                capacity.map_or(USUAL_OUTSIDE, |all| USUAL_OUTSIDE.min(all.bytes / USUAL_PARTS));
+            let usual = own_outside.unwrap_or(outside).bytes.min(most);
             outside.minus(About::exactly(usual))
         });
         Self {

@@ -11,8 +11,10 @@ use crate::analysis::oom::Cause;
 use crate::message::{Amount, Wording};
 use crate::units::MIB;
 
-/// Memory is mapped into expandable segments by so much; the device refuses sooner by up to it.
-const EXPANDABLE_GRANULE: u64 = 20 * MIB;
+/// Expandable segments grow by so much, or by [`SMALL_GRANULE`] for requests up to 1 MiB.
+const GRANULE: u64 = 20 * MIB;
+/// See [`GRANULE`]; also what the message gives as asked for by such a request.
+const SMALL_GRANULE: u64 = 2 * MIB;
 
 const SNAPSHOT: &str =
     "a snapshot recorded at the failure, which has every block with its size, stream and pool";
@@ -86,11 +88,17 @@ pub(super) fn cut_short(r: &Reckoning) -> Conclusion {
 
 /// What the caching allocator says since 1.0.
 fn native(r: &Reckoning, request: About, free: About) -> Conclusion {
-    let wanted = text(r.said.requested.as_ref());
     let free_text = text(r.said.free.as_ref());
-    let with_free = |more: About| more.plus(free).covers(request);
-    let granule = if r.said.expandable == Some(true) { EXPANDABLE_GRANULE } else { 0 };
-    let device_has_room = free.covers(request.plus(About::exactly(granule)));
+    let most = most_taken(r, request);
+    let device_has_room = free.covers(most);
+    let lacks_granules = free.covers(request).is_yes() && !device_has_room.is_yes();
+    let (wanted, needed) = if lacks_granules {
+        let asked = text(r.said.requested.as_ref());
+        (format!("{} (whole granules of an expandable segment, for {asked})", rough(most)), most)
+    } else {
+        (text(r.said.requested.as_ref()).to_owned(), request)
+    };
+    let with_free = |more: About| more.plus(free).covers(needed);
     let over_limit = over_limit(r, request);
     let settings = settings_can_help(r, free);
     let base =
@@ -128,6 +136,8 @@ fn native(r: &Reckoning, request: About, free: About) -> Conclusion {
                 text(r.said.private_pools.as_ref())
             ),
             within_rounding: of_pools.is_close(),
+            // The request may be one of such a pool.
+            settings_can_help: base.settings_can_help.filter(|can_help| *can_help),
             advice,
             ..base
         }
@@ -229,6 +239,16 @@ fn over_limit(r: &Reckoning, request: About) -> Option<Answer> {
     })
 }
 
+/// The most that the device is asked for: expandable segments grow by whole granules.
+fn most_taken(r: &Reckoning, request: About) -> About {
+    if r.said.expandable != Some(true) {
+        return request;
+    }
+    let granule = if request.bytes == SMALL_GRANULE { SMALL_GRANULE } else { GRANULE };
+    let bytes = request.bytes.checked_next_multiple_of(granule).unwrap_or(request.bytes);
+    About { bytes, ..request }
+}
+
 /// Settings move free memory about: they can help where what is free, within the limit, is enough.
 /// What is free on the device serves a request smaller than a segment only where segments can grow.
 fn settings_can_help(r: &Reckoning, free: About) -> Option<bool> {
@@ -244,8 +264,9 @@ fn settings_can_help(r: &Reckoning, free: About) -> Option<bool> {
     if unallocated.bytes > 0 {
         return Some(covers != Answer::No);
     }
+    // Without granules what is free may be enough.
     let is_cut = r.request != Some(least);
-    Some(is_cut && covers.is_yes())
+    Some((is_cut || r.said.expandable == Some(true)) && covers.is_yes())
 }
 
 /// The device had room: something else refused.
