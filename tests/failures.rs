@@ -151,6 +151,19 @@ fn the_pool_of_a_capture_is_known_by_its_stream() {
     assert_eq!((replay.exact, replay.retries, replay.ambiguous_calls), (Some(true), 0, 0));
 }
 
+/// A recording of before 2.12 does not say that the free memory was a pool's, and that pool is gone.
+#[test]
+fn where_the_model_parts_from_the_recording_that_is_said_and_no_remedy_claimed() {
+    let name = "2.9.1-pool_gone";
+    let source = Source::open(&path(name)).unwrap();
+    let snapshot = Snapshot::read(&source, &|_| {}).unwrap();
+    let report = analyze(&snapshot, name, 0, Options::default());
+    let parted = report.warnings.iter().find(|warning| warning.code == "model-parted").unwrap();
+    assert!(parted.message.contains("at entry 4: "), "{}", parted.message);
+    assert!(parted.message.contains("entries do not name their pool"), "{}", parted.message);
+    assert_eq!(report.devices[0].ooms[0].remedies, []);
+}
+
 /// Under expandable segments from the start PyTorch serves the request; the replay begins with the
 /// segments as they were.
 #[test]

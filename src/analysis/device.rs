@@ -95,7 +95,17 @@ pub(super) fn report(
     let mut ooms = history.ooms;
     if let Ok(index) = usize::try_from(device) {
         let last = ooms.len().saturating_sub(DESCRIBED_OOMS);
-        remedies(snapshot, index, options.minor, ooms.get_mut(last..).unwrap_or_default());
+        let described = ooms.get_mut(last..).unwrap_or_default();
+        if let Some(parted) = remedies(snapshot, index, options.minor, described) {
+            let (entry, why) = (parted.event, parted.why());
+            warnings.add(
+                "model-parted",
+                format!(
+                    "device {device}: no remedy is claimed, and verdicts are less certain, since the model and \
+                     the recording part at entry {entry}: {why}"
+                ),
+            );
+        }
     }
     let mut peak = history.peak;
     let first = usize::try_from(history.timeline.first).unwrap_or(usize::MAX);

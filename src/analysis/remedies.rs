@@ -11,7 +11,7 @@ use super::smallest::Recorded;
 use super::whatif::is_worth_trying;
 use crate::conf::Settings;
 use crate::replay::{
-    Inferred, Known, Program, Simulation, UNBOUNDED, infer, shown_limit, simulate,
+    Divergence, Inferred, Known, Program, Simulation, UNBOUNDED, infer, shown_limit, simulate,
 };
 use crate::snapshot::Snapshot;
 
@@ -40,19 +40,22 @@ const ROUNDUP: &str = "roundup_power2_divisions";
 
 /// Fills in the remedies of `ooms`, failures of `device`. None is claimed where the model does not
 /// reproduce the recorded run, or does not fail when it is replayed under the recorded settings.
+/// Returns where the model and the recording part.
 pub(super) fn remedies(
     snapshot: &Snapshot,
     device: usize,
     minor: Option<u32>,
     ooms: &mut [OomReport],
-) {
+) -> Option<Divergence> {
     if ooms.is_empty() || snapshot.trace(device).len() > MOST_ENTRIES {
-        return;
+        return None;
     }
-    let inference = infer(snapshot, &[device], Known { minor, capacity: None });
-    let Some(one) = inference.devices.first().filter(|one| one.verification.is_exact()) else {
-        return;
-    };
+    let mut inference = infer(snapshot, &[device], Known { minor, capacity: None });
+    let one = inference.devices.first_mut()?;
+    if !one.verification.is_exact() {
+        return one.verification.divergence.take();
+    }
+    let one = &*one;
     let program = Program::of(snapshot, device, &one.hypothesis.settings);
     let as_recorded = changed(snapshot, one, &WhatIf::default());
     let control = simulate(&program, &as_recorded, None);
@@ -103,6 +106,7 @@ pub(super) fn remedies(
             (Reverse(r.avoids_oom), splits, options, r.peak_reserved_bytes, calls)
         });
     }
+    None
 }
 
 /// Settings to try.

@@ -168,6 +168,22 @@ def in_capture():
     return kept, own
 
 
+def pool_gone():
+    """When the snapshot is taken the pool that has the free memory is gone."""
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        own = torch.empty(100 * MIB, dtype=torch.uint8, device="cuda")
+    del own
+    kept = blockers(60, 4)
+    try:
+        culprit(150)
+    finally:
+        del pool
+        torch.cuda.empty_cache()
+        torch.cuda.empty_cache()
+    return kept
+
+
 def training(scenario):
     """Steps of a small model; the scenario takes place in the forward pass of the third."""
     model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256)).cuda()
