@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 
+use rustc_hash::FxHashMap;
+
 use super::segment_pools::SegmentPools;
 use crate::ids::{PoolId, StackId};
 use crate::snapshot::{Action, Event, Snapshot};
@@ -57,6 +59,8 @@ pub(super) struct Calls<'a> {
     reserved: u64,
     /// The most that was ever reserved: the device holds at least that much.
     most_reserved: u64,
+    /// The stack under which memory was taken from the device, by its first address.
+    taken_under: FxHashMap<u64, StackId>,
 }
 
 /// Work of the allocator that belongs to a later entry.
@@ -97,6 +101,7 @@ impl<'a> Calls<'a> {
             end: rows.end,
             reserved,
             most_reserved,
+            taken_under: FxHashMap::default(),
         }
     }
 
@@ -147,10 +152,13 @@ impl<'a> Calls<'a> {
         let mut stack = None;
         for row in rows {
             let Some(event) = self.event(row) else { break };
-            if stack.is_some_and(|stack| stack != event.stack) {
+            // Recorded with context='alloc', memory is given back under the stack that took it, if any.
+            let is_told = self.taken_under.get(&event.addr) != Some(&event.stack);
+            let told = if is_told { event.stack } else { StackId::default() };
+            if stack.is_some_and(|stack| stack != told) {
                 break;
             }
-            stack = Some(event.stack);
+            stack = Some(told);
             end = row + 1;
             if is_shrinking(event.action) {
                 let pool = self.pools.of(&event);
@@ -171,6 +179,9 @@ impl<'a> Calls<'a> {
             {
                 self.reserved = after(self.reserved, &event);
                 self.pools.apply(row, &event);
+                if is_growth(event.action) && event.stack != StackId::default() {
+                    self.taken_under.insert(event.addr, event.stack);
+                }
             }
         }
         self.next = rows.end;
