@@ -108,7 +108,10 @@ fn judge(keep: impl Fn(&Moment) -> bool, least: Confidence) -> Scores {
                 if block.confidence <= least {
                     let score = scores.entry(block.category).or_default();
                     score.said += block.bytes;
-                    score.right += if is == Some(block.category) { block.bytes } else { 0 };
+                    // What is temporary is in none of the program's lists.
+                    let told = block.category != Category::Temporaries;
+                    let is_right = is == told.then_some(block.category);
+                    score.right += if is_right { block.bytes } else { 0 };
                 }
             }
             assert!(truth.is_empty(), "{run} {}: not held: {truth:?}", moment.name);
@@ -130,8 +133,7 @@ fn held_to(scores: &Scores, bounds: &[(Category, f64, f64)]) {
     }
 }
 
-/// All runs, the misleading ones too. What is wrong: LBFGS's working memory is called its state, two
-/// models in turn confuse what a forward pass leaves, and a block in a backward pass that ends the
+/// All runs, the misleading ones too. What is wrong: two models in turn confuse what a forward pass leaves, and a block in a backward pass that ends the
 /// recording may happen to have the size of a parameter.
 #[test]
 fn categories_are_what_the_programs_used_memory_for() {
@@ -141,7 +143,7 @@ fn categories_are_what_the_programs_used_memory_for() {
         &[
             (Category::Parameters, 0.999, 0.999),
             (Category::Gradients, 0.99, 0.999),
-            (Category::OptimizerState, 0.93, 0.999),
+            (Category::OptimizerState, 0.98, 0.999),
             (Category::Activations, 0.99, 0.96),
             (Category::Inputs, 0.99, 0.7),
         ],
@@ -160,6 +162,18 @@ fn high_confidence_is_deserved() {
             (Category::Activations, 0.9999, 0.35),
         ],
     );
+    let precision = scores[&Category::Temporaries].precision();
+    assert!(precision > 0.9999, "temporaries precision {precision}");
+}
+
+/// Nothing tells what a server keeps: neither gradients nor activations, and at most a guess.
+#[test]
+fn nothing_is_asserted_of_inference_but_parameters_and_what_is_gone() {
+    let told = judge(|moment| moment.run.contains("-decode"), Confidence::Medium);
+    for (category, score) in told {
+        let may = matches!(category, Category::Parameters | Category::Temporaries);
+        assert!(may || score.said == 0, "{} bytes of {category:?}", score.said);
+    }
 }
 
 /// Where a program fails, nothing tells what would have become of its blocks.
@@ -274,6 +288,30 @@ fn what_grows_with_every_step_is_found_with_its_slope() {
     assert_eq!(found, [(256 * 4096 * 4, 0.0, 8, 1), (2 * 300 * 1024 * 4, 2.0, 8, 1)]);
 }
 
+/// `categories.py` keeps a tensor of 300 x 1024 floats after each third step.
+#[test]
+fn what_grows_with_every_third_step_is_found() {
+    let found = suspects("where/2.15.0-leak_third");
+    assert_eq!(found.len(), 1);
+    let told = ["bytes_per_step", "every_steps", "steps", "since_step", "blocks"];
+    let told = told.map(|key| found[0][key].as_u64().unwrap());
+    assert_eq!(found[0]["frame"]["name"], "each");
+    // After steps 2, 5, 8, 11 and 14, which is when the next one has begun.
+    assert_eq!(told, [300 * 1024 * 4 / 3, 3, 5, 3, 5]);
+    let page = result_of(&["analyze", "fixtures/where/2.15.0-leak_third.pickle.gz"]);
+    assert!(page.contains("one line holds more and more: /app/categories.py"), "{page}");
+    assert!(page.contains("by 1.17 MiB every 3"), "{page}");
+}
+
+/// Optimizers that step in the midst of a backward pass end one step, not one each.
+#[test]
+fn a_step_is_one_backward_pass_at_least() {
+    for (name, steps) in [("in_backward", 4), ("penalty", 4), ("sgd", 3), ("sgd_by_hand", 3)] {
+        let device = &devices(&format!("where/2.15.0-{name}"), &[])[0];
+        assert_eq!(device["steps"]["completed"], steps, "{name}");
+    }
+}
+
 #[test]
 fn graphs_that_are_kept_are_found_by_their_lines() {
     for name in ["where/2.15.0-leak_graph", "where/2.9.1-leak_graph"] {
@@ -289,7 +327,9 @@ fn graphs_that_are_kept_are_found_by_their_lines() {
 
 #[test]
 fn programs_that_keep_nothing_are_not_suspected() {
-    for (name, devices) in DEVICES.iter().filter(|(name, _)| !name.contains("leak")) {
+    // What `rivals` does not go through, of its first model, waits for Python to collect garbage.
+    let is_growing = |name: &str| name.contains("leak") || name.contains("rivals");
+    for (name, devices) in DEVICES.iter().filter(|(name, _)| !is_growing(name)) {
         for device in devices {
             assert_eq!(device["leaks"]["suspects"], Value::Array(Vec::new()), "{name}");
         }

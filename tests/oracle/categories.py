@@ -168,6 +168,81 @@ def momentum():
     train(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), 4, at={0, 2}, set_to_none=False)
 
 
+def sgd():
+    """An optimizer that allocates nothing after its first step, and gradients that go at once."""
+    model = Model(layers=2).cuda()
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), 3, at={0, 2})
+
+
+def sgd_by_hand():
+    """Neither an optimizer nor an allocation of its own."""
+    global step, noted
+    noted = {1, 2}
+    model = Model(layers=2).cuda()
+    truth.models = [model]
+    for step in range(4):
+        loss_of(model, batch()).backward()
+        if noting():
+            truth.note("after backward")
+        with torch.no_grad():
+            for p in model.parameters():
+                p.sub_(p.grad, alpha=0.1)
+                p.grad = None
+
+
+def in_backward():
+    """An optimizer for each parameter, stepped as soon as its gradient is there."""
+    global step, noted
+    noted = {1, 2}
+    model = Model(layers=2).cuda()
+    opts = {p: torch.optim.Adam([p]) for p in model.parameters()}
+    truth.models, truth.optimizers = [model], list(opts.values())
+
+    def update(p):
+        opts[p].step()
+        opts[p].zero_grad()
+
+    for p in opts:
+        p.register_post_accumulate_grad_hook(update)
+    for step in range(4):
+        loss_of(model, batch()).backward()
+        if noting():
+            truth.note("after backward")
+
+
+def penalty():
+    """A backward pass through a backward pass."""
+    global step, noted
+    noted = {1, 2}
+    model = nn.Sequential(nn.Linear(64, D), nn.Softplus(), nn.Linear(D, D), nn.Softplus(), nn.Linear(D, 1)).cuda()
+    opt = torch.optim.Adam(model.parameters())
+    truth.models, truth.optimizers = [model], [opt]
+    for step in range(4):
+        x = batch().requires_grad_()
+        (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+        loss = (slope.norm(2, -1) - 1).square().mean()
+        if noting():
+            truth.note("after forward")
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+
+
+def decode():
+    """Inference with a cache that grows, and one made beforehand."""
+    model = Model().cuda()
+    truth.models = [model]
+    made = torch.empty(64, 48, 512, device=DEVICE)
+    with torch.inference_mode():
+        for request in range(3):
+            cache = torch.empty(16, 0, 512, device=DEVICE)
+            for _ in range(6):
+                out = model(batch())
+                cache = torch.cat([cache, out], 1)
+                made[request] = out[0]
+            truth.note("in a request")
+
+
 def accumulate():
     model = Model().cuda()
     train(model, torch.optim.AdamW(model.parameters()), 3, at={0, 1}, micro=3)
@@ -231,6 +306,18 @@ def leak_cache():
         table[0] = torch.cat([table[0], torch.empty(256, 4096, device=DEVICE)])
 
     train(model, torch.optim.Adam(model.parameters()), 9, at={7, 8}, each=each)
+
+
+def leak_third():
+    """A list that grows by a tensor after every third step."""
+    model = Model(layers=1).cuda()
+    kept = []
+
+    def each(loss):
+        if step % 3 == 2:
+            kept.append(torch.empty(300, 1024, device=DEVICE))
+
+    train(model, torch.optim.Adam(model.parameters()), 17, at={16}, each=each)
 
 
 def cut_forward():
@@ -332,7 +419,7 @@ def closure():
             truth.note("after the optimizer's step")
 
 
-SCENARIOS = [adam, momentum, accumulate, recompute, recompute_reentrant, half, evaluate, late, leak_graph, leak_cache, cut_forward, cut_backward, clip, rivals, closure]
+SCENARIOS = [adam, momentum, sgd, sgd_by_hand, in_backward, penalty, decode, accumulate, recompute, recompute_reentrant, half, evaluate, late, leak_graph, leak_cache, leak_third, cut_forward, cut_backward, clip, rivals, closure]
 
 
 scenario, out = sys.argv[1], Path(sys.argv[2])

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::course::{Block, Course, Moment, Point};
 use crate::analysis::phases::{Makes, Phase, Phases, Signs};
-use crate::ids::StackId;
+use crate::ids::{StackId, row};
 
 /// What memory is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -75,7 +75,7 @@ pub(super) fn sort_out(moment: &Moment, course: &Course<'_>, phases: &Phases) ->
         end: moment.end.unwrap_or(moment.at),
         parameters: FxHashSet::default(),
         kept: FxHashMap::default(),
-        has_optimizer: phases.has_optimizer(),
+        phases,
     };
     for block in &moment.blocks {
         judge.note_kept(block);
@@ -91,8 +91,10 @@ pub(super) fn sort_out(moment: &Moment, course: &Course<'_>, phases: &Phases) ->
     let mut unknown = Vec::new();
     for ((block, signs), found) in blocks.zip(&mut judged) {
         match block.born {
-            // Gradients have the sizes of parameters, which are known now.
-            Some(born) if course.phase(born) == Phase::Backward => *found = judge.of(block, signs),
+            // Gradients and copies have the sizes of parameters, which are known now.
+            Some(born) if matches!(course.phase(born), Phase::Backward | Phase::Data) => {
+                *found = judge.of(block, signs);
+            }
             None if found.0 == Category::Other => unknown.push((block.requested, found)),
             _ => {}
         }
@@ -110,8 +112,7 @@ struct Judge<'a> {
     /// Of the blocks of each stack that were never freed: how many backward passes had begun before the
     /// first of them, and before the last.
     kept: FxHashMap<StackId, (u32, u32)>,
-    /// Whether an optimizer was seen at work.
-    has_optimizer: bool,
+    phases: &'a Phases,
 }
 
 /// How long a block lived, as far as it is recorded.
@@ -121,14 +122,14 @@ enum Life {
     InRun,
     /// It outlived that run.
     Beyond,
-    /// The recording ends within the run.
+    /// The recording ends within the run, or does not tell when the run ended.
     Unknown,
 }
 
 impl Judge<'_> {
     fn of(&self, block: &Block, signs: Signs) -> Judged {
         use Category::{OptimizerState, Other};
-        use Confidence::{High, Low};
+        use Confidence::High;
         match signs.makes {
             Some(Makes::Workspace) => return (Other, High),
             Some(Makes::OptimizerState) => return (OptimizerState, High),
@@ -137,12 +138,12 @@ impl Judge<'_> {
         let Some(born) = block.born else { return Self::older(signs) };
         let life = self.life(block, born);
         match self.course.phase(born) {
-            Phase::Init => Self::built(signs, life),
+            Phase::Init => self.built(block, born, signs, life),
             Phase::Data => self.fed(block, born),
             Phase::Forward => self.forward(block, born),
             Phase::Backward => self.backward(block, signs, life),
-            Phase::Optimizer => self.optimizer(block, life),
-            Phase::Other => (Other, Low),
+            Phase::Optimizer => self.optimizer(block, born, life),
+            Phase::Other => self.unnamed(block, born),
         }
     }
 
@@ -156,6 +157,15 @@ impl Judge<'_> {
 
     fn life(&self, block: &Block, born: Point) -> Life {
         match block.freed {
+            // A backward pass ends unseen where the optimizer neither allocates nor is marked.
+            Some(freed)
+                if freed.run == born.run
+                    && self.course.phase(born) == Phase::Backward
+                    && self.course.is_after_allocs(freed)
+                    && !self.phases.has_marked_steps() =>
+            {
+                Life::Unknown
+            }
             Some(freed) if freed.run == born.run => Life::InRun,
             Some(_) => Life::Beyond,
             None if self.end.run != born.run => Life::Beyond,
@@ -188,20 +198,34 @@ impl Judge<'_> {
             // Parameters come first by address, since they were made first.
             if *seen <= gradients {
                 *judged = (Category::Parameters, Confidence::Low);
-            } else if self.has_optimizer && *seen <= gradients.saturating_mul(3) {
+            } else if self.phases.has_optimizer() && *seen <= gradients.saturating_mul(3) {
                 *judged = (Category::OptimizerState, Confidence::Low);
             }
         }
     }
 
-    fn built(signs: Signs, life: Life) -> Judged {
+    fn built(&self, block: &Block, born: Point, signs: Signs, life: Life) -> Judged {
         use Category::{Parameters, Temporaries};
         use Confidence::{High, Medium};
         match life {
             Life::InRun => (Temporaries, High),
             Life::Beyond if signs.makes == Some(Makes::Parameters) => (Parameters, High),
+            // Anything has a constructor; no model lasts for one pass only.
+            Life::Beyond if block.freed.is_some() && self.passes(block, born) <= 1 => {
+                self.fed(block, born)
+            }
             Life::Beyond | Life::Unknown => (Parameters, Medium),
         }
+    }
+
+    /// What the program's own code made at a time that nothing names.
+    fn unnamed(&self, block: &Block, born: Point) -> Judged {
+        let is_freed_in_backward =
+            block.freed.is_some_and(|freed| self.course.phase(freed) == Phase::Backward);
+        if is_freed_in_backward && self.passes(block, born) == 1 {
+            return (Category::Activations, Confidence::Medium);
+        }
+        (Category::Other, Confidence::Low)
     }
 
     /// What the program's own code made before the forward pass.
@@ -214,20 +238,35 @@ impl Judge<'_> {
             _ if self.passes(block, born) > 1 || self.course.leaks.grows(block.stack) => {
                 (Other, Low)
             }
+            // Or a copy of a parameter, made anew in every step.
+            Some(_) if self.parameters.contains(&block.requested) => (Inputs, Low),
             Some(_) => (Inputs, Medium),
             None => (Inputs, Low),
         }
     }
 
-    /// How many backward passes began in a block's life.
+    /// How many backward passes began in a block's life; where none was recorded, forward passes.
     fn passes(&self, block: &Block, born: Point) -> u32 {
         let end = block.freed.unwrap_or(self.end);
-        self.course.backwards(end).saturating_sub(self.course.backwards(born))
+        if self.course.has_backward() {
+            self.course.backwards(end).saturating_sub(self.course.backwards(born))
+        } else {
+            self.forwards(born, end)
+        }
+    }
+
+    /// How many forward passes began after `born`, up to `end`.
+    fn forwards(&self, born: Point, end: Point) -> u32 {
+        let until = |point: Point| self.phases.forwards_until(point.entry as usize);
+        row(until(end).saturating_sub(until(born)))
     }
 
     fn forward(&self, block: &Block, born: Point) -> Judged {
         use Category::{Activations, Other, Temporaries};
         use Confidence::{High, Low, Medium};
+        if !self.course.has_backward() {
+            return self.forward_alone(block, born);
+        }
         let passes = self.passes(block, born);
         let Some(freed) = block.freed else {
             let end = self.end;
@@ -238,7 +277,8 @@ impl Judge<'_> {
                 0 if end.run == born.run && !is_old && fates.early() > fates.after => {
                     (Temporaries, Medium)
                 }
-                0 | 1 if fates.after > 0 && is_old => (Activations, High),
+                0 | 1 if fates.are_kept_for_backward() && is_old => (Activations, High),
+                0 | 1 if fates.after > 0 && is_old => (Activations, Medium),
                 0 if end.run == born.run => (Activations, Medium),
                 1 if self.course.phase(end) == Phase::Backward => (Activations, Medium),
                 // Kept for good. Once: a buffer, scratch memory of a library. Pass after pass: graphs
@@ -250,7 +290,7 @@ impl Judge<'_> {
             };
         };
         match passes {
-            0 if freed.run == born.run => (Temporaries, High),
+            0 if freed.run == born.run && self.forwards(born, freed) == 0 => (Temporaries, High),
             0 => (Temporaries, Medium),
             1 if self.course.phase(freed) == Phase::Backward => (Activations, High),
             // Held beyond the pass that it may have been made for.
@@ -258,9 +298,30 @@ impl Judge<'_> {
         }
     }
 
+    /// What a forward pass made in a recording without a backward pass: of inference, or that ends in
+    /// the first step.
+    fn forward_alone(&self, block: &Block, born: Point) -> Judged {
+        use Category::{Activations, Other, Temporaries};
+        use Confidence::{High, Low, Medium};
+        let end = block.freed.unwrap_or(self.end);
+        if self.forwards(born, end) > 0 {
+            // A result, or a cache.
+            return (Other, Low);
+        }
+        let fates = self.course.fates(block.stack);
+        let is_old = end.entry - born.entry > fates.longest_early;
+        match block.freed {
+            Some(freed) if freed.run == born.run => (Temporaries, High),
+            Some(_) => (Temporaries, Medium),
+            None if !is_old && fates.early() > 0 => (Temporaries, Medium),
+            None => (Activations, Low),
+        }
+    }
+
     fn backward(&self, block: &Block, signs: Signs, life: Life) -> Judged {
         use Category::{Activations, Gradients, Other, Temporaries};
         use Confidence::{High, Low, Medium};
+        let is_backward = |point| self.course.phase(point) == Phase::Backward;
         let like_a_gradient = if self.parameters.is_empty() {
             self.course.kept_by_backward.contains_key(&block.requested)
         } else {
@@ -274,6 +335,16 @@ impl Judge<'_> {
             Life::InRun => (Temporaries, High),
             Life::Unknown if like_a_gradient => (Gradients, Medium),
             Life::Unknown => (Temporaries, Medium),
+            // Gradients are no backward pass's to free: the first of two, as for a gradient penalty. After
+            // its last allocation, it may be over.
+            Life::Beyond if block.freed.is_some_and(is_backward) => {
+                let may_be_over = block.freed.is_some_and(|at| self.course.is_after_allocs(at));
+                if like_a_gradient && may_be_over {
+                    (Gradients, Low)
+                } else {
+                    (Activations, Medium)
+                }
+            }
             Life::Beyond if like_a_gradient && self.parameters.is_empty() => (Gradients, Medium),
             Life::Beyond if like_a_gradient => (Gradients, High),
             // Of another size than any parameter, yet not kept for good.
@@ -282,12 +353,20 @@ impl Judge<'_> {
         }
     }
 
-    fn optimizer(&self, block: &Block, life: Life) -> Judged {
+    fn optimizer(&self, block: &Block, born: Point, life: Life) -> Judged {
         use Category::{OptimizerState, Temporaries};
         use Confidence::{High, Low, Medium};
         let fates = self.course.fates(block.stack);
+        let step_of = |point: Point| self.phases.step_of(point.entry as usize);
         match life {
             Life::InRun => (Temporaries, High),
+            // An optimizer may run the model on the way.
+            Life::Beyond
+                if self.phases.has_marked_steps()
+                    && block.freed.is_some_and(|freed| step_of(freed) == step_of(born)) =>
+            {
+                (Temporaries, Medium)
+            }
             Life::Beyond => (OptimizerState, Medium),
             Life::Unknown if fates.in_run > 0 => (Temporaries, Medium),
             Life::Unknown => (Temporaries, Low),

@@ -54,11 +54,18 @@ pub(super) struct Fates {
     pub(super) before_backward: u32,
     /// Freed after one began.
     pub(super) after: u32,
+    /// Of these, freed while one went on, as what is kept for it is.
+    pub(super) in_backward: u32,
     /// The most entries that one lived through which was freed before.
     pub(super) longest_early: u32,
 }
 
 impl Fates {
+    /// Whether at least half of those that were there when a backward pass began were kept for it.
+    pub(super) fn are_kept_for_backward(self) -> bool {
+        self.in_backward > 0 && self.in_backward >= self.after - self.in_backward
+    }
+
     /// How many were freed before a backward pass began.
     pub(super) fn early(self) -> u32 {
         self.in_run.saturating_add(self.before_backward)
@@ -70,6 +77,8 @@ pub(super) struct Course<'a> {
     runs: &'a [Run],
     /// Of each run, how many backward passes have begun.
     backwards: Vec<u32>,
+    /// Of each run, its last allocation so far.
+    last_alloc: Vec<u32>,
     pub(super) moments: Vec<Moment>,
     /// Of each stack.
     fates: Vec<Fates>,
@@ -101,14 +110,17 @@ impl<'a> Course<'a> {
         mut wanted: Vec<Option<usize>>,
     ) -> Self {
         let runs = phases.runs();
-        let mut begun = 0;
+        let (mut begun, mut last) = (0, Phase::Other);
         let backwards = runs.iter().map(|run| {
-            begun += u32::from(run.phase == Phase::Backward);
+            // Optimizers may step in the midst of one.
+            begun += u32::from(run.phase == Phase::Backward && last != Phase::Backward);
+            last = if run.phase == Phase::Optimizer { last } else { run.phase };
             begun
         });
         let mut course = Course {
             runs,
             backwards: backwards.collect(),
+            last_alloc: vec![0; runs.len()],
             moments: Vec::new(),
             fates: vec![Fates::default(); snapshot.stacks.len()],
             kept_in_run: FxHashMap::default(),
@@ -197,6 +209,10 @@ impl<'a> Course<'a> {
                 let Some((bytes, BlockState::ActiveAllocated)) = tiling.at(event.addr) else {
                     return;
                 };
+                let run = (at.run as usize).checked_sub(1);
+                if let Some(last) = run.and_then(|run| self.last_alloc.get_mut(run)) {
+                    *last = at.entry;
+                }
                 let (stack, requested) = (event.stack, event.size);
                 let new = Live { stack, bytes, requested, born: Some(at) };
                 self.leaks.add(stacks, stack, bytes);
@@ -234,11 +250,15 @@ impl<'a> Course<'a> {
         }
         self.count_kept(block, born, freed);
         let no_backward = self.backwards(born) == self.backwards(freed);
+        let in_backward = self.phase(freed) == Phase::Backward;
         let Some(fates) = self.fates.get_mut(block.stack.index()) else { return };
         match () {
             () if born.run == freed.run => fates.in_run += 1,
             () if no_backward => fates.before_backward += 1,
-            () => fates.after += 1,
+            () => {
+                fates.after += 1;
+                fates.in_backward += u32::from(in_backward);
+            }
         }
         if no_backward {
             fates.longest_early = fates.longest_early.max(freed.entry - born.entry);
@@ -259,6 +279,17 @@ impl<'a> Course<'a> {
     pub(super) fn phase(&self, point: Point) -> Phase {
         let run = (point.run as usize).checked_sub(1).and_then(|run| self.runs.get(run));
         run.map_or(Phase::Other, |run| run.phase)
+    }
+
+    /// Whether the run of `point` allocated nothing more.
+    pub(super) fn is_after_allocs(&self, point: Point) -> bool {
+        let run = (point.run as usize).checked_sub(1).and_then(|run| self.last_alloc.get(run));
+        run.is_some_and(|last| *last < point.entry)
+    }
+
+    /// Whether a backward pass was recorded.
+    pub(super) fn has_backward(&self) -> bool {
+        self.backwards.last().is_some_and(|passes| *passes > 0)
     }
 
     /// How many backward passes have begun.

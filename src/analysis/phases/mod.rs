@@ -65,6 +65,8 @@ pub(super) struct Run {
 #[derive(Debug)]
 pub struct Phases {
     runs: Vec<Run>,
+    /// The entries at which forward passes begin: where a stack is of one, and the one before was not.
+    forwards: Vec<u32>,
     named: Named,
     steps: Steps,
     /// Of each stack that was read.
@@ -82,17 +84,33 @@ impl Phases {
             let known = signs.get_mut(stack.index())?;
             Some(*known.get_or_insert_with(|| reader.read(stack)))
         };
-        let mut hints: Vec<(u32, Option<Phase>)> = Vec::new();
+        let mut hints: Vec<(u32, Hint)> = Vec::new();
+        let mut hinted = |index: usize, hint: Hint| {
+            if hints.last().is_none_or(|(_, last)| *last != hint) {
+                hints.push((row(index), hint));
+            }
+        };
+        let mut steps = named.step_starts.iter().map(|start| *start as usize).peekable();
         for (index, at) in rows.clone().enumerate() {
             // A failed request is an allocation that was tried; frees follow what is allocated around them.
             if !matches!(snapshot.events.action(at), Some(Action::Alloc | Action::Oom)) {
                 continue;
             }
-            let signs = snapshot.events.stack(at).and_then(&mut read);
-            let hint = signs.and_then(|signs| signs.phase).or_else(|| named.phase_at(index));
-            if hints.last().is_none_or(|(_, last)| *last != hint) {
-                hints.push((row(index), hint));
+            // A step that allocates nothing parts what is freed after it from the phase before it.
+            while let Some(start) = steps.next_if(|start| *start <= index) {
+                if start < index {
+                    hinted(start, Hint::Is(Phase::Optimizer));
+                }
             }
+            let signs = snapshot.events.stack(at).and_then(&mut read).unwrap_or_default();
+            hinted(
+                index,
+                match signs.phase.or_else(|| named.phase_at(index)) {
+                    Some(phase) => Hint::Is(phase),
+                    None if signs.is_from_the_top => Hint::Program,
+                    None => Hint::None,
+                },
+            );
         }
         // Blocks at the end may be older than the trace, which forgets, while they do not.
         for segment in snapshot.segments.iter().filter(|s| s.device == device as u64) {
@@ -101,8 +119,10 @@ impl Phases {
             }
         }
         let runs = resolve(&hints);
+        let is_forward = |(_, hint): &&(u32, Hint)| *hint == Hint::Is(Phase::Forward);
+        let forwards = hints.iter().filter(is_forward).map(|(start, _)| *start).collect();
         let steps = Steps::of(&runs, &named, rows.len());
-        Self { runs, named, steps, signs }
+        Self { runs, forwards, named, steps, signs }
     }
 
     /// The phase of the last allocation up to `entry`; [`Phase::Other`] before the first.
@@ -136,6 +156,16 @@ impl Phases {
         self.named.at(entry)
     }
 
+    /// How many forward passes have begun up to `entry`.
+    pub(super) fn forwards_until(&self, entry: usize) -> usize {
+        self.forwards.partition_point(|start| *start as usize <= entry)
+    }
+
+    /// Whether the trace has PyTorch's own marks of optimizer steps.
+    pub(super) fn has_marked_steps(&self) -> bool {
+        self.named.has_optimizer()
+    }
+
     /// Whether an optimizer's step is in the trace.
     pub(super) fn has_optimizer(&self) -> bool {
         self.named.has_optimizer() || self.runs.iter().any(|run| run.phase == Phase::Optimizer)
@@ -161,14 +191,47 @@ impl Phases {
     }
 }
 
+/// What is known of an allocation's phase before those around it are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hint {
+    Is(Phase),
+    /// The program's own code, called by no engine.
+    Program,
+    None,
+}
+
+impl Hint {
+    fn phase(self) -> Option<Phase> {
+        match self {
+            Self::Is(phase) => Some(phase),
+            Self::Program | Self::None => None,
+        }
+    }
+}
+
 /// Gives phases to allocations whose own stacks name none, by the phases around them.
-fn resolve(hints: &[(u32, Option<Phase>)]) -> Vec<Run> {
+fn resolve(hints: &[(u32, Hint)]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut before = None;
-    for (at, (start, hint)) in hints.iter().enumerate() {
-        let after = hints.get(at + 1).and_then(|(_, hint)| *hint);
-        let phase = hint.unwrap_or_else(|| between(before, after));
-        before = hint.or(before);
+    // Of each, the next that names a phase.
+    let mut next = None;
+    let mut nexts: Vec<Option<Phase>> = hints
+        .iter()
+        .rev()
+        .map(|(_, hint)| {
+            let after = next;
+            next = hint.phase().or(next);
+            after
+        })
+        .collect();
+    nexts.reverse();
+    for ((start, hint), after) in hints.iter().zip(nexts) {
+        let phase = hint.phase().unwrap_or_else(|| match between(before, after) {
+            // What a backward pass calls is not called from the top.
+            Phase::Backward if *hint == Hint::Program => Phase::Other,
+            phase => phase,
+        });
+        before = hint.phase().or(before);
         if runs.last().is_none_or(|last| last.phase != phase) {
             runs.push(Run { start: *start, phase });
         }
@@ -206,14 +269,19 @@ mod tests {
 
     #[test]
     fn runs_are_joined() {
+        use Phase::{Backward, Forward, Other};
         let hints = [
-            (0, Some(Phase::Forward)),
-            (4, None),
-            (5, Some(Phase::Forward)),
-            (9, Some(Phase::Backward)),
+            (0, Hint::Is(Forward)),
+            (4, Hint::Program),
+            (5, Hint::Is(Forward)),
+            (9, Hint::Is(Backward)),
+            (12, Hint::None),
+            (14, Hint::Is(Backward)),
+            (15, Hint::Program),
+            (18, Hint::Is(Backward)),
         ];
         let starts: Vec<(u32, Phase)> =
             resolve(&hints).iter().map(|run| (run.start, run.phase)).collect();
-        assert_eq!(starts, [(0, Phase::Forward), (9, Phase::Backward)]);
+        assert_eq!(starts, [(0, Forward), (9, Backward), (15, Other), (18, Backward)]);
     }
 }

@@ -11,6 +11,8 @@ pub(super) struct Named {
     /// From each entry on, the innermost range and the phase that its name, or that of one around
     /// it, stands for.
     pub(super) changes: Vec<(u32, Option<SymbolId>, Option<Phase>)>,
+    /// The first entry of each `Optimizer.step`.
+    pub(super) step_starts: Vec<u32>,
     /// The first entry after each outermost `Optimizer.step`.
     pub(super) step_ends: Vec<u32>,
     /// The first entry after each `Optimizer.zero_grad`.
@@ -57,6 +59,9 @@ impl Named {
             let name = snapshot.text(mark.name);
             let is_step = name.starts_with("Optimizer.step");
             if mark.is_start {
+                if is_step {
+                    found.step_starts.push(index);
+                }
                 let phase = phase_of(name).or(open.last().and_then(|(_, phase)| *phase));
                 open.push((mark.name, phase));
             } else {

@@ -13,6 +13,9 @@ pub(in crate::analysis) struct Signs {
     pub(in crate::analysis) phase: Option<Phase>,
     /// A model's forward is among its frames.
     pub(in crate::analysis) is_forward: bool,
+    /// It begins where a thread of the program does. One of a backward pass, which is C++, begins in
+    /// the middle of Python.
+    pub(in crate::analysis) is_from_the_top: bool,
     /// What memory its code is known to make.
     pub(in crate::analysis) makes: Option<Makes>,
 }
@@ -35,6 +38,10 @@ pub(in crate::analysis) enum Makes {
 enum Mark {
     /// Nothing.
     Nothing,
+    /// A constructor of anything: init, unless something around it tells more.
+    Constructor,
+    /// Code that picks from anything: data, likewise.
+    Picks,
     Init,
     /// Init, by PyTorch's own code for parameters.
     Parameter,
@@ -54,8 +61,8 @@ impl Mark {
     fn phase(self) -> Option<Phase> {
         Some(match self {
             Self::Nothing | Self::Workspace => return None,
-            Self::Init | Self::Parameter | Self::StateOfInit => Phase::Init,
-            Self::Data => Phase::Data,
+            Self::Constructor | Self::Init | Self::Parameter | Self::StateOfInit => Phase::Init,
+            Self::Picks | Self::Data => Phase::Data,
             Self::Forward => Phase::Forward,
             Self::Backward | Self::Gradient => Phase::Backward,
             Self::Optimizer | Self::State => Phase::Optimizer,
@@ -91,10 +98,12 @@ impl Mark {
         match (inside, name) {
             ("nn/modules/module.py", "_apply" | "load_state_dict" | "to_empty")
             | (_, "reset_parameters" | "_ddp_init_helper")
-            | ("nn/init.py" | "nn/parameter.py" | "serialization.py", _)
+            | ("nn/init.py" | "nn/parameter.py", _)
             // A second model, the average of the first.
             | ("optim/swa_utils.py", "__init__") => Self::Parameter,
             (_, "__init__") if inside.starts_with("nn/") => Self::Parameter,
+            // A file holds anything.
+            ("serialization.py", _) => Self::Init,
             ("optim/optimizer.py", "zero_grad") => Self::Nothing,
             (_, "__init__" | "add_param_group") if inside.starts_with("optim/") => {
                 Self::StateOfInit
@@ -127,17 +136,28 @@ fn native(name: &str) -> Mark {
 /// Frames that are not PyTorch's: what their names are used for everywhere.
 fn of_others(file: &str, name: &str) -> Mark {
     match name {
-        "step" if file.contains("optim") || file.contains("adam") => Mark::Optimizer,
-        "__getitem__" | "collate" | "collate_fn" => Mark::Data,
-        "__init__" | "from_pretrained" | "load_state_dict" => Mark::Init,
+        "step" if is_of_an_optimizer(file) => Mark::Optimizer,
+        "collate" | "collate_fn" => Mark::Data,
+        "from_pretrained" | "load_state_dict" => Mark::Init,
+        "__getitem__" => Mark::Picks,
+        "__init__" => Mark::Constructor,
         _ => Mark::Nothing,
     }
+}
+
+/// By the name of the file, or of its directory: further up may stand the name of a user or a project.
+fn is_of_an_optimizer(file: &str) -> bool {
+    let mut parts = file.rsplit(['/', '\\']);
+    let is_file = parts.next().is_some_and(|name| name.contains("optim") || name.contains("adam"));
+    is_file || matches!(parts.next(), Some("optim" | "optimizer" | "optimizers"))
 }
 
 /// Reads stacks, each frame judged once.
 pub(super) struct SignReader<'a> {
     snapshot: &'a Snapshot,
     marks: Vec<(Mark, Origin)>,
+    /// Of each frame, whether threads of a program begin there.
+    is_top: Vec<bool>,
     /// Whether a stack without a caller is of a thread of the backward pass: Python frames are
     /// recorded, and some of them belong to training.
     bare_is_backward: bool,
@@ -158,22 +178,34 @@ impl<'a> SignReader<'a> {
             *origin != Origin::Native
                 && matches!(mark.phase(), Some(Phase::Backward | Phase::Optimizer))
         });
-        Self { snapshot, marks, bare_is_backward }
+        let is_top = |id: usize| {
+            let frame = snapshot.stacks.frame(FrameId::from_index(id));
+            frame
+                .is_some_and(|frame| matches!(snapshot.text(frame.name), "<module>" | "_bootstrap"))
+        };
+        let is_top = (0..snapshot.stacks.frame_count()).map(is_top).collect();
+        Self { snapshot, marks, is_top, bare_is_backward }
     }
 
     pub(super) fn read(&self, stack: StackId) -> Signs {
         let mut signs = Signs::default();
-        let (mut first, mut is_backward, mut is_bare) = (None, false, true);
+        let (mut first, mut weak, mut is_backward, mut is_bare) = (None, None, false, true);
         for id in self.snapshot.stacks.frames(stack) {
             let Some((mark, origin)) = self.marks.get(id.index()) else { continue };
-            first = first.or(mark.phase());
+            match mark {
+                Mark::Constructor | Mark::Picks => weak = weak.or(mark.phase()),
+                _ => first = first.or(mark.phase()),
+            }
+            if *origin != Origin::Native {
+                signs.is_from_the_top = self.is_top.get(id.index()).copied().unwrap_or(false);
+            }
             is_backward |= mark.phase() == Some(Phase::Backward);
             // The threads of the backward pass are C++: what Python they run was called from there.
             is_bare &= *origin == Origin::Torch;
             signs.is_forward |= *mark == Mark::Forward;
             signs.makes = signs.makes.or(mark.makes());
         }
-        let phase = match first {
+        let phase = match first.or(weak) {
             // What a backward pass computes again, and what it runs on the way.
             Some(Phase::Forward | Phase::Init | Phase::Data) if is_backward => {
                 Some(Phase::Backward)
@@ -220,7 +252,11 @@ mod tests {
             (mark("/app/train.py", "train"), Mark::Nothing),
             (mark("/app/train.py", "step"), Mark::Nothing),
             (mark("/app/optimizer.py", "step"), Mark::Optimizer),
-            (mark("/app/model.py", "__init__"), Mark::Init),
+            (mark("/app/optim/lion.py", "step"), Mark::Optimizer),
+            (mark("/home/adam/optimum/train.py", "step"), Mark::Nothing),
+            (mark("/app/model.py", "__init__"), Mark::Constructor),
+            (mark("/app/table.py", "__getitem__"), Mark::Picks),
+            (of("serialization.py", "load"), Mark::Init),
             (
                 mark("??", "torch::autograd::Engine::thread_main(std::shared_ptr<...> const&)"),
                 Mark::Backward,

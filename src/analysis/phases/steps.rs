@@ -93,17 +93,18 @@ fn run_ends(runs: &[Run], phase: Phase) -> Vec<u32> {
 }
 
 /// Of `ends`, those with work of a model since the one before: several optimizers that step one after
-/// another end one step.
+/// another end one step, and so do those that step in the midst of one backward pass.
 fn apart(ends: &[u32], runs: &[Run]) -> Vec<u32> {
     let mut kept: Vec<u32> = Vec::new();
     let mut runs = runs.iter().peekable();
     for end in ends {
-        let mut worked = false;
+        let (mut worked, mut began) = (false, false);
         while let Some(run) = runs.next_if(|run| run.start < *end) {
             worked |= matches!(run.phase, Phase::Forward | Phase::Backward);
+            began |= !matches!(run.phase, Phase::Backward | Phase::Optimizer);
         }
         match kept.last_mut() {
-            Some(last) if !worked => *last = *end,
+            Some(last) if !(worked && began) => *last = *end,
             _ => kept.push(*end),
         }
     }
@@ -154,6 +155,17 @@ mod tests {
         let steps = Steps::of(&runs, &named, 90);
         assert_eq!(steps.from(), Some(StepsFrom::OptimizerStep));
         assert_eq!(steps.ends(), [27, 40]);
+    }
+
+    #[test]
+    fn optimizers_in_a_backward_pass_end_one_step() {
+        use Phase::{Backward, Forward, Optimizer};
+        let one = [Forward, Backward, Optimizer, Backward, Optimizer];
+        let runs = runs(&[&one[..], &one, &[Forward]].concat());
+        let steps = Steps::of(&runs, &Named::default(), 110);
+        assert_eq!(steps.ends(), [50, 100]);
+        let named = Named { step_ends: vec![26, 48, 77, 99], ..Named::default() };
+        assert_eq!(Steps::of(&runs, &named, 110).ends(), [48, 99]);
     }
 
     #[test]
