@@ -134,17 +134,26 @@ pub(super) fn kept(held: &HeldAt) -> Option<String> {
 pub(super) fn growth(leaks: &Leaks) -> Option<String> {
     let first = leaks.suspects.first()?;
     let lines = leaks.suspects.len() as u64 + leaks.other_suspects;
-    let most = format!(
-        "{}, by {} a step in each of {}",
-        place_of(first.frame.as_ref().map(place_in)),
-        size(first.bytes_per_step),
-        counted(u64::from(first.steps), "step")
-    );
+    let by = match first.every_steps {
+        0 | 1 => format!(
+            "by {} a step in each of {}",
+            size(first.bytes_per_step),
+            counted(u64::from(first.steps), "step")
+        ),
+        every => format!(
+            "by {} every {every} steps, {} so far",
+            size(first.bytes_per_step.saturating_mul(u64::from(every))),
+            counted(u64::from(first.steps), "time")
+        ),
+    };
+    let most = format!("{}, {by}", place_of(first.frame.as_ref().map(place_in)));
+    let is_even = leaks.suspects.iter().all(|one| one.every_steps <= 1);
+    let more = if is_even { "more after every step" } else { "more and more" };
     let what = if lines == 1 {
-        format!("one line holds more after every step: {most}")
+        format!("one line holds {more}: {most}")
     } else {
         format!(
-            "{lines} lines hold more after every step, {} a step in all; most: {most}",
+            "{lines} lines hold {more}, {} a step in all; most: {most}",
             size(leaks.bytes_per_step)
         )
     };

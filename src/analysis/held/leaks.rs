@@ -1,4 +1,4 @@
-//! Memory that grows with every training step, by line of code.
+//! Memory that grows with every training step, or with every so many, by line of code.
 
 use std::cmp::Reverse;
 
@@ -10,11 +10,14 @@ use crate::ids::{FrameId, StackId, row};
 
 /// Steps in a row that must each end with more blocks than the one before.
 const STEPS_OF_BLOCKS: u32 = 3;
+/// Times that blocks must have become more where not every step adds some: three equal intervals.
+const TIMES_OF_BLOCKS: u32 = 4;
 /// Steps in a row that must each end with more bytes, where blocks only grow and do not multiply: four
 /// random sizes are in rising order once in 24 times, seven once in 5040.
 const STEPS_OF_BYTES: u32 = 6;
 
-/// A line of the user's code whose live memory grew in each of the last steps.
+/// A line of the user's code whose live memory grew in each of the last steps, or in each second, third,
+/// ... of them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LeakSuspect {
     /// The line; `None` gathers stacks without one.
@@ -23,8 +26,10 @@ pub struct LeakSuspect {
     pub operation: Option<String>,
     /// The first step that ended with more than the one before.
     pub since_step: u32,
-    /// How many steps in a row did.
+    /// How many steps did.
     pub steps: u32,
+    /// From one of them to the next; 1 where each step did.
+    pub every_steps: u32,
     /// Bytes by which a step ended with more than the one before, on average.
     pub bytes_per_step: u64,
     /// Blocks, likewise.
@@ -52,13 +57,16 @@ pub struct Leaks {
     pub other_suspects: u64,
 }
 
-/// Steps in a row that each ended with more than the one before.
+/// Steps at even intervals that each ended with more than there was before, with none that ended with less.
 #[derive(Debug, Clone, Copy, Default)]
 struct Streak {
     /// How many.
     steps: u32,
-    /// What there was before the first of them.
+    /// From one to the next, where there are two.
+    every: u32,
+    /// What there was before the first of them, and before the last.
     from: u64,
+    before: u64,
     /// What there was after the last.
     last: u64,
     /// How many steps had ended then.
@@ -68,20 +76,32 @@ struct Streak {
 impl Streak {
     /// The step of number `ended` (from 1) ended with `now`.
     fn end_step(&mut self, ended: u32, now: u64) {
-        // A step that a line has no part in leaves its memory as it was.
-        let is_next = self.until > 0 && self.until + 1 == ended;
-        if is_next && now > self.last && self.steps > 0 {
-            self.steps += 1;
-        } else if ended > 1 && now > self.last {
-            (self.steps, self.from) = (1, self.last);
-        } else {
+        if now < self.last {
             self.steps = 0;
+        } else if now > self.last && ended > 1 {
+            let every = ended.saturating_sub(self.until);
+            match self.steps {
+                0 => (self.steps, self.from) = (1, self.last),
+                steps if steps == 1 || every == self.every => self.steps += 1,
+                _ => (self.steps, self.from) = (2, self.before),
+            }
+            (self.every, self.before, self.until) = (every, self.last, ended);
         }
-        (self.last, self.until) = (now, ended);
+        self.last = now;
+    }
+
+    /// Whether it lasts, after `ended` steps: none that should have ended with more did not.
+    fn lasts(&self, ended: u32) -> bool {
+        self.steps > 1 && ended.saturating_sub(self.until) < self.every
+    }
+
+    /// How many steps it took.
+    fn length(&self) -> u32 {
+        self.steps.saturating_mul(self.every)
     }
 
     fn per_step(&self) -> u64 {
-        (self.last - self.from).checked_div(u64::from(self.steps)).unwrap_or(0)
+        (self.last - self.from).checked_div(u64::from(self.length())).unwrap_or(0)
     }
 }
 
@@ -97,11 +117,13 @@ struct Line {
 }
 
 impl Line {
-    /// Whether it grew in each of the last steps, of which `ended` have ended.
+    /// Whether it grew up to the last step, of which `ended` have ended.
     fn grows(&self, ended: u32) -> bool {
-        let grew = |streak: &Streak, least| streak.until == ended && streak.steps >= least;
-        grew(&self.by_bytes, STEPS_OF_BYTES)
-            || grew(&self.by_bytes, STEPS_OF_BLOCKS) && grew(&self.by_blocks, STEPS_OF_BLOCKS)
+        let (bytes, blocks) = (&self.by_bytes, &self.by_blocks);
+        let least = if bytes.every == 1 { STEPS_OF_BLOCKS } else { TIMES_OF_BLOCKS };
+        let grew = |streak: &Streak, least| streak.lasts(ended) && streak.steps >= least;
+        grew(bytes, STEPS_OF_BYTES)
+            || grew(bytes, least) && grew(blocks, least) && bytes.every == blocks.every
     }
 }
 
@@ -181,8 +203,7 @@ impl Tracker {
         capacity: Option<u64>,
     ) -> Leaks {
         let growing = self.lines.iter().filter(|line| line.grows(self.ended));
-        let mut suspects: Vec<LeakSuspect> =
-            growing.map(|line| suspect(line, self.ended, stacks)).collect();
+        let mut suspects: Vec<LeakSuspect> = growing.map(|line| suspect(line, stacks)).collect();
         suspects.sort_by_key(|one| Reverse(one.bytes_per_step)); // stable: ties as they first appeared
         let bytes_per_step =
             suspects.iter().map(|one| one.bytes_per_step).fold(0, u64::saturating_add);
@@ -196,18 +217,22 @@ impl Tracker {
     }
 }
 
-fn suspect(line: &Line, ended: u32, stacks: &StackReader<'_>) -> LeakSuspect {
+fn suspect(line: &Line, stacks: &StackReader<'_>) -> LeakSuspect {
     let (bytes, blocks) = (&line.by_bytes, &line.by_blocks);
     #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
-    let blocks_per_step = match blocks.steps {
-        0 => 0.0,
-        steps => (blocks.last - blocks.from) as f64 / f64::from(steps),
+    let blocks_per_step = match blocks.length() {
+        1.. if (blocks.until, blocks.every) == (bytes.until, bytes.every) => {
+            (blocks.last - blocks.from) as f64 / f64::from(blocks.length())
+        }
+        _ => 0.0,
     };
     LeakSuspect {
         frame: stacks.culprit(line.stack),
         operation: stacks.operation(line.stack),
-        since_step: ended - bytes.steps,
+        // Steps count from 0.
+        since_step: (bytes.until + bytes.every).saturating_sub(bytes.length() + 1),
         steps: bytes.steps,
+        every_steps: bytes.every,
         bytes_per_step: bytes.per_step(),
         blocks_per_step,
         bytes: bytes.last,
@@ -230,10 +255,22 @@ mod tests {
     #[test]
     fn a_streak_is_of_steps_in_a_row() {
         let grown = streak(&[(1, 10), (2, 20), (3, 30), (4, 50)]);
-        assert_eq!((grown.steps, grown.from, grown.last, grown.per_step()), (3, 10, 50, 13));
-        assert_eq!(streak(&[(1, 10), (2, 20), (3, 20)]).steps, 0, "it stayed");
-        assert_eq!(streak(&[(1, 10), (2, 20), (4, 30)]).steps, 1, "step 3 added nothing");
+        assert_eq!((grown.steps, grown.every, grown.per_step()), (3, 1, 13));
+        assert!(grown.lasts(4) && !grown.lasts(5), "step 5 added nothing");
+        assert!(!streak(&[(1, 10), (2, 20), (3, 20)]).lasts(3), "it stayed");
+        assert!(!streak(&[(1, 10), (2, 20), (3, 15)]).lasts(3), "it shrank");
         assert_eq!(streak(&[(1, 10)]).steps, 0, "there is nothing to compare with");
         assert_eq!(streak(&[(3, 10), (4, 20), (5, 30)]).steps, 3, "from nothing at step 2");
+        let later = streak(&[(2, 10), (5, 20), (6, 30), (7, 40)]);
+        assert_eq!((later.steps, later.every, later.per_step()), (3, 1, 10), "not since step 2");
+    }
+
+    #[test]
+    fn a_streak_may_be_of_each_third_step() {
+        let ends = [(1, 5), (3, 10), (4, 10), (6, 20), (9, 30), (12, 40)];
+        let grown = streak(&ends);
+        assert_eq!((grown.steps, grown.every, grown.length(), grown.per_step()), (4, 3, 12, 2));
+        assert!(grown.lasts(14) && !grown.lasts(15));
+        assert!(!streak(&[(2, 10), (4, 20), (6, 30), (7, 5), (8, 40)]).lasts(8), "it shrank");
     }
 }
