@@ -327,7 +327,7 @@ fn graphs_that_are_kept_are_found_by_their_lines() {
 
 #[test]
 fn programs_that_keep_nothing_are_not_suspected() {
-    // What `rivals` does not go through, of its first model, waits for Python to collect garbage.
+    // A graph of `rivals` that is not gone through stays: what is saved of it refers to it again.
     let is_growing = |name: &str| name.contains("leak") || name.contains("rivals");
     for (name, devices) in DEVICES.iter().filter(|(name, _)| !is_growing(name)) {
         for device in devices {

@@ -179,6 +179,7 @@ impl Judge<'_> {
         use Confidence::{High, Low, Medium};
         match signs.phase {
             Some(Phase::Init) if signs.makes == Some(Makes::Parameters) => (Parameters, High),
+            Some(Phase::Init) if signs.is_vague => (Parameters, Low),
             Some(Phase::Init) => (Parameters, Medium),
             Some(Phase::Optimizer) => (OptimizerState, Medium),
             Some(Phase::Forward) => (Activations, Low),
@@ -206,14 +207,16 @@ impl Judge<'_> {
 
     fn built(&self, block: &Block, born: Point, signs: Signs, life: Life) -> Judged {
         use Category::{Parameters, Temporaries};
-        use Confidence::{High, Medium};
+        use Confidence::{High, Low, Medium};
+        let fates = self.course.fates(block.stack);
         match life {
             Life::InRun => (Temporaries, High),
             Life::Beyond if signs.makes == Some(Makes::Parameters) => (Parameters, High),
-            // Anything has a constructor; no model lasts for one pass only.
-            Life::Beyond if block.freed.is_some() && self.passes(block, born) <= 1 => {
+            // What is made anew for each pass is no model.
+            _ if signs.is_vague && self.passes(block, born) <= 1 && fates.after > 0 => {
                 self.fed(block, born)
             }
+            Life::Beyond | Life::Unknown if signs.is_vague => (Parameters, Low),
             Life::Beyond | Life::Unknown => (Parameters, Medium),
         }
     }

@@ -61,9 +61,9 @@ pub(super) struct Fates {
 }
 
 impl Fates {
-    /// Whether at least half of those that were there when a backward pass began were kept for it.
+    /// Whether those that were there when a backward pass began were all kept for it.
     pub(super) fn are_kept_for_backward(self) -> bool {
-        self.in_backward > 0 && self.in_backward >= self.after - self.in_backward
+        self.after > 0 && self.in_backward == self.after
     }
 
     /// How many were freed before a backward pass began.

@@ -11,6 +11,8 @@ pub(in crate::analysis) struct Signs {
     /// The phase that it names; `None` for the program's own code that tells nothing, and where stacks
     /// were not recorded.
     pub(in crate::analysis) phase: Option<Phase>,
+    /// It names a phase by what code of any kind has: a constructor, a choice, a file that is read.
+    pub(in crate::analysis) is_vague: bool,
     /// A model's forward is among its frames.
     pub(in crate::analysis) is_forward: bool,
     /// It begins where a thread of the program does. One of a backward pass, which is C++, begins in
@@ -38,7 +40,7 @@ pub(in crate::analysis) enum Makes {
 enum Mark {
     /// Nothing.
     Nothing,
-    /// A constructor of anything: init, unless something around it tells more.
+    /// A constructor of anything, a file that holds anything: init, unless something around it tells more.
     Constructor,
     /// Code that picks from anything: data, likewise.
     Picks,
@@ -102,8 +104,7 @@ impl Mark {
             // A second model, the average of the first.
             | ("optim/swa_utils.py", "__init__") => Self::Parameter,
             (_, "__init__") if inside.starts_with("nn/") => Self::Parameter,
-            // A file holds anything.
-            ("serialization.py", _) => Self::Init,
+            ("serialization.py", _) => Self::Constructor,
             ("optim/optimizer.py", "zero_grad") => Self::Nothing,
             (_, "__init__" | "add_param_group") if inside.starts_with("optim/") => {
                 Self::StateOfInit
@@ -214,6 +215,7 @@ impl<'a> SignReader<'a> {
             first => first,
         };
         signs.phase = phase;
+        signs.is_vague = first.is_none();
         signs
     }
 }
@@ -256,7 +258,7 @@ mod tests {
             (mark("/home/adam/optimum/train.py", "step"), Mark::Nothing),
             (mark("/app/model.py", "__init__"), Mark::Constructor),
             (mark("/app/table.py", "__getitem__"), Mark::Picks),
-            (of("serialization.py", "load"), Mark::Init),
+            (of("serialization.py", "load"), Mark::Constructor),
             (
                 mark("??", "torch::autograd::Engine::thread_main(std::shared_ptr<...> const&)"),
                 Mark::Backward,
