@@ -320,6 +320,22 @@ def leak_third():
     train(model, torch.optim.Adam(model.parameters()), 17, at={16}, each=each)
 
 
+def queue():
+    """As many tensors are let go as are taken in, of which the oldest are older than the recording."""
+    torch.cuda.memory._record_memory_history(None)
+    model = Model(layers=1).cuda()
+    opt = torch.optim.Adam(model.parameters())
+    held = [torch.empty(300, 1024, device=DEVICE) for _ in range(12)]
+
+    def each(loss):
+        held.pop(0)
+        held.append(torch.empty(300, 1024, device=DEVICE))
+
+    train(model, opt, 1, at=set(), each=each)
+    torch.cuda.memory._record_memory_history(stacks="python")
+    train(model, opt, 8, at={7}, each=each)
+
+
 def cut_forward():
     """The recording ends in the forward pass of the third step, where a program would fail."""
     model = Model().cuda()
@@ -419,7 +435,7 @@ def closure():
             truth.note("after the optimizer's step")
 
 
-SCENARIOS = [adam, momentum, sgd, sgd_by_hand, in_backward, penalty, decode, accumulate, recompute, recompute_reentrant, half, evaluate, late, leak_graph, leak_cache, leak_third, cut_forward, cut_backward, clip, rivals, closure]
+SCENARIOS = [adam, momentum, sgd, sgd_by_hand, in_backward, penalty, decode, accumulate, recompute, recompute_reentrant, half, evaluate, late, leak_graph, leak_cache, leak_third, queue, cut_forward, cut_backward, clip, rivals, closure]
 
 
 scenario, out = sys.argv[1], Path(sys.argv[2])

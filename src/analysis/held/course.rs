@@ -150,7 +150,7 @@ impl<'a> Course<'a> {
                     let mut held: Vec<_> = live.iter().collect();
                     held.sort_unstable_by_key(|(address, _)| **address);
                     for (_, one) in held {
-                        course.leaks.add(stacks, one.stack, one.bytes);
+                        course.leaks.add_older(stacks, one.stack, one.bytes);
                     }
                 }
                 Some((index, event)) => {
@@ -222,9 +222,11 @@ impl<'a> Course<'a> {
             }
             Action::FreeRequested | Action::FreeCompleted => {
                 let Some(gone) = live.remove(&event.addr) else { return };
-                self.leaks.take(stacks, gone.stack, gone.bytes);
                 if let Some(born) = gone.born {
+                    self.leaks.take(stacks, gone.stack, gone.bytes);
                     self.record_fate(gone, born, at);
+                } else {
+                    self.leaks.take_older(stacks, gone.stack, gone.bytes);
                 }
                 for (moment, place) in awaited.remove(&event.addr).unwrap_or_default() {
                     let moment = self.moments.get_mut(moment);

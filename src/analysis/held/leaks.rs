@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use crate::analysis::frames::{FrameReport, StackReader};
@@ -112,6 +112,8 @@ struct Line {
     by_bytes: Streak,
     by_blocks: Streak,
     is_touched: bool,
+    /// Sizes of its blocks, where some blocks are older than the recording.
+    sizes: FxHashSet<u64>,
     /// One of its stacks.
     stack: StackId,
 }
@@ -135,6 +137,10 @@ pub(super) struct Tracker {
     /// The line of each stack, once it is known.
     by_stack: Vec<Option<u32>>,
     touched: Vec<u32>,
+    /// Whether some blocks are older than the recording.
+    is_late: bool,
+    /// Sizes of those that were freed in this step.
+    older_gone: FxHashSet<u64>,
     ended: u32,
     /// Bytes that the program held after the last step.
     allocated: u64,
@@ -163,10 +169,27 @@ impl Tracker {
     }
 
     pub(super) fn add(&mut self, stacks: &StackReader<'_>, stack: StackId, bytes: u64) {
+        let is_late = self.is_late;
         if let Some(line) = self.line(stacks, stack) {
             line.bytes = line.bytes.saturating_add(bytes);
             line.blocks += 1;
+            if is_late {
+                line.sizes.insert(bytes);
+            }
         }
+    }
+
+    /// A block was there when the recording began.
+    pub(super) fn add_older(&mut self, stacks: &StackReader<'_>, stack: StackId, bytes: u64) {
+        self.add(stacks, stack, bytes);
+        self.is_late = true;
+    }
+
+    /// One of these is freed. What line it is from is not known: a queue that takes one in and lets an
+    /// older one go only seems to grow.
+    pub(super) fn take_older(&mut self, stacks: &StackReader<'_>, stack: StackId, bytes: u64) {
+        self.take(stacks, stack, bytes);
+        self.older_gone.insert(bytes);
     }
 
     pub(super) fn take(&mut self, stacks: &StackReader<'_>, stack: StackId, bytes: u64) {
@@ -183,9 +206,14 @@ impl Tracker {
         for at in self.touched.drain(..) {
             let Some(line) = self.lines.get_mut(at as usize) else { continue };
             line.is_touched = false;
+            if !self.older_gone.is_disjoint(&line.sizes) {
+                (line.by_bytes.steps, line.by_blocks.steps) = (0, 0);
+                (line.by_bytes.last, line.by_blocks.last) = (line.bytes, line.blocks);
+            }
             line.by_bytes.end_step(self.ended, line.bytes);
             line.by_blocks.end_step(self.ended, line.blocks);
         }
+        self.older_gone.clear();
     }
 
     /// Whether the line of `stack` grew up to the end of the last step.
