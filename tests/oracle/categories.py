@@ -435,7 +435,30 @@ def closure():
             truth.note("after the optimizer's step")
 
 
-SCENARIOS = [adam, momentum, sgd, sgd_by_hand, in_backward, penalty, decode, accumulate, recompute, recompute_reentrant, half, evaluate, late, leak_graph, leak_cache, leak_third, queue, cut_forward, cut_backward, clip, rivals, closure]
+def engine():
+    """A training framework: the optimizer is handed the whole step, of which the loss is written by hand."""
+    global step, noted
+    noted = {1, 2}
+    model = Model(layers=2).cuda()
+    opt = torch.optim.AdamW(model.parameters(), fused=True)
+    truth.models, truth.optimizers = [model], [opt]
+    for step in range(4):
+
+        def run():
+            out = model(batch())
+            loss = ((out - 1) ** 2).mean()
+            opt.zero_grad()
+            if noting():
+                truth.note("after forward")
+            loss.backward()
+            return loss
+
+        opt.step(run)
+        if noting():
+            truth.note("after the optimizer's step")
+
+
+SCENARIOS = [adam, momentum, sgd, sgd_by_hand, in_backward, penalty, decode, accumulate, recompute, recompute_reentrant, half, evaluate, late, leak_graph, leak_cache, leak_third, queue, cut_forward, cut_backward, clip, rivals, closure, engine]
 
 
 scenario, out = sys.argv[1], Path(sys.argv[2])

@@ -103,9 +103,10 @@ impl Phases {
                 }
             }
             let signs = snapshot.events.stack(at).and_then(&mut read).unwrap_or_default();
+            let can_be = |phase: &Phase| !signs.is_closure || *phase != Phase::Optimizer;
             hinted(
                 index,
-                match signs.phase.or_else(|| named.phase_at(index)) {
+                match signs.phase.or_else(|| named.phase_at(index).filter(can_be)) {
                     Some(phase) => Hint::Is(phase),
                     None if signs.is_from_the_top => Hint::Program,
                     None => Hint::None,

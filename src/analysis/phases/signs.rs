@@ -13,6 +13,8 @@ pub(in crate::analysis) struct Signs {
     pub(in crate::analysis) phase: Option<Phase>,
     /// It names a phase by what code of any kind has: a constructor, a choice, a file that is read.
     pub(in crate::analysis) is_vague: bool,
+    /// It is of what an optimizer was handed to run, and does not belong to the optimizer.
+    pub(in crate::analysis) is_closure: bool,
     /// A model's forward is among its frames.
     pub(in crate::analysis) is_forward: bool,
     /// It begins where a thread of the program does. One of a backward pass, which is C++, begins in
@@ -51,6 +53,8 @@ enum Mark {
     Forward,
     Backward,
     Optimizer,
+    /// Optimizer, by a step of PyTorch's: what others do inside, they were handed to it for.
+    Step,
     /// Optimizer, by PyTorch's code that sets up its state.
     State,
     /// Init, likewise.
@@ -67,7 +71,7 @@ impl Mark {
             Self::Picks | Self::Data => Phase::Data,
             Self::Forward => Phase::Forward,
             Self::Backward | Self::Gradient => Phase::Backward,
-            Self::Optimizer | Self::State => Phase::Optimizer,
+            Self::Optimizer | Self::Step | Self::State => Phase::Optimizer,
         })
     }
 
@@ -110,6 +114,10 @@ impl Mark {
                 Self::StateOfInit
             }
             (_, "_init_group" | "_init_state") if inside.starts_with("optim/") => Self::State,
+            // The one in optimizer.py wraps the steps of others as well.
+            (_, "step") if inside.starts_with("optim/") && inside != "optim/optimizer.py" => {
+                Self::Step
+            }
             ("amp/grad_scaler.py", "scale")
             | ("utils/checkpoint.py" | "nn/functional.py", _) => Self::Forward,
             ("amp/grad_scaler.py" | "nn/utils/clip_grad.py", _) => Self::Optimizer,
@@ -191,9 +199,13 @@ impl<'a> SignReader<'a> {
     pub(super) fn read(&self, stack: StackId) -> Signs {
         let mut signs = Signs::default();
         let (mut first, mut weak, mut is_backward, mut is_bare) = (None, None, false, true);
+        let mut is_others = false;
         for id in self.snapshot.stacks.frames(stack) {
             let Some((mark, origin)) = self.marks.get(id.index()) else { continue };
+            signs.is_closure |= *mark == Mark::Step && is_others;
+            is_others |= matches!(origin, Origin::User | Origin::Package);
             match mark {
+                Mark::Optimizer | Mark::Step if signs.is_closure => {}
                 Mark::Constructor | Mark::Picks => weak = weak.or(mark.phase()),
                 _ => first = first.or(mark.phase()),
             }
@@ -246,6 +258,8 @@ mod tests {
             (of("utils/checkpoint.py", "checkpoint"), Mark::Forward),
             (of("optim/adam.py", "_init_group"), Mark::State),
             (of("optim/adam.py", "_multi_tensor_adam"), Mark::Optimizer),
+            (of("optim/adam.py", "step"), Mark::Step),
+            (of("optim/optimizer.py", "step"), Mark::Optimizer),
             (of("optim/adagrad.py", "__init__"), Mark::StateOfInit),
             (of("amp/grad_scaler.py", "scale"), Mark::Forward),
             (of("amp/grad_scaler.py", "_unscale_grads_"), Mark::Optimizer),
