@@ -145,7 +145,7 @@ fn categories_are_what_the_programs_used_memory_for() {
             (Category::Gradients, 0.99, 0.999),
             (Category::OptimizerState, 0.98, 0.999),
             (Category::Activations, 0.99, 0.96),
-            (Category::Inputs, 0.99, 0.7),
+            (Category::Inputs, 0.99, 0.8),
         ],
     );
 }

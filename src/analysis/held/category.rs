@@ -156,12 +156,15 @@ impl Judge<'_> {
     }
 
     fn life(&self, block: &Block, born: Point) -> Life {
+        let is_of_backward = self.course.phase(born) == Phase::Backward;
         match block.freed {
+            // The program's code goes on when the pass is over.
+            Some(_) if is_of_backward && block.is_freed_by_program => Life::Beyond,
             // A backward pass ends unseen where the optimizer neither allocates nor is marked.
             Some(freed)
                 if freed.run == born.run
-                    && self.course.phase(born) == Phase::Backward
-                    && self.course.is_after_allocs(freed)
+                    && is_of_backward
+                    && self.course.may_be_over(freed)
                     && !self.phases.has_marked_steps() =>
             {
                 Life::Unknown
@@ -223,9 +226,7 @@ impl Judge<'_> {
 
     /// What the program's own code made at a time that nothing names.
     fn unnamed(&self, block: &Block, born: Point) -> Judged {
-        let is_freed_in_backward =
-            block.freed.is_some_and(|freed| self.course.phase(freed) == Phase::Backward);
-        if is_freed_in_backward && self.passes(block, born) == 1 {
+        if self.is_freed_by_backward(block) && self.passes(block, born) == 1 {
             return (Category::Activations, Confidence::Medium);
         }
         (Category::Other, Confidence::Low)
@@ -246,6 +247,12 @@ impl Judge<'_> {
             Some(_) => (Inputs, Medium),
             None => (Inputs, Low),
         }
+    }
+
+    /// Whether a backward pass held its last reference.
+    fn is_freed_by_backward(&self, block: &Block) -> bool {
+        let is_backward = |point| self.course.phase(point) == Phase::Backward;
+        !block.is_freed_by_program && block.freed.is_some_and(is_backward)
     }
 
     /// How many backward passes began in a block's life; where none was recorded, forward passes.
@@ -295,7 +302,7 @@ impl Judge<'_> {
         match passes {
             0 if freed.run == born.run && self.forwards(born, freed) == 0 => (Temporaries, High),
             0 => (Temporaries, Medium),
-            1 if self.course.phase(freed) == Phase::Backward => (Activations, High),
+            1 if self.is_freed_by_backward(block) => (Activations, High),
             // Held beyond the pass that it may have been made for.
             _ => (Activations, Medium),
         }
@@ -324,7 +331,6 @@ impl Judge<'_> {
     fn backward(&self, block: &Block, signs: Signs, life: Life) -> Judged {
         use Category::{Activations, Gradients, Other, Temporaries};
         use Confidence::{High, Low, Medium};
-        let is_backward = |point| self.course.phase(point) == Phase::Backward;
         let like_a_gradient = if self.parameters.is_empty() {
             self.course.kept_by_backward.contains_key(&block.requested)
         } else {
@@ -340,8 +346,8 @@ impl Judge<'_> {
             Life::Unknown => (Temporaries, Medium),
             // Gradients are no backward pass's to free: the first of two, as for a gradient penalty. After
             // its last allocation, it may be over.
-            Life::Beyond if block.freed.is_some_and(is_backward) => {
-                let may_be_over = block.freed.is_some_and(|at| self.course.is_after_allocs(at));
+            Life::Beyond if self.is_freed_by_backward(block) => {
+                let may_be_over = block.freed.is_some_and(|at| self.course.may_be_over(at));
                 if like_a_gradient && may_be_over {
                     (Gradients, Low)
                 } else {

@@ -31,6 +31,8 @@ pub(super) struct Block {
     pub(super) born: Option<Point>,
     /// `None` when it outlived what is seen of it.
     pub(super) freed: Option<Point>,
+    /// Its last reference was one of the program's own code, not of a backward pass.
+    pub(super) is_freed_by_program: bool,
 }
 
 /// All blocks that the program held at once, by address.
@@ -75,8 +77,11 @@ impl Fates {
 /// What the replay found out.
 pub(super) struct Course<'a> {
     runs: &'a [Run],
+    phases: &'a Phases,
     /// Of each run, how many backward passes have begun.
     backwards: Vec<u32>,
+    /// Whether frees have stacks, so that those of the program's own code are known.
+    has_stacks_of_frees: bool,
     /// Of each run, its last allocation so far.
     last_alloc: Vec<u32>,
     pub(super) moments: Vec<Moment>,
@@ -119,6 +124,8 @@ impl<'a> Course<'a> {
         });
         let mut course = Course {
             runs,
+            phases,
+            has_stacks_of_frees: false,
             backwards: backwards.collect(),
             last_alloc: vec![0; runs.len()],
             moments: Vec::new(),
@@ -185,7 +192,7 @@ impl<'a> Course<'a> {
             if let Some(born) = one.born
                 && course.backwards(born) == course.backwards(at)
             {
-                course.count_kept(*one, born, at);
+                course.count_kept(*one, born, at, false);
             }
         }
         for ((_, requested), blocks) in course.kept_in_run.drain() {
@@ -222,9 +229,12 @@ impl<'a> Course<'a> {
             }
             Action::FreeRequested | Action::FreeCompleted => {
                 let Some(gone) = live.remove(&event.addr) else { return };
+                let signs = self.phases.signs_of(event.stack);
+                self.has_stacks_of_frees |= signs.caller.is_some();
+                let by_program = signs.caller.is_some() && signs.phase != Some(Phase::Backward);
                 if let Some(born) = gone.born {
                     self.leaks.take(stacks, gone.stack, gone.bytes);
-                    self.record_fate(gone, born, at);
+                    self.record_fate(gone, born, at, by_program);
                 } else {
                     self.leaks.take_older(stacks, gone.stack, gone.bytes);
                 }
@@ -233,6 +243,7 @@ impl<'a> Course<'a> {
                     let moment = moment.filter(|moment| moment.end.is_none());
                     if let Some(block) = moment.and_then(|moment| moment.blocks.get_mut(place)) {
                         block.freed = Some(at);
+                        block.is_freed_by_program = by_program;
                     }
                 }
             }
@@ -246,13 +257,13 @@ impl<'a> Course<'a> {
         }
     }
 
-    fn record_fate(&mut self, block: Live, born: Point, freed: Point) {
+    fn record_fate(&mut self, block: Live, born: Point, freed: Point, by_program: bool) {
         if self.given_up.is_some_and(|since| born.entry <= since) {
             return;
         }
-        self.count_kept(block, born, freed);
+        self.count_kept(block, born, freed, by_program);
         let no_backward = self.backwards(born) == self.backwards(freed);
-        let in_backward = self.phase(freed) == Phase::Backward;
+        let in_backward = self.phase(freed) == Phase::Backward && !by_program;
         let Some(fates) = self.fates.get_mut(block.stack.index()) else { return };
         match () {
             () if born.run == freed.run => fates.in_run += 1,
@@ -268,8 +279,8 @@ impl<'a> Course<'a> {
     }
 
     /// Counts `block` if it was still there at `end`, after the backward pass that made it.
-    fn count_kept(&mut self, block: Live, born: Point, end: Point) {
-        if self.phase(born) == Phase::Backward && born.run != end.run {
+    fn count_kept(&mut self, block: Live, born: Point, end: Point, by_program: bool) {
+        if self.phase(born) == Phase::Backward && (born.run != end.run || by_program) {
             *self.kept_in_run.entry((born.run, block.requested)).or_default() += 1;
         }
     }
@@ -283,10 +294,10 @@ impl<'a> Course<'a> {
         run.map_or(Phase::Other, |run| run.phase)
     }
 
-    /// Whether the run of `point` allocated nothing more.
-    pub(super) fn is_after_allocs(&self, point: Point) -> bool {
+    /// Whether nothing shows that the run of `point` was still going on: it allocated nothing more.
+    pub(super) fn may_be_over(&self, point: Point) -> bool {
         let run = (point.run as usize).checked_sub(1).and_then(|run| self.last_alloc.get(run));
-        run.is_some_and(|last| *last < point.entry)
+        !self.has_stacks_of_frees && run.is_some_and(|last| *last < point.entry)
     }
 
     /// Whether a backward pass was recorded.
@@ -309,7 +320,15 @@ fn blocks(tiling: &Tiling, live: &FxHashMap<u64, Live>) -> Vec<Block> {
         .map(|(address, bytes, requested, _, stack)| {
             let known = live.get(&address);
             let born = known.and_then(|known| known.born);
-            Block { address, bytes, requested, stack, born, freed: None }
+            Block {
+                address,
+                bytes,
+                requested,
+                stack,
+                born,
+                freed: None,
+                is_freed_by_program: false,
+            }
         })
         .collect();
     blocks.sort_unstable_by_key(|block| block.address);

@@ -14,7 +14,7 @@ use std::ops::Range;
 use serde::Serialize;
 
 use self::named::Named;
-use self::signs::SignReader;
+use self::signs::{Caller, SignReader};
 pub(super) use self::signs::{Makes, Signs};
 use self::steps::Steps;
 pub use self::steps::StepsFrom;
@@ -93,6 +93,7 @@ impl Phases {
         let mut steps = named.step_starts.iter().map(|start| *start as usize).peekable();
         for (index, at) in rows.clone().enumerate() {
             // A failed request is an allocation that was tried; frees follow what is allocated around them.
+            let stack = snapshot.events.stack(at).and_then(&mut read);
             if !matches!(snapshot.events.action(at), Some(Action::Alloc | Action::Oom)) {
                 continue;
             }
@@ -102,13 +103,15 @@ impl Phases {
                     hinted(start, Hint::Is(Phase::Optimizer));
                 }
             }
-            let signs = snapshot.events.stack(at).and_then(&mut read).unwrap_or_default();
-            let can_be = |phase: &Phase| !signs.is_closure || *phase != Phase::Optimizer;
+            let signs = stack.unwrap_or_default();
+            let can_be = |phase: &Phase| {
+                signs.caller != Some(Caller::Optimizer) || *phase != Phase::Optimizer
+            };
             hinted(
                 index,
                 match signs.phase.or_else(|| named.phase_at(index).filter(can_be)) {
                     Some(phase) => Hint::Is(phase),
-                    None if signs.is_from_the_top => Hint::Program,
+                    None if signs.caller.is_some() => Hint::Program,
                     None => Hint::None,
                 },
             );
@@ -182,7 +185,7 @@ impl Phases {
         self.steps.ends()
     }
 
-    /// What a stack says that an allocation of this trace has, or a block at its end.
+    /// What a stack says that an entry of this trace has, or a block at its end.
     pub(super) fn signs_of(&self, stack: StackId) -> Signs {
         self.signs.get(stack.index()).copied().flatten().unwrap_or_default()
     }

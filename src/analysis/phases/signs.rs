@@ -13,15 +13,22 @@ pub(in crate::analysis) struct Signs {
     pub(in crate::analysis) phase: Option<Phase>,
     /// It names a phase by what code of any kind has: a constructor, a choice, a file that is read.
     pub(in crate::analysis) is_vague: bool,
-    /// It is of what an optimizer was handed to run, and does not belong to the optimizer.
-    pub(in crate::analysis) is_closure: bool,
     /// A model's forward is among its frames.
     pub(in crate::analysis) is_forward: bool,
-    /// It begins where a thread of the program does. One of a backward pass, which is C++, begins in
-    /// the middle of Python.
-    pub(in crate::analysis) is_from_the_top: bool,
+    /// Who runs the code, if it is the program's own.
+    pub(in crate::analysis) caller: Option<Caller>,
     /// What memory its code is known to make.
     pub(in crate::analysis) makes: Option<Makes>,
+}
+
+/// Who runs code of the program's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::analysis) enum Caller {
+    /// The program: its stack begins where a thread does. One of a backward pass, which is C++, begins in
+    /// the middle of Python.
+    Program,
+    /// An optimizer that was handed it, as a closure.
+    Optimizer,
 }
 
 /// What PyTorch's own code is known to make memory for.
@@ -199,18 +206,18 @@ impl<'a> SignReader<'a> {
     pub(super) fn read(&self, stack: StackId) -> Signs {
         let mut signs = Signs::default();
         let (mut first, mut weak, mut is_backward, mut is_bare) = (None, None, false, true);
-        let mut is_others = false;
+        let (mut is_others, mut is_closure, mut is_from_the_top) = (false, false, false);
         for id in self.snapshot.stacks.frames(stack) {
             let Some((mark, origin)) = self.marks.get(id.index()) else { continue };
-            signs.is_closure |= *mark == Mark::Step && is_others;
+            is_closure |= *mark == Mark::Step && is_others;
             is_others |= matches!(origin, Origin::User | Origin::Package);
             match mark {
-                Mark::Optimizer | Mark::Step if signs.is_closure => {}
+                Mark::Optimizer | Mark::Step if is_closure => {}
                 Mark::Constructor | Mark::Picks => weak = weak.or(mark.phase()),
                 _ => first = first.or(mark.phase()),
             }
             if *origin != Origin::Native {
-                signs.is_from_the_top = self.is_top.get(id.index()).copied().unwrap_or(false);
+                is_from_the_top = self.is_top.get(id.index()).copied().unwrap_or(false);
             }
             is_backward |= mark.phase() == Some(Phase::Backward);
             // The threads of the backward pass are C++: what Python they run was called from there.
@@ -228,6 +235,10 @@ impl<'a> SignReader<'a> {
         };
         signs.phase = phase;
         signs.is_vague = first.is_none();
+        signs.caller = match () {
+            () if is_closure => Some(Caller::Optimizer),
+            () => is_from_the_top.then_some(Caller::Program),
+        };
         signs
     }
 }
