@@ -169,7 +169,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
     said.push(report::replay_page(&report, STYLE));
     let options = ["expandable_segments:True".to_owned(), "max_split_size_mb:30".to_owned()];
     for capacity in [None, Some(64 * MIB)] {
-        let asked = Asked { options: &options, capacity, costs: None };
+        let asked = Asked { options: &options, capacity, ..Asked::default() };
         said.push(match whatif(snapshot, "a", &inference, asked, &|_, _| {}) {
             Ok(report) => report::whatif_page(&report, STYLE),
             Err(sentence) => sentence.escape_debug().to_string(),
@@ -196,7 +196,8 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
         for at in [At::Peak, At::Snapshot] {
             let [before, after] =
                 pair.map(|snapshot| diff::File { snapshot, path: "a", size_bytes: 1 });
-            let options = diff::Options { device: None, at, top: 3, all_stacks: true };
+            let options =
+                diff::Options { at, top: 3, all_stacks: true, ..diff::Options::default() };
             let report = diff(before, after, options);
             said.extend([report::diff_page(&report, STYLE), report::diff_markdown(&report)]);
             said.push(report::diff_folded(&report));

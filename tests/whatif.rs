@@ -11,7 +11,7 @@ mod recorded;
 use oomscope::analysis::{Asked, WhatIf, WhatIfReport, inferred, option_change, what_if, whatif};
 use oomscope::replay::Known;
 use oomscope::snapshot::Snapshot;
-use program::{refusal, result_of};
+use program::{refusal, result_of, text};
 use recorded::Recorded;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ const MIB: u64 = 1 << 20;
 fn rows(snapshot: &Snapshot, options: &[&str], capacity: Option<u64>) -> WhatIfReport {
     let inference = inferred(snapshot, None, Known::default());
     let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-    let asked = Asked { options: &options, capacity, costs: None };
+    let asked = Asked { options: &options, capacity, ..Asked::default() };
     whatif(snapshot, "a", &inference, asked, &|_, _| {}).unwrap()
 }
 
@@ -51,6 +51,21 @@ fn the_rows_are_the_recorded_runs() {
         assert!(report.lower_bound_bytes <= tried.peak_allocated_bytes);
         assert_eq!(report.capacity_bytes, None, "nothing failed");
     }
+}
+
+#[test]
+fn the_best_rows_are_those_of_the_whole_list() {
+    let args = ["whatif", "--format", "json", &text(&fixtures::path("2.15.0-two_devices"))];
+    let read = |more: &[&str]| -> Value {
+        serde_json::from_str(&result_of(&[&args[..], more].concat())).unwrap()
+    };
+    let (all, best) = (read(&[]), read(&["--top", "2"]));
+    assert_eq!(all["rows_tried"], all["rows"].as_array().unwrap().len());
+    assert_eq!(best["rows_tried"], all["rows_tried"]);
+    let of_each = all["rows"].as_array().unwrap().chunk_by(|a, b| a["device"] == b["device"]);
+    let wanted: Vec<&Value> = of_each.flat_map(|rows| rows.iter().take(3)).collect();
+    assert_eq!(best["rows"].as_array().unwrap().iter().collect::<Vec<_>>(), wanted);
+    assert_eq!(wanted.len(), 6);
 }
 
 /// On a device of the size found every request is served; on one smaller by more than the precision

@@ -53,6 +53,8 @@ pub struct WhatIfReport {
     pub costs_of: Option<String>,
     /// What was odd about the file.
     pub warnings: Vec<Warning>,
+    /// How many there were, those left out counted in.
+    pub rows_tried: usize,
     /// Of each device the recorded settings first, then the others, best first.
     pub rows: Vec<WhatIfRow>,
     /// The most that the program held at once, in rounded bytes: no setting needs less. The largest of
@@ -98,6 +100,8 @@ pub struct Asked<'a> {
     pub capacity: Option<u64>,
     /// What the device's calls cost, where that is known.
     pub costs: Option<&'a Costs>,
+    /// How many rows of each device to keep, beside that of the recorded settings; all if not given.
+    pub top: Option<usize>,
 }
 
 /// Replays the trace of every device under the recorded settings and under each of those `asked` for.
@@ -139,6 +143,7 @@ pub fn whatif(
         if let [_, others @ ..] = of_device.as_mut_slice() {
             others.sort_by_key(|r| (r.ooms, r.peak_reserved_bytes, r.device_allocs));
         }
+        of_device.truncate(asked.top.unwrap_or(usize::MAX).saturating_add(1));
         rows.append(&mut of_device);
         let reserved_before = recorded.one.verification.reserved_before;
         shown = shown.max(shown_capacity(snapshot, recorded.one.device, reserved_before));
@@ -153,6 +158,7 @@ pub fn whatif(
         torch_version: verified.torch_version,
         costs_of: asked.costs.map(Costs::measured_on),
         warnings: warnings.to_vec(),
+        rows_tried: all,
         rows,
         lower_bound_bytes,
     })

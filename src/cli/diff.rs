@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, bail};
 use clap::{Args, ValueEnum};
 
+use super::args::parse_release;
 use super::exit::{Done, complain};
 use super::inputs::{self, Input, Read};
 use super::output::Output;
@@ -53,6 +54,10 @@ pub(super) struct Diff {
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 
+    /// The PyTorch release that recorded the snapshots, instead of what their keys tell
+    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
+    torch_version: Option<u32>,
+
     /// Form of the result
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
@@ -93,6 +98,7 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Done> {
             Moment::Snapshot => At::Snapshot,
         },
         top: args.top,
+        minor: args.torch_version,
         all_stacks: args.format == Format::Folded,
     };
     let paths = [args.before.as_path(), args.after.as_path()];

@@ -36,6 +36,10 @@ pub(super) struct Whatif {
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     set: Vec<String>,
 
+    /// How many settings to list, the best ones; all of them if not given
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+
     /// What device calls cost, a file of 'oomscope live --calibrate': adds how long those of each row take
     #[arg(long, value_name = "FILE")]
     cost: Option<PathBuf>,
@@ -64,7 +68,12 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Done> {
         bail!("{path}: no trace{of} to replay");
     }
     let progress = Progress::of_replays();
-    let asked = Asked { options: &args.set, capacity: args.model.capacity, costs: costs.as_ref() };
+    let asked = Asked {
+        options: &args.set,
+        capacity: args.model.capacity,
+        costs: costs.as_ref(),
+        top: args.top,
+    };
     let report = whatif(&snapshot, &path, &inference, asked, &|done, all| progress.done(done, all))
         .map_err(|error| anyhow!("--set {error}"))?;
     drop(progress);

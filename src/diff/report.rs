@@ -34,6 +34,8 @@ pub struct Options {
     pub at: At,
     /// How many lines and stacks to list.
     pub top: usize,
+    /// The minor release of PyTorch 2 that recorded both; found out as far as each file tells if not given.
+    pub minor: Option<u32>,
     /// Whether every stack is wanted, for a flame graph.
     pub all_stacks: bool,
 }
@@ -90,11 +92,12 @@ pub struct DiffReport {
 pub fn diff(before: File<'_>, after: File<'_>, options: Options) -> DiffReport {
     let files = [before, after];
     let reports = files.map(|file| {
-        let options = analysis::Options { device: options.device, ..Default::default() };
+        let Options { device, minor, .. } = options;
+        let options = analysis::Options { device, minor, ..Default::default() };
         analyze(file.snapshot, file.path, file.size_bytes, options)
     });
     let snapshots = files.map(|file| file.snapshot);
-    let settings = snapshots.map(|snapshot| settings_in_effect(snapshot, None));
+    let settings = snapshots.map(|snapshot| settings_in_effect(snapshot, options.minor));
     let readers = snapshots.map(StackReader::new);
     let words = Vocabulary::new(snapshots);
     let both = Both {

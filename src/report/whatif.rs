@@ -3,7 +3,7 @@
 use super::sheet::Page;
 use super::style::Style;
 use crate::analysis::{WhatIfReport, WhatIfRow};
-use crate::units::{count, duration, plain, size};
+use crate::units::{count, counted, duration, plain, size};
 
 /// The page for a person.
 pub fn whatif_page(report: &WhatIfReport, style: Style) -> String {
@@ -38,6 +38,9 @@ pub fn whatif_page(report: &WhatIfReport, style: Style) -> String {
             &["fails", "peak reserved", "fits from", "allocs", "frees", "retries", "settings"]
         };
         page.table(header, &[header.len() - 1], cells);
+    }
+    if let Some(out @ 1..) = report.rows_tried.checked_sub(report.rows.len()) {
+        page.text(&format!("and {} that are no better", counted(out as u64, "setting")));
     }
     page.out
 }
