@@ -327,6 +327,16 @@ fn the_exit_code_is_a_gate() {
     assert_eq!(report["fail_on"]["failures"][0]["delta_bytes"], 64 * MIB);
 }
 
+/// Releases round requests differently, and so hold different bytes at the peak.
+#[test]
+fn the_release_that_recorded_both_can_be_told() {
+    let path = program::text(&fixtures::path("2.15.0-fuzz-roundup"));
+    let base = recorded("base");
+    let told = |release: &[&str]| json_of(&[release, &[&path, &base]].concat())["devices"].clone();
+    assert_eq!(told(&[]), told(&["--torch-version", "2.15"]));
+    assert_ne!(told(&[]), told(&["--torch-version", "2.1"]));
+}
+
 #[test]
 fn what_cannot_be_compared_is_refused_in_one_sentence() {
     let (base, directory) = (recorded("base"), TempDir::new().unwrap());
