@@ -12,8 +12,8 @@ use crate::program::{Ran, run_with, text};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// The directory of the stub; `old` leaves out a call that came with CUDA 10.2.
-fn built(old: bool) -> &'static Path {
+/// The directory of the stub; `old` leaves out a call.
+pub(crate) fn built(old: bool) -> &'static Path {
     static NEW: OnceLock<TempDir> = OnceLock::new();
     static OLD: OnceLock<TempDir> = OnceLock::new();
     let build = || {
@@ -22,7 +22,7 @@ fn built(old: bool) -> &'static Path {
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
         let mut command = Command::new(&compiler);
         command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]);
-        command.arg(directory.path().join("libcuda.so")).arg(source);
+        command.arg(directory.path().join("libcuda.so.1")).arg(source);
         if old {
             command.arg("-DcuMemMap=renamed");
         }

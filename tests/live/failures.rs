@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::driver::{assert_nothing_left, fixture, live, live_on_old, report, small_program};
-use crate::program::{Ran, file, run_with};
+use crate::driver::{
+    assert_nothing_left, built, fixture, live, live_on_old, report, small_program,
+};
+use crate::program::{Ran, file, run_with, text};
 
 const UNKNOWN: &str = "999";
 const OUT_OF_MEMORY: &str = "2";
@@ -141,8 +143,53 @@ fn a_machine_without_what_is_needed_is_told_what() {
     assert!(other.contains("there is no GPU 2: the driver finds 2, counted from 0"), "{other}");
     let broken = said(&[("STUB_INIT", "803")], &[]);
     assert!(broken.contains("cuInit failed: error 803"), "{broken}");
+    let toolkit = said(&[("STUB_INIT", "34")], &[]);
+    assert!(
+        toolkit.contains("libcuda.so.1 that was found is the CUDA toolkit's stub"),
+        "{toolkit}"
+    );
+    let full = said(&[("STUB_RETAIN", OUT_OF_MEMORY), ("STUB_GPUS", "2")], &["--gpu", "1"]);
+    assert!(full.contains("GPU 1 is full"), "{full}");
+    let busy = said(&[("STUB_RETAIN", "46")], &[]);
+    assert!(busy.contains("cuDevicePrimaryCtxRetain failed: error 46"), "{busy}");
     let old = live_on_old(&[&path]);
     assert!(refused(&old).contains("too old: it has no cuMemMap"), "{}", old.err);
+}
+
+/// What only expandable segments need is missed by them alone.
+#[test]
+fn expandable_segments_need_more_of_the_driver() {
+    let path = fixture("2.15.0-holes");
+    let directory = TempDir::new().unwrap();
+    let file = text(&directory.path().join("gpu.json"));
+    for (lacks, words) in [
+        (
+            "STUB_NO_VMM",
+            "GPU 0: it has no virtual memory management, which expandable segments need",
+        ),
+        ("STUB_NO_ADDRESSES", "of addresses left for an expandable segment"),
+    ] {
+        report(&["--set", "expandable_segments:False", &path], &[(lacks, "1")]);
+        for args in
+            [&["--set", "expandable_segments:True", path.as_str()][..], &["--calibrate", &file]]
+        {
+            let (ran, ledger) = live(args, &[(lacks, "1")]);
+            assert_nothing_left(&ledger);
+            assert!(refused(&ran).contains(words), "{}", ran.err);
+        }
+    }
+}
+
+/// The CUDA toolkit installs a `libcuda.so` for linking, which is no driver: it is not looked at.
+#[test]
+fn only_what_a_driver_installs_is_loaded() {
+    let directory = TempDir::new().unwrap();
+    std::fs::copy(built(false).join("libcuda.so.1"), directory.path().join("libcuda.so")).unwrap();
+    let ledger = directory.path().join("ledger.json");
+    let variables = [("LD_LIBRARY_PATH", text(directory.path())), ("STUB_LEDGER", text(&ledger))];
+    let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
+    run_with(&["live", &fixture("2.15.0-holes")], &variables);
+    assert!(!ledger.exists(), "it was loaded");
 }
 
 /// Whatever the machine: where the library is installed without a GPU, it is the driver that says so.

@@ -1,8 +1,11 @@
 /* A CUDA driver with no GPU behind it, strict about its rules, for the tests of `oomscope live`.
  *
  * Memory is bookkeeping only, in addresses that have nothing to do with those of oomscope's simulated
- * device. What a real driver refuses is refused here: unknown addresses and handles, sizes that are no
- * whole pages, memory mapped twice or where nothing is reserved, writes to memory that was not opened.
+ * device. What NVIDIA documents as wrong, or as undefined, is refused here: calls before cuInit, on a thread
+ * without a current context or with one given back, unknown devices, addresses and handles, sizes and places that
+ * are no whole pages, memory mapped twice or where nothing is reserved, a part of a mapping unmapped or opened,
+ * reservations given back in part or with memory in them, writes to memory that was not opened, and memory
+ * unmapped while it may still be written.
  *
  * Environment:
  *   STUB_GPUS=n          GPUs                                                (1)
@@ -15,6 +18,9 @@
  *   STUB_MALLOC_US=n, STUB_FREE_US=n, STUB_MAP_US=n, STUB_UNMAP_US=n
  *                        a call takes at least this long                     (0)
  *   STUB_INIT=code       what cuInit answers                                 (0)
+ *   STUB_RETAIN=code     what cuDevicePrimaryCtxRetain answers               (0)
+ *   STUB_NO_VMM=1        memory cannot be mapped, only allocated             (0)
+ *   STUB_NO_ADDRESSES=1  no addresses are left to reserve                    (0)
  *   STUB_LEDGER=path     written when the process ends: a line of calls, their numbers, what is left
  */
 #include <signal.h>
@@ -26,7 +32,10 @@
 
 #define MIB (1024ull * 1024ull)
 #define PAGE (2 * MIB)
-enum { OK, INVALID_VALUE, OUT_OF_MEMORY, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_CONTEXT = 201 };
+enum {
+  OK, INVALID_VALUE, OUT_OF_MEMORY, NOT_INITIALIZED, INVALID_DEVICE = 101, INVALID_CONTEXT = 201,
+  ILLEGAL_ADDRESS = 700, NOT_SUPPORTED = 801
+};
 
 typedef int Code;
 /* Ranges of addresses, of one kind each. */
@@ -39,7 +48,8 @@ typedef struct Range {
 static Range *segments, *reservations, *mappings, *handles;
 static uint64_t next_address = 0x7f0000000000ull, next_handle = 1;
 static uint64_t taken, peak, written, calls;
-static int contexts, current;
+static int contexts, is_initialized, is_writing;
+static _Thread_local int is_current; /* the context */
 
 static uint64_t number(const char *name, uint64_t otherwise) {
   const char *value = getenv(name);
@@ -95,9 +105,14 @@ static Code enter(const char *slow) {
            < (long long)number(slow, 0));
   }
   if (calls == number("STUB_FAIL_AT", 0)) return (Code)number("STUB_FAIL_WITH", 999);
-  return current ? OK : INVALID_CONTEXT;
+  if (!is_initialized) return NOT_INITIALIZED;
+  return contexts && is_current ? OK : INVALID_CONTEXT;
 }
-#define ENTER(slow) do { Code failed = enter(slow); if (failed) return failed; } while (0)
+#define TRY(call) do { Code failed = call; if (failed) return failed; } while (0)
+#define ENTER(slow) TRY(enter(slow))
+/* The calls for memory that is mapped. */
+#define ENTER_MAPPED(slow) do { ENTER(slow); if (!maps()) return NOT_SUPPORTED; } while (0)
+static int maps(void) { return !number("STUB_NO_VMM", 0); }
 
 static uint64_t total(void) { return number("STUB_TOTAL_MIB", 81920) * MIB; }
 static uint64_t others(void) { return number("STUB_OTHERS_MIB", 0) * MIB; }
@@ -108,15 +123,32 @@ static void count_in(uint64_t size) { taken += size; if (taken > peak) peak = ta
 
 static int is_gpu(int ordinal) { return ordinal >= 0 && ordinal < (int)number("STUB_GPUS", 1); }
 
-Code cuInit(unsigned flags) { (void)flags; return (Code)number("STUB_INIT", OK); }
+/* Calls that need no context; `device` is what cuDeviceGet gave, 40 where any will do. */
+static Code without_context(int device) {
+  return !is_initialized ? NOT_INITIALIZED : is_gpu(device - 40) || device == 40 ? OK : INVALID_DEVICE;
+}
+
+Code cuInit(unsigned flags) {
+  Code code = flags ? INVALID_VALUE : (Code)number("STUB_INIT", OK);
+  is_initialized = code == OK;
+  return code;
+}
 Code cuDriverGetVersion(int *version) { *version = 12080; return OK; }
-Code cuDeviceGetCount(int *n) { *n = (int)number("STUB_GPUS", 1); return OK; }
+Code cuDeviceGetCount(int *n) { TRY(without_context(40)); *n = (int)number("STUB_GPUS", 1); return OK; }
 Code cuDeviceGet(int *device, int n) {
   *device = n + 40; /* what stands for a device is not its number */
-  return is_gpu(n) ? OK : INVALID_DEVICE;
+  return without_context(*device);
+}
+Code cuDeviceGetAttribute(int *value, int attribute, int device) {
+  ENTER(NULL);
+  TRY(without_context(device));
+  if (attribute != 102) return INVALID_VALUE; /* whether memory can be mapped */
+  *value = maps();
+  return OK;
 }
 Code cuDeviceGetName(char *name, int length, int device) {
   ENTER(NULL);
+  TRY(without_context(device));
   snprintf(name, (size_t)length, "Stub GPU %d", device - 40);
   return OK;
 }
@@ -129,10 +161,16 @@ Code cuGetErrorString(int code, const char **text) {
   *text = code == OUT_OF_MEMORY ? "out of memory" : code == 999 ? "unknown error" : NULL;
   return *text ? OK : INVALID_VALUE;
 }
-Code cuDevicePrimaryCtxRetain(void **context, int device) { (void)device; contexts++; *context = &contexts; return OK; }
-Code cuDevicePrimaryCtxRelease_v2(int device) { (void)device; ENTER(NULL); contexts--; return OK; }
-Code cuCtxSetCurrent(void *context) { current = context == &contexts; ENTER(NULL); return OK; }
-Code cuCtxSynchronize(void) { ENTER(NULL); return OK; }
+Code cuDevicePrimaryCtxRetain(void **context, int device) {
+  TRY(without_context(device));
+  TRY((Code)number("STUB_RETAIN", OK));
+  contexts++;
+  *context = &contexts;
+  return OK;
+}
+Code cuDevicePrimaryCtxRelease_v2(int device) { TRY(without_context(device)); ENTER(NULL); contexts--; return OK; }
+Code cuCtxSetCurrent(void *context) { is_current = context == &contexts; ENTER(NULL); return OK; }
+Code cuCtxSynchronize(void) { ENTER(NULL); is_writing = 0; return OK; }
 
 Code cuMemGetInfo_v2(size_t *free_bytes, size_t *all) {
   ENTER(NULL);
@@ -153,6 +191,7 @@ Code cuMemFree_v2(uint64_t base) {
   Range segment;
   ENTER("STUB_FREE_US");
   if (!take(&segments, base, 0, &segment)) return INVALID_VALUE;
+  is_writing = 0; /* it waits */
   taken -= pages(segment.size);
   return OK;
 }
@@ -166,29 +205,41 @@ Code cuMemsetD8_v2(uint64_t base, unsigned char byte, size_t size) {
     at = range->base + range->size;
   }
   written += size;
+  is_writing = 1; /* until somebody waits */
   return OK;
 }
 
-/* The properties, as far as they are looked at. */
-typedef struct { int type, handle_types, location_type, location; } Properties;
+/* As in cuda.h, where all but what the driver is told must be zero. */
+typedef struct {
+  int type, handle_types, location_type, location;
+  void *for_windows;
+  struct { unsigned char compression, is_for_rdma; unsigned short usage; unsigned char reserved[4]; } flags;
+} Properties;
 typedef struct { int location_type, location, flags; } Access;
+_Static_assert(sizeof(Properties) == 32 && sizeof(Access) == 12, "the driver's own sizes");
+
+static int is_whole(uint64_t base, uint64_t size) { return size && base % PAGE == 0 && size % PAGE == 0; }
 
 Code cuMemAddressReserve(uint64_t *out, size_t size, size_t alignment, uint64_t wish, unsigned long long flags) {
-  ENTER(NULL);
-  if (!size || size % PAGE || alignment || wish || flags) return INVALID_VALUE;
+  ENTER_MAPPED(NULL);
+  if (!is_whole(0, size) || alignment || wish || flags) return INVALID_VALUE;
+  if (number("STUB_NO_ADDRESSES", 0)) return OUT_OF_MEMORY;
   *out = addresses(size);
   add(&reservations, *out, size, 0);
   return OK;
 }
 Code cuMemAddressFree(uint64_t base, size_t size) {
-  ENTER(NULL);
-  if (meets(mappings, base, size) || !take(&reservations, base, size, NULL)) return INVALID_VALUE;
+  ENTER_MAPPED(NULL);
+  if (!is_whole(base, size) || meets(mappings, base, size) || !take(&reservations, base, size, NULL)) return INVALID_VALUE;
   return OK;
 }
 Code cuMemCreate(uint64_t *out, size_t size, const Properties *properties, unsigned long long flags) {
-  ENTER(NULL);
-  if (!size || size % PAGE || flags || properties->type != 1 || properties->handle_types
-      || properties->location_type != 1 || !is_gpu(properties->location)) return INVALID_VALUE;
+  static const Properties unset;
+  ENTER_MAPPED(NULL);
+  if (!is_whole(0, size) || flags || properties->type != 1 || properties->handle_types
+      || properties->location_type != 1 || properties->for_windows
+      || memcmp(&properties->flags, &unset.flags, sizeof unset.flags)) return INVALID_VALUE;
+  if (!is_gpu(properties->location)) return INVALID_DEVICE;
   if (!fits(size)) return OUT_OF_MEMORY;
   count_in(size);
   *out = next_handle++;
@@ -197,7 +248,7 @@ Code cuMemCreate(uint64_t *out, size_t size, const Properties *properties, unsig
 }
 Code cuMemRelease(uint64_t handle) {
   Range created;
-  ENTER(NULL);
+  ENTER_MAPPED(NULL);
   if (!take(&handles, handle, 0, &created)) return INVALID_VALUE;
   for (Range *range = mappings; range; range = range->next)
     if (range->handle == handle) return OK; /* memory that is mapped stays until it is unmapped */
@@ -205,35 +256,36 @@ Code cuMemRelease(uint64_t handle) {
   return OK;
 }
 Code cuMemMap(uint64_t base, size_t size, size_t offset, uint64_t handle, unsigned long long flags) {
-  ENTER("STUB_MAP_US");
+  ENTER_MAPPED("STUB_MAP_US");
   Range *created = around(handles, handle, 1);
-  if (!created || created->base != handle || created->size != size || offset || flags
+  if (!is_whole(base, size) || !created || created->base != handle || created->size != size || offset || flags
       || !around(reservations, base, size) || meets(mappings, base, size)) return INVALID_VALUE;
   add(&mappings, base, size, handle);
   return OK;
 }
 Code cuMemUnmap(uint64_t base, size_t size) {
   Range mapping;
-  ENTER("STUB_UNMAP_US");
-  if (!take(&mappings, base, size, &mapping)) return INVALID_VALUE;
+  ENTER_MAPPED("STUB_UNMAP_US");
+  if (is_writing) return ILLEGAL_ADDRESS;
+  if (!is_whole(base, size) || !take(&mappings, base, size, &mapping)) return INVALID_VALUE;
   for (Range *range = handles; range; range = range->next)
     if (range->base == mapping.handle) return OK;
   taken -= mapping.size;
   return OK;
 }
 Code cuMemSetAccess(uint64_t base, size_t size, const Access *access, size_t n) {
-  ENTER(NULL);
-  if (n != 1 || access->location_type != 1 || !is_gpu(access->location) || access->flags != 3) return INVALID_VALUE;
-  for (uint64_t at = base; at < base + size;) {
+  ENTER_MAPPED(NULL);
+  if (!is_whole(base, size) || n != 1 || access->location_type != 1 || access->flags != 3) return INVALID_VALUE;
+  if (!is_gpu(access->location)) return INVALID_DEVICE;
+  for (uint64_t at = base; at < base + size;) { /* mappings, each of them whole */
     Range *range = around(mappings, at, 1);
-    if (!range) return INVALID_VALUE;
+    if (!range || range->base != at || at + range->size > base + size) return INVALID_VALUE;
     range->is_open = 1;
-    at = range->base + range->size;
+    at += range->size;
   }
   return OK;
 }
 
-/* The library may be loaded and unloaded before it is used: the last word stands. */
 __attribute__((destructor)) static void close_ledger(void) {
   const char *path = getenv("STUB_LEDGER");
   FILE *file = path ? fopen(path, "w") : NULL;

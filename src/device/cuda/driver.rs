@@ -1,7 +1,8 @@
 //! The CUDA driver's calls, and what one GPU's context is asked for.
 //!
-//! cudarc finds and loads the library. Its own functions are not used: they panic where an old driver
-//! lacks one, and cannot hold an error code that is newer than they are.
+//! The types are cudarc's. Its functions are not used: they panic where an old driver lacks one, cannot hold
+//! an error code that is newer than they are, and take the first `libcuda.so`, which is the CUDA toolkit's
+//! stub where `LD_LIBRARY_PATH` names its directory: only a driver comes with the name that is loaded here.
 #![allow(unsafe_code)] // foreign functions; with `src/input.rs` the only places
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
@@ -9,14 +10,21 @@ use std::marker::PhantomData;
 use std::ptr;
 
 use cudarc::driver::sys::{
-    self, CUcontext, CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc,
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc,
     CUmemAllocationProp, CUmemAllocationType, CUmemGenericAllocationHandle, CUmemLocation,
     CUmemLocationType,
 };
+use libloading::Library;
 use thiserror::Error;
 
+use crate::units::size;
+
+/// What a driver installs.
+const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 /// `CUDA_ERROR_OUT_OF_MEMORY`
 const OUT_OF_MEMORY: c_uint = 2;
+/// `CUDA_ERROR_STUB_LIBRARY`
+const STUB_LIBRARY: c_uint = 34;
 /// `CUDA_ERROR_NO_DEVICE`
 const NO_DEVICE: c_uint = 100;
 /// Bytes for a GPU's name, with the closing zero.
@@ -27,14 +35,20 @@ const NAME_BYTES: usize = 256;
 pub enum CudaError {
     /// The library cannot be loaded.
     #[error(
-        "no CUDA driver was found on this machine (libcuda cannot be loaded): a live replay needs one"
+        "no CUDA driver was found on this machine ({LIBRARY} cannot be loaded): a live replay needs one"
     )]
     NoDriver,
+    /// The library is what programs are linked with where there is no driver.
+    #[error(
+        "the {LIBRARY} that was found is the CUDA toolkit's stub, not a driver: take its directory out of \
+         LD_LIBRARY_PATH"
+    )]
+    Stub,
     /// The library lacks this call.
-    #[error("the CUDA driver is too old: it has no {0}, which came with CUDA 10.2")]
+    #[error("the CUDA driver is too old: it has no {0}; one for CUDA 11.0 or later is needed")]
     TooOld(&'static str),
     /// The driver sees no GPU.
-    #[error("the CUDA driver finds no GPU that it may use")]
+    #[error("the CUDA driver finds no GPU that it may use (does CUDA_VISIBLE_DEVICES hide it?)")]
     NoGpu,
     /// There are fewer.
     #[error("there is no GPU {gpu}: the driver finds {count}, counted from 0")]
@@ -44,6 +58,19 @@ pub enum CudaError {
         /// How many there are.
         count: u32,
     },
+    /// Not even the context fits.
+    #[error("GPU {0} is full: beside what others hold, the driver finds no room to open it")]
+    Full(u32),
+    /// The GPU, or how it is passed on to this machine, lacks what expandable segments are made of.
+    #[error("it has no virtual memory management, which expandable segments need")]
+    NoVirtualMemory,
+    /// No memory is asked for, but addresses of the process.
+    #[error(
+        "cuMemAddressReserve failed: CUDA_ERROR_OUT_OF_MEMORY: there are no {} of addresses left for an \
+         expandable segment (does 'ulimit -v' limit them?)",
+        size(*.0)
+    )]
+    NoAddresses(u64),
     /// Memory at addresses that are not reserved.
     #[error(
         "the recording maps memory more than 1 TiB beyond where its expandable segment begins: that \
@@ -85,18 +112,17 @@ macro_rules! calls {
         impl Calls {
             fn load() -> Result<Self, CudaError> {
                 // SAFETY: loading the driver's library runs its initializers, as any CUDA program does.
-                if !unsafe { sys::is_culib_present() } {
-                    return Err(CudaError::NoDriver);
-                }
-                // SAFETY: as above; it is present, so this does not panic.
-                let library = unsafe { sys::culib() };
-                Ok(Self {
+                let library = unsafe { Library::new(LIBRARY) }.map_err(|_| CudaError::NoDriver)?;
+                let calls = Self {
                     $($name: {
                         // SAFETY: the types are those of the CUDA driver API, which keeps them for good.
                         let found = unsafe { library.get(stringify!($name).as_bytes()) };
                         *found.map_err(|_| CudaError::TooOld(stringify!($name)))?
                     },)*
-                })
+                };
+                // It stays loaded, as the calls may be made for good.
+                std::mem::forget(library);
+                Ok(calls)
             }
         }
     };
@@ -109,6 +135,7 @@ calls! {
     cuGetErrorString(Code, *mut *const c_char);
     cuDeviceGetCount(*mut c_int);
     cuDeviceGet(*mut CUdevice, c_int);
+    cuDeviceGetAttribute(*mut c_int, CUdevice_attribute, CUdevice);
     cuDeviceGetName(*mut c_char, c_int, CUdevice);
     cuDevicePrimaryCtxRetain(*mut CUcontext, CUdevice);
     cuDevicePrimaryCtxRelease_v2(CUdevice);
@@ -181,6 +208,7 @@ impl Gpu {
     pub(super) fn open(gpu: u32) -> Result<Self, CudaError> {
         let calls = Calls::load()?;
         let no_gpu = |error| match error {
+            CudaError::Call { code: STUB_LIBRARY, .. } => CudaError::Stub,
             CudaError::Call { code: NO_DEVICE, .. } => CudaError::NoGpu,
             other => other,
         };
@@ -197,7 +225,8 @@ impl Gpu {
         let mut device = 0;
         call!(calls, cuDeviceGet(&raw mut device, ordinal))?;
         let mut context = ptr::null_mut();
-        call!(calls, cuDevicePrimaryCtxRetain(&raw mut context, device))?;
+        call!(calls, cuDevicePrimaryCtxRetain(&raw mut context, device))
+            .map_err(|error| if error.is_out_of_memory() { CudaError::Full(gpu) } else { error })?;
         let gpu = Self { calls, device, ordinal, of_thread: PhantomData };
         call!(calls, cuCtxSetCurrent(context))?;
         Ok(gpu)
@@ -241,12 +270,31 @@ impl Gpu {
     /// Writes memory, and waits until that is done.
     pub(super) fn write(&self, addr: u64, size: u64) -> Result<(), CudaError> {
         call!(self.calls, cuMemsetD8_v2(addr, 0, length(size)))?;
+        self.wait()
+    }
+
+    /// Waits until the GPU has done all that it was told.
+    pub(super) fn wait(&self) -> Result<(), CudaError> {
         call!(self.calls, cuCtxSynchronize())
     }
 
+    /// Whether memory can be mapped.
+    fn has_virtual_memory(&self) -> Result<bool, CudaError> {
+        let which = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+        let mut has = 0;
+        call!(self.calls, cuDeviceGetAttribute(&raw mut has, which, self.device))?;
+        Ok(has != 0)
+    }
+
+    /// Addresses only; that there are none left is not that memory is out.
     pub(super) fn reserve(&self, size: u64) -> Result<u64, CudaError> {
+        if !self.has_virtual_memory()? {
+            return Err(CudaError::NoVirtualMemory);
+        }
         let mut addr = 0;
-        call!(self.calls, cuMemAddressReserve(&raw mut addr, length(size), 0, 0, 0))?;
+        call!(self.calls, cuMemAddressReserve(&raw mut addr, length(size), 0, 0, 0)).map_err(
+            |error| if error.is_out_of_memory() { CudaError::NoAddresses(size) } else { error },
+        )?;
         Ok(addr)
     }
 

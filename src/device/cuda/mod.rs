@@ -203,7 +203,11 @@ impl Cuda {
     /// The first failure. What failed is still held, and tried again the next time.
     pub fn give_everything_back(&mut self) -> Result<(), CudaError> {
         let Self { gpu, segments, reservations, .. } = self;
-        let mut first = Ok(());
+        if segments.is_empty() && reservations.is_empty() {
+            return Ok(());
+        }
+        // Unmapping waits for nothing, and the wait for a write may be what failed.
+        let mut first = gpu.wait();
         segments.retain(|_, real| keep_on_error(&mut first, gpu.free(*real)));
         reservations.retain(|_, reserved| {
             let emptied = reserved.spans.unmap(gpu, reserved.real, 0, u64::MAX);
