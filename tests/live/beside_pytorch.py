@@ -1,7 +1,7 @@
 """Runs a program in PyTorch under several settings, and its recording in `oomscope live` on the same GPU:
 both must reserve as much at most. Skips with a word where there is no PyTorch or no GPU.
 
-Usage: beside_pytorch.py OOMSCOPE
+Usage: beside_pytorch.py OOMSCOPE..., the words of the command
 """
 import json
 import os
@@ -46,7 +46,7 @@ def main(oomscope):
             ran = subprocess.run([sys.executable, __file__, "--program", path], env=environment,
                                  stdout=subprocess.PIPE, check=True, text=True)
             reserved = int(ran.stdout)
-            ran = subprocess.run([oomscope, "live", "--format", "json", path],
+            ran = subprocess.run([*oomscope, "live", "--format", "json", path],
                                  stdout=subprocess.PIPE, check=True, text=True)
             device = json.loads(ran.stdout)["devices"][0]
         live = device["peak_reserved_bytes"]
@@ -59,4 +59,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--program":
         program(sys.argv[2])
     else:
-        main(sys.argv[1])
+        main(sys.argv[1:])

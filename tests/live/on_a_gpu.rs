@@ -2,11 +2,15 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
 use crate::driver::fixture;
 use crate::program::run;
+
+/// One test at a time: what another takes of the GPU, or gives back, would be counted here.
+static GPU: Mutex<()> = Mutex::new(());
 
 /// Whether this machine shows a GPU of NVIDIA's.
 pub(crate) fn has_gpu() -> bool {
@@ -19,6 +23,7 @@ fn the_corpus_is_decided_as_predicted() {
         eprintln!("skipped: no GPU here");
         return;
     }
+    let _alone = GPU.lock().unwrap_or_else(PoisonError::into_inner);
     for name in crate::fixtures::names() {
         if name.ends_with("no-history") {
             continue;
@@ -38,6 +43,7 @@ fn the_corpus_is_decided_as_predicted() {
 /// PyTorch runs a program and records it; the replay of the recording reserves as much as PyTorch did.
 #[test]
 fn pytorch_beside_it_reserves_as_much() {
+    let _alone = GPU.lock().unwrap_or_else(PoisonError::into_inner);
     let python = std::env::var("OOMSCOPE_TORCH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/beside_pytorch.py");
     let ran = Command::new(&python).arg(script).arg(env!("CARGO_BIN_EXE_oomscope")).output();
