@@ -145,6 +145,8 @@ fn wrong_usage_is_refused() {
     let (ran, _) = live(&["--calibrate", &file], &[("STUB_TOTAL_MIB", "513")]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("only 1 MiB are within reach on GPU 0"), "{}", ran.err);
+    let said = refusal(&["live", "--calibrate", &file, "-o", &file]);
+    assert!(said.contains("name two files"), "{said}");
     let (ran, ledger) = live(&["--calibrate", &file], &[("STUB_FAIL_AT", "20")]);
     assert!(ran.code == 2 && ran.err.contains(" failed: CUDA_ERROR_UNKNOWN"), "{}", ran.err);
     assert_nothing_left(&ledger);

@@ -105,11 +105,12 @@ pub(in crate::cli) fn run(args: &Live) -> anyhow::Result<Done> {
 
 fn measure(args: &Live, file: &Path) -> anyhow::Result<Done> {
     let output = Output::open(args.output.output.as_deref())?;
-    let stop = stop_flag()?;
-    let mut gpu = Cuda::open(args.gpu, args.reserve, false)?;
-    // Not before there is a GPU: an earlier file would be emptied for nothing.
     let written = Output::open(Some(file))?;
-    let costs = calibrate(&mut gpu, &stop)?;
+    if let Some(page) = args.output.output.as_deref().filter(|page| inputs::are_one(page, file)) {
+        bail!("{}: is to hold both the result and the costs: name two files", page.display());
+    }
+    let stop = stop_flag()?;
+    let costs = calibrate(&mut Cuda::open(args.gpu, args.reserve, false)?, &stop)?;
     let json = report::json(&costs)?;
     written.write(&json)?;
     let text = match args.output.format {
