@@ -189,6 +189,15 @@ pub fn plain(text: &str) -> String {
     out
 }
 
+/// A stream by its raw handle: small ones as they are, pointers in hex.
+pub fn stream(handle: u64) -> String {
+    match handle {
+        0 => "0 (default)".to_owned(),
+        1..=0xffff => handle.to_string(),
+        _ => format!("{handle:#x}"),
+    }
+}
+
 /// `part / whole`, 0 when there is no whole.
 pub fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }

@@ -3,15 +3,15 @@
 
 #[path = "support/fixtures.rs"]
 mod fixtures;
+#[path = "support/program.rs"]
+mod program;
 #[path = "support/recorded.rs"]
 mod recorded;
 
-use std::path::PathBuf;
-
 use oomscope::analysis::{OomReport, Options, Remedy, analyze, inferred, verified};
-use oomscope::input::Source;
 use oomscope::replay::Known;
 use oomscope::snapshot::Snapshot;
+use program::result_of;
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -65,14 +65,13 @@ const IN_TRAINING: [&str; 9] = [
     "kept_large",
 ];
 
-fn path(name: &str) -> PathBuf {
-    fixtures::directory().join(format!("failures/{name}.pickle.gz"))
+fn recording(name: &str) -> Snapshot {
+    fixtures::snapshot(&format!("failures/{name}"))
 }
 
 fn failure(name: &str, capacity: Option<u64>) -> OomReport {
-    let source = Source::open(&path(name)).unwrap_or_else(|e| panic!("{name} {e}"));
-    let snapshot = Snapshot::read(&source, &|_| {}).unwrap();
-    let report = analyze(&snapshot, name, 0, Options { top: 10, capacity, ..Options::default() });
+    let report =
+        analyze(&recording(name), name, 0, Options { top: 10, capacity, ..Options::default() });
     let [oom] = &report.devices[0].ooms[..] else { panic!("{name}: not one failure") };
     oom.clone()
 }
@@ -103,7 +102,7 @@ fn in_the_middle_of_training_it_is_the_same() {
         let (_, verdict, _) = SCENARIOS.into_iter().find(|(name, ..)| *name == scenario).unwrap();
         for ending in ["-training", "-training-expandable"] {
             let name = format!("{scenario}{ending}");
-            if !path(&name).exists() {
+            if !fixtures::path(&format!("failures/{name}")).exists() {
                 // These two depend on the settings.
                 assert!(matches!(scenario, "spurious" | "kept_large"), "{name}");
                 continue;
@@ -144,8 +143,7 @@ fn the_pool_of_a_capture_is_known_by_its_stream() {
     let [in_the_way, ..] = &oom.blockers[..] else { panic!("nothing in the way") };
     assert_eq!((in_the_way.blocks, in_the_way.bytes_unlocked), (3, 270 * MIB));
     // In a capture nothing is given back and tried again: PyTorch counted no retry.
-    let source = Source::open(&path("2.9.1-in_capture")).unwrap();
-    let snapshot = Snapshot::read(&source, &|_| {}).unwrap();
+    let snapshot = recording("2.9.1-in_capture");
     let inference = inferred(&snapshot, None, Known::default());
     let replay = &verified(&snapshot, "in_capture", &inference).devices[0];
     assert_eq!((replay.exact, replay.retries, replay.ambiguous_calls), (Some(true), 0, 0));
@@ -155,9 +153,7 @@ fn the_pool_of_a_capture_is_known_by_its_stream() {
 #[test]
 fn where_the_model_parts_from_the_recording_that_is_said_and_no_remedy_claimed() {
     let name = "2.9.1-pool_gone";
-    let source = Source::open(&path(name)).unwrap();
-    let snapshot = Snapshot::read(&source, &|_| {}).unwrap();
-    let report = analyze(&snapshot, name, 0, Options::default());
+    let report = analyze(&recording(name), name, 0, Options::default());
     let parted = report.warnings.iter().find(|warning| warning.code == "model-parted").unwrap();
     assert!(parted.message.contains("at entry 4: "), "{}", parted.message);
     assert!(parted.message.contains("entries do not name their pool"), "{}", parted.message);
@@ -172,13 +168,8 @@ fn of_a_late_recording_it_is_said_how_much_lies_as_it_lay() {
     assert_eq!(oom.verdict, "fragmentation");
     assert!(oom.remedies.iter().all(|remedy| !remedy.avoids_oom));
     assert_eq!(oom.undisturbed.unwrap().reserved_before_bytes, 300 * MIB);
-    let page = std::process::Command::new(env!("CARGO_BIN_EXE_oomscope"))
-        .arg("analyze")
-        .arg(path("late"))
-        .output()
-        .unwrap();
-    let words = String::from_utf8(page.stdout).unwrap();
-    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    let page = result_of(&["analyze", "fixtures/failures/late.pickle.gz"]);
+    let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         words.contains("none avoids it; but in each the 300 MiB reserved before the recording")
     );

@@ -66,6 +66,12 @@ fn the_best_rows_are_those_of_the_whole_list() {
     let wanted: Vec<&Value> = of_each.flat_map(|rows| rows.iter().take(3)).collect();
     assert_eq!(best["rows"].as_array().unwrap().iter().collect::<Vec<_>>(), wanted);
     assert_eq!(wanted.len(), 6);
+    let left_out = all["rows"].as_array().unwrap().len() - wanted.len();
+    let page = result_of(&["whatif", "--top", "2", args[3]]);
+    assert!(
+        page.ends_with(&format!("\nand {left_out} more rows that --top leaves out\n")),
+        "{page}"
+    );
 }
 
 /// On a device of the size found every request is served; on one smaller by more than the precision

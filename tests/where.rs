@@ -133,8 +133,8 @@ fn held_to(scores: &Scores, bounds: &[(Category, f64, f64)]) {
     }
 }
 
-/// All runs, the misleading ones too. What is wrong: two models in turn confuse what a forward pass leaves, and a block in a backward pass that ends the
-/// recording may happen to have the size of a parameter.
+/// All runs, the misleading ones too. What is wrong: two models in turn confuse what a forward pass leaves,
+/// and a block in a backward pass that ends the recording may happen to have the size of a parameter.
 #[test]
 fn categories_are_what_the_programs_used_memory_for() {
     let scores = judge(|_| true, Confidence::Low);

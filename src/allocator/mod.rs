@@ -31,8 +31,8 @@ pub use block::BlockId;
 pub use caching::CachingAllocator;
 pub use request::{Course, Entry, Request, Ticket};
 pub use size::{
-    SMALL_SEGMENT, block_size, granule, is_small_request, most_taken, round_size, segment_size,
-    whole_granules,
+    SMALL_SEGMENT, block_size, granule, granules_in, is_small_request, most_taken, round_size,
+    segment_size, whole_granules,
 };
 pub use stats::{Stat, StatByPool, Statistics};
 pub use view::{BlockView, SegmentView};

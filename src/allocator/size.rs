@@ -1,5 +1,7 @@
 //! From the bytes a program asks for to the bytes of a block and of a segment.
 
+use std::ops::Range;
+
 use crate::conf::Settings;
 use crate::units::MIB;
 
@@ -70,9 +72,14 @@ pub fn most_taken(rounded: u64, settings: &Settings) -> u64 {
 
 /// Bytes of the whole granules in `size` bytes that begin `offset` bytes after the beginning of one.
 pub fn whole_granules(offset: u64, size: u64, granule: u64) -> u64 {
-    let from = offset.div_ceil(granule).saturating_mul(granule);
-    let to = offset.saturating_add(size) / granule * granule;
-    to.saturating_sub(from)
+    let whole = granules_in(&(offset..offset.saturating_add(size)), granule);
+    whole.end - whole.start
+}
+
+/// The whole granules in `bytes`, which count from the beginning of one.
+pub fn granules_in(bytes: &Range<u64>, granule: u64) -> Range<u64> {
+    let from = bytes.start.div_ceil(granule).saturating_mul(granule);
+    from..(bytes.end / granule * granule).max(from)
 }
 
 /// Whether the `rest` of a free block is worth keeping apart from a rounded request (`should_split`):

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::frames::StackReader;
 use super::oom::Blocker;
+use crate::allocator::granules_in;
 use crate::ids::StackId;
 use crate::replay::{Laid, Stretch, Tiling};
 use crate::snapshot::BlockState;
@@ -114,8 +115,7 @@ fn add_run(run: &[Laid], stretch: &Stretch, held: &mut Held) {
 /// The whole granules in blocks that lie end to end.
 fn granules(run: &[Laid], granule: u64) -> Range<u64> {
     let (Some(first), Some(last)) = (run.first(), run.last()) else { return 0..0 };
-    let from = first.offset.div_ceil(granule).saturating_mul(granule);
-    from..(last.end() / granule * granule).max(from)
+    granules_in(&(first.offset..last.end()), granule)
 }
 
 fn overlap(a: &Range<u64>, b: &Range<u64>) -> u64 {

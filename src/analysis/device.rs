@@ -135,46 +135,9 @@ pub(super) fn report(
     }
     let truncated = outcome.start.reserved > 0;
     let events = history.timeline.trace_events;
-    if history.timeline.events == 0 {
-        warnings.add(
-            "empty-window",
-            format!(
-                "device {device}: none of the {} is in the part asked for, so there is no peak, no course over time and no failed request to see",
-                counted(events, "trace entry")
-            ),
-        );
-    }
-    if let Some(capacity) = options.capacity.filter(|capacity| *capacity < peak.reserved_bytes) {
-        warnings.add(
-            "small-capacity",
-            format!(
-                "device {device}: a capacity of {} was given, and {} was reserved at once",
-                size(capacity),
-                size(peak.reserved_bytes)
-            ),
-        );
-    }
+    warn_of_options(device, &history.timeline, &peak, options, warnings);
     warn_of_trace(device, outcome, events, snapshot.settings.is_some(), warnings);
-    if ooms.iter().any(|oom| oom.pool_id.is_none())
-        && memory.pools.iter().any(|pool| pool.pool_id != [0, 0])
-    {
-        warnings.add(
-            "failed-pool-not-recorded",
-            format!(
-                "device {device}: this release does not record which pool a failed request was for: it \
-                 is taken to be the default one, though there are private pools (CUDA graphs, MemPool)"
-            ),
-        );
-    }
-    if history.oom_count > MAX_OOMS as u64 {
-        warnings.add(
-            "many-ooms",
-            format!(
-                "device {device} has {}: the last {MAX_OOMS} are described",
-                counted(history.oom_count, "failed request")
-            ),
-        );
-    }
+    warn_of_failures(device, &memory, &ooms, history.oom_count, warnings);
     DeviceReport {
         device,
         memory,
@@ -189,6 +152,66 @@ pub(super) fn report(
         leaks: found.leaks,
         timeline: Some(history.timeline),
         truncated,
+    }
+}
+
+/// Adds to `warnings` what was asked for and cannot be.
+fn warn_of_options(
+    device: u64,
+    timeline: &Timeline,
+    peak: &Peak,
+    options: Options,
+    warnings: &mut Warnings,
+) {
+    if timeline.events == 0 {
+        warnings.add(
+            "empty-window",
+            format!(
+                "device {device}: none of the {} is in the part asked for, so there is no peak, no course over \
+                 time and no failed request to see",
+                counted(timeline.trace_events, "trace entry")
+            ),
+        );
+    }
+    if let Some(capacity) = options.capacity.filter(|capacity| *capacity < peak.reserved_bytes) {
+        warnings.add(
+            "small-capacity",
+            format!(
+                "device {device}: a capacity of {} was given, and {} was reserved at once",
+                size(capacity),
+                size(peak.reserved_bytes)
+            ),
+        );
+    }
+}
+
+/// Adds to `warnings` what is not said of the failed requests, of which there are `oom_count`.
+fn warn_of_failures(
+    device: u64,
+    memory: &Memory,
+    ooms: &[OomReport],
+    oom_count: u64,
+    warnings: &mut Warnings,
+) {
+    if ooms.iter().any(|oom| oom.pool_id.is_none())
+        && memory.pools.iter().any(|pool| pool.pool_id != [0, 0])
+    {
+        warnings.add(
+            "failed-pool-not-recorded",
+            format!(
+                "device {device}: this release does not record which pool a failed request was for: it \
+                 is taken to be the default one, though there are private pools (CUDA graphs, MemPool)"
+            ),
+        );
+    }
+    if oom_count > MAX_OOMS as u64 {
+        warnings.add(
+            "many-ooms",
+            format!(
+                "device {device} has {}: the last {MAX_OOMS} are described",
+                counted(oom_count, "failed request")
+            ),
+        );
     }
 }
 

@@ -11,7 +11,7 @@ use crate::allocator::Course;
 use crate::conf::Settings;
 use crate::replay::{Answer, Hypothesis, ask, releases, shown_capacity};
 use crate::snapshot::{Action, Event, Pools, Snapshot, Stacks};
-use crate::units::size;
+use crate::units::{self, size};
 
 /// What would become of a request.
 #[derive(Debug, Clone, Serialize)]
@@ -55,7 +55,8 @@ pub(super) fn request(
     let own = || snapshot.segments.iter().filter(|s| s.device == device as u64);
     let reserved = own().fold(0u64, |sum, segment| sum.saturating_add(segment.total_size));
     let stream = stream_of(snapshot, device);
-    let mut assumed = vec![format!("it is made on stream {stream}, for the default pool")];
+    let mut assumed =
+        vec![format!("it is made on stream {}, for the default pool", units::stream(stream))];
     let shown = shown_capacity(snapshot, device, 0);
     let capacity = match (options.capacity, shown) {
         (Some(capacity), _) => {

@@ -53,7 +53,7 @@ pub struct WhatIfReport {
     pub costs_of: Option<String>,
     /// What was odd about the file.
     pub warnings: Vec<Warning>,
-    /// How many there were, those left out counted in.
+    /// How many rows there were before `top` left some out.
     pub rows_tried: usize,
     /// Of each device the recorded settings first, then the others, best first.
     pub rows: Vec<WhatIfRow>,

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 
+use crate::allocator::SMALL_SEGMENT;
 use crate::analysis::Window;
 use crate::replay::NEWEST;
-use crate::units::{MIB, parse_size, size};
+use crate::units::{parse_size, size};
 
 /// What every replay on the model takes.
 #[derive(Debug, Args)]
@@ -31,15 +32,12 @@ pub(super) struct Model {
 /// Bytes of device memory. What holds no segment at all is a number that lacks its unit.
 pub(super) fn parse_capacity(text: &str) -> Result<u64, String> {
     match parse_size(text).map_err(|error| error.to_string())? {
-        bytes @ 0..SMALLEST_SEGMENT => {
+        bytes @ 0..SMALL_SEGMENT => {
             Err(format!("{} hold no segment: name the unit, such as 80GiB", size(bytes)))
         }
         bytes => Ok(bytes),
     }
 }
-
-/// `kSmallBuffer` of PyTorch: no segment is smaller.
-const SMALLEST_SEGMENT: u64 = 2 * MIB;
 
 /// The minor release in `2.9`, `2.9.1` or `2.9.1+cu128`.
 pub(super) fn parse_release(text: &str) -> Result<u32, String> {

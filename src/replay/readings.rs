@@ -14,6 +14,8 @@ use crate::snapshot::{Action, Event};
 /// What happened in a request before it was served or failed.
 #[derive(Debug, Default)]
 pub(super) struct Prelude {
+    /// The first row of the request.
+    pub(super) first: usize,
     /// Completed frees, with their rows.
     pub(super) completed: Vec<(usize, Ticket)>,
     /// How many of them before memory was first moved.
@@ -36,13 +38,14 @@ pub(super) struct Reading {
 pub(super) fn readings(
     allocator: &mut CachingAllocator,
     freeable: &[PoolId],
-    (event, pool, id): (&Event, PoolId, [u64; 2]),
+    event: &Event,
+    (pool, id): (PoolId, [u64; 2]),
     boundary: Option<Boundary>,
     prelude: &Prelude,
-    first: usize,
 ) -> Vec<Reading> {
     let failed = event.action == Action::Oom;
-    let mut plain = Reading { from: first, noticed: prelude.before_moves, is_capturing: false };
+    let mut plain =
+        Reading { from: prelude.first, noticed: prelude.before_moves, is_capturing: false };
     let mut readings = vec![plain];
     if prelude.first_move.is_some() || failed {
         // Completions before memory was moved were noticed at the start of the request, or while

@@ -56,7 +56,7 @@ impl SegmentPools {
                     pool = index.run_of(&event).pool;
                     pools.survivors.insert(row, pool);
                 }
-                pools.has((event.stream, is_of_small_half(&event)), pool);
+                pools.note((event.stream, is_of_small_half(&event)), pool);
             } else {
                 gone.insert(event.addr, event.size);
             }
@@ -64,13 +64,13 @@ impl SegmentPools {
         for segment in snapshot.segments.iter().filter(|s| s.device == device as u64) {
             let end = segment.address.saturating_add(segment.total_size);
             pools.live.insert(segment.address, (end, segment.pool));
-            pools.has((segment.stream, segment.is_small), segment.pool);
+            pools.note((segment.stream, segment.is_small), segment.pool);
         }
         pools
     }
 
     /// Takes note that a stream and size class has memory of `pool`.
-    fn has(&mut self, of: (u64, bool), pool: PoolId) {
+    fn note(&mut self, of: (u64, bool), pool: PoolId) {
         let known = self.of_streams.entry(of).or_insert(Some(pool));
         *known = known.filter(|known| *known == pool);
     }

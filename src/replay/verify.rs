@@ -217,9 +217,8 @@ impl<'a> Verifier<'a> {
         if event.action == Action::Oom {
             self.device.set_free_bytes(event.addr);
         }
-        let asked = (&event, pool, self.snapshot.pools.get(pool));
-        let readings =
-            readings(&mut self.allocator, &self.freeable, asked, boundary, &own, rows.start);
+        let of = (pool, self.snapshot.pools.get(pool));
+        let readings = readings(&mut self.allocator, &self.freeable, &event, of, boundary, &own);
         if let [reading] = readings.as_slice() {
             return self.act(reading, &own, last, pool);
         }
@@ -252,7 +251,7 @@ impl<'a> Verifier<'a> {
         calls: &Calls<'_>,
     ) -> Result<Prelude, Stop> {
         self.device.begin();
-        let mut prelude = Prelude::default();
+        let mut prelude = Prelude { first: rows.start, ..Prelude::default() };
         let mut gave_back = Vec::new();
         let mut grew = false;
         for row in rows {

@@ -1,9 +1,9 @@
 //! The part of the page that says why requests failed.
 
 use super::sheet::Page;
-use super::words::{missing, moment, place_in, remedies, stream, telling_frames, when};
+use super::words::{missing, moment, place_in, remedies, telling_frames, when};
 use crate::analysis::{Blocker, DeviceReport, OomReport};
-use crate::units::{count, counted, size};
+use crate::units::{count, counted, size, stream};
 
 /// Frames of a failing request's stack that are shown.
 const SHOWN_FRAMES: usize = 8;

@@ -1,8 +1,8 @@
 //! The tables of pools and of streams, for the page and the Markdown.
 
-use super::words::{pool, stream};
+use super::words::pool;
 use crate::analysis::Memory;
-use crate::units::{counted, size};
+use crate::units::{counted, size, stream};
 
 /// A header and its rows.
 pub(super) type Cells = (Vec<&'static str>, Vec<Vec<String>>);

@@ -1,5 +1,6 @@
 //! How wide, in which characters, and with which emphasis.
 
+use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style as Ansi};
 
 /// What the reader's screen can show.
@@ -44,12 +45,13 @@ impl Style {
     }
 }
 
-/// Breaks `text` at blanks so that no line is longer than `width`, and joins the lines with `indent`.
+/// Breaks `text` at blanks so that no line is longer than `width`, and joins the lines with `indent`. Escape
+/// sequences take no room.
 pub(super) fn wrap(text: &str, width: usize, indent: &str) -> String {
     let mut out = String::new();
     let mut column = 0;
     for word in text.split(' ') {
-        let len = word.chars().count();
+        let len: usize = strip_str(word).map(|shown| shown.chars().count()).sum();
         if column > 0 && column + 1 + len > width {
             out.push('\n');
             out.push_str(indent);
@@ -88,6 +90,8 @@ mod tests {
         assert_eq!(wrap("aa bb cc", 5, "  "), "aa bb\n  cc");
         assert_eq!(wrap("aaaaaaaa b", 5, ""), "aaaaaaaa\nb");
         assert_eq!(wrap("", 5, ""), "");
+        let style = Style { width: 5, unicode: false, colour: true };
+        assert_eq!(wrap(&style.alarm("aa bb cc"), 5, ""), style.alarm("aa bb\ncc"));
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub fn whatif_page(report: &WhatIfReport, style: Style) -> String {
         page.table(header, &[header.len() - 1], cells);
     }
     if let Some(out @ 1..) = report.rows_tried.checked_sub(report.rows.len()) {
-        page.text(&format!("and {} that are no better", counted(out as u64, "setting")));
+        page.text(&format!("and {} that --top leaves out", counted(out as u64, "more row")));
     }
     page.out
 }

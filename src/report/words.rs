@@ -101,6 +101,9 @@ pub(super) fn moment(oom: &OomReport) -> String {
 pub(super) fn missing(oom: &OomReport) -> String {
     let cache = match oom.largest_free_block_bytes {
         0 => "no free block in the cache that it may use".to_owned(),
+        enough if enough >= oom.requested_bytes => {
+            format!("the largest free block of its pool and stream has {}", size(enough))
+        }
         largest => format!("the largest free block it may use has {}", size(largest)),
     };
     let device = if oom.device_free_bytes >= oom.segment_bytes {
@@ -205,15 +208,6 @@ pub(super) fn extent(first: u64, events: u64, all: u64, duration_us: Option<u64>
         String::new()
     };
     format!("{part}{}{time}", counted(all, "entry"))
-}
-
-/// A stream's handle: small ones as they are, pointers in hex.
-pub(super) fn stream(handle: u64) -> String {
-    match handle {
-        0 => "0 (default)".to_owned(),
-        1..=0xffff => handle.to_string(),
-        _ => format!("{handle:#x}"),
-    }
 }
 
 /// A pool's id.

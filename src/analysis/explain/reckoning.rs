@@ -1,6 +1,7 @@
 //! The numbers of a message put together: what it says, and what follows.
 
 use super::about::About;
+use crate::allocator::SMALL_SEGMENT;
 use crate::message::{Allocation, Process, Wording};
 use crate::units::{GIB, MIB};
 
@@ -9,6 +10,11 @@ use crate::units::{GIB, MIB};
 pub(super) const USUAL_OUTSIDE: u64 = GIB;
 /// [`USUAL_OUTSIDE`] is at most this part of a device.
 const USUAL_PARTS: u64 = 8;
+
+/// A segment for requests of more than 1 MiB and less than 10 MiB, and what expandable segments grow by
+/// (`kLargeBuffer`); for smaller requests both are [`SMALL_SEGMENT`]. A message does not tell where
+/// `large_segment_size_mb` was set.
+pub(super) const LARGE_SEGMENT: u64 = 20 * MIB;
 
 /// A message's numbers and what follows from them. What does not follow is absent.
 #[derive(Debug)]
@@ -95,8 +101,8 @@ impl Reckoning {
     pub(super) fn least_request(&self) -> Option<About> {
         let request = self.request?;
         Some(match request.bytes {
-            bytes if bytes == 2 * MIB => About::exactly(1),
-            bytes if bytes == 20 * MIB => About::exactly(MIB + 1),
+            SMALL_SEGMENT => About::exactly(1),
+            LARGE_SEGMENT => About::exactly(MIB + 1),
             _ => request,
         })
     }

@@ -5,16 +5,11 @@
 //! belongs to, nor in how many pieces it lies.
 
 use super::about::{About, Answer, rough};
-use super::reckoning::Reckoning;
+use super::reckoning::{LARGE_SEGMENT, Reckoning};
 use super::{advice, backends};
+use crate::allocator::SMALL_SEGMENT;
 use crate::analysis::oom::Cause;
 use crate::message::{Amount, Wording};
-use crate::units::MIB;
-
-/// Expandable segments grow by so much, or by [`SMALL_GRANULE`] for requests up to 1 MiB.
-const GRANULE: u64 = 20 * MIB;
-/// See [`GRANULE`]; also what the message gives as asked for by such a request.
-const SMALL_GRANULE: u64 = 2 * MIB;
 
 const SNAPSHOT: &str =
     "a snapshot recorded at the failure, which has every block with its size, stream and pool";
@@ -244,7 +239,7 @@ fn most_taken(r: &Reckoning, request: About) -> About {
     if r.said.expandable != Some(true) {
         return request;
     }
-    let granule = if request.bytes == SMALL_GRANULE { SMALL_GRANULE } else { GRANULE };
+    let granule = if request.bytes == SMALL_SEGMENT { SMALL_SEGMENT } else { LARGE_SEGMENT };
     let bytes = request.bytes.checked_next_multiple_of(granule).unwrap_or(request.bytes);
     About { bytes, ..request }
 }

@@ -92,8 +92,9 @@ impl Phases {
         };
         let mut steps = named.step_starts.iter().map(|start| *start as usize).peekable();
         for (index, at) in rows.clone().enumerate() {
+            // What frees a block tells as well, of the block.
+            let signs = snapshot.events.stack(at).and_then(&mut read).unwrap_or_default();
             // A failed request is an allocation that was tried; frees follow what is allocated around them.
-            let stack = snapshot.events.stack(at).and_then(&mut read);
             if !matches!(snapshot.events.action(at), Some(Action::Alloc | Action::Oom)) {
                 continue;
             }
@@ -103,7 +104,6 @@ impl Phases {
                     hinted(start, Hint::Is(Phase::Optimizer));
                 }
             }
-            let signs = stack.unwrap_or_default();
             let can_be = |phase: &Phase| {
                 signs.caller != Some(Caller::Optimizer) || *phase != Phase::Optimizer
             };

@@ -11,7 +11,8 @@ pub(in crate::analysis) struct Signs {
     /// The phase that it names; `None` for the program's own code that tells nothing, and where stacks
     /// were not recorded.
     pub(in crate::analysis) phase: Option<Phase>,
-    /// It names a phase by what code of any kind has: a constructor, a choice, a file that is read.
+    /// What names a phase, if anything does, is what code of any kind has: a constructor, a choice, a file that
+    /// is read.
     pub(in crate::analysis) is_vague: bool,
     /// A model's forward is among its frames.
     pub(in crate::analysis) is_forward: bool,

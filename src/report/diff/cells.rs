@@ -2,12 +2,14 @@
 
 use serde_json::Value;
 
-use super::super::words::{pool, stream};
+use super::super::words::pool;
 use crate::diff::{
     At, DeviceDiff, DiffReport, Figures, Held, Moment, PhaseChange, PoolChange, RankChange,
     RanksDiff, SettingChange, Space, Status, StepChange, StreamChange,
 };
-use crate::units::{count, counted, percent, plain, ratio, signed_count, signed_size, size};
+use crate::units::{
+    count, counted, percent, plain, ratio, signed_count, signed_size, size, stream,
+};
 
 /// The heads of [`figures`].
 pub(super) const FIGURES: [&str; 5] = ["", "before", "after", "change", ""];
