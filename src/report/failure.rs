@@ -1,16 +1,13 @@
 //! The part of the page that says why requests failed.
 
+use super::obstacles::{in_the_way, pending};
 use super::sheet::Page;
-use super::words::{missing, moment, place_in, remedies, telling_frames, when};
-use crate::analysis::{Blocker, DeviceReport, OomReport};
+use super::words::{missing, moment, of_remedies, place_in, remedies, telling_frames, when};
+use crate::analysis::{DeviceReport, OomReport};
 use crate::units::{count, counted, size, stream};
 
 /// Frames of a failing request's stack that are shown.
 const SHOWN_FRAMES: usize = 8;
-/// Stacks with blocks in the way that are shown.
-const SHOWN_BLOCKERS: usize = 3;
-/// Lines whose memory waits for other streams that are shown.
-const SHOWN_PENDING: usize = 3;
 /// Failed requests described in full; the others are listed.
 const SHOWN_OOMS: usize = 1;
 
@@ -105,32 +102,11 @@ impl Page {
         for cause in oom.causes.iter().filter(|cause| cause.kind != oom.verdict) {
             self.named("", &format!("{} {}", size(cause.bytes), cause.note));
         }
-        for (i, line) in oom.pending.iter().take(SHOWN_PENDING).enumerate() {
-            let place =
-                line.frame.as_ref().map_or("no line of the user's own".to_owned(), place_in);
-            let operation = line.operation.as_ref().map_or_else(String::new, |o| format!(", {o}"));
-            let it = format!(
-                "{} in {}, allocated at {place}{operation}",
-                size(line.bytes),
-                counted(line.blocks, "block")
-            );
-            self.named(if i == 0 { "pending" } else { "" }, &it);
+        for (i, it) in pending(oom).iter().enumerate() {
+            self.named(if i == 0 { "pending" } else { "" }, it);
         }
-        for (i, blocker) in oom.blockers.iter().take(SHOWN_BLOCKERS).enumerate() {
-            let place = match (&blocker.culprit, blocker.frames.is_empty()) {
-                (Some(frame), _) => place_in(frame),
-                (None, true) => "a place that was not recorded".to_owned(),
-                (None, false) => "none of the user's own code".to_owned(),
-            };
-            let operation =
-                blocker.operation.as_ref().map_or_else(String::new, |o| format!(", {o}"));
-            let it = format!(
-                "{}, {}, {}: {place}{operation}",
-                counted(blocker.blocks, "block"),
-                size(blocker.bytes_held),
-                locked(blocker)
-            );
-            self.named(if i == 0 { "in the way" } else { "" }, &it);
+        for (i, it) in in_the_way(oom).iter().enumerate() {
+            self.named(if i == 0 { "in the way" } else { "" }, it);
         }
     }
 
@@ -163,32 +139,8 @@ impl Page {
         for (i, text) in texts.iter().enumerate() {
             self.named(if i == 0 { "remedies" } else { "" }, text);
         }
-        if oom.remedies.iter().any(|remedy| remedy.avoids_oom) {
-            let before = oom.undisturbed.map_or(0, |own| own.reserved_before_bytes);
-            let start = if before > 0 {
-                format!("; the {} reserved before the recording lie as recorded", size(before))
-            } else {
-                String::new()
-            };
-            let it = format!(
-                "(settings of PYTORCH_CUDA_ALLOC_CONF; what the program would have asked for after this \
-                 request is not recorded{start})"
-            );
+        if let Some(it) = of_remedies(oom) {
             self.named("", &self.style.faint(&it));
         }
     }
-}
-
-/// What blocks in the way do to the free memory about them.
-fn locked(blocker: &Blocker) -> String {
-    let keep = if blocker.blocks == 1 { "keeps" } else { "keep" };
-    let (free, released) = (blocker.bytes_unlocked, blocker.bytes_released);
-    if released == free {
-        return format!("{keep} {} of free memory from going back to the device", size(free));
-    }
-    let part = match released {
-        0 => String::new(),
-        _ => format!(" ({} of it could go back to the device without them)", size(released)),
-    };
-    format!("{keep} {} of free memory apart{part}", size(free))
 }

@@ -2,8 +2,11 @@
 
 use std::fmt::Write as _;
 
+use super::obstacles::{in_the_way, pending};
 use super::spaces;
-use super::words::{missing, moment, place, place_in, provenance, remedies, telling_frames, when};
+use super::words::{
+    missing, moment, of_remedies, place, place_in, provenance, remedies, telling_frames, when,
+};
 use super::{held, ranks};
 use crate::analysis::{AnalyzeReport, DeviceReport, OomReport, Ranks, SnapshotReport};
 use crate::units::{count, counted, percent, plain, ratio, size};
@@ -217,7 +220,13 @@ impl Markdown {
         for cause in oom.causes.iter().filter(|cause| cause.kind != oom.verdict) {
             self.line(&format!("- {} {}", size(cause.bytes), text(&cause.note)));
         }
-        for remedy in remedies(oom) {
+        for it in pending(oom) {
+            self.line(&format!("- pending: {}", text(&it)));
+        }
+        for it in in_the_way(oom) {
+            self.line(&format!("- in the way: {}", text(&it)));
+        }
+        for remedy in remedies(oom).into_iter().chain(of_remedies(oom)) {
             self.line(&format!("- {}", text(&remedy)));
         }
         self.line("");

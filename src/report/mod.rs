@@ -12,6 +12,7 @@ mod held;
 #[cfg(feature = "cuda")]
 mod live;
 mod markdown;
+mod obstacles;
 mod page;
 mod ranks;
 mod replay;

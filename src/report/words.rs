@@ -176,6 +176,23 @@ pub(super) fn remedies(oom: &OomReport) -> Vec<String> {
     }]
 }
 
+/// What there is to know of remedies, where one helps.
+pub(super) fn of_remedies(oom: &OomReport) -> Option<String> {
+    if !oom.remedies.iter().any(|remedy| remedy.avoids_oom) {
+        return None;
+    }
+    let before = oom.undisturbed.map_or(0, |own| own.reserved_before_bytes);
+    let start = if before > 0 {
+        format!("; the {} reserved before the recording lie as recorded", size(before))
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "(settings of PYTORCH_CUDA_ALLOC_CONF; what the program would have asked for after this request \
+         is not recorded{start})"
+    ))
+}
+
 fn remedy_in_words(remedy: &Remedy, own: &Undisturbed) -> String {
     let settings = match (remedy.settings.as_str(), remedy.without) {
         (settings, None) => format!("with {settings}"),
