@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::replay::WhatIf;
+use super::change::WhatIf;
 use crate::allocator::{CachingAllocator, Entry};
 use crate::replay::{EmittedDevice, Inference, Inferred, emit, verify_and_keep};
 use crate::snapshot::Snapshot;

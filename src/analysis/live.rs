@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use thiserror::Error;
 
-use super::replay::{EntryReport, FailedRequest, WhatIf, changed, entry_report, failed};
+use super::change::{WhatIf, changed};
+use super::replay::{EntryReport, FailedRequest, entry_report, failed};
 use crate::allocator::Entry;
 use crate::conf::Settings;
 use crate::device::cuda::{Call, Cuda, CudaError, GpuFacts, Refusal, Timing};

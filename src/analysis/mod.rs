@@ -10,6 +10,7 @@ mod blockers;
 #[cfg(feature = "cuda")]
 mod calibrate;
 mod cautions;
+mod change;
 mod clock;
 mod cost;
 mod device;
@@ -46,6 +47,7 @@ pub use crate::replay::Bucket;
 pub use crate::snapshot::Warning;
 #[cfg(feature = "cuda")]
 pub use calibrate::calibrate;
+pub use change::{WhatIf, option_change};
 pub use cost::{COST_SCHEMA, Cost, Costs, CostsByCall};
 pub use device::DeviceReport;
 pub use emitted::{Emitted, Journal, emitted, write_snapshot};
@@ -77,7 +79,7 @@ pub use ranges::{NamedRange, NamedRanges, Span};
 pub use ranks::{Rank, Ranks, compare_ranks};
 pub use replay::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,
-    ReplayedDevice, WhatIf, inferred, option_change, verified, what_if,
+    ReplayedDevice, inferred, verified, what_if,
 };
 pub use request::{RequestReport, Served};
 pub use series::{Buckets, Series, SeriesSet};

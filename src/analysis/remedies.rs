@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
+use super::change::{WhatIf, changed, option_change};
 use super::oom::{OomReport, Remedy, Undisturbed};
-use super::replay::{WhatIf, changed, option_change, reserved_before};
 use super::smallest::Recorded;
 use super::whatif::is_worth_trying;
 use crate::conf::Settings;
@@ -62,7 +62,8 @@ pub(super) fn remedies(
     let failed: BTreeSet<usize> = control.ooms.iter().map(|(event, _)| *event).collect();
     // Every setting rounds to at least as much as the default ones do.
     let needed: BTreeMap<usize, u64> = program.needed(&Settings::default()).into_iter().collect();
-    let limit = shown_limit(snapshot, device, &as_recorded.settings, reserved_before(one));
+    let limit =
+        shown_limit(snapshot, device, &as_recorded.settings, one.verification.reserved_before);
     let limit = limit.map_or(as_recorded.limit, |limits| Some(*limits.end()));
     let reach = [as_recorded.capacity, limit].into_iter().flatten().min().unwrap_or(UNBOUNDED);
     // A failed request is recorded as it was rounded: under other settings it may be smaller.
@@ -92,7 +93,7 @@ pub(super) fn remedies(
             reach_bytes: reach,
             device_allocs: own.device_allocs,
             device_frees: own.device_frees,
-            reserved_before_bytes: reserved_before(recorded.one),
+            reserved_before_bytes: recorded.one.verification.reserved_before,
             is_rounded_up,
             no_setting_helps: !is_rounded_up && needed_bytes > reach,
         });

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::change::{WhatIf, changed};
 use super::emitted::{Emitted, Journal};
 use super::found::found_settings;
 use crate::allocator::{CachingAllocator, Entry};
 use crate::conf::{self, Settings, Unknown, option_in};
 use crate::replay::{
     Divergence, Hypothesis, Inference, Inferred, Known, Program, Simulation, Sink, Verification,
-    end_differences, infer, shown_capacity, shown_limit, simulate, word,
+    end_differences, infer, simulate, word,
 };
 use crate::snapshot::{Block, BlockState, Event, Snapshot, Warning, Warnings};
 use crate::units::{MIB, counted};
@@ -140,17 +141,6 @@ pub struct EntryReport {
     pub size: u64,
     /// The stream's handle.
     pub stream: u64,
-}
-
-/// What to replay otherwise than it was recorded.
-#[derive(Debug, Clone, Default)]
-pub struct WhatIf {
-    /// The settings, and the string they come from.
-    pub settings: Option<(Settings, String)>,
-    /// Bytes of device memory.
-    pub capacity: Option<u64>,
-    /// The minor release of PyTorch 2 whose rules to follow.
-    pub minor: Option<u32>,
 }
 
 /// The devices of `snapshot` that have a segment or an entry, or just `only`.
@@ -288,72 +278,6 @@ pub fn what_if(
     let (devices, emitted) = simulated.into_iter().unzip();
     report.devices = devices;
     (report, emitted)
-}
-
-/// The recorded settings with the options in `option` in place of their own, and the string that says so.
-///
-/// # Errors
-/// One sentence, in PyTorch's words.
-pub fn option_change(
-    snapshot: &Snapshot,
-    recorded: &Hypothesis,
-    option: &str,
-) -> Result<(Settings, String), String> {
-    // What is typed must be right; what is recorded was accepted once.
-    conf::parse(option, &recorded.settings, recorded.minor, Unknown::Refuse)
-        .map_err(|error| format!("{option}: {error}"))?;
-    if conf::option_in(option, "backend").is_some_and(|backend| backend != "native") {
-        return Err(format!("{option}: only the native backend is replayed"));
-    }
-    let base = snapshot.settings.as_ref().map_or("", |raw| raw.string.as_str());
-    let string = conf::overlay(base, option);
-    let mut settings = conf::parse(&string, &recorded.settings, recorded.minor, Unknown::Warn)
-        .map_err(|error| format!("{option}, with the recorded settings {base:?}: {error}"))?
-        .settings;
-    if snapshot.settings.is_none() {
-        // A parse sets these back, and there is no string that says what was found.
-        let found = &recorded.settings;
-        if option_in(option, "max_split_size_mb").is_none() {
-            settings.max_split_size = found.max_split_size;
-        }
-        if option_in(option, "roundup_power2_divisions").is_none() {
-            settings.roundup_power2_divisions = found.roundup_power2_divisions;
-        }
-    }
-    Ok((settings, string))
-}
-
-/// The hypothesis of a what-if: as recorded, less what is changed.
-pub(super) fn changed(snapshot: &Snapshot, one: &Inferred, change: &WhatIf) -> Hypothesis {
-    let mut hypothesis = one.hypothesis.clone();
-    if let Some((settings, _)) = &change.settings {
-        hypothesis.settings = settings.clone();
-    }
-    if let Some(minor) = change.minor {
-        hypothesis.minor = minor;
-    }
-    let capacity = change.capacity.or(one.hypothesis.capacity);
-    hypothesis.capacity =
-        capacity.or_else(|| shown_capacity(snapshot, one.device, reserved_before(one)));
-    hypothesis.limit = hypothesis.recorded_limit();
-    // On another device the process may use all of it, save what its settings say. On its own, what
-    // the program sets by a call holds, whatever its settings say.
-    if change.capacity.is_none() {
-        let settings = &one.hypothesis.settings;
-        // What is sure to have been allowed: a remedy that needs more is not claimed to help.
-        let shown = || {
-            let shown = shown_limit(snapshot, one.device, settings, reserved_before(one));
-            shown.map(|limits| *limits.start())
-        };
-        let known = one.hypothesis.limit.or_else(shown);
-        hypothesis.limit = [hypothesis.limit, known].into_iter().flatten().min();
-    }
-    hypothesis
-}
-
-/// Bytes that were held before the recording began.
-pub(super) fn reserved_before(one: &Inferred) -> u64 {
-    one.verification.reserved_before
 }
 
 /// Finds out how the recording came about.

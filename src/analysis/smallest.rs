@@ -1,6 +1,6 @@
 //! The smallest device on which a program's requests are all served.
 
-use super::replay::{WhatIf, changed};
+use super::change::{WhatIf, changed};
 use crate::replay::{Hypothesis, Inferred, Program, UNBOUNDED, enough, fits};
 use crate::snapshot::Snapshot;
 use crate::units::MIB;

@@ -6,8 +6,8 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::cautions::caution;
+use super::change::{WhatIf, changed, option_change};
 use super::cost::Costs;
-use super::replay::{WhatIf, changed, option_change};
 use super::smallest::{Recorded, smallest_capacity};
 use crate::allocator::Entry;
 use crate::conf::Settings;

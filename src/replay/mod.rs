@@ -10,11 +10,12 @@
 //! caused them, the model decides, a device that answers as the recorded one did (`recorded`) grants or
 //! refuses memory, and every line that the model writes is held against the recording. What a file does
 //! not say is found by trying ([`infer`]). [`simulate`] makes the same calls on a simulated device, under
-//! whatever settings: a what-if. [`emit`] writes the outcome as a snapshot.
+//! whatever settings: a what-if; [`ask`] makes one more at the snapshot. [`emit`] writes the outcome as a
+//! snapshot.
 //!
-//! Every step of the literal replay is shown to an observer with the totals and the [`Tiling`] at that moment; memory is
-//! bounded by the live blocks, not by the trace. Allocated memory never exceeds reserved memory,
-//! whatever the file says, since blocks exist only inside segments.
+//! Every step of the literal replay is shown to an observer with the totals and the [`Tiling`] at that
+//! moment; memory is bounded by the live blocks, not by the trace. Allocated memory never exceeds reserved
+//! memory, whatever the file says, since blocks exist only inside segments.
 
 mod ask;
 mod calls;
