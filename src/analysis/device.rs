@@ -261,7 +261,8 @@ fn inconsistency(device: u64, outcome: Outcome, events: u64, settings_recorded: 
     let why = if settings_recorded {
         "entries may be missing (skip_actions, a changed max_entries) or settings were changed on the way"
     } else {
-        "this release records no allocator settings, and they were probably not the default ones"
+        "this release records no allocator settings, and none that was tried leads to this trace; or entries \
+         are missing (skip_actions, a changed max_entries)"
     };
     format!("on device {device} {}: figures over time are estimates; {why}", found.join(", and "))
 }

@@ -36,7 +36,7 @@ pub(super) struct Whatif {
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     set: Vec<String>,
 
-    /// How many settings to list, the best ones; all of them if not given
+    /// List only the best N settings of each device; all of them if not given
     #[arg(long, value_name = "N")]
     top: Option<usize>,
 
