@@ -69,6 +69,12 @@ fn recording(name: &str) -> Snapshot {
     fixtures::snapshot(&format!("failures/{name}"))
 }
 
+/// The page, unwrapped.
+fn words_of(name: &str) -> String {
+    let page = result_of(&["analyze", &format!("fixtures/failures/{name}.pickle.gz")]);
+    page.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn failure(name: &str, capacity: Option<u64>) -> OomReport {
     let report =
         analyze(&recording(name), name, 0, Options { top: 10, capacity, ..Options::default() });
@@ -124,6 +130,15 @@ fn what_is_outside_shows_only_where_the_device_is_known() {
 }
 
 #[test]
+fn a_block_that_did_not_serve_though_it_is_large_enough_is_not_called_usable() {
+    for name in ["spurious", "kept_large"] {
+        let page = words_of(name);
+        assert!(page.contains("the largest free block of its pool and stream has"), "{page}");
+        assert!(!page.contains("may use") && !page.contains("usable"), "{page}");
+    }
+}
+
+#[test]
 fn an_expandable_segment_asks_for_whole_granules() {
     let oom = failure("granules-expandable", None);
     assert_eq!((oom.device_free_bytes, oom.segment_bytes), (14 * MIB, 20 * MIB));
@@ -168,8 +183,7 @@ fn of_a_late_recording_it_is_said_how_much_lies_as_it_lay() {
     assert_eq!(oom.verdict, "fragmentation");
     assert!(oom.remedies.iter().all(|remedy| !remedy.avoids_oom));
     assert_eq!(oom.undisturbed.unwrap().reserved_before_bytes, 300 * MIB);
-    let page = result_of(&["analyze", "fixtures/failures/late.pickle.gz"]);
-    let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = words_of("late");
     assert!(
         words.contains("none avoids it; but in each the 300 MiB reserved before the recording")
     );

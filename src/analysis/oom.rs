@@ -265,8 +265,10 @@ fn causes(c: &Circumstances, event: Event) -> Vec<Cause> {
         "free in other pools, out of reach for this private pool"
     };
     let cause = |kind, bytes, note: &str| Cause { kind, bytes, note: note.to_owned() };
+    // Why one that is large enough did not serve is the verdict.
+    let largest = if c.largest >= c.request { "the largest" } else { "the largest usable one" };
     let own = format!(
-        "free in blocks of the request's own pool and stream, the largest usable one {}",
+        "free in blocks of the request's own pool and stream, {largest} {}",
         size(c.largest)
     );
     let mut causes = vec![
