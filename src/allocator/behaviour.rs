@@ -40,9 +40,9 @@ pub struct Behaviour {
     pub reservation_must_fit: bool,
     /// Unmapping counts as one device allocation less of a private pool.
     pub unmap_counts_for_pool: bool,
-    /// A request for a private pool, be it in `use_mem_pool`, waits for nothing and has nothing given back
-    /// by other pools, as in a graph capture; since, only in a capture.
-    pub pools_hold_up: bool,
+    /// Any request for a private pool, in `use_mem_pool` too, waits for nothing and has nothing given back by
+    /// other pools, as in a graph capture. Since 2.13 only one in a capture.
+    pub private_pools_as_captures: bool,
     /// See [`UseOnOom`].
     pub use_on_oom: UseOnOom,
     /// Requests above the fraction can be refused before the device is asked
@@ -67,7 +67,7 @@ impl Behaviour {
             reclaim_skips_expandable: minor >= 8,
             reservation_must_fit: minor >= 13,
             unmap_counts_for_pool: minor >= 5,
-            pools_hold_up: minor <= 12,
+            private_pools_as_captures: minor <= 12,
             use_on_oom: match minor {
                 ..=7 => UseOnOom::Never,
                 8..=10 => UseOnOom::Last,

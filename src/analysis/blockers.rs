@@ -74,16 +74,19 @@ fn in_stretch(stretch: &Stretch, held: &mut BTreeMap<StackId, Held>) {
 
 /// Adds what the blocks of a run lock in it: what would be free without them, end to end.
 fn add_run(run: &[Laid], stretch: &Stretch, held: &mut Held) {
-    let given_back = if stretch.is_private { 0..0 } else { granules(run, stretch.granule) };
-    let (mut unlocked, mut released) = (0, 0);
+    let granule = stretch.granule;
+    let given_back = if stretch.is_private { 0..0 } else { granules(run, granule) };
     for block in run.iter().filter(|block| is_free(block)) {
-        unlocked += block.size;
-        let alone = granules(std::slice::from_ref(block), stretch.granule);
-        released +=
+        held.unlocked += block.size;
+        let alone = granules(std::slice::from_ref(block), granule);
+        held.released +=
             overlap(&given_back, &(block.offset..block.end())) - overlap(&given_back, &alone);
     }
-    held.unlocked += unlocked;
-    held.released += released;
+    add_in_the_way(run, granule, &given_back, held);
+}
+
+/// Adds the blocks of a run that lock something, when the whole of `given_back` would go back without them.
+fn add_in_the_way(run: &[Laid], granule: u64, given_back: &Range<u64>, held: &mut Held) {
     // The free block before each, and the one after.
     let mut free_after = vec![None; run.len()];
     let mut next = None;
@@ -98,8 +101,8 @@ fn add_run(run: &[Laid], stretch: &Stretch, held: &mut Held) {
             continue;
         }
         // Beside free memory, or in a granule with some that would go back.
-        let first = block.offset / stretch.granule * stretch.granule;
-        let last = block.end().div_ceil(stretch.granule).saturating_mul(stretch.granule);
+        let first = block.offset / granule * granule;
+        let last = block.end().div_ceil(granule).saturating_mul(granule);
         let common = first.max(given_back.start)..last.min(given_back.end);
         let reaches = |before: u64, after: u64| {
             free_before.is_some_and(|end| end >= before) || free_after.is_some_and(|at| at <= after)

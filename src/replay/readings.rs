@@ -77,7 +77,8 @@ pub(super) fn readings(
         // Nothing was waited for or given back, though there was something: only a capture keeps
         // PyTorch from it. A capture's own pool has an id of one number.
         let is_private = pool != PoolId::default();
-        let is_of_capture = is_private && (id[1] == 0 || allocator.behaviour().pools_hold_up);
+        let is_of_capture =
+            is_private && (id[1] == 0 || allocator.behaviour().private_pools_as_captures);
         let known: Vec<Ticket> = prelude.completed.iter().map(|(_, ticket)| *ticket).collect();
         plain.is_capturing = is_of_capture
             || allocator.has_pending_besides(&known)

@@ -84,38 +84,7 @@ impl Phases {
             let known = signs.get_mut(stack.index())?;
             Some(*known.get_or_insert_with(|| reader.read(stack)))
         };
-        let mut hints: Vec<(u32, Hint)> = Vec::new();
-        let mut hinted = |index: usize, hint: Hint| {
-            if hints.last().is_none_or(|(_, last)| *last != hint) {
-                hints.push((row(index), hint));
-            }
-        };
-        let mut steps = named.step_starts.iter().map(|start| *start as usize).peekable();
-        for (index, at) in rows.clone().enumerate() {
-            // What frees a block tells as well, of the block.
-            let signs = snapshot.events.stack(at).and_then(&mut read).unwrap_or_default();
-            // A failed request is an allocation that was tried; frees follow what is allocated around them.
-            if !matches!(snapshot.events.action(at), Some(Action::Alloc | Action::Oom)) {
-                continue;
-            }
-            // A step that allocates nothing parts what is freed after it from the phase before it.
-            while let Some(start) = steps.next_if(|start| *start <= index) {
-                if start < index {
-                    hinted(start, Hint::Is(Phase::Optimizer));
-                }
-            }
-            let can_be = |phase: &Phase| {
-                signs.caller != Some(Caller::Optimizer) || *phase != Phase::Optimizer
-            };
-            hinted(
-                index,
-                match signs.phase.or_else(|| named.phase_at(index).filter(can_be)) {
-                    Some(phase) => Hint::Is(phase),
-                    None if signs.caller.is_some() => Hint::Program,
-                    None => Hint::None,
-                },
-            );
-        }
+        let hints = hints(snapshot, rows.clone(), &named, &mut read);
         // Blocks at the end may be older than the trace, which forgets, while they do not.
         for segment in snapshot.segments.iter().filter(|s| s.device == device as u64) {
             for block in snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default() {
@@ -211,6 +180,47 @@ impl Hint {
             Self::Program | Self::None => None,
         }
     }
+}
+
+/// What is known of the phase of each allocation among `rows`, from where it changes on.
+fn hints(
+    snapshot: &Snapshot,
+    rows: Range<usize>,
+    named: &Named,
+    read: &mut impl FnMut(StackId) -> Option<Signs>,
+) -> Vec<(u32, Hint)> {
+    let mut hints: Vec<(u32, Hint)> = Vec::new();
+    let mut hinted = |index: usize, hint: Hint| {
+        if hints.last().is_none_or(|(_, last)| *last != hint) {
+            hints.push((row(index), hint));
+        }
+    };
+    let mut steps = named.step_starts.iter().map(|start| *start as usize).peekable();
+    for (index, at) in rows.enumerate() {
+        // What frees a block tells as well, of the block.
+        let signs = snapshot.events.stack(at).and_then(&mut *read).unwrap_or_default();
+        // A failed request is an allocation that was tried; frees follow what is allocated around them.
+        if !matches!(snapshot.events.action(at), Some(Action::Alloc | Action::Oom)) {
+            continue;
+        }
+        // A step that allocates nothing parts what is freed after it from the phase before it.
+        while let Some(start) = steps.next_if(|start| *start <= index) {
+            if start < index {
+                hinted(start, Hint::Is(Phase::Optimizer));
+            }
+        }
+        let can_be =
+            |phase: &Phase| signs.caller != Some(Caller::Optimizer) || *phase != Phase::Optimizer;
+        hinted(
+            index,
+            match signs.phase.or_else(|| named.phase_at(index).filter(can_be)) {
+                Some(phase) => Hint::Is(phase),
+                None if signs.caller.is_some() => Hint::Program,
+                None => Hint::None,
+            },
+        );
+    }
+    hints
 }
 
 /// Gives phases to allocations whose own stacks name none, by the phases around them.
