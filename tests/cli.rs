@@ -220,8 +220,10 @@ fn the_output_file_is_created_before_the_work_and_holds_what_stdout_would() {
 fn an_earlier_result_stands_until_there_is_another() {
     let directory = TempDir::new().unwrap();
     let earlier = file(&directory, "page.txt", &[b'x'; 1 << 20]);
-    refusal(&["analyze", "no/such/snapshot.pickle", "-o", &earlier]);
-    assert_eq!(fs::read(&earlier).unwrap().len(), 1 << 20);
+    for args in [["analyze", "-o"], ["replay", "-o"], ["replay", "--emit-snapshot"]] {
+        refusal(&[&args[..], &[&earlier, "no/such/snapshot.pickle"]].concat());
+        assert_eq!(fs::read(&earlier).unwrap().len(), 1 << 20, "{args:?}");
+    }
     let snapshot = text(&fixtures::path("2.15.0-holes"));
     assert_eq!(run(&["analyze", &snapshot, "-o", &earlier]).code, 0);
     assert_eq!(fs::read_to_string(&earlier).unwrap(), result_of(&["analyze", &snapshot]));

@@ -1,7 +1,7 @@
 //! Where the result goes, and what that place can show.
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, BufWriter, IsTerminal as _, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -46,12 +46,23 @@ impl Output {
         }
     }
 
-    pub(super) fn write(mut self, text: &str) -> anyhow::Result<()> {
+    pub(super) fn write(self, text: &str) -> anyhow::Result<()> {
+        self.write_by(|out| out.write_all(text.as_bytes()))
+    }
+
+    /// Writes what `writer` does.
+    pub(super) fn write_by(
+        mut self,
+        writer: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
         let written = if let Some(file) = &mut self.file {
-            emptied(file).and_then(|()| file.write_all(text.as_bytes()))
+            emptied(file).and_then(|()| {
+                let mut out = BufWriter::new(file);
+                writer(&mut out).and_then(|()| out.flush())
+            })
         } else {
             let mut out = io::stdout().lock();
-            out.write_all(text.as_bytes()).and_then(|()| out.flush())
+            writer(&mut out).and_then(|()| out.flush())
         };
         match written {
             // Whoever reads it has seen enough: no failure, and no reason for a gate to pass.

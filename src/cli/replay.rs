@@ -1,10 +1,8 @@
 //! `oomscope replay`
 
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
 use clap::Args;
 
 use super::args::{Model, PlainFormat, parse_release};
@@ -66,7 +64,7 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
     {
         bail!("{}: is to hold both the result and the snapshot: name two files", page.display());
     }
-    let emitted_file = args.emit_snapshot.as_deref().map(create).transpose()?;
+    let emit_to = args.emit_snapshot.as_deref().map(|path| Output::open(Some(path))).transpose()?;
     let snapshot = inputs::read_one(&args.model.snapshot)?;
     let possible = releases(&snapshot.torch);
     // A release that cannot have written the file is one to replay under, not one to verify by.
@@ -87,17 +85,15 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
         minor: other,
     };
     let is_what_if = change.settings.is_some() || change.capacity.is_some() || other.is_some();
-    let keep = emitted_file.is_some();
+    let keep = emit_to.is_some();
     let (report, emitted) = if is_what_if {
         what_if(&snapshot, &path, &inference, &change, keep)
     } else {
         let emitted = if keep { emitted(&snapshot, &inference) } else { Vec::new() };
         (verified(&snapshot, &path, &inference), emitted)
     };
-    if let Some((file, name)) = emitted_file {
-        let mut file = BufWriter::new(file);
-        let written = write_snapshot(&snapshot, &change, &emitted, &mut file);
-        written.and_then(|()| file.flush()).with_context(|| format!("{name} cannot be written"))?;
+    if let Some(file) = emit_to {
+        file.write_by(|out| write_snapshot(&snapshot, &change, &emitted, out))?;
     }
     let text = match args.model.output.format {
         PlainFormat::Human => report::replay_page(&report, output.style()),
@@ -106,12 +102,6 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
     output.write(&text)?;
     let diverged = report.devices.iter().any(|device| device.exact == Some(false));
     Ok(if diverged { Done::Failed } else { Done::Well })
-}
-
-fn create(path: &Path) -> anyhow::Result<(File, String)> {
-    let name = path.display().to_string();
-    let file = File::create(path).with_context(|| format!("{name} cannot be written"))?;
-    Ok((file, name))
 }
 
 /// What `--set` makes of the recorded settings, with the string that says the same.
