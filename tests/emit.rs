@@ -88,6 +88,7 @@ fn replayed(snapshot: &Snapshot) -> Option<Vec<Device>> {
         limit: None,
         capacity: None,
         no_split: Vec::new(),
+        captures: true,
     };
     let device = |number| {
         let verification = verify(snapshot, number, &hypothesis);

@@ -23,7 +23,7 @@ const CAPACITY: u64 = 400 * MIB;
 type Scenario = (&'static str, &'static str, Option<(u64, u64, u64, u64)>);
 
 /// What was arranged.
-const SCENARIOS: [Scenario; 18] = [
+const SCENARIOS: [Scenario; 19] = [
     ("capacity", "capacity", None),
     ("capacity-expandable", "capacity", None),
     // 95 blocks of 4 MiB, every other one freed.
@@ -50,6 +50,8 @@ const SCENARIOS: [Scenario; 18] = [
     ("granules-expandable", "capacity", None),
     // 9 times 33 MiB, each rounded to 40, and 56.
     ("rounded", "capacity", None),
+    // A block of 40 MiB has all of the 100 that a MemPool holds, and the device has 60.
+    ("no_split", "capacity", None),
 ];
 /// The same in the forward pass of a training step, between others; what the model holds stands in the way
 /// of little.
@@ -162,6 +164,46 @@ fn the_pool_of_a_capture_is_known_by_its_stream() {
     let inference = inferred(&snapshot, None, Known::default());
     let replay = &verified(&snapshot, "in_capture", &inference).devices[0];
     assert_eq!((replay.exact, replay.retries, replay.ambiguous_calls), (Some(true), 0, 0));
+}
+
+/// Up to 2.12 the default pool gives nothing back for a MemPool's request: PyTorch 2.9.1 serves it under none
+/// of the settings. In a graph capture, which the recording does not rule out, it was served under some.
+#[test]
+fn what_turns_on_whether_it_was_a_capture_is_left_out() {
+    let oom = failure("2.9.1-side_mempool", None);
+    assert_eq!((oom.verdict, oom.pool_id), ("private-pool", Some([0, 1])));
+    assert!(oom.remedies.iter().all(|remedy| !remedy.avoids_oom), "{:?}", oom.remedies);
+    assert_eq!((oom.remedies.len(), oom.undisturbed.unwrap().undecided), (2, 7));
+}
+
+/// Neither its stream nor the recording says that the request was for a pool; that the whole free segment
+/// was not given back does.
+#[test]
+fn what_was_kept_back_tells_a_request_for_a_pool() {
+    let oom = failure("2.9.1-mempool_first", None);
+    assert_eq!((oom.verdict, oom.pool_id), ("private-pool", None), "{}", oom.verdict_reason);
+    assert!(oom.verdict_reason.contains("120 MiB of free memory could"), "{}", oom.verdict_reason);
+    assert_eq!((oom.is_pool_open, oom.kept_back_bytes), (true, Some(120 * MIB)));
+    assert_eq!((oom.remedies, oom.undisturbed), (Vec::new(), None));
+}
+
+#[test]
+fn without_completions_nothing_is_said_to_wait() {
+    for name in ["fragmentation", "spurious"] {
+        let filtered = format!("{name}-filtered");
+        let (whole, oom) = (failure(name, None), failure(&filtered, None));
+        assert_eq!(oom.verdict, name, "{}", oom.verdict_reason);
+        assert_eq!(
+            (oom.allocated_bytes, oom.cached_bytes, oom.largest_free_block_bytes),
+            (whole.allocated_bytes, whole.cached_bytes, whole.largest_free_block_bytes)
+        );
+        assert_eq!((oom.pending, oom.remedies), (Vec::new(), Vec::new()));
+        let source = Source::open(&path(&filtered)).unwrap();
+        let snapshot = Snapshot::read(&source, &|_| {}).unwrap();
+        let report = analyze(&snapshot, name, 0, Options::default());
+        let codes: Vec<&str> = report.warnings.iter().map(|warning| warning.code).collect();
+        assert_eq!(codes, ["frees-not-completed", "model-parted"]);
+    }
 }
 
 /// A recording of before 2.12 does not say that the free memory was a pool's, and that pool is gone.

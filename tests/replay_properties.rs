@@ -172,6 +172,7 @@ proptest! {
                 contradictions: 0,
                 first_contradiction: None,
                 end_differences: 0,
+                lacks_completions: false,
             });
         }
     }

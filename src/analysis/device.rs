@@ -193,14 +193,15 @@ fn warn_of_failures(
     oom_count: u64,
     warnings: &mut Warnings,
 ) {
-    if ooms.iter().any(|oom| oom.pool_id.is_none())
+    if ooms.iter().any(|oom| oom.pool_id.is_none() && oom.kept_back_bytes.is_none())
         && memory.pools.iter().any(|pool| pool.pool_id != [0, 0])
     {
         warnings.add(
             "failed-pool-not-recorded",
             format!(
                 "device {device}: this release does not record which pool a failed request was for: it \
-                 is taken to be the default one, though there are private pools (CUDA graphs, MemPool)"
+                 is taken to be the default one, though there are private pools (CUDA graphs, MemPool), and no \
+                 setting is said to help one on a stream of theirs"
             ),
         );
     }
@@ -230,6 +231,15 @@ pub(super) fn warn_of_trace(
                 "the trace of device {device} does not begin at an empty allocator (recording began late, or its ring buffer of max_entries wrapped): it begins with {} reserved and {} allocated, rebuilt from the final segments",
                 size(outcome.start.reserved),
                 size(outcome.start.allocated)
+            ),
+        );
+    }
+    if outcome.lacks_completions {
+        warnings.add(
+            "frees-not-completed",
+            format!(
+                "the trace of device {device} has no free_completed entries (skip_actions): every block is \
+                 taken to be free as soon as the program freed it, though another stream may still have used it"
             ),
         );
     }

@@ -8,9 +8,10 @@ use super::held::HeldAt;
 use super::holders::{HeldByLine, by_line};
 use super::sums::{Sum, summed};
 use super::verdict::{self, Circumstances};
-use crate::allocator::{is_small_request, most_taken, segment_size};
+use crate::allocator::{is_small_request, most_taken, segment_size, whole_granules};
 use crate::conf::Settings;
-use crate::replay::{Home, Step, Tiling, Totals};
+use crate::ids::PoolId;
+use crate::replay::{Home, Step, Stretch, Tiling, Totals};
 use crate::snapshot::{BlockState, Event, Pools, Snapshot};
 use crate::units::{plain, size};
 
@@ -81,6 +82,9 @@ pub struct Undisturbed {
     pub reserved_before_bytes: u64,
     /// Whether the request, of which only the rounded size is recorded, may have been for less.
     pub is_rounded_up: bool,
+    /// Settings that were replayed and are left out: what comes of them turns on whether a request was
+    /// made in a graph capture or in `use_mem_pool`, which is not recorded.
+    pub undecided: u64,
     /// Whether live memory and the request alone are more than could be reserved.
     pub no_setting_helps: bool,
 }
@@ -99,6 +103,13 @@ pub struct OomReport {
     /// The pool; before PyTorch 2.12, which does not record it, `None` unless all memory like it of its
     /// stream, other than the default one, is of one private pool.
     pub pool_id: Option<[u64; 2]>,
+    /// Bytes that the default pool would have given back for this request, where no pool is recorded: it was
+    /// for a private pool, or they were in one that is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_back_bytes: Option<u64>,
+    /// Whether it may as well have been for a private pool: none is recorded, and one has memory of that
+    /// stream too, or something was not given back.
+    pub is_pool_open: bool,
     /// Free on the device, as recorded.
     pub device_free_bytes: u64,
     /// Held from the device at that moment.
@@ -154,19 +165,37 @@ pub(super) fn report(
     is_late: bool,
 ) -> OomReport {
     let Totals { reserved, allocated, active, .. } = step.tiling.totals();
-    let pool = event.pool.unwrap_or(Pools::DEFAULT);
+    let kept_back = Some(step.tiling)
+        .filter(|_| is_late && step.entry.is_some() && event.pool.is_none())
+        .map(releasable)
+        .filter(|bytes| *bytes > 0);
     let device_free = event.addr;
     let segment = asked_of_device(event.size, device_free, settings);
-    let is_small = is_small_request(event.size);
-    let largest = step.tiling.largest_free(pool, event.stream, is_small).unwrap_or(0);
-    let circumstances = circumstances(step, event, largest, segment, capacity);
-    let (verdict, verdict_reason) = verdict::verdict(&circumstances, settings);
+    let has_private = |home: &Home| home.pool != Pools::DEFAULT && home.stream == event.stream;
+    let is_pool_open = kept_back.is_some()
+        || (step.entry.is_some()
+            && event.pool.is_none()
+            && step.tiling.homes().iter().any(has_private));
+    // Of private pools only the recorded one is known.
+    let pool = event.pool.unwrap_or(Pools::DEFAULT);
+    let pool = kept_back.is_none().then_some(pool);
+    let circumstances = circumstances(step, event, pool, segment, capacity);
+    let largest = circumstances.largest;
+    let (verdict, verdict_reason) = match kept_back {
+        Some(bytes) => verdict::kept_back(&circumstances, bytes, settings),
+        None if step.lacks_completions && pool != Some(Pools::DEFAULT) => {
+            verdict::without_completions(&circumstances, settings)
+        }
+        None => verdict::verdict(&circumstances, settings),
+    };
     OomReport {
         event: index as u64,
         requested_bytes: event.size,
         segment_bytes: segment,
         stream: event.stream,
         pool_id: event.pool.map(|pool| snapshot.pools.get(pool)),
+        kept_back_bytes: kept_back,
+        is_pool_open,
         device_free_bytes: device_free,
         reserved_bytes: reserved,
         allocated_bytes: allocated,
@@ -185,7 +214,7 @@ pub(super) fn report(
         shortfall_bytes: segment
             .saturating_sub(device_free)
             .min(event.size.saturating_sub(largest)),
-        causes: causes(&circumstances, event),
+        causes: causes(&circumstances, pool),
         blockers: if is_late { blockers(step.tiling, stacks) } else { Vec::new() },
         pending: if is_late { pending(step.tiling, stacks) } else { Vec::new() },
         undisturbed: None,
@@ -211,8 +240,19 @@ pub(super) fn report_of(
     tiling: &Tiling,
     at: (usize, Event),
 ) -> OomReport {
-    let step = Step { entry: None, tiling };
+    let step = Step { entry: None, tiling, lacks_completions: false };
     report(snapshot, stacks, settings, capacity, &step, at, true)
+}
+
+/// What the default pool could give back to the device.
+fn releasable(tiling: &Tiling) -> u64 {
+    let of = |stretch: &Stretch| {
+        let free = stretch.blocks.iter().filter(|block| block.state == BlockState::Inactive);
+        free.map(|block| whole_granules(block.offset, block.size, stretch.granule))
+            .fold(0, u64::saturating_add)
+    };
+    let default = tiling.stretches().filter(|stretch| !stretch.is_private);
+    default.map(|stretch| of(&stretch)).fold(0, u64::saturating_add)
 }
 
 /// By line: the blocks that wait for other streams.
@@ -227,18 +267,17 @@ fn pending(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<HeldByLine> {
 fn circumstances(
     step: &Step<'_>,
     event: Event,
-    largest: u64,
+    pool: Option<PoolId>,
     segment: u64,
     capacity: Option<u64>,
 ) -> Circumstances {
-    let pool = event.pool.unwrap_or(Pools::DEFAULT);
+    let is_small = is_small_request(event.size);
+    let largest = pool.and_then(|pool| step.tiling.largest_free(pool, event.stream, is_small));
     let homes = step.tiling.homes();
     let free = |keep: &dyn Fn(&&Home) -> bool| {
         homes.iter().filter(keep).map(|home| home.free).fold(0u64, u64::saturating_add)
     };
-    let serves = |h: &Home| {
-        (h.pool, h.stream, h.is_small) == (pool, event.stream, is_small_request(event.size))
-    };
+    let serves = |h: &Home| (Some(h.pool), h.stream, h.is_small) == (pool, event.stream, is_small);
     let class = homes.iter().find(|home| serves(home));
     let Totals { reserved, active, .. } = step.tiling.totals();
     Circumstances {
@@ -247,22 +286,24 @@ fn circumstances(
         device_free: event.addr,
         reserved,
         active,
-        largest,
-        own: free(&|h| h.pool == pool && h.stream == event.stream),
+        largest: largest.unwrap_or(0),
+        own: free(&|h| Some(h.pool) == pool && h.stream == event.stream),
         own_class: class.map_or(0, |home| home.free),
-        other_stream: free(&|h| h.pool == pool && h.stream != event.stream),
-        other_pool: free(&|h| h.pool != pool),
+        other_stream: free(&|h| Some(h.pool) == pool && h.stream != event.stream),
+        other_pool: free(&|h| Some(h.pool) != pool),
         pending: homes.iter().map(|home| home.pending).fold(0, u64::saturating_add),
         pending_class: class.map_or(0, |home| home.pending),
         outside: capacity.map(|all| all.saturating_sub(reserved.saturating_add(event.addr))),
     }
 }
 
-fn causes(c: &Circumstances, event: Event) -> Vec<Cause> {
-    let pool_note = if event.pool.unwrap_or(Pools::DEFAULT) == Pools::DEFAULT {
-        "free in private pools (CUDA graphs, MemPool), out of reach for the default pool"
-    } else {
-        "free in other pools, out of reach for this private pool"
+fn causes(c: &Circumstances, pool: Option<PoolId>) -> Vec<Cause> {
+    let pool_note = match pool {
+        Some(Pools::DEFAULT) => {
+            "free in private pools (CUDA graphs, MemPool), out of reach for the default pool"
+        }
+        Some(_) => "free in other pools, out of reach for this private pool",
+        None => "free in pools, of which the request's own, a private one, is not recorded",
     };
     let cause = |kind, bytes, note: &str| Cause { kind, bytes, note: note.to_owned() };
     // Why one that is large enough did not serve is the verdict.

@@ -11,7 +11,8 @@ use super::smallest::Recorded;
 use super::whatif::is_worth_trying;
 use crate::conf::Settings;
 use crate::replay::{
-    Divergence, Inferred, Known, Program, Simulation, UNBOUNDED, infer, shown_limit, simulate,
+    Divergence, Hypothesis, Inferred, Known, Program, Simulation, UNBOUNDED, infer, shown_limit,
+    simulate,
 };
 use crate::snapshot::Snapshot;
 
@@ -58,8 +59,16 @@ pub(super) fn remedies(
     let one = &*one;
     let program = Program::of(snapshot, device, &one.hypothesis.settings);
     let as_recorded = changed(snapshot, one, &WhatIf::default());
-    let control = simulate(&program, &as_recorded, None);
-    let failed: BTreeSet<usize> = control.ooms.iter().map(|(event, _)| *event).collect();
+    // Where it is open whether a request was made in a graph capture, only what holds either way is said.
+    let ways: &[bool] =
+        if program.leaves_captures_open(as_recorded.minor) { &[true, false] } else { &[true] };
+    let each_way = |program: &Program<'_>, hypothesis: &Hypothesis| -> Vec<Simulation> {
+        let way = |captures: &bool| Hypothesis { captures: *captures, ..hypothesis.clone() };
+        ways.iter().map(|captures| simulate(program, &way(captures), None)).collect()
+    };
+    let controls = each_way(&program, &as_recorded);
+    let failed: Vec<BTreeSet<usize>> =
+        controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect()).collect();
     // Every setting rounds to at least as much as the default ones do.
     let needed: BTreeMap<usize, u64> = program.needed(&Settings::default()).into_iter().collect();
     let limit =
@@ -69,25 +78,43 @@ pub(super) fn remedies(
     // A failed request is recorded as it was rounded: under other settings it may be smaller.
     let is_rounded_up = as_recorded.settings.roundup_power2_divisions.iter().any(|d| *d > 1);
     let recorded = Recorded { snapshot, one, program };
-    let tried: Vec<(Candidate, Simulation)> = candidates(snapshot, one)
+    let tried: Vec<(Candidate, Vec<Simulation>)> = candidates(snapshot, one)
         .into_par_iter()
         .filter(|candidate| is_worth_trying(&candidate.settings, &recorded))
         .map(|candidate| {
             let settings = Some((candidate.settings.clone(), String::new()));
             let change = WhatIf { settings, ..WhatIf::default() };
-            let done = simulate(&recorded.program, &changed(snapshot, one, &change), None);
+            let done = each_way(&recorded.program, &changed(snapshot, one, &change));
             (candidate, done)
         })
         .collect();
+    let mut is_pool_open = false;
     for oom in ooms {
         let Ok(event) = usize::try_from(oom.event) else { continue };
         // A graph capture waits for nothing, which a replay cannot know of a request that fares better.
         let is_captured = oom.causes.iter().any(|cause| cause.kind == "pending-free");
-        if !failed.contains(&event) || is_captured {
+        let needed_bytes = needed.get(&event).copied().unwrap_or(0);
+        let no_setting_helps = !is_rounded_up && needed_bytes > reach;
+        // Of a request whose pool is not known no setting can be said to help, nor of those after it.
+        is_pool_open |= oom.is_pool_open;
+        if !failed.iter().all(|failed| failed.contains(&event))
+            || is_captured
+            || (is_pool_open && !no_setting_helps)
+        {
             continue;
         }
-        let own = control.at_failures.get(&event).copied().unwrap_or_default();
-        let needed_bytes = needed.get(&event).copied().unwrap_or(0);
+        let own = controls.first().and_then(|done| done.at_failures.get(&event));
+        let own = own.copied().unwrap_or_default();
+        let tried = if is_pool_open { &[] } else { tried.as_slice() };
+        oom.remedies = tried
+            .iter()
+            .filter_map(|(candidate, ways)| {
+                let ways = ways.iter().zip(&failed);
+                let mut rows = ways.map(|(done, failed)| remedy(candidate, done, event, failed));
+                let first = rows.next()?;
+                rows.all(|row| row == first).then_some(first)
+            })
+            .collect();
         oom.undisturbed = Some(Undisturbed {
             needed_bytes,
             reach_bytes: reach,
@@ -95,9 +122,9 @@ pub(super) fn remedies(
             device_frees: own.device_frees,
             reserved_before_bytes: recorded.one.verification.reserved_before,
             is_rounded_up,
-            no_setting_helps: !is_rounded_up && needed_bytes > reach,
+            undecided: (tried.len() - oom.remedies.len()) as u64,
+            no_setting_helps,
         });
-        oom.remedies = tried.iter().map(|(it, done)| remedy(it, done, event, &failed)).collect();
         // A limit to splitting may help today and slow the program down tomorrow: it comes last of what
         // helps. Of the others a single option comes before a combination.
         oom.remedies.sort_by_key(|r| {

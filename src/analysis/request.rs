@@ -82,6 +82,7 @@ pub(super) fn request(
         limit: None,
         capacity: Some(capacity),
         no_split: Vec::new(),
+        captures: true,
     };
     let limit = hypothesis.recorded_limit();
     let answer = ask(snapshot, device, &Hypothesis { limit, ..hypothesis }, asked, stream);

@@ -141,6 +141,50 @@ pub(super) fn verdict(c: &Circumstances, settings: &Settings) -> (&'static str, 
     ("capacity", full(c))
 }
 
+/// The verdict where no pool is recorded and `bytes`, which the default pool gives back before a request
+/// fails, were not given back.
+pub(super) fn kept_back(
+    c: &Circumstances,
+    bytes: u64,
+    settings: &Settings,
+) -> (&'static str, String) {
+    let plain = verdict(c, settings);
+    if plain.0 == "memory-limit" {
+        return plain;
+    }
+    let (free, wanted) = (size(c.device_free), size(c.segment));
+    let back = format!(
+        "{} of free memory could have been given back to the device and was not: either the request was \
+         for a private pool (use_mem_pool, a graph capture), for which up to 2.12 nothing is given back, or \
+         that memory was in one that is gone by now; which is not recorded",
+        size(bytes)
+    );
+    if bytes.saturating_add(c.device_free) >= c.segment {
+        let covers = format!("with the {free} free on the device it covers the {wanted} asked for");
+        ("private-pool", format!("{back}; {covers}"))
+    } else {
+        ("unknown", format!("{back}, nor what lay free in the request's own pool"))
+    }
+}
+
+/// The verdict of a request for a private pool where what seems free may have waited for other streams: in
+/// a graph capture nothing is waited for, as a request of the default pool does before it fails.
+pub(super) fn without_completions(
+    c: &Circumstances,
+    settings: &Settings,
+) -> (&'static str, String) {
+    let plain = verdict(c, settings);
+    if matches!(plain.0, "memory-limit" | "non-pytorch" | "capacity") {
+        return plain;
+    }
+    let reason = format!(
+        "{} was freed, but how much of it other streams still used is not recorded: the trace has no \
+         free_completed entries (skip_actions)",
+        size(c.reserved.saturating_sub(c.active))
+    );
+    ("unknown", reason)
+}
+
 /// Why no one thing would have been enough.
 fn full(c: &Circumstances) -> String {
     let cache = c.own.saturating_add(c.other_stream).saturating_add(c.other_pool);
@@ -252,6 +296,19 @@ mod tests {
         );
         let c = Circumstances { request: 9 * MIB, segment: 20 * MIB, ..TIGHT };
         assert!(reason(c).contains("asks the device for 20 MiB; all that"), "{}", reason(c));
+    }
+
+    #[test]
+    fn what_is_not_recorded_is_not_claimed() {
+        let settings = Settings::default();
+        let c = Circumstances { own: 90 * MIB, active: 910 * MIB, ..TIGHT };
+        assert_eq!(word(c), "fragmentation");
+        assert_eq!(without_completions(&c, &settings).0, "unknown");
+        assert_eq!(without_completions(&TIGHT, &settings).0, "capacity");
+        assert_eq!(kept_back(&c, 90 * MIB, &settings).0, "private-pool");
+        assert_eq!(kept_back(&c, 90 * MIB - 1, &settings).0, "unknown");
+        let c = Circumstances { device_free: 100 * MIB, ..c };
+        assert_eq!(kept_back(&c, 90 * MIB, &settings).0, "memory-limit");
     }
 
     #[test]

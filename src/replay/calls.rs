@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::segment_pools::SegmentPools;
 use crate::ids::{PoolId, StackId};
-use crate::snapshot::{Action, Event, Snapshot};
+use crate::snapshot::{Action, BlockState, Event, Snapshot};
 
 /// What the program did, with the rows of its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +61,8 @@ pub(super) struct Calls<'a> {
     most_reserved: u64,
     /// The stack under which memory was taken from the device, by its first address.
     taken_under: FxHashMap<u64, StackId>,
+    /// No free is seen to wait: see [`lacks_completions`].
+    lacks_completions: bool,
 }
 
 /// Work of the allocator that belongs to a later entry.
@@ -102,6 +104,7 @@ impl<'a> Calls<'a> {
             reserved,
             most_reserved,
             taken_under: FxHashMap::default(),
+            lacks_completions: lacks_completions(snapshot, device),
         }
     }
 
@@ -188,6 +191,22 @@ impl<'a> Calls<'a> {
     }
 }
 
+/// Whether the completions of frees were left out of the trace of `device`: none is there, though more
+/// blocks were freed than wait in the end.
+pub(super) fn lacks_completions(snapshot: &Snapshot, device: usize) -> bool {
+    let mut freed = 0;
+    for row in snapshot.trace(device) {
+        match snapshot.events.action(row) {
+            Some(Action::FreeCompleted) => return false,
+            Some(Action::FreeRequested) => freed += 1,
+            _ => {}
+        }
+    }
+    let own = snapshot.segments.iter().filter(|segment| segment.device == device as u64);
+    let blocks = own.flat_map(|s| snapshot.blocks.get(s.blocks.clone()).unwrap_or_default());
+    freed > blocks.filter(|block| block.state == BlockState::ActivePendingFree).count()
+}
+
 /// Whether the block that is freed in row `row` of the trace is free again in the next one, by the same
 /// call: one stack. A free that had to wait is completed by a later call, with that call's stack.
 pub fn is_completed_at_once(snapshot: &Snapshot, row: usize) -> bool {
@@ -221,7 +240,7 @@ impl Iterator for Calls<'_> {
                 let follows = first + 1 < self.end && is_completed_at_once(self.snapshot, first);
                 let rows = first..first + 1 + usize::from(follows);
                 self.next = rows.end;
-                return Some(Call::Free { rows, waits: !follows });
+                return Some(Call::Free { rows, waits: !follows && !self.lacks_completions });
             }
             Action::Snapshot | Action::Other => {
                 self.next = first + 1;

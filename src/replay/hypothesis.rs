@@ -19,6 +19,11 @@ pub struct Hypothesis {
     pub capacity: Option<u64>,
     /// Private pools whose blocks are handed out whole (`MemPool(no_split=True)`).
     pub no_split: Vec<PoolId>,
+    /// Whether a request for a private pool that may have been made in a graph capture or in
+    /// `use_mem_pool` is taken for one of a capture: see [`Program::is_in_capture`].
+    ///
+    /// [`Program::is_in_capture`]: super::Program::is_in_capture
+    pub captures: bool,
 }
 
 impl Hypothesis {

@@ -13,6 +13,7 @@ use rayon::prelude::*;
 use super::calls::{is_growth, moves_memory};
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
+use super::segment_pools::no_split_pools;
 use super::settings::{releases, settings_of, settings_under};
 use super::shown::shown_capacity;
 use super::verification::Verification;
@@ -65,12 +66,14 @@ pub fn infer(snapshot: &Snapshot, devices: &[usize], known: Known) -> Inference 
                 limit: None,
                 capacity: known.capacity,
                 no_split: Vec::new(),
+                captures: true,
             };
             let start = Hypothesis { limit: start.recorded_limit(), ..start };
-            let verify_one = |&device: &usize| Inferred {
-                device,
-                hypothesis: start.clone(),
-                verification: verify(snapshot, device, &start),
+            let verify_one = |&device: &usize| {
+                let no_split = no_split_pools(snapshot, device, &start.settings);
+                let hypothesis = Hypothesis { no_split, ..start.clone() };
+                let verification = verify(snapshot, device, &hypothesis);
+                Inferred { device, hypothesis, verification }
             };
             Inference::new(releases, devices.par_iter().map(verify_one).collect())
         })

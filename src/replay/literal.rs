@@ -1,6 +1,7 @@
 //! The trace of one device, applied entry by entry.
 
-use super::segment_pools::SegmentPools;
+use super::calls::lacks_completions;
+use super::segment_pools::{SegmentPools, no_split_pools};
 use super::start::{PoolIndex, Start};
 use super::tiling::{Keep, Tiling};
 use super::totals::Totals;
@@ -26,6 +27,8 @@ pub struct Step<'a> {
     pub entry: Option<(usize, Event)>,
     /// The memory after it.
     pub tiling: &'a Tiling,
+    /// See [`Outcome::lacks_completions`].
+    pub lacks_completions: bool,
 }
 
 /// What a replay found out.
@@ -40,6 +43,9 @@ pub struct Outcome {
     /// Blocks of the snapshot that differ, in size or state, from what the trace led to, and blocks
     /// that only one of the two has.
     pub end_differences: u64,
+    /// Whether entries of completed frees were left out (`skip_actions`): every block is then taken to be
+    /// free as soon as the program freed it, though another stream may still have used it.
+    pub lacks_completions: bool,
 }
 
 impl Literal<'_> {
@@ -47,6 +53,7 @@ impl Literal<'_> {
     /// at hand of free blocks.
     pub fn run(&self, keep: Keep, mut observe: impl FnMut(&Step<'_>)) -> Outcome {
         let mut tiling = Tiling::new(self.settings.clone(), keep);
+        tiling.hand_out_whole(no_split_pools(self.snapshot, self.device, self.settings));
         let pools = PoolIndex::of(self.snapshot, self.device as u64);
         let start = Start::of(self.snapshot, self.device, self.settings, &pools);
         let mut contradictions = start.lay(&mut tiling);
@@ -54,10 +61,15 @@ impl Literal<'_> {
         let start = tiling.totals();
         let mut first_contradiction = None;
         let mut of_failures = None;
-        observe(&Step { entry: None, tiling: &tiling });
+        let lacks_completions = lacks_completions(self.snapshot, self.device);
+        observe(&Step { entry: None, tiling: &tiling, lacks_completions });
         for (index, row) in self.snapshot.trace(self.device).enumerate() {
             let Some(mut event) = self.snapshot.events.get(row) else { break };
-            if !apply(&event, &mut tiling, &pools) {
+            let mut applied = event;
+            if lacks_completions && event.action == Action::FreeRequested {
+                applied.action = Action::FreeCompleted;
+            }
+            if !apply(&applied, &mut tiling, &pools) {
                 contradictions += 1;
                 first_contradiction = first_contradiction.or(Some(index));
             }
@@ -66,10 +78,10 @@ impl Literal<'_> {
                     .get_or_insert_with(|| SegmentPools::new(self.snapshot, self.device));
                 event.pool = Some(pools.of(&event)).filter(|pool| *pool != Pools::DEFAULT);
             }
-            observe(&Step { entry: Some((index, event)), tiling: &tiling });
+            observe(&Step { entry: Some((index, event)), tiling: &tiling, lacks_completions });
         }
         let end_differences = self.differences(&tiling);
-        Outcome { start, contradictions, first_contradiction, end_differences }
+        Outcome { start, contradictions, first_contradiction, end_differences, lacks_completions }
     }
 
     fn differences(&self, tiling: &Tiling) -> u64 {

@@ -8,8 +8,9 @@ use rustc_hash::FxHashMap;
 
 use super::calls::{Call, Calls, is_shrinking};
 use super::recorded::Reservations;
+use super::segment_pools::DEFAULT_STREAM;
 use super::start::{PoolIndex, Start};
-use crate::allocator::{Held, Resident, round_size};
+use crate::allocator::{Behaviour, Held, Resident, round_size};
 use crate::conf::Settings;
 use crate::entry::BlockState;
 use crate::ids::{PoolId, StackId, row};
@@ -169,6 +170,27 @@ impl<'a> Program<'a> {
             }
         }
         ends
+    }
+
+    /// Whether a request for `pool` on `stream` was made in a graph capture, not in `use_mem_pool`. The
+    /// pool that a capture makes has an id that ends in 0, and nothing is captured on the default stream;
+    /// otherwise no trace tells.
+    pub(super) fn is_in_capture(&self, pool: PoolId, stream: u64) -> Option<bool> {
+        match self.snapshot.pools.get(pool) {
+            [_, 0] => Some(true),
+            _ if stream == DEFAULT_STREAM => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Whether what a request may give back turns, in release `minor`, on whether it was made in a graph
+    /// capture, and that is not known of some request.
+    pub fn leaves_captures_open(&self, minor: u32) -> bool {
+        Behaviour::of(minor).private_pools_as_captures
+            && self.steps.iter().any(|step| match step.made {
+                Made::Malloc { pool, stream, .. } => self.is_in_capture(pool, stream).is_none(),
+                _ => false,
+            })
     }
 
     /// The slot of the resident at `addr`.

@@ -6,9 +6,10 @@ use rustc_hash::FxHashMap;
 
 use super::calls::{is_growth, moves_memory};
 use super::start::{PoolIndex, is_of_small_half};
-use crate::allocator::is_small_request;
+use crate::allocator::{block_size, is_small_request, round_size};
+use crate::conf::Settings;
 use crate::ids::PoolId;
-use crate::snapshot::{Action, Event, Snapshot};
+use crate::snapshot::{Action, Block, BlockState, Event, Snapshot};
 
 /// The pools of recorded memory as the trace goes on: a private pool is known from the segments that
 /// are still there at the end; memory that is gone by then is taken to be of the default pool.
@@ -25,7 +26,7 @@ pub(super) struct SegmentPools {
 }
 
 /// The stream that programs use unless they say otherwise, and the default pool with it.
-const DEFAULT_STREAM: u64 = 0;
+pub(super) const DEFAULT_STREAM: u64 = 0;
 
 impl SegmentPools {
     pub(super) fn new(snapshot: &Snapshot, device: usize) -> Self {
@@ -103,4 +104,32 @@ impl SegmentPools {
         let pool = event.pool.or_else(|| self.survivors.get(&row).copied()).unwrap_or_default();
         self.live.insert(event.addr, (event.addr.saturating_add(event.size), pool));
     }
+}
+
+/// Private pools of `device` that hand blocks out whole (`MemPool(no_split=True)`), as far as a block in the
+/// end shows it: anywhere else it would have been cut.
+pub(super) fn no_split_pools(
+    snapshot: &Snapshot,
+    device: usize,
+    settings: &Settings,
+) -> Vec<PoolId> {
+    // Pools over an allocator of the program's own are cut as if no segment were expandable.
+    let settings = Settings { expandable_segments: false, ..settings.clone() };
+    let would_be_cut = |block: &Block, is_small| {
+        let rounded = round_size(block.requested_size, &settings);
+        block.state == BlockState::ActiveAllocated
+            && block.requested_size > 0
+            && block_size(rounded, block.size, is_small, &settings) < block.size
+    };
+    let mut pools = Vec::new();
+    for segment in snapshot.segments.iter().filter(|s| s.device == device as u64) {
+        let blocks = snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default();
+        if segment.pool != PoolId::default()
+            && !pools.contains(&segment.pool)
+            && blocks.iter().any(|block| would_be_cut(block, segment.is_small))
+        {
+            pools.push(segment.pool);
+        }
+    }
+    pools
 }

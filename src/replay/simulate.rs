@@ -139,6 +139,8 @@ struct Simulator<'a, D> {
     /// The tickets of the completions of this call.
     finished: Vec<Ticket>,
     freeable: Vec<PoolId>,
+    /// See [`Hypothesis::captures`].
+    captures: bool,
     ooms: Vec<(usize, u64)>,
     avoided: Vec<(usize, u64)>,
     at_failures: BTreeMap<usize, Figures>,
@@ -171,6 +173,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
             blocks,
             finished: Vec::new(),
             freeable: Vec::new(),
+            captures: hypothesis.captures,
             ooms: Vec::new(),
             avoided: Vec::new(),
             at_failures: BTreeMap::new(),
@@ -196,7 +199,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                     finished: if waits { &[] } else { &self.finished },
                     wait_order: if waits { &self.finished } else { &[] },
                     freeable: &self.freeable,
-                    is_capturing: false,
+                    is_capturing: self.is_held_up(pool, stream),
                 };
                 let mut served = self.allocator.malloc(&request, &mut self.device);
                 if served.is_none() && self.is_elastic {
@@ -237,6 +240,14 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
             }
             Made::Snapshot(pool) => self.allocator.snapshot(pool),
         }
+    }
+
+    /// Whether a request waits for nothing and has nothing given back for it by other pools. In a capture
+    /// that is so too, but the cache was emptied when it began, which leaves no entry if it was empty.
+    fn is_held_up(&self, pool: PoolId, stream: u64) -> bool {
+        pool != PoolId::default()
+            && self.allocator.behaviour().private_pools_as_captures
+            && !self.program.is_in_capture(pool, stream).unwrap_or(self.captures)
     }
 
     /// Gathers the tickets of `completions`, as far as there are any.

@@ -70,6 +70,8 @@ pub struct Tiling {
     free_sizes: Option<BTreeMap<(u32, u64), u32>>,
     /// Free memory by kind; kept only when asked for.
     kinds: Option<Kinds>,
+    /// Private pools whose blocks are handed out whole.
+    no_split: Vec<PoolId>,
     totals: Totals,
 }
 
@@ -91,9 +93,15 @@ impl Tiling {
             ordered: None,
             homes: Vec::new(),
             home_ids: FxHashMap::default(),
+            no_split: Vec::new(),
             free_sizes: (keep == Keep::Sizes).then(BTreeMap::new),
             totals: Totals::default(),
         }
+    }
+
+    /// Blocks of `pools` are handed out whole (`MemPool(no_split=True)`).
+    pub(super) fn hand_out_whole(&mut self, pools: Vec<PoolId>) {
+        self.no_split = pools;
     }
 
     /// The sums now.
@@ -407,9 +415,11 @@ impl Tiling {
         };
         let tile = *self.tile(id).ok_or(Contradiction)?;
         sound &= tile.state == BlockState::Inactive && tile.size >= rounded;
-        let is_small = self.homes.get(tile.home as usize).is_some_and(|h| h.is_small);
+        let home = self.homes.get(tile.home as usize);
+        let is_small = home.is_some_and(|home| home.is_small);
         let size = block_size(rounded, tile.size, is_small, &self.settings);
-        if size < tile.size && tile.state == BlockState::Inactive {
+        let is_whole = home.is_some_and(|home| self.no_split.contains(&home.pool));
+        if !is_whole && size < tile.size && tile.state == BlockState::Inactive {
             self.cut(id, addr + size);
         }
         self.change(id, |t| {

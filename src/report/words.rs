@@ -130,13 +130,29 @@ const LEAST_EXCESS: u64 = 1 << 20;
 
 /// The settings that help, the best first; or why none does. Nothing where none was replayed.
 pub(super) fn remedies(oom: &OomReport) -> Vec<String> {
-    let Some(own) = oom.undisturbed.filter(|_| !oom.remedies.is_empty()) else { return Vec::new() };
+    let Some(own) = oom.undisturbed else { return Vec::new() };
+    let mut texts = decided(oom, &own);
+    if own.undecided > 0 {
+        texts.push(format!(
+            "what comes of {} turns on whether a request was made in a graph capture or in use_mem_pool, \
+             which is not recorded",
+            counted(own.undecided, "more setting")
+        ));
+    }
+    texts
+}
+
+/// What came of the settings that were replayed.
+fn decided(oom: &OomReport, own: &Undisturbed) -> Vec<String> {
+    if oom.remedies.is_empty() && !own.no_setting_helps {
+        return Vec::new();
+    }
     let helping: Vec<String> = oom
         .remedies
         .iter()
         .filter(|remedy| remedy.avoids_oom)
         .take(SHOWN_REMEDIES)
-        .map(|remedy| remedy_in_words(remedy, &own))
+        .map(|remedy| remedy_in_words(remedy, own))
         .collect();
     if !helping.is_empty() {
         return helping;
@@ -187,9 +203,14 @@ pub(super) fn of_remedies(oom: &OomReport) -> Option<String> {
     } else {
         String::new()
     };
+    let pool = if oom.pool_id.is_none() {
+        "; nor is its pool, which is taken to be the default one"
+    } else {
+        ""
+    };
     Some(format!(
         "(settings of PYTORCH_CUDA_ALLOC_CONF; what the program would have asked for after this request \
-         is not recorded{start})"
+         is not recorded{pool}{start})"
     ))
 }
 

@@ -19,6 +19,7 @@ import torch
 import recording
 
 MIB = 1 << 20
+KEPT = []
 
 
 class Stopped(Exception):
@@ -166,6 +167,55 @@ def in_capture():
         own = blockers(20, 1)
         culprit(150)
     return kept, own
+
+
+def side_mempool():
+    """The request is a MemPool's, on a side stream, the free memory the default pool's."""
+    kept = with_holes(2)
+    side, pool = torch.cuda.Stream(), torch.cuda.MemPool()
+    with torch.cuda.stream(side), torch.cuda.use_mem_pool(pool):
+        own = blockers(60, 1)
+        culprit(180)
+    return kept, own, pool
+
+
+def mempool_first():
+    """The first request for a MemPool; up to 2.12 a whole free segment is not given back for it."""
+    kept = with_holes(2)
+    whole = torch.empty(120 * MIB, dtype=torch.uint8, device="cuda")
+    del whole
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        culprit(150)
+    return kept, pool
+
+
+def no_split():
+    """A block of 40 MiB holds all of the 100 that are its pool's: nothing is free."""
+    pool = torch.cuda.MemPool(no_split=True)
+    with torch.cuda.use_mem_pool(pool):
+        whole = torch.empty(100 * MIB, dtype=torch.uint8, device="cuda")
+        del whole
+        KEPT.extend(blockers(40, 1))  # still there in the snapshot, which shows that it is whole
+    KEPT.append(pool)
+    kept = blockers(60, 4)
+    culprit(100)
+    return kept
+
+
+def filtered(scenario):
+    """The completions of frees are left out of the recording; older releases cannot do that."""
+    torch.cuda.memory._record_memory_history(None)
+    torch.cuda.memory._record_memory_history(stacks="python", skip_actions=["free_completed"])
+    return scenario()
+
+
+def fragmentation_filtered():
+    return filtered(fragmentation)
+
+
+def spurious_filtered():
+    return filtered(spurious)
 
 
 def pool_gone():
