@@ -198,9 +198,7 @@ fn without_completions_nothing_is_said_to_wait() {
             (whole.allocated_bytes, whole.cached_bytes, whole.largest_free_block_bytes)
         );
         assert_eq!((oom.pending, oom.remedies), (Vec::new(), Vec::new()));
-        let source = Source::open(&path(&filtered)).unwrap();
-        let snapshot = Snapshot::read(&source, &|_| {}).unwrap();
-        let report = analyze(&snapshot, name, 0, Options::default());
+        let report = analyze(&recording(&filtered), name, 0, Options::default());
         let codes: Vec<&str> = report.warnings.iter().map(|warning| warning.code).collect();
         assert_eq!(codes, ["frees-not-completed", "model-parted"]);
     }
