@@ -20,9 +20,9 @@ pub struct Hypothesis {
     /// Private pools whose blocks are handed out whole (`MemPool(no_split=True)`).
     pub no_split: Vec<PoolId>,
     /// Whether a request for a private pool that may have been made in a graph capture or in
-    /// `use_mem_pool` is taken for one of a capture: see [`Program::is_in_capture`].
+    /// `use_mem_pool` is taken for one of a capture: see [`Program::leaves_captures_open`].
     ///
-    /// [`Program::is_in_capture`]: super::Program::is_in_capture
+    /// [`Program::leaves_captures_open`]: super::Program::leaves_captures_open
     pub captures: bool,
 }
 
