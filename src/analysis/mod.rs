@@ -19,6 +19,7 @@ mod explain;
 mod found;
 mod frames;
 mod from_empty;
+mod grid;
 mod held;
 mod history;
 mod holders;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rayon::prelude::*;
 
 use super::change::{WhatIf, changed, option_change};
+use super::grid::COMMON;
 use super::oom::{OomReport, Remedy, Undisturbed};
 use super::smallest::Recorded;
 use super::whatif::is_worth_trying;
@@ -18,24 +19,6 @@ use crate::snapshot::Snapshot;
 
 /// A trace of more entries is not replayed a dozen times unasked.
 const MOST_ENTRIES: usize = 2_000_000;
-/// Options that are tried, as far as they are worth it and the release has them.
-const TRIED: [&str; 15] = [
-    "expandable_segments:True",
-    "expandable_segments:True,roundup_power2_divisions:4",
-    "expandable_segments:True,roundup_power2_divisions:8",
-    "expandable_segments:False",
-    "max_split_size_mb:32",
-    "max_split_size_mb:64",
-    "max_split_size_mb:128",
-    "max_split_size_mb:256",
-    "max_split_size_mb:512",
-    "max_split_size_mb:1024",
-    "max_split_size_mb:128,roundup_power2_divisions:8",
-    "roundup_power2_divisions:4",
-    "roundup_power2_divisions:8",
-    "garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
-    "max_split_size_mb:128,garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
-];
 const MAX_SPLIT: &str = "max_split_size_mb";
 const ROUNDUP: &str = "roundup_power2_divisions";
 
@@ -156,7 +139,7 @@ fn candidates(snapshot: &Snapshot, one: &Inferred) -> Vec<Candidate> {
         let settings = Settings { roundup_power2_divisions: [0; 16], ..own.clone() };
         candidates.push(Candidate { option: "", without: Some(ROUNDUP), settings });
     }
-    for option in TRIED {
+    for option in COMMON {
         let Ok((mut settings, _)) = option_change(snapshot, &one.hypothesis, option) else {
             continue;
         };

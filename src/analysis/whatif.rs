@@ -8,35 +8,13 @@ use serde::Serialize;
 use super::cautions::caution;
 use super::change::{WhatIf, changed, option_change};
 use super::cost::Costs;
+use super::grid::{COMMON, FINER};
 use super::smallest::{Recorded, smallest_capacity};
 use crate::allocator::Entry;
 use crate::conf::Settings;
 use crate::replay::{Inference, Program, Sink, UNBOUNDED, shown_capacity, simulate};
 use crate::snapshot::{Snapshot, Warning, Warnings};
 
-/// Options that are tried when none are named, as far as they are worth it and the release has them.
-const GRID: [&str; 20] = [
-    "expandable_segments:True",
-    "expandable_segments:True,roundup_power2_divisions:4",
-    "expandable_segments:True,roundup_power2_divisions:8",
-    "expandable_segments:False",
-    "max_split_size_mb:32",
-    "max_split_size_mb:64",
-    "max_split_size_mb:128",
-    "max_split_size_mb:256",
-    "max_split_size_mb:512",
-    "max_split_size_mb:1024",
-    "max_split_size_mb:64,roundup_power2_divisions:8",
-    "max_split_size_mb:128,roundup_power2_divisions:8",
-    "max_split_size_mb:256,roundup_power2_divisions:8",
-    "roundup_power2_divisions:2",
-    "roundup_power2_divisions:4",
-    "roundup_power2_divisions:8",
-    "roundup_power2_divisions:16",
-    "garbage_collection_threshold:0.6,per_process_memory_fraction:0.98",
-    "garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
-    "max_split_size_mb:128,garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
-];
 /// The JSON of `oomscope whatif`.
 #[derive(Debug, Serialize)]
 pub struct WhatIfReport {
@@ -175,7 +153,8 @@ fn changes(
     let mut changes = vec![(String::new(), WhatIf { capacity, ..WhatIf::default() })];
     let is_grid = options.is_empty();
     let named = options.iter().map(String::as_str);
-    let tried: Vec<&str> = if is_grid { GRID.to_vec() } else { named.collect() };
+    let tried: Vec<&str> =
+        if is_grid { COMMON.into_iter().chain(FINER).collect() } else { named.collect() };
     for option in tried {
         let settings = match option_change(recorded.snapshot, hypothesis, option) {
             Ok(settings) => settings,

@@ -18,7 +18,7 @@ use crate::allocator::{
 };
 use crate::conf::Settings;
 use crate::ids::{PoolId, StackId};
-use crate::snapshot::{Action, BlockState, Event, Snapshot};
+use crate::snapshot::{Action, Block, BlockState, Event, Snapshot};
 use crate::units::MIB;
 
 /// What was there when the recording began.
@@ -38,6 +38,20 @@ struct Live {
     stack: StackId,
     /// The entry that ends it.
     until: usize,
+}
+
+impl Live {
+    /// A block that lives on when the snapshot is taken.
+    fn at_snapshot(block: &Block) -> Self {
+        Self {
+            addr: block.address,
+            size: block.size,
+            requested: block.requested_size,
+            state: block.state,
+            stack: block.stack,
+            until: usize::MAX,
+        }
+    }
 }
 
 /// The pools of the final segments by address: before PyTorch 2.12 entries do not name their pool.
@@ -147,14 +161,7 @@ impl Start {
         for segment in snapshot.segments.iter().filter(|s| s.device == device) {
             for block in snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default() {
                 if block.state != BlockState::Inactive {
-                    blocks.push(Live {
-                        addr: block.address,
-                        size: block.size,
-                        requested: block.requested_size,
-                        state: block.state,
-                        stack: block.stack,
-                        until: usize::MAX,
-                    });
+                    blocks.push(Live::at_snapshot(block));
                 }
             }
         }
@@ -296,14 +303,7 @@ impl Start {
                     }
                     continue;
                 }
-                self.blocks.push(Live {
-                    addr: block.address,
-                    size: block.size,
-                    requested: block.requested_size,
-                    state: block.state,
-                    stack: block.stack,
-                    until: usize::MAX,
-                });
+                self.blocks.push(Live::at_snapshot(block));
             }
         }
         // Of several at one address the first in the trace was there at the start.

@@ -1,0 +1,28 @@
+//! Settings that are tried unasked, as far as they are worth it for a program and its release has them.
+
+/// At every failure, and in every search.
+pub(super) const COMMON: [&str; 15] = [
+    "expandable_segments:True",
+    "expandable_segments:True,roundup_power2_divisions:4",
+    "expandable_segments:True,roundup_power2_divisions:8",
+    "expandable_segments:False",
+    "max_split_size_mb:32",
+    "max_split_size_mb:64",
+    "max_split_size_mb:128",
+    "max_split_size_mb:256",
+    "max_split_size_mb:512",
+    "max_split_size_mb:1024",
+    "max_split_size_mb:128,roundup_power2_divisions:8",
+    "roundup_power2_divisions:4",
+    "roundup_power2_divisions:8",
+    "garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
+    "max_split_size_mb:128,garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
+];
+/// Between them, in a search that was asked for.
+pub(super) const FINER: [&str; 5] = [
+    "max_split_size_mb:64,roundup_power2_divisions:8",
+    "max_split_size_mb:256,roundup_power2_divisions:8",
+    "roundup_power2_divisions:2",
+    "roundup_power2_divisions:16",
+    "garbage_collection_threshold:0.6,per_process_memory_fraction:0.98",
+];
