@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 use oomscope::analysis::{Category, Confidence, held_blocks};
 use oomscope::replay::settings_in_effect;
 use program::result_of;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// What a program knew at one moment: what each address was for.
 struct Moment {
@@ -357,6 +357,38 @@ fn the_page_says_where_the_memory_was() {
     let page = result_of(&["analyze", "fixtures/where/2.15.0-leak_cache.pickle.gz"]);
     assert!(page.contains("Where the memory was at its peak"), "{page}");
     assert!(page.contains("2 lines hold more after every step, 6.34 MiB a step in all"), "{page}");
-    let page = result_of(&["analyze", "fixtures/2.15.0-fuzz.pickle.gz"]);
-    assert!(!page.contains("Where the memory was"), "there is nothing to tell");
+}
+
+/// What it was for cannot be told of a program that trains nothing, but who held it can.
+#[test]
+fn without_phases_the_page_says_who_held_the_memory_all_the_same() {
+    let rows = |args: &[&str], section: &str| -> Vec<String> {
+        let page = result_of(&[&["analyze"], args].concat());
+        let rest = page.split_once(section).map_or("", |(_, rest)| rest);
+        let rows = rest.trim_start_matches(['\n', ' ']).lines();
+        rows.take_while(|line| !line.is_empty()).map(str::to_owned).collect()
+    };
+    let held = rows(&["fixtures/2.15.0-fuzz.pickle.gz"], "Where the memory was at its peak");
+    assert!(held.len() == 3 && held[2].ends_with("/app/workloads.py:187 in fuzz"), "{held:?}");
+    // Its failure was survived: at the snapshot others hold the memory.
+    let oom = ["fixtures/2.15.0-fuzz_streams-oom-lag.pickle.gz"];
+    let held = rows(&oom, "Where the memory was at the failure");
+    assert!(held.len() == 3 && held[2].contains(" 100% "), "{held:?}");
+    let markdown = ["--format", "markdown", "fixtures/2.15.0-fuzz.pickle.gz"];
+    let held = rows(&markdown, "### Where the memory was at its peak");
+    assert!(held.len() == 3 && held[2].contains("`/app/workloads.py:187 in fuzz`"), "{held:?}");
+    // Without a stack there is nothing to tell.
+    let entry = |action: &str, size: u64| json!({"action": action, "addr": 0x1000, "size": size, "stream": 0});
+    let trace = [
+        entry("segment_alloc", 2 << 20),
+        entry("alloc", 512),
+        entry("free_requested", 512),
+        entry("free_completed", 512),
+        entry("segment_free", 2 << 20),
+    ];
+    let snapshot = json!({"segments": [], "device_traces": [trace]});
+    let directory = tempfile::TempDir::new().unwrap();
+    let path = program::file(&directory, "no-stacks.json", snapshot.to_string().as_bytes());
+    let page = result_of(&["analyze", &path]);
+    assert!(page.contains("512 B allocated") && !page.contains("Where the memory was"), "{page}");
 }

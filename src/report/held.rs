@@ -62,7 +62,16 @@ pub(super) fn telling(device: &DeviceReport) -> Option<(&HeldAt, &'static str)> 
     let found = failure
         .map(|held| (held, "at the failure"))
         .or_else(|| device.at_peak.as_ref().map(|held| (held, "at its peak")))?;
-    (!parts(found.0).is_empty()).then_some(found)
+    let lines = lines(found.0, device);
+    let tells = lines.iter().any(|line| line.frame.is_some()) || !parts(found.0).is_empty();
+    tells.then_some(found)
+}
+
+/// The lines that held most; none where it is the end of the trace, whose lines stand in a table of their own.
+pub(super) fn lines<'a>(held: &'a HeldAt, device: &DeviceReport) -> &'a [HeldByLine] {
+    let last = device.timeline.as_ref().and_then(|t| t.trace_events.checked_sub(1));
+    let rows = if held.event == last { &[] } else { held.by_line.rows.as_slice() };
+    rows.get(..SHOWN_LINES).unwrap_or(rows)
 }
 
 /// Which moment it is, and in what course of things.
@@ -185,7 +194,7 @@ impl Page {
         let Some((held, moment)) = telling(device) else { return };
         self.heading(&heading(held, moment));
         let style = self.style;
-        let rows = parts(held)
+        let rows: Vec<Vec<String>> = parts(held)
             .into_iter()
             .map(|part| {
                 vec![
@@ -198,20 +207,22 @@ impl Page {
                 ]
             })
             .collect();
-        self.table(&["", "", "bytes", "share", "", ""], &[0, 1, 4, 5], rows);
+        let is_parted = !rows.is_empty();
+        if is_parted {
+            self.table(&["", "", "bytes", "share", "", ""], &[0, 1, 4, 5], rows);
+        }
         if let Some(kept) = kept(held) {
             self.named("kept", &kept);
         }
         if let Some(growth) = growth(&device.leaks) {
             self.named("grows", &style.strong(&growth));
         }
-        let last = device.timeline.as_ref().and_then(|t| t.trace_events.checked_sub(1));
-        if held.event != last {
-            // What holds the memory at the end follows below.
-            self.line("");
-            let mut lines: Vec<HeldByLine> = held.by_line.rows.clone();
-            lines.truncate(SHOWN_LINES);
-            self.out.push_str(&line_rows(&lines, held.allocated_bytes, held.blocks, style));
+        let lines = lines(held, device);
+        if !lines.is_empty() {
+            if is_parted {
+                self.line("");
+            }
+            self.out.push_str(&line_rows(lines, held.allocated_bytes, held.blocks, style));
         }
     }
 }

@@ -8,7 +8,7 @@ use super::words::{
     missing, moment, of_remedies, place, place_in, provenance, remedies, telling_frames, when,
 };
 use super::{held, ranks};
-use crate::analysis::{AnalyzeReport, DeviceReport, OomReport, Ranks, SnapshotReport};
+use crate::analysis::{AnalyzeReport, DeviceReport, HeldByLine, OomReport, Ranks, SnapshotReport};
 use crate::units::{count, counted, percent, plain, ratio, size};
 
 /// The report as GitHub-flavoured Markdown.
@@ -158,28 +158,25 @@ impl Markdown {
             let (header, rows) = spaces::streams(memory);
             self.table(&header, 1, &rows);
         }
-        if !device.top_lines.is_empty() {
-            let rows: Vec<Vec<String>> = device
-                .top_lines
-                .iter()
-                .map(|held| {
-                    let line = match &held.frame {
-                        Some(frame) => code(&place_in(frame)),
-                        None => "(no line of the user's code)".to_owned(),
-                    };
-                    let doing = held.operation.as_deref().map(code).unwrap_or_default();
-                    vec![
-                        line,
-                        doing,
-                        size(held.bytes),
-                        percent(held.share_ratio),
-                        count(held.blocks),
-                    ]
-                })
-                .collect();
-            self.table(&["allocated by", "doing", "bytes", "share", "blocks"], 2, &rows);
-        }
+        self.lines(&device.top_lines);
         self.held(device);
+    }
+
+    /// Lines of code with what they hold.
+    fn lines(&mut self, lines: &[HeldByLine]) {
+        if lines.is_empty() {
+            return;
+        }
+        let row = |held: &HeldByLine| {
+            let line = match &held.frame {
+                Some(frame) => code(&place_in(frame)),
+                None => "(no line of the user's code)".to_owned(),
+            };
+            let doing = held.operation.as_deref().map(code).unwrap_or_default();
+            vec![line, doing, size(held.bytes), percent(held.share_ratio), count(held.blocks)]
+        };
+        let rows: Vec<Vec<String>> = lines.iter().map(row).collect();
+        self.table(&["allocated by", "doing", "bytes", "share", "blocks"], 2, &rows);
     }
 
     fn held(&mut self, device: &DeviceReport) {
@@ -196,7 +193,10 @@ impl Markdown {
                 vec![part.group.to_owned(), name, size(part.held.bytes), share]
             })
             .collect();
-        self.table(&["", "", "bytes", "share"], 2, &rows);
+        if !rows.is_empty() {
+            self.table(&["", "", "bytes", "share"], 2, &rows);
+        }
+        self.lines(held::lines(held, device));
         for sentence in [held::kept(held), held::growth(&device.leaks)].into_iter().flatten() {
             self.line(&format!("- {}", text(&sentence)));
         }
