@@ -1,0 +1,392 @@
+//! `oomscope check`: what holds, what does not, and what is refused.
+
+use crate::support::program::{Ran, file, refusal, run, text};
+use crate::support::{fixtures, program, recorded};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const OOM: &str = "fixtures/2.15.0-gpt_varlen-at-oom.pickle.gz";
+const HOLES: &str = "fixtures/2.15.0-holes.pickle.gz";
+const STREAMS: &str = "fixtures/2.15.0-streams.pickle.gz";
+const TWO_DEVICES: &str = "fixtures/2.15.0-two_devices.pickle.gz";
+const NO_TRACE: &str = "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz";
+
+/// Exit code and JSON of `oomscope check` with `args`.
+fn check(args: &[&str]) -> (i32, Value) {
+    let Ran { code, out, err } = run(&[&["check", "--format", "json"], args].concat());
+    let report = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{args:?}: {e}: {out}{err}"));
+    (code, report)
+}
+
+/// The only finding.
+fn finding(args: &[&str]) -> (i32, Value) {
+    let (code, report) = check(args);
+    let [finding] = &report["findings"].as_array().unwrap()[..] else {
+        panic!("{args:?}: {report}")
+    };
+    assert_eq!(report["passed"], finding["passed"], "{args:?}");
+    (code, finding.clone())
+}
+
+/// Every figure is the one that analysis, or PyTorch itself, has for the same file: as a limit it holds, and a
+/// little less does not.
+#[test]
+fn a_limit_holds_up_to_the_figure_itself() {
+    let report = program::analyze(&[OOM]);
+    let device = &report["snapshots"][0]["devices"][0];
+    let (free, peak) = (&device["fragmentation"], &device["peak"]);
+    let retries = recorded::of("2.15.0-gpt_varlen-at-oom").unwrap().stat(0, "num_alloc_retries");
+    assert!(retries > 0);
+    for (code, actual) in [
+        ("gap-ratio", &free["gap_ratio"]),
+        ("inactive-split-ratio", &free["inactive_split_ratio"]),
+        ("stranded-ratio", &free["stranded_ratio"]),
+        ("external-ratio", &free["external_ratio"]),
+        ("rounding-ratio", &free["rounding_ratio"]),
+        ("reserved", &device["reserved_bytes"]),
+        ("peak-reserved", &peak["reserved_bytes"]),
+        ("peak-allocated", &peak["allocated_bytes"]),
+        ("ooms", &device["oom_count"]),
+        ("retries", &json!(retries)),
+    ] {
+        let less = match actual.as_u64() {
+            Some(whole) => (whole - 1).to_string(),
+            None => (actual.as_f64().unwrap() - 1e-9).to_string(),
+        };
+        let flag = format!("--max-{code}");
+        for (limit, passes) in [(actual.to_string(), true), (less, false)] {
+            let (exit, finding) = finding(&[&flag, &limit, OOM]);
+            assert_eq!(
+                (exit, &finding["passed"]),
+                (i32::from(!passes), &json!(passes)),
+                "{finding}"
+            );
+            assert_eq!((&finding["code"], &finding["actual"]), (&json!(code), actual), "{finding}");
+            assert_eq!((&finding["path"], &finding["device"]), (&json!(OOM), &json!(0)));
+        }
+    }
+}
+
+#[test]
+fn what_does_not_hold_names_lines_of_the_users_code() {
+    let other = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
+    for (file, flag, limit, first) in [
+        (OOM, "--max-stranded-ratio", "1%", ("/app/workloads.py", 52, "train_step")),
+        (OOM, "--max-rounding-ratio", "0", ("/app/workloads.py", 27, "attention")),
+        (OOM, "--max-reserved", "1GiB", ("/app/workloads.py", 27, "attention")),
+        (OOM, "--max-peak-allocated", "1GiB", ("/app/workloads.py", 27, "attention")),
+        (other, "--max-ooms", "0", ("/app/workloads.py", 26, "attention")),
+    ] {
+        let (code, finding) = finding(&[flag, limit, file]);
+        assert_eq!(code, 1);
+        let line = &finding["lines"][0];
+        let named = (line["file"].as_str(), line["line"].as_u64(), line["name"].as_str());
+        assert_eq!(named, (Some(first.0), Some(first.1), Some(first.2)), "{flag}");
+        assert!(line["bytes"].as_u64() > Some(0) && line["source"].is_null(), "{line}");
+    }
+    // The lines that hold most at the snapshot are those of `analyze`.
+    let held =
+        program::analyze(&[OOM])["snapshots"][0]["devices"][0]["top_lines"][0]["bytes"].clone();
+    assert_eq!(finding(&["--max-reserved", "1", OOM]).1["lines"][0]["bytes"], held);
+}
+
+#[test]
+fn what_the_file_cannot_tell_does_not_pass() {
+    for flag in ["--max-ooms", "--max-retries", "--max-peak-reserved", "--max-peak-allocated"] {
+        let (code, finding) = finding(&[flag, "1000000000", NO_TRACE]);
+        assert_eq!((code, &finding["actual"]), (1, &Value::Null), "{flag}");
+        assert!(
+            finding["message"].as_str().unwrap().contains("_record_memory_history"),
+            "{finding}"
+        );
+    }
+    assert_eq!(finding(&["--max-reserved", "80G", NO_TRACE]).0, 0);
+}
+
+/// By the rules of a release that did not write the file the model parts from it: retries are unknown then.
+#[test]
+fn retries_are_counted_only_where_the_model_reproduces_the_file() {
+    let file = "fixtures/2.3.1-fuzz-roundup.pickle.gz";
+    let (code, finding) = finding(&["--torch-version", "2.4", "--max-retries", "9", file]);
+    assert_eq!((code, &finding["actual"]), (1, &Value::Null));
+    assert!(finding["message"].as_str().unwrap().contains("part at entry"), "{finding}");
+}
+
+#[test]
+fn two_figures_that_print_alike_are_told_apart() {
+    let reserved = &program::analyze(&[OOM])["snapshots"][0]["devices"][0]["reserved_bytes"];
+    let less = reserved.as_u64().unwrap() - 1;
+    let (_, finding) = finding(&["--max-reserved", &less.to_string(), OOM]);
+    let told = |bytes: u64| format!("{} bytes", oomscope::units::count(bytes));
+    let message = finding["message"].as_str().unwrap();
+    assert!(message.contains(&told(less)) && message.contains(&told(less + 1)), "{message}");
+    let page = run(&["check", "--max-stranded-ratio", "6.62%", OOM]).out;
+    assert!(page.contains("6.63%") && page.contains("the limit is 6.62%"), "{page}");
+}
+
+#[test]
+fn growth_is_that_of_the_replay_from_an_empty_pool() {
+    let of = |name: &str| format!("fixtures/gate/{name}.pickle.gz");
+    for kind in ["", "-expandable"] {
+        for (before, after) in [("none", "cached"), ("cached", "scattered"), ("scattered", "none")]
+        {
+            let (before, after) = (of(&format!("{before}{kind}")), of(&format!("{after}{kind}")));
+            let limits = ["--max-growth", "0", "--max-growth-ratio", "0%"];
+            let (code, report) = check(&[&limits[..], &["--baseline", &before, &after]].concat());
+            assert_eq!((code, report["findings"].as_array().unwrap().len()), (0, 4), "{report}");
+        }
+    }
+    let (code, report) = check(&["--baseline", &of("none"), "--max-growth", "8MiB", &of("more")]);
+    assert_eq!(code, 1);
+    let grown = |index: usize| report["findings"][index]["actual"].as_i64().unwrap();
+    assert!(grown(0) > 15 << 20 && grown(1) > 15 << 20, "{report}");
+    let (code, report) = check(&["--baseline", &of("more"), "--max-growth", "0", &of("none")]);
+    assert_eq!((code, report["findings"][0]["actual"].as_i64()), (0, Some(-grown_back(&report))));
+}
+
+/// The shrinking that a report of a job that needs less tells in words.
+fn grown_back(report: &Value) -> i64 {
+    let message = report["findings"][0]["message"].as_str().unwrap();
+    assert!(message.contains("shrank by "), "{message}");
+    report["findings"][0]["actual"].as_i64().unwrap().abs()
+}
+
+#[test]
+fn a_baseline_is_a_snapshot_a_directory_a_saved_one_or_a_report() {
+    let directory = TempDir::new().unwrap();
+    let saved = text(&directory.path().join("baseline.json"));
+    let none = "fixtures/gate/none.pickle.gz";
+    let ran = run(&["check", "--save-baseline", &saved, none]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let written = std::fs::read_to_string(&saved).unwrap();
+    assert!(!written.contains("fixtures"), "{written}");
+    let value: Value = serde_json::from_str(&written).unwrap();
+    assert_eq!(value["schema"], "oomscope/baseline/1");
+    assert_eq!(value["replayed"][0]["snapshot"], "none.pickle.gz");
+    let report = text(&directory.path().join("report.json"));
+    let compare = |baseline: &str, more: &[&str]| {
+        let args = ["--baseline", baseline, "--max-growth", "1MiB", "fixtures/gate/more.pickle.gz"];
+        run(&[&["check", "--format", "json"], &args[..], more].concat())
+    };
+    let first = compare(none, &["-o", &report]);
+    assert_eq!((first.code, first.out.as_str()), (1, ""));
+    let first = std::fs::read_to_string(&report).unwrap();
+    assert_eq!(compare(&saved, &[]).out, first);
+    // The report of `more` is a baseline for `more`.
+    let (code, same) =
+        check(&["--baseline", &report, "--max-growth", "0", "fixtures/gate/more.pickle.gz"]);
+    assert_eq!((code, &same["findings"][0]["actual"]), (0, &json!(0)));
+    // Of several, each is compared with the one of its name.
+    let (code, all) = check(&["--baseline", "fixtures/gate", "--max-growth", "0", "fixtures/gate"]);
+    assert_eq!((code, all["findings"].as_array().unwrap().len()), (0, 14));
+    let two = ["fixtures/gate/more.pickle.gz", "fixtures/gate/none.pickle.gz"];
+    let (code, some) = check(&[&["--baseline", &saved, "--max-growth", "0"], &two[..]].concat());
+    assert_eq!((code, &some["findings"][0]["actual"]), (1, &Value::Null));
+    assert_eq!(some["findings"][2]["passed"], true, "none.pickle.gz is in the baseline");
+}
+
+#[test]
+fn a_file_sets_limits_flags_win_and_warnings_do_not_fail() {
+    let directory = TempDir::new().unwrap();
+    let config = |text: &str| file(&directory, "limits.toml", text.as_bytes());
+    let strict = config("max-ooms = 0\n[warn]\nmax-gap-ratio = '1%'\n");
+    let (code, report) = check(&["--config", &strict, OOM]);
+    assert_eq!((code, report["findings"].as_array().unwrap().len()), (1, 2));
+    let (code, report) = check(&["--config", &strict, "--max-ooms", "1", OOM]);
+    assert_eq!((code, &report["passed"]), (0, &json!(true)), "{report}");
+    let warned = &report["findings"][0];
+    assert_eq!((&warned["severity"], &warned["passed"]), (&json!("warn"), &json!(false)));
+
+    let overridden = config("max-ooms = 0\n[[override]]\npath = '*-at-oom.*'\nmax-ooms = 1\n");
+    assert_eq!(finding(&["--config", &overridden, OOM]).0, 0);
+    let other = config("max-ooms = 0\n[[override]]\npath = 'other/*'\nmax-ooms = 1\n");
+    assert_eq!(finding(&["--config", &other, OOM]).0, 1);
+    let two = "fixtures/2.15.0-two_devices.pickle.gz";
+    let device = config("max-reserved = 1\n[[override]]\ndevice = 1\nmax-reserved = '80G'\n");
+    let (code, report) = check(&["--config", &device, two]);
+    let passed: Vec<_> =
+        report["findings"].as_array().unwrap().iter().map(|f| f["passed"].clone()).collect();
+    assert_eq!((code, passed), (1, vec![json!(false), json!(true)]));
+    // The baseline is beside the file that names it.
+    let beside = config("baseline = 'b.json'\nmax-growth = 0\n");
+    let saved = text(&directory.path().join("b.json"));
+    assert_eq!(run(&["check", "--save-baseline", &saved, two]).code, 0);
+    assert_eq!(check(&["--config", &beside, two]).0, 0);
+}
+
+#[test]
+fn of_several_the_worst_is_named_and_none_is_passed_over() {
+    let directory = TempDir::new().unwrap();
+    let job = program::job(&directory);
+    let (code, report) = check(&["--max-ooms", "0", "--max-gap-ratio", "99%", &text(&job)]);
+    assert_eq!((code, report["findings"].as_array().unwrap().len()), (1, 6));
+    let worst = &report["worst"];
+    assert!(worst["path"].as_str().unwrap().ends_with("rank_1.PICKLE.gz"), "{worst}");
+    assert_eq!((&worst["failed"], &worst["warned"]), (&json!(1), &json!(0)));
+
+    let broken = file(&directory, "broken.pickle", b"no pickle");
+    let ran = run(&["check", "--format", "json", "--max-ooms", "9", &broken, OOM]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("broken.pickle"), "{}", ran.err);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(report["passed"], false);
+    assert_eq!(report["findings"][0]["passed"], true, "the others are checked");
+    assert_eq!(report["unreadable"].as_array().unwrap().len(), 1);
+
+    // A rank that the baseline has, and that left no file.
+    let three = text(&directory.path().join("three.json"));
+    assert_eq!(run(&["check", "--save-baseline", &three, HOLES, OOM, STREAMS]).code, 0);
+    let grown = |snapshots: &[&str]| {
+        let (code, report) =
+            check(&[&["--max-growth", "0", "--baseline", &three], snapshots].concat());
+        assert_eq!(code, 0, "{report}");
+        let of = |w: &&Value| w["code"] == "not-checked";
+        report["warnings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(of)
+            .map(|w| w["path"].clone())
+            .collect()
+    };
+    let (none, one): (Vec<Value>, Vec<Value>) =
+        (grown(&[HOLES, OOM, STREAMS]), grown(&[HOLES, OOM]));
+    assert_eq!((none, one), (vec![], vec![json!(STREAMS.trim_start_matches("fixtures/"))]));
+
+    let empty = json!({"segments": [], "device_traces": []}).to_string();
+    let empty = file(&directory, "empty.json", empty.as_bytes());
+    let ran = run(&["check", "--format", "json", "--max-ooms", "9", &empty]);
+    assert_eq!(ran.code, 2, "{}", ran.out);
+    assert!(ran.err.contains("no memory and no trace to check"), "{}", ran.err);
+}
+
+#[test]
+fn a_snapshot_without_the_device_is_noted() {
+    let (code, report) = check(&["--max-ooms", "0", "--device", "1", HOLES, TWO_DEVICES]);
+    assert_eq!((code, report["findings"].as_array().unwrap().len()), (0, 1));
+    let noted = &report["warnings"][0];
+    assert_eq!((&noted["code"], &noted["path"]), (&json!("no-device"), &json!(HOLES)));
+}
+
+#[test]
+fn the_printed_configuration_is_one() {
+    let directory = TempDir::new().unwrap();
+    let ran = run(&["check", "--print-config"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let config = file(&directory, "oomscope.toml", ran.out.as_bytes());
+    let said = refusal(&["check", "--config", &config, OOM]);
+    assert!(said.contains("memory-baseline.json cannot be read"), "{said}");
+    let saved = text(&directory.path().join("memory-baseline.json"));
+    assert_eq!(run(&["check", "--save-baseline", &saved, OOM]).code, 0);
+    let (_, report) = check(&["--config", &config, OOM]);
+    assert_eq!(report["findings"].as_array().unwrap().len(), 12 + 2 + 3, "all limits, both ways");
+}
+
+#[test]
+fn mistakes_are_refused_in_one_sentence() {
+    let directory = TempDir::new().unwrap();
+    let toml = |text: &str| file(&directory, "bad.toml", text.as_bytes());
+    let wrong = toml("max-ooms = 0\nmax-gap = 0.3\n");
+    let said = refusal(&["check", "--config", &wrong, OOM]);
+    assert!(
+        said.contains("bad.toml:2: unknown key max-gap; did you mean max-gap-ratio?"),
+        "{said}"
+    );
+
+    let analysis = file(
+        &directory,
+        "a.json",
+        program::result_of(&["analyze", "--format", "json", OOM]).as_bytes(),
+    );
+    let not_one = file(&directory, "b.json", b"{\"schema\": \"oomscope/baseline/1\"}");
+    let json = file(&directory, "snapshot.json", b"[]");
+    let no_growth = text(&directory.path().join("no-growth.json"));
+    assert_eq!(
+        run(&["check", "--max-ooms", "1", "--format", "json", "-o", &no_growth, OOM]).code,
+        0
+    );
+    let grow =
+        |baseline: &str| refusal(&["check", "--max-growth", "0", "--baseline", baseline, OOM]);
+    for (said, wanted) in [
+        (refusal(&["check", OOM]), "no limit to check"),
+        (refusal(&["check", "--max-growth", "1", OOM]), "max-growth has nothing to compare with"),
+        (refusal(&["check", "--max-ooms", "1", "--baseline", OOM, OOM]), "compared with nothing"),
+        (grow("missing.json"), "missing.json cannot be read"),
+        (grow("missing.pickle"), "missing.pickle"),
+        (grow(NO_TRACE), "no history was recorded, so it has no peaks"),
+        (grow(&analysis), "is oomscope/analyze/1, which has no peaks to compare with"),
+        (grow(&not_one), "has no peaks to compare with: save it again"),
+        (grow(&no_growth), "has no peaks to compare with: save it again"),
+        (refusal(&["check", "--config", "missing.toml", OOM]), "missing.toml: cannot be read"),
+        (refusal(&["check", "--max-ooms", "1", "--device", "7", OOM]), "no trace of device 7"),
+        (refusal(&["check", "--save-baseline", "x.json", NO_TRACE]), "no history was recorded"),
+        (refusal(&["check", "--save-baseline", &json, &json]), "is to be read; the result"),
+    ] {
+        assert!(said.contains(wanted), "{said}");
+    }
+    for (flag, value) in [
+        ("--max-gap-ratio", "-0.1"),
+        ("--max-gap-ratio", "101%"),
+        ("--max-gap-ratio", "NaN"),
+        ("--max-growth-ratio", "5"),
+        ("--max-reserved", "-5GiB"),
+        ("--max-reserved", "lots"),
+        ("--max-ooms", "-1"),
+        ("--max-ooms", "1.5"),
+        ("--max-reserved", "1.5"),
+    ] {
+        let ran = run(&["check", flag, value, OOM]);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{flag} {value}");
+        assert!(ran.err.contains(&format!("'{value}' is not a ")), "{}", ran.err);
+    }
+    let ran = run(&["check", "--save-baseline", OOM, OOM]);
+    assert_eq!((ran.code, ran.err.contains("does not end in .json")), (2, true), "{}", ran.err);
+    let ran = run(&["check", "--save-baseline", "x.json", "--max-ooms", "1", OOM]);
+    assert_eq!((ran.code, ran.err.contains("cannot be used with")), (2, true), "{}", ran.err);
+}
+
+#[test]
+fn nothing_is_written_over_a_file_that_is_read() {
+    let directory = TempDir::new().unwrap();
+    let before = fixtures::pickle("2.15.0-conv_train");
+    // A snapshot is known by what is in it: one may be called so.
+    let own = file(&directory, "own.json", &before);
+    let grown = ["check", "--max-growth", "0", "--baseline", &own, "-o", &own, OOM];
+    for args in [&["check", "--save-baseline", &own, &own][..], &grown] {
+        assert!(refusal(args).contains("would overwrite"), "{args:?}");
+        assert_eq!(std::fs::read(&own).unwrap(), before, "{args:?}");
+    }
+    let limits = file(&directory, "limits.toml", b"max-ooms = 0");
+    let said = refusal(&["check", "--config", &limits, "-o", &limits, OOM]);
+    assert!(said.contains("limits.toml: is to be read"), "{said}");
+    assert_eq!(std::fs::read(&limits).unwrap(), b"max-ooms = 0");
+}
+
+#[test]
+fn a_gate_that_nobody_listens_to_fails_all_the_same() {
+    let command = |args: &[&str]| {
+        let piped = std::process::Stdio::piped;
+        let mut child =
+            program::command().args(args).stdout(piped()).stderr(piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    for format in ["human", "json", "github"] {
+        let fails = ["check", "--max-ooms", "0", "--format", format, OOM];
+        assert_eq!(command(&fails), (1, String::new()), "{format}");
+        let passes = ["check", "--max-ooms", "0", "--format", format, HOLES];
+        assert_eq!(command(&passes), (0, String::new()), "{format}");
+    }
+    assert_eq!(command(&["diff", "--fail-on", "growth=0", HOLES, OOM]).0, 1);
+}
+
+#[test]
+fn standard_input_is_read_once() {
+    for args in [
+        &["check", "--max-ooms", "0", "-", "-"][..],
+        &["check", "--max-growth", "0", "--baseline", "-", "-"],
+    ] {
+        assert!(refusal(args).contains("standard input"), "{args:?}");
+    }
+}

@@ -1,0 +1,559 @@
+//! What scripts rely on: exit codes, streams, the keys of the JSON, the same bytes every time.
+
+use crate::support::{fixtures, program, schema};
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::process::Stdio;
+
+use crate::support::program::{
+    Ran, analyze, file, find, job, oomscope, pickled, refusal, result_of, run, run_with, text,
+};
+use crate::support::schema::{list, sum};
+use oomscope::units;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const HOLES: &str = "fixtures/2.15.0-holes.pickle.gz";
+const OOM: &str = "fixtures/2.15.0-holes-at-oom.pickle.gz";
+const ROUNDUP: &str = "fixtures/2.15.0-fuzz-roundup.pickle.gz";
+const CONV: &str = "fixtures/2.15.0-conv_train.pickle.gz";
+const TWO_DEVICES: &str = "fixtures/2.15.0-two_devices.pickle.gz";
+const STREAMS: &str = "fixtures/2.15.0-streams-lag.pickle.gz";
+const MAIN_EXAMPLE: &str = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
+const STATS: &str = "fixtures/2.15.0-holes.stats.json";
+
+fn all_fixtures() -> Vec<String> {
+    fixtures::names().iter().map(|name| format!("fixtures/{name}.pickle.gz")).collect()
+}
+
+/// `oomscope analyze ARGS EVERY-FIXTURE`
+fn on_all_fixtures(args: &[&str], variables: &[(&str, &str)]) -> Ran {
+    let paths = all_fixtures();
+    let all: Vec<&str> =
+        ["analyze"].iter().chain(args).copied().chain(paths.iter().map(String::as_str)).collect();
+    run_with(&all, variables)
+}
+
+// Exit codes and refusals
+
+#[test]
+fn what_is_read_whole_ends_with_0_and_silence_on_stderr() {
+    for format in ["human", "json", "markdown"] {
+        assert!(!result_of(&["analyze", "--format", format, HOLES]).is_empty());
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_short_is_refused_with_name_offset_and_whole_entries() {
+    let directory = TempDir::new().unwrap();
+    let whole = pickled(7, "the cut is here");
+    let cut = find(&whole, "the cut is here");
+    let err = refusal(&["analyze", &file(&directory, "rank7.pickle", &whole[..cut + 3])]);
+    assert!(err.contains("rank7.pickle: "), "{err}");
+    // The string's opcode and its four bytes of length stand before it.
+    assert!(err.contains(&format!("(byte {}", cut - 5)), "{err}");
+    assert!(err.contains("; 6 whole trace entries before that place"), "{err}");
+}
+
+#[test]
+fn a_recording_cut_anywhere_is_refused_near_the_cut() {
+    let directory = TempDir::new().unwrap();
+    let whole = fixtures::pickle("2.15.0-holes");
+    let mut entries_before = 0;
+    for tenth in 0..10 {
+        let cut = (whole.len() * tenth / 10).max(2);
+        let err = refusal(&["analyze", &file(&directory, "cut.pickle", &whole[..cut])]);
+        let number_after = |words: &str| -> usize {
+            let rest = err.split_once(words).unwrap_or_else(|| panic!("no '{words}' in {err}")).1;
+            rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+        };
+        let offset = number_after("(byte ");
+        assert!(offset <= cut && cut - offset < 128, "cut at {cut}: {err}");
+        let entries = number_after("); ");
+        assert!((entries_before..=224).contains(&entries), "cut at {cut}: {err}");
+        entries_before = entries;
+    }
+    assert!(entries_before > 100, "the last cut leaves most of the 224 entries");
+}
+
+#[test]
+fn every_refusal_names_the_file_and_says_why() {
+    let directory = TempDir::new().unwrap();
+    let empty = directory.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    let gz = fs::read(fixtures::path("2.15.0-holes")).unwrap();
+    let cases = [
+        (text(&directory.path().join("gone.pickle")), "cannot be read: "),
+        (text(&empty), "holds no snapshot"),
+        (file(&directory, "zero.pickle", b""), "is empty"),
+        (file(&directory, "half.pickle.gz", &gz[..gz.len() / 2]), "damaged gzip"),
+        (file(&directory, "code.pickle", b"cos\nsystem\n(S'true'\ntR."), "'os.system'"),
+        (file(&directory, "code.pickle", b"cos\nsystem\n(S'true'\ntR."), "(byte 0"),
+        (file(&directory, "model.pt", b"PK\x03\x04rest of a zip archive"), "zip archive"),
+        (file(&directory, "text.pickle", b"hello"), "byte 0"),
+        (file(&directory, "train.log", b"Traceback (most recent call last):\n"), "it is text"),
+        (file(&directory, "run.log", b"2026-11-21 step 1\n"), "it is text"),
+        (file(&directory, "half.json", b"{\"segments\": ["), "(byte 1"),
+        (file(&directory, "other.json", b"{\"a\": 1}"), "is not a memory snapshot"),
+        (STATS.to_owned(), "is not a memory snapshot"),
+    ];
+    for (path, words) in &cases {
+        let err = refusal(&["analyze", path]);
+        assert!(err.contains(path.as_str()) && err.contains(words), "{path}: {err}");
+        if path != &text(&empty) {
+            assert_eq!(refusal(&["replay", path]), err, "one sentence, whatever the command");
+        }
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_2_before_anything_is_read() {
+    let wrong: &[&[&str]] = &[
+        &[],
+        &["analyze"],
+        &["analyse", HOLES],
+        &["analyze", "--bogus", HOLES],
+        &["analyze", "--top", "many", HOLES],
+        &["analyze", "--top", "-1", HOLES],
+        &["analyze", "--device", "cuda:0", HOLES],
+        &["analyze", "--format", "xml", HOLES],
+        &["analyze", HOLES, "-o"],
+    ];
+    for args in wrong {
+        let Ran { code, out, err } = run(args);
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}");
+        assert!(err.contains("'--help'") || err.contains("Usage: oomscope"), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn help_tells_exit_codes_and_examples() {
+    let help = result_of(&["--help"]);
+    for words in ["Exit codes: 0 ", "1 ", "2 ", "analyze", "_dump_snapshot"] {
+        assert!(help.contains(words), "{words}");
+    }
+    let help = result_of(&["analyze", "--help"]);
+    for words in
+        ["Examples:\n  oomscope analyze ", "--format json", "--device", "--top", "stranded"]
+    {
+        assert!(help.contains(words), "{words}");
+    }
+    for command in ["analyze", "check", "diff", "explain", "replay", "timeline", "whatif"] {
+        let help = result_of(&[command, "--help"]);
+        assert!(help.contains("Examples:\n") && help.contains("\nExit codes: 0 "), "{help}");
+    }
+    for command in ["analyze", "timeline"] {
+        let help = result_of(&[command, "--help"]);
+        assert!(help.find("--output <FILE>") < help.find("Part of the trace:"), "{help}");
+    }
+    assert_eq!(result_of(&["--version"]), concat!("oomscope ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+// Input
+
+#[test]
+fn a_snapshot_is_the_same_plain_compressed_and_from_standard_input() {
+    let directory = TempDir::new().unwrap();
+    let plain = fixtures::pickle("2.15.0-holes-at-oom");
+    let gz = fs::read(fixtures::path("2.15.0-holes-at-oom")).unwrap();
+    let level = ruzstd::encoding::CompressionLevel::Fastest;
+    let zst = ruzstd::encoding::compress_to_vec(plain.as_slice(), level);
+    let told = |mut report: Value| {
+        let snapshot = report["snapshots"][0].as_object_mut().unwrap();
+        (snapshot.remove("path").unwrap(), snapshot.remove("size_bytes").unwrap(), report)
+    };
+    let (_, size, expected) = told(analyze(&[OOM]));
+    assert_eq!(size, gz.len());
+    for (name, bytes) in [("a.pickle", &plain), ("a.pkl.gz", &gz), ("a.bin", &zst)] {
+        let path = file(&directory, name, bytes);
+        let (named, size, report) = told(analyze(&[&path]));
+        assert_eq!((named, size), (json!(path), json!(bytes.len())), "{name}");
+        assert_eq!(report, expected, "{name}");
+
+        let mut piped = oomscope(&["analyze", "-", "--format", "json"]);
+        let output = piped.write_stdin(bytes.clone()).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{name}");
+        let (named, _, report) = told(serde_json::from_slice(&output.stdout).unwrap());
+        assert_eq!((named, report), (json!("-"), expected.clone()), "{name}");
+    }
+}
+
+// Output
+
+#[test]
+fn the_output_file_is_created_before_the_work_and_holds_what_stdout_would() {
+    let directory = TempDir::new().unwrap();
+    let target = directory.path().join("out.json");
+    let mut child = program::command()
+        .args(["analyze", "-", "--format", "json", "-o", &text(&target)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut patience = 0;
+    while !target.exists() {
+        assert!(patience < 4000, "nothing was created while the input was being waited for");
+        patience += 1;
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    input.write_all(&fixtures::pickle("2.15.0-holes")).unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout.is_empty());
+
+    let piped = oomscope(&["analyze", "-", "--format", "json"])
+        .write_stdin(fixtures::pickle("2.15.0-holes"))
+        .output()
+        .unwrap();
+    assert_eq!(fs::read(&target).unwrap(), piped.stdout);
+}
+
+#[test]
+fn an_earlier_result_stands_until_there_is_another() {
+    let directory = TempDir::new().unwrap();
+    let earlier = file(&directory, "page.txt", &[b'x'; 1 << 20]);
+    for args in [["analyze", "-o"], ["replay", "-o"], ["replay", "--emit-snapshot"]] {
+        refusal(&[&args[..], &[&earlier, "no/such/snapshot.pickle"]].concat());
+        assert_eq!(fs::read(&earlier).unwrap().len(), 1 << 20, "{args:?}");
+    }
+    let snapshot = text(&fixtures::path("2.15.0-holes"));
+    assert_eq!(run(&["analyze", &snapshot, "-o", &earlier]).code, 0);
+    assert_eq!(fs::read_to_string(&earlier).unwrap(), result_of(&["analyze", &snapshot]));
+}
+
+#[test]
+fn a_bad_output_path_fails_at_once() {
+    let directory = TempDir::new().unwrap();
+    let target = text(&directory.path().join("no/such/place"));
+    let mut child = program::command()
+        .args(["analyze", "-", "-o", &target])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Standard input stays open: the work could not even begin.
+    let status = program::wait_briefly(&mut child).expect("waits for its input");
+    let mut err = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert_eq!(status.code(), Some(2), "{err}");
+    assert!(err.contains(&target) && err.contains("cannot be written"), "{err}");
+}
+
+#[test]
+fn the_output_file_is_never_an_input() {
+    let directory = TempDir::new().unwrap();
+    let job = job(&directory);
+    let report = text(&job.join("report.json"));
+    for _ in 0..2 {
+        let ran = run(&["analyze", "--format", "json", &text(&job), "-o", &report]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+    }
+    let snapshot = text(&job.join("rank_0.pickle.gz"));
+    let before = fs::read(&snapshot).unwrap();
+    refusal(&["analyze", &snapshot, "-o", &snapshot]);
+    let linked = text(&directory.path().join("linked"));
+    fs::hard_link(&snapshot, &linked).unwrap();
+    refusal(&["analyze", &snapshot, "-o", &linked]);
+    assert!(refusal(&["analyze", "-", "-"]).contains("only once"));
+    // Nor is it a snapshot among others for the next run.
+    assert_eq!(run(&["analyze", &text(&job)]).code, 0);
+    assert!(refusal(&["analyze", &report]).contains("it is a report that oomscope wrote"));
+    // A rank in a directory is a snapshot too, and no result.
+    let rank = text(&job.join("rank_0.pickle.gz"));
+    for args in [&["analyze"][..], &["check", "--max-ooms", "0"]] {
+        let said = refusal(&[args, &[&text(&job), "-o", &rank]].concat());
+        assert!(said.contains("rank_0.pickle.gz: is to be read"), "{said}");
+    }
+    assert_eq!(fs::read(&rank).unwrap(), fs::read(fixtures::path("2.15.0-holes")).unwrap());
+    assert!(fs::read(&snapshot).unwrap() == before, "the snapshot is lost");
+}
+
+#[test]
+fn a_snapshot_cannot_command_the_terminal() {
+    let directory = TempDir::new().unwrap();
+    let evil = "\u{1b}]0;x\u{7}\u{1b}[2J\r\nline";
+    let oom = json!({"action": "oom", "device_free": 0, "size": 512, "stream": 0,
+        "user_metadata": evil, "frames": [{"filename": evil, "line": 1, "name": evil}]});
+    let snapshot = json!({"segments": [], "device_traces": [[oom]],
+        "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": evil}});
+    let path = file(&directory, "evil.json", snapshot.to_string().as_bytes());
+    for format in ["human", "markdown"] {
+        let page = result_of(&["analyze", "--format", format, &path]);
+        let control = page.chars().find(|c| c.is_control() && *c != '\n');
+        assert_eq!(control, None, "{format}");
+        assert!(page.lines().all(|line| !line.starts_with("line")), "{format}: {page}");
+    }
+    let broken = file(&directory, "`\n# a\u{1b}[2J.json", b"no snapshot");
+    for format in ["human", "markdown"] {
+        let Ran { code, out, err } = run(&["analyze", "--format", format, &path, &broken]);
+        assert_eq!((code, err.lines().count()), (2, 1), "{format}: {err}");
+        let control = (out + &err).chars().find(|c| c.is_control() && *c != '\n');
+        assert_eq!(control, None, "{format}");
+    }
+    for format in ["human", "github", "markdown", "sarif", "json"] {
+        let ran = run(&["check", "--max-ooms", "0", "--format", format, &path, &broken]);
+        let control = ran.out.chars().find(|c| c.is_control() && *c != '\n');
+        assert_eq!((ran.code, control), (2, None), "{format}");
+        assert!(ran.out.lines().all(|line| !line.starts_with("# a")), "{format}: {}", ran.out);
+    }
+}
+
+#[test]
+fn colour_follows_the_environment_and_goes_to_no_file() {
+    let escape = '\x1b';
+    let args = ["analyze", OOM];
+    let plain = result_of(&args);
+    assert!(!plain.contains(escape));
+    assert!(run_with(&args, &[("CLICOLOR_FORCE", "1")]).out.contains(escape));
+    for variables in [
+        &[("NO_COLOR", "1")][..],
+        &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")],
+        &[("TERM", "dumb")],
+        &[("TERM", "xterm-256color"), ("COLORTERM", "truecolor")],
+    ] {
+        assert!(run_with(&args, variables).out == plain, "{variables:?}");
+    }
+    for format in ["json", "markdown"] {
+        let ran = run_with(&["analyze", OOM, "--format", format], &[("CLICOLOR_FORCE", "1")]);
+        assert!(!ran.out.contains(escape), "{format}");
+    }
+    let directory = TempDir::new().unwrap();
+    let target = text(&directory.path().join("page.txt"));
+    assert_eq!(run_with(&["analyze", OOM, "-o", &target], &[("CLICOLOR_FORCE", "1")]).code, 0);
+    assert!(fs::read_to_string(&target).unwrap() == plain);
+}
+
+#[test]
+fn an_ascii_locale_gets_ascii() {
+    for variables in [[("LC_ALL", "C")], [("LC_CTYPE", "POSIX")], [("LANG", "en_US.ISO-8859-1")]] {
+        let ran = run_with(&["analyze", OOM], &variables);
+        assert!(ran.code == 0 && ran.out.is_ascii(), "{variables:?}");
+    }
+    assert!(on_all_fixtures(&[], &[("LC_ALL", "C")]).out.is_ascii());
+    for variables in [[("LC_ALL", "de_DE.UTF-8")], [("LANG", "C.utf8")]] {
+        assert!(run_with(&["analyze", OOM], &variables).out == result_of(&["analyze", OOM]));
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_success() {
+    let paths = all_fixtures();
+    for format in ["human", "json", "markdown"] {
+        let mut child = program::command()
+            .args(["analyze", "--format", format])
+            .args(&paths)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = child.stdout.take().unwrap();
+        out.read_exact(&mut [0; 10]).unwrap();
+        drop(out);
+        let output = child.wait_with_output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && err.is_empty(), "{format}: {} {err}", output.status);
+    }
+}
+
+// JSON
+
+#[test]
+fn the_json_has_every_documented_key_with_its_kind_of_number() {
+    let ran = on_all_fixtures(&["--format", "json"], &[]);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &report["schema"]), (0, &json!("oomscope/analyze/1")));
+    schema::check(&report);
+    let snapshots = list(&report["snapshots"]);
+    assert_eq!(snapshots.len(), all_fixtures().len());
+    let with_ooms = |s: &&Value| list(&s["devices"]).iter().any(|d| !list(&d["ooms"]).is_empty());
+    assert!(snapshots.iter().filter(with_ooms).count() > 20, "keys of <oom> were hardly looked at");
+}
+
+#[test]
+fn the_json_is_the_same_bytes_every_time_and_on_any_number_of_threads() {
+    let args =
+        ["analyze", "--format", "json", MAIN_EXAMPLE, OOM, HOLES, STREAMS, TWO_DEVICES, CONV];
+    let expected = result_of(&args);
+    assert!(result_of(&args) == expected);
+    for threads in ["1", "2", "7"] {
+        let ran = run_with(&args, &[("RAYON_NUM_THREADS", threads)]);
+        assert!(ran.out == expected, "differs on {threads} threads");
+    }
+}
+
+// Several snapshots
+
+#[test]
+fn ranks_are_listed_worst_first_and_the_outlier_is_named() {
+    let paths = [HOLES, CONV, OOM, ROUNDUP, STREAMS];
+    let report = analyze(&paths);
+    assert!(list(&report["snapshots"]).iter().map(|s| &s["path"]).eq(paths), "order as given");
+    let rows = list(&report["ranks"]["rows"]);
+    let badness = |r: &Value| (r["oom_count"] != 0, r["peak_reserved_bytes"].as_u64());
+    assert!(rows.is_sorted_by(|a, b| badness(a) >= badness(b)), "{rows:?}");
+    assert_eq!(rows[0]["path"], OOM);
+    let outlier = usize::try_from(report["ranks"]["outlier"].as_u64().unwrap()).unwrap();
+    assert_eq!(rows[outlier]["path"], ROUNDUP);
+
+    let page = result_of(&["analyze", paths[0], paths[1], paths[2], paths[3], paths[4]]);
+    let lines: Vec<&str> = page.lines().map(str::trim_start).collect();
+    let line_of = |name: &str| lines.iter().position(|line| line.starts_with(name)).unwrap();
+    let order = [
+        "2.15.0-holes-at-oom ",
+        "2.15.0-fuzz-roundup ",
+        "2.15.0-holes ",
+        "2.15.0-streams-lag ",
+        "2.15.0-conv_train ",
+    ];
+    assert!(order.map(line_of).is_sorted(), "{page}");
+    let summary = page.split_once("ran out of memory").unwrap().1.replace('\n', " ");
+    assert!(summary.contains(&format!("{ROUNDUP} (device 0) stands out")), "{page}");
+    assert!(page.contains(&format!("{OOM}\nwritten by")), "the worst one's own page follows");
+}
+
+#[test]
+fn a_directory_is_all_snapshots_below_it_and_other_json_is_passed_over() {
+    let directory = TempDir::new().unwrap();
+    let job = job(&directory);
+    let ran = run(&["analyze", "--format", "json", &text(&job)]);
+    assert_eq!((ran.code, ran.err.lines().count()), (0, 1), "{}", ran.err);
+    assert!(ran.err.contains("2 .json files passed over"), "{}", ran.err);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let paths: Vec<_> =
+        list(&report["snapshots"]).iter().map(|s| s["path"].as_str().unwrap()).collect();
+    let expected = ["node1/rank_2.pickle.gz", "rank_0.pickle.gz", "rank_1.PICKLE.gz"];
+    assert_eq!(paths, expected.map(|name| text(&job.join(name))));
+    assert_eq!(list(&report["ranks"]["rows"]).len(), 3);
+
+    let alone = TempDir::new().unwrap();
+    fs::copy(fixtures::directory().join("2.15.0-holes.stats.json"), alone.path().join("a.json"))
+        .unwrap();
+    assert_eq!(run(&["analyze", &text(alone.path())]).code, 2, "nothing but other files");
+}
+
+#[test]
+fn one_unreadable_file_does_not_hide_the_others() {
+    let directory = TempDir::new().unwrap();
+    let job = job(&directory);
+    let broken = ["node1/rank_3.pickle", "rank_4.json"].map(|name| job.join(name));
+    fs::write(&broken[0], &pickled(3, "x")[..100]).unwrap();
+    fs::write(&broken[1], b"{\"segments\": [").unwrap();
+    let ran = run(&["analyze", "--format", "json", &text(&job)]);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, list(&report["snapshots"]).len()), (2, 3));
+    let unreadable: Vec<_> =
+        list(&report["unreadable"]).iter().map(|u| u["path"].as_str().unwrap()).collect();
+    assert_eq!(unreadable, broken.each_ref().map(|path| text(path)));
+    for format in ["human", "markdown"] {
+        let ran = run(&["analyze", "--format", format, &text(&job)]);
+        assert_eq!(ran.code, 2);
+        assert!(ran.out.contains("rank_0") && ran.out.contains("rank_1"), "{}", ran.out);
+        assert!(broken.iter().all(|path| ran.err.contains(&text(path))), "{}", ran.err);
+    }
+}
+
+#[test]
+fn device_shows_only_that_device() {
+    let whole = analyze(&[TWO_DEVICES]);
+    let devices = list(&whole["snapshots"][0]["devices"]);
+    assert_eq!(devices.len(), 2);
+    for device in devices {
+        let number = device["device"].to_string();
+        let one = analyze(&[TWO_DEVICES, "--device", &number]);
+        assert_eq!(list(&one["snapshots"][0]["devices"]), std::slice::from_ref(device));
+    }
+    assert!(refusal(&["analyze", TWO_DEVICES, "--device", "2"]).contains("device 2"));
+    let page = result_of(&["analyze", TWO_DEVICES, "--device", "1"]);
+    assert!(page.contains("of device 1") && !page.contains("of device 0"), "{page}");
+}
+
+#[test]
+fn snapshots_without_the_device_are_named() {
+    let said = refusal(&["analyze", "--device", "7", HOLES, OOM, STREAMS]);
+    assert!(said.contains("holes.pickle.gz and 2 other snapshots: no memory and no"), "{said}");
+    let page = result_of(&["analyze", "--device", "1", HOLES, TWO_DEVICES]);
+    assert!(page.contains("no-device: no memory and no trace of device 1"), "{page}");
+    let ranks = run(&["analyze", "--device", "1", TWO_DEVICES, HOLES, TWO_DEVICES]);
+    assert_eq!(ranks.code, 0);
+    assert!(ranks.err.contains("holes.pickle.gz: no memory and no trace"), "{}", ranks.err);
+    let whole = analyze(&[HOLES, "--device", "0"]);
+    assert_eq!(whole["snapshots"][0]["warnings"], json!([]));
+}
+
+#[test]
+fn a_part_of_the_trace_can_be_chosen_and_an_impossible_one_is_refused() {
+    let peak = |args: &[&str]| {
+        let report = analyze(&[&[HOLES], args].concat());
+        report["snapshots"][0]["devices"][0]["peak"]["allocated_event"].clone()
+    };
+    let whole = peak(&[]);
+    assert_eq!(peak(&["--from", "10", "--to", "220"]), whole);
+    assert!(peak(&["--to", "50"]).as_u64() < whole.as_u64());
+    assert!(peak(&["--last", "3"]).as_u64() >= Some(221), "entries keep their numbers");
+    assert!(refusal(&["analyze", HOLES, "--from", "9", "--to", "9"]).contains("leaves no entry"));
+    assert!(result_of(&["analyze", OOM, "--from", "500"]).contains("empty-window: "));
+    assert!(!result_of(&["analyze", OOM, "--last", "1"]).contains("empty-window: "));
+    for args in [&["--last", "3", "--to", "9"][..], &["--around-oom", "1", "--last", "1"]] {
+        assert_eq!(run(&[&["analyze", HOLES], args].concat()).code, 2, "{args:?}");
+    }
+}
+
+#[test]
+fn with_the_capacity_known_memory_outside_pytorch_is_told() {
+    // The device of this recording had 480 MiB.
+    let causes = |capacity: &str| {
+        let report = analyze(&[OOM, "--capacity", capacity]);
+        let causes = list(&report["snapshots"][0]["devices"][0]["ooms"][0]["causes"]).to_vec();
+        let outside = causes.into_iter().find(|cause| cause["kind"] == "non-pytorch");
+        outside.map(|cause| cause["bytes"].as_u64().unwrap())
+    };
+    assert_eq!(causes("480MiB"), None);
+    assert_eq!(causes("1G"), Some((1024 - 480) << 20));
+    assert_eq!(run(&["analyze", OOM, "--capacity", "plenty"]).code, 2);
+    assert!(result_of(&["analyze", OOM, "--capacity", "300MiB"]).contains("small-capacity: "));
+    assert!(!result_of(&["analyze", OOM, "--capacity", "400MiB"]).contains("small-capacity: "));
+}
+
+#[test]
+fn top_limits_the_tables_and_the_rest_is_summed() {
+    for (path, top) in
+        [(MAIN_EXAMPLE, 0), (MAIN_EXAMPLE, 1), (MAIN_EXAMPLE, 4), (MAIN_EXAMPLE, 9999), (OOM, 3)]
+    {
+        let n = top.to_string();
+        let report = analyze(&[path, "--top", &n]);
+        let device = &report["snapshots"][0]["devices"][0];
+        for table in ["top_segments", "top_stacks", "top_lines"] {
+            assert!(list(&device[table]).len() <= top, "{table} with --top {top}");
+        }
+        let other = &device["other_segments"];
+        for (key, whole) in [
+            ("bytes", &device["reserved_bytes"]),
+            ("allocated_bytes", &device["allocated_bytes"]),
+            ("inactive_bytes", &device["blocks"]["inactive"]["bytes"]),
+            ("releasable_bytes", &device["fragmentation"]["releasable_bytes"]),
+        ] {
+            let total = sum(&device["top_segments"], key) + other[key].as_u64().unwrap();
+            assert_eq!(total, whole.as_u64().unwrap(), "{key} with --top {top}");
+        }
+        let count = list(&device["top_segments"]).len() as u64 + other["count"].as_u64().unwrap();
+        assert_eq!(count, device["segments"]["count"].as_u64().unwrap());
+
+        // The page ends its table of lines with what the listed ones leave.
+        let live = &device["blocks"]["active_allocated"];
+        let rest = live["bytes"].as_u64().unwrap() - sum(&device["top_lines"], "bytes");
+        let rest_blocks = live["count"].as_u64().unwrap() - sum(&device["top_lines"], "blocks");
+        let page = result_of(&["analyze", path, "--top", &n]);
+        let told = page.lines().find(|line| line.ends_with("all other lines"));
+        if rest_blocks == 0 {
+            assert_eq!((rest, told), (0, None));
+        } else {
+            let told: Vec<&str> =
+                told.unwrap().split("  ").map(str::trim).filter(|s| !s.is_empty()).collect();
+            assert_eq!(
+                (told[0], told[2]),
+                (units::size(rest).as_str(), units::count(rest_blocks).as_str())
+            );
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Whatever a snapshot or a log says, every command has an answer to it: no panic, no overflow (the tests
+//! are built with checks for it), no hang, nothing that commands a terminal, the same bytes every time.
+//!
+//! Recordings with records lost, doubled, exchanged and with other numbers and names in them, so that
+//! most are read; and logs with bytes changed.
+
+use crate::support::{fixtures, plain_json};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::support::mutate::{Random, mutant};
+use oomscope::analysis::{
+    AnalyzeReport, Asked, Options, TimelineOptions, WhatIf, Window, analyze, compare_ranks,
+    emitted, explain, inferred, timeline, verified, what_if, whatif, write_snapshot,
+};
+use oomscope::diff::{self, At, diff};
+use oomscope::gate::{Baseline, CheckReport, Config, EXAMPLE, Gate, Limits, judge, peaks};
+use oomscope::pickle::tree::Tree;
+use oomscope::replay::Known;
+use oomscope::report::{self, Style};
+use oomscope::snapshot::Snapshot;
+use serde_json::{Value, json};
+
+const MIB: u64 = 1 << 20;
+const MUTANTS_OF_EACH: u64 = 20;
+const FIXTURES: [&str; 6] = [
+    "2.1.2-holes-at-oom",
+    "2.5.1-mempool-expandable",
+    "2.8.0-graphs-expandable",
+    "2.12.1-graphs",
+    "2.15.0-holes-at-oom",
+    "2.15.0-two_devices",
+];
+/// Ends of the ranges that numbers have somewhere on their way.
+const NUMBERS: [i128; 16] = [
+    0,
+    1,
+    -1,
+    511,
+    512,
+    513,
+    (1 << 21) - 1,
+    1 << 21,
+    1 << 32,
+    1 << 47,
+    (1 << 62) + 1,
+    (1 << 63) - 1,
+    1 << 63,
+    (1 << 63) + 512,
+    (1 << 64) - 1,
+    -(1 << 63),
+];
+const WORDS: [&str; 18] = [
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
+    "snapshot",
+    "inactive",
+    "active_pending_free",
+    "small",
+    "START",
+    "END",
+    "",
+    "`|\n\r::error::%0A]]>\u{1b}[2J\u{202e}",
+    "expandable_segments:True,max_split_size_mb:21",
+    "roundup_power2_divisions:[256:1,>:8],x",
+];
+const STYLE: Style = Style { width: 80, unicode: true, colour: false };
+
+/// What `json.dump` writes of a recording, with ranges that the program named.
+fn recorded(name: &str) -> Value {
+    let mut file: Value =
+        serde_json::from_str(&plain_json::dump(&Tree::read(&fixtures::pickle(name)).unwrap()))
+            .unwrap();
+    let times: Vec<Value> = file["device_traces"][0]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["time_us"].clone())
+        .filter(|time| !time.is_null())
+        .collect();
+    let named = times.chunks(10).enumerate().map(|(i, entries)| {
+        let stage = ["START", "END"][i % 2];
+        json!({"name": "step", "stage": stage, "time_us": entries[0], "device": 0})
+    });
+    file["external_annotations"] = named.collect();
+    file
+}
+
+/// One thing wrong, somewhere inside.
+fn wound(random: &mut Random, value: &mut Value) {
+    match value {
+        Value::Array(items) if !items.is_empty() => {
+            let (at, other) = (random.below(items.len()), random.below(items.len()));
+            match random.below(12) {
+                0 => drop(items.remove(at)),
+                1 => items.insert(other, items[at].clone()),
+                2 => items.swap(at, other),
+                _ => wound(random, &mut items[at]),
+            }
+        }
+        Value::Object(record) if !record.is_empty() => {
+            let key = record.keys().nth(random.below(record.len())).unwrap().clone();
+            match random.below(12) {
+                0 => drop(record.remove(&key)),
+                _ => wound(random, &mut record[&key]),
+            }
+        }
+        Value::Number(number) => {
+            let was = i128::from(number.as_i64().unwrap_or_default());
+            let is = match random.below(6) {
+                0 => was + 512,
+                1 => was - 1,
+                2 => was * 2,
+                _ => NUMBERS[random.below(NUMBERS.len())],
+            };
+            *value = u64::try_from(is).map_or_else(|_| json!(is as i64), Value::from);
+        }
+        Value::String(text) => *text = WORDS[random.below(WORDS.len())].to_owned(),
+        other => *other = [json!(true), json!([]), json!(0.5)][random.below(3)].clone(),
+    }
+}
+
+/// What every command answers, one after the other: pages and lines for people and CI, and JSON.
+fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
+    let value = |report: serde_json::Result<Value>| report.unwrap();
+    let (mut said, mut data) = (Vec::new(), Vec::new());
+    for window in [Window::Whole, Window::AroundOom(3)] {
+        let options = Options {
+            top: 3,
+            window,
+            request: Some(20 * MIB),
+            capacity: Some(300 * MIB),
+            ..Options::default()
+        };
+        let snapshots = vec![analyze(snapshot, "a", 1, options), analyze(other, "b", 1, options)];
+        let ranks = compare_ranks(&snapshots);
+        let unreadable = Vec::new();
+        let report = AnalyzeReport { schema: "", snapshots, ranks, unreadable };
+        said.extend([report::page(&report, STYLE), report::markdown(&report)]);
+        data.push(value(serde_json::to_value(&report)));
+
+        let options = TimelineOptions { device: None, window, minor: None, buckets: 50 };
+        let report = timeline(snapshot, "a", options);
+        said.extend([report::timeline_page(&report, STYLE), report::timeline_csv(&report)]);
+        data.push(value(serde_json::to_value(&report)));
+    }
+
+    let inference = inferred(snapshot, None, Known::default());
+    let report = verified(snapshot, "a", &inference);
+    said.push(report::replay_page(&report, STYLE));
+    let mut file = Vec::new();
+    let emitted = emitted(snapshot, &inference);
+    write_snapshot(snapshot, &WhatIf::default(), &emitted, &mut file).unwrap();
+    said.push(format!("{} bytes", file.len()));
+    let smaller = WhatIf { capacity: Some(64 * MIB), ..WhatIf::default() };
+    let (report, _) = what_if(snapshot, "a", &inference, &smaller, false);
+    said.push(report::replay_page(&report, STYLE));
+    let options = ["expandable_segments:True".to_owned(), "max_split_size_mb:30".to_owned()];
+    for capacity in [None, Some(64 * MIB)] {
+        let asked = Asked { options: &options, capacity, ..Asked::default() };
+        said.push(match whatif(snapshot, "a", &inference, asked, &|_, _| {}) {
+            Ok(report) => report::whatif_page(&report, STYLE),
+            Err(sentence) => sentence.escape_debug().to_string(),
+        });
+    }
+
+    let of_other = inferred(other, None, Known::default());
+    let gate = Gate {
+        config: &Config::parse(EXAMPLE).unwrap(),
+        flags: &Limits::default(),
+        baseline: Some(&Baseline::new(peaks(other, "a", &of_other))),
+        is_only: true,
+        device: None,
+        minor: None,
+        source: &|_| None,
+    };
+    let report = CheckReport::new(vec![judge(snapshot, "a", "a", &gate)], None, Vec::new());
+    said.extend([report::check_page(&report, STYLE), report::check_markdown(&report)]);
+    said.extend([report::github(&report), report::junit(&report)]);
+    data.push(value(serde_json::to_value(&report)));
+    data.push(report::sarif(&report, "1"));
+
+    for pair in [[snapshot, other], [other, snapshot]] {
+        for at in [At::Peak, At::Snapshot] {
+            let [before, after] =
+                pair.map(|snapshot| diff::File { snapshot, path: "a", size_bytes: 1 });
+            let options =
+                diff::Options { at, top: 3, all_stacks: true, ..diff::Options::default() };
+            let report = diff(before, after, options);
+            said.extend([report::diff_page(&report, STYLE), report::diff_markdown(&report)]);
+            said.push(report::diff_folded(&report));
+            data.push(value(serde_json::to_value(&report)));
+        }
+    }
+    (said, data)
+}
+
+fn assert_clean(text: &str) {
+    let acts = text.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}');
+    assert_eq!(acts, None);
+}
+
+/// Calls `exercise` with every seed, on several threads; how often it said that something was read.
+fn with_seeds(name: &str, seeds: u64, exercise: impl Fn(&mut Random) -> bool + Sync) -> usize {
+    let threads = std::thread::available_parallelism().map_or(2, |n| n.get() as u64);
+    let (exercise, from) = (&exercise, |first: u64| (first..seeds).step_by(threads as usize));
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|first| {
+                let one = move |seed: &u64| {
+                    let run = AssertUnwindSafe(|| exercise(&mut Random::new(*seed)));
+                    catch_unwind(run).unwrap_or_else(|_| panic!("mutant {seed} of {name}"))
+                };
+                scope.spawn(move || from(first).filter(one).count())
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    })
+}
+
+#[test]
+fn every_command_answers_to_any_snapshot() {
+    for name in FIXTURES {
+        let (file, sound) = (recorded(name), fixtures::snapshot(name));
+        let read = with_seeds(name, MUTANTS_OF_EACH, |random| {
+            let mut file = file.clone();
+            (0..1 + random.below(8)).for_each(|_| wound(random, &mut file));
+            let Ok(snapshot) = Snapshot::read(file.to_string().as_bytes(), &|_| ()) else {
+                return false;
+            };
+            let said = answers(&snapshot, &sound);
+            said.0.iter().for_each(|page| assert_clean(page));
+            assert!(random.below(8) > 0 || said == answers(&snapshot, &sound), "said otherwise");
+            true
+        });
+        assert!(read as u64 > MUTANTS_OF_EACH / 4, "{name}: only {read} were read");
+    }
+}
+
+#[test]
+fn any_log_is_explained_or_says_nothing() {
+    let logs = ["2.15.0-fragmentation", "2.15.0-private-pool", "2.9.1-expandable", "ranks"];
+    let bytes = |name: &str| std::fs::read(format!("fixtures/logs/{name}.log")).unwrap();
+    for (at, name) in logs.iter().enumerate() {
+        let (original, other) = (bytes(name), bytes(logs[(at + 1) % logs.len()]));
+        let explained = with_seeds(name, 250, |random| {
+            let log = oomscope::message::read(&*mutant(random, &original, &other)).unwrap();
+            let Some(report) = explain(&log, "a") else { return false };
+            assert_clean(&report::explain_page(&report, STYLE));
+            report::json(&report).unwrap();
+            true
+        });
+        assert!(explained > 100, "{name}: only {explained} were explained");
+    }
+}

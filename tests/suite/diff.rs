@@ -1,0 +1,440 @@
+//! `oomscope diff`: what it finds in programs whose changes are known.
+
+use crate::support::program::{file, refusal, result_of, run};
+use crate::support::{fixtures, program};
+use oomscope::diff::{At, DeviceDiff, DiffReport, File, MatchedBy, Options, Status, diff};
+use oomscope::snapshot::Snapshot;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+fn recorded(version: &str) -> String {
+    format!("fixtures/diff/{version}.pickle.gz")
+}
+
+fn json_of(args: &[&str]) -> Value {
+    let all = [&["diff", "--format", "json"], args].concat();
+    serde_json::from_str(&result_of(&all)).unwrap()
+}
+
+fn compared(before: &str, after: &str, args: &[&str]) -> Value {
+    json_of(&[args, &[&recorded(before), &recorded(after)]].concat())
+}
+
+fn in_memory(before: &Value, after: &Value) -> DiffReport {
+    let read = |value: &Value| Snapshot::read(value.to_string().as_bytes(), &|_| {}).unwrap();
+    let (before, after) = (read(before), read(after));
+    let named = |snapshot, path| File { snapshot, path, size_bytes: 0 };
+    let options = Options { at: At::Snapshot, top: usize::MAX, ..Options::default() };
+    diff(named(&before, "before"), named(&after, "after"), options)
+}
+
+fn frames(of: &[(&str, u32, &str)]) -> Value {
+    of.iter()
+        .map(|(file, line, name)| json!({"filename": file, "line": line, "name": name}))
+        .collect()
+}
+
+/// A snapshot of blocks: device, MiB, frames. Addresses begin anew on each device.
+fn snapshot(blocks: &[(u64, u64, Value)]) -> Value {
+    let segment = |(index, (device, mib, frames)): (usize, &(u64, u64, Value))| {
+        let (address, size) = ((index as u64 + 1) << 32, mib * MIB);
+        json!({
+            "device": device, "address": address, "total_size": size, "stream": 0,
+            "segment_type": "large", "allocated_size": size, "active_size": size,
+            "blocks": [{"address": address, "size": size, "requested_size": size,
+                        "state": "active_allocated", "frames": frames}],
+        })
+    };
+    let mut segments = Vec::new();
+    for device in 0..4 {
+        let own: Vec<_> = blocks.iter().filter(|(d, ..)| *d == device).collect();
+        segments.extend(own.into_iter().enumerate().map(segment));
+    }
+    json!({"segments": segments, "device_traces": []})
+}
+
+fn only(report: &DiffReport) -> &DeviceDiff {
+    assert_eq!(report.devices.len(), 1);
+    &report.devices[0]
+}
+
+/// What became of the stacks, with MiB before and after.
+fn changes(device: &DeviceDiff) -> Vec<(Status, u64, u64)> {
+    let of = |s: &oomscope::diff::StackChange| {
+        (s.status, s.held.before_bytes / MIB, s.held.after_bytes / MIB)
+    };
+    device.stacks.iter().map(of).collect()
+}
+
+// Recorded programs
+
+#[test]
+fn a_buffer_is_found_at_its_line() {
+    for at in ["peak", "snapshot"] {
+        let report = compared("base", "buffer", &["--at", at]);
+        let device = &report["devices"][0];
+        assert_eq!(device["delta"]["allocated_bytes"], 64 * MIB);
+        assert_eq!(device["delta"]["peak_allocated_bytes"], 64 * MIB);
+        assert_eq!(device["stacks"].as_array().unwrap().len(), 1);
+        let line = &device["lines"][0];
+        assert_eq!((&line["status"], &line["delta_bytes"]), (&json!("new"), &json!(64 * MIB)));
+        let place = json!({"file": "/home/me/proj/model.py", "line": 20, "name": "__init__"});
+        assert_eq!(line["frame"], place);
+        assert_eq!(device["other_lines"]["delta_bytes"], 0);
+        let said = report["summary"].as_str().unwrap();
+        assert!(said.contains("64 MiB (+") && said.contains("model.py:20 in __init__"), "{said}");
+    }
+}
+
+/// One step more is no growth, neither at the peak nor at the end.
+#[test]
+fn a_step_more_is_no_growth() {
+    for (before, after) in [("base", "later"), ("later", "base")] {
+        for at in ["peak", "snapshot"] {
+            let report = compared(before, after, &["--at", at]);
+            let device = &report["devices"][0];
+            assert_eq!(device["steps"]["compared_steps"], 3);
+            assert_eq!(device["delta"]["allocated_bytes"], 0, "{at}");
+            assert_eq!(device["delta"]["peak_allocated_bytes"], 0, "{at}");
+            assert_eq!(device["stacks"], json!([]));
+            let counts = &device["stack_counts"];
+            assert_eq!((&counts["new"], &counts["gone"]), (&json!(0), &json!(0)));
+        }
+    }
+    // The leak grows by 8 MiB a step, and so it does beside a recording that is a step longer.
+    for before in ["base", "later"] {
+        let report = compared(before, "leak", &[]);
+        let device = &report["devices"][0];
+        assert_eq!(device["delta"]["peak_allocated_bytes"], 24 * MIB);
+        let steps: Vec<u64> = device["by_step"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|step| step["delta_peak_allocated_bytes"].as_u64().unwrap() / MIB)
+            .collect();
+        assert_eq!(steps, [8, 16, 24]);
+    }
+}
+
+#[test]
+fn moved_lines_are_no_change() {
+    let report = compared("base", "moved", &[]);
+    let device = &report["devices"][0];
+    assert_eq!((&device["stacks"], &device["lines"]), (&json!([]), &json!([])));
+    assert_eq!(device["stack_counts"]["unchanged"], 9);
+    assert_eq!(device["stack_counts"]["moved"], 2, "those through the model");
+}
+
+#[test]
+fn a_renamed_file_of_another_checkout_is_no_change_and_the_buffer_in_it_is() {
+    let report = compared("base", "renamed", &[]);
+    let device = &report["devices"][0];
+    assert_eq!(device["stack_counts"]["new"], 1);
+    assert_eq!(device["stack_counts"]["gone"], 0);
+    assert_eq!(device["lines"].as_array().unwrap().len(), 1);
+    assert_eq!(device["lines"][0]["frame"]["file"], "/builds/1/proj/net/modeling.py");
+    // The other way round, too.
+    let report = compared("renamed", "base", &[]);
+    let device = &report["devices"][0];
+    assert_eq!(
+        (&device["stack_counts"]["new"], &device["stack_counts"]["gone"]),
+        (&json!(0), &json!(1))
+    );
+}
+
+// Made-up programs
+
+#[test]
+fn growth_of_the_same_stack_is_growth() {
+    let stack = frames(&[("/p/model.py", 88, "forward"), ("/p/train.py", 3, "<module>")]);
+    let before = snapshot(&[(0, 4, stack.clone())]);
+    let after = snapshot(&[(0, 4, stack.clone()), (0, 6, stack)]);
+    let report = in_memory(&before, &after);
+    let device = only(&report);
+    assert_eq!(changes(device), [(Status::Grown, 4, 10)]);
+    assert_eq!(device.stacks[0].matched_by, Some(MatchedBy::Content));
+    assert_eq!((device.stacks[0].held.before_blocks, device.stacks[0].held.after_blocks), (1, 2));
+    assert_eq!(
+        report.summary,
+        "allocated at the snapshot grew 6 MiB (+150%) to 10 MiB, all of it from p/model.py:88 in forward"
+    );
+}
+
+#[test]
+fn devices_that_share_addresses_are_kept_apart() {
+    let stack = |line| frames(&[("/p/model.py", line, "forward")]);
+    let before = snapshot(&[(0, 4, stack(1)), (1, 8, stack(2))]);
+    let after = snapshot(&[(0, 8, stack(1)), (1, 4, stack(2)), (2, 1, stack(1))]);
+    let report = in_memory(&before, &after);
+    let found: Vec<_> = report.devices.iter().map(changes).collect();
+    assert_eq!(found, [[(Status::Grown, 4, 8)], [(Status::Shrunk, 8, 4)], [(Status::New, 0, 1)]]);
+    assert!(report.devices[2].before.is_none());
+    assert!(report.summary.starts_with("device 0: "), "{}", report.summary);
+    assert!(report.devices[2].summary.starts_with("only in the snapshot after"));
+}
+
+/// Of several stacks of the same functions each finds its own, and none is lost.
+#[test]
+fn stacks_of_the_same_functions_are_paired_in_order() {
+    let stack = |line| frames(&[("/p/model.py", line, "forward"), ("/p/train.py", 9, "main")]);
+    let before = snapshot(&[(0, 1, stack(10)), (0, 2, stack(11)), (0, 3, stack(12))]);
+    let after =
+        snapshot(&[(0, 1, stack(11)), (0, 2, stack(12)), (0, 7, stack(13)), (0, 3, stack(14))]);
+    let report = in_memory(&before, &after);
+    let device = only(&report);
+    assert_eq!(changes(device), [(Status::New, 0, 7)]);
+    assert_eq!(device.stacks[0].frames[0].line, 13);
+    assert_eq!(device.stack_counts.moved, 3);
+    assert_eq!(device.lines.len(), 1);
+    assert_eq!(device.other_lines.held.delta_bytes, 0);
+}
+
+#[test]
+fn another_checkout_and_another_python_are_no_change() {
+    let stack = |root: &str, python: &str, line| {
+        frames(&[
+            (&format!("{root}/venv/lib/{python}/site-packages/torch/nn/functional.py"), 20, "relu"),
+            (&format!("{root}/proj/net/model.py"), line, "forward"),
+            (&format!("{root}/proj/old/model.py"), 5, "forward"),
+            (&format!("/usr/lib/{python}/contextlib.py"), 81, "inner"),
+        ])
+    };
+    let before = snapshot(&[(0, 4, stack("/home/a", "python3.11", 7))]);
+    let after = snapshot(&[(0, 5, stack("/builds/1", "python3.12", 9))]);
+    let report = in_memory(&before, &after);
+    let device = only(&report);
+    assert_eq!(changes(device), [(Status::Grown, 4, 5)]);
+    assert_eq!(device.stacks[0].matched_by, Some(MatchedBy::FileMoved));
+    assert_eq!(device.stacks[0].moved_from.as_ref().unwrap()[1].line, 7);
+    let line = &device.lines[0];
+    assert_eq!(line.frame.as_ref().unwrap().file, "/builds/1/proj/net/model.py");
+    assert_eq!(line.moved_from.as_ref().unwrap().file, "/home/a/proj/net/model.py");
+}
+
+/// Another function of the same name in a file that both programs have is another stack.
+#[test]
+fn what_is_in_another_file_of_both_is_new_and_gone() {
+    let stack = |file, name| frames(&[(file, 7, name), ("/p/train.py", 9, "main")]);
+    let both = [(0, 1, stack("/p/a.py", "keep")), (0, 1, stack("/p/b.py", "keep"))];
+    let before = snapshot(&[&both[..], &[(0, 8, stack("/p/a.py", "forward"))]].concat());
+    let after = snapshot(&[&both[..], &[(0, 9, stack("/p/b.py", "forward"))]].concat());
+    let report = in_memory(&before, &after);
+    assert_eq!(changes(only(&report)), [(Status::New, 0, 9), (Status::Gone, 8, 0)]);
+    // Not so where the other file is a new one: the function moved there.
+    let after = snapshot(&[&both[..], &[(0, 9, stack("/p/c.py", "forward"))]].concat());
+    let report = in_memory(&before, &after);
+    assert_eq!(changes(only(&report)), [(Status::Grown, 8, 9)]);
+}
+
+/// Two releases that go other ways through PyTorch to the same line of the user's: the line tells.
+#[test]
+fn a_line_is_the_same_though_pytorch_below_it_is_not() {
+    let torch = "/venv/site-packages/torch";
+    let stack = |inner: &str| {
+        frames(&[(&format!("{torch}/nn/{inner}.py"), 1, inner), ("/p/model.py", 7, "forward")])
+    };
+    let before = snapshot(&[(0, 4, stack("linear"))]);
+    let after = snapshot(&[(0, 5, stack("registry"))]);
+    let report = in_memory(&before, &after);
+    let device = only(&report);
+    assert_eq!(changes(device), [(Status::New, 0, 5), (Status::Gone, 4, 0)]);
+    assert_eq!(device.lines.len(), 1);
+    assert_eq!(
+        (device.lines[0].status, device.lines[0].held.delta_bytes),
+        (Status::Grown, MIB as i64)
+    );
+}
+
+/// A file without a trace has no peak: beside one that has, the snapshots are compared.
+#[test]
+fn a_peak_is_not_held_against_what_is_none() {
+    let (without, with) = ("2.15.0-gpt_varlen-no-history", "2.15.0-gpt_varlen-late");
+    let paths = [without, with].map(|name| format!("fixtures/{name}.pickle.gz"));
+    let report = json_of(&[&paths[0], &paths[1]]);
+    let device = &report["devices"][0];
+    assert_eq!((&report["at"], &device["at"]), (&json!("peak"), &json!("snapshot")));
+    assert_eq!(device["before"]["allocated_bytes"], 0);
+    assert_eq!(device["delta"]["allocated_bytes"], 0, "both end with nothing");
+    let codes: Vec<_> = report["warnings"].as_array().unwrap().iter().map(|w| &w["code"]).collect();
+    assert!(codes.contains(&&json!("no-peak")), "{codes:?}");
+    let page = result_of(&["diff", &paths[0], &paths[1]]);
+    assert!(page.starts_with("allocated at the snapshot is the same"), "{page}");
+    assert!(!page.contains("peak allocated"), "{page}");
+}
+
+// The command line
+
+#[test]
+fn scripts_find_the_documented_keys_and_the_same_bytes() {
+    let args = ["diff", "--format", "json", &recorded("base"), &recorded("leak")];
+    let text = result_of(&args);
+    assert_eq!(text, result_of(&args));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["schema"], "oomscope/diff/1");
+    assert_eq!((&report["before"], &report["after"]), (&json!(args[3]), &json!(args[4])));
+    assert_eq!(report["settings_changed"], json!([]));
+    let device = &report["devices"][0];
+    for key in ["reserved_bytes", "allocated_bytes", "peak_allocated_bytes", "peak_reserved_bytes"]
+    {
+        for side in ["before", "after", "delta"] {
+            assert!(device[side][key].is_i64(), "{side} {key}");
+        }
+    }
+    let stack = &device["stacks"][0];
+    for key in ["before_bytes", "after_bytes", "before_blocks", "after_blocks", "delta_bytes"] {
+        assert!(stack[key].is_i64(), "{key}");
+    }
+    assert_eq!(stack["status"], "new");
+    assert_eq!(stack["frames"][0]["line"], 25);
+    let settings = json_of(&[
+        "fixtures/2.9.1-holes-at-oom.pickle.gz",
+        "fixtures/2.15.0-holes-expandable.pickle.gz",
+    ]);
+    let changed = settings["settings_changed"].as_array().unwrap();
+    let keys: Vec<&str> = changed.iter().map(|change| change["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["torch_version", "settings_string", "expandable_segments"]);
+    assert_eq!((&changed[2]["before"], &changed[2]["after"]), (&json!(false), &json!(true)));
+}
+
+#[test]
+fn the_exit_code_is_a_gate() {
+    let (base, buffer) = (recorded("base"), recorded("buffer"));
+    for (limit, code) in [
+        ("growth=5%", 1),
+        ("growth=0.05", 1),
+        ("growth=50%", 0),
+        ("growth=63MiB", 1),
+        ("growth=64MiB", 0),
+    ] {
+        let ran = run(&["diff", "--fail-on", limit, &base, &buffer]);
+        assert_eq!(ran.code, code, "{limit}");
+        assert_eq!(ran.out.contains("FAILED: device 0: allocated at peak grew 64 MiB"), code == 1);
+        assert_eq!(ran.err.lines().count(), usize::try_from(code).unwrap(), "{}", ran.err);
+    }
+    // Less is never too much, and without a limit nothing is.
+    assert_eq!(run(&["diff", "--fail-on", "growth=0", &buffer, &base]).code, 0);
+    assert_eq!(run(&["diff", &base, &buffer]).code, 0);
+    let report = run(&["diff", "--format", "json", "--fail-on", "growth=5%", &base, &buffer]).out;
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["fail_on"]["failed"], true);
+    assert_eq!(report["fail_on"]["failures"][0]["delta_bytes"], 64 * MIB);
+}
+
+/// Releases round requests differently, and so hold different bytes at the peak.
+#[test]
+fn the_release_that_recorded_both_can_be_told() {
+    let path = program::text(&fixtures::path("2.15.0-fuzz-roundup"));
+    let base = recorded("base");
+    let told = |release: &[&str]| json_of(&[release, &[&path, &base]].concat())["devices"].clone();
+    assert_eq!(told(&[]), told(&["--torch-version", "2.15"]));
+    assert_ne!(told(&[]), told(&["--torch-version", "2.1"]));
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_in_one_sentence() {
+    let (base, directory) = (recorded("base"), TempDir::new().unwrap());
+    let said = refusal(&["diff", &base, "no/such/file.pickle"]);
+    assert!(said.contains("no/such/file.pickle"), "{said}");
+    let said = refusal(&["diff", "no/such/file.pickle", &base]);
+    assert!(said.contains("no/such/file.pickle"), "{said}");
+    let said = refusal(&["diff", &base, "fixtures"]);
+    assert!(said.contains("fixtures: is a directory") && said.contains(&base), "{said}");
+    let said = refusal(&["diff", "-", "-"]);
+    assert!(said.contains("standard input"), "{said}");
+    for bad in ["5%", "growth=", "growth=-5%", "growth=5 apples", "reserved=5%"] {
+        let said = refusal(&["diff", "--fail-on", bad, &base, &base]);
+        assert!(said.contains(bad) && said.contains("growth=512MiB"), "{said}");
+    }
+    let said = refusal(&["diff", "--device", "7", &base, &base]);
+    assert!(said.contains("device 7"), "{said}");
+    let broken = file(&directory, "broken.pickle", b"\x80\x04}q");
+    let said = refusal(&["diff", &base, &broken]);
+    assert!(said.contains("broken.pickle"), "{said}");
+    let named = file(&directory, "named.pickle", &fixtures::pickle("2.15.0-holes"));
+    let said = refusal(&["diff", &base, &named, "-o", &named]);
+    assert!(said.contains("would overwrite"), "{said}");
+}
+
+#[test]
+fn ranks_are_matched_by_name_and_the_worst_comes_first() {
+    let directory = TempDir::new().unwrap();
+    let fixture = |version: &str| {
+        std::fs::read(fixtures::directory().join(format!("diff/{version}.pickle.gz"))).unwrap()
+    };
+    for (path, version) in [
+        ("old/rank0.pickle.gz", "base"),
+        ("old/node/rank1.pickle", "base"),
+        ("old/rank2.pickle.gz", "base"),
+        ("old/gone.pickle.gz", "base"),
+        ("new/rank0.pickle", "moved"),
+        ("new/node/rank1.pickle.gz", "buffer"),
+        ("new/rank2.pickle.gz", "leak"),
+        ("new/new.pickle.gz", "base"),
+    ] {
+        let path = directory.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, fixture(version)).unwrap();
+    }
+    std::fs::write(directory.path().join("old/config.json"), "{}").unwrap();
+    std::fs::write(directory.path().join("new/config.json"), "{}").unwrap();
+    let [old, new] = ["old", "new"].map(|name| program::text(&directory.path().join(name)));
+    let report = json_of(&[&old, &new]);
+    let rows = report["ranks"]["rows"].as_array().unwrap();
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let by = row["delta_allocated_bytes"].as_i64().unwrap();
+            (row["name"].as_str().unwrap(), by / MIB as i64)
+        })
+        .collect();
+    assert_eq!(rows, [("node/rank1.pickle", 64), ("rank2.pickle", 24), ("rank0.pickle", 0)]);
+    assert_eq!(report["ranks"]["only_before"], json!(["gone.pickle"]));
+    assert_eq!(report["ranks"]["only_after"], json!(["new.pickle"]));
+    assert_eq!(report["devices"][0]["delta"]["allocated_bytes"], 64 * MIB, "the worst in full");
+    let ran = run(&["diff", "--fail-on", "growth=30MiB", &old, &new]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("node/rank1.pickle, device 0"), "{}", ran.err);
+    let said = refusal(&["diff", "--device", "7", &old, &new]);
+    assert!(said.contains("no trace of device 7 in any rank"), "{said}");
+
+    // One that cannot be read is named, the others are compared.
+    std::fs::write(directory.path().join("new/rank2.pickle.gz"), "no pickle").unwrap();
+    let ran = run(&["diff", &old, &new]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("rank2.pickle.gz") && ran.out.contains("node/rank1"), "{}", ran.err);
+    assert!(ran.out.contains("rank2.pickle.gz: cannot be read"), "{}", ran.out);
+    let ran = run(&["diff", "--format", "json", &old, &new]);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(report["ranks"]["unreadable"].as_array().unwrap().len(), 1);
+    // A file both packed and plain is in doubt; ranks of other names are not the same.
+    std::fs::write(directory.path().join("new/rank0.pickle.gz"), fixture("base")).unwrap();
+    let said = refusal(&["diff", &old, &new]);
+    assert!(said.contains("rank0.pickle.gz are the same rank"), "{said}");
+    let empty = directory.path().join("other");
+    std::fs::create_dir(&empty).unwrap();
+    std::fs::write(empty.join("else.pickle.gz"), fixture("base")).unwrap();
+    let said = refusal(&["diff", &old, &program::text(&empty)]);
+    assert!(said.contains("no rank in common"), "{said}");
+}
+
+#[test]
+fn folded_stacks_hold_every_byte_of_both_sides() {
+    let (base, renamed) = (recorded("base"), recorded("renamed"));
+    let folded = result_of(&["diff", "--format", "folded", "--top", "1", &base, &renamed]);
+    let report = compared("base", "renamed", &[]);
+    let mut sums = [0, 0];
+    for line in folded.lines() {
+        let (rest, after) = line.rsplit_once(' ').unwrap();
+        let (stack, before) = rest.rsplit_once(' ').unwrap();
+        assert!(!stack.contains(' ') && stack.starts_with("device_0;"), "{line}");
+        sums[0] += before.parse::<u64>().unwrap();
+        sums[1] += after.parse::<u64>().unwrap();
+    }
+    let device = &report["devices"][0];
+    assert_eq!(json!(sums[0]), device["before"]["allocated_bytes"]);
+    assert_eq!(json!(sums[1]), device["after"]["allocated_bytes"]);
+    let new = "growth.py:93:<module>;growth.py:88:main;train.py:2:train;modeling.py:20:__init__ 0 67108864";
+    assert!(folded.contains(new), "{folded}");
+}

@@ -1,0 +1,361 @@
+//! A snapshot that we write says what it was made of, to us and to CPython, and is shared as PyTorch
+//! shares it. What CPython loads from it and dumps again are the same bytes.
+
+use crate::support::{describe, fixtures, peak_heap};
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use crate::support::python::{has_python, python};
+use oomscope::allocator::{BlockView, Entry, SegmentView};
+use oomscope::ids::{PoolId, StackId};
+use oomscope::replay::{
+    EmittedDevice, Hypothesis, emit, releases, settings_of, settings_under, verify,
+};
+use oomscope::snapshot::{Action, BlockState, Event, Snapshot};
+
+/// What the allocator of one device did and holds.
+struct Device {
+    number: usize,
+    entries: Vec<(Entry, u64)>,
+    segments: Vec<SegmentView>,
+    blocks: Vec<BlockView>,
+}
+
+fn entry_of(event: &Event) -> (Entry, u64) {
+    let Event { action, addr, size, stream, stack, .. } = *event;
+    let pool = event.pool.unwrap_or_default();
+    (Entry { action, addr, size, stream, pool, context: stack }, event.time_us)
+}
+
+fn entries_of(snapshot: &Snapshot, device: usize) -> Vec<(Entry, u64)> {
+    let rows = snapshot.trace(device);
+    rows.map(|row| entry_of(&snapshot.events.get(row).unwrap())).collect()
+}
+
+/// The devices as they were recorded.
+fn recorded(snapshot: &Snapshot) -> Vec<Device> {
+    let on = |number: usize| {
+        let segments = snapshot.segments.iter().filter(move |s| s.device == number as u64);
+        let segments = segments.map(|s| SegmentView {
+            addr: s.address,
+            size: s.total_size,
+            stream: s.stream,
+            pool: s.pool,
+            is_small: s.is_small,
+            is_expandable: s.is_expandable,
+            context: s.stack,
+            blocks: s.blocks.clone(),
+        });
+        segments.collect()
+    };
+    let blocks = snapshot.blocks.iter().map(|b| BlockView {
+        addr: b.address,
+        size: b.size,
+        requested: b.requested_size,
+        state: b.state,
+        context: b.stack,
+    });
+    let blocks: Vec<BlockView> = blocks.collect();
+    (0..snapshot.traces.len())
+        .map(|number| Device {
+            number,
+            entries: entries_of(snapshot, number),
+            segments: on(number),
+            blocks: blocks.clone(),
+        })
+        .collect()
+}
+
+/// The devices as the model leaves them, if it reproduces what was recorded.
+fn replayed(snapshot: &Snapshot) -> Option<Vec<Device>> {
+    let minor = *releases(&snapshot.torch).end();
+    let hypothesis = Hypothesis {
+        minor,
+        settings: settings_under(snapshot, minor),
+        limit: None,
+        capacity: None,
+        no_split: Vec::new(),
+        captures: true,
+    };
+    let device = |number| {
+        let verification = verify(snapshot, number, &hypothesis);
+        let (segments, blocks) = verification.allocator.view();
+        let entries = entries_of(snapshot, number);
+        let is_exact = verification.is_exact() && verification.starts_empty;
+        is_exact.then_some(Device { number, entries, segments, blocks })
+    };
+    (0..snapshot.traces.len()).map(device).collect()
+}
+
+fn emitted(snapshot: &Snapshot, devices: &[Device]) -> Vec<u8> {
+    let devices: Vec<EmittedDevice<'_>> = devices
+        .iter()
+        .map(|device| EmittedDevice {
+            device: device.number,
+            entries: &device.entries,
+            segments: &device.segments,
+            blocks: &device.blocks,
+        })
+        .collect();
+    let mut bytes = Vec::new();
+    emit(snapshot, None, &devices, &mut bytes).unwrap();
+    bytes
+}
+
+/// All that is to be carried over, as text.
+fn content(snapshot: &Snapshot) -> String {
+    let mut out = String::new();
+    let mut segments: Vec<_> = snapshot.segments.iter().collect();
+    segments.sort_by_key(|segment| (segment.device, segment.address));
+    for segment in segments {
+        let pool = snapshot.pools.get(segment.pool);
+        let stack = describe::stack(snapshot, segment.stack);
+        let (small, expandable) = (segment.is_small, segment.is_expandable);
+        let _ = writeln!(
+            out,
+            "segment {}:{:#x}+{} stream {} {small} {expandable} {pool:?} at {stack}",
+            segment.device, segment.address, segment.total_size, segment.stream
+        );
+        for block in &snapshot.blocks[segment.blocks.clone()] {
+            let stack = describe::stack(snapshot, block.stack);
+            let (address, size, requested) = (block.address, block.size, block.requested_size);
+            let state = block.state;
+            let _ = writeln!(out, "  {address:#x}+{size} for {requested} {state:?} at {stack}");
+        }
+    }
+    for rows in &snapshot.traces {
+        let _ = writeln!(out, "trace");
+        for event in rows.clone().filter_map(|row| snapshot.events.get(row)) {
+            if event.action != Action::Other {
+                let pool = Some(event.pool.unwrap_or_default());
+                let event = Event { compile_context: None, user_metadata: None, pool, ..event };
+                let _ = writeln!(out, "  {}", describe::describe_event(snapshot, event));
+            }
+        }
+    }
+    for annotation in &snapshot.annotations {
+        let (name, start) = (snapshot.text(annotation.name), annotation.is_start);
+        let (device, time) = (annotation.device, annotation.time_us);
+        let _ = writeln!(out, "annotation {name} {start} {device} {time}");
+    }
+    out
+}
+
+fn check_content(name: &str, recording: &Snapshot, copy: &Snapshot) {
+    let (expected, found) = (content(recording), content(copy));
+    for (number, (expected, found)) in expected.lines().zip(found.lines()).enumerate() {
+        assert_eq!(found, expected, "{name}: line {number}");
+    }
+    assert_eq!(found.len(), expected.len(), "{name}");
+}
+
+#[test]
+fn every_recording_reads_back_as_it_was_written() {
+    for name in fixtures::names() {
+        let recording = describe::read(&fixtures::pickle(&name));
+        let copy = describe::read(&emitted(&recording, &recorded(&recording)));
+        check_content(&name, &recording, &copy);
+        if recording.settings.is_some() {
+            assert_eq!(copy.settings, recording.settings, "{name}");
+        }
+        assert_eq!(settings_of(&copy), settings_of(&recording), "{name}");
+        assert_eq!(describe::warnings(&copy), "", "{name}");
+    }
+}
+
+#[test]
+fn an_exact_replay_gives_the_recording_back() {
+    let mut exact = 0;
+    for name in fixtures::names() {
+        let recording = describe::read(&fixtures::pickle(&name));
+        let Some(devices) = replayed(&recording) else { continue };
+        exact += 1;
+        let copy = describe::read(&emitted(&recording, &devices));
+        check_content(&name, &recording, &copy);
+    }
+    assert!(exact >= 20, "only {exact} recordings were reproduced");
+}
+
+#[test]
+fn what_no_recording_has_is_written_all_the_same() {
+    let entry = |action, stream| Entry {
+        action,
+        addr: u64::MAX,
+        size: 1 << 63,
+        stream,
+        pool: PoolId::default(),
+        context: StackId::default(),
+    };
+    let entries = [
+        (entry(Action::Other, 0), 0),
+        (entry(Action::Alloc, u64::MAX), 0),
+        (entry(Action::Other, 0), 0),
+        (entry(Action::Oom, 0), 0),
+    ];
+    let segment = SegmentView {
+        addr: 512,
+        size: 1024,
+        stream: 1 << 63,
+        pool: PoolId::default(),
+        is_small: true,
+        is_expandable: false,
+        context: StackId::default(),
+        blocks: 0..1,
+    };
+    let block = BlockView {
+        addr: 512,
+        size: 1024,
+        requested: 1000,
+        state: BlockState::ActivePendingFree,
+        context: StackId(7),
+    };
+    let devices = [
+        Device { number: 2, entries: entries.into(), segments: Vec::new(), blocks: Vec::new() },
+        Device { number: 9, entries: Vec::new(), segments: vec![segment], blocks: vec![block] },
+    ];
+    let copy = describe::read(&emitted(&Snapshot::default(), &devices));
+    assert_eq!(copy.traces, [0..0, 0..0, 0..2]);
+    let events: Vec<Event> = (0..2).map(|row| copy.events.get(row).unwrap()).collect();
+    assert_eq!(entry_of(&events[0]), entries[1]);
+    assert_eq!(entry_of(&events[1]), entries[3]);
+    assert_eq!((copy.segments[0].device, copy.segments[0].stream), (9, 1 << 63));
+    assert_eq!(copy.blocks[0].state, BlockState::ActivePendingFree);
+    assert_eq!(copy.settings.clone().unwrap().string, "");
+    assert_eq!(settings_of(&copy), settings_of(&Snapshot::default()));
+
+    let empty = describe::read(&emitted(&Snapshot::default(), &[]));
+    assert!(empty.traces.is_empty() && empty.segments.is_empty() && empty.events.is_empty());
+}
+
+/// Takes a number of bytes and no more.
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(self.0);
+        self.0 -= taken;
+        if taken == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(taken) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_wherever_it_is_noticed() {
+    let recording = describe::read(&fixtures::pickle("2.15.0-holes"));
+    let devices = recorded(&recording);
+    let device = EmittedDevice {
+        device: 0,
+        entries: &devices[0].entries,
+        segments: &devices[0].segments,
+        blocks: &devices[0].blocks,
+    };
+    let length = emitted(&recording, &devices).len();
+    for room in [0, 1, 2, 11, length / 2, length - 1] {
+        let error = emit(&recording, None, &[device], &mut Full(room)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull, "room for {room} bytes");
+    }
+    emit(&recording, None, &[device], &mut Full(length)).unwrap();
+}
+
+#[test]
+fn memory_does_not_grow_with_the_trace() {
+    let recording = describe::read(&fixtures::pickle("2.15.0-conv_train"));
+    let once = entries_of(&recording, 0);
+    let peak = |times: usize| {
+        let entries = once.repeat(times);
+        let device = EmittedDevice { device: 0, entries: &entries, segments: &[], blocks: &[] };
+        let write = || emit(&recording, None, &[device], &mut io::sink());
+        let (written, peak) = peak_heap::peak_of(write);
+        written.unwrap();
+        peak
+    };
+    assert!(once.len() > 500, "only {} entries", once.len());
+    assert_eq!(peak(100), peak(10));
+}
+
+// CPython
+
+/// Holds each emitted file against its recording, as far as the model knows what that says.
+const LIKE_THE_RECORDING: &str = r#"
+import glob, gzip, os, pickle, sys
+
+KNOWN = ("action", "addr", "device_free", "size", "stream", "time_us", "pool_id", "frames")
+
+def entries(trace):
+    for entry in trace:
+        if entry["action"] != "annotate":
+            entry = {key: entry[key] for key in KNOWN if key in entry}
+            yield dict({"pool_id": (0, 0), "frames": []}, **entry)
+
+def same(name, found, expected):
+    if found == expected:
+        return
+    if isinstance(found, list) and len(found) == len(expected):
+        for place, pair in enumerate(zip(found, expected)):
+            same(f"{name}[{place}]", *pair)
+    sys.exit(f"{name}:\n{found!r:.2000}\ninstead of\n{expected!r:.2000}")
+
+def lists(snapshot):
+    for segment in snapshot["segments"]:
+        yield segment["frames"]
+        for block in segment["blocks"]:
+            yield block["frames"]
+    for trace in snapshot["device_traces"]:
+        for entry in trace:
+            yield entry["frames"]
+
+TOP = ["segments", "device_traces", "allocator_settings", "external_annotations"]
+SEGMENT = ["device", "address", "total_size", "allocated_size", "active_size", "requested_size",
+    "stream", "segment_type", "segment_pool_id", "is_expandable", "frames", "blocks"]
+BLOCK = ["address", "size", "requested_size", "state", "frames"]
+
+paths = sorted(glob.glob("*.pickle"))
+for path in paths:
+    with gzip.open(os.path.join(sys.argv[1], path + ".gz")) as file:
+        recording = pickle.load(file)
+    with open(path, "rb") as file:
+        bytes = file.read()
+    emitted = pickle.loads(bytes)
+    assert list(emitted) == TOP, path
+    assert all(list(segment) == SEGMENT for segment in emitted["segments"]), path
+    assert all(list(b) == BLOCK for s in emitted["segments"] for b in s["blocks"]), path
+    order = lambda segment: (segment["device"], segment["address"])
+    same(path, sorted(emitted["segments"], key=order), sorted(recording["segments"], key=order))
+    traces = recording["device_traces"]
+    assert len(emitted["device_traces"]) == len(traces), path
+    for trace, recorded in zip(emitted["device_traces"], traces):
+        same(path, trace, list(entries(recorded)))
+        for entry, original in zip(trace, entries(recorded)):
+            assert [key for key in KNOWN if key in original] == list(entry), path
+    if "allocator_settings" in recording:
+        same(path, emitted["allocator_settings"], recording["allocator_settings"])
+    same(path, emitted["external_annotations"], recording.get("external_annotations", []))
+    # One dict a frame, one list a stack.
+    stacks = {id(frames): frames for frames in lists(emitted)}.values()
+    assert len(stacks) == len({tuple(map(id, frames)) for frames in stacks}), path
+    frames = {id(frame): frame for frames in stacks for frame in frames}.values()
+    assert len(frames) == len({tuple(frame.items()) for frame in frames}), path
+    assert all(list(frame) == ["name", "filename", "line"] for frame in frames), path
+    if pickle.dumps(emitted, protocol=4) != bytes:
+        sys.exit(f"{path}: CPython writes it otherwise")
+print(len(paths))
+"#;
+
+#[test]
+fn cpython_loads_what_was_recorded_and_would_write_the_same_bytes() {
+    if !has_python() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let names = fixtures::names();
+    for name in &names {
+        let recording = describe::read(&fixtures::pickle(name));
+        let bytes = emitted(&recording, &recorded(&recording));
+        std::fs::write(directory.path().join(format!("{name}.pickle")), bytes).unwrap();
+    }
+    assert_eq!(python(LIKE_THE_RECORDING, directory.path()), names.len().to_string());
+}

@@ -1,0 +1,597 @@
+//! `oomscope explain`: what PyTorch printed is found wherever it stands, and no more is concluded than the
+//! numbers allow.
+
+use crate::support::{fixtures, peak_heap, program, recorded, schema};
+use std::io::{BufReader, Read, Write as _};
+
+use crate::support::program::{analyze, file, refusal, result_of};
+use oomscope::analysis::{ExplainReport, Failure, explain};
+use oomscope::message;
+use proptest::prelude::*;
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn report(text: &[u8]) -> Option<ExplainReport> {
+    explain(&message::read(text).unwrap(), "log")
+}
+
+fn fixture(name: &str) -> ExplainReport {
+    let path = fixtures::directory().join("logs").join(name);
+    report(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn only(text: &str) -> Failure {
+    let failures = report(text.as_bytes()).unwrap().failures;
+    let [failure] = &failures[..] else { panic!("{text}: {failures:?}") };
+    failure.clone()
+}
+
+/// A message of today's wording. Sizes as printed.
+fn worded(
+    requested: &str,
+    total: &str,
+    free: &str,
+    middle: &str,
+    held: &str,
+    left: &str,
+) -> String {
+    format!(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {requested}. GPU 0 has a total \
+         capacity of {total} of which {free} is free. {middle}Of the allocated memory {held} is allocated by \
+         PyTorch, and {left} is reserved by PyTorch but unallocated. If reserved but unallocated memory is \
+         large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See \
+         documentation for Memory Management  (https://docs.pytorch.org/docs/stable/notes/cuda.html)"
+    )
+}
+
+#[test]
+fn programs_that_failed_on_purpose_get_the_verdict_they_were_made_for() {
+    for (name, verdict, confidence, line) in [
+        ("2.15.0-capacity.log", "capacity", "certain", 16),
+        ("2.15.0-expandable.log", "capacity", "certain", 16),
+        ("2.15.0-limit.log", "memory-limit", "certain", 16),
+        ("2.15.0-others.log", "non-pytorch", "possible", 16),
+        ("2.15.0-fragmentation.log", "fragmentation", "possible", 16),
+        ("2.15.0-varying.log", "fragmentation", "possible", 16),
+        ("2.15.0-private-pool.log", "private-pool", "possible", 16),
+        ("2.9.1-expandable.log", "capacity", "certain", 16),
+        ("2.9.1-fragmentation.log", "fragmentation", "possible", 16),
+        ("2.9.1-private-pool.log", "private-pool", "possible", 16),
+    ] {
+        let report = fixture(name);
+        let [failure] = &report.failures[..] else { panic!("{name}") };
+        assert_eq!((failure.verdict, failure.confidence), (verdict, confidence), "{name}");
+        assert_eq!(failure.settled_by.is_some(), confidence == "possible", "{name}");
+        let culprit = failure.culprit.as_ref().unwrap();
+        assert_eq!((culprit.file.as_str(), culprit.line), ("/app/train.py", line), "{name}");
+        let expandable = "expandable_segments:True";
+        let advised = failure.advice.iter().any(|advice| advice.contains(expandable));
+        assert_eq!(advised, verdict == "fragmentation", "{name}: {:?}", failure.advice);
+    }
+    let warned = fixture("2.15.0-expandable.log").refused_mappings;
+    assert_eq!(warned.len(), 1);
+    assert_eq!((warned[0].device, warned[0].capacity_bytes), (0, 1500 << 20));
+}
+
+/// The message of a recorded failure comes to what its snapshot comes to, and its numbers are those of the
+/// allocator's statistics at that moment.
+#[test]
+fn messages_of_every_release_agree_with_their_snapshots() {
+    let mut releases = 0;
+    for recording in recorded::all() {
+        let Some(error) = &recording.error else { continue };
+        let found = only(error);
+        let minor: u32 = recording.name.split('.').nth(1).unwrap().parse().unwrap();
+        let version = found.torch_version.as_ref().unwrap();
+        let (first, last) = version.split_once('-').unwrap_or((version, version));
+        let bound = |text: &str| text.trim_start_matches("2.").trim_end_matches('+').parse::<u32>();
+        assert!(bound(first).unwrap() <= minor, "{}: {version}", recording.name);
+        assert!(version.ends_with('+') || minor <= bound(last).unwrap(), "{}", recording.name);
+        if minor == 3 {
+            // The text ends where the number of device 0 should stand.
+            assert_eq!(
+                (found.verdict, found.device, version.as_str()),
+                ("unknown", Some(0), "2.3")
+            );
+            continue;
+        }
+        releases += 1;
+        let snapshot = analyze(&[&format!("fixtures/{}.pickle.gz", recording.name)]);
+        let ooms = snapshot["snapshots"][0]["devices"][0]["ooms"].as_array().unwrap();
+        let last = ooms.last().unwrap();
+        assert_eq!(found.verdict, last["verdict"], "{}", recording.name);
+        for (name, key) in [
+            ("requested", "segment_bytes"),
+            ("free", "device_free_bytes"),
+            ("reserved", "reserved_bytes"),
+            ("allocated", "allocated_bytes"),
+        ] {
+            let figure = found.figures.iter().find(|f| f.name == name).unwrap();
+            let exact = last[key].as_u64().unwrap();
+            let off = figure.bytes.abs_diff(exact);
+            assert!(off <= figure.error_bytes, "{} {name}: {exact} {figure:?}", recording.name);
+        }
+    }
+    assert!(releases >= 15, "{releases}");
+}
+
+#[test]
+fn wordings_of_old_releases_and_other_devices_are_read() {
+    let old = "(GPU 2; 7.93 GiB total capacity; 6.92 GiB already allocated; 83.50 MiB free; ";
+    for (text, verdict, version, requested) in [
+        (
+            format!("RuntimeError: CUDA out of memory. Tried to allocate 128.00 MiB {old}10.50 MiB cached)"),
+            "capacity",
+            Some("1.0-1.3"),
+            Some(128 << 20),
+        ),
+        (
+            format!("RuntimeError: CUDA out of memory. Tried to allocate 128.00 MiB {old}7.60 GiB reserved in total by PyTorch)"),
+            "fragmentation",
+            Some("1.4-2.0"),
+            Some(128 << 20),
+        ),
+        (
+            format!("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB {old}7.00 GiB allowed; 6.99 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation.  See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF"),
+            "memory-limit",
+            Some("1.13-2.0"),
+            Some(64 << 20),
+        ),
+        (
+            "CUDA out of memory. Tried to allocate 448.00 MiB. GPU 1 has a total capacty of 79.10 GiB of which 364.31 MiB is free. Process 175080 has 1.46 GiB memory in use. Process 175356 has 77.26 GiB memory in use. Of the allocated memory 72.12 GiB is allocated by PyTorch, and 3.78 GiB is reserved by PyTorch but unallocated.".to_owned(),
+            "fragmentation",
+            Some("2.1"),
+            Some(448 << 20),
+        ),
+        (
+            "CUDA out of memory. Tried to allocate 3.78 GiB. GPU \u{1} has a total capacity of 23.69 GiB of which 875.62 MiB is free. Process 492814 has 3.21 GiB memory in use. Including non-PyTorch memory, this process has 19.40 GiB memory in use. Of the allocated memory 17.97 GiB is allocated by PyTorch, and 1.02 GiB is reserved by PyTorch but unallocated.".to_owned(),
+            "non-pytorch",
+            Some("2.3"),
+            Some(4_058_744_095),
+        ),
+        (
+            "HIP out of memory. Tried to allocate 704.00 GiB. GPU 0 has a total capacity of 191.69 GiB of which 186.02 GiB is free. Of the allocated memory 4.89 GiB is allocated by PyTorch, and 2.25 MiB is reserved by PyTorch but unallocated.".to_owned(),
+            "capacity",
+            Some("2.1+"),
+            Some(704 << 30),
+        ),
+        (
+            "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 192.00 MiB. GPU 3 has a total capacity of 31.89 GiB of which 13.22 GiB is free. Of the allocated memory 18.00 GiB is allocated by PyTorch, and 64.00 MiB is reserved by PyTorch but unallocated. Please use `empty_cache` to release all unoccupied cached memory.".to_owned(),
+            "memory-limit",
+            Some("2.1+"),
+            Some(192 << 20),
+        ),
+        (
+            "RuntimeError: MPS backend out of memory (MPS allocated: 17.71 GB, other allocations: 17.13 GB, max allowed: 36.27 GB). Tried to allocate 2.00 GB on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations (may cause system failure).".to_owned(),
+            "memory-limit",
+            None,
+            Some(2 << 30),
+        ),
+        (
+            "torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 15.80 GiB\nRequested               : 512.00 MiB\nDevice limit            : 15.99 GiB\nFree (according to CUDA): 0 bytes\nPyTorch limit (set by user-supplied memory fraction)\n                        : 17179869184.00 GiB\n".to_owned(),
+            "capacity",
+            Some("2.0+"),
+            Some(512 << 20),
+        ),
+        ("RuntimeError: CUDA out of memory. Tried to allocate more than 1EB memory.".to_owned(), "unknown", None, None),
+    ] {
+        let found = only(&text);
+        assert_eq!(found.verdict, verdict, "{text}\n{}", found.verdict_reason);
+        assert_eq!(found.torch_version.as_deref(), version, "{text}");
+        assert_eq!(found.requested_bytes, requested, "{text}");
+        assert_eq!(found.kind, "allocator");
+    }
+}
+
+#[test]
+fn memory_that_others_could_not_have_is_told_from_pytorchs() {
+    for (text, kind) in [
+        ("RuntimeError: CUDA error: out of memory", "cuda-runtime"),
+        (
+            "RuntimeError: cuda runtime error (2) : out of memory at THCStorage.cu:58",
+            "cuda-runtime",
+        ),
+        ("RuntimeError: CUDA driver error: out of memory", "cuda-driver"),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "library"),
+        (
+            "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'",
+            "nccl",
+        ),
+        (
+            "[enforce fail at alloc_cpu.cpp:114] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes. Error code 12",
+            "host",
+        ),
+    ] {
+        let found = only(text);
+        assert_eq!((found.kind, found.verdict), (kind, "unknown"), "{text}");
+        assert!(!found.advice.is_empty());
+    }
+    let host =
+        only("DefaultCPUAllocator: not enough memory: you tried to allocate 4294967296 bytes.");
+    assert_eq!(host.requested_bytes, Some(4 << 30));
+    assert!(host.verdict_reason.contains("not the GPU"));
+    assert_eq!(report(b"DefaultCPUAllocator: not enough memory").unwrap().recording, None);
+}
+
+#[test]
+fn a_setting_is_advised_only_where_it_can_help() {
+    let none_left = only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "6.50 GiB", "0 bytes"));
+    assert_eq!((none_left.verdict, none_left.settings_can_help), ("capacity", Some(false)));
+    let advice = none_left.advice.join(" ");
+    assert!(advice.contains("No allocator setting helps"), "{advice}");
+    assert!(!advice.contains("Try PYTORCH_CUDA_ALLOC_CONF"), "{advice}");
+    let too_little =
+        only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "6.20 GiB", "300.00 MiB"));
+    assert_eq!((too_little.verdict, too_little.settings_can_help), ("capacity", Some(false)));
+    let enough = only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "5.00 GiB", "1.50 GiB"));
+    assert_eq!((enough.verdict, enough.settings_can_help), ("fragmentation", Some(true)));
+    // More than 1 MiB and less than 10 MiB was asked for: what is free may suffice for that.
+    for (free, left, is_certain) in
+        [("12.00 MiB", "0 bytes", true), ("0 bytes", "12.00 MiB", false)]
+    {
+        let cut = only(&worded("20.00 MiB", "200.00 MiB", free, "", "188.00 MiB", left));
+        assert_eq!((cut.verdict, cut.settings_can_help), ("capacity", Some(true)), "{free}");
+        assert_eq!(cut.confidence == "certain", is_certain, "{free}");
+        assert!(!cut.advice.join(" ").contains("No allocator setting"), "{:?}", cut.advice);
+    }
+    let on = worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "5.00 GiB", "1.50 GiB")
+        .replace("If reserved but", "expandable_segments is enabled. If reserved but");
+    let on = only(&on).advice.join(" ");
+    assert!(on.contains("on already") && !on.contains("Try PYTORCH"), "{on}");
+}
+
+#[test]
+fn expandable_segments_grow_by_whole_granules() {
+    let said = |requested: &str, free: &str| {
+        let on = worded(requested, "1000.00 MiB", free, "", "690.00 MiB", "0 bytes");
+        only(&on.replace("If reserved but", "expandable_segments is enabled. If reserved but"))
+    };
+    let refused = said("300.00 MiB", "310.00 MiB");
+    assert_eq!(refused.verdict, "memory-limit", "{}", refused.verdict_reason);
+    let cut = said("310.00 MiB", "310.00 MiB");
+    assert_eq!((cut.verdict, cut.settings_can_help), ("capacity", Some(true)));
+    assert!(cut.verdict_reason.contains("320 MiB (whole granules"), "{}", cut.verdict_reason);
+}
+
+#[test]
+fn of_a_private_pool_it_is_not_said_that_nothing_helps() {
+    let pools = worded("300.00 MiB", "1000.00 MiB", "200.00 MiB", "", "800.00 MiB", "0 bytes")
+        .replace(
+            "by PyTorch, and",
+            "by PyTorch, with 720.00 MiB allocated in private pools (e.g., CUDA Graphs), and",
+        );
+    let pools = only(&pools);
+    assert_eq!((pools.verdict, pools.settings_can_help), ("private-pool", None));
+}
+
+#[test]
+fn a_small_device_has_a_small_context() {
+    let others = only(&worded("150.00 MiB", "1000.00 MiB", "100.00 MiB", "", "0 bytes", "0 bytes"));
+    assert_eq!((others.verdict, others.confidence), ("non-pytorch", "possible"));
+    let context =
+        only(&worded("150.00 MiB", "1000.00 MiB", "100.00 MiB", "", "800.00 MiB", "0 bytes"));
+    assert_eq!(context.verdict, "capacity");
+}
+
+#[test]
+fn limits_and_processes_are_weighed() {
+    let middle = "6.80 GiB allowed; ";
+    let both = only(&worded("1.60 GiB", "8.00 GiB", "453.00 MiB", middle, "6.41 GiB", "0 bytes"));
+    assert_eq!(both.verdict, "capacity", "raising the limit alone would not help");
+    assert!(both.advice.iter().any(|advice| advice.contains("6.80 GiB")), "{:?}", both.advice);
+    let middle = "50.00 GiB allowed; ";
+    let tenants = only(&worded("2.00 GiB", "191.69 GiB", "0 bytes", middle, "9.58 GiB", "0 bytes"));
+    assert_eq!(tenants.verdict, "non-pytorch", "the limit is far");
+    let middle = "Process 77 has 60.00 GiB memory in use. Including non-PyTorch memory, this process has 19.00 GiB memory in use. ";
+    let named =
+        only(&worded("2.00 GiB", "80.00 GiB", "1.00 GiB", middle, "18.20 GiB", "100.00 MiB"));
+    assert_eq!((named.verdict, named.confidence), ("non-pytorch", "certain"));
+    assert!(named.advice[0].contains("Process 77 uses 60.00 GiB"), "{:?}", named.advice);
+    // The process' own context does not make it somebody else's fault.
+    let middle = "Including non-PyTorch memory, this process has 31.28 GiB memory in use. ";
+    let own =
+        only(&worded("320.00 MiB", "31.37 GiB", "80.69 MiB", middle, "30.76 GiB", "33.46 MiB"));
+    assert_eq!(own.verdict, "capacity");
+    // Inside a container this process is listed by a number that it does not know.
+    let middle = "Process 3131906 has 139.80 GiB memory in use. ";
+    let inside =
+        only(&worded("344.00 MiB", "139.81 GiB", "2.00 MiB", middle, "138.60 GiB", "4.56 MiB"));
+    assert_eq!(inside.verdict, "capacity");
+    let meaning = &inside.figures.iter().find(|f| f.name == "process").unwrap().meaning;
+    assert!(meaning.contains("this one, it seems"), "{meaning}");
+    // Windows prints 2^64 for what it does not know.
+    let middle = "Process 9 has 17179869184.00 GiB memory in use. 2.63 GiB allowed; ";
+    let unknown =
+        only(&worded("2.13 GiB", "8.00 GiB", "6.10 GiB", middle, "954.00 MiB", "0 bytes"));
+    assert_eq!(unknown.verdict, "memory-limit");
+    let pool = worded("2.00 GiB", "8.00 GiB", "6.10 GiB", "", "954.00 MiB", "0 bytes").replace(
+        "If reserved but",
+        "The custom allocator backing this MemPool returned nullptr. If",
+    );
+    assert!(only(&pool).verdict_reason.contains("MemPool"));
+}
+
+#[test]
+fn what_the_rounding_decides_is_said_to_be_open() {
+    let close = only(&worded("2.00 GiB", "80.00 GiB", "2.00 GiB", "", "70.00 GiB", "0 bytes"));
+    assert!(close.within_rounding, "2.00 GiB may be less than 2.00 GiB");
+    let close = only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "6.00 GiB", "1021.00 MiB"));
+    assert_eq!((close.verdict, close.within_rounding), ("capacity", true));
+    assert_eq!(close.confidence, "possible");
+    let clear = only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "6.00 GiB", "900.00 MiB"));
+    assert_eq!((clear.verdict, clear.within_rounding), ("capacity", false));
+}
+
+#[test]
+fn each_rank_of_a_job_gets_its_answer_in_the_order_of_the_log() {
+    let report = fixture("ranks.log");
+    let rows: Vec<_> =
+        report.failures.iter().map(|f| (f.rank, f.device, f.kind, f.verdict, f.times)).collect();
+    assert_eq!(
+        rows,
+        [
+            (Some(5), Some(1), "allocator", "fragmentation", 2),
+            (Some(2), Some(2), "allocator", "non-pytorch", 1),
+            (Some(7), None, "nccl", "unknown", 1),
+            (Some(3), Some(3), "allocator", "capacity", 1),
+            (None, Some(0), "allocator", "memory-limit", 1),
+        ]
+    );
+    let lines: Vec<_> = report
+        .failures
+        .iter()
+        .map(|f| f.culprit.as_ref().map(|c| format!("{}:{} {}", c.file, c.line, c.name)))
+        .collect();
+    assert_eq!(lines[0].as_deref(), Some("/app/train.py:143 main"));
+    assert_eq!(lines[1].as_deref(), Some("/app/model.py:88 attention"));
+    assert_eq!(report.failures[4].source.as_deref(), Some("RayTrainWorker pid=911, ip=10.0.0.7"));
+    assert_eq!(report.message_count, 6);
+}
+
+#[test]
+fn statistics_are_read_alike_from_a_table_from_python_and_from_json() {
+    for (name, state) in [
+        ("2.15.0-healthy.log", "healthy"),
+        ("2.9.1-healthy.log", "healthy"),
+        ("2.15.0-full.log", "full"),
+        ("2.15.0-waste.log", "fragmentation"),
+    ] {
+        let report = fixture(name);
+        let [table, python, json] = &report.statistics[..] else { panic!("{name}") };
+        let kinds = [table.kind, python.kind, json.kind];
+        assert_eq!(kinds, ["memory_summary", "memory_stats", "memory_stats"], "{name}");
+        let text = std::fs::read_to_string(fixtures::directory().join("logs").join(name)).unwrap();
+        let printed: Value = serde_json::from_str(&text[text.find("\n{\n").unwrap()..]).unwrap();
+        let printed = |key: &str| printed[key].as_u64().unwrap();
+        for one in [table, python, json] {
+            assert_eq!(one.state, state, "{name} {}", one.reason);
+            for (found, key) in [
+                (one.reserved_bytes, "reserved_bytes.all.current"),
+                (one.peak_reserved_bytes, "reserved_bytes.all.peak"),
+                (one.allocated_bytes, "allocated_bytes.all.current"),
+                (one.peak_allocated_bytes, "allocated_bytes.all.peak"),
+                (one.inactive_split_bytes, "inactive_split_bytes.all.current"),
+            ] {
+                let short = printed(key).checked_sub(found).unwrap();
+                assert!(short <= one.error_bytes, "{name} {key}");
+            }
+            assert_eq!(one.retries, Some(printed("num_alloc_retries")), "{name}");
+            assert_eq!(one.ooms, Some(printed("num_ooms")), "{name}");
+        }
+        assert_eq!((table.device, python.error_bytes, json.error_bytes), (Some(0), 0, 0));
+    }
+}
+
+#[test]
+fn scripts_find_the_documented_keys_and_the_same_bytes() {
+    let args = ["explain", "--format", "json", "fixtures/logs/ranks.log"];
+    let text = result_of(&args);
+    assert_eq!(text, result_of(&args));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["schema"], "oomscope/explain/1");
+    schema::check_numbers("", &report);
+    let keys = [
+        "path",
+        "lines",
+        "message_count",
+        "failures",
+        "statistics_count",
+        "statistics",
+        "refused_mappings",
+        "recording",
+    ];
+    schema::has(&report, &keys);
+    for failure in schema::list(&report["failures"]) {
+        let keys = [
+            "line",
+            "times",
+            "kind",
+            "message",
+            "verdict",
+            "verdict_reason",
+            "confidence",
+            "within_rounding",
+            "advice",
+            "causes",
+            "figures",
+            "frames",
+        ];
+        schema::has(failure, &keys);
+    }
+    let keys = [
+        "rank",
+        "source",
+        "backend",
+        "device",
+        "torch_version",
+        "settled_by",
+        "settings_can_help",
+        "requested_bytes",
+        "capacity_bytes",
+        "device_free_bytes",
+        "reserved_bytes",
+        "allocated_bytes",
+        "outside_bytes",
+        "shortfall_bytes",
+        "culprit",
+    ];
+    schema::has(&report["failures"][0], &keys);
+    schema::has(&report["recording"], &["torch_version", "python", "shell", "notes"]);
+}
+
+#[test]
+fn a_log_comes_from_a_file_a_pipe_or_compressed() {
+    let log = std::fs::read(fixtures::directory().join("logs/ranks.log")).unwrap();
+    let plain = result_of(&["explain", "fixtures/logs/ranks.log"]);
+    let piped = program::oomscope(&["explain"]).write_stdin(log.clone()).output().unwrap();
+    assert!(piped.status.success() && piped.stderr.is_empty());
+    let piped = String::from_utf8(piped.stdout).unwrap();
+    assert_eq!(piped.replace("standard input", "fixtures/logs/ranks.log"), plain);
+    let directory = TempDir::new().unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(&log).unwrap();
+    let packed = file(&directory, "ranks.log.gz", &gzip.finish().unwrap());
+    assert_eq!(result_of(&["explain", &packed]).replace(&packed, "fixtures/logs/ranks.log"), plain);
+}
+
+#[test]
+fn finding_nothing_is_said_in_one_sentence() {
+    let directory = TempDir::new().unwrap();
+    let empty = file(&directory, "empty.log", b"step 1 loss 2.3\n");
+    let said = refusal(&["explain", &empty]);
+    assert!(said.contains("empty.log: no out-of-memory message"), "{said}");
+    assert!(refusal(&["explain", "no-such.log"]).contains("no-such.log"));
+    assert!(refusal(&["explain", "fixtures"]).contains("is a directory"));
+    let broken = file(&directory, "broken.log.gz", b"\x1f\x8b\x08\x00broken");
+    assert!(refusal(&["explain", &broken]).contains("broken.log.gz"));
+    let said = refusal(&["explain", &empty, "--output", &empty]);
+    assert!(said.contains("overwrite"), "{said}");
+}
+
+/// The documentation's example is what the program prints.
+#[test]
+fn the_documented_page_is_the_page() {
+    let docs = std::fs::read_to_string("docs/explain.md").unwrap();
+    let page = result_of(&["explain", "fixtures/logs/2.15.0-fragmentation.log"]);
+    let shown = page.split("\nTo see which").next().unwrap();
+    assert!(docs.contains(shown), "{shown}");
+}
+
+/// Terminal sequences, and names that imitate them, do not reach the page.
+#[test]
+fn nothing_in_a_log_reaches_the_terminal_unescaped() {
+    let text = format!(
+        "\x1b]0;title\x07\x1b[31mFile \"/app/\u{202e}x\x08.py\", line 1, in f\nRuntimeError: {}",
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0\x07 \u{9b}2J has"
+    );
+    let directory = TempDir::new().unwrap();
+    let log = file(&directory, "log", text.as_bytes());
+    for format in ["human", "json"] {
+        let page = result_of(&["explain", "--format", format, &log]);
+        let acts = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!page.contains(acts), "{page:?}");
+    }
+}
+
+/// A log of any length takes little memory: here 25 MB of messages that all differ.
+#[test]
+fn memory_does_not_grow_with_the_log() {
+    struct Endless {
+        line: Vec<u8>,
+        at: usize,
+        number: u64,
+    }
+    impl Read for Endless {
+        fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+            if self.at == self.line.len() {
+                if self.number > 50_000 {
+                    return Ok(0);
+                }
+                self.number += 1;
+                let n = self.number;
+                self.line = format!(
+                    "job-{n}: {}\nallocated_bytes.all.current {n} reserved_bytes.all.current {n}\n",
+                    worded(
+                        &format!("{n}.00 MiB"),
+                        "8.00 GiB",
+                        "0 bytes",
+                        "",
+                        "7.00 GiB",
+                        "0 bytes"
+                    )
+                )
+                .into_bytes();
+                self.at = 0;
+            }
+            let n = out.len().min(self.line.len() - self.at);
+            out[..n].copy_from_slice(&self.line[self.at..self.at + n]);
+            self.at += n;
+            Ok(n)
+        }
+    }
+    let log = Endless { line: Vec::new(), at: 0, number: 0 };
+    let (log, peak) = peak_heap::peak_of(|| message::read(BufReader::new(log)).unwrap());
+    assert_eq!((log.message_count, log.messages.len(), log.statistics.len()), (50_001, 1000, 1000));
+    assert!(peak < 16 << 20, "{peak} bytes");
+}
+
+fn never_panics(bytes: &[u8]) {
+    if let Some(report) = report(bytes) {
+        let style = oomscope::report::Style { width: 80, unicode: true, colour: false };
+        assert!(!oomscope::report::explain_page(&report, style).is_empty());
+        serde_json::to_string(&report).unwrap();
+    }
+}
+
+/// Pieces of what PyTorch prints, to be put together at random.
+const PIECES: [&str; 24] = [
+    "CUDA out of memory. Tried to allocate ",
+    "2.00 GiB",
+    "0 bytes",
+    "99999999999999999999.99 GiB",
+    " GPU 0 has a total capacity of ",
+    " of which ",
+    " is free. ",
+    "Process 1 has ",
+    " memory in use. ",
+    "this process has ",
+    " allowed; ",
+    "Of the allocated memory ",
+    " is allocated by PyTorch, ",
+    "with 1.00 MiB allocated in private pools",
+    " is reserved by PyTorch but unallocated.",
+    " reserved in total by PyTorch)",
+    "\n",
+    "[rank0]: ",
+    "File \"é.py\", line 3, in f",
+    "|  PyTorch CUDA memory summary, device ID 0 |\n",
+    "| Allocated memory | 99999999999999999 GiB | é | 1 B |\n",
+    "{\"reserved_bytes.all.current\": 1, \"allocated_bytes.all.current\": 2}",
+    "RuntimeError: MPS backend out of memory (MPS allocated: ",
+    "Allocation on device 0 would exceed allowed memory. (out of memory) Requested : ",
+];
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        never_panics(&bytes);
+    }
+
+    #[test]
+    fn no_mixture_of_messages_makes_it_panic(
+        picks in proptest::collection::vec((0..PIECES.len(), "[é0-9.: ]{0,3}"), 0..40),
+    ) {
+        let text: String = picks.iter().map(|(i, junk)| format!("{}{junk}", PIECES[*i])).collect();
+        never_panics(text.as_bytes());
+    }
+
+    #[test]
+    fn no_damage_to_a_log_makes_it_panic(cuts in proptest::collection::vec((0usize..9000, any::<u8>()), 1..20)) {
+        let mut log = std::fs::read(fixtures::directory().join("logs/ranks.log")).unwrap();
+        for (at, byte) in cuts {
+            let at = at % log.len();
+            if byte % 3 == 0 { log.truncate(at.max(1)) } else { log[at] = byte }
+        }
+        never_panics(&log);
+    }
+}

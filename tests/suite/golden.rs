@@ -1,0 +1,266 @@
+//! Every page as it stands, to be read when it changes: `cargo insta review`.
+//!
+//! The page of every fixture; the JSON of those that differ most; the Markdown of three; replays and diffs of
+//! each kind; the gate in every form.
+
+use crate::support::{fixtures, program};
+use std::collections::BTreeSet;
+
+const JSON: [&str; 13] = [
+    "2.1.2-cpp_pickler-streams",
+    "2.1.2-fuzz-max_split-oom",
+    "2.1.2-holes-at-oom",
+    "2.3.1-fuzz-roundup",
+    "2.5.1-graphs",
+    "2.9.1-oom_varlen-expandable-at-oom",
+    "2.15.0-fuzz_streams-oom-lag",
+    "2.15.0-gpt_train-cpp_stacks",
+    "2.15.0-gpt_varlen-late",
+    "2.15.0-gpt_varlen-no-history",
+    "2.15.0-mempool",
+    "2.15.0-oom_varlen-at-oom",
+    "2.15.0-two_devices",
+];
+const MARKDOWN: [&str; 3] =
+    ["2.15.0-graphs-expandable", "2.15.0-oom_varlen-at-oom", "2.15.0-streams-lag"];
+/// The ranks of one job: two alike, one that failed, one that is much larger.
+const RANKS: [&str; 4] =
+    ["2.15.0-streams", "2.15.0-streams-lag", "2.15.0-holes-at-oom", "2.15.0-fuzz-roundup"];
+
+/// Replays, by what is to be seen: one that is exact, one that is not (read by the rules of a release
+/// that it was not written by), what-ifs.
+const REPLAYS: [(&str, &[&str]); 5] = [
+    ("replay-exact", &["fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"]),
+    ("replay-late", &["fixtures/2.15.0-gpt_varlen-late.pickle.gz"]),
+    ("replay-parted", &["--torch-version", "2.4", "fixtures/2.3.1-fuzz-roundup.pickle.gz"]),
+    (
+        "replay-what-if",
+        &["--set", "expandable_segments:True", "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"],
+    ),
+    ("replay-small", &["--capacity", "64MiB", "fixtures/2.15.0-two_devices.pickle.gz"]),
+];
+
+/// Courses over time, by what is to be seen: a failure, private pools, streams, parts.
+const TIMELINES: [(&str, &[&str]); 5] = [
+    ("timeline-failed", &["fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"]),
+    ("timeline-pools", &["fixtures/2.15.0-graphs.pickle.gz"]),
+    ("timeline-streams", &["fixtures/2.15.0-fuzz_streams-oom-lag.pickle.gz"]),
+    (
+        "timeline-part",
+        &["--from", "4150", "--to", "4350", "fixtures/2.9.1-gpt_varlen-gc.pickle.gz"],
+    ),
+    ("timeline-late", &["--last", "500", "fixtures/2.15.0-gpt_varlen-wrapped.pickle.gz"]),
+];
+/// The same as JSON and CSV, in few buckets.
+const TIMELINE_DATA: [&str; 2] = ["json", "csv"];
+/// The gate: one snapshot in every form, several in those for people.
+const CHECKED: [(&str, &[&str], &[&str]); 2] = [
+    (
+        "check",
+        &["human", "json", "github", "junit", "sarif", "markdown"],
+        &[
+            "--baseline",
+            "fixtures/gate/none.pickle.gz",
+            "--max-growth-ratio",
+            "1%",
+            "fixtures/gate/more.pickle.gz",
+        ],
+    ),
+    (
+        "check-ranks",
+        &["human", "github", "markdown"],
+        &[
+            "fixtures/2.15.0-streams.pickle.gz",
+            "fixtures/2.15.0-holes-at-oom.pickle.gz",
+            "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz",
+            "fixtures/2.15.0-gpt_varlen-at-oom.pickle.gz",
+        ],
+    ),
+];
+
+/// Diffs, by what is to be seen: one line that holds more, a step more, another release and settings, a device
+/// that only one side has.
+const DIFFS: [(&str, &[&str], &[&str]); 4] = [
+    (
+        "diff-renamed",
+        &["--fail-on", "growth=5%", "diff/base", "diff/renamed"],
+        &["human", "json", "markdown", "folded"],
+    ),
+    ("diff-later", &["--at", "snapshot", "diff/base", "diff/later"], &["human", "json"]),
+    (
+        "diff-releases",
+        &["--top", "4", "2.9.1-oom_varlen-expandable-at-oom", "2.15.0-oom_varlen-at-oom"],
+        &["human", "markdown"],
+    ),
+    ("diff-devices", &["--top", "2", "2.15.0-streams", "2.15.0-two_devices"], &["human"]),
+];
+
+fn fixture(name: &str) -> String {
+    format!("fixtures/{name}.pickle.gz")
+}
+
+/// Compares what `oomscope analyze ARGS` writes with `tests/golden/NAME.snap`.
+fn compare(name: &str, args: &[&str]) {
+    let all: Vec<&str> = ["analyze"].iter().chain(args).copied().collect();
+    compare_text(name, &all, &program::result_of(&all));
+}
+
+fn compare_text(name: &str, all: &[&str], text: &str) {
+    assert!(!text.contains(env!("CARGO_MANIFEST_DIR")), "{name}: a path of this machine");
+    let mut settings = insta::Settings::new();
+    settings.set_snapshot_path("../golden");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.set_description(format!("oomscope {}", all.join(" ")));
+    settings.add_filter(
+        &format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION")),
+        "\"version\": \"[own]\"",
+    );
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+#[test]
+fn pages_stand_as_read() {
+    for name in fixtures::names() {
+        compare(&name, &[&fixture(&name)]);
+    }
+}
+
+#[test]
+fn json_stands_as_read() {
+    for name in JSON {
+        compare(&format!("{name}.json"), &["--format", "json", "--top", "3", &fixture(name)]);
+    }
+}
+
+#[test]
+fn markdown_stands_as_read() {
+    for name in MARKDOWN {
+        compare(&format!("{name}.md"), &["--format", "markdown", &fixture(name)]);
+    }
+}
+
+#[test]
+fn replays_stand_as_read() {
+    for (name, args) in REPLAYS {
+        for (name, format) in [(name.to_owned(), "human"), (format!("{name}.json"), "json")] {
+            let all = [&["replay", "--format", format], args].concat();
+            let ran = program::run(&all);
+            assert_eq!((ran.code, ran.err.as_str()), (i32::from(args.contains(&"2.4")), ""));
+            compare_text(&name, &all, &ran.out);
+        }
+    }
+}
+
+#[test]
+fn courses_over_time_stand_as_read() {
+    for (name, args) in TIMELINES {
+        let all = [&["timeline"], args].concat();
+        compare_text(name, &all, &program::result_of(&all));
+    }
+    for format in TIMELINE_DATA {
+        let all = ["timeline", "--format", format, "--buckets", "4", &fixture("2.15.0-mempool")];
+        compare_text(&format!("timeline.{format}"), &all, &program::result_of(&all));
+    }
+}
+
+#[test]
+fn checks_stand_as_read() {
+    for (name, formats, args) in CHECKED {
+        for format in formats {
+            let config = ["check", "--config", "fixtures/gate/limits.toml", "--format", format];
+            let all = [&config[..], args].concat();
+            let ran = program::run(&all);
+            assert_eq!((ran.code, ran.err.as_str()), (1, ""));
+            compare_text(&format!("{name}.{format}"), &all, &ran.out);
+        }
+    }
+}
+
+#[test]
+fn diffs_stand_as_read() {
+    for (name, args, formats) in DIFFS {
+        let (options, names) = args.split_at(args.len() - 2);
+        let paths: Vec<String> = names.iter().map(|name| fixture(name)).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        for format in formats {
+            let all = [&["diff", "--format", format], options, &paths].concat();
+            let ran = program::run(&all);
+            assert_eq!(ran.code, i32::from(options.contains(&"--fail-on")), "{}", ran.err);
+            compare_text(&format!("{name}.{format}"), &all, &ran.out);
+        }
+    }
+}
+
+#[test]
+fn a_diff_of_ranks_stands_as_read() {
+    let directory = tempfile::TempDir::new().unwrap();
+    for (path, name) in [
+        ("old/rank0.pickle.gz", "diff/base"),
+        ("old/rank1.pickle.gz", "diff/base"),
+        ("old/rank2.pickle.gz", "diff/base"),
+        ("new/rank0.pickle.gz", "diff/moved"),
+        ("new/rank1.pickle.gz", "diff/buffer"),
+        ("new/rank3.pickle.gz", "diff/base"),
+    ] {
+        let path = directory.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::copy(fixtures::path(name), path).unwrap();
+    }
+    let [old, new] = ["old", "new"].map(|name| program::text(&directory.path().join(name)));
+    for format in ["human", "markdown"] {
+        let all = ["diff", "--format", format, &old, &new];
+        let text = program::result_of(&all).replace(&program::text(directory.path()), "ranks");
+        compare_text(&format!("diff-ranks.{format}"), &["diff", "ranks/old", "ranks/new"], &text);
+    }
+}
+
+#[test]
+fn ranks_stand_as_read() {
+    let paths = RANKS.map(fixture);
+    let paths = paths.each_ref().map(String::as_str);
+    compare("ranks", &paths);
+    compare("ranks.md", &[&["--format", "markdown"], &paths[..]].concat());
+}
+
+#[test]
+fn nothing_golden_is_left_over_and_all_of_it_is_small() {
+    let json = JSON.iter().map(|name| format!("{name}.json.snap"));
+    let markdown = MARKDOWN.iter().map(|name| format!("{name}.md.snap"));
+    let ranks = ["ranks.snap".to_owned(), "ranks.md.snap".to_owned()];
+    let pages = fixtures::names().into_iter().map(|name| format!("{name}.snap"));
+    let replays =
+        REPLAYS.iter().flat_map(|(name, _)| [format!("{name}.snap"), format!("{name}.json.snap")]);
+    let timelines = TIMELINES.iter().map(|(name, _)| format!("{name}.snap"));
+    let timelines =
+        timelines.chain(TIMELINE_DATA.iter().map(|format| format!("timeline.{format}.snap")));
+    let diffs = DIFFS.iter().flat_map(|(name, _, formats)| {
+        formats.iter().map(move |format| format!("{name}.{format}.snap"))
+    });
+    let diffs =
+        diffs.chain(["human", "markdown"].map(|format| format!("diff-ranks.{format}.snap")));
+    let checks = CHECKED.iter().flat_map(|(name, formats, _)| {
+        formats.iter().map(move |format| format!("{name}.{format}.snap"))
+    });
+    let expected: BTreeSet<String> = pages
+        .chain(json)
+        .chain(markdown)
+        .chain(ranks)
+        .chain(replays)
+        .chain(timelines)
+        .chain(diffs)
+        .chain(checks)
+        .collect();
+    let (mut found, mut bytes) = (BTreeSet::new(), 0);
+    let directory = fixtures::directory().with_file_name("tests").join("golden");
+    for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        // What a run that failed leaves for review.
+        if !name.ends_with(".snap.new") {
+            bytes += entry.metadata().unwrap().len();
+            found.insert(name);
+        }
+    }
+    assert_eq!(found, expected);
+    assert!(bytes < 3_000_000, "{bytes} bytes");
+}

@@ -1,0 +1,62 @@
+//! The tests of what the project promises, one file a promise, in one program: linked once, and run side by
+//! side.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::pedantic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    unreachable_pub,
+    unsafe_code
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod check;
+mod check_ci;
+mod check_formats;
+mod cli;
+mod cli_replay;
+mod commands_mutations;
+mod conf_vs_torch;
+mod confirm;
+mod diff;
+mod diff_properties;
+mod docs;
+mod emit;
+mod explain;
+mod failures;
+mod gate_pool_history;
+mod generator;
+mod golden;
+mod layers;
+mod layout;
+mod phases;
+mod pickle_writer;
+mod reader_bad_input;
+mod reader_compressed;
+mod reader_formats;
+mod reader_hostile_input;
+mod reader_mutations;
+mod reader_refuses_code;
+mod reader_releases;
+mod reader_sharing;
+mod reader_vs_cpython;
+mod replay_bad_traces;
+mod replay_exact;
+mod replay_properties;
+mod replay_what_if;
+mod request;
+mod second_opinion;
+mod settings_in_effect;
+mod statistics;
+mod timeline;
+mod whatif;
+mod where_memory_was;
+
+/// Counts the heap that each thread takes.
+#[global_allocator]
+static ALLOCATOR: support::peak_heap::Counting = support::peak_heap::Counting;

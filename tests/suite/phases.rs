@@ -1,0 +1,107 @@
+//! Phases and steps of recorded training runs: those that the recorded programs went through.
+
+use crate::support::fixtures;
+use oomscope::analysis::{Phase, Phases, StackReader, StepsFrom};
+use oomscope::snapshot::{Action, Snapshot};
+
+fn phases(snapshot: &Snapshot, device: usize) -> Phases {
+    Phases::of(snapshot, &StackReader::new(snapshot), device)
+}
+
+/// Steps and phases of the allocations, without repetitions.
+fn course(snapshot: &Snapshot, device: usize) -> Vec<(Option<u32>, Phase)> {
+    let phases = phases(snapshot, device);
+    let mut course: Vec<_> = snapshot
+        .trace(device)
+        .enumerate()
+        .filter(|(_, row)| snapshot.events.action(*row) == Some(Action::Alloc))
+        .map(|(index, _)| (phases.step_of(index), phases.phase_of(index)))
+        .collect();
+    course.dedup();
+    course
+}
+
+fn step(n: u32) -> [(Option<u32>, Phase); 4] {
+    [Phase::Data, Phase::Forward, Phase::Backward, Phase::Optimizer].map(|phase| (Some(n), phase))
+}
+
+#[test]
+fn training_goes_round() {
+    for (name, steps) in [
+        ("2.15.0-gpt_train-cpp_stacks", 4),
+        ("2.15.0-gpt_varlen-late", 6),
+        ("2.9.1-gpt_varlen-gc", 6),
+    ] {
+        let snapshot = fixtures::snapshot(name);
+        let expected: Vec<_> =
+            [(None, Phase::Init)].into_iter().chain((0..steps).flat_map(step)).collect();
+        assert_eq!(course(&snapshot, 0), expected, "{name}");
+        let phases = phases(&snapshot, 0);
+        assert_eq!(phases.steps_from(), Some(StepsFrom::OptimizerStep));
+        assert_eq!(phases.completed_steps(), steps as usize);
+    }
+}
+
+#[test]
+fn a_failure_belongs_to_the_step_that_it_ended() {
+    for (name, last) in [
+        ("2.14.1-gpt_varlen-oom", (2, Phase::Forward)),
+        ("2.15.0-gpt_varlen-at-oom", (3, Phase::Backward)),
+        ("2.15.0-oom_varlen-at-oom", (24, Phase::Forward)),
+    ] {
+        let snapshot = fixtures::snapshot(name);
+        let rows = snapshot.trace(0);
+        let is_oom = |row: &usize| snapshot.events.action(*row) == Some(Action::Oom);
+        let oom = rows.clone().rev().find(is_oom).unwrap() - rows.start;
+        let phases = phases(&snapshot, 0);
+        assert_eq!((phases.step_of(oom).unwrap(), phases.phase_of(oom)), last, "{name}");
+        assert!(phases.entries_of(last.0).unwrap().contains(&oom));
+    }
+}
+
+#[test]
+fn an_optimizer_that_allocates_nothing_ends_steps_all_the_same() {
+    let course = course(&fixtures::snapshot("2.15.0-conv_train"), 0);
+    let expected = [
+        &[(None, Phase::Init)][..],
+        &step(0),
+        &(1..12).flat_map(|n| step(n).into_iter().take(3)).collect::<Vec<_>>(),
+    ]
+    .concat();
+    assert_eq!(course, expected);
+}
+
+#[test]
+fn without_an_optimizer_each_backward_pass_is_a_step() {
+    let snapshot = fixtures::snapshot("2.15.0-two_devices");
+    for device in 0..2 {
+        let phases = phases(&snapshot, device);
+        assert_eq!(phases.steps_from(), Some(StepsFrom::BackwardFrames));
+        assert_eq!(phases.completed_steps(), 4, "the fifth is not followed by another");
+    }
+}
+
+#[test]
+fn named_ranges_are_found_by_time() {
+    let snapshot = fixtures::snapshot("2.15.0-gpt_train-cpp_stacks");
+    let phases = phases(&snapshot, 0);
+    let mut named = 0;
+    for (index, row) in snapshot.trace(0).enumerate() {
+        let within = phases.named_at(index).map(|name| snapshot.text(name));
+        if snapshot.events.action(row) == Some(Action::Alloc) {
+            let is_step = within == Some("Optimizer.step#AdamW.step");
+            assert_eq!(is_step, phases.phase_of(index) == Phase::Optimizer, "entry {index}");
+            named += u32::from(is_step);
+        }
+    }
+    assert_eq!(named, 4 * 74 + 2 * 74, "a temporary each step, and the state in the first");
+}
+
+#[test]
+fn what_has_no_steps_is_given_none() {
+    for name in ["2.15.0-holes", "2.15.0-fuzz", "2.15.0-gpt_varlen-no-history"] {
+        let phases = phases(&fixtures::snapshot(name), 0);
+        assert_eq!((phases.steps_from(), phases.completed_steps()), (None, 0), "{name}");
+        assert_eq!((phases.step_of(0), phases.phase_of(0)), (None, Phase::Other), "{name}");
+    }
+}

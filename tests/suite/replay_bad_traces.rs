@@ -1,0 +1,484 @@
+//! Traces that contradict themselves: the contradiction is named with the entry it is at, and nothing
+//! panics or goes on for ever, whatever the file says.
+
+use crate::support::{fixtures, garbage, program};
+use std::sync::OnceLock;
+
+use oomscope::analysis::{ReplayReport, WhatIf, emitted, inferred, verified, what_if};
+use oomscope::ids::StackId;
+use oomscope::replay::{Known, word};
+use oomscope::snapshot::{Block, BlockState, Snapshot};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+const A: u64 = 0x5000_0000_0000;
+const TOP: u64 = u64::MAX - 2 * MIB + 1;
+
+fn event(action: &str, addr: u64, size: u64) -> Value {
+    let key = if action == "oom" { "device_free" } else { "addr" };
+    json!({"action": action, key: addr, "size": size, "stream": 0, "pool_id": [0, 0],
+        "user_metadata": "", "compile_context": "N/A"})
+}
+
+fn with(mut event: Value, key: &str, value: Value) -> Value {
+    event[key] = value;
+    event
+}
+
+/// A segment of 2 MiB at `addr`, with a live block of 1024 bytes at its beginning.
+fn sound(addr: u64) -> Vec<Value> {
+    vec![event("segment_alloc", addr, 2 * MIB), event("alloc", addr, 1000)]
+}
+
+fn segment(device: u64, addr: u64) -> Value {
+    let block = |at: u64, size: u64, requested: u64, state: &str| json!({"address": at, "size": size, "requested_size": requested, "state": state});
+    json!({"device": device, "address": addr, "total_size": 2 * MIB, "stream": 0,
+        "segment_type": "small", "segment_pool_id": [0, 0], "is_expandable": false,
+        "blocks": [block(addr, 1024, 1000, "active_allocated"),
+            block(addr + 1024, 2 * MIB - 1024, 0, "inactive")]})
+}
+
+/// One that 2.15 could have written, of these traces.
+fn file(segments: Vec<Value>, traces: Vec<Vec<Value>>) -> Value {
+    json!({"segments": segments, "device_traces": traces, "host_segments": [], "host_traces": [],
+        "external_annotations": [], "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "",
+            "max_split_size": -1, "expandable_segments": false,
+            "garbage_collection_threshold": 0.0}})
+}
+
+fn read(file: &Value) -> Snapshot {
+    Snapshot::read(&serde_json::to_vec(file).unwrap(), &|_| {}).unwrap()
+}
+
+fn verify(file: &Value) -> ReplayReport {
+    let snapshot = read(file);
+    verified(&snapshot, "made by hand", &inferred(&snapshot, None, Known::default()))
+}
+
+/// The sound beginning and then `rest`; a segment is there in the end.
+fn then(rest: Vec<Value>) -> Value {
+    file(vec![segment(0, A)], vec![[sound(A), rest].concat()])
+}
+
+#[test]
+fn what_is_sound_is_exact() {
+    let report = verify(&then(Vec::new()));
+    let device = &report.devices[0];
+    assert_eq!(
+        (device.exact, device.end_state_exact, device.start),
+        (Some(true), Some(true), "empty")
+    );
+    assert_eq!(report.warnings, []);
+}
+
+/// Where it parts and a piece of why.
+fn cases() -> Vec<(&'static str, Value, usize, &'static str)> {
+    let unknown_free = "frees an address where nothing is allocated";
+    let unknown_completion = "completes a free that was never requested";
+    let overlapping = "empty, leaves the address space or overlaps";
+    let impossible = "a size that never reaches the allocator";
+    let idle = "where the model had nothing left to do";
+    let freed = || vec![event("free_requested", A, 1000), event("free_completed", A, 1000)];
+    vec![
+        (
+            "free of an unknown address",
+            then(vec![event("free_requested", A + 512, 9)]),
+            2,
+            unknown_free,
+        ),
+        (
+            "free of the inside of a block",
+            then(vec![
+                event("free_requested", A + 512, 1000),
+                event("free_completed", A + 512, 1000),
+            ]),
+            2,
+            unknown_free,
+        ),
+        (
+            "free of another size",
+            then(vec![event("free_requested", A, 999), event("free_completed", A, 999)]),
+            2,
+            "in question",
+        ),
+        (
+            "free on another stream",
+            then(vec![with(event("free_requested", A, 1000), "stream", json!(7))]),
+            2,
+            "in question",
+        ),
+        (
+            "free in another pool",
+            then(vec![with(event("free_requested", A, 1000), "pool_id", json!([0, 3]))]),
+            2,
+            "in question",
+        ),
+        ("double free", then([freed(), freed()].concat()), 4, unknown_free),
+        (
+            "completion of nothing",
+            then(vec![event("free_completed", A, 1000), event("alloc", A + 1024, 10)]),
+            2,
+            unknown_completion,
+        ),
+        (
+            "completion of nothing at the end",
+            then(vec![event("free_completed", A, 1000)]),
+            2,
+            unknown_completion,
+        ),
+        (
+            "completion twice",
+            then(vec![
+                event("free_requested", A, 1000),
+                event("free_completed", A, 1000),
+                event("free_completed", A, 1000),
+            ]),
+            4,
+            unknown_completion,
+        ),
+        (
+            "a segment on a segment",
+            then(vec![event("segment_alloc", A + MIB, 20 * MIB), event("alloc", A + MIB, 2 * MIB)]),
+            2,
+            overlapping,
+        ),
+        (
+            "the same segment twice",
+            then(vec![event("segment_alloc", A, 2 * MIB), event("alloc", A, 2 * MIB - 1024)]),
+            2,
+            overlapping,
+        ),
+        (
+            "a segment past the end of memory",
+            then(vec![
+                event("segment_alloc", TOP + MIB, 2 * MIB),
+                event("alloc", TOP + MIB, 2 * MIB),
+            ]),
+            2,
+            overlapping,
+        ),
+        (
+            "an empty segment",
+            then(vec![
+                event("segment_alloc", A + 4 * MIB, 0),
+                event("alloc", A + 4 * MIB, 2 * MIB),
+            ]),
+            2,
+            overlapping,
+        ),
+        (
+            "alloc outside every segment",
+            then(vec![event("alloc", A + 64 * MIB, 512)]),
+            2,
+            "in question",
+        ),
+        ("alloc on a live block", then(vec![event("alloc", A, 512)]), 2, "in question"),
+        ("alloc of nothing", then(vec![event("alloc", A + 1024, 0)]), 2, impossible),
+        ("alloc of 2^61", then(vec![event("alloc", A + 1024, 1 << 61)]), 2, impossible),
+        ("oom of 2^64 - 1", then(vec![event("oom", 0, u64::MAX)]), 2, impossible),
+        ("an oom that had memory", then(vec![event("oom", 1 << 40, 512)]), 2, "in question"),
+        (
+            "half a segment freed",
+            then([freed(), vec![event("segment_free", A, MIB)]].concat()),
+            4,
+            "in question",
+        ),
+        ("a live segment freed", then(vec![event("segment_free", A, 2 * MIB)]), 2, idle),
+        // It would have been there from the start, and the first request would have been served from it.
+        (
+            "a segment freed that never was",
+            then(vec![event("segment_free", A + 64 * MIB, 2 * MIB)]),
+            0,
+            "in question",
+        ),
+        ("unmap of a segment", then(vec![event("segment_unmap", A, 2 * MIB)]), 2, idle),
+        ("growth for nothing", then(vec![event("segment_alloc", A + 64 * MIB, 2 * MIB)]), 2, ""),
+    ]
+}
+
+#[test]
+fn every_contradiction_is_named_with_its_entry() {
+    let directory = TempDir::new().unwrap();
+    let mut wrong = Vec::new();
+    for (name, file, event, why) in cases() {
+        let report = verify(&file);
+        let device = &report.devices[0];
+        let found = device.first_divergence.as_ref().map(|d| (d.event, d.why.as_str()));
+        let is_named = found.is_some_and(|(at, text)| at == event && text.contains(why));
+        if !is_named || device.exact != Some(false) {
+            wrong.push(format!("{name}: {found:?} rather than {event} {why}; {}", device.start));
+            continue;
+        }
+        let text = serde_json::to_vec(&file).unwrap();
+        let ran = program::run(&["replay", &program::file(&directory, "bad.json", &text)]);
+        assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{name}");
+        assert!(ran.out.contains("at entry"), "{name}: {}", ran.out);
+        let capacity =
+            ["replay", "--capacity", "1GiB", &program::file(&directory, "bad.json", &text)];
+        assert_eq!(program::run(&capacity).code, 0, "{name}: a what-if is no gate");
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+fn warned(report: &ReplayReport, code: &str) -> bool {
+    report.warnings.iter().any(|warning| warning.code == code)
+}
+
+fn timed(mut entries: Vec<Value>, times: &[u64]) -> Vec<Value> {
+    entries.iter_mut().zip(times).for_each(|(entry, time)| entry["time_us"] = json!(time));
+    entries
+}
+
+#[test]
+fn time_that_goes_backwards_is_told_and_is_no_divergence() {
+    let trace = |times: &[u64]| {
+        let rest = vec![event("alloc", A + 1024, 100), event("snapshot", 0, 1536)];
+        timed([sound(A), rest].concat(), times)
+    };
+    let mut end = segment(0, A);
+    let blocks = end["blocks"].as_array_mut().unwrap();
+    blocks[1] = json!({"address": A + 1024, "size": 512, "requested_size": 100,
+        "state": "active_allocated"});
+    blocks.push(json!({"address": A + 1536, "size": 2 * MIB - 1536, "requested_size": 0,
+        "state": "inactive"}));
+    for (times, expected) in [([10, 10, 11, 12], false), ([10, 11, 9, 12], true)] {
+        let report = verify(&file(vec![end.clone()], vec![trace(&times)]));
+        assert_eq!(report.devices[0].exact, Some(true));
+        assert_eq!(warned(&report, "time-reversed"), expected, "{times:?}");
+    }
+}
+
+/// A ring whose limit grew after it had wrapped: the newest entries stand before the oldest.
+#[test]
+fn a_ring_out_of_order_is_told() {
+    let newer = vec![event("free_requested", A, 1000), event("free_completed", A, 1000)];
+    let trace = timed([newer, sound(A)].concat(), &[12, 12, 10, 11]);
+    let mut end = segment(0, A);
+    end["blocks"] = json!([{"address": A, "size": 2 * MIB, "requested_size": 1000,
+        "state": "inactive"}]);
+    let report = verify(&file(vec![end], vec![trace]));
+    let device = &report.devices[0];
+    assert!(device.exact == Some(false) || warned(&report, "time-reversed"), "{device:?}");
+}
+
+#[test]
+fn entries_of_another_device_diverge_on_theirs() {
+    let there = A + (1 << 36);
+    let segments = || vec![segment(0, A), segment(1, there)];
+    let sorted = verify(&file(segments(), vec![sound(A), sound(there)]));
+    assert!(sorted.devices.iter().all(|device| device.exact == Some(true)));
+    assert_eq!(sorted.devices.len(), 2);
+    let free = |addr: u64| event("free_requested", addr, 1000);
+    let first = [sound(A), vec![free(there)]].concat();
+    let mixed = verify(&file(segments(), vec![first, sound(there)]));
+    let divergence = mixed.devices[0].first_divergence.as_ref().unwrap();
+    assert_eq!(divergence.event, 2);
+    assert_eq!(mixed.devices[1].exact, Some(true), "the other is as it was");
+}
+
+#[test]
+fn blocks_outside_every_segment_before_the_recording_are_told() {
+    let rest = vec![event("free_requested", A + 64 * MIB, 1000)];
+    let report = verify(&file(vec![segment(0, A)], vec![rest]));
+    let device = &report.devices[0];
+    assert_eq!(device.start, "reconstructed");
+    assert!(device.exact == Some(false) || warned(&report, "start-inconsistent"), "{device:?}");
+}
+
+#[test]
+fn other_allocators_are_told() {
+    let mut other = then(Vec::new());
+    other["allocator_settings"]["PYTORCH_CUDA_ALLOC_CONF"] = json!("backend:cudaMallocAsync");
+    assert!(warned(&verify(&other), "other-allocator"));
+    // torch_npu takes 32 bytes more before it rounds.
+    let mut npu = then(Vec::new());
+    npu["segments"][0]["blocks"][0]["requested_size"] = json!(1000);
+    assert!(!warned(&verify(&npu), "other-allocator"));
+    npu["device_traces"][0][1]["size"] = json!(512);
+    npu["segments"][0]["blocks"][0]["requested_size"] = json!(512);
+    assert!(warned(&verify(&npu), "other-allocator"));
+}
+
+/// Everything that can be asked of a snapshot; what comes out must at least add up.
+fn survives(snapshot: &Snapshot, settings: Option<oomscope::conf::Settings>) {
+    let inference = inferred(snapshot, None, Known::default());
+    let report = verified(snapshot, "mutant", &inference);
+    for device in &report.devices {
+        let matched = device.events.matched.unwrap();
+        assert!(matched <= device.events.recorded && matched <= device.events.predicted);
+        let is_whole = matched == device.events.recorded && device.first_divergence.is_none();
+        assert_eq!(device.exact, Some(is_whole));
+        if let Some(divergence) = &device.first_divergence {
+            assert!(divergence.event <= device.events.recorded && !divergence.why.is_empty());
+        }
+        assert!(device.peak_allocated_bytes <= device.peak_reserved_bytes);
+    }
+    assert_eq!(emitted(snapshot, &inference).len(), report.devices.len());
+    let change = WhatIf {
+        settings: settings.map(|settings| (settings, String::new())),
+        capacity: Some(300 * MIB),
+        minor: Some(9),
+    };
+    let (report, _) = what_if(snapshot, "mutant", &inference, &change, true);
+    for device in &report.devices {
+        assert!(device.exact.is_none() && device.events.matched.is_none());
+        assert!(device.ooms.iter().all(|oom| oom.event < device.events.recorded));
+    }
+}
+
+/// Recordings small enough to damage often, and the damage: where, what, and a number.
+const DAMAGED: [&str; 8] = [
+    "2.15.0-holes",
+    "2.15.0-holes-expandable",
+    "2.15.0-graphs",
+    "2.15.0-mempool-expandable",
+    "2.15.0-streams-lag",
+    "2.1.2-streams-expandable-lag",
+    "2.1.2-holes-at-oom",
+    "2.15.0-two_devices",
+];
+
+fn originals() -> &'static Vec<Value> {
+    static ORIGINALS: OnceLock<Vec<Value>> = OnceLock::new();
+    ORIGINALS.get_or_init(|| DAMAGED.iter().map(|name| plain(&fixtures::snapshot(name))).collect())
+}
+
+fn word_of(state: BlockState) -> &'static str {
+    match state {
+        BlockState::ActiveAllocated => "active_allocated",
+        BlockState::ActivePendingFree => "active_pending_free",
+        BlockState::Inactive => "inactive",
+    }
+}
+
+/// A recording as JSON, every stack as one frame of its own.
+fn plain(snapshot: &Snapshot) -> Value {
+    let mut file = file(Vec::new(), Vec::new());
+    let stack = |id: StackId| match id.0 {
+        0 => json!([]),
+        n => json!([{"name": "f", "filename": "a.py", "line": n}]),
+    };
+    let block = |b: &Block| {
+        json!({"address": b.address, "size": b.size, "requested_size": b.requested_size,
+            "state": word_of(b.state), "frames": []})
+    };
+    let segments = snapshot.segments.iter().map(|s| {
+        let blocks: Vec<Value> = snapshot.blocks[s.blocks.clone()].iter().map(block).collect();
+        json!({"device": s.device, "address": s.address, "total_size": s.total_size,
+            "stream": s.stream, "segment_type": if s.is_small { "small" } else { "large" },
+            "segment_pool_id": snapshot.pools.get(s.pool), "is_expandable": s.is_expandable,
+            "blocks": blocks})
+    });
+    file["segments"] = segments.collect();
+    let entry = |row: usize| {
+        let e = snapshot.events.get(row).unwrap();
+        let mut one = event(word(e.action), e.addr, e.size);
+        one["stream"] = json!(e.stream);
+        one["time_us"] = json!(e.time_us);
+        one["frames"] = stack(e.stack);
+        match e.pool {
+            Some(pool) => one["pool_id"] = json!(snapshot.pools.get(pool)),
+            None => drop(one.as_object_mut().unwrap().remove("pool_id")),
+        }
+        one
+    };
+    let traces = 0..snapshot.traces.len();
+    file["device_traces"] =
+        traces.map(|device| snapshot.trace(device).map(entry).collect::<Value>()).collect();
+    file["allocator_settings"]["expandable_segments"] =
+        json!(snapshot.segments.iter().any(|s| s.is_expandable));
+    file
+}
+
+fn damage(file: &mut Value, (device, kind, at, to, number): (usize, u8, usize, usize, u64)) {
+    let traces = file["device_traces"].as_array_mut().unwrap();
+    let count = traces.len();
+    let trace = traces[device % count].as_array_mut().unwrap();
+    if trace.is_empty() {
+        return;
+    }
+    let (at, to) = (at % trace.len(), to % trace.len());
+    match kind {
+        0 => trace.swap(at, to),
+        1 => drop(trace.remove(at)),
+        2 => {
+            let copy = trace[at].clone();
+            trace.insert(to, copy);
+        }
+        3 => trace[at]["size"] = json!(number),
+        4 => trace[at]["addr"] = json!(number),
+        5 => trace[at]["stream"] = json!(number),
+        6 => trace[at]["action"] = trace[to]["action"].clone(),
+        7 => trace.rotate_left(at),
+        8 => drop(trace.drain(..at)),
+        _ => {
+            let addr = trace[at]["addr"].as_u64().unwrap_or(0);
+            trace[to]["addr"] = json!(addr.wrapping_add(number % MIB));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 150,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn damaged_recordings_are_survived(
+        which in any::<prop::sample::Index>(),
+        wounds in prop::collection::vec(
+            (
+                0..2usize,
+                0..10u8,
+                any::<usize>(),
+                any::<usize>(),
+                prop_oneof![Just(0), Just(u64::MAX), Just(1u64 << 61), 0..(40 * MIB), any::<u64>()],
+            ),
+            1..6,
+        ),
+    ) {
+        let mut file = originals()[which.index(DAMAGED.len())].clone();
+        wounds.into_iter().for_each(|wound| damage(&mut file, wound));
+        survives(&read(&file), None);
+    }
+
+    #[test]
+    fn garbage_is_survived(file in garbage::snapshot(), settings in garbage::settings()) {
+        survives(&read(&file), Some(settings));
+    }
+}
+
+/// A hole in a recording must show: no entry that matters can be lost unnoticed.
+#[test]
+fn a_lost_entry_shows() {
+    for which in [0, 1] {
+        let trace = originals()[which]["device_traces"][0].as_array().unwrap();
+        for (at, entry) in trace.iter().enumerate() {
+            if entry["action"] == "snapshot" {
+                continue;
+            }
+            let mut file = originals()[which].clone();
+            if at == 0 {
+                assert_eq!(verify(&file).devices[0].exact, Some(true));
+            }
+            file["device_traces"][0].as_array_mut().unwrap().remove(at);
+            let device = &verify(&file).devices[0];
+            let is_whole = (device.exact, device.end_state_exact, device.start)
+                == (Some(true), Some(true), "empty");
+            assert!(!is_whole, "entry {at} of {} is not missed", DAMAGED[which]);
+        }
+    }
+}
+
+/// Where no settings are recorded, the sizes at the divergence suggest some: whatever they are.
+#[test]
+fn a_size_that_no_setting_can_have_suggests_none() {
+    let mut file = then(vec![event("segment_free", TOP, u64::MAX)]);
+    file.as_object_mut().unwrap().remove("allocator_settings");
+    let device = &verify(&file).devices[0];
+    assert_eq!(device.first_divergence.as_ref().map(|parted| parted.event), Some(2));
+}

@@ -1,0 +1,383 @@
+//! Where the memory was: held against what the recorded programs knew of it (`tests/oracle/categories.py`).
+
+use crate::support::{fixtures, program};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use crate::support::program::result_of;
+use oomscope::analysis::{Category, Confidence, held_blocks};
+use oomscope::replay::settings_in_effect;
+use serde_json::{Value, json};
+
+/// What a program knew at one moment: what each address was for.
+struct Moment {
+    run: String,
+    name: String,
+    entry: usize,
+    truth: BTreeMap<u64, (Category, u64)>,
+}
+
+fn runs() -> Vec<String> {
+    let mut runs: Vec<String> = std::fs::read_dir(fixtures::directory().join("where"))
+        .unwrap()
+        .filter_map(|entry| {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            name.strip_suffix(".pickle.gz").map(|name| format!("where/{name}"))
+        })
+        .collect();
+    runs.sort();
+    assert!(runs.len() >= 15, "only {} runs found", runs.len());
+    runs
+}
+
+fn moments(run: &str) -> Vec<Moment> {
+    let path = fixtures::directory().join(format!("{run}.truth.json"));
+    let told: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let moment = |told: &Value| Moment {
+        run: run.to_owned(),
+        name: told["name"].as_str().unwrap().to_owned(),
+        entry: told["entry"].as_u64().unwrap() as usize,
+        truth: [
+            ("parameters", Category::Parameters),
+            ("gradients", Category::Gradients),
+            ("optimizer_state", Category::OptimizerState),
+            ("inputs", Category::Inputs),
+            ("activations", Category::Activations),
+        ]
+        .iter()
+        .flat_map(|(key, category)| {
+            let places = told[key].as_array().unwrap().iter();
+            places.map(|at| (at[0].as_u64().unwrap(), (*category, at[1].as_u64().unwrap())))
+        })
+        .collect(),
+    };
+    told.as_array().unwrap().iter().map(moment).collect()
+}
+
+/// Bytes: said to be of a category, really of it, and both.
+#[derive(Default, Clone, Copy)]
+struct Score {
+    said: u64,
+    is: u64,
+    right: u64,
+}
+
+impl Score {
+    fn precision(self) -> f64 {
+        self.right as f64 / self.said as f64
+    }
+
+    fn recall(self) -> f64 {
+        self.right as f64 / self.is as f64
+    }
+}
+
+type Scores = BTreeMap<Category, Score>;
+
+/// Judges every moment of the runs that `keep`, counting what is said with `least` confidence.
+fn judge(keep: impl Fn(&Moment) -> bool, least: Confidence) -> Scores {
+    let mut scores = Scores::new();
+    for run in runs() {
+        let kept: Vec<Moment> = moments(&run).into_iter().filter(&keep).collect();
+        if kept.is_empty() {
+            continue;
+        }
+        let snapshot = fixtures::snapshot(&run);
+        let settings = settings_in_effect(&snapshot, None);
+        for moment in kept {
+            let mut truth = moment.truth;
+            for block in held_blocks(&snapshot, &settings, 0, moment.entry) {
+                let is = truth.remove(&block.address).map(|(category, bytes)| {
+                    assert!(bytes <= block.bytes, "{run} {}: {block:?}", moment.name);
+                    category
+                });
+                if let Some(is) = is {
+                    scores.entry(is).or_default().is += block.bytes;
+                }
+                if block.confidence <= least {
+                    let score = scores.entry(block.category).or_default();
+                    score.said += block.bytes;
+                    // What is temporary is in none of the program's lists.
+                    let told = block.category != Category::Temporaries;
+                    let is_right = is == told.then_some(block.category);
+                    score.right += if is_right { block.bytes } else { 0 };
+                }
+            }
+            assert!(truth.is_empty(), "{run} {}: not held: {truth:?}", moment.name);
+        }
+    }
+    for (category, score) in &scores {
+        let (precision, recall) = (score.precision(), score.recall());
+        println!("{:>15} precision {precision:.4} recall {recall:.4}", category.word());
+    }
+    scores
+}
+
+fn held_to(scores: &Scores, bounds: &[(Category, f64, f64)]) {
+    for (category, precision, recall) in bounds {
+        let score = scores[category];
+        assert!(score.is > 0 && score.said > 0, "nothing to judge {category:?} by");
+        assert!(score.precision() >= *precision, "{category:?} precision {}", score.precision());
+        assert!(score.recall() >= *recall, "{category:?} recall {}", score.recall());
+    }
+}
+
+/// All runs, the misleading ones too. What is wrong: two models in turn confuse what a forward pass leaves,
+/// and a block in a backward pass that ends the recording may happen to have the size of a parameter.
+#[test]
+fn categories_are_what_the_programs_used_memory_for() {
+    let scores = judge(|_| true, Confidence::Low);
+    held_to(
+        &scores,
+        &[
+            (Category::Parameters, 0.999, 0.999),
+            (Category::Gradients, 0.99, 0.999),
+            (Category::OptimizerState, 0.98, 0.999),
+            (Category::Activations, 0.99, 0.96),
+            (Category::Inputs, 0.99, 0.8),
+        ],
+    );
+}
+
+#[test]
+fn high_confidence_is_deserved() {
+    let scores = judge(|_| true, Confidence::High);
+    held_to(
+        &scores,
+        &[
+            (Category::Parameters, 0.9999, 0.7),
+            (Category::Gradients, 0.9999, 0.7),
+            (Category::OptimizerState, 0.9999, 0.7),
+            (Category::Activations, 0.9999, 0.35),
+        ],
+    );
+    let precision = scores[&Category::Temporaries].precision();
+    assert!(precision > 0.9999, "temporaries precision {precision}");
+}
+
+/// Nothing tells what a server keeps: neither gradients nor activations, and at most a guess.
+#[test]
+fn nothing_is_asserted_of_inference_but_parameters_and_what_is_gone() {
+    let told = judge(|moment| moment.run.contains("-decode"), Confidence::Medium);
+    for (category, score) in told {
+        let may = matches!(category, Category::Parameters | Category::Temporaries);
+        assert!(may || score.said == 0, "{} bytes of {category:?}", score.said);
+    }
+}
+
+/// Where a program fails, nothing tells what would have become of its blocks.
+#[test]
+fn a_recording_that_ends_there_tells_nearly_as_much() {
+    let scores = judge(|moment| moment.run.contains("cut"), Confidence::Low);
+    held_to(
+        &scores,
+        &[
+            (Category::Parameters, 0.9999, 0.9999),
+            (Category::Gradients, 0.75, 0.9999),
+            (Category::OptimizerState, 0.9999, 0.9999),
+            (Category::Activations, 0.9999, 0.9999),
+        ],
+    );
+}
+
+/// Parameters and optimizer state are older than the recording: told by size alone.
+#[test]
+fn a_late_recording_is_guessed_well() {
+    let scores = judge(|moment| moment.run.contains("-late"), Confidence::Low);
+    held_to(
+        &scores,
+        &[
+            (Category::Parameters, 0.99, 0.99),
+            (Category::Gradients, 0.9999, 0.9999),
+            (Category::OptimizerState, 0.99, 0.99),
+            (Category::Activations, 0.9999, 0.9999),
+        ],
+    );
+}
+
+fn devices(name: &str, more: &[&str]) -> Vec<Value> {
+    let path = format!("fixtures/{name}.pickle.gz");
+    let args = [&["analyze", "--format", "json"], more, &[path.as_str()]].concat();
+    let report: Value = serde_json::from_str(&result_of(&args)).unwrap();
+    report["snapshots"][0]["devices"].as_array().unwrap().clone()
+}
+
+fn sum(rows: &Value, key: &str) -> u64 {
+    rows.as_array().unwrap().iter().map(|row| row[key].as_u64().unwrap()).sum()
+}
+
+/// Every table adds up to what the program held, cut or not.
+fn adds_up(held: &Value, allocated: &Value, place: &str) {
+    assert_eq!(&held["allocated_bytes"], allocated, "{place}");
+    for (key, of) in [("bytes", "allocated_bytes"), ("blocks", "blocks")] {
+        let all = held[of].as_u64().unwrap();
+        for table in ["by_category", "by_phase", "by_age"] {
+            assert_eq!(sum(&held[table], key), all, "{place} {table}");
+        }
+        for table in ["by_range", "by_file", "by_line", "by_stack"] {
+            let rest = held[table]["rest"][key].as_u64().unwrap();
+            assert_eq!(sum(&held[table]["rows"], key) + rest, all, "{place} {table}");
+        }
+    }
+}
+
+/// Every recording's devices, with two rows a table.
+static DEVICES: LazyLock<Vec<(String, Vec<Value>)>> = LazyLock::new(|| {
+    let names = fixtures::names().into_iter().chain(runs());
+    names.map(|name| (name.clone(), devices(&name, &["--top", "2"]))).collect()
+});
+
+#[test]
+fn every_table_adds_up_in_every_recording() {
+    let mut failures = 0;
+    for (name, devices) in &*DEVICES {
+        for device in devices {
+            if device["at_peak"].is_null() {
+                assert!(name.contains("no-history"), "{name}");
+                continue;
+            }
+            adds_up(&device["at_peak"], &device["peak"]["allocated_bytes"], name);
+            if let Some(oom) = device["ooms"].as_array().unwrap().last() {
+                adds_up(&oom["held"], &oom["allocated_bytes"], name);
+                failures += 1;
+            }
+        }
+    }
+    assert!(failures > 20, "{failures}");
+}
+
+#[test]
+fn a_part_of_the_trace_has_its_own_peak() {
+    let device = &devices("2.15.0-gpt_train-cpp_stacks", &["--from", "900", "--to", "1000"])[0];
+    let event = device["at_peak"]["event"].as_u64().unwrap();
+    assert!((899..1000).contains(&event), "{event}");
+    adds_up(&device["at_peak"], &device["peak"]["allocated_bytes"], "window");
+}
+
+fn suspects(name: &str) -> Vec<Value> {
+    devices(name, &[])[0]["leaks"]["suspects"].as_array().unwrap().clone()
+}
+
+/// `categories.py` keeps two tensors of 300 x 1024 floats a step, and one that grows by 256 x 4096.
+#[test]
+fn what_grows_with_every_step_is_found_with_its_slope() {
+    let found: Vec<(u64, f64, u64, u64)> = suspects("where/2.15.0-leak_cache")
+        .iter()
+        .map(|one| {
+            assert_eq!(one["frame"]["name"], "each");
+            (
+                one["bytes_per_step"].as_u64().unwrap(),
+                one["blocks_per_step"].as_f64().unwrap(),
+                one["steps"].as_u64().unwrap(),
+                one["since_step"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    // The program grows them after each of its nine steps, which is when the next one begins.
+    assert_eq!(found, [(256 * 4096 * 4, 0.0, 8, 1), (2 * 300 * 1024 * 4, 2.0, 8, 1)]);
+}
+
+/// `categories.py` keeps a tensor of 300 x 1024 floats after each third step.
+#[test]
+fn what_grows_with_every_third_step_is_found() {
+    let found = suspects("where/2.15.0-leak_third");
+    assert_eq!(found.len(), 1);
+    let told = ["bytes_per_step", "every_steps", "steps", "since_step", "blocks"];
+    let told = told.map(|key| found[0][key].as_u64().unwrap());
+    assert_eq!(found[0]["frame"]["name"], "each");
+    // After steps 2, 5, 8, 11 and 14, which is when the next one has begun.
+    assert_eq!(told, [300 * 1024 * 4 / 3, 3, 5, 3, 5]);
+    let page = result_of(&["analyze", "fixtures/where/2.15.0-leak_third.pickle.gz"]);
+    assert!(page.contains("one line holds more and more: /app/categories.py"), "{page}");
+    assert!(page.contains("by 1.17 MiB every 3"), "{page}");
+}
+
+/// Optimizers that step in the midst of a backward pass end one step, not one each.
+#[test]
+fn a_step_is_one_backward_pass_at_least() {
+    for (name, steps) in [("in_backward", 4), ("penalty", 4), ("sgd", 3), ("sgd_by_hand", 3)] {
+        let device = &devices(&format!("where/2.15.0-{name}"), &[])[0];
+        assert_eq!(device["steps"]["completed"], steps, "{name}");
+    }
+}
+
+#[test]
+fn graphs_that_are_kept_are_found_by_their_lines() {
+    for name in ["where/2.15.0-leak_graph", "where/2.9.1-leak_graph"] {
+        let suspects = suspects(name);
+        assert!(suspects.len() >= 5, "{name}: {}", suspects.len());
+        for one in &suspects {
+            let function = one["frame"]["name"].as_str().unwrap();
+            assert!(["forward", "loss_of", "batch"].contains(&function), "{name}: {one}");
+            assert_eq!(one["steps"], 5, "{name}");
+        }
+    }
+}
+
+#[test]
+fn programs_that_keep_nothing_are_not_suspected() {
+    // A graph of `rivals` that is not gone through stays: what is saved of it refers to it again.
+    let is_growing = |name: &str| name.contains("leak") || name.contains("rivals");
+    for (name, devices) in DEVICES.iter().filter(|(name, _)| !is_growing(name)) {
+        for device in devices {
+            assert_eq!(device["leaks"]["suspects"], Value::Array(Vec::new()), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_steps_left_follow_from_the_capacity() {
+    let leaks = |more: &[&str]| devices("where/2.15.0-leak_cache", more)[0]["leaks"].clone();
+    assert!(leaks(&[])["steps_left"].is_null(), "nothing shows how large the device is");
+    let leaks = leaks(&["--capacity", "1GiB"]);
+    let [left, rate, steps] =
+        ["remaining_bytes", "bytes_per_step", "steps_left"].map(|key| leaks[key].as_u64().unwrap());
+    assert_eq!(rate, 4 * (256 * 4096 + 2 * 300 * 1024));
+    assert_eq!(steps, left / rate);
+    assert!(left < 1 << 30);
+}
+
+#[test]
+fn the_page_says_where_the_memory_was() {
+    let page = result_of(&["analyze", "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"]);
+    assert!(
+        page.contains("Where the memory was at the failure (in the forward pass after 24 steps)")
+    );
+    let page = result_of(&["analyze", "fixtures/where/2.15.0-leak_cache.pickle.gz"]);
+    assert!(page.contains("Where the memory was at its peak"), "{page}");
+    assert!(page.contains("2 lines hold more after every step, 6.34 MiB a step in all"), "{page}");
+}
+
+/// What it was for cannot be told of a program that trains nothing, but who held it can.
+#[test]
+fn without_phases_the_page_says_who_held_the_memory_all_the_same() {
+    let rows = |args: &[&str], section: &str| -> Vec<String> {
+        let page = result_of(&[&["analyze"], args].concat());
+        let rest = page.split_once(section).map_or("", |(_, rest)| rest);
+        let rows = rest.trim_start_matches(['\n', ' ']).lines();
+        rows.take_while(|line| !line.is_empty()).map(str::to_owned).collect()
+    };
+    let held = rows(&["fixtures/2.15.0-fuzz.pickle.gz"], "Where the memory was at its peak");
+    assert!(held.len() == 3 && held[2].ends_with("/app/workloads.py:187 in fuzz"), "{held:?}");
+    // Its failure was survived: at the snapshot others hold the memory.
+    let oom = ["fixtures/2.15.0-fuzz_streams-oom-lag.pickle.gz"];
+    let held = rows(&oom, "Where the memory was at the failure");
+    assert!(held.len() == 3 && held[2].contains(" 100% "), "{held:?}");
+    let markdown = ["--format", "markdown", "fixtures/2.15.0-fuzz.pickle.gz"];
+    let held = rows(&markdown, "### Where the memory was at its peak");
+    assert!(held.len() == 3 && held[2].contains("`/app/workloads.py:187 in fuzz`"), "{held:?}");
+    // Without a stack there is nothing to tell.
+    let entry = |action: &str, size: u64| json!({"action": action, "addr": 0x1000, "size": size, "stream": 0});
+    let trace = [
+        entry("segment_alloc", 2 << 20),
+        entry("alloc", 512),
+        entry("free_requested", 512),
+        entry("free_completed", 512),
+        entry("segment_free", 2 << 20),
+    ];
+    let snapshot = json!({"segments": [], "device_traces": [trace]});
+    let directory = tempfile::TempDir::new().unwrap();
+    let path = program::file(&directory, "no-stacks.json", snapshot.to_string().as_bytes());
+    let page = result_of(&["analyze", &path]);
+    assert!(page.contains("512 B allocated") && !page.contains("Where the memory was"), "{page}");
+}

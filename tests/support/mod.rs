@@ -1,0 +1,18 @@
+//! What tests share.
+
+pub mod describe;
+pub mod fixtures;
+pub mod garbage;
+pub mod generator;
+pub mod late;
+pub mod mutate;
+pub mod peak_heap;
+pub mod pickle_bytes;
+pub mod plain_json;
+pub mod program;
+pub mod python;
+pub mod recorded;
+pub mod reference;
+pub mod rust_source;
+pub mod sample;
+pub mod schema;
