@@ -2,8 +2,8 @@
 //!
 //! Floors, lowest first; a room uses only rooms below its own floor (`tests/layers.rs` checks it):
 //!
-//! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`entry`], [`device`], [`message`]: bytes,
-//!    numbers, settings, words, where memory comes from, and what PyTorch prints about it
+//! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`entry`], [`device`], [`message`], [`notice`]:
+//!    bytes, numbers, settings, words, where memory comes from, what PyTorch prints about it, codes of warnings
 //! 1. [`snapshot`]: what a file says; [`allocator`]: PyTorch's rules as a pure machine
 //! 2. [`replay`]: the trace over time
 //! 3. [`analysis`]: answers, as plain serializable structs
@@ -26,6 +26,7 @@ pub mod ids;
 pub mod input;
 pub mod intern;
 pub mod message;
+pub mod notice;
 pub mod pickle;
 pub mod replay;
 pub mod report;

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::conf::{self, Settings, Unknown, option_in};
+use crate::notice::{Code, Warning};
 use crate::replay::releases;
 use crate::snapshot::{RawSettings, Snapshot};
 use crate::units::MIB;
@@ -16,12 +17,12 @@ fn grows_without_bound(settings: &Settings) -> bool {
 
 /// What whoever sets `settings` should know; `is_limited` where the process may not reserve all of the
 /// device.
-pub(super) fn caution(settings: &Settings, is_limited: bool) -> Option<(&'static str, String)> {
+pub(super) fn caution(settings: &Settings, is_limited: bool) -> Option<Warning> {
     let collects = settings.garbage_collection_threshold > 0.0;
     if grows_without_bound(settings) {
         let limit = settings.max_split_size / MIB;
-        return Some((
-            "harmful-settings",
+        return Some(Warning::new(
+            Code::HarmfulSettings,
             format!(
                 "expandable_segments:True with max_split_size_mb:{limit}: reserved memory can grow from step \
                  to step without bound, since a free block that large serves no smaller request; set one \
@@ -38,7 +39,19 @@ pub(super) fn caution(settings: &Settings, is_limited: bool) -> Option<(&'static
         _ => return None,
     };
     let threshold = settings.garbage_collection_threshold;
-    Some(("idle-setting", format!("garbage_collection_threshold:{threshold} does nothing: {why}")))
+    let message = format!("garbage_collection_threshold:{threshold} does nothing: {why}");
+    Some(Warning::new(Code::IdleSetting, message))
+}
+
+/// What is to be said where the recorded settings name another backend than the native one.
+pub(super) fn foreign_backend(snapshot: &Snapshot) -> Option<Warning> {
+    let backend = option_in(&snapshot.settings.as_ref()?.string, "backend")?;
+    (backend != "native").then(|| {
+        Warning::new(
+            Code::ForeignBackend,
+            "the backend is not PyTorch's native allocator, whose rules these figures assume",
+        )
+    })
 }
 
 /// Options of the recorded string whose recorded value is another, by the grammar of every release that
@@ -142,13 +155,13 @@ mod tests {
 
     #[test]
     fn each_caution_has_its_reason() {
-        let code = |string: &str, is_limited| caution(&parsed(string), is_limited).map(|c| c.0);
+        let code = |string: &str, is_limited| caution(&parsed(string), is_limited).map(|c| c.code);
         let pair = "expandable_segments:True,max_split_size_mb:64";
-        assert_eq!(code(pair, true), Some("harmful-settings"));
-        assert_eq!(code("garbage_collection_threshold:0.8", false), Some("idle-setting"));
+        assert_eq!(code(pair, true), Some(Code::HarmfulSettings));
+        assert_eq!(code("garbage_collection_threshold:0.8", false), Some(Code::IdleSetting));
         assert_eq!(code("garbage_collection_threshold:0.8", true), None);
         let both = "garbage_collection_threshold:0.8,expandable_segments:True";
-        assert_eq!(code(both, true), Some("idle-setting"));
+        assert_eq!(code(both, true), Some(Code::IdleSetting));
         for harmless in ["", "expandable_segments:True", "max_split_size_mb:64"] {
             assert_eq!(code(harmless, false), None, "{harmless}");
         }

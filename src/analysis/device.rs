@@ -12,8 +12,9 @@ use super::remedies::remedies;
 use super::request::{RequestReport, request};
 use super::snapshot::Options;
 use crate::conf::Settings;
+use crate::notice::{Code, Warnings};
 use crate::replay::Outcome;
-use crate::snapshot::{Snapshot, Warnings};
+use crate::snapshot::Snapshot;
 use crate::units::{counted, size};
 
 /// One device of a snapshot.
@@ -99,7 +100,7 @@ pub(super) fn report(
         if let Some(parted) = remedies(snapshot, index, options.minor, described) {
             let (entry, why) = (parted.event, parted.why());
             warnings.add(
-                "model-parted",
+                Code::ModelParted,
                 format!(
                     "device {device}: no remedy is claimed, and verdicts are less certain, since the model and \
                      the recording part at entry {entry}: {why}"
@@ -165,7 +166,7 @@ fn warn_of_options(
 ) {
     if timeline.events == 0 {
         warnings.add(
-            "empty-window",
+            Code::EmptyWindow,
             format!(
                 "device {device}: none of the {} is in the part asked for, so there is no peak, no course over \
                  time and no failed request to see",
@@ -175,7 +176,7 @@ fn warn_of_options(
     }
     if let Some(capacity) = options.capacity.filter(|capacity| *capacity < peak.reserved_bytes) {
         warnings.add(
-            "small-capacity",
+            Code::SmallCapacity,
             format!(
                 "device {device}: a capacity of {} was given, and {} was reserved at once",
                 size(capacity),
@@ -197,7 +198,7 @@ fn warn_of_failures(
         && memory.pools.iter().any(|pool| pool.pool_id != [0, 0])
     {
         warnings.add(
-            "failed-pool-not-recorded",
+            Code::FailedPoolNotRecorded,
             format!(
                 "device {device}: this release does not record which pool a failed request was for: it \
                  is taken to be the default one, though there are private pools (CUDA graphs, MemPool), and no \
@@ -207,7 +208,7 @@ fn warn_of_failures(
     }
     if oom_count > MAX_OOMS as u64 {
         warnings.add(
-            "many-ooms",
+            Code::ManyOoms,
             format!(
                 "device {device} has {}: the last {MAX_OOMS} are described",
                 counted(oom_count, "failed request")
@@ -226,7 +227,7 @@ pub(super) fn warn_of_trace(
 ) {
     if outcome.start.reserved > 0 {
         warnings.add(
-            "truncated",
+            Code::Truncated,
             format!(
                 "the trace of device {device} does not begin at an empty allocator (recording began late, or its ring buffer of max_entries wrapped): it begins with {} reserved and {} allocated, rebuilt from the final segments",
                 size(outcome.start.reserved),
@@ -236,7 +237,7 @@ pub(super) fn warn_of_trace(
     }
     if outcome.lacks_completions {
         warnings.add(
-            "frees-not-completed",
+            Code::FreesNotCompleted,
             format!(
                 "the trace of device {device} has no free_completed entries (skip_actions): every block is \
                  taken to be free as soon as the program freed it, though another stream may still have used it"
@@ -245,7 +246,7 @@ pub(super) fn warn_of_trace(
     }
     if outcome.contradictions > 0 || outcome.end_differences > 0 {
         let message = inconsistency(device, outcome, events, settings_recorded);
-        warnings.add("trace-inconsistent", message);
+        warnings.add(Code::TraceInconsistent, message);
     }
 }
 

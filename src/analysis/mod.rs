@@ -44,8 +44,8 @@ mod verdict;
 mod whatif;
 mod window;
 
+pub use crate::notice::Warning;
 pub use crate::replay::Bucket;
-pub use crate::snapshot::Warning;
 #[cfg(feature = "cuda")]
 pub use calibrate::calibrate;
 pub use change::{WhatIf, option_change};

@@ -5,16 +5,18 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::cautions::foreign_backend;
 use super::change::{WhatIf, changed};
 use super::emitted::{Emitted, Journal};
 use super::found::found_settings;
 use crate::allocator::{CachingAllocator, Entry};
-use crate::conf::{self, Settings, Unknown, option_in};
+use crate::conf::{self, Settings, Unknown};
+use crate::notice::{Code, Warning};
 use crate::replay::{
     Divergence, Hypothesis, Inference, Inferred, Known, Program, Simulation, Sink, Verification,
     end_differences, infer, simulate, word,
 };
-use crate::snapshot::{Block, BlockState, Event, Snapshot, Warning, Warnings};
+use crate::snapshot::{Block, BlockState, Event, Snapshot};
 use crate::units::{MIB, counted};
 
 /// The JSON of `oomscope replay`.
@@ -172,10 +174,7 @@ pub fn verified(snapshot: &Snapshot, path: &str, inference: &Inference) -> Repla
 
 /// What is odd about the file, and what the replay cannot know.
 fn warnings(snapshot: &Snapshot, inference: &Inference) -> Vec<Warning> {
-    let mut warnings = Warnings::default();
-    for warning in snapshot.warnings.to_vec() {
-        warnings.add(warning.code, warning.message);
-    }
+    let mut warnings = snapshot.warnings.clone();
     let settings = snapshot.settings.as_ref();
     if let Some(raw) = settings {
         let newest = *inference.releases.end();
@@ -185,23 +184,15 @@ fn warnings(snapshot: &Snapshot, inference: &Inference) -> Vec<Warning> {
             Err(error) => vec![format!("the settings string cannot be read: {error}")],
         };
         for message in passed_over {
-            warnings.add("unknown-setting", message);
+            warnings.add(Code::UnknownSetting, message);
         }
     }
-    if settings.and_then(|raw| option_in(&raw.string, "backend")).is_some_and(|b| b != "native") {
-        warnings.add(
-            "other-allocator",
-            "the settings name another backend than native: its memory is not managed by the rules \
-             replayed here"
-                .to_owned(),
-        );
-    }
+    warnings.extend(foreign_backend(snapshot));
     if looks_like_npu(snapshot) {
         warnings.add(
-            "other-allocator",
+            Code::ForeignBackend,
             "blocks are 32 bytes larger than PyTorch's CUDA allocator would make them, as those of \
-             torch_npu are: its rules are not replayed here"
-                .to_owned(),
+             torch_npu are: its rules are not replayed here",
         );
     }
     for one in &inference.devices {
@@ -209,7 +200,7 @@ fn warnings(snapshot: &Snapshot, inference: &Inference) -> Vec<Warning> {
         if verification.time_reversals > 0 {
             let entries = counted(verification.time_reversals as u64, "entry");
             warnings.add(
-                "time-reversed",
+                Code::TimeReversed,
                 format!(
                     "device {device}: {entries} earlier than the entry before: a ring buffer whose \
                      limit was changed is out of order"
@@ -219,7 +210,7 @@ fn warnings(snapshot: &Snapshot, inference: &Inference) -> Vec<Warning> {
         if verification.misfits > 0 {
             let blocks = counted(verification.misfits as u64, "block");
             warnings.add(
-                "start-inconsistent",
+                Code::StartInconsistent,
                 format!(
                     "device {device}: {blocks} of before the recording lie outside every segment, or \
                      in one another"

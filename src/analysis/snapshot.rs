@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::cautions::{caution, not_in_effect};
+use super::cautions::{caution, foreign_backend, not_in_effect};
 use super::device::{self, DeviceReport};
 use super::found::found_settings;
 use super::frames::StackReader;
 use super::memory::Count;
 use super::ranks::Ranks;
 use super::window::Window;
-use crate::conf::option_in;
+use crate::notice::{Code, Warning, Warnings};
 use crate::replay::settings_in_effect;
-use crate::snapshot::{Snapshot, Stacks, Warning};
+use crate::snapshot::{Snapshot, Stacks};
 
 /// The JSON of `oomscope analyze`.
 #[derive(Debug, Serialize)]
@@ -121,15 +121,11 @@ pub fn analyze(
             Some(device) => format!("no memory and no trace of device {device}"),
             None => "the allocator held no memory and recorded nothing".to_owned(),
         };
-        warnings.add("no-device", message);
+        warnings.add(Code::NoDevice, message);
     }
-    for (code, message) in gaps(snapshot) {
-        warnings.add(code, message);
-    }
+    add_gaps(snapshot, &mut warnings);
     // Whether the program set a limit itself is not recorded: it may have.
-    if let Some((code, message)) = caution(&settings, true) {
-        warnings.add(code, message);
-    }
+    warnings.extend(caution(&settings, true));
     let raw = snapshot.settings.clone();
     let host = snapshot.host_segments.iter().fold(Count::default(), |sum, bytes| Count {
         count: sum.count + 1,
@@ -152,32 +148,26 @@ pub fn analyze(
     }
 }
 
-/// What the file leaves out that its reader would want, and how to record it; settings that were
-/// asked for and are not in effect.
-fn gaps(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
-    let mut gaps = Vec::new();
+/// Adds to `warnings` what the file leaves out that its reader would want, and how to record it; settings
+/// that were asked for and are not in effect.
+fn add_gaps(snapshot: &Snapshot, warnings: &mut Warnings) {
     if snapshot.events.is_empty() {
-        gaps.push((
-            "no-trace",
-            "no history was recorded, so there is no peak, no course over time and no failed request to see: call torch.cuda.memory._record_memory_history() before the work".to_owned(),
-        ));
+        warnings.add(
+            Code::NoTrace,
+            "no history was recorded, so there is no peak, no course over time and no failed request to \
+             see: call torch.cuda.memory._record_memory_history() before the work",
+        );
     } else if (0..snapshot.events.len())
         .all(|row| snapshot.events.get(row).is_some_and(|e| e.stack == Stacks::EMPTY))
     {
-        gaps.push((
-            "no-stacks",
-            "no stack was recorded, so no line of code can be named: record with context='all' and stacks='python'".to_owned(),
-        ));
+        warnings.add(
+            Code::NoStacks,
+            "no stack was recorded, so no line of code can be named: record with context='all' and \
+             stacks='python'",
+        );
     }
-    if let Some(raw) = &snapshot.settings {
-        gaps.extend(not_in_effect(snapshot).into_iter().map(|it| ("settings-not-in-effect", it)));
-        if option_in(&raw.string, "backend").is_some_and(|backend| backend != "native") {
-            gaps.push((
-                "foreign-backend",
-                "the backend is not PyTorch's native allocator, whose rules these figures assume"
-                    .to_owned(),
-            ));
-        }
+    for option in not_in_effect(snapshot) {
+        warnings.add(Code::SettingsNotInEffect, option);
     }
-    gaps
+    warnings.extend(foreign_backend(snapshot));
 }

@@ -10,8 +10,9 @@ use super::ranges::{NamedRanges, ranges};
 use super::series::{Buckets, SeriesBook, SeriesSet};
 use super::window::{self, Window};
 use crate::conf::Settings;
+use crate::notice::{Warning, Warnings};
 use crate::replay::{Keep, Literal, given_back, is_completed_at_once, settings_in_effect};
-use crate::snapshot::{BlockState, Snapshot, Warning, Warnings};
+use crate::snapshot::{BlockState, Snapshot};
 
 /// The JSON of `oomscope timeline`.
 #[derive(Debug, Serialize)]

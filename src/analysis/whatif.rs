@@ -12,8 +12,9 @@ use super::grid::{COMMON, FINER};
 use super::smallest::{Recorded, smallest_capacity};
 use crate::allocator::Entry;
 use crate::conf::Settings;
+use crate::notice::{Warning, Warnings};
 use crate::replay::{Inference, Program, Sink, UNBOUNDED, shown_capacity, simulate};
-use crate::snapshot::{Snapshot, Warning, Warnings};
+use crate::snapshot::Snapshot;
 
 /// The JSON of `oomscope whatif`.
 #[derive(Debug, Serialize)]
@@ -96,9 +97,7 @@ pub fn whatif(
 ) -> Result<WhatIfReport, String> {
     let verified = super::replay::verified(snapshot, path, inference);
     let mut warnings = Warnings::default();
-    for warning in verified.warnings {
-        warnings.add(warning.code, warning.message);
-    }
+    warnings.extend(verified.warnings);
     let mut devices = Vec::new();
     for one in &inference.devices {
         let program = Program::of(snapshot, one.device, &one.hypothesis.settings);
@@ -165,9 +164,7 @@ fn changes(
             continue;
         }
         let is_limited = hypothesis.limit.is_some() || settings.0.per_process_memory_fraction < 1.0;
-        if let Some((code, message)) = caution(&settings.0, is_limited) {
-            warnings.add(code, message);
-        }
+        warnings.extend(caution(&settings.0, is_limited));
         changes
             .push((option.to_owned(), WhatIf { settings: Some(settings), capacity, minor: None }));
     }

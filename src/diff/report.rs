@@ -10,8 +10,9 @@ use super::names::Vocabulary;
 use super::ranks::RanksDiff;
 use super::settings::{SettingChange, changed};
 use crate::analysis::{self, SnapshotReport, StackReader, analyze};
+use crate::notice::{Code, Warning};
 use crate::replay::settings_in_effect;
-use crate::snapshot::{Snapshot, Warning};
+use crate::snapshot::Snapshot;
 use crate::units::plain;
 
 /// The moment compared.
@@ -163,14 +164,14 @@ fn warnings(reports: &[SnapshotReport; 2], at: At, devices: &[DeviceDiff]) -> Ve
     let late = one_is_late.then(|| SideWarning {
         side: if reports[0].truncated { "before" } else { "after" },
         warning: Warning {
-            code: "starts-later",
+            code: Code::StartsLater,
             message: "this recording does not begin where the other one does, so the same training step cannot be found in both: the whole of both is compared".to_owned(),
         },
     });
     let without_peak = devices.iter().filter(|device| device.at != at).map(|device| SideWarning {
         side: "both",
         warning: Warning {
-            code: "no-peak",
+            code: Code::NoPeak,
             message: format!(
                 "one of the two recorded no history of device {}, so there are no two peaks: what each held when it was taken is compared",
                 device.device

@@ -10,6 +10,7 @@ use super::verdict::Noted;
 use crate::analysis::{
     Contribution, DeviceReport, LineShare, Options, Origin, StackReader, analyze, inferred, lines,
 };
+use crate::notice;
 use crate::replay::{Inference, Known, settings_in_effect};
 use crate::snapshot::Snapshot;
 
@@ -113,7 +114,7 @@ fn estimates(path: &str, inference: &Inference) -> Vec<Noted> {
              an empty pool are estimates (see `oomscope replay`)",
             one.verification.recorded
         );
-        Noted::new(path, "model-parted", &message)
+        Noted::new(path, notice::Code::ModelParted, &message)
     };
     parted.map(note).collect()
 }

@@ -7,6 +7,7 @@ use super::code::Severity;
 use super::finding::Finding;
 use super::judge::Judged;
 use crate::analysis::Unreadable;
+use crate::notice;
 
 /// The JSON of `oomscope check`.
 #[derive(Debug, Serialize)]
@@ -50,15 +51,15 @@ pub struct Worst {
 pub struct Noted {
     /// The snapshot, as given.
     pub path: String,
-    /// A stable word.
-    pub code: &'static str,
+    /// What it is about.
+    pub code: notice::Code,
     /// A sentence.
     pub message: String,
 }
 
 impl Noted {
     /// About the file at `path`.
-    pub(super) fn new(path: &str, code: &'static str, message: &str) -> Self {
+    pub(super) fn new(path: &str, code: notice::Code, message: &str) -> Self {
         Self { path: path.to_owned(), code, message: message.to_owned() }
     }
 }
@@ -91,7 +92,9 @@ impl CheckReport {
         let missing: Vec<_> = baseline
             .names()
             .filter(|name| !self.replayed.iter().any(|row| row.snapshot == *name))
-            .map(|name| Noted::new(name, "not-checked", "is in the baseline and was not checked"))
+            .map(|name| {
+                Noted::new(name, notice::Code::NotChecked, "is in the baseline and was not checked")
+            })
             .collect();
         self.warnings.extend(missing);
     }

@@ -109,7 +109,7 @@ impl Markdown {
             ));
         }
         for warning in &snapshot.warnings {
-            self.line(&format!("- {}: {}", code(warning.code), text(&warning.message)));
+            self.line(&format!("- {}: {}", code(warning.code.word()), text(&warning.message)));
         }
         if !snapshot.warnings.is_empty() {
             self.line("");

@@ -4,7 +4,7 @@
 //! protocol, from Python or from PyTorch's C++ pickler), a JSON dump of the same structure, or the
 //! bare list of segments of `torch.cuda.memory_snapshot()`. Every release since 1.5 is read; what a
 //! release does not record is absent here, never made up, and what is not known is named in a
-//! [`Warning`].
+//! [`crate::notice::Warning`].
 //!
 //! This room reports what was written, including nonsense. It knows nothing of the allocator's
 //! policy, and derives nothing but the range of releases that write these keys.
@@ -19,7 +19,6 @@ mod settings;
 mod stacks;
 mod trace;
 mod version;
-mod warning;
 
 use std::ops::Range;
 
@@ -30,11 +29,11 @@ pub use settings::RawSettings;
 pub use stacks::{Frame, Stacks};
 pub use trace::{Annotation, Event, Events};
 pub use version::TorchRange;
-pub use warning::{Warning, Warnings};
 
 pub use crate::entry::{Action, BlockState};
 use crate::ids::{PoolId, SymbolId};
 use crate::intern::{Slices, Symbols};
+use crate::notice::Warnings;
 use crate::pickle;
 
 /// Everything one file says.

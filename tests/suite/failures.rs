@@ -192,7 +192,7 @@ fn without_completions_nothing_is_said_to_wait() {
         );
         assert_eq!((oom.pending, oom.remedies), (Vec::new(), Vec::new()));
         let report = analyze(&recording(&filtered), name, 0, Options::default());
-        let codes: Vec<&str> = report.warnings.iter().map(|warning| warning.code).collect();
+        let codes: Vec<&str> = report.warnings.iter().map(|warning| warning.code.word()).collect();
         assert_eq!(codes, ["frees-not-completed", "model-parted"]);
     }
 }
@@ -202,7 +202,8 @@ fn without_completions_nothing_is_said_to_wait() {
 fn where_the_model_parts_from_the_recording_that_is_said_and_no_remedy_claimed() {
     let name = "2.9.1-pool_gone";
     let report = analyze(&recording(name), name, 0, Options::default());
-    let parted = report.warnings.iter().find(|warning| warning.code == "model-parted").unwrap();
+    let parted =
+        report.warnings.iter().find(|warning| warning.code.word() == "model-parted").unwrap();
     assert!(parted.message.contains("at entry 4: "), "{}", parted.message);
     assert!(parted.message.contains("entries do not name their pool"), "{}", parted.message);
     assert_eq!(report.devices[0].ooms[0].remedies, []);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::support::rust_source::{code_of, has_word, modules_named};
 
 /// Every room and its floor.
-const FLOORS: [(&str, usize); 17] = [
+const FLOORS: [(&str, usize); 18] = [
     ("units", 0),
     ("ids", 0),
     ("intern", 0),
@@ -17,6 +17,7 @@ const FLOORS: [(&str, usize); 17] = [
     ("entry", 0),
     ("device", 0),
     ("message", 0),
+    ("notice", 0),
     ("snapshot", 1),
     ("allocator", 1),
     ("replay", 2),
@@ -28,11 +29,12 @@ const FLOORS: [(&str, usize); 17] = [
 ];
 
 /// The arrows between rooms of one floor: these and no others.
-const SIDEWAYS: [(&str, &str); 6] = [
+const SIDEWAYS: [(&str, &str); 7] = [
     ("conf", "units"),
     ("device", "units"),
     ("input", "units"),
     ("intern", "ids"),
+    ("notice", "units"),
     ("pickle", "ids"),
     ("pickle", "intern"),
 ];

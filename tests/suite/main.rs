@@ -56,6 +56,7 @@ mod statistics;
 mod timeline;
 mod whatif;
 mod where_memory_was;
+mod words;
 
 /// Counts the heap that each thread takes.
 #[global_allocator]

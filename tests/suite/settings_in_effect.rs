@@ -20,7 +20,7 @@ fn said(string: &str, effective: &[(&str, Value)]) -> Vec<String> {
     let snapshot = Snapshot::read(file.to_string().as_bytes(), &|_| {}).unwrap();
     let report = analyze(&snapshot, "a", 0, Options::default());
     let warnings = report.warnings.into_iter();
-    warnings.filter(|w| w.code == "settings-not-in-effect").map(|w| w.message).collect()
+    warnings.filter(|w| w.code.word() == "settings-not-in-effect").map(|w| w.message).collect()
 }
 
 #[test]

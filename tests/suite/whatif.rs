@@ -158,7 +158,7 @@ fn what_cannot_be_replayed_is_refused_in_one_sentence() {
 fn settings_that_do_harm_or_nothing_are_warned_of() {
     let codes = |option: &str| -> Vec<&'static str> {
         let report = rows(&fixtures::snapshot("2.15.0-holes"), &[option], None);
-        report.warnings.iter().map(|warning| warning.code).collect()
+        report.warnings.iter().map(|warning| warning.code.word()).collect()
     };
     assert_eq!(codes("expandable_segments:True,max_split_size_mb:64"), ["harmful-settings"]);
     assert_eq!(codes("garbage_collection_threshold:0.5"), ["idle-setting"]);

@@ -3,6 +3,7 @@
 use super::super::keys;
 use super::super::{Annotation, RawSettings, Snapshot, SnapshotError};
 use super::{DICT, Decoder, EVENT, LIST, List, PAIR, Rows, SCALAR, SEGMENT, STACK, Scalar, WARNED};
+use crate::notice::Code;
 use crate::pickle::{Kind, Value, printable};
 use crate::units::counted;
 
@@ -154,7 +155,7 @@ impl Decoder {
         }
         if left == 0 {
             let message = "the allocator settings are larger than any that PyTorch writes: cut off";
-            self.snapshot.warnings.add("settings-size", message.to_owned());
+            self.snapshot.warnings.add(Code::SettingsSize, message.to_owned());
         }
         self.snapshot.settings = Some(settings);
     }
@@ -240,21 +241,21 @@ impl Decoder {
             if place == "action" {
                 let message =
                     format!("trace entries with the unknown action '{word}' were left out");
-                snapshot.warnings.add("unknown-action", message);
+                snapshot.warnings.add(Code::UnknownAction, message);
             } else {
                 let verb = if place.starts_with("the") { "has" } else { "have" };
                 let message =
                     format!("{place} {verb} the unknown key '{word}', which was left out");
-                snapshot.warnings.add("unknown-key", message);
+                snapshot.warnings.add(Code::UnknownKey, message);
             }
         }
         if more_unknown {
             let message = format!("there are more than {WARNED} unknown keys and actions");
-            snapshot.warnings.add("unknown-key", message);
+            snapshot.warnings.add(Code::UnknownKey, message);
         }
         if bad_sums > WARNED as u64 {
             let message = format!("so it is for {} in all", counted(bad_sums, "segment"));
-            snapshot.warnings.add("segment-sum", message);
+            snapshot.warnings.add(Code::SegmentSum, message);
         }
         let has_events = snapshot.traces.iter().any(|rows| !rows.is_empty());
         snapshot.torch = seen.torch(has_events, !snapshot.segments.is_empty());

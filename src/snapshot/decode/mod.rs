@@ -17,6 +17,7 @@ use super::keys::{self};
 use super::version::KeysSeen;
 use super::{Event, Frame, Snapshot, SnapshotError};
 use crate::ids::{FrameId, StackId, SymbolId, row};
+use crate::notice::Code;
 use crate::pickle::{self, Builder, ErrorKind, Kind, NodeKind, PickleError, Value};
 
 const FRAME: NodeKind = 0;
@@ -47,7 +48,7 @@ pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, Sna
                     "{} bytes follow the end of the pickle at byte {end}: they were not read",
                     bytes.len() - end
                 );
-                decoder.snapshot.warnings.add("trailing-bytes", message);
+                decoder.snapshot.warnings.add(Code::TrailingBytes, message);
             }
             finish::finish(decoder, pickle.root)
         }

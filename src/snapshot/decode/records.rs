@@ -6,6 +6,7 @@ use super::super::{Block, BlockState, Event, Frame, Segment, Stacks};
 use super::{BLOCK, SEGMENT, WARNED};
 use super::{DICT, Decoder, Dict, FRAME, LIST, List, PAIR, SCALAR, STACK, Scalar, unexpected};
 use crate::ids::{PoolId, StackId, SymbolId, row};
+use crate::notice::Code;
 use crate::pickle::{Builder as _, ErrorKind, Kind, Value, printable};
 
 /// The pairs whose key is a string; others mean nothing in a snapshot.
@@ -336,7 +337,7 @@ impl Decoder {
         self.bad_sums += 1;
         if self.bad_sums <= WARNED as u64 {
             self.snapshot.warnings.add(
-                "segment-sum",
+                Code::SegmentSum,
                 format!(
                     "the blocks of segment {:#x} add up to {sum} bytes, its total_size says {}",
                     segment.address, segment.total_size

@@ -1,0 +1,73 @@
+//! The codes of warnings.
+
+use super::words;
+
+words! {
+    /// What a warning is about. Scripts go by the words; documentation lists them from here.
+    #[non_exhaustive]
+    pub enum Code {
+        /// No entry of a device is in the part of the trace asked for
+        EmptyWindow = "empty-window",
+        /// The release does not record the pool of a failed request, and there are private pools
+        FailedPoolNotRecorded = "failed-pool-not-recorded",
+        /// The memory is managed by other rules than those of PyTorch's native CUDA allocator: another
+        /// `backend`, or torch_npu
+        ForeignBackend = "foreign-backend",
+        /// The trace has no `free_completed` entries, so pending blocks count as free
+        FreesNotCompleted = "frees-not-completed",
+        /// Settings that do harm together
+        HarmfulSettings = "harmful-settings",
+        /// A setting that has no effect beside the others
+        IdleSetting = "idle-setting",
+        /// More requests failed than are described
+        ManyOoms = "many-ooms",
+        /// The model does not reproduce the recording, so what rests on it is an estimate or not claimed
+        ModelParted = "model-parted",
+        /// Nothing is recorded of the device asked for, or of any
+        NoDevice = "no-device",
+        /// One of two snapshots has no trace of a device, so they are compared as they were taken
+        NoPeak = "no-peak",
+        /// No stacks were recorded, so no line of code can be named
+        NoStacks = "no-stacks",
+        /// No history was recorded
+        NoTrace = "no-trace",
+        /// The baseline has this snapshot, and it was not given
+        NotChecked = "not-checked",
+        /// The blocks of a segment do not add up to its size
+        SegmentSum = "segment-sum",
+        /// A recorded option that is not in effect
+        SettingsNotInEffect = "settings-not-in-effect",
+        /// The recorded settings were cut off, since they are larger than any that PyTorch writes
+        SettingsSize = "settings-size",
+        /// `--capacity` is less than was reserved
+        SmallCapacity = "small-capacity",
+        /// Blocks of before the recording lie outside every segment or in one another
+        StartInconsistent = "start-inconsistent",
+        /// Only one of two recordings begins late, so training steps are not aligned
+        StartsLater = "starts-later",
+        /// Entries are earlier than the entry before
+        TimeReversed = "time-reversed",
+        /// Entries contradict those before or the state at the snapshot, so figures over time are estimates
+        TraceInconsistent = "trace-inconsistent",
+        /// The file has bytes behind the snapshot
+        TrailingBytes = "trailing-bytes",
+        /// The trace does not begin at an empty allocator
+        Truncated = "truncated",
+        /// Trace entries of an unknown action were left out
+        UnknownAction = "unknown-action",
+        /// Unknown keys were left out
+        UnknownKey = "unknown-key",
+        /// An option in the recorded settings that the release does not know
+        UnknownSetting = "unknown-setting",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_sort_by_the_words_of_their_codes() {
+        assert!(Code::ALL.is_sorted_by_key(|code| code.word()));
+    }
+}

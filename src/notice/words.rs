@@ -1,0 +1,42 @@
+//! How a public vocabulary is declared: each word once, with its meaning.
+
+/// Declares an enum whose every variant is a public word. The comment of a variant is its meaning, which
+/// documentation prints: a sentence without its period.
+macro_rules! words {
+    ($(#[$attribute:meta])* $vis:vis enum $Name:ident {
+        $($(#[doc = $meaning:literal])+ $Variant:ident = $word:literal,)*
+    }) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        $vis enum $Name { $($(#[doc = $meaning])+ $Variant,)* }
+
+        impl $Name {
+            /// All of them, as declared.
+            pub const ALL: &[Self] = &[$(Self::$Variant,)*];
+
+            /// The word, in kebab-case.
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$Variant => $word,)* }
+            }
+
+            /// What it means, in a sentence without its period.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$Variant => concat!($($meaning),+).trim_ascii_start(),)* }
+            }
+        }
+
+        impl std::fmt::Display for $Name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.word())
+            }
+        }
+
+        impl serde::Serialize for $Name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.word())
+            }
+        }
+    };
+}
+
+pub(crate) use words;
