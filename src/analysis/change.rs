@@ -49,7 +49,7 @@ pub fn option_change(
 }
 
 /// The hypothesis of a what-if: as recorded, less what is changed.
-pub(super) fn changed(snapshot: &Snapshot, one: &Inferred, change: &WhatIf) -> Hypothesis {
+pub(super) fn changed(one: &Inferred<'_>, change: &WhatIf) -> Hypothesis {
     let mut hypothesis = one.hypothesis.clone();
     if let Some((settings, _)) = &change.settings {
         hypothesis.settings = settings.clone();
@@ -59,8 +59,7 @@ pub(super) fn changed(snapshot: &Snapshot, one: &Inferred, change: &WhatIf) -> H
     }
     let capacity = change.capacity.or(one.hypothesis.capacity);
     let reserved_before = one.verification.reserved_before;
-    hypothesis.capacity =
-        capacity.or_else(|| shown_capacity(snapshot, one.device, reserved_before));
+    hypothesis.capacity = capacity.or_else(|| shown_capacity(one.device, reserved_before));
     hypothesis.limit = hypothesis.recorded_limit();
     // On another device the process may use all of it, save what its settings say. On its own, what
     // the program sets by a call holds, whatever its settings say.
@@ -68,7 +67,7 @@ pub(super) fn changed(snapshot: &Snapshot, one: &Inferred, change: &WhatIf) -> H
         let settings = &one.hypothesis.settings;
         // What is sure to have been allowed: a remedy that needs more is not claimed to help.
         let shown = || {
-            let shown = shown_limit(snapshot, one.device, settings, reserved_before);
+            let shown = shown_limit(one.device, settings, reserved_before);
             shown.map(|limits| *limits.start())
         };
         let known = one.hypothesis.limit.or_else(shown);

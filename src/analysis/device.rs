@@ -14,7 +14,7 @@ use super::snapshot::Options;
 use crate::conf::Settings;
 use crate::notice::{Code, Warnings};
 use crate::replay::Outcome;
-use crate::snapshot::Snapshot;
+use crate::snapshot::Device;
 use crate::units::{counted, size};
 
 /// One device of a snapshot.
@@ -54,30 +54,24 @@ pub struct DeviceReport {
 
 /// Looks at one device; oddities of its trace go to `warnings`.
 pub(super) fn report(
-    snapshot: &Snapshot,
+    device: Device<'_>,
     stacks: &StackReader<'_>,
     settings: &Settings,
-    device: u64,
     options: Options,
     warnings: &mut Warnings,
 ) -> DeviceReport {
-    let memory = figures_of(snapshot, device, settings, options.top);
-    let (top_stacks, top_lines) = holders::holders(snapshot, stacks, device, options.top);
-    let request = options
-        .request
-        .zip(usize::try_from(device).ok())
-        .map(|(asked, device)| request(snapshot, stacks, settings, device, asked, options));
-    let history = usize::try_from(device)
-        .ok()
-        .and_then(|device| history::history(snapshot, stacks, device, settings, options));
-    let Some(history) = history else {
+    let memory = figures_of(device, settings, options.top);
+    let (top_stacks, top_lines) = holders::holders(device, stacks, options.top);
+    let request = options.request.map(|asked| request(device, stacks, settings, asked, options));
+    let id = device.id();
+    let Some(history) = history::history(device, stacks, settings, options) else {
         let peak = Peak {
             allocated_bytes: memory.allocated_bytes,
             reserved_bytes: memory.reserved_bytes,
             ..Peak::default()
         };
         return DeviceReport {
-            device,
+            device: id,
             memory,
             peak,
             oom_count: 0,
@@ -94,19 +88,17 @@ pub(super) fn report(
     };
     let outcome = history.outcome;
     let mut ooms = history.ooms;
-    if let Ok(index) = usize::try_from(device) {
-        let last = ooms.len().saturating_sub(DESCRIBED_OOMS);
-        let described = ooms.get_mut(last..).unwrap_or_default();
-        if let Some(parted) = remedies(snapshot, index, options.minor, described) {
-            let (entry, why) = (parted.event, parted.why());
-            warnings.add(
-                Code::ModelParted,
-                format!(
-                    "device {device}: no remedy is claimed, and verdicts are less certain, since the model and \
-                     the recording part at entry {entry}: {why}"
-                ),
-            );
-        }
+    let last = ooms.len().saturating_sub(DESCRIBED_OOMS);
+    let described = ooms.get_mut(last..).unwrap_or_default();
+    if let Some(parted) = remedies(device, options.minor, described) {
+        let (entry, why) = (parted.event, parted.why());
+        warnings.add(
+            Code::ModelParted,
+            format!(
+                "device {id}: no remedy is claimed, and verdicts are less certain, since the model and \
+                 the recording part at entry {entry}: {why}"
+            ),
+        );
     }
     let mut peak = history.peak;
     let first = usize::try_from(history.timeline.first).unwrap_or(usize::MAX);
@@ -117,11 +109,7 @@ pub(super) fn report(
         failure: ooms.last().and_then(|oom| usize::try_from(oom.event).ok()),
     };
     let start = outcome.start.reserved;
-    let found = usize::try_from(device)
-        .map(|device| {
-            held::whereabouts(snapshot, stacks, device, settings, moments, start, options)
-        })
-        .unwrap_or_default();
+    let found = held::whereabouts(device, stacks, settings, moments, start, options);
     if let Some(oom) = ooms.last_mut() {
         oom.held = found.at_failure;
     }
@@ -135,12 +123,11 @@ pub(super) fn report(
         (peak.reserved_bytes, peak.reserved_event) = (memory.reserved_bytes, last);
     }
     let truncated = outcome.start.reserved > 0;
-    let events = history.timeline.trace_events;
-    warn_of_options(device, &history.timeline, &peak, options, warnings);
-    warn_of_trace(device, outcome, events, snapshot.settings.is_some(), warnings);
-    warn_of_failures(device, &memory, &ooms, history.oom_count, warnings);
+    warn_of_options(id, &history.timeline, &peak, options, warnings);
+    warn_of_trace(device, outcome, warnings);
+    warn_of_failures(id, &memory, &ooms, history.oom_count, warnings);
     DeviceReport {
-        device,
+        device: id,
         memory,
         peak,
         oom_count: history.oom_count,
@@ -217,19 +204,14 @@ fn warn_of_failures(
     }
 }
 
-/// Adds to `warnings` what a replay of `events` entries found to be odd about them.
-pub(super) fn warn_of_trace(
-    device: u64,
-    outcome: Outcome,
-    events: u64,
-    settings_recorded: bool,
-    warnings: &mut Warnings,
-) {
+/// Adds to `warnings` what a replay of `device`'s trace found to be odd about it.
+pub(super) fn warn_of_trace(device: Device<'_>, outcome: Outcome, warnings: &mut Warnings) {
+    let id = device.id();
     if outcome.start.reserved > 0 {
         warnings.add(
             Code::Truncated,
             format!(
-                "the trace of device {device} does not begin at an empty allocator (recording began late, or its ring buffer of max_entries wrapped): it begins with {} reserved and {} allocated, rebuilt from the final segments",
+                "the trace of device {id} does not begin at an empty allocator (recording began late, or its ring buffer of max_entries wrapped): it begins with {} reserved and {} allocated, rebuilt from the final segments",
                 size(outcome.start.reserved),
                 size(outcome.start.allocated)
             ),
@@ -239,18 +221,18 @@ pub(super) fn warn_of_trace(
         warnings.add(
             Code::FreesNotCompleted,
             format!(
-                "the trace of device {device} has no free_completed entries (skip_actions): every block is \
+                "the trace of device {id} has no free_completed entries (skip_actions): every block is \
                  taken to be free as soon as the program freed it, though another stream may still have used it"
             ),
         );
     }
     if outcome.contradictions > 0 || outcome.end_differences > 0 {
-        let message = inconsistency(device, outcome, events, settings_recorded);
+        let message = inconsistency(device, outcome);
         warnings.add(Code::TraceInconsistent, message);
     }
 }
 
-fn inconsistency(device: u64, outcome: Outcome, events: u64, settings_recorded: bool) -> String {
+fn inconsistency(device: Device<'_>, outcome: Outcome) -> String {
     let mut found = Vec::new();
     if outcome.contradictions > 0 {
         let first = match outcome.first_contradiction {
@@ -260,7 +242,7 @@ fn inconsistency(device: u64, outcome: Outcome, events: u64, settings_recorded: 
         found.push(format!(
             "{} of {} contradict what came before{first}",
             outcome.contradictions,
-            counted(events, "entry")
+            counted(device.len() as u64, "entry")
         ));
     }
     if outcome.end_differences > 0 {
@@ -269,11 +251,15 @@ fn inconsistency(device: u64, outcome: Outcome, events: u64, settings_recorded: 
             counted(outcome.end_differences, "block")
         ));
     }
-    let why = if settings_recorded {
+    let why = if device.snapshot().settings.is_some() {
         "entries may be missing (skip_actions, a changed max_entries) or settings were changed on the way"
     } else {
         "this release records no allocator settings, and none that was tried leads to this trace; or entries \
          are missing (skip_actions, a changed max_entries)"
     };
-    format!("on device {device} {}: figures over time are estimates; {why}", found.join(", and "))
+    format!(
+        "on device {} {}: figures over time are estimates; {why}",
+        device.id(),
+        found.join(", and ")
+    )
 }

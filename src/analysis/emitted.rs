@@ -14,7 +14,7 @@ pub type Journal = Vec<(Entry, u64)>;
 #[derive(Debug)]
 pub struct Emitted {
     /// Device number.
-    pub device: usize,
+    pub device: u64,
     /// What the model wrote.
     pub journal: Journal,
     /// How it ended.
@@ -22,12 +22,12 @@ pub struct Emitted {
 }
 
 /// The model's own trace and final state of a recording.
-pub fn emitted(snapshot: &Snapshot, inference: &Inference) -> Vec<Emitted> {
-    let emit = |one: &Inferred| {
+pub fn emitted(inference: &Inference<'_>) -> Vec<Emitted> {
+    let emit = |one: &Inferred<'_>| {
         let mut journal = Journal::new();
         let mut push = |entry: &Entry, time: u64| journal.push((*entry, time));
-        let verification = verify_and_keep(snapshot, one.device, &one.hypothesis, Some(&mut push));
-        Emitted { device: one.device, journal, allocator: verification.allocator }
+        let verification = verify_and_keep(one.device, &one.hypothesis, Some(&mut push));
+        Emitted { device: one.device.id(), journal, allocator: verification.allocator }
     };
     inference.devices.iter().map(emit).collect()
 }

@@ -4,7 +4,6 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::replay::{Hypothesis, Inference, Program, simulate};
-use crate::snapshot::Snapshot;
 
 /// Peaks of one device, as the recorded calls and settings alone make them: replayed from an empty pool,
 /// on a device without bounds. What the program held when the recording began counts; what the pool had
@@ -20,15 +19,15 @@ pub struct FromEmpty {
 }
 
 /// Replays every device that has a trace.
-pub fn from_empty(snapshot: &Snapshot, inference: &Inference) -> Vec<FromEmpty> {
+pub fn from_empty(inference: &Inference<'_>) -> Vec<FromEmpty> {
     let replayed = inference.devices.par_iter().filter(|one| one.verification.recorded > 0);
     let replayed = replayed.map(|one| {
-        let program = Program::of(snapshot, one.device, &one.hypothesis.settings).from_empty();
+        let program = Program::of(one.device, &one.hypothesis.settings).from_empty();
         let unbounded = Hypothesis { capacity: None, limit: None, ..one.hypothesis.clone() };
         let done = simulate(&program, &unbounded, None);
         let statistics = done.allocator.statistics();
         FromEmpty {
-            device: one.device as u64,
+            device: one.device.id(),
             peak_allocated_bytes: statistics.allocated_bytes.all.peak,
             peak_reserved_bytes: statistics.reserved_bytes.all.peak,
         }

@@ -10,7 +10,7 @@ use super::snapshot::Options;
 use super::window;
 use crate::conf::Settings;
 use crate::replay::{Highest, Keep, Literal, Outcome, Sampler};
-use crate::snapshot::{Action, Snapshot};
+use crate::snapshot::{Action, Device};
 use crate::units::ratio;
 
 /// Buckets of a series: more than a terminal has columns.
@@ -71,23 +71,21 @@ pub(super) struct History {
 
 /// Replays `device`'s trace; `None` when it has none.
 pub(super) fn history(
-    snapshot: &Snapshot,
+    device: Device<'_>,
     stacks: &StackReader<'_>,
-    device: usize,
     settings: &Settings,
     options: Options,
 ) -> Option<History> {
-    let rows = snapshot.trace(device);
-    if rows.is_empty() {
+    if device.is_empty() {
         return None;
     }
-    let window = options.window.of(snapshot, device);
+    let window = options.window.of(device);
     let mut samples = Sampler::new(window.len(), BUCKETS);
     let mut ooms = VecDeque::new();
     let mut oom_count = 0;
-    let oom_total = snapshot.failed(device).count() as u64;
+    let oom_total = device.failed().count() as u64;
     let keep = if oom_total > 0 { Keep::Sizes } else { Keep::Sums };
-    let outcome = Literal { snapshot, device, settings }.run(keep, |step| {
+    let outcome = Literal { device, settings }.run(keep, |step| {
         let Some(place) = window::place(&window, step.entry.map(|(index, _)| index)) else {
             return;
         };
@@ -105,7 +103,7 @@ pub(super) fn history(
                 ooms.pop_front();
             }
             ooms.push_back(oom::report(
-                snapshot,
+                device.snapshot(),
                 stacks,
                 settings,
                 options.capacity,
@@ -117,19 +115,19 @@ pub(super) fn history(
     });
     let [reserved, allocated, _] = samples.highest();
     let entry_of = |highest: Highest| window::entry_of(&window, highest.sample);
-    let time = |row| snapshot.events.time_us(row);
+    let time = |index| device.time_us(index);
     let peak = Peak {
         allocated_bytes: allocated.value,
         reserved_bytes: reserved.value,
         allocated_event: entry_of(allocated).map(|entry| entry as u64),
         reserved_event: entry_of(reserved).map(|entry| entry as u64),
-        time_us: entry_of(allocated).and_then(|entry| time(rows.start + entry)),
+        time_us: entry_of(allocated).and_then(|entry| time(entry)),
     };
-    let ends = (rows.start + window.start, rows.start + window.end.max(1) - 1);
+    let ends = (window.start, window.end.max(1) - 1);
     let timeline = Timeline {
         first: window.start as u64,
         events: window.len() as u64,
-        trace_events: rows.len() as u64,
+        trace_events: device.len() as u64,
         duration_us: time(ends.0).zip(time(ends.1)).map(|(a, b)| b.saturating_sub(a)),
         samples,
     };

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::frames::{FrameList, FrameReport, StackReader};
 use super::sums::{Sum, Sums, Table, ranked, summed, table};
 use crate::ids::{FrameId, StackId};
-use crate::snapshot::{Block, BlockState, Segment, Snapshot};
+use crate::snapshot::{Block, BlockState, Device, Segment};
 use crate::units::ratio;
 
 /// Live memory that one stack allocated.
@@ -91,13 +91,11 @@ pub fn live_by_stack<'a>(
 
 /// The `top` stacks and the `top` lines that hold most of what is allocated on `device`.
 pub(super) fn holders(
-    snapshot: &Snapshot,
+    device: Device<'_>,
     stacks: &StackReader<'_>,
-    device: u64,
     top: usize,
 ) -> (Vec<HeldByStack>, Vec<HeldByLine>) {
-    let own = snapshot.segments.iter().filter(|s| s.device == device);
-    let held = live_by_stack(own, &snapshot.blocks);
+    let held = live_by_stack(device.segments(), &device.snapshot().blocks);
     let all = held.values().fold(Sum::default(), |all, sum| all.and(*sum));
     let by_stack = by_stack(stacks, held.clone(), all, top);
     (by_stack.rows, by_line(stacks, held, all, top).rows)

@@ -6,7 +6,7 @@ use super::sums::{Sum, summed};
 use crate::conf::Settings;
 use crate::ids::StackId;
 use crate::replay::{Keep, Literal};
-use crate::snapshot::{Block, BlockState, Snapshot};
+use crate::snapshot::{Block, BlockState, Device};
 
 /// What is added up by line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,23 +38,21 @@ impl LineShare {
 
 /// The `top` lines of `device` by what is added up, the largest first.
 pub fn lines(
-    snapshot: &Snapshot,
+    device: Device<'_>,
     stacks: &StackReader<'_>,
     settings: &Settings,
-    device: u64,
     of: Contribution,
     top: usize,
 ) -> Vec<LineShare> {
     let blocks = match of {
-        Contribution::HeldAfter(entry) => held_after(snapshot, settings, device, entry),
+        Contribution::HeldAfter(entry) => held_after(device, settings, entry),
         Contribution::Rounding => {
-            let used = blocks_of(snapshot, device).flatten();
-            let used = used.filter(|block| block.state != BlockState::Inactive);
+            let used = device.blocks().filter(|block| block.state != BlockState::Inactive);
             used.map(|b| (b.stack, b.size.saturating_sub(b.requested_size))).collect()
         }
         Contribution::KeptApart => {
-            let segments = blocks_of(snapshot, device);
-            segments.flat_map(|blocks| kept_apart(blocks, stacks)).collect()
+            let blocks_of = |segment| device.snapshot().blocks_of(segment);
+            device.segments().flat_map(|s| kept_apart(blocks_of(s), stacks)).collect()
         }
     };
     let held = summed(blocks.into_iter().filter(|(_, bytes)| *bytes > 0));
@@ -65,22 +63,10 @@ pub fn lines(
     lines
 }
 
-/// The blocks of every segment.
-fn blocks_of(snapshot: &Snapshot, device: u64) -> impl Iterator<Item = &[Block]> {
-    let own = snapshot.segments.iter().filter(move |segment| segment.device == device);
-    own.map(|segment| snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default())
-}
-
 /// The live blocks after an entry.
-fn held_after(
-    snapshot: &Snapshot,
-    settings: &Settings,
-    device: u64,
-    entry: Option<u64>,
-) -> Vec<(StackId, u64)> {
-    let Ok(device) = usize::try_from(device) else { return Vec::new() };
+fn held_after(device: Device<'_>, settings: &Settings, entry: Option<u64>) -> Vec<(StackId, u64)> {
     let mut held = Vec::new();
-    Literal { snapshot, device, settings }.run(Keep::Sums, |step| {
+    Literal { device, settings }.run(Keep::Sums, |step| {
         if step.entry.map(|(index, _)| index as u64) == entry {
             held = step.tiling.active().map(|(_, size, _, _, stack)| (stack, size)).collect();
         }

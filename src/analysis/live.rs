@@ -12,9 +12,8 @@ use super::replay::{EntryReport, FailedRequest, entry_report, failed};
 use crate::allocator::Entry;
 use crate::conf::Settings;
 use crate::device::cuda::{Call, Cuda, CudaError, GpuFacts, Refusal, Timing};
-use crate::ids::row;
 use crate::replay::{Hypothesis, Inference, Inferred, Program, Simulation, simulate_on};
-use crate::snapshot::{Snapshot, Warning};
+use crate::snapshot::{Device, Snapshot};
 use crate::units::{count, size};
 
 /// How often a replay that waits looks whether it is to stop.
@@ -218,9 +217,9 @@ pub fn live(
             capacity: Some(gpu.facts().total),
             minor: None,
         };
-        let hypothesis = changed(snapshot, one, &change);
-        let program = Program::of(snapshot, one.device, &one.hypothesis.settings);
-        let mut replay = Replay { snapshot, one, program, hypothesis: &hypothesis, gpu, options };
+        let hypothesis = changed(one, &change);
+        let program = Program::of(one.device, &one.hypothesis.settings);
+        let mut replay = Replay { one, program, hypothesis: &hypothesis, gpu, options };
         devices.push(replay.device()?);
     }
     let string = options.settings.as_ref().map(|(_, string)| string.clone());
@@ -239,8 +238,7 @@ pub fn live(
 
 /// One device, and how it is replayed.
 struct Replay<'a> {
-    snapshot: &'a Snapshot,
-    one: &'a Inferred,
+    one: &'a Inferred<'a>,
     program: Program<'a>,
     hypothesis: &'a Hypothesis,
     gpu: &'a mut Cuda,
@@ -274,7 +272,7 @@ impl Replay<'_> {
         let Run { simulation, difference } = last;
         let statistics = simulation.allocator.statistics();
         Ok(LiveDevice {
-            device: self.one.device as u64,
+            device: self.one.device.id(),
             start: if self.one.verification.starts_empty { "empty" } else { "reconstructed" },
             events: self.one.verification.recorded,
             runs: number,
@@ -295,18 +293,18 @@ impl Replay<'_> {
     fn predicted(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         let mut keep = |entry: &Entry, _: u64| entries.push(*entry);
-        let memory = self.gpu.simulated(row(self.one.device));
+        let memory = self.gpu.simulated(self.one.device.id());
         simulate_on(&self.program, self.hypothesis, memory, |_, _| true, Some(&mut keep));
         entries
     }
 
     fn run(&mut self, number: u32, predicted: &[Entry]) -> Result<Run, LiveError> {
-        let Self { snapshot, one, hypothesis, options, .. } = *self;
+        let Self { one, hypothesis, options, .. } = *self;
         let gpu = &mut *self.gpu;
         let driver =
             |gpu: &Cuda, error: CudaError| LiveError::Driver { gpu: gpu.facts().gpu, error };
-        gpu.start_over(row(one.device)).map_err(|error| driver(gpu, error))?;
-        let pace = options.recorded_pace.then(|| Pace::of(snapshot, one.device));
+        gpu.start_over(one.device.id()).map_err(|error| driver(gpu, error))?;
+        let pace = options.recorded_pace.then(|| Pace::of(one.device));
         let at = Cell::new(0);
         let (mut refused_at, mut is_stopped) = (None, false);
         let mut expected = predicted.iter();
@@ -334,7 +332,7 @@ impl Replay<'_> {
             },
             Some(&mut compare),
         );
-        let device = one.device as u64;
+        let device = one.device.id();
         if let Some(error) = gpu.fault() {
             return Err(driver(gpu, error.clone()));
         }
@@ -366,23 +364,21 @@ impl Replay<'_> {
 
 /// Calls at the times at which they were recorded.
 struct Pace<'a> {
-    snapshot: &'a Snapshot,
-    first_row: usize,
+    device: Device<'a>,
     /// The recorded time of the first entry.
     from_us: u64,
     started: Instant,
 }
 
 impl<'a> Pace<'a> {
-    fn of(snapshot: &'a Snapshot, device: usize) -> Self {
-        let first_row = snapshot.trace(device).start;
-        let from_us = snapshot.events.time_us(first_row).unwrap_or(0);
-        Self { snapshot, first_row, from_us, started: Instant::now() }
+    fn of(device: Device<'a>) -> Self {
+        let from_us = device.time_us(0).unwrap_or(0);
+        Self { device, from_us, started: Instant::now() }
     }
 
     /// Waits until it is time for the call that ends at entry `event`; false when told to stop before.
     fn wait(&self, event: usize, stop: &AtomicBool) -> bool {
-        let time_us = self.snapshot.events.time_us(self.first_row + event).unwrap_or(0);
+        let time_us = self.device.time_us(event).unwrap_or(0);
         let due = Duration::from_micros(time_us.saturating_sub(self.from_us));
         loop {
             let left = due.saturating_sub(self.started.elapsed());

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use serde::Serialize;
 
 use crate::replay::GivenBack;
-use crate::snapshot::{Action, Event};
+use crate::snapshot::{Action, TraceEntry};
 
 /// Marks of one kind that are listed one by one.
 const LISTED: usize = 100;
@@ -87,7 +87,7 @@ impl Marks {
 
     /// Looks at entry `index`.
     #[inline]
-    pub(super) fn entry(&mut self, index: usize, event: &Event, bucket: usize) {
+    pub(super) fn entry(&mut self, index: usize, event: &TraceEntry, bucket: usize) {
         let (kind, bytes) = match event.action {
             Action::Oom => (&mut self.oom, event.size),
             Action::Snapshot => (&mut self.snapshot, 0),

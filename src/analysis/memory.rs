@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::allocator::{granule, whole_granules};
 use crate::conf::Settings;
-use crate::snapshot::{Block, BlockState, Pools, Segment, Snapshot};
+use crate::snapshot::{Block, BlockState, Device, Pools, Segment};
 use crate::units::ratio;
 
 /// How many, and how many bytes.
@@ -199,14 +199,9 @@ pub struct OtherSegments {
 }
 
 /// Adds up `device`'s segments at the snapshot and lists the `top` of them.
-pub(super) fn figures_of(
-    snapshot: &Snapshot,
-    device: u64,
-    settings: &Settings,
-    top: usize,
-) -> Memory {
-    let segments = snapshot.segments.iter().filter(|s| s.device == device);
-    figures(segments, &snapshot.blocks, &snapshot.pools, settings, top)
+pub(super) fn figures_of(device: Device<'_>, settings: &Settings, top: usize) -> Memory {
+    let snapshot = device.snapshot();
+    figures(device.segments(), &snapshot.blocks, &snapshot.pools, settings, top)
 }
 
 /// Adds up the segments `of` some moment, whose blocks are rows of `all_blocks`, and lists the `top` of them.

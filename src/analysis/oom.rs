@@ -12,7 +12,7 @@ use crate::allocator::{is_small_request, most_taken, segment_size, whole_granule
 use crate::conf::Settings;
 use crate::ids::PoolId;
 use crate::replay::{Home, Step, Stretch, Tiling, Totals};
-use crate::snapshot::{BlockState, Event, Pools, Snapshot};
+use crate::snapshot::{BlockState, Pools, Snapshot, TraceEntry};
 use crate::units::{plain, size};
 
 /// Lines whose blocks wait for other streams that are listed.
@@ -161,7 +161,7 @@ pub(super) fn report(
     settings: &Settings,
     capacity: Option<u64>,
     step: &Step<'_>,
-    (index, event): (usize, Event),
+    (index, event): (usize, TraceEntry),
     is_late: bool,
 ) -> OomReport {
     let Totals { reserved, allocated, active, .. } = step.tiling.totals();
@@ -238,7 +238,7 @@ pub(super) fn report_of(
     settings: &Settings,
     capacity: Option<u64>,
     tiling: &Tiling,
-    at: (usize, Event),
+    at: (usize, TraceEntry),
 ) -> OomReport {
     let step = Step { entry: None, tiling, lacks_completions: false };
     report(snapshot, stacks, settings, capacity, &step, at, true)
@@ -266,7 +266,7 @@ fn pending(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<HeldByLine> {
 
 fn circumstances(
     step: &Step<'_>,
-    event: Event,
+    event: TraceEntry,
     pool: Option<PoolId>,
     segment: u64,
     capacity: Option<u64>,

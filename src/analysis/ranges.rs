@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::clock::Clock;
 use crate::ids::SymbolId;
-use crate::snapshot::{Action, Snapshot};
+use crate::snapshot::{Action, Device};
 
 /// Names that are followed, in order of appearance.
 const NAMES: usize = 64;
@@ -65,11 +65,11 @@ struct Found {
 
 /// The ranges of `device` that touch `window`; `bucket_of` tells the bucket of an entry.
 pub(super) fn ranges(
-    snapshot: &Snapshot,
-    device: usize,
+    device: Device<'_>,
     window: &Range<usize>,
     bucket_of: impl Fn(usize) -> usize,
 ) -> NamedRanges {
+    let snapshot = device.snapshot();
     let mut ranges = NamedRanges::default();
     let mut rows = FxHashMap::default();
     let mut add = |found: Found| {
@@ -99,8 +99,8 @@ pub(super) fn ranges(
             range.add(span, ends.map(|entry| bucket_of(entry.max(window.start)) as u64));
         }
     };
-    annotated(snapshot, device).into_iter().for_each(&mut add);
-    labelled(snapshot, device, window, &mut add);
+    annotated(device).into_iter().for_each(&mut add);
+    labelled(device, window, &mut add);
     ranges.names.sort_by(|a, b| b.events.cmp(&a.events).then_with(|| a.name.cmp(&b.name)));
     ranges
 }
@@ -129,20 +129,20 @@ impl NamedRange {
 
 /// The annotations of `device`, each beginning with its end. One without a beginning lasts from the
 /// first entry on, one without an end to the last.
-fn annotated(snapshot: &Snapshot, device: usize) -> Vec<Found> {
-    let clock = Clock::of(snapshot, device);
+fn annotated(device: Device<'_>) -> Vec<Found> {
+    let clock = Clock::of(device);
     if !clock.runs() {
         return Vec::new();
     }
     let found = |name, start: Option<u64>, end: Option<u64>| {
         let from = start.map_or(0, |start| clock.first_at(0, start));
-        let to = end
-            .map_or(snapshot.trace(device).len(), |end| clock.first_at(0, end.saturating_add(1)));
+        let to = end.map_or(device.len(), |end| clock.first_at(0, end.saturating_add(1)));
         Found { name, source: "annotation", entries: from..to.max(from), times: [start, end] }
     };
     let mut open: FxHashMap<SymbolId, Vec<u64>> = FxHashMap::default();
     let mut spans = Vec::new();
-    for annotation in snapshot.annotations.iter().filter(|a| a.device == device as u64) {
+    let annotations = &device.snapshot().annotations;
+    for annotation in annotations.iter().filter(|a| a.device == device.id()) {
         let begun = open.entry(annotation.name).or_default();
         if annotation.is_start {
             begun.push(annotation.time_us);
@@ -159,16 +159,15 @@ fn annotated(snapshot: &Snapshot, device: usize) -> Vec<Found> {
 }
 
 /// Adds the stretches of entries in `window` with the same `user_metadata`.
-fn labelled(snapshot: &Snapshot, device: usize, window: &Range<usize>, mut add: impl FnMut(Found)) {
-    let first = snapshot.trace(device).start;
+fn labelled(device: Device<'_>, window: &Range<usize>, mut add: impl FnMut(Found)) {
     let mut open: Option<Found> = None;
     for index in window.clone() {
-        let Some(event) = snapshot.events.get(first + index) else { break };
+        let Some(event) = device.entry(index) else { break };
         // An annotation of one block has metadata of its own.
         if event.action == Action::Other {
             continue;
         }
-        let label = event.user_metadata.filter(|label| !snapshot.text(*label).is_empty());
+        let label = event.user_metadata.filter(|label| !device.snapshot().text(*label).is_empty());
         let time = Some(event.time_us).filter(|time| *time != 0);
         if let Some(span) = open.as_mut().filter(|span| label == Some(span.name)) {
             span.entries.end = index + 1;

@@ -15,7 +15,7 @@ use crate::replay::{
     Divergence, Hypothesis, Inferred, Known, Program, Simulation, UNBOUNDED, infer, shown_limit,
     simulate,
 };
-use crate::snapshot::Snapshot;
+use crate::snapshot::Device;
 
 /// A trace of more entries is not replayed a dozen times unasked.
 const MOST_ENTRIES: usize = 2_000_000;
@@ -26,22 +26,21 @@ const ROUNDUP: &str = "roundup_power2_divisions";
 /// reproduce the recorded run, or does not fail when it is replayed under the recorded settings.
 /// Returns where the model and the recording part.
 pub(super) fn remedies(
-    snapshot: &Snapshot,
-    device: usize,
+    device: Device<'_>,
     minor: Option<u32>,
     ooms: &mut [OomReport],
 ) -> Option<Divergence> {
-    if ooms.is_empty() || snapshot.trace(device).len() > MOST_ENTRIES {
+    if ooms.is_empty() || device.len() > MOST_ENTRIES {
         return None;
     }
-    let mut inference = infer(snapshot, &[device], Known { minor, capacity: None });
+    let mut inference = infer(device.snapshot(), &[device], Known { minor, capacity: None });
     let one = inference.devices.first_mut()?;
     if !one.verification.is_exact() {
         return one.verification.divergence.take();
     }
     let one = &*one;
-    let program = Program::of(snapshot, device, &one.hypothesis.settings);
-    let as_recorded = changed(snapshot, one, &WhatIf::default());
+    let program = Program::of(device, &one.hypothesis.settings);
+    let as_recorded = changed(one, &WhatIf::default());
     // Where it is open whether a request was made in a graph capture, only what holds either way is said.
     let ways: &[bool] =
         if program.leaves_captures_open(as_recorded.minor) { &[true, false] } else { &[true] };
@@ -54,20 +53,19 @@ pub(super) fn remedies(
         controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect()).collect();
     // Every setting rounds to at least as much as the default ones do.
     let needed: BTreeMap<usize, u64> = program.needed(&Settings::default()).into_iter().collect();
-    let limit =
-        shown_limit(snapshot, device, &as_recorded.settings, one.verification.reserved_before);
+    let limit = shown_limit(device, &as_recorded.settings, one.verification.reserved_before);
     let limit = limit.map_or(as_recorded.limit, |limits| Some(*limits.end()));
     let reach = [as_recorded.capacity, limit].into_iter().flatten().min().unwrap_or(UNBOUNDED);
     // A failed request is recorded as it was rounded: under other settings it may be smaller.
     let is_rounded_up = as_recorded.settings.roundup_power2_divisions.iter().any(|d| *d > 1);
-    let recorded = Recorded { snapshot, one, program };
-    let tried: Vec<(Candidate, Vec<Simulation>)> = candidates(snapshot, one)
+    let recorded = Recorded { one, program };
+    let tried: Vec<(Candidate, Vec<Simulation>)> = candidates(one)
         .into_par_iter()
         .filter(|candidate| is_worth_trying(&candidate.settings, &recorded))
         .map(|candidate| {
             let settings = Some((candidate.settings.clone(), String::new()));
             let change = WhatIf { settings, ..WhatIf::default() };
-            let done = each_way(&recorded.program, &changed(snapshot, one, &change));
+            let done = each_way(&recorded.program, &changed(one, &change));
             (candidate, done)
         })
         .collect();
@@ -128,7 +126,7 @@ struct Candidate {
     settings: Settings,
 }
 
-fn candidates(snapshot: &Snapshot, one: &Inferred) -> Vec<Candidate> {
+fn candidates(one: &Inferred<'_>) -> Vec<Candidate> {
     let own = &one.hypothesis.settings;
     let mut candidates: Vec<Candidate> = Vec::new();
     if own.max_split_size != u64::MAX {
@@ -140,7 +138,8 @@ fn candidates(snapshot: &Snapshot, one: &Inferred) -> Vec<Candidate> {
         candidates.push(Candidate { option: "", without: Some(ROUNDUP), settings });
     }
     for option in COMMON {
-        let Ok((mut settings, _)) = option_change(snapshot, &one.hypothesis, option) else {
+        let Ok((mut settings, _)) = option_change(one.device.snapshot(), &one.hypothesis, option)
+        else {
             continue;
         };
         let mut without = None;

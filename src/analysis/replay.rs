@@ -16,7 +16,7 @@ use crate::replay::{
     Divergence, Hypothesis, Inference, Inferred, Known, Program, Simulation, Sink, Verification,
     end_differences, infer, simulate, word,
 };
-use crate::snapshot::{Block, BlockState, Event, Snapshot};
+use crate::snapshot::{Block, BlockState, Device, Snapshot, TraceEntry};
 use crate::units::{MIB, counted};
 
 /// The JSON of `oomscope replay`.
@@ -145,20 +145,8 @@ pub struct EntryReport {
     pub stream: u64,
 }
 
-/// The devices of `snapshot` that have a segment or an entry, or just `only`.
-fn devices_of(snapshot: &Snapshot, only: Option<u64>) -> Vec<usize> {
-    let with_segments = snapshot.segments.iter().map(|s| s.device);
-    let with_entries =
-        (0..snapshot.traces.len()).filter(|d| !snapshot.trace(*d).is_empty()).map(|d| d as u64);
-    let mut devices: Vec<u64> = with_segments.chain(with_entries).collect();
-    devices.sort_unstable();
-    devices.dedup();
-    devices.retain(|device| only.is_none_or(|only| only == *device));
-    devices.into_iter().filter_map(|device| usize::try_from(device).ok()).collect()
-}
-
 /// Holds the model against the recording.
-pub fn verified(snapshot: &Snapshot, path: &str, inference: &Inference) -> ReplayReport {
+pub fn verified(snapshot: &Snapshot, path: &str, inference: &Inference<'_>) -> ReplayReport {
     let mut report = ReplayReport {
         schema: "oomscope/replay/1",
         path: path.to_owned(),
@@ -168,12 +156,12 @@ pub fn verified(snapshot: &Snapshot, path: &str, inference: &Inference) -> Repla
         warnings: warnings(snapshot, inference),
         devices: Vec::new(),
     };
-    report.devices = inference.devices.iter().map(|one| verified_device(snapshot, one)).collect();
+    report.devices = inference.devices.iter().map(|one| verified_device(one)).collect();
     report
 }
 
 /// What is odd about the file, and what the replay cannot know.
-fn warnings(snapshot: &Snapshot, inference: &Inference) -> Vec<Warning> {
+fn warnings(snapshot: &Snapshot, inference: &Inference<'_>) -> Vec<Warning> {
     let mut warnings = snapshot.warnings.clone();
     let settings = snapshot.settings.as_ref();
     if let Some(raw) = settings {
@@ -196,7 +184,7 @@ fn warnings(snapshot: &Snapshot, inference: &Inference) -> Vec<Warning> {
         );
     }
     for one in &inference.devices {
-        let (device, verification) = (one.device, &one.verification);
+        let (device, verification) = (one.device.id(), &one.verification);
         if verification.time_reversals > 0 {
             let entries = counted(verification.time_reversals as u64, "entry");
             warnings.add(
@@ -238,7 +226,7 @@ fn looks_like_npu(snapshot: &Snapshot) -> bool {
 pub fn what_if(
     snapshot: &Snapshot,
     path: &str,
-    inference: &Inference,
+    inference: &Inference<'_>,
     change: &WhatIf,
     keep: bool,
 ) -> (ReplayReport, Vec<Emitted>) {
@@ -255,15 +243,15 @@ pub fn what_if(
         .par_iter()
         .zip(std::mem::take(&mut report.devices))
         .map(|(one, recorded)| {
-            let hypothesis = changed(snapshot, one, change);
+            let hypothesis = changed(one, change);
             let mut journal = Journal::new();
             let mut push = |entry: &Entry, time: u64| journal.push((*entry, time));
             let keep = keep.then_some(&mut push as &mut Sink<'_>);
-            let program = Program::of(snapshot, one.device, &one.hypothesis.settings);
+            let program = Program::of(one.device, &one.hypothesis.settings);
             let simulation = simulate(&program, &hypothesis, keep);
-            let report = simulated_device(snapshot, one, &hypothesis, &simulation, recorded);
+            let report = simulated_device(one, &hypothesis, &simulation, recorded);
             let Simulation { allocator, .. } = simulation;
-            (report, Emitted { device: one.device, journal, allocator })
+            (report, Emitted { device: one.device.id(), journal, allocator })
         })
         .collect();
     let (devices, emitted) = simulated.into_iter().unzip();
@@ -272,19 +260,20 @@ pub fn what_if(
 }
 
 /// Finds out how the recording came about.
-pub fn inferred(snapshot: &Snapshot, only: Option<u64>, known: Known) -> Inference {
-    infer(snapshot, &devices_of(snapshot, only), known)
+pub fn inferred(snapshot: &Snapshot, only: Option<u64>, known: Known) -> Inference<'_> {
+    let devices = snapshot.devices().filter(|device| only.is_none_or(|only| only == device.id()));
+    infer(snapshot, &devices.collect::<Vec<_>>(), known)
 }
 
-fn release_range(inference: &Inference) -> String {
+fn release_range(inference: &Inference<'_>) -> String {
     let (first, last) = (*inference.releases.start(), *inference.releases.end());
     if first == last { format!("2.{first}") } else { format!("2.{first}-2.{last}") }
 }
 
-fn verified_device(snapshot: &Snapshot, one: &Inferred) -> ReplayedDevice {
+fn verified_device(one: &Inferred<'_>) -> ReplayedDevice {
     let verification: &Verification = &one.verification;
-    let differences = end_differences(snapshot, one.device, &verification.allocator);
-    let ooms = recorded_ooms(snapshot, one.device);
+    let differences = end_differences(one.device, &verification.allocator);
+    let ooms = recorded_ooms(one.device);
     let divergence = verification.divergence.as_ref();
     ReplayedDevice {
         events: EventCounts {
@@ -298,13 +287,12 @@ fn verified_device(snapshot: &Snapshot, one: &Inferred) -> ReplayedDevice {
         first_divergence: divergence.map(divergence_report),
         ambiguous_calls: verification.ambiguous,
         ooms,
-        ..device_report(snapshot, one, &one.hypothesis, &verification.allocator)
+        ..device_report(one, &one.hypothesis, &verification.allocator)
     }
 }
 
 fn simulated_device(
-    snapshot: &Snapshot,
-    one: &Inferred,
+    one: &Inferred<'_>,
     hypothesis: &Hypothesis,
     simulation: &Simulation,
     recorded: ReplayedDevice,
@@ -318,7 +306,7 @@ fn simulated_device(
         ooms: simulation.ooms.iter().map(failed).collect(),
         avoided_ooms: simulation.avoided.iter().map(failed).collect(),
         recorded: Some(Box::new(recorded)),
-        ..device_report(snapshot, one, hypothesis, &simulation.allocator)
+        ..device_report(one, hypothesis, &simulation.allocator)
     }
 }
 
@@ -328,14 +316,13 @@ pub(super) fn failed((event, requested_bytes): &(usize, u64)) -> FailedRequest {
 
 /// What verification and what-if have in common.
 fn device_report(
-    snapshot: &Snapshot,
-    one: &Inferred,
+    one: &Inferred<'_>,
     hypothesis: &Hypothesis,
     allocator: &CachingAllocator,
 ) -> ReplayedDevice {
-    let statistics = allocator.statistics();
+    let (snapshot, statistics) = (one.device.snapshot(), allocator.statistics());
     ReplayedDevice {
-        device: one.device as u64,
+        device: one.device.id(),
         start: if one.verification.starts_empty { "empty" } else { "reconstructed" },
         events: EventCounts { recorded: 0, predicted: 0, matched: None },
         exact: None,
@@ -381,17 +368,13 @@ fn figures(
     figures
 }
 
-fn recorded_ooms(snapshot: &Snapshot, device: usize) -> Vec<FailedRequest> {
-    let first = snapshot.trace(device).start;
-    let size = |event| snapshot.events.get(first + event).map(|entry| entry.size);
-    let failed = snapshot.failed(device);
-    failed
-        .filter_map(|event| Some(FailedRequest { event, requested_bytes: size(event)? }))
-        .collect()
+fn recorded_ooms(device: Device<'_>) -> Vec<FailedRequest> {
+    let failed = device.failed().filter_map(|event| Some((event, device.entry(event)?)));
+    failed.map(|(event, entry)| FailedRequest { event, requested_bytes: entry.size }).collect()
 }
 
 fn divergence_report(divergence: &Divergence) -> DivergenceReport {
-    let recorded = |event: Event| EntryReport {
+    let recorded = |event: TraceEntry| EntryReport {
         action: word(event.action),
         addr: event.addr,
         size: event.size,

@@ -10,7 +10,7 @@ use super::snapshot::Options;
 use crate::allocator::Course;
 use crate::conf::Settings;
 use crate::replay::{Answer, Hypothesis, ask, releases, shown_capacity};
-use crate::snapshot::{Action, Event, Pools, Snapshot, Stacks};
+use crate::snapshot::{Action, Device, Pools, Stacks, TraceEntry};
 use crate::units::{self, size};
 
 /// What would become of a request.
@@ -45,19 +45,19 @@ const SERVED: &str = "served";
 
 /// Asks for `asked` bytes in the default pool of `device`.
 pub(super) fn request(
-    snapshot: &Snapshot,
+    device: Device<'_>,
     stacks: &StackReader<'_>,
     settings: &Settings,
-    device: usize,
     asked: u64,
     options: Options,
 ) -> RequestReport {
-    let own = || snapshot.segments.iter().filter(|s| s.device == device as u64);
-    let reserved = own().fold(0u64, |sum, segment| sum.saturating_add(segment.total_size));
-    let stream = stream_of(snapshot, device);
+    let snapshot = device.snapshot();
+    let reserved =
+        device.segments().fold(0u64, |sum, segment| sum.saturating_add(segment.total_size));
+    let stream = stream_of(device);
     let mut assumed =
         vec![format!("it is made on stream {}, for the default pool", units::stream(stream))];
-    let shown = shown_capacity(snapshot, device, 0);
+    let shown = shown_capacity(device, 0);
     let capacity = match (options.capacity, shown) {
         (Some(capacity), _) => {
             assumed.push(format!("PyTorch may use all of the {} given", size(capacity)));
@@ -85,8 +85,8 @@ pub(super) fn request(
         captures: true,
     };
     let limit = hypothesis.recorded_limit();
-    let answer = ask(snapshot, device, &Hypothesis { limit, ..hypothesis }, asked, stream);
-    let event = Event {
+    let answer = ask(device, &Hypothesis { limit, ..hypothesis }, asked, stream);
+    let event = TraceEntry {
         action: Action::Oom,
         addr: answer.device_free,
         size: answer.rounded,
@@ -97,7 +97,7 @@ pub(super) fn request(
         compile_context: None,
         user_metadata: None,
     };
-    let at = (snapshot.trace(device).len(), event);
+    let at = (device.len(), event);
     let mut outcome = report_of(snapshot, stacks, settings, options.capacity, &answer.tiling, at);
     let served_from = served(&answer);
     if let Some(served) = &served_from {
@@ -112,15 +112,15 @@ pub(super) fn request(
 }
 
 /// The stream of the last recorded request; without a trace the one with most memory.
-fn stream_of(snapshot: &Snapshot, device: usize) -> u64 {
+fn stream_of(device: Device<'_>) -> u64 {
     let is_request =
-        |row: &usize| matches!(snapshot.events.action(*row), Some(Action::Alloc | Action::Oom));
-    let last = snapshot.trace(device).rev().find(is_request);
-    if let Some(event) = last.and_then(|row| snapshot.events.get(row)) {
+        |index: &usize| matches!(device.action(*index), Some(Action::Alloc | Action::Oom));
+    let last = (0..device.len()).rev().find(is_request);
+    if let Some(event) = last.and_then(|index| device.entry(index)) {
         return event.stream;
     }
     let mut streams: BTreeMap<u64, u64> = BTreeMap::new();
-    for segment in snapshot.segments.iter().filter(|s| s.device == device as u64) {
+    for segment in device.segments() {
         if segment.pool == Pools::DEFAULT {
             let bytes = streams.entry(segment.stream).or_default();
             *bytes = bytes.saturating_add(segment.total_size);

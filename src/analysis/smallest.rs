@@ -2,7 +2,6 @@
 
 use super::change::{WhatIf, changed};
 use crate::replay::{Hypothesis, Inferred, Program, UNBOUNDED, enough, fits};
-use crate::snapshot::Snapshot;
 use crate::units::MIB;
 
 /// The smallest capacity is found to within this, or to a part of itself.
@@ -12,8 +11,7 @@ const CAPACITY_PARTS: u64 = 256;
 
 /// One device's calls, and how they came about.
 pub(super) struct Recorded<'a> {
-    pub(super) snapshot: &'a Snapshot,
-    pub(super) one: &'a Inferred,
+    pub(super) one: &'a Inferred<'a>,
     pub(super) program: Program<'a>,
 }
 
@@ -21,7 +19,7 @@ impl Recorded<'_> {
     /// What is taken for granted under `change` on a device of `capacity` bytes.
     pub(super) fn on(&self, capacity: u64, change: &WhatIf) -> Hypothesis {
         let change = WhatIf { capacity: Some(capacity), ..change.clone() };
-        changed(self.snapshot, self.one, &change)
+        changed(self.one, &change)
     }
 }
 

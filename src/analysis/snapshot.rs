@@ -1,7 +1,5 @@
 //! Everything about one snapshot.
 
-use std::collections::BTreeSet;
-
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -103,18 +101,10 @@ pub fn analyze(
     let settings = settings_in_effect(snapshot, options.minor);
     let stacks = StackReader::new(snapshot);
     let mut warnings = snapshot.warnings.clone();
-    let with_events = snapshot
-        .traces
-        .iter()
-        .enumerate()
-        .filter(|(_, rows)| !rows.is_empty())
-        .map(|(device, _)| device as u64);
-    let devices: BTreeSet<u64> =
-        with_events.chain(snapshot.segments.iter().map(|s| s.device)).collect();
-    let devices: Vec<DeviceReport> = devices
-        .into_iter()
-        .filter(|device| options.device.is_none_or(|wanted| wanted == *device))
-        .map(|device| device::report(snapshot, &stacks, &settings, device, options, &mut warnings))
+    let devices: Vec<DeviceReport> = snapshot
+        .devices()
+        .filter(|device| options.device.is_none_or(|wanted| wanted == device.id()))
+        .map(|device| device::report(device, &stacks, &settings, options, &mut warnings))
         .collect();
     if devices.is_empty() {
         let message = match options.device {
@@ -134,7 +124,7 @@ pub fn analyze(
     SnapshotReport {
         path: path.to_owned(),
         size_bytes,
-        events: snapshot.events.len() as u64,
+        events: snapshot.entries.len() as u64,
         torch_version: options
             .minor
             .map_or_else(|| snapshot.torch.to_string(), |minor| format!("2.{minor}")),
@@ -151,14 +141,14 @@ pub fn analyze(
 /// Adds to `warnings` what the file leaves out that its reader would want, and how to record it; settings
 /// that were asked for and are not in effect.
 fn add_gaps(snapshot: &Snapshot, warnings: &mut Warnings) {
-    if snapshot.events.is_empty() {
+    if snapshot.entries.is_empty() {
         warnings.add(
             Code::NoTrace,
             "no history was recorded, so there is no peak, no course over time and no failed request to \
              see: call torch.cuda.memory._record_memory_history() before the work",
         );
-    } else if (0..snapshot.events.len())
-        .all(|row| snapshot.events.get(row).is_some_and(|e| e.stack == Stacks::EMPTY))
+    } else if (0..snapshot.entries.len())
+        .all(|row| snapshot.entries.get(row).is_some_and(|e| e.stack == Stacks::EMPTY))
     {
         warnings.add(
             Code::NoStacks,

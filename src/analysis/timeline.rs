@@ -12,7 +12,7 @@ use super::window::{self, Window};
 use crate::conf::Settings;
 use crate::notice::{Warning, Warnings};
 use crate::replay::{Keep, Literal, given_back, is_completed_at_once, settings_in_effect};
-use crate::snapshot::{BlockState, Snapshot};
+use crate::snapshot::{BlockState, Device, Snapshot};
 
 /// The JSON of `oomscope timeline`.
 #[derive(Debug, Serialize)]
@@ -72,12 +72,12 @@ pub fn timeline(snapshot: &Snapshot, path: &str, options: TimelineOptions) -> Ti
     let settings = settings_in_effect(snapshot, options.minor);
     let mut warnings = snapshot.warnings.clone();
     let mut devices = Vec::new();
-    for device in 0..snapshot.traces.len() {
-        let window = options.window.of(snapshot, device);
-        let is_wanted = options.device.is_none_or(|wanted| wanted == device as u64);
+    for device in snapshot.devices() {
+        let window = options.window.of(device);
+        let is_wanted = options.device.is_none_or(|wanted| wanted == device.id());
         if is_wanted && !window.is_empty() {
             let buckets = options.buckets;
-            devices.push(follow(snapshot, device, &settings, &window, buckets, &mut warnings));
+            devices.push(follow(device, &settings, &window, buckets, &mut warnings));
         }
     }
     TimelineReport {
@@ -92,22 +92,20 @@ pub fn timeline(snapshot: &Snapshot, path: &str, options: TimelineOptions) -> Ti
 }
 
 fn follow(
-    snapshot: &Snapshot,
-    device: usize,
+    device: Device<'_>,
     settings: &Settings,
     window: &Range<usize>,
     buckets: usize,
     warnings: &mut Warnings,
 ) -> DeviceTimeline {
-    let rows = snapshot.trace(device);
     let mut book = SeriesBook::new(window.len(), buckets);
     let mut marks = Marks::new();
-    let outcome = Literal { snapshot, device, settings }.run(Keep::Kinds, |step| {
+    let outcome = Literal { device, settings }.run(Keep::Kinds, |step| {
         let entry = step.entry.map(|(index, _)| index);
         let Some(place) = window::place(window, entry) else { return };
         // In the midst of one call nobody sees the block wait.
         let being_freed = step.entry.map_or(0, |(index, event)| {
-            if index + 1 == rows.len() || !is_completed_at_once(snapshot, rows.start + index) {
+            if !is_completed_at_once(device, index) {
                 return 0;
             }
             match step.tiling.at(event.addr) {
@@ -122,26 +120,25 @@ fn follow(
             marks.entry(*index, event, book.bucket_of(place));
         }
     });
-    let time = |index: usize| snapshot.events.time_us(rows.start + index);
-    for given in given_back(snapshot, device, outcome.start.reserved) {
+    let time = |index: usize| device.time_us(index);
+    for given in given_back(device, outcome.start.reserved) {
         if window.contains(&given.event) {
             let bucket = book.bucket_of(given.event - window.start);
             marks.given_back(given, time(given.event), bucket);
         }
     }
-    let trace_events = rows.len() as u64;
-    warn_of_trace(device as u64, outcome, trace_events, snapshot.settings.is_some(), warnings);
+    warn_of_trace(device, outcome, warnings);
     let (buckets, series) = book.close(window, time);
     let ends = time(window.start).zip(time(window.end - 1));
     DeviceTimeline {
-        device: device as u64,
+        device: device.id(),
         first_event: window.start as u64,
         events: window.len() as u64,
-        trace_events,
+        trace_events: device.len() as u64,
         start_us: time(window.start),
         duration_us: ends.map(|(start, end)| end.saturating_sub(start)),
         marks: marks.close(buckets.first_event.len()),
-        ranges: ranges(snapshot, device, window, |entry| book.bucket_of(entry - window.start)),
+        ranges: ranges(device, window, |entry| book.bucket_of(entry - window.start)),
         buckets,
         series,
     }

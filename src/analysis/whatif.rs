@@ -91,7 +91,7 @@ pub struct Asked<'a> {
 pub fn whatif(
     snapshot: &Snapshot,
     path: &str,
-    inference: &Inference,
+    inference: &Inference<'_>,
     asked: Asked<'_>,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<WhatIfReport, String> {
@@ -100,8 +100,8 @@ pub fn whatif(
     warnings.extend(verified.warnings);
     let mut devices = Vec::new();
     for one in &inference.devices {
-        let program = Program::of(snapshot, one.device, &one.hypothesis.settings);
-        let recorded = Recorded { snapshot, one, program };
+        let program = Program::of(one.device, &one.hypothesis.settings);
+        let recorded = Recorded { one, program };
         let tried = changes(&recorded, asked, &mut warnings)?;
         devices.push((recorded, tried));
     }
@@ -123,7 +123,7 @@ pub fn whatif(
         of_device.truncate(asked.top.unwrap_or(usize::MAX).saturating_add(1));
         rows.append(&mut of_device);
         let reserved_before = recorded.one.verification.reserved_before;
-        shown = shown.max(shown_capacity(snapshot, recorded.one.device, reserved_before));
+        shown = shown.max(shown_capacity(recorded.one.device, reserved_before));
         // Every setting rounds to at least as much as the default ones do.
         let held = recorded.program.most_held(&Settings::default());
         lower_bound_bytes = lower_bound_bytes.max(held);
@@ -155,7 +155,7 @@ fn changes(
     let tried: Vec<&str> =
         if is_grid { COMMON.into_iter().chain(FINER).collect() } else { named.collect() };
     for option in tried {
-        let settings = match option_change(recorded.snapshot, hypothesis, option) {
+        let settings = match option_change(recorded.one.device.snapshot(), hypothesis, option) {
             Ok(settings) => settings,
             Err(_) if is_grid => continue,
             Err(error) => return Err(error),
@@ -186,7 +186,7 @@ fn row(
     change: &WhatIf,
     costs: Option<&Costs>,
 ) -> WhatIfRow {
-    let hypothesis = changed(recorded.snapshot, recorded.one, change);
+    let hypothesis = changed(recorded.one, change);
     let mut ns = 0u64;
     let mut add = |entry: &Entry, _: u64| {
         ns = ns.saturating_add(costs.map_or(0, |costs| costs.of(entry.action, entry.size)));
@@ -204,7 +204,7 @@ fn row(
     };
     WhatIfRow {
         settings: option,
-        device: recorded.one.device as u64,
+        device: recorded.one.device.id(),
         ooms: done.ooms.len(),
         first_oom_event: done.ooms.first().map(|(event, _)| *event),
         peak_reserved_bytes: statistics.reserved_bytes.all.peak,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::snapshot::Snapshot;
+use crate::snapshot::Device;
 
 /// Which part of a trace to look at. What came before counts as the state at its beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,15 +20,14 @@ pub enum Window {
 
 impl Window {
     /// The indices it stands for in the trace of `device`.
-    pub(super) fn of(self, snapshot: &Snapshot, device: usize) -> Range<usize> {
-        let rows = snapshot.trace(device);
-        let len = rows.len();
+    pub(super) fn of(self, device: Device<'_>) -> Range<usize> {
+        let len = device.len();
         let clamp = |n: u64| usize::try_from(n).unwrap_or(len).min(len);
         let range = match self {
             Self::Whole => 0..len,
             Self::Between(from, to) => clamp(from.unwrap_or(0))..clamp(to.unwrap_or(u64::MAX)),
             Self::Last(n) => len - clamp(n)..len,
-            Self::AroundOom(n) => snapshot.failed(device).next_back().map_or(0..len, |oom| {
+            Self::AroundOom(n) => device.failed().next_back().map_or(0..len, |oom| {
                 oom.saturating_sub(clamp(n))
                     ..oom.saturating_add(clamp(n)).saturating_add(1).min(len)
             }),

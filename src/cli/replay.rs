@@ -89,7 +89,7 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
     let (report, emitted) = if is_what_if {
         what_if(&snapshot, &path, &inference, &change, keep)
     } else {
-        let emitted = if keep { emitted(&snapshot, &inference) } else { Vec::new() };
+        let emitted = if keep { emitted(&inference) } else { Vec::new() };
         (verified(&snapshot, &path, &inference), emitted)
     };
     if let Some(file) = emit_to {

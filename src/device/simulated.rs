@@ -27,8 +27,8 @@ pub struct Simulated {
 
 impl Simulated {
     /// Device number `device` with `capacity` bytes, none of them in use.
-    pub fn new(device: u32, capacity: u64) -> Self {
-        let device = u64::from(device.min(255));
+    pub fn new(device: u64, capacity: u64) -> Self {
+        let device = device.min(255);
         Self {
             capacity,
             used: 0,

@@ -11,7 +11,7 @@ use super::report::At;
 use super::side::Of;
 use crate::analysis::{Peak, Phase, Phases};
 use crate::replay::{Keep, Literal};
-use crate::snapshot::{Action, Snapshot};
+use crate::snapshot::{Action, Device};
 use crate::units::change;
 
 /// The steps that both recordings have.
@@ -58,8 +58,7 @@ pub struct StepChange {
 /// How long a recording is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Length<'a> {
-    pub(super) snapshot: &'a Snapshot,
-    pub(super) device: usize,
+    pub(super) device: Device<'a>,
     pub(super) phases: &'a Phases,
     /// Whether it does not begin with the program.
     pub(super) truncated: bool,
@@ -73,11 +72,10 @@ impl Length<'_> {
 
     /// Steps that began: another one after the last that ended, if anything was allocated in it.
     fn begun(&self) -> usize {
-        let first = self.snapshot.trace(self.device).start;
         let open =
             u32::try_from(self.completed()).ok().and_then(|step| self.phases.entries_of(step));
         let allocates = |entry: usize| {
-            let action = self.snapshot.events.action(first + entry);
+            let action = self.device.action(entry);
             matches!(action, Some(Action::Alloc | Action::Oom))
         };
         self.completed() + usize::from(open.is_some_and(|mut entries| entries.any(allocates)))
@@ -132,10 +130,10 @@ pub(super) struct Course {
 }
 
 impl Course {
-    /// Replays the entries of `device` before `until`.
-    pub(super) fn new(of: Of<'_>, device: usize, phases: &Phases, until: Option<u64>) -> Self {
+    /// Replays the entries of the device before `until`.
+    pub(super) fn new(of: Of<'_>, phases: &Phases, until: Option<u64>) -> Self {
         let mut course = Self::default();
-        let literal = Literal { snapshot: of.snapshot, device, settings: of.settings };
+        let literal = Literal { device: of.device, settings: of.settings };
         literal.run(Keep::Sums, |step| {
             let totals = step.tiling.totals();
             let entry = step.entry.map(|(index, _)| index);

@@ -82,32 +82,31 @@ pub(super) fn device_diff(
     reports: [Option<&DeviceReport>; 2],
     options: Options,
 ) -> DeviceDiff {
+    let devices = both.snapshots.map(|snapshot| snapshot.device(device));
     let of = |side: usize| Of {
-        snapshot: both.snapshots[side],
+        device: devices[side],
         side,
         settings: both.settings[side],
         words: both.words,
     };
-    let index = usize::try_from(device).unwrap_or(usize::MAX);
     let phases = [0, 1].map(|side| {
-        let recorded = !both.snapshots[side].trace(index).is_empty();
-        recorded.then(|| Phases::of(both.snapshots[side], both.readers[side], index))
+        let device = devices[side];
+        (!device.is_empty()).then(|| Phases::of(device, both.readers[side]))
     });
     // A file without a trace has no peak to hold against another's.
     let one_has_no_peak =
         reports.iter().all(Option::is_some) && phases[0].is_some() != phases[1].is_some();
     let at = if one_has_no_peak { At::Snapshot } else { options.at };
     let length = |side: usize| {
-        let (snapshot, device) = (both.snapshots[side], index);
         let (phases, report) = (phases[side].as_ref()?, reports[side]?);
-        Some(Length { snapshot, device, phases, truncated: report.truncated })
+        Some(Length { device: devices[side], phases, truncated: report.truncated })
     };
     let steps = length(0).zip(length(1));
     let steps = steps.and_then(|(before, after)| Steps::common([before, after], at));
     let until = [steps.and_then(|s| s.before_until), steps.and_then(|s| s.after_until)];
     let courses = [0, 1].map(|side| {
         let replayed = phases[side].as_ref();
-        let course = replayed.map(|phases| Course::new(of(side), index, phases, until[side]));
+        let course = replayed.map(|phases| Course::new(of(side), phases, until[side]));
         course.unwrap_or_default()
     });
     let peaks = [0, 1].map(|side| match (until[side], reports[side]) {

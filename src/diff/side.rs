@@ -8,7 +8,7 @@ use crate::analysis::{DeviceReport, Memory, Peak, figures, live_by_stack};
 use crate::conf::Settings;
 use crate::ids::StackId;
 use crate::replay::{Keep, Layout, Literal};
-use crate::snapshot::{Block, Segment, Snapshot};
+use crate::snapshot::{Block, Device, Segment};
 
 /// What one stack holds.
 #[derive(Debug)]
@@ -28,10 +28,10 @@ pub(super) struct Side {
     pub(super) stacks: Vec<Stack>,
 }
 
-/// A snapshot and its place among the two: before (0) or after (1).
+/// A device of a snapshot, and the snapshot's place among the two: before (0) or after (1).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Of<'a> {
-    pub(super) snapshot: &'a Snapshot,
+    pub(super) device: Device<'a>,
     pub(super) side: usize,
     pub(super) settings: &'a Settings,
     pub(super) words: &'a Vocabulary,
@@ -54,32 +54,31 @@ pub enum Moment {
 }
 
 impl Side {
-    /// Looks at `device` at the moment `at`, in the entries before `until` whose highest totals are `peak`.
+    /// Looks at the device at the moment `at`, in the entries before `until` whose highest totals are `peak`.
     pub(super) fn new(
         of: Of<'_>,
-        device: &DeviceReport,
+        report: &DeviceReport,
         at: At,
         until: Option<u64>,
         peak: &Peak,
     ) -> Self {
-        let snapshot = of.snapshot;
         let after =
             |event: Option<u64>| event.map_or(Moment::Start, |event| Moment::Entry { event });
         let moment = match (at, until) {
-            (At::Peak, None) if ends_at_its_peak(device) => Moment::Snapshot,
+            (At::Peak, None) if ends_at_its_peak(report) => Moment::Snapshot,
             (At::Peak, _) => after(peak.allocated_event),
             (At::Snapshot, None) => Moment::Snapshot,
             (At::Snapshot, Some(until)) => after(until.checked_sub(1)),
         };
         let entry = match moment {
             Moment::Snapshot => {
-                let own = snapshot.segments.iter().filter(|s| s.device == device.device);
-                return Self::of(of, own, &snapshot.blocks, moment);
+                let blocks = &of.device.snapshot().blocks;
+                return Self::of(of, of.device.segments(), blocks, moment);
             }
             Moment::Start => None,
             Moment::Entry { event } => Some(event),
         };
-        let layout = layout_after(of, device.device, entry);
+        let layout = layout_after(of, entry);
         Self::of(of, layout.segments.iter(), &layout.blocks, moment)
     }
 
@@ -89,14 +88,15 @@ impl Side {
         blocks: &[Block],
         moment: Moment,
     ) -> Self {
-        let memory = figures(segments.clone(), blocks, &of.snapshot.pools, of.settings, 0);
+        let snapshot = of.device.snapshot();
+        let memory = figures(segments.clone(), blocks, &snapshot.pools, of.settings, 0);
         let mut stacks: Vec<Stack> = live_by_stack(segments, blocks)
             .into_iter()
             .map(|(id, held)| Stack {
                 id,
                 bytes: held.bytes,
                 blocks: held.blocks,
-                places: of.words.stack(of.side, of.snapshot, id),
+                places: of.words.stack(of.side, snapshot, id),
             })
             .collect();
         stacks.sort_by_key(|stack| (std::cmp::Reverse(stack.bytes), stack.id));
@@ -112,14 +112,13 @@ fn ends_at_its_peak(device: &DeviceReport) -> bool {
     })
 }
 
-/// The memory of `device` just after an entry of its trace; before the first one for `None`.
-fn layout_after(of: Of<'_>, device: u64, event: Option<u64>) -> Layout {
+/// The memory of the device just after an entry of its trace; before the first one for `None`.
+fn layout_after(of: Of<'_>, event: Option<u64>) -> Layout {
     let mut layout = Layout::default();
-    let Ok(index) = usize::try_from(device) else { return layout };
-    let literal = Literal { snapshot: of.snapshot, device: index, settings: of.settings };
+    let literal = Literal { device: of.device, settings: of.settings };
     literal.run(Keep::Sums, |step| {
         if step.entry.map(|(index, _)| index as u64) == event {
-            layout = Layout::of(step.tiling, device);
+            layout = Layout::of(step.tiling, of.device.id());
         }
     });
     layout

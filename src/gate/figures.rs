@@ -12,7 +12,7 @@ use crate::units::{change, counted, ratio, size};
 pub(super) struct Measured<'a> {
     pub(super) device: &'a DeviceReport,
     /// What verification came to, where it was needed.
-    pub(super) inferred: Option<&'a Inferred>,
+    pub(super) inferred: Option<&'a Inferred<'a>>,
     /// Its peaks replayed from an empty pool, where they were needed and there is a trace.
     pub(super) now: Option<&'a Peaks>,
     /// Those of the baseline.

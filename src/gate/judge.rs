@@ -64,7 +64,7 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
     let known = Known { minor: gate.minor, capacity: None };
     let inference = (compares || counts).then(|| inferred(snapshot, gate.device, known));
     let replayed = match &inference {
-        Some(inference) if compares => peaks(snapshot, name, inference),
+        Some(inference) if compares => peaks(name, inference),
         _ => Vec::new(),
     };
     let mut warnings: Vec<Noted> =
@@ -78,7 +78,7 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
         let number = device.device;
         let in_inference = inference
             .as_ref()
-            .and_then(|inference| inference.devices.iter().find(|one| one.device as u64 == number));
+            .and_then(|inference| inference.devices.iter().find(|one| one.device.id() == number));
         let measured = Measured {
             device,
             inferred: in_inference,
@@ -105,10 +105,10 @@ impl Gate<'_> {
 }
 
 /// Where the replay from an empty pool rests on a model that the recording contradicts.
-fn estimates(path: &str, inference: &Inference) -> Vec<Noted> {
+fn estimates(path: &str, inference: &Inference<'_>) -> Vec<Noted> {
     let parted = inference.devices.iter().filter(|one| !one.verification.is_exact());
-    let note = |one: &crate::replay::Inferred| {
-        let (device, at) = (one.device, one.verification.matched);
+    let note = |one: &crate::replay::Inferred<'_>| {
+        let (device, at) = (one.device.id(), one.verification.matched);
         let message = format!(
             "device {device}: the model and the recording part at entry {at} of {}: peaks replayed from \
              an empty pool are estimates (see `oomscope replay`)",
@@ -176,7 +176,8 @@ impl Court<'_> {
             Some(one) => one.hypothesis.settings.clone(),
             None => settings_in_effect(self.snapshot, self.gate.minor),
         };
-        lines(self.snapshot, stacks, &settings, measured.device.device, of, LINES)
+        let device = self.snapshot.device(measured.device.device);
+        lines(device, stacks, &settings, of, LINES)
     }
 
     fn line(&self, LineShare { frame, bytes }: LineShare, what: &'static str) -> Line {

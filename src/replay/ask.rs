@@ -7,8 +7,8 @@ use super::start::Start;
 use super::tiling::{Keep, Tiling};
 use crate::allocator::{Behaviour, CachingAllocator, Course, Request, round_size};
 use crate::device::{DeviceMemory as _, Simulated};
-use crate::ids::{PoolId, StackId, row};
-use crate::snapshot::{Action, Snapshot};
+use crate::ids::{PoolId, StackId};
+use crate::snapshot::{Action, Device};
 
 /// What came of it.
 #[derive(Debug)]
@@ -29,20 +29,14 @@ pub struct Answer {
 
 /// Asks for `size` bytes on `stream` in the default pool, with the memory of `device` as the snapshot
 /// has it. The device's capacity is that of `hypothesis`.
-pub fn ask(
-    snapshot: &Snapshot,
-    device: usize,
-    hypothesis: &Hypothesis,
-    size: u64,
-    stream: u64,
-) -> Answer {
+pub fn ask(device: Device<'_>, hypothesis: &Hypothesis, size: u64, stream: u64) -> Answer {
     let settings = &hypothesis.settings;
     let mut allocator =
         CachingAllocator::new(Behaviour::of(hypothesis.minor), settings.clone(), hypothesis.limit);
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
-    let mut simulated = Simulated::new(row(device), capacity);
-    let start = Start::at_snapshot(snapshot, device as u64);
-    let (held, residents) = start.to_adopt(&Reservations::new(snapshot, device));
+    let mut simulated = Simulated::new(device.id(), capacity);
+    let start = Start::at_snapshot(device);
+    let (held, residents) = start.to_adopt(&Reservations::new(device));
     take_over(&mut simulated, &held, settings);
     allocator.adopt(&held, &residents);
     let request = Request {

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::segment_pools::SegmentPools;
 use crate::ids::{PoolId, StackId};
-use crate::snapshot::{Action, BlockState, Event, Snapshot};
+use crate::snapshot::{Action, BlockState, Device, TraceEntry};
 
 /// What the program did, with the rows of its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,10 +52,9 @@ impl Call {
 /// Reads one device's trace call by call.
 #[derive(Debug)]
 pub(super) struct Calls<'a> {
-    snapshot: &'a Snapshot,
+    device: Device<'a>,
     pub(super) pools: SegmentPools,
     next: usize,
-    end: usize,
     reserved: u64,
     /// The most that was ever reserved: the device holds at least that much.
     most_reserved: u64,
@@ -85,35 +84,33 @@ pub(super) fn is_shrinking(action: Action) -> bool {
 
 impl<'a> Calls<'a> {
     /// The calls of `device`, which holds `reserved` bytes before the first.
-    pub(super) fn new(snapshot: &'a Snapshot, device: usize, reserved: u64) -> Self {
-        let rows = snapshot.trace(device);
+    pub(super) fn new(device: Device<'a>, reserved: u64) -> Self {
         let (mut now, mut most_reserved) = (reserved, reserved);
-        for row in rows.clone() {
-            if snapshot.events.action(row).is_some_and(moves_memory)
-                && let Some(event) = snapshot.events.get(row)
+        for index in 0..device.len() {
+            if device.action(index).is_some_and(moves_memory)
+                && let Some(event) = device.entry(index)
             {
                 now = after(now, &event);
                 most_reserved = most_reserved.max(now);
             }
         }
         Self {
-            snapshot,
-            pools: SegmentPools::new(snapshot, device),
-            next: rows.start,
-            end: rows.end,
+            device,
+            pools: SegmentPools::new(device),
+            next: 0,
             reserved,
             most_reserved,
             taken_under: FxHashMap::default(),
-            lacks_completions: lacks_completions(snapshot, device),
+            lacks_completions: lacks_completions(device),
         }
     }
 
     fn action(&self, row: usize) -> Option<Action> {
-        (row < self.end).then(|| self.snapshot.events.action(row)).flatten()
+        self.device.action(row)
     }
 
-    fn event(&self, row: usize) -> Option<Event> {
-        self.snapshot.events.get(row)
+    fn event(&self, row: usize) -> Option<TraceEntry> {
+        self.device.entry(row)
     }
 
     /// Where the part of `rows` that belongs to its last entry, a request, begins by its stack.
@@ -193,34 +190,31 @@ impl<'a> Calls<'a> {
 
 /// Whether the completions of frees were left out of the trace of `device`: none is there, though more
 /// blocks were freed than wait in the end.
-pub(super) fn lacks_completions(snapshot: &Snapshot, device: usize) -> bool {
+pub(super) fn lacks_completions(device: Device<'_>) -> bool {
     let mut freed = 0;
-    for row in snapshot.trace(device) {
-        match snapshot.events.action(row) {
+    for index in 0..device.len() {
+        match device.action(index) {
             Some(Action::FreeCompleted) => return false,
             Some(Action::FreeRequested) => freed += 1,
             _ => {}
         }
     }
-    let own = snapshot.segments.iter().filter(|segment| segment.device == device as u64);
-    let blocks = own.flat_map(|s| snapshot.blocks.get(s.blocks.clone()).unwrap_or_default());
-    freed > blocks.filter(|block| block.state == BlockState::ActivePendingFree).count()
+    freed > device.blocks().filter(|block| block.state == BlockState::ActivePendingFree).count()
 }
 
-/// Whether the block that is freed in row `row` of the trace is free again in the next one, by the same
-/// call: one stack. A free that had to wait is completed by a later call, with that call's stack.
-pub fn is_completed_at_once(snapshot: &Snapshot, row: usize) -> bool {
-    let events = &snapshot.events;
-    events.action(row) == Some(Action::FreeRequested)
-        && events.action(row + 1) == Some(Action::FreeCompleted)
-        && events
-            .get(row)
-            .zip(events.get(row + 1))
+/// Whether the block that is freed in entry `index` of the trace is free again in the next one, by the
+/// same call: one stack. A free that had to wait is completed by a later call, with that call's stack.
+pub fn is_completed_at_once(device: Device<'_>, index: usize) -> bool {
+    device.action(index) == Some(Action::FreeRequested)
+        && device.action(index + 1) == Some(Action::FreeCompleted)
+        && device
+            .entry(index)
+            .zip(device.entry(index + 1))
             .is_some_and(|(free, next)| free.addr == next.addr && free.stack == next.stack)
 }
 
 /// What is reserved after `event`, where `reserved` was before.
-fn after(reserved: u64, event: &Event) -> u64 {
+fn after(reserved: u64, event: &TraceEntry) -> u64 {
     match event.action {
         Action::SegmentAlloc | Action::SegmentMap => reserved.saturating_add(event.size),
         Action::SegmentFree | Action::SegmentUnmap => reserved.saturating_sub(event.size),
@@ -237,7 +231,7 @@ impl Iterator for Calls<'_> {
         let action = self.action(first)?;
         match action {
             Action::FreeRequested => {
-                let follows = first + 1 < self.end && is_completed_at_once(self.snapshot, first);
+                let follows = is_completed_at_once(self.device, first);
                 let rows = first..first + 1 + usize::from(follows);
                 self.next = rows.end;
                 return Some(Call::Free { rows, waits: !follows && !self.lacks_completions });

@@ -1,7 +1,7 @@
 //! Where the model and a recording part, and why.
 
 use crate::allocator::{Course, Entry};
-use crate::snapshot::{Action, Event};
+use crate::snapshot::{Action, TraceEntry};
 use crate::units::size;
 
 /// The first difference between the model and a recording.
@@ -12,7 +12,7 @@ pub struct Divergence {
     /// What the model wrote, if anything.
     pub predicted: Option<Entry>,
     /// What was recorded; nothing after the end.
-    pub recorded: Option<Event>,
+    pub recorded: Option<TraceEntry>,
     /// What it comes from.
     pub fault: Fault,
     /// Whether the release names the pool of every entry.

@@ -21,7 +21,7 @@ use crate::snapshot::Snapshot;
 #[derive(Debug, Clone, Copy)]
 pub struct EmittedDevice<'a> {
     /// Device number.
-    pub device: usize,
+    pub device: u64,
     /// What it did, in order, each with the time in us that it was done at.
     pub entries: &'a [(Entry, u64)],
     /// Its segments in the end: see [`crate::allocator::CachingAllocator::view`].
@@ -45,13 +45,13 @@ pub fn emit(
     devices: &[EmittedDevice<'_>],
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let events = &snapshot.events;
+    let entries = &snapshot.entries;
     let mut emitter = Emitter {
         snapshot,
         pickle: PickleWriter::new(out)?,
         frames: vec![None; snapshot.stacks.frame_count()],
         stacks: vec![None; snapshot.stacks.len()],
-        has_times: (0..events.len()).any(|row| events.time_us(row).is_some()),
+        has_times: (0..entries.len()).any(|row| entries.time_us(row).is_some()),
     };
     emitter.pickle.begin_dict()?;
     emitter.segments(devices)?;
@@ -89,7 +89,7 @@ impl Emitter<'_> {
 
     fn segment(
         &mut self,
-        device: usize,
+        device: u64,
         segment: &SegmentView,
         blocks: &[BlockView],
     ) -> io::Result<()> {
@@ -102,7 +102,7 @@ impl Emitter<'_> {
             }
         }
         self.pickle.begin_dict()?;
-        self.unsigned("device", device as u64)?;
+        self.unsigned("device", device)?;
         self.unsigned("address", segment.addr)?;
         self.unsigned("total_size", segment.size)?;
         self.unsigned("allocated_size", allocated)?;
@@ -139,11 +139,11 @@ impl Emitter<'_> {
     /// A list for each device, in the place of its number.
     fn traces(&mut self, devices: &[EmittedDevice<'_>]) -> io::Result<()> {
         let highest = devices.iter().filter(|d| !d.entries.is_empty()).map(|d| d.device).max();
-        let total =
-            self.snapshot.traces.len().max(highest.map_or(0, |highest| highest.saturating_add(1)));
+        let highest = highest.and_then(|highest| usize::try_from(highest).ok());
+        let total = self.snapshot.traces.len().max(highest.map_or(0, |h| h.saturating_add(1)));
         self.pickle.interned("device_traces")?;
         self.list(total, 0..total, |this, number| {
-            let device = devices.iter().find(|device| device.device == number);
+            let device = devices.iter().find(|device| device.device == number as u64);
             let entries = device.map(|device| device.entries).unwrap_or_default();
             let named = || entries.iter().filter(|(entry, _)| entry.action != Action::Other);
             this.list(named().count(), named(), Self::entry).map(drop)

@@ -1,15 +1,14 @@
 //! The model's final state against the snapshot's.
 
 use crate::allocator::{BlockView, CachingAllocator, SegmentView};
-use crate::snapshot::{Block, BlockState, Segment, Snapshot};
+use crate::snapshot::{Block, BlockState, Device, Segment};
 
 /// Segments that differ, or that only one of the two has. Compared are where, how large, whose and
 /// of which kind each segment is, and every block with its state; the requested bytes of the active
 /// ones, since what a free block says of them is stale.
-pub fn end_differences(snapshot: &Snapshot, device: usize, allocator: &CachingAllocator) -> usize {
+pub fn end_differences(device: Device<'_>, allocator: &CachingAllocator) -> usize {
     let (segments, blocks) = allocator.view();
-    let mut theirs: Vec<&Segment> =
-        snapshot.segments.iter().filter(|s| s.device == device as u64).collect();
+    let mut theirs: Vec<&Segment> = device.segments().collect();
     theirs.sort_by_key(|segment| segment.address);
     let mut same = 0;
     let mut ours = segments.iter().peekable();
@@ -17,7 +16,7 @@ pub fn end_differences(snapshot: &Snapshot, device: usize, allocator: &CachingAl
         while ours.next_if(|our| our.addr < segment.address).is_some() {}
         if let Some(our) = ours.next_if(|our| our.addr == segment.address) {
             let our_blocks = blocks.get(our.blocks.clone()).unwrap_or_default();
-            let their_blocks = snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default();
+            let their_blocks = device.snapshot().blocks_of(segment);
             same += usize::from(
                 is_same_segment(our, segment)
                     && our_blocks.len() == their_blocks.len()

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::calls::{Call, Calls, is_shrinking};
-use crate::snapshot::Snapshot;
+use crate::snapshot::Device;
 
 /// Memory that one call gave back to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,17 +22,12 @@ pub struct GivenBack {
 ///
 /// A trace does not name `empty_cache()`. It is told from a request's own work by the stacks of the
 /// entries, and where there are none by whether the device had room for the request.
-pub fn given_back(
-    snapshot: &Snapshot,
-    device: usize,
-    reserved: u64,
-) -> impl Iterator<Item = GivenBack> + '_ {
-    let first = snapshot.trace(device).start;
+pub fn given_back(device: Device<'_>, reserved: u64) -> impl Iterator<Item = GivenBack> {
     let given = move |rows: &Range<usize>| {
-        let shrinking = rows.clone().filter_map(|row| snapshot.events.get(row));
+        let shrinking = rows.clone().filter_map(|row| device.entry(row));
         shrinking.filter(|e| is_shrinking(e.action)).fold(0, |sum, e| e.size.saturating_add(sum))
     };
-    Calls::new(snapshot, device, reserved).filter_map(move |call| {
+    Calls::new(device, reserved).filter_map(move |call| {
         let (rows, for_request) = match call {
             Call::Malloc { rows, boundary, .. } if rows.len() > 1 => {
                 (rows, !boundary.is_some_and(|boundary| boundary.is_likely))
@@ -41,7 +36,7 @@ pub fn given_back(
             _ => return None,
         };
         let bytes = given(&rows);
-        let row = if for_request { rows.end - 1 } else { rows.start };
-        (bytes > 0).then_some(GivenBack { event: row - first, bytes, for_request })
+        let event = if for_request { rows.end - 1 } else { rows.start };
+        (bytes > 0).then_some(GivenBack { event, bytes, for_request })
     })
 }

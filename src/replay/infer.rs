@@ -21,7 +21,7 @@ use super::verify::verify;
 use crate::allocator::{Behaviour, SMALL_SEGMENT};
 use crate::conf::Settings;
 use crate::ids::PoolId;
-use crate::snapshot::{Action, Event, Snapshot};
+use crate::snapshot::{Action, Device, Snapshot, TraceEntry};
 use crate::units::MIB;
 
 /// What whoever asks knows of the recording.
@@ -35,20 +35,20 @@ pub struct Known {
 
 /// How a recording came about, as far as could be found out.
 #[derive(Debug)]
-pub struct Inference {
+pub struct Inference<'a> {
     /// The releases whose rules were taken: they do not differ in anything that matters here.
     pub releases: RangeInclusive<u32>,
     /// Whether every entry of every device was reproduced.
     pub is_exact: bool,
     /// The devices asked for, in their order.
-    pub devices: Vec<Inferred>,
+    pub devices: Vec<Inferred<'a>>,
 }
 
 /// One device of an [`Inference`].
 #[derive(Debug)]
-pub struct Inferred {
-    /// Device number, as an index of [`Snapshot::traces`].
-    pub device: usize,
+pub struct Inferred<'a> {
+    /// Which.
+    pub device: Device<'a>,
     /// What was taken for granted.
     pub hypothesis: Hypothesis,
     /// What came of it.
@@ -56,8 +56,8 @@ pub struct Inferred {
 }
 
 /// Finds the hypothesis under which the model reproduces most of the traces of `devices`.
-pub fn infer(snapshot: &Snapshot, devices: &[usize], known: Known) -> Inference {
-    let tried: Vec<Inference> = candidates(snapshot, known.minor)
+pub fn infer<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], known: Known) -> Inference<'a> {
+    let tried: Vec<Inference<'a>> = candidates(snapshot, known.minor)
         .into_par_iter()
         .map(|(releases, minor)| {
             let start = Hypothesis {
@@ -69,10 +69,10 @@ pub fn infer(snapshot: &Snapshot, devices: &[usize], known: Known) -> Inference 
                 captures: true,
             };
             let start = Hypothesis { limit: start.recorded_limit(), ..start };
-            let verify_one = |&device: &usize| {
-                let no_split = no_split_pools(snapshot, device, &start.settings);
+            let verify_one = |&device: &Device<'a>| {
+                let no_split = no_split_pools(device, &start.settings);
                 let hypothesis = Hypothesis { no_split, ..start.clone() };
-                let verification = verify(snapshot, device, &hypothesis);
+                let verification = verify(device, &hypothesis);
                 Inferred { device, hypothesis, verification }
             };
             Inference::new(releases, devices.par_iter().map(verify_one).collect())
@@ -91,15 +91,14 @@ pub fn infer(snapshot: &Snapshot, devices: &[usize], known: Known) -> Inference 
     if best.is_exact {
         return best;
     }
-    let refined = best.devices.into_par_iter().map(|one| refine(snapshot, one)).collect();
+    let refined = best.devices.into_par_iter().map(refine).collect();
     Inference::new(best.releases, refined)
 }
 
 /// The settings in effect: as recorded, or found out by trying where the release does not record them.
 /// `minor` is the release, if known.
 pub fn settings_in_effect(snapshot: &Snapshot, minor: Option<u32>) -> Settings {
-    let traced: Vec<usize> =
-        (0..snapshot.traces.len()).filter(|device| !snapshot.trace(*device).is_empty()).collect();
+    let traced: Vec<Device<'_>> = snapshot.devices().filter(|device| !device.is_empty()).collect();
     if snapshot.settings.is_some() || traced.is_empty() {
         return minor
             .map_or_else(|| settings_of(snapshot), |minor| settings_under(snapshot, minor));
@@ -109,8 +108,8 @@ pub fn settings_in_effect(snapshot: &Snapshot, minor: Option<u32>) -> Settings {
     furthest.map_or_else(|| settings_of(snapshot), |one| one.hypothesis.settings)
 }
 
-impl Inference {
-    fn new(releases: RangeInclusive<u32>, devices: Vec<Inferred>) -> Self {
+impl<'a> Inference<'a> {
+    fn new(releases: RangeInclusive<u32>, devices: Vec<Inferred<'a>>) -> Self {
         let is_exact = devices.iter().all(|one| one.verification.is_exact());
         Self { releases, is_exact, devices }
     }
@@ -137,21 +136,21 @@ fn candidates(snapshot: &Snapshot, minor: Option<u32>) -> Vec<(RangeInclusive<u3
 }
 
 /// Betters a hypothesis as long as that gets the model further.
-fn refine(snapshot: &Snapshot, one: Inferred) -> Inferred {
+fn refine(one: Inferred<'_>) -> Inferred<'_> {
     let mut best = one;
     while let Some(divergence) = &best.verification.divergence
         && matches!(divergence.fault, Fault::Decision(_))
     {
         let device = best.device;
-        let tries = alternatives(snapshot, device, &best.hypothesis, divergence);
-        let mut outcomes: Vec<Inferred> = tries
+        let tries = alternatives(device, &best.hypothesis, divergence);
+        let mut outcomes: Vec<Inferred<'_>> = tries
             .into_par_iter()
             .map(|hypothesis| {
-                let verification = verify(snapshot, device, &hypothesis);
+                let verification = verify(device, &hypothesis);
                 Inferred { device, hypothesis, verification }
             })
             .collect();
-        outcomes.extend(find_limit(snapshot, &best));
+        outcomes.extend(find_limit(&best));
         // The first of equals: the simplest.
         let better = outcomes.into_iter().rev().max_by_key(|one| one.verification.matched);
         match better {
@@ -166,8 +165,7 @@ fn refine(snapshot: &Snapshot, one: Inferred) -> Inferred {
 
 /// Hypotheses that could account for a divergence.
 fn alternatives(
-    snapshot: &Snapshot,
-    device: usize,
+    device: Device<'_>,
     hypothesis: &Hypothesis,
     divergence: &Divergence,
 ) -> Vec<Hypothesis> {
@@ -184,10 +182,10 @@ fn alternatives(
     }
     if hypothesis.settings.expandable_segments && hypothesis.capacity.is_none() {
         // The device's size decides how many addresses are reserved for a segment.
-        let mut sizes: Vec<u64> = shown_capacity(snapshot, device, 0).into_iter().collect();
+        let mut sizes: Vec<u64> = shown_capacity(device, 0).into_iter().collect();
         if let Some(event) = divergence.recorded.filter(|e| e.action == Action::SegmentMap) {
             // A reservation is full, and the next one may adjoin it.
-            let distances = reservation_sizes(snapshot, device, &event);
+            let distances = reservation_sizes(device, &event);
             sizes.extend(distances.into_iter().map(|size| size / 9 * 8));
         }
         tries.extend(
@@ -200,14 +198,13 @@ fn alternatives(
     ];
     let touches_device =
         actions.into_iter().flatten().any(|action| moves_memory(action) || action == Action::Oom);
-    if touches_device
-        && let (None, Some(capacity)) = (hypothesis.limit, shown_capacity(snapshot, device, 0))
+    if touches_device && let (None, Some(capacity)) = (hypothesis.limit, shown_capacity(device, 0))
     {
         let limits = FRACTIONS.map(|percent| u128::from(capacity) * u128::from(percent) / 100);
         let limits = limits.into_iter().filter_map(|limit| u64::try_from(limit).ok());
         tries.extend(limits.map(|limit| Hypothesis { limit: Some(limit), ..hypothesis.clone() }));
     }
-    if snapshot.settings.is_none() {
+    if device.snapshot().settings.is_none() {
         let settings = unrecorded_settings(&hypothesis.settings, divergence);
         tries.extend(settings.map(|settings| Hypothesis { settings, ..hypothesis.clone() }));
     }
@@ -217,13 +214,12 @@ fn alternatives(
 /// What the reservations of expandable segments may measure, when `event` maps memory far from where
 /// the model would: the distance to where the one before it begins, of whatever kind; to the lowest
 /// memory of its like, or a part of that.
-fn reservation_sizes(snapshot: &Snapshot, device: usize, event: &Event) -> Vec<u64> {
-    let like = |event: &Event| (event.stream, event.size == SMALL_SEGMENT);
+fn reservation_sizes(device: Device<'_>, event: &TraceEntry) -> Vec<u64> {
+    let like = |event: &TraceEntry| (event.stream, event.size == SMALL_SEGMENT);
     let mut bases: BTreeMap<(u64, bool), u64> = BTreeMap::new();
-    let maps = snapshot
-        .trace(device)
-        .filter(|row| snapshot.events.action(*row) == Some(Action::SegmentMap))
-        .filter_map(|row| snapshot.events.get(row))
+    let maps = device
+        .with_action(Action::SegmentMap)
+        .filter_map(|index| device.entry(index))
         .take_while(|other| other.time_us <= event.time_us || event.time_us == 0);
     for other in maps {
         let base = bases.entry(like(&other)).or_insert(other.addr);
@@ -288,11 +284,11 @@ const SMALL_THRESHOLD: f64 = 1.0 / (1 << 20) as f64;
 
 /// Finds the limit of the process that garbage collection goes by, by bisection: too low a limit
 /// collects what PyTorch kept, too high a one keeps what it collected.
-fn find_limit(snapshot: &Snapshot, from: &Inferred) -> Option<Inferred> {
+fn find_limit<'a>(from: &Inferred<'a>) -> Option<Inferred<'a>> {
     let mut hypothesis = from.hypothesis.clone();
     if hypothesis.settings.garbage_collection_threshold == 0.0 {
         let recorded = from.verification.divergence.as_ref().and_then(|d| d.recorded);
-        if snapshot.settings.is_some()
+        if from.device.snapshot().settings.is_some()
             || recorded.is_none_or(|event| event.action != Action::SegmentFree)
         {
             return None;
@@ -302,16 +298,15 @@ fn find_limit(snapshot: &Snapshot, from: &Inferred) -> Option<Inferred> {
     let scale =
         if hypothesis.settings.garbage_collection_threshold == SMALL_THRESHOLD { 20 } else { 0 };
     let (mut low, mut high) = (0, NO_LIMIT);
-    let mut best: Option<Inferred> = None;
+    let mut best: Option<Inferred<'a>> = None;
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         hypothesis.limit = Some(middle.saturating_mul(1 << scale));
-        let verification = verify(snapshot, from.device, &hypothesis);
+        let verification = verify(from.device, &hypothesis);
         let is_exact = verification.is_exact();
-        let first = snapshot.trace(from.device).start;
         let side = verification.divergence.as_ref().and_then(|divergence| {
-            let before = (first + divergence.event).checked_sub(1);
-            let before = before.and_then(|row| snapshot.events.action(row));
+            let before = divergence.event.checked_sub(1);
+            let before = before.and_then(|index| from.device.action(index));
             limit_is_too_low(divergence, before)
         });
         if best.as_ref().is_none_or(|b| verification.matched > b.verification.matched) {

@@ -6,15 +6,13 @@ use super::start::{PoolIndex, Start};
 use super::tiling::{Keep, Tiling};
 use super::totals::Totals;
 use crate::conf::Settings;
-use crate::snapshot::{Action, Event, Pools, Snapshot};
+use crate::snapshot::{Action, Device, Pools, TraceEntry};
 
 /// One device's trace, to be replayed as recorded.
 #[derive(Debug, Clone, Copy)]
 pub struct Literal<'a> {
-    /// The file.
-    pub snapshot: &'a Snapshot,
-    /// Which device's trace.
-    pub device: usize,
+    /// Whose trace.
+    pub device: Device<'a>,
     /// The settings it was recorded under.
     pub settings: &'a Settings,
 }
@@ -24,7 +22,7 @@ pub struct Literal<'a> {
 pub struct Step<'a> {
     /// The entry, with its index in the device's trace; `None` at the start. A failed request has its
     /// private pool, where that can be told.
-    pub entry: Option<(usize, Event)>,
+    pub entry: Option<(usize, TraceEntry)>,
     /// The memory after it.
     pub tiling: &'a Tiling,
     /// See [`Outcome::lacks_completions`].
@@ -53,18 +51,17 @@ impl Literal<'_> {
     /// at hand of free blocks.
     pub fn run(&self, keep: Keep, mut observe: impl FnMut(&Step<'_>)) -> Outcome {
         let mut tiling = Tiling::new(self.settings.clone(), keep);
-        tiling.hand_out_whole(no_split_pools(self.snapshot, self.device, self.settings));
-        let pools = PoolIndex::of(self.snapshot, self.device as u64);
-        let start = Start::of(self.snapshot, self.device, self.settings, &pools);
+        tiling.hand_out_whole(no_split_pools(self.device, self.settings));
+        let pools = PoolIndex::of(self.device);
+        let start = Start::of(self.device, self.settings, &pools);
         let mut contradictions = start.lay(&mut tiling);
         drop(start);
         let start = tiling.totals();
         let mut first_contradiction = None;
         let mut of_failures = None;
-        let lacks_completions = lacks_completions(self.snapshot, self.device);
+        let lacks_completions = lacks_completions(self.device);
         observe(&Step { entry: None, tiling: &tiling, lacks_completions });
-        for (index, row) in self.snapshot.trace(self.device).enumerate() {
-            let Some(mut event) = self.snapshot.events.get(row) else { break };
+        for (index, mut event) in self.device.entries().enumerate() {
             let mut applied = event;
             if lacks_completions && event.action == Action::FreeRequested {
                 applied.action = Action::FreeCompleted;
@@ -74,8 +71,7 @@ impl Literal<'_> {
                 first_contradiction = first_contradiction.or(Some(index));
             }
             if event.action == Action::Oom && event.pool.is_none() {
-                let pools = of_failures
-                    .get_or_insert_with(|| SegmentPools::new(self.snapshot, self.device));
+                let pools = of_failures.get_or_insert_with(|| SegmentPools::new(self.device));
                 event.pool = Some(pools.of(&event)).filter(|pool| *pool != Pools::DEFAULT);
             }
             observe(&Step { entry: Some((index, event)), tiling: &tiling, lacks_completions });
@@ -86,11 +82,9 @@ impl Literal<'_> {
 
     fn differences(&self, tiling: &Tiling) -> u64 {
         let (mut blocks, mut same) = (0u64, 0u64);
-        for segment in self.snapshot.segments.iter().filter(|s| s.device == self.device as u64) {
-            for block in self.snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default() {
-                blocks += 1;
-                same += u64::from(tiling.at(block.address) == Some((block.size, block.state)));
-            }
+        for block in self.device.blocks() {
+            blocks += 1;
+            same += u64::from(tiling.at(block.address) == Some((block.size, block.state)));
         }
         (blocks - same) + (tiling.len() as u64).saturating_sub(same)
     }
@@ -98,7 +92,7 @@ impl Literal<'_> {
 
 /// Applies one entry; says whether it fitted.
 #[inline]
-fn apply(event: &Event, tiling: &mut Tiling, pools: &PoolIndex) -> bool {
+fn apply(event: &TraceEntry, tiling: &mut Tiling, pools: &PoolIndex) -> bool {
     match event.action {
         Action::Alloc => tiling.alloc(event.addr, event.size, event.stack, event.stream),
         Action::FreeRequested => tiling.free_requested(event.addr),

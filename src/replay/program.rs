@@ -14,13 +14,12 @@ use crate::allocator::{Behaviour, Held, Resident, round_size};
 use crate::conf::Settings;
 use crate::entry::BlockState;
 use crate::ids::{PoolId, StackId, row};
-use crate::snapshot::{Action, Event, Snapshot};
+use crate::snapshot::{Action, Device, TraceEntry};
 
 /// The calls of one device's trace, and what the allocator held before the first.
 #[derive(Debug)]
 pub struct Program<'a> {
-    pub(super) snapshot: &'a Snapshot,
-    pub(super) device: usize,
+    pub(super) device: Device<'a>,
     pub(super) held: Vec<Held>,
     /// In address order; the first slots are theirs.
     pub(super) residents: Vec<Resident>,
@@ -89,13 +88,12 @@ pub(super) enum Of {
 
 impl<'a> Program<'a> {
     /// Reads the trace of `device`, which was recorded under `settings`.
-    pub fn of(snapshot: &'a Snapshot, device: usize, settings: &Settings) -> Self {
-        let pools = PoolIndex::of(snapshot, device as u64);
-        let start = Start::of(snapshot, device, settings, &pools);
-        let (held, residents) = start.to_adopt(&Reservations::new(snapshot, device));
+    pub fn of(device: Device<'a>, settings: &Settings) -> Self {
+        let pools = PoolIndex::of(device);
+        let start = Start::of(device, settings, &pools);
+        let (held, residents) = start.to_adopt(&Reservations::new(device));
         let mut reader = Reader {
             program: Self {
-                snapshot,
                 device,
                 held,
                 residents,
@@ -112,7 +110,7 @@ impl<'a> Program<'a> {
         reader.settle();
         let reserved =
             reader.program.held.iter().fold(0u64, |sum, held| sum.saturating_add(held.size));
-        let mut calls = Calls::new(snapshot, device, reserved);
+        let mut calls = Calls::new(device, reserved);
         while let Some(call) = calls.next() {
             reader.read(&call, &calls);
         }
@@ -176,7 +174,7 @@ impl<'a> Program<'a> {
     /// pool that a capture makes has an id that ends in 0, and nothing is captured on the default stream;
     /// otherwise no trace tells.
     pub(super) fn is_in_capture(&self, pool: PoolId, stream: u64) -> Option<bool> {
-        match self.snapshot.pools.get(pool) {
+        match self.device.snapshot().pools.get(pool) {
             [_, 0] => Some(true),
             _ if stream == DEFAULT_STREAM => Some(false),
             _ => None,
@@ -253,8 +251,7 @@ impl<'a> Program<'a> {
 
     /// When the call of a step was recorded, in microseconds; 0 where that is not known.
     pub(super) fn time_of(&self, step: &Step) -> u64 {
-        let row = self.snapshot.trace(self.device).start + step.at as usize;
-        self.snapshot.events.time_us(row).unwrap_or(0)
+        self.device.time_us(step.at as usize).unwrap_or(0)
     }
 }
 
@@ -280,14 +277,13 @@ impl Reader<'_> {
         self.program.slots = self.program.residents.len();
     }
 
-    fn event(&self, row: usize) -> Option<Event> {
-        self.program.snapshot.events.get(row)
+    fn event(&self, row: usize) -> Option<TraceEntry> {
+        self.program.device.entry(row)
     }
 
     fn read(&mut self, call: &Call, calls: &Calls<'_>) {
         let rows = call.rows();
-        let first_row = self.program.snapshot.trace(self.program.device).start;
-        let at = row((rows.end - 1).saturating_sub(first_row));
+        let at = row(rows.end - 1);
         match call {
             Call::Free { rows, waits } => self.free(at, rows.start, *waits),
             Call::Malloc { rows, pool, boundary } => {
@@ -366,7 +362,7 @@ impl Reader<'_> {
             self.live.insert(event.addr, slot);
             slot
         });
-        let Event { size, stream, stack: context, .. } = event;
+        let TraceEntry { size, stream, stack: context, .. } = event;
         self.push(at, Made::Malloc { size, stream, pool, context, slot, completions });
     }
 

@@ -9,7 +9,7 @@ use super::calls::Boundary;
 use super::verify::request_of;
 use crate::allocator::{CachingAllocator, Ticket};
 use crate::ids::{PoolId, StackId};
-use crate::snapshot::{Action, Event};
+use crate::snapshot::{Action, TraceEntry};
 
 /// What happened in a request before it was served or failed.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ pub(super) struct Reading {
 pub(super) fn readings(
     allocator: &mut CachingAllocator,
     freeable: &[PoolId],
-    event: &Event,
+    event: &TraceEntry,
     (pool, id): (PoolId, [u64; 2]),
     boundary: Option<Boundary>,
     prelude: &Prelude,

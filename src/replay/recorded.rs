@@ -8,7 +8,7 @@ use super::hypothesis::UNBOUNDED;
 use super::start::{PoolIndex, is_of_small_half};
 use crate::device::{DeviceMemory, OutOfMemory};
 use crate::ids::PoolId;
-use crate::snapshot::{Action, Event, Snapshot};
+use crate::snapshot::{Action, Device, TraceEntry};
 
 /// Where a reservation stands whose address the recording does not give, since nothing was ever
 /// mapped there.
@@ -34,17 +34,14 @@ struct Mapping {
 }
 
 impl Reservations {
-    pub(super) fn new(snapshot: &Snapshot, device: usize) -> Self {
+    pub(super) fn new(device: Device<'_>) -> Self {
         let mut reservations = Self::default();
-        let index = PoolIndex::of(snapshot, device as u64);
-        for row in snapshot.trace(device) {
-            if !matches!(
-                snapshot.events.action(row),
-                Some(Action::SegmentMap | Action::SegmentUnmap)
-            ) {
+        let index = PoolIndex::of(device);
+        for row in 0..device.len() {
+            if !matches!(device.action(row), Some(Action::SegmentMap | Action::SegmentUnmap)) {
                 continue;
             }
-            let Some(event) = snapshot.events.get(row) else { continue };
+            let Some(event) = device.entry(row) else { continue };
             let (stream, is_small, addr) = (event.stream, is_of_small_half(&event), event.addr);
             let lowest = reservations.lowest.entry((stream, is_small)).or_insert(addr);
             *lowest = addr.min(*lowest);
@@ -116,7 +113,7 @@ impl<'a> Recorded<'a> {
     }
 
     /// A movement of the call.
-    pub(super) fn expect(&mut self, row: usize, event: &Event) {
+    pub(super) fn expect(&mut self, row: usize, event: &TraceEntry) {
         self.moves.push(Move { row, action: event.action, addr: event.addr, size: event.size });
     }
 

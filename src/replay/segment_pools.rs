@@ -9,7 +9,7 @@ use super::start::{PoolIndex, is_of_small_half};
 use crate::allocator::{block_size, is_small_request, round_size};
 use crate::conf::Settings;
 use crate::ids::PoolId;
-use crate::snapshot::{Action, Block, BlockState, Event, Snapshot};
+use crate::snapshot::{Action, Block, BlockState, Device, TraceEntry};
 
 /// The pools of recorded memory as the trace goes on: a private pool is known from the segments that
 /// are still there at the end; memory that is gone by then is taken to be of the default pool.
@@ -29,9 +29,8 @@ pub(super) struct SegmentPools {
 pub(super) const DEFAULT_STREAM: u64 = 0;
 
 impl SegmentPools {
-    pub(super) fn new(snapshot: &Snapshot, device: usize) -> Self {
-        let mut own = snapshot.segments.iter().filter(|s| s.device == device as u64);
-        let is_trivial = own.all(|s| s.pool == PoolId::default());
+    pub(super) fn new(device: Device<'_>) -> Self {
+        let is_trivial = device.segments().all(|s| s.pool == PoolId::default());
         let mut pools = Self {
             is_trivial,
             survivors: FxHashMap::default(),
@@ -41,13 +40,13 @@ impl SegmentPools {
         if is_trivial {
             return pools;
         }
-        let index = PoolIndex::of(snapshot, device as u64);
+        let index = PoolIndex::of(device);
         let mut gone: BTreeMap<u64, u64> = BTreeMap::new();
-        for row in snapshot.trace(device).rev() {
-            if !snapshot.events.action(row).is_some_and(moves_memory) {
+        for row in (0..device.len()).rev() {
+            if !device.action(row).is_some_and(moves_memory) {
                 continue;
             }
-            let Some(event) = snapshot.events.get(row) else { continue };
+            let Some(event) = device.entry(row) else { continue };
             if is_growth(event.action) {
                 // Expandable addresses stay with their pool as long as the reservation lives.
                 let was_gone =
@@ -62,7 +61,7 @@ impl SegmentPools {
                 gone.insert(event.addr, event.size);
             }
         }
-        for segment in snapshot.segments.iter().filter(|s| s.device == device as u64) {
+        for segment in device.segments() {
             let end = segment.address.saturating_add(segment.total_size);
             pools.live.insert(segment.address, (end, segment.pool));
             pools.note((segment.stream, segment.is_small), segment.pool);
@@ -80,7 +79,7 @@ impl SegmentPools {
     /// being the default one, has memory like it of one pool alone, as that of a graph capture has, it
     /// was for that.
     #[inline]
-    pub(super) fn of(&self, event: &Event) -> PoolId {
+    pub(super) fn of(&self, event: &TraceEntry) -> PoolId {
         match event.pool {
             Some(pool) => pool,
             None if self.is_trivial => PoolId::default(),
@@ -97,7 +96,7 @@ impl SegmentPools {
     }
 
     /// Takes note of an entry that moves memory.
-    pub(super) fn apply(&mut self, row: usize, event: &Event) {
+    pub(super) fn apply(&mut self, row: usize, event: &TraceEntry) {
         if self.is_trivial || !is_growth(event.action) {
             return;
         }
@@ -108,11 +107,7 @@ impl SegmentPools {
 
 /// Private pools of `device` that hand blocks out whole (`MemPool(no_split=True)`), as far as a block in the
 /// end shows it: anywhere else it would have been cut.
-pub(super) fn no_split_pools(
-    snapshot: &Snapshot,
-    device: usize,
-    settings: &Settings,
-) -> Vec<PoolId> {
+pub(super) fn no_split_pools(device: Device<'_>, settings: &Settings) -> Vec<PoolId> {
     // Pools over an allocator of the program's own are cut as if no segment were expandable.
     let settings = Settings { expandable_segments: false, ..settings.clone() };
     let would_be_cut = |block: &Block, is_small| {
@@ -122,8 +117,8 @@ pub(super) fn no_split_pools(
             && block_size(rounded, block.size, is_small, &settings) < block.size
     };
     let mut pools = Vec::new();
-    for segment in snapshot.segments.iter().filter(|s| s.device == device as u64) {
-        let blocks = snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default();
+    for segment in device.segments() {
+        let blocks = device.snapshot().blocks_of(segment);
         if segment.pool != PoolId::default()
             && !pools.contains(&segment.pool)
             && blocks.iter().any(|block| would_be_cut(block, segment.is_small))

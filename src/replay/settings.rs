@@ -18,8 +18,8 @@ pub fn settings_of(snapshot: &Snapshot) -> Settings {
     let mut settings = settings_under(snapshot, *releases(&snapshot.torch).end());
     // Only the reading of "one division" of PyTorch 2.3 and before hands out such addresses.
     settings.one_division_is_exact = settings.roundup_power2_divisions.contains(&1)
-        && (0..snapshot.events.len())
-            .filter_map(|row| snapshot.events.get(row))
+        && (0..snapshot.entries.len())
+            .filter_map(|row| snapshot.entries.get(row))
             .any(|event| event.action == Action::Alloc && event.addr % 512 != 0);
     settings
 }
@@ -27,7 +27,7 @@ pub fn settings_of(snapshot: &Snapshot) -> Settings {
 /// The same, as minor release `minor` of PyTorch 2 reads the string.
 pub fn settings_under(snapshot: &Snapshot, minor: u32) -> Settings {
     let Some(raw) = &snapshot.settings else {
-        let events = &snapshot.events;
+        let events = &snapshot.entries;
         let mut settings = parsed("", minor);
         settings.expandable_segments = snapshot.segments.iter().any(|s| s.is_expandable)
             || (0..events.len()).any(|row| events.action(row) == Some(Action::SegmentMap));

@@ -5,14 +5,14 @@ use std::ops::RangeInclusive;
 use super::calls::{is_growth, is_shrinking};
 use crate::allocator::{most_taken, segment_size};
 use crate::conf::Settings;
-use crate::snapshot::{Action, Event, Snapshot};
+use crate::snapshot::{Action, Device, TraceEntry};
 
 /// The most device memory that the recording shows to have been within reach: what was reserved, and
 /// what was free besides when a request failed. `None` when no request failed: then it may be any more.
-pub fn shown_capacity(snapshot: &Snapshot, device: usize, reserved_before: u64) -> Option<u64> {
+pub fn shown_capacity(device: Device<'_>, reserved_before: u64) -> Option<u64> {
     let mut most = reserved_before;
     let mut at_failure: Option<u64> = None;
-    walk(snapshot, device, reserved_before, |event, reserved| {
+    walk(device, reserved_before, |event, reserved| {
         most = most.max(reserved);
         if event.action == Action::Oom {
             let reach = reserved.saturating_add(event.addr);
@@ -26,14 +26,13 @@ pub fn shown_capacity(snapshot: &Snapshot, device: usize, reserved_before: u64) 
 /// it: at least what it did reserve, and less than what was refused. `None` when no failure shows that
 /// there was a limit.
 pub fn shown_limit(
-    snapshot: &Snapshot,
-    device: usize,
+    device: Device<'_>,
     settings: &Settings,
     reserved_before: u64,
 ) -> Option<RangeInclusive<u64>> {
     let mut limit: Option<u64> = None;
     let mut most = reserved_before;
-    walk(snapshot, device, reserved_before, |event, reserved| {
+    walk(device, reserved_before, |event, reserved| {
         most = most.max(reserved);
         if event.action == Action::Oom && event.addr >= most_taken(event.size, settings) {
             let refused = reserved.saturating_add(segment_size(event.size, settings));
@@ -44,19 +43,14 @@ pub fn shown_limit(
 }
 
 /// Shows `see` every entry that moves memory, and every failure, with what is reserved after it.
-fn walk(
-    snapshot: &Snapshot,
-    device: usize,
-    reserved_before: u64,
-    mut see: impl FnMut(&Event, u64),
-) {
+fn walk(device: Device<'_>, reserved_before: u64, mut see: impl FnMut(&TraceEntry, u64)) {
     let mut reserved = reserved_before;
-    for row in snapshot.trace(device) {
-        let Some(action) = snapshot.events.action(row) else { continue };
+    for index in 0..device.len() {
+        let Some(action) = device.action(index) else { continue };
         if !is_growth(action) && !is_shrinking(action) && action != Action::Oom {
             continue;
         }
-        let Some(event) = snapshot.events.get(row) else { continue };
+        let Some(event) = device.entry(index) else { continue };
         if is_growth(action) {
             reserved = reserved.saturating_add(event.size);
         } else if is_shrinking(action) {

@@ -127,7 +127,7 @@ enum Block {
 /// The device as `hypothesis` has it.
 fn simulated(program: &Program<'_>, hypothesis: &Hypothesis) -> Simulated {
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
-    Simulated::new(crate::ids::row(program.device), capacity)
+    Simulated::new(program.device.id(), capacity)
 }
 
 struct Simulator<'a, D> {

@@ -18,7 +18,7 @@ use crate::allocator::{
 };
 use crate::conf::Settings;
 use crate::ids::{PoolId, StackId};
-use crate::snapshot::{Action, Block, BlockState, Event, Snapshot};
+use crate::snapshot::{Action, Block, BlockState, Device, TraceEntry};
 use crate::units::MIB;
 
 /// What was there when the recording began.
@@ -59,9 +59,9 @@ impl Live {
 pub(super) struct PoolIndex(Vec<(u64, u64, PoolId)>);
 
 impl PoolIndex {
-    pub(super) fn of(snapshot: &Snapshot, device: u64) -> Self {
-        let own = snapshot.segments.iter().filter(|s| s.device == device);
-        let mut index: Vec<_> = own.map(|s| (s.address, s.total_size, s.pool)).collect();
+    pub(super) fn of(device: Device<'_>) -> Self {
+        let mut index: Vec<_> =
+            device.segments().map(|s| (s.address, s.total_size, s.pool)).collect();
         index.sort_unstable();
         Self(index)
     }
@@ -74,7 +74,7 @@ impl PoolIndex {
     }
 
     /// A run of device memory as `event` describes it.
-    pub(super) fn run_of(&self, event: &Event) -> Run {
+    pub(super) fn run_of(&self, event: &TraceEntry) -> Run {
         let pool = event.pool.or_else(|| self.pool_at(event.addr)).unwrap_or_default();
         Run {
             addr: event.addr,
@@ -90,7 +90,7 @@ impl PoolIndex {
 /// Whether memory that moved belongs to a pool's half for requests up to 1 MiB. That half takes 2 MiB at a
 /// time, but gives back as many in one go as are free side by side in an expandable segment; the other
 /// half never moves less than `large_segment_size_mb`, which is more than 10 MiB.
-pub(super) fn is_of_small_half(event: &Event) -> bool {
+pub(super) fn is_of_small_half(event: &TraceEntry) -> bool {
     match event.action {
         Action::SegmentUnmap => event.size <= 10 * MIB,
         _ => event.size == SMALL_SEGMENT,
@@ -99,12 +99,8 @@ pub(super) fn is_of_small_half(event: &Event) -> bool {
 
 /// Bytes reserved before the first entry: more than 0 means that the recording began late, or that
 /// its ring buffer wrapped.
-fn reserved_before(snapshot: &Snapshot, device: u64, events: &[Event]) -> u64 {
-    let at_end: u64 = snapshot
-        .segments
-        .iter()
-        .filter(|s| s.device == device)
-        .fold(0, |sum, s| sum.saturating_add(s.total_size));
+fn reserved_before(device: Device<'_>, events: &[TraceEntry]) -> u64 {
+    let at_end: u64 = device.segments().fold(0, |sum, s| sum.saturating_add(s.total_size));
     let (mut grown, mut shrunk) = (0u64, 0u64);
     for event in events {
         match event.action {
@@ -120,20 +116,12 @@ fn reserved_before(snapshot: &Snapshot, device: u64, events: &[Event]) -> u64 {
 
 impl Start {
     /// The start of `device`'s trace; nothing when it began at an empty allocator.
-    pub(super) fn of(
-        snapshot: &Snapshot,
-        device: usize,
-        settings: &Settings,
-        pools: &PoolIndex,
-    ) -> Self {
-        let device_id = device as u64;
-        let rows = snapshot.trace(device);
+    pub(super) fn of(device: Device<'_>, settings: &Settings, pools: &PoolIndex) -> Self {
         // Only entries that move segments are kept at hand; the trace itself stays in its columns.
-        let moves: Vec<Event> = rows
-            .clone()
-            .filter(|row| {
+        let moves: Vec<TraceEntry> = (0..device.len())
+            .filter(|index| {
                 matches!(
-                    snapshot.events.action(*row),
+                    device.action(*index),
                     Some(
                         Action::SegmentAlloc
                             | Action::SegmentFree
@@ -142,32 +130,24 @@ impl Start {
                     )
                 )
             })
-            .filter_map(|row| snapshot.events.get(row))
+            .filter_map(|index| device.entry(index))
             .collect();
-        if !rows.is_empty() && reserved_before(snapshot, device_id, &moves) == 0 {
+        if !device.is_empty() && reserved_before(device, &moves) == 0 {
             return Self::default();
         }
-        let mut start =
-            Self { runs: runs_before(snapshot, device_id, &moves, pools), blocks: Vec::new() };
-        start.find_blocks(snapshot, device);
-        start.size_blocks(snapshot, device, settings);
+        let mut start = Self { runs: runs_before(device, &moves, pools), blocks: Vec::new() };
+        start.find_blocks(device);
+        start.size_blocks(device, settings);
         start
     }
 
     /// The memory of `device` when the snapshot was taken.
-    pub(super) fn at_snapshot(snapshot: &Snapshot, device: u64) -> Self {
-        let index = PoolIndex::of(snapshot, device);
-        let mut blocks = Vec::new();
-        for segment in snapshot.segments.iter().filter(|s| s.device == device) {
-            for block in snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default() {
-                if block.state != BlockState::Inactive {
-                    blocks.push(Live::at_snapshot(block));
-                }
-            }
-        }
+    pub(super) fn at_snapshot(device: Device<'_>) -> Self {
+        let used = device.blocks().filter(|block| block.state != BlockState::Inactive);
+        let mut blocks: Vec<Live> = used.map(Live::at_snapshot).collect();
         blocks.sort_by_key(|b| b.addr);
         blocks.dedup_by_key(|b| b.addr);
-        Self { runs: runs_before(snapshot, device, &[], &index), blocks }
+        Self { runs: runs_before(device, &[], &PoolIndex::of(device)), blocks }
     }
 
     /// The memory that the model holds.
@@ -250,13 +230,11 @@ impl Start {
     }
 
     /// Every block that no entry allocated: freed later, or still there at the end.
-    fn find_blocks(&mut self, snapshot: &Snapshot, device: usize) {
-        let rows = snapshot.trace(device);
+    fn find_blocks(&mut self, device: Device<'_>) {
         let mut live: FxHashSet<u64> = FxHashSet::default();
         // With its row in `self.blocks`, when it was there at the start.
         let mut pending: FxHashMap<u64, Option<usize>> = FxHashMap::default();
-        for (index, row) in rows.enumerate() {
-            let Some(event) = snapshot.events.get(row) else { continue };
+        for (index, event) in device.entries().enumerate() {
             let state = match event.action {
                 Action::Alloc => {
                     live.insert(event.addr);
@@ -292,19 +270,17 @@ impl Start {
                 until: index,
             });
         }
-        for segment in snapshot.segments.iter().filter(|s| s.device == device as u64) {
-            for block in snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default() {
-                if block.state == BlockState::Inactive || live.contains(&block.address) {
-                    continue;
-                }
-                if let Some(known) = pending.get(&block.address) {
-                    if let Some(block_at_start) = known.and_then(|row| self.blocks.get_mut(row)) {
-                        block_at_start.size = block.size;
-                    }
-                    continue;
-                }
-                self.blocks.push(Live::at_snapshot(block));
+        for block in device.blocks() {
+            if block.state == BlockState::Inactive || live.contains(&block.address) {
+                continue;
             }
+            if let Some(known) = pending.get(&block.address) {
+                if let Some(block_at_start) = known.and_then(|row| self.blocks.get_mut(row)) {
+                    block_at_start.size = block.size;
+                }
+                continue;
+            }
+            self.blocks.push(Live::at_snapshot(block));
         }
         // Of several at one address the first in the trace was there at the start.
         self.blocks.sort_by_key(|b| (b.addr, b.until));
@@ -312,8 +288,8 @@ impl Start {
     }
 
     /// Fills in the sizes that only the trace hints at.
-    fn size_blocks(&mut self, snapshot: &Snapshot, device: usize, settings: &Settings) {
-        let landings = self.landings(snapshot, device, settings);
+    fn size_blocks(&mut self, device: Device<'_>, settings: &Settings) {
+        let landings = self.landings(device, settings);
         let ends = self.chain_ends();
         let mut next_addr = u64::MAX;
         for block in self.blocks.iter_mut().rev() {
@@ -356,18 +332,10 @@ impl Start {
 
     /// For blocks of unknown size: where the first allocation landed just behind them while they
     /// lived. A large block may be up to 1 MiB larger than its rounded request.
-    fn landings(
-        &self,
-        snapshot: &Snapshot,
-        device: usize,
-        settings: &Settings,
-    ) -> FxHashMap<u64, u64> {
+    fn landings(&self, device: Device<'_>, settings: &Settings) -> FxHashMap<u64, u64> {
         let mut landings = FxHashMap::default();
-        for (index, row) in snapshot.trace(device).enumerate() {
-            if snapshot.events.action(row) != Some(Action::Alloc) {
-                continue;
-            }
-            let Some(event) = snapshot.events.get(row) else { continue };
+        for index in device.with_action(Action::Alloc) {
+            let Some(event) = device.entry(index) else { continue };
             let after = self.blocks.partition_point(|b| b.addr < event.addr);
             let Some(block) = after.checked_sub(1).and_then(|i| self.blocks.get(i)) else {
                 continue;
@@ -385,9 +353,9 @@ impl Start {
 }
 
 /// The final runs with the trace's moves undone, in address order.
-fn runs_before(snapshot: &Snapshot, device: u64, moves: &[Event], pools: &PoolIndex) -> Vec<Run> {
+fn runs_before(device: Device<'_>, moves: &[TraceEntry], pools: &PoolIndex) -> Vec<Run> {
     let mut runs: BTreeMap<u64, Run> = BTreeMap::new();
-    for segment in snapshot.segments.iter().filter(|s| s.device == device && s.total_size > 0) {
+    for segment in device.segments().filter(|s| s.total_size > 0) {
         runs.insert(
             segment.address,
             Run {

@@ -18,30 +18,29 @@ use crate::allocator::{
 };
 use crate::conf::Settings;
 use crate::ids::{PoolId, StackId};
-use crate::snapshot::{Action, Event, Snapshot};
+use crate::snapshot::{Action, Device, TraceEntry};
 
 /// Holds the model under `hypothesis` against the trace of `device`.
-pub fn verify(snapshot: &Snapshot, device: usize, hypothesis: &Hypothesis) -> Verification {
-    verify_and_keep(snapshot, device, hypothesis, None)
+pub fn verify(device: Device<'_>, hypothesis: &Hypothesis) -> Verification {
+    verify_and_keep(device, hypothesis, None)
 }
 
 /// The same; `keep` sees every entry that the model writes, with the recorded time of the call.
 pub fn verify_and_keep(
-    snapshot: &Snapshot,
-    device: usize,
+    device: Device<'_>,
     hypothesis: &Hypothesis,
     mut keep: Option<&mut Sink<'_>>,
 ) -> Verification {
-    let reservations = Reservations::new(snapshot, device);
-    let mut verifier = Verifier::new(snapshot, device, hypothesis, &reservations);
-    let mut calls = Calls::new(snapshot, device, verifier.reserved_before);
+    let reservations = Reservations::new(device);
+    let mut verifier = Verifier::new(device, hypothesis, &reservations);
+    let mut calls = Calls::new(device, verifier.reserved_before);
     while verifier.divergence.is_none()
         && let Some(call) = calls.next()
     {
         verifier.step(&call, &calls);
         if let Some(keep) = &mut keep {
             let last = call.rows().end.saturating_sub(1);
-            let time = snapshot.events.time_us(last).unwrap_or(0);
+            let time = device.time_us(last).unwrap_or(0);
             for entry in verifier.allocator.entries() {
                 keep(entry, time);
             }
@@ -56,9 +55,7 @@ type Stop = (usize, Fault);
 type Made = Result<(), Stop>;
 
 struct Verifier<'a> {
-    snapshot: &'a Snapshot,
-    first_row: usize,
-    recorded: usize,
+    trace: Device<'a>,
     starts_empty: bool,
     reserved_before: u64,
     misfits: usize,
@@ -83,12 +80,7 @@ struct Verifier<'a> {
 }
 
 impl<'a> Verifier<'a> {
-    fn new(
-        snapshot: &'a Snapshot,
-        device: usize,
-        hypothesis: &Hypothesis,
-        reservations: &'a Reservations,
-    ) -> Self {
+    fn new(trace: Device<'a>, hypothesis: &Hypothesis, reservations: &'a Reservations) -> Self {
         let mut allocator = CachingAllocator::new(
             Behaviour::of(hypothesis.minor),
             // A request that is refused leaves no line, so none that was recorded was refused.
@@ -98,8 +90,7 @@ impl<'a> Verifier<'a> {
         for pool in &hypothesis.no_split {
             allocator.set_no_split(*pool);
         }
-        let pools = PoolIndex::of(snapshot, device as u64);
-        let start = Start::of(snapshot, device, &hypothesis.settings, &pools);
+        let start = Start::of(trace, &hypothesis.settings, &PoolIndex::of(trace));
         let starts_empty = start.is_empty();
         let mut ground = Ground::default();
         let (held, residents) = start.to_adopt(reservations);
@@ -110,11 +101,8 @@ impl<'a> Verifier<'a> {
         }
         let adopted = allocator.adopt(&held, &residents);
         allocator.clear_entries();
-        let rows = snapshot.trace(device);
         Self {
-            snapshot,
-            first_row: rows.start,
-            recorded: rows.len(),
+            trace,
             starts_empty,
             reserved_before: allocator.statistics().reserved_bytes.all.current,
             misfits: adopted.misfits,
@@ -141,7 +129,7 @@ impl<'a> Verifier<'a> {
             starts_empty: self.starts_empty,
             reserved_before: self.reserved_before,
             misfits: self.misfits,
-            recorded: self.recorded,
+            recorded: self.trace.len(),
             predicted: self.predicted,
             matched: self.matched,
             divergence: self.divergence,
@@ -152,8 +140,8 @@ impl<'a> Verifier<'a> {
     }
 
     #[inline]
-    fn event(&self, row: usize) -> Option<Event> {
-        self.snapshot.events.get(row)
+    fn event(&self, row: usize) -> Option<TraceEntry> {
+        self.trace.entry(row)
     }
 
     #[inline]
@@ -193,7 +181,7 @@ impl<'a> Verifier<'a> {
 
     #[inline]
     fn is_plain(&self, rows: &Range<usize>) -> bool {
-        rows.len() == 1 && self.snapshot.events.action(rows.start) == Some(Action::Alloc)
+        rows.len() == 1 && self.trace.action(rows.start) == Some(Action::Alloc)
     }
 
     /// The usual request: nothing happened but that it was served.
@@ -217,7 +205,7 @@ impl<'a> Verifier<'a> {
         if event.action == Action::Oom {
             self.device.set_free_bytes(event.addr);
         }
-        let of = (pool, self.snapshot.pools.get(pool));
+        let of = (pool, self.trace.snapshot().pools.get(pool));
         let readings = readings(&mut self.allocator, &self.freeable, &event, of, boundary, &own);
         if let [reading] = readings.as_slice() {
             return self.act(reading, &own, last, pool);
@@ -323,7 +311,7 @@ impl<'a> Verifier<'a> {
         self.request(last, pool, reading.is_capturing)
     }
 
-    fn movement(&mut self, row: usize, event: &Event) -> Made {
+    fn movement(&mut self, row: usize, event: &TraceEntry) -> Made {
         self.device.expect(row, event);
         if is_growth(event.action) {
             if !self.ground.take(event.addr, event.size) {
@@ -433,7 +421,7 @@ impl<'a> Verifier<'a> {
         let mut matched = 0;
         let mut time = self.last_time;
         for (at, row) in rows.clone().enumerate() {
-            let Some(event) = self.snapshot.events.get(row) else { break };
+            let Some(event) = self.trace.entry(row) else { break };
             self.time_reversals += usize::from(event.time_us < time);
             time = event.time_us;
             match written.get(at) {
@@ -460,9 +448,9 @@ impl<'a> Verifier<'a> {
 
     #[cold]
     fn diverge(&mut self, row: usize, predicted: Option<Entry>, fault: Fault) {
-        let recorded = (row < self.first_row + self.recorded).then(|| self.event(row)).flatten();
+        let recorded = self.event(row);
         self.divergence = Some(Divergence {
-            event: row - self.first_row,
+            event: row,
             predicted,
             recorded,
             fault,
@@ -473,7 +461,7 @@ impl<'a> Verifier<'a> {
 }
 
 /// The request that an entry records, with nothing known of its circumstances.
-pub(super) fn request_of(event: &Event, pool: PoolId) -> Request<'static> {
+pub(super) fn request_of(event: &TraceEntry, pool: PoolId) -> Request<'static> {
     Request {
         size: event.size,
         stream: event.stream,
@@ -490,7 +478,7 @@ pub(super) fn request_of(event: &Event, pool: PoolId) -> Request<'static> {
 const MOST_REQUESTED: u64 = 1 << 60;
 
 #[inline]
-fn is_same(entry: &Entry, event: &Event) -> bool {
+fn is_same(entry: &Entry, event: &TraceEntry) -> bool {
     entry.action == event.action
         && entry.addr == event.addr
         && entry.size == event.size

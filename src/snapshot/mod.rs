@@ -11,6 +11,7 @@
 
 mod column;
 mod decode;
+mod device;
 mod error;
 mod json;
 mod keys;
@@ -23,11 +24,12 @@ mod version;
 use std::ops::Range;
 
 pub use column::Column;
+pub use device::Device;
 pub use error::SnapshotError;
 pub use segments::{Block, Blocks, Segment, Segments};
 pub use settings::RawSettings;
 pub use stacks::{Frame, Stacks};
-pub use trace::{Annotation, Event, Events};
+pub use trace::{Annotation, TraceEntries, TraceEntry};
 pub use version::TorchRange;
 
 pub use crate::entry::{Action, BlockState};
@@ -43,8 +45,8 @@ pub struct Snapshot {
     pub symbols: Symbols,
     /// Every distinct frame and stack.
     pub stacks: Stacks,
-    /// The trace entries of all devices, each device's in one run of rows: see [`Snapshot::trace`].
-    pub events: Events,
+    /// The trace entries of all devices, each device's in one run of rows: see [`Device`].
+    pub entries: TraceEntries,
     /// The rows of each device's trace entries, oldest first.
     pub traces: Vec<Range<usize>>,
     /// Memory that the allocator holds from the device.
@@ -114,16 +116,9 @@ impl Snapshot {
         }
     }
 
-    /// The trace entries of `device`, as rows of [`Snapshot::events`]; empty when it has none.
-    pub fn trace(&self, device: usize) -> Range<usize> {
-        self.traces.get(device).cloned().unwrap_or_default()
-    }
-
-    /// Which entries of `device`'s trace are failed requests, in order.
-    pub fn failed(&self, device: usize) -> impl DoubleEndedIterator<Item = usize> {
-        let rows = self.trace(device);
-        let first = rows.start;
-        rows.filter(|row| self.events.action(*row) == Some(Action::Oom)).map(move |row| row - first)
+    /// The blocks of `segment`, in address order.
+    pub fn blocks_of(&self, segment: &Segment) -> &[Block] {
+        self.blocks.get(segment.blocks.clone()).unwrap_or_default()
     }
 
     /// The text of `id`.

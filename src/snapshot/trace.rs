@@ -25,7 +25,7 @@ pub(super) fn action_of(word: SymbolId) -> Option<Action> {
 
 /// One trace entry.
 #[derive(Debug, Clone, Copy)]
-pub struct Event {
+pub struct TraceEntry {
     /// What happened.
     pub action: Action,
     /// Address in device memory; free bytes of the device for [`Action::Oom`].
@@ -46,7 +46,7 @@ pub struct Event {
     pub user_metadata: Option<SymbolId>,
 }
 
-impl Event {
+impl TraceEntry {
     pub(super) fn new() -> Self {
         Self {
             action: Action::Other,
@@ -64,7 +64,7 @@ impl Event {
 
 /// Trace entries, one a row.
 #[derive(Debug, Default)]
-pub struct Events {
+pub struct TraceEntries {
     actions: Vec<Action>,
     addrs: Vec<u64>,
     sizes: Vec<u64>,
@@ -76,9 +76,9 @@ pub struct Events {
     user_metadata: Column<Option<SymbolId>>,
 }
 
-impl Events {
+impl TraceEntries {
     #[inline]
-    pub(super) fn push(&mut self, event: Event) {
+    pub(super) fn push(&mut self, event: TraceEntry) {
         self.actions.push(event.action);
         self.addrs.push(event.addr);
         self.sizes.push(event.size);
@@ -100,13 +100,13 @@ impl Events {
         self.actions.is_empty()
     }
 
-    /// What entry `row` records: cheaper than the whole [`Events::get`].
+    /// What entry `row` records: cheaper than the whole [`TraceEntries::get`].
     #[inline]
     pub fn action(&self, row: usize) -> Option<Action> {
         self.actions.get(row).copied()
     }
 
-    /// The stack of entry `row`: cheaper than the whole [`Events::get`].
+    /// The stack of entry `row`: cheaper than the whole [`TraceEntries::get`].
     #[inline]
     pub fn stack(&self, row: usize) -> Option<StackId> {
         self.stacks.get(row).copied()
@@ -119,8 +119,8 @@ impl Events {
 
     /// Entry `row`.
     #[inline]
-    pub fn get(&self, row: usize) -> Option<Event> {
-        Some(Event {
+    pub fn get(&self, row: usize) -> Option<TraceEntry> {
+        Some(TraceEntry {
             action: *self.actions.get(row)?,
             addr: *self.addrs.get(row)?,
             size: *self.sizes.get(row)?,

@@ -48,11 +48,11 @@ fn model(c: &mut Criterion) {
     let mut group = c.benchmark_group("model");
     group.sample_size(20).throughput(Throughput::Elements(one.verification.recorded as u64));
     group.bench_function("verify", |b| {
-        b.iter(|| verify(black_box(&snapshot), one.device, &one.hypothesis));
+        b.iter(|| verify(black_box(one.device), &one.hypothesis));
     });
     group.bench_function("what-if", |b| {
         b.iter(|| {
-            let program = Program::of(black_box(&snapshot), one.device, &one.hypothesis.settings);
+            let program = Program::of(black_box(one.device), &one.hypothesis.settings);
             simulate(&program, &one.hypothesis, None)
         });
     });
@@ -81,7 +81,7 @@ fn many_settings(c: &mut Criterion) {
     assert_eq!(settings.len(), 64);
     let asked = Asked { options: &settings, ..Asked::default() };
     let mut group = c.benchmark_group("whatif");
-    group.sample_size(10).throughput(Throughput::Elements(snapshot.events.len() as u64));
+    group.sample_size(10).throughput(Throughput::Elements(snapshot.entries.len() as u64));
     group.bench_function("64 settings", |b| {
         b.iter(|| whatif(black_box(&snapshot), "bench", &inference, asked, &|_, _| ()).unwrap());
     });
@@ -99,7 +99,7 @@ fn benches(c: &mut Criterion) {
             b.iter(|| Snapshot::read(black_box(&bytes), &|_| ()).unwrap());
         });
         group.bench_function("replay", |b| {
-            let literal = Literal { snapshot: &snapshot, device: 0, settings: &settings };
+            let literal = Literal { device: snapshot.device(0), settings: &settings };
             b.iter(|| literal.run(Keep::Sums, |step| _ = black_box(step.tiling.totals())));
         });
         group.bench_function("read and analyze", |b| {

@@ -12,6 +12,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = PathBuf::from(std::env::args_os().nth(1).ok_or("read SNAPSHOT")?);
     let source = Source::open(&path)?;
     let snapshot = Snapshot::read(&source, &|_| ())?;
-    println!("{} events, {} segments", snapshot.events.len(), snapshot.segments.len());
+    println!("{} events, {} segments", snapshot.entries.len(), snapshot.segments.len());
     Ok(())
 }

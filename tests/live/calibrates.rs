@@ -108,8 +108,7 @@ fn by_hand(program: &str, capacity: &str, settings: &str) -> u64 {
     let bytes = std::fs::read(&emitted).unwrap();
     let snapshot = oomscope::snapshot::Snapshot::read(&bytes, &|_| ()).unwrap();
     let mut ns = 0;
-    for row in snapshot.trace(0) {
-        let event = snapshot.events.get(row).unwrap();
+    for event in snapshot.device(0).entries() {
         let cost = event.size / MIB + 100;
         match oomscope::replay::word(event.action) {
             "segment_alloc" | "segment_map" => ns += cost * 1000,

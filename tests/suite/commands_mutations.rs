@@ -154,7 +154,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
     let report = verified(snapshot, "a", &inference);
     said.push(report::replay_page(&report, STYLE));
     let mut file = Vec::new();
-    let emitted = emitted(snapshot, &inference);
+    let emitted = emitted(&inference);
     write_snapshot(snapshot, &WhatIf::default(), &emitted, &mut file).unwrap();
     said.push(format!("{} bytes", file.len()));
     let smaller = WhatIf { capacity: Some(64 * MIB), ..WhatIf::default() };
@@ -173,7 +173,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
     let gate = Gate {
         config: &Config::parse(EXAMPLE).unwrap(),
         flags: &Limits::default(),
-        baseline: Some(&Baseline::new(peaks(other, "a", &of_other))),
+        baseline: Some(&Baseline::new(peaks("a", &of_other))),
         is_only: true,
         device: None,
         minor: None,

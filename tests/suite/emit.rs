@@ -12,32 +12,30 @@ use oomscope::ids::{PoolId, StackId};
 use oomscope::replay::{
     EmittedDevice, Hypothesis, emit, releases, settings_of, settings_under, verify,
 };
-use oomscope::snapshot::{Action, BlockState, Event, Snapshot};
+use oomscope::snapshot::{Action, BlockState, Snapshot, TraceEntry};
 
 /// What the allocator of one device did and holds.
 struct Device {
-    number: usize,
+    number: u64,
     entries: Vec<(Entry, u64)>,
     segments: Vec<SegmentView>,
     blocks: Vec<BlockView>,
 }
 
-fn entry_of(event: &Event) -> (Entry, u64) {
-    let Event { action, addr, size, stream, stack, .. } = *event;
+fn entry_of(event: &TraceEntry) -> (Entry, u64) {
+    let TraceEntry { action, addr, size, stream, stack, .. } = *event;
     let pool = event.pool.unwrap_or_default();
     (Entry { action, addr, size, stream, pool, context: stack }, event.time_us)
 }
 
-fn entries_of(snapshot: &Snapshot, device: usize) -> Vec<(Entry, u64)> {
-    let rows = snapshot.trace(device);
-    rows.map(|row| entry_of(&snapshot.events.get(row).unwrap())).collect()
+fn entries_of(snapshot: &Snapshot, device: u64) -> Vec<(Entry, u64)> {
+    snapshot.device(device).entries().map(|entry| entry_of(&entry)).collect()
 }
 
 /// The devices as they were recorded.
 fn recorded(snapshot: &Snapshot) -> Vec<Device> {
-    let on = |number: usize| {
-        let segments = snapshot.segments.iter().filter(move |s| s.device == number as u64);
-        let segments = segments.map(|s| SegmentView {
+    let on = |number: u64| {
+        let segments = snapshot.device(number).segments().map(|s| SegmentView {
             addr: s.address,
             size: s.total_size,
             stream: s.stream,
@@ -57,7 +55,7 @@ fn recorded(snapshot: &Snapshot) -> Vec<Device> {
         context: b.stack,
     });
     let blocks: Vec<BlockView> = blocks.collect();
-    (0..snapshot.traces.len())
+    (0..snapshot.traces.len() as u64)
         .map(|number| Device {
             number,
             entries: entries_of(snapshot, number),
@@ -79,13 +77,13 @@ fn replayed(snapshot: &Snapshot) -> Option<Vec<Device>> {
         captures: true,
     };
     let device = |number| {
-        let verification = verify(snapshot, number, &hypothesis);
+        let verification = verify(snapshot.device(number), &hypothesis);
         let (segments, blocks) = verification.allocator.view();
         let entries = entries_of(snapshot, number);
         let is_exact = verification.is_exact() && verification.starts_empty;
         is_exact.then_some(Device { number, entries, segments, blocks })
     };
-    (0..snapshot.traces.len()).map(device).collect()
+    (0..snapshot.traces.len() as u64).map(device).collect()
 }
 
 fn emitted(snapshot: &Snapshot, devices: &[Device]) -> Vec<u8> {
@@ -124,12 +122,13 @@ fn content(snapshot: &Snapshot) -> String {
             let _ = writeln!(out, "  {address:#x}+{size} for {requested} {state:?} at {stack}");
         }
     }
-    for rows in &snapshot.traces {
+    for number in 0..snapshot.traces.len() as u64 {
         let _ = writeln!(out, "trace");
-        for event in rows.clone().filter_map(|row| snapshot.events.get(row)) {
+        for event in snapshot.device(number).entries() {
             if event.action != Action::Other {
                 let pool = Some(event.pool.unwrap_or_default());
-                let event = Event { compile_context: None, user_metadata: None, pool, ..event };
+                let event =
+                    TraceEntry { compile_context: None, user_metadata: None, pool, ..event };
                 let _ = writeln!(out, "  {}", describe::describe_event(snapshot, event));
             }
         }
@@ -216,7 +215,7 @@ fn what_no_recording_has_is_written_all_the_same() {
     ];
     let copy = describe::read(&emitted(&Snapshot::default(), &devices));
     assert_eq!(copy.traces, [0..0, 0..0, 0..2]);
-    let events: Vec<Event> = (0..2).map(|row| copy.events.get(row).unwrap()).collect();
+    let events: Vec<TraceEntry> = (0..2).map(|row| copy.entries.get(row).unwrap()).collect();
     assert_eq!(entry_of(&events[0]), entries[1]);
     assert_eq!(entry_of(&events[1]), entries[3]);
     assert_eq!((copy.segments[0].device, copy.segments[0].stream), (9, 1 << 63));
@@ -225,7 +224,7 @@ fn what_no_recording_has_is_written_all_the_same() {
     assert_eq!(settings_of(&copy), settings_of(&Snapshot::default()));
 
     let empty = describe::read(&emitted(&Snapshot::default(), &[]));
-    assert!(empty.traces.is_empty() && empty.segments.is_empty() && empty.events.is_empty());
+    assert!(empty.traces.is_empty() && empty.segments.is_empty() && empty.entries.is_empty());
 }
 
 /// Takes a number of bytes and no more.

@@ -19,7 +19,7 @@ fn peaks(name: &str) -> [(u64, u64); 2] {
     let inference = inferred(&snapshot, None, Known::default());
     assert!(inference.is_exact, "{name}");
     let recorded = analyze(&snapshot, name, 0, Options::default()).devices[0].peak;
-    let [replayed] = from_empty(&snapshot, &inference)[..] else { panic!("{name}: one device") };
+    let [replayed] = from_empty(&inference)[..] else { panic!("{name}: one device") };
     [
         (recorded.allocated_bytes, recorded.reserved_bytes),
         (replayed.peak_allocated_bytes, replayed.peak_reserved_bytes),

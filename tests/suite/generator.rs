@@ -32,14 +32,15 @@ fn a_generated_snapshot_is_read_as_written() {
     for stacks in STACKS {
         let (bytes, summary) = generated(7, stacks);
         let snapshot = Snapshot::read(&bytes, &|_| {}).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(snapshot.events.len() as u64, summary.events);
+        assert_eq!(snapshot.entries.len() as u64, summary.events);
         assert_eq!((snapshot.torch.first, snapshot.torch.last), (Some(14), None));
         assert!(snapshot.warnings.to_vec().is_empty(), "{:?}", snapshot.warnings);
-        let all = 0..snapshot.events.len();
-        let of =
-            |action| all.clone().filter(|row| snapshot.events.action(*row) == Some(action)).count();
+        let all = 0..snapshot.entries.len();
+        let of = |action| {
+            all.clone().filter(|row| snapshot.entries.action(*row) == Some(action)).count()
+        };
         assert!(of(Action::Alloc) > 100 && of(Action::FreeCompleted) > 50);
-        assert!(all.clone().all(|row| snapshot.events.get(row).unwrap().stack.0 != 0));
+        assert!(all.clone().all(|row| snapshot.entries.get(row).unwrap().stack.0 != 0));
     }
 }
 
@@ -50,7 +51,7 @@ fn a_generated_trace_leads_exactly_to_its_segments() {
         let snapshot = Snapshot::read(&bytes, &|_| {}).unwrap();
         let settings = settings_of(&snapshot);
         let mut last = Totals::default();
-        let outcome = Literal { snapshot: &snapshot, device: 0, settings: &settings }
+        let outcome = Literal { device: snapshot.device(0), settings: &settings }
             .run(Keep::Sums, |step| last = step.tiling.totals());
         assert_eq!((outcome.contradictions, outcome.end_differences), (0, 0), "{stacks:?}");
         assert_eq!(outcome.start, Totals::default());

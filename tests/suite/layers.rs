@@ -211,7 +211,7 @@ fn a_planted_upward_import_is_found() {
 #[test]
 fn what_is_allowed_is_not_found() {
     for (path, code) in [
-        ("src/replay/tiling.rs", "use crate::snapshot::Event; use crate::replay::Totals;"),
+        ("src/replay/tiling.rs", "use crate::snapshot::TraceEntry; use crate::replay::Totals;"),
         ("src/snapshot/decode/mod.rs", "use super::super::keys; use super::records;"),
         (
             "src/snapshot/mod.rs",

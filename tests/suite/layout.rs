@@ -38,28 +38,24 @@ fn the_last_moment_is_the_snapshot() {
     for name in fixtures::names() {
         let snapshot = fixtures::snapshot(&name);
         let settings = settings_in_effect(&snapshot, None);
-        for device in 0..snapshot.traces.len() {
-            if snapshot.trace(device).is_empty() {
-                continue;
-            }
-            let (mut last, entries) = (Layout::default(), snapshot.trace(device).len());
-            let literal = Literal { snapshot: &snapshot, device, settings: &settings };
+        for device in snapshot.devices().filter(|device| !device.is_empty()) {
+            let (mut last, entries) = (Layout::default(), device.len());
+            let literal = Literal { device, settings: &settings };
             let outcome = literal.run(Keep::Sums, |step| {
                 if step.entry.is_none_or(|(index, _)| index + 1 == entries) {
-                    last = Layout::of(step.tiling, device as u64);
+                    last = Layout::of(step.tiling, device.id());
                 }
             });
             if (outcome.contradictions, outcome.end_differences) != (0, 0) {
                 continue;
             }
-            let mut expected: Vec<&Segment> =
-                snapshot.segments.iter().filter(|s| s.device == device as u64).collect();
+            let mut expected: Vec<&Segment> = device.segments().collect();
             expected.sort_by_key(|segment| segment.address);
             let expected: Vec<String> =
                 expected.iter().map(|s| described(&snapshot, s, &snapshot.blocks)).collect();
             let found: Vec<String> =
                 last.segments.iter().map(|s| described(&snapshot, s, &last.blocks)).collect();
-            assert_eq!(found, expected, "{name}, device {device}");
+            assert_eq!(found, expected, "{name}, device {}", device.id());
             compared += 1;
         }
     }

@@ -4,18 +4,17 @@ use crate::support::fixtures;
 use oomscope::analysis::{Phase, Phases, StackReader, StepsFrom};
 use oomscope::snapshot::{Action, Snapshot};
 
-fn phases(snapshot: &Snapshot, device: usize) -> Phases {
-    Phases::of(snapshot, &StackReader::new(snapshot), device)
+fn phases(snapshot: &Snapshot, device: u64) -> Phases {
+    Phases::of(snapshot.device(device), &StackReader::new(snapshot))
 }
 
 /// Steps and phases of the allocations, without repetitions.
-fn course(snapshot: &Snapshot, device: usize) -> Vec<(Option<u32>, Phase)> {
+fn course(snapshot: &Snapshot, device: u64) -> Vec<(Option<u32>, Phase)> {
     let phases = phases(snapshot, device);
     let mut course: Vec<_> = snapshot
-        .trace(device)
-        .enumerate()
-        .filter(|(_, row)| snapshot.events.action(*row) == Some(Action::Alloc))
-        .map(|(index, _)| (phases.step_of(index), phases.phase_of(index)))
+        .device(device)
+        .with_action(Action::Alloc)
+        .map(|index| (phases.step_of(index), phases.phase_of(index)))
         .collect();
     course.dedup();
     course
@@ -50,9 +49,7 @@ fn a_failure_belongs_to_the_step_that_it_ended() {
         ("2.15.0-oom_varlen-at-oom", (24, Phase::Forward)),
     ] {
         let snapshot = fixtures::snapshot(name);
-        let rows = snapshot.trace(0);
-        let is_oom = |row: &usize| snapshot.events.action(*row) == Some(Action::Oom);
-        let oom = rows.clone().rev().find(is_oom).unwrap() - rows.start;
+        let oom = snapshot.device(0).failed().next_back().unwrap();
         let phases = phases(&snapshot, 0);
         assert_eq!((phases.step_of(oom).unwrap(), phases.phase_of(oom)), last, "{name}");
         assert!(phases.entries_of(last.0).unwrap().contains(&oom));
@@ -86,13 +83,11 @@ fn named_ranges_are_found_by_time() {
     let snapshot = fixtures::snapshot("2.15.0-gpt_train-cpp_stacks");
     let phases = phases(&snapshot, 0);
     let mut named = 0;
-    for (index, row) in snapshot.trace(0).enumerate() {
+    for index in snapshot.device(0).with_action(Action::Alloc) {
         let within = phases.named_at(index).map(|name| snapshot.text(name));
-        if snapshot.events.action(row) == Some(Action::Alloc) {
-            let is_step = within == Some("Optimizer.step#AdamW.step");
-            assert_eq!(is_step, phases.phase_of(index) == Phase::Optimizer, "entry {index}");
-            named += u32::from(is_step);
-        }
+        let is_step = within == Some("Optimizer.step#AdamW.step");
+        assert_eq!(is_step, phases.phase_of(index) == Phase::Optimizer, "entry {index}");
+        named += u32::from(is_step);
     }
     assert_eq!(named, 4 * 74 + 2 * 74, "a temporary each step, and the state in the first");
 }

@@ -43,7 +43,7 @@ fn every_prefix_is_truncated_and_counts_the_entries_before() {
     }
     for name in ["2.15.0-cpp_pickler-streams", "2.1.2-holes-at-oom", "2.15.0-two_devices"] {
         let pickle = fixtures::pickle(name);
-        let all = describe::read(&pickle).events.len();
+        let all = describe::read(&pickle).entries.len();
         let mut entries = 0;
         for len in (1..pickle.len()).step_by(997) {
             let now = check_truncated(&pickle, len);

@@ -5,7 +5,7 @@ use crate::support::describe::{describe, read, stack, warnings};
 use crate::support::pickle_bytes::{Py, Script, dict};
 use crate::support::{fixtures, plain_json, sample};
 use oomscope::pickle::tree::Tree;
-use oomscope::snapshot::{Action, BlockState};
+use oomscope::snapshot::{Action, BlockState, Device};
 use serde_json::{Value, json};
 
 #[test]
@@ -78,7 +78,7 @@ fn the_bare_list_of_segments_is_a_snapshot() {
         assert_eq!(snapshot.segments.len(), 2);
         assert_eq!(snapshot.segments[1].device, 1);
         assert_eq!(snapshot.segments[1].blocks, 2..4);
-        assert!(snapshot.events.is_empty() && snapshot.traces.is_empty());
+        assert!(snapshot.entries.is_empty() && snapshot.traces.is_empty());
         assert!(snapshot.settings.is_none());
         assert_eq!(snapshot.torch.to_string(), "2.1+", "segments alone tell no more");
         assert_eq!(warnings(&snapshot), "");
@@ -111,8 +111,8 @@ fn handles_of_63_bits_and_more_keep_their_bits() {
         for bytes in [pickle, sample.json().into_bytes()] {
             let snapshot = read(&bytes);
             assert_eq!(snapshot.segments[0].stream, bits, "{stream}");
-            assert_eq!(snapshot.events.get(0).unwrap().stream, bits, "{stream}");
-            assert_eq!(snapshot.events.get(1).unwrap().stream, 0);
+            assert_eq!(snapshot.entries.get(0).unwrap().stream, bits, "{stream}");
+            assert_eq!(snapshot.entries.get(1).unwrap().stream, 0);
         }
     }
 }
@@ -156,8 +156,7 @@ fn the_cpp_pickler_of_real_releases_tells_the_same_story_as_python() {
             if first.contains("/app/workloads.py") { first.to_owned() } else { "-".to_owned() }
         };
         let mut lines = Vec::new();
-        for row in snapshot.trace(0) {
-            let e = snapshot.events.get(row).unwrap();
+        for e in snapshot.device(0).entries() {
             let at = innermost(e.stack);
             lines.push(format!("{:?} {:x}+{} {} {at}", e.action, e.addr, e.size, e.stream));
         }
@@ -175,7 +174,7 @@ fn the_cpp_pickler_of_real_releases_tells_the_same_story_as_python() {
         }
         let in_workload = lines.iter().filter(|line| line.contains("/app/workloads.py")).count();
         assert!(in_workload > 700, "{name}: {in_workload}");
-        assert_eq!(snapshot.trace(0).len(), 916, "{name}");
+        assert_eq!(snapshot.device(0).len(), 916, "{name}");
         assert_eq!(snapshot.segments.len(), 33, "{name}");
         lines
     };
@@ -202,8 +201,8 @@ fn two_devices_may_use_the_same_addresses() {
     let snapshot = read(&sample.pickle(4));
     let devices: Vec<_> = snapshot.segments.iter().map(|s| (s.device, s.address)).collect();
     assert_eq!(devices, [(0, at), (1, at)]);
-    assert_eq!((snapshot.trace(0), snapshot.trace(1)), (0..5, 5..8));
-    assert_eq!(snapshot.events.get(5).unwrap().action, Action::SegmentAlloc);
+    assert_eq!([0, 1].map(|id| snapshot.device(id).len()), [5, 3]);
+    assert_eq!(snapshot.device(1).entry(0).unwrap().action, Action::SegmentAlloc);
 }
 
 #[test]
@@ -214,12 +213,12 @@ fn devices_without_entries_keep_their_numbers() {
         vec![empty(), empty(), sample::events(sample::ADDRESS).into(), empty()],
     );
     let snapshot = read(&sample.pickle(4));
-    let rows: Vec<_> = (0..5).map(|device| snapshot.trace(device)).collect();
-    assert_eq!(rows, [0..0, 0..0, 0..5, 0..0, 0..0]);
+    assert_eq!([0, 1, 2, 3, 4].map(|id| snapshot.device(id).len()), [0, 0, 5, 0, 0]);
+    assert_eq!(snapshot.devices().map(Device::id).collect::<Vec<_>>(), [2]);
     assert_eq!(snapshot.traces.len(), 4);
 
     let none = sample::snapshot_of(vec![], vec![empty(), empty()]);
-    assert!(read(&none.pickle(4)).events.is_empty());
+    assert!(read(&none.pickle(4)).entries.is_empty());
 }
 
 #[test]
@@ -232,7 +231,7 @@ fn an_oom_entry_has_free_bytes_in_place_of_an_address() {
             oom.pairs().reverse();
         }
         let snapshot = read(&sample::changed_event(|_| oom).pickle(4));
-        let event = snapshot.events.get(0).unwrap();
+        let event = snapshot.entries.get(0).unwrap();
         assert_eq!((event.action, event.addr, event.size), (Action::Oom, 12_345, 5 << 20));
     }
 }
@@ -243,10 +242,10 @@ fn entries_without_times_say_that_they_have_none() {
         sample::events(sample::ADDRESS).into_iter().map(|e| e.without("time_us")).collect();
     let mut sample = sample::snapshot_of(vec![], vec![events.into()]);
     let snapshot = read(&sample.pickle(4));
-    assert_eq!(snapshot.events.time_us(0), None);
-    assert_eq!(snapshot.events.len(), 5);
+    assert_eq!(snapshot.entries.time_us(0), None);
+    assert_eq!(snapshot.entries.len(), 5);
     sample = sample::snapshot();
-    assert_eq!(read(&sample.pickle(4)).events.time_us(0), Some(sample::TIME));
+    assert_eq!(read(&sample.pickle(4)).entries.time_us(0), Some(sample::TIME));
 }
 
 #[test]

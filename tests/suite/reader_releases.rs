@@ -109,12 +109,12 @@ fn cpp_frames_of_2_0_are_texts() {
         sample::changed_event(|event| event.without("frames").with("cpp_frames", frames.clone()));
     let snapshot = read(&sample.pickle(4));
     assert_eq!(
-        stack(&snapshot, snapshot.events.get(0).unwrap().stack),
+        stack(&snapshot, snapshot.entries.get(0).unwrap().stack),
         "[at::empty()@:0 < main@:0]"
     );
     let sample = sample::changed_event(|event| event.with("cpp_frames", frames));
     let snapshot = read(&sample.pickle(4));
-    assert!(stack(&snapshot, snapshot.events.get(0).unwrap().stack).contains("model.py"));
+    assert!(stack(&snapshot, snapshot.entries.get(0).unwrap().stack).contains("model.py"));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn what_a_release_leaves_out_is_absent_not_made_up() {
     let entry = dict([("action", "alloc".into()), ("addr", 4096.into()), ("size", 40.into())]);
     let old =
         dict([("segments", vec![].into()), ("device_traces", vec![vec![entry].into()].into())]);
-    let event = read(&old.pickle(4)).events.get(0).unwrap();
+    let event = read(&old.pickle(4)).entries.get(0).unwrap();
     assert_eq!(event.pool, None);
     assert_eq!((event.compile_context, event.user_metadata), (None, None));
     assert_eq!((event.time_us, event.stream, event.stack.0), (0, 0, 0));
@@ -165,7 +165,7 @@ fn known_actions_that_move_no_memory_give_no_warning() {
     for action in ["annotate", "user_defined", "workspace_snapshot"] {
         let sample = sample::changed_event(|event| event.with("action", action));
         let snapshot = read(&sample.pickle(4));
-        assert_eq!(snapshot.events.get(0).unwrap().action, Action::Other);
+        assert_eq!(snapshot.entries.get(0).unwrap().action, Action::Other);
         assert_eq!(warnings(&snapshot), "", "{action}");
     }
 }
@@ -191,7 +191,7 @@ fn the_keys_of_a_record_may_come_in_any_order() {
 fn records_of_other_backends_may_hold_none_for_numbers() {
     // profile_plot writes addr None; NPU traces carry no stream for some actions.
     let sample = sample::changed_event(|e| e.with("addr", Py::None).with("stream", Py::None));
-    let event = read(&sample.pickle(4)).events.get(0).unwrap();
+    let event = read(&sample.pickle(4)).entries.get(0).unwrap();
     assert_eq!((event.addr, event.stream), (0, 0));
 }
 
@@ -212,6 +212,6 @@ fn frames_may_carry_fx_keys_and_none() {
     let odd = dict([("name", Py::None), ("filename", Py::None), ("line", Py::None)]);
     let frames: Py = vec![frame, odd].into();
     let snapshot = read(&sample::changed_event(|e| e.with("frames", frames)).pickle(4));
-    assert_eq!(stack(&snapshot, snapshot.events.get(0).unwrap().stack), "[g@/app/a.py:3 < @:0]");
+    assert_eq!(stack(&snapshot, snapshot.entries.get(0).unwrap().stack), "[g@/app/a.py:3 < @:0]");
     assert_eq!(warnings(&snapshot), "");
 }

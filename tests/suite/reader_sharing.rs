@@ -28,8 +28,7 @@ fn events(frames: &[Vec<u8>]) -> Py {
 
 /// The stacks of all entries.
 fn stacks(snapshot: &Snapshot) -> Vec<String> {
-    let rows = snapshot.trace(0);
-    rows.map(|row| stack(snapshot, snapshot.events.get(row).unwrap().stack)).collect()
+    snapshot.device(0).entries().map(|entry| stack(snapshot, entry.stack)).collect()
 }
 
 fn frame(line: i32) -> Py {
@@ -213,7 +212,7 @@ fn a_record_in_parts_is_one_record() {
     for opcodes in [[b"}(", &batches[..], b"u"].concat(), [b"}", &pairs[..], b"s"].concat()] {
         let sample = sample::snapshot_of(vec![], vec![vec![Py::Raw(opcodes)].into()]);
         let snapshot = read(&sample.pickle(4));
-        let text = describe_event(&snapshot, snapshot.events.get(0).unwrap());
+        let text = describe_event(&snapshot, snapshot.entries.get(0).unwrap());
         assert!(text.starts_with("Alloc 0x7+8 stream 9 "), "{text}");
     }
     // Whatever key comes first.
@@ -231,7 +230,7 @@ fn a_record_that_is_used_twice_is_one_record() {
     let entry = Script::default().py(&sample::event("alloc", 1, 2, 3)).raw(b"q\x07").0;
     let sample = sample::snapshot_of(vec![], vec![vec![Py::Raw(entry)].into()]);
     let snapshot = read(&sample.pickle(4));
-    assert_eq!(snapshot.events.len(), 1);
-    let text = describe_event(&snapshot, snapshot.events.get(0).unwrap());
+    assert_eq!(snapshot.entries.len(), 1);
+    let text = describe_event(&snapshot, snapshot.entries.get(0).unwrap());
     assert!(text.starts_with("Alloc 0x1+2 "), "{text}");
 }

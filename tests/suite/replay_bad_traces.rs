@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use oomscope::analysis::{ReplayReport, WhatIf, emitted, inferred, verified, what_if};
 use oomscope::ids::StackId;
 use oomscope::replay::{Known, word};
-use oomscope::snapshot::{Block, BlockState, Snapshot};
+use oomscope::snapshot::{Block, BlockState, Snapshot, TraceEntry};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -315,7 +315,7 @@ fn survives(snapshot: &Snapshot, settings: Option<oomscope::conf::Settings>) {
         }
         assert!(device.peak_allocated_bytes <= device.peak_reserved_bytes);
     }
-    assert_eq!(emitted(snapshot, &inference).len(), report.devices.len());
+    assert_eq!(emitted(&inference).len(), report.devices.len());
     let change = WhatIf {
         settings: settings.map(|settings| (settings, String::new())),
         capacity: Some(300 * MIB),
@@ -372,8 +372,7 @@ fn plain(snapshot: &Snapshot) -> Value {
             "blocks": blocks})
     });
     file["segments"] = segments.collect();
-    let entry = |row: usize| {
-        let e = snapshot.events.get(row).unwrap();
+    let entry = |e: TraceEntry| {
         let mut one = event(word(e.action), e.addr, e.size);
         one["stream"] = json!(e.stream);
         one["time_us"] = json!(e.time_us);
@@ -384,9 +383,9 @@ fn plain(snapshot: &Snapshot) -> Value {
         }
         one
     };
-    let traces = 0..snapshot.traces.len();
+    let traces = 0..snapshot.traces.len() as u64;
     file["device_traces"] =
-        traces.map(|device| snapshot.trace(device).map(entry).collect::<Value>()).collect();
+        traces.map(|id| snapshot.device(id).entries().map(entry).collect::<Value>()).collect();
     file["allocator_settings"]["expandable_segments"] =
         json!(snapshot.segments.iter().any(|s| s.is_expandable));
     file

@@ -37,11 +37,10 @@ const HIDDEN: [(&str, &str, i64, i64); 15] = [
     ("2.8.0-graphs-expandable", "num_sync_all_streams", 3, 2),
 ];
 
-fn replay(name: &str) -> (Snapshot, Inference, ReplayReport) {
-    let snapshot = fixtures::snapshot(name);
-    let inference = inferred(&snapshot, None, Known::default());
-    let report = verified(&snapshot, name, &inference);
-    (snapshot, inference, report)
+fn replay<'a>(snapshot: &'a Snapshot, name: &str) -> (Inference<'a>, ReplayReport) {
+    let inference = inferred(snapshot, None, Known::default());
+    let report = verified(snapshot, name, &inference);
+    (inference, report)
 }
 
 #[test]
@@ -49,16 +48,16 @@ fn every_entry_and_every_block_is_reproduced() {
     let mut entries = 0;
     let mut wrong = Vec::new();
     for name in fixtures::names() {
-        let (snapshot, inference, report) = replay(&name);
+        let snapshot = fixtures::snapshot(&name);
+        let (inference, report) = replay(&snapshot, &name);
         let is_bare = WITHOUT_TRACE.contains(&name.as_str());
-        assert_eq!(snapshot.events.is_empty(), is_bare, "{name}");
+        assert_eq!(snapshot.entries.is_empty(), is_bare, "{name}");
         assert!(!report.devices.is_empty(), "{name}");
         if !inference.is_exact {
             wrong.push(format!("{name} is not exact"));
         }
         for device in &report.devices {
-            let index = usize::try_from(device.device).unwrap();
-            let all = snapshot.trace(index).len();
+            let all = snapshot.device(device.device).len();
             let is_late = is_bare || RECORDED_LATE.contains(&name.as_str());
             assert_eq!(device.events.recorded, all, "{name}");
             let sound = (device.events.predicted, device.events.matched) == (all, Some(all))
@@ -89,10 +88,13 @@ fn every_figure_is_what_pytorch_counted_save_those_listed() {
         if WITHOUT_TRACE.contains(&name) || RECORDED_LATE.contains(&name) {
             continue;
         }
-        let (_, inference, report) = replay(name);
+        let snapshot = fixtures::snapshot(name);
+        let (inference, report) = replay(&snapshot, name);
         assert_eq!(report.devices.len(), recorded.stats.len(), "{name}");
         for (device, one) in report.devices.iter().zip(&inference.devices) {
-            for (key, theirs) in recorded.stats[one.device].as_object().unwrap() {
+            for (key, theirs) in
+                recorded.stats[usize::try_from(one.device.id()).unwrap()].as_object().unwrap()
+            {
                 let theirs = theirs.as_i64().unwrap_or_else(|| panic!("{key} of {name}"));
                 let ours = *device.statistics.get(key).unwrap_or_else(|| panic!("no {key}"));
                 compared += 1;
@@ -114,7 +116,8 @@ fn every_figure_is_what_pytorch_counted_save_those_listed() {
 #[test]
 fn what_no_file_says_is_found_out() {
     let hypothesis = |name: &str| {
-        let (_, mut inference, _) = replay(name);
+        let snapshot = fixtures::snapshot(name);
+        let (mut inference, _) = replay(&snapshot, name);
         assert!(inference.is_exact, "{name}");
         inference.devices.remove(0).hypothesis
     };
@@ -169,22 +172,23 @@ fn every_difference_at_the_end_counts() {
         }),
         ("a segment of another device", |s, at, _| s.segments[at].device = 1),
     ];
-    let (mut snapshot, inference, _) = replay("2.15.0-holes");
-    let allocator = &inference.devices[0].verification.allocator;
-    assert_eq!(end_differences(&snapshot, 0, allocator), 0);
+    let mut snapshot = fixtures::snapshot("2.15.0-holes");
+    let (mut inference, _) = replay(&snapshot, "2.15.0-holes");
+    let allocator = &inference.devices.remove(0).verification.allocator;
+    assert_eq!(end_differences(snapshot.device(0), allocator), 0);
     let is_live = |b: &Block| b.state == BlockState::ActiveAllocated;
     let block = snapshot.blocks.iter().position(is_live).unwrap();
     let at = snapshot.segments.iter().position(|s| s.blocks.contains(&block)).unwrap();
     for (what, change) in changes {
         let (segments, blocks) = (snapshot.segments.clone(), snapshot.blocks.clone());
         change(&mut snapshot, at, block);
-        assert_eq!(end_differences(&snapshot, 0, allocator), 1, "{what}");
+        assert_eq!(end_differences(snapshot.device(0), allocator), 1, "{what}");
         (snapshot.segments, snapshot.blocks) = (segments, blocks);
     }
     // What a free block says of requested bytes is stale.
     let free = snapshot.blocks.iter().position(|b| b.state == BlockState::Inactive).unwrap();
     snapshot.blocks[free].requested_size += 1;
-    assert_eq!(end_differences(&snapshot, 0, allocator), 0);
+    assert_eq!(end_differences(snapshot.device(0), allocator), 0);
 }
 
 /// Expandable memory is given back in ranges of several granules, of which undoing the trace has to tell
@@ -192,7 +196,7 @@ fn every_difference_at_the_end_counts() {
 #[test]
 fn expandable_segments_of_before_the_recording_are_told_apart() {
     for name in ["2.15.0-fuzz-expandable-oom", "2.15.0-fuzz_streams-expandable-oom-lag"] {
-        let (snapshot, ..) = replay(name);
+        let snapshot = fixtures::snapshot(name);
         let directory = tempfile::TempDir::new().unwrap();
         let late = std::fs::read(late::half(&directory, &snapshot)).unwrap();
         let late = Snapshot::read(&late, &|_| ()).unwrap();

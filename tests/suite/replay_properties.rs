@@ -46,10 +46,10 @@ fn is_sound(tiling: &Tiling) -> Result<(), String> {
 }
 
 /// The totals at the start and after every entry, and what the replay came to.
-fn replay(snapshot: &Snapshot, device: usize, settings: &Settings) -> (Vec<Totals>, Outcome) {
+fn replay(snapshot: &Snapshot, device: u64, settings: &Settings) -> (Vec<Totals>, Outcome) {
     let mut totals = Vec::new();
     let mut unsound = None;
-    let outcome = Literal { snapshot, device, settings }.run(Keep::Sizes, |step| {
+    let outcome = Literal { device: snapshot.device(device), settings }.run(Keep::Sizes, |step| {
         totals.push(step.tiling.totals());
         if let Err(what) = is_sound(step.tiling) {
             unsound.get_or_insert((step.entry.map(|(index, _)| index), what));
@@ -159,7 +159,7 @@ proptest! {
     fn a_whole_trace_is_replayed_exactly(programs in [program(150), program(150)]) {
         let devices = programs.map(|program| Reference::run(&program));
         let snapshot = read(&snapshot_bytes(&[(&devices[0], 0), (&devices[1], 0)]));
-        for (device, reference) in devices.iter().enumerate() {
+        for (device, reference) in (0..).zip(&devices) {
             let (totals, outcome) = replay(&snapshot, device, &settings_of(&snapshot));
             prop_assert_eq!(&totals[1..], &reference.after[..]);
             prop_assert_eq!(outcome, Outcome {

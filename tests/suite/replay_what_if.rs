@@ -63,14 +63,14 @@ fn differences(from: &str, to: &str) -> (Vec<String>, bool) {
     assert_eq!(report.devices.len(), recorded.stats.len());
     let (mut differing, mut is_same) = (Vec::new(), true);
     for (device, one) in report.devices.iter().zip(&emitted) {
-        let theirs = recorded.stats[one.device].as_object().unwrap();
+        let theirs = recorded.stats[usize::try_from(one.device).unwrap()].as_object().unwrap();
         for (key, value) in theirs {
             if device.statistics.get(key).copied() != value.as_i64() {
                 differing.push(key.clone());
             }
         }
         assert_eq!(device.ooms.len(), 0, "{from} as {to}");
-        is_same &= end_differences(&target, one.device, &one.allocator) == 0;
+        is_same &= end_differences(target.device(one.device), &one.allocator) == 0;
     }
     (differing, is_same)
 }
@@ -167,7 +167,7 @@ fn nothing_changed_changes_nothing() {
             assert_eq!(differing, Vec::<&String>::new(), "{name}");
             assert_eq!(device.ooms.len(), recorded.ooms.len(), "{name}");
             assert_eq!(device.avoided_ooms.len(), 0, "{name}");
-            assert_eq!(end_differences(&snapshot, one.device, &one.allocator), 0, "{name}");
+            assert_eq!(end_differences(snapshot.device(one.device), &one.allocator), 0, "{name}");
         }
     }
 }

@@ -141,7 +141,7 @@ fn with_its_way_out_frames_are_silently_none() {
         }
     }
     let snapshot = oomscope::snapshot::Snapshot::read(&pickle, &|_| ()).unwrap();
-    let events: Vec<_> = snapshot.trace(0).filter_map(|row| snapshot.events.get(row)).collect();
+    let events: Vec<_> = snapshot.device(0).entries().collect();
     let ours = events.iter().filter(|e| !snapshot.stacks.frames(e.stack).is_empty()).count();
     assert_eq!(whole + lost, events.len());
     assert!(ours > events.len() * 9 / 10, "{ours} of {} entries have a stack", events.len());

@@ -5,7 +5,7 @@ use crate::support::recorded::{Recorded, between, format_size};
 use crate::support::{fixtures, recorded};
 use oomscope::analysis::{DeviceReport, Options, SnapshotReport, analyze};
 use oomscope::replay::{Keep, Literal, Outcome, Totals, settings_in_effect};
-use oomscope::snapshot::{Action, Block, BlockState, Snapshot};
+use oomscope::snapshot::{Action, Block, BlockState, Device, Snapshot};
 
 /// Recordings of the C++ pickler, which have no statistics beside them.
 const WITHOUT_STATISTICS: [&str; 2] = ["2.1.2-cpp_pickler-streams", "2.15.0-cpp_pickler-streams"];
@@ -48,8 +48,8 @@ fn same(recorded: &Recorded, device: &DeviceReport, figures: &[(&str, u64)]) {
 /// Free blocks that have a neighbour in their segment, which cannot be an expandable one.
 fn split_free_blocks(snapshot: &Snapshot, device: u64) -> u64 {
     let is_free = |b: &&Block| b.state == BlockState::Inactive;
-    let segments = snapshot.segments.iter().filter(|s| s.device == device && !s.is_expandable);
-    let blocks = segments.map(|s| &snapshot.blocks[s.blocks.clone()]).filter(|b| b.len() > 1);
+    let segments = snapshot.device(device).segments().filter(|s| !s.is_expandable);
+    let blocks = segments.map(|s| snapshot.blocks_of(s)).filter(|b| b.len() > 1);
     blocks.map(|blocks| blocks.iter().filter(is_free).count() as u64).sum()
 }
 
@@ -84,10 +84,10 @@ fn the_memory_at_the_snapshot_is_what_pytorch_counted() {
 }
 
 /// The highest of each total in the literal replay of `device`'s trace, and what it came to.
-fn peaks(snapshot: &Snapshot, device: usize) -> (Totals, Outcome) {
-    let settings = settings_in_effect(snapshot, None);
+fn peaks(device: Device<'_>) -> (Totals, Outcome) {
+    let settings = settings_in_effect(device.snapshot(), None);
     let mut peak = Totals::default();
-    let outcome = Literal { snapshot, device, settings: &settings }.run(Keep::Sums, |step| {
+    let outcome = Literal { device, settings: &settings }.run(Keep::Sums, |step| {
         let now = step.tiling.totals();
         peak.reserved = peak.reserved.max(now.reserved);
         peak.allocated = peak.allocated.max(now.allocated);
@@ -107,7 +107,7 @@ fn the_peaks_are_those_that_pytorch_counted() {
         if report.truncated || device.timeline.is_none() {
             return;
         }
-        let (peaks, outcome) = peaks(snapshot, index(device));
+        let (peaks, outcome) = peaks(snapshot.device(device.device));
         same(
             recorded,
             device,
@@ -155,14 +155,14 @@ fn a_rebuilt_start_ends_where_pytorch_ended() {
         let recorded = recorded::of(name).unwrap();
         let settings = settings_in_effect(&snapshot, None);
         let mut last = Totals::default();
-        let literal = Literal { snapshot: &snapshot, device: 0, settings: &settings };
+        let literal = Literal { device: snapshot.device(0), settings: &settings };
         let outcome = literal.run(Keep::Sums, |step| last = step.tiling.totals());
         assert_eq!((outcome.contradictions, outcome.end_differences), (0, 0), "{name}");
         assert!(outcome.start.reserved > 0, "{name}");
         assert_eq!(last.reserved, recorded.stat(0, "reserved_bytes.all.current"), "{name}");
         assert_eq!(last.allocated, recorded.stat(0, "allocated_bytes.all.current"), "{name}");
         // PyTorch's own peaks go back further than the file does.
-        let (peaks, _) = peaks(&snapshot, 0);
+        let (peaks, _) = peaks(snapshot.device(0));
         assert!(peaks.reserved <= recorded.stat(0, "reserved_bytes.all.peak"), "{name}");
         assert!(peaks.allocated <= recorded.stat(0, "allocated_bytes.all.peak"), "{name}");
     }
@@ -193,9 +193,8 @@ fn the_last_failed_request_is_the_one_of_the_error_message() {
         let unallocated = format_size(oom.reserved_bytes - oom.allocated_bytes);
         assert!(error.contains(&format!("and {unallocated} is reserved")), "{name}: {error}");
 
-        if let [.., last] = snapshot.trace(index(device)).collect::<Vec<_>>()[..]
-            && snapshot.events.action(last) == Some(Action::Oom)
-        {
+        let last = snapshot.device(device.device).entries().next_back();
+        if last.is_some_and(|entry| entry.action == Action::Oom) {
             assert_eq!(oom.reserved_bytes, device.memory.reserved_bytes, "{name}");
             assert_eq!(oom.allocated_bytes, device.memory.allocated_bytes, "{name}");
             assert_eq!(oom.cached_bytes, device.memory.blocks.inactive.bytes, "{name}");

@@ -246,11 +246,11 @@ fn optimizer_steps_stand_where_they_were() {
     let step = ranges.names.iter().find(|range| range.name == "Optimizer.step#SGD.step").unwrap();
     assert_eq!((step.source, step.count, step.spans.len()), ("annotation", 12, 12));
     assert_eq!(step.events, step.spans.iter().map(|span| span.events).sum::<u64>());
-    let rows = snapshot.trace(0);
+    let trace = snapshot.device(0);
     for span in &step.spans {
         let (start, end) = (span.start_us.unwrap(), span.end_us.unwrap());
-        for index in 0..rows.len() {
-            let time = snapshot.events.time_us(rows.start + index).unwrap();
+        for index in 0..trace.len() {
+            let time = trace.time_us(index).unwrap();
             let is_in =
                 (span.first_event..span.first_event + span.events).contains(&(index as u64));
             assert_eq!(is_in, (start..=end).contains(&time), "entry {index}");

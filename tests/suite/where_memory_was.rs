@@ -86,7 +86,7 @@ fn judge(keep: impl Fn(&Moment) -> bool, least: Confidence) -> Scores {
         let settings = settings_in_effect(&snapshot, None);
         for moment in kept {
             let mut truth = moment.truth;
-            for block in held_blocks(&snapshot, &settings, 0, moment.entry) {
+            for block in held_blocks(snapshot.device(0), &settings, moment.entry) {
                 let is = truth.remove(&block.address).map(|(category, bytes)| {
                     assert!(bytes <= block.bytes, "{run} {}: {block:?}", moment.name);
                     category

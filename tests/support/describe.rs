@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use oomscope::ids::StackId;
-use oomscope::snapshot::{Event, Snapshot};
+use oomscope::snapshot::{Snapshot, TraceEntry};
 
 pub fn read(bytes: &[u8]) -> Snapshot {
     Snapshot::read(bytes, &|_| ()).unwrap_or_else(|error| panic!("{error}"))
@@ -49,7 +49,7 @@ pub fn describe(snapshot: &Snapshot) -> String {
     for (device, rows) in snapshot.traces.iter().enumerate() {
         let _ = writeln!(out, "trace of device {device}: {} entries", rows.len());
         for row in rows.clone() {
-            let event = snapshot.events.get(row).unwrap();
+            let event = snapshot.entries.get(row).unwrap();
             let _ = writeln!(out, "  {}", describe_event(snapshot, event));
         }
     }
@@ -75,7 +75,7 @@ pub fn describe(snapshot: &Snapshot) -> String {
     out
 }
 
-pub fn describe_event(snapshot: &Snapshot, event: Event) -> String {
+pub fn describe_event(snapshot: &Snapshot, event: TraceEntry) -> String {
     let text = |id: Option<_>| id.map(|id| snapshot.text(id).to_owned());
     format!(
         "{:?} {:#x}+{} stream {} time {} pool {:?} context {:?} metadata {:?} at {}",

@@ -9,14 +9,13 @@ use tempfile::TempDir;
 /// The snapshot without the first half of its trace, as a recording that began late.
 pub fn half(directory: &TempDir, snapshot: &Snapshot) -> String {
     let pool = |pool| json!(snapshot.pools.get(pool));
-    let rows = snapshot.trace(0);
-    let events = (rows.start + rows.len() / 2..rows.end).filter_map(|row| {
-        let event = snapshot.events.get(row)?;
+    let device = snapshot.device(0);
+    let events = device.entries().skip(device.len() / 2).map(|event| {
         let addr = if event.action == Action::Oom { "device_free" } else { "addr" };
-        Some(json!({
+        json!({
             "action": word(event.action), addr: event.addr, "size": event.size,
             "stream": event.stream, "time_us": event.time_us, "pool_id": event.pool.map(pool),
-        }))
+        })
     });
     let state = |state| match state {
         BlockState::ActiveAllocated => "active_allocated",

@@ -9,7 +9,7 @@ use crate::analysis::phases::{Phase, Phases, Run};
 use crate::conf::Settings;
 use crate::ids::{StackId, row};
 use crate::replay::{Keep, Literal, Tiling};
-use crate::snapshot::{Action, BlockState, Event, Snapshot};
+use crate::snapshot::{Action, BlockState, Device, TraceEntry};
 
 /// A place in the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,13 +107,13 @@ struct Live {
 impl<'a> Course<'a> {
     /// Replays `device`'s trace and stops to look after each entry of `wanted` (`None`: before the first).
     pub(super) fn of(
-        snapshot: &Snapshot,
+        device: Device<'_>,
         stacks: &StackReader<'_>,
-        device: usize,
         settings: &Settings,
         phases: &'a Phases,
         mut wanted: Vec<Option<usize>>,
     ) -> Self {
+        let snapshot = device.snapshot();
         let runs = phases.runs();
         let (mut begun, mut last) = (0, Phase::Other);
         let backwards = runs.iter().map(|run| {
@@ -142,11 +142,9 @@ impl<'a> Course<'a> {
         wanted.sort_unstable();
         wanted.dedup();
         let mut wanted = wanted.into_iter().peekable();
-        let is_alloc = |row: &usize| snapshot.events.action(*row) == Some(Action::Alloc);
-        let rows = snapshot.trace(device);
-        let last_alloc = rows.clone().rev().find(is_alloc).map(|row| row - rows.start);
+        let last_alloc = device.with_action(Action::Alloc).next_back();
         let mut ends = phases.step_ends().iter().copied().peekable();
-        Literal { snapshot, device, settings }.run(Keep::Sums, |step| {
+        Literal { device, settings }.run(Keep::Sums, |step| {
             match step.entry {
                 None => {
                     for (address, bytes, requested, state, stack) in step.tiling.active() {
@@ -205,7 +203,7 @@ impl<'a> Course<'a> {
     fn apply(
         &mut self,
         stacks: &StackReader<'_>,
-        event: &Event,
+        event: &TraceEntry,
         at: Point,
         tiling: &Tiling,
         live: &mut FxHashMap<u64, Live>,

@@ -23,7 +23,7 @@ use super::snapshot::Options;
 use super::sums::Table;
 use crate::conf::Settings;
 use crate::replay::shown_capacity;
-use crate::snapshot::Snapshot;
+use crate::snapshot::Device;
 
 /// The memory that the program held at one moment. Each table adds up to `allocated_bytes`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -98,23 +98,23 @@ pub(super) struct Whereabouts {
 
 /// Looks at the memory of `device`, of which `reserved_before` bytes were reserved at the start.
 pub(super) fn whereabouts(
-    snapshot: &Snapshot,
+    device: Device<'_>,
     stacks: &StackReader<'_>,
-    device: usize,
     settings: &Settings,
     moments: Moments,
     reserved_before: u64,
     options: Options,
 ) -> Whereabouts {
-    let phases = Phases::of(snapshot, stacks, device);
+    let snapshot = device.snapshot();
+    let phases = Phases::of(device, stacks);
     let mut wanted = vec![moments.peak];
     wanted.extend(moments.failure.map(Some));
-    let course = Course::of(snapshot, stacks, device, settings, &phases, wanted);
+    let course = Course::of(device, stacks, settings, &phases, wanted);
     let held = |entry: Option<usize>| {
         let moment = course.moments.iter().find(|moment| moment.entry == entry)?;
         Some(Sheet::new(snapshot, stacks, &phases, &course, moment).report(options.top))
     };
-    let capacity = options.capacity.or_else(|| shown_capacity(snapshot, device, reserved_before));
+    let capacity = options.capacity.or_else(|| shown_capacity(device, reserved_before));
     Whereabouts {
         at_peak: held(moments.peak),
         at_failure: moments.failure.and_then(|failure| held(Some(failure))),
@@ -128,15 +128,10 @@ pub(super) fn whereabouts(
 
 /// Every block that the program held after entry `entry` of `device`'s trace, by address, with what it
 /// was for.
-pub fn held_blocks(
-    snapshot: &Snapshot,
-    settings: &Settings,
-    device: usize,
-    entry: usize,
-) -> Vec<HeldBlock> {
-    let stacks = StackReader::new(snapshot);
-    let phases = Phases::of(snapshot, &stacks, device);
-    let course = Course::of(snapshot, &stacks, device, settings, &phases, vec![Some(entry)]);
+pub fn held_blocks(device: Device<'_>, settings: &Settings, entry: usize) -> Vec<HeldBlock> {
+    let stacks = StackReader::new(device.snapshot());
+    let phases = Phases::of(device, &stacks);
+    let course = Course::of(device, &stacks, settings, &phases, vec![Some(entry)]);
     let Some(moment) = course.moments.first() else { return Vec::new() };
     let categories = category::sort_out(moment, &course, &phases);
     let blocks = moment.blocks.iter().zip(categories);

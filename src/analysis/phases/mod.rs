@@ -20,7 +20,7 @@ use self::steps::Steps;
 pub use self::steps::StepsFrom;
 use super::frames::StackReader;
 use crate::ids::{StackId, SymbolId, row};
-use crate::snapshot::{Action, Snapshot};
+use crate::snapshot::{Action, Device};
 
 /// What a program does with memory in the course of a training or inference run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -75,26 +75,24 @@ pub struct Phases {
 
 impl Phases {
     /// Reads the trace of `device`.
-    pub fn of(snapshot: &Snapshot, stacks: &StackReader<'_>, device: usize) -> Self {
-        let rows = snapshot.trace(device);
-        let named = Named::of(snapshot, device);
+    pub fn of(device: Device<'_>, stacks: &StackReader<'_>) -> Self {
+        let snapshot = device.snapshot();
+        let named = Named::of(device);
         let reader = SignReader::new(snapshot, stacks);
         let mut signs: Vec<Option<Signs>> = vec![None; snapshot.stacks.len()];
         let mut read = |stack: StackId| {
             let known = signs.get_mut(stack.index())?;
             Some(*known.get_or_insert_with(|| reader.read(stack)))
         };
-        let hints = hints(snapshot, rows.clone(), &named, &mut read);
+        let hints = hints(device, &named, &mut read);
         // Blocks at the end may be older than the trace, which forgets, while they do not.
-        for segment in snapshot.segments.iter().filter(|s| s.device == device as u64) {
-            for block in snapshot.blocks.get(segment.blocks.clone()).unwrap_or_default() {
-                read(block.stack);
-            }
+        for block in device.blocks() {
+            read(block.stack);
         }
         let runs = resolve(&hints);
         let is_forward = |(_, hint): &&(u32, Hint)| *hint == Hint::Is(Phase::Forward);
         let forwards = hints.iter().filter(is_forward).map(|(start, _)| *start).collect();
-        let steps = Steps::of(&runs, &named, rows.len());
+        let steps = Steps::of(&runs, &named, device.len());
         Self { runs, forwards, named, steps, signs }
     }
 
@@ -182,10 +180,9 @@ impl Hint {
     }
 }
 
-/// What is known of the phase of each allocation among `rows`, from where it changes on.
+/// What is known of the phase of each allocation of `device`, from where it changes on.
 fn hints(
-    snapshot: &Snapshot,
-    rows: Range<usize>,
+    device: Device<'_>,
     named: &Named,
     read: &mut impl FnMut(StackId) -> Option<Signs>,
 ) -> Vec<(u32, Hint)> {
@@ -196,11 +193,11 @@ fn hints(
         }
     };
     let mut steps = named.step_starts.iter().map(|start| *start as usize).peekable();
-    for (index, at) in rows.enumerate() {
+    for index in 0..device.len() {
         // What frees a block tells as well, of the block.
-        let signs = snapshot.events.stack(at).and_then(&mut *read).unwrap_or_default();
+        let signs = device.stack(index).and_then(&mut *read).unwrap_or_default();
         // A failed request is an allocation that was tried; frees follow what is allocated around them.
-        if !matches!(snapshot.events.action(at), Some(Action::Alloc | Action::Oom)) {
+        if !matches!(device.action(index), Some(Action::Alloc | Action::Oom)) {
             continue;
         }
         // A step that allocates nothing parts what is freed after it from the phase before it.

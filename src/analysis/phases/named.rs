@@ -3,7 +3,7 @@
 use super::Phase;
 use crate::analysis::clock::Clock;
 use crate::ids::{SymbolId, row};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Annotation, Device};
 
 /// Ranges of one device, matched to entries by time.
 #[derive(Debug, Default)]
@@ -40,9 +40,10 @@ fn phase_of(name: &str) -> Option<Phase> {
 impl Named {
     /// Ranges are recorded for the device that was current: where `device` has none, those of the
     /// others count.
-    pub(super) fn of(snapshot: &Snapshot, device: usize) -> Self {
-        let clock = Clock::of(snapshot, device);
-        let own = |a: &&crate::snapshot::Annotation| a.device == device as u64;
+    pub(super) fn of(device: Device<'_>) -> Self {
+        let snapshot = device.snapshot();
+        let clock = Clock::of(device);
+        let own = |a: &&Annotation| a.device == device.id();
         let has_own = snapshot.annotations.iter().any(|a| own(&a));
         let mut marks: Vec<_> =
             snapshot.annotations.iter().filter(|a| !has_own || own(a)).collect();

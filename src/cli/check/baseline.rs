@@ -76,7 +76,7 @@ fn measure(
     let known = Known { minor, capacity: None };
     let (measured, unreadable) = inputs::read_all(inputs, |snapshot, path, _| {
         let inference = inferred(snapshot, device, known);
-        (path.to_owned(), peaks(snapshot, &name_of(path, paths), &inference))
+        (path.to_owned(), peaks(&name_of(path, paths), &inference))
     });
     if let Some(file) = unreadable.first() {
         bail!("{}: {}", file.path, file.message);

@@ -144,7 +144,7 @@ impl Cuda {
     ///
     /// # Errors
     /// When the driver cannot take something back.
-    pub fn start_over(&mut self, device: u32) -> Result<(), CudaError> {
+    pub fn start_over(&mut self, device: u64) -> Result<(), CudaError> {
         self.give_everything_back()?;
         self.books = self.simulated(device);
         self.timings.clear();
@@ -156,7 +156,7 @@ impl Cuda {
     }
 
     /// A simulated device of this GPU's size, with as much within reach.
-    pub fn simulated(&self, device: u32) -> Simulated {
+    pub fn simulated(&self, device: u64) -> Simulated {
         let mut simulated = Simulated::new(device, self.facts.total);
         simulated.lend(self.facts.total.saturating_sub(self.facts.within_reach));
         simulated

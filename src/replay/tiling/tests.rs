@@ -60,8 +60,8 @@ fn recordings() {
         }
         let snapshot = Snapshot::read(&Source::open(&path).unwrap(), &|_| {}).unwrap();
         let settings = settings_of(&snapshot);
-        for device in 0..snapshot.traces.len() {
-            Literal { snapshot: &snapshot, device, settings: &settings }.run(Keep::Kinds, |step| {
+        for device in snapshot.devices() {
+            Literal { device, settings: &settings }.run(Keep::Kinds, |step| {
                 entries += 1;
                 let kinds = step.tiling.free_kinds().unwrap();
                 if entries % 37 == 0 {

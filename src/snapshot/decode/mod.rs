@@ -15,7 +15,7 @@ use rustc_hash::FxHashSet;
 
 use super::keys::{self};
 use super::version::KeysSeen;
-use super::{Event, Frame, Snapshot, SnapshotError};
+use super::{Frame, Snapshot, SnapshotError, TraceEntry};
 use crate::ids::{FrameId, StackId, SymbolId, row};
 use crate::notice::Code;
 use crate::pickle::{self, Builder, ErrorKind, Kind, NodeKind, PickleError, Value};
@@ -60,7 +60,7 @@ pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, Sna
             Err(SnapshotError::NotSnapshot(what.to_owned()))
         }
         Err(error) => {
-            let entries = decoder.snapshot.events.len() as u64;
+            let entries = decoder.snapshot.entries.len() as u64;
             Err(SnapshotError::Pickle { error, entries })
         }
     }
@@ -175,7 +175,7 @@ impl Decoder {
 
     /// Trace entries read so far.
     pub(super) fn entries(&self) -> u64 {
-        self.snapshot.events.len() as u64
+        self.snapshot.entries.len() as u64
     }
 
     fn scalar(&mut self, scalar: Scalar) -> Value {
@@ -350,9 +350,9 @@ impl Decoder {
         }
     }
 
-    fn push_event(&mut self, event: Event) -> Value {
-        let row = row(self.snapshot.events.len());
-        self.snapshot.events.push(event);
+    fn push_event(&mut self, event: TraceEntry) -> Value {
+        let row = row(self.snapshot.entries.len());
+        self.snapshot.entries.push(event);
         Value::node(EVENT, row)
     }
 }

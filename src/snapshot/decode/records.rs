@@ -2,7 +2,7 @@
 
 use super::super::keys;
 use super::super::trace::action_of;
-use super::super::{Block, BlockState, Event, Frame, Segment, Stacks};
+use super::super::{Block, BlockState, Frame, Segment, Stacks, TraceEntry};
 use super::{BLOCK, SEGMENT, WARNED};
 use super::{DICT, Decoder, Dict, FRAME, LIST, List, PAIR, SCALAR, STACK, Scalar, unexpected};
 use crate::ids::{PoolId, StackId, SymbolId, row};
@@ -83,7 +83,7 @@ impl Decoder {
         wanted: &str,
     ) -> Result<T, ErrorKind> {
         let nth = match record {
-            "trace entry" => format!(" {}", self.snapshot.events.len()),
+            "trace entry" => format!(" {}", self.snapshot.entries.len()),
             _ => String::new(),
         };
         let (key, found) = (self.snapshot.symbols.get(key), self.type_name(value));
@@ -141,7 +141,7 @@ impl Decoder {
     #[inline]
     pub(super) fn event(&mut self, pairs: &[Value]) -> Result<Value, ErrorKind> {
         const ENTRY: &str = "trace entry";
-        let mut event = Event::new();
+        let mut event = TraceEntry::new();
         for (key, value) in fields(pairs) {
             self.seen.event.add(key);
             match key {

@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
                 assert!(snapshot.stacks.frames(segment.stack).len() < bytes.len());
             }
             for row in snapshot.traces.iter().cloned().flatten() {
-                assert!(snapshot.events.get(row).is_some());
+                assert!(snapshot.entries.get(row).is_some());
             }
             for warning in snapshot.warnings.to_vec() {
                 assert!(!warning.message.chars().any(char::is_control), "{:?}", warning.message);
