@@ -4,7 +4,8 @@
 //!
 //! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`entry`], [`device`], [`message`], [`notice`]:
 //!    bytes, numbers, settings, words, where memory comes from, what PyTorch prints about it, codes of warnings
-//! 1. [`snapshot`]: what a file says; [`allocator`]: PyTorch's rules as a pure machine
+//! 1. [`snapshot`]: what a file says; [`allocator`]: PyTorch's rules as a pure machine; [`figures`]: what is
+//!    measured
 //! 2. [`replay`]: the trace over time
 //! 3. [`analysis`]: answers, as plain serializable structs
 //! 4. [`gate`], [`diff`]: answers held against limits and against each other
@@ -21,6 +22,7 @@ pub mod conf;
 pub mod device;
 pub mod diff;
 pub mod entry;
+pub mod figures;
 pub mod gate;
 pub mod ids;
 pub mod input;

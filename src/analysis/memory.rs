@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::allocator::{granule, whole_granules};
 use crate::conf::Settings;
+use crate::figures::{SegmentCounts, State};
 use crate::snapshot::{Block, BlockState, Device, Pools, Segment};
-use crate::units::ratio;
 
 /// How many, and how many bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -332,18 +332,47 @@ impl Memory {
     }
 
     fn finish(&mut self) {
-        let (reserved, free) = (self.reserved_bytes, self.blocks.inactive.bytes);
         self.allocated_bytes = self.blocks.active_allocated.bytes;
-        self.active_bytes =
-            self.allocated_bytes.saturating_add(self.blocks.active_pending_free.bytes);
+        let state = self.state();
+        self.active_bytes = state.active();
         let f = &mut self.fragmentation;
-        f.gap_ratio = if reserved == 0 { 0.0 } else { 1.0 - ratio(self.allocated_bytes, reserved) };
-        f.inactive_split_ratio = ratio(f.inactive_split_bytes, reserved);
-        f.stranded_bytes = free.saturating_sub(f.releasable_bytes);
-        f.stranded_ratio = ratio(f.stranded_bytes, reserved);
-        f.external_ratio =
-            if free == 0 { 0.0 } else { 1.0 - ratio(f.largest_free_block_bytes, free) };
-        f.rounding_ratio = ratio(f.rounding_bytes, self.active_bytes);
+        f.gap_ratio = state.gap_ratio();
+        f.inactive_split_ratio = state.inactive_split_ratio();
+        f.stranded_bytes = state.stranded();
+        f.stranded_ratio = state.stranded_ratio();
+        f.external_ratio = state.external_ratio();
+        f.rounding_ratio = state.rounding_ratio();
+    }
+
+    /// In plain quantities.
+    pub fn state(&self) -> State {
+        let (segments, blocks, free) = (&self.segments, &self.blocks, &self.fragmentation);
+        let private = self.pools.iter().filter(|pool| pool.pool_id != [0, 0]);
+        let of_private =
+            |bytes: fn(&PoolReport) -> u64| private.clone().map(bytes).fold(0, u64::saturating_add);
+        let tally = |tally: Count| [tally.count, tally.bytes];
+        State {
+            reserved: self.reserved_bytes,
+            allocated: self.allocated_bytes,
+            pending: blocks.active_pending_free.bytes,
+            free: blocks.inactive.bytes,
+            requested: self.requested_bytes,
+            rounding: free.rounding_bytes,
+            largest_free_block: free.largest_free_block_bytes,
+            releasable: free.releasable_bytes,
+            inactive_split: free.inactive_split_bytes,
+            private_reserved: of_private(|pool| pool.reserved_bytes),
+            private_free: of_private(|pool| pool.inactive_bytes),
+            segments: SegmentCounts {
+                all: segments.count,
+                small: tally(segments.small),
+                large: tally(segments.large),
+                expandable: tally(segments.expandable),
+            },
+            allocated_blocks: blocks.active_allocated.count,
+            pending_blocks: blocks.active_pending_free.count,
+            free_blocks: blocks.inactive.count,
+        }
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use serde::Serialize;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 
 use super::window::entry_of;
+use crate::figures::{Amount, Figure, State};
 use crate::replay::{Sampler, Tiling};
-use crate::units::ratio;
 
 /// Runs of entries that follow each other without gaps; the first also has the state before its entries.
 #[derive(Debug, Serialize)]
@@ -36,39 +37,67 @@ pub struct Series<T> {
     pub last: T,
 }
 
-/// All series: sizes in bytes, and ratios of them.
-#[derive(Debug, Serialize)]
+/// The series that are sizes.
+const BYTES: [Figure; 9] = [
+    Figure::Reserved,
+    Figure::Allocated,
+    Figure::Active,
+    Figure::Pending,
+    Figure::Releasable,
+    Figure::Stranded,
+    Figure::PrivateFree,
+    Figure::PrivateReserved,
+    Figure::LargestFreeBlock,
+];
+/// The series that are ratios.
+const RATIOS: [Figure; 3] = [Figure::GapRatio, Figure::StrandedRatio, Figure::ExternalRatio];
+
+/// All series, each by its figure: sizes in bytes, and ratios of them.
+#[derive(Debug)]
 pub struct SeriesSet {
-    /// Held from the device.
-    pub reserved_bytes: Series<u64>,
-    /// In blocks that the program holds.
-    pub allocated_bytes: Series<u64>,
-    /// Allocated, or freed and waiting for another stream.
-    pub active_bytes: Series<u64>,
-    /// Freed, waiting for another stream.
-    pub pending_bytes: Series<u64>,
-    /// Free, and `empty_cache()` would give it back to the device.
-    pub releasable_bytes: Series<u64>,
-    /// Free, and it would not.
-    pub stranded_bytes: Series<u64>,
-    /// The part of the stranded bytes that is in private pools.
-    pub private_free_bytes: Series<u64>,
-    /// Held from the device by private pools.
-    pub private_reserved_bytes: Series<u64>,
-    /// The largest free block of any pool and stream.
-    pub largest_free_block_bytes: Series<u64>,
-    /// 1 - allocated / reserved.
-    pub gap_ratio: Series<f64>,
-    /// Stranded of reserved.
-    pub stranded_ratio: Series<f64>,
-    /// 1 - largest free block / all free bytes; 0 when nothing is free.
-    pub external_ratio: Series<f64>,
+    bytes: [Series<u64>; BYTES.len()],
+    ratios: [Series<f64>; RATIOS.len()],
+}
+
+impl SeriesSet {
+    /// The sizes.
+    pub fn sizes(&self) -> impl Iterator<Item = (Figure, &Series<u64>)> {
+        BYTES.into_iter().zip(&self.bytes)
+    }
+
+    /// The ratios.
+    pub fn ratios(&self) -> impl Iterator<Item = (Figure, &Series<f64>)> {
+        RATIOS.into_iter().zip(&self.ratios)
+    }
+
+    /// One of the sizes.
+    pub fn size(&self, figure: Figure) -> Option<&Series<u64>> {
+        self.sizes().find(|(of, _)| *of == figure).map(|(_, series)| series)
+    }
+
+    /// One of the ratios.
+    pub fn ratio(&self, figure: Figure) -> Option<&Series<f64>> {
+        self.ratios().find(|(of, _)| *of == figure).map(|(_, series)| series)
+    }
+}
+
+impl Serialize for SeriesSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(BYTES.len() + RATIOS.len()))?;
+        for (figure, series) in self.sizes() {
+            map.serialize_entry(&figure.json_key(), series)?;
+        }
+        for (figure, series) in self.ratios() {
+            map.serialize_entry(&figure.json_key(), series)?;
+        }
+        map.end()
+    }
 }
 
 /// Gathers them, moment by moment.
 pub(super) struct SeriesBook {
-    bytes: Sampler<9>,
-    ratios: Sampler<3, f64>,
+    bytes: Sampler<{ BYTES.len() }>,
+    ratios: Sampler<{ RATIOS.len() }, f64>,
 }
 
 impl SeriesBook {
@@ -85,25 +114,15 @@ impl SeriesBook {
     /// Adds the moment after entry `place`; a pending block of `being_freed` bytes counts as allocated.
     #[inline]
     pub(super) fn add(&mut self, place: usize, tiling: &Tiling, being_freed: u64) {
-        let totals = tiling.totals();
-        let allocated = totals.allocated + being_freed;
-        let kinds = tiling.free_kinds().unwrap_or_default();
-        let bytes = [
-            totals.reserved,
-            allocated,
-            totals.active,
-            totals.active - allocated,
-            kinds.releasable,
-            kinds.stranded,
-            kinds.private_free,
-            kinds.private_reserved,
-            kinds.largest,
-        ];
-        let ratios = [
-            left(allocated, totals.reserved),
-            ratio(kinds.stranded, totals.reserved),
-            left(kinds.largest, totals.reserved - totals.active),
-        ];
+        let state = state_of(tiling, being_freed);
+        let bytes = BYTES.map(|figure| match figure.at(&state) {
+            Some(Amount::Bytes(bytes)) => u64::try_from(bytes).unwrap_or(u64::MAX),
+            _ => 0,
+        });
+        let ratios = RATIOS.map(|figure| match figure.at(&state) {
+            Some(Amount::Ratio(ratio)) => ratio,
+            _ => 0.0,
+        });
         self.bytes.add(place, bytes);
         self.ratios.add(place, ratios);
     }
@@ -122,31 +141,9 @@ impl SeriesBook {
             last_event: next.map(|next| next.saturating_sub(1) as u64).collect(),
             time_us: first.iter().map(|entry| time(*entry)).collect(),
         };
-        let [
-            reserved,
-            allocated,
-            active,
-            pending,
-            releasable,
-            stranded,
-            private_free,
-            private,
-            largest,
-        ] = columns(&self.bytes, window, &time);
-        let [gap, stranded_part, external] = columns(&self.ratios, window, &time);
         let series = SeriesSet {
-            reserved_bytes: reserved,
-            allocated_bytes: allocated,
-            active_bytes: active,
-            pending_bytes: pending,
-            releasable_bytes: releasable,
-            stranded_bytes: stranded,
-            private_free_bytes: private_free,
-            private_reserved_bytes: private,
-            largest_free_block_bytes: largest,
-            gap_ratio: gap,
-            stranded_ratio: stranded_part,
-            external_ratio: external,
+            bytes: columns(&self.bytes, window, &time),
+            ratios: columns(&self.ratios, window, &time),
         };
         (buckets, series)
     }
@@ -172,7 +169,22 @@ fn columns<const N: usize, T: Copy + Default + PartialOrd>(
     })
 }
 
-/// 1 - part / whole, 0 when there is no whole.
-fn left(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { 1.0 - ratio(part, whole) }
+/// The memory at a moment, as far as [`BYTES`] and [`RATIOS`] ask; a pending block of `being_freed` bytes
+/// counts as allocated.
+#[inline]
+fn state_of(tiling: &Tiling, being_freed: u64) -> State {
+    let totals = tiling.totals();
+    let kinds = tiling.free_kinds().unwrap_or_default();
+    let allocated = totals.allocated + being_freed;
+    State {
+        reserved: totals.reserved,
+        allocated,
+        pending: totals.active - allocated,
+        free: totals.reserved - totals.active,
+        largest_free_block: kinds.largest,
+        releasable: kinds.releasable,
+        private_reserved: kinds.private_reserved,
+        private_free: kinds.private_free,
+        ..State::default()
+    }
 }

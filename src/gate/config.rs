@@ -1,16 +1,20 @@
 //! `oomscope.toml`: from its text to limits, for every snapshot and for some.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use glob::{MatchOptions, Pattern};
 use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::limits::{Limits, Threshold};
+use super::limits::{Limit, Limits};
 
-/// A configuration with everything in it, and what it means.
-pub const EXAMPLE: &str = include_str!("oomscope.toml");
+/// A configuration with every limit in it, and what it means.
+pub static EXAMPLE: LazyLock<String> = LazyLock::new(|| {
+    let limits: Vec<String> = Limit::all().map(Limit::explained).collect();
+    include_str!("oomscope.toml").replace("# LIMITS\n", &limits.join("\n"))
+});
 
 /// Keys beside the limits: at the top, and under `[[override]]`.
 const TOP: [&str; 3] = ["baseline", "warn", "override"];
@@ -96,8 +100,8 @@ impl Config {
         limits
     }
 
-    /// Every threshold that is set somewhere.
-    pub fn thresholds(&self) -> impl Iterator<Item = Threshold> + '_ {
+    /// Every limit that is set somewhere.
+    pub fn set_limits(&self) -> impl Iterator<Item = Limit> + '_ {
         let of_rule = |rule: &Rule| {
             let set: Vec<_> = rule.fail.iter().chain(rule.warn.iter()).map(|(t, _)| t).collect();
             set
@@ -139,9 +143,9 @@ impl Reader<'_> {
             return Err(self.error(&value.span(), message.to_owned()));
         };
         rule.warn = self.limits(warn, &[])?;
-        for (threshold, warns) in rule.warn.iter() {
-            if let Some(fails) = rule.fail.get(threshold).filter(|fails| warns >= *fails) {
-                let key = threshold.key();
+        for (limit, warns) in rule.warn.iter() {
+            if let Some(fails) = rule.fail.get(limit).filter(|fails| warns >= *fails) {
+                let key = limit.key();
                 return Err(self.error(
                     &warn.get(key).map(Spanned::span).unwrap_or_default(),
                     format!(
@@ -160,7 +164,7 @@ impl Reader<'_> {
             if others.contains(&name) {
                 continue;
             }
-            let Some(threshold) = Threshold::ALL.into_iter().find(|t| t.key() == name) else {
+            let Some(limit) = Limit::of_key(name) else {
                 return Err(self.error(&key.span(), unknown(name, others)));
             };
             let text = match value.get_ref() {
@@ -172,10 +176,10 @@ impl Reader<'_> {
             let most = if text.is_empty() {
                 Err("expected a number, or a string in quotes".to_owned())
             } else {
-                threshold.read(text)
+                limit.unit().read(text)
             };
             let most = most.map_err(|e| self.error(&value.span(), format!("{name}: {e}")))?;
-            limits.set(threshold, most);
+            limits.set(limit, most);
         }
         Ok(limits)
     }
@@ -214,7 +218,7 @@ fn unknown(name: &str, others: &[&str]) -> String {
     if name == "baseline" {
         return "baseline stands at the top of the file, before the first [table]".to_owned();
     }
-    let keys = Threshold::ALL.iter().map(|threshold| threshold.key()).chain(others.iter().copied());
+    let keys = Limit::all().map(|limit| -> &str { limit.key() }).chain(others.iter().copied());
     // Every limit begins alike, which says nothing; nor do case and what is between the words.
     let rest = |key: &str| {
         let key = key.to_ascii_lowercase().replace(['_', '-'], "");
@@ -232,7 +236,7 @@ fn unknown(name: &str, others: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::limits::Amount;
+    use crate::figures::Amount;
 
     fn refused(text: &str) -> String {
         Config::parse(text).unwrap_err().to_string()
@@ -240,18 +244,20 @@ mod tests {
 
     #[test]
     fn the_example_is_read_and_has_every_key() {
-        let config = Config::parse(EXAMPLE).unwrap();
+        let config = Config::parse(&EXAMPLE).unwrap();
         let [fail, warn] = config.limits("ranks/rank_1.pickle", 0);
-        assert!(Threshold::ALL.into_iter().all(|threshold| fail.get(threshold).is_some()));
-        assert_eq!(warn.get(Threshold::GapRatio), Some(Amount::Ratio(0.2)));
+        assert!(Limit::all().all(|limit| fail.get(limit).is_some()));
+        let gap_ratio = Limit::of_key("max-gap-ratio").unwrap();
+        let peak_reserved = Limit::of_key("max-peak-reserved").unwrap();
+        assert_eq!(warn.get(gap_ratio), Some(Amount::Ratio(0.2)));
         assert_eq!(config.baseline.as_deref(), Some("memory-baseline.json"));
         let [fail, _] = config.limits("ranks/rank_0.pickle", 0);
-        assert_eq!(fail.get(Threshold::PeakReserved), Some(Amount::Bytes(76 << 30)));
+        assert_eq!(fail.get(peak_reserved), Some(Amount::Bytes(76 << 30)));
         let [fail, warn] = config.limits("nightly/a/b.pickle", 1);
-        assert_eq!(fail.get(Threshold::GapRatio), Some(Amount::Ratio(0.4)));
-        assert_eq!(warn.get(Threshold::GapRatio), Some(Amount::Ratio(0.35)));
+        assert_eq!(fail.get(gap_ratio), Some(Amount::Ratio(0.4)));
+        assert_eq!(warn.get(gap_ratio), Some(Amount::Ratio(0.35)));
         let [fail, _] = config.limits("nightly/a/b.pickle", 0);
-        assert_eq!(fail.get(Threshold::GapRatio), Some(Amount::Ratio(0.3)));
+        assert_eq!(fail.get(gap_ratio), Some(Amount::Ratio(0.3)));
     }
 
     #[test]

@@ -4,15 +4,24 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 
-use super::code::{Code, Severity, Unit};
-use super::limits::Amount;
 use crate::analysis::FrameReport;
+use crate::figures::{Amount, Figure, Unit};
+
+/// What it means when a limit does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// The gate fails.
+    Fail,
+    /// It is said, and the gate passes.
+    Warn,
+}
 
 /// One limit held against one figure of one device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
     /// What it is about.
-    pub code: Code,
+    pub code: Figure,
     /// What it means if it has not passed.
     pub severity: Severity,
     /// The snapshot, as given.

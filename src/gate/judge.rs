@@ -1,15 +1,15 @@
 //! All limits of a gate against one snapshot.
 
 use super::baseline::{Baseline, Peaks, peaks};
-use super::code::{Code, Severity};
 use super::config::Config;
 use super::figures::Measured;
-use super::finding::{Finding, Line, holds, told_apart};
-use super::limits::{Amount, Limits, Threshold};
+use super::finding::{Finding, Line, Severity, holds, told_apart};
+use super::limits::{Limit, Limits};
 use super::verdict::Noted;
 use crate::analysis::{
     Contribution, DeviceReport, LineShare, Options, Origin, StackReader, analyze, inferred, lines,
 };
+use crate::figures::{Amount, Figure};
 use crate::notice;
 use crate::replay::{Inference, Known, settings_in_effect};
 use crate::snapshot::Snapshot;
@@ -55,12 +55,13 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
     let report = analyze(snapshot, path, 0, options);
     let by_device: Vec<(&DeviceReport, [Limits; 2])> =
         report.devices.iter().map(|device| (device, gate.limits(path, device.device))).collect();
-    let any = |wanted: fn(Threshold) -> bool| {
+    let any = |wanted: fn(Limit) -> bool| {
         by_device
             .iter()
-            .any(|(_, [fail, warn])| fail.iter().chain(warn.iter()).any(|(t, _)| wanted(t)))
+            .any(|(_, [fail, warn])| fail.iter().chain(warn.iter()).any(|(limit, _)| wanted(limit)))
     };
-    let (compares, counts) = (any(Threshold::needs_baseline), any(|t| t == Threshold::Retries));
+    let compares = any(Limit::needs_baseline);
+    let counts = any(|limit| limit.figures().any(|figure| figure == Figure::Retries));
     let known = Known { minor: gate.minor, capacity: None };
     let inference = (compares || counts).then(|| inferred(snapshot, gate.device, known));
     let replayed = match &inference {
@@ -85,11 +86,11 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
             now: replayed.iter().find(|row| row.device == number),
             before: gate.baseline.and_then(|b| b.of(name, gate.is_only, number)),
         };
-        for threshold in Threshold::ALL {
+        for limit in Limit::all() {
             for (severity, of) in [Severity::Fail, Severity::Warn].into_iter().zip(&limits) {
-                let Some(limit) = of.get(threshold) else { continue };
-                let codes = threshold.codes().iter();
-                findings.extend(codes.map(|code| court.finding(&measured, *code, severity, limit)));
+                let Some(most) = of.get(limit) else { continue };
+                let figures = limit.figures();
+                findings.extend(figures.map(|it| court.finding(&measured, it, severity, most)));
             }
         }
     }
@@ -131,39 +132,43 @@ impl Court<'_> {
     fn finding(
         &self,
         measured: &Measured<'_>,
-        code: Code,
+        figure: Figure,
         severity: Severity,
         limit: Amount,
     ) -> Finding {
-        let figure = measured.figure(code);
-        let actual = figure.as_ref().ok().copied();
+        let reading = figure.read(measured);
+        let actual = reading.as_ref().ok().copied();
         let passed = holds(limit, actual);
         let (limit_told, actual_told) = told_apart(limit, actual);
-        let message = match &figure {
+        let message = match &reading {
             Ok(_) => {
-                let sentence = measured.sentence(code, &actual_told);
+                let sentence = measured.sentence(figure, &actual_told);
                 format!("{sentence}; the limit is {limit_told}")
             }
             Err(why) => format!("cannot be told: {why}"),
         };
         Finding {
-            code,
+            code: figure,
             severity,
             path: self.path.to_owned(),
             device: measured.device.device,
-            unit: code.unit(),
+            unit: figure.unit(),
             limit,
             actual,
             passed,
             message,
-            lines: if passed || actual.is_none() { Vec::new() } else { self.lines(measured, code) },
+            lines: if passed || actual.is_none() {
+                Vec::new()
+            } else {
+                self.lines(measured, figure)
+            },
         }
     }
 
-    fn lines(&self, measured: &Measured<'_>, code: Code) -> Vec<Line> {
-        let known = measured.known_lines(code);
+    fn lines(&self, measured: &Measured<'_>, figure: Figure) -> Vec<Line> {
+        let known = measured.known_lines(figure);
         let found = known.or_else(|| {
-            let (of, what) = measured.contribution(code)?;
+            let (of, what) = measured.contribution(figure)?;
             Some((self.added_up(measured, of), what))
         });
         let (lines, what) = found.unwrap_or_default();

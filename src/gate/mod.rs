@@ -1,12 +1,11 @@
-//! Whether snapshots keep to limits: thresholds, baselines, findings.
+//! Whether snapshots keep to limits: limits, baselines, findings.
 //!
-//! A limit is a flag or a key of `oomscope.toml`; a finding holds one limit against one figure of
-//! [`crate::analysis`]. Growth over a baseline compares replays that start with an empty pool, so that what
+//! A limit is a flag or a key of `oomscope.toml`; a finding holds one limit against one
+//! [`crate::figures::Figure`]. Growth over a baseline compares replays that start with an empty pool, so that what
 //! ran before cannot change a verdict. This room reads no file and prints nothing: it is given the
 //! text of a configuration and answers with findings, which `report` lays out.
 
 mod baseline;
-mod code;
 mod config;
 mod figures;
 mod finding;
@@ -15,9 +14,8 @@ mod limits;
 mod verdict;
 
 pub use baseline::{Baseline, Peaks, peaks};
-pub use code::{Code, Severity, Unit};
 pub use config::{Config, ConfigError, EXAMPLE};
-pub use finding::{Finding, Line};
+pub use finding::{Finding, Line, Severity};
 pub use judge::{Gate, Judged, judge};
-pub use limits::{Amount, Limits, Threshold};
+pub use limits::{Limit, Limits};
 pub use verdict::{CheckReport, Noted, Worst};

@@ -3,8 +3,7 @@
 use serde::Serialize;
 
 use super::baseline::{Baseline, Peaks};
-use super::code::Severity;
-use super::finding::Finding;
+use super::finding::{Finding, Severity};
 use super::judge::Judged;
 use crate::analysis::Unreadable;
 use crate::notice;

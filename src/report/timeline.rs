@@ -5,6 +5,7 @@ use super::sheet::Page;
 use super::style::Style;
 use super::words::extent;
 use crate::analysis::{DeviceTimeline, Series, TimelineReport};
+use crate::figures::Figure;
 use crate::units::{count, counted, duration, percent, plain, size};
 
 /// Columns to the right of a strip, for its highest value.
@@ -16,6 +17,38 @@ const RECLAIM: &str = "had cached memory given back to the device first, which i
     the device refused, or garbage collection)";
 /// Marks of one kind that are told one by one.
 const TOLD: usize = 3;
+
+/// Lines of free memory.
+const KINDS: [(&str, Figure); 5] = [
+    ("releasable", Figure::Releasable),
+    ("stranded", Figure::Stranded),
+    ("private", Figure::PrivateFree),
+    ("pending", Figure::Pending),
+    ("largest", Figure::LargestFreeBlock),
+];
+/// Lines of fragmentation.
+const RATIOS: [(&str, Figure); 3] = [
+    ("gap", Figure::GapRatio),
+    ("stranded", Figure::StrandedRatio),
+    ("external", Figure::ExternalRatio),
+];
+/// Figures whose highest value is told.
+const HIGHEST: [(&str, Figure); 5] = [
+    ("reserved", Figure::Reserved),
+    ("allocated", Figure::Allocated),
+    ("stranded", Figure::Stranded),
+    ("pending", Figure::Pending),
+    ("private pools", Figure::PrivateReserved),
+];
+
+/// What the line called `name` shows.
+fn said(name: &str, figure: Figure) -> String {
+    let mut meaning = figure.meaning().to_owned();
+    if let Some(first) = meaning.get_mut(..1) {
+        first.make_ascii_lowercase();
+    }
+    format!("{name}: {meaning}")
+}
 
 /// The page, one device after the other.
 pub fn timeline_page(report: &TimelineReport, style: Style) -> String {
@@ -52,9 +85,10 @@ impl Course<'_> {
             extent(device.first_event, device.events, device.trace_events, device.duration_us)
         ));
         self.row("", &format!("{solid} allocated  {shaded} reserved, not allocated"), "");
-        let highest = |series: &Series<u64>| self.axis.spread(series.max.iter().copied(), u64::max);
-        let (reserved, allocated) =
-            (highest(&device.series.reserved_bytes), highest(&device.series.allocated_bytes));
+        let [reserved, allocated] = [Figure::Reserved, Figure::Allocated].map(|figure| {
+            let series = device.series.size(figure).into_iter();
+            self.axis.spread(series.flat_map(|series| series.max.iter().copied()), u64::max)
+        });
         self.page.out.push_str(&area(&reserved, &allocated, style));
         self.entries();
         self.private_pools();
@@ -82,8 +116,9 @@ impl Course<'_> {
 
     /// What private pools hold from the device.
     fn private_pools(&mut self) {
-        let series = &self.device.series.private_reserved_bytes;
-        if series.highest > 0 {
+        if let Some(series) =
+            self.device.series.size(Figure::PrivateReserved).filter(|series| series.highest > 0)
+        {
             let line = self.amounts(series);
             self.row("in private", &line, &format!("to {}", size(series.highest)));
         }
@@ -132,30 +167,15 @@ impl Course<'_> {
 
     fn kinds(&mut self) {
         let series = &self.device.series;
-        let kinds = [
-            (
-                "releasable",
-                &series.releasable_bytes,
-                "empty_cache() would give it back to the device",
-            ),
-            (
-                "stranded",
-                &series.stranded_bytes,
-                "it would not: beside live blocks, or in a private pool",
-            ),
-            ("private", &series.private_free_bytes, "the part of it in private pools"),
-            ("pending", &series.pending_bytes, "freed by the program, waiting for another stream"),
-            ("largest", &series.largest_free_block_bytes, "the largest free block"),
-        ];
         self.page
             .heading("Free memory, at its most in each column; each line on a scale of its own");
         self.row("", "", "highest");
         let mut words = Vec::new();
-        for (name, series, meaning) in kinds {
-            if series.highest == 0 {
+        for (name, figure) in KINDS {
+            let Some(series) = series.size(figure).filter(|series| series.highest > 0) else {
                 continue;
-            }
-            words.push(format!("{name}: {meaning}"));
+            };
+            words.push(said(name, figure));
             let line = self.amounts(series);
             self.row(name, &line, &size(series.highest));
         }
@@ -165,11 +185,8 @@ impl Course<'_> {
     fn ratios(&mut self) {
         let series = &self.device.series;
         self.page.heading("Fragmentation, from 0% to 100%, at the best moment of each column");
-        for (name, series) in [
-            ("gap", &series.gap_ratio),
-            ("stranded", &series.stranded_ratio),
-            ("external", &series.external_ratio),
-        ] {
+        for (name, figure) in RATIOS {
+            let Some(series) = series.ratio(figure) else { continue };
             let columns = self.axis.spread(series.min.iter().copied(), f64::min);
             #[expect(
                 clippy::cast_possible_truncation,
@@ -183,11 +200,7 @@ impl Course<'_> {
             let range = [low, high].map(|value| percent(value.unwrap_or(0.0)));
             self.row(name, &line, &format!("{}-{}", range[0], range[1]));
         }
-        self.page.named(
-            "",
-            "gap: reserved and not allocated; stranded: the stranded part of reserved; external: what of \
-             the free memory is not in the largest free block",
-        );
+        self.page.named("", &RATIOS.map(|(name, figure)| said(name, figure)).join("; "));
     }
 
     /// The largest value of a series and when it was reached.
@@ -209,14 +222,8 @@ impl Course<'_> {
     fn moments(&mut self) {
         let series = &self.device.series;
         self.page.heading("Highest");
-        for (name, series) in [
-            ("reserved", &series.reserved_bytes),
-            ("allocated", &series.allocated_bytes),
-            ("stranded", &series.stranded_bytes),
-            ("pending", &series.pending_bytes),
-            ("private pools", &series.private_reserved_bytes),
-        ] {
-            if series.highest > 0 {
+        for (name, figure) in HIGHEST {
+            if let Some(series) = series.size(figure).filter(|series| series.highest > 0) {
                 let text = self.highest(series);
                 self.page.named(name, &text);
             }

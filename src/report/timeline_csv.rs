@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use crate::analysis::{DeviceTimeline, Series, TimelineReport};
+use crate::figures::Figure;
 
 /// One column, its name first.
 type Column = Vec<String>;
@@ -33,26 +34,8 @@ fn columns(device: &DeviceTimeline) -> Vec<Column> {
             buckets.time_us.iter().map(|time| time.map_or(String::new(), |t| t.to_string())),
         ),
     ];
-    for (name, series) in [
-        ("reserved_bytes", &series.reserved_bytes),
-        ("allocated_bytes", &series.allocated_bytes),
-        ("active_bytes", &series.active_bytes),
-        ("pending_bytes", &series.pending_bytes),
-        ("releasable_bytes", &series.releasable_bytes),
-        ("stranded_bytes", &series.stranded_bytes),
-        ("private_free_bytes", &series.private_free_bytes),
-        ("private_reserved_bytes", &series.private_reserved_bytes),
-        ("largest_free_block_bytes", &series.largest_free_block_bytes),
-    ] {
-        columns.extend(extremes(name, series));
-    }
-    for (name, series) in [
-        ("gap_ratio", &series.gap_ratio),
-        ("stranded_ratio", &series.stranded_ratio),
-        ("external_ratio", &series.external_ratio),
-    ] {
-        columns.extend(extremes(name, series));
-    }
+    columns.extend(series.sizes().flat_map(|(figure, series)| extremes(figure, series)));
+    columns.extend(series.ratios().flat_map(|(figure, series)| extremes(figure, series)));
     for (name, kind) in [
         ("oom", &marks.oom),
         ("reclaim", &marks.reclaim),
@@ -68,6 +51,7 @@ fn column(name: &str, values: impl IntoIterator<Item = impl Display>) -> Column 
     [name.to_owned()].into_iter().chain(values.into_iter().map(|value| value.to_string())).collect()
 }
 
-fn extremes<T: Display>(name: &str, series: &Series<T>) -> [Column; 2] {
+fn extremes<T: Display>(figure: Figure, series: &Series<T>) -> [Column; 2] {
+    let name = figure.json_key();
     [column(&format!("{name}_min"), &series.min), column(&format!("{name}_max"), &series.max)]
 }

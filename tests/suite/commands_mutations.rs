@@ -171,7 +171,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
 
     let of_other = inferred(other, None, Known::default());
     let gate = Gate {
-        config: &Config::parse(EXAMPLE).unwrap(),
+        config: &Config::parse(&EXAMPLE).unwrap(),
         flags: &Limits::default(),
         baseline: Some(&Baseline::new(peaks("a", &of_other))),
         is_only: true,

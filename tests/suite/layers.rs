@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::support::rust_source::{code_of, has_word, modules_named};
 
 /// Every room and its floor.
-const FLOORS: [(&str, usize); 18] = [
+const FLOORS: [(&str, usize); 19] = [
     ("units", 0),
     ("ids", 0),
     ("intern", 0),
@@ -20,6 +20,7 @@ const FLOORS: [(&str, usize); 18] = [
     ("notice", 0),
     ("snapshot", 1),
     ("allocator", 1),
+    ("figures", 1),
     ("replay", 2),
     ("analysis", 3),
     ("gate", 4),
@@ -40,8 +41,9 @@ const SIDEWAYS: [(&str, &str); 7] = [
 ];
 
 /// Rooms that know less than all of what is below them.
-const KNOWS_ONLY: [(&str, &[&str]); 2] = [
-    ("report", &["analysis", "diff", "gate", "units"]),
+const KNOWS_ONLY: [(&str, &[&str]); 3] = [
+    ("figures", &["units"]),
+    ("report", &["analysis", "diff", "figures", "gate", "units"]),
     ("allocator", &["conf", "device", "entry", "ids", "units"]),
 ];
 

@@ -10,6 +10,7 @@ use oomscope::analysis::{
     AnalyzeReport, DeviceTimeline, Options, Series, TimelineOptions, TimelineReport, Window,
     analyze, timeline,
 };
+use oomscope::figures::Figure;
 use oomscope::report::{self, Style, timeline_csv, timeline_page};
 use oomscope::snapshot::Snapshot;
 use proptest::prelude::*;
@@ -31,23 +32,20 @@ fn follow(snapshot: &Snapshot, window: Window, buckets: usize) -> TimelineReport
     timeline(snapshot, "a", TimelineOptions { device: None, window, minor: None, buckets })
 }
 
+/// The sizes of `device` as they are listed.
 fn bytes_of(device: &DeviceTimeline) -> [&Series<u64>; 9] {
-    let s = &device.series;
-    [
-        &s.reserved_bytes,
-        &s.allocated_bytes,
-        &s.active_bytes,
-        &s.pending_bytes,
-        &s.releasable_bytes,
-        &s.stranded_bytes,
-        &s.private_free_bytes,
-        &s.private_reserved_bytes,
-        &s.largest_free_block_bytes,
-    ]
+    let sizes: Vec<_> = device.series.sizes().map(|(_, series)| series).collect();
+    sizes.try_into().unwrap()
 }
 
 fn ratios_of(device: &DeviceTimeline) -> [&Series<f64>; 3] {
-    [&device.series.gap_ratio, &device.series.stranded_ratio, &device.series.external_ratio]
+    let ratios: Vec<_> = device.series.ratios().map(|(_, series)| series).collect();
+    ratios.try_into().unwrap()
+}
+
+/// One of the sizes of `device`.
+fn size(device: &DeviceTimeline, figure: Figure) -> &Series<u64> {
+    device.series.size(figure).unwrap()
 }
 
 /// What holds whatever the file says.
@@ -81,14 +79,19 @@ fn is_sound(device: &DeviceTimeline, limit: usize) {
         keeps_its_extremes(series, count);
         assert!(series.min.iter().chain(&series.max).all(|ratio| (0.0..=1.0).contains(ratio)));
     }
-    let s = &device.series;
+    let s = |figure| size(device, figure);
     for i in 0..count {
-        assert!(s.allocated_bytes.max[i] <= s.reserved_bytes.max[i]);
-        assert!(s.private_free_bytes.max[i] <= s.stranded_bytes.max[i]);
-        assert!(s.private_reserved_bytes.max[i] <= s.reserved_bytes.max[i]);
+        for (part, whole) in [
+            (Figure::Allocated, Figure::Reserved),
+            (Figure::PrivateFree, Figure::Stranded),
+            (Figure::PrivateReserved, Figure::Reserved),
+        ] {
+            assert!(s(part).max[i] <= s(whole).max[i]);
+        }
     }
-    let free = s.releasable_bytes.last + s.stranded_bytes.last;
-    assert_eq!(s.reserved_bytes.last, s.allocated_bytes.last + s.pending_bytes.last + free);
+    let free = s(Figure::Releasable).last + s(Figure::Stranded).last;
+    let used = s(Figure::Allocated).last + s(Figure::Pending).last;
+    assert_eq!(s(Figure::Reserved).last, used + free);
     let marks = &device.marks;
     for kind in [&marks.oom, &marks.reclaim, &marks.empty_cache, &marks.snapshot] {
         assert_eq!(kind.in_bucket.len(), count);
@@ -112,6 +115,19 @@ fn is_sound(device: &DeviceTimeline, limit: usize) {
 }
 
 #[test]
+fn the_documentation_lists_every_series_as_the_catalogue_has_it() {
+    let page = std::fs::read_to_string("docs/timeline.md").unwrap();
+    let failed = read(&fixtures::pickle("2.15.0-oom_varlen-at-oom"));
+    let series = &follow(&failed, Window::Whole, 1).devices[0].series;
+    let figures: Vec<Figure> =
+        series.sizes().map(|(of, _)| of).chain(series.ratios().map(|(of, _)| of)).collect();
+    for figure in figures {
+        let row = format!("\n| `{}` | {} |\n", figure.json_key(), figure.meaning());
+        assert!(page.contains(&row), "docs/timeline.md lacks {row}");
+    }
+}
+
+#[test]
 fn every_recording_ends_in_its_snapshot_and_peaks_as_analyze_says() {
     let mut devices = 0;
     for (i, name) in fixtures::names().iter().enumerate() {
@@ -124,12 +140,14 @@ fn every_recording_ends_in_its_snapshot_and_peaks_as_analyze_says() {
             for device in follow(&snapshot, window, 100).devices {
                 is_sound(&device, 100);
                 let other = analyzed.devices.iter().find(|d| d.device == device.device).unwrap();
-                let (series, peak) = (&device.series, &other.peak);
+                let peak = &other.peak;
+                let [reserved, allocated] =
+                    [Figure::Reserved, Figure::Allocated].map(|figure| size(&device, figure));
                 // `analyze` knows the end even where the trace falls short of it.
-                assert_eq!(series.reserved_bytes.highest, peak.reserved_bytes, "{name}");
-                assert_eq!(series.reserved_bytes.highest_event, peak.reserved_event, "{name}");
-                assert_eq!(series.allocated_bytes.highest, peak.allocated_bytes, "{name}");
-                assert_eq!(series.allocated_bytes.highest_event, peak.allocated_event, "{name}");
+                assert_eq!(reserved.highest, peak.reserved_bytes, "{name}");
+                assert_eq!(reserved.highest_event, peak.reserved_event, "{name}");
+                assert_eq!(allocated.highest, peak.allocated_bytes, "{name}");
+                assert_eq!(allocated.highest_event, peak.allocated_event, "{name}");
                 assert_eq!(device.marks.oom.count, other.oom_count, "{name}");
                 if device.first_event + device.events < device.trace_events {
                     continue;
@@ -358,7 +376,7 @@ fn a_block_does_not_wait_within_one_call() {
             entry("free_completed", completed),
         ];
         let snapshot = parsed(&json!({"segments": [], "device_traces": [trace]}));
-        follow(&snapshot, window, 512).devices[0].series.pending_bytes.highest
+        size(&follow(&snapshot, window, 512).devices[0], Figure::Pending).highest
     };
     for window in [Window::Whole, Window::Last(2), Window::Last(1), Window::Between(None, Some(3))]
     {
@@ -409,12 +427,12 @@ proptest! {
         let snapshot = read(&snapshot_bytes(&[(&reference, 0)]));
         let fine = &follow(&snapshot, Window::Whole, EVERY_ENTRY).devices[0];
         for (i, totals) in reference.after.iter().enumerate() {
-            prop_assert_eq!(fine.series.reserved_bytes.max[i], totals.reserved);
-            prop_assert_eq!(fine.series.active_bytes.max[i], totals.active);
+            prop_assert_eq!(size(fine, Figure::Reserved).max[i], totals.reserved);
+            prop_assert_eq!(size(fine, Figure::Active).max[i], totals.active);
             // A free that is done at once shows when it is done.
             let next = reference.events.get(i + 1);
             if next.is_none_or(|next| next["action"] != "free_completed") {
-                prop_assert_eq!(fine.series.allocated_bytes.max[i], totals.allocated);
+                prop_assert_eq!(size(fine, Figure::Allocated).max[i], totals.allocated);
             }
         }
         let ends = ends.map(|end| end.index(len + 1));

@@ -10,7 +10,7 @@ use super::super::output::Output;
 use super::Check;
 use super::repository::with_slashes;
 use crate::analysis::inferred;
-use crate::gate::{Baseline, Config, Peaks, Threshold, peaks};
+use crate::gate::{Baseline, Config, Limit, Peaks, peaks};
 use crate::replay::Known;
 use crate::report;
 use crate::units::counted;
@@ -20,19 +20,19 @@ pub(super) fn baseline(
     args: &Check,
     config: &Config,
     config_path: Option<&Path>,
-    thresholds: &[Threshold],
+    limits: &[Limit],
 ) -> anyhow::Result<Option<Baseline>> {
     let beside = |name: &String| {
         let directory = config_path.and_then(Path::parent).unwrap_or(Path::new(""));
         directory.join(name)
     };
     let path = args.baseline.clone().or_else(|| config.baseline.as_ref().map(beside));
-    let compared = thresholds.iter().find(|threshold| threshold.needs_baseline());
+    let compared = limits.iter().find(|limit| limit.needs_baseline());
     match (path, compared) {
         (None, None) => Ok(None),
-        (None, Some(threshold)) => bail!(
+        (None, Some(limit)) => bail!(
             "{} has nothing to compare with: give --baseline (oomscope check --save-baseline writes one)",
-            threshold.key()
+            limit.key()
         ),
         (Some(path), None) => bail!(
             "the baseline {} would be compared with nothing: set max-growth-ratio or max-growth",

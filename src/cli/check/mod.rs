@@ -17,7 +17,7 @@ use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
 use crate::analysis::Unreadable;
-use crate::gate::{CheckReport, Config, EXAMPLE, Gate, Judged, Threshold, judge};
+use crate::gate::{CheckReport, Config, EXAMPLE, Gate, Judged, Limit, judge};
 use crate::report;
 
 /// The configuration that is looked for.
@@ -108,7 +108,7 @@ enum Format {
 pub(super) fn run(args: &Check) -> anyhow::Result<Done> {
     if args.print_config {
         let output = Output::open(args.output.as_deref())?;
-        output.write(EXAMPLE)?;
+        output.write(&EXAMPLE)?;
         return Ok(Done::Well);
     }
     if let Some(file) = &args.save_baseline {
@@ -116,9 +116,9 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Done> {
     }
     let (config, config_path) = configuration(args.config.as_deref())?;
     let flags = args.limits.limits();
-    let thresholds: Vec<Threshold> =
-        config.thresholds().chain(flags.iter().map(|(threshold, _)| threshold)).collect();
-    if thresholds.is_empty() {
+    let limits: Vec<Limit> =
+        config.set_limits().chain(flags.iter().map(|(limit, _)| limit)).collect();
+    if limits.is_empty() {
         bail!(
             "no limit to check: give one (--max-ooms 0) or write {CONFIG} \
              (oomscope check --print-config shows how)"
@@ -129,12 +129,12 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Done> {
         inputs::spare(&mut inputs, path)?;
         config_path.as_ref().map_or(Ok(()), |config| inputs::spare_one(config, path))?;
     }
-    let baseline = baseline(args, &config, config_path.as_deref(), &thresholds)?;
+    let baseline = baseline(args, &config, config_path.as_deref(), &limits)?;
     let output = Output::open(args.output.as_deref())?;
     let root = repository();
     let gate = Gate {
         config: &config,
-        flags: &flags,
+        flags,
         baseline: baseline.as_ref(),
         is_only: inputs.len() == 1,
         device: args.device,

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::words::{lost, place, share};
-use crate::gate::{CheckReport, Code, Finding, Line, Severity};
+use crate::figures::{Figure, LimitRow};
+use crate::gate::{CheckReport, Finding, Line, Severity};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -14,7 +15,7 @@ const ROOT: &str = "%SRCROOT%";
 
 /// A log of one run of version `version` of this program: a result for every limit that does not hold.
 pub fn sarif(report: &CheckReport, version: &str) -> Value {
-    let rules: Vec<Value> = Code::ALL.iter().map(|code| rule(*code)).collect();
+    let rules: Vec<Value> = rules().map(|(figure, row)| rule(figure, row)).collect();
     let results: Vec<Value> = lost(report).into_iter().map(result).collect();
     let unreadable: Vec<Value> = report
         .unreadable
@@ -39,8 +40,13 @@ pub fn sarif(report: &CheckReport, version: &str) -> Value {
     })
 }
 
-fn rule(code: Code) -> Value {
-    json!({ "id": code.word(), "shortDescription": { "text": format!("{}.", code.meaning()) } })
+/// The figures that a limit may be set on: each is a rule.
+fn rules() -> impl Iterator<Item = (Figure, LimitRow)> {
+    Figure::ALL.iter().filter_map(|figure| Some((*figure, figure.limit()?)))
+}
+
+fn rule(figure: Figure, row: LimitRow) -> Value {
+    json!({ "id": figure.word(), "shortDescription": { "text": format!("{}.", row.meaning) } })
 }
 
 fn result(finding: &Finding) -> Value {
@@ -64,7 +70,7 @@ fn result(finding: &Finding) -> Value {
     let fingerprint = format!("{}/{}/{}", finding.code.word(), finding.path, finding.device);
     let mut result = Map::new();
     result.insert("ruleId".to_owned(), json!(finding.code.word()));
-    result.insert("ruleIndex".to_owned(), json!(Code::ALL.iter().position(|c| *c == finding.code)));
+    result.insert("ruleIndex".to_owned(), json!(rules().position(|(it, _)| it == finding.code)));
     result.insert("level".to_owned(), json!(level));
     result.insert("message".to_owned(), json!({ "text": text }));
     result.insert("locations".to_owned(), json!([main]));

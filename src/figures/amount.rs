@@ -1,0 +1,96 @@
+//! How much of something, and what it is measured in.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::units::{count, parse_ratio, parse_size, percent, size};
+
+/// What a figure is measured in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// A part of a whole, 1 for all of it.
+    Ratio,
+    /// Bytes.
+    Bytes,
+    /// How many.
+    Count,
+}
+
+impl Unit {
+    /// What stands for an amount in a command line: `RATIO`, `SIZE`, `N`.
+    pub fn placeholder(self) -> &'static str {
+        match self {
+            Self::Ratio => "RATIO",
+            Self::Bytes => "SIZE",
+            Self::Count => "N",
+        }
+    }
+
+    /// Reads an amount: `30%` or `0.3`, `20GiB` or bytes, or a number.
+    ///
+    /// # Errors
+    /// A sentence that says what was expected.
+    pub fn read(self, text: &str) -> Result<Amount, String> {
+        match self {
+            Self::Ratio => parse_ratio(text).map(Amount::Ratio).map_err(|e| e.to_string()),
+            Self::Bytes => {
+                parse_size(text).map(|n| Amount::Bytes(n.into())).map_err(|e| e.to_string())
+            }
+            Self::Count => {
+                let number = text.parse::<u64>().map(|n| Amount::Count(n.into()));
+                number.map_err(|_| format!("'{text}' is not a count: write a number such as 0"))
+            }
+        }
+    }
+}
+
+/// How much of something, or how much it changed by. Wide enough for any difference of two `u64`.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
+#[serde(untagged)]
+pub enum Amount {
+    /// A part of a whole.
+    Ratio(f64),
+    /// Bytes.
+    Bytes(i128),
+    /// How many.
+    Count(i128),
+}
+
+impl Amount {
+    /// As a plain number.
+    pub fn number(self) -> f64 {
+        match self {
+            Self::Ratio(ratio) => ratio,
+            Self::Bytes(n) | Self::Count(n) => n as f64,
+        }
+    }
+
+    /// Bytes in full, percents with so many decimals, for two amounts that look alike when shortened.
+    pub fn precise(self, decimals: usize) -> String {
+        match self {
+            Self::Ratio(ratio) => format!("{:.decimals$}%", ratio * 100.0),
+            Self::Bytes(bytes) => format!("{}{} bytes", sign(bytes < 0), count(magnitude(bytes))),
+            Self::Count(_) => self.to_string(),
+        }
+    }
+}
+
+fn sign(is_negative: bool) -> &'static str {
+    if is_negative { "-" } else { "" }
+}
+
+fn magnitude(n: i128) -> u64 {
+    u64::try_from(n.unsigned_abs()).unwrap_or(u64::MAX)
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Ratio(ratio) => write!(f, "{}{}", sign(ratio < 0.0), percent(ratio.abs())),
+            Self::Bytes(n) => write!(f, "{}{}", sign(n < 0), size(magnitude(n))),
+            Self::Count(n) => write!(f, "{}{}", sign(n < 0), count(magnitude(n))),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What figures of a recorded time are read from, and why one cannot be known.
+
+use thiserror::Error;
+
+use super::{Amount, State};
+
+/// A figure; or why it cannot be known.
+pub type Reading = Result<Amount, Unknown>;
+
+/// Why a figure cannot be known.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Unknown {
+    /// There is no trace.
+    #[error(
+        "no history was recorded; call torch.cuda.memory._record_memory_history() before the work"
+    )]
+    NoHistory,
+    /// The model does not reproduce the trace.
+    #[error("the model and the recording part at entry {entry}: see `oomscope replay`")]
+    Diverges {
+        /// The first entry that differs.
+        entry: u64,
+    },
+    /// The baseline has no such device.
+    #[error(
+        "the baseline has no device {device} of {snapshot}; save it again with --save-baseline"
+    )]
+    NotInBaseline {
+        /// The device.
+        device: u64,
+        /// What the snapshot is called in baselines.
+        snapshot: String,
+    },
+    /// A ratio to nothing.
+    #[error("the peak of the baseline is 0")]
+    BaselineIsZero,
+}
+
+/// A device that figures are read from. Each quantity is worked out only when a figure asks for it; what an
+/// implementation leaves out is unknown.
+pub trait Recording {
+    /// Its memory at the moment looked at.
+    fn state(&self) -> State;
+
+    /// The most that was reserved, in bytes.
+    fn peak_reserved(&self) -> Result<u64, Unknown> {
+        Err(Unknown::NoHistory)
+    }
+
+    /// The most that was allocated, in bytes.
+    fn peak_allocated(&self) -> Result<u64, Unknown> {
+        Err(Unknown::NoHistory)
+    }
+
+    /// Requests that failed.
+    fn failed_requests(&self) -> Result<u64, Unknown> {
+        Err(Unknown::NoHistory)
+    }
+
+    /// Requests before which everything cached was given back (`num_alloc_retries`).
+    fn retries(&self) -> Result<u64, Unknown> {
+        Err(Unknown::NoHistory)
+    }
+
+    /// The peak of allocated memory replayed from an empty pool: of the baseline, and now.
+    fn replayed_peak_allocated(&self) -> Result<[u64; 2], Unknown> {
+        Err(Unknown::NoHistory)
+    }
+
+    /// The peak of reserved memory replayed from an empty pool: of the baseline, and now.
+    fn replayed_peak_reserved(&self) -> Result<[u64; 2], Unknown> {
+        Err(Unknown::NoHistory)
+    }
+}
+
+/// By how many bytes a peak grew over the baseline's; below 0 where it shrank.
+pub(super) fn growth([before, now]: [u64; 2]) -> i128 {
+    i128::from(now) - i128::from(before)
+}
+
+/// The growth of a peak as a part of the baseline's.
+pub(super) fn growth_ratio(peaks: [u64; 2]) -> Result<f64, Unknown> {
+    let [before, _] = peaks;
+    match growth(peaks) {
+        grown if before == 0 && grown > 0 => Err(Unknown::BaselineIsZero),
+        _ if before == 0 => Ok(0.0),
+        grown => Ok(grown as f64 / before as f64),
+    }
+}
