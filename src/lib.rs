@@ -6,11 +6,13 @@
 //!    bytes, numbers, settings, words, where memory comes from, what PyTorch prints about it, codes of warnings
 //! 1. [`snapshot`]: what a file says; [`allocator`]: PyTorch's rules as a pure machine; [`figures`]: what is
 //!    measured
-//! 2. [`replay`]: the trace over time
-//! 3. [`analysis`]: answers, as plain serializable structs
-//! 4. [`gate`], [`diff`]: answers held against limits and against each other
-//! 5. [`report`]: answers laid out
-//! 6. [`cli`]: what was typed and what it means
+//! 2. [`replay`]: the trace over time; [`frames`]: whose code a stack is of; [`phases`]: what the program was
+//!    doing at each entry
+//! 3. [`memory`]: what one moment's memory amounts to
+//! 4. [`analysis`]: answers, as plain serializable structs
+//! 5. [`gate`], [`diff`]: answers held against limits and against each other
+//! 6. [`report`]: answers laid out
+//! 7. [`cli`]: what was typed and what it means
 //!
 //! The library never prints, exits or reads the environment, save `cli`, which does nothing else.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
@@ -23,12 +25,15 @@ pub mod device;
 pub mod diff;
 pub mod entry;
 pub mod figures;
+pub mod frames;
 pub mod gate;
 pub mod ids;
 pub mod input;
 pub mod intern;
+pub mod memory;
 pub mod message;
 pub mod notice;
+pub mod phases;
 pub mod pickle;
 pub mod replay;
 pub mod report;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::frames::StackReader;
 use super::oom::Blocker;
 use crate::allocator::granules_in;
+use crate::frames::StackReader;
 use crate::ids::StackId;
 use crate::replay::{Laid, Stretch, Tiling};
 use crate::snapshot::BlockState;

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use super::frames::StackReader;
 use super::held::{self, HeldAt, Leaks, Moments, StepsReport};
 use super::history::{self, DESCRIBED_OOMS, MAX_OOMS, Peak, Timeline};
-use super::holders::{self, HeldByLine, HeldByStack};
-use super::memory::{Memory, figures_of};
+use crate::frames::StackReader;
+use crate::memory::{self, HeldByLine, HeldByStack, Memory, figures_of};
+
 use super::oom::OomReport;
 use super::remedies::remedies;
 use super::request::{RequestReport, request};
@@ -61,7 +61,7 @@ pub(super) fn report(
     warnings: &mut Warnings,
 ) -> DeviceReport {
     let memory = figures_of(device, settings, options.top);
-    let (top_stacks, top_lines) = holders::holders(device, stacks, options.top);
+    let (top_stacks, top_lines) = memory::holders(device, stacks, options.top);
     let request = options.request.map(|asked| request(device, stacks, settings, asked, options));
     let id = device.id();
     let Some(history) = history::history(device, stacks, settings, options) else {

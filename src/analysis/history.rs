@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use super::frames::StackReader;
 use super::oom::{self, OomReport};
 use super::snapshot::Options;
 use super::window;
 use crate::conf::Settings;
+use crate::frames::StackReader;
 use crate::replay::{Highest, Keep, Literal, Outcome, Sampler};
 use crate::snapshot::{Action, Device};
 use crate::units::ratio;

@@ -1,10 +1,10 @@
 //! Which lines of the user's code a figure is made of, where no report says so already.
 
-use super::frames::{FrameReport, StackReader};
-use super::holders::{HeldByLine, by_line};
-use super::sums::{Sum, summed};
 use crate::conf::Settings;
+use crate::frames::{FrameReport, StackReader};
 use crate::ids::StackId;
+use crate::memory::{HeldByLine, by_line};
+use crate::memory::{Sum, summed};
 use crate::replay::{Keep, Literal};
 use crate::snapshot::{Block, BlockState, Device};
 

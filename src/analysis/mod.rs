@@ -11,25 +11,20 @@ mod blockers;
 mod calibrate;
 mod cautions;
 mod change;
-mod clock;
 mod cost;
 mod device;
 mod emitted;
 mod explain;
 mod found;
-mod frames;
 mod from_empty;
 mod grid;
 mod held;
 mod history;
-mod holders;
 mod lines;
 #[cfg(feature = "cuda")]
 mod live;
 mod marks;
-mod memory;
 mod oom;
-mod phases;
 mod ranges;
 mod ranks;
 mod remedies;
@@ -38,7 +33,6 @@ mod request;
 mod series;
 mod smallest;
 mod snapshot;
-mod sums;
 mod timeline;
 mod verdict;
 mod whatif;
@@ -55,14 +49,12 @@ pub use emitted::{Emitted, Journal, emitted, write_snapshot};
 pub use explain::{
     ExplainReport, Failure, Figure, Recording, RefusedMapping, StatisticsReport, explain,
 };
-pub use frames::{FrameList, FrameReport, Origin, StackReader};
 pub use from_empty::{FromEmpty, from_empty};
 pub use held::{
     Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, Category, Confidence, HeldAt, HeldBlock,
     LeakSuspect, Leaks, StepsReport, held_blocks,
 };
 pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline};
-pub use holders::{HeldByLine, HeldByStack, live_by_stack};
 pub use lines::{Contribution, LineShare, lines};
 #[cfg(feature = "cuda")]
 pub use live::{
@@ -70,12 +62,7 @@ pub use live::{
     LiveReport, live,
 };
 pub use marks::{Mark, MarkKind, Marks};
-pub use memory::{
-    BlockCount, Blocks, Count, Fragmentation, Memory, OtherSegments, PoolReport, SegmentReport,
-    Segments, StreamReport, figures,
-};
 pub use oom::{Blocker, Cause, OomReport, Remedy, Undisturbed};
-pub use phases::{Phase, Phases, StepsFrom};
 pub use ranges::{NamedRange, NamedRanges, Span};
 pub use ranks::{Rank, Ranks, compare_ranks};
 pub use replay::{
@@ -85,7 +72,6 @@ pub use replay::{
 pub use request::{RequestReport, Served};
 pub use series::{Buckets, Series, SeriesSet};
 pub use snapshot::{AnalyzeReport, HostReport, Options, SnapshotReport, Unreadable, analyze};
-pub use sums::{Share, Sum, Table};
 pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, timeline};
 pub use whatif::{Asked, WhatIfReport, WhatIfRow, whatif};
 pub use window::Window;

@@ -6,8 +6,8 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::clock::Clock;
 use crate::ids::SymbolId;
+use crate::phases::Clock;
 use crate::snapshot::{Action, Device};
 
 /// Names that are followed, in order of appearance.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::frames::StackReader;
 use super::oom::{OomReport, report_of};
 use super::snapshot::Options;
 use crate::allocator::Course;
 use crate::conf::Settings;
+use crate::frames::StackReader;
 use crate::replay::{Answer, Hypothesis, ask, releases, shown_capacity};
 use crate::snapshot::{Action, Device, Pools, Stacks, TraceEntry};
 use crate::units::{self, size};

@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use super::report::At;
 use super::side::Of;
-use crate::analysis::{Peak, Phase, Phases};
+use crate::analysis::Peak;
+use crate::phases::{Phase, Phases};
 use crate::replay::{Keep, Literal};
 use crate::snapshot::{Action, Device};
 use crate::units::change;

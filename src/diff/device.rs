@@ -13,8 +13,10 @@ use super::report::{At, Options};
 use super::side::{Moment, Of, Side};
 use super::space::{PoolChange, StreamChange, pools, streams};
 use super::summary::{failures, moment, summary};
-use crate::analysis::{DeviceReport, Phases, StackReader};
+use crate::analysis::DeviceReport;
 use crate::conf::Settings;
+use crate::frames::StackReader;
+use crate::phases::Phases;
 use crate::snapshot::Snapshot;
 use crate::units::size;
 

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::analysis::{Memory, Peak};
+use crate::analysis::Peak;
+use crate::memory::Memory;
 use crate::units::change;
 
 /// How many, and how many bytes.

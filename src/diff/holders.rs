@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::matching::{MatchedBy, Pair};
 use super::names::Vocabulary;
 use super::side::{Side, Stack};
-use crate::analysis::{FrameList, StackReader};
+use crate::frames::{FrameList, StackReader};
 use crate::units::change;
 
 /// What became of a stack or a line.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::holders::{Held, Holders, Others, Status, listed};
 use super::names::Place;
 use super::side::Stack;
-use crate::analysis::FrameReport;
+use crate::frames::FrameReport;
 
 /// A line of the user's code that holds more or less than before, by whatever way.
 #[derive(Debug, Clone, PartialEq, Serialize)]

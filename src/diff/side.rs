@@ -4,9 +4,10 @@ use serde::Serialize;
 
 use super::names::{Place, Vocabulary};
 use super::report::At;
-use crate::analysis::{DeviceReport, Memory, Peak, figures, live_by_stack};
+use crate::analysis::{DeviceReport, Peak};
 use crate::conf::Settings;
 use crate::ids::StackId;
+use crate::memory::{Memory, figures, live_by_stack};
 use crate::replay::{Keep, Layout, Literal};
 use crate::snapshot::{Block, Device, Segment};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::analysis::{Memory, PoolReport, StreamReport};
+use crate::memory::{Memory, PoolReport, StreamReport};
 use crate::units::change;
 
 /// The memory of a pool or a stream (`u64`), or what it changed by (`i64`).

@@ -3,7 +3,7 @@
 use super::course::Steps;
 use super::lines::LineChange;
 use super::report::At;
-use crate::analysis::FrameReport;
+use crate::frames::FrameReport;
 use crate::units::{change, counted, percent, ratio, size};
 
 /// The moment compared: `at peak`, `at the snapshot`, `after 3 steps`.

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 
-use crate::analysis::FrameReport;
 use crate::figures::{Amount, Figure, Unit};
+use crate::frames::FrameReport;
 
 /// What it means when a limit does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

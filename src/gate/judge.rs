@@ -6,10 +6,9 @@ use super::figures::Measured;
 use super::finding::{Finding, Line, Severity, holds, told_apart};
 use super::limits::{Limit, Limits};
 use super::verdict::Noted;
-use crate::analysis::{
-    Contribution, DeviceReport, LineShare, Options, Origin, StackReader, analyze, inferred, lines,
-};
+use crate::analysis::{Contribution, DeviceReport, LineShare, Options, analyze, inferred, lines};
 use crate::figures::{Amount, Figure};
+use crate::frames::{Origin, StackReader};
 use crate::notice;
 use crate::replay::{Inference, Known, settings_in_effect};
 use crate::snapshot::Snapshot;

@@ -5,9 +5,9 @@ use super::page::line_rows;
 use super::sheet::Page;
 use super::style::Style;
 use super::words::place_in;
-use crate::analysis::{
-    Age, Category, Confidence, DeviceReport, HeldAt, HeldByLine, Leaks, Phase, Share,
-};
+use crate::analysis::{Age, Category, Confidence, DeviceReport, HeldAt, Leaks};
+use crate::memory::{HeldByLine, Share};
+use crate::phases::Phase;
 use crate::units::{counted, percent, size};
 
 /// Columns of the longest bar, and those that the rest of the table takes.

@@ -8,7 +8,8 @@ use super::words::{
     missing, moment, of_remedies, place, place_in, provenance, remedies, telling_frames, when,
 };
 use super::{held, ranks};
-use crate::analysis::{AnalyzeReport, DeviceReport, HeldByLine, OomReport, Ranks, SnapshotReport};
+use crate::analysis::{AnalyzeReport, DeviceReport, OomReport, Ranks, SnapshotReport};
+use crate::memory::HeldByLine;
 use crate::units::{count, counted, percent, plain, ratio, size};
 
 /// The report as GitHub-flavoured Markdown.

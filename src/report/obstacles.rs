@@ -1,7 +1,9 @@
 //! Whose memory was in the way of a failed request, in phrases that the page and the Markdown share.
 
 use super::words::place_in;
-use crate::analysis::{Blocker, FrameReport, HeldByLine, OomReport};
+use crate::analysis::{Blocker, OomReport};
+use crate::frames::FrameReport;
+use crate::memory::HeldByLine;
 use crate::units::{counted, size};
 
 /// Stacks with blocks in the way that are told.

@@ -8,7 +8,8 @@ use super::spaces;
 use super::style::{Style, tail, wrap};
 use super::table::table;
 use super::words::{provenance, span};
-use crate::analysis::{AnalyzeReport, DeviceReport, HeldByLine, SnapshotReport};
+use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport};
+use crate::memory::HeldByLine;
 use crate::units::{count, counted, percent, plain, ratio, size};
 
 /// The page for one snapshot, or the table of ranks and the page for the worst of them.
@@ -258,7 +259,7 @@ impl Page {
         let other = &memory.other_segments;
         let others = other.count + full.len() as u64;
         if others > 0 {
-            let add = |of: u64, each: fn(&crate::analysis::SegmentReport) -> u64| {
+            let add = |of: u64, each: fn(&crate::memory::SegmentReport) -> u64| {
                 full.iter().map(|s| each(s)).fold(of, u64::saturating_add)
             };
             rows.push(vec![

@@ -1,7 +1,7 @@
 //! The tables of pools and of streams, for the page and the Markdown.
 
 use super::words::pool;
-use crate::analysis::Memory;
+use crate::memory::Memory;
 use crate::units::{counted, size, stream};
 
 /// A header and its rows.
@@ -12,7 +12,7 @@ const PENDING: usize = 3;
 
 /// A row a pool.
 pub(super) fn pools(memory: &Memory) -> Cells {
-    let row = |p: &crate::analysis::PoolReport| {
+    let row = |p: &crate::memory::PoolReport| {
         vec![
             pool(p.pool_id),
             size(p.reserved_bytes),
@@ -29,7 +29,7 @@ pub(super) fn pools(memory: &Memory) -> Cells {
 
 /// A row a stream.
 pub(super) fn streams(memory: &Memory) -> Cells {
-    let row = |s: &crate::analysis::StreamReport| {
+    let row = |s: &crate::memory::StreamReport| {
         vec![
             stream(s.stream),
             size(s.reserved_bytes),

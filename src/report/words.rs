@@ -1,8 +1,7 @@
 //! Phrases that the page and the Markdown share.
 
-use crate::analysis::{
-    DeviceReport, FrameReport, OomReport, Origin, Remedy, SnapshotReport, Timeline, Undisturbed,
-};
+use crate::analysis::{DeviceReport, OomReport, Remedy, SnapshotReport, Timeline, Undisturbed};
+use crate::frames::{FrameReport, Origin};
 use crate::units::{count, counted, duration, plain, size};
 
 /// `file:line`, or the bare name where there is no file.

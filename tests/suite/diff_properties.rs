@@ -2,11 +2,12 @@
 //! that of a snapshot with itself is empty, and the rows of every table add up to the total.
 
 use crate::support::{fixtures, generator};
-use oomscope::analysis::{FrameReport, analyze};
+use oomscope::analysis::analyze;
 use oomscope::diff::{
     At, DeviceDiff, DiffReport, Figures, File, Held, MatchedBy, Options, Space, StackChange,
     Status, diff,
 };
+use oomscope::frames::FrameReport;
 use oomscope::snapshot::Snapshot;
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
 //! Phases and steps of recorded training runs: those that the recorded programs went through.
 
 use crate::support::fixtures;
-use oomscope::analysis::{Phase, Phases, StackReader, StepsFrom};
+use oomscope::frames::StackReader;
+use oomscope::phases::{Phase, Phases, StepsFrom};
 use oomscope::snapshot::{Action, Snapshot};
 
 fn phases(snapshot: &Snapshot, device: u64) -> Phases {

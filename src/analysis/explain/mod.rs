@@ -21,8 +21,8 @@ use serde::Serialize;
 
 use self::reckoning::Reckoning;
 use self::verdict::Conclusion;
-use super::frames::{FrameReport, Origin};
 use super::oom::Cause;
+use crate::frames::{FrameReport, Origin};
 use crate::message::{Log, Message, Saying};
 use crate::units::plain;
 

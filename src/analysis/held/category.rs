@@ -5,8 +5,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use super::course::{Block, Course, Moment, Point};
-use crate::analysis::phases::{Makes, Phase, Phases, Signs};
 use crate::ids::{StackId, row};
+use crate::phases::{Makes, Phase, Phases, Signs};
 
 /// What memory is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -4,10 +4,10 @@
 use rustc_hash::FxHashMap;
 
 use super::leaks::Tracker;
-use crate::analysis::frames::StackReader;
-use crate::analysis::phases::{Phase, Phases, Run};
 use crate::conf::Settings;
+use crate::frames::StackReader;
 use crate::ids::{StackId, row};
+use crate::phases::{Phase, Phases, Run};
 use crate::replay::{Keep, Literal, Tiling};
 use crate::snapshot::{Action, BlockState, Device, TraceEntry};
 

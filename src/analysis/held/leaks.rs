@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
-use crate::analysis::frames::{FrameReport, StackReader};
+use crate::frames::{FrameReport, StackReader};
 use crate::ids::{FrameId, StackId, row};
 
 /// Steps in a row that must each end with more blocks than the one before.

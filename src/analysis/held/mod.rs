@@ -16,12 +16,12 @@ use self::course::Course;
 pub use self::leaks::{LeakSuspect, Leaks};
 use self::tables::Sheet;
 pub use self::tables::{Age, ByAge, ByCategory, ByFile, ByPhase, ByRange};
-use super::frames::StackReader;
-use super::holders::{HeldByLine, HeldByStack};
-use super::phases::{Phase, Phases, StepsFrom};
 use super::snapshot::Options;
-use super::sums::Table;
 use crate::conf::Settings;
+use crate::frames::StackReader;
+use crate::memory::Table;
+use crate::memory::{HeldByLine, HeldByStack};
+use crate::phases::{Phase, Phases, StepsFrom};
 use crate::replay::shown_capacity;
 use crate::snapshot::Device;
 

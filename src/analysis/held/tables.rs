@@ -6,11 +6,11 @@ use serde::Serialize;
 use super::HeldAt;
 use super::category::{Category, Confidence, sort_out};
 use super::course::{Block, Course, Moment};
-use crate::analysis::frames::StackReader;
-use crate::analysis::holders;
-use crate::analysis::phases::{Phase, Phases};
-use crate::analysis::sums::{Share, Sum, Sums, Table, ranked, summed, table};
+use crate::frames::StackReader;
 use crate::ids::{StackId, SymbolId};
+use crate::memory;
+use crate::memory::{Share, Sum, Sums, Table, ranked, summed, table};
+use crate::phases::{Phase, Phases};
 use crate::snapshot::Snapshot;
 use crate::units::plain;
 
@@ -160,9 +160,9 @@ impl<'a> Sheet<'a> {
             by_age: self.by_age(),
             by_range: self.by_range(top),
             by_file: self.by_file(top),
-            by_line: holders::by_line(stacks, by_stack.clone(), self.all, top),
-            by_stack: holders::by_stack(stacks, by_stack, self.all, top),
-            kept_since_start: holders::by_line(stacks, kept, all_kept, top),
+            by_line: memory::by_line(stacks, by_stack.clone(), self.all, top),
+            by_stack: memory::by_stack(stacks, by_stack, self.all, top),
+            kept_since_start: memory::by_line(stacks, kept, all_kept, top),
         }
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::analysis::FrameReport;
 use crate::diff::DiffReport;
+use crate::frames::FrameReport;
 
 /// The two-column form of `difffolded.pl` and `inferno-diff-folded`, in bytes. The root frame is the device.
 pub fn diff_folded(report: &DiffReport) -> String {

@@ -7,8 +7,8 @@ use super::cells::{
     self, FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moments, moved,
     phases, pools, remarks, settings, share, steps, streams, word,
 };
-use crate::analysis::FrameReport;
 use crate::diff::{At, DeviceDiff, DiffReport, LineChange, Others, StackChange};
+use crate::frames::FrameReport;
 use crate::units::{count, counted, plain, signed_size, size};
 
 /// Frames of a stack that are shown.

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::super::words::place_in;
-use crate::analysis::FrameReport;
+use crate::frames::FrameReport;
 use crate::gate::{CheckReport, Finding, Line, Noted, Severity};
 use crate::units::{count, counted, plain, size};
 

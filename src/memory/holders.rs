@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::frames::{FrameList, FrameReport, StackReader};
 use super::sums::{Sum, Sums, Table, ranked, summed, table};
+use crate::frames::{FrameList, FrameReport, StackReader};
 use crate::ids::{FrameId, StackId};
 use crate::snapshot::{Block, BlockState, Device, Segment};
 use crate::units::ratio;
@@ -38,7 +38,7 @@ pub struct HeldByLine {
 }
 
 /// The `top` stacks that hold most, of blocks that are `all` together.
-pub(super) fn by_stack(
+pub(crate) fn by_stack(
     stacks: &StackReader<'_>,
     held: Sums<StackId>,
     all: Sum,
@@ -53,7 +53,7 @@ pub(super) fn by_stack(
 }
 
 /// The `top` lines that hold most, of blocks that are `all` together.
-pub(super) fn by_line(
+pub(crate) fn by_line(
     stacks: &StackReader<'_>,
     held: Sums<StackId>,
     all: Sum,
@@ -90,7 +90,7 @@ pub fn live_by_stack<'a>(
 }
 
 /// The `top` stacks and the `top` lines that hold most of what is allocated on `device`.
-pub(super) fn holders(
+pub(crate) fn holders(
     device: Device<'_>,
     stacks: &StackReader<'_>,
     top: usize,

@@ -1,10 +1,20 @@
-//! What the allocator held when the snapshot was taken: from the segments alone.
+//! What one moment's memory amounts to: figures of its segments and blocks, and who holds it.
+//!
+//! The moment is the snapshot, or one of a replay laid out as a snapshot has it. [`figures`] adds up segments
+//! and blocks; `sums` adds up blocks by whatever key; `holders` says which stacks and lines hold them.
+
+mod holders;
+mod sums;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+pub use self::holders::{HeldByLine, HeldByStack, live_by_stack};
+pub(crate) use self::holders::{by_line, by_stack, holders};
+pub use self::sums::{Share, Sum, Table};
+pub(crate) use self::sums::{Sums, ranked, summed, table};
 use crate::allocator::{granule, whole_granules};
 use crate::conf::Settings;
 use crate::figures::{SegmentCounts, State};
@@ -199,7 +209,7 @@ pub struct OtherSegments {
 }
 
 /// Adds up `device`'s segments at the snapshot and lists the `top` of them.
-pub(super) fn figures_of(device: Device<'_>, settings: &Settings, top: usize) -> Memory {
+pub(crate) fn figures_of(device: Device<'_>, settings: &Settings, top: usize) -> Memory {
     let snapshot = device.snapshot();
     figures(device.segments(), &snapshot.blocks, &snapshot.pools, settings, top)
 }

@@ -1,30 +1,30 @@
 //! What a stack says about the phase it was allocated in.
 
 use super::Phase;
-use crate::analysis::frames::{Origin, StackReader};
+use crate::frames::{Origin, StackReader};
 use crate::ids::{FrameId, StackId};
 use crate::snapshot::Snapshot;
 
 /// Everything that is read from a stack.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::analysis) struct Signs {
+pub(crate) struct Signs {
     /// The phase that it names; `None` for the program's own code that tells nothing, and where stacks
     /// were not recorded.
-    pub(in crate::analysis) phase: Option<Phase>,
+    pub(crate) phase: Option<Phase>,
     /// What names a phase, if anything does, is what code of any kind has: a constructor, a choice, a file that
     /// is read.
-    pub(in crate::analysis) is_vague: bool,
+    pub(crate) is_vague: bool,
     /// A model's forward is among its frames.
-    pub(in crate::analysis) is_forward: bool,
+    pub(crate) is_forward: bool,
     /// Who runs the code, if it is the program's own.
-    pub(in crate::analysis) caller: Option<Caller>,
+    pub(crate) caller: Option<Caller>,
     /// What memory its code is known to make.
-    pub(in crate::analysis) makes: Option<Makes>,
+    pub(crate) makes: Option<Makes>,
 }
 
 /// Who runs code of the program's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::analysis) enum Caller {
+pub(crate) enum Caller {
     /// The program: its stack begins where a thread does. One of a backward pass, which is C++, begins in
     /// the middle of Python.
     Program,
@@ -34,7 +34,7 @@ pub(in crate::analysis) enum Caller {
 
 /// What PyTorch's own code is known to make memory for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::analysis) enum Makes {
+pub(crate) enum Makes {
     /// Code that builds, moves or loads a model.
     Parameters,
     /// Code that sets up an optimizer.

@@ -141,7 +141,7 @@ impl<'a> StackReader<'a> {
     }
 
     /// Whose code frame `id` is.
-    pub(super) fn origin(&self, id: FrameId) -> Origin {
+    pub(crate) fn origin(&self, id: FrameId) -> Origin {
         self.origins.get(id.index()).copied().unwrap_or(Origin::Native)
     }
 

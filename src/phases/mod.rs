@@ -5,6 +5,7 @@
 //! A training step ends where its optimizer's step does (`steps`). All of it is read from what was
 //! recorded; what cannot be told is [`Phase::Other`], or no step at all.
 
+mod clock;
 mod named;
 mod signs;
 mod steps;
@@ -13,12 +14,13 @@ use std::ops::Range;
 
 use serde::Serialize;
 
+pub(crate) use self::clock::Clock;
 use self::named::Named;
 use self::signs::{Caller, SignReader};
-pub(super) use self::signs::{Makes, Signs};
+pub(crate) use self::signs::{Makes, Signs};
 use self::steps::Steps;
 pub use self::steps::StepsFrom;
-use super::frames::StackReader;
+use crate::frames::StackReader;
 use crate::ids::{StackId, SymbolId, row};
 use crate::snapshot::{Action, Device};
 
@@ -56,9 +58,9 @@ impl Phase {
 
 /// Entries in a row that belong to one phase: from `start` up to the next run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) start: u32,
-    pub(super) phase: Phase,
+pub(crate) struct Run {
+    pub(crate) start: u32,
+    pub(crate) phase: Phase,
 }
 
 /// Phases and steps of one device's trace. An entry is named by its index in that trace.
@@ -128,32 +130,32 @@ impl Phases {
     }
 
     /// How many forward passes have begun up to `entry`.
-    pub(super) fn forwards_until(&self, entry: usize) -> usize {
+    pub(crate) fn forwards_until(&self, entry: usize) -> usize {
         self.forwards.partition_point(|start| *start as usize <= entry)
     }
 
     /// Whether the trace has PyTorch's own marks of optimizer steps.
-    pub(super) fn has_marked_steps(&self) -> bool {
+    pub(crate) fn has_marked_steps(&self) -> bool {
         self.named.has_optimizer()
     }
 
     /// Whether an optimizer's step is in the trace.
-    pub(super) fn has_optimizer(&self) -> bool {
+    pub(crate) fn has_optimizer(&self) -> bool {
         self.named.has_optimizer() || self.runs.iter().any(|run| run.phase == Phase::Optimizer)
     }
 
     /// The runs of phases, oldest first.
-    pub(super) fn runs(&self) -> &[Run] {
+    pub(crate) fn runs(&self) -> &[Run] {
         &self.runs
     }
 
     /// The entries at which steps end: the first entry after each.
-    pub(super) fn step_ends(&self) -> &[u32] {
+    pub(crate) fn step_ends(&self) -> &[u32] {
         self.steps.ends()
     }
 
     /// What a stack says that an entry of this trace has, or a block at its end.
-    pub(super) fn signs_of(&self, stack: StackId) -> Signs {
+    pub(crate) fn signs_of(&self, stack: StackId) -> Signs {
         self.signs.get(stack.index()).copied().flatten().unwrap_or_default()
     }
 

@@ -19,7 +19,7 @@ pub struct Sum {
 
 impl Sum {
     /// With more bytes and blocks.
-    pub(super) fn and(self, more: Self) -> Self {
+    pub(crate) fn and(self, more: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_add(more.bytes),
             blocks: self.blocks.saturating_add(more.blocks),
@@ -27,7 +27,7 @@ impl Sum {
     }
 
     /// What is left when `part` is taken away.
-    pub(super) fn less(self, part: Self) -> Self {
+    pub(crate) fn less(self, part: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(part.bytes),
             blocks: self.blocks.saturating_sub(part.blocks),
@@ -35,7 +35,7 @@ impl Sum {
     }
 
     /// As a part of `all`.
-    pub(super) fn of(self, all: Self) -> Share {
+    pub(crate) fn of(self, all: Self) -> Share {
         Share { bytes: self.bytes, blocks: self.blocks, share_ratio: ratio(self.bytes, all.bytes) }
     }
 }
@@ -61,10 +61,10 @@ pub struct Table<T> {
 }
 
 /// Sums by key.
-pub(super) type Sums<K> = FxHashMap<K, Sum>;
+pub(crate) type Sums<K> = FxHashMap<K, Sum>;
 
 /// Adds up blocks, each given by its key and its bytes.
-pub(super) fn summed<K: Eq + Hash>(blocks: impl Iterator<Item = (K, u64)>) -> Sums<K> {
+pub(crate) fn summed<K: Eq + Hash>(blocks: impl Iterator<Item = (K, u64)>) -> Sums<K> {
     let mut sums: Sums<K> = FxHashMap::default();
     for (key, bytes) in blocks {
         let sum = sums.entry(key).or_default();
@@ -74,14 +74,14 @@ pub(super) fn summed<K: Eq + Hash>(blocks: impl Iterator<Item = (K, u64)>) -> Su
 }
 
 /// The largest first; ties in the order of their keys, which the file fixes.
-pub(super) fn ranked<K: Copy + Ord>(sums: Sums<K>) -> Vec<(K, Sum)> {
+pub(crate) fn ranked<K: Copy + Ord>(sums: Sums<K>) -> Vec<(K, Sum)> {
     let mut ranked: Vec<(K, Sum)> = sums.into_iter().collect();
     ranked.sort_unstable_by_key(|(key, sum)| (Reverse(sum.bytes), *key));
     ranked
 }
 
 /// The `top` largest of `sums` as rows; the rest is what they leave of `all`.
-pub(super) fn table<K: Copy + Ord, T>(
+pub(crate) fn table<K: Copy + Ord, T>(
     sums: Sums<K>,
     all: Sum,
     top: usize,

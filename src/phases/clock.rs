@@ -4,20 +4,20 @@ use crate::snapshot::Device;
 
 /// The times of one device's entries, in order; entries are named by their index in that trace.
 #[derive(Debug, Clone)]
-pub(super) struct Clock<'a>(Device<'a>);
+pub(crate) struct Clock<'a>(Device<'a>);
 
 impl<'a> Clock<'a> {
-    pub(super) fn of(device: Device<'a>) -> Self {
+    pub(crate) fn of(device: Device<'a>) -> Self {
         Self(device)
     }
 
     /// Whether the trace has times at all.
-    pub(super) fn runs(&self) -> bool {
+    pub(crate) fn runs(&self) -> bool {
         self.0.time_us(0).is_some()
     }
 
     /// The first entry from `from` on that is not before `time_us`; how many entries there are if none is.
-    pub(super) fn first_at(&self, from: usize, time_us: u64) -> usize {
+    pub(crate) fn first_at(&self, from: usize, time_us: u64) -> usize {
         let (mut low, mut high) = (from, self.0.len());
         while low < high {
             let middle = low + (high - low) / 2;
