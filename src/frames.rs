@@ -1,9 +1,7 @@
 //! Which frames of a stack are the user's own code, and which only carry the call.
 
-use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::ids::{FrameId, StackId};
@@ -126,7 +124,8 @@ impl FrameReport {
 pub struct StackReader<'a> {
     snapshot: &'a Snapshot,
     origins: Vec<Origin>,
-    whole: RefCell<FxHashMap<StackId, FrameList>>,
+    /// Of each stack, once it was asked for.
+    whole: Vec<OnceLock<FrameList>>,
 }
 
 impl<'a> StackReader<'a> {
@@ -137,7 +136,8 @@ impl<'a> StackReader<'a> {
             None => Origin::Native,
         };
         let origins = (0..snapshot.stacks.frame_count()).map(origin).collect();
-        Self { snapshot, origins, whole: RefCell::default() }
+        let whole = vec![OnceLock::new(); snapshot.stacks.len()];
+        Self { snapshot, origins, whole }
     }
 
     /// Whose code frame `id` is.
@@ -155,14 +155,13 @@ impl<'a> StackReader<'a> {
 
     /// The whole stack, innermost first.
     pub fn whole(&self, stack: StackId) -> FrameList {
-        let mut known = self.whole.borrow_mut();
-        let list = known.entry(stack).or_insert_with(|| {
+        let read = || -> FrameList {
             let ids = self.snapshot.stacks.frames(stack).iter();
-            ids.filter_map(|id| self.snapshot.stacks.frame(*id))
-                .map(|frame| self.report(frame))
-                .collect()
-        });
-        Arc::clone(list)
+            let frames = ids.filter_map(|id| self.snapshot.stacks.frame(*id));
+            frames.map(|frame| self.report(frame)).collect()
+        };
+        debug_assert!(stack.index() < self.whole.len(), "a stack of this snapshot");
+        self.whole.get(stack.index()).map_or_else(read, |known| Arc::clone(known.get_or_init(read)))
     }
 
     /// The innermost frame of the user's own code; failing that, of an installed package other than

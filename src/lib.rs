@@ -8,7 +8,7 @@
 //!    measured
 //! 2. [`replay`]: the trace over time; [`frames`]: whose code a stack is of; [`phases`]: what the program was
 //!    doing at each entry
-//! 3. [`memory`]: what one moment's memory amounts to
+//! 3. [`memory`]: what one moment's memory amounts to; [`study`]: what questions have in common, worked out once
 //! 4. [`analysis`]: answers, as plain serializable structs
 //! 5. [`gate`], [`diff`]: answers held against limits and against each other
 //! 6. [`report`]: answers laid out
@@ -38,4 +38,5 @@ pub mod pickle;
 pub mod replay;
 pub mod report;
 pub mod snapshot;
+pub mod study;
 pub mod units;

@@ -1,8 +1,9 @@
 //! What a replay changes of the recording: its settings, the device, the release.
 
 use crate::conf::{self, Settings, Unknown, option_in};
-use crate::replay::{Hypothesis, Inferred, shown_capacity, shown_limit};
+use crate::replay::Hypothesis;
 use crate::snapshot::Snapshot;
+use crate::study::DeviceStudy;
 
 /// What to replay otherwise than it was recorded.
 #[derive(Debug, Clone, Default)]
@@ -49,28 +50,24 @@ pub fn option_change(
 }
 
 /// The hypothesis of a what-if: as recorded, less what is changed.
-pub(super) fn changed(one: &Inferred<'_>, change: &WhatIf) -> Hypothesis {
-    let mut hypothesis = one.hypothesis.clone();
+pub(super) fn changed(device: DeviceStudy<'_, '_>, change: &WhatIf) -> Hypothesis {
+    let recorded = &device.inferred().hypothesis;
+    let mut hypothesis = recorded.clone();
     if let Some((settings, _)) = &change.settings {
         hypothesis.settings = settings.clone();
     }
     if let Some(minor) = change.minor {
         hypothesis.minor = minor;
     }
-    let capacity = change.capacity.or(one.hypothesis.capacity);
-    let reserved_before = one.verification.reserved_before;
-    hypothesis.capacity = capacity.or_else(|| shown_capacity(one.device, reserved_before));
+    let capacity = change.capacity.or(recorded.capacity);
+    hypothesis.capacity = capacity.or_else(|| device.shown_capacity());
     hypothesis.limit = hypothesis.recorded_limit();
     // On another device the process may use all of it, save what its settings say. On its own, what
     // the program sets by a call holds, whatever its settings say.
     if change.capacity.is_none() {
-        let settings = &one.hypothesis.settings;
         // What is sure to have been allowed: a remedy that needs more is not claimed to help.
-        let shown = || {
-            let shown = shown_limit(one.device, settings, reserved_before);
-            shown.map(|limits| *limits.start())
-        };
-        let known = one.hypothesis.limit.or_else(shown);
+        let shown = || device.shown_limit().map(|limits| *limits.start());
+        let known = recorded.limit.or_else(shown);
         hypothesis.limit = [hypothesis.limit, known].into_iter().flatten().min();
     }
     hypothesis

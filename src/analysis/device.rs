@@ -2,19 +2,19 @@
 
 use serde::Serialize;
 
-use super::held::{self, HeldAt, Leaks, Moments, StepsReport};
-use super::history::{self, DESCRIBED_OOMS, MAX_OOMS, Peak, Timeline};
-use crate::frames::StackReader;
-use crate::memory::{self, HeldByLine, HeldByStack, Memory, figures_of};
-
+use super::failures::{DESCRIBED_OOMS, Failures, MAX_OOMS};
+use super::held::{self, HeldAt, Leaks, StepsReport};
 use super::oom::OomReport;
 use super::remedies::remedies;
 use super::request::{RequestReport, request};
 use super::snapshot::Options;
-use crate::conf::Settings;
+use crate::memory::{
+    HeldByLine, HeldByStack, Memory, SegmentList, Sum, by_line, by_stack, list_segments,
+};
 use crate::notice::{Code, Warnings};
-use crate::replay::Outcome;
+use crate::replay::{Divergence, Keep, Outcome};
 use crate::snapshot::Device;
+use crate::study::{DeviceStudy, OverTime, Peak};
 use crate::units::{counted, size};
 
 /// One device of a snapshot.
@@ -25,6 +25,9 @@ pub struct DeviceReport {
     /// The memory at the snapshot.
     #[serde(flatten)]
     pub memory: Memory,
+    /// The segments in which most is free and stuck.
+    #[serde(flatten)]
+    pub segments: SegmentList,
     /// The highest totals, of the recorded time and what was live before it.
     pub peak: Peak,
     /// Failed requests in all.
@@ -46,128 +49,91 @@ pub struct DeviceReport {
     pub leaks: Leaks,
     /// Totals over the trace, for a chart; `None` when there is no trace.
     #[serde(skip)]
-    pub timeline: Option<Timeline>,
+    pub timeline: Option<OverTime>,
     /// Whether the trace begins at an empty allocator; nothing to say without a trace.
     #[serde(skip)]
     pub truncated: bool,
 }
 
-/// Looks at one device; oddities of its trace go to `warnings`.
+/// Looks at one device and lists the `top` of what is long; asks for one more request of so many bytes.
+/// Oddities of its trace go to `warnings`.
 pub(super) fn report(
-    device: Device<'_>,
-    stacks: &StackReader<'_>,
-    settings: &Settings,
+    device: DeviceStudy<'_, '_>,
     options: Options,
     warnings: &mut Warnings,
 ) -> DeviceReport {
-    let memory = figures_of(device, settings, options.top);
-    let (top_stacks, top_lines) = memory::holders(device, stacks, options.top);
-    let request = options.request.map(|asked| request(device, stacks, settings, asked, options));
-    let id = device.id();
-    let Some(history) = history::history(device, stacks, settings, options) else {
-        let peak = Peak {
-            allocated_bytes: memory.allocated_bytes,
-            reserved_bytes: memory.reserved_bytes,
-            ..Peak::default()
-        };
-        return DeviceReport {
-            device: id,
-            memory,
-            peak,
-            oom_count: 0,
-            ooms: Vec::new(),
-            request,
-            top_stacks,
-            top_lines,
-            at_peak: None,
-            steps: StepsReport::default(),
-            leaks: Leaks::default(),
-            timeline: None,
-            truncated: false,
-        };
-    };
-    let outcome = history.outcome;
-    let mut ooms = history.ooms;
+    let (stacks, settings, top) = (device.stacks(), device.settings(), options.top);
+    let memory = device.memory();
+    let all = device.held().values().fold(Sum::default(), |all, sum| all.and(*sum));
+    let mut failures = Failures::of(device);
+    let over_time = device.follow(Keep::Sums, |step| failures.see(step));
+    let mut ooms = failures.ooms;
     let last = ooms.len().saturating_sub(DESCRIBED_OOMS);
-    let described = ooms.get_mut(last..).unwrap_or_default();
-    if let Some(parted) = remedies(device, options.minor, described) {
-        let (entry, why) = (parted.event, parted.why());
-        warnings.add(
-            Code::ModelParted,
-            format!(
-                "device {id}: no remedy is claimed, and verdicts are less certain, since the model and \
-                 the recording part at entry {entry}: {why}"
-            ),
-        );
+    if let Some(parted) = remedies(device, &mut ooms[last..]) {
+        warn_of_divergence(device, parted, warnings);
     }
-    let mut peak = history.peak;
-    let first = usize::try_from(history.timeline.first).unwrap_or(usize::MAX);
-    let at_peak = peak.allocated_event.and_then(|event| usize::try_from(event).ok());
-    let moments = Moments {
-        // What comes before the part that is looked at counts as the state at its beginning.
-        peak: at_peak.or(first.checked_sub(1)),
-        failure: ooms.last().and_then(|oom| usize::try_from(oom.event).ok()),
-    };
-    let start = outcome.start.reserved;
-    let found = held::whereabouts(device, stacks, settings, moments, start, options);
+    let found = over_time.map(|over_time| held::whereabouts(device, over_time, top));
+    let mut found = found.unwrap_or_default();
     if let Some(oom) = ooms.last_mut() {
-        oom.held = found.at_failure;
+        oom.held = found.at_failure.take();
     }
-    // A trace that falls short of its own end state still ends there.
-    let last = history.timeline.trace_events.checked_sub(1);
-    let whole = history.timeline.events == history.timeline.trace_events;
-    if whole && memory.allocated_bytes > peak.allocated_bytes {
-        (peak.allocated_bytes, peak.allocated_event) = (memory.allocated_bytes, last);
+    let oom_count = device.failed().count() as u64;
+    if let Some(over_time) = over_time {
+        warn_of_options(device, over_time, warnings);
+        warn_of_trace(device.device(), over_time.outcome, warnings);
+        warn_of_failures(device.id(), memory, &ooms, oom_count, warnings);
     }
-    if whole && memory.reserved_bytes > peak.reserved_bytes {
-        (peak.reserved_bytes, peak.reserved_event) = (memory.reserved_bytes, last);
-    }
-    let truncated = outcome.start.reserved > 0;
-    warn_of_options(id, &history.timeline, &peak, options, warnings);
-    warn_of_trace(device, outcome, warnings);
-    warn_of_failures(id, &memory, &ooms, history.oom_count, warnings);
+    let ask = |asked| request(device.device(), stacks, settings, asked, options);
     DeviceReport {
-        device: id,
-        memory,
-        peak,
-        oom_count: history.oom_count,
+        device: device.id(),
+        memory: memory.clone(),
+        segments: list_segments(device.device(), settings, top),
+        peak: device.peak(),
+        oom_count,
         ooms,
-        request,
-        top_stacks,
-        top_lines,
+        request: options.request.map(ask),
+        top_stacks: by_stack(stacks, device.held().clone(), all, top).rows,
+        top_lines: by_line(stacks, device.held().clone(), all, top).rows,
         at_peak: found.at_peak,
         steps: found.steps,
         leaks: found.leaks,
-        timeline: Some(history.timeline),
-        truncated,
+        timeline: over_time.cloned(),
+        truncated: over_time.is_some_and(OverTime::is_truncated),
     }
 }
 
+/// Adds to `warnings` why no remedy is claimed.
+fn warn_of_divergence(device: DeviceStudy<'_, '_>, parted: &Divergence, warnings: &mut Warnings) {
+    let (id, entry, why) = (device.id(), parted.event, parted.why());
+    warnings.add(
+        Code::ModelParted,
+        format!(
+            "device {id}: no remedy is claimed, and verdicts are less certain, since the model and \
+             the recording part at entry {entry}: {why}"
+        ),
+    );
+}
+
 /// Adds to `warnings` what was asked for and cannot be.
-fn warn_of_options(
-    device: u64,
-    timeline: &Timeline,
-    peak: &Peak,
-    options: Options,
-    warnings: &mut Warnings,
-) {
-    if timeline.events == 0 {
+fn warn_of_options(device: DeviceStudy<'_, '_>, over_time: &OverTime, warnings: &mut Warnings) {
+    let (id, reserved) = (device.id(), device.peak().reserved_bytes);
+    if over_time.events == 0 {
         warnings.add(
             Code::EmptyWindow,
             format!(
-                "device {device}: none of the {} is in the part asked for, so there is no peak, no course over \
+                "device {id}: none of the {} is in the part asked for, so there is no peak, no course over \
                  time and no failed request to see",
-                counted(timeline.trace_events, "trace entry")
+                counted(over_time.trace_events, "trace entry")
             ),
         );
     }
-    if let Some(capacity) = options.capacity.filter(|capacity| *capacity < peak.reserved_bytes) {
+    if let Some(capacity) = device.scope().capacity.filter(|capacity| *capacity < reserved) {
         warnings.add(
             Code::SmallCapacity,
             format!(
-                "device {device}: a capacity of {} was given, and {} was reserved at once",
+                "device {id}: a capacity of {} was given, and {} was reserved at once",
                 size(capacity),
-                size(peak.reserved_bytes)
+                size(reserved)
             ),
         );
     }

@@ -4,8 +4,9 @@ use std::io::{self, Write};
 
 use super::change::WhatIf;
 use crate::allocator::{CachingAllocator, Entry};
-use crate::replay::{EmittedDevice, Inference, Inferred, emit, verify_and_keep};
+use crate::replay::{EmittedDevice, Inferred, emit, verify_and_keep};
 use crate::snapshot::Snapshot;
+use crate::study::Study;
 
 /// The entries of one device that the model wrote, each with the recorded time of its call.
 pub type Journal = Vec<(Entry, u64)>;
@@ -22,14 +23,14 @@ pub struct Emitted {
 }
 
 /// The model's own trace and final state of a recording.
-pub fn emitted(inference: &Inference<'_>) -> Vec<Emitted> {
+pub fn emitted(study: &Study<'_>) -> Vec<Emitted> {
     let emit = |one: &Inferred<'_>| {
         let mut journal = Journal::new();
         let mut push = |entry: &Entry, time: u64| journal.push((*entry, time));
         let verification = verify_and_keep(one.device, &one.hypothesis, Some(&mut push));
         Emitted { device: one.device.id(), journal, allocator: verification.allocator }
     };
-    inference.devices.iter().map(emit).collect()
+    study.inference().devices.iter().map(emit).collect()
 }
 
 /// Writes the model's own trace and final state as a snapshot, under the settings of `change`.

@@ -1,12 +1,12 @@
 //! Which lines of the user's code a figure is made of, where no report says so already.
 
-use crate::conf::Settings;
 use crate::frames::{FrameReport, StackReader};
 use crate::ids::StackId;
 use crate::memory::{HeldByLine, by_line};
 use crate::memory::{Sum, summed};
-use crate::replay::{Keep, Literal};
-use crate::snapshot::{Block, BlockState, Device};
+use crate::replay::Keep;
+use crate::snapshot::{Block, BlockState};
+use crate::study::DeviceStudy;
 
 /// What is added up by line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,22 +37,17 @@ impl LineShare {
 }
 
 /// The `top` lines of `device` by what is added up, the largest first.
-pub fn lines(
-    device: Device<'_>,
-    stacks: &StackReader<'_>,
-    settings: &Settings,
-    of: Contribution,
-    top: usize,
-) -> Vec<LineShare> {
+pub fn lines(device: DeviceStudy<'_, '_>, of: Contribution, top: usize) -> Vec<LineShare> {
+    let stacks = device.stacks();
     let blocks = match of {
-        Contribution::HeldAfter(entry) => held_after(device, settings, entry),
+        Contribution::HeldAfter(entry) => held_after(device, entry),
         Contribution::Rounding => {
-            let used = device.blocks().filter(|block| block.state != BlockState::Inactive);
+            let used = device.device().blocks().filter(|block| block.state != BlockState::Inactive);
             used.map(|b| (b.stack, b.size.saturating_sub(b.requested_size))).collect()
         }
         Contribution::KeptApart => {
             let blocks_of = |segment| device.snapshot().blocks_of(segment);
-            device.segments().flat_map(|s| kept_apart(blocks_of(s), stacks)).collect()
+            device.device().segments().flat_map(|s| kept_apart(blocks_of(s), stacks)).collect()
         }
     };
     let held = summed(blocks.into_iter().filter(|(_, bytes)| *bytes > 0));
@@ -64,9 +59,9 @@ pub fn lines(
 }
 
 /// The live blocks after an entry.
-fn held_after(device: Device<'_>, settings: &Settings, entry: Option<u64>) -> Vec<(StackId, u64)> {
+fn held_after(device: DeviceStudy<'_, '_>, entry: Option<u64>) -> Vec<(StackId, u64)> {
     let mut held = Vec::new();
-    Literal { device, settings }.run(Keep::Sums, |step| {
+    device.follow(Keep::Sums, |step| {
         if step.entry.map(|(index, _)| index as u64) == entry {
             held = step.tiling.active().map(|(_, size, _, _, stack)| (stack, size)).collect();
         }

@@ -15,11 +15,10 @@ mod cost;
 mod device;
 mod emitted;
 mod explain;
+mod failures;
 mod found;
-mod from_empty;
 mod grid;
 mod held;
-mod history;
 mod lines;
 #[cfg(feature = "cuda")]
 mod live;
@@ -36,7 +35,6 @@ mod snapshot;
 mod timeline;
 mod verdict;
 mod whatif;
-mod window;
 
 pub use crate::notice::Warning;
 pub use crate::replay::Bucket;
@@ -49,12 +47,10 @@ pub use emitted::{Emitted, Journal, emitted, write_snapshot};
 pub use explain::{
     ExplainReport, Failure, Figure, Recording, RefusedMapping, StatisticsReport, explain,
 };
-pub use from_empty::{FromEmpty, from_empty};
 pub use held::{
     Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, Category, Confidence, HeldAt, HeldBlock,
     LeakSuspect, Leaks, StepsReport, held_blocks,
 };
-pub use history::{Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline};
 pub use lines::{Contribution, LineShare, lines};
 #[cfg(feature = "cuda")]
 pub use live::{
@@ -67,11 +63,12 @@ pub use ranges::{NamedRange, NamedRanges, Span};
 pub use ranks::{Rank, Ranks, compare_ranks};
 pub use replay::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,
-    ReplayedDevice, inferred, verified, what_if,
+    ReplayedDevice, verified, what_if,
 };
 pub use request::{RequestReport, Served};
 pub use series::{Buckets, Series, SeriesSet};
-pub use snapshot::{AnalyzeReport, HostReport, Options, SnapshotReport, Unreadable, analyze};
+pub use snapshot::{
+    AnalyzeReport, HostReport, Options, SnapshotReport, Unreadable, analyze, analyze_study,
+};
 pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, timeline};
 pub use whatif::{Asked, WhatIfReport, WhatIfRow, whatif};
-pub use window::Window;

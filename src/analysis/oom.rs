@@ -272,7 +272,7 @@ fn circumstances(
     capacity: Option<u64>,
 ) -> Circumstances {
     let is_small = is_small_request(event.size);
-    let largest = pool.and_then(|pool| step.tiling.largest_free(pool, event.stream, is_small));
+    let largest = pool.map_or(0, |pool| step.tiling.largest_free(pool, event.stream, is_small));
     let homes = step.tiling.homes();
     let free = |keep: &dyn Fn(&&Home) -> bool| {
         homes.iter().filter(keep).map(|home| home.free).fold(0u64, u64::saturating_add)
@@ -286,7 +286,7 @@ fn circumstances(
         device_free: event.addr,
         reserved,
         active,
-        largest: largest.unwrap_or(0),
+        largest,
         own: free(&|h| Some(h.pool) == pool && h.stream == event.stream),
         own_class: class.map_or(0, |home| home.free),
         other_stream: free(&|h| Some(h.pool) == pool && h.stream != event.stream),

@@ -8,14 +8,10 @@ use rayon::prelude::*;
 use super::change::{WhatIf, changed, option_change};
 use super::grid::COMMON;
 use super::oom::{OomReport, Remedy, Undisturbed};
-use super::smallest::Recorded;
 use super::whatif::is_worth_trying;
 use crate::conf::Settings;
-use crate::replay::{
-    Divergence, Hypothesis, Inferred, Known, Program, Simulation, UNBOUNDED, infer, shown_limit,
-    simulate,
-};
-use crate::snapshot::Device;
+use crate::replay::{Divergence, Hypothesis, Simulation, UNBOUNDED, simulate};
+use crate::study::DeviceStudy;
 
 /// A trace of more entries is not replayed a dozen times unasked.
 const MOST_ENTRIES: usize = 2_000_000;
@@ -25,47 +21,42 @@ const ROUNDUP: &str = "roundup_power2_divisions";
 /// Fills in the remedies of `ooms`, failures of `device`. None is claimed where the model does not
 /// reproduce the recorded run, or does not fail when it is replayed under the recorded settings.
 /// Returns where the model and the recording part.
-pub(super) fn remedies(
-    device: Device<'_>,
-    minor: Option<u32>,
+pub(super) fn remedies<'s>(
+    device: DeviceStudy<'s, '_>,
     ooms: &mut [OomReport],
-) -> Option<Divergence> {
-    if ooms.is_empty() || device.len() > MOST_ENTRIES {
+) -> Option<&'s Divergence> {
+    if ooms.is_empty() || device.device().len() > MOST_ENTRIES {
         return None;
     }
-    let mut inference = infer(device.snapshot(), &[device], Known { minor, capacity: None });
-    let one = inference.devices.first_mut()?;
-    if !one.verification.is_exact() {
-        return one.verification.divergence.take();
+    let verification = &device.inferred().verification;
+    if !verification.is_exact() {
+        return verification.divergence.as_ref();
     }
-    let one = &*one;
-    let program = Program::of(device, &one.hypothesis.settings);
-    let as_recorded = changed(one, &WhatIf::default());
+    let program = device.program();
+    let as_recorded = changed(device, &WhatIf::default());
     // Where it is open whether a request was made in a graph capture, only what holds either way is said.
     let ways: &[bool] =
         if program.leaves_captures_open(as_recorded.minor) { &[true, false] } else { &[true] };
-    let each_way = |program: &Program<'_>, hypothesis: &Hypothesis| -> Vec<Simulation> {
+    let each_way = |hypothesis: &Hypothesis| -> Vec<Simulation> {
         let way = |captures: &bool| Hypothesis { captures: *captures, ..hypothesis.clone() };
         ways.iter().map(|captures| simulate(program, &way(captures), None)).collect()
     };
-    let controls = each_way(&program, &as_recorded);
+    let controls = each_way(&as_recorded);
     let failed: Vec<BTreeSet<usize>> =
         controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect()).collect();
     // Every setting rounds to at least as much as the default ones do.
     let needed: BTreeMap<usize, u64> = program.needed(&Settings::default()).into_iter().collect();
-    let limit = shown_limit(device, &as_recorded.settings, one.verification.reserved_before);
-    let limit = limit.map_or(as_recorded.limit, |limits| Some(*limits.end()));
+    let limit = device.shown_limit().map_or(as_recorded.limit, |limits| Some(*limits.end()));
     let reach = [as_recorded.capacity, limit].into_iter().flatten().min().unwrap_or(UNBOUNDED);
     // A failed request is recorded as it was rounded: under other settings it may be smaller.
     let is_rounded_up = as_recorded.settings.roundup_power2_divisions.iter().any(|d| *d > 1);
-    let recorded = Recorded { one, program };
-    let tried: Vec<(Candidate, Vec<Simulation>)> = candidates(one)
+    let tried: Vec<(Candidate, Vec<Simulation>)> = candidates(device)
         .into_par_iter()
-        .filter(|candidate| is_worth_trying(&candidate.settings, &recorded))
+        .filter(|candidate| is_worth_trying(&candidate.settings, device))
         .map(|candidate| {
             let settings = Some((candidate.settings.clone(), String::new()));
             let change = WhatIf { settings, ..WhatIf::default() };
-            let done = each_way(&recorded.program, &changed(one, &change));
+            let done = each_way(&changed(device, &change));
             (candidate, done)
         })
         .collect();
@@ -101,7 +92,7 @@ pub(super) fn remedies(
             reach_bytes: reach,
             device_allocs: own.device_allocs,
             device_frees: own.device_frees,
-            reserved_before_bytes: recorded.one.verification.reserved_before,
+            reserved_before_bytes: device.reserved_before(),
             is_rounded_up,
             undecided: (tried.len() - oom.remedies.len()) as u64,
             no_setting_helps,
@@ -126,8 +117,9 @@ struct Candidate {
     settings: Settings,
 }
 
-fn candidates(one: &Inferred<'_>) -> Vec<Candidate> {
-    let own = &one.hypothesis.settings;
+fn candidates(device: DeviceStudy<'_, '_>) -> Vec<Candidate> {
+    let recorded = &device.inferred().hypothesis;
+    let own = &recorded.settings;
     let mut candidates: Vec<Candidate> = Vec::new();
     if own.max_split_size != u64::MAX {
         let settings = Settings { max_split_size: u64::MAX, ..own.clone() };
@@ -138,8 +130,7 @@ fn candidates(one: &Inferred<'_>) -> Vec<Candidate> {
         candidates.push(Candidate { option: "", without: Some(ROUNDUP), settings });
     }
     for option in COMMON {
-        let Ok((mut settings, _)) = option_change(one.device.snapshot(), &one.hypothesis, option)
-        else {
+        let Ok((mut settings, _)) = option_change(device.snapshot(), recorded, option) else {
             continue;
         };
         let mut without = None;

@@ -13,10 +13,11 @@ use crate::allocator::{CachingAllocator, Entry};
 use crate::conf::{self, Settings, Unknown};
 use crate::notice::{Code, Warning};
 use crate::replay::{
-    Divergence, Hypothesis, Inference, Inferred, Known, Program, Simulation, Sink, Verification,
-    end_differences, infer, simulate, word,
+    Divergence, Hypothesis, Inference, Inferred, Simulation, Sink, Verification, end_differences,
+    simulate, word,
 };
 use crate::snapshot::{Block, BlockState, Device, Snapshot, TraceEntry};
+use crate::study::Study;
 use crate::units::{MIB, counted};
 
 /// The JSON of `oomscope replay`.
@@ -146,18 +147,17 @@ pub struct EntryReport {
 }
 
 /// Holds the model against the recording.
-pub fn verified(snapshot: &Snapshot, path: &str, inference: &Inference<'_>) -> ReplayReport {
-    let mut report = ReplayReport {
+pub fn verified(study: &Study<'_>, path: &str) -> ReplayReport {
+    let (snapshot, inference) = (study.snapshot(), study.inference());
+    ReplayReport {
         schema: "oomscope/replay/1",
         path: path.to_owned(),
         mode: "verify",
         settings_string: snapshot.settings.as_ref().map(|raw| raw.string.clone()),
         torch_version: release_range(inference),
         warnings: warnings(snapshot, inference),
-        devices: Vec::new(),
-    };
-    report.devices = inference.devices.iter().map(|one| verified_device(one)).collect();
-    report
+        devices: inference.devices.iter().map(verified_device).collect(),
+    }
 }
 
 /// What is odd about the file, and what the replay cannot know.
@@ -224,13 +224,12 @@ fn looks_like_npu(snapshot: &Snapshot) -> bool {
 
 /// Replays otherwise than it was recorded, beside what was.
 pub fn what_if(
-    snapshot: &Snapshot,
+    study: &Study<'_>,
     path: &str,
-    inference: &Inference<'_>,
     change: &WhatIf,
     keep: bool,
 ) -> (ReplayReport, Vec<Emitted>) {
-    let mut report = verified(snapshot, path, inference);
+    let mut report = verified(study, path);
     report.mode = "what-if";
     if let Some((_, string)) = &change.settings {
         report.settings_string = Some(string.clone());
@@ -238,31 +237,23 @@ pub fn what_if(
     if let Some(minor) = change.minor {
         report.torch_version = format!("2.{minor}");
     }
-    let simulated: Vec<(ReplayedDevice, Emitted)> = inference
-        .devices
-        .par_iter()
-        .zip(std::mem::take(&mut report.devices))
-        .map(|(one, recorded)| {
-            let hypothesis = changed(one, change);
+    let devices: Vec<_> = study.devices().zip(std::mem::take(&mut report.devices)).collect();
+    let simulated: Vec<(ReplayedDevice, Emitted)> = devices
+        .into_par_iter()
+        .map(|(device, recorded)| {
+            let hypothesis = changed(device, change);
             let mut journal = Journal::new();
             let mut push = |entry: &Entry, time: u64| journal.push((*entry, time));
             let keep = keep.then_some(&mut push as &mut Sink<'_>);
-            let program = Program::of(one.device, &one.hypothesis.settings);
-            let simulation = simulate(&program, &hypothesis, keep);
-            let report = simulated_device(one, &hypothesis, &simulation, recorded);
+            let simulation = simulate(device.program(), &hypothesis, keep);
+            let report = simulated_device(device.inferred(), &hypothesis, &simulation, recorded);
             let Simulation { allocator, .. } = simulation;
-            (report, Emitted { device: one.device.id(), journal, allocator })
+            (report, Emitted { device: device.id(), journal, allocator })
         })
         .collect();
     let (devices, emitted) = simulated.into_iter().unzip();
     report.devices = devices;
     (report, emitted)
-}
-
-/// Finds out how the recording came about.
-pub fn inferred(snapshot: &Snapshot, only: Option<u64>, known: Known) -> Inference<'_> {
-    let devices = snapshot.devices().filter(|device| only.is_none_or(|only| only == device.id()));
-    infer(snapshot, &devices.collect::<Vec<_>>(), known)
 }
 
 fn release_range(inference: &Inference<'_>) -> String {

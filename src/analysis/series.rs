@@ -5,9 +5,9 @@ use std::ops::Range;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use super::window::entry_of;
 use crate::figures::{Amount, Figure, State};
 use crate::replay::{Sampler, Tiling};
+use crate::study::entry_of;
 
 /// Runs of entries that follow each other without gaps; the first also has the state before its entries.
 #[derive(Debug, Serialize)]

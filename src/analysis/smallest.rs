@@ -1,7 +1,8 @@
 //! The smallest device on which a program's requests are all served.
 
 use super::change::{WhatIf, changed};
-use crate::replay::{Hypothesis, Inferred, Program, UNBOUNDED, enough, fits};
+use crate::replay::{Hypothesis, UNBOUNDED, enough, fits};
+use crate::study::DeviceStudy;
 use crate::units::MIB;
 
 /// The smallest capacity is found to within this, or to a part of itself.
@@ -9,18 +10,9 @@ const CAPACITY_STEP: u64 = 2 * MIB;
 /// See [`CAPACITY_STEP`].
 const CAPACITY_PARTS: u64 = 256;
 
-/// One device's calls, and how they came about.
-pub(super) struct Recorded<'a> {
-    pub(super) one: &'a Inferred<'a>,
-    pub(super) program: Program<'a>,
-}
-
-impl Recorded<'_> {
-    /// What is taken for granted under `change` on a device of `capacity` bytes.
-    pub(super) fn on(&self, capacity: u64, change: &WhatIf) -> Hypothesis {
-        let change = WhatIf { capacity: Some(capacity), ..change.clone() };
-        changed(self.one, &change)
-    }
+/// What is taken for granted under `change` on a device of `capacity` bytes.
+pub(super) fn on(device: DeviceStudy<'_, '_>, capacity: u64, change: &WhatIf) -> Hypothesis {
+    changed(device, &WhatIf { capacity: Some(capacity), ..change.clone() })
 }
 
 fn whole(bytes: u64) -> u64 {
@@ -32,12 +24,12 @@ fn whole(bytes: u64) -> u64 {
 /// begin. Once a size holds, it is made smaller until it does not, in strides that grow; what is left
 /// is halved.
 pub(super) fn smallest_capacity(
-    recorded: &Recorded<'_>,
+    device: DeviceStudy<'_, '_>,
     change: &WhatIf,
     known: (u64, Option<u64>),
 ) -> Option<u64> {
-    let fits_on = |capacity| fits(&recorded.program, &recorded.on(capacity, change));
-    let Hypothesis { settings, .. } = recorded.on(UNBOUNDED, change);
+    let fits_on = |capacity| fits(device.program(), &on(device, capacity, change));
+    let Hypothesis { settings, .. } = on(device, UNBOUNDED, change);
     let fraction = settings.per_process_memory_fraction;
     // How many addresses are reserved, and how much may be, goes by the size of the device; if neither
     // matters, a device that has no more than was reserved sees the same run.
@@ -48,8 +40,8 @@ pub(super) fn smallest_capacity(
     let precision = |bytes: u64| whole(bytes / CAPACITY_PARTS).max(CAPACITY_STEP);
 
     // Sizes are multiples of the step from here on, so that what is left always has a middle.
-    let held = recorded.program.most_held(&settings);
-    let least = device_for(held.max(recorded.one.verification.reserved_before));
+    let held = device.program().most_held(&settings);
+    let least = device_for(held.max(device.reserved_before()));
     let (mut low, mut high) = (least.saturating_sub(CAPACITY_STEP), UNBOUNDED);
     match known {
         (capacity, Some(peak)) => high = high_of(capacity, peak),
@@ -59,9 +51,9 @@ pub(super) fn smallest_capacity(
     if high.saturating_sub(low) <= precision(high) {
         return found(high);
     }
-    let on_least = recorded.on(least, change);
+    let on_least = on(device, least, change);
     let is_limited = on_least.limit.is_some();
-    let grown = enough(&recorded.program, &Hypothesis { limit: None, ..on_least });
+    let grown = enough(device.program(), &Hypothesis { limit: None, ..on_least });
     if grown == least && !is_limited && low < least {
         return Some(least);
     }

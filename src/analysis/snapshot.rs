@@ -7,12 +7,10 @@ use super::cautions::{caution, foreign_backend, not_in_effect};
 use super::device::{self, DeviceReport};
 use super::found::found_settings;
 use super::ranks::Ranks;
-use super::window::Window;
-use crate::frames::StackReader;
 use crate::memory::Count;
 use crate::notice::{Code, Warning, Warnings};
-use crate::replay::settings_in_effect;
 use crate::snapshot::{Snapshot, Stacks};
+use crate::study::{Scope, Study, Window};
 
 /// The JSON of `oomscope analyze`.
 #[derive(Debug, Serialize)]
@@ -91,6 +89,14 @@ pub struct Options {
     pub minor: Option<u32>,
 }
 
+impl Options {
+    /// What is known, and looked at, whatever is asked.
+    pub fn scope(self) -> Scope {
+        let Self { device, window, capacity, minor, .. } = self;
+        Scope { device, window, capacity, minor }
+    }
+}
+
 /// Analyzes `snapshot`, read from `path` of `size_bytes`.
 pub fn analyze(
     snapshot: &Snapshot,
@@ -98,14 +104,20 @@ pub fn analyze(
     size_bytes: u64,
     options: Options,
 ) -> SnapshotReport {
-    let settings = settings_in_effect(snapshot, options.minor);
-    let stacks = StackReader::new(snapshot);
+    analyze_study(&Study::new(snapshot, options.scope()), path, size_bytes, options)
+}
+
+/// The same of a snapshot under study, within whose scope the `options` are.
+pub fn analyze_study(
+    study: &Study<'_>,
+    path: &str,
+    size_bytes: u64,
+    options: Options,
+) -> SnapshotReport {
+    let snapshot = study.snapshot();
     let mut warnings = snapshot.warnings.clone();
-    let devices: Vec<DeviceReport> = snapshot
-        .devices()
-        .filter(|device| options.device.is_none_or(|wanted| wanted == device.id()))
-        .map(|device| device::report(device, &stacks, &settings, options, &mut warnings))
-        .collect();
+    let devices: Vec<DeviceReport> =
+        study.devices().map(|device| device::report(device, options, &mut warnings)).collect();
     if devices.is_empty() {
         let message = match options.device {
             Some(device) => format!("no memory and no trace of device {device}"),
@@ -115,7 +127,7 @@ pub fn analyze(
     }
     add_gaps(snapshot, &mut warnings);
     // Whether the program set a limit itself is not recorded: it may have.
-    warnings.extend(caution(&settings, true));
+    warnings.extend(caution(study.settings(), true));
     let raw = snapshot.settings.clone();
     let host = snapshot.host_segments.iter().fold(Count::default(), |sum, bytes| Count {
         count: sum.count + 1,
@@ -130,7 +142,7 @@ pub fn analyze(
             .map_or_else(|| snapshot.torch.to_string(), |minor| format!("2.{minor}")),
         settings: raw.as_ref().map(|raw| raw.effective.clone()).unwrap_or_default(),
         settings_string: raw.map(|raw| raw.string),
-        found_settings: found_settings(snapshot, &settings),
+        found_settings: found_settings(snapshot, study.settings()),
         truncated: devices.iter().any(|d| d.truncated),
         warnings: warnings.to_vec(),
         host: (host.count > 0).then_some(HostReport { segments: host }),

@@ -1,18 +1,15 @@
 //! A device's memory over time: allocated, reserved, free by kind, fragmentation, what happened when.
 
-use std::ops::Range;
-
 use serde::Serialize;
 
 use super::device::warn_of_trace;
 use super::marks::Marks;
 use super::ranges::{NamedRanges, ranges};
 use super::series::{Buckets, SeriesBook, SeriesSet};
-use super::window::{self, Window};
-use crate::conf::Settings;
 use crate::notice::{Warning, Warnings};
-use crate::replay::{Keep, Literal, given_back, is_completed_at_once, settings_in_effect};
-use crate::snapshot::{BlockState, Device, Snapshot};
+use crate::replay::{Keep, given_back, is_completed_at_once};
+use crate::snapshot::{BlockState, Snapshot};
+use crate::study::{DeviceStudy, Scope, Study, Window, place};
 
 /// The JSON of `oomscope timeline`.
 #[derive(Debug, Serialize)]
@@ -69,22 +66,16 @@ pub struct TimelineOptions {
 
 /// Follows the memory of `snapshot`, read from `path`.
 pub fn timeline(snapshot: &Snapshot, path: &str, options: TimelineOptions) -> TimelineReport {
-    let settings = settings_in_effect(snapshot, options.minor);
+    let TimelineOptions { device, window, minor, buckets } = options;
+    let study = Study::new(snapshot, Scope { device, window, minor, capacity: None });
     let mut warnings = snapshot.warnings.clone();
-    let mut devices = Vec::new();
-    for device in snapshot.devices() {
-        let window = options.window.of(device);
-        let is_wanted = options.device.is_none_or(|wanted| wanted == device.id());
-        if is_wanted && !window.is_empty() {
-            let buckets = options.buckets;
-            devices.push(follow(device, &settings, &window, buckets, &mut warnings));
-        }
-    }
+    let looked_at = study.devices().filter(|device| !device.window().is_empty());
+    let follow = |device| follow(device, buckets, &mut warnings);
+    let devices = looked_at.filter_map(follow).collect();
     TimelineReport {
         schema: "oomscope/timeline/1",
         path: path.to_owned(),
-        torch_version: options
-            .minor
+        torch_version: minor
             .map_or_else(|| snapshot.torch.to_string(), |minor| format!("2.{minor}")),
         warnings: warnings.to_vec(),
         devices,
@@ -92,17 +83,16 @@ pub fn timeline(snapshot: &Snapshot, path: &str, options: TimelineOptions) -> Ti
 }
 
 fn follow(
-    device: Device<'_>,
-    settings: &Settings,
-    window: &Range<usize>,
+    study: DeviceStudy<'_, '_>,
     buckets: usize,
     warnings: &mut Warnings,
-) -> DeviceTimeline {
+) -> Option<DeviceTimeline> {
+    let (device, window) = (study.device(), &study.window());
     let mut book = SeriesBook::new(window.len(), buckets);
     let mut marks = Marks::new();
-    let outcome = Literal { device, settings }.run(Keep::Kinds, |step| {
+    let over_time = study.follow(Keep::Kinds, |step| {
         let entry = step.entry.map(|(index, _)| index);
-        let Some(place) = window::place(window, entry) else { return };
+        let Some(place) = place(window, entry) else { return };
         // In the midst of one call nobody sees the block wait.
         let being_freed = step.entry.map_or(0, |(index, event)| {
             if !is_completed_at_once(device, index) {
@@ -120,6 +110,7 @@ fn follow(
             marks.entry(*index, event, book.bucket_of(place));
         }
     });
+    let outcome = over_time?.outcome;
     let time = |index: usize| device.time_us(index);
     for given in given_back(device, outcome.start.reserved) {
         if window.contains(&given.event) {
@@ -130,7 +121,7 @@ fn follow(
     warn_of_trace(device, outcome, warnings);
     let (buckets, series) = book.close(window, time);
     let ends = time(window.start).zip(time(window.end - 1));
-    DeviceTimeline {
+    Some(DeviceTimeline {
         device: device.id(),
         first_event: window.start as u64,
         events: window.len() as u64,
@@ -141,5 +132,5 @@ fn follow(
         ranges: ranges(device, window, |entry| book.bucket_of(entry - window.start)),
         buckets,
         series,
-    }
+    })
 }

@@ -9,12 +9,12 @@ use super::cautions::caution;
 use super::change::{WhatIf, changed, option_change};
 use super::cost::Costs;
 use super::grid::{COMMON, FINER};
-use super::smallest::{Recorded, smallest_capacity};
+use super::smallest::{on, smallest_capacity};
 use crate::allocator::Entry;
 use crate::conf::Settings;
 use crate::notice::{Warning, Warnings};
-use crate::replay::{Inference, Program, Sink, UNBOUNDED, shown_capacity, simulate};
-use crate::snapshot::Snapshot;
+use crate::replay::{Sink, UNBOUNDED, simulate};
+use crate::study::{DeviceStudy, Study};
 
 /// The JSON of `oomscope whatif`.
 #[derive(Debug, Serialize)]
@@ -89,30 +89,26 @@ pub struct Asked<'a> {
 /// # Errors
 /// One sentence, for an option that cannot be.
 pub fn whatif(
-    snapshot: &Snapshot,
+    study: &Study<'_>,
     path: &str,
-    inference: &Inference<'_>,
     asked: Asked<'_>,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<WhatIfReport, String> {
-    let verified = super::replay::verified(snapshot, path, inference);
+    let verified = super::replay::verified(study, path);
     let mut warnings = Warnings::default();
     warnings.extend(verified.warnings);
     let mut devices = Vec::new();
-    for one in &inference.devices {
-        let program = Program::of(one.device, &one.hypothesis.settings);
-        let recorded = Recorded { one, program };
-        let tried = changes(&recorded, asked, &mut warnings)?;
-        devices.push((recorded, tried));
+    for device in study.devices() {
+        devices.push((device, changes(device, asked, &mut warnings)?));
     }
     let all = devices.iter().map(|(_, tried)| tried.len()).sum();
     let done = AtomicUsize::new(0);
     let (mut rows, mut shown, mut lower_bound_bytes) = (Vec::new(), None, 0);
-    for (recorded, tried) in devices {
+    for (device, tried) in devices {
         let mut of_device: Vec<WhatIfRow> = tried
             .into_par_iter()
             .map(|(option, change)| {
-                let row = row(&recorded, option, &change, asked.costs);
+                let row = row(device, option, &change, asked.costs);
                 progress(done.fetch_add(1, Ordering::Relaxed) + 1, all);
                 row
             })
@@ -122,11 +118,9 @@ pub fn whatif(
         }
         of_device.truncate(asked.top.unwrap_or(usize::MAX).saturating_add(1));
         rows.append(&mut of_device);
-        let reserved_before = recorded.one.verification.reserved_before;
-        shown = shown.max(shown_capacity(recorded.one.device, reserved_before));
+        shown = shown.max(device.shown_capacity());
         // Every setting rounds to at least as much as the default ones do.
-        let held = recorded.program.most_held(&Settings::default());
-        lower_bound_bytes = lower_bound_bytes.max(held);
+        lower_bound_bytes = lower_bound_bytes.max(device.program().most_held(&Settings::default()));
     }
     Ok(WhatIfReport {
         schema: "oomscope/whatif/1",
@@ -143,24 +137,24 @@ pub fn whatif(
 
 /// The recorded settings, then those to try with what they mean here.
 fn changes(
-    recorded: &Recorded<'_>,
+    device: DeviceStudy<'_, '_>,
     asked: Asked<'_>,
     warnings: &mut Warnings,
 ) -> Result<Vec<(String, WhatIf)>, String> {
     let Asked { options, capacity, .. } = asked;
-    let hypothesis = &recorded.one.hypothesis;
+    let hypothesis = &device.inferred().hypothesis;
     let mut changes = vec![(String::new(), WhatIf { capacity, ..WhatIf::default() })];
     let is_grid = options.is_empty();
     let named = options.iter().map(String::as_str);
     let tried: Vec<&str> =
         if is_grid { COMMON.into_iter().chain(FINER).collect() } else { named.collect() };
     for option in tried {
-        let settings = match option_change(recorded.one.device.snapshot(), hypothesis, option) {
+        let settings = match option_change(device.snapshot(), hypothesis, option) {
             Ok(settings) => settings,
             Err(_) if is_grid => continue,
             Err(error) => return Err(error),
         };
-        if is_grid && !is_worth_trying(&settings.0, recorded) {
+        if is_grid && !is_worth_trying(&settings.0, device) {
             continue;
         }
         let is_limited = hypothesis.limit.is_some() || settings.0.per_process_memory_fraction < 1.0;
@@ -173,30 +167,30 @@ fn changes(
 
 /// Whether `settings` differ from what was recorded, do no harm of themselves, and apply to requests as
 /// large as the program's.
-pub(super) fn is_worth_trying(settings: &Settings, recorded: &Recorded<'_>) -> bool {
+pub(super) fn is_worth_trying(settings: &Settings, device: DeviceStudy<'_, '_>) -> bool {
     let limit = settings.max_split_size;
-    *settings != recorded.one.hypothesis.settings
+    *settings != device.inferred().hypothesis.settings
         && caution(settings, true).is_none()
-        && (limit == u64::MAX || recorded.program.largest_request() >= limit)
+        && (limit == u64::MAX || device.program().largest_request() >= limit)
 }
 
 fn row(
-    recorded: &Recorded<'_>,
+    device: DeviceStudy<'_, '_>,
     option: String,
     change: &WhatIf,
     costs: Option<&Costs>,
 ) -> WhatIfRow {
-    let hypothesis = changed(recorded.one, change);
+    let hypothesis = changed(device, change);
     let mut ns = 0u64;
     let mut add = |entry: &Entry, _: u64| {
         ns = ns.saturating_add(costs.map_or(0, |costs| costs.of(entry.action, entry.size)));
     };
     let keep = costs.map(|_| &mut add as &mut Sink<'_>);
-    let done = simulate(&recorded.program, &hypothesis, keep);
+    let done = simulate(device.program(), &hypothesis, keep);
     let statistics = done.allocator.statistics();
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
     // A limit that the recording shows bounds this row, and is not the device's.
-    let is_limited = hypothesis.limit != recorded.on(capacity, change).limit;
+    let is_limited = hypothesis.limit != on(device, capacity, change).limit;
     let known = match done.ooms.is_empty() {
         _ if is_limited => (0, None),
         true => (capacity, Some(statistics.reserved_bytes.all.peak)),
@@ -204,7 +198,7 @@ fn row(
     };
     WhatIfRow {
         settings: option,
-        device: recorded.one.device.id(),
+        device: device.id(),
         ooms: done.ooms.len(),
         first_oom_event: done.ooms.first().map(|(event, _)| *event),
         peak_reserved_bytes: statistics.reserved_bytes.all.peak,
@@ -213,6 +207,6 @@ fn row(
         device_frees: statistics.num_device_free,
         device_time_us: costs.map(|_| ns / 1000),
         retries: statistics.num_alloc_retries,
-        smallest_capacity_bytes: smallest_capacity(recorded, change, known),
+        smallest_capacity_bytes: smallest_capacity(device, change, known),
     }
 }

@@ -6,8 +6,8 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 
 use crate::allocator::SMALL_SEGMENT;
-use crate::analysis::Window;
 use crate::replay::NEWEST;
+use crate::study::Window;
 use crate::units::{parse_size, size};
 
 /// What every replay on the model takes.

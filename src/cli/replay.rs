@@ -9,13 +9,11 @@ use super::args::{Model, PlainFormat, parse_release};
 use super::exit::Done;
 use super::inputs;
 use super::output::Output;
-use crate::analysis::{
-    WhatIf, emitted, inferred, option_change, verified, what_if, write_snapshot,
-};
+use crate::analysis::{WhatIf, emitted, option_change, verified, what_if, write_snapshot};
 use crate::conf::Settings;
-use crate::replay::{Inference, Known, releases};
+use crate::replay::releases;
 use crate::report;
-use crate::snapshot::Snapshot;
+use crate::study::{Scope, Study};
 
 /// Replay the trace through a model of PyTorch's allocator: was every decision reproduced, and what
 /// would other settings, another device or another release have done?
@@ -72,25 +70,25 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
         Some(minor) if possible.contains(&minor) => (Some(minor), None),
         other => (None, other),
     };
-    let known = Known { minor: recorded, capacity: None };
-    let inference = inferred(&snapshot, args.model.device, known);
-    if inference.devices.is_empty()
+    let scope = Scope { device: args.model.device, minor: recorded, ..Scope::default() };
+    let study = Study::new(&snapshot, scope);
+    if study.devices().next().is_none()
         && let Some(device) = args.model.device
     {
         bail!("{path}: no memory and no trace of device {device}");
     }
     let change = WhatIf {
-        settings: changed_settings(&snapshot, &inference, args, other)?,
+        settings: changed_settings(&study, args, other)?,
         capacity: args.model.capacity,
         minor: other,
     };
     let is_what_if = change.settings.is_some() || change.capacity.is_some() || other.is_some();
     let keep = emit_to.is_some();
     let (report, emitted) = if is_what_if {
-        what_if(&snapshot, &path, &inference, &change, keep)
+        what_if(&study, &path, &change, keep)
     } else {
-        let emitted = if keep { emitted(&inference) } else { Vec::new() };
-        (verified(&snapshot, &path, &inference), emitted)
+        let emitted = if keep { emitted(&study) } else { Vec::new() };
+        (verified(&study, &path), emitted)
     };
     if let Some(file) = emit_to {
         file.write_by(|out| write_snapshot(&snapshot, &change, &emitted, out))?;
@@ -106,16 +104,15 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
 
 /// What `--set` makes of the recorded settings, with the string that says the same.
 fn changed_settings(
-    snapshot: &Snapshot,
-    inference: &Inference,
+    study: &Study<'_>,
     args: &Replay,
     minor: Option<u32>,
 ) -> anyhow::Result<Option<(Settings, String)>> {
-    let (false, Some(one)) = (args.set.is_empty(), inference.devices.first()) else {
+    let (false, Some(one)) = (args.set.is_empty(), study.devices().next()) else {
         return Ok(None);
     };
-    let mut recorded = one.hypothesis.clone();
+    let mut recorded = one.inferred().hypothesis.clone();
     recorded.minor = minor.unwrap_or(recorded.minor);
-    let change = option_change(snapshot, &recorded, &args.set.join(","));
+    let change = option_change(study.snapshot(), &recorded, &args.set.join(","));
     change.map(Some).map_err(|error| anyhow!("--set {error}"))
 }

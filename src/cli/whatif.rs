@@ -10,9 +10,9 @@ use super::exit::Done;
 use super::inputs;
 use super::output::Output;
 use super::progress::Progress;
-use crate::analysis::{Asked, Costs, inferred, whatif};
-use crate::replay::Known;
+use crate::analysis::{Asked, Costs, whatif};
 use crate::report;
+use crate::study::{Scope, Study};
 
 /// Replay the trace under many settings: which fail, what each reserves, the smallest device each fits
 #[derive(Debug, Args)]
@@ -60,9 +60,9 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Done> {
     let costs = args.cost.as_deref().map(read_costs).transpose()?;
     let output = Output::open(args.model.output.output.as_deref())?;
     let snapshot = inputs::read_one(&args.model.snapshot)?;
-    let known = Known { minor: args.torch_version, capacity: None };
-    let inference = inferred(&snapshot, args.model.device, known);
-    if inference.devices.iter().all(|one| one.verification.recorded == 0) {
+    let (device, minor) = (args.model.device, args.torch_version);
+    let study = Study::new(&snapshot, Scope { device, minor, ..Scope::default() });
+    if study.devices().all(|device| device.device().is_empty()) {
         let of =
             args.model.device.map_or_else(String::new, |device| format!(" of device {device}"));
         bail!("{path}: no trace{of} to replay");
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Done> {
         costs: costs.as_ref(),
         top: args.top,
     };
-    let report = whatif(&snapshot, &path, &inference, asked, &|done, all| progress.done(done, all))
+    let report = whatif(&study, &path, asked, &|done, all| progress.done(done, all))
         .map_err(|error| anyhow!("--set {error}"))?;
     drop(progress);
     let text = match args.model.output.format {

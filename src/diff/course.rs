@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::report::At;
 use super::side::Of;
-use crate::analysis::Peak;
 use crate::phases::{Phase, Phases};
 use crate::replay::{Keep, Literal};
 use crate::snapshot::{Action, Device};
+use crate::study::Peak;
 use crate::units::change;
 
 /// The steps that both recordings have.

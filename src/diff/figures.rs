@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::analysis::Peak;
 use crate::memory::Memory;
+use crate::study::Peak;
 use crate::units::change;
 
 /// How many, and how many bytes.

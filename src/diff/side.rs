@@ -4,12 +4,13 @@ use serde::Serialize;
 
 use super::names::{Place, Vocabulary};
 use super::report::At;
-use crate::analysis::{DeviceReport, Peak};
+use crate::analysis::DeviceReport;
 use crate::conf::Settings;
 use crate::ids::StackId;
 use crate::memory::{Memory, figures, live_by_stack};
 use crate::replay::{Keep, Layout, Literal};
 use crate::snapshot::{Block, Device, Segment};
+use crate::study::Peak;
 
 /// What one stack holds.
 #[derive(Debug)]
@@ -90,7 +91,7 @@ impl Side {
         moment: Moment,
     ) -> Self {
         let snapshot = of.device.snapshot();
-        let memory = figures(segments.clone(), blocks, &snapshot.pools, of.settings, 0);
+        let memory = figures(segments.clone(), blocks, &snapshot.pools, of.settings);
         let mut stacks: Vec<Stack> = live_by_stack(segments, blocks)
             .into_iter()
             .map(|(id, held)| Stack {

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::{FromEmpty, from_empty};
-use crate::replay::Inference;
+use crate::study::{FromEmpty, Study};
 
 /// The schema of what `oomscope check --save-baseline` writes.
 const SCHEMA: &str = "oomscope/baseline/1";
@@ -34,14 +33,14 @@ pub struct Baseline {
 }
 
 /// The peaks of the snapshot called `name`: those of devices that have a trace.
-pub fn peaks(name: &str, inference: &Inference<'_>) -> Vec<Peaks> {
-    let row = |one: FromEmpty| Peaks {
+pub fn peaks(study: &Study<'_>, name: &str) -> Vec<Peaks> {
+    let row = |one: &FromEmpty| Peaks {
         device: one.device,
         replayed_peak_allocated_bytes: one.peak_allocated_bytes,
         replayed_peak_reserved_bytes: one.peak_reserved_bytes,
         snapshot: name.to_owned(),
     };
-    from_empty(inference).into_iter().map(row).collect()
+    study.devices().filter_map(|device| device.from_empty()).map(row).collect()
 }
 
 impl Baseline {

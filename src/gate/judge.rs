@@ -6,12 +6,13 @@ use super::figures::Measured;
 use super::finding::{Finding, Line, Severity, holds, told_apart};
 use super::limits::{Limit, Limits};
 use super::verdict::Noted;
-use crate::analysis::{Contribution, DeviceReport, LineShare, Options, analyze, inferred, lines};
+use crate::analysis::{Contribution, DeviceReport, LineShare, Options, analyze_study, lines};
 use crate::figures::{Amount, Figure};
-use crate::frames::{Origin, StackReader};
+use crate::frames::Origin;
 use crate::notice;
-use crate::replay::{Inference, Known, settings_in_effect};
+use crate::replay::Inference;
 use crate::snapshot::Snapshot;
+use crate::study::Study;
 
 /// Lines of code that a finding names. One more row is asked for: one may be of no line.
 const LINES: usize = 3;
@@ -51,7 +52,8 @@ pub struct Judged {
 pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Judged {
     let options =
         Options { device: gate.device, top: LINES + 1, minor: gate.minor, ..Options::default() };
-    let report = analyze(snapshot, path, 0, options);
+    let study = Study::new(snapshot, options.scope());
+    let report = analyze_study(&study, path, 0, options);
     let by_device: Vec<(&DeviceReport, [Limits; 2])> =
         report.devices.iter().map(|device| (device, gate.limits(path, device.device))).collect();
     let any = |wanted: fn(Limit) -> bool| {
@@ -61,23 +63,18 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
     };
     let compares = any(Limit::needs_baseline);
     let counts = any(|limit| limit.figures().any(|figure| figure == Figure::Retries));
-    let known = Known { minor: gate.minor, capacity: None };
-    let inference = (compares || counts).then(|| inferred(snapshot, gate.device, known));
-    let replayed = match &inference {
-        Some(inference) if compares => peaks(name, inference),
-        _ => Vec::new(),
-    };
+    let inference = (compares || counts).then(|| study.inference());
+    let replayed = if compares { peaks(&study, name) } else { Vec::new() };
     let mut warnings: Vec<Noted> =
         report.warnings.iter().map(|w| Noted::new(path, w.code, &w.message)).collect();
-    if compares && let Some(inference) = &inference {
+    if compares && let Some(inference) = inference {
         warnings.extend(estimates(path, inference));
     }
-    let court = Court { snapshot, path, gate, stacks: std::cell::OnceCell::new() };
+    let court = Court { study: &study, path, gate };
     let mut findings = Vec::new();
     for (device, limits) in by_device {
         let number = device.device;
         let in_inference = inference
-            .as_ref()
             .and_then(|inference| inference.devices.iter().find(|one| one.device.id() == number));
         let measured = Measured {
             device,
@@ -120,14 +117,13 @@ fn estimates(path: &str, inference: &Inference<'_>) -> Vec<Noted> {
 }
 
 /// The snapshot, and what is made of it only when a limit does not hold.
-struct Court<'a> {
-    snapshot: &'a Snapshot,
-    path: &'a str,
-    gate: &'a Gate<'a>,
-    stacks: std::cell::OnceCell<StackReader<'a>>,
+struct Court<'s, 'a> {
+    study: &'s Study<'a>,
+    path: &'s str,
+    gate: &'s Gate<'s>,
 }
 
-impl Court<'_> {
+impl Court<'_, '_> {
     fn finding(
         &self,
         measured: &Measured<'_>,
@@ -175,13 +171,8 @@ impl Court<'_> {
     }
 
     fn added_up(&self, measured: &Measured<'_>, of: Contribution) -> Vec<LineShare> {
-        let stacks = self.stacks.get_or_init(|| StackReader::new(self.snapshot));
-        let settings = match measured.inferred {
-            Some(one) => one.hypothesis.settings.clone(),
-            None => settings_in_effect(self.snapshot, self.gate.minor),
-        };
-        let device = self.snapshot.device(measured.device.device);
-        lines(device, stacks, &settings, of, LINES)
+        let device = self.study.device(measured.device.device);
+        device.map(|device| lines(device, of, LINES)).unwrap_or_default()
     }
 
     fn line(&self, LineShare { frame, bytes }: LineShare, what: &'static str) -> Line {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::sums::{Sum, Sums, Table, ranked, summed, table};
 use crate::frames::{FrameList, FrameReport, StackReader};
 use crate::ids::{FrameId, StackId};
-use crate::snapshot::{Block, BlockState, Device, Segment};
+use crate::snapshot::{Block, BlockState, Segment};
 use crate::units::ratio;
 
 /// Live memory that one stack allocated.
@@ -87,16 +87,4 @@ pub fn live_by_stack<'a>(
     let blocks = segments.flat_map(|s| all_blocks.get(s.blocks.clone()).unwrap_or_default());
     let live = blocks.filter(|block| block.state == BlockState::ActiveAllocated);
     summed(live.map(|block| (block.stack, block.size)))
-}
-
-/// The `top` stacks and the `top` lines that hold most of what is allocated on `device`.
-pub(crate) fn holders(
-    device: Device<'_>,
-    stacks: &StackReader<'_>,
-    top: usize,
-) -> (Vec<HeldByStack>, Vec<HeldByLine>) {
-    let held = live_by_stack(device.segments(), &device.snapshot().blocks);
-    let all = held.values().fold(Sum::default(), |all, sum| all.and(*sum));
-    let by_stack = by_stack(stacks, held.clone(), all, top);
-    (by_stack.rows, by_line(stacks, held, all, top).rows)
 }

@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub use self::holders::{HeldByLine, HeldByStack, live_by_stack};
-pub(crate) use self::holders::{by_line, by_stack, holders};
+pub(crate) use self::holders::{by_line, by_stack};
 pub use self::sums::{Share, Sum, Table};
 pub(crate) use self::sums::{Sums, ranked, summed, table};
 use crate::allocator::{granule, whole_granules};
 use crate::conf::Settings;
 use crate::figures::{SegmentCounts, State};
-use crate::snapshot::{Block, BlockState, Device, Pools, Segment};
+use crate::snapshot::{Block, BlockState, Device, Pools, Segment, Snapshot};
 
 /// How many, and how many bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -185,10 +185,6 @@ pub struct Memory {
     pub streams: Vec<StreamReport>,
     /// The quality of the free part.
     pub fragmentation: Fragmentation,
-    /// Where most memory is free and stuck: by stranded bytes, then by free bytes, most first.
-    pub top_segments: Vec<SegmentReport>,
-    /// The sum over all other segments.
-    pub other_segments: OtherSegments,
 }
 
 /// Segments not listed one by one.
@@ -208,88 +204,51 @@ pub struct OtherSegments {
     pub releasable_bytes: u64,
 }
 
-/// Adds up `device`'s segments at the snapshot and lists the `top` of them.
-pub(crate) fn figures_of(device: Device<'_>, settings: &Settings, top: usize) -> Memory {
-    let snapshot = device.snapshot();
-    figures(device.segments(), &snapshot.blocks, &snapshot.pools, settings, top)
+/// The segments that are listed one by one, and all others.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct SegmentList {
+    /// Where most memory is free and stuck: by stranded bytes, then by free bytes, most first.
+    pub top_segments: Vec<SegmentReport>,
+    /// The sum over all other segments.
+    pub other_segments: OtherSegments,
 }
 
-/// Adds up the segments `of` some moment, whose blocks are rows of `all_blocks`, and lists the `top` of them.
+/// Adds up the segments `of` some moment, whose blocks are rows of `all_blocks`.
 pub fn figures<'a>(
     of: impl Iterator<Item = &'a Segment>,
     all_blocks: &[Block],
     all_pools: &Pools,
     settings: &Settings,
-    top: usize,
 ) -> Memory {
     let mut memory = Memory::default();
-    let mut segments = Vec::new();
     let mut pools: BTreeMap<[u64; 2], PoolReport> = BTreeMap::new();
     let mut streams: BTreeMap<u64, StreamReport> = BTreeMap::new();
     for segment in of {
         let blocks = all_blocks.get(segment.blocks.clone()).unwrap_or_default();
-        let in_state = |state| {
-            let of_state = blocks.iter().filter(|b| b.state == state);
-            of_state.fold(0u64, |sum, b| sum.saturating_add(b.size))
-        };
-        let (allocated, free) =
-            (in_state(BlockState::ActiveAllocated), in_state(BlockState::Inactive));
-        let pending = in_state(BlockState::ActivePendingFree);
-        let releasable = memory.add(segment, blocks, settings);
+        memory.add(segment, blocks, settings);
         let id = all_pools.get(segment.pool);
-        segments.push(SegmentReport {
-            address: segment.address,
-            bytes: segment.total_size,
-            small: segment.is_small,
-            expandable: segment.is_expandable,
-            pool_id: id,
-            stream: segment.stream,
-            blocks: blocks.len() as u64,
-            allocated_bytes: allocated,
-            inactive_bytes: free,
-            releasable_bytes: releasable,
-        });
-        let pool = pools.entry(id).or_insert_with(|| PoolReport {
-            pool_id: id,
-            reserved_bytes: 0,
-            allocated_bytes: 0,
-            pending_bytes: 0,
-            inactive_bytes: 0,
-            streams: Vec::new(),
-        });
-        pool.reserved_bytes = pool.reserved_bytes.saturating_add(segment.total_size);
-        pool.allocated_bytes = pool.allocated_bytes.saturating_add(allocated);
-        pool.pending_bytes = pool.pending_bytes.saturating_add(pending);
-        pool.inactive_bytes = pool.inactive_bytes.saturating_add(free);
-        if let Err(at) = pool.streams.binary_search(&segment.stream) {
-            pool.streams.insert(at, segment.stream);
-        }
-        let stream = streams.entry(segment.stream).or_insert(StreamReport {
-            stream: segment.stream,
-            reserved_bytes: 0,
-            allocated_bytes: 0,
-            pending_bytes: 0,
-            inactive_bytes: 0,
-            largest_free_block_bytes: 0,
-        });
-        stream.reserved_bytes = stream.reserved_bytes.saturating_add(segment.total_size);
-        stream.allocated_bytes = stream.allocated_bytes.saturating_add(allocated);
-        stream.pending_bytes = stream.pending_bytes.saturating_add(pending);
-        stream.inactive_bytes = stream.inactive_bytes.saturating_add(free);
-        stream.largest_free_block_bytes = blocks
-            .iter()
-            .filter(|b| b.state == BlockState::Inactive)
-            .map(|b| b.size)
-            .fold(stream.largest_free_block_bytes, u64::max);
+        let pool = pools.entry(id).or_insert_with(|| PoolReport::new(id));
+        pool.add(segment, blocks);
+        let stream =
+            streams.entry(segment.stream).or_insert_with(|| StreamReport::new(segment.stream));
+        stream.add(segment, blocks);
     }
     memory.pools = pools.into_values().collect();
     memory.streams = streams.into_values().collect();
+    memory.finish();
+    memory
+}
+
+/// Lists the `top` segments of `device` at the snapshot.
+pub(crate) fn list_segments(device: Device<'_>, settings: &Settings, top: usize) -> SegmentList {
+    let report = |segment| SegmentReport::of(segment, device.snapshot(), settings);
+    let mut segments: Vec<SegmentReport> = device.segments().map(report).collect();
     segments.sort_by_key(|s| {
         let stranded = s.inactive_bytes.saturating_sub(s.releasable_bytes);
         (Reverse(stranded), Reverse(s.inactive_bytes), Reverse(s.bytes), s.address)
     });
+    let mut other = OtherSegments::default();
     for s in segments.split_off(top.min(segments.len())) {
-        let other = &mut memory.other_segments;
         other.count += 1;
         other.bytes = other.bytes.saturating_add(s.bytes);
         other.blocks += s.blocks;
@@ -297,15 +256,80 @@ pub fn figures<'a>(
         other.inactive_bytes = other.inactive_bytes.saturating_add(s.inactive_bytes);
         other.releasable_bytes = other.releasable_bytes.saturating_add(s.releasable_bytes);
     }
-    memory.top_segments = segments;
-    memory.finish();
-    memory
+    SegmentList { top_segments: segments, other_segments: other }
+}
+
+/// Bytes of the `blocks` in `state`.
+fn bytes_in(state: BlockState, blocks: &[Block]) -> u64 {
+    let of_state = blocks.iter().filter(|block| block.state == state);
+    of_state.fold(0u64, |sum, block| sum.saturating_add(block.size))
+}
+
+impl SegmentReport {
+    fn of(segment: &Segment, snapshot: &Snapshot, settings: &Settings) -> Self {
+        let blocks = snapshot.blocks_of(segment);
+        let free = blocks.iter().filter(|block| block.state == BlockState::Inactive);
+        let releasable = free.map(|block| releasable(segment, blocks.len(), block, settings));
+        Self {
+            address: segment.address,
+            bytes: segment.total_size,
+            small: segment.is_small,
+            expandable: segment.is_expandable,
+            pool_id: snapshot.pools.get(segment.pool),
+            stream: segment.stream,
+            blocks: blocks.len() as u64,
+            allocated_bytes: bytes_in(BlockState::ActiveAllocated, blocks),
+            inactive_bytes: bytes_in(BlockState::Inactive, blocks),
+            releasable_bytes: releasable.fold(0, u64::saturating_add),
+        }
+    }
+}
+
+impl PoolReport {
+    fn new(pool_id: [u64; 2]) -> Self {
+        let [reserved_bytes, allocated_bytes, pending_bytes, inactive_bytes] = [0; 4];
+        let streams = Vec::new();
+        Self { pool_id, reserved_bytes, allocated_bytes, pending_bytes, inactive_bytes, streams }
+    }
+
+    fn add(&mut self, segment: &Segment, blocks: &[Block]) {
+        let more = |sum: &mut u64, state| *sum = sum.saturating_add(bytes_in(state, blocks));
+        self.reserved_bytes = self.reserved_bytes.saturating_add(segment.total_size);
+        more(&mut self.allocated_bytes, BlockState::ActiveAllocated);
+        more(&mut self.pending_bytes, BlockState::ActivePendingFree);
+        more(&mut self.inactive_bytes, BlockState::Inactive);
+        if let Err(at) = self.streams.binary_search(&segment.stream) {
+            self.streams.insert(at, segment.stream);
+        }
+    }
+}
+
+impl StreamReport {
+    fn new(stream: u64) -> Self {
+        Self {
+            stream,
+            reserved_bytes: 0,
+            allocated_bytes: 0,
+            pending_bytes: 0,
+            inactive_bytes: 0,
+            largest_free_block_bytes: 0,
+        }
+    }
+
+    fn add(&mut self, segment: &Segment, blocks: &[Block]) {
+        let more = |sum: &mut u64, state| *sum = sum.saturating_add(bytes_in(state, blocks));
+        self.reserved_bytes = self.reserved_bytes.saturating_add(segment.total_size);
+        more(&mut self.allocated_bytes, BlockState::ActiveAllocated);
+        more(&mut self.pending_bytes, BlockState::ActivePendingFree);
+        more(&mut self.inactive_bytes, BlockState::Inactive);
+        let free = blocks.iter().filter(|block| block.state == BlockState::Inactive);
+        self.largest_free_block_bytes =
+            free.map(|block| block.size).fold(self.largest_free_block_bytes, u64::max);
+    }
 }
 
 impl Memory {
-    /// Adds a segment; returns what `empty_cache()` would give back of it.
-    fn add(&mut self, segment: &Segment, blocks: &[Block], settings: &Settings) -> u64 {
-        let mut given_back = 0u64;
+    fn add(&mut self, segment: &Segment, blocks: &[Block], settings: &Settings) {
         self.reserved_bytes = self.reserved_bytes.saturating_add(segment.total_size);
         self.segments.count += 1;
         if segment.is_small {
@@ -329,7 +353,7 @@ impl Memory {
                             free.inactive_split_bytes.saturating_add(block.size);
                     }
                     let part = releasable(segment, blocks.len(), block, settings);
-                    given_back = given_back.saturating_add(part);
+                    free.releasable_bytes = free.releasable_bytes.saturating_add(part);
                     continue;
                 }
             }
@@ -337,8 +361,6 @@ impl Memory {
             free.rounding_bytes =
                 free.rounding_bytes.saturating_add(block.size.saturating_sub(block.requested_size));
         }
-        free.releasable_bytes = free.releasable_bytes.saturating_add(given_back);
-        given_back
     }
 
     fn finish(&mut self) {

@@ -65,7 +65,7 @@ pub fn ask(device: Device<'_>, hypothesis: &Hypothesis, size: u64, stream: u64) 
             _ => {}
         }
     }
-    let mut tiling = Tiling::new(settings.clone(), Keep::Sizes);
+    let mut tiling = Tiling::new(settings.clone(), Keep::Sums);
     Start::of_model(&allocator).lay(&mut tiling);
     Answer {
         rounded: round_size(size, settings),

@@ -10,7 +10,7 @@ mod stretches;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
@@ -66,8 +66,6 @@ pub struct Tiling {
     ordered: Option<BTreeSet<u64>>,
     homes: Vec<Home>,
     home_ids: FxHashMap<(PoolId, u64, bool), u32>,
-    /// How many free tiles of each (home, size); kept only when asked for.
-    free_sizes: Option<BTreeMap<(u32, u64), u32>>,
     /// Free memory by kind; kept only when asked for.
     kinds: Option<Kinds>,
     /// Private pools whose blocks are handed out whole.
@@ -94,7 +92,6 @@ impl Tiling {
             homes: Vec::new(),
             home_ids: FxHashMap::default(),
             no_split: Vec::new(),
-            free_sizes: (keep == Keep::Sizes).then(BTreeMap::new),
             totals: Totals::default(),
         }
     }
@@ -114,13 +111,12 @@ impl Tiling {
         &self.homes
     }
 
-    /// The largest free block that a request of this pool, stream and size class could use; `None`
-    /// unless sizes are kept ([`Keep::Sizes`]).
-    pub fn largest_free(&self, pool: PoolId, stream: u64, is_small: bool) -> Option<u64> {
-        let sizes = self.free_sizes.as_ref()?;
-        let Some(&home) = self.home_ids.get(&(pool, stream, is_small)) else { return Some(0) };
-        let largest = sizes.range((home, 0)..=(home, u64::MAX)).next_back();
-        Some(largest.map_or(0, |((_, size), _)| *size))
+    /// The largest free block that a request of this pool, stream and size class could use; looks at every
+    /// block.
+    pub fn largest_free(&self, pool: PoolId, stream: u64, is_small: bool) -> u64 {
+        let Some(&home) = self.home_ids.get(&(pool, stream, is_small)) else { return 0 };
+        let own = |tile: &&Tile| tile.home == home && tile.state == BlockState::Inactive;
+        self.tiles().filter(own).map(|tile| tile.size).max().unwrap_or(0)
     }
 
     /// Every block in use: address, size, requested bytes, state and stack, in no order.
@@ -193,13 +189,6 @@ impl Tiling {
             BlockState::Inactive => {
                 if let Some(home) = home {
                     step(&mut home.free, t.size);
-                }
-                if let Some(sizes) = &mut self.free_sizes {
-                    let n = sizes.entry((t.home, t.size)).or_insert(0);
-                    *n = if add { *n + 1 } else { n.saturating_sub(1) };
-                    if *n == 0 {
-                        sizes.remove(&(t.home, t.size));
-                    }
                 }
             }
             BlockState::ActiveAllocated => {

@@ -1,7 +1,9 @@
 //! Memory over time in characters: allocated solid, the rest of reserved shaded; strips and marks below.
 
 use super::style::{Style, wrap};
-use crate::analysis::{Bucket, OomReport, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, Timeline};
+use crate::analysis::{Bucket, OomReport};
+use crate::study::OverTime;
+use crate::study::{SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
 use crate::units::{percent, size};
 
 const HEIGHT: u64 = 8;
@@ -92,7 +94,7 @@ pub(super) fn pointers(columns: &[bool], style: Style) -> String {
 }
 
 /// The chart, each line with its newline.
-pub(super) fn chart(timeline: &Timeline, ooms: &[OomReport], style: Style) -> String {
+pub(super) fn chart(timeline: &OverTime, ooms: &[OomReport], style: Style) -> String {
     let buckets = timeline.samples.buckets();
     let axis = Axis {
         events: timeline.events,

@@ -184,7 +184,7 @@ impl Page {
 
     fn segments(&mut self, device: &DeviceReport) {
         let memory = &device.memory;
-        if memory.top_segments.is_empty() {
+        if device.segments.top_segments.is_empty() {
             return;
         }
         self.heading("Segments and blocks");
@@ -232,8 +232,8 @@ impl Page {
         /// Below so many columns the least telling one of these is left out.
         const NARROW: usize = 86;
         const BLOCKS: usize = 3;
-        let memory = &device.memory;
-        let mut rows: Vec<Vec<String>> = memory
+        let mut rows: Vec<Vec<String>> = device
+            .segments
             .top_segments
             .iter()
             .filter(|s| s.inactive_bytes > 0)
@@ -255,8 +255,9 @@ impl Page {
                 ]
             })
             .collect();
-        let full: Vec<_> = memory.top_segments.iter().filter(|s| s.inactive_bytes == 0).collect();
-        let other = &memory.other_segments;
+        let full: Vec<_> =
+            device.segments.top_segments.iter().filter(|s| s.inactive_bytes == 0).collect();
+        let other = &device.segments.other_segments;
         let others = other.count + full.len() as u64;
         if others > 0 {
             let add = |of: u64, each: fn(&crate::memory::SegmentReport) -> u64| {

@@ -1,7 +1,8 @@
 //! Phrases that the page and the Markdown share.
 
-use crate::analysis::{DeviceReport, OomReport, Remedy, SnapshotReport, Timeline, Undisturbed};
+use crate::analysis::{DeviceReport, OomReport, Remedy, SnapshotReport, Undisturbed};
 use crate::frames::{FrameReport, Origin};
+use crate::study::OverTime;
 use crate::units::{count, counted, duration, plain, size};
 
 /// `file:line`, or the bare name where there is no file.
@@ -232,7 +233,7 @@ fn remedy_in_words(remedy: &Remedy, own: &Undisturbed) -> String {
 }
 
 /// The x axis of a chart in words.
-pub(super) fn span(timeline: &Timeline) -> String {
+pub(super) fn span(timeline: &OverTime) -> String {
     extent(timeline.first, timeline.events, timeline.trace_events, timeline.duration_us)
 }
 

@@ -10,12 +10,11 @@ mod generator;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use oomscope::analysis::{
-    Asked, Options, WhatIf, analyze, inferred, what_if, whatif, write_snapshot,
-};
+use oomscope::analysis::{Asked, Options, WhatIf, analyze, what_if, whatif, write_snapshot};
 use oomscope::pickle::tree::Tree;
-use oomscope::replay::{Keep, Known, Literal, NEWEST, Program, settings_of, simulate, verify};
+use oomscope::replay::{Keep, Literal, NEWEST, Program, settings_of, simulate, verify};
 use oomscope::snapshot::Snapshot;
+use oomscope::study::{Scope, Study};
 
 const SIZE: u64 = 30_000_000;
 
@@ -30,10 +29,10 @@ fn generated(distinct_stacks: Option<usize>) -> Vec<u8> {
 /// The snapshot that the model itself makes of the calls in `bytes`: one that it can reproduce.
 fn made_by_the_model(bytes: &[u8]) -> Snapshot {
     let snapshot = Snapshot::read(bytes, &|_| ()).unwrap();
-    let inference = inferred(&snapshot, None, Known::default());
+    let study = Study::new(&snapshot, Scope::default());
     // The newest release, whatever the generator writes like.
     let change = WhatIf { minor: Some(NEWEST), ..WhatIf::default() };
-    let (_, emitted) = what_if(&snapshot, "bench", &inference, &change, true);
+    let (_, emitted) = what_if(&study, "bench", &change, true);
     let mut written = Vec::new();
     write_snapshot(&snapshot, &change, &emitted, &mut written).unwrap();
     Snapshot::read(&written, &|_| ()).unwrap()
@@ -42,8 +41,8 @@ fn made_by_the_model(bytes: &[u8]) -> Snapshot {
 /// The model: entries a second, once the file is loaded, on one core.
 fn model(c: &mut Criterion) {
     let snapshot = made_by_the_model(&generated(Some(2000)));
-    let inference = inferred(&snapshot, None, Known::default());
-    let one = inference.devices.first().unwrap();
+    let study = Study::new(&snapshot, Scope::default());
+    let one = study.inference().devices.first().unwrap();
     assert!(one.verification.is_exact());
     let mut group = c.benchmark_group("model");
     group.sample_size(20).throughput(Throughput::Elements(one.verification.recorded as u64));
@@ -69,7 +68,7 @@ fn many_settings(c: &mut Criterion) {
     };
     generator::write_snapshot(&mut bytes, &options).unwrap();
     let snapshot = made_by_the_model(&bytes);
-    let inference = inferred(&snapshot, None, Known::default());
+    let study = Study::new(&snapshot, Scope::default());
     let limits = [32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024];
     let divisions = [2, 4, 8, 16, 32];
     let expandable = ["expandable_segments:True".to_owned()];
@@ -83,7 +82,7 @@ fn many_settings(c: &mut Criterion) {
     let mut group = c.benchmark_group("whatif");
     group.sample_size(10).throughput(Throughput::Elements(snapshot.entries.len() as u64));
     group.bench_function("64 settings", |b| {
-        b.iter(|| whatif(black_box(&snapshot), "bench", &inference, asked, &|_, _| ()).unwrap());
+        b.iter(|| whatif(&study, "bench", asked, &|_, _| ()).unwrap());
     });
     group.finish();
 }

@@ -9,15 +9,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::support::mutate::{Random, mutant};
 use oomscope::analysis::{
-    AnalyzeReport, Asked, Options, TimelineOptions, WhatIf, Window, analyze, compare_ranks,
-    emitted, explain, inferred, timeline, verified, what_if, whatif, write_snapshot,
+    AnalyzeReport, Asked, Options, TimelineOptions, WhatIf, analyze, compare_ranks, emitted,
+    explain, timeline, verified, what_if, whatif, write_snapshot,
 };
 use oomscope::diff::{self, At, diff};
 use oomscope::gate::{Baseline, CheckReport, Config, EXAMPLE, Gate, Limits, judge, peaks};
 use oomscope::pickle::tree::Tree;
-use oomscope::replay::Known;
 use oomscope::report::{self, Style};
 use oomscope::snapshot::Snapshot;
+use oomscope::study::Window;
+use oomscope::study::{Scope, Study};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -150,30 +151,30 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
         data.push(value(serde_json::to_value(&report)));
     }
 
-    let inference = inferred(snapshot, None, Known::default());
-    let report = verified(snapshot, "a", &inference);
+    let study = Study::new(snapshot, Scope::default());
+    let report = verified(&study, "a");
     said.push(report::replay_page(&report, STYLE));
     let mut file = Vec::new();
-    let emitted = emitted(&inference);
+    let emitted = emitted(&study);
     write_snapshot(snapshot, &WhatIf::default(), &emitted, &mut file).unwrap();
     said.push(format!("{} bytes", file.len()));
     let smaller = WhatIf { capacity: Some(64 * MIB), ..WhatIf::default() };
-    let (report, _) = what_if(snapshot, "a", &inference, &smaller, false);
+    let (report, _) = what_if(&study, "a", &smaller, false);
     said.push(report::replay_page(&report, STYLE));
     let options = ["expandable_segments:True".to_owned(), "max_split_size_mb:30".to_owned()];
     for capacity in [None, Some(64 * MIB)] {
         let asked = Asked { options: &options, capacity, ..Asked::default() };
-        said.push(match whatif(snapshot, "a", &inference, asked, &|_, _| {}) {
+        said.push(match whatif(&study, "a", asked, &|_, _| {}) {
             Ok(report) => report::whatif_page(&report, STYLE),
             Err(sentence) => sentence.escape_debug().to_string(),
         });
     }
 
-    let of_other = inferred(other, None, Known::default());
+    let of_other = Study::new(other, Scope::default());
     let gate = Gate {
         config: &Config::parse(&EXAMPLE).unwrap(),
         flags: &Limits::default(),
-        baseline: Some(&Baseline::new(peaks("a", &of_other))),
+        baseline: Some(&Baseline::new(peaks(&of_other, "a"))),
         is_only: true,
         device: None,
         minor: None,

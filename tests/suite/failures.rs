@@ -2,9 +2,9 @@
 
 use crate::support::program::result_of;
 use crate::support::{fixtures, recorded};
-use oomscope::analysis::{OomReport, Options, Remedy, analyze, inferred, verified};
-use oomscope::replay::Known;
+use oomscope::analysis::{OomReport, Options, Remedy, analyze, verified};
 use oomscope::snapshot::Snapshot;
+use oomscope::study::{Scope, Study};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -154,8 +154,8 @@ fn the_pool_of_a_capture_is_known_by_its_stream() {
     assert_eq!((in_the_way.blocks, in_the_way.bytes_unlocked), (3, 270 * MIB));
     // In a capture nothing is given back and tried again: PyTorch counted no retry.
     let snapshot = recording("2.9.1-in_capture");
-    let inference = inferred(&snapshot, None, Known::default());
-    let replay = &verified(&snapshot, "in_capture", &inference).devices[0];
+    let study = Study::new(&snapshot, Scope::default());
+    let replay = &verified(&study, "in_capture").devices[0];
     assert_eq!((replay.exact, replay.retries, replay.ambiguous_calls), (Some(true), 0, 0));
 }
 

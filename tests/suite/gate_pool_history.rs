@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use oomscope::analysis::{Options, analyze, from_empty, inferred};
+use oomscope::analysis::{Options, analyze};
 use oomscope::input::Source;
-use oomscope::replay::Known;
 use oomscope::snapshot::Snapshot;
+use oomscope::study::{Scope, Study};
 
 const MIB: u64 = 1 << 20;
 
@@ -16,10 +16,10 @@ fn peaks(name: &str) -> [(u64, u64); 2] {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/gate");
     let source = Source::open(&directory.join(format!("{name}.pickle.gz"))).unwrap();
     let snapshot = Snapshot::read(&source, &|_| {}).unwrap();
-    let inference = inferred(&snapshot, None, Known::default());
-    assert!(inference.is_exact, "{name}");
+    let study = Study::new(&snapshot, Scope::default());
+    assert!(study.inference().is_exact, "{name}");
     let recorded = analyze(&snapshot, name, 0, Options::default()).devices[0].peak;
-    let [replayed] = from_empty(&inference)[..] else { panic!("{name}: one device") };
+    let replayed = study.device(0).unwrap().from_empty().unwrap();
     [
         (recorded.allocated_bytes, recorded.reserved_bytes),
         (replayed.peak_allocated_bytes, replayed.peak_reserved_bytes),

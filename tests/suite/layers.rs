@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::support::rust_source::{code_of, has_word, modules_named};
 
 /// Every room and its floor.
-const FLOORS: [(&str, usize); 22] = [
+const FLOORS: [(&str, usize); 23] = [
     ("units", 0),
     ("ids", 0),
     ("intern", 0),
@@ -25,6 +25,7 @@ const FLOORS: [(&str, usize); 22] = [
     ("frames", 2),
     ("phases", 2),
     ("memory", 3),
+    ("study", 3),
     ("analysis", 4),
     ("gate", 5),
     ("diff", 5),
@@ -33,13 +34,14 @@ const FLOORS: [(&str, usize); 22] = [
 ];
 
 /// The arrows between rooms of one floor: these and no others.
-const SIDEWAYS: [(&str, &str); 8] = [
+const SIDEWAYS: [(&str, &str); 9] = [
     ("conf", "units"),
     ("device", "units"),
     ("input", "units"),
     ("intern", "ids"),
     ("notice", "units"),
     ("phases", "frames"),
+    ("study", "memory"),
     ("pickle", "ids"),
     ("pickle", "intern"),
 ];
@@ -47,7 +49,10 @@ const SIDEWAYS: [(&str, &str); 8] = [
 /// Rooms that know less than all of what is below them.
 const KNOWS_ONLY: [(&str, &[&str]); 3] = [
     ("figures", &["units"]),
-    ("report", &["analysis", "diff", "figures", "frames", "gate", "memory", "phases", "units"]),
+    (
+        "report",
+        &["analysis", "diff", "figures", "frames", "gate", "memory", "phases", "study", "units"],
+    ),
     ("allocator", &["conf", "device", "entry", "ids", "units"]),
 ];
 

@@ -4,10 +4,11 @@
 use crate::support::{fixtures, garbage, program};
 use std::sync::OnceLock;
 
-use oomscope::analysis::{ReplayReport, WhatIf, emitted, inferred, verified, what_if};
+use oomscope::analysis::{ReplayReport, WhatIf, emitted, verified, what_if};
 use oomscope::ids::StackId;
-use oomscope::replay::{Known, word};
+use oomscope::replay::word;
 use oomscope::snapshot::{Block, BlockState, Snapshot, TraceEntry};
+use oomscope::study::{Scope, Study};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -54,7 +55,7 @@ fn read(file: &Value) -> Snapshot {
 
 fn verify(file: &Value) -> ReplayReport {
     let snapshot = read(file);
-    verified(&snapshot, "made by hand", &inferred(&snapshot, None, Known::default()))
+    verified(&Study::new(&snapshot, Scope::default()), "made by hand")
 }
 
 /// The sound beginning and then `rest`; a segment is there in the end.
@@ -303,8 +304,8 @@ fn other_allocators_are_told() {
 
 /// Everything that can be asked of a snapshot; what comes out must at least add up.
 fn survives(snapshot: &Snapshot, settings: Option<oomscope::conf::Settings>) {
-    let inference = inferred(snapshot, None, Known::default());
-    let report = verified(snapshot, "mutant", &inference);
+    let study = Study::new(snapshot, Scope::default());
+    let report = verified(&study, "mutant");
     for device in &report.devices {
         let matched = device.events.matched.unwrap();
         assert!(matched <= device.events.recorded && matched <= device.events.predicted);
@@ -315,13 +316,13 @@ fn survives(snapshot: &Snapshot, settings: Option<oomscope::conf::Settings>) {
         }
         assert!(device.peak_allocated_bytes <= device.peak_reserved_bytes);
     }
-    assert_eq!(emitted(&inference).len(), report.devices.len());
+    assert_eq!(emitted(&study).len(), report.devices.len());
     let change = WhatIf {
         settings: settings.map(|settings| (settings, String::new())),
         capacity: Some(300 * MIB),
         minor: Some(9),
     };
-    let (report, _) = what_if(snapshot, "mutant", &inference, &change, true);
+    let (report, _) = what_if(&study, "mutant", &change, true);
     for device in &report.devices {
         assert!(device.exact.is_none() && device.events.matched.is_none());
         assert!(device.ooms.iter().all(|oom| oom.event < device.events.recorded));

@@ -5,9 +5,10 @@
 use crate::support::{fixtures, late, recorded};
 use std::collections::BTreeSet;
 
-use oomscope::analysis::{ReplayReport, inferred, verified};
-use oomscope::replay::{Inference, Known, end_differences};
+use oomscope::analysis::{ReplayReport, verified};
+use oomscope::replay::end_differences;
 use oomscope::snapshot::{Block, BlockState, Snapshot};
+use oomscope::study::{Scope, Study};
 
 /// Nothing was recorded but the final state.
 const WITHOUT_TRACE: [&str; 1] = ["2.15.0-gpt_varlen-no-history"];
@@ -37,10 +38,10 @@ const HIDDEN: [(&str, &str, i64, i64); 15] = [
     ("2.8.0-graphs-expandable", "num_sync_all_streams", 3, 2),
 ];
 
-fn replay<'a>(snapshot: &'a Snapshot, name: &str) -> (Inference<'a>, ReplayReport) {
-    let inference = inferred(snapshot, None, Known::default());
-    let report = verified(snapshot, name, &inference);
-    (inference, report)
+fn replay<'a>(snapshot: &'a Snapshot, name: &str) -> (Study<'a>, ReplayReport) {
+    let study = Study::new(snapshot, Scope::default());
+    let report = verified(&study, name);
+    (study, report)
 }
 
 #[test]
@@ -49,11 +50,11 @@ fn every_entry_and_every_block_is_reproduced() {
     let mut wrong = Vec::new();
     for name in fixtures::names() {
         let snapshot = fixtures::snapshot(&name);
-        let (inference, report) = replay(&snapshot, &name);
+        let (study, report) = replay(&snapshot, &name);
         let is_bare = WITHOUT_TRACE.contains(&name.as_str());
         assert_eq!(snapshot.entries.is_empty(), is_bare, "{name}");
         assert!(!report.devices.is_empty(), "{name}");
-        if !inference.is_exact {
+        if !study.inference().is_exact {
             wrong.push(format!("{name} is not exact"));
         }
         for device in &report.devices {
@@ -89,9 +90,9 @@ fn every_figure_is_what_pytorch_counted_save_those_listed() {
             continue;
         }
         let snapshot = fixtures::snapshot(name);
-        let (inference, report) = replay(&snapshot, name);
+        let (study, report) = replay(&snapshot, name);
         assert_eq!(report.devices.len(), recorded.stats.len(), "{name}");
-        for (device, one) in report.devices.iter().zip(&inference.devices) {
+        for (device, one) in report.devices.iter().zip(&study.inference().devices) {
             for (key, theirs) in
                 recorded.stats[usize::try_from(one.device.id()).unwrap()].as_object().unwrap()
             {
@@ -117,9 +118,9 @@ fn every_figure_is_what_pytorch_counted_save_those_listed() {
 fn what_no_file_says_is_found_out() {
     let hypothesis = |name: &str| {
         let snapshot = fixtures::snapshot(name);
-        let (mut inference, _) = replay(&snapshot, name);
-        assert!(inference.is_exact, "{name}");
-        inference.devices.remove(0).hypothesis
+        let (study, _) = replay(&snapshot, name);
+        assert!(study.inference().is_exact, "{name}");
+        study.inference().devices[0].hypothesis.clone()
     };
     assert_eq!(hypothesis("2.1.2-fuzz-max_split-oom").settings.max_split_size, 24 << 20);
     // A fraction of 0.95 of 2600 MiB. What garbage collection shows of it is a range.
@@ -136,8 +137,8 @@ fn what_no_file_says_is_found_out() {
 fn a_release_that_is_told_is_the_one_replayed_and_the_wrong_one_shows() {
     let exact_under = |name: &str, minor: u32| {
         let snapshot = fixtures::snapshot(name);
-        let known = Known { minor: Some(minor), capacity: None };
-        let inference = inferred(&snapshot, None, known);
+        let study = Study::new(&snapshot, Scope { minor: Some(minor), ..Scope::default() });
+        let inference = study.inference();
         assert_eq!(inference.releases, minor..=minor);
         inference.is_exact
     };
@@ -173,8 +174,9 @@ fn every_difference_at_the_end_counts() {
         ("a segment of another device", |s, at, _| s.segments[at].device = 1),
     ];
     let mut snapshot = fixtures::snapshot("2.15.0-holes");
-    let (mut inference, _) = replay(&snapshot, "2.15.0-holes");
-    let allocator = &inference.devices.remove(0).verification.allocator;
+    let again = fixtures::snapshot("2.15.0-holes");
+    let (study, _) = replay(&again, "2.15.0-holes");
+    let allocator = &study.inference().devices[0].verification.allocator;
     assert_eq!(end_differences(snapshot.device(0), allocator), 0);
     let is_live = |b: &Block| b.state == BlockState::ActiveAllocated;
     let block = snapshot.blocks.iter().position(is_live).unwrap();
@@ -200,8 +202,8 @@ fn expandable_segments_of_before_the_recording_are_told_apart() {
         let directory = tempfile::TempDir::new().unwrap();
         let late = std::fs::read(late::half(&directory, &snapshot)).unwrap();
         let late = Snapshot::read(&late, &|_| ()).unwrap();
-        let inference = inferred(&late, None, Known::default());
-        let report = verified(&late, name, &inference);
+        let study = Study::new(&late, Scope::default());
+        let report = verified(&study, name);
         let device = &report.devices[0];
         assert_eq!(device.start, "reconstructed", "{name}");
         assert_eq!(device.exact, Some(true), "{name}: {:?}", device.first_divergence);

@@ -5,13 +5,12 @@
 
 use crate::support::reference::{Reference, Step, program, snapshot_bytes};
 use crate::support::{garbage, reference};
-use oomscope::analysis::{
-    AnalyzeReport, Options, SERIES_ALLOCATED, SERIES_RESERVED, Window, analyze, compare_ranks,
-};
+use oomscope::analysis::{AnalyzeReport, Options, analyze, compare_ranks};
 use oomscope::conf::Settings;
 use oomscope::replay::{Keep, Literal, Outcome, Tiling, Totals, settings_of};
 use oomscope::report::{self, Style, markdown, page};
 use oomscope::snapshot::Snapshot;
+use oomscope::study::{SERIES_ALLOCATED, SERIES_RESERVED, Window};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -49,7 +48,7 @@ fn is_sound(tiling: &Tiling) -> Result<(), String> {
 fn replay(snapshot: &Snapshot, device: u64, settings: &Settings) -> (Vec<Totals>, Outcome) {
     let mut totals = Vec::new();
     let mut unsound = None;
-    let outcome = Literal { device: snapshot.device(device), settings }.run(Keep::Sizes, |step| {
+    let outcome = Literal { device: snapshot.device(device), settings }.run(Keep::Sums, |step| {
         totals.push(step.tiling.totals());
         if let Err(what) = is_sound(step.tiling) {
             unsound.get_or_insert((step.entry.map(|(index, _)| index), what));

@@ -2,10 +2,11 @@
 //! replaying one recording under the circumstances of another gives the other's own figures.
 
 use crate::support::{fixtures, recorded};
-use oomscope::analysis::{Emitted, ReplayReport, WhatIf, inferred, what_if};
+use oomscope::analysis::{Emitted, ReplayReport, WhatIf, what_if};
 use oomscope::conf::{self, Settings, Unknown};
-use oomscope::replay::{Known, end_differences, settings_under};
+use oomscope::replay::{end_differences, settings_under};
 use oomscope::snapshot::Snapshot;
+use oomscope::study::{Scope, Study};
 
 /// Recordings of one run, and the figures that its trace does not tell: a call of `empty_cache()` that
 /// gives nothing back leaves no entry.
@@ -44,9 +45,9 @@ fn settings(snapshot: &Snapshot, minor: u32) -> (Settings, String) {
 }
 
 fn replay(from: &Snapshot, change: &WhatIf) -> (ReplayReport, Vec<Emitted>) {
-    let inference = inferred(from, None, Known::default());
-    assert!(inference.is_exact);
-    what_if(from, "a", &inference, change, true)
+    let study = Study::new(from, Scope::default());
+    assert!(study.inference().is_exact);
+    what_if(&study, "a", change, true)
 }
 
 /// Replays `from` under the circumstances of `to`: the figures that differ from those that were recorded
@@ -105,8 +106,8 @@ fn a_run_on_a_smaller_device_fails_as_the_recorded_one_did() {
     let (report, _) = replay(&fixtures::snapshot(from), &change);
     let [oom] = report.devices[0].ooms[..] else { panic!("{:?}", report.devices[0].ooms) };
     let target = fixtures::snapshot(to);
-    let inference = inferred(&target, None, Known::default());
-    let recorded = oomscope::analysis::verified(&target, to, &inference);
+    let study = Study::new(&target, Scope::default());
+    let recorded = oomscope::analysis::verified(&study, to);
     let [theirs] = recorded.devices[0].ooms[..] else { panic!("{:?}", recorded.devices[0].ooms) };
     assert_eq!(oom.requested_bytes, theirs.requested_bytes, "both rounded");
     // The snapshot was taken at the failure; the plain run went on and gave memory back.
@@ -121,7 +122,7 @@ fn a_run_on_a_smaller_device_fails_as_the_recorded_one_did() {
 #[test]
 fn on_a_larger_device_the_request_that_failed_is_served_and_given_back() {
     let from = fixtures::snapshot("2.15.0-holes-at-oom");
-    let bytes_before = inferred(&from, None, Known::default()).devices[0]
+    let bytes_before = Study::new(&from, Scope::default()).inference().devices[0]
         .verification
         .allocator
         .statistics()

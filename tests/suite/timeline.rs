@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 use crate::support::program::{refusal, result_of};
 use crate::support::reference::{Reference, snapshot_bytes};
 use oomscope::analysis::{
-    AnalyzeReport, DeviceTimeline, Options, Series, TimelineOptions, TimelineReport, Window,
-    analyze, timeline,
+    AnalyzeReport, DeviceTimeline, Options, Series, TimelineOptions, TimelineReport, analyze,
+    timeline,
 };
 use oomscope::figures::Figure;
 use oomscope::report::{self, Style, timeline_csv, timeline_page};
 use oomscope::snapshot::Snapshot;
+use oomscope::study::Window;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

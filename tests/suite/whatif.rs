@@ -3,18 +3,18 @@
 use crate::support::program::{refusal, result_of, text};
 use crate::support::recorded::Recorded;
 use crate::support::{fixtures, recorded};
-use oomscope::analysis::{Asked, WhatIf, WhatIfReport, inferred, option_change, what_if, whatif};
-use oomscope::replay::Known;
+use oomscope::analysis::{Asked, WhatIf, WhatIfReport, option_change, what_if, whatif};
 use oomscope::snapshot::Snapshot;
+use oomscope::study::{Scope, Study};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
 
 fn rows(snapshot: &Snapshot, options: &[&str], capacity: Option<u64>) -> WhatIfReport {
-    let inference = inferred(snapshot, None, Known::default());
+    let study = Study::new(snapshot, Scope::default());
     let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
     let asked = Asked { options: &options, capacity, ..Asked::default() };
-    whatif(snapshot, "a", &inference, asked, &|_, _| {}).unwrap()
+    whatif(&study, "a", asked, &|_, _| {}).unwrap()
 }
 
 fn figures(recorded: &Recorded) -> [u64; 4] {
@@ -73,18 +73,19 @@ fn the_best_rows_are_those_of_the_whole_list() {
 fn the_smallest_device_is_the_smallest() {
     for name in ["2.15.0-holes-at-oom", "2.15.0-oom_varlen-at-oom", "2.15.0-fuzz_streams-oom-lag"] {
         let snapshot = fixtures::snapshot(name);
-        let inference = inferred(&snapshot, None, Known::default());
+        let study = Study::new(&snapshot, Scope::default());
         let tried = ["expandable_segments:True", "max_split_size_mb:64"];
         for row in rows(&snapshot, &tried, None).rows {
             let found = row.smallest_capacity_bytes.unwrap();
             let slack = (2 * MIB).max(found / 256) + 4 * MIB;
             let settings = (!row.settings.is_empty()).then(|| {
-                option_change(&snapshot, &inference.devices[0].hypothesis, &row.settings).unwrap()
+                option_change(&snapshot, &study.inference().devices[0].hypothesis, &row.settings)
+                    .unwrap()
             });
             for (capacity, fails) in [(found, false), (found - slack, true)] {
                 let settings = settings.clone();
                 let change = WhatIf { settings, capacity: Some(capacity), minor: None };
-                let (report, _) = what_if(&snapshot, "a", &inference, &change, false);
+                let (report, _) = what_if(&study, "a", &change, false);
                 let ooms = &report.devices[0].ooms;
                 assert_eq!(!ooms.is_empty(), fails, "{name} {:?} on {capacity}", row.settings);
             }
@@ -172,12 +173,11 @@ fn settings_that_do_harm_or_nothing_are_warned_of() {
 #[test]
 fn progress_is_told_row_by_row() {
     let snapshot = fixtures::snapshot("2.15.0-two_devices");
-    let inference = inferred(&snapshot, None, Known::default());
+    let study = Study::new(&snapshot, Scope::default());
     let options = ["expandable_segments:True".to_owned()];
     let told = std::sync::Mutex::new(Vec::new());
     let asked = Asked { options: &options, ..Asked::default() };
-    whatif(&snapshot, "a", &inference, asked, &|done, all| told.lock().unwrap().push((done, all)))
-        .unwrap();
+    whatif(&study, "a", asked, &|done, all| told.lock().unwrap().push((done, all))).unwrap();
     let mut told = told.into_inner().unwrap();
     told.sort_unstable();
     assert_eq!(told, [(1, 4), (2, 4), (3, 4), (4, 4)]);

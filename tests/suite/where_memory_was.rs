@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use crate::support::program::result_of;
 use oomscope::analysis::{Category, Confidence, held_blocks};
-use oomscope::replay::settings_in_effect;
+use oomscope::study::{Scope, Study};
 use serde_json::{Value, json};
 
 /// What a program knew at one moment: what each address was for.
@@ -83,10 +83,10 @@ fn judge(keep: impl Fn(&Moment) -> bool, least: Confidence) -> Scores {
             continue;
         }
         let snapshot = fixtures::snapshot(&run);
-        let settings = settings_in_effect(&snapshot, None);
+        let study = Study::new(&snapshot, Scope::default());
         for moment in kept {
             let mut truth = moment.truth;
-            for block in held_blocks(snapshot.device(0), &settings, moment.entry) {
+            for block in held_blocks(study.device(0).unwrap(), moment.entry) {
                 let is = truth.remove(&block.address).map(|(category, bytes)| {
                     assert!(bytes <= block.bytes, "{run} {}: {block:?}", moment.name);
                     category

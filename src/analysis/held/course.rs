@@ -4,12 +4,12 @@
 use rustc_hash::FxHashMap;
 
 use super::leaks::Tracker;
-use crate::conf::Settings;
 use crate::frames::StackReader;
 use crate::ids::{StackId, row};
 use crate::phases::{Phase, Phases, Run};
-use crate::replay::{Keep, Literal, Tiling};
-use crate::snapshot::{Action, BlockState, Device, TraceEntry};
+use crate::replay::{Keep, Tiling};
+use crate::snapshot::{Action, BlockState, TraceEntry};
+use crate::study::DeviceStudy;
 
 /// A place in the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,14 +106,8 @@ struct Live {
 
 impl<'a> Course<'a> {
     /// Replays `device`'s trace and stops to look after each entry of `wanted` (`None`: before the first).
-    pub(super) fn of(
-        device: Device<'_>,
-        stacks: &StackReader<'_>,
-        settings: &Settings,
-        phases: &'a Phases,
-        mut wanted: Vec<Option<usize>>,
-    ) -> Self {
-        let snapshot = device.snapshot();
+    pub(super) fn of(device: DeviceStudy<'a, '_>, mut wanted: Vec<Option<usize>>) -> Self {
+        let (snapshot, stacks, phases) = (device.snapshot(), device.stacks(), device.phases());
         let runs = phases.runs();
         let (mut begun, mut last) = (0, Phase::Other);
         let backwards = runs.iter().map(|run| {
@@ -142,9 +136,9 @@ impl<'a> Course<'a> {
         wanted.sort_unstable();
         wanted.dedup();
         let mut wanted = wanted.into_iter().peekable();
-        let last_alloc = device.with_action(Action::Alloc).next_back();
+        let last_alloc = device.device().with_action(Action::Alloc).next_back();
         let mut ends = phases.step_ends().iter().copied().peekable();
-        Literal { device, settings }.run(Keep::Sums, |step| {
+        device.follow(Keep::Sums, |step| {
             match step.entry {
                 None => {
                     for (address, bytes, requested, state, stack) in step.tiling.active() {

@@ -16,14 +16,11 @@ use self::course::Course;
 pub use self::leaks::{LeakSuspect, Leaks};
 use self::tables::Sheet;
 pub use self::tables::{Age, ByAge, ByCategory, ByFile, ByPhase, ByRange};
-use super::snapshot::Options;
-use crate::conf::Settings;
-use crate::frames::StackReader;
 use crate::memory::Table;
 use crate::memory::{HeldByLine, HeldByStack};
-use crate::phases::{Phase, Phases, StepsFrom};
+use crate::phases::{Phase, StepsFrom};
 use crate::replay::shown_capacity;
-use crate::snapshot::Device;
+use crate::study::{DeviceStudy, OverTime};
 
 /// The memory that the program held at one moment. Each table adds up to `allocated_bytes`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -78,15 +75,6 @@ pub struct HeldBlock {
     pub confidence: Confidence,
 }
 
-/// The entries after which to look; `None` for the start of the trace.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Moments {
-    /// Where allocated memory peaked.
-    pub(super) peak: Option<usize>,
-    /// The last failed request, if any failed.
-    pub(super) failure: Option<usize>,
-}
-
 /// What one replay of a device tells of where its memory was.
 #[derive(Default)]
 pub(super) struct Whereabouts {
@@ -96,44 +84,44 @@ pub(super) struct Whereabouts {
     pub(super) leaks: Leaks,
 }
 
-/// Looks at the memory of `device`, of which `reserved_before` bytes were reserved at the start.
+/// Looks at the memory of `device`, of which the `over_time` is known; tables have `top` rows.
 pub(super) fn whereabouts(
-    device: Device<'_>,
-    stacks: &StackReader<'_>,
-    settings: &Settings,
-    moments: Moments,
-    reserved_before: u64,
-    options: Options,
+    device: DeviceStudy<'_, '_>,
+    over_time: &OverTime,
+    top: usize,
 ) -> Whereabouts {
-    let snapshot = device.snapshot();
-    let phases = Phases::of(device, stacks);
-    let mut wanted = vec![moments.peak];
-    wanted.extend(moments.failure.map(Some));
-    let course = Course::of(device, stacks, settings, &phases, wanted);
+    let at_peak = over_time.peak.allocated_event.or(over_time.first.checked_sub(1));
+    // What comes before the part that is looked at counts as the state at its beginning.
+    let peak = at_peak.and_then(|entry| usize::try_from(entry).ok());
+    let failure = device.failed().next_back();
+    let mut wanted = vec![peak];
+    wanted.extend(failure.map(Some));
+    let course = Course::of(device, wanted);
     let held = |entry: Option<usize>| {
         let moment = course.moments.iter().find(|moment| moment.entry == entry)?;
-        Some(Sheet::new(snapshot, stacks, &phases, &course, moment).report(options.top))
+        Some(Sheet::new(device, &course, moment).report(top))
     };
-    let capacity = options.capacity.or_else(|| shown_capacity(device, reserved_before));
+    let reserved_before = over_time.outcome.start.reserved;
+    let capacity = device.scope().capacity;
+    let capacity = capacity.or_else(|| shown_capacity(device.device(), reserved_before));
+    let phases = device.phases();
     Whereabouts {
-        at_peak: held(moments.peak),
-        at_failure: moments.failure.and_then(|failure| held(Some(failure))),
+        at_peak: held(peak),
+        at_failure: failure.and_then(|failure| held(Some(failure))),
         steps: StepsReport {
             completed: phases.completed_steps() as u64,
             told_by: phases.steps_from(),
         },
-        leaks: course.leaks.report(stacks, options.top, capacity),
+        leaks: course.leaks.report(device.stacks(), top, capacity),
     }
 }
 
 /// Every block that the program held after entry `entry` of `device`'s trace, by address, with what it
 /// was for.
-pub fn held_blocks(device: Device<'_>, settings: &Settings, entry: usize) -> Vec<HeldBlock> {
-    let stacks = StackReader::new(device.snapshot());
-    let phases = Phases::of(device, &stacks);
-    let course = Course::of(device, &stacks, settings, &phases, vec![Some(entry)]);
+pub fn held_blocks(device: DeviceStudy<'_, '_>, entry: usize) -> Vec<HeldBlock> {
+    let course = Course::of(device, vec![Some(entry)]);
     let Some(moment) = course.moments.first() else { return Vec::new() };
-    let categories = category::sort_out(moment, &course, &phases);
+    let categories = category::sort_out(moment, &course, device.phases());
     let blocks = moment.blocks.iter().zip(categories);
     blocks
         .map(|(block, (category, confidence))| HeldBlock {

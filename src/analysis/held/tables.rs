@@ -6,12 +6,11 @@ use serde::Serialize;
 use super::HeldAt;
 use super::category::{Category, Confidence, sort_out};
 use super::course::{Block, Course, Moment};
-use crate::frames::StackReader;
 use crate::ids::{StackId, SymbolId};
 use crate::memory;
 use crate::memory::{Share, Sum, Sums, Table, ranked, summed, table};
 use crate::phases::{Phase, Phases};
-use crate::snapshot::Snapshot;
+use crate::study::DeviceStudy;
 use crate::units::plain;
 
 /// Live memory of one category.
@@ -114,9 +113,8 @@ pub struct ByFile {
 }
 
 /// The blocks of one moment, about to be summed up.
-pub(super) struct Sheet<'a> {
-    snapshot: &'a Snapshot,
-    stacks: &'a StackReader<'a>,
+pub(super) struct Sheet<'a, 'f> {
+    device: DeviceStudy<'a, 'f>,
     phases: &'a Phases,
     course: &'a Course<'a>,
     moment: &'a Moment,
@@ -126,25 +124,24 @@ pub(super) struct Sheet<'a> {
     all: Sum,
 }
 
-impl<'a> Sheet<'a> {
+impl<'a, 'f> Sheet<'a, 'f> {
     pub(super) fn new(
-        snapshot: &'a Snapshot,
-        stacks: &'a StackReader<'a>,
-        phases: &'a Phases,
+        device: DeviceStudy<'a, 'f>,
         course: &'a Course<'a>,
         moment: &'a Moment,
     ) -> Self {
+        let phases = device.phases();
         let all = moment
             .blocks
             .iter()
             .fold(Sum::default(), |all, block| all.and(Sum { bytes: block.bytes, blocks: 1 }));
         let step = moment.entry.and_then(|entry| phases.step_of(entry));
         let phase = course.phase(moment.at);
-        Self { snapshot, stacks, phases, course, moment, step, phase, all }
+        Self { device, phases, course, moment, step, phase, all }
     }
 
     pub(super) fn report(&self, top: usize) -> HeldAt {
-        let stacks = self.stacks;
+        let stacks = self.device.stacks();
         let by_stack = self.sums(|block| Some(block.stack));
         let from_the_start = |block: &Block| self.is_from_the_start(block).then_some(block.stack);
         let kept = self.sums(from_the_start);
@@ -221,21 +218,21 @@ impl<'a> Sheet<'a> {
     fn by_range(&self, top: usize) -> Table<ByRange> {
         let sums = self.sums(|block| self.phases.named_at(block.born?.entry as usize));
         table(sums, self.all, top, |name, sum| ByRange {
-            name: plain(self.snapshot.text(name)),
+            name: plain(self.device.snapshot().text(name)),
             held: sum.of(self.all),
         })
     }
 
     fn by_file(&self, top: usize) -> Table<ByFile> {
         let file_of = |stack: StackId| {
-            let line = self.stacks.culprit_id(stack)?;
-            self.snapshot.stacks.frame(line).map(|frame| frame.file)
+            let line = self.device.stacks().culprit_id(stack)?;
+            self.device.snapshot().stacks.frame(line).map(|frame| frame.file)
         };
         let mut files: FxHashMap<StackId, Option<SymbolId>> = FxHashMap::default();
         let sums = self
             .sums(|block| Some(*files.entry(block.stack).or_insert_with(|| file_of(block.stack))));
         table(sums, self.all, top, |file, sum| ByFile {
-            file: file.map(|file| plain(self.snapshot.text(file))),
+            file: file.map(|file| plain(self.device.snapshot().text(file))),
             held: sum.of(self.all),
         })
     }

@@ -9,10 +9,9 @@ use super::super::inputs::{self, Input};
 use super::super::output::Output;
 use super::Check;
 use super::repository::with_slashes;
-use crate::analysis::inferred;
 use crate::gate::{Baseline, Config, Limit, Peaks, peaks};
-use crate::replay::Known;
 use crate::report;
+use crate::study::{Scope, Study};
 use crate::units::counted;
 
 /// The baseline, where there is one and something is compared with it.
@@ -73,10 +72,9 @@ fn measure(
     device: Option<u64>,
     minor: Option<u32>,
 ) -> anyhow::Result<Vec<Peaks>> {
-    let known = Known { minor, capacity: None };
+    let scope = Scope { device, minor, ..Scope::default() };
     let (measured, unreadable) = inputs::read_all(inputs, |snapshot, path, _| {
-        let inference = inferred(snapshot, device, known);
-        (path.to_owned(), peaks(&name_of(path, paths), &inference))
+        (path.to_owned(), peaks(&Study::new(snapshot, scope), &name_of(path, paths)))
     });
     if let Some(file) = unreadable.first() {
         bail!("{}: {}", file.path, file.message);

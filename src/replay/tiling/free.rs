@@ -13,12 +13,10 @@ use crate::ids::PoolId;
 use crate::snapshot::BlockState;
 
 /// What a literal replay keeps of free blocks; all but sums costs time at every entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keep {
     /// Their sums.
     Sums,
-    /// Their sizes by pool and stream as well: see [`Tiling::largest_free`].
-    Sizes,
     /// The sums by kind as well: see [`Tiling::free_kinds`].
     Kinds,
 }

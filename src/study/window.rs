@@ -20,7 +20,7 @@ pub enum Window {
 
 impl Window {
     /// The indices it stands for in the trace of `device`.
-    pub(super) fn of(self, device: Device<'_>) -> Range<usize> {
+    pub(crate) fn of(self, device: Device<'_>) -> Range<usize> {
         let len = device.len();
         let clamp = |n: u64| usize::try_from(n).unwrap_or(len).min(len);
         let range = match self {
@@ -39,13 +39,13 @@ impl Window {
 /// Where in `window` the moment after `entry` (`None`: before the first) is seen: the state in which
 /// the window begins together with its first entry, and nothing outside.
 #[inline]
-pub(super) fn place(window: &Range<usize>, entry: Option<usize>) -> Option<usize> {
+pub(crate) fn place(window: &Range<usize>, entry: Option<usize>) -> Option<usize> {
     let applied = entry.map_or(0, |index| index + 1);
     let is_in = (window.start..=window.end).contains(&applied);
     is_in.then(|| applied.saturating_sub(window.start + 1))
 }
 
 /// The entry of the `sample`th moment of `window`; `None` for the state in which it begins.
-pub(super) fn entry_of(window: &Range<usize>, sample: usize) -> Option<usize> {
+pub(crate) fn entry_of(window: &Range<usize>, sample: usize) -> Option<usize> {
     sample.checked_sub(1).map(|after| window.start + after)
 }

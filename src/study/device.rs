@@ -1,0 +1,199 @@
+//! One device of a study.
+
+use std::ops::{Range, RangeInclusive};
+use std::sync::OnceLock;
+
+use super::from_empty::{self, FromEmpty};
+use super::over_time::{Gatherer, OverTime, Peak};
+use super::{Scope, Study};
+use crate::conf::Settings;
+use crate::frames::StackReader;
+use crate::ids::StackId;
+use crate::memory::{Memory, Sums, figures, live_by_stack};
+use crate::phases::Phases;
+use crate::replay::{Inferred, Keep, Literal, Program, Step, shown_capacity, shown_limit};
+use crate::snapshot::{Device, Snapshot};
+
+/// What is known of one device so far.
+#[derive(Debug)]
+pub(super) struct Kept<'a> {
+    pub(super) device: Device<'a>,
+    memory: OnceLock<Memory>,
+    held: OnceLock<Sums<StackId>>,
+    phases: OnceLock<Phases>,
+    over_time: OnceLock<OverTime>,
+    program: OnceLock<Program<'a>>,
+    shown_capacity: OnceLock<Option<u64>>,
+    shown_limit: OnceLock<Option<RangeInclusive<u64>>>,
+    from_empty: OnceLock<FromEmpty>,
+}
+
+impl<'a> Kept<'a> {
+    pub(super) fn new(device: Device<'a>) -> Self {
+        Self {
+            device,
+            memory: OnceLock::new(),
+            held: OnceLock::new(),
+            phases: OnceLock::new(),
+            over_time: OnceLock::new(),
+            program: OnceLock::new(),
+            shown_capacity: OnceLock::new(),
+            shown_limit: OnceLock::new(),
+            from_empty: OnceLock::new(),
+        }
+    }
+}
+
+/// A device of a [`Study`]: a handle, free to copy.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceStudy<'s, 'a> {
+    study: &'s Study<'a>,
+    kept: &'s Kept<'a>,
+    index: usize,
+}
+
+impl<'s, 'a> DeviceStudy<'s, 'a> {
+    pub(super) fn new(study: &'s Study<'a>, index: usize) -> Self {
+        Self { study, kept: &study.devices[index], index }
+    }
+
+    /// Its number.
+    pub fn id(self) -> u64 {
+        self.kept.device.id()
+    }
+
+    /// What the file says of it.
+    pub fn device(self) -> Device<'a> {
+        self.kept.device
+    }
+
+    /// The file.
+    pub fn snapshot(self) -> &'a Snapshot {
+        self.study.snapshot
+    }
+
+    /// What is known beside it.
+    pub fn scope(self) -> Scope {
+        self.study.scope
+    }
+
+    /// See [`Study::stacks`].
+    pub fn stacks(self) -> &'s StackReader<'a> {
+        self.study.stacks()
+    }
+
+    /// See [`Study::settings`].
+    pub fn settings(self) -> &'s Settings {
+        self.study.settings()
+    }
+
+    /// The part of its trace that is looked at.
+    pub fn window(self) -> Range<usize> {
+        self.scope().window.of(self.device())
+    }
+
+    /// Which entries in that part are failed requests, in order.
+    pub fn failed(self) -> impl DoubleEndedIterator<Item = usize> {
+        let window = self.window();
+        self.device().failed().filter(move |entry| window.contains(entry))
+    }
+
+    /// The figures of its memory at the snapshot.
+    pub fn memory(self) -> &'s Memory {
+        self.kept.memory.get_or_init(|| {
+            let (snapshot, own) = (self.snapshot(), self.device().segments());
+            figures(own, &snapshot.blocks, &snapshot.pools, self.settings())
+        })
+    }
+
+    /// What each stack holds at the snapshot.
+    pub fn held(self) -> &'s Sums<StackId> {
+        let held = || live_by_stack(self.device().segments(), &self.snapshot().blocks);
+        self.kept.held.get_or_init(held)
+    }
+
+    /// What the program was doing at each entry.
+    pub fn phases(self) -> &'s Phases {
+        self.kept.phases.get_or_init(|| Phases::of(self.device(), self.stacks()))
+    }
+
+    /// Replays the trace literally, once; `observe` sees the start and every entry. Works out on the way what
+    /// is not known yet of the memory over time. `None` without a trace: then there is nothing to see.
+    pub fn follow(self, keep: Keep, mut observe: impl FnMut(&Step<'_>)) -> Option<&'s OverTime> {
+        if self.device().is_empty() {
+            return None;
+        }
+        let literal = Literal { device: self.device(), settings: self.settings() };
+        if let Some(known) = self.kept.over_time.get() {
+            literal.run(keep, observe);
+            return Some(known);
+        }
+        let mut gatherer = Gatherer::new(self.device(), self.scope().window);
+        let outcome = literal.run(keep, |step| {
+            gatherer.see(step);
+            observe(step);
+        });
+        Some(self.kept.over_time.get_or_init(|| gatherer.close(outcome)))
+    }
+
+    /// Its memory over the part of the trace that is looked at; `None` without a trace.
+    pub fn over_time(self) -> Option<&'s OverTime> {
+        self.kept.over_time.get().or_else(|| self.follow(Keep::Sums, |_| ()))
+    }
+
+    /// The highest totals, of that part and what was live before it; without a trace those at the snapshot.
+    pub fn peak(self) -> Peak {
+        let Some(over_time) = self.over_time() else {
+            let Memory { allocated_bytes, reserved_bytes, .. } = *self.memory();
+            return Peak { allocated_bytes, reserved_bytes, ..Peak::default() };
+        };
+        let mut peak = over_time.peak;
+        // A trace that falls short of its own end state still ends there.
+        if over_time.events == over_time.trace_events {
+            let last = over_time.trace_events.checked_sub(1);
+            let memory = self.memory();
+            if memory.allocated_bytes > peak.allocated_bytes {
+                (peak.allocated_bytes, peak.allocated_event) = (memory.allocated_bytes, last);
+            }
+            if memory.reserved_bytes > peak.reserved_bytes {
+                (peak.reserved_bytes, peak.reserved_event) = (memory.reserved_bytes, last);
+            }
+        }
+        peak
+    }
+
+    /// How its recording came about, as far as can be found out.
+    pub fn inferred(self) -> &'s Inferred<'a> {
+        &self.study.inference().devices[self.index]
+    }
+
+    /// Its trace read back as calls, under the settings that were inferred.
+    pub fn program(self) -> &'s Program<'a> {
+        let settings = &self.inferred().hypothesis.settings;
+        self.kept.program.get_or_init(|| Program::of(self.device(), settings))
+    }
+
+    /// What was reserved before the first entry, as the model takes it over.
+    pub fn reserved_before(self) -> u64 {
+        self.inferred().verification.reserved_before
+    }
+
+    /// The most device memory that the recording shows to have been within reach: see [`shown_capacity`].
+    pub fn shown_capacity(self) -> Option<u64> {
+        let shown = || shown_capacity(self.device(), self.reserved_before());
+        *self.kept.shown_capacity.get_or_init(shown)
+    }
+
+    /// What the process was allowed to reserve, where the recording shows a limit: see [`shown_limit`].
+    pub fn shown_limit(self) -> Option<RangeInclusive<u64>> {
+        let settings = &self.inferred().hypothesis.settings;
+        let shown = || shown_limit(self.device(), settings, self.reserved_before());
+        self.kept.shown_limit.get_or_init(shown).clone()
+    }
+
+    /// Its peaks replayed from an empty pool; `None` without a trace.
+    pub fn from_empty(self) -> Option<&'s FromEmpty> {
+        let is_traced = !self.device().is_empty();
+        is_traced.then(|| self.kept.from_empty.get_or_init(|| from_empty::replayed(self)))
+    }
+}

@@ -1,0 +1,32 @@
+//! What the recorded calls take of a pool that holds nothing: figures that earlier work cannot change.
+
+use serde::Serialize;
+
+use super::DeviceStudy;
+use crate::replay::{Hypothesis, Program, simulate};
+
+/// Peaks of one device, as the recorded calls and settings alone make them: replayed from an empty pool,
+/// on a device without bounds. What the program held when the recording began counts; what the pool had
+/// cached then, and where it lay, does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct FromEmpty {
+    /// Device number.
+    pub device: u64,
+    /// The most that the program holds.
+    pub peak_allocated_bytes: u64,
+    /// The most that is held from the device.
+    pub peak_reserved_bytes: u64,
+}
+
+pub(super) fn replayed(device: DeviceStudy<'_, '_>) -> FromEmpty {
+    let hypothesis = &device.inferred().hypothesis;
+    let program = Program::of(device.device(), &hypothesis.settings).from_empty();
+    let unbounded = Hypothesis { capacity: None, limit: None, ..hypothesis.clone() };
+    let done = simulate(&program, &unbounded, None);
+    let statistics = done.allocator.statistics();
+    FromEmpty {
+        device: device.id(),
+        peak_allocated_bytes: statistics.allocated_bytes.all.peak,
+        peak_reserved_bytes: statistics.reserved_bytes.all.peak,
+    }
+}
