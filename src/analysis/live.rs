@@ -12,6 +12,7 @@ use super::replay::{EntryReport, FailedRequest, entry_report, failed};
 use crate::allocator::Entry;
 use crate::conf::Settings;
 use crate::device::cuda::{Call, Cuda, CudaError, GpuFacts, Refusal, Timing};
+use crate::notice::Warning;
 use crate::replay::{Hypothesis, Inference, Inferred, Program, Simulation, simulate_on};
 use crate::snapshot::{Device, Snapshot};
 use crate::units::{count, size};
