@@ -2,12 +2,13 @@
 //!
 //! Floors, lowest first; a room uses only rooms below its own floor (`tests/layers.rs` checks it):
 //!
-//! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`entry`], [`device`], [`message`], [`notice`]:
+//! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`terms`], [`device`], [`message`], [`notice`]:
 //!    bytes, numbers, settings, words, where memory comes from, what PyTorch prints about it, codes of warnings
 //! 1. [`snapshot`]: what a file says; [`allocator`]: PyTorch's rules as a pure machine; [`figures`]: what is
 //!    measured
-//! 2. [`replay`]: the trace over time; [`frames`]: whose code a stack is of; [`phases`]: what the program was
-//!    doing at each entry
+//! 2. [`facts`]: the trace applied literally; [`calls`]: its entries as the calls of the program; [`model`]: these
+//!    calls made to the allocator; [`frames`]: whose code a stack is of; [`phases`]: what the program was doing at
+//!    each entry
 //! 3. [`memory`]: what one moment's memory amounts to; [`study`]: what questions have in common, worked out once
 //! 4. [`analysis`]: answers, as plain serializable structs
 //! 5. [`gate`], [`diff`]: answers held against limits and against each other
@@ -19,11 +20,12 @@
 
 pub mod allocator;
 pub mod analysis;
+pub mod calls;
 pub mod cli;
 pub mod conf;
 pub mod device;
 pub mod diff;
-pub mod entry;
+pub mod facts;
 pub mod figures;
 pub mod frames;
 pub mod gate;
@@ -32,11 +34,12 @@ pub mod input;
 pub mod intern;
 pub mod memory;
 pub mod message;
+pub mod model;
 pub mod notice;
 pub mod phases;
 pub mod pickle;
-pub mod replay;
 pub mod report;
 pub mod snapshot;
 pub mod study;
+pub mod terms;
 pub mod units;

@@ -9,8 +9,8 @@ use super::expandable::Chain;
 use super::pool::FreeKey;
 use super::request::{DEFAULT_POOL, Request, Ticket};
 use super::size::granule;
-use crate::entry::BlockState;
 use crate::ids::{PoolId, StackId, row};
+use crate::terms::BlockState;
 
 /// A segment that was there, or a mapped part of an expandable one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use super::size::{is_small_request, round_size, segment_size};
 use super::stats::Statistics;
 use crate::conf::Settings;
 use crate::device::DeviceMemory;
-use crate::entry::Action;
 use crate::ids::{PoolId, StackId};
+use crate::terms::Action;
 
 /// The allocator of one device.
 #[derive(Debug, Clone)]

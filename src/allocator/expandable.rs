@@ -6,8 +6,8 @@ use super::request::{DEFAULT_POOL, Need};
 use super::size::granule;
 use crate::conf::Reserve;
 use crate::device::DeviceMemory;
-use crate::entry::Action;
 use crate::ids::{StackId, row};
+use crate::terms::Action;
 
 /// A reserved range of addresses.
 #[derive(Debug, Clone, Copy)]

@@ -5,8 +5,8 @@ use super::caching::{CachingAllocator, fraction_of};
 use super::pool::FreeKey;
 use super::request::{DEFAULT_POOL, Need, Ticket};
 use crate::device::DeviceMemory;
-use crate::entry::Action;
 use crate::ids::{PoolId, StackId};
+use crate::terms::Action;
 
 impl CachingAllocator {
     /// Gives back segments of the default large pool that were not asked for in a long time, until less

@@ -1,7 +1,7 @@
 //! What goes into the allocator and what comes out of it.
 
-use crate::entry::Action;
 use crate::ids::{PoolId, StackId};
+use crate::terms::Action;
 
 /// The default pool.
 pub(super) const DEFAULT_POOL: PoolId = PoolId(0);

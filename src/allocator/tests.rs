@@ -11,8 +11,8 @@ use self::audit::{Audit, Picky};
 use super::*;
 use crate::conf::Settings;
 use crate::device::DeviceMemory;
-use crate::entry::Action;
 use crate::ids::{PoolId, StackId};
+use crate::terms::Action;
 use crate::units::MIB;
 
 const POOLS: u32 = 4;

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::block::{Block, BlockId, State};
 use super::caching::CachingAllocator;
-use crate::entry::BlockState;
 use crate::ids::{PoolId, StackId};
+use crate::terms::BlockState;
 
 /// A segment: one `cudaMalloc`, or one mapped run of an expandable segment.
 #[derive(Debug, Clone, PartialEq, Eq)]

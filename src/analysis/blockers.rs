@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use super::oom::Blocker;
 use crate::allocator::granules_in;
+use crate::facts::{Laid, Stretch, Tiling};
 use crate::frames::StackReader;
 use crate::ids::StackId;
-use crate::replay::{Laid, Stretch, Tiling};
 use crate::snapshot::BlockState;
 
 /// Blockers that are listed.

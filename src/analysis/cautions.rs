@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::conf::{self, Settings, Unknown, option_in};
+use crate::facts::releases;
 use crate::notice::{Code, Warning};
-use crate::replay::releases;
 use crate::snapshot::{RawSettings, Snapshot};
 use crate::units::MIB;
 

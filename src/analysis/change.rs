@@ -1,7 +1,7 @@
 //! What a replay changes of the recording: its settings, the device, the release.
 
 use crate::conf::{self, Settings, Unknown, option_in};
-use crate::replay::Hypothesis;
+use crate::model::Hypothesis;
 use crate::snapshot::Snapshot;
 use crate::study::DeviceStudy;
 

@@ -8,11 +8,12 @@ use super::oom::OomReport;
 use super::remedies::remedies;
 use super::request::{RequestReport, request};
 use super::snapshot::Options;
+use crate::facts::{Keep, Outcome};
 use crate::memory::{
     HeldByLine, HeldByStack, Memory, SegmentList, Sum, by_line, by_stack, list_segments,
 };
+use crate::model::Divergence;
 use crate::notice::{Code, Warnings};
-use crate::replay::{Divergence, Keep, Outcome};
 use crate::snapshot::Device;
 use crate::study::{DeviceStudy, OverTime, Peak};
 use crate::units::{counted, size};

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::change::WhatIf;
 use crate::allocator::{CachingAllocator, Entry};
-use crate::replay::{EmittedDevice, Inferred, emit, verify_and_keep};
+use crate::model::{EmittedDevice, Inferred, emit, verify_and_keep};
 use crate::snapshot::Snapshot;
 use crate::study::Study;
 

@@ -1,7 +1,7 @@
 //! Failed requests of a trace, described as a replay passes them.
 
 use super::oom::{self, OomReport};
-use crate::replay::Step;
+use crate::facts::Step;
 use crate::snapshot::Action;
 use crate::study::DeviceStudy;
 

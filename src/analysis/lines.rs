@@ -1,10 +1,10 @@
 //! Which lines of the user's code a figure is made of, where no report says so already.
 
+use crate::facts::Keep;
 use crate::frames::{FrameReport, StackReader};
 use crate::ids::StackId;
 use crate::memory::{HeldByLine, by_line};
 use crate::memory::{Sum, summed};
-use crate::replay::Keep;
 use crate::snapshot::{Block, BlockState};
 use crate::study::DeviceStudy;
 

@@ -10,10 +10,11 @@ use thiserror::Error;
 use super::change::{WhatIf, changed};
 use super::replay::{EntryReport, FailedRequest, entry_report, failed};
 use crate::allocator::Entry;
+use crate::calls::Program;
 use crate::conf::Settings;
 use crate::device::cuda::{Call, Cuda, CudaError, GpuFacts, Refusal, Timing};
+use crate::model::{Hypothesis, Inference, Inferred, Simulation, simulate_on};
 use crate::notice::Warning;
-use crate::replay::{Hypothesis, Inference, Inferred, Program, Simulation, simulate_on};
 use crate::snapshot::{Device, Snapshot};
 use crate::units::{count, size};
 

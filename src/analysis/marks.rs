@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use crate::replay::GivenBack;
+use crate::calls::GivenBack;
 use crate::snapshot::{Action, TraceEntry};
 
 /// Marks of one kind that are listed one by one.

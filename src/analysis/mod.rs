@@ -36,8 +36,8 @@ mod timeline;
 mod verdict;
 mod whatif;
 
+pub use crate::facts::Bucket;
 pub use crate::notice::Warning;
-pub use crate::replay::Bucket;
 #[cfg(feature = "cuda")]
 pub use calibrate::calibrate;
 pub use change::{WhatIf, option_change};

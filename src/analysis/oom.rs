@@ -7,11 +7,11 @@ use super::held::HeldAt;
 use super::verdict::{self, Circumstances};
 use crate::allocator::{is_small_request, most_taken, segment_size, whole_granules};
 use crate::conf::Settings;
+use crate::facts::{Home, Step, Stretch, Tiling, Totals};
 use crate::frames::{FrameList, FrameReport, StackReader};
 use crate::ids::PoolId;
 use crate::memory::{HeldByLine, by_line};
 use crate::memory::{Sum, summed};
-use crate::replay::{Home, Step, Stretch, Tiling, Totals};
 use crate::snapshot::{BlockState, Pools, Snapshot, TraceEntry};
 use crate::units::{plain, size};
 

@@ -10,7 +10,8 @@ use super::grid::COMMON;
 use super::oom::{OomReport, Remedy, Undisturbed};
 use super::whatif::is_worth_trying;
 use crate::conf::Settings;
-use crate::replay::{Divergence, Hypothesis, Simulation, UNBOUNDED, simulate};
+use crate::device::UNBOUNDED;
+use crate::model::{Divergence, Hypothesis, Simulation, simulate};
 use crate::study::DeviceStudy;
 
 /// A trace of more entries is not replayed a dozen times unasked.

@@ -11,11 +11,11 @@ use super::emitted::{Emitted, Journal};
 use super::found::found_settings;
 use crate::allocator::{CachingAllocator, Entry};
 use crate::conf::{self, Settings, Unknown};
-use crate::notice::{Code, Warning};
-use crate::replay::{
+use crate::model::{
     Divergence, Hypothesis, Inference, Inferred, Simulation, Sink, Verification, end_differences,
-    simulate, word,
+    simulate,
 };
+use crate::notice::{Code, Warning};
 use crate::snapshot::{Block, BlockState, Device, Snapshot, TraceEntry};
 use crate::study::Study;
 use crate::units::{MIB, counted};
@@ -366,7 +366,7 @@ fn recorded_ooms(device: Device<'_>) -> Vec<FailedRequest> {
 
 fn divergence_report(divergence: &Divergence) -> DivergenceReport {
     let recorded = |event: TraceEntry| EntryReport {
-        action: word(event.action),
+        action: event.action.word(),
         addr: event.addr,
         size: event.size,
         stream: event.stream,
@@ -381,7 +381,7 @@ fn divergence_report(divergence: &Divergence) -> DivergenceReport {
 
 pub(super) fn entry_report(entry: Entry) -> EntryReport {
     EntryReport {
-        action: word(entry.action),
+        action: entry.action.word(),
         addr: entry.addr,
         size: entry.size,
         stream: entry.stream,

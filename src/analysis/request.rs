@@ -8,8 +8,9 @@ use super::oom::{OomReport, report_of};
 use super::snapshot::Options;
 use crate::allocator::Course;
 use crate::conf::Settings;
+use crate::facts::{releases, shown_capacity};
 use crate::frames::StackReader;
-use crate::replay::{Answer, Hypothesis, ask, releases, shown_capacity};
+use crate::model::{Answer, Hypothesis, ask};
 use crate::snapshot::{Action, Device, Pools, Stacks, TraceEntry};
 use crate::units::{self, size};
 

@@ -5,8 +5,8 @@ use std::ops::Range;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
+use crate::facts::{Sampler, Tiling};
 use crate::figures::{Amount, Figure, State};
-use crate::replay::{Sampler, Tiling};
 use crate::study::entry_of;
 
 /// Runs of entries that follow each other without gaps; the first also has the state before its entries.

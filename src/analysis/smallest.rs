@@ -1,7 +1,8 @@
 //! The smallest device on which a program's requests are all served.
 
 use super::change::{WhatIf, changed};
-use crate::replay::{Hypothesis, UNBOUNDED, enough, fits};
+use crate::device::UNBOUNDED;
+use crate::model::{Hypothesis, enough, fits};
 use crate::study::DeviceStudy;
 use crate::units::MIB;
 

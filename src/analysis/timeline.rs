@@ -6,8 +6,9 @@ use super::device::warn_of_trace;
 use super::marks::Marks;
 use super::ranges::{NamedRanges, ranges};
 use super::series::{Buckets, SeriesBook, SeriesSet};
+use crate::calls::given_back;
+use crate::facts::{Keep, is_completed_at_once};
 use crate::notice::{Warning, Warnings};
-use crate::replay::{Keep, given_back, is_completed_at_once};
 use crate::snapshot::{BlockState, Snapshot};
 use crate::study::{DeviceStudy, Scope, Study, Window, place};
 

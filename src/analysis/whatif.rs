@@ -12,8 +12,9 @@ use super::grid::{COMMON, FINER};
 use super::smallest::{on, smallest_capacity};
 use crate::allocator::Entry;
 use crate::conf::Settings;
+use crate::device::UNBOUNDED;
+use crate::model::{Sink, simulate};
 use crate::notice::{Warning, Warnings};
-use crate::replay::{Sink, UNBOUNDED, simulate};
 use crate::study::{DeviceStudy, Study};
 
 /// The JSON of `oomscope whatif`.

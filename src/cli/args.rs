@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 
 use crate::allocator::SMALL_SEGMENT;
-use crate::replay::NEWEST;
+use crate::facts::NEWEST;
 use crate::study::Window;
 use crate::units::{parse_size, size};
 

@@ -11,7 +11,7 @@ use super::inputs;
 use super::output::Output;
 use crate::analysis::{WhatIf, emitted, option_change, verified, what_if, write_snapshot};
 use crate::conf::Settings;
-use crate::replay::releases;
+use crate::facts::releases;
 use crate::report;
 use crate::study::{Scope, Study};
 

@@ -13,6 +13,9 @@ mod simulated;
 
 pub use simulated::Simulated;
 
+/// Bytes of a device whose size does not matter: larger than any, small enough to add up.
+pub const UNBOUNDED: u64 = 1 << 46;
+
 /// The device has no memory left for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfMemory;

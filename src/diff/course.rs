@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::report::At;
 use super::side::Of;
+use crate::facts::{Keep, Literal};
 use crate::phases::{Phase, Phases};
-use crate::replay::{Keep, Literal};
 use crate::snapshot::{Action, Device};
 use crate::study::Peak;
 use crate::units::change;

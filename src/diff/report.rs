@@ -11,8 +11,8 @@ use super::ranks::RanksDiff;
 use super::settings::{SettingChange, changed};
 use crate::analysis::{self, SnapshotReport, analyze};
 use crate::frames::StackReader;
+use crate::model::settings_in_effect;
 use crate::notice::{Code, Warning};
-use crate::replay::settings_in_effect;
 use crate::snapshot::Snapshot;
 use crate::units::plain;
 

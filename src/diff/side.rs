@@ -6,9 +6,9 @@ use super::names::{Place, Vocabulary};
 use super::report::At;
 use crate::analysis::DeviceReport;
 use crate::conf::Settings;
+use crate::facts::{Keep, Layout, Literal};
 use crate::ids::StackId;
 use crate::memory::{Memory, figures, live_by_stack};
-use crate::replay::{Keep, Layout, Literal};
 use crate::snapshot::{Block, Device, Segment};
 use crate::study::Peak;
 

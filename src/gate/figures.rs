@@ -3,7 +3,7 @@
 use super::baseline::Peaks;
 use crate::analysis::{Contribution, DeviceReport, LineShare};
 use crate::figures::{Figure, Recording, State, Unknown};
-use crate::replay::Inferred;
+use crate::model::Inferred;
 use crate::units::{counted, size};
 
 /// What is known of one device.

@@ -9,8 +9,8 @@ use super::verdict::Noted;
 use crate::analysis::{Contribution, DeviceReport, LineShare, Options, analyze_study, lines};
 use crate::figures::{Amount, Figure};
 use crate::frames::Origin;
+use crate::model::Inference;
 use crate::notice;
-use crate::replay::Inference;
 use crate::snapshot::Snapshot;
 use crate::study::Study;
 
@@ -104,7 +104,7 @@ impl Gate<'_> {
 /// Where the replay from an empty pool rests on a model that the recording contradicts.
 fn estimates(path: &str, inference: &Inference<'_>) -> Vec<Noted> {
     let parted = inference.devices.iter().filter(|one| !one.verification.is_exact());
-    let note = |one: &crate::replay::Inferred<'_>| {
+    let note = |one: &crate::model::Inferred<'_>| {
         let (device, at) = (one.device.id(), one.verification.matched);
         let message = format!(
             "device {device}: the model and the recording part at entry {at} of {}: peaks replayed from \

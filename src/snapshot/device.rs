@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{Block, Segment, Snapshot, TraceEntry};
-use crate::entry::Action;
 use crate::ids::StackId;
+use crate::terms::Action;
 
 /// What a snapshot says of one device. A handle: it costs nothing to copy.
 ///

@@ -32,11 +32,11 @@ pub use stacks::{Frame, Stacks};
 pub use trace::{Annotation, TraceEntries, TraceEntry};
 pub use version::TorchRange;
 
-pub use crate::entry::{Action, BlockState};
 use crate::ids::{PoolId, SymbolId};
 use crate::intern::{Slices, Symbols};
 use crate::notice::Warnings;
 use crate::pickle;
+pub use crate::terms::{Action, BlockState};
 
 /// Everything one file says.
 #[derive(Debug, Default)]

@@ -6,12 +6,14 @@ use std::sync::OnceLock;
 use super::from_empty::{self, FromEmpty};
 use super::over_time::{Gatherer, OverTime, Peak};
 use super::{Scope, Study};
+use crate::calls::Program;
 use crate::conf::Settings;
+use crate::facts::{Keep, Literal, Step, shown_capacity, shown_limit};
 use crate::frames::StackReader;
 use crate::ids::StackId;
 use crate::memory::{Memory, Sums, figures, live_by_stack};
+use crate::model::Inferred;
 use crate::phases::Phases;
-use crate::replay::{Inferred, Keep, Literal, Program, Step, shown_capacity, shown_limit};
 use crate::snapshot::{Device, Snapshot};
 
 /// What is known of one device so far.

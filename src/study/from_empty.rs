@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::DeviceStudy;
-use crate::replay::{Hypothesis, Program, simulate};
+use crate::calls::Program;
+use crate::model::{Hypothesis, simulate};
 
 /// Peaks of one device, as the recorded calls and settings alone make them: replayed from an empty pool,
 /// on a device without bounds. What the program held when the recording began counts; what the pool had

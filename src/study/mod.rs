@@ -29,8 +29,9 @@ pub use self::over_time::{OverTime, Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_R
 pub use self::window::Window;
 pub(crate) use self::window::{entry_of, place};
 use crate::conf::Settings;
+use crate::facts::{settings_of, settings_under};
 use crate::frames::StackReader;
-use crate::replay::{Inference, Known, infer, settings_of, settings_under};
+use crate::model::{Inference, Known, infer};
 use crate::snapshot::{Device, Snapshot};
 
 /// What whoever asks knows of a recording, and which part of it to look at.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::window::{self, Window};
-use crate::replay::{Highest, Outcome, Sampler, Step};
+use crate::facts::{Highest, Outcome, Sampler, Step};
 use crate::snapshot::Device;
 use crate::units::ratio;
 

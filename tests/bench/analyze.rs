@@ -11,8 +11,10 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use oomscope::analysis::{Asked, Options, WhatIf, analyze, what_if, whatif, write_snapshot};
+use oomscope::calls::Program;
+use oomscope::facts::{Keep, Literal, NEWEST, settings_of};
+use oomscope::model::{simulate, verify};
 use oomscope::pickle::tree::Tree;
-use oomscope::replay::{Keep, Literal, NEWEST, Program, settings_of, simulate, verify};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
 

@@ -8,10 +8,9 @@ use std::io::{self, Write};
 
 use crate::support::python::{has_python, python};
 use oomscope::allocator::{BlockView, Entry, SegmentView};
+use oomscope::facts::{releases, settings_of, settings_under};
 use oomscope::ids::{PoolId, StackId};
-use oomscope::replay::{
-    EmittedDevice, Hypothesis, emit, releases, settings_of, settings_under, verify,
-};
+use oomscope::model::{EmittedDevice, Hypothesis, emit, verify};
 use oomscope::snapshot::{Action, BlockState, Snapshot, TraceEntry};
 
 /// What the allocator of one device did and holds.

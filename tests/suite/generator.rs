@@ -3,7 +3,7 @@
 
 use crate::support::generator::{Options, Summary, write_snapshot};
 use crate::support::program;
-use oomscope::replay::{Keep, Literal, Totals, settings_of};
+use oomscope::facts::{Keep, Literal, Totals, settings_of};
 use oomscope::snapshot::{Action, Snapshot};
 
 /// Both ways of stacks: a few that come again and again, and no two alike.

@@ -18,6 +18,7 @@ mod support;
 mod check;
 mod check_ci;
 mod check_formats;
+mod circles;
 mod cli;
 mod cli_replay;
 mod commands_mutations;

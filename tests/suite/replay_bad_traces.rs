@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use oomscope::analysis::{ReplayReport, WhatIf, emitted, verified, what_if};
 use oomscope::ids::StackId;
-use oomscope::replay::word;
+
 use oomscope::snapshot::{Block, BlockState, Snapshot, TraceEntry};
 use oomscope::study::{Scope, Study};
 use proptest::prelude::*;

@@ -6,7 +6,7 @@ use crate::support::{fixtures, late, recorded};
 use std::collections::BTreeSet;
 
 use oomscope::analysis::{ReplayReport, verified};
-use oomscope::replay::end_differences;
+use oomscope::model::end_differences;
 use oomscope::snapshot::{Block, BlockState, Snapshot};
 use oomscope::study::{Scope, Study};
 

@@ -7,7 +7,7 @@ use crate::support::reference::{Reference, Step, program, snapshot_bytes};
 use crate::support::{garbage, reference};
 use oomscope::analysis::{AnalyzeReport, Options, analyze, compare_ranks};
 use oomscope::conf::Settings;
-use oomscope::replay::{Keep, Literal, Outcome, Tiling, Totals, settings_of};
+use oomscope::facts::{Keep, Literal, Outcome, Tiling, Totals, settings_of};
 use oomscope::report::{self, Style, markdown, page};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{SERIES_ALLOCATED, SERIES_RESERVED, Window};
@@ -34,7 +34,7 @@ fn read(bytes: &[u8]) -> Snapshot {
 /// The sums that hold whatever the file says.
 fn is_sound(tiling: &Tiling) -> Result<(), String> {
     let Totals { reserved, allocated, active, .. } = tiling.totals();
-    let sum = |of: fn(&oomscope::replay::Home) -> u64| tiling.homes().iter().map(of).sum::<u64>();
+    let sum = |of: fn(&oomscope::facts::Home) -> u64| tiling.homes().iter().map(of).sum::<u64>();
     if !(allocated <= active && active <= reserved) {
         return Err(format!("{:?}", tiling.totals()));
     }

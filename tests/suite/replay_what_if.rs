@@ -4,7 +4,8 @@
 use crate::support::{fixtures, recorded};
 use oomscope::analysis::{Emitted, ReplayReport, WhatIf, what_if};
 use oomscope::conf::{self, Settings, Unknown};
-use oomscope::replay::{end_differences, settings_under};
+use oomscope::facts::settings_under;
+use oomscope::model::end_differences;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
 

@@ -1,7 +1,6 @@
 //! Recordings that began late, made of whole ones of one device with expandable segments.
 #![allow(dead_code, unreachable_pub)] // every test takes what it needs
 
-use oomscope::replay::word;
 use oomscope::snapshot::{Action, BlockState, Snapshot};
 use serde_json::json;
 use tempfile::TempDir;
@@ -13,7 +12,7 @@ pub fn half(directory: &TempDir, snapshot: &Snapshot) -> String {
     let events = device.entries().skip(device.len() / 2).map(|event| {
         let addr = if event.action == Action::Oom { "device_free" } else { "addr" };
         json!({
-            "action": word(event.action), addr: event.addr, "size": event.size,
+            "action": event.action.word(), addr: event.addr, "size": event.size,
             "stream": event.stream, "time_us": event.time_us, "pool_id": event.pool.map(pool),
         })
     });

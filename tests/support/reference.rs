@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use oomscope::replay::Totals;
+use oomscope::facts::Totals;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -138,3 +138,112 @@ fn first_names(path: &str) -> Vec<String> {
     }
     names
 }
+
+/// A path that code names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tree {
+    /// From its first name on: `crate`, `super`, `self`, or a module or crate.
+    pub path: Vec<String>,
+    /// What it is called here, if otherwise than its last name.
+    pub renamed: Option<String>,
+    /// Whether a `use` declares it.
+    pub declares: bool,
+    /// Whether that `use` hands it on to others (`pub use`).
+    pub hands_on: bool,
+}
+
+impl Tree {
+    /// What it is called where it is declared.
+    pub fn name(&self) -> Option<String> {
+        self.renamed.clone().or_else(|| self.path.last().cloned()).filter(|name| name != "*")
+    }
+}
+
+/// The paths that `code` declares with `use`, and those that it writes out from `crate`, `super` or `self`.
+pub fn paths_of(code: &str) -> Vec<Tree> {
+    let flat: String = code.split_whitespace().collect::<Vec<_>>().join(" ");
+    let flat = flat.replace(" :: ", "::").replace(":: ", "::").replace(" ::", "::");
+    let mut trees = Vec::new();
+    let mut rest = flat.as_str();
+    let mut plain = String::new();
+    while let Some(at) = find_word(rest, "use") {
+        let hands_on = before_is_public(&rest[..at]);
+        plain.push_str(&rest[..at]);
+        let body = &rest[at + "use".len()..];
+        let end = body.find(';').unwrap_or(body.len());
+        let mut found = Vec::new();
+        unfold(&body[..end], &mut Vec::new(), &mut found);
+        trees.extend(found.into_iter().map(|(path, renamed)| Tree {
+            path,
+            renamed,
+            declares: true,
+            hands_on,
+        }));
+        rest = body.get(end + 1..).unwrap_or_default();
+    }
+    plain.push_str(rest);
+    for root in ["crate::", "super::", "self::"] {
+        for (at, _) in plain.match_indices(root) {
+            let before = plain[..at].chars().next_back();
+            if before.is_some_and(|c| is_word(c) || c == ':') {
+                continue;
+            }
+            let end =
+                plain[at..].find(|c: char| !is_word(c) && c != ':').unwrap_or(plain.len() - at);
+            let path = plain[at..at + end].split("::").filter(|name| !name.is_empty());
+            let path = path.map(str::to_owned).collect();
+            trees.push(Tree { path, renamed: None, declares: false, hands_on: false });
+        }
+    }
+    trees
+}
+
+fn find_word(text: &str, word: &str) -> Option<usize> {
+    text.match_indices(word).map(|(at, _)| at).find(|at| {
+        !text[..*at].chars().next_back().is_some_and(is_word)
+            && text[at + word.len()..].starts_with(' ')
+    })
+}
+
+fn before_is_public(text: &str) -> bool {
+    let before = text.trim_end();
+    before.ends_with("pub")
+        || (before.ends_with(')') && {
+            let open = before.rfind('(').unwrap_or(0);
+            before[..open].ends_with("pub")
+        })
+}
+
+/// The paths of a `use` tree, each with what it is renamed to.
+fn unfold(tree: &str, prefix: &mut Vec<String>, found: &mut Vec<(Vec<String>, Option<String>)>) {
+    let tree = tree.trim();
+    if let Some(group) = tree.strip_prefix('{') {
+        let group = group.strip_suffix('}').unwrap_or(group);
+        let (mut depth, mut start) = (0, 0);
+        for (at, c) in group.char_indices().chain([(group.len(), ',')]) {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 0 => {
+                    unfold(&group[start..at], prefix, found);
+                    start = at + 1;
+                }
+                _ => {}
+            }
+        }
+    } else if let Some((first, rest)) = tree.split_once("::") {
+        prefix.push(first.to_owned());
+        unfold(rest, prefix, found);
+        prefix.pop();
+    } else if !tree.is_empty() {
+        let (name, renamed) = match tree.split_once(" as ") {
+            Some((name, renamed)) => (name, Some(renamed.to_owned())),
+            None => (tree, None),
+        };
+        let mut path = prefix.clone();
+        if name != "self" || path.is_empty() {
+            path.push(name.to_owned());
+        }
+        found.push((path, renamed));
+    }
+}

@@ -6,7 +6,7 @@ use crate::allocator::behaviour::TieBreak;
 use crate::allocator::block::{Block, BlockId, State};
 use crate::allocator::{CachingAllocator, Entry, Request, Stat, StatByPool, round_size};
 use crate::device::{DeviceMemory, OutOfMemory, Simulated};
-use crate::entry::Action;
+use crate::terms::Action;
 
 /// A device that checks what it is asked, and sometimes refuses what it has.
 #[derive(Debug)]

@@ -4,8 +4,8 @@
 use crate::allocator::{Behaviour, BlockId, CachingAllocator, Course, Entry, Request, Ticket};
 use crate::conf::{Reserve, Settings};
 use crate::device::{DeviceMemory, Simulated};
-use crate::entry::{Action, BlockState};
 use crate::ids::{PoolId, StackId};
+use crate::terms::{Action, BlockState};
 use crate::units::MIB;
 
 const SEGMENTS: u64 = 0x5000_0000_0000;

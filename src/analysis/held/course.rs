@@ -4,10 +4,10 @@
 use rustc_hash::FxHashMap;
 
 use super::leaks::Tracker;
+use crate::facts::{Keep, Tiling};
 use crate::frames::StackReader;
 use crate::ids::{StackId, row};
 use crate::phases::{Phase, Phases, Run};
-use crate::replay::{Keep, Tiling};
 use crate::snapshot::{Action, BlockState, TraceEntry};
 use crate::study::DeviceStudy;
 

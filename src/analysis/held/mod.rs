@@ -16,10 +16,10 @@ use self::course::Course;
 pub use self::leaks::{LeakSuspect, Leaks};
 use self::tables::Sheet;
 pub use self::tables::{Age, ByAge, ByCategory, ByFile, ByPhase, ByRange};
+use crate::facts::shown_capacity;
 use crate::memory::Table;
 use crate::memory::{HeldByLine, HeldByStack};
 use crate::phases::{Phase, StepsFrom};
-use crate::replay::shown_capacity;
 use crate::study::{DeviceStudy, OverTime};
 
 /// The memory that the program held at one moment. Each table adds up to `allocated_bytes`.

@@ -15,7 +15,7 @@ use crate::cli::exit::Done;
 use crate::cli::inputs;
 use crate::cli::output::Output;
 use crate::device::cuda::Cuda;
-use crate::replay::Known;
+use crate::model::Known;
 use crate::report;
 use crate::units::parse_size;
 

@@ -151,7 +151,7 @@ impl Decoder {
                     };
                     event.action = action_of(word).unwrap_or_else(|| {
                         self.unknown("action", word);
-                        crate::entry::Action::Other
+                        crate::terms::Action::Other
                     });
                 }
                 keys::ADDR | keys::DEVICE_FREE => event.addr = self.number(ENTRY, key, value)?,

@@ -6,7 +6,7 @@
 
 use std::collections::BinaryHeap;
 
-use super::{NONE, Tile, Tiling};
+use super::state::{NONE, Tile, Tiling};
 use crate::allocator::{granule, whole_granules};
 use crate::conf::Settings;
 use crate::ids::PoolId;

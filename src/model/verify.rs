@@ -5,18 +5,18 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use super::calls::{Boundary, Call, Calls, is_growth, is_shrinking, moves_memory};
+use super::address_ranges::Ground;
 use super::divergence::{Divergence, Fault};
-use super::ground::Ground;
 use super::hypothesis::Hypothesis;
-use super::readings::{Prelude, Reading, readings};
-use super::recorded::{Recorded, Reservations};
-use super::start::{PoolIndex, Start};
+use super::readings::{Prelude, Reading, readings, request_of};
+use super::recorded_device::Recorded;
 use super::verification::{Sink, Verification};
 use crate::allocator::{
     Behaviour, BlockId, CachingAllocator, Entry, Request, Ticket, is_small_request, round_size,
 };
+use crate::calls::{Boundary, Call, Calls};
 use crate::conf::Settings;
+use crate::facts::{PoolIndex, Reservations, Start};
 use crate::ids::{PoolId, StackId};
 use crate::snapshot::{Action, Device, TraceEntry};
 
@@ -250,10 +250,10 @@ impl<'a> Verifier<'a> {
                     self.pending.remove(&event.addr).ok_or((row, Fault::UnknownCompletion))?;
                 prelude.completed.push((row, ticket));
                 prelude.before_moves += usize::from(prelude.first_move.is_none());
-            } else if moves_memory(event.action) {
+            } else if event.action.moves_memory() {
                 prelude.first_move.get_or_insert(row);
                 self.movement(row, &event)?;
-                if is_shrinking(event.action) {
+                if event.action.is_shrinking() {
                     prelude.shrinks = true;
                     let of = calls.pools.of(&event);
                     if of != PoolId::default() && of != pool && !gave_back.contains(&of) {
@@ -313,7 +313,7 @@ impl<'a> Verifier<'a> {
 
     fn movement(&mut self, row: usize, event: &TraceEntry) -> Made {
         self.device.expect(row, event);
-        if is_growth(event.action) {
+        if event.action.is_growth() {
             if !self.ground.take(event.addr, event.size) {
                 return Err((row, Fault::OverlappingSegment));
             }
@@ -457,20 +457,6 @@ impl<'a> Verifier<'a> {
             names_pools: recorded.is_none_or(|event| event.pool.is_some()),
             has_collected: self.allocator.collected_bytes() > self.collected,
         });
-    }
-}
-
-/// The request that an entry records, with nothing known of its circumstances.
-pub(super) fn request_of(event: &TraceEntry, pool: PoolId) -> Request<'static> {
-    Request {
-        size: event.size,
-        stream: event.stream,
-        pool,
-        context: event.stack,
-        finished: &[],
-        wait_order: &[],
-        freeable: &[],
-        is_capturing: false,
     }
 }
 

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::calls::{is_growth, moves_memory};
-use super::start::{PoolIndex, is_of_small_half};
+use super::pool_index::{PoolIndex, is_of_small_half};
 use crate::allocator::{block_size, is_small_request, round_size};
 use crate::conf::Settings;
 use crate::ids::PoolId;
@@ -14,7 +13,7 @@ use crate::snapshot::{Action, Block, BlockState, Device, TraceEntry};
 /// The pools of recorded memory as the trace goes on: a private pool is known from the segments that
 /// are still there at the end; memory that is gone by then is taken to be of the default pool.
 #[derive(Debug)]
-pub(super) struct SegmentPools {
+pub(crate) struct SegmentPools {
     /// Nothing to find out: entries say it, or there is but one pool.
     is_trivial: bool,
     /// The pool of the memory that each growing entry brought, if it was there at the end.
@@ -26,10 +25,10 @@ pub(super) struct SegmentPools {
 }
 
 /// The stream that programs use unless they say otherwise, and the default pool with it.
-pub(super) const DEFAULT_STREAM: u64 = 0;
+pub(crate) const DEFAULT_STREAM: u64 = 0;
 
 impl SegmentPools {
-    pub(super) fn new(device: Device<'_>) -> Self {
+    pub(crate) fn new(device: Device<'_>) -> Self {
         let is_trivial = device.segments().all(|s| s.pool == PoolId::default());
         let mut pools = Self {
             is_trivial,
@@ -43,11 +42,11 @@ impl SegmentPools {
         let index = PoolIndex::of(device);
         let mut gone: BTreeMap<u64, u64> = BTreeMap::new();
         for row in (0..device.len()).rev() {
-            if !device.action(row).is_some_and(moves_memory) {
+            if !device.action(row).is_some_and(Action::moves_memory) {
                 continue;
             }
             let Some(event) = device.entry(row) else { continue };
-            if is_growth(event.action) {
+            if event.action.is_growth() {
                 // Expandable addresses stay with their pool as long as the reservation lives.
                 let was_gone =
                     gone.remove(&event.addr).is_some() && event.action == Action::SegmentAlloc;
@@ -79,7 +78,7 @@ impl SegmentPools {
     /// being the default one, has memory like it of one pool alone, as that of a graph capture has, it
     /// was for that.
     #[inline]
-    pub(super) fn of(&self, event: &TraceEntry) -> PoolId {
+    pub(crate) fn of(&self, event: &TraceEntry) -> PoolId {
         match event.pool {
             Some(pool) => pool,
             None if self.is_trivial => PoolId::default(),
@@ -96,8 +95,8 @@ impl SegmentPools {
     }
 
     /// Takes note of an entry that moves memory.
-    pub(super) fn apply(&mut self, row: usize, event: &TraceEntry) {
-        if self.is_trivial || !is_growth(event.action) {
+    pub(crate) fn apply(&mut self, row: usize, event: &TraceEntry) {
+        if self.is_trivial || !event.action.is_growth() {
             return;
         }
         let pool = event.pool.or_else(|| self.survivors.get(&row).copied()).unwrap_or_default();
@@ -107,7 +106,7 @@ impl SegmentPools {
 
 /// Private pools of `device` that hand blocks out whole (`MemPool(no_split=True)`), as far as a block in the
 /// end shows it: anywhere else it would have been cut.
-pub(super) fn no_split_pools(device: Device<'_>, settings: &Settings) -> Vec<PoolId> {
+pub(crate) fn no_split_pools(device: Device<'_>, settings: &Settings) -> Vec<PoolId> {
     // Pools over an allocator of the program's own are cut as if no segment were expandable.
     let settings = Settings { expandable_segments: false, ..settings.clone() };
     let would_be_cut = |block: &Block, is_small| {

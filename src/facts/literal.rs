@@ -1,8 +1,9 @@
 //! The trace of one device, applied entry by entry.
 
-use super::calls::lacks_completions;
+use super::completions::lacks_completions;
+use super::pool_index::PoolIndex;
 use super::segment_pools::{SegmentPools, no_split_pools};
-use super::start::{PoolIndex, Start};
+use super::start::Start;
 use super::tiling::{Keep, Tiling};
 use super::totals::Totals;
 use crate::conf::Settings;

@@ -5,9 +5,8 @@
 //! be served; memory may have been given back for it, or by a call of `empty_cache()` before it. Every
 //! reading that is consistent with the model's state is listed, the likeliest first.
 
-use super::calls::Boundary;
-use super::verify::request_of;
-use crate::allocator::{CachingAllocator, Ticket};
+use crate::allocator::{CachingAllocator, Request, Ticket};
+use crate::calls::Boundary;
 use crate::ids::{PoolId, StackId};
 use crate::snapshot::{Action, TraceEntry};
 
@@ -90,4 +89,18 @@ pub(super) fn readings(
         readings.insert(if is_likely { 0 } else { readings.len() }, later);
     }
     readings
+}
+
+/// The request that an entry records, with nothing known of its circumstances.
+pub(super) fn request_of(event: &TraceEntry, pool: PoolId) -> Request<'static> {
+    Request {
+        size: event.size,
+        stream: event.stream,
+        pool,
+        context: event.stack,
+        finished: &[],
+        wait_order: &[],
+        freeable: &[],
+        is_capturing: false,
+    }
 }

@@ -1,12 +1,10 @@
 //! One more request at the snapshot: what the allocator would do with it.
 
-use super::hypothesis::{Hypothesis, UNBOUNDED};
-use super::recorded::Reservations;
+use super::hypothesis::Hypothesis;
 use super::simulate::take_over;
-use super::start::Start;
-use super::tiling::{Keep, Tiling};
 use crate::allocator::{Behaviour, CachingAllocator, Course, Request, round_size};
-use crate::device::{DeviceMemory as _, Simulated};
+use crate::device::{DeviceMemory as _, Simulated, UNBOUNDED};
+use crate::facts::{Keep, Reservations, Start, Tiling};
 use crate::ids::{PoolId, StackId};
 use crate::snapshot::{Action, Device};
 

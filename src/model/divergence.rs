@@ -72,11 +72,12 @@ impl Divergence {
         let Some(predicted) = &self.predicted else {
             return format!(
                 "PyTorch wrote {} where the model had nothing left to do",
-                word(recorded.action)
+                recorded.action.word()
             );
         };
-        let what =
-            |action, addr: u64, bytes| format!("{} of {} at {addr:#x}", word(action), size(bytes));
+        let what = |action: Action, addr: u64, bytes| {
+            format!("{} of {} at {addr:#x}", action.word(), size(bytes))
+        };
         let model = what(predicted.action, predicted.addr, predicted.size);
         let torch = what(recorded.action, recorded.addr, recorded.size);
         let rule = match (predicted.action, recorded.action) {
@@ -112,21 +113,5 @@ impl Divergence {
              gone by the end looks like the default pool's"
         };
         format!("the model chose {model}, PyTorch {torch}; in question: {rule}{doubt}")
-    }
-}
-
-/// The trace's word for an action.
-pub fn word(action: Action) -> &'static str {
-    match action {
-        Action::Alloc => "alloc",
-        Action::FreeRequested => "free_requested",
-        Action::FreeCompleted => "free_completed",
-        Action::SegmentAlloc => "segment_alloc",
-        Action::SegmentFree => "segment_free",
-        Action::SegmentMap => "segment_map",
-        Action::SegmentUnmap => "segment_unmap",
-        Action::Snapshot => "snapshot",
-        Action::Oom => "oom",
-        Action::Other => "annotation",
     }
 }

@@ -2,7 +2,6 @@
 
 use std::ops::RangeInclusive;
 
-use super::calls::{is_growth, is_shrinking};
 use crate::allocator::{most_taken, segment_size};
 use crate::conf::Settings;
 use crate::snapshot::{Action, Device, TraceEntry};
@@ -47,13 +46,13 @@ fn walk(device: Device<'_>, reserved_before: u64, mut see: impl FnMut(&TraceEntr
     let mut reserved = reserved_before;
     for index in 0..device.len() {
         let Some(action) = device.action(index) else { continue };
-        if !is_growth(action) && !is_shrinking(action) && action != Action::Oom {
+        if !action.is_growth() && !action.is_shrinking() && action != Action::Oom {
             continue;
         }
         let Some(event) = device.entry(index) else { continue };
-        if is_growth(action) {
+        if action.is_growth() {
             reserved = reserved.saturating_add(event.size);
-        } else if is_shrinking(action) {
+        } else if action.is_shrinking() {
             reserved = reserved.saturating_sub(event.size);
         }
         see(&event, reserved);

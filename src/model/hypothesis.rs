@@ -3,9 +3,6 @@
 use crate::conf::Settings;
 use crate::ids::PoolId;
 
-/// Bytes of a device whose size does not matter: larger than any, small enough to add up.
-pub const UNBOUNDED: u64 = 1 << 46;
-
 /// One way in which the recorded run may have been set up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hypothesis {
@@ -20,9 +17,8 @@ pub struct Hypothesis {
     /// Private pools whose blocks are handed out whole (`MemPool(no_split=True)`).
     pub no_split: Vec<PoolId>,
     /// Whether a request for a private pool that may have been made in a graph capture or in
-    /// `use_mem_pool` is taken for one of a capture: see [`Program::leaves_captures_open`].
-    ///
-    /// [`Program::leaves_captures_open`]: super::Program::leaves_captures_open
+    /// `use_mem_pool` is taken for one of a capture: see
+    /// [`crate::calls::Program::leaves_captures_open`].
     pub captures: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Blocks that lie side by side.
 
-use super::{NONE, Tile, Tiling};
+use super::state::{NONE, Tile, Tiling};
 use crate::allocator::granule;
 use crate::ids::{PoolId, StackId};
 use crate::snapshot::BlockState;

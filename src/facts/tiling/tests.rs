@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use super::{FreeKinds, Keep, NONE, Run, Tile, Tiling};
 use crate::allocator::{granule, whole_granules};
 use crate::conf::Settings;
+use crate::facts::{Literal, settings_of};
 use crate::ids::{PoolId, StackId};
 use crate::input::Source;
-use crate::replay::{Literal, settings_of};
 use crate::snapshot::{BlockState, Snapshot};
 use crate::units::MIB;
 

@@ -2,63 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-
-use super::hypothesis::UNBOUNDED;
-use super::start::{PoolIndex, is_of_small_half};
-use crate::device::{DeviceMemory, OutOfMemory};
+use crate::device::{DeviceMemory, OutOfMemory, UNBOUNDED};
+use crate::facts::Reservations;
 use crate::ids::PoolId;
-use crate::snapshot::{Action, Device, TraceEntry};
+use crate::snapshot::{Action, TraceEntry};
 
 /// Where a reservation stands whose address the recording does not give, since nothing was ever
 /// mapped there.
 const NOWHERE: u64 = 1 << 60;
-
-/// Where expandable segments are reserved, as far as mapped addresses tell.
-#[derive(Debug, Default)]
-pub(super) struct Reservations {
-    /// Every mapping, in the order of the trace.
-    maps: Vec<Mapping>,
-    /// The lowest address that was ever mapped or unmapped for each (stream, half).
-    lowest: FxHashMap<(u64, bool), u64>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Mapping {
-    row: usize,
-    /// If recorded, or known from the final segments.
-    pool: Option<PoolId>,
-    stream: u64,
-    is_small: bool,
-    addr: u64,
-}
-
-impl Reservations {
-    pub(super) fn new(device: Device<'_>) -> Self {
-        let mut reservations = Self::default();
-        let index = PoolIndex::of(device);
-        for row in 0..device.len() {
-            if !matches!(device.action(row), Some(Action::SegmentMap | Action::SegmentUnmap)) {
-                continue;
-            }
-            let Some(event) = device.entry(row) else { continue };
-            let (stream, is_small, addr) = (event.stream, is_of_small_half(&event), event.addr);
-            let lowest = reservations.lowest.entry((stream, is_small)).or_insert(addr);
-            *lowest = addr.min(*lowest);
-            if event.action == Action::SegmentMap {
-                let pool = event.pool.or_else(|| index.pool_at(addr));
-                reservations.maps.push(Mapping { row, pool, stream, is_small, addr });
-            }
-        }
-        reservations
-    }
-
-    /// Where the reservation begins around memory that was mapped before the recording, at `addr` and above.
-    pub(super) fn base(&self, stream: u64, is_small: bool, addr: u64) -> u64 {
-        let lowest = self.lowest.get(&(stream, is_small));
-        lowest.map_or(addr, |lowest| addr.min(*lowest))
-    }
-}
 
 /// A recorded movement of memory.
 #[derive(Debug, Clone, Copy)]
@@ -143,15 +94,8 @@ impl<'a> Recorded<'a> {
     fn next_base(&self) -> Option<u64> {
         let (last, pool, stream, is_small) = self.call;
         let next = self.moves.get(self.next).map_or(last, |next| next.row);
-        let from = self.reservations.maps.partition_point(|map| map.row < next);
-        let mut later = self.reservations.maps.get(from..)?.iter();
-        let is_alike = |map: &&Mapping| {
-            map.stream == stream
-                && map.is_small == is_small
-                && map.pool.is_none_or(|of| of == pool)
-                && (self.capacity.is_none() || !self.is_reserved(map.addr))
-        };
-        later.find(is_alike).map(|map| map.addr)
+        let is_usable = |addr| self.capacity.is_none() || !self.is_reserved(addr);
+        self.reservations.next_mapped(next, (pool, stream, is_small), is_usable)
     }
 
     fn front(&self) -> Option<(Action, u64, u64)> {

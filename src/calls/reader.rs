@@ -9,51 +9,16 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use super::segment_pools::SegmentPools;
+use super::call::{Boundary, Call};
+use crate::facts::{SegmentPools, is_completed_at_once, lacks_completions};
 use crate::ids::{PoolId, StackId};
-use crate::snapshot::{Action, BlockState, Device, TraceEntry};
-
-/// What the program did, with the rows of its entries.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Call {
-    /// A request: the last entry says whether it was served. Where the trace does not tell whether
-    /// memory was given back for it or before it, `boundary` is where it would begin.
-    Malloc { rows: Range<usize>, pool: PoolId, boundary: Option<Boundary> },
-    /// A free; `waits` when another stream still used the block.
-    Free { rows: Range<usize>, waits: bool },
-    /// Memory given back on request, with the private pools that gave some, in order; `is_default`
-    /// says whether the default pool did.
-    Release { rows: Range<usize>, pools: Vec<PoolId>, is_default: bool },
-    /// An entry that is no work of the allocator.
-    Note { row: usize },
-}
-
-/// A place before which memory may have been given back by another call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Boundary {
-    /// The first row of the later call.
-    pub(super) row: usize,
-    /// Whether the device had room for the request without it.
-    pub(super) is_likely: bool,
-}
-
-impl Call {
-    /// Its entries.
-    pub(super) fn rows(&self) -> Range<usize> {
-        match self {
-            Self::Malloc { rows, .. } | Self::Free { rows, .. } | Self::Release { rows, .. } => {
-                rows.clone()
-            }
-            Self::Note { row } => *row..*row + 1,
-        }
-    }
-}
+use crate::snapshot::{Action, Device, TraceEntry};
 
 /// Reads one device's trace call by call.
 #[derive(Debug)]
-pub(super) struct Calls<'a> {
+pub(crate) struct Calls<'a> {
     device: Device<'a>,
-    pub(super) pools: SegmentPools,
+    pub(crate) pools: SegmentPools,
     next: usize,
     reserved: u64,
     /// The most that was ever reserved: the device holds at least that much.
@@ -66,28 +31,15 @@ pub(super) struct Calls<'a> {
 
 /// Work of the allocator that belongs to a later entry.
 fn is_prelude(action: Action) -> bool {
-    moves_memory(action) || action == Action::FreeCompleted
-}
-
-/// Memory taken from the device or given back.
-pub(super) fn moves_memory(action: Action) -> bool {
-    is_growth(action) || is_shrinking(action)
-}
-
-pub(super) fn is_growth(action: Action) -> bool {
-    matches!(action, Action::SegmentAlloc | Action::SegmentMap)
-}
-
-pub(super) fn is_shrinking(action: Action) -> bool {
-    matches!(action, Action::SegmentFree | Action::SegmentUnmap)
+    action.moves_memory() || action == Action::FreeCompleted
 }
 
 impl<'a> Calls<'a> {
     /// The calls of `device`, which holds `reserved` bytes before the first.
-    pub(super) fn new(device: Device<'a>, reserved: u64) -> Self {
+    pub(crate) fn new(device: Device<'a>, reserved: u64) -> Self {
         let (mut now, mut most_reserved) = (reserved, reserved);
         for index in 0..device.len() {
-            if device.action(index).is_some_and(moves_memory)
+            if device.action(index).is_some_and(Action::moves_memory)
                 && let Some(event) = device.entry(index)
             {
                 now = after(now, &event);
@@ -134,9 +86,9 @@ impl<'a> Calls<'a> {
         let (mut unknown, mut grown) = (None, 0u64);
         for row in rows.start..last {
             let event = self.event(row)?;
-            if is_shrinking(event.action) && event.stack == StackId::default() {
+            if event.action.is_shrinking() && event.stack == StackId::default() {
                 unknown = Some(row + 1);
-            } else if is_growth(event.action) {
+            } else if event.action.is_growth() {
                 grown = grown.saturating_add(event.size);
             }
         }
@@ -160,7 +112,7 @@ impl<'a> Calls<'a> {
             }
             stack = Some(told);
             end = row + 1;
-            if is_shrinking(event.action) {
+            if event.action.is_shrinking() {
                 let pool = self.pools.of(&event);
                 if pool == PoolId::default() {
                     is_default = true;
@@ -174,43 +126,18 @@ impl<'a> Calls<'a> {
 
     fn pass(&mut self, rows: Range<usize>) {
         for row in rows.clone() {
-            if self.action(row).is_some_and(moves_memory)
+            if self.action(row).is_some_and(Action::moves_memory)
                 && let Some(event) = self.event(row)
             {
                 self.reserved = after(self.reserved, &event);
                 self.pools.apply(row, &event);
-                if is_growth(event.action) && event.stack != StackId::default() {
+                if event.action.is_growth() && event.stack != StackId::default() {
                     self.taken_under.insert(event.addr, event.stack);
                 }
             }
         }
         self.next = rows.end;
     }
-}
-
-/// Whether the completions of frees were left out of the trace of `device`: none is there, though more
-/// blocks were freed than wait in the end.
-pub(super) fn lacks_completions(device: Device<'_>) -> bool {
-    let mut freed = 0;
-    for index in 0..device.len() {
-        match device.action(index) {
-            Some(Action::FreeCompleted) => return false,
-            Some(Action::FreeRequested) => freed += 1,
-            _ => {}
-        }
-    }
-    freed > device.blocks().filter(|block| block.state == BlockState::ActivePendingFree).count()
-}
-
-/// Whether the block that is freed in entry `index` of the trace is free again in the next one, by the
-/// same call: one stack. A free that had to wait is completed by a later call, with that call's stack.
-pub fn is_completed_at_once(device: Device<'_>, index: usize) -> bool {
-    device.action(index) == Some(Action::FreeRequested)
-        && device.action(index + 1) == Some(Action::FreeCompleted)
-        && device
-            .entry(index)
-            .zip(device.entry(index + 1))
-            .is_some_and(|(free, next)| free.addr == next.addr && free.stack == next.stack)
 }
 
 /// What is reserved after `event`, where `reserved` was before.

@@ -1,53 +1,40 @@
-//! Which block covers which address: segments tiled by blocks, kept current as entries are applied.
-//!
-//! Tiles live in an arena and know their neighbours; a hash map finds a tile by its first address,
-//! which is how every entry of a sound trace names one. Finding the tile *around* an address needs an
-//! ordered index; it is built when first needed (expandable memory, or a trace that contradicts
-//! itself) and kept from then on.
-
-mod free;
-mod stretches;
-#[cfg(test)]
-mod tests;
+//! The tiles, and what each entry does to them.
 
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
-use free::Kinds;
-pub use free::{FreeKinds, Keep};
-pub use stretches::{Laid, Stretch};
-
-use super::totals::{Home, Totals};
+use super::super::totals::{Home, Totals};
+use super::free::{Keep, Kinds};
 use crate::allocator::{block_size, is_small_request, round_size};
 use crate::conf::Settings;
 use crate::ids::{PoolId, StackId, row};
 use crate::snapshot::BlockState;
 
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// A run of device memory to be tiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) addr: u64,
-    pub(super) size: u64,
-    pub(super) pool: PoolId,
-    pub(super) stream: u64,
-    pub(super) is_small: bool,
-    pub(super) is_expandable: bool,
+pub(crate) struct Run {
+    pub(crate) addr: u64,
+    pub(crate) size: u64,
+    pub(crate) pool: PoolId,
+    pub(crate) stream: u64,
+    pub(crate) is_small: bool,
+    pub(crate) is_expandable: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Tile {
-    pub(super) addr: u64,
-    pub(super) size: u64,
-    pub(super) requested: u64,
-    pub(super) prev: u32,
-    next: u32,
-    pub(super) home: u32,
-    pub(super) state: BlockState,
-    pub(super) is_expandable: bool,
-    pub(super) stack: StackId,
+pub(crate) struct Tile {
+    pub(crate) addr: u64,
+    pub(crate) size: u64,
+    pub(crate) requested: u64,
+    pub(crate) prev: u32,
+    pub(super) next: u32,
+    pub(crate) home: u32,
+    pub(crate) state: BlockState,
+    pub(crate) is_expandable: bool,
+    pub(crate) stack: StackId,
 }
 
 impl Tile {
@@ -59,29 +46,29 @@ impl Tile {
 /// All segments of one device, tiled by blocks.
 #[derive(Debug)]
 pub struct Tiling {
-    settings: Settings,
-    tiles: Vec<Tile>,
-    vacant: Vec<u32>,
-    by_addr: FxHashMap<u64, u32>,
-    ordered: Option<BTreeSet<u64>>,
-    homes: Vec<Home>,
-    home_ids: FxHashMap<(PoolId, u64, bool), u32>,
+    pub(super) settings: Settings,
+    pub(super) tiles: Vec<Tile>,
+    pub(super) vacant: Vec<u32>,
+    pub(super) by_addr: FxHashMap<u64, u32>,
+    pub(super) ordered: Option<BTreeSet<u64>>,
+    pub(super) homes: Vec<Home>,
+    pub(super) home_ids: FxHashMap<(PoolId, u64, bool), u32>,
     /// Free memory by kind; kept only when asked for.
-    kinds: Option<Kinds>,
+    pub(super) kinds: Option<Kinds>,
     /// Private pools whose blocks are handed out whole.
-    no_split: Vec<PoolId>,
-    totals: Totals,
+    pub(super) no_split: Vec<PoolId>,
+    pub(super) totals: Totals,
 }
 
 /// An entry that does not fit what came before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Contradiction;
+pub(crate) struct Contradiction;
 
 type Applied = Result<(), Contradiction>;
 
 impl Tiling {
     /// No memory at all; `keep` says what to keep of free blocks.
-    pub(super) fn new(settings: Settings, keep: Keep) -> Self {
+    pub(crate) fn new(settings: Settings, keep: Keep) -> Self {
         Self {
             kinds: (keep == Keep::Kinds).then(|| Kinds::new(&settings)),
             settings,
@@ -97,7 +84,7 @@ impl Tiling {
     }
 
     /// Blocks of `pools` are handed out whole (`MemPool(no_split=True)`).
-    pub(super) fn hand_out_whole(&mut self, pools: Vec<PoolId>) {
+    pub(crate) fn hand_out_whole(&mut self, pools: Vec<PoolId>) {
         self.no_split = pools;
     }
 
@@ -133,7 +120,7 @@ impl Tiling {
     }
 
     /// Every tile, in no order.
-    pub(super) fn tiles(&self) -> impl Iterator<Item = &Tile> {
+    pub(crate) fn tiles(&self) -> impl Iterator<Item = &Tile> {
         self.by_addr.values().filter_map(|id| self.tile(*id))
     }
 
@@ -153,7 +140,7 @@ impl Tiling {
         self.by_addr.is_empty()
     }
 
-    fn tile(&self, id: u32) -> Option<&Tile> {
+    pub(super) fn tile(&self, id: u32) -> Option<&Tile> {
         self.tiles.get(id as usize)
     }
 
@@ -162,7 +149,7 @@ impl Tiling {
     }
 
     /// The tile around `addr`.
-    fn around(&mut self, addr: u64) -> Option<u32> {
+    pub(super) fn around(&mut self, addr: u64) -> Option<u32> {
         let ordered = self.ordered.get_or_insert_with(|| self.by_addr.keys().copied().collect());
         let start = *ordered.range(..=addr).next_back()?;
         let id = self.find(start)?;
@@ -286,7 +273,7 @@ impl Tiling {
     }
 
     /// Memory taken from the device: a segment, or a range mapped into one.
-    pub(super) fn add_run(&mut self, run: Run) -> Result<u32, Contradiction> {
+    pub(crate) fn add_run(&mut self, run: Run) -> Result<u32, Contradiction> {
         if run.size == 0
             || run.addr.checked_add(run.size).is_none()
             || self.totals.reserved.checked_add(run.size).is_none()
@@ -324,7 +311,7 @@ impl Tiling {
     }
 
     /// `segment_alloc`, `segment_map`
-    pub(super) fn grow(&mut self, run: Run) -> Applied {
+    pub(crate) fn grow(&mut self, run: Run) -> Applied {
         let id = self.add_run(run)?;
         if run.is_expandable {
             self.merge(id);
@@ -333,7 +320,7 @@ impl Tiling {
     }
 
     /// `segment_free`: the whole segment at `addr` goes.
-    pub(super) fn free_segment(&mut self, addr: u64) -> Applied {
+    pub(crate) fn free_segment(&mut self, addr: u64) -> Applied {
         let mut id = self.find(addr).ok_or(Contradiction)?;
         let first = *self.tile(id).ok_or(Contradiction)?;
         if first.prev != NONE {
@@ -348,7 +335,7 @@ impl Tiling {
     }
 
     /// `segment_unmap`: free memory goes, whatever blocks it was part of.
-    pub(super) fn unmap(&mut self, addr: u64, size: u64) -> Applied {
+    pub(crate) fn unmap(&mut self, addr: u64, size: u64) -> Applied {
         let end = addr.checked_add(size).ok_or(Contradiction)?;
         let id = self.around(addr).ok_or(Contradiction)?;
         let tile = *self.tile(id).ok_or(Contradiction)?;
@@ -365,7 +352,7 @@ impl Tiling {
 
     /// `alloc`: a block of `requested` bytes at `addr`. An error says that the entry contradicted
     /// what came before; it is then applied as far as it can be.
-    pub(super) fn alloc(
+    pub(crate) fn alloc(
         &mut self,
         addr: u64,
         requested: u64,
@@ -420,7 +407,7 @@ impl Tiling {
     }
 
     /// Puts a block that was live before the recording at its place in free memory.
-    pub(super) fn place(
+    pub(crate) fn place(
         &mut self,
         addr: u64,
         size: u64,
@@ -445,7 +432,7 @@ impl Tiling {
     }
 
     /// Says which stack the block at `addr` came from.
-    pub(super) fn set_stack(&mut self, addr: u64, stack: StackId) {
+    pub(crate) fn set_stack(&mut self, addr: u64, stack: StackId) {
         if let Some(id) = self.find(addr)
             && let Some(tile) = self.tiles.get_mut(id as usize)
         {
@@ -454,7 +441,7 @@ impl Tiling {
     }
 
     /// `free_requested`
-    pub(super) fn free_requested(&mut self, addr: u64) -> Applied {
+    pub(crate) fn free_requested(&mut self, addr: u64) -> Applied {
         let id = self.find(addr).ok_or(Contradiction)?;
         match self.tiles.get_mut(id as usize) {
             Some(tile) if tile.state == BlockState::ActiveAllocated => {
@@ -471,7 +458,7 @@ impl Tiling {
     }
 
     /// `free_completed`; its `free_requested` may be missing in old or filtered traces.
-    pub(super) fn free_completed(&mut self, addr: u64) -> Applied {
+    pub(crate) fn free_completed(&mut self, addr: u64) -> Applied {
         let id = self.find(addr).ok_or(Contradiction)?;
         if self.tile(id).is_none_or(|t| t.state == BlockState::Inactive) {
             return Err(Contradiction);

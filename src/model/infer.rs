@@ -10,16 +10,13 @@ use std::ops::RangeInclusive;
 
 use rayon::prelude::*;
 
-use super::calls::{is_growth, moves_memory};
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
-use super::segment_pools::no_split_pools;
-use super::settings::{releases, settings_of, settings_under};
-use super::shown::shown_capacity;
 use super::verification::Verification;
 use super::verify::verify;
 use crate::allocator::{Behaviour, SMALL_SEGMENT};
 use crate::conf::Settings;
+use crate::facts::{no_split_pools, releases, settings_of, settings_under, shown_capacity};
 use crate::ids::PoolId;
 use crate::snapshot::{Action, Device, Snapshot, TraceEntry};
 use crate::units::MIB;
@@ -197,7 +194,7 @@ fn alternatives(
         divergence.recorded.map(|event| event.action),
     ];
     let touches_device =
-        actions.into_iter().flatten().any(|action| moves_memory(action) || action == Action::Oom);
+        actions.into_iter().flatten().any(|action| action.moves_memory() || action == Action::Oom);
     if touches_device && let (None, Some(capacity)) = (hypothesis.limit, shown_capacity(device, 0))
     {
         let limits = FRACTIONS.map(|percent| u128::from(capacity) * u128::from(percent) / 100);
@@ -338,5 +335,5 @@ fn limit_is_too_low(divergence: &Divergence, before: Option<Action>) -> Option<b
     }
     // Refused without asking the device; unless PyTorch had collected what the model gave back only
     // when it was refused.
-    (is_growth(recorded) && !is_growth(predicted)).then_some(before != Some(Action::SegmentFree))
+    (recorded.is_growth() && !predicted.is_growth()).then_some(before != Some(Action::SegmentFree))
 }

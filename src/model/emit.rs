@@ -8,14 +8,12 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 
-use super::divergence::word;
-use super::settings::{NEWEST, settings_under};
 use crate::allocator::{BlockView, Entry, SegmentView};
 use crate::conf::Settings;
-use crate::entry::{Action, BlockState};
+use crate::facts::{NEWEST, settings_under};
 use crate::ids::{FrameId, PoolId, StackId};
 use crate::pickle::{Memo, PickleWriter};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Action, BlockState, Snapshot};
 
 /// What one device's allocator did and holds in the end.
 #[derive(Debug, Clone, Copy)]
@@ -153,7 +151,7 @@ impl Emitter<'_> {
 
     fn entry(&mut self, (entry, time_us): &(Entry, u64)) -> io::Result<()> {
         self.pickle.begin_dict()?;
-        self.word("action", word(entry.action))?;
+        self.word("action", entry.action.word())?;
         let addr = if entry.action == Action::Oom { "device_free" } else { "addr" };
         self.unsigned(addr, entry.addr)?;
         self.unsigned("size", entry.size)?;

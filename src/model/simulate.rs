@@ -7,15 +7,15 @@
 
 use std::collections::BTreeMap;
 
-use super::hypothesis::{Hypothesis, UNBOUNDED};
-use super::program::{Made, Of, Part, Program, Step};
+use super::hypothesis::Hypothesis;
 use super::verification::Sink;
 use crate::allocator::{
     Behaviour, BlockId, CachingAllocator, Held, Request, SMALL_SEGMENT, Ticket, granule,
     round_size, segment_size,
 };
+use crate::calls::{Made, Of, Part, Program, Step};
 use crate::conf::Settings;
-use crate::device::{DeviceMemory as _, ReplayDevice, Reservation, Simulated};
+use crate::device::{DeviceMemory as _, ReplayDevice, Reservation, Simulated, UNBOUNDED};
 use crate::ids::{PoolId, StackId};
 
 /// How often a device is enlarged for one request: mapped memory is rounded up, to granules of some

@@ -10,21 +10,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::hypothesis::UNBOUNDED;
-use super::recorded::Reservations;
+use super::pool_index::PoolIndex;
+use super::reservations::Reservations;
 use super::tiling::{Run, Tiling};
 use crate::allocator::{
-    BlockView, CachingAllocator, Held, Resident, SMALL_SEGMENT, SegmentView, block_size, round_size,
+    BlockView, CachingAllocator, Held, Resident, SegmentView, block_size, round_size,
 };
 use crate::conf::Settings;
-use crate::ids::{PoolId, StackId};
+use crate::device::UNBOUNDED;
+use crate::ids::StackId;
 use crate::snapshot::{Action, Block, BlockState, Device, TraceEntry};
 use crate::units::MIB;
 
 /// What was there when the recording began.
 #[derive(Debug, Default)]
-pub(super) struct Start {
-    pub(super) runs: Vec<Run>,
+pub(crate) struct Start {
+    pub(crate) runs: Vec<Run>,
     blocks: Vec<Live>,
 }
 
@@ -54,49 +55,6 @@ impl Live {
     }
 }
 
-/// The pools of the final segments by address: before PyTorch 2.12 entries do not name their pool.
-#[derive(Debug)]
-pub(super) struct PoolIndex(Vec<(u64, u64, PoolId)>);
-
-impl PoolIndex {
-    pub(super) fn of(device: Device<'_>) -> Self {
-        let mut index: Vec<_> =
-            device.segments().map(|s| (s.address, s.total_size, s.pool)).collect();
-        index.sort_unstable();
-        Self(index)
-    }
-
-    /// The pool of the final segment around `addr`.
-    pub(super) fn pool_at(&self, addr: u64) -> Option<PoolId> {
-        let after = self.0.partition_point(|(address, ..)| *address <= addr);
-        let (address, size, pool) = self.0.get(after.checked_sub(1)?)?;
-        (addr - address < *size).then_some(*pool)
-    }
-
-    /// A run of device memory as `event` describes it.
-    pub(super) fn run_of(&self, event: &TraceEntry) -> Run {
-        let pool = event.pool.or_else(|| self.pool_at(event.addr)).unwrap_or_default();
-        Run {
-            addr: event.addr,
-            size: event.size,
-            pool,
-            stream: event.stream,
-            is_small: is_of_small_half(event),
-            is_expandable: matches!(event.action, Action::SegmentMap | Action::SegmentUnmap),
-        }
-    }
-}
-
-/// Whether memory that moved belongs to a pool's half for requests up to 1 MiB. That half takes 2 MiB at a
-/// time, but gives back as many in one go as are free side by side in an expandable segment; the other
-/// half never moves less than `large_segment_size_mb`, which is more than 10 MiB.
-pub(super) fn is_of_small_half(event: &TraceEntry) -> bool {
-    match event.action {
-        Action::SegmentUnmap => event.size <= 10 * MIB,
-        _ => event.size == SMALL_SEGMENT,
-    }
-}
-
 /// Bytes reserved before the first entry: more than 0 means that the recording began late, or that
 /// its ring buffer wrapped.
 fn reserved_before(device: Device<'_>, events: &[TraceEntry]) -> u64 {
@@ -116,20 +74,10 @@ fn reserved_before(device: Device<'_>, events: &[TraceEntry]) -> u64 {
 
 impl Start {
     /// The start of `device`'s trace; nothing when it began at an empty allocator.
-    pub(super) fn of(device: Device<'_>, settings: &Settings, pools: &PoolIndex) -> Self {
+    pub(crate) fn of(device: Device<'_>, settings: &Settings, pools: &PoolIndex) -> Self {
         // Only entries that move segments are kept at hand; the trace itself stays in its columns.
         let moves: Vec<TraceEntry> = (0..device.len())
-            .filter(|index| {
-                matches!(
-                    device.action(*index),
-                    Some(
-                        Action::SegmentAlloc
-                            | Action::SegmentFree
-                            | Action::SegmentMap
-                            | Action::SegmentUnmap
-                    )
-                )
-            })
+            .filter(|index| device.action(*index).is_some_and(Action::moves_memory))
             .filter_map(|index| device.entry(index))
             .collect();
         if !device.is_empty() && reserved_before(device, &moves) == 0 {
@@ -142,7 +90,7 @@ impl Start {
     }
 
     /// The memory of `device` when the snapshot was taken.
-    pub(super) fn at_snapshot(device: Device<'_>) -> Self {
+    pub(crate) fn at_snapshot(device: Device<'_>) -> Self {
         let used = device.blocks().filter(|block| block.state != BlockState::Inactive);
         let mut blocks: Vec<Live> = used.map(Live::at_snapshot).collect();
         blocks.sort_by_key(|b| b.addr);
@@ -151,7 +99,7 @@ impl Start {
     }
 
     /// The memory that the model holds.
-    pub(super) fn of_model(allocator: &CachingAllocator) -> Self {
+    pub(crate) fn of_model(allocator: &CachingAllocator) -> Self {
         let (segments, views) = allocator.view();
         let run = |segment: &SegmentView| Run {
             addr: segment.addr,
@@ -174,12 +122,12 @@ impl Start {
     }
 
     /// Whether there was nothing.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.blocks.is_empty()
     }
 
     /// The start as the model takes it over.
-    pub(super) fn to_adopt(&self, reservations: &Reservations) -> (Vec<Held>, Vec<Resident>) {
+    pub(crate) fn to_adopt(&self, reservations: &Reservations) -> (Vec<Held>, Vec<Resident>) {
         let mut lowest = FxHashMap::default();
         for run in self.runs.iter().filter(|run| run.is_expandable) {
             lowest.entry((run.stream, run.is_small, run.pool)).or_insert(run.addr);
@@ -214,7 +162,7 @@ impl Start {
     }
 
     /// Lays the start out in an empty tiling.
-    pub(super) fn lay(&self, tiling: &mut Tiling) -> u64 {
+    pub(crate) fn lay(&self, tiling: &mut Tiling) -> u64 {
         let mut contradictions = 0;
         for run in &self.runs {
             contradictions += u64::from(tiling.grow(*run).is_err());

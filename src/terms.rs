@@ -36,3 +36,39 @@ pub enum BlockState {
     /// Free, cached by the allocator.
     Inactive,
 }
+
+impl Action {
+    /// The trace's word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Alloc => "alloc",
+            Self::FreeRequested => "free_requested",
+            Self::FreeCompleted => "free_completed",
+            Self::SegmentAlloc => "segment_alloc",
+            Self::SegmentFree => "segment_free",
+            Self::SegmentMap => "segment_map",
+            Self::SegmentUnmap => "segment_unmap",
+            Self::Snapshot => "snapshot",
+            Self::Oom => "oom",
+            Self::Other => "annotation",
+        }
+    }
+
+    /// Whether memory was taken from the device.
+    #[inline]
+    pub fn is_growth(self) -> bool {
+        matches!(self, Self::SegmentAlloc | Self::SegmentMap)
+    }
+
+    /// Whether memory was given back to the device.
+    #[inline]
+    pub fn is_shrinking(self) -> bool {
+        matches!(self, Self::SegmentFree | Self::SegmentUnmap)
+    }
+
+    /// Whether memory was taken from the device or given back.
+    #[inline]
+    pub fn moves_memory(self) -> bool {
+        self.is_growth() || self.is_shrinking()
+    }
+}

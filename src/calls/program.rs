@@ -2,52 +2,45 @@
 //! made to the model as often as one likes.
 
 use std::cmp::Reverse;
-use std::ops::Range;
 
-use rustc_hash::FxHashMap;
-
-use super::calls::{Call, Calls, is_shrinking};
-use super::recorded::Reservations;
-use super::segment_pools::DEFAULT_STREAM;
-use super::start::{PoolIndex, Start};
 use crate::allocator::{Behaviour, Held, Resident, round_size};
 use crate::conf::Settings;
-use crate::entry::BlockState;
+use crate::facts::DEFAULT_STREAM;
 use crate::ids::{PoolId, StackId, row};
-use crate::snapshot::{Action, Device, TraceEntry};
+use crate::snapshot::{BlockState, Device};
 
 /// The calls of one device's trace, and what the allocator held before the first.
 #[derive(Debug)]
 pub struct Program<'a> {
-    pub(super) device: Device<'a>,
-    pub(super) held: Vec<Held>,
+    pub(crate) device: Device<'a>,
+    pub(crate) held: Vec<Held>,
     /// In address order; the first slots are theirs.
-    pub(super) residents: Vec<Resident>,
-    pub(super) steps: Vec<Step>,
+    pub(crate) residents: Vec<Resident>,
+    pub(crate) steps: Vec<Step>,
     /// Slots of frees in the order in which they were completed.
-    pub(super) completed: Vec<u32>,
+    pub(crate) completed: Vec<u32>,
     /// Private pools that gave memory back.
-    pub(super) pools: Vec<PoolId>,
+    pub(crate) pools: Vec<PoolId>,
     /// How many slots there are: blocks that the program holds at once.
-    pub(super) slots: usize,
+    pub(crate) slots: usize,
 }
 
 /// A call, with the index in the device's trace of the last entry that it wrote.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Step {
-    pub(super) at: u32,
-    pub(super) made: Made,
+pub(crate) struct Step {
+    pub(crate) at: u32,
+    pub(crate) made: Made,
 }
 
 /// A part of a list of the program's.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Part {
-    first: u32,
-    count: u32,
+pub(crate) struct Part {
+    pub(super) first: u32,
+    pub(super) count: u32,
 }
 
 impl Part {
-    pub(super) fn of<T>(self, list: &[T]) -> &[T] {
+    pub(crate) fn of<T>(self, list: &[T]) -> &[T] {
         let first = self.first as usize;
         list.get(first..first + self.count as usize).unwrap_or_default()
     }
@@ -55,7 +48,7 @@ impl Part {
 
 /// What was called. A slot is where the program keeps a block; it serves again once that is freed.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Made {
+pub(crate) enum Made {
     /// A request; it has no slot if it failed when it was recorded.
     Malloc {
         size: u64,
@@ -77,7 +70,7 @@ pub(super) enum Made {
 
 /// What a release is of.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Of {
+pub(crate) enum Of {
     /// Everything.
     All,
     /// These private pools.
@@ -86,37 +79,7 @@ pub(super) enum Of {
     Nothing,
 }
 
-impl<'a> Program<'a> {
-    /// Reads the trace of `device`, which was recorded under `settings`.
-    pub fn of(device: Device<'a>, settings: &Settings) -> Self {
-        let pools = PoolIndex::of(device);
-        let start = Start::of(device, settings, &pools);
-        let (held, residents) = start.to_adopt(&Reservations::new(device));
-        let mut reader = Reader {
-            program: Self {
-                device,
-                held,
-                residents,
-                steps: Vec::new(),
-                completed: Vec::new(),
-                pools: Vec::new(),
-                slots: 0,
-            },
-            live: FxHashMap::default(),
-            pending: FxHashMap::default(),
-            vacant: Vec::new(),
-            freeable: Vec::new(),
-        };
-        reader.settle();
-        let reserved =
-            reader.program.held.iter().fold(0u64, |sum, held| sum.saturating_add(held.size));
-        let mut calls = Calls::new(device, reserved);
-        while let Some(call) = calls.next() {
-            reader.read(&call, &calls);
-        }
-        reader.program
-    }
-
+impl Program<'_> {
     /// The same program, beginning with a pool that holds nothing: what it held it first asks for, in an
     /// order that does not depend on where it lay. The outcome follows from its calls and the settings
     /// alone, whatever earlier work left in the pool.
@@ -173,7 +136,7 @@ impl<'a> Program<'a> {
     /// Whether a request for `pool` on `stream` was made in a graph capture, not in `use_mem_pool`. The
     /// pool that a capture makes has an id that ends in 0, and nothing is captured on the default stream;
     /// otherwise no trace tells.
-    pub(super) fn is_in_capture(&self, pool: PoolId, stream: u64) -> Option<bool> {
+    pub(crate) fn is_in_capture(&self, pool: PoolId, stream: u64) -> Option<bool> {
         match self.device.snapshot().pools.get(pool) {
             [_, 0] => Some(true),
             _ if stream == DEFAULT_STREAM => Some(false),
@@ -192,7 +155,7 @@ impl<'a> Program<'a> {
     }
 
     /// The slot of the resident at `addr`.
-    pub(super) fn slot_of_resident(&self, addr: u64) -> Option<u32> {
+    pub(crate) fn slot_of_resident(&self, addr: u64) -> Option<u32> {
         let found = self.residents.binary_search_by_key(&addr, |resident| resident.addr);
         found.ok().map(row)
     }
@@ -250,144 +213,7 @@ impl<'a> Program<'a> {
     }
 
     /// When the call of a step was recorded, in microseconds; 0 where that is not known.
-    pub(super) fn time_of(&self, step: &Step) -> u64 {
+    pub(crate) fn time_of(&self, step: &Step) -> u64 {
         self.device.time_us(step.at as usize).unwrap_or(0)
-    }
-}
-
-struct Reader<'a> {
-    program: Program<'a>,
-    /// Slots by recorded address.
-    live: FxHashMap<u64, u32>,
-    pending: FxHashMap<u64, u32>,
-    vacant: Vec<u32>,
-    freeable: Vec<PoolId>,
-}
-
-impl Reader<'_> {
-    /// The blocks of before the recording get their slots.
-    fn settle(&mut self) {
-        for (index, resident) in self.program.residents.iter().enumerate() {
-            let table = match resident.state {
-                BlockState::ActivePendingFree => &mut self.pending,
-                _ => &mut self.live,
-            };
-            table.insert(resident.addr, row(index));
-        }
-        self.program.slots = self.program.residents.len();
-    }
-
-    fn event(&self, row: usize) -> Option<TraceEntry> {
-        self.program.device.entry(row)
-    }
-
-    fn read(&mut self, call: &Call, calls: &Calls<'_>) {
-        let rows = call.rows();
-        let at = row(rows.end - 1);
-        match call {
-            Call::Free { rows, waits } => self.free(at, rows.start, *waits),
-            Call::Malloc { rows, pool, boundary } => {
-                let from = boundary.filter(|b| b.is_likely).map_or(rows.start, |b| b.row);
-                if from > rows.start {
-                    self.release(at, rows.start..from, &[], true);
-                }
-                self.malloc(at, from..rows.end, *pool, calls);
-            }
-            Call::Release { rows, pools, is_default } => {
-                self.release(at, rows.clone(), pools, *is_default);
-            }
-            Call::Note { row } => {
-                if let Some(event) = self.event(*row)
-                    && event.action == Action::Snapshot
-                {
-                    self.push(at, Made::Snapshot(event.pool.unwrap_or_default()));
-                }
-            }
-        }
-    }
-
-    fn push(&mut self, at: u32, made: Made) {
-        self.program.steps.push(Step { at, made });
-    }
-
-    fn free(&mut self, at: u32, row: usize, waits: bool) {
-        let Some(event) = self.event(row) else { return };
-        let Some(slot) = self.live.remove(&event.addr) else { return };
-        if waits {
-            self.pending.insert(event.addr, slot);
-        } else {
-            self.vacant.push(slot);
-        }
-        self.push(at, Made::Free { slot, waits, context: event.stack });
-    }
-
-    /// The completions among `rows`.
-    fn completions(&mut self, rows: Range<usize>) -> Part {
-        let first = self.program.completed.len();
-        for row in rows {
-            if let Some(event) = self.event(row)
-                && event.action == Action::FreeCompleted
-                && let Some(slot) = self.pending.remove(&event.addr)
-            {
-                self.program.completed.push(slot);
-                self.vacant.push(slot);
-            }
-        }
-        Part { first: row(first), count: row(self.program.completed.len() - first) }
-    }
-
-    fn malloc(&mut self, at: u32, rows: Range<usize>, pool: PoolId, calls: &Calls<'_>) {
-        let last = rows.end - 1;
-        let completions = self.completions(rows.start..last);
-        for row in rows.start..last {
-            if let Some(event) = self.event(row)
-                && is_shrinking(event.action)
-            {
-                let of = calls.pools.of(&event);
-                if of != PoolId::default() && of != pool {
-                    self.add_freeable(at, of);
-                }
-            }
-        }
-        let Some(event) = self.event(last) else { return };
-        if event.size == 0 {
-            return;
-        }
-        self.freeable.retain(|freeable| *freeable != pool);
-        let slot = (event.action != Action::Oom).then(|| {
-            let slot = self.vacant.pop().unwrap_or_else(|| {
-                self.program.slots += 1;
-                row(self.program.slots - 1)
-            });
-            self.live.insert(event.addr, slot);
-            slot
-        });
-        let TraceEntry { size, stream, stack: context, .. } = event;
-        self.push(at, Made::Malloc { size, stream, pool, context, slot, completions });
-    }
-
-    fn add_freeable(&mut self, at: u32, pool: PoolId) {
-        if !self.freeable.contains(&pool) {
-            self.freeable.push(pool);
-            self.push(at, Made::Freeable(pool));
-        }
-    }
-
-    fn release(&mut self, at: u32, rows: Range<usize>, pools: &[PoolId], is_default: bool) {
-        let context = self.event(rows.start).map_or(StackId::default(), |event| event.stack);
-        let completions = self.completions(rows);
-        for pool in pools {
-            self.add_freeable(at, *pool);
-        }
-        let of = if is_default {
-            Of::All
-        } else if pools.is_empty() {
-            Of::Nothing
-        } else {
-            let first = row(self.program.pools.len());
-            self.program.pools.extend(pools);
-            Of::Pools(Part { first, count: row(pools.len()) })
-        };
-        self.push(at, Made::Release { of, context, completions });
     }
 }

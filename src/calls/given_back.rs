@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::calls::{Call, Calls, is_shrinking};
+use super::call::Call;
+use super::reader::Calls;
 use crate::snapshot::Device;
 
 /// Memory that one call gave back to the device.
@@ -25,7 +26,7 @@ pub struct GivenBack {
 pub fn given_back(device: Device<'_>, reserved: u64) -> impl Iterator<Item = GivenBack> {
     let given = move |rows: &Range<usize>| {
         let shrinking = rows.clone().filter_map(|row| device.entry(row));
-        shrinking.filter(|e| is_shrinking(e.action)).fold(0, |sum, e| e.size.saturating_add(sum))
+        shrinking.filter(|e| e.action.is_shrinking()).fold(0, |sum, e| e.size.saturating_add(sum))
     };
     Calls::new(device, reserved).filter_map(move |call| {
         let (rows, for_request) = match call {

@@ -1,0 +1,18 @@
+//! Trace entries read back as the calls that the program made.
+//!
+//! A trace lists effects: one `malloc` may first complete frees, give segments back and take new ones,
+//! and writes its own entry last. `reader` says which entries are of one call; [`Program`] is the whole
+//! trace as operations on blocks that are named by number, to be made to the model as often as one
+//! likes; [`given_back`] says what was given back to the device and on whose account.
+
+mod call;
+mod given_back;
+mod program;
+mod program_reader;
+mod reader;
+
+pub(crate) use call::{Boundary, Call};
+pub use given_back::{GivenBack, given_back};
+pub use program::Program;
+pub(crate) use program::{Made, Of, Part, Step};
+pub(crate) use reader::Calls;

@@ -1,0 +1,182 @@
+//! Reads a trace as a program: calls with rows become operations on slots.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+use super::call::Call;
+use super::program::{Made, Of, Part, Program, Step};
+use super::reader::Calls;
+use crate::conf::Settings;
+use crate::facts::{PoolIndex, Reservations, Start};
+use crate::ids::{PoolId, StackId, row};
+use crate::snapshot::{Action, BlockState, Device, TraceEntry};
+
+impl<'a> Program<'a> {
+    /// Reads the trace of `device`, which was recorded under `settings`.
+    pub fn of(device: Device<'a>, settings: &Settings) -> Self {
+        let pools = PoolIndex::of(device);
+        let start = Start::of(device, settings, &pools);
+        let (held, residents) = start.to_adopt(&Reservations::new(device));
+        let mut reader = Reader {
+            program: Self {
+                device,
+                held,
+                residents,
+                steps: Vec::new(),
+                completed: Vec::new(),
+                pools: Vec::new(),
+                slots: 0,
+            },
+            live: FxHashMap::default(),
+            pending: FxHashMap::default(),
+            vacant: Vec::new(),
+            freeable: Vec::new(),
+        };
+        reader.settle();
+        let reserved =
+            reader.program.held.iter().fold(0u64, |sum, held| sum.saturating_add(held.size));
+        let mut calls = Calls::new(device, reserved);
+        while let Some(call) = calls.next() {
+            reader.read(&call, &calls);
+        }
+        reader.program
+    }
+}
+
+struct Reader<'a> {
+    program: Program<'a>,
+    /// Slots by recorded address.
+    live: FxHashMap<u64, u32>,
+    pending: FxHashMap<u64, u32>,
+    vacant: Vec<u32>,
+    freeable: Vec<PoolId>,
+}
+
+impl Reader<'_> {
+    /// The blocks of before the recording get their slots.
+    fn settle(&mut self) {
+        for (index, resident) in self.program.residents.iter().enumerate() {
+            let table = match resident.state {
+                BlockState::ActivePendingFree => &mut self.pending,
+                _ => &mut self.live,
+            };
+            table.insert(resident.addr, row(index));
+        }
+        self.program.slots = self.program.residents.len();
+    }
+
+    fn event(&self, row: usize) -> Option<TraceEntry> {
+        self.program.device.entry(row)
+    }
+
+    fn read(&mut self, call: &Call, calls: &Calls<'_>) {
+        let rows = call.rows();
+        let at = row(rows.end - 1);
+        match call {
+            Call::Free { rows, waits } => self.free(at, rows.start, *waits),
+            Call::Malloc { rows, pool, boundary } => {
+                let from = boundary.filter(|b| b.is_likely).map_or(rows.start, |b| b.row);
+                if from > rows.start {
+                    self.release(at, rows.start..from, &[], true);
+                }
+                self.malloc(at, from..rows.end, *pool, calls);
+            }
+            Call::Release { rows, pools, is_default } => {
+                self.release(at, rows.clone(), pools, *is_default);
+            }
+            Call::Note { row } => {
+                if let Some(event) = self.event(*row)
+                    && event.action == Action::Snapshot
+                {
+                    self.push(at, Made::Snapshot(event.pool.unwrap_or_default()));
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, at: u32, made: Made) {
+        self.program.steps.push(Step { at, made });
+    }
+
+    fn free(&mut self, at: u32, row: usize, waits: bool) {
+        let Some(event) = self.event(row) else { return };
+        let Some(slot) = self.live.remove(&event.addr) else { return };
+        if waits {
+            self.pending.insert(event.addr, slot);
+        } else {
+            self.vacant.push(slot);
+        }
+        self.push(at, Made::Free { slot, waits, context: event.stack });
+    }
+
+    /// The completions among `rows`.
+    fn completions(&mut self, rows: Range<usize>) -> Part {
+        let first = self.program.completed.len();
+        for row in rows {
+            if let Some(event) = self.event(row)
+                && event.action == Action::FreeCompleted
+                && let Some(slot) = self.pending.remove(&event.addr)
+            {
+                self.program.completed.push(slot);
+                self.vacant.push(slot);
+            }
+        }
+        Part { first: row(first), count: row(self.program.completed.len() - first) }
+    }
+
+    fn malloc(&mut self, at: u32, rows: Range<usize>, pool: PoolId, calls: &Calls<'_>) {
+        let last = rows.end - 1;
+        let completions = self.completions(rows.start..last);
+        for row in rows.start..last {
+            if let Some(event) = self.event(row)
+                && event.action.is_shrinking()
+            {
+                let of = calls.pools.of(&event);
+                if of != PoolId::default() && of != pool {
+                    self.add_freeable(at, of);
+                }
+            }
+        }
+        let Some(event) = self.event(last) else { return };
+        if event.size == 0 {
+            return;
+        }
+        self.freeable.retain(|freeable| *freeable != pool);
+        let slot = (event.action != Action::Oom).then(|| {
+            let slot = self.vacant.pop().unwrap_or_else(|| {
+                self.program.slots += 1;
+                row(self.program.slots - 1)
+            });
+            self.live.insert(event.addr, slot);
+            slot
+        });
+        let TraceEntry { size, stream, stack: context, .. } = event;
+        self.push(at, Made::Malloc { size, stream, pool, context, slot, completions });
+    }
+
+    fn add_freeable(&mut self, at: u32, pool: PoolId) {
+        if !self.freeable.contains(&pool) {
+            self.freeable.push(pool);
+            self.push(at, Made::Freeable(pool));
+        }
+    }
+
+    fn release(&mut self, at: u32, rows: Range<usize>, pools: &[PoolId], is_default: bool) {
+        let context = self.event(rows.start).map_or(StackId::default(), |event| event.stack);
+        let completions = self.completions(rows);
+        for pool in pools {
+            self.add_freeable(at, *pool);
+        }
+        let of = if is_default {
+            Of::All
+        } else if pools.is_empty() {
+            Of::Nothing
+        } else {
+            let first = row(self.program.pools.len());
+            self.program.pools.extend(pools);
+            Of::Pools(Part { first, count: row(pools.len()) })
+        };
+        self.push(at, Made::Release { of, context, completions });
+    }
+}
