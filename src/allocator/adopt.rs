@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::behaviour::TieBreak;
-use super::block::{Block, BlockId, State};
+use super::block::{Block, BlockId, Chain, State};
 use super::caching::CachingAllocator;
-use super::expandable::Chain;
-use super::pool::FreeKey;
+use super::free_set::FreeKey;
 use super::request::{DEFAULT_POOL, Request, Ticket};
 use super::size::granule;
 use crate::ids::{PoolId, StackId, row};

@@ -122,3 +122,11 @@ impl IndexMut<BlockId> for Arena {
         &mut self.blocks[id.0 as usize]
     }
 }
+
+/// A range of addresses that is reserved for an expandable segment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Chain {
+    pub(super) base: u64,
+    pub(super) size: u64,
+    pub(super) granule: u64,
+}

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::behaviour::{Behaviour, UseOnOom};
-use super::block::{Arena, Block, BlockId, State};
-use super::expandable::Chain;
+use super::block::{Arena, Block, BlockId, Chain, State};
 use super::pool::Pools;
 use super::request::{Course, DEFAULT_POOL, Entry, Need, Request, Ticket};
 use super::size::{is_small_request, round_size, segment_size};

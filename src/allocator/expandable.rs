@@ -1,6 +1,6 @@
 //! Expandable segments: reserved addresses that memory is mapped into, granule by granule.
 
-use super::block::{Block, BlockId, State};
+use super::block::{Block, BlockId, Chain, State};
 use super::caching::{CachingAllocator, fraction_of};
 use super::request::{DEFAULT_POOL, Need};
 use super::size::granule;
@@ -8,14 +8,6 @@ use crate::conf::Reserve;
 use crate::device::DeviceMemory;
 use crate::ids::{StackId, row};
 use crate::terms::Action;
-
-/// A reserved range of addresses.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Chain {
-    pub(super) base: u64,
-    pub(super) size: u64,
-    pub(super) granule: u64,
-}
 
 impl CachingAllocator {
     /// Finds room for the request in an expandable segment and maps what is missing. What was mapped

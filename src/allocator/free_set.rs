@@ -1,6 +1,23 @@
 //! The free blocks of one home in the order in which they are searched.
 
-use super::pool::FreeKey;
+use super::block::BlockId;
+
+/// A free block where it stands in its set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FreeKey {
+    pub(super) size: u64,
+    /// 0 in releases that do not look at it.
+    pub(super) registration: u32,
+    pub(super) addr: u64,
+    pub(super) id: BlockId,
+}
+
+impl FreeKey {
+    /// Stands before every block of `size` bytes or more.
+    pub(super) fn at_least(size: u64) -> Self {
+        Self { size, registration: 0, addr: 0, id: BlockId::ZERO }
+    }
+}
 
 /// A chunk that grows longer than this is halved.
 const LONGEST: usize = 64;

@@ -3,7 +3,7 @@
 use super::behaviour::TieBreak;
 use super::block::{Block, BlockId, State};
 use super::caching::CachingAllocator;
-use super::pool::FreeKey;
+use super::free_set::FreeKey;
 use super::request::{Need, Ticket};
 use super::size::leaves_a_block;
 use crate::ids::{PoolId, StackId};

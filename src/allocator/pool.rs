@@ -8,23 +8,6 @@ use super::block::BlockId;
 use super::free_set::FreeSet;
 use crate::ids::{PoolId, row};
 
-/// A free block where it stands in its set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct FreeKey {
-    pub(super) size: u64,
-    /// 0 in releases that do not look at it.
-    pub(super) registration: u32,
-    pub(super) addr: u64,
-    pub(super) id: BlockId,
-}
-
-impl FreeKey {
-    /// Stands before every block of `size` bytes or more.
-    pub(super) fn at_least(size: u64) -> Self {
-        Self { size, registration: 0, addr: 0, id: BlockId::ZERO }
-    }
-}
-
 /// The free blocks of one half of a pool and one stream: where a block may be used again.
 #[derive(Debug, Clone)]
 pub(super) struct Home {

@@ -2,7 +2,7 @@
 
 use super::block::BlockId;
 use super::caching::{CachingAllocator, fraction_of};
-use super::pool::FreeKey;
+use super::free_set::FreeKey;
 use super::request::{DEFAULT_POOL, Need, Ticket};
 use crate::device::DeviceMemory;
 use crate::ids::{PoolId, StackId};

@@ -2,7 +2,7 @@
 
 use super::block::{BlockId, State};
 use super::caching::CachingAllocator;
-use super::pool::FreeKey;
+use super::free_set::FreeKey;
 use super::request::{Course, DEFAULT_POOL, Need, Request};
 use super::size::{is_small_request, round_size};
 use crate::ids::PoolId;

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::support::rust_source::{Tree, code_of, paths_of};
 
 /// Rooms whose circles are still to be mended.
-const STILL_WITH_CIRCLES: [&str; 0] = [];
+const STILL_WITH_CIRCLES: [&str; 4] = ["analysis", "cli", "diff", "gate"];
 
 /// Two files that are one `impl`, for length: their arrows do not count.
-const ONE_IMPL: [(&str, &str); 0] = [];
+const ONE_IMPL: [(&str, &str); 1] = [("facts::tiling::free", "facts::tiling::state")];
 
 /// The modules of the crate, `a::b` each, with what their files use.
 struct Modules {

@@ -17,13 +17,11 @@ use std::time::{Duration, Instant};
 
 pub use driver::CudaError;
 use driver::Gpu;
-use spans::Spans;
+use spans::{PAGE, Spans};
 
 use super::{DeviceMemory, OutOfMemory, ReplayDevice, Reservation, Simulated};
-use crate::units::{MIB, TIB};
+use crate::units::TIB;
 
-/// The driver reserves addresses and makes physical memory in multiples of this.
-const PAGE: u64 = 2 * MIB;
 /// The most addresses that are reserved around memory held before a recording, whose own reservation
 /// the file does not tell: more than PyTorch reserves on any GPU (9/8 of its memory).
 const TAKEN_OVER: u64 = TIB;

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::PAGE;
 use super::driver::{CudaError, Gpu, Handle};
+use crate::units::MIB;
+
+/// The driver reserves addresses and makes physical memory in multiples of this.
+pub(super) const PAGE: u64 = 2 * MIB;
 
 /// One piece of physical memory.
 #[derive(Debug)]
