@@ -14,7 +14,6 @@ use oomscope::analysis::{
 };
 use oomscope::diff::{self, At, diff};
 use oomscope::gate::{Baseline, CheckReport, Config, EXAMPLE, Gate, Limits, judge, peaks};
-use oomscope::model::Known;
 use oomscope::pickle::tree::Tree;
 use oomscope::report::{self, Style};
 use oomscope::snapshot::Snapshot;

@@ -374,7 +374,7 @@ fn plain(snapshot: &Snapshot) -> Value {
     });
     file["segments"] = segments.collect();
     let entry = |e: TraceEntry| {
-        let mut one = event(word(e.action), e.addr, e.size);
+        let mut one = event(e.action.word(), e.addr, e.size);
         one["stream"] = json!(e.stream);
         one["time_us"] = json!(e.time_us);
         one["frames"] = stack(e.stack);
