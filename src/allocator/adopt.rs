@@ -13,7 +13,7 @@ use crate::terms::BlockState;
 
 /// A segment that was there, or a mapped part of an expandable one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldSegment {
     /// Where it begins.
     pub addr: u64,
     /// Bytes.
@@ -56,7 +56,7 @@ pub struct Adopted {
 
 /// A segment with all its addresses, as it is laid out.
 struct Body {
-    home: u32,
+    free_list: u32,
     pool: PoolId,
     is_small: bool,
     /// Ranges with memory behind them, in order, none adjoining another.
@@ -70,7 +70,7 @@ type Piece = (u64, u64, State, Option<Resident>);
 impl CachingAllocator {
     /// Takes `held` memory over, with `residents` in it; both in address order. Segments count as made
     /// in that order, and the figures as if they had grown to what is held.
-    pub fn adopt(&mut self, held: &[Held], residents: &[Resident]) -> Adopted {
+    pub fn adopt(&mut self, held: &[HeldSegment], residents: &[Resident]) -> Adopted {
         let mut adopted = Adopted::default();
         let mut residents = residents.iter().copied().peekable();
         for body in self.bodies(held) {
@@ -108,16 +108,16 @@ impl CachingAllocator {
         adopted
     }
 
-    fn bodies(&mut self, held: &[Held]) -> Vec<Body> {
+    fn bodies(&mut self, held: &[HeldSegment]) -> Vec<Body> {
         let mut bodies: Vec<Body> = Vec::new();
         for segment in held {
-            let home = self.pools.home(segment.pool, segment.stream, segment.is_small);
+            let free_list = self.pools.free_list(segment.pool, segment.stream, segment.is_small);
             let range = (segment.addr, segment.addr.saturating_add(segment.size));
             match bodies.last_mut() {
                 Some(body)
                     if segment.reservation.is_some()
                         && body.reservation == segment.reservation
-                        && body.home == home =>
+                        && body.free_list == free_list =>
                 {
                     match body.mapped.last_mut() {
                         Some(last) if last.1 == range.0 => last.1 = range.1,
@@ -125,7 +125,7 @@ impl CachingAllocator {
                     }
                 }
                 _ => bodies.push(Body {
-                    home,
+                    free_list,
                     pool: segment.pool,
                     is_small: segment.is_small,
                     mapped: vec![range],
@@ -154,7 +154,7 @@ impl CachingAllocator {
                 since: 0,
                 prev,
                 next: BlockId::NONE,
-                home: body.home,
+                free_list: body.free_list,
                 registration,
                 chain,
                 state: *state,
@@ -208,8 +208,8 @@ impl CachingAllocator {
             return;
         }
         let Some(first) = self.fit(request).filter(|key| key.addr != addr) else { return };
-        let home = self.blocks[first.id].home as usize;
-        let free = &self.pools.homes[home].free;
+        let free_list = self.blocks[first.id].free_list as usize;
+        let free = &self.pools.free_lists[free_list].free;
         let mut alike =
             free.from(FreeKey::at_least(first.size)).take_while(|key| key.size == first.size);
         let Some(chosen) = alike.find(|key| key.addr == addr).map(|key| key.registration) else {
@@ -220,7 +220,7 @@ impl CachingAllocator {
     }
 
     /// The same for whole segments that were given back in this order: of those of one size and one
-    /// home, the older one came first.
+    /// free list, the older one came first.
     pub fn prefer_release(&mut self, addrs: &[u64]) {
         if self.behaviour.tie_break == TieBreak::LowestAddress || self.adopted == 0 {
             return;
@@ -236,7 +236,7 @@ impl CachingAllocator {
                 continue;
             };
             let (first, second) = (self.blocks[first], self.blocks[second]);
-            if (first.home, first.size) == (second.home, second.size) {
+            if (first.free_list, first.size) == (second.free_list, second.size) {
                 self.make_older(first.registration, second.registration);
             }
         }

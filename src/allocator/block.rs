@@ -44,7 +44,7 @@ pub(super) struct Block {
     pub(super) since: u64,
     pub(super) prev: BlockId,
     pub(super) next: BlockId,
-    pub(super) home: u32,
+    pub(super) free_list: u32,
     /// Which segment it is of, in order of their making.
     pub(super) registration: u32,
     /// The expandable segment it is part of.

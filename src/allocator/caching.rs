@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::behaviour::{Behaviour, UseOnOom};
 use super::block::{Arena, Block, BlockId, Chain, State};
 use super::pool::Pools;
-use super::request::{Course, DEFAULT_POOL, Entry, Need, Request, Ticket};
+use super::request::{DEFAULT_POOL, Entry, Need, Request, Service, Ticket};
 use super::size::{is_small_request, round_size, segment_size};
 use super::stats::Statistics;
 use crate::conf::Settings;
@@ -32,7 +32,7 @@ pub struct CachingAllocator {
     pub(super) lent: Vec<PoolId>,
     pub(super) statistics: Statistics,
     pub(super) entries: Vec<Entry>,
-    pub(super) course: Course,
+    pub(super) service: Service,
     undefined: Option<&'static str>,
     pub(super) frees: u64,
     collected: u64,
@@ -56,7 +56,7 @@ impl CachingAllocator {
             lent: Vec::new(),
             statistics: Statistics::default(),
             entries: Vec::new(),
-            course: Course::default(),
+            service: Service::default(),
             undefined: None,
             frees: 0,
             collected: 0,
@@ -89,8 +89,8 @@ impl CachingAllocator {
     }
 
     /// How the last request was served.
-    pub fn course(&self) -> Course {
-        self.course
+    pub fn service(&self) -> Service {
+        self.service
     }
 
     /// Bytes that garbage collection has given back so far.
@@ -140,7 +140,7 @@ impl CachingAllocator {
         let size = round_size(request.size, &self.settings);
         let is_small = is_small_request(size);
         let need = Need {
-            home: self.pools.home(request.pool, request.stream, is_small),
+            free_list: self.pools.free_list(request.pool, request.stream, is_small),
             pool: request.pool,
             is_small,
             stream: request.stream,
@@ -149,7 +149,7 @@ impl CachingAllocator {
             is_expandable: self.is_expandable(request.pool),
             context: request.context,
         };
-        self.course = Course::Cached;
+        self.service = Service::Cached;
         if let Some(id) = self.get_free_block(&need, need.is_expandable) {
             return Some(self.hand_out(id, &need, request.size));
         }
@@ -168,11 +168,11 @@ impl CachingAllocator {
         if self.collects_garbage() {
             self.garbage_collect(need.context, device);
         }
-        self.course = Course::Grown;
+        self.service = Service::Grown;
         if let Some(id) = self.alloc_block(&need, device) {
             return Some((id, need));
         }
-        if self.course == Course::Rejected {
+        if self.service == Service::Rejected {
             return None;
         }
         if self.behaviour.use_on_oom == UseOnOom::BeforeReclaiming
@@ -180,14 +180,14 @@ impl CachingAllocator {
         {
             return Some(found);
         }
-        self.course = Course::GrownAfterRelease;
+        self.service = Service::GrownAfterRelease;
         if self.release_available(&need, device)
             && let Some(id) = self.alloc_block(&need, device)
         {
             return Some((id, need));
         }
         if !request.is_capturing {
-            self.course = Course::GrownAfterRetry;
+            self.service = Service::GrownAfterRetry;
             let Request { wait_order, freeable, .. } = *request;
             self.release_cached(None, wait_order, freeable, need.context, device);
             self.statistics.num_alloc_retries += 1;
@@ -200,7 +200,7 @@ impl CachingAllocator {
         {
             return Some(found);
         }
-        self.course = Course::Failed;
+        self.service = Service::Failed;
         self.entries.push(Entry {
             action: Action::Oom,
             addr: device.free_bytes(),
@@ -221,7 +221,7 @@ impl CachingAllocator {
         } else {
             let is_active = |block: &&Block| {
                 matches!(block.state, State::Allocated | State::Pending)
-                    && self.pools.homes[block.home as usize].pool == pool
+                    && self.pools.free_lists[block.free_list as usize].pool == pool
             };
             self.blocks.ids().map(|id| &self.blocks[id]).filter(is_active).map(|b| b.size).sum()
         };
@@ -242,13 +242,13 @@ impl CachingAllocator {
 
     #[inline]
     pub(super) fn emit(&mut self, action: Action, block: &Block, size: u64, context: StackId) {
-        let home = &self.pools.homes[block.home as usize];
+        let free_list = &self.pools.free_lists[block.free_list as usize];
         self.entries.push(Entry {
             action,
             addr: block.addr,
             size,
-            stream: home.stream,
-            pool: home.pool,
+            stream: free_list.stream,
+            pool: free_list.pool,
             context,
         });
     }
@@ -263,7 +263,7 @@ impl CachingAllocator {
             let total = device.total_bytes();
             if after > fraction_of(total, self.settings.per_process_memory_fraction) {
                 self.statistics.num_oom_rejections += 1;
-                self.course = Course::Rejected;
+                self.service = Service::Rejected;
                 return None;
             }
         }
@@ -279,7 +279,7 @@ impl CachingAllocator {
         if is_private {
             self.pools.get_mut(need.pool).device_allocations += 1;
         }
-        Some(self.add_segment(addr, need.segment, need.home, need.context))
+        Some(self.add_segment(addr, need.segment, need.free_list, need.context))
     }
 
     /// A segment from the device, as one block that is in no free set yet.
@@ -287,10 +287,10 @@ impl CachingAllocator {
         &mut self,
         addr: u64,
         size: u64,
-        home: u32,
+        free_list: u32,
         context: StackId,
     ) -> BlockId {
-        let (pool, is_small) = self.pools.kind_of(home);
+        let (pool, is_small) = self.pools.kind_of(free_list);
         self.reserved = self.reserved.saturating_add(size);
         let registration = self.next_registration();
         let id = self.blocks.insert(Block {
@@ -300,7 +300,7 @@ impl CachingAllocator {
             since: 0,
             prev: BlockId::NONE,
             next: BlockId::NONE,
-            home,
+            free_list,
             registration,
             chain: None,
             state: State::Free,

@@ -34,7 +34,7 @@ impl CachingAllocator {
 
     /// The first run of free addresses, mapped or not, that is long enough; else a new reservation.
     fn find_expandable(&mut self, need: &Need, device: &mut dyn DeviceMemory) -> Option<BlockId> {
-        for hole in self.pools.homes[need.home as usize].unmapped.values() {
+        for hole in self.pools.free_lists[need.free_list as usize].unmapped.values() {
             let prev = self.blocks[*hole].prev;
             let is_usable =
                 |id: BlockId| id.some().is_some_and(|id| self.blocks[id].is_allocatable());
@@ -57,7 +57,7 @@ impl CachingAllocator {
             return None;
         }
         let chain = Chain { base, size, granule };
-        Some(self.add_chain(chain, need.home, registration))
+        Some(self.add_chain(chain, need.free_list, registration))
     }
 
     /// Bytes of addresses to reserve for a segment.
@@ -74,7 +74,7 @@ impl CachingAllocator {
     }
 
     /// A reservation, as one unmapped block.
-    fn add_chain(&mut self, chain: Chain, home: u32, registration: u32) -> BlockId {
+    fn add_chain(&mut self, chain: Chain, free_list: u32, registration: u32) -> BlockId {
         let number = row(self.chains.len());
         self.chains.push(chain);
         let id = self.blocks.insert(Block {
@@ -84,7 +84,7 @@ impl CachingAllocator {
             since: 0,
             prev: BlockId::NONE,
             next: BlockId::NONE,
-            home,
+            free_list,
             registration,
             chain: Some(number),
             state: State::Unmapped,
@@ -97,7 +97,7 @@ impl CachingAllocator {
 
     pub(super) fn insert_unmapped(&mut self, id: BlockId) {
         let block = &self.blocks[id];
-        self.pools.homes[block.home as usize].unmapped.insert(block.addr, id);
+        self.pools.free_lists[block.free_list as usize].unmapped.insert(block.addr, id);
     }
 
     /// Maps the first `bytes` of an unmapped block, rounded up to granules.
@@ -121,7 +121,7 @@ impl CachingAllocator {
         self.merge(id, self.blocks[id].prev);
         self.merge(id, self.blocks[id].next);
         self.insert_free(id);
-        let (pool, is_small) = self.pools.kind_of(block.home);
+        let (pool, is_small) = self.pools.kind_of(block.free_list);
         self.reserved = self.reserved.saturating_add(size);
         self.statistics.reserve(pool, is_small, size);
         self.statistics.num_device_alloc += 1;
@@ -172,7 +172,7 @@ impl CachingAllocator {
         self.merge(id, hole.prev);
         self.merge(id, self.blocks[id].next);
         self.insert_unmapped(id);
-        let (pool, is_small) = self.pools.kind_of(block.home);
+        let (pool, is_small) = self.pools.kind_of(block.free_list);
         self.reserved = self.reserved.saturating_sub(hole.size);
         self.statistics.give_back(pool, is_small, hole.size);
         if pool != DEFAULT_POOL && self.behaviour.unmap_counts_for_pool {

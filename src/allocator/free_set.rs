@@ -1,4 +1,4 @@
-//! The free blocks of one home in the order in which they are searched.
+//! The free blocks of one free list in the order in which they are searched.
 
 use super::block::BlockId;
 
@@ -22,7 +22,7 @@ impl FreeKey {
 /// A chunk that grows longer than this is halved.
 const LONGEST: usize = 64;
 
-/// An ordered set, as sorted chunks of bounded length: most homes have but one, which is searched and
+/// An ordered set, as sorted chunks of bounded length: most free lists have but one, which is searched and
 /// changed faster than a tree.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FreeSet {

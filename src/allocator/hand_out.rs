@@ -19,7 +19,7 @@ impl CachingAllocator {
         context: StackId,
     ) -> Option<Ticket> {
         let block = self.blocks[id];
-        let is_small = self.pools.homes[block.home as usize].is_small;
+        let is_small = self.pools.free_lists[block.free_list as usize].is_small;
         self.statistics.allocation.decrease(is_small, 1);
         self.statistics.allocated_bytes.decrease(is_small, block.size);
         self.emit(Action::FreeRequested, &block, block.requested, context);
@@ -51,7 +51,7 @@ impl CachingAllocator {
     /// The pool of a pending block.
     pub(super) fn pool_of_pending(&self, ticket: Ticket) -> Option<PoolId> {
         let block = &self.blocks[*self.pending.get(&ticket)?];
-        Some(self.pools.homes[block.home as usize].pool)
+        Some(self.pools.free_lists[block.free_list as usize].pool)
     }
 
     /// Whether blocks other than `known` are pending.
@@ -62,7 +62,7 @@ impl CachingAllocator {
     /// The block goes back to its pool, one with its free neighbours.
     pub(super) fn free_block(&mut self, id: BlockId, context: StackId) {
         let block = self.blocks[id];
-        let is_small = self.pools.homes[block.home as usize].is_small;
+        let is_small = self.pools.free_lists[block.free_list as usize].is_small;
         self.emit(Action::FreeCompleted, &block, block.requested, context);
         self.blocks[id].state = State::Free;
         let (mut count, mut bytes) = (0i64, 0i64);
@@ -132,7 +132,7 @@ impl CachingAllocator {
     pub(super) fn hand_out(&mut self, id: BlockId, need: &Need, requested: u64) -> BlockId {
         let block = self.blocks[id];
         let was_split = block.is_split();
-        let whole = self.pools.owner(need.home).no_split;
+        let whole = self.pools.owner(need.free_list).no_split;
         let rest = block.size.saturating_sub(need.size);
         let given = if !whole && self.leaves_a_block(need, rest) {
             let front = self.cut_front(id, need.size);
@@ -235,11 +235,11 @@ impl CachingAllocator {
     /// Puts a block in its pool, its age 0.
     pub(super) fn insert_free(&mut self, id: BlockId) {
         let key = self.free_key(id);
-        let home = self.blocks[id].home;
-        self.pools.homes[home as usize].free.insert(key);
+        let free_list = self.blocks[id].free_list;
+        self.pools.free_lists[free_list as usize].free.insert(key);
         if self.limit.is_some() {
-            let (_, is_small) = self.pools.kind_of(home);
-            self.blocks[id].since = self.pools.owner(home).half(is_small).searches;
+            let (_, is_small) = self.pools.kind_of(free_list);
+            self.blocks[id].since = self.pools.owner(free_list).half(is_small).searches;
         }
     }
 
@@ -247,11 +247,11 @@ impl CachingAllocator {
     pub(super) fn take_out(&mut self, id: BlockId) {
         let key = self.free_key(id);
         let block = &self.blocks[id];
-        let home = &mut self.pools.homes[block.home as usize];
+        let free_list = &mut self.pools.free_lists[block.free_list as usize];
         if block.state == State::Unmapped {
-            home.unmapped.remove(&block.addr);
+            free_list.unmapped.remove(&block.addr);
         } else {
-            home.free.remove(&key);
+            free_list.free.remove(&key);
         }
     }
 }

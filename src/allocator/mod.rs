@@ -25,11 +25,11 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use adopt::{Adopted, Held, Resident};
+pub use adopt::{Adopted, HeldSegment, Resident};
 pub use behaviour::{Behaviour, TieBreak, UseOnOom};
 pub use block::BlockId;
 pub use caching::CachingAllocator;
-pub use request::{Course, Entry, Request, Ticket};
+pub use request::{Entry, Request, Service, Ticket};
 pub use size::{
     SMALL_SEGMENT, block_size, granule, granules_in, is_small_request, most_taken, round_size,
     segment_size, whole_granules,

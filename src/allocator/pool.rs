@@ -10,7 +10,7 @@ use crate::ids::{PoolId, row};
 
 /// The free blocks of one half of a pool and one stream: where a block may be used again.
 #[derive(Debug, Clone)]
-pub(super) struct Home {
+pub(super) struct FreeList {
     pub(super) pool: PoolId,
     /// The row of its pool.
     owner: u32,
@@ -26,7 +26,7 @@ pub(super) struct Home {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Half {
     /// Homes by stream.
-    pub(super) homes: BTreeMap<u64, u32>,
+    pub(super) free_lists: BTreeMap<u64, u32>,
     /// Searches so far, counted only while garbage collection is on.
     pub(super) searches: u64,
 }
@@ -58,39 +58,41 @@ impl Pool {
 pub(super) struct Pools {
     rows: Vec<Pool>,
     by_id: FxHashMap<PoolId, u32>,
-    pub(super) homes: Vec<Home>,
-    /// The homes of (pool, stream), by half.
+    pub(super) free_lists: Vec<FreeList>,
+    /// The free lists of (pool, stream), by half.
     by_lane: FxHashMap<(PoolId, u64), [u32; 2]>,
     /// The lane asked for last: nearly always the next one too.
     last: Option<(PoolId, u64, [u32; 2])>,
 }
 
 impl Pools {
-    /// The home of (pool, stream, half), made when it is new.
+    /// The free list of (pool, stream, half), made when it is new.
     #[inline]
-    pub(super) fn home(&mut self, pool: PoolId, stream: u64, is_small: bool) -> u32 {
+    pub(super) fn free_list(&mut self, pool: PoolId, stream: u64, is_small: bool) -> u32 {
         match self.last {
-            Some((p, s, homes)) if p == pool && s == stream => homes[usize::from(is_small)],
+            Some((p, s, free_lists)) if p == pool && s == stream => {
+                free_lists[usize::from(is_small)]
+            }
             _ => self.find_home(pool, stream)[usize::from(is_small)],
         }
     }
 
     fn find_home(&mut self, pool: PoolId, stream: u64) -> [u32; 2] {
         let known = self.by_lane.get(&(pool, stream)).copied();
-        let homes = known.unwrap_or_else(|| {
+        let free_lists = known.unwrap_or_else(|| {
             let owner = self.row(pool);
-            let homes = [false, true].map(|is_small| {
-                let home = row(self.homes.len());
+            let free_lists = [false, true].map(|is_small| {
+                let free_list = row(self.free_lists.len());
                 let (free, unmapped) = (FreeSet::default(), BTreeMap::new());
-                self.homes.push(Home { pool, owner, is_small, stream, free, unmapped });
-                self.rows[owner as usize].half_mut(is_small).homes.insert(stream, home);
-                home
+                self.free_lists.push(FreeList { pool, owner, is_small, stream, free, unmapped });
+                self.rows[owner as usize].half_mut(is_small).free_lists.insert(stream, free_list);
+                free_list
             });
-            self.by_lane.insert((pool, stream), homes);
-            homes
+            self.by_lane.insert((pool, stream), free_lists);
+            free_lists
         });
-        self.last = Some((pool, stream, homes));
-        homes
+        self.last = Some((pool, stream, free_lists));
+        free_lists
     }
 
     /// The row of `pool`, made when it is new.
@@ -101,23 +103,23 @@ impl Pools {
         })
     }
 
-    /// The pool of a home, and whether it is the half for small requests.
+    /// The pool of a free list, and whether it is the half for small requests.
     #[inline]
-    pub(super) fn kind_of(&self, home: u32) -> (PoolId, bool) {
-        let home = &self.homes[home as usize];
-        (home.pool, home.is_small)
+    pub(super) fn kind_of(&self, free_list: u32) -> (PoolId, bool) {
+        let free_list = &self.free_lists[free_list as usize];
+        (free_list.pool, free_list.is_small)
     }
 
-    /// What is known of the pool of a home.
+    /// What is known of the pool of a free list.
     #[inline]
-    pub(super) fn owner(&self, home: u32) -> &Pool {
-        &self.rows[self.homes[home as usize].owner as usize]
+    pub(super) fn owner(&self, free_list: u32) -> &Pool {
+        &self.rows[self.free_lists[free_list as usize].owner as usize]
     }
 
-    /// A request is about to search a home of its pool.
-    pub(super) fn count_search(&mut self, home: u32) {
-        let home = &self.homes[home as usize];
-        self.rows[home.owner as usize].half_mut(home.is_small).searches += 1;
+    /// A request is about to search a free list of its pool.
+    pub(super) fn count_search(&mut self, free_list: u32) {
+        let free_list = &self.free_lists[free_list as usize];
+        self.rows[free_list.owner as usize].half_mut(free_list.is_small).searches += 1;
     }
 
     pub(super) fn get(&self, pool: PoolId) -> Option<&Pool> {
@@ -129,8 +131,9 @@ impl Pools {
         &mut self.rows[row as usize]
     }
 
-    /// The homes of one half of `pool`, by stream.
+    /// The free lists of one half of `pool`, by stream.
     pub(super) fn homes_of(&self, pool: PoolId, is_small: bool) -> Vec<u32> {
-        self.get(pool).map_or_else(Vec::new, |p| p.half(is_small).homes.values().copied().collect())
+        self.get(pool)
+            .map_or_else(Vec::new, |p| p.half(is_small).free_lists.values().copied().collect())
     }
 }

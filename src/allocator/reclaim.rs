@@ -21,8 +21,8 @@ impl CachingAllocator {
         let searches = self.pools.get(DEFAULT_POOL).map_or(0, |pool| pool.half(false).searches);
         // Unsplit expandable blocks count in the average, though they are not given back.
         let (mut whole, mut total_age) = (Vec::new(), 0u64);
-        for home in self.pools.homes_of(DEFAULT_POOL, false) {
-            for key in self.pools.homes[home as usize].free.iter() {
+        for free_list in self.pools.homes_of(DEFAULT_POOL, false) {
+            for key in self.pools.free_lists[free_list as usize].free.iter() {
                 let block = &self.blocks[key.id];
                 if !block.is_split() {
                     let age = searches.saturating_sub(block.since);
@@ -59,7 +59,7 @@ impl CachingAllocator {
             return false;
         }
         let enough = need.size.max(limit);
-        let free = &self.pools.homes[need.home as usize].free;
+        let free = &self.pools.free_lists[need.free_list as usize].free;
         let from = FreeKey::at_least(enough);
         let is_expandable = |key: &FreeKey| self.blocks[key.id].is_expandable();
         let larger = free.from(from).next().copied();
@@ -144,8 +144,8 @@ impl CachingAllocator {
     ) {
         let mut expandable = Vec::new();
         let mut whole = Vec::new();
-        for home in self.pools.homes_of(pool, is_small) {
-            for key in self.pools.homes[home as usize].free.iter() {
+        for free_list in self.pools.homes_of(pool, is_small) {
+            for key in self.pools.free_lists[free_list as usize].free.iter() {
                 let block = &self.blocks[key.id];
                 if block.is_expandable() {
                     expandable.push(key.id);
@@ -167,8 +167,8 @@ impl CachingAllocator {
     pub fn can_release(&self, freeable: &[PoolId]) -> bool {
         std::iter::once(&DEFAULT_POOL).chain(freeable).any(|pool| {
             [true, false].into_iter().any(|is_small| {
-                self.pools.homes_of(*pool, is_small).into_iter().any(|home| {
-                    let mut free = self.pools.homes[home as usize].free.iter();
+                self.pools.homes_of(*pool, is_small).into_iter().any(|free_list| {
+                    let mut free = self.pools.free_lists[free_list as usize].free.iter();
                     free.any(|key| {
                         let block = &self.blocks[key.id];
                         if block.is_expandable() {
@@ -185,7 +185,7 @@ impl CachingAllocator {
     /// Gives a whole segment back.
     fn release_block(&mut self, id: BlockId, context: StackId, device: &mut dyn DeviceMemory) {
         let block = self.blocks[id];
-        let (pool, is_small) = self.pools.kind_of(block.home);
+        let (pool, is_small) = self.pools.kind_of(block.free_list);
         self.statistics.num_device_free += 1;
         let cause = if context == StackId::default() { block.segment_context } else { context };
         self.emit(Action::SegmentFree, &block, block.size, cause);

@@ -52,7 +52,7 @@ pub struct Request<'a> {
 /// A request in the allocator's own terms.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Need {
-    pub(super) home: u32,
+    pub(super) free_list: u32,
     pub(super) pool: PoolId,
     pub(super) is_small: bool,
     pub(super) stream: u64,
@@ -67,7 +67,7 @@ pub(super) struct Need {
 
 /// How the last request was served: for explaining a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Course {
+pub enum Service {
     /// From a free block.
     #[default]
     Cached,

@@ -3,7 +3,7 @@
 use super::block::{BlockId, State};
 use super::caching::CachingAllocator;
 use super::free_set::FreeKey;
-use super::request::{Course, DEFAULT_POOL, Need, Request};
+use super::request::{DEFAULT_POOL, Need, Request, Service};
 use super::size::{is_small_request, round_size};
 use crate::ids::PoolId;
 
@@ -21,25 +21,30 @@ impl CachingAllocator {
     /// The free block that would serve the request now.
     pub(super) fn fit(&mut self, request: &Request<'_>) -> Option<FreeKey> {
         let size = round_size(request.size, &self.settings);
-        let home = self.pools.home(request.pool, request.stream, is_small_request(size));
-        self.candidate(home, size, self.is_expandable(request.pool))
+        let free_list = self.pools.free_list(request.pool, request.stream, is_small_request(size));
+        self.candidate(free_list, size, self.is_expandable(request.pool))
     }
 
     /// The best free block, taken out of its pool. Only one candidate is looked at: where the size
     /// rules refuse it, a later one that they would accept is not tried.
     pub(super) fn get_free_block(&mut self, need: &Need, uses_expandable: bool) -> Option<BlockId> {
         if self.collects_garbage() {
-            self.pools.count_search(need.home);
+            self.pools.count_search(need.free_list);
         }
-        let found = self.candidate(need.home, need.size, uses_expandable)?;
-        self.pools.homes[need.home as usize].free.remove(&found);
+        let found = self.candidate(need.free_list, need.size, uses_expandable)?;
+        self.pools.free_lists[need.free_list as usize].free.remove(&found);
         Some(found.id)
     }
 
     #[inline]
-    pub(super) fn candidate(&self, home: u32, size: u64, uses_expandable: bool) -> Option<FreeKey> {
-        let home = &self.pools.homes[home as usize];
-        let mut fitting = home.free.from(FreeKey::at_least(size));
+    pub(super) fn candidate(
+        &self,
+        free_list: u32,
+        size: u64,
+        uses_expandable: bool,
+    ) -> Option<FreeKey> {
+        let free_list = &self.pools.free_lists[free_list as usize];
+        let mut fitting = free_list.free.from(FreeKey::at_least(size));
         let mut found = *fitting.next()?;
         if self.blocks[found.id].is_expandable() {
             if uses_expandable {
@@ -91,10 +96,10 @@ impl CachingAllocator {
             return None;
         }
         for pool in self.lent.clone() {
-            let home = self.pools.home(pool, need.stream, need.is_small);
-            let lent = Need { home, pool, ..*need };
+            let free_list = self.pools.free_list(pool, need.stream, need.is_small);
+            let lent = Need { free_list, pool, ..*need };
             if let Some(id) = self.get_free_block(&lent, uses_expandable) {
-                self.course = Course::Lent;
+                self.service = Service::Lent;
                 return Some((id, lent));
             }
         }

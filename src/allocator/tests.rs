@@ -214,10 +214,10 @@ impl Machine {
         };
         let expected = self.audit.best_fit(&self.allocator, &request);
         let served = self.allocator.malloc(&request, &mut self.device);
-        let course = self.allocator.course();
+        let service = self.allocator.service();
         let last = self.allocator.entries().last().copied();
         if let Some(expected) = expected {
-            assert_eq!(course == Course::Cached, expected.is_some(), "{size} {expected:?}");
+            assert_eq!(service == Service::Cached, expected.is_some(), "{size} {expected:?}");
             if let Some(addr) = expected {
                 assert_eq!(last.map(|entry| entry.addr), Some(addr), "{size}");
             }
@@ -226,20 +226,23 @@ impl Machine {
             Some(id) => {
                 let entry = last.unwrap();
                 assert_eq!((entry.action, entry.size, entry.stream), (Action::Alloc, size, stream));
-                assert!(entry.pool == pool || course == Course::Lent);
+                assert!(entry.pool == pool || service == Service::Lent);
                 let block = &self.allocator.blocks[id];
                 assert!(block.size >= round_size(size, self.allocator.settings()));
                 assert_eq!((block.addr, block.requested), (entry.addr, size));
                 self.live.push(id);
             }
-            None if course == Course::Rejected => {
+            None if service == Service::Rejected => {
                 assert!(last.is_none_or(|entry| entry.action != Action::Oom));
             }
             None => {
                 let entry = last.unwrap();
                 let rounded = round_size(size, self.allocator.settings());
                 assert_eq!((entry.action, entry.size), (Action::Oom, rounded));
-                assert_eq!((course, entry.addr), (Course::Failed, self.device.inner.free_bytes()));
+                assert_eq!(
+                    (service, entry.addr),
+                    (Service::Failed, self.device.inner.free_bytes())
+                );
             }
         }
     }
@@ -309,7 +312,7 @@ fn random_programs_reach_every_course() {
         let mut machine = Machine::new(&setup);
         for step in &program {
             machine.step(step);
-            seen.insert(format!("{:?}", machine.allocator.course()));
+            seen.insert(format!("{:?}", machine.allocator.service()));
         }
         unmapped += machine.journal.iter().filter(|e| e.action == Action::SegmentUnmap).count();
         collected += u64::from(machine.allocator.collected_bytes() > 0);

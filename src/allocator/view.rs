@@ -64,13 +64,13 @@ impl CachingAllocator {
                     segment.blocks.end = views.len();
                 }
                 _ => {
-                    let home = &self.pools.homes[block.home as usize];
+                    let free_list = &self.pools.free_lists[block.free_list as usize];
                     segments.push(SegmentView {
                         addr: block.addr,
                         size: block.size,
-                        stream: home.stream,
-                        pool: home.pool,
-                        is_small: home.is_small,
+                        stream: free_list.stream,
+                        pool: free_list.pool,
+                        is_small: free_list.is_small,
                         is_expandable: block.is_expandable(),
                         context: block.segment_context,
                         blocks: views.len() - 1..views.len(),

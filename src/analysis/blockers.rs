@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::oom::Blocker;
 use crate::allocator::granules_in;
-use crate::facts::{Laid, Stretch, Tiling};
+use crate::facts::{Stretch, StretchBlock, Tiling};
 use crate::frames::StackReader;
 use crate::ids::StackId;
 use crate::snapshot::BlockState;
@@ -52,14 +52,14 @@ pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker
     worth.into_iter().map(report).collect()
 }
 
-fn is_free(block: &Laid) -> bool {
+fn is_free(block: &StretchBlock) -> bool {
     block.state == BlockState::Inactive
 }
 
 /// Adds what the blocks of each stack lock in one stretch.
 fn in_stretch(stretch: &Stretch, held: &mut BTreeMap<StackId, Held>) {
     let blocks = &stretch.blocks;
-    let used: Vec<(usize, &Laid)> =
+    let used: Vec<(usize, &StretchBlock)> =
         blocks.iter().enumerate().filter(|(_, b)| !is_free(b)).collect();
     let mut of_one_stack = used.chunk_by(|(_, a), (_, b)| a.stack == b.stack).peekable();
     let mut from = 0;
@@ -73,7 +73,7 @@ fn in_stretch(stretch: &Stretch, held: &mut BTreeMap<StackId, Held>) {
 }
 
 /// Adds what the blocks of a run lock in it: what would be free without them, end to end.
-fn add_run(run: &[Laid], stretch: &Stretch, held: &mut Held) {
+fn add_run(run: &[StretchBlock], stretch: &Stretch, held: &mut Held) {
     let granule = stretch.granule;
     let given_back = if stretch.is_private { 0..0 } else { granules(run, granule) };
     for block in run.iter().filter(|block| is_free(block)) {
@@ -86,7 +86,7 @@ fn add_run(run: &[Laid], stretch: &Stretch, held: &mut Held) {
 }
 
 /// Adds the blocks of a run that lock something, when the whole of `given_back` would go back without them.
-fn add_in_the_way(run: &[Laid], granule: u64, given_back: &Range<u64>, held: &mut Held) {
+fn add_in_the_way(run: &[StretchBlock], granule: u64, given_back: &Range<u64>, held: &mut Held) {
     // The free block before each, and the one after.
     let mut free_after = vec![None; run.len()];
     let mut next = None;
@@ -116,7 +116,7 @@ fn add_in_the_way(run: &[Laid], granule: u64, given_back: &Range<u64>, held: &mu
 }
 
 /// The whole granules in blocks that lie end to end.
-fn granules(run: &[Laid], granule: u64) -> Range<u64> {
+fn granules(run: &[StretchBlock], granule: u64) -> Range<u64> {
     let (Some(first), Some(last)) = (run.first(), run.last()) else { return 0..0 };
     granules_in(&(first.offset..last.end()), granule)
 }
@@ -138,7 +138,7 @@ mod tests {
             let state =
                 if stack == FREE { BlockState::Inactive } else { BlockState::ActiveAllocated };
             offset += size;
-            Laid { offset: offset - size, size, state, stack: StackId(stack) }
+            StretchBlock { offset: offset - size, size, state, stack: StackId(stack) }
         };
         let blocks = blocks.iter().map(laid).collect();
         let mut held = BTreeMap::new();

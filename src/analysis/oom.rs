@@ -7,7 +7,7 @@ use super::held::HeldAt;
 use super::verdict::{self, Circumstances};
 use crate::allocator::{is_small_request, most_taken, segment_size, whole_granules};
 use crate::conf::Settings;
-use crate::facts::{Home, Step, Stretch, Tiling, Totals};
+use crate::facts::{Step, StreamPool, Stretch, Tiling, Totals};
 use crate::frames::{FrameList, FrameReport, StackReader};
 use crate::ids::PoolId;
 use crate::memory::{HeldByLine, by_line};
@@ -171,11 +171,12 @@ pub(super) fn report(
         .filter(|bytes| *bytes > 0);
     let device_free = event.addr;
     let segment = asked_of_device(event.size, device_free, settings);
-    let has_private = |home: &Home| home.pool != Pools::DEFAULT && home.stream == event.stream;
+    let has_private =
+        |home: &StreamPool| home.pool != Pools::DEFAULT && home.stream == event.stream;
     let is_pool_open = kept_back.is_some()
         || (step.entry.is_some()
             && event.pool.is_none()
-            && step.tiling.homes().iter().any(has_private));
+            && step.tiling.stream_pools().iter().any(has_private));
     // Of private pools only the recorded one is known.
     let pool = event.pool.unwrap_or(Pools::DEFAULT);
     let pool = kept_back.is_none().then_some(pool);
@@ -273,11 +274,12 @@ fn circumstances(
 ) -> Circumstances {
     let is_small = is_small_request(event.size);
     let largest = pool.map_or(0, |pool| step.tiling.largest_free(pool, event.stream, is_small));
-    let homes = step.tiling.homes();
-    let free = |keep: &dyn Fn(&&Home) -> bool| {
+    let homes = step.tiling.stream_pools();
+    let free = |keep: &dyn Fn(&&StreamPool) -> bool| {
         homes.iter().filter(keep).map(|home| home.free).fold(0u64, u64::saturating_add)
     };
-    let serves = |h: &Home| (Some(h.pool), h.stream, h.is_small) == (pool, event.stream, is_small);
+    let serves =
+        |h: &StreamPool| (Some(h.pool), h.stream, h.is_small) == (pool, event.stream, is_small);
     let class = homes.iter().find(|home| serves(home));
     let Totals { reserved, active, .. } = step.tiling.totals();
     Circumstances {

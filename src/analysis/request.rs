@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::oom::{OomReport, report_of};
 use super::snapshot::Options;
-use crate::allocator::Course;
+use crate::allocator::Service;
 use crate::conf::Settings;
 use crate::facts::{releases, shown_capacity};
 use crate::frames::StackReader;
@@ -133,7 +133,7 @@ fn stream_of(device: Device<'_>) -> u64 {
 
 fn served(answer: &Answer) -> Option<Served> {
     let (address, bytes) = answer.served?;
-    let is_cached = answer.course == Course::Cached;
+    let is_cached = answer.service == Service::Cached;
     Some(Served {
         kind: if is_cached { "free-block" } else { "new-memory" },
         address: is_cached.then_some(address),

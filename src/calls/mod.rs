@@ -14,5 +14,5 @@ mod reader;
 pub(crate) use call::{Boundary, Call};
 pub use given_back::{GivenBack, given_back};
 pub use program::Program;
-pub(crate) use program::{Made, Of, Part, Step};
+pub(crate) use program::{ListRange, Operation, OperationKind, ReleaseScope};
 pub(crate) use reader::Calls;

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use crate::allocator::{Behaviour, Held, Resident, round_size};
+use crate::allocator::{Behaviour, HeldSegment, Resident, round_size};
 use crate::conf::Settings;
 use crate::facts::DEFAULT_STREAM;
 use crate::ids::{PoolId, StackId, row};
@@ -13,10 +13,10 @@ use crate::snapshot::{BlockState, Device};
 #[derive(Debug)]
 pub struct Program<'a> {
     pub(crate) device: Device<'a>,
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: Vec<HeldSegment>,
     /// In address order; the first slots are theirs.
     pub(crate) residents: Vec<Resident>,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) operations: Vec<Operation>,
     /// Slots of frees in the order in which they were completed.
     pub(crate) completed: Vec<u32>,
     /// Private pools that gave memory back.
@@ -27,19 +27,19 @@ pub struct Program<'a> {
 
 /// A call, with the index in the device's trace of the last entry that it wrote.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Step {
+pub(crate) struct Operation {
     pub(crate) at: u32,
-    pub(crate) made: Made,
+    pub(crate) kind: OperationKind,
 }
 
 /// A part of a list of the program's.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Part {
+pub(crate) struct ListRange {
     pub(super) first: u32,
     pub(super) count: u32,
 }
 
-impl Part {
+impl ListRange {
     pub(crate) fn of<T>(self, list: &[T]) -> &[T] {
         let first = self.first as usize;
         list.get(first..first + self.count as usize).unwrap_or_default()
@@ -48,7 +48,7 @@ impl Part {
 
 /// What was called. A slot is where the program keeps a block; it serves again once that is freed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Made {
+pub(crate) enum OperationKind {
     /// A request; it has no slot if it failed when it was recorded.
     Malloc {
         size: u64,
@@ -56,12 +56,12 @@ pub(crate) enum Made {
         pool: PoolId,
         context: StackId,
         slot: Option<u32>,
-        completions: Part,
+        completions: ListRange,
     },
     /// A free; `waits` when another stream still used the block.
     Free { slot: u32, waits: bool, context: StackId },
     /// Memory given back on request.
-    Release { of: Of, context: StackId, completions: Part },
+    Release { scope: ReleaseScope, context: StackId, completions: ListRange },
     /// The last user of a private pool is gone: its memory can be given back.
     Freeable(PoolId),
     /// The program asked for a snapshot.
@@ -70,11 +70,11 @@ pub(crate) enum Made {
 
 /// What a release is of.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Of {
+pub(crate) enum ReleaseScope {
     /// Everything.
     All,
     /// These private pools.
-    Pools(Part),
+    Pools(ListRange),
     /// Nothing: frees were completed, and no more shows.
     Nothing,
 }
@@ -93,7 +93,7 @@ impl Program<'_> {
         // Those that stay longest, then the largest. Of one pool and stream, blocks that are alike in
         // both are one another's equals.
         order.sort_by_key(|(end, requested, index)| (Reverse(*end), Reverse(*requested), *index));
-        let mut steps = Vec::with_capacity(order.len() + self.steps.len());
+        let mut operations = Vec::with_capacity(order.len() + self.operations.len());
         for (.., index) in order {
             let Some(resident) = self.residents.get(index) else { continue };
             let after = self.held.partition_point(|held| held.addr <= resident.addr);
@@ -102,18 +102,28 @@ impl Program<'_> {
             };
             let (slot, context) = (row(index), resident.context);
             let (stream, pool, size) = (held.stream, held.pool, resident.requested);
-            let completions = Part::default();
-            let made = Made::Malloc { size, stream, pool, context, slot: Some(slot), completions };
-            steps.push(Step { at: 0, made });
+            let completions = ListRange::default();
+            let kind = OperationKind::Malloc {
+                size,
+                stream,
+                pool,
+                context,
+                slot: Some(slot),
+                completions,
+            };
+            operations.push(Operation { at: 0, kind });
             if resident.state == BlockState::ActivePendingFree {
-                steps.push(Step { at: 0, made: Made::Free { slot, waits: true, context } });
+                operations.push(Operation {
+                    at: 0,
+                    kind: OperationKind::Free { slot, waits: true, context },
+                });
             }
         }
-        steps.append(&mut self.steps);
-        Self { held: Vec::new(), residents: Vec::new(), steps, ..self }
+        operations.append(&mut self.operations);
+        Self { held: Vec::new(), residents: Vec::new(), operations, ..self }
     }
 
-    /// The step that frees each resident, or completes its free; the end of time for those that stay.
+    /// The operation that frees each resident, or completes its free; the end of time for those that stay.
     fn ends_of_residents(&self) -> Vec<usize> {
         let mut ends = vec![usize::MAX; self.residents.len()];
         let mut ends_at = |slot: u32, at: usize| {
@@ -121,13 +131,14 @@ impl Program<'_> {
                 *end = at.min(*end);
             }
         };
-        for (at, step) in self.steps.iter().enumerate() {
-            match step.made {
-                Made::Free { slot, .. } => ends_at(slot, at),
-                Made::Malloc { completions, .. } | Made::Release { completions, .. } => {
+        for (at, operation) in self.operations.iter().enumerate() {
+            match operation.kind {
+                OperationKind::Free { slot, .. } => ends_at(slot, at),
+                OperationKind::Malloc { completions, .. }
+                | OperationKind::Release { completions, .. } => {
                     completions.of(&self.completed).iter().for_each(|slot| ends_at(*slot, at));
                 }
-                Made::Freeable(_) | Made::Snapshot(_) => {}
+                OperationKind::Freeable(_) | OperationKind::Snapshot(_) => {}
             }
         }
         ends
@@ -148,8 +159,10 @@ impl Program<'_> {
     /// capture, and that is not known of some request.
     pub fn leaves_captures_open(&self, minor: u32) -> bool {
         Behaviour::of(minor).private_pools_as_captures
-            && self.steps.iter().any(|step| match step.made {
-                Made::Malloc { pool, stream, .. } => self.is_in_capture(pool, stream).is_none(),
+            && self.operations.iter().any(|operation| match operation.kind {
+                OperationKind::Malloc { pool, stream, .. } => {
+                    self.is_in_capture(pool, stream).is_none()
+                }
                 _ => false,
             })
     }
@@ -182,9 +195,9 @@ impl Program<'_> {
         }
         let mut held = sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size));
         let mut most = held;
-        for step in &self.steps {
-            match step.made {
-                Made::Malloc { size, slot, .. } => {
+        for operation in &self.operations {
+            match operation.kind {
+                OperationKind::Malloc { size, slot, .. } => {
                     let size = round_size(size, settings);
                     let with_it = held.saturating_add(size);
                     most = most.max(with_it);
@@ -192,12 +205,16 @@ impl Program<'_> {
                         sizes[slot as usize] = size;
                         held = with_it;
                     } else {
-                        failed(step.at, with_it);
+                        failed(operation.at, with_it);
                     }
                 }
                 // What did not fit into the sum cannot be taken out of it.
-                Made::Free { slot, .. } => held = held.saturating_sub(sizes[slot as usize]),
-                Made::Release { .. } | Made::Freeable(_) | Made::Snapshot(_) => {}
+                OperationKind::Free { slot, .. } => {
+                    held = held.saturating_sub(sizes[slot as usize])
+                }
+                OperationKind::Release { .. }
+                | OperationKind::Freeable(_)
+                | OperationKind::Snapshot(_) => {}
             }
         }
         most
@@ -205,15 +222,15 @@ impl Program<'_> {
 
     /// The most that was asked for at once, in bytes.
     pub fn largest_request(&self) -> u64 {
-        let size = |step: &Step| match step.made {
-            Made::Malloc { size, .. } => size,
+        let size = |operation: &Operation| match operation.kind {
+            OperationKind::Malloc { size, .. } => size,
             _ => 0,
         };
-        self.steps.iter().map(size).max().unwrap_or(0)
+        self.operations.iter().map(size).max().unwrap_or(0)
     }
 
-    /// When the call of a step was recorded, in microseconds; 0 where that is not known.
-    pub(crate) fn time_of(&self, step: &Step) -> u64 {
-        self.device.time_us(step.at as usize).unwrap_or(0)
+    /// When the call of an operation was recorded, in microseconds; 0 where that is not known.
+    pub(crate) fn time_of(&self, operation: &Operation) -> u64 {
+        self.device.time_us(operation.at as usize).unwrap_or(0)
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 
 use super::call::Call;
-use super::program::{Made, Of, Part, Program, Step};
+use super::program::{ListRange, Operation, OperationKind, Program, ReleaseScope};
 use super::reader::Calls;
 use crate::conf::Settings;
 use crate::facts::{PoolIndex, Reservations, Start};
@@ -23,7 +23,7 @@ impl<'a> Program<'a> {
                 device,
                 held,
                 residents,
-                steps: Vec::new(),
+                operations: Vec::new(),
                 completed: Vec::new(),
                 pools: Vec::new(),
                 slots: 0,
@@ -89,14 +89,14 @@ impl Reader<'_> {
                 if let Some(event) = self.event(*row)
                     && event.action == Action::Snapshot
                 {
-                    self.push(at, Made::Snapshot(event.pool.unwrap_or_default()));
+                    self.push(at, OperationKind::Snapshot(event.pool.unwrap_or_default()));
                 }
             }
         }
     }
 
-    fn push(&mut self, at: u32, made: Made) {
-        self.program.steps.push(Step { at, made });
+    fn push(&mut self, at: u32, kind: OperationKind) {
+        self.program.operations.push(Operation { at, kind });
     }
 
     fn free(&mut self, at: u32, row: usize, waits: bool) {
@@ -107,11 +107,11 @@ impl Reader<'_> {
         } else {
             self.vacant.push(slot);
         }
-        self.push(at, Made::Free { slot, waits, context: event.stack });
+        self.push(at, OperationKind::Free { slot, waits, context: event.stack });
     }
 
     /// The completions among `rows`.
-    fn completions(&mut self, rows: Range<usize>) -> Part {
+    fn completions(&mut self, rows: Range<usize>) -> ListRange {
         let first = self.program.completed.len();
         for row in rows {
             if let Some(event) = self.event(row)
@@ -122,7 +122,7 @@ impl Reader<'_> {
                 self.vacant.push(slot);
             }
         }
-        Part { first: row(first), count: row(self.program.completed.len() - first) }
+        ListRange { first: row(first), count: row(self.program.completed.len() - first) }
     }
 
     fn malloc(&mut self, at: u32, rows: Range<usize>, pool: PoolId, calls: &Calls<'_>) {
@@ -152,13 +152,13 @@ impl Reader<'_> {
             slot
         });
         let TraceEntry { size, stream, stack: context, .. } = event;
-        self.push(at, Made::Malloc { size, stream, pool, context, slot, completions });
+        self.push(at, OperationKind::Malloc { size, stream, pool, context, slot, completions });
     }
 
     fn add_freeable(&mut self, at: u32, pool: PoolId) {
         if !self.freeable.contains(&pool) {
             self.freeable.push(pool);
-            self.push(at, Made::Freeable(pool));
+            self.push(at, OperationKind::Freeable(pool));
         }
     }
 
@@ -168,15 +168,15 @@ impl Reader<'_> {
         for pool in pools {
             self.add_freeable(at, *pool);
         }
-        let of = if is_default {
-            Of::All
+        let scope = if is_default {
+            ReleaseScope::All
         } else if pools.is_empty() {
-            Of::Nothing
+            ReleaseScope::Nothing
         } else {
             let first = row(self.program.pools.len());
             self.program.pools.extend(pools);
-            Of::Pools(Part { first, count: row(pools.len()) })
+            ReleaseScope::Pools(ListRange { first, count: row(pools.len()) })
         };
-        self.push(at, Made::Release { of, context, completions });
+        self.push(at, OperationKind::Release { scope, context, completions });
     }
 }

@@ -33,15 +33,15 @@ impl Layout {
             {
                 segment.total_size = segment.total_size.saturating_add(tile.size);
                 segment.blocks.end = row + 1;
-            } else if let Some(home) = tiling.homes().get(tile.home as usize) {
+            } else if let Some(stream_pool) = tiling.stream_pools().get(tile.stream_pool as usize) {
                 layout.segments.push(Segment {
                     device,
                     address: tile.addr,
                     total_size: tile.size,
-                    stream: home.stream,
-                    is_small: home.is_small,
+                    stream: stream_pool.stream,
+                    is_small: stream_pool.is_small,
                     is_expandable: tile.is_expandable,
-                    pool: home.pool,
+                    pool: stream_pool.pool,
                     stack: Stacks::EMPTY,
                     blocks: row..row + 1,
                 });

@@ -34,5 +34,5 @@ pub(crate) use segment_pools::{DEFAULT_STREAM, SegmentPools, no_split_pools};
 pub use settings::{NEWEST, releases, settings_of, settings_under};
 pub use shown::{shown_capacity, shown_limit};
 pub(crate) use start::Start;
-pub use tiling::{FreeKinds, Keep, Laid, Stretch, Tiling};
-pub use totals::{Home, Totals};
+pub use tiling::{FreeKinds, Keep, Stretch, StretchBlock, Tiling};
+pub use totals::{StreamPool, Totals};

@@ -14,7 +14,7 @@ use super::pool_index::PoolIndex;
 use super::reservations::Reservations;
 use super::tiling::{Run, Tiling};
 use crate::allocator::{
-    BlockView, CachingAllocator, Held, Resident, SegmentView, block_size, round_size,
+    BlockView, CachingAllocator, HeldSegment, Resident, SegmentView, block_size, round_size,
 };
 use crate::conf::Settings;
 use crate::device::UNBOUNDED;
@@ -127,7 +127,10 @@ impl Start {
     }
 
     /// The start as the model takes it over.
-    pub(crate) fn to_adopt(&self, reservations: &Reservations) -> (Vec<Held>, Vec<Resident>) {
+    pub(crate) fn to_adopt(
+        &self,
+        reservations: &Reservations,
+    ) -> (Vec<HeldSegment>, Vec<Resident>) {
         let mut lowest = FxHashMap::default();
         for run in self.runs.iter().filter(|run| run.is_expandable) {
             lowest.entry((run.stream, run.is_small, run.pool)).or_insert(run.addr);
@@ -143,7 +146,7 @@ impl Start {
             let next = bases.range(base.saturating_add(1)..).next();
             Some((base, next.map_or(UNBOUNDED, |next| next - base)))
         };
-        let held = self.runs.iter().map(|run| Held {
+        let held = self.runs.iter().map(|run| HeldSegment {
             addr: run.addr,
             size: run.size,
             stream: run.stream,

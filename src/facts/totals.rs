@@ -15,9 +15,9 @@ pub struct Totals {
     pub requested: u64,
 }
 
-/// Where a block may be used again: a pool and a stream.
+/// The part of a pool that serves one stream: where a block may be used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Home {
+pub struct StreamPool {
     /// The pool.
     pub pool: PoolId,
     /// The stream's raw handle.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 /// Disjoint address ranges.
 #[derive(Debug, Default)]
-pub(super) struct Ground(BTreeMap<u64, u64>);
+pub(super) struct AddressRanges(BTreeMap<u64, u64>);
 
-impl Ground {
+impl AddressRanges {
     /// Takes a range; false when it is empty, leaves the address space or overlaps another.
     pub(super) fn take(&mut self, addr: u64, size: u64) -> bool {
         let Some(end) = addr.checked_add(size).filter(|end| *end > addr) else { return false };

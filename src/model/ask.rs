@@ -2,7 +2,7 @@
 
 use super::hypothesis::Hypothesis;
 use super::simulate::take_over;
-use crate::allocator::{Behaviour, CachingAllocator, Course, Request, round_size};
+use crate::allocator::{Behaviour, CachingAllocator, Request, Service, round_size};
 use crate::device::{DeviceMemory as _, Simulated, UNBOUNDED};
 use crate::facts::{Keep, Reservations, Start, Tiling};
 use crate::ids::{PoolId, StackId};
@@ -14,7 +14,7 @@ pub struct Answer {
     /// The request in rounded bytes.
     pub rounded: u64,
     /// How it was served, or that it failed.
-    pub course: Course,
+    pub service: Service,
     /// The block that serves it: its address, and the bytes of the free block it is cut from.
     pub served: Option<(u64, u64)>,
     /// Bytes that were given back to the device on the way.
@@ -48,9 +48,9 @@ pub fn ask(device: Device<'_>, hypothesis: &Hypothesis, size: u64, stream: u64) 
         is_capturing: false,
     };
     let fit = allocator.fit_for(&request);
-    let course = match allocator.malloc(&request, &mut simulated) {
-        Some(_) => allocator.course(),
-        None => Course::Failed,
+    let service = match allocator.malloc(&request, &mut simulated) {
+        Some(_) => allocator.service(),
+        None => Service::Failed,
     };
     let (mut served, mut given_back, mut grown) = (None, 0u64, 0u64);
     for entry in allocator.entries() {
@@ -67,7 +67,7 @@ pub fn ask(device: Device<'_>, hypothesis: &Hypothesis, size: u64, stream: u64) 
     Start::of_model(&allocator).lay(&mut tiling);
     Answer {
         rounded: round_size(size, settings),
-        course,
+        service,
         served,
         given_back,
         device_free: simulated.free_bytes(),

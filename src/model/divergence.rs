@@ -1,6 +1,6 @@
 //! Where the model and a recording part, and why.
 
-use crate::allocator::{Course, Entry};
+use crate::allocator::{Entry, Service};
 use crate::snapshot::{Action, TraceEntry};
 use crate::units::size;
 
@@ -25,7 +25,7 @@ pub struct Divergence {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The model decided otherwise, having served the request in this way.
-    Decision(Course),
+    Decision(Service),
     /// A free of an address where nothing is allocated.
     UnknownFree,
     /// A completed free of an address where no free is pending.
@@ -42,7 +42,7 @@ impl Divergence {
     /// One sentence: what differs and which rule is in question.
     pub fn why(&self) -> String {
         match self.fault {
-            Fault::Decision(course) => self.decision(course),
+            Fault::Decision(service) => self.decision(service),
             Fault::UnknownFree => {
                 "the trace frees an address where nothing is allocated: entries are \
                 missing or contradict each other"
@@ -65,7 +65,7 @@ impl Divergence {
         }
     }
 
-    fn decision(&self, course: Course) -> String {
+    fn decision(&self, service: Service) -> String {
         let Some(recorded) = &self.recorded else {
             return "the recording ends where the model goes on".to_owned();
         };
@@ -84,7 +84,7 @@ impl Divergence {
             (Action::Alloc, Action::Alloc) => {
                 if predicted.addr == recorded.addr {
                     "the stream or the pool of the block"
-                } else if course == Course::Cached {
+                } else if service == Service::Cached {
                     "the order in which free blocks are tried, or the size that an earlier block was cut to"
                 } else {
                     "where new memory is put to use"

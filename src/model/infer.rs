@@ -21,9 +21,9 @@ use crate::ids::PoolId;
 use crate::snapshot::{Action, Device, Snapshot, TraceEntry};
 use crate::units::MIB;
 
-/// What whoever asks knows of the recording.
+/// How a recording was made, as far as whoever asks knows.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Known {
+pub struct Setup {
     /// The minor release of PyTorch 2 that recorded it.
     pub minor: Option<u32>,
     /// Bytes of each device.
@@ -53,7 +53,7 @@ pub struct Inferred<'a> {
 }
 
 /// Finds the hypothesis under which the model reproduces most of the traces of `devices`.
-pub fn infer<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], known: Known) -> Inference<'a> {
+pub fn infer<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], known: Setup) -> Inference<'a> {
     let tried: Vec<Inference<'a>> = candidates(snapshot, known.minor)
         .into_par_iter()
         .map(|(releases, minor)| {
@@ -100,7 +100,7 @@ pub fn settings_in_effect(snapshot: &Snapshot, minor: Option<u32>) -> Settings {
         return minor
             .map_or_else(|| settings_of(snapshot), |minor| settings_under(snapshot, minor));
     }
-    let inference = infer(snapshot, &traced, Known { minor, capacity: None });
+    let inference = infer(snapshot, &traced, Setup { minor, capacity: None });
     let furthest = inference.devices.into_iter().max_by_key(|one| one.verification.matched);
     furthest.map_or_else(|| settings_of(snapshot), |one| one.hypothesis.settings)
 }

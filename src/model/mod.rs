@@ -23,7 +23,7 @@ pub use divergence::{Divergence, Fault};
 pub use emit::{EmittedDevice, emit};
 pub use end_state::end_differences;
 pub use hypothesis::Hypothesis;
-pub use infer::{Inference, Inferred, Known, infer, settings_in_effect};
+pub use infer::{Inference, Inferred, Setup, infer, settings_in_effect};
 pub use simulate::{Figures, Simulation, enough, fits, simulate, simulate_on};
 pub use verification::{Sink, Verification};
 pub use verify::{verify, verify_and_keep};

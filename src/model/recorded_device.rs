@@ -23,7 +23,7 @@ struct Move {
 /// Answers one call from the memory movements that were recorded for it, in their order: growth is
 /// granted when it is the next movement, else refused.
 #[derive(Debug, Clone)]
-pub(super) struct Recorded<'a> {
+pub(super) struct RecordedDevice<'a> {
     moves: Vec<Move>,
     next: usize,
     /// The device's free bytes, where the call failed.
@@ -37,7 +37,7 @@ pub(super) struct Recorded<'a> {
     call: (usize, PoolId, u64, bool),
 }
 
-impl<'a> Recorded<'a> {
+impl<'a> RecordedDevice<'a> {
     pub(super) fn new(capacity: Option<u64>, reservations: &'a Reservations) -> Self {
         Self {
             moves: Vec::new(),
@@ -103,7 +103,7 @@ impl<'a> Recorded<'a> {
     }
 }
 
-impl DeviceMemory for Recorded<'_> {
+impl DeviceMemory for RecordedDevice<'_> {
     fn allocate(&mut self, size: u64) -> Result<u64, OutOfMemory> {
         match self.front() {
             Some((Action::SegmentAlloc, addr, recorded)) if recorded == size => {

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use super::hypothesis::Hypothesis;
 use super::verification::Sink;
 use crate::allocator::{
-    Behaviour, BlockId, CachingAllocator, Held, Request, SMALL_SEGMENT, Ticket, granule,
+    Behaviour, BlockId, CachingAllocator, HeldSegment, Request, SMALL_SEGMENT, Ticket, granule,
     round_size, segment_size,
 };
-use crate::calls::{Made, Of, Part, Program, Step};
+use crate::calls::{ListRange, Operation, OperationKind, Program, ReleaseScope};
 use crate::conf::Settings;
 use crate::device::{DeviceMemory as _, ReplayDevice, Reservation, Simulated, UNBOUNDED};
 use crate::ids::{PoolId, StackId};
@@ -70,15 +70,15 @@ pub fn simulate_on<D: ReplayDevice>(
 ) -> Simulation {
     let mut simulator = Simulator::new(program, hypothesis, memory);
     let mut predicted = 0;
-    for step in &program.steps {
-        if !go_on(&mut simulator.device, step.at as usize) {
+    for operation in &program.operations {
+        if !go_on(&mut simulator.device, operation.at as usize) {
             break;
         }
-        simulator.step(step);
+        simulator.perform(operation);
         let written = simulator.allocator.entries();
         predicted += written.len();
         if let Some(keep) = &mut keep {
-            let time = program.time_of(step);
+            let time = program.time_of(operation);
             for entry in written {
                 keep(entry, time);
             }
@@ -93,8 +93,8 @@ pub fn simulate_on<D: ReplayDevice>(
 /// that is not.
 pub fn fits(program: &Program<'_>, hypothesis: &Hypothesis) -> Option<u64> {
     let mut simulator = Simulator::new(program, hypothesis, simulated(program, hypothesis));
-    for step in &program.steps {
-        simulator.step(step);
+    for operation in &program.operations {
+        simulator.perform(operation);
         simulator.allocator.clear_entries();
         if !simulator.ooms.is_empty() {
             return None;
@@ -108,8 +108,8 @@ pub fn fits(program: &Program<'_>, hypothesis: &Hypothesis) -> Option<u64> {
 pub fn enough(program: &Program<'_>, hypothesis: &Hypothesis) -> u64 {
     let mut simulator = Simulator::new(program, hypothesis, simulated(program, hypothesis));
     simulator.is_elastic = true;
-    for step in &program.steps {
-        simulator.step(step);
+    for operation in &program.operations {
+        simulator.perform(operation);
         simulator.allocator.clear_entries();
     }
     simulator.device.total_bytes()
@@ -182,9 +182,9 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
     }
 
     #[inline]
-    fn step(&mut self, step: &Step) {
-        match step.made {
-            Made::Malloc { size, stream, pool, context, slot, completions } => {
+    fn perform(&mut self, operation: &Operation) {
+        match operation.kind {
+            OperationKind::Malloc { size, stream, pool, context, slot, completions } => {
                 self.finish(completions);
                 // What failed has waited for everything: what came back meanwhile was not there for it.
                 let waits = slot.is_none();
@@ -219,9 +219,9 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                         self.allocator.complete(*ticket, context);
                     }
                 }
-                self.put(step.at as usize, served, slot, (size, context));
+                self.put(operation.at as usize, served, slot, (size, context));
             }
-            Made::Free { slot, waits, context } => {
+            OperationKind::Free { slot, waits, context } => {
                 if let Block::Live(id) =
                     std::mem::replace(&mut self.blocks[slot as usize], Block::None)
                     && let Some(ticket) = self.allocator.free(id, waits, context)
@@ -229,16 +229,16 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                     self.blocks[slot as usize] = Block::Pending(ticket);
                 }
             }
-            Made::Release { of, context, completions } => {
+            OperationKind::Release { scope, context, completions } => {
                 self.finish(completions);
-                self.release(of, context);
+                self.release(scope, context);
             }
-            Made::Freeable(pool) => {
+            OperationKind::Freeable(pool) => {
                 if !self.freeable.contains(&pool) {
                     self.freeable.push(pool);
                 }
             }
-            Made::Snapshot(pool) => self.allocator.snapshot(pool),
+            OperationKind::Snapshot(pool) => self.allocator.snapshot(pool),
         }
     }
 
@@ -252,7 +252,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
 
     /// Gathers the tickets of `completions`, as far as there are any.
     #[inline]
-    fn finish(&mut self, completions: Part) {
+    fn finish(&mut self, completions: ListRange) {
         self.finished.clear();
         for slot in completions.of(&self.program.completed) {
             if let Block::Pending(ticket) =
@@ -297,16 +297,18 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
         }
     }
 
-    fn release(&mut self, of: Of, context: StackId) {
+    fn release(&mut self, scope: ReleaseScope, context: StackId) {
         let (order, freeable, device) = (&self.finished, &self.freeable, &mut self.device);
-        match of {
-            Of::All => self.allocator.release_cached(None, order, freeable, context, device),
-            Of::Pools(pools) => {
+        match scope {
+            ReleaseScope::All => {
+                self.allocator.release_cached(None, order, freeable, context, device)
+            }
+            ReleaseScope::Pools(pools) => {
                 for pool in pools.of(&self.program.pools) {
                     self.allocator.release_cached(Some(*pool), order, freeable, context, device);
                 }
             }
-            Of::Nothing => {
+            ReleaseScope::Nothing => {
                 for ticket in order {
                     self.allocator.complete(*ticket, context);
                 }
@@ -323,7 +325,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
 /// Gives `device` the memory that was `held` before the first call.
 pub(super) fn take_over(
     device: &mut (impl ReplayDevice + ?Sized),
-    held: &[Held],
+    held: &[HeldSegment],
     settings: &Settings,
 ) {
     for segment in held {

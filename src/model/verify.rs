@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use super::address_ranges::Ground;
+use super::address_ranges::AddressRanges;
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
 use super::readings::{Prelude, Reading, readings, request_of};
-use super::recorded_device::Recorded;
+use super::recorded_device::RecordedDevice;
 use super::verification::{Sink, Verification};
 use crate::allocator::{
     Behaviour, BlockId, CachingAllocator, Entry, Request, Ticket, is_small_request, round_size,
@@ -52,7 +52,7 @@ pub fn verify_and_keep(
 
 /// Where and why no call can be made of an entry.
 type Stop = (usize, Fault);
-type Made = Result<(), Stop>;
+type CallResult = Result<(), Stop>;
 
 struct Verifier<'a> {
     trace: Device<'a>,
@@ -60,8 +60,8 @@ struct Verifier<'a> {
     reserved_before: u64,
     misfits: usize,
     allocator: CachingAllocator,
-    device: Recorded<'a>,
-    ground: Ground,
+    device: RecordedDevice<'a>,
+    address_ranges: AddressRanges,
     live: FxHashMap<u64, BlockId>,
     pending: FxHashMap<u64, Ticket>,
     freeable: Vec<PoolId>,
@@ -92,11 +92,11 @@ impl<'a> Verifier<'a> {
         }
         let start = Start::of(trace, &hypothesis.settings, &PoolIndex::of(trace));
         let starts_empty = start.is_empty();
-        let mut ground = Ground::default();
+        let mut address_ranges = AddressRanges::default();
         let (held, residents) = start.to_adopt(reservations);
-        let mut recorded_device = Recorded::new(hypothesis.capacity, reservations);
+        let mut recorded_device = RecordedDevice::new(hypothesis.capacity, reservations);
         for segment in &held {
-            ground.take(segment.addr, segment.size);
+            address_ranges.take(segment.addr, segment.size);
             segment.reservation.into_iter().for_each(|range| recorded_device.adopt(range));
         }
         let adopted = allocator.adopt(&held, &residents);
@@ -108,7 +108,7 @@ impl<'a> Verifier<'a> {
             misfits: adopted.misfits,
             allocator,
             device: recorded_device,
-            ground,
+            address_ranges,
             live: adopted.live.into_iter().collect(),
             pending: adopted.pending.into_iter().collect(),
             freeable: Vec::new(),
@@ -170,7 +170,7 @@ impl<'a> Verifier<'a> {
         self.compare(call.rows());
     }
 
-    fn free(&mut self, row: usize, waits: bool) -> Made {
+    fn free(&mut self, row: usize, waits: bool) -> CallResult {
         let Some(event) = self.event(row) else { return Ok(()) };
         let id = self.live.remove(&event.addr).ok_or((row, Fault::UnknownFree))?;
         if let Some(ticket) = self.allocator.free(id, waits, event.stack) {
@@ -186,7 +186,7 @@ impl<'a> Verifier<'a> {
 
     /// The usual request: nothing happened but that it was served.
     #[inline]
-    fn malloc_cached(&mut self, row: usize, pool: PoolId) -> Made {
+    fn malloc_cached(&mut self, row: usize, pool: PoolId) -> CallResult {
         self.finished.clear();
         self.wait_order.clear();
         self.request(row, pool, false)
@@ -198,7 +198,7 @@ impl<'a> Verifier<'a> {
         pool: PoolId,
         boundary: Option<Boundary>,
         calls: &Calls<'_>,
-    ) -> Made {
+    ) -> CallResult {
         let last = rows.end - 1;
         let Some(event) = self.event(last) else { return Ok(()) };
         let own = self.prelude(rows.start..last, pool, calls)?;
@@ -285,7 +285,13 @@ impl<'a> Verifier<'a> {
     }
 
     /// Makes the calls of one reading.
-    fn act(&mut self, reading: &Reading, prelude: &Prelude, last: usize, pool: PoolId) -> Made {
+    fn act(
+        &mut self,
+        reading: &Reading,
+        prelude: &Prelude,
+        last: usize,
+        pool: PoolId,
+    ) -> CallResult {
         self.finished.clear();
         self.wait_order.clear();
         let mut released = Vec::new();
@@ -311,20 +317,20 @@ impl<'a> Verifier<'a> {
         self.request(last, pool, reading.is_capturing)
     }
 
-    fn movement(&mut self, row: usize, event: &TraceEntry) -> Made {
+    fn movement(&mut self, row: usize, event: &TraceEntry) -> CallResult {
         self.device.expect(row, event);
         if event.action.is_growth() {
-            if !self.ground.take(event.addr, event.size) {
+            if !self.address_ranges.take(event.addr, event.size) {
                 return Err((row, Fault::OverlappingSegment));
             }
         } else {
-            self.ground.give(event.addr, event.size);
+            self.address_ranges.give(event.addr, event.size);
         }
         Ok(())
     }
 
     #[inline]
-    fn request(&mut self, row: usize, pool: PoolId, is_capturing: bool) -> Made {
+    fn request(&mut self, row: usize, pool: PoolId, is_capturing: bool) -> CallResult {
         let Some(event) = self.event(row) else { return Ok(()) };
         if event.size == 0 || event.size >= MOST_REQUESTED {
             return Err((row, Fault::ImpossibleSize));
@@ -354,7 +360,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    fn release(&mut self, rows: Range<usize>, pools: &[PoolId], is_default: bool) -> Made {
+    fn release(&mut self, rows: Range<usize>, pools: &[PoolId], is_default: bool) -> CallResult {
         self.device.begin();
         let mut order = Vec::new();
         let mut context = StackId::default();
@@ -439,7 +445,7 @@ impl<'a> Verifier<'a> {
         self.matched += matched;
         self.predicted += written.len();
         if let Some((row, entry)) = differs {
-            let fault = Fault::Decision(self.allocator.course());
+            let fault = Fault::Decision(self.allocator.service());
             self.diverge(row, entry, fault);
         } else if let Some(why) = self.allocator.undefined() {
             self.diverge(rows.end.saturating_sub(1), None, Fault::Undefined(why));

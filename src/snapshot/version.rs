@@ -40,7 +40,7 @@ pub(super) struct KeysSeen {
 
 enum Mark {
     Top(SymbolId),
-    TraceEntry(SymbolId),
+    Entry(SymbolId),
     Segment(SymbolId),
     Setting(&'static str),
 }
@@ -49,16 +49,16 @@ enum Mark {
 const MARKS: [(u32, Mark); 12] = [
     (0, Mark::Top(keys::DEVICE_TRACES)), // pytorch/pytorch#86241
     (1, Mark::Segment(keys::IS_EXPANDABLE)),
-    (2, Mark::TraceEntry(keys::TIME_US)), // #112266
+    (2, Mark::Entry(keys::TIME_US)), // #112266
     (3, Mark::Top(keys::ALLOCATOR_SETTINGS)),
     (5, Mark::Top(keys::EXTERNAL_ANNOTATIONS)),
-    (8, Mark::TraceEntry(keys::COMPILE_CONTEXT)),
+    (8, Mark::Entry(keys::COMPILE_CONTEXT)),
     (9, Mark::Setting("graph_capture_record_stream_reuse")),
-    (10, Mark::TraceEntry(keys::USER_METADATA)),
-    (12, Mark::TraceEntry(keys::POOL_ID)),
+    (10, Mark::Entry(keys::USER_METADATA)),
+    (12, Mark::Entry(keys::POOL_ID)),
     (13, Mark::Setting("max_round_threshold")),
     (14, Mark::Top(keys::HOST_TRACES)),
-    (14, Mark::TraceEntry(keys::INTERNAL_METADATA)), // optional: tells only where it is
+    (14, Mark::Entry(keys::INTERNAL_METADATA)), // optional: tells only where it is
 ];
 
 impl KeysSeen {
@@ -69,10 +69,10 @@ impl KeysSeen {
         for (since, mark) in &MARKS {
             let (present, could_be) = match mark {
                 Mark::Top(key) => (self.top.has(*key), true),
-                Mark::TraceEntry(keys::INTERNAL_METADATA) => {
+                Mark::Entry(keys::INTERNAL_METADATA) => {
                     (self.event.has(keys::INTERNAL_METADATA), false)
                 }
-                Mark::TraceEntry(key) => (self.event.has(*key), has_events),
+                Mark::Entry(key) => (self.event.has(*key), has_events),
                 Mark::Segment(key) => (self.segment.has(*key), has_segments),
                 Mark::Setting(key) => {
                     (self.settings.iter().any(|s| s == key), !self.settings.is_empty())

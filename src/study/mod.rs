@@ -31,7 +31,7 @@ pub(crate) use self::window::{entry_of, place};
 use crate::conf::Settings;
 use crate::facts::{settings_of, settings_under};
 use crate::frames::StackReader;
-use crate::model::{Inference, Known, infer};
+use crate::model::{Inference, Setup, infer};
 use crate::snapshot::{Device, Snapshot};
 
 /// What whoever asks knows of a recording, and which part of it to look at.
@@ -116,7 +116,7 @@ impl<'a> Study<'a> {
         self.inference.get_or_init(|| {
             let devices: Vec<Device<'a>> = self.devices.iter().map(|kept| kept.device).collect();
             let inference =
-                infer(self.snapshot, &devices, Known { minor: self.scope.minor, capacity: None });
+                infer(self.snapshot, &devices, Setup { minor: self.scope.minor, capacity: None });
             debug_assert_eq!(inference.devices.len(), devices.len(), "every device is inferred");
             inference
         })

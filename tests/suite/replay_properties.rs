@@ -34,12 +34,14 @@ fn read(bytes: &[u8]) -> Snapshot {
 /// The sums that hold whatever the file says.
 fn is_sound(tiling: &Tiling) -> Result<(), String> {
     let Totals { reserved, allocated, active, .. } = tiling.totals();
-    let sum = |of: fn(&oomscope::facts::Home) -> u64| tiling.homes().iter().map(of).sum::<u64>();
+    let sum = |of: fn(&oomscope::facts::StreamPool) -> u64| {
+        tiling.stream_pools().iter().map(of).sum::<u64>()
+    };
     if !(allocated <= active && active <= reserved) {
         return Err(format!("{:?}", tiling.totals()));
     }
     if (sum(|h| h.free), sum(|h| h.pending)) != (reserved - active, active - allocated) {
-        return Err(format!("{:?} in {:?}", tiling.homes(), tiling.totals()));
+        return Err(format!("{:?} in {:?}", tiling.stream_pools(), tiling.totals()));
     }
     Ok(())
 }

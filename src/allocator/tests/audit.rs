@@ -221,7 +221,7 @@ impl Audit {
     fn sums(&self, allocator: &CachingAllocator, ids: &[BlockId], device: &Picky) {
         let limit = allocator.settings.max_split_size;
         let s = allocator.statistics();
-        let is_small = |b: &Block| allocator.pools.homes[b.home as usize].is_small;
+        let is_small = |b: &Block| allocator.pools.free_lists[b.free_list as usize].is_small;
         let same = |stat: &StatByPool, what: &str, of: &dyn Fn(&Block) -> u64| {
             let sum = |half: Option<bool>| -> u64 {
                 let blocks = ids.iter().map(|id| &allocator.blocks[*id]);
@@ -290,11 +290,11 @@ impl Audit {
             .ids()
             .map(|id| &allocator.blocks[id])
             .filter(|block| {
-                let home = &allocator.pools.homes[block.home as usize];
+                let free_list = &allocator.pools.free_lists[block.free_list as usize];
                 block.state == State::Free
                     && block.size >= size
-                    && (home.pool, home.stream) == (request.pool, request.stream)
-                    && home.is_small == (size <= 1 << 20)
+                    && (free_list.pool, free_list.stream) == (request.pool, request.stream)
+                    && free_list.is_small == (size <= 1 << 20)
             })
             .map(|block| {
                 let order = match allocator.behaviour.tie_break {
@@ -332,24 +332,28 @@ fn links(allocator: &CachingAllocator, id: BlockId) {
     let Some(next) = block.next.some() else { return };
     let next = &allocator.blocks[next];
     assert_eq!((next.prev, next.addr), (id, block.end()), "a neighbour that is none");
-    assert_eq!((next.home, next.chain), (block.home, block.chain), "neighbours of two segments");
+    assert_eq!(
+        (next.free_list, next.chain),
+        (block.free_list, block.chain),
+        "neighbours of two segments"
+    );
     let is_alike = block.state == next.state;
     assert!(!(is_alike && matches!(block.state, State::Free | State::Unmapped)), "not merged");
 }
 
-/// Every free block stands in its home's set under its key, every hole likewise, and nothing else does;
+/// Every free block stands in its free list's set under its key, every hole likewise, and nothing else does;
 /// every pending block has one ticket.
 fn sets(allocator: &CachingAllocator, ids: &[BlockId]) {
     let (mut free, mut holes) = (BTreeSet::new(), BTreeSet::new());
-    for (number, home) in allocator.pools.homes.iter().enumerate() {
-        for key in home.free.iter() {
+    for (number, free_list) in allocator.pools.free_lists.iter().enumerate() {
+        for key in free_list.free.iter() {
             assert_eq!(*key, allocator.free_key(key.id), "a key out of date");
-            assert_eq!(allocator.blocks[key.id].home as usize, number);
+            assert_eq!(allocator.blocks[key.id].free_list as usize, number);
             assert!(free.insert(key.id));
         }
-        for (addr, id) in &home.unmapped {
+        for (addr, id) in &free_list.unmapped {
             assert_eq!(*addr, allocator.blocks[*id].addr, "a key out of date");
-            assert_eq!(allocator.blocks[*id].home as usize, number);
+            assert_eq!(allocator.blocks[*id].free_list as usize, number);
             assert!(holes.insert(*id));
         }
     }

@@ -1,7 +1,7 @@
 //! Cases with known answers. Those called "observed" ran in PyTorch itself, on a device that is
 //! bookkeeping only.
 
-use crate::allocator::{Behaviour, BlockId, CachingAllocator, Course, Entry, Request, Ticket};
+use crate::allocator::{Behaviour, BlockId, CachingAllocator, Entry, Request, Service, Ticket};
 use crate::conf::{Reserve, Settings};
 use crate::device::{DeviceMemory, Simulated};
 use crate::ids::{PoolId, StackId};
@@ -263,7 +263,7 @@ fn for_a_large_request_the_smallest_large_enough_segment_is_given_back() {
     run.alloc(50 * MIB);
     let expected = [(SegmentFree, 120, 80), (SegmentAlloc, 120, 50), (Alloc, 120, 50)];
     assert_eq!(run.done(SEGMENTS), expected);
-    assert_eq!(run.allocator.course(), Course::GrownAfterRelease);
+    assert_eq!(run.allocator.service(), Service::GrownAfterRelease);
     assert_eq!(run.retries(), (0, 0, 0));
 }
 
@@ -389,7 +389,7 @@ fn a_request_over_the_fraction_is_refused_without_a_trace() {
         } else {
             assert!(!served && run.allocator.entries().is_empty());
             assert_eq!((statistics.num_oom_rejections, statistics.num_ooms), (1, 0));
-            assert_eq!(run.allocator.course(), Course::Rejected);
+            assert_eq!(run.allocator.service(), Service::Rejected);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::cli::exit::Done;
 use crate::cli::inputs;
 use crate::cli::output::Output;
 use crate::device::cuda::Cuda;
-use crate::model::Known;
+use crate::model::Setup;
 use crate::report;
 use crate::units::parse_size;
 
@@ -128,7 +128,7 @@ fn replay(args: &Live, file: &Path) -> anyhow::Result<Done> {
     }
     let output = Output::open(args.output.output.as_deref())?;
     let snapshot = inputs::read_one(file)?;
-    let known = Known { minor: args.torch_version, capacity: None };
+    let known = Setup { minor: args.torch_version, capacity: None };
     let inference = inferred(&snapshot, args.device, known);
     let Some(one) = inference.devices.iter().find(|one| one.verification.recorded > 0) else {
         let of = args.device.map_or_else(String::new, |device| format!(" of device {device}"));

@@ -38,7 +38,7 @@ pub struct FreeKinds {
 
 /// What one tile counts for.
 #[derive(Debug, Clone, Copy, Default)]
-struct Part {
+struct TileShare {
     /// Expandable memory: where granules begin, from the last multiple of a granule's size on.
     phase: u64,
     size: u64,
@@ -53,7 +53,7 @@ pub(super) struct Kinds {
     /// Bytes of a granule of large and of small pools.
     granules: [u64; 2],
     /// By tile.
-    parts: Vec<Part>,
+    shares: Vec<TileShare>,
     releasable: u64,
     private_free: u64,
     private_reserved: u64,
@@ -65,7 +65,7 @@ impl Kinds {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
             granules: [false, true].map(|is_small| granule(is_small, settings)),
-            parts: Vec::new(),
+            shares: Vec::new(),
             releasable: 0,
             private_free: 0,
             private_reserved: 0,
@@ -73,8 +73,8 @@ impl Kinds {
         }
     }
 
-    fn part(&self, id: u32) -> Option<&Part> {
-        self.parts.get(id as usize)
+    fn share(&self, id: u32) -> Option<&TileShare> {
+        self.shares.get(id as usize)
     }
 
     fn granule(&self, is_small: bool) -> u64 {
@@ -83,20 +83,20 @@ impl Kinds {
 
     /// Where granules begin in new tile `id`: as in the memory it continues, else at its own beginning.
     fn set_phase(&mut self, id: u32, tile: &Tile, is_small: bool) {
-        let beside = [tile.prev, tile.next].into_iter().find_map(|id| self.part(id));
-        let phase = beside.map_or(tile.addr % self.granule(is_small), |part| part.phase);
+        let beside = [tile.prev, tile.next].into_iter().find_map(|id| self.share(id));
+        let phase = beside.map_or(tile.addr % self.granule(is_small), |share| share.phase);
         let id = id as usize;
-        if self.parts.len() <= id {
-            self.parts.resize(id + 1, Part::default());
+        if self.shares.len() <= id {
+            self.shares.resize(id + 1, TileShare::default());
         }
-        if let Some(part) = self.parts.get_mut(id) {
-            part.phase = phase;
+        if let Some(share) = self.shares.get_mut(id) {
+            share.phase = phase;
         }
     }
 
     /// Counts tile `id` anew.
     fn set(&mut self, id: u32, tile: &Tile, is_small: bool, pool: PoolId) {
-        let Some(phase) = self.part(id).map(|part| part.phase) else { return };
+        let Some(phase) = self.share(id).map(|share| share.phase) else { return };
         let free = if tile.state == BlockState::Inactive { tile.size } else { 0 };
         let is_private = pool != PoolId::default();
         let releasable = if is_private || free == 0 {
@@ -110,12 +110,12 @@ impl Kinds {
         } else {
             0
         };
-        self.replace(id, Part { phase, size: tile.size, free, releasable, is_private });
+        self.replace(id, TileShare { phase, size: tile.size, free, releasable, is_private });
     }
 
-    fn replace(&mut self, id: u32, new: Part) {
-        let Some(part) = self.parts.get_mut(id as usize) else { return };
-        let old = std::mem::replace(part, new);
+    fn replace(&mut self, id: u32, new: TileShare) {
+        let Some(share) = self.shares.get_mut(id as usize) else { return };
+        let old = std::mem::replace(share, new);
         self.releasable = self.releasable - old.releasable + new.releasable;
         if old.is_private {
             self.private_free -= old.free;
@@ -131,12 +131,12 @@ impl Kinds {
         if new.free > 0 {
             self.largest.push((new.free, id));
         }
-        if self.largest.len() > 2 * self.parts.len() + 64 {
-            let free = self.parts.iter().zip(0..).filter(|(part, _)| part.free > 0);
-            self.largest = free.map(|(part, id)| (part.free, id)).collect();
+        if self.largest.len() > 2 * self.shares.len() + 64 {
+            let free = self.shares.iter().zip(0..).filter(|(share, _)| share.free > 0);
+            self.largest = free.map(|(share, id)| (share.free, id)).collect();
         }
         while let Some(&(size, id)) = self.largest.peek()
-            && self.part(id).is_none_or(|part| part.free != size)
+            && self.share(id).is_none_or(|share| share.free != size)
         {
             self.largest.pop();
         }
@@ -161,9 +161,9 @@ impl Tiling {
     pub(super) fn settle(&mut self, id: u32) {
         if let Some(kinds) = &mut self.kinds
             && let Some(tile) = self.tiles.get(id as usize)
-            && let Some(home) = self.homes.get(tile.home as usize)
+            && let Some(stream_pool) = self.stream_pools.get(tile.stream_pool as usize)
         {
-            kinds.set(id, tile, home.is_small, home.pool);
+            kinds.set(id, tile, stream_pool.is_small, stream_pool.pool);
         }
     }
 
@@ -172,9 +172,9 @@ impl Tiling {
     pub(super) fn settle_new(&mut self, id: u32) {
         if let Some(kinds) = &mut self.kinds
             && let Some(&tile) = self.tiles.get(id as usize)
-            && let Some(home) = self.homes.get(tile.home as usize)
+            && let Some(stream_pool) = self.stream_pools.get(tile.stream_pool as usize)
         {
-            kinds.set_phase(id, &tile, home.is_small);
+            kinds.set_phase(id, &tile, stream_pool.is_small);
             for id in [id, tile.prev, tile.next] {
                 self.settle(id);
             }
@@ -185,7 +185,7 @@ impl Tiling {
     #[inline]
     pub(super) fn settle_gone(&mut self, id: u32, tile: &Tile) {
         if let Some(kinds) = &mut self.kinds {
-            kinds.replace(id, Part::default());
+            kinds.replace(id, TileShare::default());
             for id in [tile.prev, tile.next] {
                 self.settle(id);
             }

@@ -14,4 +14,4 @@ mod tests;
 pub use free::{FreeKinds, Keep};
 pub use state::Tiling;
 pub(crate) use state::{NONE, Run, Tile};
-pub use stretches::{Laid, Stretch};
+pub use stretches::{Stretch, StretchBlock};

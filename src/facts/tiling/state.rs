@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
-use super::super::totals::{Home, Totals};
+use super::super::totals::{StreamPool, Totals};
 use super::free::{Keep, Kinds};
 use crate::allocator::{block_size, is_small_request, round_size};
 use crate::conf::Settings;
@@ -31,7 +31,7 @@ pub(crate) struct Tile {
     pub(crate) requested: u64,
     pub(crate) prev: u32,
     pub(super) next: u32,
-    pub(crate) home: u32,
+    pub(crate) stream_pool: u32,
     pub(crate) state: BlockState,
     pub(crate) is_expandable: bool,
     pub(crate) stack: StackId,
@@ -51,8 +51,8 @@ pub struct Tiling {
     pub(super) vacant: Vec<u32>,
     pub(super) by_addr: FxHashMap<u64, u32>,
     pub(super) ordered: Option<BTreeSet<u64>>,
-    pub(super) homes: Vec<Home>,
-    pub(super) home_ids: FxHashMap<(PoolId, u64, bool), u32>,
+    pub(super) stream_pools: Vec<StreamPool>,
+    pub(super) stream_pool_ids: FxHashMap<(PoolId, u64, bool), u32>,
     /// Free memory by kind; kept only when asked for.
     pub(super) kinds: Option<Kinds>,
     /// Private pools whose blocks are handed out whole.
@@ -76,8 +76,8 @@ impl Tiling {
             vacant: Vec::new(),
             by_addr: FxHashMap::default(),
             ordered: None,
-            homes: Vec::new(),
-            home_ids: FxHashMap::default(),
+            stream_pools: Vec::new(),
+            stream_pool_ids: FxHashMap::default(),
             no_split: Vec::new(),
             totals: Totals::default(),
         }
@@ -94,15 +94,18 @@ impl Tiling {
     }
 
     /// Free and pending bytes by pool and stream, in order of appearance.
-    pub fn homes(&self) -> &[Home] {
-        &self.homes
+    pub fn stream_pools(&self) -> &[StreamPool] {
+        &self.stream_pools
     }
 
     /// The largest free block that a request of this pool, stream and size class could use; looks at every
     /// block.
     pub fn largest_free(&self, pool: PoolId, stream: u64, is_small: bool) -> u64 {
-        let Some(&home) = self.home_ids.get(&(pool, stream, is_small)) else { return 0 };
-        let own = |tile: &&Tile| tile.home == home && tile.state == BlockState::Inactive;
+        let Some(&stream_pool) = self.stream_pool_ids.get(&(pool, stream, is_small)) else {
+            return 0;
+        };
+        let own =
+            |tile: &&Tile| tile.stream_pool == stream_pool && tile.state == BlockState::Inactive;
         self.tiles().filter(own).map(|tile| tile.size).max().unwrap_or(0)
     }
 
@@ -156,10 +159,10 @@ impl Tiling {
         self.tile(id).filter(|t| addr < t.end()).map(|_| id)
     }
 
-    fn home(&mut self, pool: PoolId, stream: u64, is_small: bool) -> u32 {
-        *self.home_ids.entry((pool, stream, is_small)).or_insert_with(|| {
-            self.homes.push(Home { pool, stream, is_small, free: 0, pending: 0 });
-            row(self.homes.len() - 1)
+    fn stream_pool(&mut self, pool: PoolId, stream: u64, is_small: bool) -> u32 {
+        *self.stream_pool_ids.entry((pool, stream, is_small)).or_insert_with(|| {
+            self.stream_pools.push(StreamPool { pool, stream, is_small, free: 0, pending: 0 });
+            row(self.stream_pools.len() - 1)
         })
     }
 
@@ -171,11 +174,11 @@ impl Tiling {
             *total = if add { total.saturating_add(n) } else { total.saturating_sub(n) };
         };
         step(&mut self.totals.reserved, t.size);
-        let home = self.homes.get_mut(t.home as usize);
+        let stream_pool = self.stream_pools.get_mut(t.stream_pool as usize);
         match t.state {
             BlockState::Inactive => {
-                if let Some(home) = home {
-                    step(&mut home.free, t.size);
+                if let Some(stream_pool) = stream_pool {
+                    step(&mut stream_pool.free, t.size);
                 }
             }
             BlockState::ActiveAllocated => {
@@ -184,8 +187,8 @@ impl Tiling {
                 step(&mut self.totals.requested, t.requested);
             }
             BlockState::ActivePendingFree => {
-                if let Some(home) = home {
-                    step(&mut home.pending, t.size);
+                if let Some(stream_pool) = stream_pool {
+                    step(&mut stream_pool.pending, t.size);
                 }
                 step(&mut self.totals.active, t.size);
                 step(&mut self.totals.requested, t.requested);
@@ -281,10 +284,10 @@ impl Tiling {
         {
             return Err(Contradiction);
         }
-        let home = self.home(run.pool, run.stream, run.is_small);
+        let stream_pool = self.stream_pool(run.pool, run.stream, run.is_small);
         let (mut prev, mut next) = (NONE, NONE);
         if run.is_expandable {
-            let fits = |t: &Tile| t.is_expandable && t.home == home;
+            let fits = |t: &Tile| t.is_expandable && t.stream_pool == stream_pool;
             prev = run.addr.checked_sub(1).and_then(|a| self.around(a)).unwrap_or(NONE);
             prev = match self.tile(prev) {
                 Some(t) if fits(t) && t.end() == run.addr => prev,
@@ -302,7 +305,7 @@ impl Tiling {
             requested: 0,
             prev,
             next,
-            home,
+            stream_pool,
             state: BlockState::Inactive,
             is_expandable: run.is_expandable,
             stack: StackId::default(),
@@ -391,10 +394,11 @@ impl Tiling {
         };
         let tile = *self.tile(id).ok_or(Contradiction)?;
         sound &= tile.state == BlockState::Inactive && tile.size >= rounded;
-        let home = self.homes.get(tile.home as usize);
-        let is_small = home.is_some_and(|home| home.is_small);
+        let stream_pool = self.stream_pools.get(tile.stream_pool as usize);
+        let is_small = stream_pool.is_some_and(|stream_pool| stream_pool.is_small);
         let size = block_size(rounded, tile.size, is_small, &self.settings);
-        let is_whole = home.is_some_and(|home| self.no_split.contains(&home.pool));
+        let is_whole =
+            stream_pool.is_some_and(|stream_pool| self.no_split.contains(&stream_pool.pool));
         if !is_whole && size < tile.size && tile.state == BlockState::Inactive {
             self.cut(id, addr + size);
         }
@@ -448,8 +452,8 @@ impl Tiling {
                 // It stays active, and its requested bytes count on.
                 tile.state = BlockState::ActivePendingFree;
                 self.totals.allocated -= tile.size;
-                if let Some(home) = self.homes.get_mut(tile.home as usize) {
-                    home.pending += tile.size;
+                if let Some(stream_pool) = self.stream_pools.get_mut(tile.stream_pool as usize) {
+                    stream_pool.pending += tile.size;
                 }
                 Ok(())
             }

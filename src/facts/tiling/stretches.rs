@@ -7,7 +7,7 @@ use crate::snapshot::BlockState;
 
 /// A block of a [`Stretch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Laid {
+pub struct StretchBlock {
     /// Bytes from the beginning of the stretch.
     pub offset: u64,
     /// Bytes.
@@ -18,7 +18,7 @@ pub struct Laid {
     pub stack: StackId,
 }
 
-impl Laid {
+impl StretchBlock {
     /// Bytes from the beginning of the stretch to its end.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.size)
@@ -29,7 +29,7 @@ impl Laid {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stretch {
     /// In the order of their addresses.
-    pub blocks: Vec<Laid>,
+    pub blocks: Vec<StretchBlock>,
     /// The unit in which it can go back to the device, in bytes: all of it, unless it is expandable.
     pub granule: u64,
     /// Whether it is of a private pool.
@@ -43,21 +43,22 @@ impl Tiling {
     }
 
     fn stretch(&self, first: &Tile) -> Stretch {
-        let home = self.homes.get(first.home as usize);
+        let stream_pool = self.stream_pools.get(first.stream_pool as usize);
         let tiles = std::iter::successors(Some(first), |tile| self.tile(tile.next));
-        let laid = |tile: &Tile| Laid {
+        let laid = |tile: &Tile| StretchBlock {
             offset: tile.addr - first.addr,
             size: tile.size,
             state: tile.state,
             stack: tile.stack,
         };
-        let blocks: Vec<Laid> = tiles.map(laid).collect();
-        let whole = blocks.last().map_or(0, Laid::end).max(1);
-        let is_small = home.is_some_and(|home| home.is_small);
+        let blocks: Vec<StretchBlock> = tiles.map(laid).collect();
+        let whole = blocks.last().map_or(0, StretchBlock::end).max(1);
+        let is_small = stream_pool.is_some_and(|stream_pool| stream_pool.is_small);
         Stretch {
             granule: if first.is_expandable { granule(is_small, &self.settings) } else { whole },
             blocks,
-            is_private: home.is_some_and(|home| home.pool != PoolId::default()),
+            is_private: stream_pool
+                .is_some_and(|stream_pool| stream_pool.pool != PoolId::default()),
         }
     }
 }

@@ -16,13 +16,13 @@ fn scan(tiling: &Tiling) -> FreeKinds {
     let mut kinds = FreeKinds::default();
     let live = || tiling.by_addr.values().map(|id| &tiling.tiles[*id as usize]);
     for first in live().filter(|tile| tile.prev == NONE) {
-        let home = tiling.homes[first.home as usize];
+        let stream_pool = tiling.stream_pools[first.stream_pool as usize];
         let mut chain: Vec<&Tile> = vec![first];
         while let Some(next) = tiling.tile(chain[chain.len() - 1].next) {
             chain.push(next);
         }
         for tile in &chain {
-            let is_private = home.pool != PoolId::default();
+            let is_private = stream_pool.pool != PoolId::default();
             if is_private {
                 kinds.private_reserved += tile.size;
             }
@@ -33,7 +33,7 @@ fn scan(tiling: &Tiling) -> FreeKinds {
             let releasable = match (is_private, tile.is_expandable) {
                 (true, _) => 0,
                 (_, true) => {
-                    let granule = granule(home.is_small, &tiling.settings);
+                    let granule = granule(stream_pool.is_small, &tiling.settings);
                     whole_granules(tile.addr - first.addr, tile.size, granule)
                 }
                 _ if chain.len() == 1 => tile.size,
@@ -92,14 +92,14 @@ enum Op {
 
 const GRANULES: u64 = 6;
 
-/// Where granule `n` of one of four homes begins: not on a multiple of its size.
-fn run(n: u64, home: u8) -> Run {
-    let is_expandable = home < 3;
+/// Where granule `n` of one of four pools begins: not on a multiple of its size.
+fn run(n: u64, stream_pool: u8) -> Run {
+    let is_expandable = stream_pool < 3;
     Run {
-        addr: (u64::from(home) * 1000 + 2 + 20 * n) * MIB,
+        addr: (u64::from(stream_pool) * 1000 + 2 + 20 * n) * MIB,
         size: 20 * MIB,
-        pool: PoolId(u32::from(home == 2)),
-        stream: u64::from(home == 1),
+        pool: PoolId(u32::from(stream_pool == 2)),
+        stream: u64::from(stream_pool == 1),
         is_small: false,
         is_expandable,
     }
@@ -107,11 +107,13 @@ fn run(n: u64, home: u8) -> Run {
 
 fn op() -> impl Strategy<Value = Op> {
     let place = || (0..GRANULES, 0..4u8);
-    let addr =
-        || (place(), 0..5u64).prop_map(|((n, home), part)| run(n, home).addr + part * 4 * MIB);
+    let addr = || {
+        (place(), 0..5u64)
+            .prop_map(|((n, stream_pool), part)| run(n, stream_pool).addr + part * 4 * MIB)
+    };
     prop_oneof![
-        2 => place().prop_map(|(n, home)| Op::Grow(n, home)),
-        2 => place().prop_map(|(n, home)| Op::Shrink(n, home)),
+        2 => place().prop_map(|(n, stream_pool)| Op::Grow(n, stream_pool)),
+        2 => place().prop_map(|(n, stream_pool)| Op::Shrink(n, stream_pool)),
         4 => (addr(), 1..40u64).prop_map(|(addr, n)| Op::Alloc(addr, n * MIB)),
         4 => addr().prop_map(Op::Free),
     ]
@@ -124,18 +126,18 @@ proptest! {
     fn random_entries(ops in prop::collection::vec(op(), 1..200)) {
         let settings = Settings { expandable_segments: true, ..Settings::default() };
         let mut tiling = Tiling::new(settings, Keep::Kinds);
-        for home in 0..4 {
+        for stream_pool in 0..4 {
             for n in 0..GRANULES {
-                let _ = tiling.grow(run(n, home));
+                let _ = tiling.grow(run(n, stream_pool));
             }
         }
         for op in ops {
             // Entries that do not fit are refused, or applied as far as they can be.
             let _ = match op {
-                Op::Grow(n, home) => tiling.grow(run(n, home)),
+                Op::Grow(n, stream_pool) => tiling.grow(run(n, stream_pool)),
                 Op::Shrink(n, 3) if n % 2 == 0 => tiling.free_segment(run(n, 3).addr),
                 Op::Shrink(n, 3) => tiling.unmap(run(n, 3).addr + 8 * MIB, 4 * MIB), // nonsense
-                Op::Shrink(n, home) => tiling.unmap(run(n, home).addr, 20 * MIB),
+                Op::Shrink(n, stream_pool) => tiling.unmap(run(n, stream_pool).addr, 20 * MIB),
                 // What lies in no segment would bring memory of its own, which has no granules.
                 Op::Alloc(addr, _) if tiling.around(addr).is_none() => Ok(()),
                 Op::Alloc(addr, size) => tiling.alloc(addr, size, StackId::default(), 0),
