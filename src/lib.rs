@@ -4,8 +4,8 @@
 //!
 //! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`terms`], [`device`], [`message`], [`notice`]:
 //!    bytes, numbers, settings, words, where memory comes from, what PyTorch prints about it, codes of warnings
-//! 1. [`snapshot`]: what a file says; [`allocator`]: PyTorch's rules as a pure machine; [`figures`]: what is
-//!    measured
+//! 1. [`snapshot`]: what a file says; [`allocator`]: PyTorch's rules; [`figures`]: what is measured; [`verdict`]:
+//!    why a request failed
 //! 2. [`facts`]: the trace applied literally; [`calls`]: its entries as the calls of the program; [`model`]: these
 //!    calls made to the allocator; [`frames`]: whose code a stack is of; [`phases`]: what the program was doing at
 //!    each entry
@@ -43,3 +43,4 @@ pub mod snapshot;
 pub mod study;
 pub mod terms;
 pub mod units;
+pub mod verdict;

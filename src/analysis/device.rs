@@ -2,17 +2,15 @@
 
 use serde::Serialize;
 
-use super::failures::{DESCRIBED_OOMS, Failures, MAX_OOMS};
+use super::failures::{Failures, MAX_OOMS};
 use super::held::{self, HeldAt, Leaks, StepsReport};
 use super::oom::OomReport;
-use super::remedies::remedies;
 use super::request::{RequestReport, request};
 use super::snapshot::Options;
 use crate::facts::{Keep, Outcome};
 use crate::memory::{
     HeldByLine, HeldByStack, Memory, SegmentList, Sum, by_line, by_stack, list_segments,
 };
-use crate::model::Divergence;
 use crate::notice::{Code, Warnings};
 use crate::snapshot::Device;
 use crate::study::{DeviceStudy, OverTime, Peak};
@@ -68,23 +66,15 @@ pub(super) fn report(
     let all = device.held().values().fold(Sum::default(), |all, sum| all.and(*sum));
     let mut failures = Failures::of(device);
     let over_time = device.follow(Keep::Sums, |step| failures.see(step));
-    let mut ooms = failures.ooms;
-    let last = ooms.len().saturating_sub(DESCRIBED_OOMS);
-    if let Some(parted) = remedies(device, &mut ooms[last..]) {
-        warn_of_divergence(device, parted, warnings);
-    }
     let found = over_time.map(|over_time| held::whereabouts(device, over_time, top));
-    let mut found = found.unwrap_or_default();
-    if let Some(oom) = ooms.last_mut() {
-        oom.held = found.at_failure.take();
-    }
+    let found = found.unwrap_or_default();
+    let ooms = failures.reports(found.at_failure, warnings);
     let oom_count = device.failed().count() as u64;
     if let Some(over_time) = over_time {
         warn_of_options(device, over_time, warnings);
         warn_of_trace(device.device(), over_time.outcome, warnings);
         warn_of_failures(device.id(), memory, &ooms, oom_count, warnings);
     }
-    let ask = |asked| request(device.device(), stacks, settings, asked, options);
     DeviceReport {
         device: device.id(),
         memory: memory.clone(),
@@ -92,7 +82,7 @@ pub(super) fn report(
         peak: device.peak(),
         oom_count,
         ooms,
-        request: options.request.map(ask),
+        request: options.request.map(|asked| request(device, asked)),
         top_stacks: by_stack(stacks, device.held().clone(), all, top).rows,
         top_lines: by_line(stacks, device.held().clone(), all, top).rows,
         at_peak: found.at_peak,
@@ -101,18 +91,6 @@ pub(super) fn report(
         timeline: over_time.cloned(),
         truncated: over_time.is_some_and(OverTime::is_truncated),
     }
-}
-
-/// Adds to `warnings` why no remedy is claimed.
-fn warn_of_divergence(device: DeviceStudy<'_, '_>, parted: &Divergence, warnings: &mut Warnings) {
-    let (id, entry, why) = (device.id(), parted.event, parted.why());
-    warnings.add(
-        Code::ModelParted,
-        format!(
-            "device {id}: no remedy is claimed, and verdicts are less certain, since the model and \
-             the recording part at entry {entry}: {why}"
-        ),
-    );
 }
 
 /// Adds to `warnings` what was asked for and cannot be.

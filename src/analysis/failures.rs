@@ -1,7 +1,10 @@
-//! Failed requests of a trace, described as a replay passes them.
+//! Failed requests of a trace: gathered as a replay passes them, then reported.
 
-use super::oom::{self, OomReport};
+use super::held::HeldAt;
+use super::oom::{Failed, OomReport};
+use super::remedies::remedies;
 use crate::facts::Step;
+use crate::notice::{Code, Warnings};
 use crate::snapshot::Action;
 use crate::study::DeviceStudy;
 
@@ -16,13 +19,13 @@ pub(super) struct Failures<'s, 'a> {
     /// How many are still to come.
     left: usize,
     /// The last of them, oldest first.
-    pub(super) ooms: Vec<OomReport>,
+    failed: Vec<Failed>,
 }
 
 impl<'s, 'a> Failures<'s, 'a> {
     /// Of the part of the trace that is looked at.
     pub(super) fn of(device: DeviceStudy<'s, 'a>) -> Self {
-        Self { device, left: device.failed().count(), ooms: Vec::new() }
+        Self { device, left: device.failed().count(), failed: Vec::new() }
     }
 
     /// A moment of the replay.
@@ -33,13 +36,39 @@ impl<'s, 'a> Failures<'s, 'a> {
             debug_assert!(self.left > 0, "a replay passes every entry once");
             self.left = self.left.saturating_sub(1);
             if self.left < MAX_OOMS {
-                let (snapshot, stacks) = (self.device.snapshot(), self.device.stacks());
-                let (settings, capacity) = (self.device.settings(), self.device.scope().capacity);
                 let is_late = self.left < DESCRIBED_OOMS;
-                let at = (index, entry);
-                self.ooms
-                    .push(oom::report(snapshot, stacks, settings, capacity, step, at, is_late));
+                self.failed.push(Failed::recorded(self.device, step, (index, entry), is_late));
             }
         }
+    }
+
+    /// The reports, oldest first; that of the last failure says where the memory was `held`. Why no remedy is
+    /// claimed goes to `warnings`.
+    pub(super) fn reports(
+        self,
+        mut held: Option<HeldAt>,
+        warnings: &mut Warnings,
+    ) -> Vec<OomReport> {
+        let Self { device, failed, .. } = self;
+        let earlier = failed.len().saturating_sub(DESCRIBED_OOMS);
+        let tried = remedies(device, &failed[earlier..]).unwrap_or_else(|parted| {
+            let (id, entry, why) = (device.id(), parted.event, parted.why());
+            warnings.add(
+                Code::ModelParted,
+                format!(
+                    "device {id}: no remedy is claimed, and verdicts are less certain, since the model and \
+                     the recording part at entry {entry}: {why}"
+                ),
+            );
+            Vec::new()
+        });
+        let mut tried = tried.into_iter();
+        let last = failed.len().saturating_sub(1);
+        let report = |(index, failed): (usize, Failed)| {
+            let tried = if index < earlier { None } else { tried.next() };
+            let held = if index == last { held.take() } else { None };
+            failed.report(device, tried.unwrap_or_default(), held)
+        };
+        failed.into_iter().enumerate().map(report).collect()
     }
 }

@@ -26,6 +26,7 @@ mod marks;
 mod oom;
 mod ranges;
 mod ranks;
+mod reason;
 mod remedies;
 mod replay;
 mod request;
@@ -33,7 +34,6 @@ mod series;
 mod smallest;
 mod snapshot;
 mod timeline;
-mod verdict;
 mod whatif;
 
 pub use crate::facts::Bucket;
@@ -58,7 +58,7 @@ pub use live::{
     LiveReport, live,
 };
 pub use marks::{Mark, MarkKind, Marks};
-pub use oom::{Blocker, Cause, OomReport, Remedy, Undisturbed};
+pub use oom::{Blocker, OomReport, Remedy, Undisturbed};
 pub use ranges::{NamedRange, NamedRanges, Span};
 pub use ranks::{Rank, Ranks, compare_ranks};
 pub use replay::{

@@ -1,34 +1,22 @@
-//! Failed requests, and the state at that moment.
+//! Failed requests: what is known of one when it is seen, and the report that is made of it.
 
 use serde::Serialize;
 
 use super::blockers::blockers;
 use super::held::HeldAt;
-use super::verdict::{self, Circumstances};
+use super::reason::reason;
 use crate::allocator::{is_small_request, most_taken, segment_size, whole_granules};
-use crate::conf::Settings;
 use crate::facts::{Step, StreamPool, Stretch, Tiling, Totals};
 use crate::frames::{FrameList, FrameReport, StackReader};
-use crate::ids::PoolId;
-use crate::memory::{HeldByLine, by_line};
-use crate::memory::{Sum, summed};
-use crate::snapshot::{BlockState, Pools, Snapshot, TraceEntry};
+use crate::ids::{PoolId, StackId, SymbolId};
+use crate::memory::{HeldByLine, Sum, by_line, summed};
+use crate::snapshot::{BlockState, Pools, TraceEntry};
+use crate::study::DeviceStudy;
 use crate::units::{plain, size};
+use crate::verdict::{About, Cause, Circumstances, Free, Verdict, largest_first, rule, spare};
 
 /// Lines whose blocks wait for other streams that are listed.
 const SHOWN_PENDING: usize = 5;
-
-/// Where memory was that could have served a failed request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Cause {
-    /// In the words of the verdict: `fragmentation`, `other-stream`, `private-pool`, `pending-free`,
-    /// `non-pytorch`.
-    pub kind: &'static str,
-    /// How much there was.
-    pub bytes: u64,
-    /// What it is, in words.
-    pub note: String,
-}
 
 /// Live blocks that keep free space from being used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -89,6 +77,13 @@ pub struct Undisturbed {
     pub no_setting_helps: bool,
 }
 
+/// What came of replaying a failed request under other settings.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Tried {
+    pub(super) undisturbed: Option<Undisturbed>,
+    pub(super) remedies: Vec<Remedy>,
+}
+
 /// One `oom` entry of a trace.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OomReport {
@@ -123,7 +118,7 @@ pub struct OomReport {
     /// Microseconds since the epoch; `None` before PyTorch 2.2.
     pub time_us: Option<u64>,
     /// The single thing that would have served the request.
-    pub verdict: &'static str,
+    pub verdict: Verdict,
     /// One sentence with the numbers.
     pub verdict_reason: String,
     /// The innermost frame of the user's own code.
@@ -154,95 +149,221 @@ pub struct OomReport {
     pub held: Option<HeldAt>,
 }
 
-/// Describes the `oom` entry of `step`; with blockers if it `is_late` in the trace.
-pub(super) fn report(
-    snapshot: &Snapshot,
-    stacks: &StackReader<'_>,
-    settings: &Settings,
-    capacity: Option<u64>,
-    step: &Step<'_>,
-    (index, event): (usize, TraceEntry),
-    is_late: bool,
-) -> OomReport {
-    let Totals { reserved, allocated, active, .. } = step.tiling.totals();
-    let kept_back = Some(step.tiling)
-        .filter(|_| is_late && step.entry.is_some() && event.pool.is_none())
-        .map(releasable)
-        .filter(|bytes| *bytes > 0);
-    let device_free = event.addr;
-    let segment = asked_of_device(event.size, device_free, settings);
-    let has_private =
-        |home: &StreamPool| home.pool != Pools::DEFAULT && home.stream == event.stream;
-    let is_pool_open = kept_back.is_some()
-        || (step.entry.is_some()
-            && event.pool.is_none()
-            && step.tiling.stream_pools().iter().any(has_private));
-    // Of private pools only the recorded one is known.
-    let pool = event.pool.unwrap_or(Pools::DEFAULT);
-    let pool = kept_back.is_none().then_some(pool);
-    let circumstances = circumstances(step, event, pool, segment, capacity);
-    let largest = circumstances.largest;
-    let (verdict, verdict_reason) = match kept_back {
-        Some(bytes) => verdict::kept_back(&circumstances, bytes, settings),
-        None if step.lacks_completions && pool != Some(Pools::DEFAULT) => {
-            verdict::without_completions(&circumstances, settings)
-        }
-        None => verdict::verdict(&circumstances, settings),
-    };
-    OomReport {
-        event: index as u64,
-        requested_bytes: event.size,
-        segment_bytes: segment,
-        stream: event.stream,
-        pool_id: event.pool.map(|pool| snapshot.pools.get(pool)),
-        kept_back_bytes: kept_back,
-        is_pool_open,
-        device_free_bytes: device_free,
-        reserved_bytes: reserved,
-        allocated_bytes: allocated,
-        cached_bytes: reserved - active,
-        largest_free_block_bytes: largest,
-        time_us: (event.time_us != 0).then_some(event.time_us),
-        verdict,
-        verdict_reason,
-        culprit: stacks.culprit(event.stack),
-        operation: stacks.operation(event.stack),
-        user_metadata: event
-            .user_metadata
-            .map(|text| plain(snapshot.text(text)))
-            .filter(|text| !text.is_empty()),
-        frames: stacks.whole(event.stack),
-        shortfall_bytes: segment
-            .saturating_sub(device_free)
-            .min(event.size.saturating_sub(largest)),
-        causes: causes(&circumstances, pool),
-        blockers: if is_late { blockers(step.tiling, stacks) } else { Vec::new() },
-        pending: if is_late { pending(step.tiling, stacks) } else { Vec::new() },
-        undisturbed: None,
-        remedies: Vec::new(),
-        held: None,
+/// A request: one that failed in a trace, or one that is made for the asking.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    /// Index in the device's trace; the number of its entries for one that comes after them.
+    pub(super) entry: usize,
+    /// Rounded.
+    pub(super) bytes: u64,
+    pub(super) stream: u64,
+    /// Before 2.12, which does not record it, `None` unless it can be told.
+    pub(super) pool: Option<PoolId>,
+    /// Free on the device when nothing more could be given back to it.
+    pub(super) device_free: u64,
+    /// Microseconds since the epoch; 0 where that is not recorded.
+    pub(super) time_us: u64,
+    pub(super) stack: StackId,
+    pub(super) user_metadata: Option<SymbolId>,
+    /// How it would be served, for one that would not fail.
+    pub(super) served: Option<String>,
+}
+
+/// Which pool a request was made for, as far as can be told.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    /// `None` for a private pool that is not recorded.
+    pool: Option<PoolId>,
+    /// See [`OomReport::is_pool_open`].
+    is_open: bool,
+    /// See [`OomReport::kept_back_bytes`].
+    kept_back: Option<u64>,
+    /// See [`Circumstances::is_pending_unknown`].
+    is_pending_unknown: bool,
+}
+
+/// A request and the memory there was when it failed.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) request: Request,
+    pub(super) circumstances: Circumstances,
+    pub(super) totals: Totals,
+    told: Told,
+    /// Of the device, in use outside this allocator.
+    pub(super) outside: u64,
+    blockers: Vec<Blocker>,
+    pending: Vec<HeldByLine>,
+}
+
+impl Failed {
+    /// The request that fails at `entry` with `step`; looked at in full if it `is_late` in the trace.
+    pub(super) fn recorded(
+        device: DeviceStudy<'_, '_>,
+        step: &Step<'_>,
+        (index, entry): (usize, TraceEntry),
+        is_late: bool,
+    ) -> Self {
+        let request = Request {
+            entry: index,
+            bytes: entry.size,
+            stream: entry.stream,
+            pool: entry.pool,
+            device_free: entry.addr,
+            time_us: entry.time_us,
+            stack: entry.stack,
+            user_metadata: entry.user_metadata,
+            served: None,
+        };
+        let is_recorded = request.pool.is_some();
+        let kept_back = Some(step.tiling).filter(|_| is_late && !is_recorded).map(releasable);
+        let kept_back = kept_back.filter(|bytes| *bytes > 0);
+        let has_private =
+            |home: &StreamPool| home.pool != Pools::DEFAULT && home.stream == request.stream;
+        // Of private pools only the recorded one is known.
+        let pool = request.pool.unwrap_or(Pools::DEFAULT);
+        let pool = kept_back.is_none().then_some(pool);
+        let told = Told {
+            pool,
+            is_open: kept_back.is_some()
+                || (!is_recorded && step.tiling.stream_pools().iter().any(has_private)),
+            kept_back,
+            is_pending_unknown: step.lacks_completions && pool != Some(Pools::DEFAULT),
+        };
+        Self::of(device, request, told, step.tiling, is_late)
     }
-}
 
-/// What the device was asked for: a segment; whole granules of an expandable one where the device had
-/// room for the request alone.
-fn asked_of_device(request: u64, device_free: u64, settings: &Settings) -> u64 {
-    let (segment, most) = (segment_size(request, settings), most_taken(request, settings));
-    if (segment..most).contains(&device_free) { most } else { segment }
-}
+    /// `request` made of the memory in `tiling`.
+    pub(super) fn asked(device: DeviceStudy<'_, '_>, request: Request, tiling: &Tiling) -> Self {
+        let told =
+            Told { pool: request.pool, is_open: false, kept_back: None, is_pending_unknown: false };
+        Self::of(device, request, told, tiling, true)
+    }
 
-/// The description of a request that was made for the asking; `event` is as it would have been
-/// recorded.
-pub(super) fn report_of(
-    snapshot: &Snapshot,
-    stacks: &StackReader<'_>,
-    settings: &Settings,
-    capacity: Option<u64>,
-    tiling: &Tiling,
-    at: (usize, TraceEntry),
-) -> OomReport {
-    let step = Step { entry: None, tiling, lacks_completions: false };
-    report(snapshot, stacks, settings, capacity, &step, at, true)
+    fn of(
+        device: DeviceStudy<'_, '_>,
+        request: Request,
+        told: Told,
+        tiling: &Tiling,
+        is_late: bool,
+    ) -> Self {
+        let totals = tiling.totals();
+        let known = totals.reserved.saturating_add(request.device_free);
+        let outside = device.scope().capacity.map_or(0, |all| all.saturating_sub(known));
+        let is_shown = is_late && request.served.is_none();
+        Self {
+            circumstances: circumstances(device, &request, told, tiling, outside),
+            totals,
+            told,
+            outside,
+            blockers: if is_shown { blockers(tiling, device.stacks()) } else { Vec::new() },
+            pending: if is_late { pending(tiling, device.stacks()) } else { Vec::new() },
+            request,
+        }
+    }
+
+    /// Whether blocks were pending: it may have been made in a graph capture.
+    pub(super) fn has_pending(&self) -> bool {
+        self.circumstances.pending.all.bytes > 0
+    }
+
+    /// See [`OomReport::is_pool_open`].
+    pub(super) fn is_pool_open(&self) -> bool {
+        self.told.is_open
+    }
+
+    /// The report; of the last failure of a trace, `held` says where the memory was.
+    pub(super) fn report(
+        self,
+        device: DeviceStudy<'_, '_>,
+        tried: Tried,
+        held: Option<HeldAt>,
+    ) -> OomReport {
+        let (snapshot, stacks) = (device.snapshot(), device.stacks());
+        let Self { request, circumstances, totals, told, .. } = &self;
+        let largest = circumstances.largest.unwrap_or_default().bytes;
+        let segment = circumstances.wanted().bytes;
+        let lacking =
+            segment.saturating_sub(request.device_free).min(request.bytes.saturating_sub(largest));
+        let (verdict, verdict_reason) = match &request.served {
+            Some(how) => (Verdict::Served, how.clone()),
+            None => {
+                let verdict = rule(circumstances).verdict;
+                (verdict, reason(&self, verdict, device.settings()))
+            }
+        };
+        let is_served = request.served.is_some();
+        OomReport {
+            event: request.entry as u64,
+            requested_bytes: request.bytes,
+            segment_bytes: segment,
+            stream: request.stream,
+            pool_id: request.pool.map(|pool| snapshot.pools.get(pool)),
+            kept_back_bytes: told.kept_back,
+            is_pool_open: told.is_open,
+            device_free_bytes: request.device_free,
+            reserved_bytes: totals.reserved,
+            allocated_bytes: totals.allocated,
+            cached_bytes: totals.reserved - totals.active,
+            largest_free_block_bytes: largest,
+            time_us: (request.time_us != 0).then_some(request.time_us),
+            verdict,
+            verdict_reason,
+            culprit: stacks.culprit(request.stack),
+            operation: stacks.operation(request.stack),
+            user_metadata: request
+                .user_metadata
+                .map(|text| plain(snapshot.text(text)))
+                .filter(|text| !text.is_empty()),
+            frames: stacks.whole(request.stack),
+            shortfall_bytes: if is_served { 0 } else { lacking },
+            causes: if is_served { Vec::new() } else { self.causes() },
+            undisturbed: tried.undisturbed,
+            remedies: tried.remedies,
+            held,
+            blockers: self.blockers,
+            pending: self.pending,
+        }
+    }
+
+    /// Where memory was that could have served the request, largest first.
+    fn causes(&self) -> Vec<Cause> {
+        let c = &self.circumstances;
+        let pool_note = match self.told.pool {
+            Some(Pools::DEFAULT) => {
+                "free in private pools (CUDA graphs, MemPool), out of reach for the default pool"
+            }
+            Some(_) => "free in other pools, out of reach for this private pool",
+            None => "free in pools, of which the request's own, a private one, is not recorded",
+        };
+        let cause = |kind, bytes, note: &str| Cause { kind, bytes, note: note.to_owned() };
+        // Why one that is large enough did not serve is the verdict.
+        let largest = c.largest.unwrap_or_default().bytes;
+        let which =
+            if largest >= self.request.bytes { "the largest" } else { "the largest usable one" };
+        let own = format!(
+            "free in blocks of the request's own pool and stream, {which} {}",
+            size(largest)
+        );
+        largest_first(vec![
+            cause(Verdict::Fragmentation, c.own.all.bytes, &own),
+            cause(
+                Verdict::OtherStream,
+                c.other_stream.bytes,
+                "free in blocks of other streams, which this stream cannot use",
+            ),
+            cause(Verdict::PrivatePool, c.other_pool.bytes, pool_note),
+            cause(
+                Verdict::PendingFree,
+                c.pending.all.bytes,
+                "freed by the program, waiting for work on another stream",
+            ),
+            cause(
+                Verdict::NonPytorch,
+                self.outside,
+                "of the device in use outside this allocator: the CUDA context, libraries, other processes",
+            ),
+        ])
+    }
 }
 
 /// What the default pool could give back to the device.
@@ -266,74 +387,41 @@ fn pending(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<HeldByLine> {
 }
 
 fn circumstances(
-    step: &Step<'_>,
-    event: TraceEntry,
-    pool: Option<PoolId>,
-    segment: u64,
-    capacity: Option<u64>,
+    device: DeviceStudy<'_, '_>,
+    request: &Request,
+    told: Told,
+    tiling: &Tiling,
+    outside: u64,
 ) -> Circumstances {
-    let is_small = is_small_request(event.size);
-    let largest = pool.map_or(0, |pool| step.tiling.largest_free(pool, event.stream, is_small));
-    let homes = step.tiling.stream_pools();
+    let Request { bytes, stream, device_free, .. } = *request;
+    let is_small = is_small_request(bytes);
+    let largest = told.pool.map_or(0, |pool| tiling.largest_free(pool, stream, is_small));
+    let homes = tiling.stream_pools();
     let free = |keep: &dyn Fn(&&StreamPool) -> bool| {
-        homes.iter().filter(keep).map(|home| home.free).fold(0u64, u64::saturating_add)
+        About::exactly(homes.iter().filter(keep).map(|home| home.free).fold(0, u64::saturating_add))
     };
-    let serves =
-        |h: &StreamPool| (Some(h.pool), h.stream, h.is_small) == (pool, event.stream, is_small);
-    let class = homes.iter().find(|home| serves(home));
-    let Totals { reserved, active, .. } = step.tiling.totals();
+    let class = homes
+        .iter()
+        .find(|h| (Some(h.pool), h.stream, h.is_small) == (told.pool, stream, is_small));
+    let in_class = |of: fn(&StreamPool) -> u64| About::exactly(class.map_or(0, of));
+    let pending = homes.iter().map(|home| home.pending).fold(0, u64::saturating_add);
+    let exactly = About::exactly;
     Circumstances {
-        request: event.size,
-        segment,
-        device_free: event.addr,
-        reserved,
-        active,
-        largest,
-        own: free(&|h| Some(h.pool) == pool && h.stream == event.stream),
-        own_class: class.map_or(0, |home| home.free),
-        other_stream: free(&|h| Some(h.pool) == pool && h.stream != event.stream),
-        other_pool: free(&|h| Some(h.pool) != pool),
-        pending: homes.iter().map(|home| home.pending).fold(0, u64::saturating_add),
-        pending_class: class.map_or(0, |home| home.pending),
-        outside: capacity.map(|all| all.saturating_sub(reserved.saturating_add(event.addr))),
+        request: exactly(bytes),
+        segment: exactly(segment_size(bytes, device.settings())),
+        most: exactly(most_taken(bytes, device.settings())),
+        device_free: exactly(device_free),
+        largest: Some(exactly(largest)),
+        own: Free {
+            all: free(&|h| Some(h.pool) == told.pool && h.stream == stream),
+            in_place: in_class(|home| home.free),
+        },
+        other_stream: free(&|h| Some(h.pool) == told.pool && h.stream != stream),
+        other_pool: free(&|h| Some(h.pool) != told.pool),
+        pending: Free { all: exactly(pending), in_place: in_class(|home| home.pending) },
+        outside: spare(exactly(outside), None, device.scope().capacity.map(exactly)),
+        kept_back: told.kept_back.map(exactly),
+        is_own_mixed: false,
+        is_pending_unknown: told.is_pending_unknown,
     }
-}
-
-fn causes(c: &Circumstances, pool: Option<PoolId>) -> Vec<Cause> {
-    let pool_note = match pool {
-        Some(Pools::DEFAULT) => {
-            "free in private pools (CUDA graphs, MemPool), out of reach for the default pool"
-        }
-        Some(_) => "free in other pools, out of reach for this private pool",
-        None => "free in pools, of which the request's own, a private one, is not recorded",
-    };
-    let cause = |kind, bytes, note: &str| Cause { kind, bytes, note: note.to_owned() };
-    // Why one that is large enough did not serve is the verdict.
-    let largest = if c.largest >= c.request { "the largest" } else { "the largest usable one" };
-    let own = format!(
-        "free in blocks of the request's own pool and stream, {largest} {}",
-        size(c.largest)
-    );
-    let mut causes = vec![
-        cause("fragmentation", c.own, &own),
-        cause(
-            "other-stream",
-            c.other_stream,
-            "free in blocks of other streams, which this stream cannot use",
-        ),
-        cause("private-pool", c.other_pool, pool_note),
-        cause(
-            "pending-free",
-            c.pending,
-            "freed by the program, waiting for work on another stream",
-        ),
-        cause(
-            "non-pytorch",
-            c.outside.unwrap_or(0),
-            "of the device in use outside this allocator: the CUDA context, libraries, other processes",
-        ),
-    ];
-    causes.retain(|cause| cause.bytes > 0);
-    causes.sort_by_key(|cause| std::cmp::Reverse(cause.bytes));
-    causes
 }

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::change::{WhatIf, changed, option_change};
 use super::grid::COMMON;
-use super::oom::{OomReport, Remedy, Undisturbed};
+use super::oom::{Failed, Remedy, Tried, Undisturbed};
 use super::whatif::is_worth_trying;
 use crate::conf::Settings;
 use crate::device::UNBOUNDED;
@@ -19,95 +19,131 @@ const MOST_ENTRIES: usize = 2_000_000;
 const MAX_SPLIT: &str = "max_split_size_mb";
 const ROUNDUP: &str = "roundup_power2_divisions";
 
-/// Fills in the remedies of `ooms`, failures of `device`. None is claimed where the model does not
-/// reproduce the recorded run, or does not fail when it is replayed under the recorded settings.
-/// Returns where the model and the recording part.
+/// What other settings come to at each of `ooms`, failures of `device`. None is claimed where the model does
+/// not fail when it is replayed under the recorded settings.
+///
+/// # Errors
+/// Where the model and the recording part, when it does not reproduce the recorded run.
 pub(super) fn remedies<'s>(
     device: DeviceStudy<'s, '_>,
-    ooms: &mut [OomReport],
-) -> Option<&'s Divergence> {
+    ooms: &[Failed],
+) -> Result<Vec<Tried>, &'s Divergence> {
     if ooms.is_empty() || device.device().len() > MOST_ENTRIES {
-        return None;
+        return Ok(Vec::new());
     }
     let verification = &device.inferred().verification;
     if !verification.is_exact() {
-        return verification.divergence.as_ref();
+        return verification.divergence.as_ref().map_or(Ok(Vec::new()), Err);
     }
-    let program = device.program();
-    let as_recorded = changed(device, &WhatIf::default());
-    // Where it is open whether a request was made in a graph capture, only what holds either way is said.
-    let ways: &[bool] =
-        if program.leaves_captures_open(as_recorded.minor) { &[true, false] } else { &[true] };
-    let each_way = |hypothesis: &Hypothesis| -> Vec<Simulation> {
-        let way = |captures: &bool| Hypothesis { captures: *captures, ..hypothesis.clone() };
-        ways.iter().map(|captures| simulate(program, &way(captures), None)).collect()
-    };
-    let controls = each_way(&as_recorded);
-    let failed: Vec<BTreeSet<usize>> =
-        controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect()).collect();
-    // Every setting rounds to at least as much as the default ones do.
-    let needed: BTreeMap<usize, u64> = program.needed(&Settings::default()).into_iter().collect();
-    let limit = device.shown_limit().map_or(as_recorded.limit, |limits| Some(*limits.end()));
-    let reach = [as_recorded.capacity, limit].into_iter().flatten().min().unwrap_or(UNBOUNDED);
-    // A failed request is recorded as it was rounded: under other settings it may be smaller.
-    let is_rounded_up = as_recorded.settings.roundup_power2_divisions.iter().any(|d| *d > 1);
-    let tried: Vec<(Candidate, Vec<Simulation>)> = candidates(device)
-        .into_par_iter()
-        .filter(|candidate| is_worth_trying(&candidate.settings, device))
-        .map(|candidate| {
-            let settings = Some((candidate.settings.clone(), String::new()));
-            let change = WhatIf { settings, ..WhatIf::default() };
-            let done = each_way(&changed(device, &change));
-            (candidate, done)
-        })
-        .collect();
+    let trials = Trials::of(device);
     let mut is_pool_open = false;
-    for oom in ooms {
-        let Ok(event) = usize::try_from(oom.event) else { continue };
-        // A graph capture waits for nothing, which a replay cannot know of a request that fares better.
-        let is_captured = oom.causes.iter().any(|cause| cause.kind == "pending-free");
-        let needed_bytes = needed.get(&event).copied().unwrap_or(0);
-        let no_setting_helps = !is_rounded_up && needed_bytes > reach;
+    let at = |oom: &Failed| {
         // Of a request whose pool is not known no setting can be said to help, nor of those after it.
-        is_pool_open |= oom.is_pool_open;
-        if !failed.iter().all(|failed| failed.contains(&event))
-            || is_captured
+        is_pool_open |= oom.is_pool_open();
+        trials.at(oom, is_pool_open)
+    };
+    Ok(ooms.iter().map(at).collect())
+}
+
+/// A device's calls replayed under the recorded settings and under others.
+struct Trials {
+    /// Under the recorded settings, each way that is open.
+    controls: Vec<Simulation>,
+    /// The entries that fail in each of them.
+    failed: Vec<BTreeSet<usize>>,
+    /// Under other settings, each way.
+    tried: Vec<(Candidate, Vec<Simulation>)>,
+    /// What the program held and asked for at each failure.
+    needed: BTreeMap<usize, u64>,
+    /// The most that the process could reserve.
+    reach: u64,
+    reserved_before: u64,
+    is_rounded_up: bool,
+}
+
+impl Trials {
+    fn of(device: DeviceStudy<'_, '_>) -> Self {
+        let program = device.program();
+        let as_recorded = changed(device, &WhatIf::default());
+        // Where it is open whether a request was made in a graph capture, only what holds either way is said.
+        let ways: &[bool] =
+            if program.leaves_captures_open(as_recorded.minor) { &[true, false] } else { &[true] };
+        let each_way = |hypothesis: &Hypothesis| -> Vec<Simulation> {
+            let way = |captures: &bool| Hypothesis { captures: *captures, ..hypothesis.clone() };
+            ways.iter().map(|captures| simulate(program, &way(captures), None)).collect()
+        };
+        let controls = each_way(&as_recorded);
+        let failed =
+            controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect());
+        let limit = device.shown_limit().map_or(as_recorded.limit, |limits| Some(*limits.end()));
+        let tried = candidates(device)
+            .into_par_iter()
+            .filter(|candidate| is_worth_trying(&candidate.settings, device))
+            .map(|candidate| {
+                let settings = Some((candidate.settings.clone(), String::new()));
+                let change = WhatIf { settings, ..WhatIf::default() };
+                let done = each_way(&changed(device, &change));
+                (candidate, done)
+            })
+            .collect();
+        let divisions = as_recorded.settings.roundup_power2_divisions;
+        Self {
+            failed: failed.collect(),
+            tried,
+            // Every setting rounds to at least as much as the default ones do.
+            needed: program.needed(&Settings::default()).into_iter().collect(),
+            reach: [as_recorded.capacity, limit].into_iter().flatten().min().unwrap_or(UNBOUNDED),
+            reserved_before: device.reserved_before(),
+            // A failed request is recorded as it was rounded: under other settings it may be smaller.
+            is_rounded_up: divisions.iter().any(|d| *d > 1),
+            controls,
+        }
+    }
+
+    /// What they come to at `oom`.
+    fn at(&self, oom: &Failed, is_pool_open: bool) -> Tried {
+        let entry = oom.request.entry;
+        let needed_bytes = self.needed.get(&entry).copied().unwrap_or(0);
+        let no_setting_helps = !self.is_rounded_up && needed_bytes > self.reach;
+        if !self.failed.iter().all(|failed| failed.contains(&entry))
+            // A graph capture waits for nothing, which a replay cannot know of a request that fares better.
+            || oom.has_pending()
             || (is_pool_open && !no_setting_helps)
         {
-            continue;
+            return Tried::default();
         }
-        let own = controls.first().and_then(|done| done.at_failures.get(&event));
+        let own = self.controls.first().and_then(|done| done.at_failures.get(&entry));
         let own = own.copied().unwrap_or_default();
-        let tried = if is_pool_open { &[] } else { tried.as_slice() };
-        oom.remedies = tried
+        let tried = if is_pool_open { &[] } else { self.tried.as_slice() };
+        let mut remedies: Vec<Remedy> = tried
             .iter()
             .filter_map(|(candidate, ways)| {
-                let ways = ways.iter().zip(&failed);
-                let mut rows = ways.map(|(done, failed)| remedy(candidate, done, event, failed));
+                let ways = ways.iter().zip(&self.failed);
+                let mut rows = ways.map(|(done, failed)| remedy(candidate, done, entry, failed));
                 let first = rows.next()?;
                 rows.all(|row| row == first).then_some(first)
             })
             .collect();
-        oom.undisturbed = Some(Undisturbed {
+        let undisturbed = Some(Undisturbed {
             needed_bytes,
-            reach_bytes: reach,
+            reach_bytes: self.reach,
             device_allocs: own.device_allocs,
             device_frees: own.device_frees,
-            reserved_before_bytes: device.reserved_before(),
-            is_rounded_up,
-            undecided: (tried.len() - oom.remedies.len()) as u64,
+            reserved_before_bytes: self.reserved_before,
+            is_rounded_up: self.is_rounded_up,
+            undecided: (tried.len() - remedies.len()) as u64,
             no_setting_helps,
         });
         // A limit to splitting may help today and slow the program down tomorrow: it comes last of what
         // helps. Of the others a single option comes before a combination.
-        oom.remedies.sort_by_key(|r| {
+        remedies.sort_by_key(|r| {
             let splits = r.settings.contains(MAX_SPLIT);
             let options = r.settings.matches(',').count();
             let calls = r.device_allocs.saturating_add(r.device_frees);
             (Reverse(r.avoids_oom), splits, options, r.peak_reserved_bytes, calls)
         });
+        Tried { undisturbed, remedies }
     }
-    None
 }
 
 /// Settings to try.

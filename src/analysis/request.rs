@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::oom::{OomReport, report_of};
-use super::snapshot::Options;
+use super::oom::{Failed, OomReport, Request, Tried};
 use crate::allocator::Service;
-use crate::conf::Settings;
 use crate::facts::{releases, shown_capacity};
-use crate::frames::StackReader;
 use crate::model::{Answer, Hypothesis, ask};
-use crate::snapshot::{Action, Device, Pools, Stacks, TraceEntry};
+use crate::snapshot::{Action, Device, Pools, Stacks};
+use crate::study::DeviceStudy;
 use crate::units::{self, size};
 
 /// What would become of a request.
@@ -41,25 +39,14 @@ pub struct Served {
     pub bytes: u64,
 }
 
-/// The verdict of a request that would not fail.
-const SERVED: &str = "served";
-
 /// Asks for `asked` bytes in the default pool of `device`.
-pub(super) fn request(
-    device: Device<'_>,
-    stacks: &StackReader<'_>,
-    settings: &Settings,
-    asked: u64,
-    options: Options,
-) -> RequestReport {
-    let snapshot = device.snapshot();
-    let reserved =
-        device.segments().fold(0u64, |sum, segment| sum.saturating_add(segment.total_size));
-    let stream = stream_of(device);
+pub(super) fn request(device: DeviceStudy<'_, '_>, asked: u64) -> RequestReport {
+    let (recorded, reserved) = (device.device(), device.memory().reserved_bytes);
+    let stream = stream_of(recorded);
     let mut assumed =
         vec![format!("it is made on stream {}, for the default pool", units::stream(stream))];
-    let shown = shown_capacity(device, 0);
-    let capacity = match (options.capacity, shown) {
+    let shown = shown_capacity(recorded, 0);
+    let capacity = match (device.scope().capacity, shown) {
         (Some(capacity), _) => {
             assumed.push(format!("PyTorch may use all of the {} given", size(capacity)));
             capacity.max(reserved)
@@ -76,40 +63,38 @@ pub(super) fn request(
             reserved
         }
     };
-    let minor = options.minor.unwrap_or_else(|| *releases(&snapshot.torch).end());
+    let minor = device.scope().minor;
+    let minor = minor.unwrap_or_else(|| *releases(&device.snapshot().torch).end());
     let hypothesis = Hypothesis {
         minor,
-        settings: settings.clone(),
+        settings: device.settings().clone(),
         limit: None,
         capacity: Some(capacity),
         no_split: Vec::new(),
         captures: true,
     };
     let limit = hypothesis.recorded_limit();
-    let answer = ask(device, &Hypothesis { limit, ..hypothesis }, asked, stream);
-    let event = TraceEntry {
-        action: Action::Oom,
-        addr: answer.device_free,
-        size: answer.rounded,
+    let answer = ask(recorded, &Hypothesis { limit, ..hypothesis }, asked, stream);
+    let served_from = served(&answer);
+    let request = Request {
+        entry: recorded.len(),
+        bytes: answer.rounded,
         stream,
+        pool: Some(Pools::DEFAULT),
+        device_free: answer.device_free,
         time_us: 0,
         stack: Stacks::EMPTY,
-        pool: Some(Pools::DEFAULT),
-        compile_context: None,
         user_metadata: None,
+        served: served_from.map(|served| in_words(&served, answer.given_back)),
     };
-    let at = (device.len(), event);
-    let mut outcome = report_of(snapshot, stacks, settings, options.capacity, &answer.tiling, at);
-    let served_from = served(&answer);
-    if let Some(served) = &served_from {
-        outcome.verdict = SERVED;
-        outcome.verdict_reason = in_words(served, answer.given_back);
-        outcome.shortfall_bytes = 0;
-        outcome.causes.clear();
-        outcome.blockers.clear();
+    let failed = Failed::asked(device, request, &answer.tiling);
+    RequestReport {
+        asked_bytes: asked,
+        served_from,
+        given_back_bytes: answer.given_back,
+        assumed,
+        outcome: failed.report(device, Tried::default(), None),
     }
-    let given_back_bytes = answer.given_back;
-    RequestReport { asked_bytes: asked, served_from, given_back_bytes, assumed, outcome }
 }
 
 /// The stream of the last recorded request; without a trace the one with most memory.

@@ -5,6 +5,7 @@ use super::style::{Style, wrap};
 use super::words::{place_in, telling_frames};
 use crate::analysis::{ExplainReport, Failure, Recording, StatisticsReport};
 use crate::units::{count, counted, percent, plain, size};
+use crate::verdict::Verdict;
 
 /// Messages that are explained in full; of the others, a row each.
 const SHOWN: usize = 3;
@@ -120,11 +121,11 @@ impl Page {
         } else {
             self.named("line", "none of the user's own code is in the traceback");
         }
-        self.named(failure.verdict, &style.strong(&failure.verdict_reason));
+        self.named(failure.verdict.word(), &style.strong(&failure.verdict_reason));
         let mut sure = match (failure.confidence, failure.verdict) {
-            ("certain", "unknown") => "yes".to_owned(),
+            ("certain", Verdict::Unknown) => "yes".to_owned(),
             ("certain", _) => "yes: the numbers of the message decide it".to_owned(),
-            (_, "unknown") => "no: the message has too few numbers".to_owned(),
+            (_, Verdict::Unknown) => "no: the message has too few numbers".to_owned(),
             _ => "not for certain: the numbers of the message allow it".to_owned(),
         };
         if failure.within_rounding {
@@ -192,7 +193,7 @@ impl Page {
                     bytes(f.requested_bytes),
                     bytes(f.device_free_bytes),
                     bytes(f.reserved_bytes),
-                    f.verdict.to_owned(),
+                    f.verdict.to_string(),
                     count(f.times),
                 ]
             })

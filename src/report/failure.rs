@@ -92,7 +92,7 @@ impl Page {
 
     fn verdict(&mut self, oom: &OomReport) {
         let verdict = self.style.strong(&oom.verdict_reason);
-        self.named(oom.verdict, &verdict);
+        self.named(oom.verdict.word(), &verdict);
     }
 
     /// The memory at that moment, and what is in the way.
@@ -118,7 +118,7 @@ impl Page {
         let asked = format!("{} more on device {}", size(request.asked_bytes), device.device);
         if request.served_from.is_some() {
             self.line(&self.style.heading(&format!("{asked} would be served")));
-            self.named(oom.verdict, &oom.verdict_reason);
+            self.named(oom.verdict.word(), &oom.verdict_reason);
         } else {
             self.line(&self.style.alarm(&format!("{asked} would fail")));
             self.verdict(oom);

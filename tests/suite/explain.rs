@@ -60,7 +60,7 @@ fn programs_that_failed_on_purpose_get_the_verdict_they_were_made_for() {
     ] {
         let report = fixture(name);
         let [failure] = &report.failures[..] else { panic!("{name}") };
-        assert_eq!((failure.verdict, failure.confidence), (verdict, confidence), "{name}");
+        assert_eq!((failure.verdict.word(), failure.confidence), (verdict, confidence), "{name}");
         assert_eq!(failure.settled_by.is_some(), confidence == "possible", "{name}");
         let culprit = failure.culprit.as_ref().unwrap();
         assert_eq!((culprit.file.as_str(), culprit.line), ("/app/train.py", line), "{name}");
@@ -90,7 +90,7 @@ fn messages_of_every_release_agree_with_their_snapshots() {
         if minor == 3 {
             // The text ends where the number of device 0 should stand.
             assert_eq!(
-                (found.verdict, found.device, version.as_str()),
+                (found.verdict.word(), found.device, version.as_str()),
                 ("unknown", Some(0), "2.3")
             );
             continue;
@@ -99,7 +99,7 @@ fn messages_of_every_release_agree_with_their_snapshots() {
         let snapshot = analyze(&[&format!("fixtures/{}.pickle.gz", recording.name)]);
         let ooms = snapshot["snapshots"][0]["devices"][0]["ooms"].as_array().unwrap();
         let last = ooms.last().unwrap();
-        assert_eq!(found.verdict, last["verdict"], "{}", recording.name);
+        assert_eq!(found.verdict.word(), last["verdict"], "{}", recording.name);
         for (name, key) in [
             ("requested", "segment_bytes"),
             ("free", "device_free_bytes"),
@@ -176,7 +176,7 @@ fn wordings_of_old_releases_and_other_devices_are_read() {
         ("RuntimeError: CUDA out of memory. Tried to allocate more than 1EB memory.".to_owned(), "unknown", None, None),
     ] {
         let found = only(&text);
-        assert_eq!(found.verdict, verdict, "{text}\n{}", found.verdict_reason);
+        assert_eq!(found.verdict.word(), verdict, "{text}\n{}", found.verdict_reason);
         assert_eq!(found.torch_version.as_deref(), version, "{text}");
         assert_eq!(found.requested_bytes, requested, "{text}");
         assert_eq!(found.kind, "allocator");
@@ -203,7 +203,7 @@ fn memory_that_others_could_not_have_is_told_from_pytorchs() {
         ),
     ] {
         let found = only(text);
-        assert_eq!((found.kind, found.verdict), (kind, "unknown"), "{text}");
+        assert_eq!((found.kind, found.verdict.word()), (kind, "unknown"), "{text}");
         assert!(!found.advice.is_empty());
     }
     let host =
@@ -216,21 +216,24 @@ fn memory_that_others_could_not_have_is_told_from_pytorchs() {
 #[test]
 fn a_setting_is_advised_only_where_it_can_help() {
     let none_left = only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "6.50 GiB", "0 bytes"));
-    assert_eq!((none_left.verdict, none_left.settings_can_help), ("capacity", Some(false)));
+    assert_eq!((none_left.verdict.word(), none_left.settings_can_help), ("capacity", Some(false)));
     let advice = none_left.advice.join(" ");
     assert!(advice.contains("No allocator setting helps"), "{advice}");
     assert!(!advice.contains("Try PYTORCH_CUDA_ALLOC_CONF"), "{advice}");
     let too_little =
         only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "6.20 GiB", "300.00 MiB"));
-    assert_eq!((too_little.verdict, too_little.settings_can_help), ("capacity", Some(false)));
+    assert_eq!(
+        (too_little.verdict.word(), too_little.settings_can_help),
+        ("capacity", Some(false))
+    );
     let enough = only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "5.00 GiB", "1.50 GiB"));
-    assert_eq!((enough.verdict, enough.settings_can_help), ("fragmentation", Some(true)));
+    assert_eq!((enough.verdict.word(), enough.settings_can_help), ("fragmentation", Some(true)));
     // More than 1 MiB and less than 10 MiB was asked for: what is free may suffice for that.
     for (free, left, is_certain) in
         [("12.00 MiB", "0 bytes", true), ("0 bytes", "12.00 MiB", false)]
     {
         let cut = only(&worded("20.00 MiB", "200.00 MiB", free, "", "188.00 MiB", left));
-        assert_eq!((cut.verdict, cut.settings_can_help), ("capacity", Some(true)), "{free}");
+        assert_eq!((cut.verdict.word(), cut.settings_can_help), ("capacity", Some(true)), "{free}");
         assert_eq!(cut.confidence == "certain", is_certain, "{free}");
         assert!(!cut.advice.join(" ").contains("No allocator setting"), "{:?}", cut.advice);
     }
@@ -247,9 +250,9 @@ fn expandable_segments_grow_by_whole_granules() {
         only(&on.replace("If reserved but", "expandable_segments is enabled. If reserved but"))
     };
     let refused = said("300.00 MiB", "310.00 MiB");
-    assert_eq!(refused.verdict, "memory-limit", "{}", refused.verdict_reason);
+    assert_eq!(refused.verdict.word(), "memory-limit", "{}", refused.verdict_reason);
     let cut = said("310.00 MiB", "310.00 MiB");
-    assert_eq!((cut.verdict, cut.settings_can_help), ("capacity", Some(true)));
+    assert_eq!((cut.verdict.word(), cut.settings_can_help), ("capacity", Some(true)));
     assert!(cut.verdict_reason.contains("320 MiB (whole granules"), "{}", cut.verdict_reason);
 }
 
@@ -261,49 +264,49 @@ fn of_a_private_pool_it_is_not_said_that_nothing_helps() {
             "by PyTorch, with 720.00 MiB allocated in private pools (e.g., CUDA Graphs), and",
         );
     let pools = only(&pools);
-    assert_eq!((pools.verdict, pools.settings_can_help), ("private-pool", None));
+    assert_eq!((pools.verdict.word(), pools.settings_can_help), ("private-pool", None));
 }
 
 #[test]
 fn a_small_device_has_a_small_context() {
     let others = only(&worded("150.00 MiB", "1000.00 MiB", "100.00 MiB", "", "0 bytes", "0 bytes"));
-    assert_eq!((others.verdict, others.confidence), ("non-pytorch", "possible"));
+    assert_eq!((others.verdict.word(), others.confidence), ("non-pytorch", "possible"));
     let context =
         only(&worded("150.00 MiB", "1000.00 MiB", "100.00 MiB", "", "800.00 MiB", "0 bytes"));
-    assert_eq!(context.verdict, "capacity");
+    assert_eq!(context.verdict.word(), "capacity");
 }
 
 #[test]
 fn limits_and_processes_are_weighed() {
     let middle = "6.80 GiB allowed; ";
     let both = only(&worded("1.60 GiB", "8.00 GiB", "453.00 MiB", middle, "6.41 GiB", "0 bytes"));
-    assert_eq!(both.verdict, "capacity", "raising the limit alone would not help");
+    assert_eq!(both.verdict.word(), "capacity", "raising the limit alone would not help");
     assert!(both.advice.iter().any(|advice| advice.contains("6.80 GiB")), "{:?}", both.advice);
     let middle = "50.00 GiB allowed; ";
     let tenants = only(&worded("2.00 GiB", "191.69 GiB", "0 bytes", middle, "9.58 GiB", "0 bytes"));
-    assert_eq!(tenants.verdict, "non-pytorch", "the limit is far");
+    assert_eq!(tenants.verdict.word(), "non-pytorch", "the limit is far");
     let middle = "Process 77 has 60.00 GiB memory in use. Including non-PyTorch memory, this process has 19.00 GiB memory in use. ";
     let named =
         only(&worded("2.00 GiB", "80.00 GiB", "1.00 GiB", middle, "18.20 GiB", "100.00 MiB"));
-    assert_eq!((named.verdict, named.confidence), ("non-pytorch", "certain"));
+    assert_eq!((named.verdict.word(), named.confidence), ("non-pytorch", "certain"));
     assert!(named.advice[0].contains("Process 77 uses 60.00 GiB"), "{:?}", named.advice);
     // The process' own context does not make it somebody else's fault.
     let middle = "Including non-PyTorch memory, this process has 31.28 GiB memory in use. ";
     let own =
         only(&worded("320.00 MiB", "31.37 GiB", "80.69 MiB", middle, "30.76 GiB", "33.46 MiB"));
-    assert_eq!(own.verdict, "capacity");
+    assert_eq!(own.verdict.word(), "capacity");
     // Inside a container this process is listed by a number that it does not know.
     let middle = "Process 3131906 has 139.80 GiB memory in use. ";
     let inside =
         only(&worded("344.00 MiB", "139.81 GiB", "2.00 MiB", middle, "138.60 GiB", "4.56 MiB"));
-    assert_eq!(inside.verdict, "capacity");
+    assert_eq!(inside.verdict.word(), "capacity");
     let meaning = &inside.figures.iter().find(|f| f.name == "process").unwrap().meaning;
     assert!(meaning.contains("this one, it seems"), "{meaning}");
     // Windows prints 2^64 for what it does not know.
     let middle = "Process 9 has 17179869184.00 GiB memory in use. 2.63 GiB allowed; ";
     let unknown =
         only(&worded("2.13 GiB", "8.00 GiB", "6.10 GiB", middle, "954.00 MiB", "0 bytes"));
-    assert_eq!(unknown.verdict, "memory-limit");
+    assert_eq!(unknown.verdict.word(), "memory-limit");
     let pool = worded("2.00 GiB", "8.00 GiB", "6.10 GiB", "", "954.00 MiB", "0 bytes").replace(
         "If reserved but",
         "The custom allocator backing this MemPool returned nullptr. If",
@@ -316,17 +319,20 @@ fn what_the_rounding_decides_is_said_to_be_open() {
     let close = only(&worded("2.00 GiB", "80.00 GiB", "2.00 GiB", "", "70.00 GiB", "0 bytes"));
     assert!(close.within_rounding, "2.00 GiB may be less than 2.00 GiB");
     let close = only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "6.00 GiB", "1021.00 MiB"));
-    assert_eq!((close.verdict, close.within_rounding), ("capacity", true));
+    assert_eq!((close.verdict.word(), close.within_rounding), ("capacity", true));
     assert_eq!(close.confidence, "possible");
     let clear = only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "6.00 GiB", "900.00 MiB"));
-    assert_eq!((clear.verdict, clear.within_rounding), ("capacity", false));
+    assert_eq!((clear.verdict.word(), clear.within_rounding), ("capacity", false));
 }
 
 #[test]
 fn each_rank_of_a_job_gets_its_answer_in_the_order_of_the_log() {
     let report = fixture("ranks.log");
-    let rows: Vec<_> =
-        report.failures.iter().map(|f| (f.rank, f.device, f.kind, f.verdict, f.times)).collect();
+    let rows: Vec<_> = report
+        .failures
+        .iter()
+        .map(|f| (f.rank, f.device, f.kind, f.verdict.word(), f.times))
+        .collect();
     assert_eq!(
         rows,
         [

@@ -81,7 +81,7 @@ fn failure(name: &str, capacity: Option<u64>) -> OomReport {
 fn the_cause_the_line_and_the_blocks_in_the_way_are_those_arranged() {
     for (name, verdict, blockers) in SCENARIOS {
         let oom = failure(name, Some(CAPACITY));
-        assert_eq!(oom.verdict, verdict, "{name}: {}", oom.verdict_reason);
+        assert_eq!(oom.verdict.word(), verdict, "{name}: {}", oom.verdict_reason);
         assert_eq!(oom.culprit.as_ref().unwrap().name, "culprit", "{name}");
         let found: Vec<_> = oom
             .blockers
@@ -109,7 +109,7 @@ fn in_the_middle_of_training_it_is_the_same() {
                 continue;
             }
             let oom = failure(&name, Some(CAPACITY));
-            assert_eq!(oom.verdict, verdict, "{name}: {}", oom.verdict_reason);
+            assert_eq!(oom.verdict.word(), verdict, "{name}: {}", oom.verdict_reason);
             assert_eq!(oom.culprit.as_ref().unwrap().name, "culprit", "{name}");
             if let "fragmentation" | "other-stream" = verdict {
                 let first = &oom.blockers[0];
@@ -121,7 +121,7 @@ fn in_the_middle_of_training_it_is_the_same() {
 
 #[test]
 fn what_is_outside_shows_only_where_the_device_is_known() {
-    assert_eq!(failure("outside", None).verdict, "capacity");
+    assert_eq!(failure("outside", None).verdict.word(), "capacity");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn an_expandable_segment_asks_for_whole_granules() {
 fn the_pool_of_a_capture_is_known_by_its_stream() {
     let oom = failure("2.9.1-in_capture", None);
     assert_eq!(
-        (oom.verdict, oom.pool_id),
+        (oom.verdict.word(), oom.pool_id),
         ("private-pool", Some([1, 0])),
         "{}",
         oom.verdict_reason
@@ -164,7 +164,7 @@ fn the_pool_of_a_capture_is_known_by_its_stream() {
 #[test]
 fn what_turns_on_whether_it_was_a_capture_is_left_out() {
     let oom = failure("2.9.1-side_mempool", None);
-    assert_eq!((oom.verdict, oom.pool_id), ("private-pool", Some([0, 1])));
+    assert_eq!((oom.verdict.word(), oom.pool_id), ("private-pool", Some([0, 1])));
     assert!(oom.remedies.iter().all(|remedy| !remedy.avoids_oom), "{:?}", oom.remedies);
     assert_eq!((oom.remedies.len(), oom.undisturbed.unwrap().undecided), (2, 7));
 }
@@ -174,7 +174,7 @@ fn what_turns_on_whether_it_was_a_capture_is_left_out() {
 #[test]
 fn what_was_kept_back_tells_a_request_for_a_pool() {
     let oom = failure("2.9.1-mempool_first", None);
-    assert_eq!((oom.verdict, oom.pool_id), ("private-pool", None), "{}", oom.verdict_reason);
+    assert_eq!((oom.verdict.word(), oom.pool_id), ("private-pool", None), "{}", oom.verdict_reason);
     assert!(oom.verdict_reason.contains("120 MiB of free memory could"), "{}", oom.verdict_reason);
     assert_eq!((oom.is_pool_open, oom.kept_back_bytes), (true, Some(120 * MIB)));
     assert_eq!((oom.remedies, oom.undisturbed), (Vec::new(), None));
@@ -185,7 +185,7 @@ fn without_completions_nothing_is_said_to_wait() {
     for name in ["fragmentation", "spurious"] {
         let filtered = format!("{name}-filtered");
         let (whole, oom) = (failure(name, None), failure(&filtered, None));
-        assert_eq!(oom.verdict, name, "{}", oom.verdict_reason);
+        assert_eq!(oom.verdict.word(), name, "{}", oom.verdict_reason);
         assert_eq!(
             (oom.allocated_bytes, oom.cached_bytes, oom.largest_free_block_bytes),
             (whole.allocated_bytes, whole.cached_bytes, whole.largest_free_block_bytes)
@@ -214,7 +214,7 @@ fn where_the_model_parts_from_the_recording_that_is_said_and_no_remedy_claimed()
 #[test]
 fn of_a_late_recording_it_is_said_how_much_lies_as_it_lay() {
     let oom = failure("late", None);
-    assert_eq!(oom.verdict, "fragmentation");
+    assert_eq!(oom.verdict.word(), "fragmentation");
     assert!(oom.remedies.iter().all(|remedy| !remedy.avoids_oom));
     assert_eq!(oom.undisturbed.unwrap().reserved_before_bytes, 300 * MIB);
     let words = words_of("late");

@@ -21,6 +21,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("snapshot", 1),
     ("allocator", 1),
     ("figures", 1),
+    ("verdict", 1),
     ("facts", 2),
     ("calls", 2),
     ("model", 2),
@@ -56,9 +57,13 @@ const KNOWS_ONLY: &[(&str, &[&str])] = &[
     ("figures", &["units"]),
     (
         "report",
-        &["analysis", "diff", "figures", "frames", "gate", "memory", "phases", "study", "units"],
+        &[
+            "analysis", "diff", "figures", "frames", "gate", "memory", "phases", "study", "units",
+            "verdict",
+        ],
     ),
     ("allocator", &["conf", "device", "ids", "terms", "units"]),
+    ("verdict", &["notice", "units"]),
 ];
 
 /// Where alone a word may stand in code. Only the command line talks, exits and looks around.

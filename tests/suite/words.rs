@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use oomscope::notice::Code;
+use oomscope::verdict::Verdict;
 
 fn document(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
@@ -35,4 +36,18 @@ fn codes_of_warnings_are_distinct_and_listed() {
     assert_words("code", &Code::ALL.iter().map(|code| code.word()).collect::<Vec<_>>());
     let row = |code: &Code| format!("| `{code}` | {} |", code.meaning());
     assert_table("json.md", &Code::ALL.iter().map(row).collect::<Vec<_>>());
+}
+
+#[test]
+fn verdicts_are_distinct_and_told_with_their_questions_and_advice() {
+    assert_words("verdict", &Verdict::ALL.iter().map(|it| it.word()).collect::<Vec<_>>());
+    let row = |it: &Verdict| format!("| `{it}` | {} | {} |", it.meaning(), it.advice());
+    let of_failures = Verdict::ALL.iter().filter(|it| **it != Verdict::Served);
+    assert_table("failures.md", &of_failures.map(row).collect::<Vec<_>>());
+    assert!(document("json.md").contains("`served`"));
+    // Of the kinds of memory that a message tells apart.
+    let explained = document("explain.md");
+    for verdict in Verdict::ALL {
+        assert!(explained.contains(&format!("`{verdict}`")) || *verdict == Verdict::Served);
+    }
 }

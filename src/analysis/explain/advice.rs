@@ -1,8 +1,8 @@
 //! What to do about a failure: only what the numbers bear out.
 
-use super::about::{About, Answer, rough};
-use super::reckoning::{Reckoning, USUAL_OUTSIDE};
+use super::reckoning::Reckoning;
 use crate::units::size;
+use crate::verdict::{About, Holds, USUAL_OUTSIDE, Verdict, rough};
 
 /// For free memory in pieces.
 pub(super) fn fragmentation(r: &Reckoning) -> Vec<String> {
@@ -11,7 +11,7 @@ pub(super) fn fragmentation(r: &Reckoning) -> Vec<String> {
     if r.said.expandable == Some(true) {
         advice.push("expandable_segments is on already. What is free belongs to other streams or pools, is in use on another stream, or lies in parts of pages; a snapshot tells which.".to_owned());
     } else if has_expandable {
-        advice.push("Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which leaves fewer pieces, unless it is on already (PyTorch up to 2.11 prints its hint either way); `oomscope whatif` on a snapshot tells beforehand whether it suffices.".to_owned());
+        advice.push(Verdict::Fragmentation.advice().to_owned());
     } else {
         advice.push("Try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 (1.10 or later), or PyTorch 2.1 or later with expandable_segments:True, which leaves fewer pieces.".to_owned());
     }
@@ -19,42 +19,28 @@ pub(super) fn fragmentation(r: &Reckoning) -> Vec<String> {
     advice
 }
 
-/// For a device too small.
-pub(super) fn capacity(
-    r: &Reckoning,
-    request: About,
-    free: About,
-    unallocated: About,
-) -> Vec<String> {
-    let lacking = request.minus(free.plus(unallocated));
+/// For a device too small for `request`, of which `free` is free on it and in the cache.
+pub(super) fn capacity(r: &Reckoning, request: About, free: About) -> Vec<String> {
     let mut advice = Vec::new();
-    if r.capacity.is_some_and(|capacity| capacity.covers(request) == Answer::No) {
+    if r.capacity.is_some_and(|capacity| capacity.covers(request) == Holds::No) {
         advice.push("One request larger than the device is often a mistake in a shape: a broadcast, a full attention or one-hot matrix, a wrong unit. Look at the line above.".to_owned());
     }
-    let all_free = free.plus(unallocated);
-    let may_be_smaller = r.least_request().is_some_and(|it| all_free.covers(it) != Answer::No);
-    advice.push(format!(
-        "The program has to hold {} {} less at that moment: a smaller batch or sequence, activation \
-         checkpointing, lower precision, sharding or offloading. A snapshot says which lines hold the memory.",
-        if may_be_smaller { "up to" } else { "at least" },
-        rough(lacking)
-    ));
-    if may_be_smaller {
+    advice.push(Verdict::Capacity.advice().to_owned());
+    let (free_text, lacking) = (rough(free), rough(request.minus(free)));
+    if r.least_request().is_some_and(|it| free.covers(it) != Holds::No) {
         advice.push(format!(
-            "The request itself may be smaller than the segment of {} asked for it, and than the {} that is \
-             free: a snapshot tells, and whether a setting (expandable_segments:True) would have served it.",
-            size(request.bytes),
-            rough(all_free)
+            "Up to {lacking} is lacking. The request itself may be smaller than the segment of {} asked for \
+             it, and than the {free_text} that is free: a snapshot tells, and whether a setting \
+             (expandable_segments:True) would have served it.",
+            size(request.bytes)
         ));
     } else {
         advice.push(format!(
             "No allocator setting helps: settings (expandable_segments, max_split_size_mb) only join free \
-             memory, and there is {} of it, {} too little.",
-            rough(all_free),
-            rough(lacking)
+             memory, and there is {free_text} of it, {lacking} too little."
         ));
     }
-    if r.reserved.zip(r.capacity).is_some_and(|(r, c)| c.covers(r) == Answer::No) {
+    if r.reserved.zip(r.capacity).is_some_and(|(r, c)| c.covers(r) == Holds::No) {
         advice.push("More is reserved than the device has: Windows lends it the computer's memory, which is slow.".to_owned());
     }
     advice
@@ -83,7 +69,7 @@ pub(super) fn outside(r: &Reckoning) -> Vec<String> {
         ));
     }
     if advice.is_empty() {
-        advice.push("The message does not name who: nvidia-smi, while the job runs, lists the processes on the device. A CUDA context takes up to about 1 GiB of it.".to_owned());
+        advice.push(Verdict::NonPytorch.advice().to_owned());
     }
     advice
 }

@@ -1,15 +1,15 @@
 //! Messages of allocators that keep no cache of their own, or do not tell of it.
 
-use super::about::{About, Answer, rough};
 use super::reckoning::Reckoning;
 use super::verdict::{Conclusion, cut_short, text};
+use crate::verdict::{About, Holds, Verdict, rough};
 
 /// Metal: a limit that PyTorch sets itself.
 pub(super) fn metal(r: &Reckoning) -> Conclusion {
     let allowed = text(r.said.allowed.as_ref());
     let (Some(_), Some(_)) = (r.allowed, r.request) else { return cut_short(r) };
     Conclusion {
-        verdict: "memory-limit",
+        verdict: Verdict::MemoryLimit,
         reason: format!(
             "PyTorch holds {} and other allocations of the process {}; with the {} asked for that is more than \
              the {allowed} it allows itself of the memory that the Mac's CPU and GPU share",
@@ -22,7 +22,7 @@ pub(super) fn metal(r: &Reckoning) -> Conclusion {
             "Hold less: a smaller batch or model, lower precision. torch.mps.empty_cache() gives back what is cached.".to_owned(),
             "PYTORCH_MPS_HIGH_WATERMARK_RATIO raises the limit; 0.0 removes it, and the whole computer may then run out of memory.".to_owned(),
         ],
-        ..Conclusion::default()
+        ..Conclusion::unknown("", &[])
     }
 }
 
@@ -36,7 +36,7 @@ pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
     let over = |limit: Option<About>| limit.map(|limit| limit.covers(held)).filter(|a| !a.is_yes());
     let (verdict, reason, answer) = if let Some(answer) = over(r.allowed) {
         (
-            "memory-limit",
+            Verdict::MemoryLimit,
             format!(
                 "with the {wanted} asked for the program would hold {}, more than the {} it may \
                  (set_per_process_memory_fraction)",
@@ -47,7 +47,7 @@ pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
         )
     } else if let Some(answer) = over(r.capacity) {
         (
-            "capacity",
+            Verdict::Capacity,
             format!(
                 "with the {wanted} asked for the program would hold {}, more than the device has ({})",
                 rough(held),
@@ -76,10 +76,10 @@ pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
     Conclusion {
         verdict,
         reason,
-        is_certain: answer == Answer::No,
+        is_certain: answer == Holds::No,
         within_rounding: answer.is_close(),
         settings_can_help: Some(false),
         advice: vec!["Hold less at that moment, or raise the limit where there is one.".to_owned()],
-        ..Conclusion::default()
+        ..Conclusion::unknown("", &[])
     }
 }

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::about::{About, rough};
 use super::reckoning::Reckoning;
 use crate::message::{Amount, Wording};
 use crate::units::MIB;
+use crate::verdict::{About, rough};
 
 /// A number of a message, or one that follows from them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -1,9 +1,8 @@
 //! What messages about memory mean: `oomscope/explain/1`.
 //!
-//! The same questions as [`super::verdict`] asks of a snapshot, as far as the numbers that were printed can
-//! answer them; where the answer depends on what was not printed, or on how a number was rounded, it says so.
+//! The same ladder as for a snapshot decides ([`crate::verdict`]), as far as the numbers that were printed can;
+//! where the answer depends on what was not printed, or on how a number was rounded, it says so.
 
-mod about;
 mod advice;
 mod backends;
 mod elsewhere;
@@ -20,11 +19,10 @@ pub use statistics::StatisticsReport;
 use serde::Serialize;
 
 use self::reckoning::Reckoning;
-use self::verdict::Conclusion;
-use super::oom::Cause;
 use crate::frames::{FrameReport, Origin};
 use crate::message::{Log, Message, Saying};
 use crate::units::plain;
+use crate::verdict::{About, Cause, Verdict};
 
 /// The JSON of `oomscope explain`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -79,7 +77,7 @@ pub struct Failure {
     pub message: String,
     /// In the words of `analyze`: `memory-limit`, `private-pool`, `fragmentation`, `non-pytorch`, `capacity`,
     /// `unknown`.
-    pub verdict: &'static str,
+    pub verdict: Verdict,
     /// One or two sentences with the numbers.
     pub verdict_reason: String,
     /// `certain`: the numbers decide it. `possible`: they allow it, and something unprinted decides.
@@ -180,24 +178,22 @@ fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> F
         .iter()
         .find_map(|origin| frames.iter().find(|frame| frame.origin() == *origin))
         .cloned();
-    let reckoning = match &message.saying {
+    let (reckoning, conclusion, figures) = match &message.saying {
         Saying::Allocation(allocation) => {
             let mut allocation = allocation.as_ref().clone();
             if has_expandable(allocation.device) {
                 allocation.expandable = Some(true);
             }
-            Some(Reckoning::of(allocation, &message.text))
+            let reckoning = Reckoning::of(allocation, &message.text);
+            let (conclusion, figures) =
+                (verdict::conclude(&reckoning), figures::figures(&reckoning));
+            (Some(reckoning), conclusion, figures)
         }
-        Saying::Elsewhere(_) => None,
-    };
-    let (conclusion, figures) = match (&reckoning, &message.saying) {
-        (Some(reckoning), _) => (verdict::conclude(reckoning), figures::figures(reckoning)),
-        (None, Saying::Elsewhere(whose)) => {
-            (elsewhere::conclude(*whose), elsewhere::figures(*whose, &message.text))
+        Saying::Elsewhere(whose) => {
+            (None, elsewhere::conclude(*whose), elsewhere::figures(*whose, &message.text))
         }
-        (None, Saying::Allocation(_)) => (Conclusion::default(), Vec::new()),
     };
-    let bytes = |of: fn(&Reckoning) -> Option<about::About>| {
+    let bytes = |of: fn(&Reckoning) -> Option<About>| {
         reckoning.as_ref().and_then(of).map(|about| about.bytes)
     };
     let named = |name: &str| figures.iter().find(|f| f.name == name).map(|f| f.bytes);

@@ -1,20 +1,14 @@
 //! The numbers of a message put together: what it says, and what follows.
 
-use super::about::About;
 use crate::allocator::SMALL_SEGMENT;
-use crate::message::{Allocation, Process, Wording};
-use crate::units::{GIB, MIB};
-
-/// What a process uses outside the allocator without anybody being to blame: the CUDA context, loaded
-/// kernels, the workspaces of cuBLAS and cuDNN. Usually 0.3 to 1 GiB, and less on small devices.
-pub(super) const USUAL_OUTSIDE: u64 = GIB;
-/// [`USUAL_OUTSIDE`] is at most this part of a device.
-const USUAL_PARTS: u64 = 8;
+use crate::message::{Allocation, Amount, Process, Wording};
+use crate::units::MIB;
+use crate::verdict::{About, Circumstances, Free, spare};
 
 /// A segment for requests of more than 1 MiB and less than 10 MiB, and what expandable segments grow by
 /// (`kLargeBuffer`); for smaller requests both are [`SMALL_SEGMENT`]. A message does not tell where
 /// `large_segment_size_mb` was set.
-pub(super) const LARGE_SEGMENT: u64 = 20 * MIB;
+const LARGE_SEGMENT: u64 = 20 * MIB;
 
 /// A message's numbers and what follows from them. What does not follow is absent.
 #[derive(Debug)]
@@ -73,12 +67,7 @@ impl Reckoning {
             said.processes.iter().find(of_pid).map(|process| About::from(&process.in_use))
         });
         let own_outside = this.zip(reserved).map(|(this, reserved)| this.minus(reserved));
-        let spare_outside = outside.map(|outside| {
-            let most =
-                capacity.map_or(USUAL_OUTSIDE, |all| USUAL_OUTSIDE.min(all.bytes / USUAL_PARTS));
-            let usual = own_outside.unwrap_or(outside).bytes.min(most);
-            outside.minus(About::exactly(usual))
-        });
+        let spare_outside = outside.map(|outside| spare(outside, own_outside, capacity));
         Self {
             is_absurd: text.contains("more than 1EB"),
             request: about(&said.requested),
@@ -97,6 +86,31 @@ impl Reckoning {
         }
     }
 
+    /// What the ladder goes by: all that is free in the cache, outside private pools, is one figure.
+    pub(super) fn circumstances(&self, request: About, free: About) -> Circumstances {
+        Circumstances {
+            request: self.least_request().unwrap_or(request),
+            segment: request,
+            most: self.most_taken(request),
+            device_free: free,
+            own: Free { all: self.unallocated.unwrap_or_default(), ..Free::default() },
+            other_pool: self.private,
+            outside: self.spare_outside.unwrap_or_default(),
+            is_own_mixed: true,
+            ..Circumstances::default()
+        }
+    }
+
+    /// The most that the device is asked for: expandable segments grow by whole granules.
+    fn most_taken(&self, request: About) -> About {
+        if self.said.expandable != Some(true) {
+            return request;
+        }
+        let granule = if request.bytes == SMALL_SEGMENT { SMALL_SEGMENT } else { LARGE_SEGMENT };
+        let bytes = request.bytes.checked_next_multiple_of(granule).unwrap_or(request.bytes);
+        About { bytes, ..request }
+    }
+
     /// The least that the request itself can have been: small ones are cut from segments of one size.
     pub(super) fn least_request(&self) -> Option<About> {
         let request = self.request?;
@@ -113,6 +127,12 @@ impl Reckoning {
         let mut others: Vec<&Process> = self.said.processes.iter().filter(is_other).collect();
         others.sort_by_key(|process| std::cmp::Reverse(process.in_use.bytes));
         others
+    }
+}
+
+impl From<&Amount> for About {
+    fn from(amount: &Amount) -> Self {
+        Self { bytes: amount.bytes, error: amount.error_bytes }
     }
 }
 

@@ -1,23 +1,20 @@
 //! Why a request failed, as far as its message tells.
 //!
-//! The questions of [`crate::analysis`]'s verdicts, in their order: a limit, private pools, the cache, memory
-//! outside the allocator, else capacity. A message says neither which stream and pool the free memory
-//! belongs to, nor in how many pieces it lies.
+//! The verdict is that of the one ladder ([`rule`]); here it is put into words. A message says neither which
+//! stream and pool the free memory belongs to, nor in how many pieces it lies.
 
-use super::about::{About, Answer, rough};
-use super::reckoning::{LARGE_SEGMENT, Reckoning};
+use super::reckoning::Reckoning;
 use super::{advice, backends};
-use crate::allocator::SMALL_SEGMENT;
-use crate::analysis::oom::Cause;
 use crate::message::{Amount, Wording};
+use crate::verdict::{About, Cause, Circumstances, Holds, Verdict, largest_first, rough, rule};
 
 const SNAPSHOT: &str =
     "a snapshot recorded at the failure, which has every block with its size, stream and pool";
 
 /// What a message comes to.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Conclusion {
-    pub(super) verdict: &'static str,
+    pub(super) verdict: Verdict,
     pub(super) reason: String,
     pub(super) is_certain: bool,
     pub(super) within_rounding: bool,
@@ -30,10 +27,14 @@ pub(super) struct Conclusion {
 impl Conclusion {
     pub(super) fn unknown(reason: &str, advice: &[&str]) -> Self {
         Self {
-            verdict: "unknown",
+            verdict: Verdict::Unknown,
             reason: reason.to_owned(),
+            is_certain: false,
+            within_rounding: false,
+            settled_by: None,
+            settings_can_help: None,
             advice: advice.iter().map(|line| (*line).to_owned()).collect(),
-            ..Self::default()
+            causes: Vec::new(),
         }
     }
 
@@ -83,32 +84,35 @@ pub(super) fn cut_short(r: &Reckoning) -> Conclusion {
 
 /// What the caching allocator says since 1.0.
 fn native(r: &Reckoning, request: About, free: About) -> Conclusion {
-    let free_text = text(r.said.free.as_ref());
-    let most = most_taken(r, request);
-    let device_has_room = free.covers(most);
-    let lacks_granules = free.covers(request).is_yes() && !device_has_room.is_yes();
-    let (wanted, needed) = if lacks_granules {
-        let asked = text(r.said.requested.as_ref());
-        (format!("{} (whole granules of an expandable segment, for {asked})", rough(most)), most)
-    } else {
-        (text(r.said.requested.as_ref()).to_owned(), request)
-    };
-    let with_free = |more: About| more.plus(free).covers(needed);
+    let c = r.circumstances(request, free);
+    let ruling = rule(&c);
     let over_limit = over_limit(r, request);
-    let settings = settings_can_help(r, free);
-    let base =
-        Conclusion { causes: causes(r), settings_can_help: settings, ..Conclusion::default() };
-    if device_has_room.is_yes() {
-        return Conclusion {
-            within_rounding: device_has_room.is_close(),
-            ..limited(r, request, over_limit, base)
-        };
+    let base = Conclusion {
+        verdict: ruling.verdict,
+        is_certain: ruling.is_certain,
+        within_rounding: ruling.within_rounding,
+        settings_can_help: settings_can_help(r, free),
+        causes: causes(r),
+        ..Conclusion::unknown("", &[])
+    };
+    if ruling.verdict == Verdict::MemoryLimit {
+        return limited(r, request, over_limit, base);
     }
     let Some((reserved, unallocated)) = r.reserved.zip(r.unallocated) else {
         return Conclusion { causes: base.causes, ..cut_short(r) };
     };
-    let mut advice = Vec::new();
-    if over_limit.is_some_and(Answer::is_yes) {
+    let wanted = wanted_text(r, request, &c);
+    let conclusion = match ruling.verdict {
+        Verdict::PrivatePool => of_private_pools(r, &c, &wanted, base),
+        Verdict::Fragmentation => in_pieces(r, unallocated, &wanted, base),
+        Verdict::NonPytorch => outside(r, reserved, &wanted, base),
+        verdict => {
+            debug_assert_eq!(verdict, Verdict::Capacity, "a message has no other");
+            full(r, &c, &wanted, base)
+        }
+    };
+    let mut advice = conclusion.advice;
+    if over_limit.is_some_and(Holds::is_yes) {
         advice.push(format!(
             "The limit of {} would have refused this request as well: with the {} reserved it makes {}.",
             text(r.said.allowed.as_ref()),
@@ -116,132 +120,114 @@ fn native(r: &Reckoning, request: About, free: About) -> Conclusion {
             rough(reserved.plus(request))
         ));
     }
-    let of_pools = with_free(r.private);
-    if r.private.bytes > 0 && of_pools.is_yes() {
-        advice.insert(0, "Let CUDA graphs share one pool (torch.cuda.graph(pool=...)), capture fewer shapes, and drop graphs and MemPools that are done.".to_owned());
-        if unallocated.bytes > 0 && with_free(unallocated).is_yes() {
-            advice.extend(advice::fragmentation(r));
-        }
-        return Conclusion {
-            verdict: "private-pool",
-            reason: format!(
-                "{} lies free inside private pools (CUDA graphs, MemPool), which the message counts as \
-                 allocated; with the {free_text} free on the device it covers the {wanted} asked for, but \
-                 no request outside those pools can use it",
-                text(r.said.private_pools.as_ref())
-            ),
-            within_rounding: of_pools.is_close(),
-            // The request may be one of such a pool.
-            settings_can_help: base.settings_can_help.filter(|can_help| *can_help),
-            advice,
-            ..base
-        }
-        .settled_by_snapshot();
+    Conclusion { advice, ..conclusion }
+}
+
+/// What was asked of the device, in words.
+fn wanted_text(r: &Reckoning, request: About, c: &Circumstances) -> String {
+    let asked = text(r.said.requested.as_ref());
+    let wanted = c.wanted();
+    if wanted == request {
+        return asked.to_owned();
     }
-    let of_cache = with_free(unallocated);
-    if unallocated.bytes > 0 && of_cache.is_yes() {
-        advice.splice(0..0, advice::fragmentation(r));
-        return Conclusion {
-            verdict: "fragmentation",
-            reason: format!(
-                "{} is reserved by PyTorch but unallocated; with the {free_text} free on the device it \
-                 would cover the {wanted} asked for, were it in one piece. A message cannot tell whether \
-                 those pieces belong to the request's stream and pool",
-                unallocated_text(r, unallocated)
-            ),
-            within_rounding: of_cache.is_close(),
-            advice,
-            ..base
-        }
-        .settled_by_snapshot();
+    format!("{} (whole granules of an expandable segment, for {asked})", rough(wanted))
+}
+
+fn of_private_pools(
+    r: &Reckoning,
+    c: &Circumstances,
+    wanted: &str,
+    base: Conclusion,
+) -> Conclusion {
+    let mut advice = vec![Verdict::PrivatePool.advice().to_owned()];
+    if c.with_device(c.own.all).is_yes() {
+        advice.extend(advice::fragmentation(r));
     }
-    let spare = r.spare_outside.unwrap_or_default();
-    let of_others = with_free(spare);
-    let outside_decides = spare.bytes > 0 && of_others.is_yes();
-    if outside_decides {
-        advice.splice(0..0, advice::outside(r));
-    } else {
-        advice.splice(0..0, advice::capacity(r, request, free, unallocated));
-    }
-    if outside_decides {
-        let outside = r.outside.unwrap_or_default();
-        let is_certain = of_others == Answer::Yes && !r.others().is_empty();
-        let conclusion = Conclusion {
-            verdict: "non-pytorch",
-            reason: format!(
-                "{} of the device is in use outside this process' allocator{}; without it the {wanted} \
-                 asked for would fit. What the allocator holds itself is {}",
-                rough(outside),
-                who(r),
-                rough(reserved)
-            ),
-            is_certain,
-            within_rounding: of_others.is_close(),
-            advice,
-            ..base
-        };
-        return if is_certain {
-            conclusion
-        } else {
-            Conclusion {
-                settled_by: Some(
-                    "nvidia-smi, while the job runs: it lists the processes on the device"
-                        .to_owned(),
-                ),
-                ..conclusion
-            }
-        };
-    }
-    let together = with_free(r.private.plus(unallocated).plus(spare));
-    let all_free = rough(free.plus(unallocated));
-    // A cached block need only be as large as the request itself.
-    let in_place = r.least_request().map(|least| r.private.plus(unallocated).covers(least));
-    let is_certain = together == Answer::No && in_place == Some(Answer::No);
-    let reason = match r.capacity {
-        Some(capacity) if capacity.covers(request) == Answer::No => format!(
-            "the request of {wanted} alone is larger than the device ({})",
-            text(r.said.capacity.as_ref())
+    Conclusion {
+        reason: format!(
+            "{} lies free inside private pools (CUDA graphs, MemPool), which the message counts as \
+             allocated; with the {} free on the device it covers the {wanted} asked for, but no request \
+             outside those pools can use it",
+            text(r.said.private_pools.as_ref()),
+            text(r.said.free.as_ref())
         ),
-        _ if !together.is_yes() => format!(
-            "the program holds {} and asks for {wanted} more; all that is free, on the device and in the \
-             cache, is {all_free}",
-            rough(reserved.minus(unallocated))
-        ),
-        _ => format!(
-            "all that is free, on the device and in the cache, is {all_free}, less than the {wanted} asked \
-             for; only together with private pools and memory outside PyTorch would it be enough"
-        ),
-    };
-    let conclusion = Conclusion {
-        verdict: "capacity",
-        reason,
-        is_certain,
-        within_rounding: together.is_close() || of_cache.is_close() || of_others.is_close(),
+        // The request may be one of such a pool.
+        settings_can_help: base.settings_can_help.filter(|can_help| *can_help),
         advice,
         ..base
+    }
+    .settled_by_snapshot()
+}
+
+fn in_pieces(r: &Reckoning, unallocated: About, wanted: &str, base: Conclusion) -> Conclusion {
+    Conclusion {
+        reason: format!(
+            "{} is reserved by PyTorch but unallocated; with the {} free on the device it would cover the \
+             {wanted} asked for, were it in one piece. A message cannot tell whether those pieces belong to \
+             the request's stream and pool",
+            unallocated_text(r, unallocated),
+            text(r.said.free.as_ref())
+        ),
+        advice: advice::fragmentation(r),
+        ..base
+    }
+    .settled_by_snapshot()
+}
+
+fn outside(r: &Reckoning, reserved: About, wanted: &str, base: Conclusion) -> Conclusion {
+    let is_certain = base.is_certain && !r.others().is_empty();
+    let nvidia_smi = "nvidia-smi, while the job runs: it lists the processes on the device";
+    Conclusion {
+        reason: format!(
+            "{} of the device is in use outside this process' allocator{}; without it the {wanted} asked for \
+             would fit. What the allocator holds itself is {}",
+            rough(r.outside.unwrap_or_default()),
+            who(r),
+            rough(reserved)
+        ),
+        is_certain,
+        settled_by: (!is_certain).then(|| nvidia_smi.to_owned()),
+        advice: advice::outside(r),
+        ..base
+    }
+}
+
+fn full(r: &Reckoning, c: &Circumstances, wanted: &str, base: Conclusion) -> Conclusion {
+    let (request, cached) = (c.segment, c.own.all);
+    let all_free = c.device_free.plus(cached);
+    let is_too_large = r.capacity.is_some_and(|capacity| capacity.covers(request) == Holds::No);
+    let reason = if is_too_large {
+        format!(
+            "the request of {wanted} alone is larger than the device ({})",
+            text(r.said.capacity.as_ref())
+        )
+    } else if c.with_device(cached.plus(c.other_pool).plus(c.outside)).is_yes() {
+        format!(
+            "all that is free, on the device and in the cache, is {}, less than the {wanted} asked for; only \
+             together with private pools and memory outside PyTorch would it be enough",
+            rough(all_free)
+        )
+    } else {
+        format!(
+            "the program holds {} and asks for {wanted} more; all that is free, on the device and in the \
+             cache, is {}",
+            rough(r.reserved.unwrap_or_default().minus(cached)),
+            rough(all_free)
+        )
     };
-    if is_certain { conclusion } else { conclusion.settled_by_snapshot() }
+    let conclusion = Conclusion { reason, advice: advice::capacity(r, request, all_free), ..base };
+    if conclusion.is_certain { conclusion } else { conclusion.settled_by_snapshot() }
 }
 
 /// Whether the process' own limit refuses the request; `None` without a limit.
-fn over_limit(r: &Reckoning, request: About) -> Option<Answer> {
+fn over_limit(r: &Reckoning, request: About) -> Option<Holds> {
     let (allowed, reserved) = r.allowed.zip(r.reserved)?;
     Some(match allowed.covers(reserved.plus(request)) {
-        Answer::Yes => Answer::No,
-        Answer::No => Answer::Yes,
-        Answer::Perhaps => Answer::PerhapsNot,
-        Answer::PerhapsNot => Answer::Perhaps,
+        Holds::Yes => Holds::No,
+        Holds::No => Holds::Yes,
+        Holds::Perhaps => Holds::PerhapsNot,
+        Holds::PerhapsNot => Holds::Perhaps,
     })
-}
-
-/// The most that the device is asked for: expandable segments grow by whole granules.
-fn most_taken(r: &Reckoning, request: About) -> About {
-    if r.said.expandable != Some(true) {
-        return request;
-    }
-    let granule = if request.bytes == SMALL_SEGMENT { SMALL_SEGMENT } else { LARGE_SEGMENT };
-    let bytes = request.bytes.checked_next_multiple_of(granule).unwrap_or(request.bytes);
-    About { bytes, ..request }
 }
 
 /// Settings move free memory about: they can help where what is free, within the limit, is enough.
@@ -257,7 +243,7 @@ fn settings_can_help(r: &Reckoning, free: About) -> Option<bool> {
     }
     let covers = room.plus(unallocated).covers(least);
     if unallocated.bytes > 0 {
-        return Some(covers != Answer::No);
+        return Some(covers != Holds::No);
     }
     // Without granules what is free may be enough.
     let is_cut = r.request != Some(least);
@@ -265,16 +251,12 @@ fn settings_can_help(r: &Reckoning, free: About) -> Option<bool> {
 }
 
 /// The device had room: something else refused.
-fn limited(r: &Reckoning, request: About, over: Option<Answer>, base: Conclusion) -> Conclusion {
+fn limited(r: &Reckoning, request: About, over: Option<Holds>, base: Conclusion) -> Conclusion {
     let (wanted, free) = (text(r.said.requested.as_ref()), text(r.said.free.as_ref()));
     let allowed = text(r.said.allowed.as_ref());
-    let base = Conclusion { verdict: "memory-limit", ..base };
     if let (Some(over), Some(reserved)) = (over.filter(|over| over.is_yes()), r.reserved) {
         let needed = rough(reserved.plus(request));
-        let mut advice = vec![format!(
-            "Raise the limit to {needed} at least, or remove it: torch.cuda.set_per_process_memory_fraction(), \
-             or per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF. Serving frameworks set it too."
-        )];
+        let mut advice = vec![Verdict::MemoryLimit.advice().to_owned()];
         if base.settings_can_help == Some(true) {
             advice.extend(advice::fragmentation(r));
         }
@@ -284,8 +266,7 @@ fn limited(r: &Reckoning, request: About, over: Option<Answer>, base: Conclusion
                  than {allowed}: it has {} reserved, and with this request it would hold {needed}",
                 rough(reserved)
             ),
-            is_certain: over == Answer::Yes,
-            within_rounding: over.is_close(),
+            is_certain: over == Holds::Yes,
             advice,
             ..base
         };
@@ -359,22 +340,19 @@ fn who(r: &Reckoning) -> String {
 fn causes(r: &Reckoning) -> Vec<Cause> {
     let cause =
         |kind, about: About, note: &str| Cause { kind, bytes: about.bytes, note: note.to_owned() };
-    let mut causes = vec![
+    largest_first(vec![
         cause(
-            "fragmentation",
+            Verdict::Fragmentation,
             r.unallocated.unwrap_or_default(),
             "reserved but unallocated, of whatever stream and in however many pieces",
         ),
-        cause("private-pool", r.private, "free in private pools (CUDA graphs, MemPool)"),
+        cause(Verdict::PrivatePool, r.private, "free in private pools (CUDA graphs, MemPool)"),
         cause(
-            "non-pytorch",
+            Verdict::NonPytorch,
             r.outside.unwrap_or_default(),
             "of the device in use outside this allocator: other processes, the CUDA context, libraries",
         ),
-    ];
-    causes.retain(|cause| cause.bytes > 0);
-    causes.sort_by_key(|cause| std::cmp::Reverse(cause.bytes));
-    causes
+    ])
 }
 
 /// A number as it was printed.

@@ -1,79 +1,79 @@
 //! Arithmetic with numbers that were rounded before they were printed.
 
-use crate::message::Amount;
 use crate::units::size;
 
-/// A number of bytes, true to within `error`.
+/// A number of bytes, true to within `error`: the figure of a snapshot has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct About {
-    pub(super) bytes: u64,
-    pub(super) error: u64,
+pub struct About {
+    /// As printed.
+    pub bytes: u64,
+    /// The true number is at most so many bytes away.
+    pub error: u64,
 }
 
 /// Whether one amount is at least another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
-    Yes,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holds {
+    /// It is not.
     No,
-    /// The rounding decides; as printed, it is so.
-    Perhaps,
-    /// The rounding decides; as printed, it is not so.
+    /// The rounding decides; as printed, it is not.
     PerhapsNot,
+    /// The rounding decides; as printed, it is.
+    Perhaps,
+    /// It is.
+    Yes,
 }
 
-impl Answer {
+impl Holds {
     /// As printed.
-    pub(super) fn is_yes(self) -> bool {
+    pub fn is_yes(self) -> bool {
         matches!(self, Self::Yes | Self::Perhaps)
     }
 
     /// Whether the rounding may have turned it.
-    pub(super) fn is_close(self) -> bool {
+    pub fn is_close(self) -> bool {
         matches!(self, Self::Perhaps | Self::PerhapsNot)
     }
 }
 
 impl About {
-    pub(super) fn exactly(bytes: u64) -> Self {
+    /// A figure that was not rounded.
+    pub fn exactly(bytes: u64) -> Self {
         Self { bytes, error: 0 }
     }
 
-    pub(super) fn plus(self, other: Self) -> Self {
+    /// The sum.
+    pub fn plus(self, other: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_add(other.bytes),
             error: self.error.saturating_add(other.error),
         }
     }
 
-    /// Never below nothing.
-    pub(super) fn minus(self, other: Self) -> Self {
+    /// The difference, never below nothing.
+    pub fn minus(self, other: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(other.bytes),
             error: self.error.saturating_add(other.error),
         }
     }
 
-    pub(super) fn covers(self, other: Self) -> Answer {
+    /// Whether it is at least `other`.
+    pub fn covers(self, other: Self) -> Holds {
         let error = self.error.saturating_add(other.error);
         match (self.bytes >= other.bytes, self.bytes.abs_diff(other.bytes) > error) {
             // Numbers printed in full are what they are.
-            (true, _) if error == 0 => Answer::Yes,
-            (true, true) => Answer::Yes,
-            (false, true) => Answer::No,
-            (true, false) => Answer::Perhaps,
-            (false, false) => Answer::PerhapsNot,
+            (true, _) if error == 0 => Holds::Yes,
+            (true, true) => Holds::Yes,
+            (false, true) => Holds::No,
+            (true, false) => Holds::Perhaps,
+            (false, false) => Holds::PerhapsNot,
         }
     }
 }
 
-impl From<&Amount> for About {
-    fn from(amount: &Amount) -> Self {
-        Self { bytes: amount.bytes, error: amount.error_bytes }
-    }
-}
-
 /// A sum or difference of printed numbers, for people: no digit that the rounding makes up.
-pub(super) fn rough(about: About) -> String {
+pub fn rough(about: About) -> String {
     let About { bytes, error } = about;
     if error >= bytes && error > 0 {
         format!("at most {}", size(bytes.saturating_add(error)))
@@ -90,13 +90,13 @@ mod tests {
 
     #[test]
     fn what_lies_within_the_rounding_is_not_decided() {
-        let about = |text| About::from(&Amount::at_start(text).unwrap());
-        assert_eq!(about("1.00 GiB").covers(about("900.00 MiB")), Answer::Yes);
-        assert_eq!(about("1.00 GiB").covers(about("1.01 GiB")), Answer::PerhapsNot);
-        assert_eq!(about("1.00 GiB").covers(about("1.02 GiB")), Answer::No);
-        assert_eq!(about("5.00 GiB").covers(about("5.00 GiB")), Answer::Perhaps);
-        assert_eq!(about("512 bytes").covers(about("512 bytes")), Answer::Yes);
-        assert_eq!(about("1.00 GiB").minus(about("2.00 GiB")).bytes, 0);
+        let about = |bytes| About { bytes, error: 5 };
+        assert_eq!(about(1000).covers(about(900)), Holds::Yes);
+        assert_eq!(about(1000).covers(about(1010)), Holds::PerhapsNot);
+        assert_eq!(about(1000).covers(about(1020)), Holds::No);
+        assert_eq!(about(5000).covers(about(5000)), Holds::Perhaps);
+        assert_eq!(About::exactly(512).covers(About::exactly(512)), Holds::Yes);
+        assert_eq!(about(1000).minus(about(2000)).bytes, 0);
     }
 
     #[test]

@@ -1,0 +1,168 @@
+//! A verdict on a failed request in one sentence with the numbers.
+
+use super::oom::Failed;
+use crate::allocator::is_small_request;
+use crate::conf::Settings;
+use crate::units::size;
+use crate::verdict::{Circumstances, Verdict};
+
+/// Why `failed` has this verdict.
+pub(super) fn reason(failed: &Failed, verdict: Verdict, settings: &Settings) -> String {
+    let c = &failed.circumstances;
+    let (wanted, free) = (size(c.wanted().bytes), size(c.device_free.bytes));
+    let covers = format!("with the {free} free on the device it covers the {wanted} asked for");
+    if let Some(bytes) = c.kept_back.filter(|_| verdict != Verdict::MemoryLimit) {
+        return kept_back(bytes.bytes, verdict, &covers);
+    }
+    match verdict {
+        Verdict::MemoryLimit => format!(
+            "the device had {free} free and {wanted} was asked of it: a limit of the process \
+             (set_per_process_memory_fraction) or the driver refused it, at {} reserved; a limit of {} would \
+             be enough for it",
+            size(failed.totals.reserved),
+            size(failed.totals.reserved.saturating_add(c.most.bytes))
+        ),
+        Verdict::Spurious => spurious(c, settings),
+        Verdict::PendingFree => {
+            let pending = size(c.pending.all.bytes);
+            let covers = if c.with_device(c.pending.all).is_yes() {
+                covers
+            } else {
+                format!("it covers the {} asked for", size(c.request.bytes))
+            };
+            format!("{pending} was freed but still in use by other streams; {covers}")
+        }
+        Verdict::PrivatePool => format!(
+            "{} lies free in other pools (CUDA graphs, MemPool), out of reach; {covers}",
+            size(c.other_pool.bytes)
+        ),
+        Verdict::OtherStream => format!(
+            "{} lies free in segments of other streams, which this stream cannot use; {covers}",
+            size(c.other_stream.bytes)
+        ),
+        Verdict::Fragmentation => in_pieces(c, &free, &wanted),
+        Verdict::NonPytorch => format!(
+            "{} of the device is in use outside this allocator (CUDA context, libraries, other processes); \
+             with the {free} free it covers the {wanted} asked for",
+            size(failed.outside)
+        ),
+        Verdict::Capacity => full(c, failed.totals.active),
+        Verdict::Unknown => format!(
+            "{} was freed, but how much of it other streams still used is not recorded: the trace has no \
+             free_completed entries (skip_actions)",
+            size(failed.totals.reserved.saturating_sub(failed.totals.active))
+        ),
+        Verdict::Served => String::new(),
+    }
+}
+
+/// No pool is recorded, and `bytes`, which the default pool gives back before a request fails, were not.
+fn kept_back(bytes: u64, verdict: Verdict, covers: &str) -> String {
+    let rest = match verdict {
+        Verdict::PrivatePool => format!("; {covers}"),
+        _ => ", nor what lay free in the request's own pool".to_owned(),
+    };
+    format!(
+        "{} of free memory could have been given back to the device and was not: either the request was for a \
+         private pool (use_mem_pool, a graph capture), for which up to 2.12 nothing is given back, or that \
+         memory was in one that is gone by now; which is not recorded{rest}",
+        size(bytes)
+    )
+}
+
+fn spurious(c: &Circumstances, settings: &Settings) -> String {
+    let (request, largest) = (c.request.bytes, c.largest.unwrap_or_default().bytes);
+    let limit = settings.max_split_size;
+    let rule = if request < limit && largest >= limit {
+        format!(
+            "but max_split_size ({}) keeps blocks of that size for requests as large",
+            size(limit)
+        )
+    } else {
+        "and no rule kept it from serving it. Most likely it came back while the request waited for other \
+         streams: PyTorch does not look again, and the same request, made once more, is served \
+         (pytorch/pytorch#189504)"
+            .to_owned()
+    };
+    format!("a free block of {} of the right pool and stream was there, {rule}", size(largest))
+}
+
+fn in_pieces(c: &Circumstances, free: &str, wanted: &str) -> String {
+    let pieces = if c.own.in_place.bytes == 0 {
+        let which = if is_small_request(c.request.bytes) { "larger than" } else { "up to" };
+        format!("in blocks for requests {which} 1 MiB")
+    } else {
+        format!("in pieces of at most {}", size(c.largest.unwrap_or_default().bytes))
+    };
+    let covers = if c.with_device(c.own.all).is_yes() {
+        format!("with the {free} free on the device it would cover the {wanted} asked for")
+    } else {
+        format!("it would cover the {} asked for", size(c.request.bytes))
+    };
+    format!(
+        "{} lies free in the request's own pool and stream, but {pieces}; {covers}, were it in one piece",
+        size(c.own.all.bytes)
+    )
+}
+
+/// Why no one thing would have been enough, when `active` bytes were in use.
+fn full(c: &Circumstances, active: u64) -> String {
+    let (own, device_free, wanted) = (c.own.all.bytes, c.device_free.bytes, c.wanted().bytes);
+    let (other_stream, other_pool) = (c.other_stream.bytes, c.other_pool.bytes);
+    let cache = own.saturating_add(other_stream).saturating_add(other_pool);
+    let all = cache.saturating_add(device_free);
+    let (held, request) = (size(active), size(c.request.bytes));
+    if all >= wanted {
+        let kinds = [
+            (device_free, "on the device"),
+            (own, "in the request's own pool and stream"),
+            (other_stream, "in other streams' segments"),
+            (other_pool, "in other pools"),
+        ];
+        let parts = kinds.iter().filter(|(bytes, _)| *bytes > 0);
+        let parts: Vec<String> =
+            parts.map(|(bytes, place)| format!("{} {place}", size(*bytes))).collect();
+        return format!(
+            "the program holds {held} and asks for {request} more; {} is free, but not of one kind ({})",
+            size(all),
+            parts.join(", ")
+        );
+    }
+    let segment = if all >= c.request.bytes {
+        format!(", for which the allocator asks the device for {}", size(wanted))
+    } else {
+        String::new()
+    };
+    format!(
+        "the program holds {held} and asks for {request} more{segment}; all that is free, on the device \
+         and in the cache, is {}",
+        size(all)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::MIB;
+    use crate::verdict::{About, Free};
+
+    #[test]
+    fn a_full_device_is_told_from_one_where_no_one_thing_is_enough() {
+        let mib = |n: u64| About::exactly(n * MIB);
+        let tight = Circumstances {
+            request: mib(100),
+            segment: mib(100),
+            most: mib(100),
+            device_free: mib(10),
+            ..Circumstances::default()
+        };
+        let reason = |c: &Circumstances| full(c, 1000 * MIB);
+        assert!(reason(&tight).ends_with("and in the cache, is 10 MiB"), "{}", reason(&tight));
+        let own = Free { all: mib(40), in_place: mib(40) };
+        let c = Circumstances { own, other_stream: mib(40), other_pool: mib(40), ..tight };
+        let parts = "130 MiB is free, but not of one kind (10 MiB on the";
+        assert!(reason(&c).contains(parts), "{}", reason(&c));
+        let c = Circumstances { request: mib(9), segment: mib(20), most: mib(20), ..tight };
+        assert!(reason(&c).contains("asks the device for 20 MiB; all that"), "{}", reason(&c));
+    }
+}

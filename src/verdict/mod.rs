@@ -1,0 +1,38 @@
+//! Why a request failed: the one thing that, had it been otherwise, would have served it.
+//!
+//! [`Verdict`] is the list of such things, each with its word, the question that gives it, and what to do
+//! about it. [`rule`] asks the questions in their order, of a failure in a trace, of a request that is made
+//! for the asking and of a message in a log alike: they differ in what is known. The figures of a snapshot
+//! are exact and every kind of free memory is known apart from the others; those of a message are rounded
+//! ([`About`]), and it has one figure for several kinds.
+//!
+//! This room knows numbers alone: nothing of snapshots, messages and how a verdict is worded.
+
+mod about;
+mod ladder;
+mod words;
+
+pub use about::{About, Holds, rough};
+pub use ladder::{Circumstances, Free, Ruling, USUAL_OUTSIDE, rule, spare};
+pub use words::Verdict;
+
+use serde::Serialize;
+
+/// Where memory was that could have served a failed request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// The verdict that it would have been: [`Verdict::Fragmentation`], [`Verdict::OtherStream`],
+    /// [`Verdict::PrivatePool`], [`Verdict::PendingFree`], [`Verdict::NonPytorch`].
+    pub kind: Verdict,
+    /// How much there was.
+    pub bytes: u64,
+    /// What it is, in words.
+    pub note: String,
+}
+
+/// The `causes` that there were, largest first.
+pub fn largest_first(mut causes: Vec<Cause>) -> Vec<Cause> {
+    causes.retain(|cause| cause.bytes > 0);
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.bytes));
+    causes
+}
