@@ -62,25 +62,18 @@ pub(super) fn report(
     warnings: &mut Warnings,
 ) -> DeviceReport {
     let (stacks, settings, top) = (device.stacks(), device.settings(), options.top);
-    let memory = device.memory();
     let all = device.held().values().fold(Sum::default(), |all, sum| all.and(*sum));
     let mut failures = Failures::of(device);
     let over_time = device.follow(Keep::Sums, |step| failures.see(step));
     let found = over_time.map(|over_time| held::whereabouts(device, over_time, top));
     let found = found.unwrap_or_default();
-    let ooms = failures.reports(found.at_failure, warnings);
-    let oom_count = device.failed().count() as u64;
-    if let Some(over_time) = over_time {
-        warn_of_options(device, over_time, warnings);
-        warn_of_trace(device.device(), over_time.outcome, warnings);
-        warn_of_failures(device.id(), memory, &ooms, oom_count, warnings);
-    }
+    let ooms = described(device, failures, found.at_failure, warnings);
     DeviceReport {
         device: device.id(),
-        memory: memory.clone(),
+        memory: device.memory().clone(),
         segments: list_segments(device.device(), settings, top),
         peak: device.peak(),
-        oom_count,
+        oom_count: device.failed().count() as u64,
         ooms,
         request: options.request.map(|asked| request(device, asked)),
         top_stacks: by_stack(stacks, device.held().clone(), all, top).rows,
@@ -90,6 +83,34 @@ pub(super) fn report(
         leaks: found.leaks,
         timeline: over_time.cloned(),
         truncated: over_time.is_some_and(OverTime::is_truncated),
+    }
+}
+
+/// The failed requests of `device`, oldest first: the last ones, the very last with remedies. What is odd about
+/// its trace, and what is not said of its failures, goes to `warnings`.
+pub fn failures(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) -> Vec<OomReport> {
+    let mut failures = Failures::of(device);
+    device.follow(Keep::Sums, |step| failures.see(step));
+    described(device, failures, None, warnings)
+}
+
+fn described(
+    device: DeviceStudy<'_, '_>,
+    failures: Failures<'_, '_>,
+    held: Option<HeldAt>,
+    warnings: &mut Warnings,
+) -> Vec<OomReport> {
+    let ooms = failures.reports(held, warnings);
+    remark_on_trace(device, warnings);
+    warn_of_failures(device, &ooms, warnings);
+    ooms
+}
+
+/// Adds to `warnings` what is odd about the trace of `device`, if it has one.
+pub fn remark_on_trace(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) {
+    if let Some(over_time) = device.over_time() {
+        warn_of_options(device, over_time, warnings);
+        warn_of_trace(device.device(), over_time.outcome, warnings);
     }
 }
 
@@ -118,14 +139,10 @@ fn warn_of_options(device: DeviceStudy<'_, '_>, over_time: &OverTime, warnings: 
     }
 }
 
-/// Adds to `warnings` what is not said of the failed requests, of which there are `oom_count`.
-fn warn_of_failures(
-    device: u64,
-    memory: &Memory,
-    ooms: &[OomReport],
-    oom_count: u64,
-    warnings: &mut Warnings,
-) {
+/// Adds to `warnings` what is not said of the failed requests of `device`, described in `ooms`.
+fn warn_of_failures(device: DeviceStudy<'_, '_>, ooms: &[OomReport], warnings: &mut Warnings) {
+    let (memory, oom_count) = (device.memory(), device.failed().count() as u64);
+    let device = device.id();
     if ooms.iter().any(|oom| oom.pool_id.is_none() && oom.kept_back_bytes.is_none())
         && memory.pools.iter().any(|pool| pool.pool_id != [0, 0])
     {

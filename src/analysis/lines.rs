@@ -3,16 +3,19 @@
 use crate::facts::Keep;
 use crate::frames::{FrameReport, StackReader};
 use crate::ids::StackId;
-use crate::memory::{HeldByLine, by_line};
-use crate::memory::{Sum, summed};
+use crate::memory::{HeldByLine, Sum, Sums, by_line, summed};
 use crate::snapshot::{Block, BlockState};
 use crate::study::DeviceStudy;
 
 /// What is added up by line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contribution {
-    /// Live blocks after this entry of the trace; before its first where there is none.
+    /// Blocks that the program holds at the snapshot.
+    Held,
+    /// Blocks that the program holds after this entry of the trace; before its first where there is none.
     HeldAfter(Option<u64>),
+    /// The same, and those that it freed and that wait for another stream.
+    InUseAfter(Option<u64>),
     /// Rounding, of the blocks in use at the snapshot.
     Rounding,
     /// Free memory beside live blocks at the snapshot: joined or given back without them.
@@ -39,18 +42,24 @@ impl LineShare {
 /// The `top` lines of `device` by what is added up, the largest first.
 pub fn lines(device: DeviceStudy<'_, '_>, of: Contribution, top: usize) -> Vec<LineShare> {
     let stacks = device.stacks();
-    let blocks = match of {
-        Contribution::HeldAfter(entry) => held_after(device, entry),
+    let held = match of {
+        Contribution::Held => device.held().clone(),
+        Contribution::HeldAfter(entry) => {
+            in_use_after(device, entry, |state| state == BlockState::ActiveAllocated)
+        }
+        Contribution::InUseAfter(entry) => in_use_after(device, entry, |_| true),
         Contribution::Rounding => {
             let used = device.device().blocks().filter(|block| block.state != BlockState::Inactive);
-            used.map(|b| (b.stack, b.size.saturating_sub(b.requested_size))).collect()
+            let rounding = used.map(|b| (b.stack, b.size.saturating_sub(b.requested_size)));
+            summed(rounding.filter(|(_, bytes)| *bytes > 0))
         }
         Contribution::KeptApart => {
             let blocks_of = |segment| device.snapshot().blocks_of(segment);
-            device.device().segments().flat_map(|s| kept_apart(blocks_of(s), stacks)).collect()
+            let segments = device.device().segments();
+            let kept = segments.flat_map(|s| kept_apart(blocks_of(s), stacks));
+            summed(kept.filter(|(_, bytes)| *bytes > 0))
         }
     };
-    let held = summed(blocks.into_iter().filter(|(_, bytes)| *bytes > 0));
     // One row may be of no line. Shares of the whole are not asked for.
     let rows = by_line(stacks, held, Sum::default(), top.saturating_add(1)).rows;
     let mut lines = LineShare::of(&rows);
@@ -58,12 +67,17 @@ pub fn lines(device: DeviceStudy<'_, '_>, of: Contribution, top: usize) -> Vec<L
     lines
 }
 
-/// The live blocks after an entry.
-fn held_after(device: DeviceStudy<'_, '_>, entry: Option<u64>) -> Vec<(StackId, u64)> {
-    let mut held = Vec::new();
+/// What each stack has in blocks of the wanted states after an entry.
+fn in_use_after(
+    device: DeviceStudy<'_, '_>,
+    entry: Option<u64>,
+    is_wanted: fn(BlockState) -> bool,
+) -> Sums<StackId> {
+    let mut held = Sums::default();
     device.follow(Keep::Sums, |step| {
         if step.entry.map(|(index, _)| index as u64) == entry {
-            held = step.tiling.active().map(|(_, size, _, _, stack)| (stack, size)).collect();
+            let blocks = step.tiling.active().filter(|(_, _, _, state, _)| is_wanted(*state));
+            held = summed(blocks.map(|(_, size, _, _, stack)| (stack, size)));
         }
     });
     held

@@ -42,7 +42,7 @@ pub use crate::notice::Warning;
 pub use calibrate::calibrate;
 pub use change::{WhatIf, option_change};
 pub use cost::{COST_SCHEMA, Cost, Costs, CostsByCall};
-pub use device::DeviceReport;
+pub use device::{DeviceReport, failures, remark_on_trace};
 pub use emitted::{Emitted, Journal, emitted, write_snapshot};
 pub use explain::{
     ExplainReport, Failure, Figure, Recording, RefusedMapping, StatisticsReport, explain,
@@ -69,6 +69,7 @@ pub use request::{RequestReport, Served};
 pub use series::{Buckets, Series, SeriesSet};
 pub use snapshot::{
     AnalyzeReport, HostReport, Options, SnapshotReport, Unreadable, analyze, analyze_study,
+    remark_on_file,
 };
 pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, timeline};
 pub use whatif::{Asked, WhatIfReport, WhatIfRow, whatif};

@@ -118,16 +118,7 @@ pub fn analyze_study(
     let mut warnings = snapshot.warnings.clone();
     let devices: Vec<DeviceReport> =
         study.devices().map(|device| device::report(device, options, &mut warnings)).collect();
-    if devices.is_empty() {
-        let message = match options.device {
-            Some(device) => format!("no memory and no trace of device {device}"),
-            None => "the allocator held no memory and recorded nothing".to_owned(),
-        };
-        warnings.add(Code::NoDevice, message);
-    }
-    add_gaps(snapshot, &mut warnings);
-    // Whether the program set a limit itself is not recorded: it may have.
-    warnings.extend(caution(study.settings(), true));
+    remark_on_file(study, &mut warnings);
     let raw = snapshot.settings.clone();
     let host = snapshot.host_segments.iter().fold(Count::default(), |sum, bytes| Count {
         count: sum.count + 1,
@@ -148,6 +139,20 @@ pub fn analyze_study(
         host: (host.count > 0).then_some(HostReport { segments: host }),
         devices,
     }
+}
+
+/// Adds to `warnings` what is odd about a file as a whole.
+pub fn remark_on_file(study: &Study<'_>, warnings: &mut Warnings) {
+    if study.devices().next().is_none() {
+        let message = match study.scope().device {
+            Some(device) => format!("no memory and no trace of device {device}"),
+            None => "the allocator held no memory and recorded nothing".to_owned(),
+        };
+        warnings.add(Code::NoDevice, message);
+    }
+    add_gaps(study.snapshot(), warnings);
+    // Whether the program set a limit itself is not recorded: it may have.
+    warnings.extend(caution(study.settings(), true));
 }
 
 /// Adds to `warnings` what the file leaves out that its reader would want, and how to record it; settings

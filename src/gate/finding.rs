@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::figures::{Amount, Figure, Unit};
 use crate::frames::FrameReport;
+use crate::notice;
 
 /// What it means when a limit does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -41,12 +42,12 @@ pub struct Finding {
     /// The lines of the user's code that contribute most, where it has not passed and stacks were
     /// recorded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub lines: Vec<Line>,
+    pub lines: Vec<CodeLine>,
 }
 
 /// A line of the user's code and what it contributes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Line {
+pub struct CodeLine {
     /// Where.
     #[serde(flatten)]
     pub frame: FrameReport,
@@ -94,4 +95,22 @@ pub(super) fn told_apart(limit: Amount, actual: Option<Amount>) -> (String, Stri
 /// Whether `actual` keeps to `limit`.
 pub(super) fn holds(limit: Amount, actual: Option<Amount>) -> bool {
     actual.is_some_and(|actual| actual <= limit)
+}
+
+/// Something odd about a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Noted {
+    /// The snapshot, as given.
+    pub path: String,
+    /// What it is about.
+    pub code: notice::Code,
+    /// A sentence.
+    pub message: String,
+}
+
+impl Noted {
+    /// About the file at `path`.
+    pub(super) fn new(path: &str, code: notice::Code, message: &str) -> Self {
+        Self { path: path.to_owned(), code, message: message.to_owned() }
+    }
 }

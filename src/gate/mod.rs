@@ -7,15 +7,15 @@
 
 mod baseline;
 mod config;
-mod figures;
 mod finding;
 mod judge;
 mod limits;
+mod measured;
 mod verdict;
 
 pub use baseline::{Baseline, Peaks, peaks};
 pub use config::{Config, ConfigError, EXAMPLE};
-pub use finding::{Finding, Line, Severity};
+pub use finding::{CodeLine, Finding, Noted, Severity};
 pub use judge::{Gate, Judged, judge};
 pub use limits::{Limit, Limits};
-pub use verdict::{CheckReport, Noted, Worst};
+pub use verdict::{CheckReport, Worst};

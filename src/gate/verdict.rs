@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::baseline::{Baseline, Peaks};
-use super::finding::{Finding, Severity};
+use super::finding::{Finding, Noted, Severity};
 use super::judge::Judged;
 use crate::analysis::Unreadable;
 use crate::notice;
@@ -43,24 +43,6 @@ pub struct Worst {
     pub failed: usize,
     /// Limits that do not hold and only warn.
     pub warned: usize,
-}
-
-/// Something odd about a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Noted {
-    /// The snapshot, as given.
-    pub path: String,
-    /// What it is about.
-    pub code: notice::Code,
-    /// A sentence.
-    pub message: String,
-}
-
-impl Noted {
-    /// About the file at `path`.
-    pub(super) fn new(path: &str, code: notice::Code, message: &str) -> Self {
-        Self { path: path.to_owned(), code, message: message.to_owned() }
-    }
 }
 
 impl CheckReport {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::words::{lost, place, share};
 use crate::figures::{Figure, LimitRow};
-use crate::gate::{CheckReport, Finding, Line, Severity};
+use crate::gate::{CheckReport, CodeLine, Finding, Severity};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -82,7 +82,7 @@ fn result(finding: &Finding) -> Value {
 }
 
 /// A line of the repository.
-fn location(line: &Line) -> Option<Value> {
+fn location(line: &CodeLine) -> Option<Value> {
     let file = line.source.as_ref()?;
     Some(json!({
         "physicalLocation": {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::super::words::place_in;
 use crate::frames::FrameReport;
-use crate::gate::{CheckReport, Finding, Line, Noted, Severity};
+use crate::gate::{CheckReport, CodeLine, Finding, Noted, Severity};
 use crate::units::{count, counted, plain, size};
 
 /// Limits that do not hold and are described for people; the others are counted.
@@ -54,13 +54,13 @@ pub(super) fn subject(finding: &Finding) -> String {
 }
 
 /// `train.py:12 in step`, the path as it is in the repository where it is known.
-pub(super) fn place(line: &Line) -> String {
+pub(super) fn place(line: &CodeLine) -> String {
     let file = plain(line.source.as_deref().unwrap_or(&line.frame.file));
     place_in(&FrameReport { file, ..line.frame.clone() })
 }
 
 /// `20 MiB held at the snapshot`
-pub(super) fn share(line: &Line) -> String {
+pub(super) fn share(line: &CodeLine) -> String {
     format!("{} {}", size(line.bytes), line.what)
 }
 
