@@ -10,12 +10,12 @@ use thiserror::Error;
 use super::change::{WhatIf, changed};
 use super::replay::{EntryReport, FailedRequest, entry_report, failed};
 use crate::allocator::Entry;
-use crate::calls::Program;
 use crate::conf::Settings;
 use crate::device::cuda::{Call, Cuda, CudaError, GpuFacts, Refusal, Timing};
-use crate::model::{Hypothesis, Inference, Inferred, Simulation, simulate_on};
+use crate::model::{Hypothesis, Simulation, simulate_on};
 use crate::notice::Warning;
-use crate::snapshot::{Device, Snapshot};
+use crate::snapshot::Device;
+use crate::study::{DeviceStudy, Study};
 use crate::units::{count, size};
 
 /// How often a replay that waits looks whether it is to stop.
@@ -204,24 +204,21 @@ pub enum LiveError {
 
 /// Replays the trace of every device on `gpu`, one after the other.
 pub fn live(
-    snapshot: &Snapshot,
+    study: &Study<'_>,
     path: &str,
-    inference: &Inference,
     gpu: &mut Cuda,
     options: &LiveOptions<'_>,
 ) -> Result<LiveReport, LiveError> {
-    let verified = super::replay::verified(snapshot, path, inference);
-    let traced = inference.devices.iter().filter(|one| one.verification.recorded > 0);
+    let verified = super::replay::verified(study, path);
     let mut devices = Vec::new();
-    for one in traced {
+    for device in study.devices().filter(|device| !device.device().is_empty()) {
         let change = WhatIf {
             settings: options.settings.clone(),
             capacity: Some(gpu.facts().total),
             minor: None,
         };
-        let hypothesis = changed(one, &change);
-        let program = Program::of(one.device, &one.hypothesis.settings);
-        let mut replay = Replay { one, program, hypothesis: &hypothesis, gpu, options };
+        let hypothesis = changed(device, &change);
+        let mut replay = Replay { device, hypothesis: &hypothesis, gpu, options };
         devices.push(replay.device()?);
     }
     let string = options.settings.as_ref().map(|(_, string)| string.clone());
@@ -239,9 +236,8 @@ pub fn live(
 }
 
 /// One device, and how it is replayed.
-struct Replay<'a> {
-    one: &'a Inferred<'a>,
-    program: Program<'a>,
+struct Replay<'a, 's> {
+    device: DeviceStudy<'a, 's>,
     hypothesis: &'a Hypothesis,
     gpu: &'a mut Cuda,
     options: &'a LiveOptions<'a>,
@@ -253,7 +249,7 @@ struct Run {
     difference: Option<LiveDifference>,
 }
 
-impl Replay<'_> {
+impl Replay<'_, '_> {
     fn device(&mut self) -> Result<LiveDevice, LiveError> {
         let predicted = self.predicted();
         let mut timings = Vec::new();
@@ -274,9 +270,13 @@ impl Replay<'_> {
         let Run { simulation, difference } = last;
         let statistics = simulation.allocator.statistics();
         Ok(LiveDevice {
-            device: self.one.device.id(),
-            start: if self.one.verification.starts_empty { "empty" } else { "reconstructed" },
-            events: self.one.verification.recorded,
+            device: self.device.id(),
+            start: if self.device.inferred().verification.starts_empty {
+                "empty"
+            } else {
+                "reconstructed"
+            },
+            events: self.device.inferred().verification.recorded,
             runs: number,
             ooms: simulation.ooms.iter().map(failed).collect(),
             peak_reserved_bytes: statistics.reserved_bytes.all.peak,
@@ -295,18 +295,18 @@ impl Replay<'_> {
     fn predicted(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         let mut keep = |entry: &Entry, _: u64| entries.push(*entry);
-        let memory = self.gpu.simulated(self.one.device.id());
-        simulate_on(&self.program, self.hypothesis, memory, |_, _| true, Some(&mut keep));
+        let memory = self.gpu.simulated(self.device.id());
+        simulate_on(self.device.program(), self.hypothesis, memory, |_, _| true, Some(&mut keep));
         entries
     }
 
     fn run(&mut self, number: u32, predicted: &[Entry]) -> Result<Run, LiveError> {
-        let Self { one, hypothesis, options, .. } = *self;
+        let Self { device, hypothesis, options, .. } = *self;
         let gpu = &mut *self.gpu;
         let driver =
             |gpu: &Cuda, error: CudaError| LiveError::Driver { gpu: gpu.facts().gpu, error };
-        gpu.start_over(one.device.id()).map_err(|error| driver(gpu, error))?;
-        let pace = options.recorded_pace.then(|| Pace::of(one.device));
+        gpu.start_over(device.id()).map_err(|error| driver(gpu, error))?;
+        let pace = options.recorded_pace.then(|| Pace::of(device.device()));
         let at = Cell::new(0);
         let (mut refused_at, mut is_stopped) = (None, false);
         let mut expected = predicted.iter();
@@ -320,7 +320,7 @@ impl Replay<'_> {
             }
         };
         let simulation = simulate_on(
-            &self.program,
+            self.device.program(),
             hypothesis,
             &mut *gpu,
             |gpu, event| {
@@ -334,14 +334,13 @@ impl Replay<'_> {
             },
             Some(&mut compare),
         );
-        let device = one.device.id();
+        let (device, held) = (device.id(), device.reserved_before());
         if let Some(error) = gpu.fault() {
             return Err(driver(gpu, error.clone()));
         }
         let lacking = gpu.lacking();
         if lacking > 0 {
             let GpuFacts { within_reach, gpu, .. } = *gpu.facts();
-            let held = one.verification.reserved_before;
             return Err(LiveError::Start { device, held, within_reach, gpu });
         }
         if is_stopped {

@@ -9,14 +9,14 @@ use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::analysis::{LiveOptions, calibrate, inferred, live, option_change};
+use crate::analysis::{LiveOptions, calibrate, live, option_change};
 use crate::cli::args::{PlainFormat, PlainOutput, parse_release};
 use crate::cli::exit::Done;
 use crate::cli::inputs;
 use crate::cli::output::Output;
 use crate::device::cuda::Cuda;
-use crate::model::Setup;
 use crate::report;
+use crate::study::{Scope, Study};
 use crate::units::parse_size;
 
 /// Replay the trace on a real GPU: does it fit, and how long do the device calls take?
@@ -128,14 +128,14 @@ fn replay(args: &Live, file: &Path) -> anyhow::Result<Done> {
     }
     let output = Output::open(args.output.output.as_deref())?;
     let snapshot = inputs::read_one(file)?;
-    let known = Setup { minor: args.torch_version, capacity: None };
-    let inference = inferred(&snapshot, args.device, known);
-    let Some(one) = inference.devices.iter().find(|one| one.verification.recorded > 0) else {
+    let scope = Scope { device: args.device, minor: args.torch_version, ..Scope::default() };
+    let study = Study::new(&snapshot, scope);
+    let Some(traced) = study.devices().find(|device| !device.device().is_empty()) else {
         let of = args.device.map_or_else(String::new, |device| format!(" of device {device}"));
         bail!("{path}: no trace{of} to replay");
     };
     let settings = (!args.set.is_empty())
-        .then(|| option_change(&snapshot, &one.hypothesis, &args.set.join(",")))
+        .then(|| option_change(&snapshot, &traced.inferred().hypothesis, &args.set.join(",")))
         .transpose()
         .map_err(|error| anyhow!("--set {error}"))?;
     let stop = stop_flag()?;
@@ -146,8 +146,7 @@ fn replay(args: &Live, file: &Path) -> anyhow::Result<Done> {
         recorded_pace: args.pace == Pace::Recorded,
         stop: &stop,
     };
-    let report =
-        live(&snapshot, &path, &inference, &mut gpu, &options).with_context(|| path.clone())?;
+    let report = live(&study, &path, &mut gpu, &options).with_context(|| path.clone())?;
     drop(gpu);
     let text = match args.output.format {
         PlainFormat::Human => report::live_page(&report, output.style()),
