@@ -10,7 +10,8 @@
 //!    calls made to the allocator; [`frames`]: whose code a stack is of; [`phases`]: what the program was doing at
 //!    each entry
 //! 3. [`memory`]: what one moment's memory amounts to; [`study`]: what questions have in common, worked out once
-//! 4. [`analysis`]: answers, as plain serializable structs
+//! 4. [`held`]: where the memory was; [`timeline`]: the memory over time; [`whatif`]: the recording replayed;
+//!    [`analysis`]: the report of one snapshot
 //! 5. [`gate`], [`diff`]: answers held against limits and against each other
 //! 6. [`report`]: answers laid out
 //! 7. [`cli`]: what was typed and what it means
@@ -29,6 +30,7 @@ pub mod facts;
 pub mod figures;
 pub mod frames;
 pub mod gate;
+pub mod held;
 pub mod ids;
 pub mod input;
 pub mod intern;
@@ -42,5 +44,7 @@ pub mod report;
 pub mod snapshot;
 pub mod study;
 pub mod terms;
+pub mod timeline;
 pub mod units;
 pub mod verdict;
+pub mod whatif;

@@ -1,9 +1,9 @@
 //! Failed requests of a trace: gathered as a replay passes them, then reported.
 
-use super::held::HeldAt;
 use super::oom::{Failed, OomReport};
 use super::remedies::remedies;
 use crate::facts::Step;
+use crate::held::HeldAt;
 use crate::notice::{Code, Warnings};
 use crate::snapshot::Action;
 use crate::study::DeviceStudy;

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::blockers::blockers;
-use super::held::HeldAt;
 use super::reason::reason;
 use crate::allocator::{is_small_request, most_taken, segment_size, whole_granules};
 use crate::facts::{Step, StreamPool, Stretch, Tiling, Totals};
 use crate::frames::{FrameList, FrameReport, StackReader};
+use crate::held::HeldAt;
 use crate::ids::{PoolId, StackId, SymbolId};
 use crate::memory::{HeldByLine, Sum, by_line, summed};
 use crate::snapshot::{BlockState, Pools, TraceEntry};

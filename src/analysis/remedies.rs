@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
-use super::change::{WhatIf, changed, option_change};
-use super::grid::COMMON;
 use super::oom::{Failed, Remedy, Tried, Undisturbed};
-use super::whatif::is_worth_trying;
 use crate::conf::Settings;
 use crate::device::UNBOUNDED;
 use crate::model::{Divergence, Hypothesis, Simulation, simulate};
 use crate::study::DeviceStudy;
+use crate::whatif::COMMON;
+use crate::whatif::is_worth_trying;
+use crate::whatif::{WhatIf, changed, option_change};
 
 /// A trace of more entries is not replayed a dozen times unasked.
 const MOST_ENTRIES: usize = 2_000_000;

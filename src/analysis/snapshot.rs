@@ -3,14 +3,14 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::cautions::{caution, foreign_backend, not_in_effect};
 use super::device::{self, DeviceReport};
-use super::found::found_settings;
 use super::ranks::Ranks;
 use crate::memory::Count;
 use crate::notice::{Code, Warning, Warnings};
 use crate::snapshot::{Snapshot, Stacks};
 use crate::study::{Scope, Study, Window};
+use crate::whatif::found_settings;
+use crate::whatif::{caution, foreign_backend, not_in_effect};
 
 /// The JSON of `oomscope analyze`.
 #[derive(Debug, Serialize)]

@@ -9,11 +9,11 @@ use super::args::{Model, PlainFormat, parse_release};
 use super::exit::Done;
 use super::inputs;
 use super::output::Output;
-use crate::analysis::{WhatIf, emitted, option_change, verified, what_if, write_snapshot};
 use crate::conf::Settings;
 use crate::facts::releases;
 use crate::report;
 use crate::study::{Scope, Study};
+use crate::whatif::{WhatIf, emitted, option_change, verified, what_if, write_snapshot};
 
 /// Replay the trace through a model of PyTorch's allocator: was every decision reproduced, and what
 /// would other settings, another device or another release have done?

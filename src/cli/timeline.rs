@@ -9,9 +9,9 @@ use super::args::{WindowArgs, parse_release};
 use super::exit::Done;
 use super::inputs;
 use super::output::Output;
-use crate::analysis::{TimelineOptions, timeline};
 use crate::report;
 use crate::study::Window;
+use crate::timeline::{TimelineOptions, timeline};
 
 /// Show memory over time: allocated, reserved, free by kind, fragmentation, and what happened when
 #[derive(Debug, Args)]

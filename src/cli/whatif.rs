@@ -10,9 +10,9 @@ use super::exit::Done;
 use super::inputs;
 use super::output::Output;
 use super::progress::Progress;
-use crate::analysis::{Asked, Costs, whatif};
 use crate::report;
 use crate::study::{Scope, Study};
+use crate::whatif::{Asked, Costs, whatif};
 
 /// Replay the trace under many settings: which fail, what each reserves, the smallest device each fits
 #[derive(Debug, Args)]

@@ -4,10 +4,8 @@ use super::sheet::Page;
 use super::style::Style;
 use super::table::table;
 use super::words::rules;
-use crate::analysis::{
-    CallTimes, Cost, Costs, EntryReport, LiveDevice, LiveDifference, LiveReport,
-};
 use crate::units::{count, counted, duration, plain, size};
+use crate::whatif::{CallTimes, Cost, Costs, EntryReport, LiveDevice, LiveDifference, LiveReport};
 
 /// Failed requests that are listed.
 const SHOWN_OOMS: usize = 5;

@@ -3,8 +3,8 @@
 use super::sheet::Page;
 use super::style::Style;
 use super::words::rules;
-use crate::analysis::{ReplayReport, ReplayedDevice};
 use crate::units::{count, counted, plain, size};
+use crate::whatif::{ReplayReport, ReplayedDevice};
 
 /// Failed requests that are listed.
 const SHOWN_OOMS: usize = 5;

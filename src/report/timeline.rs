@@ -4,8 +4,8 @@ use super::chart::{Axis, LABELS, area, pointers, strip};
 use super::sheet::Page;
 use super::style::Style;
 use super::words::extent;
-use crate::analysis::{DeviceTimeline, Series, TimelineReport};
 use crate::figures::Figure;
+use crate::timeline::{DeviceTimeline, Series, TimelineReport};
 use crate::units::{count, counted, duration, percent, plain, size};
 
 /// Columns to the right of a strip, for its highest value.

@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use crate::analysis::{DeviceTimeline, Series, TimelineReport};
 use crate::figures::Figure;
+use crate::timeline::{DeviceTimeline, Series, TimelineReport};
 
 /// One column, its name first.
 type Column = Vec<String>;

@@ -2,8 +2,8 @@
 
 use super::sheet::Page;
 use super::style::Style;
-use crate::analysis::{WhatIfReport, WhatIfRow};
 use crate::units::{count, counted, duration, plain, size};
+use crate::whatif::{WhatIfReport, WhatIfRow};
 
 /// The page for a person.
 pub fn whatif_page(report: &WhatIfReport, style: Style) -> String {

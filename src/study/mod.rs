@@ -18,6 +18,7 @@
 mod device;
 mod from_empty;
 mod over_time;
+mod warnings;
 mod window;
 
 use std::sync::OnceLock;
@@ -26,6 +27,7 @@ pub use self::device::DeviceStudy;
 use self::device::Kept;
 pub use self::from_empty::FromEmpty;
 pub use self::over_time::{OverTime, Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
+pub(crate) use self::warnings::warn_of_trace;
 pub use self::window::Window;
 pub(crate) use self::window::{entry_of, place};
 use crate::conf::Settings;

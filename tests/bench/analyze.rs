@@ -10,13 +10,14 @@ mod generator;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use oomscope::analysis::{Asked, Options, WhatIf, analyze, what_if, whatif, write_snapshot};
+use oomscope::analysis::{Options, analyze};
 use oomscope::calls::Program;
 use oomscope::facts::{Keep, Literal, NEWEST, settings_of};
 use oomscope::model::{simulate, verify};
 use oomscope::pickle::tree::Tree;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
+use oomscope::whatif::{Asked, WhatIf, what_if, whatif, write_snapshot};
 
 const SIZE: u64 = 30_000_000;
 

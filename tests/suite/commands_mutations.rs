@@ -8,10 +8,7 @@ use crate::support::{fixtures, plain_json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::support::mutate::{Random, mutant};
-use oomscope::analysis::{
-    AnalyzeReport, Asked, Options, TimelineOptions, WhatIf, analyze, compare_ranks, emitted,
-    explain, timeline, verified, what_if, whatif, write_snapshot,
-};
+use oomscope::analysis::{AnalyzeReport, Options, analyze, compare_ranks, explain};
 use oomscope::diff::{self, At, diff};
 use oomscope::gate::{Baseline, CheckReport, Config, EXAMPLE, Gate, Limits, judge, peaks};
 use oomscope::pickle::tree::Tree;
@@ -19,6 +16,8 @@ use oomscope::report::{self, Style};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Window;
 use oomscope::study::{Scope, Study};
+use oomscope::timeline::{TimelineOptions, timeline};
+use oomscope::whatif::{Asked, WhatIf, emitted, verified, what_if, whatif, write_snapshot};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;

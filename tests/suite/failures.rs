@@ -2,9 +2,10 @@
 
 use crate::support::program::result_of;
 use crate::support::{fixtures, recorded};
-use oomscope::analysis::{OomReport, Options, Remedy, analyze, verified};
+use oomscope::analysis::{OomReport, Options, Remedy, analyze};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
+use oomscope::whatif::verified;
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;

@@ -29,6 +29,9 @@ const FLOORS: &[(&str, usize)] = &[
     ("phases", 2),
     ("memory", 3),
     ("study", 3),
+    ("held", 4),
+    ("timeline", 4),
+    ("whatif", 4),
     ("analysis", 4),
     ("gate", 5),
     ("diff", 5),
@@ -38,6 +41,8 @@ const FLOORS: &[(&str, usize)] = &[
 
 /// The arrows between rooms of one floor: these and no others.
 const SIDEWAYS: &[(&str, &str)] = &[
+    ("analysis", "held"),
+    ("analysis", "whatif"),
     ("calls", "facts"),
     ("conf", "units"),
     ("device", "units"),
@@ -58,8 +63,8 @@ const KNOWS_ONLY: &[(&str, &[&str])] = &[
     (
         "report",
         &[
-            "analysis", "diff", "figures", "frames", "gate", "memory", "phases", "study", "units",
-            "verdict",
+            "analysis", "diff", "figures", "frames", "gate", "held", "memory", "phases", "study",
+            "timeline", "units", "verdict", "whatif",
         ],
     ),
     ("allocator", &["conf", "device", "ids", "terms", "units"]),

@@ -4,8 +4,8 @@
 use crate::support::{fixtures, garbage, program};
 use std::sync::OnceLock;
 
-use oomscope::analysis::{ReplayReport, WhatIf, emitted, verified, what_if};
 use oomscope::ids::StackId;
+use oomscope::whatif::{ReplayReport, WhatIf, emitted, verified, what_if};
 
 use oomscope::snapshot::{Block, BlockState, Snapshot, TraceEntry};
 use oomscope::study::{Scope, Study};

@@ -5,10 +5,10 @@
 use crate::support::{fixtures, late, recorded};
 use std::collections::BTreeSet;
 
-use oomscope::analysis::{ReplayReport, verified};
 use oomscope::model::end_differences;
 use oomscope::snapshot::{Block, BlockState, Snapshot};
 use oomscope::study::{Scope, Study};
+use oomscope::whatif::{ReplayReport, verified};
 
 /// Nothing was recorded but the final state.
 const WITHOUT_TRACE: [&str; 1] = ["2.15.0-gpt_varlen-no-history"];

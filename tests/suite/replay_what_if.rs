@@ -2,12 +2,12 @@
 //! replaying one recording under the circumstances of another gives the other's own figures.
 
 use crate::support::{fixtures, recorded};
-use oomscope::analysis::{Emitted, ReplayReport, WhatIf, what_if};
 use oomscope::conf::{self, Settings, Unknown};
 use oomscope::facts::settings_under;
 use oomscope::model::end_differences;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
+use oomscope::whatif::{Emitted, ReplayReport, WhatIf, what_if};
 
 /// Recordings of one run, and the figures that its trace does not tell: a call of `empty_cache()` that
 /// gives nothing back leaves no entry.
@@ -108,7 +108,7 @@ fn a_run_on_a_smaller_device_fails_as_the_recorded_one_did() {
     let [oom] = report.devices[0].ooms[..] else { panic!("{:?}", report.devices[0].ooms) };
     let target = fixtures::snapshot(to);
     let study = Study::new(&target, Scope::default());
-    let recorded = oomscope::analysis::verified(&study, to);
+    let recorded = oomscope::whatif::verified(&study, to);
     let [theirs] = recorded.devices[0].ooms[..] else { panic!("{:?}", recorded.devices[0].ooms) };
     assert_eq!(oom.requested_bytes, theirs.requested_bytes, "both rounded");
     // The snapshot was taken at the failure; the plain run went on and gave memory back.

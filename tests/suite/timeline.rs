@@ -6,14 +6,12 @@ use std::collections::BTreeSet;
 
 use crate::support::program::{refusal, result_of};
 use crate::support::reference::{Reference, snapshot_bytes};
-use oomscope::analysis::{
-    AnalyzeReport, DeviceTimeline, Options, Series, TimelineOptions, TimelineReport, analyze,
-    timeline,
-};
+use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::figures::Figure;
 use oomscope::report::{self, Style, timeline_csv, timeline_page};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Window;
+use oomscope::timeline::{DeviceTimeline, Series, TimelineOptions, TimelineReport, timeline};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -3,9 +3,9 @@
 use crate::support::program::{refusal, result_of, text};
 use crate::support::recorded::Recorded;
 use crate::support::{fixtures, recorded};
-use oomscope::analysis::{Asked, WhatIf, WhatIfReport, option_change, what_if, whatif};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
+use oomscope::whatif::{Asked, WhatIf, WhatIfReport, option_change, what_if, whatif};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;

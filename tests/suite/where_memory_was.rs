@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use crate::support::program::result_of;
-use oomscope::analysis::{Category, Confidence, held_blocks};
+use oomscope::held::{Category, Confidence, held_blocks};
 use oomscope::study::{Scope, Study};
 use serde_json::{Value, json};
 

@@ -9,7 +9,6 @@ use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::analysis::{LiveOptions, calibrate, live, option_change};
 use crate::cli::args::{PlainFormat, PlainOutput, parse_release};
 use crate::cli::exit::Done;
 use crate::cli::inputs;
@@ -18,6 +17,7 @@ use crate::device::cuda::Cuda;
 use crate::report;
 use crate::study::{Scope, Study};
 use crate::units::parse_size;
+use crate::whatif::{LiveOptions, calibrate, live, option_change};
 
 /// Replay the trace on a real GPU: does it fit, and how long do the device calls take?
 #[derive(Debug, Args)]

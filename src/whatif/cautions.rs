@@ -17,7 +17,7 @@ fn grows_without_bound(settings: &Settings) -> bool {
 
 /// What whoever sets `settings` should know; `is_limited` where the process may not reserve all of the
 /// device.
-pub(super) fn caution(settings: &Settings, is_limited: bool) -> Option<Warning> {
+pub(crate) fn caution(settings: &Settings, is_limited: bool) -> Option<Warning> {
     let collects = settings.garbage_collection_threshold > 0.0;
     if grows_without_bound(settings) {
         let limit = settings.max_split_size / MIB;
@@ -44,7 +44,7 @@ pub(super) fn caution(settings: &Settings, is_limited: bool) -> Option<Warning> 
 }
 
 /// What is to be said where the recorded settings name another backend than the native one.
-pub(super) fn foreign_backend(snapshot: &Snapshot) -> Option<Warning> {
+pub(crate) fn foreign_backend(snapshot: &Snapshot) -> Option<Warning> {
     let backend = option_in(&snapshot.settings.as_ref()?.string, "backend")?;
     (backend != "native").then(|| {
         Warning::new(
@@ -56,7 +56,7 @@ pub(super) fn foreign_backend(snapshot: &Snapshot) -> Option<Warning> {
 
 /// Options of the recorded string whose recorded value is another, by the grammar of every release that
 /// can have written the file.
-pub(super) fn not_in_effect(snapshot: &Snapshot) -> Vec<String> {
+pub(crate) fn not_in_effect(snapshot: &Snapshot) -> Vec<String> {
     let Some(raw) = &snapshot.settings else { return Vec::new() };
     let parsed: Vec<Settings> = releases(&snapshot.torch)
         .filter_map(|minor| {

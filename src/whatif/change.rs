@@ -50,7 +50,7 @@ pub fn option_change(
 }
 
 /// The hypothesis of a what-if: as recorded, less what is changed.
-pub(super) fn changed(device: DeviceStudy<'_, '_>, change: &WhatIf) -> Hypothesis {
+pub(crate) fn changed(device: DeviceStudy<'_, '_>, change: &WhatIf) -> Hypothesis {
     let recorded = &device.inferred().hypothesis;
     let mut hypothesis = recorded.clone();
     if let Some((settings, _)) = &change.settings {

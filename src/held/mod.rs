@@ -77,15 +77,15 @@ pub struct HeldBlock {
 
 /// What one replay of a device tells of where its memory was.
 #[derive(Default)]
-pub(super) struct Whereabouts {
-    pub(super) at_peak: Option<HeldAt>,
-    pub(super) at_failure: Option<HeldAt>,
-    pub(super) steps: StepsReport,
-    pub(super) leaks: Leaks,
+pub(crate) struct Whereabouts {
+    pub(crate) at_peak: Option<HeldAt>,
+    pub(crate) at_failure: Option<HeldAt>,
+    pub(crate) steps: StepsReport,
+    pub(crate) leaks: Leaks,
 }
 
 /// Looks at the memory of `device`, of which the `over_time` is known; tables have `top` rows.
-pub(super) fn whereabouts(
+pub(crate) fn whereabouts(
     device: DeviceStudy<'_, '_>,
     over_time: &OverTime,
     top: usize,

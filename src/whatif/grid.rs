@@ -1,7 +1,7 @@
 //! Settings that are tried unasked, as far as they are worth it for a program and its release has them.
 
 /// At every failure, and in every search.
-pub(super) const COMMON: [&str; 15] = [
+pub(crate) const COMMON: [&str; 15] = [
     "expandable_segments:True",
     "expandable_segments:True,roundup_power2_divisions:4",
     "expandable_segments:True,roundup_power2_divisions:8",

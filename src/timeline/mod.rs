@@ -1,15 +1,21 @@
 //! A device's memory over time: allocated, reserved, free by kind, fragmentation, what happened when.
 
+mod marks;
+mod ranges;
+mod series;
+
 use serde::Serialize;
 
-use super::device::warn_of_trace;
-use super::marks::Marks;
-use super::ranges::{NamedRanges, ranges};
-use super::series::{Buckets, SeriesBook, SeriesSet};
+pub use self::marks::{Mark, MarkKind, Marks};
+use self::ranges::ranges;
+pub use self::ranges::{NamedRange, NamedRanges, Span};
+use self::series::SeriesBook;
+pub use self::series::{Buckets, Series, SeriesSet};
 use crate::calls::given_back;
 use crate::facts::{Keep, is_completed_at_once};
 use crate::notice::{Warning, Warnings};
 use crate::snapshot::{BlockState, Snapshot};
+use crate::study::warn_of_trace;
 use crate::study::{DeviceStudy, Scope, Study, Window, place};
 
 /// The JSON of `oomscope timeline`.

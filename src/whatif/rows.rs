@@ -168,7 +168,7 @@ fn changes(
 
 /// Whether `settings` differ from what was recorded, do no harm of themselves, and apply to requests as
 /// large as the program's.
-pub(super) fn is_worth_trying(settings: &Settings, device: DeviceStudy<'_, '_>) -> bool {
+pub(crate) fn is_worth_trying(settings: &Settings, device: DeviceStudy<'_, '_>) -> bool {
     let limit = settings.max_split_size;
     *settings != device.inferred().hypothesis.settings
         && caution(settings, true).is_none()

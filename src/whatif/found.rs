@@ -5,7 +5,7 @@ use crate::snapshot::Snapshot;
 use crate::units::MIB;
 
 /// Options in effect that the file does not record, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`.
-pub(super) fn found_settings(snapshot: &Snapshot, found: &Settings) -> Vec<String> {
+pub(crate) fn found_settings(snapshot: &Snapshot, found: &Settings) -> Vec<String> {
     let mut options = Vec::new();
     if snapshot.settings.is_some() {
         return options;

@@ -1,0 +1,40 @@
+//! A recording replayed by the model: held against itself, and under other settings, on other devices.
+//!
+//! [`verified`] holds the model against the recording, [`what_if`] replays it once otherwise, [`whatif`] many
+//! times, and with the feature `cuda` `live` replays it on a GPU. All of them make the calls of a study's
+//! program under a hypothesis that is the inferred one, less what is changed ([`WhatIf`]).
+
+#[cfg(feature = "cuda")]
+mod calibrate;
+mod cautions;
+mod change;
+mod cost;
+mod emitted;
+mod found;
+mod grid;
+#[cfg(feature = "cuda")]
+mod live;
+mod replay;
+mod rows;
+mod smallest;
+
+#[cfg(feature = "cuda")]
+pub use self::calibrate::calibrate;
+pub(crate) use self::cautions::{caution, foreign_backend, not_in_effect};
+pub(crate) use self::change::changed;
+pub use self::change::{WhatIf, option_change};
+pub use self::cost::{COST_SCHEMA, Cost, Costs, CostsByCall};
+pub use self::emitted::{Emitted, Journal, emitted, write_snapshot};
+pub(crate) use self::found::found_settings;
+pub(crate) use self::grid::COMMON;
+#[cfg(feature = "cuda")]
+pub use self::live::{
+    CallReport, CallTimes, GpuReport, LiveDevice, LiveDifference, LiveError, LiveOptions,
+    LiveReport, live,
+};
+pub use self::replay::{
+    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,
+    ReplayedDevice, verified, what_if,
+};
+pub(crate) use self::rows::is_worth_trying;
+pub use self::rows::{Asked, WhatIfReport, WhatIfRow, whatif};
