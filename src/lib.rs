@@ -13,7 +13,7 @@
 //! 4. [`held`]: where the memory was; [`timeline`]: the memory over time; [`whatif`]: the recording replayed;
 //!    [`analysis`]: the report of one snapshot
 //! 5. [`gate`], [`diff`]: answers held against limits and against each other
-//! 6. [`report`]: answers laid out
+//! 6. [`document`]: blocks, and how they are shown; [`report`]: answers laid out in blocks
 //! 7. [`cli`]: what was typed and what it means
 //!
 //! The library never prints, exits or reads the environment, save `cli`, which does nothing else.
@@ -26,6 +26,7 @@ pub mod cli;
 pub mod conf;
 pub mod device;
 pub mod diff;
+pub mod document;
 pub mod facts;
 pub mod figures;
 pub mod frames;

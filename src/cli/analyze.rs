@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, Output as OutputArgs, WindowArgs, parse_capacity, parse_release};
+use super::args::{OutputArgs, WindowArgs, parse_capacity, parse_release};
 use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
@@ -115,11 +115,6 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
     }
     let done = if unreadable.is_empty() { Done::Well } else { Done::Partly };
     let report = AnalyzeReport { schema: "oomscope/analyze/1", snapshots, ranks, unreadable };
-    let text = match args.output.format {
-        Format::Human => report::page(&report, output.style()),
-        Format::Json => report::json(&report)?,
-        Format::Markdown => report::markdown(&report),
-    };
-    output.write(&text)?;
+    output.write_answer(args.output.format, &report, report::analyze)?;
     Ok(done)
 }

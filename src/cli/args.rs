@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use crate::allocator::SMALL_SEGMENT;
@@ -26,7 +27,7 @@ pub(super) struct Model {
     pub(super) capacity: Option<u64>,
 
     #[command(flatten)]
-    pub(super) output: PlainOutput,
+    pub(super) output: OutputArgs,
 }
 
 /// Bytes of device memory. What holds no segment at all is a number that lacks its unit.
@@ -89,9 +90,9 @@ impl WindowArgs {
 
 /// Where results go, and in which form.
 #[derive(Debug, Args)]
-pub(super) struct Output {
+pub(super) struct OutputArgs {
     /// Form of the result
-    #[arg(long, value_enum, default_value_t = Format::Human)]
+    #[arg(long, value_parser = forms(&[]), default_value = "human")]
     pub(super) format: Format,
 
     /// Write the result to FILE instead of standard output
@@ -99,32 +100,31 @@ pub(super) struct Output {
     pub(super) output: Option<PathBuf>,
 }
 
-/// The same, for commands without a Markdown form.
-#[derive(Debug, Args)]
-pub(super) struct PlainOutput {
-    /// Form of the result
-    #[arg(long, value_enum, default_value_t = PlainFormat::Human)]
-    pub(super) format: PlainFormat,
-
-    /// Write the result to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    pub(super) output: Option<PathBuf>,
-}
-
+/// The form of a result. Every command has the first three; which others it has stands in its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum PlainFormat {
-    /// A page for a person
-    Human,
-    /// The stable machine-readable form
-    Json,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) enum Format {
     /// A page for a person
     Human,
     /// The stable machine-readable form
     Json,
-    /// For a step summary or an issue
+    /// The page for a step summary, a comment or an issue
     Markdown,
+    /// Numbers only, a row a bucket
+    Csv,
+    /// Stacks with bytes before and after, for a differential flame graph
+    Folded,
+    /// Workflow commands of GitHub Actions: annotations on lines of code
+    Github,
+    /// JUnit XML, a test a limit
+    Junit,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
+}
+
+/// Reads the forms that every command has, and `others`.
+pub(super) fn forms(others: &[Format]) -> impl TypedValueParser<Value = Format> + use<> {
+    let all = [Format::Human, Format::Json, Format::Markdown].into_iter().chain(others.to_vec());
+    let names = all.filter_map(|format| format.to_possible_value());
+    PossibleValuesParser::new(names).try_map(|name| Format::from_str(&name, false))
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, bail};
 use clap::{Args, ValueEnum};
 
-use super::args::parse_release;
+use super::args::{Format, forms, parse_release};
 use super::exit::{Done, complain};
 use super::inputs::{self, Input, Read};
 use super::output::Output;
@@ -59,7 +59,7 @@ pub(super) struct Diff {
     torch_version: Option<u32>,
 
     /// Form of the result
-    #[arg(long, value_enum, default_value_t = Format::Human)]
+    #[arg(long, value_parser = forms(&[Format::Folded]), default_value = "human")]
     format: Format,
 
     /// Write the result to FILE instead of standard output
@@ -73,18 +73,6 @@ enum Moment {
     Peak,
     /// When the snapshot was taken
     Snapshot,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A page for a person
-    Human,
-    /// The stable machine-readable form
-    Json,
-    /// For a step summary or a comment on a pull request
-    Markdown,
-    /// Stacks with bytes before and after, for a differential flame graph
-    Folded,
 }
 
 /// Reads both, compares and writes.
@@ -129,13 +117,10 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Done> {
             None => FailOn::new(limit, text, report.devices.iter().map(DeviceDiff::growth)),
         });
     }
-    let text = match args.format {
-        Format::Human => report::diff_page(&report, output.style()),
-        Format::Json => report::json(&report)?,
-        Format::Markdown => report::diff_markdown(&report),
-        Format::Folded => report::diff_folded(&report),
-    };
-    output.write(&text)?;
+    match args.format {
+        Format::Folded => output.write(&report::diff_folded(&report))?,
+        format => output.write_answer(format, &report, report::diff)?,
+    }
     let failures = report.fail_on.iter().flat_map(|fail_on| &fail_on.failures);
     let failed = failures.map(|failure| complain(&failure.message)).count() > 0;
     Ok(if done == Done::Well && failed { Done::Failed } else { done })

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use super::args::{PlainFormat, PlainOutput};
+use super::args::OutputArgs;
 use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
@@ -37,7 +37,7 @@ pub(super) struct Explain {
     file: PathBuf,
 
     #[command(flatten)]
-    output: PlainOutput,
+    output: OutputArgs,
 }
 
 /// Reads, explains and writes.
@@ -55,11 +55,7 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Done> {
              the words PyTorch prints, such as 'CUDA out of memory. Tried to allocate 2.00 GiB'"
         );
     };
-    let text = match args.output.format {
-        PlainFormat::Human => report::explain_page(&report, output.style()),
-        PlainFormat::Json => report::json(&report)?,
-    };
-    output.write(&text)?;
+    output.write_answer(args.output.format, &report, report::explain)?;
     Ok(Done::Well)
 }
 

@@ -4,9 +4,12 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write as _};
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
+use serde::Serialize;
 
-use crate::report::Style;
+use super::args::Format;
+use crate::document::{Document, Style, markdown, terminal};
+use crate::report;
 
 /// Columns of a page that is not shown on a terminal.
 const DEFAULT_WIDTH: usize = 100;
@@ -32,7 +35,7 @@ impl Output {
     }
 
     /// What can be shown there.
-    pub(super) fn style(&self) -> Style {
+    fn style(&self) -> Style {
         let terminal = self.file.is_none() && io::stdout().is_terminal();
         let width = match terminal_size::terminal_size_of(io::stdout()) {
             Some((terminal_size::Width(width), _)) if terminal => usize::from(width),
@@ -44,6 +47,22 @@ impl Output {
             unicode: shows_unicode(terminal),
             colour: self.file.is_none() && choice != anstream::ColorChoice::Never,
         }
+    }
+
+    /// Writes `answer` in one of the forms that every command has.
+    pub(super) fn write_answer<T: Serialize>(
+        self,
+        format: Format,
+        answer: &T,
+        document: impl FnOnce(&T) -> Document,
+    ) -> anyhow::Result<()> {
+        let text = match format {
+            Format::Human => terminal(&document(answer), self.style()),
+            Format::Json => report::json(answer)?,
+            Format::Markdown => markdown(&document(answer)),
+            other => bail!("{other:?} is no form of this result"),
+        };
+        self.write(&text)
     }
 
     pub(super) fn write(self, text: &str) -> anyhow::Result<()> {

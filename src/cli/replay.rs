@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail};
 use clap::Args;
 
-use super::args::{Model, PlainFormat, parse_release};
+use super::args::{Model, parse_release};
 use super::exit::Done;
 use super::inputs;
 use super::output::Output;
@@ -93,11 +93,7 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
     if let Some(file) = emit_to {
         file.write_by(|out| write_snapshot(&snapshot, &change, &emitted, out))?;
     }
-    let text = match args.model.output.format {
-        PlainFormat::Human => report::replay_page(&report, output.style()),
-        PlainFormat::Json => report::json(&report)?,
-    };
-    output.write(&text)?;
+    output.write_answer(args.model.output.format, &report, report::replay)?;
     let diverged = report.devices.iter().any(|device| device.exact == Some(false));
     Ok(if diverged { Done::Failed } else { Done::Well })
 }

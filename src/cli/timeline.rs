@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::args::{WindowArgs, parse_release};
+use super::args::{Format, WindowArgs, forms, parse_release};
 use super::exit::Done;
 use super::inputs;
 use super::output::Output;
@@ -44,8 +44,8 @@ pub(super) struct Timeline {
     torch_version: Option<u32>,
 
     /// Form of the result
-    #[arg(long, value_enum, default_value_t = Form::Human)]
-    format: Form,
+    #[arg(long, value_parser = forms(&[Format::Csv]), default_value = "human")]
+    format: Format,
 
     /// Write the result to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
@@ -53,16 +53,6 @@ pub(super) struct Timeline {
 
     #[command(flatten)]
     window: WindowArgs,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Form {
-    /// Charts for a person
-    Human,
-    /// One row a bucket
-    Csv,
-    /// The stable machine-readable form
-    Json,
 }
 
 /// Reads, follows the trace and writes.
@@ -88,11 +78,9 @@ pub(super) fn run(args: &Timeline) -> anyhow::Result<Done> {
             "{path}: no trace entry{of}{part}, so nothing to show over time; `oomscope analyze` shows what there is"
         );
     }
-    let text = match args.format {
-        Form::Human => report::timeline_page(&report, output.style()),
-        Form::Csv => report::timeline_csv(&report),
-        Form::Json => report::json(&report)?,
-    };
-    output.write(&text)?;
+    match args.format {
+        Format::Csv => output.write(&report::timeline_csv(&report))?,
+        format => output.write_answer(format, &report, report::timeline)?,
+    }
     Ok(Done::Well)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 
-use super::args::{Model, PlainFormat, parse_release};
+use super::args::{Model, parse_release};
 use super::exit::Done;
 use super::inputs;
 use super::output::Output;
@@ -77,11 +77,7 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Done> {
     let report = whatif(&study, &path, asked, &|done, all| progress.done(done, all))
         .map_err(|error| anyhow!("--set {error}"))?;
     drop(progress);
-    let text = match args.model.output.format {
-        PlainFormat::Human => report::whatif_page(&report, output.style()),
-        PlainFormat::Json => report::json(&report)?,
-    };
-    output.write(&text)?;
+    output.write_answer(args.model.output.format, &report, report::whatif)?;
     Ok(Done::Well)
 }
 

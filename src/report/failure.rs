@@ -1,146 +1,141 @@
-//! The part of the page that says why requests failed.
+//! Why requests failed, and what would become of one more.
 
-use super::obstacles::{in_the_way, pending};
-use super::sheet::Page;
-use super::words::{missing, moment, of_remedies, place_in, remedies, telling_frames, when};
-use crate::analysis::{DeviceReport, OomReport};
+use super::words::{missing, moment, of_remedies, place_in, remedies, stack, when};
+use crate::analysis::{Blocker, DeviceReport, OomReport};
+use crate::document::{Document, Text, alarm, code, faint, strong};
+use crate::frames::FrameReport;
+use crate::memory::HeldByLine;
 use crate::units::{count, counted, size, stream};
 
-/// Frames of a failing request's stack that are shown.
-const SHOWN_FRAMES: usize = 8;
-/// Failed requests described in full; the others are listed.
-const SHOWN_OOMS: usize = 1;
+/// Failed requests that are listed beside the one described in full.
+const LISTED: usize = 3;
+/// Stacks with blocks in the way that are told.
+const SHOWN_BLOCKERS: usize = 3;
+/// Lines whose memory waits for other streams that are told.
+const SHOWN_PENDING: usize = 3;
 
-impl Page {
-    pub(super) fn ooms(&mut self, device: &DeviceReport) {
-        let shown = device.ooms.len().min(SHOWN_OOMS);
-        // The last failure is the one that ended the program, if any did.
-        for oom in device.ooms.iter().rev().take(shown) {
-            self.line("");
-            let title = format!("Out of memory on device {}", device.device);
-            self.line(&format!("{} ({})", self.style.alarm(&title), when(oom, device)));
-            self.oom(oom);
-        }
-        let earlier = device.oom_count - shown as u64;
-        if earlier > 0 {
-            let list: Vec<String> = device
-                .ooms
-                .iter()
-                .rev()
-                .skip(shown)
-                .take(3)
-                .map(|oom| format!("{} at entry {}", size(oom.requested_bytes), count(oom.event)))
-                .collect();
-            let more = if earlier > 3 { ", ..." } else { "" };
-            self.named(
-                "earlier",
-                &format!(
-                    "{} before that: {}{more}",
-                    counted(earlier, "failed request"),
-                    list.join(", ")
-                ),
-            );
-        }
+/// The last failed request in full, and the earlier ones in a line.
+pub(super) fn ooms(document: &mut Document, device: &DeviceReport) {
+    // The last failure is the one that ended the program, if any did.
+    let Some((last, before)) = device.ooms.split_last() else { return };
+    let title = alarm(format!("Out of memory on device {}", device.device));
+    document.heading(title.and(faint(format!(" ({})", when(last, device)))));
+    oom(document, last);
+    let earlier = device.oom_count - 1;
+    if earlier > 0 {
+        let list: Vec<String> = before
+            .iter()
+            .rev()
+            .take(LISTED)
+            .map(|oom| format!("{} at entry {}", size(oom.requested_bytes), count(oom.event)))
+            .collect();
+        let more = if earlier > LISTED as u64 { ", ..." } else { "" };
+        let requests = counted(earlier, "failed request");
+        document.field("earlier", format!("{requests} before that: {}{more}", list.join(", ")));
     }
+}
 
-    pub(super) fn oom(&mut self, oom: &OomReport) {
-        let style = self.style;
+fn oom(document: &mut Document, oom: &OomReport) {
+    document.field(
+        "line",
         match &oom.culprit {
-            Some(frame) => self.named("line", &style.strong(&place_in(frame))),
-            None if oom.frames.is_empty() => self.named(
-                "line",
-                "unknown: this request has no stack (threads of the backward pass show only with stacks='all')",
-            ),
-            None => self.named("line", "none of the user's own code is on the stack"),
-        }
-        let exact = count(oom.requested_bytes);
-        self.named(
-            "request",
-            &format!(
-                "{} ({exact} bytes) on stream {}",
-                size(oom.requested_bytes),
-                stream(oom.stream)
-            ),
-        );
-        if let Some(operation) = &oom.operation {
-            self.named("doing", operation);
-        }
-        if let Some(metadata) = &oom.user_metadata {
-            self.named("metadata", metadata);
-        }
-        self.verdict(oom);
-        self.remedies(oom);
-        self.circumstances(oom);
-        let (frames, folded) = telling_frames(&oom.frames);
-        for (i, frame) in frames.iter().take(SHOWN_FRAMES).enumerate() {
-            self.named(if i == 0 { "stack" } else { "" }, &place_in(frame));
-        }
-        let mut rest = Vec::new();
-        if frames.len() > SHOWN_FRAMES {
-            rest.push(format!("{} more", count((frames.len() - SHOWN_FRAMES) as u64)));
-        }
-        if folded > 0 {
-            rest.push(format!(
-                "{} of interpreter, dispatcher and library calls folded",
-                counted(folded as u64, "frame")
-            ));
-        }
-        if !rest.is_empty() {
-            self.named("", &style.faint(&format!("({})", rest.join(", "))));
-        }
-    }
-
-    fn verdict(&mut self, oom: &OomReport) {
-        let verdict = self.style.strong(&oom.verdict_reason);
-        self.named(oom.verdict.word(), &verdict);
-    }
-
-    /// The memory at that moment, and what is in the way.
-    fn circumstances(&mut self, oom: &OomReport) {
-        self.named("missing", &missing(oom));
-        self.named("at that moment", &moment(oom));
-        for cause in oom.causes.iter().filter(|cause| cause.kind != oom.verdict) {
-            self.named("", &format!("{} {}", size(cause.bytes), cause.note));
-        }
-        for (i, it) in pending(oom).iter().enumerate() {
-            self.named(if i == 0 { "pending" } else { "" }, it);
-        }
-        for (i, it) in in_the_way(oom).iter().enumerate() {
-            self.named(if i == 0 { "in the way" } else { "" }, it);
-        }
-    }
-
-    /// One more request, and what would become of it.
-    pub(super) fn request(&mut self, device: &DeviceReport) {
-        let Some(request) = &device.request else { return };
-        let oom = &request.outcome;
-        self.line("");
-        let asked = format!("{} more on device {}", size(request.asked_bytes), device.device);
-        if request.served_from.is_some() {
-            self.line(&self.style.heading(&format!("{asked} would be served")));
-            self.named(oom.verdict.word(), &oom.verdict_reason);
-        } else {
-            self.line(&self.style.alarm(&format!("{asked} would fail")));
-            self.verdict(oom);
-            self.circumstances(oom);
-            if request.given_back_bytes > 0 {
-                let back = size(request.given_back_bytes);
-                self.named("", &format!("after {back} of the cache were given back to the device"));
+            Some(frame) => strong(code(place_in(frame))),
+            None if oom.frames.is_empty() => {
+                "unknown: this request has no stack (threads of the backward pass show only with stacks='all')".into()
             }
-        }
-        for (i, assumed) in request.assumed.iter().enumerate() {
-            self.named(if i == 0 { "assumed" } else { "" }, assumed);
-        }
-    }
+            None => "none of the user's own code is on the stack".into(),
+        },
+    );
+    document.field(
+        "request",
+        format!(
+            "{} ({} bytes) on stream {}",
+            size(oom.requested_bytes),
+            count(oom.requested_bytes),
+            stream(oom.stream)
+        ),
+    );
+    document.fields("doing", oom.operation.as_deref().map(code));
+    document.fields("metadata", oom.user_metadata.as_deref());
+    document.field(oom.verdict.word(), strong(&*oom.verdict_reason));
+    let remedies = remedies(oom).into_iter().map(Text::from);
+    document.fields("remedies", remedies.chain(of_remedies(oom).map(faint)));
+    circumstances(document, oom);
+    document.stack(stack("stack", &oom.frames));
+}
 
-    /// What would have helped, as replays of the same calls say.
-    fn remedies(&mut self, oom: &OomReport) {
-        let texts = remedies(oom);
-        for (i, text) in texts.iter().enumerate() {
-            self.named(if i == 0 { "remedies" } else { "" }, text);
-        }
-        if let Some(it) = of_remedies(oom) {
-            self.named("", &self.style.faint(&it));
+/// The memory at that moment, and what is in the way.
+fn circumstances(document: &mut Document, oom: &OomReport) {
+    document.field("missing", missing(oom));
+    let causes = oom.causes.iter().filter(|cause| cause.kind != oom.verdict);
+    let causes = causes.map(|cause| format!("{} {}", size(cause.bytes), cause.note));
+    document.fields("at that moment", [moment(oom)].into_iter().chain(causes));
+    document.fields("pending", oom.pending.iter().take(SHOWN_PENDING).map(pending));
+    document.fields("in the way", oom.blockers.iter().take(SHOWN_BLOCKERS).map(in_the_way));
+}
+
+/// One more request, and what would become of it.
+pub(super) fn request(document: &mut Document, device: &DeviceReport) {
+    let Some(request) = &device.request else { return };
+    let oom = &request.outcome;
+    let asked = format!("{} more on device {}", size(request.asked_bytes), device.device);
+    if request.served_from.is_some() {
+        document.heading(format!("{asked} would be served"));
+        document.field(oom.verdict.word(), &*oom.verdict_reason);
+    } else {
+        document.heading(alarm(format!("{asked} would fail")));
+        document.field(oom.verdict.word(), strong(&*oom.verdict_reason));
+        circumstances(document, oom);
+        if request.given_back_bytes > 0 {
+            let back = size(request.given_back_bytes);
+            document.field("", format!("after {back} of the cache were given back to the device"));
         }
     }
+    document.fields("assumed", request.assumed.iter().map(|assumed| Text::from(&**assumed)));
+}
+
+/// What waits for other streams.
+fn pending(line: &HeldByLine) -> Text {
+    let blocks = counted(line.blocks, "block");
+    let held = format!("{} in {blocks}, allocated at ", size(line.bytes));
+    let is_known = line.operation.is_some();
+    Text::from(held).and(origin(line.frame.as_ref(), line.operation.as_deref(), is_known))
+}
+
+/// The blocks that keep free memory apart.
+fn in_the_way(it: &Blocker) -> Text {
+    let (blocks, held) = (counted(it.blocks, "block"), size(it.bytes_held));
+    let is_known = !it.frames.is_empty();
+    Text::from(format!("{blocks}, {held}, {}: ", locked(it))).and(origin(
+        it.culprit.as_ref(),
+        it.operation.as_deref(),
+        is_known,
+    ))
+}
+
+/// The line that allocated, and what it was doing.
+fn origin(line: Option<&FrameReport>, operation: Option<&str>, is_recorded: bool) -> Text {
+    let place = match line {
+        Some(frame) => code(place_in(frame)),
+        None if is_recorded => "a place outside the user's own code".into(),
+        None => "a place that was not recorded".into(),
+    };
+    match operation {
+        Some(operation) => place.and(", ").and(code(operation)),
+        None => place,
+    }
+}
+
+/// What blocks in the way do to the free memory about them.
+fn locked(blocker: &Blocker) -> String {
+    let keep = if blocker.blocks == 1 { "keeps" } else { "keep" };
+    let (free, released) = (blocker.bytes_unlocked, blocker.bytes_released);
+    if released == free {
+        return format!("{keep} {} of free memory from going back to the device", size(free));
+    }
+    let part = match released {
+        0 => String::new(),
+        _ => format!(" ({} of it could go back to the device without them)", size(released)),
+    };
+    format!("{keep} {} of free memory apart{part}", size(free))
 }

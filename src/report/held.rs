@@ -1,30 +1,69 @@
-//! Where the memory was at the failure, else at the peak: what for, from which phase, how old; and what
-//! grows with every step.
+//! Where the memory was at the failure, else at the peak: what for, from which phase, how old; what grows with
+//! every step; and who holds it at the snapshot.
 
-use super::page::line_rows;
-use super::sheet::Page;
-use super::style::Style;
 use super::words::place_in;
 use crate::analysis::DeviceReport;
+use crate::document::{Cell, Document, Table, code, strong};
 use crate::held::{Age, Category, Confidence, HeldAt, Leaks};
-use crate::memory::{HeldByLine, Share};
+use crate::memory::HeldByLine;
 use crate::phases::Phase;
-use crate::units::{counted, percent, size};
+use crate::units::{count, counted, percent, ratio, size};
 
-/// Columns of the longest bar, and those that the rest of the table takes.
-const BAR: usize = 20;
-const BESIDE_BAR: usize = 70;
 /// Lines of code that are shown.
 const SHOWN_LINES: usize = 4;
 
-/// One line of the table of where the memory was.
-pub(super) struct Part {
-    /// What the table goes by here; empty after the first of a group.
-    pub(super) group: &'static str,
-    pub(super) name: &'static str,
-    pub(super) held: Share,
-    /// How sure it is.
-    pub(super) note: &'static str,
+/// Where the memory was.
+pub(super) fn held(document: &mut Document, device: &DeviceReport) {
+    let Some((held, moment)) = telling(device) else { return };
+    document.heading(heading(held, moment));
+    let rows = rows(held);
+    if !rows.is_empty() {
+        document.table(Table::new(&["", "", "bytes", "share", "", ""], &[0, 1, 4, 5], rows));
+    }
+    document.fields("kept", kept(held));
+    document.fields("grows", growth(&device.leaks).map(strong));
+    let lines = lines(held, device);
+    if !lines.is_empty() {
+        document.table(by_line(lines, held.allocated_bytes, held.blocks));
+    }
+}
+
+/// Who holds the memory at the snapshot.
+pub(super) fn holders(document: &mut Document, device: &DeviceReport) {
+    let all = &device.memory.blocks.active_allocated;
+    if all.bytes > 0 {
+        document.heading("Who holds the allocated memory, by line");
+        document.table(by_line(&device.top_lines, all.bytes, all.count));
+    }
+}
+
+/// Lines of code with what they hold of `bytes` in `blocks`.
+fn by_line(lines: &[HeldByLine], bytes: u64, blocks: u64) -> Table {
+    let mut rows: Vec<Vec<Cell>> = lines
+        .iter()
+        .map(|held| {
+            let share = percent(held.share_ratio);
+            vec![size(held.bytes).into(), share.into(), count(held.blocks).into(), holder(held)]
+        })
+        .collect();
+    let others = bytes - lines.iter().map(|line| line.bytes).fold(0, u64::saturating_add);
+    let other_blocks = blocks - lines.iter().map(|line| line.blocks).sum::<u64>();
+    if other_blocks > 0 {
+        let cells = [size(others), percent(ratio(others, bytes)), count(other_blocks)];
+        let name = "all other lines".to_owned();
+        rows.push(cells.into_iter().chain([name]).map(Cell::from).collect());
+    }
+    Table::new(&["bytes", "share", "blocks", "allocated by"], &[3], rows)
+}
+
+/// A line of code, with what was done there.
+fn holder(held: &HeldByLine) -> Cell {
+    let line = match &held.frame {
+        Some(frame) => code(place_in(frame)),
+        None if held.operation.is_none() => "no stack recorded".into(),
+        None => "no line of the user's code".into(),
+    };
+    Cell::Over(line, held.operation.as_deref().map(code).into_iter().collect())
 }
 
 fn category(category: Category) -> &'static str {
@@ -58,25 +97,25 @@ fn age(age: Age) -> &'static str {
 }
 
 /// The state to show: that of the last failure, else that of the peak, with a name for it.
-pub(super) fn telling(device: &DeviceReport) -> Option<(&HeldAt, &'static str)> {
+fn telling(device: &DeviceReport) -> Option<(&HeldAt, &'static str)> {
     let failure = device.ooms.last().and_then(|oom| oom.held.as_ref());
     let found = failure
         .map(|held| (held, "at the failure"))
         .or_else(|| device.at_peak.as_ref().map(|held| (held, "at its peak")))?;
     let lines = lines(found.0, device);
-    let tells = lines.iter().any(|line| line.frame.is_some()) || !parts(found.0).is_empty();
+    let tells = lines.iter().any(|line| line.frame.is_some()) || !rows(found.0).is_empty();
     tells.then_some(found)
 }
 
 /// The lines that held most; none where it is the end of the trace, whose lines stand in a table of their own.
-pub(super) fn lines<'a>(held: &'a HeldAt, device: &DeviceReport) -> &'a [HeldByLine] {
+fn lines<'a>(held: &'a HeldAt, device: &DeviceReport) -> &'a [HeldByLine] {
     let last = device.timeline.as_ref().and_then(|t| t.trace_events.checked_sub(1));
     let rows = if held.event == last { &[] } else { held.by_line.rows.as_slice() };
     rows.get(..SHOWN_LINES).unwrap_or(rows)
 }
 
 /// Which moment it is, and in what course of things.
-pub(super) fn heading(held: &HeldAt, moment: &str) -> String {
+fn heading(held: &HeldAt, moment: &str) -> String {
     let during = match held.phase {
         Phase::Other => None,
         other => Some(format!("in {}", phase(Some(other)))),
@@ -93,41 +132,45 @@ pub(super) fn heading(held: &HeldAt, moment: &str) -> String {
 }
 
 /// The table of where the memory was; groups that tell nothing are left out.
-pub(super) fn parts(held: &HeldAt) -> Vec<Part> {
-    let note = |confidence| match confidence {
+fn rows(held: &HeldAt) -> Vec<Vec<Cell>> {
+    let sure = |confidence| match confidence {
         Confidence::High => "",
         Confidence::Medium => "probably",
         Confidence::Low => "a guess",
     };
-    let categories = held.by_category.iter().map(|row| Part {
-        group: "",
-        name: category(row.category),
-        held: row.held,
-        note: if row.category == Category::Other { "" } else { note(row.confidence) },
+    let categories = held.by_category.iter().map(|of| {
+        let note = if of.category == Category::Other { "" } else { sure(of.confidence) };
+        (category(of.category), of.held, note)
     });
-    let part = |name, held| Part { group: "", name, held, note: "" };
-    let phases = held.by_phase.iter().map(|row| part(phase(row.phase), row.held));
-    let ages = held.by_age.iter().map(|row| part(age(row.age), row.held));
-    let mut parts: Vec<Part> = Vec::new();
-    let mut add = |group, tells: bool, rows: Vec<Part>| {
-        if tells {
-            let first = parts.len();
-            parts.extend(rows);
-            if let Some(part) = parts.get_mut(first) {
-                part.group = group;
-            }
-        }
-    };
-    let tells = held.by_category.iter().any(|row| row.category != Category::Other);
-    add("for", tells, categories.collect());
-    let tells = held.by_phase.iter().any(|r| r.phase.is_some_and(|phase| phase != Phase::Other));
-    add("allocated in", tells, phases.collect());
-    add("held since", held.step.is_some(), ages.collect());
-    parts
+    let phases = held.by_phase.iter().map(|of| (phase(of.phase), of.held, ""));
+    let ages = held.by_age.iter().map(|of| (age(of.age), of.held, ""));
+    let has_categories = held.by_category.iter().any(|row| row.category != Category::Other);
+    let has_phases =
+        held.by_phase.iter().any(|row| row.phase.is_some_and(|phase| phase != Phase::Other));
+    let groups: [(&str, bool, Vec<_>); 3] = [
+        ("for", has_categories, categories.collect()),
+        ("allocated in", has_phases, phases.collect()),
+        ("held since", held.step.is_some(), ages.collect()),
+    ];
+    let groups = groups.into_iter().filter(|(_, tells, _)| *tells);
+    groups
+        .flat_map(|(group, _, rows)| {
+            rows.into_iter().enumerate().map(move |(index, (name, share, note))| {
+                vec![
+                    if index == 0 { group.into() } else { "".into() },
+                    name.into(),
+                    size(share.bytes).into(),
+                    percent(share.share_ratio).into(),
+                    Cell::Bar(ratio(share.bytes, held.allocated_bytes)),
+                    note.into(),
+                ]
+            })
+        })
+        .collect()
 }
 
 /// What was never freed since the beginning.
-pub(super) fn kept(held: &HeldAt) -> Option<String> {
+fn kept(held: &HeldAt) -> Option<String> {
     let first = held.kept_since_start.rows.first()?;
     let rest = held.kept_since_start.rest;
     let rows = held.kept_since_start.rows.iter().map(|row| row.bytes);
@@ -141,7 +184,7 @@ pub(super) fn kept(held: &HeldAt) -> Option<String> {
 }
 
 /// What grows with every step.
-pub(super) fn growth(leaks: &Leaks) -> Option<String> {
+fn growth(leaks: &Leaks) -> Option<String> {
     let first = leaks.suspects.first()?;
     let lines = leaks.suspects.len() as u64 + leaks.other_suspects;
     let by = match first.every_steps {
@@ -180,50 +223,4 @@ pub(super) fn growth(leaks: &Leaks) -> Option<String> {
 
 fn place_of(line: Option<String>) -> String {
     line.unwrap_or_else(|| "stacks without a line of the user's code".to_owned())
-}
-
-/// A bar as long as `share` is of the whole.
-fn bar(share: Share, whole: u64, style: Style) -> String {
-    let room = style.width.saturating_sub(BESIDE_BAR).min(BAR) as u128;
-    let (part, whole) = (u128::from(share.bytes), u128::from(whole));
-    let columns = (part * room + whole / 2).checked_div(whole).unwrap_or(0);
-    style.pick("█", "#").repeat(usize::try_from(columns).unwrap_or(0))
-}
-
-impl Page {
-    pub(super) fn held(&mut self, device: &DeviceReport) {
-        let Some((held, moment)) = telling(device) else { return };
-        self.heading(&heading(held, moment));
-        let style = self.style;
-        let rows: Vec<Vec<String>> = parts(held)
-            .into_iter()
-            .map(|part| {
-                vec![
-                    part.group.to_owned(),
-                    part.name.to_owned(),
-                    size(part.held.bytes),
-                    percent(part.held.share_ratio),
-                    bar(part.held, held.allocated_bytes, style),
-                    part.note.to_owned(),
-                ]
-            })
-            .collect();
-        let is_parted = !rows.is_empty();
-        if is_parted {
-            self.table(&["", "", "bytes", "share", "", ""], &[0, 1, 4, 5], rows);
-        }
-        if let Some(kept) = kept(held) {
-            self.named("kept", &kept);
-        }
-        if let Some(growth) = growth(&device.leaks) {
-            self.named("grows", &style.strong(&growth));
-        }
-        let lines = lines(held, device);
-        if !lines.is_empty() {
-            if is_parted {
-                self.line("");
-            }
-            self.out.push_str(&line_rows(lines, held.allocated_bytes, held.blocks, style));
-        }
-    }
 }

@@ -1,9 +1,10 @@
-//! Results laid out: for a terminal, as JSON, as Markdown, and in the forms that CI systems read.
+//! Answers laid out: as documents, as JSON, and in the forms that CI systems and other programs read.
 //!
-//! Takes finished results and returns text. It computes nothing but layout, and knows no snapshot,
-//! no replay, no terminal: how wide and how plain the text is comes in a [`Style`].
+//! Takes finished answers and returns a [`Document`](crate::document::Document) or text, a function for each
+//! command. It computes nothing but words and order, and knows no snapshot, no replay and no terminal: how a
+//! document looks is the renderers' part.
 
-mod chart;
+mod analyze;
 mod diff;
 mod explain;
 mod failure;
@@ -11,32 +12,24 @@ mod gate;
 mod held;
 #[cfg(feature = "cuda")]
 mod live;
-mod markdown;
-mod obstacles;
-mod page;
+mod memory;
 mod ranks;
 mod replay;
-mod sheet;
-mod spaces;
-mod style;
-mod table;
 mod timeline;
 mod timeline_csv;
 mod whatif;
 mod words;
 
-pub use diff::{diff_folded, diff_markdown, diff_page};
-pub use explain::explain_page;
-pub use gate::{check_markdown, check_page, github, junit, sarif};
+pub use analyze::analyze;
+pub use diff::{diff, diff_folded};
+pub use explain::explain;
+pub use gate::{check, github, junit, sarif};
 #[cfg(feature = "cuda")]
-pub use live::{costs_page, live_page};
-pub use markdown::markdown;
-pub use page::page;
-pub use replay::replay_page;
-pub use style::Style;
-pub use timeline::timeline_page;
+pub use live::{costs, live};
+pub use replay::replay;
+pub use timeline::timeline;
 pub use timeline_csv::timeline_csv;
-pub use whatif::whatif_page;
+pub use whatif::whatif;
 
 use serde::Serialize;
 

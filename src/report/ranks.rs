@@ -1,12 +1,11 @@
 //! Several snapshots, a row each.
 
-use super::style::{Style, tail, wrap};
-use super::table::table;
 use crate::analysis::{Rank, Ranks};
-use crate::units::{count, percent, plain, size};
+use crate::document::{Cell, Document, Table, Text, code};
+use crate::units::{count, percent, size};
 
 /// The directory that all paths begin with, its slash included.
-pub(super) fn common_directory(rows: &[Rank]) -> String {
+fn common_directory(rows: &[Rank]) -> String {
     let mut paths = rows.iter().map(|r| r.path.as_str());
     let mut common = paths.next().unwrap_or_default();
     for path in paths {
@@ -19,7 +18,7 @@ pub(super) fn common_directory(rows: &[Rank]) -> String {
 }
 
 /// The ending that all paths have, such as `.pickle.gz`.
-pub(super) fn common_ending(rows: &[Rank]) -> String {
+fn common_ending(rows: &[Rank]) -> String {
     let ending = |path: &str| {
         let name = path.rsplit('/').next().unwrap_or_default();
         [".pickle", ".pkl", ".json"]
@@ -32,48 +31,31 @@ pub(super) fn common_ending(rows: &[Rank]) -> String {
 }
 
 /// The cells of one row, the path without the directory and the ending that all have.
-pub(super) fn cells(rank: &Rank, directory: &str, ending: &str) -> Vec<String> {
+fn cells(rank: &Rank, directory: &str, ending: &str) -> Vec<Cell> {
     let name = rank.path.strip_prefix(directory).unwrap_or(&rank.path);
     vec![
-        plain(name.strip_suffix(ending).unwrap_or(name)),
-        rank.device.to_string(),
-        if rank.oom_count == 0 { "no".to_owned() } else { count(rank.oom_count) },
-        size(rank.peak_allocated_bytes),
-        size(rank.peak_reserved_bytes),
-        size(rank.reserved_bytes),
-        percent(rank.gap_ratio),
+        code(name.strip_suffix(ending).unwrap_or(name)).into(),
+        rank.device.to_string().into(),
+        if rank.oom_count == 0 { "no".into() } else { count(rank.oom_count).into() },
+        size(rank.peak_allocated_bytes).into(),
+        size(rank.peak_reserved_bytes).into(),
+        size(rank.reserved_bytes).into(),
+        percent(rank.gap_ratio).into(),
     ]
 }
 
-/// The heads of [`cells`].
-pub(super) const HEADER: [&str; 7] =
-    ["snapshot", "device", "oom", "peak allocated", "peak reserved", "reserved", "gap"];
-
 /// The table, the worst first, and the finding.
-pub(super) fn ranks(ranks: &Ranks, style: Style) -> String {
+pub(super) fn ranks(document: &mut Document, ranks: &Ranks) {
     let (directory, ending) = (common_directory(&ranks.rows), common_ending(&ranks.rows));
-    let room = style.width.saturating_sub(64).max(14);
-    let rows = ranks
-        .rows
-        .iter()
-        .map(|rank| {
-            let mut cells = cells(rank, &directory, &ending);
-            if let Some(path) = cells.first_mut() {
-                *path = tail(path, room, style);
-            }
-            cells
-        })
-        .collect();
-    let title = match directory.as_str() {
-        "" => format!("{} snapshots, the worst first", ranks.rows.len()),
-        directory => {
-            format!("{} snapshots in {}, the worst first", ranks.rows.len(), plain(directory))
-        }
+    let number = format!("{} snapshots", ranks.rows.len());
+    let which = match directory.as_str() {
+        "" => Text::from(number),
+        directory => Text::from(format!("{number} in ")).and(code(directory)),
     };
-    format!(
-        "{}\n{}\n{}\n",
-        style.heading(&title),
-        table(style, &HEADER, &[0], rows),
-        wrap(&plain(&ranks.summary), style.width, "")
-    )
+    document.title(which.and(", the worst first"));
+    let header =
+        ["snapshot", "device", "oom", "peak allocated", "peak reserved", "reserved", "gap"];
+    let rows = ranks.rows.iter().map(|rank| cells(rank, &directory, &ending));
+    document.table(Table::new(&header, &[0], rows));
+    document.paragraph(&*ranks.summary);
 }

@@ -1,22 +1,10 @@
-//! The page of `oomscope timeline`: charts over one axis, then the worst moments in words.
+//! The answer of `oomscope timeline`: charts over one axis, then the worst moments in words.
 
-use super::chart::{Axis, LABELS, area, pointers, strip};
-use super::sheet::Page;
-use super::style::Style;
-use super::words::extent;
+use super::words::{extent, warnings};
+use crate::document::{Chart, Document, Note, Row, Shape, code};
 use crate::figures::Figure;
 use crate::timeline::{DeviceTimeline, Series, TimelineReport};
-use crate::units::{count, counted, duration, percent, plain, size};
-
-/// Columns to the right of a strip, for its highest value.
-const NOTES: usize = 13;
-/// Ranges that are drawn.
-const RANGES: usize = 6;
-/// What a reclaim is.
-const RECLAIM: &str = "had cached memory given back to the device first, which is slow (a retry after \
-    the device refused, or garbage collection)";
-/// Marks of one kind that are told one by one.
-const TOLD: usize = 3;
+use crate::units::{count, counted, duration, size};
 
 /// Lines of free memory.
 const KINDS: [(&str, Figure); 5] = [
@@ -40,6 +28,24 @@ const HIGHEST: [(&str, Figure); 5] = [
     ("pending", Figure::Pending),
     ("private pools", Figure::PrivateReserved),
 ];
+/// Ranges that are drawn.
+const RANGES: usize = 6;
+/// What a reclaim is.
+const RECLAIM: &str = "had cached memory given back to the device first, which is slow (a retry after \
+    the device refused, or garbage collection)";
+/// Marks of one kind that are told one by one.
+const TOLD: usize = 3;
+
+/// The answer as a document, one device after the other.
+pub fn timeline(report: &TimelineReport) -> Document {
+    let mut document = Document::default();
+    document.title(code(&*report.path));
+    warnings(&mut document, &report.warnings);
+    for device in &report.devices {
+        Drawn { document: &mut document, device }.whole();
+    }
+    document
+}
 
 /// What the line called `name` shows.
 fn said(name: &str, figure: Figure) -> String {
@@ -50,157 +56,129 @@ fn said(name: &str, figure: Figure) -> String {
     format!("{name}: {meaning}")
 }
 
-/// The page, one device after the other.
-pub fn timeline_page(report: &TimelineReport, style: Style) -> String {
-    let mut page = Page::new(style);
-    page.line(&style.heading(&plain(&report.path)));
-    page.warnings(&report.warnings);
-    for device in &report.devices {
-        let first = device.first_event;
-        let axis = Axis {
-            events: device.events,
-            starts: device.buckets.first_event.iter().map(|event| event - first).collect(),
-            columns: style.width.saturating_sub(LABELS + 2 + NOTES).max(10),
-        };
-        Course { page: &mut page, device, axis }.draw();
-    }
-    page.out
+/// A row of a chart.
+pub(super) fn row(name: impl Into<String>, shape: Shape, note: Note) -> Row {
+    Row { name: name.into(), shape, note }
 }
 
-/// One device being drawn.
-struct Course<'a> {
-    page: &'a mut Page,
+/// The first row of a chart.
+pub(super) fn area(reserved: Vec<u64>, allocated: Vec<u64>) -> Row {
+    let names = ["reserved, not allocated", "allocated"];
+    row("", Shape::Area { back: reserved, front: allocated, names }, Note::None)
+}
+
+/// One device, written down.
+struct Drawn<'a> {
+    document: &'a mut Document,
     device: &'a DeviceTimeline,
-    axis: Axis,
 }
 
-impl Course<'_> {
-    fn draw(&mut self) {
+impl Drawn<'_> {
+    fn whole(&mut self) {
         let device = self.device;
-        let style = self.page.style;
-        let (solid, shaded) = style.pick(("█", "░"), ("#", "."));
-        self.page.heading(&format!(
-            "Device {} over time: {}",
-            device.device,
-            extent(device.first_event, device.events, device.trace_events, device.duration_us)
-        ));
-        self.row("", &format!("{solid} allocated  {shaded} reserved, not allocated"), "");
-        let [reserved, allocated] = [Figure::Reserved, Figure::Allocated].map(|figure| {
-            let series = device.series.size(figure).into_iter();
-            self.axis.spread(series.flat_map(|series| series.max.iter().copied()), u64::max)
-        });
-        self.page.out.push_str(&area(&reserved, &allocated, style));
-        self.entries();
-        self.private_pools();
-        self.marks();
-        self.ranges();
+        let extent =
+            extent(device.first_event, device.events, device.trace_events, device.duration_us);
+        self.document.heading(format!("Device {} over time: {extent}", device.device));
+        self.memory();
         self.kinds();
         self.ratios();
         self.moments();
         self.events();
     }
 
-    /// `text` in the columns of the chart, between its name and a note.
-    fn row(&mut self, name: &str, text: &str, note: &str) {
-        let columns = self.axis.columns;
-        self.page.line(&format!("{name:>LABELS$}  {text:<columns$}  {note}"));
+    /// Where bucket `n` begins, counted from the first entry; after the last of them, where all end.
+    fn start(&self, n: u64) -> u64 {
+        let start = usize::try_from(n).ok().and_then(|n| self.device.buckets.first_event.get(n));
+        start.map_or(self.device.events, |event| event - self.device.first_event)
     }
 
-    fn entries(&mut self) {
-        let first = self.device.first_event;
-        let left = format!("entry {}", count(first));
-        let right = format!("entry {}", count(first + self.device.events - 1));
-        let room = self.axis.columns.saturating_sub(left.chars().count());
-        self.row("", &format!("{left}{right:>room$}"), "");
+    /// The entries of bucket `n`.
+    fn bucket(&self, n: u64) -> [u64; 2] {
+        [self.start(n), self.start(n + 1)]
     }
 
-    /// What private pools hold from the device.
-    fn private_pools(&mut self) {
-        if let Some(series) =
-            self.device.series.size(Figure::PrivateReserved).filter(|series| series.highest > 0)
-        {
-            let line = self.amounts(series);
-            self.row("in private", &line, &format!("to {}", size(series.highest)));
+    /// A chart of all buckets.
+    fn chart(&mut self, rows: Vec<Row>) {
+        let starts = (0..self.device.buckets.first_event.len() as u64).map(|n| self.start(n));
+        let starts = starts.collect();
+        self.document.chart(Chart { entries: self.device.events, starts, rows });
+    }
+
+    fn memory(&mut self) {
+        let device = self.device;
+        let [reserved, allocated] = [Figure::Reserved, Figure::Allocated].map(|figure| {
+            device.series.size(figure).map_or_else(Vec::new, |series| series.max.clone())
+        });
+        let first = device.first_event;
+        let ends = [first, first + device.events - 1];
+        let ends = ends.map(|entry| format!("entry {}", count(entry)));
+        let mut rows =
+            vec![area(reserved, allocated), row("", Shape::Ends(ends), Note::Text(String::new()))];
+        let private = device.series.size(Figure::PrivateReserved);
+        if let Some(private) = private.filter(|series| series.highest > 0) {
+            let note = Note::Text(format!("to {}", size(private.highest)));
+            rows.push(row("in private", amounts(private), note));
         }
+        rows.extend(self.marks());
+        rows.extend(self.ranges());
+        self.chart(rows);
     }
 
-    /// A series at its most in each column, on a scale of its own; blank where there is nothing.
-    fn amounts(&self, series: &Series<u64>) -> String {
-        let values = self.axis.spread(series.max.iter().copied(), u64::max);
-        let line = strip(&values, series.highest, self.page.style);
-        let is_there = values.iter().map(|value| *value > 0);
-        line.chars().zip(is_there).map(|(c, is)| if is { c } else { ' ' }).collect()
-    }
-
-    fn marks(&mut self) {
+    fn marks(&self) -> Vec<Row> {
         let marks = &self.device.marks;
-        for (name, kind) in [
+        let kinds = [
             ("failed", &marks.oom),
             ("reclaim", &marks.reclaim),
             ("empty_cache", &marks.empty_cache),
             ("snapshot", &marks.snapshot),
-        ] {
-            if kind.count > 0 {
-                let marked = kind.in_bucket.iter().map(|n| *n > 0);
-                let columns = self.axis.spread(marked, |a, b| a || b);
-                let line = pointers(&columns, self.page.style);
-                self.row(name, &line, &counted(kind.count, "time"));
-            }
-        }
+        ];
+        let kinds = kinds.into_iter().filter(|(_, kind)| kind.count > 0);
+        let drawn = kinds.map(|(name, kind)| {
+            let buckets = kind.in_bucket.iter().zip(0..).filter(|(n, _)| **n > 0);
+            let spans = buckets.map(|(_, n)| self.bucket(n)).collect();
+            row(name, Shape::Marks(spans), Note::Text(counted(kind.count, "time")))
+        });
+        drawn.collect()
     }
 
-    fn ranges(&mut self) {
-        let mark = self.page.style.pick('▬', '=');
-        for (range, letter) in self.device.ranges.names.iter().take(RANGES).zip('a'..) {
-            let mut buckets = vec![false; self.axis.starts.len()];
-            for [first, last] in &range.in_buckets {
-                let [first, last] =
-                    [first, last].map(|n| usize::try_from(*n).unwrap_or(usize::MAX));
-                buckets.get_mut(first..=last).unwrap_or_default().fill(true);
-            }
-            let columns = self.axis.spread(buckets, |a, b| a || b);
-            let line: String =
-                columns.iter().map(|is_in| if *is_in { mark } else { ' ' }).collect();
-            self.row(&format!("range {letter}"), &line, &counted(range.count, "time"));
-        }
+    fn ranges(&self) -> Vec<Row> {
+        let names = self.device.ranges.names.iter().take(RANGES).zip('a'..);
+        let end = self.device.buckets.first_event.len() as u64;
+        let drawn = names.map(|(range, letter)| {
+            let buckets =
+                range.in_buckets.iter().flat_map(|[first, last]| *first..=*last.min(&end));
+            let spans = buckets.map(|n| self.bucket(n)).collect();
+            let note = Note::Text(counted(range.count, "time"));
+            row(format!("range {letter}"), Shape::Ranges(spans), note)
+        });
+        drawn.collect()
     }
 
     fn kinds(&mut self) {
-        let series = &self.device.series;
-        self.page
+        self.document
             .heading("Free memory, at its most in each column; each line on a scale of its own");
-        self.row("", "", "highest");
+        let highest = Note::Text("highest".to_owned());
+        let mut rows = vec![row("", Shape::Ends([String::new(), String::new()]), highest)];
         let mut words = Vec::new();
         for (name, figure) in KINDS {
-            let Some(series) = series.size(figure).filter(|series| series.highest > 0) else {
-                continue;
-            };
-            words.push(said(name, figure));
-            let line = self.amounts(series);
-            self.row(name, &line, &size(series.highest));
+            let series = self.device.series.size(figure);
+            if let Some(series) = series.filter(|series| series.highest > 0) {
+                words.push(said(name, figure));
+                rows.push(row(name, amounts(series), Note::Text(size(series.highest))));
+            }
         }
-        self.page.named("", &words.join("; "));
+        self.chart(rows);
+        self.document.field("", words.join("; "));
     }
 
     fn ratios(&mut self) {
+        self.document.heading("Fragmentation, from 0% to 100%, at the best moment of each column");
         let series = &self.device.series;
-        self.page.heading("Fragmentation, from 0% to 100%, at the best moment of each column");
-        for (name, figure) in RATIOS {
-            let Some(series) = series.ratio(figure) else { continue };
-            let columns = self.axis.spread(series.min.iter().copied(), f64::min);
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "0 to 1000"
-            )]
-            let thousandths: Vec<u64> = columns.iter().map(|v| (v * 1000.0) as u64).collect();
-            let line = strip(&thousandths, 1000, self.page.style);
-            let [low, high] =
-                [f64::min, f64::max].map(|extreme| columns.iter().copied().reduce(extreme));
-            let range = [low, high].map(|value| percent(value.unwrap_or(0.0)));
-            self.row(name, &line, &format!("{}-{}", range[0], range[1]));
-        }
-        self.page.named("", &RATIOS.map(|(name, figure)| said(name, figure)).join("; "));
+        let rows = RATIOS.iter().filter_map(|(name, figure)| {
+            Some(row(*name, shares(series.ratio(*figure)?), Note::Extent))
+        });
+        self.chart(rows.collect());
+        self.document.field("", RATIOS.map(|(name, figure)| said(name, figure)).join("; "));
     }
 
     /// The largest value of a series and when it was reached.
@@ -220,12 +198,12 @@ impl Course<'_> {
     }
 
     fn moments(&mut self) {
-        let series = &self.device.series;
-        self.page.heading("Highest");
+        self.document.heading("Highest");
         for (name, figure) in HIGHEST {
-            if let Some(series) = series.size(figure).filter(|series| series.highest > 0) {
+            let series = self.device.series.size(figure);
+            if let Some(series) = series.filter(|series| series.highest > 0) {
                 let text = self.highest(series);
-                self.page.named(name, &text);
+                self.document.field(name, text);
             }
         }
     }
@@ -242,7 +220,7 @@ impl Course<'_> {
         if kinds.iter().all(|(_, kind, ..)| kind.count == 0) && ranges.names.is_empty() {
             return;
         }
-        self.page.heading("What happened");
+        self.document.heading("What happened");
         for (name, kind, noun, what) in kinds {
             if kind.count > 0 {
                 let mut largest: Vec<_> = kind.largest.iter().collect();
@@ -255,22 +233,27 @@ impl Course<'_> {
                 let told: Vec<String> = told.collect();
                 let more = if kind.count > TOLD as u64 { "; the largest: " } else { ": " };
                 let text = format!("{} {what}{more}{}", counted(kind.count, noun), told.join("; "));
-                self.page.named(name, &text);
+                self.document.field(name, text);
             }
         }
         for (range, letter) in ranges.names.iter().take(RANGES).zip('a'..) {
-            let text = format!(
-                "{} ({}): {} in all",
-                plain(&range.name),
-                range.source,
-                counted(range.events, "entry")
-            );
-            self.page.named(&format!("range {letter}"), &text);
+            let entries = counted(range.events, "entry");
+            let text = format!(" ({}): {entries} in all", range.source);
+            self.document.field(format!("range {letter}"), code(&*range.name).and(text));
         }
-        let more = ranges.names.len().saturating_sub(RANGES) as u64;
-        if more > 0 {
-            self.page
-                .named("", &format!("and {}: see --format json", counted(more, "other range")));
+        if let Some(more @ 1..) = ranges.names.len().checked_sub(RANGES) {
+            let more = counted(more as u64, "other range");
+            self.document.field("", format!("and {more}: see --format json"));
         }
     }
+}
+
+fn amounts(series: &Series<u64>) -> Shape {
+    Shape::Amounts { values: series.max.clone(), highest: series.highest }
+}
+
+fn shares(series: &Series<f64>) -> Shape {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to a million")]
+    let millionths = series.min.iter().map(|ratio| (ratio * 1e6).round() as u64).collect();
+    Shape::Shares(millionths)
 }

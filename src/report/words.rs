@@ -1,9 +1,12 @@
-//! Phrases that the page and the Markdown share.
+//! Phrases that several answers share.
 
 use crate::analysis::{DeviceReport, OomReport, Remedy, SnapshotReport, Undisturbed};
+use crate::document::{Document, Stack, Text, code};
 use crate::frames::{FrameReport, Origin};
+use crate::notice::Warning;
 use crate::study::OverTime;
-use crate::units::{count, counted, duration, plain, size};
+use crate::units::{count, counted, duration, size};
+use crate::whatif::FailedRequest;
 
 /// `file:line`, or the bare name where there is no file.
 pub(super) fn place(frame: &FrameReport) -> String {
@@ -27,6 +30,13 @@ pub(super) fn telling_frames(frames: &[FrameReport]) -> (Vec<&FrameReport>, usiz
         .collect();
     let folded = frames.len() - telling.len();
     (telling, folded)
+}
+
+/// A stack without the frames that say nothing.
+pub(super) fn stack(name: &'static str, frames: &[FrameReport]) -> Stack {
+    let (telling, folded) = telling_frames(frames);
+    let frames = telling.into_iter().map(place_in).collect();
+    Stack { name, frames, folded: folded as u64 }
 }
 
 /// What file this is: release, entries, time, settings.
@@ -53,19 +63,46 @@ pub(super) fn provenance(snapshot: &SnapshotReport) -> String {
             snapshot.found_settings.join(",")
         ),
         Some("") => "default allocator settings".to_owned(),
-        Some(settings) => format!("settings {}", plain(settings)),
+        Some(settings) => format!("settings {settings}"),
     });
     parts.join(", ")
 }
 
-/// What a model replay went by.
-pub(super) fn rules(torch_version: &str, settings_string: Option<&str>) -> String {
+/// Begins a document on a replay: the file, what the model went by, what is odd.
+pub(super) fn replayed(
+    document: &mut Document,
+    path: &str,
+    torch_version: &str,
+    settings_string: Option<&str>,
+    warnings: &[Warning],
+) {
+    document.title(code(path));
     let settings = match settings_string {
-        Some("") => "default settings".to_owned(),
-        Some(settings) => format!("settings {}", plain(settings)),
-        None => "settings not recorded by this release".to_owned(),
+        Some("") => "default settings".into(),
+        Some(settings) => Text::from("settings ").and(code(settings)),
+        None => "settings not recorded by this release".into(),
     };
-    format!("Rules of PyTorch {torch_version}, {settings}")
+    document.paragraph(Text::from(format!("Rules of PyTorch {torch_version}, ")).and(settings));
+    self::warnings(document, warnings);
+}
+
+/// What is odd about the file.
+pub(super) fn warnings(document: &mut Document, warnings: &[Warning]) {
+    for warning in warnings {
+        document.warning(warning.code.word(), &*warning.message);
+    }
+}
+
+/// Requests that failed in a replay.
+pub(super) fn failed(document: &mut Document, ooms: &[FailedRequest]) {
+    /// Those that are listed.
+    const SHOWN: usize = 5;
+    let request = |oom: &FailedRequest| {
+        format!("{} at entry {}", size(oom.requested_bytes), count(oom.event as u64))
+    };
+    let more = ooms.len().checked_sub(SHOWN).filter(|more| *more > 0);
+    let more = more.map(|more| format!("and {} more", count(more as u64)));
+    document.fields("failed", ooms.iter().take(SHOWN).map(request).chain(more));
 }
 
 /// Where in the trace a failed request is.

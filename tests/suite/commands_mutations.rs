@@ -10,9 +10,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::support::mutate::{Random, mutant};
 use oomscope::analysis::{AnalyzeReport, Options, analyze, compare_ranks, explain};
 use oomscope::diff::{self, At, diff};
+use oomscope::document::{self, Style};
 use oomscope::gate::{Baseline, CheckReport, Config, EXAMPLE, Gate, Limits, judge, peaks};
 use oomscope::pickle::tree::Tree;
-use oomscope::report::{self, Style};
+use oomscope::report;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Window;
 use oomscope::study::{Scope, Study};
@@ -125,6 +126,11 @@ fn wound(random: &mut Random, value: &mut Value) {
     }
 }
 
+/// A document as a page and as Markdown.
+fn shown(document: &document::Document) -> [String; 2] {
+    [document::terminal(document, STYLE), document::markdown(document)]
+}
+
 /// What every command answers, one after the other: pages and lines for people and CI, and JSON.
 fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
     let value = |report: serde_json::Result<Value>| report.unwrap();
@@ -141,30 +147,31 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
         let ranks = compare_ranks(&snapshots);
         let unreadable = Vec::new();
         let report = AnalyzeReport { schema: "", snapshots, ranks, unreadable };
-        said.extend([report::page(&report, STYLE), report::markdown(&report)]);
+        said.extend(shown(&report::analyze(&report)));
         data.push(value(serde_json::to_value(&report)));
 
         let options = TimelineOptions { device: None, window, minor: None, buckets: 50 };
         let report = timeline(snapshot, "a", options);
-        said.extend([report::timeline_page(&report, STYLE), report::timeline_csv(&report)]);
+        said.extend(shown(&report::timeline(&report)));
+        said.push(report::timeline_csv(&report));
         data.push(value(serde_json::to_value(&report)));
     }
 
     let study = Study::new(snapshot, Scope::default());
     let report = verified(&study, "a");
-    said.push(report::replay_page(&report, STYLE));
+    said.extend(shown(&report::replay(&report)));
     let mut file = Vec::new();
     let emitted = emitted(&study);
     write_snapshot(snapshot, &WhatIf::default(), &emitted, &mut file).unwrap();
     said.push(format!("{} bytes", file.len()));
     let smaller = WhatIf { capacity: Some(64 * MIB), ..WhatIf::default() };
     let (report, _) = what_if(&study, "a", &smaller, false);
-    said.push(report::replay_page(&report, STYLE));
+    said.extend(shown(&report::replay(&report)));
     let options = ["expandable_segments:True".to_owned(), "max_split_size_mb:30".to_owned()];
     for capacity in [None, Some(64 * MIB)] {
         let asked = Asked { options: &options, capacity, ..Asked::default() };
         said.push(match whatif(&study, "a", asked, &|_, _| {}) {
-            Ok(report) => report::whatif_page(&report, STYLE),
+            Ok(report) => shown(&report::whatif(&report)).concat(),
             Err(sentence) => sentence.escape_debug().to_string(),
         });
     }
@@ -180,7 +187,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
         source: &|_| None,
     };
     let report = CheckReport::new(vec![judge(snapshot, "a", "a", &gate)], None, Vec::new());
-    said.extend([report::check_page(&report, STYLE), report::check_markdown(&report)]);
+    said.extend(shown(&report::check(&report)));
     said.extend([report::github(&report), report::junit(&report)]);
     data.push(value(serde_json::to_value(&report)));
     data.push(report::sarif(&report, "1"));
@@ -192,7 +199,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
             let options =
                 diff::Options { at, top: 3, all_stacks: true, ..diff::Options::default() };
             let report = diff(before, after, options);
-            said.extend([report::diff_page(&report, STYLE), report::diff_markdown(&report)]);
+            said.extend(shown(&report::diff(&report)));
             said.push(report::diff_folded(&report));
             data.push(value(serde_json::to_value(&report)));
         }
@@ -251,7 +258,7 @@ fn any_log_is_explained_or_says_nothing() {
         let explained = with_seeds(name, 250, |random| {
             let log = oomscope::message::read(&*mutant(random, &original, &other)).unwrap();
             let Some(report) = explain(&log, "a") else { return false };
-            assert_clean(&report::explain_page(&report, STYLE));
+            assert_clean(&shown(&report::explain(&report)).concat());
             report::json(&report).unwrap();
             true
         });

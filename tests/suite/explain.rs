@@ -543,8 +543,10 @@ fn memory_does_not_grow_with_the_log() {
 
 fn never_panics(bytes: &[u8]) {
     if let Some(report) = report(bytes) {
-        let style = oomscope::report::Style { width: 80, unicode: true, colour: false };
-        assert!(!oomscope::report::explain_page(&report, style).is_empty());
+        let style = oomscope::document::Style { width: 80, unicode: true, colour: false };
+        assert!(
+            !oomscope::document::terminal(&oomscope::report::explain(&report), style).is_empty()
+        );
         serde_json::to_string(&report).unwrap();
     }
 }

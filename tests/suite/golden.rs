@@ -1,7 +1,7 @@
 //! Every page as it stands, to be read when it changes: `cargo insta review`.
 //!
-//! The page of every fixture; the JSON of those that differ most; the Markdown of three; replays and diffs of
-//! each kind; the gate in every form.
+//! The page of every fixture; the JSON of those that differ most; the Markdown of three, and of the other
+//! commands; replays and diffs of each kind; the gate in every form.
 
 use crate::support::{fixtures, program};
 use std::collections::BTreeSet;
@@ -23,6 +23,21 @@ const JSON: [&str; 13] = [
 ];
 const MARKDOWN: [&str; 3] =
     ["2.15.0-graphs-expandable", "2.15.0-oom_varlen-at-oom", "2.15.0-streams-lag"];
+/// The Markdown of the other commands.
+const COMMANDS: [(&str, &[&str]); 4] = [
+    (
+        "replay.md",
+        &["replay", "--set", "expandable_segments:True", "fixtures/2.15.0-two_devices.pickle.gz"],
+    ),
+    ("timeline.md", &["timeline", "fixtures/2.15.0-graphs.pickle.gz"]),
+    (
+        "whatif.md",
+        &["whatif", "--set", "max_split_size_mb:512", "fixtures/2.15.0-two_devices.pickle.gz"],
+    ),
+    ("explain.md", &["explain", "fixtures/logs/2.15.0-fragmentation.log"]),
+];
+/// What GitHub takes for a comment, in characters.
+const COMMENT: usize = 65_536;
 /// The ranks of one job: two alike, one that failed, one that is much larger.
 const RANKS: [&str; 4] =
     ["2.15.0-streams", "2.15.0-streams-lag", "2.15.0-holes-at-oom", "2.15.0-fuzz-roundup"];
@@ -106,6 +121,7 @@ fn compare(name: &str, args: &[&str]) {
 }
 
 fn compare_text(name: &str, all: &[&str], text: &str) {
+    assert!(!all.contains(&"markdown") || text.chars().count() <= COMMENT, "{name}: too long");
     assert!(!text.contains(env!("CARGO_MANIFEST_DIR")), "{name}: a path of this machine");
     let mut settings = insta::Settings::new();
     settings.set_snapshot_path("../golden");
@@ -137,6 +153,10 @@ fn json_stands_as_read() {
 fn markdown_stands_as_read() {
     for name in MARKDOWN {
         compare(&format!("{name}.md"), &["--format", "markdown", &fixture(name)]);
+    }
+    for (name, args) in COMMANDS {
+        let all = [args, &["--format", "markdown"]].concat();
+        compare_text(name, &all, &program::result_of(&all));
     }
 }
 
@@ -227,6 +247,7 @@ fn ranks_stand_as_read() {
 fn nothing_golden_is_left_over_and_all_of_it_is_small() {
     let json = JSON.iter().map(|name| format!("{name}.json.snap"));
     let markdown = MARKDOWN.iter().map(|name| format!("{name}.md.snap"));
+    let commands = COMMANDS.iter().map(|(name, _)| format!("{name}.snap"));
     let ranks = ["ranks.snap".to_owned(), "ranks.md.snap".to_owned()];
     let pages = fixtures::names().into_iter().map(|name| format!("{name}.snap"));
     let replays =
@@ -245,6 +266,7 @@ fn nothing_golden_is_left_over_and_all_of_it_is_small() {
     let expected: BTreeSet<String> = pages
         .chain(json)
         .chain(markdown)
+        .chain(commands)
         .chain(ranks)
         .chain(replays)
         .chain(timelines)

@@ -35,6 +35,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("analysis", 4),
     ("gate", 5),
     ("diff", 5),
+    ("document", 6),
     ("report", 6),
     ("cli", 7),
 ];
@@ -55,16 +56,18 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("study", "memory"),
     ("pickle", "ids"),
     ("pickle", "intern"),
+    ("report", "document"),
 ];
 
 /// Rooms that know less than all of what is below them.
 const KNOWS_ONLY: &[(&str, &[&str])] = &[
     ("figures", &["units"]),
+    ("document", &["units"]),
     (
         "report",
         &[
-            "analysis", "diff", "figures", "frames", "gate", "held", "memory", "phases", "study",
-            "timeline", "units", "verdict", "whatif",
+            "analysis", "diff", "document", "figures", "frames", "gate", "held", "memory",
+            "notice", "phases", "study", "timeline", "units", "verdict", "whatif",
         ],
     ),
     ("allocator", &["conf", "device", "ids", "terms", "units"]),

@@ -7,8 +7,9 @@ use crate::support::reference::{Reference, Step, program, snapshot_bytes};
 use crate::support::{garbage, reference};
 use oomscope::analysis::{AnalyzeReport, Options, analyze, compare_ranks};
 use oomscope::conf::Settings;
+use oomscope::document::{Style, markdown, terminal};
 use oomscope::facts::{Keep, Literal, Outcome, Tiling, Totals, settings_of};
-use oomscope::report::{self, Style, markdown, page};
+use oomscope::report;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{SERIES_ALLOCATED, SERIES_RESERVED, Window};
 use proptest::prelude::*;
@@ -297,8 +298,9 @@ proptest! {
                 ranks,
                 unreadable: Vec::new(),
             };
-            page(&report, Style { width: 60, unicode: true, colour: false });
-            markdown(&report);
+            let answer = report::analyze(&report);
+            terminal(&answer, Style { width: 60, unicode: true, colour: false });
+            markdown(&answer);
             report::json(&report).unwrap();
         }
     }

@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use crate::support::program::{refusal, result_of};
 use crate::support::reference::{Reference, snapshot_bytes};
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
+use oomscope::document::{Style, terminal};
 use oomscope::figures::Figure;
-use oomscope::report::{self, Style, timeline_csv, timeline_page};
+use oomscope::report::{self, timeline_csv};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Window;
 use oomscope::timeline::{DeviceTimeline, Series, TimelineOptions, TimelineReport, timeline};
@@ -453,7 +454,7 @@ proptest! {
                 is_sound(device, limit);
             }
             for (width, unicode) in [(60, true), (250, false)] {
-                let page = timeline_page(&report, Style { width, unicode, colour: false });
+                let page = terminal(&report::timeline(&report), Style { width, unicode, colour: false });
                 prop_assert!(unicode || page.is_ascii(), "{page}");
             }
             let csv = timeline_csv(&report);
@@ -551,7 +552,8 @@ fn both_pages_fit_a_narrow_terminal() {
         let whole = follow(&snapshot, Window::Whole, 512);
         let snapshots = vec![analyze(&snapshot, "a", 0, Options { top: 10, ..Options::default() })];
         let report = AnalyzeReport { schema: "", snapshots, ranks: None, unreadable: vec![] };
-        for page in [report::page(&report, style), timeline_page(&whole, style)] {
+        for page in [report::analyze(&report), report::timeline(&whole)] {
+            let page = terminal(&page, style);
             assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
         }
     }
@@ -569,7 +571,7 @@ fn what_cannot_be_shown_is_refused_in_one_sentence() {
     for args in [
         &["timeline", "--buckets", "0", FAILED][..],
         &["timeline", "--buckets", "100001", FAILED],
-        &["timeline", "--format", "markdown", FAILED],
+        &["timeline", "--format", "folded", FAILED],
         &["timeline", "--last", "1", "--from", "1", FAILED],
     ] {
         assert_eq!(program::run(args).code, 2, "{args:?}");

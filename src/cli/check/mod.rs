@@ -7,12 +7,12 @@ mod repository;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use self::baseline::{baseline, json_file, name_of, save_baseline};
 use self::limits::LimitArgs;
 use self::repository::{repository, source};
-use super::args::parse_release;
+use super::args::{Format, forms, parse_release};
 use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
@@ -76,7 +76,7 @@ pub(super) struct Check {
     torch_version: Option<u32>,
 
     /// Form of the result
-    #[arg(long, value_enum, default_value_t = Format::Human)]
+    #[arg(long, value_parser = forms(&[Format::Github, Format::Junit, Format::Sarif]), default_value = "human")]
     format: Format,
 
     /// Write the result to FILE instead of standard output
@@ -85,23 +85,6 @@ pub(super) struct Check {
 
     #[command(flatten)]
     limits: LimitArgs,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
-enum Format {
-    /// A page for a person
-    Human,
-    /// The stable machine-readable form
-    Json,
-    /// Workflow commands of GitHub Actions: annotations on lines of code
-    Github,
-    /// JUnit XML, a test a limit
-    Junit,
-    /// SARIF 2.1.0, for code scanning
-    Sarif,
-    /// For a step summary or a pull request
-    Markdown,
 }
 
 /// Reads, judges and writes.
@@ -156,8 +139,7 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Done> {
     for file in &report.unreadable {
         complain(&format!("{}: {}", file.path, file.message));
     }
-    let text = text(&report, args.format, &output)?;
-    output.write(&text)?;
+    write(&report, args.format, output)?;
     Ok(match (report.unreadable.is_empty(), report.passed) {
         (false, _) => Done::Partly,
         (true, false) => Done::Failed,
@@ -165,15 +147,14 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Done> {
     })
 }
 
-fn text(report: &CheckReport, format: Format, output: &Output) -> anyhow::Result<String> {
-    Ok(match format {
-        Format::Human => report::check_page(report, output.style()),
-        Format::Json => report::json(report)?,
+fn write(report: &CheckReport, format: Format, output: Output) -> anyhow::Result<()> {
+    let text = match format {
         Format::Github => report::github(report),
         Format::Junit => report::junit(report),
         Format::Sarif => report::json(&report::sarif(report, env!("CARGO_PKG_VERSION")))?,
-        Format::Markdown => report::check_markdown(report),
-    })
+        format => return output.write_answer(format, report, report::check),
+    };
+    output.write(&text)
 }
 
 /// A snapshot without a device to check must not pass unseen. Where only one device is asked for, one of

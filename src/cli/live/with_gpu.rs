@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::cli::args::{PlainFormat, PlainOutput, parse_release};
+use crate::cli::args::{OutputArgs, parse_release};
 use crate::cli::exit::Done;
 use crate::cli::inputs;
 use crate::cli::output::Output;
@@ -83,7 +83,7 @@ pub(in crate::cli) struct Live {
     calibrate: Option<PathBuf>,
 
     #[command(flatten)]
-    output: PlainOutput,
+    output: OutputArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -111,13 +111,8 @@ fn measure(args: &Live, file: &Path) -> anyhow::Result<Done> {
     }
     let stop = stop_flag()?;
     let costs = calibrate(&mut Cuda::open(args.gpu, args.reserve, false)?, &stop)?;
-    let json = report::json(&costs)?;
-    written.write(&json)?;
-    let text = match args.output.format {
-        PlainFormat::Human => report::costs_page(&costs, output.style()),
-        PlainFormat::Json => json,
-    };
-    output.write(&text)?;
+    written.write(&report::json(&costs)?)?;
+    output.write_answer(args.output.format, &costs, report::costs)?;
     Ok(Done::Well)
 }
 
@@ -148,11 +143,7 @@ fn replay(args: &Live, file: &Path) -> anyhow::Result<Done> {
     };
     let report = live(&study, &path, &mut gpu, &options).with_context(|| path.clone())?;
     drop(gpu);
-    let text = match args.output.format {
-        PlainFormat::Human => report::live_page(&report, output.style()),
-        PlainFormat::Json => report::json(&report)?,
-    };
-    output.write(&text)?;
+    output.write_answer(args.output.format, &report, report::live)?;
     let as_predicted = report.devices.iter().all(|device| device.as_predicted);
     Ok(if as_predicted { Done::Well } else { Done::Failed })
 }

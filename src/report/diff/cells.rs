@@ -1,4 +1,4 @@
-//! The cells of the tables that the page and the Markdown share.
+//! The rows of the tables, and sentences about them.
 
 use serde_json::Value;
 
@@ -7,9 +7,8 @@ use crate::diff::{
     At, DeviceDiff, DiffReport, Figures, Held, Moment, PhaseChange, PoolChange, RankChange,
     RanksDiff, SettingChange, Space, Status, StepChange, StreamChange,
 };
-use crate::units::{
-    count, counted, percent, plain, ratio, signed_count, signed_size, size, stream,
-};
+use crate::document::{Cell, code};
+use crate::units::{count, counted, percent, ratio, signed_count, signed_size, size, stream};
 
 /// The heads of [`figures`].
 pub(super) const FIGURES: [&str; 5] = ["", "before", "after", "change", ""];
@@ -48,80 +47,83 @@ pub(super) fn share(before: u64, by: i64) -> String {
     }
 }
 
-/// `3 -> 5`, or the one number of both.
-pub(super) fn blocks(held: &Held, arrow: &str) -> String {
+/// `3 → 5`, or the one number of both.
+pub(super) fn blocks(held: &Held) -> String {
     let (before, after) = (count(held.before_blocks), count(held.after_blocks));
-    if before == after { after } else { format!("{before} {arrow} {after}") }
+    if before == after { after } else { format!("{before} → {after}") }
 }
 
 /// Totals, segments, blocks and fragmentation.
-pub(super) fn figures(device: &DeviceDiff, at: At) -> Vec<Vec<String>> {
+pub(super) fn figures(device: &DeviceDiff, at: At) -> Vec<Vec<Cell>> {
     let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
     let delta = &device.delta;
-    let bytes = |name: &str, of: fn(&Figures<u64>) -> u64, by: i64| {
-        let (b, a) = (of(&before), of(&after));
-        vec![name.to_owned(), size(b), size(a), signed_size(by), share(b, by)]
+    let row = |depth,
+               name: &str,
+               show: fn(u64) -> String,
+               of: fn(&Figures<u64>) -> u64,
+               by: &str,
+               share: String| {
+        let name = Cell::Part(depth, name.into());
+        vec![name, show(of(&before)).into(), show(of(&after)).into(), by.into(), share.into()]
     };
-    let counts = |name: &str, of: fn(&Figures<u64>) -> u64, by: i64| {
-        let (b, a) = (of(&before), of(&after));
-        vec![name.to_owned(), count(b), count(a), signed_count(by), share(b, by)]
+    let bytes = |depth, name, of: fn(&Figures<u64>) -> u64, by: i64| {
+        row(depth, name, size, of, &signed_size(by), share(of(&before), by))
     };
-    let gap = |of: &Figures<u64>| percent(of.fragmentation.gap_ratio);
-    let mut rows = vec![
-        bytes("peak allocated", |f| f.peak_allocated_bytes, delta.peak_allocated_bytes),
-        bytes("peak reserved", |f| f.peak_reserved_bytes, delta.peak_reserved_bytes),
-        vec![
-            format!("{}:", device.moment),
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
-        ],
-        bytes("  allocated", |f| f.allocated_bytes, delta.allocated_bytes),
-        bytes("  reserved", |f| f.reserved_bytes, delta.reserved_bytes),
+    let counts = |depth, name, of: fn(&Figures<u64>) -> u64, by: i64| {
+        row(depth, name, count, of, &signed_count(by), share(of(&before), by))
+    };
+    let mut rows = Vec::new();
+    // Elsewhere one of the two has no peak.
+    if device.at == at {
+        rows.push(bytes(
+            0,
+            "peak allocated",
+            |f| f.peak_allocated_bytes,
+            delta.peak_allocated_bytes,
+        ));
+        rows.push(bytes(0, "peak reserved", |f| f.peak_reserved_bytes, delta.peak_reserved_bytes));
+    }
+    rows.push(vec![
+        format!("{}:", device.moment).into(),
+        "".into(),
+        "".into(),
+        "".into(),
+        "".into(),
+    ]);
+    rows.push(bytes(1, "allocated", |f| f.allocated_bytes, delta.allocated_bytes));
+    rows.push(bytes(1, "reserved", |f| f.reserved_bytes, delta.reserved_bytes));
+    let (pending, by) = (|f: &Figures<u64>| f.blocks.active_pending_free, delta.blocks);
+    if pending(&before).count + pending(&after).count > 0 {
+        let by = by.active_pending_free.bytes;
+        rows.push(bytes(1, "pending free", |f| f.blocks.active_pending_free.bytes, by));
+    }
+    let free = &delta.fragmentation;
+    rows.extend([
+        bytes(1, "free", |f| f.blocks.inactive.bytes, by.inactive.bytes),
+        bytes(2, "releasable", |f| f.fragmentation.releasable_bytes, free.releasable_bytes),
+        bytes(2, "stranded", |f| f.fragmentation.stranded_bytes, free.stranded_bytes),
         bytes(
-            "  pending free",
-            |f| f.blocks.active_pending_free.bytes,
-            delta.blocks.active_pending_free.bytes,
-        ),
-        bytes("  free", |f| f.blocks.inactive.bytes, delta.blocks.inactive.bytes),
-        bytes(
-            "    releasable",
-            |f| f.fragmentation.releasable_bytes,
-            delta.fragmentation.releasable_bytes,
-        ),
-        bytes(
-            "    stranded",
-            |f| f.fragmentation.stranded_bytes,
-            delta.fragmentation.stranded_bytes,
-        ),
-        bytes(
-            "    largest block",
+            2,
+            "largest block",
             |f| f.fragmentation.largest_free_block_bytes,
-            delta.fragmentation.largest_free_block_bytes,
+            free.largest_free_block_bytes,
         ),
-        bytes("  rounding", |f| f.fragmentation.rounding_bytes, delta.fragmentation.rounding_bytes),
-        vec!["  gap".to_owned(), gap(&before), gap(&after), points(device), String::new()],
-        counts("  segments", |f| f.segments.count, delta.segments.count),
-        counts(
-            "  blocks in use",
-            |f| f.blocks.active_allocated.count,
-            delta.blocks.active_allocated.count,
-        ),
-        counts("  free blocks", |f| f.blocks.inactive.count, delta.blocks.inactive.count),
-    ];
-    if device.at != at {
-        // One of the two has no peak.
-        rows.retain(|row| row.first().is_none_or(|name| !name.starts_with("peak ")));
-    }
-    let waits = |f: &Figures<u64>| f.blocks.active_pending_free.count > 0;
-    if !waits(&before) && !waits(&after) {
-        rows.retain(|row| row.first().is_none_or(|name| name != "  pending free"));
-    }
+        bytes(1, "rounding", |f| f.fragmentation.rounding_bytes, free.rounding_bytes),
+        gap(device, [&before, &after]),
+        counts(1, "segments", |f| f.segments.count, delta.segments.count),
+        counts(1, "blocks in use", |f| f.blocks.active_allocated.count, by.active_allocated.count),
+        counts(1, "free blocks", |f| f.blocks.inactive.count, by.inactive.count),
+    ]);
     if before.ooms + after.ooms > 0 {
-        rows.push(counts("failed requests", |f| f.ooms, delta.ooms));
+        rows.push(counts(0, "failed requests", |f| f.ooms, delta.ooms));
     }
     rows
+}
+
+fn gap(device: &DeviceDiff, sides: [&Figures<u64>; 2]) -> Vec<Cell> {
+    let [before, after] = sides.map(|f| percent(f.fragmentation.gap_ratio));
+    let name = Cell::Part(1, "gap".into());
+    vec![name, before.into(), after.into(), points(device).into(), "".into()]
 }
 
 /// What the gap changed by, in points of a percentage.
@@ -222,8 +224,8 @@ fn value(value: &Value) -> String {
     match value {
         Value::Null => "not recorded".to_owned(),
         Value::String(text) if text.is_empty() => "none".to_owned(),
-        Value::String(text) => plain(text).replace(',', ", "),
-        other => plain(&other.to_string()),
+        Value::String(text) => text.replace(',', ", "),
+        other => other.to_string(),
     }
 }
 
@@ -233,7 +235,7 @@ pub(super) fn settings(changes: &[SettingChange]) -> Vec<Vec<String>> {
         "torch_version" => "PyTorch".to_owned(),
         "settings_string" => "PYTORCH_CUDA_ALLOC_CONF".to_owned(),
         "found_settings" => "found by a replay".to_owned(),
-        key => plain(key),
+        key => key.to_owned(),
     };
     changes
         .iter()
@@ -279,28 +281,28 @@ pub(super) fn streams(device: &DeviceDiff) -> Vec<Vec<String>> {
 }
 
 /// The ranks, their names without the ending that all have.
-pub(super) fn ranks(ranks: &RanksDiff, arrow: &str) -> Vec<Vec<String>> {
+pub(super) fn ranks(ranks: &RanksDiff) -> Vec<Vec<Cell>> {
     let ending = [".pickle", ".pkl", ".json"]
         .into_iter()
         .find(|ending| ranks.rows.iter().all(|row| row.name.ends_with(ending)))
         .unwrap_or_default();
-    ranks.rows.iter().map(|row| rank(row, ending, arrow)).collect()
+    ranks.rows.iter().map(|row| rank(row, ending)).collect()
 }
 
-fn rank(row: &RankChange, ending: &str, arrow: &str) -> Vec<String> {
+fn rank(row: &RankChange, ending: &str) -> Vec<Cell> {
     let ooms = match (row.before_ooms, row.after_ooms) {
         (before, after) if before == after => count(after),
-        (before, after) => format!("{} {arrow} {}", count(before), count(after)),
+        (before, after) => format!("{} → {}", count(before), count(after)),
     };
     vec![
-        plain(row.name.strip_suffix(ending).unwrap_or(&row.name)),
-        row.device.to_string(),
-        size(row.before_allocated_bytes),
-        size(row.after_allocated_bytes),
-        signed_size(row.delta_allocated_bytes),
-        share(row.before_allocated_bytes, row.delta_allocated_bytes),
-        signed_size(row.delta_peak_reserved_bytes),
-        ooms,
+        code(row.name.strip_suffix(ending).unwrap_or(&row.name)).into(),
+        row.device.to_string().into(),
+        size(row.before_allocated_bytes).into(),
+        size(row.after_allocated_bytes).into(),
+        signed_size(row.delta_allocated_bytes).into(),
+        share(row.before_allocated_bytes, row.delta_allocated_bytes).into(),
+        signed_size(row.delta_peak_reserved_bytes).into(),
+        ooms.into(),
     ]
 }
 
@@ -310,11 +312,11 @@ pub(super) fn remarks(report: &DiffReport) -> Vec<String> {
     if let Some(ranks) = &report.ranks {
         for (side, names) in [("before", &ranks.only_before), ("after", &ranks.only_after)] {
             if !names.is_empty() {
-                remarks.push(format!("only {side}, not compared: {}", plain(&names.join(", "))));
+                remarks.push(format!("only {side}, not compared: {}", names.join(", ")));
             }
         }
         for file in &ranks.unreadable {
-            let said = format!("not compared: {}: {}", plain(&file.path), file.message);
+            let said = format!("not compared: {}: {}", file.path, file.message);
             remarks.push(said);
         }
     }

@@ -1,10 +1,8 @@
-//! What changed from one snapshot to another, laid out.
+//! What changed from one snapshot to another: as a document, and as folded stacks.
 
 mod cells;
+mod document;
 mod folded;
-mod human;
-mod markdown;
 
+pub use document::diff;
 pub use folded::diff_folded;
-pub use human::diff_page;
-pub use markdown::diff_markdown;

@@ -1,14 +1,12 @@
-//! What `oomscope check` found, one file a format.
+//! What `oomscope check` found: as a document, and a file for each form that CI systems read.
 
+mod check;
 mod github;
-mod human;
 mod junit;
-mod markdown;
 mod sarif;
 mod words;
 
+pub use check::check;
 pub use github::github;
-pub use human::check_page;
 pub use junit::junit;
-pub use markdown::check_markdown;
 pub use sarif::sarif;

@@ -1,0 +1,59 @@
+//! Values over a trace, as they are: how many columns they are drawn in, the renderer says.
+
+/// The whole of [`Shape::Shares`].
+pub(super) const MILLION: f64 = 1e6;
+
+/// Rows over one axis, which is cut into buckets of entries.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Chart {
+    /// Entries in all buckets.
+    pub entries: u64,
+    /// Where each bucket begins, counted from the first entry that is drawn.
+    pub starts: Vec<u64>,
+    /// From the top down.
+    pub rows: Vec<Row>,
+}
+
+/// One row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// What it shows; of an area, nothing.
+    pub name: String,
+    /// Its values.
+    pub shape: Shape,
+    /// What is said beside it.
+    pub note: Note,
+}
+
+/// What is drawn; a value belongs to each bucket.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Shape {
+    /// Two series of bytes one in front of the other, with the names of what they show.
+    #[expect(missing_docs, reason = "said above")]
+    Area { back: Vec<u64>, front: Vec<u64>, names: [&'static str; 2] },
+    /// A series at its most, on a scale up to its highest value; nothing where it is 0.
+    #[expect(missing_docs, reason = "said above")]
+    Amounts { values: Vec<u64>, highest: u64 },
+    /// Millionths of a whole, at their least.
+    Shares(Vec<u64>),
+    /// Moments, each from one entry up to, not including, another.
+    Marks(Vec<[u64; 2]>),
+    /// Stretches of time, likewise.
+    Ranges(Vec<[u64; 2]>),
+    /// The ends of the axis.
+    Ends([String; 2]),
+}
+
+/// What is said beside a row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Note {
+    /// Nothing.
+    None,
+    /// A few words.
+    Text(String),
+    /// The least and the greatest share drawn.
+    Extent,
+    /// The same in a sentence that this begins, below the row.
+    ExtentOf(String),
+}

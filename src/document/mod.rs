@@ -1,0 +1,22 @@
+//! A document: what an answer says, in blocks, before anyone knows where it will be read.
+//!
+//! Takes headings, sentences, names with what is said of them, tables, charts and stacks, and turns them into a
+//! terminal's page ([`terminal`]) or Markdown ([`markdown`]). Blocks say what something is, never how it looks:
+//! widths, alignment, colours, drawing characters and escaping belong to the renderers. Whatever text comes
+//! in, from files that anyone may have written, each renderer makes harmless in one place.
+
+mod block;
+mod chart;
+mod drawing;
+mod markdown;
+mod table;
+mod terminal;
+mod text;
+mod wrap;
+
+pub use block::{Block, Document, Field, Item, Stack};
+pub use chart::{Chart, Note, Row, Shape};
+pub use markdown::markdown;
+pub use table::{Cell, Table};
+pub use terminal::{Style, terminal};
+pub use text::{Span, Text, Tone, alarm, code, faint, strong};

@@ -1,0 +1,85 @@
+//! The answer of `oomscope analyze`: did it fail and where, how the memory is used, how that came, who holds
+//! it.
+
+use super::failure::{ooms, request};
+use super::memory::{memory, pools_and_streams, segments};
+use super::timeline::{area, row};
+use super::words::{provenance, span};
+use super::{held, ranks};
+use crate::analysis::{AnalyzeReport, DeviceReport, OomReport, SnapshotReport};
+use crate::document::{Chart, Document, Note, Shape, Text, code};
+use crate::study::{OverTime, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
+use crate::units::{counted, size};
+
+/// The answer on one snapshot, or the table of ranks and the answer on the worst of them.
+pub fn analyze(report: &AnalyzeReport) -> Document {
+    let mut document = Document::default();
+    if let Some(ranks) = &report.ranks {
+        ranks::ranks(&mut document, ranks);
+        let worst = ranks.rows.first().map(|worst| worst.path.as_str());
+        if let Some(worst) = report.snapshots.iter().find(|s| Some(s.path.as_str()) == worst) {
+            document.title(Text::from("The worst of them: ").and(code(&*worst.path)));
+            snapshot(&mut document, worst);
+        }
+    } else {
+        for one in &report.snapshots {
+            document.title(code(&*one.path));
+            snapshot(&mut document, one);
+        }
+    }
+    let unreadable =
+        report.unreadable.iter().map(|file| code(&*file.path).and(format!(": {}", file.message)));
+    document.list_under("Not read", unreadable);
+    document
+}
+
+fn snapshot(document: &mut Document, snapshot: &SnapshotReport) {
+    document.paragraph(provenance(snapshot));
+    for device in &snapshot.devices {
+        ooms(document, device);
+        request(document, device);
+        memory(document, device);
+        over_time(document, device);
+        held::held(document, device);
+        held::holders(document, device);
+        segments(document, device);
+        pools_and_streams(document, &device.memory);
+    }
+    if let Some(host) = &snapshot.host {
+        document.heading("Pinned host memory");
+        let segments = host.segments;
+        document.paragraph(format!(
+            "{} in {}",
+            size(segments.bytes),
+            counted(segments.count, "segment")
+        ));
+    }
+    let notes = snapshot.warnings.iter();
+    document.list_under("Notes", notes.map(|note| format!("{}: {}", note.code, note.message)));
+}
+
+fn over_time(document: &mut Document, device: &DeviceReport) {
+    let Some(timeline) = device.timeline.as_ref().filter(|t| t.events > 1) else { return };
+    if device.peak.reserved_bytes > 0 {
+        let mut inside = Document::default();
+        inside.chart(chart(timeline, &device.ooms));
+        document.details(format!("Over time ({})", span(timeline)), inside);
+    }
+}
+
+fn chart(timeline: &OverTime, ooms: &[OomReport]) -> Chart {
+    let buckets = timeline.samples.buckets();
+    let most = |series: usize| buckets.iter().map(|bucket| bucket.max[series]).collect();
+    let mut rows = vec![area(most(SERIES_RESERVED), most(SERIES_ALLOCATED))];
+    if !ooms.is_empty() {
+        let place = |oom: &OomReport| oom.event - timeline.first;
+        let failed = ooms.iter().map(|oom| [place(oom), place(oom)]).collect();
+        rows.push(row("failed", Shape::Marks(failed), Note::None));
+    }
+    let unused = "reserved and unused even at the busiest moment of each column".to_owned();
+    // Kept in thousandths.
+    let gap = buckets.iter().map(|bucket| bucket.min[SERIES_GAP].saturating_mul(1000)).collect();
+    rows.push(row("gap", Shape::Shares(gap), Note::ExtentOf(unused)));
+    let starts = buckets.iter().map(|bucket| bucket.first as u64).collect();
+    Chart { entries: timeline.events, starts, rows }
+}

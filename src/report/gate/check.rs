@@ -1,0 +1,96 @@
+//! The answer of `oomscope check`, for people.
+
+use super::words::{Kind, SHOWN, kinds, lost, notes, outcome, place, share, verdict};
+use crate::document::{Cell, Document, Item, Table, Text, alarm, code, strong};
+use crate::gate::{CheckReport, Finding, Severity, Worst};
+use crate::units::{count, counted};
+
+/// The answer as a document.
+pub fn check(report: &CheckReport) -> Document {
+    let mut document = Document::default();
+    let verdict = verdict(report);
+    document.title(if report.passed { verdict.into() } else { alarm(verdict) });
+    if let Some(config) = &report.config {
+        let limits = Text::from("limits of ").and(code(&**config));
+        document.paragraph(limits.and(", where no flag says otherwise"));
+    }
+    if let Some(worst) = &report.worst {
+        document.paragraph(worst_of_all(worst));
+    }
+    let kinds = kinds(report);
+    if !kinds.is_empty() {
+        document.table(limits(&kinds));
+    }
+    let lost = lost(report);
+    for finding in lost.iter().take(SHOWN) {
+        self::finding(&mut document, finding);
+    }
+    let more = lost.len().checked_sub(SHOWN).filter(|more| *more > 0).map(|more| {
+        let more = count(more as u64);
+        format!("{more} more do not hold: --format json lists all of them").into()
+    });
+    let notes = notes(report).into_iter().map(|(noted, others)| {
+        let said = format!(": {}{others} [{}]", noted.message, noted.code);
+        code(&*noted.path).and(said)
+    });
+    let unreadable = report.unreadable.iter().map(|file| {
+        Text::from("not checked: ").and(code(&*file.path)).and(format!(": {}", file.message))
+    });
+    document.list_under("Notes", more.into_iter().chain(notes).chain(unreadable));
+    document
+}
+
+/// Which of several stands worst.
+fn worst_of_all(worst: &Worst) -> Text {
+    let mut lost = Vec::new();
+    if worst.failed > 0 {
+        let verb = if worst.failed == 1 { "does" } else { "do" };
+        lost.push(format!("{} {verb} not hold", counted(worst.failed as u64, "limit")));
+    }
+    if worst.warned > 0 {
+        lost.push(counted(worst.warned as u64, "warning"));
+    }
+    let device = Text::from(format!("worst: device {} of ", worst.device));
+    device.and(code(&*worst.path)).and(format!(": {}", lost.join(", ")))
+}
+
+/// A row a limit; of several devices, that of the one that stands worst.
+fn limits(kinds: &[Kind<'_>]) -> Table {
+    let are_several = kinds.iter().any(|kind| kind.all > 1);
+    let header: &[&str] = if are_several {
+        &["", "", "worst", "limit", "not held in", "device", "worst in"]
+    } else {
+        &["", "", "actual", "limit"]
+    };
+    Table::new(header, &[0, 1, 6], kinds.iter().map(|kind| row(kind, are_several)))
+}
+
+fn row(kind: &Kind<'_>, are_several: bool) -> Vec<Cell> {
+    let worst = kind.worst;
+    let (limit, actual) = worst.told();
+    let outcome = if worst.passed { outcome(worst).into() } else { toned(worst, outcome(worst)) };
+    let mut row = vec![outcome.into(), worst.code.word().into(), actual.into(), limit.into()];
+    if are_several {
+        row.push(format!("{} of {}", count(kind.lost), count(kind.all)).into());
+        row.push(worst.device.to_string().into());
+        row.push(code(&*worst.path).into());
+    }
+    row
+}
+
+fn finding(document: &mut Document, finding: &Finding) {
+    let title = toned(finding, &format!("{} {}", outcome(finding), finding.code.word()));
+    let device = format!(", device {} of ", finding.device);
+    document.subheading(title.and(device).and(code(&*finding.path)));
+    document.paragraph(&*finding.message);
+    document.list(
+        finding
+            .lines
+            .iter()
+            .map(|line| Item::from(strong(code(place(line))).and(format!(": {}", share(line))))),
+    );
+}
+
+fn toned(finding: &Finding, text: &str) -> Text {
+    if finding.severity == Severity::Fail { alarm(text) } else { strong(text) }
+}
