@@ -9,7 +9,8 @@
 //! 2. [`facts`]: the trace applied literally; [`calls`]: its entries as the calls of the program; [`model`]: these
 //!    calls made to the allocator; [`frames`]: whose code a stack is of; [`phases`]: what the program was doing at
 //!    each entry
-//! 3. [`memory`]: what one moment's memory amounts to; [`study`]: what questions have in common, worked out once
+//! 3. [`memory`]: what one moment's memory amounts to; [`study`]: what questions share, worked out once; [`explain`]:
+//!    what a message in a log means
 //! 4. [`held`]: where the memory was; [`timeline`]: the memory over time; [`whatif`]: the recording replayed;
 //!    [`analysis`]: the report of one snapshot
 //! 5. [`gate`], [`diff`]: answers held against limits and against each other
@@ -27,6 +28,7 @@ pub mod conf;
 pub mod device;
 pub mod diff;
 pub mod document;
+pub mod explain;
 pub mod facts;
 pub mod figures;
 pub mod frames;

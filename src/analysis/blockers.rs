@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::oom::Blocker;
+use serde::Serialize;
+
 use crate::allocator::granules_in;
 use crate::facts::{Stretch, StretchBlock, Tiling};
-use crate::frames::StackReader;
+use crate::frames::{FrameList, FrameReport, StackReader};
 use crate::ids::StackId;
 use crate::snapshot::BlockState;
 
@@ -15,8 +16,27 @@ const SHOWN: usize = 5;
 /// A stack that unlocks less than this part of all that is locked is not worth a look.
 const LEAST_PART: u64 = 100;
 
+/// Live blocks that keep free space from being used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Blocker {
+    /// Free bytes that would be joined or released without them.
+    pub bytes_unlocked: u64,
+    /// Those of them that could go back to the device.
+    pub bytes_released: u64,
+    /// How many.
+    pub blocks: u64,
+    /// Their own bytes.
+    pub bytes_held: u64,
+    /// The innermost frame of the user's own code in that stack.
+    pub culprit: Option<FrameReport>,
+    /// What was being done there.
+    pub operation: Option<String>,
+    /// The stack that allocated them.
+    pub frames: FrameList,
+}
+
 #[derive(Default)]
-struct Held {
+struct Locked {
     unlocked: u64,
     released: u64,
     blocks: u64,
@@ -26,21 +46,21 @@ struct Held {
 /// By stack: free memory beside its blocks, which would be joined or released without them. Those come
 /// first that unlock most for each byte they hold.
 pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker> {
-    let mut held: BTreeMap<StackId, Held> = BTreeMap::new();
+    let mut held: BTreeMap<StackId, Locked> = BTreeMap::new();
     let mut locked = 0u64;
     for stretch in tiling.stretches().filter(|stretch| stretch.blocks.len() > 1) {
         locked += stretch.blocks.iter().filter(|b| is_free(b)).map(|b| b.size).sum::<u64>();
         in_stretch(&stretch, &mut held);
     }
-    let mut worth: Vec<(StackId, Held)> = held
+    let mut worth: Vec<(StackId, Locked)> = held
         .into_iter()
         .filter(|(_, one)| one.bytes > 0 && one.unlocked.saturating_mul(LEAST_PART) >= locked)
         .collect();
     // a / b > c / d, without dividing.
-    let scale = |a: &Held, b: &Held| u128::from(a.unlocked) * u128::from(b.bytes);
+    let scale = |a: &Locked, b: &Locked| u128::from(a.unlocked) * u128::from(b.bytes);
     worth.sort_by(|(_, a), (_, b)| scale(b, a).cmp(&scale(a, b)).then(b.unlocked.cmp(&a.unlocked)));
     worth.truncate(SHOWN);
-    let report = |(stack, one): (StackId, Held)| Blocker {
+    let report = |(stack, one): (StackId, Locked)| Blocker {
         bytes_unlocked: one.unlocked,
         bytes_released: one.released,
         blocks: one.blocks,
@@ -57,7 +77,7 @@ fn is_free(block: &StretchBlock) -> bool {
 }
 
 /// Adds what the blocks of each stack lock in one stretch.
-fn in_stretch(stretch: &Stretch, held: &mut BTreeMap<StackId, Held>) {
+fn in_stretch(stretch: &Stretch, held: &mut BTreeMap<StackId, Locked>) {
     let blocks = &stretch.blocks;
     let used: Vec<(usize, &StretchBlock)> =
         blocks.iter().enumerate().filter(|(_, b)| !is_free(b)).collect();
@@ -73,7 +93,7 @@ fn in_stretch(stretch: &Stretch, held: &mut BTreeMap<StackId, Held>) {
 }
 
 /// Adds what the blocks of a run lock in it: what would be free without them, end to end.
-fn add_run(run: &[StretchBlock], stretch: &Stretch, held: &mut Held) {
+fn add_run(run: &[StretchBlock], stretch: &Stretch, held: &mut Locked) {
     let granule = stretch.granule;
     let given_back = if stretch.is_private { 0..0 } else { granules(run, granule) };
     for block in run.iter().filter(|block| is_free(block)) {
@@ -86,7 +106,7 @@ fn add_run(run: &[StretchBlock], stretch: &Stretch, held: &mut Held) {
 }
 
 /// Adds the blocks of a run that lock something, when the whole of `given_back` would go back without them.
-fn add_in_the_way(run: &[StretchBlock], granule: u64, given_back: &Range<u64>, held: &mut Held) {
+fn add_in_the_way(run: &[StretchBlock], granule: u64, given_back: &Range<u64>, held: &mut Locked) {
     // The free block before each, and the one after.
     let mut free_after = vec![None; run.len()];
     let mut next = None;
@@ -144,7 +164,7 @@ mod tests {
         let mut held = BTreeMap::new();
         in_stretch(&Stretch { blocks, granule, is_private: false }, &mut held);
         let told =
-            |(stack, h): (StackId, Held)| (stack.0, [h.blocks, h.bytes, h.unlocked, h.released]);
+            |(stack, h): (StackId, Locked)| (stack.0, [h.blocks, h.bytes, h.unlocked, h.released]);
         held.into_iter().map(told).collect()
     }
 

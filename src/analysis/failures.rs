@@ -1,6 +1,7 @@
 //! Failed requests of a trace: gathered as a replay passes them, then reported.
 
-use super::oom::{Failed, OomReport};
+use super::failed::Failed;
+use super::oom::OomReport;
 use super::remedies::remedies;
 use crate::facts::Step;
 use crate::held::HeldAt;
@@ -67,7 +68,7 @@ impl<'s, 'a> Failures<'s, 'a> {
         let report = |(index, failed): (usize, Failed)| {
             let tried = if index < earlier { None } else { tried.next() };
             let held = if index == last { held.take() } else { None };
-            failed.report(device, tried.unwrap_or_default(), held)
+            OomReport::of(device, failed, tried.unwrap_or_default(), held)
         };
         failed.into_iter().enumerate().map(report).collect()
     }

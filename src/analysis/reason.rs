@@ -1,6 +1,6 @@
 //! A verdict on a failed request in one sentence with the numbers.
 
-use super::oom::Failed;
+use super::failed::Failed;
 use crate::allocator::is_small_request;
 use crate::conf::Settings;
 use crate::units::size;

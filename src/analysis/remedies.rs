@@ -4,20 +4,66 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
+use serde::Serialize;
 
-use super::oom::{Failed, Remedy, Tried, Undisturbed};
+use super::failed::Failed;
 use crate::conf::Settings;
 use crate::device::UNBOUNDED;
 use crate::model::{Divergence, Hypothesis, Simulation, simulate};
 use crate::study::DeviceStudy;
-use crate::whatif::COMMON;
-use crate::whatif::is_worth_trying;
-use crate::whatif::{WhatIf, changed, option_change};
+use crate::whatif::{COMMON, WhatIf, changed, is_worth_trying, option_change};
 
 /// A trace of more entries is not replayed a dozen times unasked.
 const MOST_ENTRIES: usize = 2_000_000;
 const MAX_SPLIT: &str = "max_split_size_mb";
 const ROUNDUP: &str = "roundup_power2_divisions";
+
+/// Settings that were replayed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Remedy {
+    /// Options set beside or instead of the recorded ones, as in `PYTORCH_CUDA_ALLOC_CONF`.
+    pub settings: String,
+    /// A recorded option that is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without: Option<&'static str>,
+    /// Whether the failure does not happen.
+    pub avoids_oom: bool,
+    /// Peak of reserved memory, up to this request.
+    pub peak_reserved_bytes: u64,
+    /// Calls to the device for memory, up to this request.
+    pub device_allocs: u64,
+    /// Calls to give it back, up to this request.
+    pub device_frees: u64,
+}
+
+/// The replay under the recorded settings, to hold remedies against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Undisturbed {
+    /// What the program held at the failure and asked for, each block rounded to 512 bytes.
+    pub needed_bytes: u64,
+    /// The most that the process could reserve.
+    pub reach_bytes: u64,
+    /// Calls to the device for memory.
+    pub device_allocs: u64,
+    /// Calls to give it back.
+    pub device_frees: u64,
+    /// What was reserved before the first entry: it lies as it was recorded in every replay.
+    pub reserved_before_bytes: u64,
+    /// Whether the request, of which only the rounded size is recorded, may have been for less.
+    pub is_rounded_up: bool,
+    /// Settings that were replayed and are left out: what comes of them turns on whether a request was
+    /// made in a graph capture or in `use_mem_pool`, which is not recorded.
+    pub undecided: u64,
+    /// Whether live memory and the request alone are more than could be reserved.
+    pub no_setting_helps: bool,
+}
+
+/// What came of replaying a failed request under other settings.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Tried {
+    pub(super) undisturbed: Option<Undisturbed>,
+    pub(super) remedies: Vec<Remedy>,
+}
 
 /// What other settings come to at each of `ooms`, failures of `device`. None is claimed where the model does
 /// not fail when it is replayed under the recorded settings.
@@ -39,7 +85,7 @@ pub(super) fn remedies<'s>(
     let mut is_pool_open = false;
     let at = |oom: &Failed| {
         // Of a request whose pool is not known no setting can be said to help, nor of those after it.
-        is_pool_open |= oom.is_pool_open();
+        is_pool_open |= oom.told.is_open;
         trials.at(oom, is_pool_open)
     };
     Ok(ooms.iter().map(at).collect())

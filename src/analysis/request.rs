@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::oom::{Failed, OomReport, Request, Tried};
+use super::failed::{Failed, Request};
+use super::oom::OomReport;
+use super::remedies::Tried;
 use crate::allocator::Service;
 use crate::facts::{releases, shown_capacity};
 use crate::model::{Answer, Hypothesis, ask};
@@ -93,7 +95,7 @@ pub(super) fn request(device: DeviceStudy<'_, '_>, asked: u64) -> RequestReport 
         served_from,
         given_back_bytes: answer.given_back,
         assumed,
-        outcome: failed.report(device, Tried::default(), None),
+        outcome: OomReport::of(device, failed, Tried::default(), None),
     }
 }
 

@@ -11,7 +11,7 @@ use super::args::OutputArgs;
 use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
-use crate::analysis::explain;
+use crate::explain::explain;
 use crate::input::decompressed;
 use crate::message::{Log, read};
 use crate::report;

@@ -11,7 +11,7 @@ words! {
         /// The release does not record the pool of a failed request, and there are private pools
         FailedPoolNotRecorded = "failed-pool-not-recorded",
         /// The memory is managed by other rules than those of PyTorch's native CUDA allocator: another
-        /// `backend`, or torch_npu
+        /// `backend`, or `torch_npu`
         ForeignBackend = "foreign-backend",
         /// The trace has no `free_completed` entries, so pending blocks count as free
         FreesNotCompleted = "frees-not-completed",

@@ -1,8 +1,8 @@
 //! The answer of `oomscope explain`.
 
 use super::words::{place_in, stack};
-use crate::analysis::{ExplainReport, Failure, Recording, RefusedMapping, StatisticsReport};
 use crate::document::{Cell, Document, Table, Text, alarm, code, faint, strong};
+use crate::explain::{ExplainReport, Failure, Recording, RefusedMapping, StatisticsReport};
 use crate::units::{count, counted, percent, size};
 use crate::verdict::Verdict;
 

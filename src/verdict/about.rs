@@ -43,6 +43,7 @@ impl About {
     }
 
     /// The sum.
+    #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_add(other.bytes),
@@ -51,6 +52,7 @@ impl About {
     }
 
     /// The difference, never below nothing.
+    #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(other.bytes),

@@ -13,7 +13,7 @@ words! {
         Spurious = "spurious",
         /// Would blocks that were freed, but are still in use on other streams, cover it?
         PendingFree = "pending-free",
-        /// Would free memory in other pools (CUDA graphs, MemPool) cover it?
+        /// Would free memory in other pools (CUDA graphs, `MemPool`) cover it?
         PrivatePool = "private-pool",
         /// Would free memory in segments of other streams of the pool cover it?
         OtherStream = "other-stream",

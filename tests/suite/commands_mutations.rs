@@ -8,9 +8,10 @@ use crate::support::{fixtures, plain_json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::support::mutate::{Random, mutant};
-use oomscope::analysis::{AnalyzeReport, Options, analyze, compare_ranks, explain};
+use oomscope::analysis::{AnalyzeReport, Options, analyze, compare_ranks};
 use oomscope::diff::{self, At, diff};
 use oomscope::document::{self, Style};
+use oomscope::explain::explain;
 use oomscope::gate::{Baseline, CheckReport, Config, EXAMPLE, Gate, Limits, judge, peaks};
 use oomscope::pickle::tree::Tree;
 use oomscope::report;

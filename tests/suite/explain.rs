@@ -5,7 +5,7 @@ use crate::support::{fixtures, peak_heap, program, recorded, schema};
 use std::io::{BufReader, Read, Write as _};
 
 use crate::support::program::{analyze, file, refusal, result_of};
-use oomscope::analysis::{ExplainReport, Failure, explain};
+use oomscope::explain::{ExplainReport, Failure, explain};
 use oomscope::message;
 use proptest::prelude::*;
 use serde_json::Value;

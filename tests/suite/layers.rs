@@ -29,6 +29,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("phases", 2),
     ("memory", 3),
     ("study", 3),
+    ("explain", 3),
     ("held", 4),
     ("timeline", 4),
     ("whatif", 4),
@@ -66,12 +67,13 @@ const KNOWS_ONLY: &[(&str, &[&str])] = &[
     (
         "report",
         &[
-            "analysis", "diff", "document", "figures", "frames", "gate", "held", "memory",
-            "notice", "phases", "study", "timeline", "units", "verdict", "whatif",
+            "analysis", "diff", "document", "explain", "figures", "frames", "gate", "held",
+            "memory", "notice", "phases", "study", "timeline", "units", "verdict", "whatif",
         ],
     ),
     ("allocator", &["conf", "device", "ids", "terms", "units"]),
     ("verdict", &["notice", "units"]),
+    ("explain", &["allocator", "frames", "message", "units", "verdict"]),
 ];
 
 /// Where alone a word may stand in code. Only the command line talks, exits and looks around.

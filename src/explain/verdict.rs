@@ -3,45 +3,11 @@
 //! The verdict is that of the one ladder ([`rule`]); here it is put into words. A message says neither which
 //! stream and pool the free memory belongs to, nor in how many pieces it lies.
 
+use super::conclusion::{Conclusion, cut_short, text};
 use super::reckoning::Reckoning;
 use super::{advice, backends};
-use crate::message::{Amount, Wording};
+use crate::message::Wording;
 use crate::verdict::{About, Cause, Circumstances, Holds, Verdict, largest_first, rough, rule};
-
-const SNAPSHOT: &str =
-    "a snapshot recorded at the failure, which has every block with its size, stream and pool";
-
-/// What a message comes to.
-#[derive(Debug)]
-pub(super) struct Conclusion {
-    pub(super) verdict: Verdict,
-    pub(super) reason: String,
-    pub(super) is_certain: bool,
-    pub(super) within_rounding: bool,
-    pub(super) settled_by: Option<String>,
-    pub(super) settings_can_help: Option<bool>,
-    pub(super) advice: Vec<String>,
-    pub(super) causes: Vec<Cause>,
-}
-
-impl Conclusion {
-    pub(super) fn unknown(reason: &str, advice: &[&str]) -> Self {
-        Self {
-            verdict: Verdict::Unknown,
-            reason: reason.to_owned(),
-            is_certain: false,
-            within_rounding: false,
-            settled_by: None,
-            settings_can_help: None,
-            advice: advice.iter().map(|line| (*line).to_owned()).collect(),
-            causes: Vec::new(),
-        }
-    }
-
-    fn settled_by_snapshot(self) -> Self {
-        Self { settled_by: Some(SNAPSHOT.to_owned()), ..self }
-    }
-}
 
 /// Says what `r` comes to.
 pub(super) fn conclude(r: &Reckoning) -> Conclusion {
@@ -65,21 +31,6 @@ pub(super) fn conclude(r: &Reckoning) -> Conclusion {
             _ => cut_short(r),
         },
     }
-}
-
-/// The parts of a message that are missing.
-pub(super) fn cut_short(r: &Reckoning) -> Conclusion {
-    let reason = match (&r.said.requested, r.said.releases) {
-        (Some(requested), Some(releases)) if releases.to_string() == "2.3" => format!(
-            "{} was asked for; PyTorch 2.3 cuts the rest of its message off when the device is number 0",
-            requested.text
-        ),
-        (Some(requested), _) => {
-            format!("{} was asked for; the rest of the message is not in this text", requested.text)
-        }
-        (None, _) => "the message has no numbers".to_owned(),
-    };
-    Conclusion::unknown(&reason, &[]).settled_by_snapshot()
 }
 
 /// What the caching allocator says since 1.0.
@@ -353,11 +304,6 @@ fn causes(r: &Reckoning) -> Vec<Cause> {
             "of the device in use outside this allocator: other processes, the CUDA context, libraries",
         ),
     ])
-}
-
-/// A number as it was printed.
-pub(super) fn text(amount: Option<&Amount>) -> &str {
-    amount.map_or("an unknown amount", |amount| &amount.text)
 }
 
 fn unallocated_text(r: &Reckoning, unallocated: About) -> String {

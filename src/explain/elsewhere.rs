@@ -1,7 +1,7 @@
 //! Memory that somebody else than PyTorch's allocator of device memory could not have.
 
+use super::conclusion::Conclusion;
 use super::figures::Figure;
-use super::verdict::Conclusion;
 use crate::message::{Amount, Elsewhere};
 
 /// The word for it in JSON.

@@ -5,6 +5,7 @@
 
 mod advice;
 mod backends;
+mod conclusion;
 mod elsewhere;
 mod figures;
 mod reckoning;

@@ -1,7 +1,7 @@
 //! Messages of allocators that keep no cache of their own, or do not tell of it.
 
+use super::conclusion::{Conclusion, cut_short, text};
 use super::reckoning::Reckoning;
-use super::verdict::{Conclusion, cut_short, text};
 use crate::verdict::{About, Holds, Verdict, rough};
 
 /// Metal: a limit that PyTorch sets itself.

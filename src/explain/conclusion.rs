@@ -1,0 +1,60 @@
+//! What a message comes to, and what there is to say of every message.
+
+use super::reckoning::Reckoning;
+use crate::message::Amount;
+use crate::verdict::{Cause, Verdict};
+
+const SNAPSHOT: &str =
+    "a snapshot recorded at the failure, which has every block with its size, stream and pool";
+
+/// What a message comes to.
+#[derive(Debug)]
+pub(super) struct Conclusion {
+    pub(super) verdict: Verdict,
+    pub(super) reason: String,
+    pub(super) is_certain: bool,
+    pub(super) within_rounding: bool,
+    pub(super) settled_by: Option<String>,
+    pub(super) settings_can_help: Option<bool>,
+    pub(super) advice: Vec<String>,
+    pub(super) causes: Vec<Cause>,
+}
+
+impl Conclusion {
+    pub(super) fn unknown(reason: &str, advice: &[&str]) -> Self {
+        Self {
+            verdict: Verdict::Unknown,
+            reason: reason.to_owned(),
+            is_certain: false,
+            within_rounding: false,
+            settled_by: None,
+            settings_can_help: None,
+            advice: advice.iter().map(|line| (*line).to_owned()).collect(),
+            causes: Vec::new(),
+        }
+    }
+
+    pub(super) fn settled_by_snapshot(self) -> Self {
+        Self { settled_by: Some(SNAPSHOT.to_owned()), ..self }
+    }
+}
+
+/// The parts of a message that are missing.
+pub(super) fn cut_short(r: &Reckoning) -> Conclusion {
+    let reason = match (&r.said.requested, r.said.releases) {
+        (Some(requested), Some(releases)) if releases.to_string() == "2.3" => format!(
+            "{} was asked for; PyTorch 2.3 cuts the rest of its message off when the device is number 0",
+            requested.text
+        ),
+        (Some(requested), _) => {
+            format!("{} was asked for; the rest of the message is not in this text", requested.text)
+        }
+        (None, _) => "the message has no numbers".to_owned(),
+    };
+    Conclusion::unknown(&reason, &[]).settled_by_snapshot()
+}
+
+/// A number as it was printed.
+pub(super) fn text(amount: Option<&Amount>) -> &str {
+    amount.map_or("an unknown amount", |amount| &amount.text)
+}
