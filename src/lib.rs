@@ -12,7 +12,7 @@
 //! 3. [`memory`]: what one moment's memory amounts to; [`study`]: what questions share, worked out once; [`explain`]:
 //!    what a message in a log means
 //! 4. [`held`]: where the memory was; [`timeline`]: the memory over time; [`whatif`]: the recording replayed;
-//!    [`analysis`]: the report of one snapshot
+//!    [`failure`]: why requests failed; [`analysis`]: the report of one snapshot
 //! 5. [`gate`], [`diff`]: answers held against limits and against each other
 //! 6. [`document`]: blocks, and how they are shown; [`report`]: answers laid out in blocks
 //! 7. [`cli`]: what was typed and what it means
@@ -30,6 +30,7 @@ pub mod diff;
 pub mod document;
 pub mod explain;
 pub mod facts;
+pub mod failure;
 pub mod figures;
 pub mod frames;
 pub mod gate;

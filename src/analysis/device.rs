@@ -2,11 +2,9 @@
 
 use serde::Serialize;
 
-use super::failures::{Failures, MAX_OOMS};
-use super::oom::OomReport;
-use super::request::{RequestReport, request};
 use super::snapshot::Options;
 use crate::facts::Keep;
+use crate::failure::{Failures, MAX_OOMS, OomReport, RequestReport, request};
 use crate::held::{self, HeldAt, Leaks, StepsReport};
 use crate::memory::{
     HeldByLine, HeldByStack, Memory, SegmentList, Sum, by_line, by_stack, list_segments,

@@ -1,7 +1,8 @@
 //! One device under a gate: its figures, what each says in a sentence, and the lines that make it.
 
 use super::baseline::Peaks;
-use crate::analysis::{Contribution, LineShare, OomReport, lines};
+use crate::analysis::{Contribution, LineShare, lines};
+use crate::failure::OomReport;
 use crate::figures::{Figure, Recording, State, Unknown};
 use crate::model::Verification;
 use crate::study::{DeviceStudy, FromEmpty};

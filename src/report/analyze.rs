@@ -6,8 +6,9 @@ use super::memory::{memory, pools_and_streams, segments};
 use super::timeline::{area, row};
 use super::words::{provenance, span};
 use super::{held, ranks};
-use crate::analysis::{AnalyzeReport, DeviceReport, OomReport, SnapshotReport};
+use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport};
 use crate::document::{Chart, Document, Note, Shape, Text, code};
+use crate::failure::OomReport;
 use crate::study::{OverTime, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
 use crate::units::{counted, size};
 

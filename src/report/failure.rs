@@ -1,8 +1,9 @@
 //! Why requests failed, and what would become of one more.
 
 use super::words::{missing, moment, of_remedies, place_in, remedies, stack, when};
-use crate::analysis::{Blocker, DeviceReport, OomReport};
+use crate::analysis::DeviceReport;
 use crate::document::{Document, Text, alarm, code, faint, strong};
+use crate::failure::{Blocker, OomReport};
 use crate::frames::FrameReport;
 use crate::memory::HeldByLine;
 use crate::units::{count, counted, size, stream};

@@ -1,7 +1,8 @@
 //! Phrases that several answers share.
 
-use crate::analysis::{DeviceReport, OomReport, Remedy, SnapshotReport, Undisturbed};
+use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::document::{Document, Stack, Text, code};
+use crate::failure::{OomReport, Remedy, Undisturbed};
 use crate::frames::{FrameReport, Origin};
 use crate::notice::Warning;
 use crate::study::OverTime;

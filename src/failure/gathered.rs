@@ -10,12 +10,12 @@ use crate::snapshot::Action;
 use crate::study::DeviceStudy;
 
 /// Failed requests described, the last ones: a program that retries for ever fails a million times.
-pub(super) const MAX_OOMS: usize = 1000;
+pub(crate) const MAX_OOMS: usize = 1000;
 /// Failures at the end of a trace for which every block is looked at.
-pub(super) const DESCRIBED_OOMS: usize = 16;
+const DESCRIBED_OOMS: usize = 16;
 
 /// Gathers them.
-pub(super) struct Failures<'s, 'a> {
+pub(crate) struct Failures<'s, 'a> {
     device: DeviceStudy<'s, 'a>,
     /// How many are still to come.
     left: usize,
@@ -25,13 +25,13 @@ pub(super) struct Failures<'s, 'a> {
 
 impl<'s, 'a> Failures<'s, 'a> {
     /// Of the part of the trace that is looked at.
-    pub(super) fn of(device: DeviceStudy<'s, 'a>) -> Self {
+    pub(crate) fn of(device: DeviceStudy<'s, 'a>) -> Self {
         Self { device, left: device.failed().count(), failed: Vec::new() }
     }
 
     /// A moment of the replay.
     #[inline]
-    pub(super) fn see(&mut self, step: &Step<'_>) {
+    pub(crate) fn see(&mut self, step: &Step<'_>) {
         let Some((index, entry)) = step.entry else { return };
         if entry.action == Action::Oom && self.device.window().contains(&index) {
             debug_assert!(self.left > 0, "a replay passes every entry once");
@@ -45,7 +45,7 @@ impl<'s, 'a> Failures<'s, 'a> {
 
     /// The reports, oldest first; that of the last failure says where the memory was `held`. Why no remedy is
     /// claimed goes to `warnings`.
-    pub(super) fn reports(
+    pub(crate) fn reports(
         self,
         mut held: Option<HeldAt>,
         warnings: &mut Warnings,

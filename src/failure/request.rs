@@ -42,7 +42,7 @@ pub struct Served {
 }
 
 /// Asks for `asked` bytes in the default pool of `device`.
-pub(super) fn request(device: DeviceStudy<'_, '_>, asked: u64) -> RequestReport {
+pub(crate) fn request(device: DeviceStudy<'_, '_>, asked: u64) -> RequestReport {
     let (recorded, reserved) = (device.device(), device.memory().reserved_bytes);
     let stream = stream_of(recorded);
     let mut assumed =

@@ -1,0 +1,21 @@
+//! Failed requests: why each failed, what was in the way, which settings would have served it; and one more
+//! request, for the asking.
+//!
+//! A request is kept as facts when a replay passes it (`failed`); its report is made once, when what other
+//! settings come to (`remedies`) and where the memory was are known. The verdict is that of
+//! [`crate::verdict`]; here it is put into a sentence (`reason`).
+
+mod blockers;
+mod failed;
+mod gathered;
+mod oom;
+mod reason;
+mod remedies;
+mod request;
+
+pub use blockers::Blocker;
+pub(crate) use gathered::{Failures, MAX_OOMS};
+pub use oom::OomReport;
+pub use remedies::{Remedy, Undisturbed};
+pub(crate) use request::request;
+pub use request::{RequestReport, Served};
