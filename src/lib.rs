@@ -1,6 +1,6 @@
 //! oomscope reads PyTorch CUDA memory snapshots and says where the memory is and why a request failed.
 //!
-//! Floors, lowest first; a room uses only rooms below its own floor (`tests/layers.rs` checks it):
+//! Floors, lowest first; a room uses only rooms below its own floor (`tests/suite/layers.rs` checks it):
 //!
 //! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`terms`], [`device`], [`message`], [`notice`]:
 //!    bytes, numbers, settings, words, where memory comes from, what PyTorch prints about it, codes of warnings
@@ -18,11 +18,50 @@
 //! 7. [`cli`]: what was typed and what it means
 //!
 //! The library never prints, exits or reads the environment, save `cli`, which does nothing else.
+//!
+//! # As a library
+//!
+//! Without its default feature `cli` the crate has no command line, nor the crates that one needs. Reading, analysis
+//! and replay serve any other program; each answer is a struct with what its JSON holds.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use oomscope::analysis::{Options, analyze_study};
+//! use oomscope::input::Source;
+//! use oomscope::snapshot::Snapshot;
+//! use oomscope::study::{Scope, Study};
+//! use oomscope::whatif::{Asked, whatif};
+//!
+//! // Read it: a pickle or JSON, plain or compressed.
+//! let path = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
+//! let bytes = Source::open(Path::new(path))?;
+//! let snapshot = Snapshot::read(&bytes, &|_| ())?;
+//! // What several questions need is worked out once.
+//! let study = Study::new(&snapshot, Scope::default());
+//!
+//! // Analyze it: what failed, and why?
+//! let options = Options { top: 5, ..Options::default() };
+//! let report = analyze_study(&study, path, bytes.len() as u64, options);
+//! let failure = &report.devices[0].ooms[0];
+//! println!("{}: {}", failure.verdict, failure.verdict_reason);
+//! assert!(failure.requested_bytes > failure.largest_free_block_bytes);
+//!
+//! // Replay it under another setting: would the request succeed, and how much memory does the program need?
+//! let settings = ["expandable_segments:True".to_owned()];
+//! let asked = Asked { options: &settings, ..Asked::default() };
+//! let tried = whatif(&study, path, asked, &|_, _| ())?;
+//! let [recorded, expandable] = &tried.rows[..] else { panic!("a row as recorded, and one more") };
+//! assert_eq!((recorded.ooms, expandable.ooms), (1, 0));
+//! assert!(expandable.smallest_capacity_bytes < recorded.smallest_capacity_bytes);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
 pub mod allocator;
 pub mod analysis;
 pub mod calls;
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod conf;
 pub mod device;

@@ -5,7 +5,7 @@ usage: remedies.py OOMSCOPE FIXTURES VENV
 
 FIXTURES is the directory of the recordings. For every setting that was replayed there, helpful or not,
 the same program is run under it by PyTorch itself and stopped right after the request in question;
-FIXTURES/remedies.json gets what came of it, for tests/failures.rs to hold the replays against. The
+FIXTURES/remedies.json gets what came of it, for tests/suite/failures.rs to hold the replays against. The
 same inputs give the same file.
 """
 import json

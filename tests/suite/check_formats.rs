@@ -1,5 +1,6 @@
 //! What `oomscope check` writes for CI systems keeps to their formats, and says the same as its JSON.
 
+use crate::support::json_schema::faults;
 use crate::support::program::{file, run};
 use oomscope::figures::Figure;
 use oomscope::gate::{Config, Limit};
@@ -40,22 +41,24 @@ fn is_lost(finding: &&Value) -> bool {
 #[test]
 fn sarif_keeps_to_the_schema() {
     let schema = std::fs::read_to_string("fixtures/schemas/sarif-2.1.0.json").unwrap();
-    let mut schema: Value = serde_json::from_str(&schema).unwrap();
-    // As published this pattern has a bracket too many and is none; a later erratum of SARIF has it so.
-    for part in ["run", "toolComponent"] {
-        let language = &mut schema["definitions"][part]["properties"]["language"]["pattern"];
-        assert_eq!(*language, "^[a-zA-Z]{2}|^[a-zA-Z]{2}-[a-zA-Z]{2}]?$");
-        *language = json!("^[a-zA-Z]{2}(-[a-zA-Z]{2})?$");
-    }
-    let validator = jsonschema::validator_for(&schema).unwrap();
+    let schema: Value = serde_json::from_str(&schema).unwrap();
     let directory = TempDir::new().unwrap();
     let log: Value = serde_json::from_str(&output(&directory, "sarif")).unwrap();
-    let errors: Vec<String> = validator.iter_errors(&log).map(|e| e.to_string()).collect();
-    assert!(errors.is_empty(), "{errors:#?}");
+    assert_eq!(faults(&schema, &log), [""; 0]);
     // The check itself can fail.
-    let mut wrong = log.clone();
-    wrong["runs"][0]["results"][0]["level"] = json!("bad");
-    assert!(!validator.is_valid(&wrong));
+    for (place, wrong) in [
+        ("/runs/0/results/0/level", json!("bad")),
+        ("/runs/0/results/0/message", json!({})),
+        ("/runs/0/results/0/ruleIndex", json!(-2)),
+        ("/runs/0/results/0/locations/0/physicalLocation", json!({})),
+        ("/runs/0/tool/driver/rules", json!([{ "id": "a" }, { "id": "a" }])),
+        ("/runs/0/tool", json!({ "driver": { "name": "oomscope", "nam": "oomscope" } })),
+        ("/version", json!(2.1)),
+    ] {
+        let mut log = log.clone();
+        *log.pointer_mut(place).unwrap() = wrong;
+        assert_ne!(faults(&schema, &log), [""; 0], "{place}");
+    }
 
     let run = &log["runs"][0];
     let results = run["results"].as_array().unwrap();

@@ -4,6 +4,7 @@ pub mod describe;
 pub mod fixtures;
 pub mod garbage;
 pub mod generator;
+pub mod json_schema;
 pub mod late;
 pub mod mutate;
 pub mod peak_heap;

@@ -1,5 +1,6 @@
 //! Damage to bytes, the same for the same seed.
-#![allow(dead_code, unreachable_pub)] // every test takes what it needs
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A small seeded random number generator (splitmix64).
 pub struct Random(u64);
@@ -80,4 +81,23 @@ pub fn mutant(random: &mut Random, bytes: &[u8], other: &[u8]) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// Calls `exercise` with every seed, on several threads; how often it said that something was read. A panic names
+/// the seed.
+pub fn with_seeds(name: &str, seeds: u64, exercise: impl Fn(&mut Random) -> bool + Sync) -> usize {
+    let threads = std::thread::available_parallelism().map_or(2, |n| n.get() as u64);
+    let (exercise, from) = (&exercise, |first: u64| (first..seeds).step_by(threads as usize));
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|first| {
+                let one = move |seed: &u64| {
+                    let run = AssertUnwindSafe(|| exercise(&mut Random::new(*seed)));
+                    catch_unwind(run).unwrap_or_else(|_| panic!("mutant {seed} of {name}"))
+                };
+                scope.spawn(move || from(first).filter(one).count())
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    })
 }
