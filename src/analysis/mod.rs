@@ -16,5 +16,5 @@ pub use lines::{Contribution, LineShare, lines};
 pub use ranks::{Rank, Ranks, compare_ranks};
 pub use snapshot::{
     AnalyzeReport, HostReport, Options, SnapshotReport, Unreadable, analyze, analyze_study,
-    remark_on_file,
+    remark_on_file, remarks,
 };

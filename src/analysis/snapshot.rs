@@ -141,6 +141,16 @@ pub fn analyze_study(
     }
 }
 
+/// What is odd about a file and its traces.
+pub fn remarks(study: &Study<'_>) -> Vec<Warning> {
+    let mut warnings = study.snapshot().warnings.clone();
+    for device in study.devices() {
+        device::remark_on_trace(device, &mut warnings);
+    }
+    remark_on_file(study, &mut warnings);
+    warnings.to_vec()
+}
+
 /// Adds to `warnings` what is odd about a file as a whole.
 pub fn remark_on_file(study: &Study<'_>, warnings: &mut Warnings) {
     if study.devices().next().is_none() {

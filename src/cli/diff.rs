@@ -175,7 +175,7 @@ fn directories(
         let file = |(snapshot, path, size_bytes)| File { snapshot, path, size_bytes };
         diff(file(before), file(after), brief)
     });
-    let (mut compared, mut unreadable) = (Vec::new(), Vec::new());
+    let (mut compared, mut unreadable): (Vec<(String, DiffReport)>, _) = (Vec::new(), Vec::new());
     for (name, one) in names.iter().zip(read) {
         match one {
             Read::Done(report) => compared.push((name.clone(), report)),
@@ -187,7 +187,8 @@ fn directories(
         }
     }
     let done = if unreadable.is_empty() { Done::Well } else { Done::Partly };
-    let rows = RanksDiff::new(&compared, only_before, only_after, unreadable);
+    let devices = compared.iter().map(|(name, report)| (name.as_str(), report.devices.as_slice()));
+    let rows = RanksDiff::new(devices, only_before, only_after, unreadable);
     let worst = rows.rows.first().and_then(|worst| names.iter().position(|n| *n == worst.name));
     let Some([before, after]) = worst.and_then(|row| pairs.get(row)) else {
         let [before, after] = paths.map(Path::display);

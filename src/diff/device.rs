@@ -2,22 +2,19 @@
 
 use serde::Serialize;
 
-use super::course::{Course, Length, PhaseChange, StepChange, Steps, by_phase, by_step};
 use super::figures::Figures;
 use super::holders::{HeldOnBothSides, Holders, Others, StackChange, StackCounts};
 use super::limit::Growth;
 use super::lines::LineChange;
 use super::matching::matched;
+use super::moment::{MemoryAt, Moment};
 use super::names::Vocabulary;
-use super::report::{At, Options};
-use super::side::{Moment, Of, Side};
+use super::options::{At, Options};
 use super::space::{PoolChange, StreamChange, pools, streams};
+use super::steps::{PhaseChange, Recorded, StepChange, Steps};
 use super::summary::{failures, moment, summary};
-use crate::analysis::DeviceReport;
-use crate::conf::Settings;
 use crate::frames::StackReader;
-use crate::phases::Phases;
-use crate::snapshot::Snapshot;
+use crate::study::DeviceStudy;
 use crate::units::size;
 
 /// What changed on one device.
@@ -69,94 +66,59 @@ pub struct DeviceDiff {
     pub all_stacks: Vec<HeldOnBothSides>,
 }
 
-/// What the devices of two snapshots are looked at with.
-pub(super) struct Both<'a> {
-    pub(super) snapshots: [&'a Snapshot; 2],
-    pub(super) settings: [&'a Settings; 2],
-    pub(super) readers: [&'a StackReader<'a>; 2],
-    pub(super) words: &'a Vocabulary,
+/// A device of both snapshots.
+pub(super) struct Both<'s, 'a> {
+    pub(super) number: u64,
+    /// Before and after; at least one of them has it.
+    pub(super) devices: [Option<DeviceStudy<'s, 'a>>; 2],
+    pub(super) readers: [&'s StackReader<'a>; 2],
+    pub(super) words: &'s Vocabulary,
 }
 
-/// Compares a device, of which at least one side has a report.
-pub(super) fn device_diff(
-    both: &Both<'_>,
-    device: u64,
-    reports: [Option<&DeviceReport>; 2],
-    options: Options,
-) -> DeviceDiff {
-    let devices = both.snapshots.map(|snapshot| snapshot.device(device));
-    let of = |side: usize| Of {
-        device: devices[side],
-        side,
-        settings: both.settings[side],
-        words: both.words,
-    };
-    let phases = [0, 1].map(|side| {
-        let device = devices[side];
-        (!device.is_empty()).then(|| Phases::of(device, both.readers[side]))
-    });
-    // A file without a trace has no peak to hold against another's.
-    let one_has_no_peak =
-        reports.iter().all(Option::is_some) && phases[0].is_some() != phases[1].is_some();
-    let at = if one_has_no_peak { At::Snapshot } else { options.at };
-    let length = |side: usize| {
-        let (phases, report) = (phases[side].as_ref()?, reports[side]?);
-        Some(Length { device: devices[side], phases, truncated: report.truncated })
-    };
-    let steps = length(0).zip(length(1));
-    let steps = steps.and_then(|(before, after)| Steps::common([before, after], at));
-    let until = [steps.and_then(|s| s.before_until), steps.and_then(|s| s.after_until)];
-    let courses = [0, 1].map(|side| {
-        let replayed = phases[side].as_ref();
-        let course = replayed.map(|phases| Course::new(of(side), phases, until[side]));
-        course.unwrap_or_default()
-    });
-    let peaks = [0, 1].map(|side| match (until[side], reports[side]) {
-        (None, Some(report)) => report.peak,
-        _ => courses[side].peak,
-    });
-    let sides = [0, 1].map(|side| {
-        let new = |report| Side::new(of(side), report, at, until[side], &peaks[side]);
-        reports[side].map(new).unwrap_or_default()
+/// Compares a device.
+pub(super) fn device_diff(both: &Both<'_, '_>, options: Options) -> DeviceDiff {
+    let at = both.moment(options.at);
+    let recorded = Recorded::of(both.devices, at);
+    let memories = [0, 1].map(|side| {
+        let (until, peak) = (recorded.until[side], &recorded.peaks[side]);
+        let new = |device| MemoryAt::new((side, device), both.words, at, until, peak);
+        both.devices[side].map(new)
     });
     let figures = [0, 1].map(|side| {
-        let memory = &sides[side].memory;
-        reports[side].map(|report| Figures::of(memory, &peaks[side], report.oom_count))
+        let ooms = both.devices[side]?.failed().count() as u64;
+        Some(Figures::of(&memories[side].as_ref()?.memory, &recorded.peaks[side], ooms))
     });
-    let [before, after] = figures.map(Option::unwrap_or_default);
-    let pairs = matched(&sides[0].stacks, &sides[1].stacks, both.words);
+    let moments = memories.each_ref().map(|it| it.as_ref().map(|it| it.moment));
+    let memories = memories.map(Option::unwrap_or_default);
+    let pairs = matched(&memories[0].stacks, &memories[1].stacks, both.words);
     let holders = Holders {
         readers: both.readers,
         words: both.words,
-        sides: sides.each_ref(),
+        sides: memories.each_ref(),
         pairs: &pairs,
     };
     let (mut lines, mut other_lines) = holders.by_line(usize::MAX);
-    let moment = moment(at, steps);
-    let failures = failures(before.ooms, after.ooms);
-    let summary = match figures {
-        [None, Some(after)] => only(&moment, "after", &after),
-        [Some(before), None] => only(&moment, "before", &before),
-        _ => summary(&moment, before.allocated_bytes, after.allocated_bytes, &lines) + &failures,
-    };
+    let moment = moment(at, recorded.steps);
+    let summary = summary_of(&moment, figures, &lines);
     for line in lines.split_off(options.top.min(lines.len())) {
         other_lines.add(&line.held);
     }
     let (stacks, other_stacks) = holders.by_stack(options.top);
-    let memories = sides.each_ref().map(|side| &side.memory);
+    let [before, after] = figures.map(Option::unwrap_or_default);
+    let memories = memories.each_ref().map(|it| &it.memory);
     DeviceDiff {
-        device,
+        device: both.number,
         at,
         summary,
         moment,
-        before_moment: reports[0].map(|_| sides[0].moment),
-        after_moment: reports[1].map(|_| sides[1].moment),
+        before_moment: moments[0],
+        after_moment: moments[1],
         before: figures[0],
         after: figures[1],
         delta: before.change_to(&after),
-        steps,
-        by_phase: by_phase(courses.each_ref()),
-        by_step: by_step(courses.each_ref(), steps),
+        steps: recorded.steps,
+        by_phase: recorded.by_phase(),
+        by_step: recorded.by_step(),
         pools: pools(memories),
         streams: streams(memories),
         lines,
@@ -165,6 +127,29 @@ pub(super) fn device_diff(
         stacks,
         other_stacks,
         all_stacks: if options.all_stacks { holders.all() } else { Vec::new() },
+    }
+}
+
+impl Both<'_, '_> {
+    /// What is compared: a file without a trace has no peak to hold against another's.
+    fn moment(&self, asked: At) -> At {
+        match self.devices.map(|device| device.map(|device| device.device().is_empty())) {
+            [Some(before), Some(after)] if before != after => At::Snapshot,
+            _ => asked,
+        }
+    }
+}
+
+/// The finding in a sentence.
+fn summary_of(moment: &str, figures: [Option<Figures<u64>>; 2], lines: &[LineChange]) -> String {
+    match figures {
+        [None, Some(after)] => only(moment, "after", &after),
+        [Some(before), None] => only(moment, "before", &before),
+        both => {
+            let [before, after] = both.map(Option::unwrap_or_default);
+            summary(moment, before.allocated_bytes, after.allocated_bytes, lines)
+                + &failures(before.ooms, after.ooms)
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use serde::Serialize;
 
 use super::matching::{MatchedBy, Pair};
+use super::moment::{MemoryAt, Stack};
 use super::names::Vocabulary;
-use super::side::{Side, Stack};
 use crate::frames::{FrameList, StackReader};
 use crate::units::change;
 
@@ -134,7 +134,7 @@ pub struct HeldOnBothSides {
 pub(super) struct Holders<'a> {
     pub(super) readers: [&'a StackReader<'a>; 2],
     pub(super) words: &'a Vocabulary,
-    pub(super) sides: [&'a Side; 2],
+    pub(super) sides: [&'a MemoryAt; 2],
     pub(super) pairs: &'a [Pair],
 }
 

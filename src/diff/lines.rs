@@ -7,8 +7,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use super::holders::{Held, Holders, Others, Status, listed};
+use super::moment::Stack;
 use super::names::Place;
-use super::side::Stack;
 use crate::frames::FrameReport;
 
 /// A line of the user's code that holds more or less than before, by whatever way.

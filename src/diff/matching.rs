@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::align::{Item, pair_up};
+use super::moment::Stack;
 use super::names::{Place, Vocabulary};
-use super::side::Stack;
 
 /// How the stack before was found in the snapshot after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -7,31 +7,33 @@
 //! way round is the negative. Reads no file, prints nothing.
 
 mod align;
-mod course;
 mod device;
 mod figures;
 mod holders;
 mod limit;
 mod lines;
 mod matching;
+mod moment;
 mod moved;
 mod names;
+mod options;
 mod ranks;
 mod report;
 mod settings;
-mod side;
 mod space;
+mod steps;
 mod summary;
 
-pub use course::{PhaseChange, StepChange, Steps};
 pub use device::DeviceDiff;
 pub use figures::{BlockFigures, Figures, FragmentationFigures, SegmentFigures, Tally};
 pub use holders::{Held, HeldOnBothSides, Others, StackChange, StackCounts, Status};
 pub use limit::{FailOn, Failure, Growth, GrowthError, Limit};
 pub use lines::LineChange;
 pub use matching::MatchedBy;
+pub use moment::Moment;
+pub use options::{At, Options};
 pub use ranks::{RankChange, RanksDiff};
-pub use report::{At, DiffReport, File, Options, SideWarning, diff};
+pub use report::{DiffReport, File, SideWarning, diff};
 pub use settings::SettingChange;
-pub use side::Moment;
 pub use space::{PoolChange, Space, StreamChange};
+pub use steps::{PhaseChange, StepChange, Steps};

@@ -10,9 +10,19 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::names::{Function, FunctionId};
 use crate::ids::SymbolId;
 use crate::intern::Symbols;
+
+/// Row of a (file, function name) in the vocabulary.
+pub(super) type FunctionId = u32;
+
+/// A (file, function name), and which of the two snapshots has it anywhere in its stacks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Function {
+    pub(super) file: SymbolId,
+    pub(super) name: SymbolId,
+    pub(super) seen: [bool; 2],
+}
 
 /// Directories of a path that are looked at, from its end.
 const DEPTH: usize = 16;

@@ -2,21 +2,10 @@
 
 use rustc_hash::FxHashMap;
 
-use super::moved::classes;
+use super::moved::{Function, FunctionId, classes};
 use crate::ids::{FrameId, StackId, SymbolId};
 use crate::intern::Symbols;
 use crate::snapshot::Snapshot;
-
-/// Row of a (file, function name) in the vocabulary.
-pub(super) type FunctionId = u32;
-
-/// A (file, function name), and which of the two snapshots has it anywhere in its stacks.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Function {
-    pub(super) file: SymbolId,
-    pub(super) name: SymbolId,
-    pub(super) seen: [bool; 2],
-}
 
 /// A frame in the words of the vocabulary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use super::device::DeviceDiff;
 use super::limit::Growth;
-use super::report::DiffReport;
 use crate::analysis::Unreadable;
 
 /// One device of one rank on both sides.
@@ -72,16 +71,16 @@ impl RankChange {
 
 impl RanksDiff {
     /// A row for every device of every rank that was compared, and the names of those that were not.
-    pub fn new(
-        compared: &[(String, DiffReport)],
+    pub fn new<'a>(
+        compared: impl Iterator<Item = (&'a str, &'a [DeviceDiff])>,
         only_before: Vec<String>,
         only_after: Vec<String>,
         unreadable: Vec<Unreadable>,
     ) -> Self {
-        let rows = |(name, report): &(String, DiffReport)| -> Vec<RankChange> {
-            report.devices.iter().map(|device| RankChange::new(name, device)).collect()
+        let of_rank = |(name, devices): (&'a str, &'a [DeviceDiff])| {
+            devices.iter().map(move |device| RankChange::new(name, device))
         };
-        let mut rows: Vec<RankChange> = compared.iter().flat_map(rows).collect();
+        let mut rows: Vec<RankChange> = compared.flat_map(of_rank).collect();
         rows.sort_by_key(|row| {
             let fails_now = row.after_ooms > 0 && row.before_ooms == 0;
             (Reverse((fails_now, row.delta_allocated_bytes)), row.name.clone(), row.device)

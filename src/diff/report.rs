@@ -7,40 +7,14 @@ use serde::Serialize;
 use super::device::{Both, DeviceDiff, device_diff};
 use super::limit::FailOn;
 use super::names::Vocabulary;
+use super::options::{At, Options};
 use super::ranks::RanksDiff;
 use super::settings::{SettingChange, changed};
-use crate::analysis::{self, SnapshotReport, analyze};
-use crate::frames::StackReader;
-use crate::model::settings_in_effect;
+use crate::analysis::remarks;
 use crate::notice::{Code, Warning};
 use crate::snapshot::Snapshot;
+use crate::study::{DeviceStudy, OverTime, Scope, Study};
 use crate::units::plain;
-
-/// The moment compared.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum At {
-    /// When most was allocated.
-    #[default]
-    Peak,
-    /// When the snapshot was taken.
-    Snapshot,
-}
-
-/// What to compare.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Options {
-    /// Only this device.
-    pub device: Option<u64>,
-    /// The moment.
-    pub at: At,
-    /// How many lines and stacks to list.
-    pub top: usize,
-    /// The minor release of PyTorch 2 that recorded both; found out as far as each file tells if not given.
-    pub minor: Option<u32>,
-    /// Whether every stack is wanted, for a flame graph.
-    pub all_stacks: bool,
-}
 
 /// A snapshot and where it was read.
 #[derive(Debug, Clone, Copy)]
@@ -92,29 +66,18 @@ pub struct DiffReport {
 
 /// Compares two snapshots.
 pub fn diff(before: File<'_>, after: File<'_>, options: Options) -> DiffReport {
-    let files = [before, after];
-    let reports = files.map(|file| {
-        let Options { device, minor, .. } = options;
-        let options = analysis::Options { device, minor, ..Default::default() };
-        analyze(file.snapshot, file.path, file.size_bytes, options)
-    });
-    let snapshots = files.map(|file| file.snapshot);
-    let settings = snapshots.map(|snapshot| settings_in_effect(snapshot, options.minor));
-    let readers = snapshots.map(StackReader::new);
-    let words = Vocabulary::new(snapshots);
-    let both = Both {
-        snapshots,
-        settings: settings.each_ref(),
-        readers: readers.each_ref(),
-        words: &words,
-    };
+    let scope = Scope { device: options.device, minor: options.minor, ..Scope::default() };
+    let studies = [Study::new(before.snapshot, scope), Study::new(after.snapshot, scope)];
+    let words = Vocabulary::new([before.snapshot, after.snapshot]);
     let numbers: BTreeSet<u64> =
-        reports.iter().flat_map(|report| &report.devices).map(|device| device.device).collect();
+        studies.iter().flat_map(Study::devices).map(|device| device.id()).collect();
     let devices: Vec<DeviceDiff> = numbers
         .into_iter()
-        .map(|device| {
-            let of = |report| find(report, device);
-            device_diff(&both, device, reports.each_ref().map(of), options)
+        .map(|number| {
+            let of = |study| Study::device(study, number);
+            let readers = studies.each_ref().map(Study::stacks);
+            let both = Both { number, devices: studies.each_ref().map(of), readers, words: &words };
+            device_diff(&both, options)
         })
         .collect();
     DiffReport {
@@ -125,8 +88,8 @@ pub fn diff(before: File<'_>, after: File<'_>, options: Options) -> DiffReport {
         summary: summary(&devices),
         fail_on: None,
         ranks: None,
-        settings_changed: changed(&reports[0], &reports[1]),
-        warnings: warnings(&reports, options.at, &devices),
+        settings_changed: changed(&studies[0], &studies[1]),
+        warnings: warnings(&studies, options.at, &devices),
         devices,
     }
 }
@@ -139,10 +102,6 @@ impl DiffReport {
         let summary = format!("{}: {}", plain(name), self.summary);
         Self { before, after, summary, ranks: Some(ranks), ..self }
     }
-}
-
-fn find(report: &SnapshotReport, device: u64) -> Option<&analysis::DeviceReport> {
-    report.devices.iter().find(|one| one.device == device)
 }
 
 /// The finding of the device that grew most, failing that of the one that changed most.
@@ -158,12 +117,15 @@ fn summary(devices: &[DeviceDiff]) -> String {
     }
 }
 
-fn warnings(reports: &[SnapshotReport; 2], at: At, devices: &[DeviceDiff]) -> Vec<SideWarning> {
-    let [before, after] = reports.each_ref().map(|report| report.warnings.as_slice());
-    let one_is_late = reports[0].truncated != reports[1].truncated
-        && reports.iter().all(|report| report.events > 0);
+fn warnings(studies: &[Study<'_>; 2], at: At, devices: &[DeviceDiff]) -> Vec<SideWarning> {
+    let [before, after] = studies.each_ref().map(remarks);
+    let is_late = studies.each_ref().map(|study| {
+        study.devices().filter_map(DeviceStudy::over_time).any(OverTime::is_truncated)
+    });
+    let one_is_late = is_late[0] != is_late[1]
+        && studies.iter().all(|study| !study.snapshot().entries.is_empty());
     let late = one_is_late.then(|| SideWarning {
-        side: if reports[0].truncated { "before" } else { "after" },
+        side: if is_late[0] { "before" } else { "after" },
         warning: Warning {
             code: Code::StartsLater,
             message: "this recording does not begin where the other one does, so the same training step cannot be found in both: the whole of both is compared".to_owned(),

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::analysis::SnapshotReport;
+use crate::study::Study;
+use crate::whatif::found_settings;
 
 /// A setting that differs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -18,28 +19,32 @@ pub struct SettingChange {
 
 /// The release, the string, and every recorded setting that differs. A setting that only one release
 /// records says nothing of the other and is left out.
-pub(super) fn changed(before: &SnapshotReport, after: &SnapshotReport) -> Vec<SettingChange> {
-    let text = |text: Option<&str>| text.map_or(Value::Null, Value::from);
-    let found = |report: &SnapshotReport| match report.found_settings.as_slice() {
-        [] => Value::Null,
+pub(super) fn changed(before: &Study<'_>, after: &Study<'_>) -> Vec<SettingChange> {
+    let release = |study: &Study<'_>| match study.scope().minor {
+        Some(minor) => Value::from(format!("2.{minor}")),
+        None => Value::from(study.snapshot().torch.to_string()),
+    };
+    let string = |study: &Study<'_>| {
+        let raw = study.snapshot().settings.as_ref();
+        raw.map_or(Value::Null, |raw| Value::from(raw.string.as_str()))
+    };
+    let found = |study: &Study<'_>| match found_settings(study.snapshot(), study.settings()) {
+        found if found.is_empty() => Value::Null,
         found => Value::from(found.join(",")),
     };
     let named = [
-        (
-            "torch_version",
-            Value::from(before.torch_version.as_str()),
-            Value::from(after.torch_version.as_str()),
-        ),
-        (
-            "settings_string",
-            text(before.settings_string.as_deref()),
-            text(after.settings_string.as_deref()),
-        ),
+        ("torch_version", release(before), release(after)),
+        ("settings_string", string(before), string(after)),
         ("found_settings", found(before), found(after)),
     ];
     let named = named.into_iter().map(|(key, b, a)| (key.to_owned(), b, a));
-    let recorded = before.settings.iter().filter_map(|(key, value)| {
-        after.settings.get(key).map(|other| (key.clone(), value.clone(), other.clone()))
+    let effective =
+        |study: &Study<'_>| study.snapshot().settings.as_ref().map(|raw| raw.effective.clone());
+    let (before, after) =
+        (effective(before).unwrap_or_default(), effective(after).unwrap_or_default());
+    let recorded = before.into_iter().filter_map(|(key, value)| {
+        let other = after.get(&key)?.clone();
+        Some((key, value, other))
     });
     named
         .chain(recorded)

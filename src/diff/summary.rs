@@ -1,8 +1,8 @@
 //! The finding in a sentence.
 
-use super::course::Steps;
 use super::lines::LineChange;
-use super::report::At;
+use super::options::At;
+use super::steps::Steps;
 use crate::frames::FrameReport;
 use crate::units::{change, counted, percent, ratio, size};
 
