@@ -13,6 +13,7 @@ use super::options::{At, Options};
 use super::space::{PoolChange, StreamChange, pools, streams};
 use super::steps::{PhaseChange, Recorded, StepChange, Steps};
 use super::summary::{failures, moment, summary};
+use crate::figures::Figure;
 use crate::frames::StackReader;
 use crate::study::DeviceStudy;
 use crate::units::size;
@@ -33,11 +34,11 @@ pub struct DeviceDiff {
     /// The same of the recording after.
     pub after_moment: Option<Moment>,
     /// The figures before; `None` where that snapshot does not have the device.
-    pub before: Option<Figures<u64>>,
+    pub before: Option<Figures>,
     /// The figures after; `None` where that snapshot does not have the device.
-    pub after: Option<Figures<u64>>,
+    pub after: Option<Figures>,
     /// What they changed by; a device that a snapshot does not have counts as 0.
-    pub delta: Figures<i64>,
+    pub delta: Figures,
     /// The training steps compared; `None` where they cannot be told or counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<Steps>,
@@ -86,7 +87,7 @@ pub(super) fn device_diff(both: &Both<'_, '_>, options: Options) -> DeviceDiff {
     });
     let figures = [0, 1].map(|side| {
         let ooms = both.devices[side]?.failed().count() as u64;
-        Some(Figures::of(&memories[side].as_ref()?.memory, &recorded.peaks[side], ooms))
+        Some(Figures::of(memories[side].as_ref()?.memory.state(), recorded.peaks[side], ooms))
     });
     let moments = memories.each_ref().map(|it| it.as_ref().map(|it| it.moment));
     let memories = memories.map(Option::unwrap_or_default);
@@ -99,7 +100,7 @@ pub(super) fn device_diff(both: &Both<'_, '_>, options: Options) -> DeviceDiff {
     };
     let (mut lines, mut other_lines) = holders.by_line(usize::MAX);
     let moment = moment(at, recorded.steps);
-    let summary = summary_of(&moment, figures, &lines);
+    let summary = summary_of(&moment, &figures, &lines);
     for line in lines.split_off(options.top.min(lines.len())) {
         other_lines.add(&line.held);
     }
@@ -141,29 +142,31 @@ impl Both<'_, '_> {
 }
 
 /// The finding in a sentence.
-fn summary_of(moment: &str, figures: [Option<Figures<u64>>; 2], lines: &[LineChange]) -> String {
+fn summary_of(moment: &str, figures: &[Option<Figures>; 2], lines: &[LineChange]) -> String {
     match figures {
-        [None, Some(after)] => only(moment, "after", &after),
-        [Some(before), None] => only(moment, "before", &before),
-        both => {
-            let [before, after] = both.map(Option::unwrap_or_default);
-            summary(moment, before.allocated_bytes, after.allocated_bytes, lines)
-                + &failures(before.ooms, after.ooms)
+        [None, Some(after)] => only(moment, "after", after),
+        [Some(before), None] => only(moment, "before", before),
+        [None, None] => String::new(),
+        [Some(before), Some(after)] => {
+            let number = |figure| [before.number(figure), after.number(figure)];
+            summary(moment, number(Figure::Allocated), lines) + &failures(number(Figure::Ooms))
         }
     }
 }
 
-fn only(moment: &str, side: &str, figures: &Figures<u64>) -> String {
+fn only(moment: &str, side: &str, figures: &Figures) -> String {
     format!(
         "only in the snapshot {side}, with {} allocated {moment}",
-        size(figures.allocated_bytes)
+        size(figures.number(Figure::Allocated))
     )
 }
 
 impl DeviceDiff {
     /// What is allocated at the moment compared.
     pub fn growth(&self) -> Growth<'_> {
-        let allocated = |figures: Option<Figures<u64>>| figures.map_or(0, |f| f.allocated_bytes);
+        let allocated = |figures: Option<Figures>| {
+            figures.map_or(0, |figures| figures.number(Figure::Allocated))
+        };
         Growth {
             name: None,
             device: self.device,

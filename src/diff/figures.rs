@@ -1,184 +1,146 @@
 //! One device's figures on either side, and what they changed by, under the same names.
 
-use serde::Serialize;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 
-use crate::memory::Memory;
+use crate::figures::{Amount, Figure, Recording, State, Unknown};
 use crate::study::Peak;
-use crate::units::change;
 
-/// How many, and how many bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Tally<N> {
-    /// How many.
-    pub count: N,
-    /// Bytes in all.
-    pub bytes: N,
+/// The figures compared, each with its place in the JSON. All but the peaks and `ooms` are those of the moment
+/// compared.
+const PLACES: [(&str, Figure); 26] = [
+    ("reserved_bytes", Figure::Reserved),
+    ("allocated_bytes", Figure::Allocated),
+    ("active_bytes", Figure::Active),
+    ("requested_bytes", Figure::Requested),
+    ("peak_allocated_bytes", Figure::PeakAllocated),
+    ("peak_reserved_bytes", Figure::PeakReserved),
+    ("ooms", Figure::Ooms),
+    ("segments.count", Figure::Segments),
+    ("segments.small.count", Figure::SmallSegments),
+    ("segments.small.bytes", Figure::SmallSegmentMemory),
+    ("segments.large.count", Figure::LargeSegments),
+    ("segments.large.bytes", Figure::LargeSegmentMemory),
+    ("segments.expandable.count", Figure::ExpandableSegments),
+    ("segments.expandable.bytes", Figure::ExpandableSegmentMemory),
+    ("blocks.active_allocated.count", Figure::AllocatedBlocks),
+    ("blocks.active_allocated.bytes", Figure::Allocated),
+    ("blocks.active_pending_free.count", Figure::PendingBlocks),
+    ("blocks.active_pending_free.bytes", Figure::Pending),
+    ("blocks.inactive.count", Figure::FreeBlocks),
+    ("blocks.inactive.bytes", Figure::Free),
+    ("fragmentation.gap_ratio", Figure::GapRatio),
+    ("fragmentation.inactive_split_bytes", Figure::InactiveSplit),
+    ("fragmentation.releasable_bytes", Figure::Releasable),
+    ("fragmentation.stranded_bytes", Figure::Stranded),
+    ("fragmentation.largest_free_block_bytes", Figure::LargestFreeBlock),
+    ("fragmentation.rounding_bytes", Figure::Rounding),
+];
+
+/// The figures of a device, or what they changed by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Figures([Amount; PLACES.len()]);
+
+/// What the figures are read from.
+struct Compared {
+    state: State,
+    peak: Peak,
+    ooms: u64,
 }
 
-/// Segments by kind; `small` and `large` share all of them out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct SegmentFigures<N> {
-    /// All of them.
-    pub count: N,
-    /// Of small pools.
-    pub small: Tally<N>,
-    /// Of large pools.
-    pub large: Tally<N>,
-    /// Mapped runs of expandable segments, small or large.
-    pub expandable: Tally<N>,
-}
+impl Recording for Compared {
+    fn state(&self) -> State {
+        self.state
+    }
 
-/// Blocks by state.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct BlockFigures<N> {
-    /// Held by the program.
-    pub active_allocated: Tally<N>,
-    /// Freed, waiting for another stream.
-    pub active_pending_free: Tally<N>,
-    /// Free.
-    pub inactive: Tally<N>,
-}
+    fn peak_reserved(&self) -> Result<u64, Unknown> {
+        Ok(self.peak.reserved_bytes)
+    }
 
-/// The figures of a device (`u64`), or what they changed by (`i64`). All but the peaks and `ooms` are
-/// those of the moment compared; the meanings are those of [`Memory`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Figures<N> {
-    /// Held from the device.
-    pub reserved_bytes: N,
-    /// In blocks that the program holds.
-    pub allocated_bytes: N,
-    /// Allocated, or freed and waiting for another stream.
-    pub active_bytes: N,
-    /// Asked for, of the active blocks.
-    pub requested_bytes: N,
-    /// The most that was allocated, of the steps compared.
-    pub peak_allocated_bytes: N,
-    /// The most that was reserved, of the steps compared.
-    pub peak_reserved_bytes: N,
-    /// Failed requests in the whole trace.
-    pub ooms: N,
-    /// Segments by kind.
-    pub segments: SegmentFigures<N>,
-    /// Blocks by state.
-    pub blocks: BlockFigures<N>,
-    /// How useful the free memory is.
-    pub fragmentation: FragmentationFigures<N>,
-}
+    fn peak_allocated(&self) -> Result<u64, Unknown> {
+        Ok(self.peak.allocated_bytes)
+    }
 
-/// How useful the free memory is; ratios change by at most 1 either way.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct FragmentationFigures<N> {
-    /// 1 - allocated / reserved.
-    pub gap_ratio: f64,
-    /// Free bytes beside another block of their segment; not of expandable segments.
-    pub inactive_split_bytes: N,
-    /// Free bytes that `empty_cache()` would give back.
-    pub releasable_bytes: N,
-    /// Free bytes that it would not.
-    pub stranded_bytes: N,
-    /// The largest free block.
-    pub largest_free_block_bytes: N,
-    /// Bytes that active blocks are larger than what was asked for.
-    pub rounding_bytes: N,
-}
-
-impl Tally<u64> {
-    fn change_to(self, after: Self) -> Tally<i64> {
-        Tally { count: change(self.count, after.count), bytes: change(self.bytes, after.bytes) }
+    fn failed_requests(&self) -> Result<u64, Unknown> {
+        Ok(self.ooms)
     }
 }
 
-impl SegmentFigures<u64> {
-    fn change_to(&self, after: &Self) -> SegmentFigures<i64> {
-        SegmentFigures {
-            count: change(self.count, after.count),
-            small: self.small.change_to(after.small),
-            large: self.large.change_to(after.large),
-            expandable: self.expandable.change_to(after.expandable),
-        }
-    }
-}
-
-impl BlockFigures<u64> {
-    fn change_to(&self, after: &Self) -> BlockFigures<i64> {
-        BlockFigures {
-            active_allocated: self.active_allocated.change_to(after.active_allocated),
-            active_pending_free: self.active_pending_free.change_to(after.active_pending_free),
-            inactive: self.inactive.change_to(after.inactive),
-        }
-    }
-}
-
-impl FragmentationFigures<u64> {
-    fn change_to(&self, after: &Self) -> FragmentationFigures<i64> {
-        FragmentationFigures {
-            gap_ratio: after.gap_ratio - self.gap_ratio,
-            inactive_split_bytes: change(self.inactive_split_bytes, after.inactive_split_bytes),
-            releasable_bytes: change(self.releasable_bytes, after.releasable_bytes),
-            stranded_bytes: change(self.stranded_bytes, after.stranded_bytes),
-            largest_free_block_bytes: change(
-                self.largest_free_block_bytes,
-                after.largest_free_block_bytes,
-            ),
-            rounding_bytes: change(self.rounding_bytes, after.rounding_bytes),
-        }
-    }
-}
-
-impl Figures<u64> {
-    /// Those of `memory` at the moment compared, with the `peak` of what is compared.
-    pub(super) fn of(memory: &Memory, peak: &Peak, ooms: u64) -> Self {
-        let tally = |count, bytes| Tally { count, bytes };
-        let (segments, blocks, free) = (&memory.segments, &memory.blocks, &memory.fragmentation);
-        Self {
-            reserved_bytes: memory.reserved_bytes,
-            allocated_bytes: memory.allocated_bytes,
-            active_bytes: memory.active_bytes,
-            requested_bytes: memory.requested_bytes,
-            peak_allocated_bytes: peak.allocated_bytes,
-            peak_reserved_bytes: peak.reserved_bytes,
-            ooms,
-            segments: SegmentFigures {
-                count: segments.count,
-                small: tally(segments.small.count, segments.small.bytes),
-                large: tally(segments.large.count, segments.large.bytes),
-                expandable: tally(segments.expandable.count, segments.expandable.bytes),
-            },
-            blocks: BlockFigures {
-                active_allocated: tally(
-                    blocks.active_allocated.count,
-                    blocks.active_allocated.bytes,
-                ),
-                active_pending_free: tally(
-                    blocks.active_pending_free.count,
-                    blocks.active_pending_free.bytes,
-                ),
-                inactive: tally(blocks.inactive.count, blocks.inactive.bytes),
-            },
-            fragmentation: FragmentationFigures {
-                gap_ratio: free.gap_ratio,
-                inactive_split_bytes: free.inactive_split_bytes,
-                releasable_bytes: free.releasable_bytes,
-                stranded_bytes: free.stranded_bytes,
-                largest_free_block_bytes: free.largest_free_block_bytes,
-                rounding_bytes: free.rounding_bytes,
-            },
-        }
+impl Figures {
+    /// Of the memory at the moment compared, the `peak` of what is compared and all failed requests.
+    pub(super) fn of(state: State, peak: Peak, ooms: u64) -> Self {
+        let compared = Compared { state, peak, ooms };
+        Self(PLACES.map(|(_, figure)| {
+            let reading = figure.read(&compared);
+            debug_assert!(reading.is_ok(), "{} is known of what is compared", figure.word());
+            reading.unwrap_or(Amount::Count(0))
+        }))
     }
 
     /// What they changed by on the way to `after`.
-    pub(super) fn change_to(&self, after: &Self) -> Figures<i64> {
-        Figures {
-            reserved_bytes: change(self.reserved_bytes, after.reserved_bytes),
-            allocated_bytes: change(self.allocated_bytes, after.allocated_bytes),
-            active_bytes: change(self.active_bytes, after.active_bytes),
-            requested_bytes: change(self.requested_bytes, after.requested_bytes),
-            peak_allocated_bytes: change(self.peak_allocated_bytes, after.peak_allocated_bytes),
-            peak_reserved_bytes: change(self.peak_reserved_bytes, after.peak_reserved_bytes),
-            ooms: change(self.ooms, after.ooms),
-            segments: self.segments.change_to(&after.segments),
-            blocks: self.blocks.change_to(&after.blocks),
-            fragmentation: self.fragmentation.change_to(&after.fragmentation),
+    pub(super) fn change_to(&self, after: &Self) -> Self {
+        let mut change = *after;
+        for (amount, before) in change.0.iter_mut().zip(&self.0) {
+            *amount = amount.less(*before);
         }
+        change
+    }
+
+    /// All of them, each with its place in the JSON.
+    pub fn places() -> &'static [(&'static str, Figure)] {
+        &PLACES
+    }
+
+    /// One of them.
+    pub fn amount(&self, figure: Figure) -> Amount {
+        let found = PLACES.iter().zip(&self.0).find(|((_, of), _)| *of == figure);
+        debug_assert!(found.is_some(), "{} is among the figures compared", figure.word());
+        found.map_or(Amount::Count(0), |(_, amount)| *amount)
+    }
+
+    /// One of them as a number of bytes or of things.
+    pub fn number(&self, figure: Figure) -> u64 {
+        u64::try_from(self.amount(figure).whole()).unwrap_or_default()
+    }
+
+    /// What one of them changed by, in bytes or things, of what [`Figures::change_to`] came to.
+    pub fn change(&self, figure: Figure) -> i64 {
+        let by = self.amount(figure).whole();
+        i64::try_from(by).unwrap_or(if by < 0 { i64::MIN } else { i64::MAX })
+    }
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self::of(State::default(), Peak::default(), 0)
+    }
+}
+
+impl Serialize for Figures {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let rows: Vec<_> = PLACES.iter().zip(&self.0).map(|((at, _), it)| (*at, *it)).collect();
+        Nested(&rows).serialize(serializer)
+    }
+}
+
+/// Amounts by paths such as `segments.small.count`, those of one object side by side.
+struct Nested<'a>(&'a [(&'static str, Amount)]);
+
+impl Serialize for Nested<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let head = |path: &'static str| path.split_once('.').map_or(path, |(head, _)| head);
+        let mut map = serializer.serialize_map(None)?;
+        for rows in self.0.chunk_by(|a, b| head(a.0) == head(b.0)) {
+            let inner: Vec<_> = rows
+                .iter()
+                .filter_map(|(path, amount)| Some((path.split_once('.')?.1, *amount)))
+                .collect();
+            match rows {
+                [(path, amount)] if inner.is_empty() => map.serialize_entry(path, amount)?,
+                [(path, _), ..] => map.serialize_entry(head(path), &Nested(&inner))?,
+                [] => {}
+            }
+        }
+        map.end()
     }
 }

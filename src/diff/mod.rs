@@ -25,7 +25,7 @@ mod steps;
 mod summary;
 
 pub use device::DeviceDiff;
-pub use figures::{BlockFigures, Figures, FragmentationFigures, SegmentFigures, Tally};
+pub use figures::Figures;
 pub use holders::{Held, HeldOnBothSides, Others, StackChange, StackCounts, Status};
 pub use limit::{FailOn, Failure, Growth, GrowthError, Limit};
 pub use lines::LineChange;

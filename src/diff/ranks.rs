@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::device::DeviceDiff;
 use super::limit::Growth;
 use crate::analysis::Unreadable;
+use crate::figures::Figure;
 
 /// One device of one rank on both sides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -53,18 +54,22 @@ pub struct RanksDiff {
 impl RankChange {
     fn new(name: &str, device: &DeviceDiff) -> Self {
         let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
+        let sides = |figure| [before.number(figure), after.number(figure)];
+        let [before_allocated_bytes, after_allocated_bytes] = sides(Figure::Allocated);
+        let [before_peak_reserved_bytes, after_peak_reserved_bytes] = sides(Figure::PeakReserved);
+        let [before_ooms, after_ooms] = sides(Figure::Ooms);
         Self {
             name: name.to_owned(),
             device: device.device,
             moment: device.moment.clone(),
-            before_allocated_bytes: before.allocated_bytes,
-            after_allocated_bytes: after.allocated_bytes,
-            delta_allocated_bytes: device.delta.allocated_bytes,
-            before_peak_reserved_bytes: before.peak_reserved_bytes,
-            after_peak_reserved_bytes: after.peak_reserved_bytes,
-            delta_peak_reserved_bytes: device.delta.peak_reserved_bytes,
-            before_ooms: before.ooms,
-            after_ooms: after.ooms,
+            before_allocated_bytes,
+            after_allocated_bytes,
+            delta_allocated_bytes: device.delta.change(Figure::Allocated),
+            before_peak_reserved_bytes,
+            after_peak_reserved_bytes,
+            delta_peak_reserved_bytes: device.delta.change(Figure::PeakReserved),
+            before_ooms,
+            after_ooms,
         }
     }
 }

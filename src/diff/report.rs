@@ -11,6 +11,7 @@ use super::options::{At, Options};
 use super::ranks::RanksDiff;
 use super::settings::{SettingChange, changed};
 use crate::analysis::remarks;
+use crate::figures::Figure;
 use crate::notice::{Code, Warning};
 use crate::snapshot::Snapshot;
 use crate::study::{DeviceStudy, OverTime, Scope, Study};
@@ -107,7 +108,7 @@ impl DiffReport {
 /// The finding of the device that grew most, failing that of the one that changed most.
 fn summary(devices: &[DeviceDiff]) -> String {
     let key = |device: &&DeviceDiff| {
-        let by = device.delta.allocated_bytes;
+        let by = device.delta.change(Figure::Allocated);
         (by.max(0), by.unsigned_abs(), std::cmp::Reverse(device.device))
     };
     match devices.iter().max_by_key(key) {

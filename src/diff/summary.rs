@@ -37,7 +37,7 @@ fn place(frame: &FrameReport) -> String {
 
 /// What became of the memory allocated at a `moment`, and the line that has most of it; `lines` are those
 /// that changed, most first.
-pub(super) fn summary(moment: &str, before: u64, after: u64, lines: &[LineChange]) -> String {
+pub(super) fn summary(moment: &str, [before, after]: [u64; 2], lines: &[LineChange]) -> String {
     let by = change(before, after);
     if by == 0 {
         let more = lines.iter().filter(|line| line.held.delta_bytes > 0).count() as u64;
@@ -76,7 +76,7 @@ pub(super) fn summary(moment: &str, before: u64, after: u64, lines: &[LineChange
 }
 
 /// What to add where requests failed on one side only.
-pub(super) fn failures(before: u64, after: u64) -> String {
+pub(super) fn failures([before, after]: [u64; 2]) -> String {
     match (before, after) {
         (0, 1..) => format!("; {} failed after, none before", counted(after, "request")),
         (1.., 0) => format!("; {} failed before, none after", counted(before, "request")),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::units::{count, parse_ratio, parse_size, percent, size};
 
@@ -47,8 +47,7 @@ impl Unit {
 }
 
 /// How much of something, or how much it changed by. Wide enough for any difference of two `u64`.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub enum Amount {
     /// A part of a whole.
     Ratio(f64),
@@ -67,12 +66,47 @@ impl Amount {
         }
     }
 
+    /// As a whole number; of a ratio 0.
+    pub fn whole(self) -> i128 {
+        match self {
+            Self::Ratio(_) => 0,
+            Self::Bytes(n) | Self::Count(n) => n,
+        }
+    }
+
+    /// What is left without `other`, an amount of the same unit.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Ratio(a), Self::Ratio(b)) => Self::Ratio(a - b),
+            (Self::Bytes(a), Self::Bytes(b)) => Self::Bytes(a - b),
+            (Self::Count(a), Self::Count(b)) => Self::Count(a - b),
+            _ => {
+                debug_assert!(false, "amounts of different units are not compared");
+                self
+            }
+        }
+    }
+
     /// Bytes in full, percents with so many decimals, for two amounts that look alike when shortened.
     pub fn precise(self, decimals: usize) -> String {
         match self {
             Self::Ratio(ratio) => format!("{:.decimals$}%", ratio * 100.0),
             Self::Bytes(bytes) => format!("{}{} bytes", sign(bytes < 0), count(magnitude(bytes))),
             Self::Count(_) => self.to_string(),
+        }
+    }
+}
+
+impl Serialize for Amount {
+    /// A plain number; at the ends of the range where JSON's readers have none so large.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match *self {
+            Self::Ratio(ratio) => serializer.serialize_f64(ratio),
+            Self::Bytes(n) | Self::Count(n) if n < 0 => {
+                serializer.serialize_i64(i64::try_from(n).unwrap_or(i64::MIN))
+            }
+            Self::Bytes(n) | Self::Count(n) => serializer.serialize_u64(magnitude(n)),
         }
     }
 }

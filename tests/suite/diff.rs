@@ -2,7 +2,7 @@
 
 use crate::support::program::{file, refusal, result_of, run};
 use crate::support::{fixtures, program};
-use oomscope::diff::{At, DeviceDiff, DiffReport, File, MatchedBy, Options, Status, diff};
+use oomscope::diff::{At, DeviceDiff, DiffReport, Figures, File, MatchedBy, Options, Status, diff};
 use oomscope::snapshot::Snapshot;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -437,4 +437,13 @@ fn folded_stacks_hold_every_byte_of_both_sides() {
     assert_eq!(json!(sums[1]), device["after"]["allocated_bytes"]);
     let new = "growth.py:93:<module>;growth.py:88:main;train.py:2:train;modeling.py:20:__init__ 0 67108864";
     assert!(folded.contains(new), "{folded}");
+}
+
+#[test]
+fn the_documentation_lists_every_figure_as_the_catalogue_has_it() {
+    let page = std::fs::read_to_string("docs/diff.md").unwrap();
+    for (place, figure) in Figures::places() {
+        let row = format!("\n| `{place}` | {} |\n", figure.meaning());
+        assert!(page.contains(&row), "docs/diff.md lacks {row}");
+    }
 }

@@ -7,6 +7,7 @@ use oomscope::diff::{
     At, DeviceDiff, DiffReport, Figures, File, Held, MatchedBy, Options, Space, StackChange,
     Status, diff,
 };
+use oomscope::figures::Figure;
 use oomscope::frames::FrameReport;
 use oomscope::snapshot::Snapshot;
 use proptest::prelude::*;
@@ -59,7 +60,7 @@ fn sorted<T: std::fmt::Debug>(rows: impl Iterator<Item = T>) -> Vec<String> {
     rows
 }
 
-fn negated(figures: &Figures<i64>) -> Value {
+fn negated(figures: &Figures) -> Value {
     fn turn(value: &mut Value) {
         match value {
             Value::Object(pairs) => pairs.values_mut().for_each(turn),
@@ -167,11 +168,11 @@ fn adds_up(report: &DiffReport) {
     for device in &report.devices {
         let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
         let total = (
-            before.allocated_bytes,
-            after.allocated_bytes,
-            device.delta.allocated_bytes,
-            before.blocks.active_allocated.count,
-            after.blocks.active_allocated.count,
+            before.number(Figure::Allocated),
+            after.number(Figure::Allocated),
+            device.delta.change(Figure::Allocated),
+            before.number(Figure::AllocatedBlocks),
+            after.number(Figure::AllocatedBlocks),
         );
         let stacks = device.stacks.iter().map(|stack| stack.held);
         assert_eq!(sum(stacks.chain([device.other_stacks.held])), total);
@@ -182,8 +183,14 @@ fn adds_up(report: &DiffReport) {
             let pools = device.pools.iter();
             pools.fold((0, 0), |sum, p| (sum.0 + of(&p.before), sum.1 + of(&p.after)))
         };
-        assert_eq!(pools(|p| p.reserved_bytes), (before.reserved_bytes, after.reserved_bytes));
-        assert_eq!(pools(|p| p.allocated_bytes), (before.allocated_bytes, after.allocated_bytes));
+        assert_eq!(
+            pools(|p| p.reserved_bytes),
+            (before.number(Figure::Reserved), after.number(Figure::Reserved))
+        );
+        assert_eq!(
+            pools(|p| p.allocated_bytes),
+            (before.number(Figure::Allocated), after.number(Figure::Allocated))
+        );
     }
 }
 
@@ -326,12 +333,16 @@ fn the_figures_are_those_of_analyze() {
                     At::Peak => alone.peak.allocated_bytes,
                     At::Snapshot => alone.memory.allocated_bytes,
                 };
-                assert_eq!(figures.allocated_bytes, allocated, "{name} {at:?}");
-                assert_eq!(figures.peak_reserved_bytes, alone.peak.reserved_bytes, "{name}");
+                assert_eq!(figures.number(Figure::Allocated), allocated, "{name} {at:?}");
+                assert_eq!(
+                    figures.number(Figure::PeakReserved),
+                    alone.peak.reserved_bytes,
+                    "{name}"
+                );
                 if at == At::Snapshot {
-                    assert_eq!(figures.segments.count, alone.memory.segments.count);
+                    assert_eq!(figures.number(Figure::Segments), alone.memory.segments.count);
                     assert_eq!(
-                        figures.fragmentation.stranded_bytes,
+                        figures.number(Figure::Stranded),
                         alone.memory.fragmentation.stranded_bytes
                     );
                 }

@@ -4,10 +4,11 @@ use serde_json::Value;
 
 use super::super::words::pool;
 use crate::diff::{
-    At, DeviceDiff, DiffReport, Figures, Held, Moment, PhaseChange, PoolChange, RankChange,
-    RanksDiff, SettingChange, Space, Status, StepChange, StreamChange,
+    At, DeviceDiff, DiffReport, Held, Moment, PhaseChange, PoolChange, RankChange, RanksDiff,
+    SettingChange, Space, Status, StepChange, StreamChange,
 };
 use crate::document::{Cell, code};
+use crate::figures::{Amount, Figure, Unit};
 use crate::units::{count, counted, percent, ratio, signed_count, signed_size, size, stream};
 
 /// The heads of [`figures`].
@@ -57,31 +58,28 @@ pub(super) fn blocks(held: &Held) -> String {
 pub(super) fn figures(device: &DeviceDiff, at: At) -> Vec<Vec<Cell>> {
     let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
     let delta = &device.delta;
-    let row = |depth,
-               name: &str,
-               show: fn(u64) -> String,
-               of: fn(&Figures<u64>) -> u64,
-               by: &str,
-               share: String| {
+    let row = |depth, name: &str, figure: Figure| {
+        let (was, is) = (before.amount(figure), after.amount(figure));
+        let (by, share) = match figure.unit() {
+            Unit::Ratio => (points(delta.amount(figure)), String::new()),
+            Unit::Bytes => {
+                let by = delta.change(figure);
+                (signed_size(by), share(before.number(figure), by))
+            }
+            Unit::Count => {
+                let by = delta.change(figure);
+                (signed_count(by), share(before.number(figure), by))
+            }
+        };
         let name = Cell::Part(depth, name.into());
-        vec![name, show(of(&before)).into(), show(of(&after)).into(), by.into(), share.into()]
+        vec![name, was.to_string().into(), is.to_string().into(), by.into(), share.into()]
     };
-    let bytes = |depth, name, of: fn(&Figures<u64>) -> u64, by: i64| {
-        row(depth, name, size, of, &signed_size(by), share(of(&before), by))
-    };
-    let counts = |depth, name, of: fn(&Figures<u64>) -> u64, by: i64| {
-        row(depth, name, count, of, &signed_count(by), share(of(&before), by))
-    };
+    let occurs = |figure| before.number(figure) + after.number(figure) > 0;
     let mut rows = Vec::new();
     // Elsewhere one of the two has no peak.
     if device.at == at {
-        rows.push(bytes(
-            0,
-            "peak allocated",
-            |f| f.peak_allocated_bytes,
-            delta.peak_allocated_bytes,
-        ));
-        rows.push(bytes(0, "peak reserved", |f| f.peak_reserved_bytes, delta.peak_reserved_bytes));
+        rows.push(row(0, "peak allocated", Figure::PeakAllocated));
+        rows.push(row(0, "peak reserved", Figure::PeakReserved));
     }
     rows.push(vec![
         format!("{}:", device.moment).into(),
@@ -90,45 +88,31 @@ pub(super) fn figures(device: &DeviceDiff, at: At) -> Vec<Vec<Cell>> {
         "".into(),
         "".into(),
     ]);
-    rows.push(bytes(1, "allocated", |f| f.allocated_bytes, delta.allocated_bytes));
-    rows.push(bytes(1, "reserved", |f| f.reserved_bytes, delta.reserved_bytes));
-    let (pending, by) = (|f: &Figures<u64>| f.blocks.active_pending_free, delta.blocks);
-    if pending(&before).count + pending(&after).count > 0 {
-        let by = by.active_pending_free.bytes;
-        rows.push(bytes(1, "pending free", |f| f.blocks.active_pending_free.bytes, by));
+    rows.push(row(1, "allocated", Figure::Allocated));
+    rows.push(row(1, "reserved", Figure::Reserved));
+    if occurs(Figure::PendingBlocks) {
+        rows.push(row(1, "pending free", Figure::Pending));
     }
-    let free = &delta.fragmentation;
     rows.extend([
-        bytes(1, "free", |f| f.blocks.inactive.bytes, by.inactive.bytes),
-        bytes(2, "releasable", |f| f.fragmentation.releasable_bytes, free.releasable_bytes),
-        bytes(2, "stranded", |f| f.fragmentation.stranded_bytes, free.stranded_bytes),
-        bytes(
-            2,
-            "largest block",
-            |f| f.fragmentation.largest_free_block_bytes,
-            free.largest_free_block_bytes,
-        ),
-        bytes(1, "rounding", |f| f.fragmentation.rounding_bytes, free.rounding_bytes),
-        gap(device, [&before, &after]),
-        counts(1, "segments", |f| f.segments.count, delta.segments.count),
-        counts(1, "blocks in use", |f| f.blocks.active_allocated.count, by.active_allocated.count),
-        counts(1, "free blocks", |f| f.blocks.inactive.count, by.inactive.count),
+        row(1, "free", Figure::Free),
+        row(2, "releasable", Figure::Releasable),
+        row(2, "stranded", Figure::Stranded),
+        row(2, "largest block", Figure::LargestFreeBlock),
+        row(1, "rounding", Figure::Rounding),
+        row(1, "gap", Figure::GapRatio),
+        row(1, "segments", Figure::Segments),
+        row(1, "blocks in use", Figure::AllocatedBlocks),
+        row(1, "free blocks", Figure::FreeBlocks),
     ]);
-    if before.ooms + after.ooms > 0 {
-        rows.push(counts(0, "failed requests", |f| f.ooms, delta.ooms));
+    if occurs(Figure::Ooms) {
+        rows.push(row(0, "failed requests", Figure::Ooms));
     }
     rows
 }
 
-fn gap(device: &DeviceDiff, sides: [&Figures<u64>; 2]) -> Vec<Cell> {
-    let [before, after] = sides.map(|f| percent(f.fragmentation.gap_ratio));
-    let name = Cell::Part(1, "gap".into());
-    vec![name, before.into(), after.into(), points(device).into(), "".into()]
-}
-
-/// What the gap changed by, in points of a percentage.
-fn points(device: &DeviceDiff) -> String {
-    let by = device.delta.fragmentation.gap_ratio;
+/// What a ratio changed by, in points of a percentage.
+fn points(by: Amount) -> String {
+    let by = by.number();
     let sign = if by > 0.0 { "+" } else { "-" };
     match percent(by.abs()).as_str() {
         "0%" => "0".to_owned(),

@@ -7,6 +7,7 @@ use super::cells::{
 };
 use crate::diff::{At, DeviceDiff, DiffReport, Held, LineChange, RanksDiff, StackChange};
 use crate::document::{Cell, Document, Item, Table, Text, alarm, code, strong};
+use crate::figures::Figure;
 use crate::units::{count, counted, signed_size, size};
 
 /// Frames of a stack that are shown.
@@ -88,13 +89,14 @@ fn lines(document: &mut Document, device: &DeviceDiff) {
         let share = share(others.held.before_bytes, others.held.delta_bytes);
         rows.push(row(&others.held, share, "everything else".into()));
     }
-    let all = device.delta.allocated_bytes;
-    let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
+    let all = device.delta.change(Figure::Allocated);
+    let [before, after] = [device.before, device.after]
+        .map(|figures| figures.unwrap_or_default().number(Figure::Allocated));
     rows.push(vec![
         signed_size(all).into(),
-        share(before.allocated_bytes, all).into(),
-        size(before.allocated_bytes).into(),
-        size(after.allocated_bytes).into(),
+        share(before, all).into(),
+        size(before).into(),
+        size(after).into(),
         "".into(),
         "all of it".into(),
     ]);
