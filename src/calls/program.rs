@@ -210,7 +210,7 @@ impl Program<'_> {
                 }
                 // What did not fit into the sum cannot be taken out of it.
                 OperationKind::Free { slot, .. } => {
-                    held = held.saturating_sub(sizes[slot as usize])
+                    held = held.saturating_sub(sizes[slot as usize]);
                 }
                 OperationKind::Release { .. }
                 | OperationKind::Freeable(_)

@@ -1,11 +1,11 @@
 //! Lines of a bounded width.
 
 use anstream::adapter::strip_str;
-use unicode_width::UnicodeWidthStr as _;
+use unicode_width::UnicodeWidthStr;
 
 /// Columns that `text` takes; escape sequences take none.
 pub(super) fn width(text: &str) -> usize {
-    strip_str(text).map(|shown| shown.width()).sum()
+    strip_str(text).map(UnicodeWidthStr::width).sum()
 }
 
 /// Breaks `text` at blanks so that no line is wider than `room`, and joins the lines with `indent`.

@@ -1,6 +1,6 @@
 //! The catalogue of figures: what each is called, what it is measured in, what it means, and how it is read.
 //!
-//! A [`Figure`] is declared once, as a row of [`catalogue`]. The limits of `oomscope check` (flag, key of
+//! A [`Figure`] is declared once, as a row of `catalogue`. The limits of `oomscope check` (flag, key of
 //! `oomscope.toml`, finding), the figures of `oomscope diff`, the series of `oomscope timeline` and the
 //! tables of the documentation are made from its rows, so that they cannot differ. Figures are read from
 //! plain quantities: a [`State`] of the memory at a moment, or a [`Recording`] of a device. Knows neither

@@ -301,7 +301,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
         let (order, freeable, device) = (&self.finished, &self.freeable, &mut self.device);
         match scope {
             ReleaseScope::All => {
-                self.allocator.release_cached(None, order, freeable, context, device)
+                self.allocator.release_cached(None, order, freeable, context, device);
             }
             ReleaseScope::Pools(pools) => {
                 for pool in pools.of(&self.program.pools) {
