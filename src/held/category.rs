@@ -4,7 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
-use super::course::{Block, Course, Moment, Point};
+use super::lives::{LiveBlock, LiveSet, Lives, Point};
 use crate::ids::{StackId, row};
 use crate::phases::{Makes, Phase, Phases, Signs};
 
@@ -69,9 +69,9 @@ impl Confidence {
 type Judged = (Category, Confidence);
 
 /// What each block of `moment` is for, in their order.
-pub(super) fn sort_out(moment: &Moment, course: &Course<'_>, phases: &Phases) -> Vec<Judged> {
+pub(super) fn sort_out(moment: &LiveSet, lives: &Lives<'_>, phases: &Phases) -> Vec<Judged> {
     let mut judge = Judge {
-        course,
+        lives,
         end: moment.end.unwrap_or(moment.at),
         parameters: FxHashSet::default(),
         kept: FxHashMap::default(),
@@ -92,7 +92,7 @@ pub(super) fn sort_out(moment: &Moment, course: &Course<'_>, phases: &Phases) ->
     for ((block, signs), found) in blocks.zip(&mut judged) {
         match block.born {
             // Gradients and copies have the sizes of parameters, which are known now.
-            Some(born) if matches!(course.phase(born), Phase::Backward | Phase::Data) => {
+            Some(born) if matches!(lives.phase(born), Phase::Backward | Phase::Data) => {
                 *found = judge.of(block, signs);
             }
             None if found.0 == Category::Other => unknown.push((block.requested, found)),
@@ -104,7 +104,7 @@ pub(super) fn sort_out(moment: &Moment, course: &Course<'_>, phases: &Phases) ->
 }
 
 struct Judge<'a> {
-    course: &'a Course<'a>,
+    lives: &'a Lives<'a>,
     /// Up to where it is seen what becomes of the blocks.
     end: Point,
     /// Requested sizes of parameters.
@@ -127,7 +127,7 @@ enum Life {
 }
 
 impl Judge<'_> {
-    fn of(&self, block: &Block, signs: Signs) -> Judged {
+    fn of(&self, block: &LiveBlock, signs: Signs) -> Judged {
         use Category::{OptimizerState, Other};
         use Confidence::High;
         match signs.makes {
@@ -137,7 +137,7 @@ impl Judge<'_> {
         }
         let Some(born) = block.born else { return Self::older(signs) };
         let life = self.life(block, born);
-        match self.course.phase(born) {
+        match self.lives.phase(born) {
             Phase::Init => self.built(block, born, signs, life),
             Phase::Data => self.fed(block, born),
             Phase::Forward => self.forward(block, born),
@@ -147,16 +147,16 @@ impl Judge<'_> {
         }
     }
 
-    fn note_kept(&mut self, block: &Block) {
+    fn note_kept(&mut self, block: &LiveBlock) {
         if let (Some(born), None) = (block.born, block.freed) {
-            let pass = self.course.backwards(born);
+            let pass = self.lives.backwards(born);
             let kept = self.kept.entry(block.stack).or_insert((pass, pass));
             *kept = (kept.0.min(pass), kept.1.max(pass));
         }
     }
 
-    fn life(&self, block: &Block, born: Point) -> Life {
-        let is_of_backward = self.course.phase(born) == Phase::Backward;
+    fn life(&self, block: &LiveBlock, born: Point) -> Life {
+        let is_of_backward = self.lives.phase(born) == Phase::Backward;
         match block.freed {
             // The program's code goes on when the pass is over.
             Some(_) if is_of_backward && block.is_freed_by_program => Life::Beyond,
@@ -164,7 +164,7 @@ impl Judge<'_> {
             Some(freed)
                 if freed.run == born.run
                     && is_of_backward
-                    && self.course.may_be_over(freed)
+                    && self.lives.may_be_over(freed)
                     && !self.phases.has_marked_steps() =>
             {
                 Life::Unknown
@@ -196,7 +196,7 @@ impl Judge<'_> {
     fn by_size(&self, unknown: Vec<(u64, &mut Judged)>) {
         let mut seen: FxHashMap<u64, u32> = FxHashMap::default();
         for (requested, judged) in unknown {
-            let Some(&gradients) = self.course.kept_by_backward.get(&requested) else { continue };
+            let Some(&gradients) = self.lives.kept_by_backward.get(&requested) else { continue };
             let seen = seen.entry(requested).or_default();
             *seen += 1;
             // Parameters come first by address, since they were made first.
@@ -208,10 +208,10 @@ impl Judge<'_> {
         }
     }
 
-    fn built(&self, block: &Block, born: Point, signs: Signs, life: Life) -> Judged {
+    fn built(&self, block: &LiveBlock, born: Point, signs: Signs, life: Life) -> Judged {
         use Category::{Parameters, Temporaries};
         use Confidence::{High, Low, Medium};
-        let fates = self.course.fates(block.stack);
+        let fates = self.lives.fates(block.stack);
         match life {
             Life::InRun => (Temporaries, High),
             Life::Beyond if signs.makes == Some(Makes::Parameters) => (Parameters, High),
@@ -225,7 +225,7 @@ impl Judge<'_> {
     }
 
     /// What the program's own code made at a time that nothing names.
-    fn unnamed(&self, block: &Block, born: Point) -> Judged {
+    fn unnamed(&self, block: &LiveBlock, born: Point) -> Judged {
         if self.is_freed_by_backward(block) && self.passes(block, born) == 1 {
             return (Category::Activations, Confidence::Medium);
         }
@@ -233,13 +233,13 @@ impl Judge<'_> {
     }
 
     /// What the program's own code made before the forward pass.
-    fn fed(&self, block: &Block, born: Point) -> Judged {
+    fn fed(&self, block: &LiveBlock, born: Point) -> Judged {
         use Category::{Inputs, Other, Temporaries};
         use Confidence::{High, Low, Medium};
         match block.freed {
             Some(freed) if freed.run == born.run => (Temporaries, High),
             // No input serves several passes, or grows with each.
-            _ if self.passes(block, born) > 1 || self.course.leaks.grows(block.stack) => {
+            _ if self.passes(block, born) > 1 || self.lives.leaks.grows(block.stack) => {
                 (Other, Low)
             }
             // Or a copy of a parameter, made anew in every step.
@@ -250,16 +250,16 @@ impl Judge<'_> {
     }
 
     /// Whether a backward pass held its last reference.
-    fn is_freed_by_backward(&self, block: &Block) -> bool {
-        let is_backward = |point| self.course.phase(point) == Phase::Backward;
+    fn is_freed_by_backward(&self, block: &LiveBlock) -> bool {
+        let is_backward = |point| self.lives.phase(point) == Phase::Backward;
         !block.is_freed_by_program && block.freed.is_some_and(is_backward)
     }
 
     /// How many backward passes began in a block's life; where none was recorded, forward passes.
-    fn passes(&self, block: &Block, born: Point) -> u32 {
+    fn passes(&self, block: &LiveBlock, born: Point) -> u32 {
         let end = block.freed.unwrap_or(self.end);
-        if self.course.has_backward() {
-            self.course.backwards(end).saturating_sub(self.course.backwards(born))
+        if self.lives.has_backward() {
+            self.lives.backwards(end).saturating_sub(self.lives.backwards(born))
         } else {
             self.forwards(born, end)
         }
@@ -271,16 +271,16 @@ impl Judge<'_> {
         row(until(end).saturating_sub(until(born)))
     }
 
-    fn forward(&self, block: &Block, born: Point) -> Judged {
+    fn forward(&self, block: &LiveBlock, born: Point) -> Judged {
         use Category::{Activations, Other, Temporaries};
         use Confidence::{High, Low, Medium};
-        if !self.course.has_backward() {
+        if !self.lives.has_backward() {
             return self.forward_alone(block, born);
         }
         let passes = self.passes(block, born);
         let Some(freed) = block.freed else {
             let end = self.end;
-            let fates = self.course.fates(block.stack);
+            let fates = self.lives.fates(block.stack);
             let is_old = end.entry - born.entry > fates.longest_early;
             return match passes {
                 // The recording ends in this forward pass, or in the backward pass after it.
@@ -290,7 +290,7 @@ impl Judge<'_> {
                 0 | 1 if fates.are_kept_for_backward() && is_old => (Activations, High),
                 0 | 1 if fates.after > 0 && is_old => (Activations, Medium),
                 0 if end.run == born.run => (Activations, Medium),
-                1 if self.course.phase(end) == Phase::Backward => (Activations, Medium),
+                1 if self.lives.phase(end) == Phase::Backward => (Activations, Medium),
                 // Kept for good. Once: a buffer, scratch memory of a library. Pass after pass: graphs
                 // that nobody goes through, or results.
                 _ if self.kept.get(&block.stack).is_some_and(|(first, last)| first < last) => {
@@ -310,7 +310,7 @@ impl Judge<'_> {
 
     /// What a forward pass made in a recording without a backward pass: of inference, or that ends in
     /// the first step.
-    fn forward_alone(&self, block: &Block, born: Point) -> Judged {
+    fn forward_alone(&self, block: &LiveBlock, born: Point) -> Judged {
         use Category::{Activations, Other, Temporaries};
         use Confidence::{High, Low, Medium};
         let end = block.freed.unwrap_or(self.end);
@@ -318,7 +318,7 @@ impl Judge<'_> {
             // A result, or a cache.
             return (Other, Low);
         }
-        let fates = self.course.fates(block.stack);
+        let fates = self.lives.fates(block.stack);
         let is_old = end.entry - born.entry > fates.longest_early;
         match block.freed {
             Some(freed) if freed.run == born.run => (Temporaries, High),
@@ -328,11 +328,11 @@ impl Judge<'_> {
         }
     }
 
-    fn backward(&self, block: &Block, signs: Signs, life: Life) -> Judged {
+    fn backward(&self, block: &LiveBlock, signs: Signs, life: Life) -> Judged {
         use Category::{Activations, Gradients, Other, Temporaries};
         use Confidence::{High, Low, Medium};
         let like_a_gradient = if self.parameters.is_empty() {
-            self.course.kept_by_backward.contains_key(&block.requested)
+            self.lives.kept_by_backward.contains_key(&block.requested)
         } else {
             self.parameters.contains(&block.requested)
         };
@@ -347,7 +347,7 @@ impl Judge<'_> {
             // Gradients are no backward pass's to free: the first of two, as for a gradient penalty. After
             // its last allocation, it may be over.
             Life::Beyond if self.is_freed_by_backward(block) => {
-                let may_be_over = block.freed.is_some_and(|at| self.course.may_be_over(at));
+                let may_be_over = block.freed.is_some_and(|at| self.lives.may_be_over(at));
                 if like_a_gradient && may_be_over {
                     (Gradients, Low)
                 } else {
@@ -362,10 +362,10 @@ impl Judge<'_> {
         }
     }
 
-    fn optimizer(&self, block: &Block, born: Point, life: Life) -> Judged {
+    fn optimizer(&self, block: &LiveBlock, born: Point, life: Life) -> Judged {
         use Category::{OptimizerState, Temporaries};
         use Confidence::{High, Low, Medium};
-        let fates = self.course.fates(block.stack);
+        let fates = self.lives.fates(block.stack);
         let step_of = |point: Point| self.phases.step_of(point.entry as usize);
         match life {
             Life::InRun => (Temporaries, High),

@@ -106,7 +106,7 @@ impl Streak {
 }
 
 #[derive(Debug, Default)]
-struct Line {
+struct LineGrowth {
     bytes: u64,
     blocks: u64,
     by_bytes: Streak,
@@ -118,7 +118,7 @@ struct Line {
     stack: StackId,
 }
 
-impl Line {
+impl LineGrowth {
     /// Whether it grew up to the last step, of which `ended` have ended.
     fn grows(&self, ended: u32) -> bool {
         let (bytes, blocks) = (&self.by_bytes, &self.by_blocks);
@@ -132,7 +132,7 @@ impl Line {
 /// What each line holds, compared at the end of each step.
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
-    lines: Vec<Line>,
+    lines: Vec<LineGrowth>,
     by_frame: FxHashMap<Option<FrameId>, u32>,
     /// The line of each stack, once it is known.
     by_stack: Vec<Option<u32>>,
@@ -152,11 +152,11 @@ impl Tracker {
         Self { by_stack: vec![None; stacks], ..Self::default() }
     }
 
-    fn line(&mut self, stacks: &StackReader<'_>, stack: StackId) -> Option<&mut Line> {
+    fn line(&mut self, stacks: &StackReader<'_>, stack: StackId) -> Option<&mut LineGrowth> {
         let (lines, by_frame) = (&mut self.lines, &mut self.by_frame);
         let at = *self.by_stack.get_mut(stack.index())?.get_or_insert_with(|| {
             *by_frame.entry(stacks.culprit_id(stack)).or_insert_with(|| {
-                lines.push(Line { stack, ..Line::default() });
+                lines.push(LineGrowth { stack, ..LineGrowth::default() });
                 row(lines.len() - 1)
             })
         });
@@ -245,7 +245,7 @@ impl Tracker {
     }
 }
 
-fn suspect(line: &Line, stacks: &StackReader<'_>) -> LeakSuspect {
+fn suspect(line: &LineGrowth, stacks: &StackReader<'_>) -> LeakSuspect {
     let (bytes, blocks) = (&line.by_bytes, &line.by_blocks);
     #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
     let blocks_per_step = match blocks.length() {

@@ -1,20 +1,20 @@
 //! Where the memory was at a moment of the trace: every live block by what it was for, by the phase and
 //! the step it is from, by range, file, line and stack; and what grows with every step.
 //!
-//! `course` replays the trace once, `category` says what each block was for, `leaks` compares step with
+//! `lives` replays the trace once, `category` says what each block was for, `leaks` compares step with
 //! step, `tables` sums up.
 
 mod category;
-mod course;
 mod leaks;
+mod lives;
 mod tables;
 
 use serde::Serialize;
 
 pub use self::category::{Category, Confidence};
-use self::course::Course;
 pub use self::leaks::{LeakSuspect, Leaks};
-use self::tables::Sheet;
+use self::lives::Lives;
+use self::tables::Summary;
 pub use self::tables::{Age, ByAge, ByCategory, ByFile, ByPhase, ByRange};
 use crate::facts::shown_capacity;
 use crate::memory::Table;
@@ -96,10 +96,10 @@ pub(crate) fn whereabouts(
     let failure = device.failed().next_back();
     let mut wanted = vec![peak];
     wanted.extend(failure.map(Some));
-    let course = Course::of(device, wanted);
+    let lives = Lives::of(device, wanted);
     let held = |entry: Option<usize>| {
-        let moment = course.moments.iter().find(|moment| moment.entry == entry)?;
-        Some(Sheet::new(device, &course, moment).report(top))
+        let moment = lives.moments.iter().find(|moment| moment.entry == entry)?;
+        Some(Summary::new(device, &lives, moment).report(top))
     };
     let reserved_before = over_time.outcome.start.reserved;
     let capacity = device.scope().capacity;
@@ -112,16 +112,16 @@ pub(crate) fn whereabouts(
             completed: phases.completed_steps() as u64,
             told_by: phases.steps_from(),
         },
-        leaks: course.leaks.report(device.stacks(), top, capacity),
+        leaks: lives.leaks.report(device.stacks(), top, capacity),
     }
 }
 
 /// Every block that the program held after entry `entry` of `device`'s trace, by address, with what it
 /// was for.
 pub fn held_blocks(device: DeviceStudy<'_, '_>, entry: usize) -> Vec<HeldBlock> {
-    let course = Course::of(device, vec![Some(entry)]);
-    let Some(moment) = course.moments.first() else { return Vec::new() };
-    let categories = category::sort_out(moment, &course, device.phases());
+    let lives = Lives::of(device, vec![Some(entry)]);
+    let Some(moment) = lives.moments.first() else { return Vec::new() };
+    let categories = category::sort_out(moment, &lives, device.phases());
     let blocks = moment.blocks.iter().zip(categories);
     blocks
         .map(|(block, (category, confidence))| HeldBlock {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::HeldAt;
 use super::category::{Category, Confidence, sort_out};
-use super::course::{Block, Course, Moment};
+use super::lives::{LiveBlock, LiveSet, Lives};
 use crate::ids::{StackId, SymbolId};
 use crate::memory;
 use crate::memory::{Share, Sum, Sums, Table, ranked, summed, table};
@@ -113,22 +113,22 @@ pub struct ByFile {
 }
 
 /// The blocks of one moment, about to be summed up.
-pub(super) struct Sheet<'a, 'f> {
+pub(super) struct Summary<'a, 'f> {
     device: DeviceStudy<'a, 'f>,
     phases: &'a Phases,
-    course: &'a Course<'a>,
-    moment: &'a Moment,
+    lives: &'a Lives<'a>,
+    moment: &'a LiveSet,
     /// The step and the phase of the moment.
     step: Option<u32>,
     phase: Phase,
     all: Sum,
 }
 
-impl<'a, 'f> Sheet<'a, 'f> {
+impl<'a, 'f> Summary<'a, 'f> {
     pub(super) fn new(
         device: DeviceStudy<'a, 'f>,
-        course: &'a Course<'a>,
-        moment: &'a Moment,
+        lives: &'a Lives<'a>,
+        moment: &'a LiveSet,
     ) -> Self {
         let phases = device.phases();
         let all = moment
@@ -136,14 +136,15 @@ impl<'a, 'f> Sheet<'a, 'f> {
             .iter()
             .fold(Sum::default(), |all, block| all.and(Sum { bytes: block.bytes, blocks: 1 }));
         let step = moment.entry.and_then(|entry| phases.step_of(entry));
-        let phase = course.phase(moment.at);
-        Self { device, phases, course, moment, step, phase, all }
+        let phase = lives.phase(moment.at);
+        Self { device, phases, lives, moment, step, phase, all }
     }
 
     pub(super) fn report(&self, top: usize) -> HeldAt {
         let stacks = self.device.stacks();
         let by_stack = self.sums(|block| Some(block.stack));
-        let from_the_start = |block: &Block| self.is_from_the_start(block).then_some(block.stack);
+        let from_the_start =
+            |block: &LiveBlock| self.is_from_the_start(block).then_some(block.stack);
         let kept = self.sums(from_the_start);
         let all_kept = kept.values().fold(Sum::default(), |all, sum| all.and(*sum));
         HeldAt {
@@ -164,12 +165,15 @@ impl<'a, 'f> Sheet<'a, 'f> {
     }
 
     /// The blocks summed up by `key`; those without one are left out.
-    fn sums<K: Eq + std::hash::Hash>(&self, mut key: impl FnMut(&Block) -> Option<K>) -> Sums<K> {
+    fn sums<K: Eq + std::hash::Hash>(
+        &self,
+        mut key: impl FnMut(&LiveBlock) -> Option<K>,
+    ) -> Sums<K> {
         summed(self.moment.blocks.iter().filter_map(|block| Some((key(block)?, block.bytes))))
     }
 
     fn by_category(&self) -> Vec<ByCategory> {
-        let judged = sort_out(self.moment, self.course, self.phases);
+        let judged = sort_out(self.moment, self.lives, self.phases);
         let bytes = self.moment.blocks.iter().map(|block| block.bytes);
         let told = summed(judged.iter().copied().zip(bytes.clone()));
         let sums = summed(judged.iter().map(|(category, _)| *category).zip(bytes));
@@ -189,12 +193,12 @@ impl<'a, 'f> Sheet<'a, 'f> {
     }
 
     fn by_phase(&self) -> Vec<ByPhase> {
-        let sums = self.sums(|block| Some(block.born.map(|born| self.course.phase(born))));
+        let sums = self.sums(|block| Some(block.born.map(|born| self.lives.phase(born))));
         let row = |(phase, sum): (_, Sum)| ByPhase { phase, held: sum.of(self.all) };
         ranked(sums).into_iter().map(row).collect()
     }
 
-    fn age(&self, block: &Block) -> Age {
+    fn age(&self, block: &LiveBlock) -> Age {
         match block.born {
             None => Age::BeforeRecording,
             Some(born) => Age::of(self.phases.step_of(born.entry as usize), self.step),
@@ -202,7 +206,7 @@ impl<'a, 'f> Sheet<'a, 'f> {
     }
 
     /// Whether a block of the first step, or of the time before it, was there in a later one.
-    fn is_from_the_start(&self, block: &Block) -> bool {
+    fn is_from_the_start(&self, block: &LiveBlock) -> bool {
         use Age::{BeforeFirstStep, BeforeRecording, FirstStep};
         self.step.is_some_and(|step| step > 0)
             && matches!(self.age(block), BeforeRecording | BeforeFirstStep | FirstStep)

@@ -58,7 +58,7 @@ impl Phase {
 
 /// Entries in a row that belong to one phase: from `start` up to the next run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct PhaseRun {
     pub(crate) start: u32,
     pub(crate) phase: Phase,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Run {
 /// Phases and steps of one device's trace. An entry is named by its index in that trace.
 #[derive(Debug)]
 pub struct Phases {
-    runs: Vec<Run>,
+    runs: Vec<PhaseRun>,
     /// The entries at which forward passes begin: where a stack is of one, and the one before was not.
     forwards: Vec<u32>,
     named: Named,
@@ -145,7 +145,7 @@ impl Phases {
     }
 
     /// The runs of phases, oldest first.
-    pub(crate) fn runs(&self) -> &[Run] {
+    pub(crate) fn runs(&self) -> &[PhaseRun] {
         &self.runs
     }
 
@@ -223,8 +223,8 @@ fn hints(
 }
 
 /// Gives phases to allocations whose own stacks name none, by the phases around them.
-fn resolve(hints: &[(u32, Hint)]) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+fn resolve(hints: &[(u32, Hint)]) -> Vec<PhaseRun> {
+    let mut runs: Vec<PhaseRun> = Vec::new();
     let mut before = None;
     // Of each, the next that names a phase.
     let mut next = None;
@@ -246,7 +246,7 @@ fn resolve(hints: &[(u32, Hint)]) -> Vec<Run> {
         });
         before = hint.phase().or(before);
         if runs.last().is_none_or(|last| last.phase != phase) {
-            runs.push(Run { start: *start, phase });
+            runs.push(PhaseRun { start: *start, phase });
         }
     }
     runs

@@ -47,7 +47,7 @@ pub(crate) enum Makes {
 
 /// What one frame says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mark {
+enum FrameSign {
     /// Nothing.
     Nothing,
     /// A constructor of anything, a file that holds anything: init, unless something around it tells more.
@@ -71,7 +71,7 @@ enum Mark {
     Workspace,
 }
 
-impl Mark {
+impl FrameSign {
     fn phase(self) -> Option<Phase> {
         Some(match self {
             Self::Nothing | Self::Workspace => return None,
@@ -138,27 +138,27 @@ impl Mark {
 }
 
 /// C++ frames of the backward pass and of scratch memory.
-fn native(name: &str) -> Mark {
+fn native(name: &str) -> FrameSign {
     if name.contains("CUDABlasWorkspace") || name.starts_with("at::cuda::getCurrentCUDABlas") {
-        Mark::Workspace
+        FrameSign::Workspace
     } else if name.starts_with("torch::autograd::AccumulateGrad::") {
-        Mark::Gradient
+        FrameSign::Gradient
     } else if name.starts_with("torch::autograd::Engine::") {
-        Mark::Backward
+        FrameSign::Backward
     } else {
-        Mark::Nothing
+        FrameSign::Nothing
     }
 }
 
 /// Frames that are not PyTorch's: what their names are used for everywhere.
-fn of_others(file: &str, name: &str) -> Mark {
+fn of_others(file: &str, name: &str) -> FrameSign {
     match name {
-        "step" if is_of_an_optimizer(file) => Mark::Optimizer,
-        "collate" | "collate_fn" => Mark::Data,
-        "from_pretrained" | "load_state_dict" => Mark::Init,
-        "__getitem__" => Mark::Picks,
-        "__init__" => Mark::Constructor,
-        _ => Mark::Nothing,
+        "step" if is_of_an_optimizer(file) => FrameSign::Optimizer,
+        "collate" | "collate_fn" => FrameSign::Data,
+        "from_pretrained" | "load_state_dict" => FrameSign::Init,
+        "__getitem__" => FrameSign::Picks,
+        "__init__" => FrameSign::Constructor,
+        _ => FrameSign::Nothing,
     }
 }
 
@@ -172,7 +172,7 @@ fn is_of_an_optimizer(file: &str) -> bool {
 /// Reads stacks, each frame judged once.
 pub(super) struct SignReader<'a> {
     snapshot: &'a Snapshot,
-    marks: Vec<(Mark, Origin)>,
+    marks: Vec<(FrameSign, Origin)>,
     /// Of each frame, whether threads of a program begin there.
     is_top: Vec<bool>,
     /// Whether a stack without a caller is of a thread of the backward pass: Python frames are
@@ -185,12 +185,13 @@ impl<'a> SignReader<'a> {
         let mark = |id: usize| {
             let id = FrameId::from_index(id);
             let origin = stacks.origin(id);
-            let mark = snapshot.stacks.frame(id).map_or(Mark::Nothing, |frame| {
-                Mark::of(snapshot.text(frame.file), snapshot.text(frame.name), origin)
+            let mark = snapshot.stacks.frame(id).map_or(FrameSign::Nothing, |frame| {
+                FrameSign::of(snapshot.text(frame.file), snapshot.text(frame.name), origin)
             });
             (mark, origin)
         };
-        let marks: Vec<(Mark, Origin)> = (0..snapshot.stacks.frame_count()).map(mark).collect();
+        let marks: Vec<(FrameSign, Origin)> =
+            (0..snapshot.stacks.frame_count()).map(mark).collect();
         let bare_is_backward = marks.iter().any(|(mark, origin)| {
             *origin != Origin::Native
                 && matches!(mark.phase(), Some(Phase::Backward | Phase::Optimizer))
@@ -210,11 +211,11 @@ impl<'a> SignReader<'a> {
         let (mut is_others, mut is_closure, mut is_from_the_top) = (false, false, false);
         for id in self.snapshot.stacks.frames(stack) {
             let Some((mark, origin)) = self.marks.get(id.index()) else { continue };
-            is_closure |= *mark == Mark::Step && is_others;
+            is_closure |= *mark == FrameSign::Step && is_others;
             is_others |= matches!(origin, Origin::User | Origin::Package);
             match mark {
-                Mark::Optimizer | Mark::Step if is_closure => {}
-                Mark::Constructor | Mark::Picks => weak = weak.or(mark.phase()),
+                FrameSign::Optimizer | FrameSign::Step if is_closure => {}
+                FrameSign::Constructor | FrameSign::Picks => weak = weak.or(mark.phase()),
                 _ => first = first.or(mark.phase()),
             }
             if *origin != Origin::Native {
@@ -223,7 +224,7 @@ impl<'a> SignReader<'a> {
             is_backward |= mark.phase() == Some(Phase::Backward);
             // The threads of the backward pass are C++: what Python they run was called from there.
             is_bare &= *origin == Origin::Torch;
-            signs.is_forward |= *mark == Mark::Forward;
+            signs.is_forward |= *mark == FrameSign::Forward;
             signs.makes = signs.makes.or(mark.makes());
         }
         let phase = match first.or(weak) {
@@ -248,8 +249,8 @@ impl<'a> SignReader<'a> {
 mod tests {
     use super::*;
 
-    fn mark(file: &str, name: &str) -> Mark {
-        Mark::of(file, name, Origin::of(file, name))
+    fn mark(file: &str, name: &str) -> FrameSign {
+        FrameSign::of(file, name, Origin::of(file, name))
     }
 
     #[test]
@@ -257,39 +258,42 @@ mod tests {
         let torch = "/venv/lib/python3.12/site-packages/torch";
         let of = |file: &str, name: &str| mark(&format!("{torch}/{file}"), name);
         for (found, wanted) in [
-            (of("nn/modules/module.py", "_apply"), Mark::Parameter),
-            (of("nn/modules/module.py", "_call_impl"), Mark::Forward),
-            (of("nn/modules/linear.py", "forward"), Mark::Forward),
-            (of("nn/modules/linear.py", "__init__"), Mark::Parameter),
-            (of("nn/functional.py", "softmax"), Mark::Forward),
-            (of("nn/init.py", "kaiming_uniform_"), Mark::Parameter),
-            (of("_tensor.py", "backward"), Mark::Backward),
-            (of("autograd/__init__.py", "_make_grads"), Mark::Backward),
-            (of("autograd/function.py", "apply"), Mark::Nothing),
-            (of("utils/checkpoint.py", "unpack_hook"), Mark::Backward),
-            (of("utils/checkpoint.py", "checkpoint"), Mark::Forward),
-            (of("optim/adam.py", "_init_group"), Mark::State),
-            (of("optim/adam.py", "_multi_tensor_adam"), Mark::Optimizer),
-            (of("optim/adam.py", "step"), Mark::Step),
-            (of("optim/optimizer.py", "step"), Mark::Optimizer),
-            (of("optim/adagrad.py", "__init__"), Mark::StateOfInit),
-            (of("amp/grad_scaler.py", "scale"), Mark::Forward),
-            (of("amp/grad_scaler.py", "_unscale_grads_"), Mark::Optimizer),
-            (of("utils/data/dataloader.py", "__next__"), Mark::Data),
-            (of("_ops.py", "__call__"), Mark::Nothing),
-            (mark("/app/train.py", "train"), Mark::Nothing),
-            (mark("/app/train.py", "step"), Mark::Nothing),
-            (mark("/app/optimizer.py", "step"), Mark::Optimizer),
-            (mark("/app/optim/lion.py", "step"), Mark::Optimizer),
-            (mark("/home/adam/optimum/train.py", "step"), Mark::Nothing),
-            (mark("/app/model.py", "__init__"), Mark::Constructor),
-            (mark("/app/table.py", "__getitem__"), Mark::Picks),
-            (of("serialization.py", "load"), Mark::Constructor),
+            (of("nn/modules/module.py", "_apply"), FrameSign::Parameter),
+            (of("nn/modules/module.py", "_call_impl"), FrameSign::Forward),
+            (of("nn/modules/linear.py", "forward"), FrameSign::Forward),
+            (of("nn/modules/linear.py", "__init__"), FrameSign::Parameter),
+            (of("nn/functional.py", "softmax"), FrameSign::Forward),
+            (of("nn/init.py", "kaiming_uniform_"), FrameSign::Parameter),
+            (of("_tensor.py", "backward"), FrameSign::Backward),
+            (of("autograd/__init__.py", "_make_grads"), FrameSign::Backward),
+            (of("autograd/function.py", "apply"), FrameSign::Nothing),
+            (of("utils/checkpoint.py", "unpack_hook"), FrameSign::Backward),
+            (of("utils/checkpoint.py", "checkpoint"), FrameSign::Forward),
+            (of("optim/adam.py", "_init_group"), FrameSign::State),
+            (of("optim/adam.py", "_multi_tensor_adam"), FrameSign::Optimizer),
+            (of("optim/adam.py", "step"), FrameSign::Step),
+            (of("optim/optimizer.py", "step"), FrameSign::Optimizer),
+            (of("optim/adagrad.py", "__init__"), FrameSign::StateOfInit),
+            (of("amp/grad_scaler.py", "scale"), FrameSign::Forward),
+            (of("amp/grad_scaler.py", "_unscale_grads_"), FrameSign::Optimizer),
+            (of("utils/data/dataloader.py", "__next__"), FrameSign::Data),
+            (of("_ops.py", "__call__"), FrameSign::Nothing),
+            (mark("/app/train.py", "train"), FrameSign::Nothing),
+            (mark("/app/train.py", "step"), FrameSign::Nothing),
+            (mark("/app/optimizer.py", "step"), FrameSign::Optimizer),
+            (mark("/app/optim/lion.py", "step"), FrameSign::Optimizer),
+            (mark("/home/adam/optimum/train.py", "step"), FrameSign::Nothing),
+            (mark("/app/model.py", "__init__"), FrameSign::Constructor),
+            (mark("/app/table.py", "__getitem__"), FrameSign::Picks),
+            (of("serialization.py", "load"), FrameSign::Constructor),
             (
                 mark("??", "torch::autograd::Engine::thread_main(std::shared_ptr<...> const&)"),
-                Mark::Backward,
+                FrameSign::Backward,
             ),
-            (mark("??", "at::cuda::allocateCUDABlasWorkspace(unsigned long)"), Mark::Workspace),
+            (
+                mark("??", "at::cuda::allocateCUDABlasWorkspace(unsigned long)"),
+                FrameSign::Workspace,
+            ),
         ] {
             assert_eq!(found, wanted);
         }

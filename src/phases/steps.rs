@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::named::Named;
-use super::{Phase, Run};
+use super::{Phase, PhaseRun};
 use crate::ids::row;
 
 /// What steps are told apart by.
@@ -36,7 +36,7 @@ pub(super) struct Steps {
 
 impl Steps {
     /// In a trace of `len` entries.
-    pub(super) fn of(runs: &[Run], named: &Named, len: usize) -> Self {
+    pub(super) fn of(runs: &[PhaseRun], named: &Named, len: usize) -> Self {
         let candidates = [
             (StepsFrom::OptimizerStep, apart(&named.step_ends, runs), 1),
             (StepsFrom::OptimizerFrames, run_ends(runs, Phase::Optimizer), 2),
@@ -81,7 +81,7 @@ impl Steps {
 }
 
 /// The ends of runs of `phase`.
-fn run_ends(runs: &[Run], phase: Phase) -> Vec<u32> {
+fn run_ends(runs: &[PhaseRun], phase: Phase) -> Vec<u32> {
     let ends: Vec<u32> = runs
         .windows(2)
         .filter_map(|pair| match pair {
@@ -94,7 +94,7 @@ fn run_ends(runs: &[Run], phase: Phase) -> Vec<u32> {
 
 /// Of `ends`, those with work of a model since the one before: several optimizers that step one after
 /// another end one step, and so do those that step in the midst of one backward pass.
-fn apart(ends: &[u32], runs: &[Run]) -> Vec<u32> {
+fn apart(ends: &[u32], runs: &[PhaseRun]) -> Vec<u32> {
     let mut kept: Vec<u32> = Vec::new();
     let mut runs = runs.iter().peekable();
     for end in ends {
@@ -115,8 +115,8 @@ fn apart(ends: &[u32], runs: &[Run]) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    fn runs(phases: &[Phase]) -> Vec<Run> {
-        let run = |(at, phase): (usize, &Phase)| Run { start: row(10 * at), phase: *phase };
+    fn runs(phases: &[Phase]) -> Vec<PhaseRun> {
+        let run = |(at, phase): (usize, &Phase)| PhaseRun { start: row(10 * at), phase: *phase };
         phases.iter().enumerate().map(run).collect()
     }
 

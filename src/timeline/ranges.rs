@@ -56,7 +56,7 @@ pub struct Span {
 }
 
 /// A span of the trace with its name.
-struct Found {
+struct FoundSpan {
     name: SymbolId,
     source: &'static str,
     entries: Range<usize>,
@@ -72,7 +72,7 @@ pub(super) fn ranges(
     let snapshot = device.snapshot();
     let mut ranges = NamedRanges::default();
     let mut rows = FxHashMap::default();
-    let mut add = |found: Found| {
+    let mut add = |found: FoundSpan| {
         // Annotations are kept for longer than entries: many end before the first of these.
         if found.entries.end <= window.start || found.entries.start >= window.end {
             return;
@@ -129,7 +129,7 @@ impl NamedRange {
 
 /// The annotations of `device`, each beginning with its end. One without a beginning lasts from the
 /// first entry on, one without an end to the last.
-fn annotated(device: Device<'_>) -> Vec<Found> {
+fn annotated(device: Device<'_>) -> Vec<FoundSpan> {
     let clock = Clock::of(device);
     if !clock.runs() {
         return Vec::new();
@@ -137,7 +137,7 @@ fn annotated(device: Device<'_>) -> Vec<Found> {
     let found = |name, start: Option<u64>, end: Option<u64>| {
         let from = start.map_or(0, |start| clock.first_at(0, start));
         let to = end.map_or(device.len(), |end| clock.first_at(0, end.saturating_add(1)));
-        Found { name, source: "annotation", entries: from..to.max(from), times: [start, end] }
+        FoundSpan { name, source: "annotation", entries: from..to.max(from), times: [start, end] }
     };
     let mut open: FxHashMap<SymbolId, Vec<u64>> = FxHashMap::default();
     let mut spans = Vec::new();
@@ -159,8 +159,8 @@ fn annotated(device: Device<'_>) -> Vec<Found> {
 }
 
 /// Adds the stretches of entries in `window` with the same `user_metadata`.
-fn labelled(device: Device<'_>, window: &Range<usize>, mut add: impl FnMut(Found)) {
-    let mut open: Option<Found> = None;
+fn labelled(device: Device<'_>, window: &Range<usize>, mut add: impl FnMut(FoundSpan)) {
+    let mut open: Option<FoundSpan> = None;
     for index in window.clone() {
         let Some(event) = device.entry(index) else { break };
         // An annotation of one block has metadata of its own.
@@ -176,7 +176,12 @@ fn labelled(device: Device<'_>, window: &Range<usize>, mut add: impl FnMut(Found
         }
         open.take().into_iter().for_each(&mut add);
         let entries = index..index + 1;
-        open = label.map(|name| Found { name, source: "user_metadata", entries, times: [time; 2] });
+        open = label.map(|name| FoundSpan {
+            name,
+            source: "user_metadata",
+            entries,
+            times: [time; 2],
+        });
     }
     open.into_iter().for_each(add);
 }

@@ -82,33 +82,33 @@ pub(crate) fn not_in_effect(snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// An option that files record: its value as written and as a string means it, in the same words.
-struct Recorded {
+struct RecordedOption {
     name: &'static str,
     written: fn(&RawSettings) -> Option<String>,
     means: fn(&Settings) -> String,
 }
 
-const RECORDED: [Recorded; 6] = [
-    Recorded {
+const RECORDED: [RecordedOption; 6] = [
+    RecordedOption {
         name: "expandable_segments",
         written: |raw| raw.flag("expandable_segments").map(flag),
         means: |settings| flag(settings.expandable_segments),
     },
-    Recorded {
+    RecordedOption {
         name: "max_split_size_mb",
         written: |raw| {
             raw.effective.get("max_split_size")?.as_i64().map(|bytes| limit(bytes.try_into().ok()))
         },
         means: |settings| limit(Some(settings.max_split_size).filter(|bytes| *bytes != u64::MAX)),
     },
-    Recorded {
+    RecordedOption {
         name: "garbage_collection_threshold",
         written: |raw| {
             raw.effective.get("garbage_collection_threshold")?.as_f64().map(|f| f.to_string())
         },
         means: |settings| settings.garbage_collection_threshold.to_string(),
     },
-    Recorded {
+    RecordedOption {
         name: "roundup_power2_divisions",
         written: |raw| {
             let recorded = raw.effective.get("roundup_power2_divisions")?;
@@ -117,12 +117,12 @@ const RECORDED: [Recorded; 6] = [
         },
         means: |settings| divisions(settings.roundup_power2_divisions.into_iter()),
     },
-    Recorded {
+    RecordedOption {
         name: "release_lock_on_cudamalloc",
         written: |raw| raw.flag("release_lock_on_cudamalloc").map(flag),
         means: |settings| flag(settings.release_lock_on_cudamalloc),
     },
-    Recorded {
+    RecordedOption {
         name: "graph_capture_record_stream_reuse",
         written: |raw| raw.flag("graph_capture_record_stream_reuse").map(flag),
         means: |settings| flag(settings.graph_capture_record_stream_reuse),

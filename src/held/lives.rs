@@ -7,7 +7,7 @@ use super::leaks::Tracker;
 use crate::facts::{Keep, Tiling};
 use crate::frames::StackReader;
 use crate::ids::{StackId, row};
-use crate::phases::{Phase, Phases, Run};
+use crate::phases::{Phase, PhaseRun, Phases};
 use crate::snapshot::{Action, BlockState, TraceEntry};
 use crate::study::DeviceStudy;
 
@@ -22,7 +22,7 @@ pub(super) struct Point {
 
 /// A block that the program held.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Block {
+pub(super) struct LiveBlock {
     pub(super) address: u64,
     pub(super) bytes: u64,
     pub(super) requested: u64,
@@ -37,14 +37,14 @@ pub(super) struct Block {
 
 /// All blocks that the program held at once, by address.
 #[derive(Debug)]
-pub(super) struct Moment {
+pub(super) struct LiveSet {
     /// `None` for the start of the trace.
     pub(super) entry: Option<usize>,
     pub(super) at: Point,
     /// Up to where it is seen what becomes of the blocks: the last allocation, or a failed request. What
     /// is freed after either is given up, not done with.
     pub(super) end: Option<Point>,
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<LiveBlock>,
 }
 
 /// What became of the blocks of one stack that were freed.
@@ -75,8 +75,8 @@ impl Fates {
 }
 
 /// What the replay found out.
-pub(super) struct Course<'a> {
-    runs: &'a [Run],
+pub(super) struct Lives<'a> {
+    runs: &'a [PhaseRun],
     phases: &'a Phases,
     /// Of each run, how many backward passes have begun.
     backwards: Vec<u32>,
@@ -84,7 +84,7 @@ pub(super) struct Course<'a> {
     has_stacks_of_frees: bool,
     /// Of each run, its last allocation so far.
     last_alloc: Vec<u32>,
-    pub(super) moments: Vec<Moment>,
+    pub(super) moments: Vec<LiveSet>,
     /// Of each stack.
     fates: Vec<Fates>,
     /// How many blocks of each requested size outlived the backward pass, by its run, that made them.
@@ -104,10 +104,9 @@ struct Live {
     born: Option<Point>,
 }
 
-impl<'a> Course<'a> {
-    /// Replays `device`'s trace and stops to look after each entry of `wanted` (`None`: before the first).
-    pub(super) fn of(device: DeviceStudy<'a, '_>, mut wanted: Vec<Option<usize>>) -> Self {
-        let (snapshot, stacks, phases) = (device.snapshot(), device.stacks(), device.phases());
+impl<'a> Lives<'a> {
+    /// Of a trace of these `phases` in a file of so many `stacks`; nothing is seen yet.
+    fn new(phases: &'a Phases, stacks: usize) -> Self {
         let runs = phases.runs();
         let (mut begun, mut last) = (0, Phase::Other);
         let backwards = runs.iter().map(|run| {
@@ -116,19 +115,25 @@ impl<'a> Course<'a> {
             last = if run.phase == Phase::Optimizer { last } else { run.phase };
             begun
         });
-        let mut course = Course {
+        Self {
             runs,
             phases,
             has_stacks_of_frees: false,
             backwards: backwards.collect(),
             last_alloc: vec![0; runs.len()],
             moments: Vec::new(),
-            fates: vec![Fates::default(); snapshot.stacks.len()],
+            fates: vec![Fates::default(); stacks],
             kept_in_run: FxHashMap::default(),
             kept_by_backward: FxHashMap::default(),
             given_up: None,
-            leaks: Tracker::of(snapshot.stacks.len()),
-        };
+            leaks: Tracker::of(stacks),
+        }
+    }
+
+    /// Replays `device`'s trace and stops to look after each entry of `wanted` (`None`: before the first).
+    pub(super) fn of(device: DeviceStudy<'a, '_>, mut wanted: Vec<Option<usize>>) -> Self {
+        let (stacks, phases) = (device.stacks(), device.phases());
+        let mut lives = Self::new(phases, device.snapshot().stacks.len());
         let mut live: FxHashMap<u64, Live> = FxHashMap::default();
         // Blocks of moments that are past, to see where they go.
         let mut awaited: FxHashMap<u64, Vec<(usize, usize)>> = FxHashMap::default();
@@ -139,59 +144,68 @@ impl<'a> Course<'a> {
         let last_alloc = device.device().with_action(Action::Alloc).next_back();
         let mut ends = phases.step_ends().iter().copied().peekable();
         device.follow(Keep::Sums, |step| {
-            match step.entry {
-                None => {
-                    for (address, bytes, requested, state, stack) in step.tiling.active() {
-                        if state == BlockState::ActiveAllocated {
-                            live.insert(address, Live { stack, bytes, requested, born: None });
-                        }
-                    }
-                    let mut held: Vec<_> = live.iter().collect();
-                    held.sort_unstable_by_key(|(address, _)| **address);
-                    for (_, one) in held {
-                        course.leaks.add_older(stacks, one.stack, one.bytes);
-                    }
+            if let Some((index, entry)) = step.entry {
+                at.entry = row(index);
+                if phases.runs().get(at.run as usize).is_some_and(|next| next.start <= at.entry) {
+                    at.run += 1;
                 }
-                Some((index, event)) => {
-                    at.entry = row(index);
-                    if runs.get(at.run as usize).is_some_and(|next| next.start <= at.entry) {
-                        at.run += 1;
-                    }
-                    course.apply(stacks, &event, at, step.tiling, &mut live, &mut awaited);
-                    if ends.next_if(|end| *end == at.entry + 1).is_some() {
-                        course.leaks.end_step(step.tiling.totals().allocated);
-                    }
+                lives.apply(stacks, &entry, at, step.tiling, &mut live, &mut awaited);
+                if ends.next_if(|end| *end == at.entry + 1).is_some() {
+                    lives.leaks.end_step(step.tiling.totals().allocated);
                 }
+            } else {
+                live = lives.start(stacks, step.tiling);
             }
             let entry = step.entry.map(|(index, _)| index);
             if wanted.next_if_eq(&entry).is_some() {
-                let moment = Moment { entry, at, end: None, blocks: blocks(step.tiling, &live) };
-                let number = course.moments.len();
+                let moment = LiveSet { entry, at, end: None, blocks: blocks(step.tiling, &live) };
+                let number = lives.moments.len();
                 for (place, block) in moment.blocks.iter().enumerate() {
                     awaited.entry(block.address).or_default().push((number, place));
                 }
-                course.moments.push(moment);
+                lives.moments.push(moment);
             }
-            if step.entry.is_some_and(|(index, event)| {
-                event.action == Action::Oom || last_alloc.is_none_or(|last| last <= index)
+            if step.entry.is_some_and(|(index, entry)| {
+                entry.action == Action::Oom || last_alloc.is_none_or(|last| last <= index)
             }) {
-                course.given_up = Some(at.entry);
-                course.close_moments(at);
+                lives.given_up = Some(at.entry);
+                lives.close_moments(at);
             }
         });
-        for one in live.values() {
-            // What is still there after the next pass is no gradient.
-            if let Some(born) = one.born
-                && course.backwards(born) == course.backwards(at)
-            {
-                course.count_kept(*one, born, at, false);
+        lives.close(live.values(), at);
+        lives
+    }
+
+    /// The blocks that the program holds before the first entry.
+    fn start(&mut self, stacks: &StackReader<'_>, tiling: &Tiling) -> FxHashMap<u64, Live> {
+        let mut held = FxHashMap::default();
+        for (address, bytes, requested, state, stack) in tiling.active() {
+            if state == BlockState::ActiveAllocated {
+                held.insert(address, Live { stack, bytes, requested, born: None });
             }
         }
-        for ((_, requested), blocks) in course.kept_in_run.drain() {
-            let most = course.kept_by_backward.entry(requested).or_default();
+        let mut by_address: Vec<(&u64, &Live)> = held.iter().collect();
+        by_address.sort_unstable_by_key(|(address, _)| **address);
+        for (_, one) in by_address {
+            self.leaks.add_older(stacks, one.stack, one.bytes);
+        }
+        held
+    }
+
+    /// The trace has come to its end, with these blocks live.
+    fn close<'l>(&mut self, live: impl Iterator<Item = &'l Live>, at: Point) {
+        for one in live {
+            // What is still there after the next pass is no gradient.
+            if let Some(born) = one.born
+                && self.backwards(born) == self.backwards(at)
+            {
+                self.count_kept(*one, born, at, false);
+            }
+        }
+        for ((_, requested), blocks) in self.kept_in_run.drain() {
+            let most = self.kept_by_backward.entry(requested).or_default();
             *most = blocks.max(*most);
         }
-        course
     }
 
     fn apply(
@@ -305,14 +319,14 @@ impl<'a> Course<'a> {
 }
 
 /// The allocated blocks of `tiling`, by address.
-fn blocks(tiling: &Tiling, live: &FxHashMap<u64, Live>) -> Vec<Block> {
-    let mut blocks: Vec<Block> = tiling
+fn blocks(tiling: &Tiling, live: &FxHashMap<u64, Live>) -> Vec<LiveBlock> {
+    let mut blocks: Vec<LiveBlock> = tiling
         .active()
         .filter(|(.., state, _)| *state == BlockState::ActiveAllocated)
         .map(|(address, bytes, requested, _, stack)| {
             let known = live.get(&address);
             let born = known.and_then(|known| known.born);
-            Block {
+            LiveBlock {
                 address,
                 bytes,
                 requested,
