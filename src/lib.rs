@@ -2,8 +2,9 @@
 //!
 //! Floors, lowest first; a room uses only rooms below its own floor (`tests/suite/layers.rs` checks it):
 //!
-//! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`terms`], [`device`], [`message`], [`notice`]:
-//!    bytes, numbers, settings, words, where memory comes from, what PyTorch prints about it, codes of warnings
+//! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`terms`], [`device`], [`message`], [`notice`],
+//!    [`releases`]: bytes, numbers, settings, words, where memory comes from, what PyTorch prints about it, codes of
+//!    warnings, what each release changed
 //! 1. [`snapshot`]: what a file says; [`allocator`]: PyTorch's rules; [`figures`]: what is measured; [`verdict`]:
 //!    why a request failed
 //! 2. [`facts`]: the trace applied literally; [`calls`]: its entries as the calls of the program; [`model`]: these
@@ -83,6 +84,7 @@ pub mod model;
 pub mod notice;
 pub mod phases;
 pub mod pickle;
+pub mod releases;
 pub mod report;
 pub mod snapshot;
 pub mod study;

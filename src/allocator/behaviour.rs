@@ -1,5 +1,7 @@
 //! What differs between releases of PyTorch in the allocator's decisions, as a value.
 
+use crate::releases::{Rule, follows};
+
 /// When the pools that a program lends for emergencies are searched (`MemPool(use_on_oom=True)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UseOnOom {
@@ -51,29 +53,27 @@ pub struct Behaviour {
 }
 
 impl Behaviour {
-    /// The rules of minor release `minor` of PyTorch 2, such as 9 for 2.9.1; of the newest known
-    /// release for later ones, of 2.1 for earlier ones.
-    ///
-    /// Each bound was settled by recordings of fifteen releases, 2.1.2 to 2.15.0.
+    /// The rules of minor release `minor` of PyTorch 2, such as 9 for 2.9.1.
     pub fn of(minor: u32) -> Self {
+        let has = |rule| follows(minor, rule);
         Self {
-            tie_break: match minor {
-                ..=11 => TieBreak::LowestAddress,
-                12 => TieBreak::OldestBlock,
-                13.. => TieBreak::OldestSegment,
+            tie_break: match (has(Rule::OldestSegment), has(Rule::OldestBlock)) {
+                (true, _) => TieBreak::OldestSegment,
+                (false, true) => TieBreak::OldestBlock,
+                (false, false) => TieBreak::LowestAddress,
             },
-            expandable_private_pools: minor >= 5,
-            custom_pools_stay_whole: minor >= 10,
-            reclaim_skips_expandable: minor >= 8,
-            reservation_must_fit: minor >= 13,
-            unmap_counts_for_pool: minor >= 5,
-            private_pools_as_captures: minor <= 12,
-            use_on_oom: match minor {
-                ..=7 => UseOnOom::Never,
-                8..=10 => UseOnOom::Last,
-                11.. => UseOnOom::BeforeReclaiming,
+            expandable_private_pools: has(Rule::ExpandablePrivatePools),
+            custom_pools_stay_whole: has(Rule::CustomPoolsStayWhole),
+            reclaim_skips_expandable: has(Rule::ReclaimSkipsExpandable),
+            reservation_must_fit: has(Rule::ReservationMustFit),
+            unmap_counts_for_pool: has(Rule::UnmapCountsForPool),
+            private_pools_as_captures: !has(Rule::OnlyCapturesHoldUp),
+            use_on_oom: match (has(Rule::LentPoolsBeforeReclaiming), has(Rule::LentPools)) {
+                (true, _) => UseOnOom::BeforeReclaiming,
+                (false, true) => UseOnOom::Last,
+                (false, false) => UseOnOom::Never,
             },
-            can_reject: minor >= 12,
+            can_reject: has(Rule::ThrowOnOom),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::request::DEFAULT_POOL;
 use crate::ids::PoolId;
+use crate::releases::{Rule, follows, statistic_since};
 
 /// One figure over time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -153,7 +154,7 @@ impl Statistics {
         by_pool("requested_bytes", &self.requested_bytes);
         by_pool("reserved_bytes", &self.reserved_bytes);
         by_pool("segment", &self.segment);
-        if minor >= 13 {
+        if follows(minor, Rule::StatisticsByPool) {
             for (pool, reserved) in &self.reserved_bytes_by_private_pools {
                 let [a, b] = pool_name(*pool);
                 by_pool(&format!("reserved_bytes_by_private_pools.{a}_{b}"), reserved);
@@ -161,15 +162,15 @@ impl Statistics {
         }
         stat("oversize_allocations", &self.oversize_allocations);
         stat("oversize_segments", &self.oversize_segments);
-        for (name, value, since) in [
-            ("num_alloc_retries", self.num_alloc_retries, 0),
-            ("num_device_alloc", self.num_device_alloc, 3),
-            ("num_device_free", self.num_device_free, 3),
-            ("num_oom_rejections", self.num_oom_rejections, 12),
-            ("num_ooms", self.num_ooms, 0),
-            ("num_sync_all_streams", self.num_sync_all_streams, 3),
+        for (name, value) in [
+            ("num_alloc_retries", self.num_alloc_retries),
+            ("num_device_alloc", self.num_device_alloc),
+            ("num_device_free", self.num_device_free),
+            ("num_oom_rejections", self.num_oom_rejections),
+            ("num_ooms", self.num_ooms),
+            ("num_sync_all_streams", self.num_sync_all_streams),
         ] {
-            if minor >= since {
+            if statistic_since(name).is_none_or(|since| since <= minor) {
                 figures.insert(name.to_owned(), value);
             }
         }

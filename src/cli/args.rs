@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use crate::allocator::SMALL_SEGMENT;
-use crate::facts::NEWEST;
+use crate::releases::{NEWEST, OLDEST};
 use crate::study::Window;
 use crate::units::{parse_size, size};
 
@@ -45,8 +45,8 @@ pub(super) fn parse_release(text: &str) -> Result<u32, String> {
     let mut parts = text.split(['.', '+']);
     let (major, minor) = (parts.next(), parts.next().and_then(|minor| minor.parse().ok()));
     match (major, minor) {
-        (Some("2"), Some(minor @ 1..=NEWEST)) => Ok(minor),
-        _ => Err(format!("the rules of PyTorch 2.1 to 2.{NEWEST} are known, such as 2.9")),
+        (Some("2"), Some(minor @ OLDEST..=NEWEST)) => Ok(minor),
+        _ => Err(format!("the rules of PyTorch 2.{OLDEST} to 2.{NEWEST} are known, such as 2.9")),
     }
 }
 

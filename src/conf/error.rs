@@ -1,4 +1,4 @@
-//! What is wrong with a string of settings, in PyTorch's words.
+//! What is wrong with a string of settings, in the words of the newest PyTorch.
 
 use std::fmt;
 
@@ -7,24 +7,18 @@ use std::fmt;
 /// Displayed as one sentence: PyTorch's own, and in brackets what helps to mend the string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfError {
-    class: &'static str,
     words: String,
     help: Option<String>,
 }
 
 impl ConfError {
-    pub(super) fn new(class: &'static str, words: impl Into<String>) -> Self {
-        Self { class, words: words.into(), help: None }
+    pub(super) fn new(words: impl Into<String>) -> Self {
+        Self { words: words.into(), help: None }
     }
 
-    pub(super) fn with_help(mut self, help: Option<String>) -> Self {
-        self.help = help;
+    pub(super) fn with_help(mut self, help: impl Into<Option<String>>) -> Self {
+        self.help = help.into();
         self
-    }
-
-    /// The class of the exception in Python, such as `ValueError`.
-    pub fn class(&self) -> &'static str {
-        self.class
     }
 
     /// The text of the exception in Python, less what it says of PyTorch's own source.

@@ -78,7 +78,7 @@ fn read_large_segment_size(
             let mib = dialect.mebibytes(tokens.need(at)?, LARGE_SEGMENT)?;
             if mib <= 10 {
                 let words = format!("CachingAllocator option {LARGE_SEGMENT} must be > 10 MB");
-                return Err(ConfError::new(dialect.error_class, words));
+                return error(words);
             }
             settings.large_segment_size = bytes_of(mib);
         }
@@ -91,39 +91,36 @@ fn bytes_of(mib: u64) -> u64 {
     mib.min(u64::MAX / MIB) * MIB
 }
 
-impl Dialect {
-    fn number<T>(
-        &self,
-        read: Result<T, NumberError>,
-        reader: &str,
-        token: &str,
-        key: &str,
-    ) -> Result<T, ConfError> {
-        read.map_err(|error| {
-            let (class, fault) = match error {
-                NumberError::None => (self.error_class, "is not a number"),
-                NumberError::Range => (self.range_class, "is out of range"),
-            };
-            let help = format!("'{token}' {fault}, for {key}");
-            ConfError::new(class, reader).with_help(Some(help))
-        })
-    }
+fn error<T>(words: impl Into<String>) -> Result<T, ConfError> {
+    Err(ConfError::new(words))
+}
 
+/// What was `read` of `token`, the value of `key`; PyTorch's whole error is the name of its `reader`.
+fn number<T>(
+    read: Result<T, NumberError>,
+    reader: &str,
+    token: &str,
+    key: &str,
+) -> Result<T, ConfError> {
+    read.map_err(|error| {
+        let fault = match error {
+            NumberError::None => "is not a number",
+            NumberError::Range => "is out of range",
+        };
+        ConfError::new(reader).with_help(format!("'{token}' {fault}, for {key}"))
+    })
+}
+
+fn real(token: &str, key: &str) -> Result<f64, ConfError> {
+    number(number::real(token), "stod", token, key)
+}
+
+impl Dialect {
     /// A number of MiB, or of anything else that is whole.
     fn mebibytes(&self, token: &str, key: &str) -> Result<u64, ConfError> {
-        if self.reads_wide_numbers {
-            self.number(number::unsigned(token), "stoull", token, key)
-        } else {
-            self.number(number::int(token), "stoi", token, key)
-        }
-    }
-
-    fn real(&self, token: &str, key: &str) -> Result<f64, ConfError> {
-        self.number(number::real(token), "stod", token, key)
-    }
-
-    fn error<T>(&self, words: impl Into<String>) -> Result<T, ConfError> {
-        Err(ConfError::new(self.error_class, words))
+        let wide = self.reads_wide_numbers;
+        let read = if wide { number::unsigned(token) } else { number::int(token) };
+        number(read, "stoull", token, key)
     }
 }
 
@@ -154,9 +151,9 @@ impl Reader {
         let known = Dialect::find(key);
         let first_reading = shared != Some(false);
         if known.is_none_or(|option| !self.dialect.has(option)) {
-            let words = self.dialect.unknown_key(key, first_reading);
-            let help = self.dialect.help_for(key);
-            let error = ConfError::new(self.dialect.error_class, words).with_help(help);
+            let parser = if first_reading { "Accelerator" } else { "CUDA" };
+            let words = format!("Unrecognized key '{key}' in {parser} allocator config.");
+            let error = ConfError::new(words).with_help(self.dialect.help_for(key));
             if self.unknown == Unknown::Refuse {
                 return Err(error);
             }
@@ -177,10 +174,8 @@ impl Reader {
     fn value(&mut self, option: &KnownOption, at: usize) -> Result<usize, ConfError> {
         self.tokens.mark(at + 1, ":")?;
         let at = at + 2;
-        let name = option.name;
-        let Some(token) = self.tokens.list.get(at).cloned() else {
-            return self.missing(option, at);
-        };
+        let name = option.key;
+        let token = self.tokens.need(at)?.to_owned();
         match option.meaning {
             Meaning::LargeSegmentSize => {} // read ahead
             Meaning::MaxSplitSize => self.settings.max_split_size = self.least(&token, name)?,
@@ -188,19 +183,17 @@ impl Reader {
                 self.settings.max_non_split_rounding = self.least(&token, name)?;
             }
             Meaning::GarbageCollection => {
-                self.settings.garbage_collection_threshold = self.threshold(&token, name)?;
+                self.settings.garbage_collection_threshold = Self::threshold(&token, name)?;
             }
             Meaning::Divisions => return self.divisions(&token, at),
             Meaning::ExpandableSegments => {
-                self.settings.expandable_segments = self.flag(&token, at, name)?;
+                self.settings.expandable_segments = Self::flag(&token, at)?;
             }
-            Meaning::Backend => self.settings.backend_is_async = self.backend(&token)?,
+            Meaning::Backend => self.settings.backend_is_async = Self::backend(&token)?,
             Meaning::Fraction => {
-                let fraction = self.dialect.real(&token, name)?;
+                let fraction = real(&token, name)?;
                 if !(0.0..=1.0).contains(&fraction) {
-                    return self
-                        .dialect
-                        .error("per_process_memory_fraction is invalid, set it in [0.0, 1.0]");
+                    return error("per_process_memory_fraction is invalid, set it in [0.0, 1.0]");
                 }
                 self.settings.per_process_memory_fraction = fraction;
             }
@@ -211,41 +204,28 @@ impl Reader {
             }
             Meaning::ReserveByClass => return self.reserve_by_class(at),
             Meaning::ReleaseLock => {
-                self.settings.release_lock_on_cudamalloc = self.flag(&token, at, name)?;
+                self.settings.release_lock_on_cudamalloc = Self::flag(&token, at)?;
             }
             Meaning::GraphReuse => {
-                self.settings.graph_capture_record_stream_reuse = self.flag(&token, at, name)?;
+                self.settings.graph_capture_record_stream_reuse = Self::flag(&token, at)?;
             }
             Meaning::ThrowOnOom => {
-                self.settings.throw_on_cudamalloc_oom = self.flag(&token, at, name)?;
+                self.settings.throw_on_cudamalloc_oom = Self::flag(&token, at)?;
             }
             Meaning::RegisterThreads => self.check_threads(&token, name)?,
             Meaning::PinnedReserve => {
                 if self.dialect.mebibytes(&token, name)? == 0 {
-                    return self
-                        .dialect
-                        .error("Pinned reserve segment size has to be greater than 0");
+                    return error("Pinned reserve segment size has to be greater than 0");
                 }
             }
             Meaning::PinnedSize => {
                 self.dialect.mebibytes(&token, name)?;
             }
             Meaning::PinnedFlag => {
-                self.flag(&token, at, name)?;
+                Self::flag(&token, at)?;
             }
         }
         Ok(at)
-    }
-
-    fn missing(&self, option: &KnownOption, at: usize) -> Result<usize, ConfError> {
-        let name = option.name;
-        let words = match option.meaning {
-            _ if !self.tokens.is_strict => return self.tokens.need(at).map(|_| at),
-            Meaning::Backend => "Error parsing backend value".to_owned(),
-            _ if option.expects_value => format!("Error, expecting {name} value"),
-            _ => format!("Expected a single True/False argument for {name}"),
-        };
-        self.dialect.error(words)
     }
 
     /// Bytes of a size in MiB that has to be that of a large segment, or more than that.
@@ -258,59 +238,45 @@ impl Reader {
         }
         let sign = if equal { ">=" } else { ">" };
         let words = format!("CachingAllocator option {name} too small, must be {sign} {least}");
-        self.dialect.error(words)
+        error(words)
     }
 
-    fn threshold(&self, token: &str, name: &str) -> Result<f64, ConfError> {
-        let threshold = self.dialect.real(token, name)?;
-        let is_above = threshold > 0.0;
-        if is_above && threshold < 1.0 {
+    fn threshold(token: &str, name: &str) -> Result<f64, ConfError> {
+        let threshold = real(token, name)?;
+        if threshold > 0.0 && threshold < 1.0 {
             return Ok(threshold);
         }
-        self.dialect.error(match (self.tokens.is_strict, is_above) {
-            (false, _) => "garbage_collect_threshold is invalid, set it in (0.0, 1.0)",
-            (true, true) => "garbage_collect_threshold too big, set it 0.0~1.0",
-            (true, false) => "garbage_collect_threshold too small, set it 0.0~1.0",
-        })
+        error("garbage_collect_threshold is invalid, set it in (0.0, 1.0)")
     }
 
-    fn flag(&self, token: &str, at: usize, name: &str) -> Result<bool, ConfError> {
+    fn flag(token: &str, at: usize) -> Result<bool, ConfError> {
         match token {
             "True" => Ok(true),
             "False" => Ok(false),
-            _ if self.tokens.is_strict => {
-                self.dialect.error(format!("Expected a single True/False argument for {name}"))
-            }
-            _ => self.dialect.error(format!(
+            _ => error(format!(
                 "Expected 'True' or 'False' at index {at} in ConfigTokenizer but got '{token}'"
             )),
         }
     }
 
-    fn backend(&self, token: &str) -> Result<bool, ConfError> {
+    fn backend(token: &str) -> Result<bool, ConfError> {
         match token {
             "native" => Ok(false),
             "cudaMallocAsync" => Ok(true),
-            _ => self
-                .dialect
-                .error("Unknown allocator backend, options are native and cudaMallocAsync"),
+            _ => error("Unknown allocator backend, options are native and cudaMallocAsync"),
         }
     }
 
     fn check_threads(&self, token: &str, name: &str) -> Result<(), ConfError> {
         let threads = self.dialect.mebibytes(token, name)?;
-        let (fault, end) = if !threads.is_power_of_two() {
-            ("Number of register threads has to be power of 2", " ")
+        let fault = if !threads.is_power_of_two() {
+            "Number of register threads has to be power of 2"
         } else if threads > 128 {
-            ("Number of register threads should be less than or equal to 128", "")
+            "Number of register threads should be less than or equal to 128"
         } else {
             return Ok(());
         };
-        self.dialect.error(if self.tokens.is_strict {
-            format!("{fault}{end}")
-        } else {
-            format!("{fault}, got {threads}")
-        })
+        error(format!("{fault}, got {threads}"))
     }
 
     fn divisions(&mut self, token: &str, at: usize) -> Result<usize, ConfError> {
@@ -319,10 +285,7 @@ impl Reader {
         }
         let all = self.dialect.mebibytes(token, "roundup_power2_divisions")?;
         if !all.is_power_of_two() {
-            let divisions = self.dialect.divisions;
-            return self
-                .dialect
-                .error(format!("For roundups, the {divisions} has to be power of 2 "));
+            return error("For roundups, the divisions has to be power of 2 ");
         }
         self.settings.roundup_power2_divisions = [all; 16];
         Ok(at)
@@ -348,7 +311,7 @@ impl Reader {
                 let from = last + usize::from(self.dialect.rest_begins_above);
                 buckets.iter_mut().skip(from).for_each(|bucket| *bucket = divisions);
             } else {
-                let bucket = self.dialect.bucket(&interval)?;
+                let bucket = bucket(&interval)?;
                 let from = if is_first { 0 } else { bucket };
                 let filled = buckets.iter_mut().take(bucket + 1).skip(from);
                 filled.for_each(|bucket| *bucket = divisions);
@@ -363,22 +326,14 @@ impl Reader {
     }
 
     fn divisions_in_list(&self, at: usize) -> Result<u64, ConfError> {
-        let name = "roundup_power2_divisions";
-        let Some(token) = self.tokens.list.get(at) else {
-            self.tokens.need(at).map(drop).or_else(|error| {
-                let words = "Error parsing roundup_power2_divisions value";
-                if self.tokens.is_strict { self.dialect.error(words) } else { Err(error) }
-            })?;
-            return Ok(0);
-        };
-        let divisions = self.dialect.mebibytes(token, name)?;
+        let divisions =
+            self.dialect.mebibytes(self.tokens.need(at)?, "roundup_power2_divisions")?;
         let zero_is_off = self.dialect.allows_zero_divisions;
         if divisions.is_power_of_two() || (divisions == 0 && zero_is_off) {
             return Ok(divisions);
         }
-        let word = self.dialect.divisions;
         let or_zero = if zero_is_off { "or 0 to disable roundup " } else { "" };
-        self.dialect.error(format!("For roundups, the {word} has to be power of 2 {or_zero}"))
+        error(format!("For roundups, the divisions has to be power of 2 {or_zero}"))
     }
 
     /// A reserve size; what is none leaves the one before in effect.
@@ -428,15 +383,11 @@ impl Reader {
     }
 }
 
-impl Dialect {
-    /// The bucket of divisions for sizes of `interval` MiB and more.
-    fn bucket(&self, interval: &str) -> Result<usize, ConfError> {
-        let reader = self.interval_reader;
-        let name = "roundup_power2_divisions";
-        let mib = self.number(number::unsigned(interval), reader, interval, name)?;
-        if !mib.is_power_of_two() {
-            return self.error("For roundups, the intervals have to be power of 2 ");
-        }
-        Ok(usize::try_from(mib.trailing_zeros()).map_or(15, |bucket| bucket.min(15)))
+/// The bucket of divisions for sizes of `interval` MiB and more.
+fn bucket(interval: &str) -> Result<usize, ConfError> {
+    let mib = number(number::unsigned(interval), "stoull", interval, "roundup_power2_divisions")?;
+    if !mib.is_power_of_two() {
+        return error("For roundups, the intervals have to be power of 2 ");
     }
+    Ok(usize::try_from(mib.trailing_zeros()).map_or(15, |bucket| bucket.min(15)))
 }

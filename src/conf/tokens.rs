@@ -19,11 +19,11 @@ impl Tokens {
         self.list.get(at).is_some_and(|found| found == token)
     }
 
-    /// The token at `at`, for those releases that call a missing one by its place.
+    /// The token at `at`.
     pub(super) fn need(&self, at: usize) -> Result<&str, ConfError> {
         self.list.get(at).map(String::as_str).ok_or_else(|| {
-            ConfError::new("RuntimeError", "Index out of bounds in ConfigTokenizer")
-                .with_help(Some("the string ends where a value should follow".to_owned()))
+            ConfError::new("Index out of bounds in ConfigTokenizer")
+                .with_help("the string ends where a value should follow".to_owned())
         })
     }
 
@@ -40,7 +40,7 @@ impl Tokens {
             Some(token) => format!("found '{token}'"),
             None => "the string ends there".to_owned(),
         };
-        Err(ConfError::new("RuntimeError", words).with_help(Some(help)))
+        Err(ConfError::new(words).with_help(help))
     }
 
     /// The end of the value of the key at `at`: the value itself or the `]` of a list.
@@ -57,7 +57,7 @@ impl Tokens {
 /// The error of a list without an end.
 pub(super) fn unclosed() -> ConfError {
     let words = "Expected closing bracket ']' in ConfigTokenizer but reached end of config";
-    ConfError::new("RuntimeError", words)
+    ConfError::new(words)
 }
 
 /// The string cut at its punctuation, which is kept, and less its blanks.

@@ -31,7 +31,7 @@ pub(crate) use pool_index::PoolIndex;
 pub(crate) use reservations::Reservations;
 pub use sampler::{Bucket, Highest, Sampler};
 pub(crate) use segment_pools::{DEFAULT_STREAM, SegmentPools, no_split_pools};
-pub use settings::{NEWEST, releases, settings_of, settings_under};
+pub use settings::{releases, settings_of, settings_under};
 pub use shown::{shown_capacity, shown_limit};
 pub(crate) use start::Start;
 pub use tiling::{FreeKinds, Keep, Stretch, StretchBlock, Tiling};

@@ -1,14 +1,12 @@
 //! The settings that a snapshot was recorded under.
 
 use crate::conf::{self, Settings, Unknown};
+use crate::releases::{NEWEST, OLDEST};
 use crate::snapshot::{Action, Snapshot, TorchRange};
-
-/// The newest release that the allocator's rules are known of.
-pub const NEWEST: u32 = 15;
 
 /// The minor releases of PyTorch 2 that may have written a snapshot, as far as their rules are known.
 pub fn releases(torch: &TorchRange) -> std::ops::RangeInclusive<u32> {
-    let first = torch.first.unwrap_or(1).clamp(1, NEWEST);
+    let first = torch.first.unwrap_or(OLDEST).clamp(OLDEST, NEWEST);
     first..=torch.last.unwrap_or(NEWEST).clamp(first, NEWEST)
 }
 

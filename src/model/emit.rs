@@ -10,9 +10,10 @@ use serde_json::{Map, Value, json};
 
 use crate::allocator::{BlockView, Entry, SegmentView};
 use crate::conf::Settings;
-use crate::facts::{NEWEST, settings_under};
+use crate::facts::settings_under;
 use crate::ids::{FrameId, PoolId, StackId};
 use crate::pickle::{Memo, PickleWriter};
+use crate::releases::NEWEST;
 use crate::snapshot::{Action, BlockState, Snapshot};
 
 /// What one device's allocator did and holds in the end.

@@ -1,13 +1,13 @@
 //! Which PyTorch releases write the keys that a file has.
 //!
-//! No snapshot names its release. Each key below is written by every recording since the release
-//! beside it and by none before (recorded with fifteen releases, 2.1.2 to 2.15.0; for the two older
-//! marks see the pull requests named).
+//! No snapshot names its release. Each key below is written by every recording since the release that
+//! brought it and by none before.
 
 use std::fmt;
 
 use super::keys::{self, Seen};
 use crate::ids::SymbolId;
+use crate::releases::key_since;
 
 /// A range of minor releases of PyTorch 2, such as 2.3-2.4, 2.8 or 2.14+.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,23 +42,23 @@ enum Mark {
     Top(SymbolId),
     Entry(SymbolId),
     Segment(SymbolId),
-    Setting(&'static str),
+    Setting,
 }
 
-/// A key and the minor release of PyTorch 2 since which it is written.
-const MARKS: [(u32, Mark); 12] = [
-    (0, Mark::Top(keys::DEVICE_TRACES)), // pytorch/pytorch#86241
-    (1, Mark::Segment(keys::IS_EXPANDABLE)),
-    (2, Mark::Entry(keys::TIME_US)), // #112266
-    (3, Mark::Top(keys::ALLOCATOR_SETTINGS)),
-    (5, Mark::Top(keys::EXTERNAL_ANNOTATIONS)),
-    (8, Mark::Entry(keys::COMPILE_CONTEXT)),
-    (9, Mark::Setting("graph_capture_record_stream_reuse")),
-    (10, Mark::Entry(keys::USER_METADATA)),
-    (12, Mark::Entry(keys::POOL_ID)),
-    (13, Mark::Setting("max_round_threshold")),
-    (14, Mark::Top(keys::HOST_TRACES)),
-    (14, Mark::Entry(keys::INTERNAL_METADATA)), // optional: tells only where it is
+/// The keys by which releases are told apart, the oldest first: see [`crate::releases`].
+const MARKS: [(&str, Mark); 12] = [
+    ("device_traces", Mark::Top(keys::DEVICE_TRACES)),
+    ("is_expandable", Mark::Segment(keys::IS_EXPANDABLE)),
+    ("time_us", Mark::Entry(keys::TIME_US)),
+    ("allocator_settings", Mark::Top(keys::ALLOCATOR_SETTINGS)),
+    ("external_annotations", Mark::Top(keys::EXTERNAL_ANNOTATIONS)),
+    ("compile_context", Mark::Entry(keys::COMPILE_CONTEXT)),
+    ("graph_capture_record_stream_reuse", Mark::Setting),
+    ("user_metadata", Mark::Entry(keys::USER_METADATA)),
+    ("pool_id", Mark::Entry(keys::POOL_ID)),
+    ("max_round_threshold", Mark::Setting),
+    ("host_traces", Mark::Top(keys::HOST_TRACES)),
+    ("internal_metadata", Mark::Entry(keys::INTERNAL_METADATA)), // optional: tells only where it is
 ];
 
 impl KeysSeen {
@@ -66,7 +66,8 @@ impl KeysSeen {
     /// file with trace entries, with settings, and so on.
     pub(super) fn torch(&self, has_events: bool, has_segments: bool) -> TorchRange {
         let (mut first, mut last) = (None, None);
-        for (since, mark) in &MARKS {
+        for (name, mark) in &MARKS {
+            let since = key_since(name);
             let (present, could_be) = match mark {
                 Mark::Top(key) => (self.top.has(*key), true),
                 Mark::Entry(keys::INTERNAL_METADATA) => {
@@ -74,14 +75,14 @@ impl KeysSeen {
                 }
                 Mark::Entry(key) => (self.event.has(*key), has_events),
                 Mark::Segment(key) => (self.segment.has(*key), has_segments),
-                Mark::Setting(key) => {
-                    (self.settings.iter().any(|s| s == key), !self.settings.is_empty())
+                Mark::Setting => {
+                    (self.settings.iter().any(|s| s == name), !self.settings.is_empty())
                 }
             };
             if present {
-                first = first.max(Some(*since));
+                first = first.max(since);
             } else if could_be && last.is_none() {
-                last = Some(since.saturating_sub(1));
+                last = since.map(|since| since.saturating_sub(1));
             }
         }
         // A bare list of segments says nothing of the top-level keys.
@@ -101,5 +102,16 @@ impl fmt::Display for TorchRange {
             (Some(first), Some(last)) => write!(f, "2.{first}-2.{last}"),
             (Some(first), None) => write!(f, "2.{first}+"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mark_is_of_a_release_in_order() {
+        let since: Vec<Option<u32>> = MARKS.iter().map(|(name, _)| key_since(name)).collect();
+        assert!(since.iter().all(Option::is_some) && since.is_sorted(), "{since:?}");
     }
 }
