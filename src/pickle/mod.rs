@@ -6,7 +6,7 @@
 //! container to a [`Builder`], once, however often the pickle refers to it: a shared stack costs its
 //! bytes, not its uses. It knows nothing of PyTorch, does not recurse, and allocates nothing per
 //! opcode. Values are plain 64-bit words ([`Value`]); what a container becomes is the builder's
-//! business. [`tree`] is the builder that keeps everything, for tests and odd files.
+//! business.
 //!
 //! Memory: the machine's own stack, marks and memo are at most a small multiple of the input, since
 //! each of their entries takes at least one byte of it.
@@ -21,7 +21,6 @@ mod opcode;
 mod rare;
 mod runs;
 mod text;
-pub mod tree;
 mod value;
 mod writer;
 

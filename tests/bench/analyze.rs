@@ -6,6 +6,8 @@
 
 #[path = "../support/generator/mod.rs"]
 mod generator;
+#[path = "../support/pickle_tree.rs"]
+mod pickle_tree;
 
 use std::hint::black_box;
 
@@ -14,7 +16,6 @@ use oomscope::analysis::{Options, analyze};
 use oomscope::calls::Program;
 use oomscope::facts::{Keep, Literal, settings_of};
 use oomscope::model::{simulate, verify};
-use oomscope::pickle::tree::Tree;
 use oomscope::releases::NEWEST;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
@@ -117,7 +118,7 @@ fn benches(c: &mut Criterion) {
             });
         });
         group.bench_function("read as a plain tree", |b| {
-            b.iter(|| Tree::read(black_box(&bytes)).unwrap());
+            b.iter(|| pickle_tree::Tree::read(black_box(&bytes)).unwrap());
         });
         group.finish();
     }

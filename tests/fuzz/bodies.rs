@@ -6,11 +6,15 @@ use oomscope::analysis::{AnalyzeReport, Options, analyze, compare_ranks};
 use oomscope::conf::{self, Settings, Unknown};
 use oomscope::document::{self, Document, Style};
 use oomscope::explain::explain;
-use oomscope::facts::NEWEST;
 use oomscope::gate::Config;
-use oomscope::pickle::tree::Tree;
+use oomscope::releases::NEWEST;
 use oomscope::report;
 use oomscope::snapshot::Snapshot;
+
+use pickle_tree::Tree;
+
+#[path = "../support/pickle_tree.rs"]
+mod pickle_tree;
 
 /// Any input is a pickle or an error with a position.
 pub fn pickle(bytes: &[u8]) -> bool {

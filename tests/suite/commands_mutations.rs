@@ -5,12 +5,12 @@
 //! most are read.
 
 use crate::support::mutate::{Random, with_seeds};
+use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, plain_json};
 use oomscope::analysis::{AnalyzeReport, Options, analyze, compare_ranks};
 use oomscope::diff::{self, At, diff};
 use oomscope::document::{self, Style};
 use oomscope::gate::{Baseline, CheckReport, Config, EXAMPLE, Gate, Limits, judge, peaks};
-use oomscope::pickle::tree::Tree;
 use oomscope::report;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Window;

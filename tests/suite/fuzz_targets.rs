@@ -5,10 +5,10 @@
 mod bodies;
 
 use crate::support::mutate::{Random, mutant, with_seeds};
+use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, plain_json};
 use oomscope::gate::EXAMPLE;
 use oomscope::input::Source;
-use oomscope::pickle::tree::Tree;
 
 type Body = fn(&[u8]) -> bool;
 

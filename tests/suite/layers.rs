@@ -238,7 +238,7 @@ fn a_planted_upward_import_is_found() {
         ("src/units.rs", "use crate::snapshot;"),
         ("src/snapshot/mod.rs", "use crate::allocator::block_size;"),
         ("src/allocator/size.rs", "use crate::snapshot::Block;"),
-        ("src/pickle/tree.rs", "use crate::units::size;"),
+        ("src/pickle/memo.rs", "use crate::units::size;"),
         ("src/report/page.rs", "use crate::snapshot::Snapshot;"),
         ("src/report/page.rs", "use crate::facts::Totals;"),
         ("src/report/page.rs", "use crate::allocator::granule;"),

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
+use crate::support::pickle_tree::{self, Tree};
 use crate::support::python::{has_python, python};
 use oomscope::pickle::PickleWriter;
-use oomscope::pickle::tree::Tree;
 
 /// The value of [`write_forms`], made and dumped by CPython.
 const FORMS: &str = r#"
@@ -131,4 +131,17 @@ fn every_form_is_written_as_cpython_writes_it() {
         std::fs::write(directory.path().join("forms"), &bytes).unwrap();
         assert_eq!(python(FORMS, directory.path()), length.to_string());
     }
+}
+
+#[test]
+fn wide_integers_print_in_decimal() {
+    assert_eq!(pickle_tree::decimal(&(-1i128).to_le_bytes()), "-1");
+    assert_eq!(pickle_tree::decimal(&i128::MIN.to_le_bytes()), i128::MIN.to_string());
+    assert_eq!(pickle_tree::decimal(&(u128::MAX / 3).to_le_bytes()), (u128::MAX / 3).to_string());
+    assert_eq!(
+        pickle_tree::decimal(&(-1_000_000_000_000_000_000i128).to_le_bytes()),
+        "-1000000000000000000"
+    );
+    assert_eq!(pickle_tree::decimal(&[0; 9]), "0");
+    assert_eq!(pickle_tree::decimal(&[0, 0x80]), "-32768");
 }

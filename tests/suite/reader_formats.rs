@@ -3,8 +3,8 @@
 
 use crate::support::describe::{describe, read, stack, warnings};
 use crate::support::pickle_bytes::{Py, Script, dict};
+use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, plain_json, sample};
-use oomscope::pickle::tree::Tree;
 use oomscope::snapshot::{Action, BlockState, Device};
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::describe::{describe, read};
 use crate::support::pickle_bytes::{Py, Script, dict};
-use oomscope::pickle::tree::Tree;
+use crate::support::pickle_tree::Tree;
 use oomscope::snapshot::Snapshot;
 
 const MILLION: usize = 1_050_000;

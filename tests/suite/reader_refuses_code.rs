@@ -2,8 +2,8 @@
 
 use crate::support::describe::refusal;
 use crate::support::pickle_bytes::{Py, Script};
+use crate::support::pickle_tree::Tree;
 use crate::support::sample;
-use oomscope::pickle::tree::Tree;
 
 #[test]
 fn no_way_to_call_a_function_leaves_a_trace() {

@@ -2,8 +2,8 @@
 
 use crate::support::describe::{describe_event, read, refusal, stack};
 use crate::support::pickle_bytes::{Py, Script};
+use crate::support::pickle_tree::Tree;
 use crate::support::sample;
-use oomscope::pickle::tree::Tree;
 use oomscope::snapshot::Snapshot;
 
 fn json(opcodes: &[u8]) -> String {

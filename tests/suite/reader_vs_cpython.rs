@@ -11,7 +11,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 
-use oomscope::pickle::tree::Tree;
+use crate::support::pickle_tree::Tree;
 use oomscope::snapshot::Snapshot;
 
 const SEED: &str = "20250729";

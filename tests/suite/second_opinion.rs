@@ -6,7 +6,7 @@ use crate::support::{fixtures, sample};
 use std::fmt::Write as _;
 
 use crate::support::pickle_bytes::{Py, Script, dict};
-use oomscope::pickle::tree::Tree;
+use crate::support::pickle_tree::Tree;
 use serde_pickle::{DeOptions, HashableValue, SerOptions, Value, value_from_slice, value_to_vec};
 
 /// The canonical JSON of [`Tree::to_json`]; dicts come sorted.

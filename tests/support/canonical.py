@@ -1,4 +1,4 @@
-"""Canonical JSON of what a pickle holds, as `oomscope::pickle::tree::Tree::to_json` writes it.
+"""Canonical JSON of what a pickle holds, as `Tree::to_json` of tests/support/pickle_tree.rs writes it.
 
 A tuple is {"tuple": [...]}, bytes are {"bytes": "hex"}, a dict is {"dict": [[key, value], ...]} in its
 own order, a float is {"float": "hex of its bits"}, a set is a list. No white space.

@@ -9,6 +9,7 @@ pub mod late;
 pub mod mutate;
 pub mod peak_heap;
 pub mod pickle_bytes;
+pub mod pickle_tree;
 pub mod plain_json;
 pub mod program;
 pub mod python;

@@ -1,7 +1,7 @@
 //! What `json.dump` would write of a pickle's content.
 #![allow(dead_code, unreachable_pub)] // every test takes what it needs
 
-use oomscope::pickle::tree::Tree;
+use super::pickle_tree::Tree;
 use serde_json::{Map, Value, json};
 
 /// Tuples are lists, keys come sorted.

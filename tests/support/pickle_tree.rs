@@ -3,13 +3,13 @@
 //! Sharing is kept (a container referred to twice is one node), so the tree takes no more memory
 //! than the file gives reason to; writing it out as JSON expands it, and is bounded for that.
 
+#![allow(dead_code, unreachable_pub)] // every test takes what it needs
+
 use std::fmt::Write as _;
 
-use super::builder::Builder;
-use super::error::{ErrorKind, PickleError};
-use super::value::{Kind, NodeKind, Value};
-use crate::ids::row;
-use crate::intern::Symbols;
+use oomscope::ids::row;
+use oomscope::intern::Symbols;
+use oomscope::pickle::{self, Builder, ErrorKind, Kind, NodeKind, PickleError, Value};
 
 const TUPLE: NodeKind = 0;
 const LIST: NodeKind = 1;
@@ -35,7 +35,7 @@ impl Tree {
     /// Reads the pickle at the start of `bytes`.
     pub fn read(bytes: &[u8]) -> Result<Self, PickleError> {
         let mut tree = Self::default();
-        let pickle = super::read(bytes, &mut tree, &|_| ())?;
+        let pickle = pickle::read(bytes, &mut tree, &|_| ())?;
         tree.root = Some(pickle.root);
         Ok(tree)
     }
@@ -199,7 +199,7 @@ impl Builder for Tree {
 }
 
 /// The decimal digits of little-endian two's complement `bytes` of any width.
-fn decimal(bytes: &[u8]) -> String {
+pub fn decimal(bytes: &[u8]) -> String {
     const BILLION: u64 = 1_000_000_000;
     let negative = bytes.last().is_some_and(|top| top & 0x80 != 0);
     let mut limbs: Vec<u32> = bytes
@@ -237,22 +237,4 @@ fn decimal(bytes: &[u8]) -> String {
         let _ = write!(out, "{group:09}");
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wide_integers_print_in_decimal() {
-        assert_eq!(decimal(&(-1i128).to_le_bytes()), "-1");
-        assert_eq!(decimal(&i128::MIN.to_le_bytes()), i128::MIN.to_string());
-        assert_eq!(decimal(&(u128::MAX / 3).to_le_bytes()), (u128::MAX / 3).to_string());
-        assert_eq!(
-            decimal(&(-1_000_000_000_000_000_000i128).to_le_bytes()),
-            "-1000000000000000000"
-        );
-        assert_eq!(decimal(&[0; 9]), "0");
-        assert_eq!(decimal(&[0, 0x80]), "-32768");
-    }
 }
