@@ -62,7 +62,6 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("phases", "frames"),
     ("study", "memory"),
     ("pickle", "ids"),
-    ("pickle", "intern"),
     ("report", "document"),
 ];
 
