@@ -24,7 +24,7 @@ pub(super) fn ooms(document: &mut Document, device: &DeviceReport) {
     oom(document, last);
     let earlier = device.oom_count - 1;
     if earlier > 0 {
-        let list: Vec<String> = before
+        let told: Vec<String> = before
             .iter()
             .rev()
             .take(LISTED)
@@ -32,7 +32,7 @@ pub(super) fn ooms(document: &mut Document, device: &DeviceReport) {
             .collect();
         let more = if earlier > LISTED as u64 { ", ..." } else { "" };
         let requests = counted(earlier, "failed request");
-        document.field("earlier", format!("{requests} before that: {}{more}", list.join(", ")));
+        document.field("earlier", format!("{requests} before that: {}{more}", told.join(", ")));
     }
 }
 

@@ -133,15 +133,15 @@ impl<'a> Page<'a> {
 /// Whether an empty line stands between `before` and `after`.
 fn is_parted(before: &Block, after: &Block) -> bool {
     use Block::{Chart, Code, Details, Fields, Heading, List, Paragraph, Stack, Table, Warning};
-    match (before, after) {
-        (_, Heading(..) | Details(..) | Code(_)) | (Code(_), _) => true,
-        (Heading(..) | Details(..), _) => false,
-        (_, Table(_) | Chart(_)) => true,
-        (Paragraph(_) | Warning(..), Fields(_) | Stack(_)) => true,
-        (Table(_) | Chart(_) | List(_) | Fields(_) | Stack(_), Paragraph(_) | Warning(..)) => true,
-        (Table(_) | Chart(_) | Fields(_) | Stack(_), List(_)) => true,
-        _ => false,
-    }
+    let follows_text = matches!(before, Paragraph(_) | Warning(..));
+    let begins = match after {
+        Heading(..) | Details(..) | Code(_) => return true,
+        Table(_) | Chart(_) => true,
+        Fields(_) | Stack(_) => follows_text,
+        Paragraph(_) | Warning(..) => !follows_text,
+        List(_) => !follows_text && !matches!(before, List(_)),
+    };
+    matches!(before, Code(_)) || (begins && !matches!(before, Heading(..) | Details(..)))
 }
 
 #[cfg(test)]
