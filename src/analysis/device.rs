@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::snapshot::Options;
+use super::options::Options;
 use crate::facts::Keep;
 use crate::failure::{Failures, MAX_OOMS, OomReport, RequestReport, request};
 use crate::held::{self, HeldAt, Leaks, StepsReport};

@@ -4,17 +4,18 @@
 //! study of it. This room knows no terminal, no colour and no file: renderers lay these structs out, and compute
 //! nothing more.
 
+mod analyzed;
 mod device;
 mod lines;
+mod options;
 mod ranks;
 mod snapshot;
 
 pub use crate::facts::Bucket;
 pub use crate::notice::Warning;
+pub use analyzed::{AnalyzeReport, Unreadable};
 pub use device::{DeviceReport, failures, remark_on_trace};
 pub use lines::{Contribution, LineShare, lines};
+pub use options::Options;
 pub use ranks::{Rank, Ranks, compare_ranks};
-pub use snapshot::{
-    AnalyzeReport, HostReport, Options, SnapshotReport, Unreadable, analyze, analyze_study,
-    remark_on_file, remarks,
-};
+pub use snapshot::{HostReport, SnapshotReport, analyze, analyze_study, remark_on_file, remarks};

@@ -4,37 +4,13 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::device::{self, DeviceReport};
-use super::ranks::Ranks;
+use super::options::Options;
 use crate::memory::Count;
 use crate::notice::{Code, Warning, Warnings};
 use crate::snapshot::{Snapshot, Stacks};
-use crate::study::{Scope, Study, Window};
+use crate::study::Study;
 use crate::whatif::found_settings;
 use crate::whatif::{caution, foreign_backend, not_in_effect};
-
-/// The JSON of `oomscope analyze`.
-#[derive(Debug, Serialize)]
-pub struct AnalyzeReport {
-    /// `oomscope/analyze/1`
-    pub schema: &'static str,
-    /// In the order in which they were given.
-    pub snapshots: Vec<SnapshotReport>,
-    /// Side by side, when there are several.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ranks: Option<Ranks>,
-    /// Files that could not be read.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub unreadable: Vec<Unreadable>,
-}
-
-/// A file that could not be read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Unreadable {
-    /// As given.
-    pub path: String,
-    /// Why.
-    pub message: String,
-}
 
 /// Pinned host memory, where it was recorded.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -70,31 +46,6 @@ pub struct SnapshotReport {
     pub host: Option<HostReport>,
     /// Every device that has a segment or an entry.
     pub devices: Vec<DeviceReport>,
-}
-
-/// What to look at.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Options {
-    /// Only this device.
-    pub device: Option<u64>,
-    /// How many stacks and lines to list.
-    pub top: usize,
-    /// Which part of each device's trace.
-    pub window: Window,
-    /// Bytes of device memory, which no snapshot records.
-    pub capacity: Option<u64>,
-    /// Bytes to ask for at the snapshot.
-    pub request: Option<u64>,
-    /// The minor release of PyTorch 2 that recorded it; found out as far as the file tells if not given.
-    pub minor: Option<u32>,
-}
-
-impl Options {
-    /// What is known, and looked at, whatever is asked.
-    pub fn scope(self) -> Scope {
-        let Self { device, window, capacity, minor, .. } = self;
-        Scope { device, window, capacity, minor }
-    }
 }
 
 /// Analyzes `snapshot`, read from `path` of `size_bytes`.

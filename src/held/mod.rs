@@ -15,43 +15,10 @@ pub use self::category::{Category, Confidence};
 pub use self::leaks::{LeakSuspect, Leaks};
 use self::lives::Lives;
 use self::tables::Summary;
-pub use self::tables::{Age, ByAge, ByCategory, ByFile, ByPhase, ByRange};
+pub use self::tables::{Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, HeldAt};
 use crate::facts::shown_capacity;
-use crate::memory::Table;
-use crate::memory::{HeldByLine, HeldByStack};
-use crate::phases::{Phase, StepsFrom};
+use crate::phases::StepsFrom;
 use crate::study::{DeviceStudy, OverTime};
-
-/// The memory that the program held at one moment. Each table adds up to `allocated_bytes`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct HeldAt {
-    /// The last entry before the moment; `None` for the start of the trace.
-    pub event: Option<u64>,
-    /// What the program was doing.
-    pub phase: Phase,
-    /// The training step, from 0 at the start of the recording; `None` where none was told.
-    pub step: Option<u32>,
-    /// Bytes in allocated blocks.
-    pub allocated_bytes: u64,
-    /// Allocated blocks.
-    pub blocks: u64,
-    /// By what it was for.
-    pub by_category: Vec<ByCategory>,
-    /// By the phase that allocated it.
-    pub by_phase: Vec<ByPhase>,
-    /// By the age of the blocks, in training steps.
-    pub by_age: Vec<ByAge>,
-    /// By the innermost named range that allocated it; the rest is from outside any.
-    pub by_range: Table<ByRange>,
-    /// By the file of the user's line that allocated it.
-    pub by_file: Table<ByFile>,
-    /// By the user's line that allocated it.
-    pub by_line: Table<HeldByLine>,
-    /// By the whole stack that allocated it.
-    pub by_stack: Table<HeldByStack>,
-    /// What was allocated before the second step and never freed since, by line; empty in the first.
-    pub kept_since_start: Table<HeldByLine>,
-}
 
 /// How training steps were told apart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

@@ -3,15 +3,45 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::HeldAt;
 use super::category::{Category, Confidence, sort_out};
 use super::lives::{LiveBlock, LiveSet, Lives};
 use crate::ids::{StackId, SymbolId};
 use crate::memory;
-use crate::memory::{Share, Sum, Sums, Table, ranked, summed, table};
+use crate::memory::{HeldByLine, HeldByStack, Share, Sum, Sums, Table, ranked, summed, table};
 use crate::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
 use crate::units::plain;
+
+/// The memory that the program held at one moment. Each table adds up to `allocated_bytes`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HeldAt {
+    /// The last entry before the moment; `None` for the start of the trace.
+    pub event: Option<u64>,
+    /// What the program was doing.
+    pub phase: Phase,
+    /// The training step, from 0 at the start of the recording; `None` where none was told.
+    pub step: Option<u32>,
+    /// Bytes in allocated blocks.
+    pub allocated_bytes: u64,
+    /// Allocated blocks.
+    pub blocks: u64,
+    /// By what it was for.
+    pub by_category: Vec<ByCategory>,
+    /// By the phase that allocated it.
+    pub by_phase: Vec<ByPhase>,
+    /// By the age of the blocks, in training steps.
+    pub by_age: Vec<ByAge>,
+    /// By the innermost named range that allocated it; the rest is from outside any.
+    pub by_range: Table<ByRange>,
+    /// By the file of the user's line that allocated it.
+    pub by_file: Table<ByFile>,
+    /// By the user's line that allocated it.
+    pub by_line: Table<HeldByLine>,
+    /// By the whole stack that allocated it.
+    pub by_stack: Table<HeldByStack>,
+    /// What was allocated before the second step and never freed since, by line; empty in the first.
+    pub kept_since_start: Table<HeldByLine>,
+}
 
 /// Live memory of one category.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -7,15 +7,16 @@
 
 mod clock;
 mod named;
+mod phase;
 mod signs;
 mod steps;
 
 use std::ops::Range;
 
-use serde::Serialize;
-
 pub(crate) use self::clock::Clock;
 use self::named::Named;
+pub use self::phase::Phase;
+pub(crate) use self::phase::PhaseRun;
 use self::signs::{Caller, SignReader};
 pub(crate) use self::signs::{Makes, Signs};
 use self::steps::Steps;
@@ -23,45 +24,6 @@ pub use self::steps::StepsFrom;
 use crate::frames::StackReader;
 use crate::ids::{StackId, SymbolId, row};
 use crate::snapshot::{Action, Device};
-
-/// What a program does with memory in the course of a training or inference run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Phase {
-    /// Building, moving or loading a model or an optimizer.
-    Init,
-    /// Loading or moving what the model is fed.
-    Data,
-    /// Running the model, and the loss.
-    Forward,
-    /// The backward pass, with what activation checkpointing computes again.
-    Backward,
-    /// The optimizer's step, with clipping and unscaling of gradients.
-    Optimizer,
-    /// Anything else, or nothing that can be told.
-    Other,
-}
-
-impl Phase {
-    /// The word for it, as in the JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Init => "init",
-            Self::Data => "data",
-            Self::Forward => "forward",
-            Self::Backward => "backward",
-            Self::Optimizer => "optimizer",
-            Self::Other => "other",
-        }
-    }
-}
-
-/// Entries in a row that belong to one phase: from `start` up to the next run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PhaseRun {
-    pub(crate) start: u32,
-    pub(crate) phase: Phase,
-}
 
 /// Phases and steps of one device's trace. An entry is named by its index in that trace.
 #[derive(Debug)]

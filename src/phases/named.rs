@@ -1,7 +1,7 @@
 //! Named ranges that PyTorch and the program recorded beside the trace (`external_annotations`).
 
-use super::Phase;
 use super::clock::Clock;
+use super::phase::Phase;
 use crate::ids::{SymbolId, row};
 use crate::snapshot::{Annotation, Device};
 

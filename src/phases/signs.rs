@@ -1,6 +1,6 @@
 //! What a stack says about the phase it was allocated in.
 
-use super::Phase;
+use super::phase::Phase;
 use crate::frames::{Origin, StackReader};
 use crate::ids::{FrameId, StackId};
 use crate::snapshot::Snapshot;

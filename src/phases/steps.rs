@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::named::Named;
-use super::{Phase, PhaseRun};
+use super::phase::{Phase, PhaseRun};
 use crate::ids::row;
 
 /// What steps are told apart by.

@@ -196,6 +196,10 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// Its peaks replayed from an empty pool; `None` without a trace.
     pub fn from_empty(self) -> Option<&'s FromEmpty> {
         let is_traced = !self.device().is_empty();
-        is_traced.then(|| self.kept.from_empty.get_or_init(|| from_empty::replayed(self)))
+        is_traced.then(|| {
+            self.kept
+                .from_empty
+                .get_or_init(|| from_empty::replayed(self.device(), &self.inferred().hypothesis))
+        })
     }
 }

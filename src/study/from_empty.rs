@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::DeviceStudy;
 use crate::calls::Program;
 use crate::model::{Hypothesis, simulate};
+use crate::snapshot::Device;
 
 /// Peaks of one device, as the recorded calls and settings alone make them: replayed from an empty pool,
 /// on a device without bounds. What the program held when the recording began counts; what the pool had
@@ -19,9 +19,8 @@ pub struct FromEmpty {
     pub peak_reserved_bytes: u64,
 }
 
-pub(super) fn replayed(device: DeviceStudy<'_, '_>) -> FromEmpty {
-    let hypothesis = &device.inferred().hypothesis;
-    let program = Program::of(device.device(), &hypothesis.settings).from_empty();
+pub(super) fn replayed(device: Device<'_>, hypothesis: &Hypothesis) -> FromEmpty {
+    let program = Program::of(device, &hypothesis.settings).from_empty();
     let unbounded = Hypothesis { capacity: None, limit: None, ..hypothesis.clone() };
     let done = simulate(&program, &unbounded, None);
     let statistics = done.allocator.statistics();

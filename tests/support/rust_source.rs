@@ -159,7 +159,7 @@ impl Tree {
     }
 }
 
-/// The paths that `code` declares with `use`, and those that it writes out from `crate`, `super` or `self`.
+/// The paths that `code` declares with `use`, and those that it writes out where it needs them.
 pub fn paths_of(code: &str) -> Vec<Tree> {
     let flat: String = code.split_whitespace().collect::<Vec<_>>().join(" ");
     let flat = flat.replace(" :: ", "::").replace(":: ", "::").replace(" ::", "::");
@@ -182,17 +182,16 @@ pub fn paths_of(code: &str) -> Vec<Tree> {
         rest = body.get(end + 1..).unwrap_or_default();
     }
     plain.push_str(rest);
-    for root in ["crate::", "super::", "self::"] {
-        for (at, _) in plain.match_indices(root) {
-            let before = plain[..at].chars().next_back();
-            if before.is_some_and(|c| is_word(c) || c == ':') {
-                continue;
-            }
-            let end =
-                plain[at..].find(|c: char| !is_word(c) && c != ':').unwrap_or(plain.len() - at);
-            let path = plain[at..at + end].split("::").filter(|name| !name.is_empty());
-            let path = path.map(str::to_owned).collect();
-            trees.push(Tree { path, renamed: None, declares: false, hands_on: false });
+    // Who may see a thing (`pub(in crate::a)`) is no use of it.
+    let bodies = plain.split("pub(in ").enumerate();
+    let plain: String = bodies
+        .map(|(at, part)| if at == 0 { part } else { part.split_once(')').map_or("", |it| it.1) })
+        .collect();
+    for path in plain.split(|c: char| !is_word(c) && c != ':') {
+        let names: Vec<String> =
+            path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        if names.len() > 1 && !path.starts_with(':') {
+            trees.push(Tree { path: names, renamed: None, declares: false, hands_on: false });
         }
     }
     trees

@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow, bail};
 use super::super::exit::Done;
 use super::super::inputs::{self, Input};
 use super::super::output::Output;
-use super::Check;
+use super::args::Check;
 use super::repository::with_slashes;
 use crate::gate::{Baseline, Config, Limit, Peaks, peaks};
 use crate::report;
@@ -86,13 +86,6 @@ fn measure(
         bail!("{path}: no history was recorded, so it has no peaks to compare with");
     }
     Ok(measured.into_iter().flat_map(|(_, rows)| rows).collect())
-}
-
-/// The name of a file that is known for a baseline when it is read, and is no snapshot to be overwritten.
-pub(super) fn json_file(text: &str) -> Result<PathBuf, String> {
-    let is_json = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json");
-    let path = Some(PathBuf::from(text)).filter(is_json);
-    path.ok_or_else(|| format!("'{text}' does not end in .json"))
 }
 
 /// Writes the peaks of the snapshots.

@@ -23,24 +23,26 @@ fn not_snapshot<T>(what: String) -> Result<T, SnapshotError> {
     Err(SnapshotError::NotSnapshot(what))
 }
 
-pub(super) fn finish(mut decoder: Decoder, root: Value) -> Result<Snapshot, SnapshotError> {
-    let root = decoder.settle(root).map_err(|kind| SnapshotError::NotSnapshot(kind.to_string()))?;
-    match root.kind() {
-        Kind::EmptyDict | Kind::Node(DICT, _) => decoder.top_level(root)?,
-        // torch.cuda.memory_snapshot(): the segments alone.
-        Kind::EmptyList => {}
-        Kind::Node(LIST, _) => decoder.segments(root)?,
-        _ => {
-            let found = decoder.type_name(root);
-            return not_snapshot(format!(
-                "it holds {found}, not the dict that torch.cuda.memory._dump_snapshot() writes"
-            ));
-        }
-    }
-    Ok(decoder.into_snapshot())
-}
-
 impl Decoder {
+    /// Walks the top level, and ends the reading.
+    pub(in crate::snapshot) fn finish(mut self, root: Value) -> Result<Snapshot, SnapshotError> {
+        let root =
+            self.settle(root).map_err(|kind| SnapshotError::NotSnapshot(kind.to_string()))?;
+        match root.kind() {
+            Kind::EmptyDict | Kind::Node(DICT, _) => self.top_level(root)?,
+            // torch.cuda.memory_snapshot(): the segments alone.
+            Kind::EmptyList => {}
+            Kind::Node(LIST, _) => self.segments(root)?,
+            _ => {
+                let found = self.type_name(root);
+                return not_snapshot(format!(
+                    "it holds {found}, not the dict that torch.cuda.memory._dump_snapshot() writes"
+                ));
+            }
+        }
+        Ok(self.into_snapshot())
+    }
+
     fn top_level(&mut self, root: Value) -> Result<(), SnapshotError> {
         let pairs = self.pairs(root);
         if !pairs.iter().any(|(key, _)| matches!(*key, keys::SEGMENTS | keys::DEVICE_TRACES)) {

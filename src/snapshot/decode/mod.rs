@@ -2,7 +2,7 @@
 //!
 //! Dicts are told apart by their keys as they end: a frame, a trace entry, a block and a segment go
 //! straight into their tables and leave a row number behind; whatever else a file holds stays a
-//! generic dict or list until [`finish`](finish::finish) walks the top level. A dict or list that a
+//! generic dict or list until [`Decoder::finish`] walks the top level. A dict or list that a
 //! pickle writes piecemeal (protocol 0) stays generic until something uses it ([`Decoder::settle`]);
 //! what is used may not grow any more, so nothing contains itself.
 
@@ -50,7 +50,7 @@ pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, Sna
                 );
                 decoder.snapshot.warnings.add(Code::TrailingBytes, message);
             }
-            finish::finish(decoder, pickle.root)
+            decoder.finish(pickle.root)
         }
         Err(PickleError { offset: 0, kind, .. })
             if !matches!(kind, ErrorKind::Refused(_) | ErrorKind::UnknownOpcode)
@@ -166,11 +166,6 @@ impl Decoder {
             bad_sums: 0,
             frame_ids: Vec::new(),
         }
-    }
-
-    /// Ends the reading of a JSON dump.
-    pub(super) fn finish(self, root: Value) -> Result<Snapshot, SnapshotError> {
-        finish::finish(self, root)
     }
 
     /// Trace entries read so far.

@@ -1,0 +1,30 @@
+//! Everything about all snapshots.
+
+use serde::Serialize;
+
+use super::ranks::Ranks;
+use super::snapshot::SnapshotReport;
+
+/// The JSON of `oomscope analyze`.
+#[derive(Debug, Serialize)]
+pub struct AnalyzeReport {
+    /// `oomscope/analyze/1`
+    pub schema: &'static str,
+    /// In the order in which they were given.
+    pub snapshots: Vec<SnapshotReport>,
+    /// Side by side, when there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<Ranks>,
+    /// Files that could not be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A file that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unreadable {
+    /// As given.
+    pub path: String,
+    /// Why.
+    pub message: String,
+}

@@ -1,0 +1,28 @@
+//! What is looked at.
+
+use crate::study::{Scope, Window};
+
+/// What to look at.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// Only this device.
+    pub device: Option<u64>,
+    /// How many stacks and lines to list.
+    pub top: usize,
+    /// Which part of each device's trace.
+    pub window: Window,
+    /// Bytes of device memory, which no snapshot records.
+    pub capacity: Option<u64>,
+    /// Bytes to ask for at the snapshot.
+    pub request: Option<u64>,
+    /// The minor release of PyTorch 2 that recorded it; found out as far as the file tells if not given.
+    pub minor: Option<u32>,
+}
+
+impl Options {
+    /// What is known, and looked at, whatever is asked.
+    pub fn scope(self) -> Scope {
+        let Self { device, window, capacity, minor, .. } = self;
+        Scope { device, window, capacity, minor }
+    }
+}

@@ -1,0 +1,87 @@
+//! Everything that one file says.
+
+use std::ops::Range;
+
+use super::segments::{Block, Blocks, Segment, Segments};
+use super::settings::RawSettings;
+use super::stacks::Stacks;
+use super::trace::{Annotation, TraceEntries};
+use super::version::TorchRange;
+use crate::ids::{PoolId, SymbolId};
+use crate::intern::{Slices, Symbols};
+use crate::notice::Warnings;
+
+/// Everything one file says.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    /// Every distinct string.
+    pub symbols: Symbols,
+    /// Every distinct frame and stack.
+    pub stacks: Stacks,
+    /// The trace entries of all devices, each device's in one run of rows: see [`Device`].
+    pub entries: TraceEntries,
+    /// The rows of each device's trace entries, oldest first.
+    pub traces: Vec<Range<usize>>,
+    /// Memory that the allocator holds from the device.
+    pub segments: Segments,
+    /// The blocks of all segments.
+    pub blocks: Blocks,
+    /// Distinct pool ids; row 0 is the default pool.
+    pub pools: Pools,
+    /// `allocator_settings`, where the release writes them.
+    pub settings: Option<RawSettings>,
+    /// `external_annotations`: the beginnings and ends of named phases.
+    pub annotations: Vec<Annotation>,
+    /// Sizes in bytes of pinned host segments, where they were recorded.
+    pub host_segments: Vec<u64>,
+    /// The releases that write these keys.
+    pub torch: TorchRange,
+    /// What was odd about the file.
+    pub warnings: Warnings,
+}
+
+/// Distinct pool ids of the allocator, (0, 0) first.
+#[derive(Debug)]
+pub struct Pools(Slices<u64>);
+
+impl Default for Pools {
+    fn default() -> Self {
+        let mut pools = Self(Slices::default());
+        pools.intern([0, 0]);
+        pools
+    }
+}
+
+impl Pools {
+    /// The default pool, (0, 0).
+    pub const DEFAULT: PoolId = PoolId(0);
+
+    /// The row of pool `id`, which is added if it is new.
+    #[inline]
+    pub fn intern(&mut self, id: [u64; 2]) -> PoolId {
+        if id == [0, 0] && !self.0.is_empty() {
+            return Self::DEFAULT;
+        }
+        PoolId(self.0.intern(&id))
+    }
+
+    /// The two numbers of a pool id.
+    pub fn get(&self, pool: PoolId) -> [u64; 2] {
+        match self.0.get(pool.0) {
+            [a, b] => [*a, *b],
+            _ => [0, 0],
+        }
+    }
+}
+
+impl Snapshot {
+    /// The blocks of `segment`, in address order.
+    pub fn blocks_of(&self, segment: &Segment) -> &[Block] {
+        self.blocks.get(segment.blocks.clone()).unwrap_or_default()
+    }
+
+    /// The text of `id`.
+    pub fn text(&self, id: SymbolId) -> &str {
+        self.symbols.get(id)
+    }
+}
