@@ -4,14 +4,13 @@ use serde::Serialize;
 
 use super::options::Options;
 use crate::facts::Keep;
-use crate::failure::{Failures, MAX_OOMS, OomReport, RequestReport, request};
+use crate::failure::{Failures, OomReport, RequestReport, request};
 use crate::held::{self, HeldAt, Leaks, StepsReport};
 use crate::memory::{
     HeldByLine, HeldByStack, Memory, SegmentList, Sum, by_line, by_stack, list_segments,
 };
-use crate::notice::{Code, Warnings};
-use crate::study::{DeviceStudy, OverTime, Peak, warn_of_trace};
-use crate::units::{counted, size};
+use crate::notice::Warnings;
+use crate::study::{DeviceStudy, OverTime, Peak, remark_on_trace};
 
 /// One device of a snapshot.
 #[derive(Debug, Clone, Serialize)]
@@ -64,7 +63,8 @@ pub(super) fn report(
     let over_time = device.follow(Keep::Sums, |step| failures.see(step));
     let found = over_time.map(|over_time| held::whereabouts(device, over_time, top));
     let found = found.unwrap_or_default();
-    let ooms = described(device, failures, found.at_failure, warnings);
+    let ooms = failures.reports(found.at_failure, warnings);
+    remark_on_trace(device, warnings);
     DeviceReport {
         device: device.id(),
         memory: device.memory().clone(),
@@ -80,85 +80,5 @@ pub(super) fn report(
         leaks: found.leaks,
         timeline: over_time.cloned(),
         truncated: over_time.is_some_and(OverTime::is_truncated),
-    }
-}
-
-/// The failed requests of `device`, oldest first: the last ones, the very last with remedies. What is odd about
-/// its trace, and what is not said of its failures, goes to `warnings`.
-pub fn failures(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) -> Vec<OomReport> {
-    let mut failures = Failures::of(device);
-    device.follow(Keep::Sums, |step| failures.see(step));
-    described(device, failures, None, warnings)
-}
-
-fn described(
-    device: DeviceStudy<'_, '_>,
-    failures: Failures<'_, '_>,
-    held: Option<HeldAt>,
-    warnings: &mut Warnings,
-) -> Vec<OomReport> {
-    let ooms = failures.reports(held, warnings);
-    remark_on_trace(device, warnings);
-    warn_of_failures(device, &ooms, warnings);
-    ooms
-}
-
-/// Adds to `warnings` what is odd about the trace of `device`, if it has one.
-pub fn remark_on_trace(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) {
-    if let Some(over_time) = device.over_time() {
-        warn_of_options(device, over_time, warnings);
-        warn_of_trace(device.device(), over_time.outcome, warnings);
-    }
-}
-
-/// Adds to `warnings` what was asked for and cannot be.
-fn warn_of_options(device: DeviceStudy<'_, '_>, over_time: &OverTime, warnings: &mut Warnings) {
-    let (id, reserved) = (device.id(), device.peak().reserved_bytes);
-    if over_time.events == 0 {
-        warnings.add(
-            Code::EmptyWindow,
-            format!(
-                "device {id}: none of the {} is in the part asked for, so there is no peak, no course over \
-                 time and no failed request to see",
-                counted(over_time.trace_events, "trace entry")
-            ),
-        );
-    }
-    if let Some(capacity) = device.scope().capacity.filter(|capacity| *capacity < reserved) {
-        warnings.add(
-            Code::SmallCapacity,
-            format!(
-                "device {id}: a capacity of {} was given, and {} was reserved at once",
-                size(capacity),
-                size(reserved)
-            ),
-        );
-    }
-}
-
-/// Adds to `warnings` what is not said of the failed requests of `device`, described in `ooms`.
-fn warn_of_failures(device: DeviceStudy<'_, '_>, ooms: &[OomReport], warnings: &mut Warnings) {
-    let (memory, oom_count) = (device.memory(), device.failed().count() as u64);
-    let device = device.id();
-    if ooms.iter().any(|oom| oom.pool_id.is_none() && oom.kept_back_bytes.is_none())
-        && memory.pools.iter().any(|pool| pool.pool_id != [0, 0])
-    {
-        warnings.add(
-            Code::FailedPoolNotRecorded,
-            format!(
-                "device {device}: this release does not record which pool a failed request was for: it \
-                 is taken to be the default one, though there are private pools (CUDA graphs, MemPool), and no \
-                 setting is said to help one on a stream of theirs"
-            ),
-        );
-    }
-    if oom_count > MAX_OOMS as u64 {
-        warnings.add(
-            Code::ManyOoms,
-            format!(
-                "device {device} has {}: the last {MAX_OOMS} are described",
-                counted(oom_count, "failed request")
-            ),
-        );
     }
 }

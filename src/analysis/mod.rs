@@ -14,7 +14,7 @@ mod snapshot;
 pub use crate::facts::Bucket;
 pub use crate::notice::Warning;
 pub use analyzed::{AnalyzeReport, Unreadable};
-pub use device::{DeviceReport, failures, remark_on_trace};
+pub use device::DeviceReport;
 pub use lines::{Contribution, LineShare, lines};
 pub use options::Options;
 pub use ranks::{Rank, Ranks, compare_ranks};

@@ -8,7 +8,7 @@ use super::options::Options;
 use crate::memory::Count;
 use crate::notice::{Code, Warning, Warnings};
 use crate::snapshot::{Snapshot, Stacks};
-use crate::study::Study;
+use crate::study::{Study, remark_on_trace};
 use crate::whatif::found_settings;
 use crate::whatif::{caution, foreign_backend, not_in_effect};
 
@@ -96,7 +96,7 @@ pub fn analyze_study(
 pub fn remarks(study: &Study<'_>) -> Vec<Warning> {
     let mut warnings = study.snapshot().warnings.clone();
     for device in study.devices() {
-        device::remark_on_trace(device, &mut warnings);
+        remark_on_trace(device, &mut warnings);
     }
     remark_on_file(study, &mut warnings);
     warnings.to_vec()

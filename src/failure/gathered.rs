@@ -3,16 +3,25 @@
 use super::failed::Failed;
 use super::oom::OomReport;
 use super::remedies::remedies;
-use crate::facts::Step;
+use crate::facts::{Keep, Step};
 use crate::held::HeldAt;
 use crate::notice::{Code, Warnings};
 use crate::snapshot::Action;
 use crate::study::DeviceStudy;
+use crate::units::counted;
 
 /// Failed requests described, the last ones: a program that retries for ever fails a million times.
-pub(crate) const MAX_OOMS: usize = 1000;
+const MAX_OOMS: usize = 1000;
 /// Failures at the end of a trace for which every block is looked at.
 const DESCRIBED_OOMS: usize = 16;
+
+/// The failed requests of `device`, oldest first: the last ones, the very last with remedies. What is not
+/// said of them goes to `warnings`.
+pub fn failures(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) -> Vec<OomReport> {
+    let mut failures = Failures::of(device);
+    device.follow(Keep::Sums, |step| failures.see(step));
+    failures.reports(None, warnings)
+}
 
 /// Gathers them.
 pub(crate) struct Failures<'s, 'a> {
@@ -43,8 +52,8 @@ impl<'s, 'a> Failures<'s, 'a> {
         }
     }
 
-    /// The reports, oldest first; that of the last failure says where the memory was `held`. Why no remedy is
-    /// claimed goes to `warnings`.
+    /// The reports, oldest first; that of the last failure says where the memory was `held`. What is not said
+    /// of them, and why no remedy is claimed, goes to `warnings`.
     pub(crate) fn reports(
         self,
         mut held: Option<HeldAt>,
@@ -70,6 +79,35 @@ impl<'s, 'a> Failures<'s, 'a> {
             let held = if index == last { held.take() } else { None };
             OomReport::of(device, failed, tried.unwrap_or_default(), held)
         };
-        failed.into_iter().enumerate().map(report).collect()
+        let ooms: Vec<OomReport> = failed.into_iter().enumerate().map(report).collect();
+        warn_of_failures(device, &ooms, warnings);
+        ooms
+    }
+}
+
+/// Adds to `warnings` what is not said of the failed requests of `device`, described in `ooms`.
+fn warn_of_failures(device: DeviceStudy<'_, '_>, ooms: &[OomReport], warnings: &mut Warnings) {
+    let (memory, oom_count) = (device.memory(), device.failed().count() as u64);
+    let device = device.id();
+    if ooms.iter().any(|oom| oom.pool_id.is_none() && oom.kept_back_bytes.is_none())
+        && memory.pools.iter().any(|pool| pool.pool_id != [0, 0])
+    {
+        warnings.add(
+            Code::FailedPoolNotRecorded,
+            format!(
+                "device {device}: this release does not record which pool a failed request was for: it \
+                 is taken to be the default one, though there are private pools (CUDA graphs, MemPool), and no \
+                 setting is said to help one on a stream of theirs"
+            ),
+        );
+    }
+    if oom_count > MAX_OOMS as u64 {
+        warnings.add(
+            Code::ManyOoms,
+            format!(
+                "device {device} has {}: the last {MAX_OOMS} are described",
+                counted(oom_count, "failed request")
+            ),
+        );
     }
 }

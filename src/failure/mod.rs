@@ -14,7 +14,8 @@ mod remedies;
 mod request;
 
 pub use blockers::Blocker;
-pub(crate) use gathered::{Failures, MAX_OOMS};
+pub(crate) use gathered::Failures;
+pub use gathered::failures;
 pub use oom::OomReport;
 pub use remedies::{Remedy, Undisturbed};
 pub(crate) use request::request;

@@ -5,13 +5,14 @@ use super::config::Config;
 use super::finding::{CodeLine, Finding, Noted, Severity, holds, told_apart};
 use super::limits::{Limit, Limits};
 use super::measured::Measured;
-use crate::analysis::{LineShare, failures, remark_on_file, remark_on_trace};
+use crate::analysis::{LineShare, remark_on_file};
+use crate::failure::failures;
 use crate::figures::{Amount, Figure};
 use crate::frames::Origin;
 use crate::model::{Inference, Inferred};
 use crate::notice;
 use crate::snapshot::Snapshot;
-use crate::study::{Scope, Study};
+use crate::study::{Scope, Study, remark_on_trace};
 
 /// Lines of code that a finding names.
 const LINES: usize = 3;
@@ -63,9 +64,9 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
         let failures = if asked.contains(&Figure::Ooms) {
             failures(device, &mut warnings)
         } else {
-            remark_on_trace(device, &mut warnings);
             Vec::new()
         };
+        remark_on_trace(device, &mut warnings);
         let baseline = gate.baseline.and_then(|b| b.of(name, gate.is_only, device.id()));
         let measured = Measured { device, name, baseline, failures };
         judged.findings.extend(gate.findings(&measured, path, &limits));

@@ -27,6 +27,7 @@ pub use self::device::DeviceStudy;
 use self::device::Kept;
 pub use self::from_empty::FromEmpty;
 pub use self::over_time::{OverTime, Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
+pub use self::warnings::remark_on_trace;
 pub(crate) use self::warnings::warn_of_trace;
 pub use self::window::Window;
 pub(crate) use self::window::{entry_of, place};

@@ -1,9 +1,44 @@
-//! What a literal replay found odd about a trace.
+//! What is odd about a trace, and what was asked of it that cannot be.
 
+use super::device::DeviceStudy;
+use super::over_time::OverTime;
 use crate::facts::Outcome;
 use crate::notice::{Code, Warnings};
 use crate::snapshot::Device;
 use crate::units::{counted, size};
+
+/// Adds to `warnings` what is odd about the trace of `device`, if it has one.
+pub fn remark_on_trace(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) {
+    if let Some(over_time) = device.over_time() {
+        warn_of_options(device, over_time, warnings);
+        warn_of_trace(device.device(), over_time.outcome, warnings);
+    }
+}
+
+/// Adds to `warnings` what was asked for and cannot be.
+fn warn_of_options(device: DeviceStudy<'_, '_>, over_time: &OverTime, warnings: &mut Warnings) {
+    let (id, reserved) = (device.id(), device.peak().reserved_bytes);
+    if over_time.events == 0 {
+        warnings.add(
+            Code::EmptyWindow,
+            format!(
+                "device {id}: none of the {} is in the part asked for, so there is no peak, no course over \
+                 time and no failed request to see",
+                counted(over_time.trace_events, "trace entry")
+            ),
+        );
+    }
+    if let Some(capacity) = device.scope().capacity.filter(|capacity| *capacity < reserved) {
+        warnings.add(
+            Code::SmallCapacity,
+            format!(
+                "device {id}: a capacity of {} was given, and {} was reserved at once",
+                size(capacity),
+                size(reserved)
+            ),
+        );
+    }
+}
 
 /// Adds to `warnings` what a replay of `device`'s trace found to be odd about it.
 pub(crate) fn warn_of_trace(device: Device<'_>, outcome: Outcome, warnings: &mut Warnings) {
