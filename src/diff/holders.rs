@@ -8,20 +8,21 @@ use super::matching::{MatchedBy, Pair};
 use super::moment::{MemoryAt, Stack};
 use super::names::Vocabulary;
 use crate::frames::{FrameList, StackReader};
+use crate::notice::words;
 use crate::units::change;
 
-/// What became of a stack or a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// Holds memory only after.
-    New,
-    /// Holds memory only before.
-    Gone,
-    /// Holds more bytes, or as many in more blocks.
-    Grown,
-    /// Holds fewer bytes, or as many in fewer blocks.
-    Shrunk,
+words! {
+    /// What became of a stack or a line.
+    pub enum Status {
+        /// Holds memory only after
+        New = "new",
+        /// Holds memory only before
+        Gone = "gone",
+        /// Holds more bytes, or as many in more blocks
+        Grown = "grown",
+        /// Holds fewer bytes, or as many in fewer blocks
+        Shrunk = "shrunk",
+    }
 }
 
 /// What is held on both sides.

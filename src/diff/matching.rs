@@ -1,22 +1,23 @@
 //! Which stack of one snapshot is which of the other.
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
 
 use super::align::{Item, pair_up};
 use super::moment::Stack;
 use super::names::{Place, Vocabulary};
+use crate::notice::words;
 
-/// How the stack before was found in the snapshot after.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MatchedBy {
-    /// The same frames.
-    Content,
-    /// The same functions of the same files; other lines.
-    LinesMoved,
-    /// The same functions; a file has another name or stands in another directory.
-    FileMoved,
+words! {
+    /// How the stack before was found in the snapshot after.
+    #[non_exhaustive]
+    pub enum MatchedBy {
+        /// The same frames
+        Content = "content",
+        /// The same functions of the same files; other lines
+        LinesMoved = "lines-moved",
+        /// The same functions; a file has another name or stands in another directory
+        FileMoved = "file-moved",
+    }
 }
 
 /// A stack of both sides, or of one: rows of the lists that were matched.

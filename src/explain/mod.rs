@@ -23,7 +23,7 @@ use self::reckoning::Reckoning;
 use crate::frames::{FrameReport, Origin};
 use crate::message::{Log, Message, Saying};
 use crate::units::plain;
-use crate::verdict::{About, Cause, Verdict};
+use crate::verdict::{About, Cause, Certainty, Verdict};
 
 /// The JSON of `oomscope explain`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -81,8 +81,8 @@ pub struct Failure {
     pub verdict: Verdict,
     /// One or two sentences with the numbers.
     pub verdict_reason: String,
-    /// `certain`: the numbers decide it. `possible`: they allow it, and something unprinted decides.
-    pub confidence: &'static str,
+    /// How sure the verdict is.
+    pub confidence: Certainty,
     /// Whether the rounding of the printed numbers may have turned the verdict.
     pub within_rounding: bool,
     /// What would make it certain.
@@ -216,7 +216,7 @@ fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> F
         message: plain(&message.text),
         verdict: conclusion.verdict,
         verdict_reason: conclusion.reason,
-        confidence: if conclusion.is_certain { "certain" } else { "possible" },
+        confidence: if conclusion.is_certain { Certainty::Certain } else { Certainty::Possible },
         within_rounding: conclusion.within_rounding,
         settled_by: conclusion.settled_by,
         settings_can_help: conclusion.settings_can_help,

@@ -6,16 +6,16 @@ use serde::Serialize;
 
 use crate::figures::{Amount, Figure, Unit};
 use crate::frames::FrameReport;
-use crate::notice;
+use crate::notice::{self, words};
 
-/// What it means when a limit does not hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Severity {
-    /// The gate fails.
-    Fail,
-    /// It is said, and the gate passes.
-    Warn,
+words! {
+    /// What it means when a limit does not hold.
+    pub enum Severity {
+        /// The gate fails
+        Fail = "fail",
+        /// It is said, and the gate passes
+        Warn = "warn",
+    }
 }
 
 /// One limit held against one figure of one device.

@@ -2,67 +2,42 @@
 //! blocks of that stack. docs/where.md says the same rules in words.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde::Serialize;
 
 use super::lives::{LiveBlock, LiveSet, Lives, Point};
 use crate::ids::{StackId, row};
+use crate::notice::words;
 use crate::phases::{Makes, Phase, Phases, Signs};
 
-/// What memory is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Category {
-    /// Weights of a model, with its buffers.
-    Parameters,
-    /// What a backward pass leaves for the optimizer.
-    Gradients,
-    /// What an optimizer keeps from step to step.
-    OptimizerState,
-    /// What a forward pass leaves for the backward pass.
-    Activations,
-    /// What a model is fed.
-    Inputs,
-    /// What is gone before the phase that made it ends.
-    Temporaries,
-    /// Anything else, or nothing that can be told.
-    Other,
-}
-
-impl Category {
-    /// The word for it, as in the JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Parameters => "parameters",
-            Self::Gradients => "gradients",
-            Self::OptimizerState => "optimizer-state",
-            Self::Activations => "activations",
-            Self::Inputs => "inputs",
-            Self::Temporaries => "temporaries",
-            Self::Other => "other",
-        }
+words! {
+    /// What memory is for.
+    #[non_exhaustive]
+    pub enum Category {
+        /// Weights of a model, with its buffers
+        Parameters = "parameters",
+        /// What a backward pass leaves for the optimizer
+        Gradients = "gradients",
+        /// What an optimizer keeps from step to step
+        OptimizerState = "optimizer-state",
+        /// What a forward pass leaves for the backward pass
+        Activations = "activations",
+        /// What a model is fed
+        Inputs = "inputs",
+        /// What is gone before the phase that made it ends
+        Temporaries = "temporaries",
+        /// Anything else, or nothing that can be told
+        Other = "other",
     }
 }
 
-/// How sure a category is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Confidence {
-    /// Its stack or its own life says so.
-    High,
-    /// The life of blocks like it says so, or its own life as far as it is recorded.
-    Medium,
-    /// A guess.
-    Low,
-}
-
-impl Confidence {
-    /// The word for it, as in the JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::High => "high",
-            Self::Medium => "medium",
-            Self::Low => "low",
-        }
+words! {
+    /// How sure a category is.
+    pub enum Confidence {
+        /// Its stack or its own life says so
+        High = "high",
+        /// The life of blocks like it says so, or its own life as far as it is recorded
+        Medium = "medium",
+        /// A guess
+        Low = "low",
     }
 }
 

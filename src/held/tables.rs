@@ -8,6 +8,7 @@ use super::lives::{LiveBlock, LiveSet, Lives};
 use crate::ids::{StackId, SymbolId};
 use crate::memory;
 use crate::memory::{HeldByLine, HeldByStack, Share, Sum, Sums, Table, ranked, summed, table};
+use crate::notice::words;
 use crate::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
 use crate::units::plain;
@@ -69,37 +70,26 @@ pub struct ByPhase {
     pub held: Share,
 }
 
-/// How old a block is, in training steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Age {
-    /// Older than the recording.
-    BeforeRecording,
-    /// From the recording, before its first step.
-    BeforeFirstStep,
-    /// From the first step, which is over.
-    FirstStep,
-    /// From a later step that is over.
-    EarlierStep,
-    /// From the step that was going on.
-    ThisStep,
-    /// From the recording, where no steps can be told apart.
-    Recorded,
+words! {
+    /// How old a block is, in training steps.
+    #[non_exhaustive]
+    pub enum Age {
+        /// Older than the recording
+        BeforeRecording = "before-recording",
+        /// From the recording, before its first step
+        BeforeFirstStep = "before-first-step",
+        /// From the first step, which is over
+        FirstStep = "first-step",
+        /// From a later step that is over
+        EarlierStep = "earlier-step",
+        /// From the step that was going on
+        ThisStep = "this-step",
+        /// From the recording, where no steps can be told apart
+        Recorded = "recorded",
+    }
 }
 
 impl Age {
-    /// The word for it, as in the JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::BeforeRecording => "before-recording",
-            Self::BeforeFirstStep => "before-first-step",
-            Self::FirstStep => "first-step",
-            Self::EarlierStep => "earlier-step",
-            Self::ThisStep => "this-step",
-            Self::Recorded => "recorded",
-        }
-    }
-
     /// Of a block of step `born`, at a moment in step `now`.
     fn of(born: Option<u32>, now: Option<u32>) -> Self {
         match (born, now) {

@@ -2,24 +2,24 @@
 
 use std::ops::Range;
 
-use serde::Serialize;
-
 use super::named::Named;
 use super::phase::{Phase, PhaseRun};
 use crate::ids::row;
+use crate::notice::words;
 
-/// What steps are told apart by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StepsFrom {
-    /// The `Optimizer.step` that PyTorch records beside the trace (since 2.5).
-    OptimizerStep,
-    /// Allocations that the optimizer made.
-    OptimizerFrames,
-    /// The `Optimizer.zero_grad` that PyTorch records beside the trace (since 2.5).
-    ZeroGrad,
-    /// Backward passes: with gradient accumulation, a step is one of several.
-    BackwardFrames,
+words! {
+    /// What steps are told apart by.
+    #[non_exhaustive]
+    pub enum StepsFrom {
+        /// The `Optimizer.step` that PyTorch records beside the trace (since 2.5)
+        OptimizerStep = "optimizer-step",
+        /// Allocations that the optimizer made
+        OptimizerFrames = "optimizer-frames",
+        /// The `Optimizer.zero_grad` that PyTorch records beside the trace (since 2.5)
+        ZeroGrad = "zero-grad",
+        /// Backward passes: with gradient accumulation, a step is one of several
+        BackwardFrames = "backward-frames",
+    }
 }
 
 /// Where steps end.

@@ -4,7 +4,7 @@ use super::words::{place_in, stack};
 use crate::document::{Cell, Document, Table, Text, alarm, code, faint, strong};
 use crate::explain::{ExplainReport, Failure, Recording, RefusedMapping, StatisticsReport};
 use crate::units::{count, counted, percent, size};
-use crate::verdict::Verdict;
+use crate::verdict::{Certainty, Verdict};
 
 /// Messages that are explained in full; of the others, a row each.
 const SHOWN: usize = 3;
@@ -133,8 +133,8 @@ fn failure(document: &mut Document, failure: &Failure) {
 
 fn certainty(failure: &Failure) -> String {
     let mut sure = match (failure.confidence, failure.verdict) {
-        ("certain", Verdict::Unknown) => "yes".to_owned(),
-        ("certain", _) => "yes: the numbers of the message decide it".to_owned(),
+        (Certainty::Certain, Verdict::Unknown) => "yes".to_owned(),
+        (Certainty::Certain, _) => "yes: the numbers of the message decide it".to_owned(),
         (_, Verdict::Unknown) => "no: the message has too few numbers".to_owned(),
         _ => "not for certain: the numbers of the message allow it".to_owned(),
     };

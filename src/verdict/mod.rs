@@ -14,7 +14,7 @@ mod words;
 
 pub use about::{About, Holds, rough};
 pub use ladder::{Circumstances, Free, Ruling, USUAL_OUTSIDE, rule, spare};
-pub use words::Verdict;
+pub use words::{Certainty, Verdict};
 
 use serde::Serialize;
 

@@ -3,6 +3,16 @@
 use crate::notice::words;
 
 words! {
+    /// How sure a verdict is.
+    pub enum Certainty {
+        /// The numbers decide it
+        Certain = "certain",
+        /// The numbers allow it, and something unprinted decides
+        Possible = "possible",
+    }
+}
+
+words! {
     /// What would have served a request, in the order in which it is asked for: what is asked first is what is
     /// cheapest to change. The meaning of each is its question.
     #[non_exhaustive]

@@ -60,7 +60,11 @@ fn programs_that_failed_on_purpose_get_the_verdict_they_were_made_for() {
     ] {
         let report = fixture(name);
         let [failure] = &report.failures[..] else { panic!("{name}") };
-        assert_eq!((failure.verdict.word(), failure.confidence), (verdict, confidence), "{name}");
+        assert_eq!(
+            (failure.verdict.word(), failure.confidence.word()),
+            (verdict, confidence),
+            "{name}"
+        );
         assert_eq!(failure.settled_by.is_some(), confidence == "possible", "{name}");
         let culprit = failure.culprit.as_ref().unwrap();
         assert_eq!((culprit.file.as_str(), culprit.line), ("/app/train.py", line), "{name}");
@@ -234,7 +238,7 @@ fn a_setting_is_advised_only_where_it_can_help() {
     {
         let cut = only(&worded("20.00 MiB", "200.00 MiB", free, "", "188.00 MiB", left));
         assert_eq!((cut.verdict.word(), cut.settings_can_help), ("capacity", Some(true)), "{free}");
-        assert_eq!(cut.confidence == "certain", is_certain, "{free}");
+        assert_eq!(cut.confidence.word() == "certain", is_certain, "{free}");
         assert!(!cut.advice.join(" ").contains("No allocator setting"), "{:?}", cut.advice);
     }
     let on = worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "5.00 GiB", "1.50 GiB")
@@ -270,7 +274,7 @@ fn of_a_private_pool_it_is_not_said_that_nothing_helps() {
 #[test]
 fn a_small_device_has_a_small_context() {
     let others = only(&worded("150.00 MiB", "1000.00 MiB", "100.00 MiB", "", "0 bytes", "0 bytes"));
-    assert_eq!((others.verdict.word(), others.confidence), ("non-pytorch", "possible"));
+    assert_eq!((others.verdict.word(), others.confidence.word()), ("non-pytorch", "possible"));
     let context =
         only(&worded("150.00 MiB", "1000.00 MiB", "100.00 MiB", "", "800.00 MiB", "0 bytes"));
     assert_eq!(context.verdict.word(), "capacity");
@@ -288,7 +292,7 @@ fn limits_and_processes_are_weighed() {
     let middle = "Process 77 has 60.00 GiB memory in use. Including non-PyTorch memory, this process has 19.00 GiB memory in use. ";
     let named =
         only(&worded("2.00 GiB", "80.00 GiB", "1.00 GiB", middle, "18.20 GiB", "100.00 MiB"));
-    assert_eq!((named.verdict.word(), named.confidence), ("non-pytorch", "certain"));
+    assert_eq!((named.verdict.word(), named.confidence.word()), ("non-pytorch", "certain"));
     assert!(named.advice[0].contains("Process 77 uses 60.00 GiB"), "{:?}", named.advice);
     // The process' own context does not make it somebody else's fault.
     let middle = "Including non-PyTorch memory, this process has 31.28 GiB memory in use. ";
@@ -320,7 +324,7 @@ fn what_the_rounding_decides_is_said_to_be_open() {
     assert!(close.within_rounding, "2.00 GiB may be less than 2.00 GiB");
     let close = only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "6.00 GiB", "1021.00 MiB"));
     assert_eq!((close.verdict.word(), close.within_rounding), ("capacity", true));
-    assert_eq!(close.confidence, "possible");
+    assert_eq!(close.confidence.word(), "possible");
     let clear = only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "6.00 GiB", "900.00 MiB"));
     assert_eq!((clear.verdict.word(), clear.within_rounding), ("capacity", false));
 }

@@ -3,8 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use oomscope::diff::{MatchedBy, Status};
+use oomscope::figures::Figure;
+use oomscope::gate::Severity;
+use oomscope::held::{Age, Category, Confidence};
 use oomscope::notice::Code;
-use oomscope::verdict::Verdict;
+use oomscope::phases::{Phase, StepsFrom};
+use oomscope::verdict::{Certainty, Verdict};
 
 fn document(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
@@ -49,5 +54,50 @@ fn verdicts_are_distinct_and_told_with_their_questions_and_advice() {
     let explained = document("explain.md");
     for verdict in Verdict::ALL {
         assert!(explained.contains(&format!("`{verdict}`")) || *verdict == Verdict::Served);
+    }
+}
+
+/// Whether `name` has `word` as code or in the quotes of JSON.
+fn mentions(name: &str, word: &str) -> bool {
+    let document = document(name);
+    document.contains(&format!("`{word}`")) || document.contains(&format!("\"{word}\""))
+}
+
+/// Of each kind every word is there once, and each of the documents has it.
+macro_rules! assert_documented {
+    ($($Kind:ident in $documents:expr;)*) => {
+        $(
+            let words: Vec<&str> = $Kind::ALL.iter().map(|it| it.word()).collect();
+            assert_words(stringify!($Kind), &words);
+            for document in $documents {
+                let missing: Vec<_> = words.iter().filter(|it| !mentions(document, it)).collect();
+                assert!(missing.is_empty(), "docs/{document}: {} {missing:?}", stringify!($Kind));
+            }
+        )*
+    };
+}
+
+#[test]
+fn words_of_every_kind_are_distinct_and_documented() {
+    assert_documented! {
+        Age in ["json.md"];
+        Category in ["json.md", "where.md"];
+        Certainty in ["json.md"];
+        Confidence in ["json.md"];
+        MatchedBy in ["json.md", "diff.md"];
+        Phase in ["json.md", "where.md"];
+        Severity in ["json.md"];
+        Status in ["json.md"];
+        StepsFrom in ["json.md"];
+    }
+}
+
+#[test]
+fn figures_are_distinct_and_those_with_a_limit_documented() {
+    assert_words("figure", &Figure::ALL.iter().map(|it| it.word()).collect::<Vec<_>>());
+    let keys: BTreeSet<String> = Figure::ALL.iter().map(|it| it.json_key()).collect();
+    assert_eq!(keys.len(), Figure::ALL.len(), "one key for two figures");
+    for figure in Figure::ALL.iter().filter(|it| it.limit().is_some()) {
+        assert!(mentions("gate.md", figure.word()), "docs/gate.md: {figure:?}");
     }
 }
