@@ -25,7 +25,7 @@ pub struct GivenBack {
 /// entries, and where there are none by whether the device had room for the request.
 pub fn given_back(device: Device<'_>, reserved: u64) -> impl Iterator<Item = GivenBack> {
     let given = move |rows: &Range<usize>| {
-        let shrinking = rows.clone().filter_map(|row| device.entry(row));
+        let shrinking = rows.clone().map(|row| device.entry(row));
         shrinking.filter(|e| e.action.is_shrinking()).fold(0, |sum, e| e.size.saturating_add(sum))
     };
     Calls::new(device, reserved).filter_map(move |call| {

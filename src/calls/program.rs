@@ -42,7 +42,7 @@ pub(crate) struct ListRange {
 impl ListRange {
     pub(crate) fn of<T>(self, list: &[T]) -> &[T] {
         let first = self.first as usize;
-        list.get(first..first + self.count as usize).unwrap_or_default()
+        &list[first..first + self.count as usize]
     }
 }
 
@@ -95,7 +95,7 @@ impl Program<'_> {
         order.sort_by_key(|(end, requested, index)| (Reverse(*end), Reverse(*requested), *index));
         let mut operations = Vec::with_capacity(order.len() + self.operations.len());
         for (.., index) in order {
-            let Some(resident) = self.residents.get(index) else { continue };
+            let resident = &self.residents[index];
             let after = self.held.partition_point(|held| held.addr <= resident.addr);
             let Some(held) = after.checked_sub(1).and_then(|at| self.held.get(at)) else {
                 continue;

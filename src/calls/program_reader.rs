@@ -9,7 +9,7 @@ use super::program::{ListRange, Operation, OperationKind, Program, ReleaseScope}
 use super::reader::Calls;
 use crate::conf::Settings;
 use crate::facts::{PoolIndex, Reservations, Start};
-use crate::ids::{PoolId, StackId, row};
+use crate::ids::{PoolId, row};
 use crate::snapshot::{Action, BlockState, Device, TraceEntry};
 
 impl<'a> Program<'a> {
@@ -66,7 +66,7 @@ impl Reader<'_> {
         self.program.slots = self.program.residents.len();
     }
 
-    fn event(&self, row: usize) -> Option<TraceEntry> {
+    fn event(&self, row: usize) -> TraceEntry {
         self.program.device.entry(row)
     }
 
@@ -86,9 +86,8 @@ impl Reader<'_> {
                 self.release(at, rows.clone(), pools, *is_default);
             }
             Call::Note { row } => {
-                if let Some(event) = self.event(*row)
-                    && event.action == Action::Snapshot
-                {
+                let event = self.event(*row);
+                if event.action == Action::Snapshot {
                     self.push(at, OperationKind::Snapshot(event.pool.unwrap_or_default()));
                 }
             }
@@ -100,7 +99,7 @@ impl Reader<'_> {
     }
 
     fn free(&mut self, at: u32, row: usize, waits: bool) {
-        let Some(event) = self.event(row) else { return };
+        let event = self.event(row);
         let Some(slot) = self.live.remove(&event.addr) else { return };
         if waits {
             self.pending.insert(event.addr, slot);
@@ -114,8 +113,8 @@ impl Reader<'_> {
     fn completions(&mut self, rows: Range<usize>) -> ListRange {
         let first = self.program.completed.len();
         for row in rows {
-            if let Some(event) = self.event(row)
-                && event.action == Action::FreeCompleted
+            let event = self.event(row);
+            if event.action == Action::FreeCompleted
                 && let Some(slot) = self.pending.remove(&event.addr)
             {
                 self.program.completed.push(slot);
@@ -129,16 +128,15 @@ impl Reader<'_> {
         let last = rows.end - 1;
         let completions = self.completions(rows.start..last);
         for row in rows.start..last {
-            if let Some(event) = self.event(row)
-                && event.action.is_shrinking()
-            {
+            let event = self.event(row);
+            if event.action.is_shrinking() {
                 let of = calls.pools.of(&event);
                 if of != PoolId::default() && of != pool {
                     self.add_freeable(at, of);
                 }
             }
         }
-        let Some(event) = self.event(last) else { return };
+        let event = self.event(last);
         if event.size == 0 {
             return;
         }
@@ -163,7 +161,7 @@ impl Reader<'_> {
     }
 
     fn release(&mut self, at: u32, rows: Range<usize>, pools: &[PoolId], is_default: bool) {
-        let context = self.event(rows.start).map_or(StackId::default(), |event| event.stack);
+        let context = self.event(rows.start).stack;
         let completions = self.completions(rows);
         for pool in pools {
             self.add_freeable(at, *pool);

@@ -38,13 +38,9 @@ impl<'a> Calls<'a> {
     /// The calls of `device`, which holds `reserved` bytes before the first.
     pub(crate) fn new(device: Device<'a>, reserved: u64) -> Self {
         let (mut now, mut most_reserved) = (reserved, reserved);
-        for index in 0..device.len() {
-            if device.action(index).is_some_and(Action::moves_memory)
-                && let Some(event) = device.entry(index)
-            {
-                now = after(now, &event);
-                most_reserved = most_reserved.max(now);
-            }
+        for (_, event) in device.entries_where(Action::moves_memory) {
+            now = after(now, &event);
+            most_reserved = most_reserved.max(now);
         }
         Self {
             device,
@@ -61,14 +57,14 @@ impl<'a> Calls<'a> {
         self.device.action(row)
     }
 
-    fn event(&self, row: usize) -> Option<TraceEntry> {
+    fn event(&self, row: usize) -> TraceEntry {
         self.device.entry(row)
     }
 
     /// Where the part of `rows` that belongs to its last entry, a request, begins by its stack.
     fn own_part(&self, rows: &Range<usize>) -> usize {
         let last = rows.end - 1;
-        let stack_of = |row: usize| self.event(row).map_or(StackId::default(), |e| e.stack);
+        let stack_of = |row: usize| self.device.stack(row).unwrap_or_default();
         let own = stack_of(last);
         if own == StackId::default() {
             return rows.start;
@@ -85,7 +81,7 @@ impl<'a> Calls<'a> {
         let last = rows.end - 1;
         let (mut unknown, mut grown) = (None, 0u64);
         for row in rows.start..last {
-            let event = self.event(row)?;
+            let event = self.event(row);
             if event.action.is_shrinking() && event.stack == StackId::default() {
                 unknown = Some(row + 1);
             } else if event.action.is_growth() {
@@ -103,7 +99,7 @@ impl<'a> Calls<'a> {
         let mut end = rows.start;
         let mut stack = None;
         for row in rows {
-            let Some(event) = self.event(row) else { break };
+            let event = self.event(row);
             // Recorded with context='alloc', memory is given back under the stack that took it, if any.
             let is_told = self.taken_under.get(&event.addr) != Some(&event.stack);
             let told = if is_told { event.stack } else { StackId::default() };
@@ -126,9 +122,8 @@ impl<'a> Calls<'a> {
 
     fn pass(&mut self, rows: Range<usize>) {
         for row in rows.clone() {
-            if self.action(row).is_some_and(Action::moves_memory)
-                && let Some(event) = self.event(row)
-            {
+            if self.action(row).is_some_and(Action::moves_memory) {
+                let event = self.event(row);
                 self.reserved = after(self.reserved, &event);
                 self.pools.apply(row, &event);
                 if event.action.is_growth() && event.stack != StackId::default() {
@@ -181,7 +176,7 @@ impl Iterator for Calls<'_> {
             } else {
                 let boundary = if first == last { None } else { self.boundary(&rows) };
                 self.pass(first..last);
-                let pool = self.pools.of(&self.event(last)?);
+                let pool = self.pools.of(&self.event(last));
                 Call::Malloc { rows, pool, boundary }
             }
         } else {

@@ -21,8 +21,8 @@ pub(crate) fn lacks_completions(device: Device<'_>) -> bool {
 pub fn is_completed_at_once(device: Device<'_>, index: usize) -> bool {
     device.action(index) == Some(Action::FreeRequested)
         && device.action(index + 1) == Some(Action::FreeCompleted)
-        && device
-            .entry(index)
-            .zip(device.entry(index + 1))
-            .is_some_and(|(free, next)| free.addr == next.addr && free.stack == next.stack)
+        && {
+            let (free, next) = (device.entry(index), device.entry(index + 1));
+            free.addr == next.addr && free.stack == next.stack
+        }
 }

@@ -29,11 +29,8 @@ impl Reservations {
     pub(crate) fn new(device: Device<'_>) -> Self {
         let mut reservations = Self::default();
         let index = PoolIndex::of(device);
-        for row in 0..device.len() {
-            if !matches!(device.action(row), Some(Action::SegmentMap | Action::SegmentUnmap)) {
-                continue;
-            }
-            let Some(event) = device.entry(row) else { continue };
+        let maps = |action| matches!(action, Action::SegmentMap | Action::SegmentUnmap);
+        for (row, event) in device.entries_where(maps) {
             let (stream, is_small, addr) = (event.stream, is_of_small_half(&event), event.addr);
             let lowest = reservations.lowest.entry((stream, is_small)).or_insert(addr);
             *lowest = addr.min(*lowest);

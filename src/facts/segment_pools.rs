@@ -41,11 +41,7 @@ impl SegmentPools {
         }
         let index = PoolIndex::of(device);
         let mut gone: BTreeMap<u64, u64> = BTreeMap::new();
-        for row in (0..device.len()).rev() {
-            if !device.action(row).is_some_and(Action::moves_memory) {
-                continue;
-            }
-            let Some(event) = device.entry(row) else { continue };
+        for (row, event) in device.entries_where(Action::moves_memory).rev() {
             if event.action.is_growth() {
                 // Expandable addresses stay with their pool as long as the reservation lives.
                 let was_gone =

@@ -44,15 +44,11 @@ pub fn shown_limit(
 /// Shows `see` every entry that moves memory, and every failure, with what is reserved after it.
 fn walk(device: Device<'_>, reserved_before: u64, mut see: impl FnMut(&TraceEntry, u64)) {
     let mut reserved = reserved_before;
-    for index in 0..device.len() {
-        let Some(action) = device.action(index) else { continue };
-        if !action.is_growth() && !action.is_shrinking() && action != Action::Oom {
-            continue;
-        }
-        let Some(event) = device.entry(index) else { continue };
-        if action.is_growth() {
+    let shows = |action: Action| action.moves_memory() || action == Action::Oom;
+    for (_, event) in device.entries_where(shows) {
+        if event.action.is_growth() {
             reserved = reserved.saturating_add(event.size);
-        } else if action.is_shrinking() {
+        } else if event.action.is_shrinking() {
             reserved = reserved.saturating_sub(event.size);
         }
         see(&event, reserved);

@@ -76,10 +76,8 @@ impl Start {
     /// The start of `device`'s trace; nothing when it began at an empty allocator.
     pub(crate) fn of(device: Device<'_>, settings: &Settings, pools: &PoolIndex) -> Self {
         // Only entries that move segments are kept at hand; the trace itself stays in its columns.
-        let moves: Vec<TraceEntry> = (0..device.len())
-            .filter(|index| device.action(*index).is_some_and(Action::moves_memory))
-            .filter_map(|index| device.entry(index))
-            .collect();
+        let moves: Vec<TraceEntry> =
+            device.entries_where(Action::moves_memory).map(|(_, event)| event).collect();
         if !device.is_empty() && reserved_before(device, &moves) == 0 {
             return Self::default();
         }
@@ -285,8 +283,7 @@ impl Start {
     /// lived. A large block may be up to 1 MiB larger than its rounded request.
     fn landings(&self, device: Device<'_>, settings: &Settings) -> FxHashMap<u64, u64> {
         let mut landings = FxHashMap::default();
-        for index in device.with_action(Action::Alloc) {
-            let Some(event) = device.entry(index) else { continue };
+        for (index, event) in device.entries_where(|action| action == Action::Alloc) {
             let after = self.blocks.partition_point(|b| b.addr < event.addr);
             let Some(block) = after.checked_sub(1).and_then(|i| self.blocks.get(i)) else {
                 continue;

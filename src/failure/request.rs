@@ -101,10 +101,8 @@ pub(crate) fn request(device: DeviceStudy<'_, '_>, asked: u64) -> RequestReport 
 
 /// The stream of the last recorded request; without a trace the one with most memory.
 fn stream_of(device: Device<'_>) -> u64 {
-    let is_request =
-        |index: &usize| matches!(device.action(*index), Some(Action::Alloc | Action::Oom));
-    let last = (0..device.len()).rev().find(is_request);
-    if let Some(event) = last.and_then(|index| device.entry(index)) {
+    let is_request = |action| matches!(action, Action::Alloc | Action::Oom);
+    if let Some((_, event)) = device.entries_where(is_request).next_back() {
         return event.stream;
     }
     let mut streams: BTreeMap<u64, u64> = BTreeMap::new();

@@ -215,8 +215,8 @@ fn reservation_sizes(device: Device<'_>, event: &TraceEntry) -> Vec<u64> {
     let like = |event: &TraceEntry| (event.stream, event.size == SMALL_SEGMENT);
     let mut bases: BTreeMap<(u64, bool), u64> = BTreeMap::new();
     let maps = device
-        .with_action(Action::SegmentMap)
-        .filter_map(|index| device.entry(index))
+        .entries_where(|action| action == Action::SegmentMap)
+        .map(|(_, other)| other)
         .take_while(|other| other.time_us <= event.time_us || event.time_us == 0);
     for other in maps {
         let base = bases.entry(like(&other)).or_insert(other.addr);

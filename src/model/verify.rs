@@ -140,7 +140,7 @@ impl<'a> Verifier<'a> {
     }
 
     #[inline]
-    fn event(&self, row: usize) -> Option<TraceEntry> {
+    fn event(&self, row: usize) -> TraceEntry {
         self.trace.entry(row)
     }
 
@@ -171,7 +171,7 @@ impl<'a> Verifier<'a> {
     }
 
     fn free(&mut self, row: usize, waits: bool) -> CallResult {
-        let Some(event) = self.event(row) else { return Ok(()) };
+        let event = self.event(row);
         let id = self.live.remove(&event.addr).ok_or((row, Fault::UnknownFree))?;
         if let Some(ticket) = self.allocator.free(id, waits, event.stack) {
             self.pending.insert(event.addr, ticket);
@@ -200,7 +200,7 @@ impl<'a> Verifier<'a> {
         calls: &Calls<'_>,
     ) -> CallResult {
         let last = rows.end - 1;
-        let Some(event) = self.event(last) else { return Ok(()) };
+        let event = self.event(last);
         let own = self.prelude(rows.start..last, pool, calls)?;
         if event.action == Action::Oom {
             self.device.set_free_bytes(event.addr);
@@ -217,9 +217,10 @@ impl<'a> Verifier<'a> {
             let done = self.act(reading, &own, last, pool);
             let written = self.allocator.entries();
             let is_reproduced = written.len() == rows.len()
-                && written.iter().zip(rows.clone()).all(|(entry, row)| {
-                    self.event(row).is_some_and(|event| is_same(entry, &event))
-                });
+                && written
+                    .iter()
+                    .zip(rows.clone())
+                    .all(|(entry, row)| is_same(entry, &self.event(row)));
             if done.is_err() || is_reproduced {
                 return done;
             }
@@ -243,7 +244,7 @@ impl<'a> Verifier<'a> {
         let mut gave_back = Vec::new();
         let mut grew = false;
         for row in rows {
-            let Some(event) = self.event(row) else { continue };
+            let event = self.event(row);
             grew |= event.action == Action::SegmentAlloc;
             if event.action == Action::FreeCompleted {
                 let ticket =
@@ -331,7 +332,7 @@ impl<'a> Verifier<'a> {
 
     #[inline]
     fn request(&mut self, row: usize, pool: PoolId, is_capturing: bool) -> CallResult {
-        let Some(event) = self.event(row) else { return Ok(()) };
+        let event = self.event(row);
         if event.size == 0 || event.size >= MOST_REQUESTED {
             return Err((row, Fault::ImpossibleSize));
         }
@@ -365,7 +366,7 @@ impl<'a> Verifier<'a> {
         let mut order = Vec::new();
         let mut context = StackId::default();
         for row in rows {
-            let Some(event) = self.event(row) else { continue };
+            let event = self.event(row);
             context = event.stack;
             if event.action == Action::FreeCompleted {
                 let ticket =
@@ -404,7 +405,7 @@ impl<'a> Verifier<'a> {
     }
 
     fn note(&mut self, row: usize) {
-        let Some(event) = self.event(row) else { return };
+        let event = self.event(row);
         if event.action == Action::Snapshot {
             self.allocator.snapshot(event.pool.unwrap_or_default());
         } else {
@@ -427,7 +428,7 @@ impl<'a> Verifier<'a> {
         let mut matched = 0;
         let mut time = self.last_time;
         for (at, row) in rows.clone().enumerate() {
-            let Some(event) = self.trace.entry(row) else { break };
+            let event = self.trace.entry(row);
             self.time_reversals += usize::from(event.time_us < time);
             time = event.time_us;
             match written.get(at) {
@@ -454,7 +455,8 @@ impl<'a> Verifier<'a> {
 
     #[cold]
     fn diverge(&mut self, row: usize, predicted: Option<Entry>, fault: Fault) {
-        let recorded = self.event(row);
+        // The model may have written more than was recorded.
+        let recorded = (row < self.trace.len()).then(|| self.event(row));
         self.divergence = Some(Divergence {
             event: row,
             predicted,

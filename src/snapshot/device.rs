@@ -74,13 +74,24 @@ impl<'a> Device<'a> {
 
     /// Entry `index` of its trace.
     #[inline]
-    pub fn entry(self, index: usize) -> Option<TraceEntry> {
-        self.snapshot.entries.get(self.row(index)?)
+    pub fn entry(self, index: usize) -> TraceEntry {
+        let entry = self.row(index).and_then(|row| self.snapshot.entries.get(row));
+        debug_assert!(entry.is_some(), "an index is of an entry of this trace");
+        entry.unwrap_or_else(TraceEntry::new)
     }
 
     /// All entries of its trace.
     pub fn entries(self) -> impl DoubleEndedIterator<Item = TraceEntry> + use<'a> {
-        (0..self.len).filter_map(move |index| self.entry(index))
+        (0..self.len).map(move |index| self.entry(index))
+    }
+
+    /// The entries, with their indices, whose action is `wanted`: of the others no more is read.
+    pub fn entries_where(
+        self,
+        wanted: impl Fn(Action) -> bool,
+    ) -> impl DoubleEndedIterator<Item = (usize, TraceEntry)> {
+        let is_wanted = move |index: &usize| self.action(*index).is_some_and(&wanted);
+        (0..self.len).filter(is_wanted).map(move |index| (index, self.entry(index)))
     }
 
     /// What entry `index` records: cheaper than the whole [`Device::entry`].

@@ -162,7 +162,7 @@ fn annotated(device: Device<'_>) -> Vec<FoundSpan> {
 fn labelled(device: Device<'_>, window: &Range<usize>, mut add: impl FnMut(FoundSpan)) {
     let mut open: Option<FoundSpan> = None;
     for index in window.clone() {
-        let Some(event) = device.entry(index) else { break };
+        let event = device.entry(index);
         // An annotation of one block has metadata of its own.
         if event.action == Action::Other {
             continue;

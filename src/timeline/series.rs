@@ -115,14 +115,11 @@ impl SeriesBook {
     #[inline]
     pub(super) fn add(&mut self, place: usize, tiling: &Tiling, being_freed: u64) {
         let state = state_of(tiling, being_freed);
-        let bytes = BYTES.map(|figure| match figure.at(&state) {
-            Some(Amount::Bytes(bytes)) => u64::try_from(bytes).unwrap_or(u64::MAX),
-            _ => 0,
-        });
-        let ratios = RATIOS.map(|figure| match figure.at(&state) {
-            Some(Amount::Ratio(ratio)) => ratio,
-            _ => 0.0,
-        });
+        let (bytes, ratios) = (sizes_of(&state), ratios_of(&state));
+        debug_assert!(
+            is_as_catalogued(&state, bytes, ratios),
+            "in the order of BYTES and RATIOS, and as the catalogue reads them"
+        );
         self.bytes.add(place, bytes);
         self.ratios.add(place, ratios);
     }
@@ -147,6 +144,34 @@ impl SeriesBook {
         };
         (buckets, series)
     }
+}
+
+/// [`BYTES`] at a moment. Every entry of a trace comes by here: plain reads, no wide amounts of the catalogue.
+#[inline]
+fn sizes_of(state: &State) -> [u64; BYTES.len()] {
+    [
+        state.reserved,
+        state.allocated,
+        state.active(),
+        state.pending,
+        state.releasable,
+        state.stranded(),
+        state.private_free,
+        state.private_reserved,
+        state.largest_free_block,
+    ]
+}
+
+/// [`RATIOS`] at a moment.
+#[inline]
+fn ratios_of(state: &State) -> [f64; RATIOS.len()] {
+    [state.gap_ratio(), state.stranded_ratio(), state.external_ratio()]
+}
+
+fn is_as_catalogued(state: &State, bytes: [u64; BYTES.len()], ratios: [f64; RATIOS.len()]) -> bool {
+    let bytes = BYTES.iter().zip(bytes.map(|bytes| Amount::Bytes(bytes.into())));
+    let ratios = RATIOS.iter().zip(ratios.map(Amount::Ratio));
+    bytes.chain(ratios).all(|(figure, amount)| figure.at(state) == Some(amount))
 }
 
 /// What a sampler gathered, a series at a time.

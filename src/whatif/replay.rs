@@ -360,7 +360,7 @@ fn figures(
 }
 
 fn recorded_ooms(device: Device<'_>) -> Vec<FailedRequest> {
-    let failed = device.failed().filter_map(|event| Some((event, device.entry(event)?)));
+    let failed = device.failed().map(|event| (event, device.entry(event)));
     failed.map(|(event, entry)| FailedRequest { event, requested_bytes: entry.size }).collect()
 }
 

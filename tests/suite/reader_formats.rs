@@ -202,7 +202,7 @@ fn two_devices_may_use_the_same_addresses() {
     let devices: Vec<_> = snapshot.segments.iter().map(|s| (s.device, s.address)).collect();
     assert_eq!(devices, [(0, at), (1, at)]);
     assert_eq!([0, 1].map(|id| snapshot.device(id).len()), [5, 3]);
-    assert_eq!(snapshot.device(1).entry(0).unwrap().action, Action::SegmentAlloc);
+    assert_eq!(snapshot.device(1).entry(0).action, Action::SegmentAlloc);
 }
 
 #[test]

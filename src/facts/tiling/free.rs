@@ -89,14 +89,12 @@ impl Kinds {
         if self.shares.len() <= id {
             self.shares.resize(id + 1, TileShare::default());
         }
-        if let Some(share) = self.shares.get_mut(id) {
-            share.phase = phase;
-        }
+        self.shares[id].phase = phase;
     }
 
     /// Counts tile `id` anew.
     fn set(&mut self, id: u32, tile: &Tile, is_small: bool, pool: PoolId) {
-        let Some(phase) = self.share(id).map(|share| share.phase) else { return };
+        let phase = self.shares[id as usize].phase;
         let free = if tile.state == BlockState::Inactive { tile.size } else { 0 };
         let is_private = pool != PoolId::default();
         let releasable = if is_private || free == 0 {
@@ -114,8 +112,7 @@ impl Kinds {
     }
 
     fn replace(&mut self, id: u32, new: TileShare) {
-        let Some(share) = self.shares.get_mut(id as usize) else { return };
-        let old = std::mem::replace(share, new);
+        let old = std::mem::replace(&mut self.shares[id as usize], new);
         self.releasable = self.releasable - old.releasable + new.releasable;
         if old.is_private {
             self.private_free -= old.free;
@@ -136,7 +133,7 @@ impl Kinds {
             self.largest = free.map(|(share, id)| (share.free, id)).collect();
         }
         while let Some(&(size, id)) = self.largest.peek()
-            && self.share(id).is_none_or(|share| share.free != size)
+            && self.shares[id as usize].free != size
         {
             self.largest.pop();
         }
@@ -156,13 +153,13 @@ impl Tiling {
         })
     }
 
-    /// Counts tile `id` by kind, after it changed or got another neighbour.
+    /// Counts tile `id`, if there is one, by kind, after it changed or got another neighbour.
     #[inline]
     pub(super) fn settle(&mut self, id: u32) {
         if let Some(kinds) = &mut self.kinds
             && let Some(tile) = self.tiles.get(id as usize)
-            && let Some(stream_pool) = self.stream_pools.get(tile.stream_pool as usize)
         {
+            let stream_pool = &self.stream_pools[tile.stream_pool as usize];
             kinds.set(id, tile, stream_pool.is_small, stream_pool.pool);
         }
     }
@@ -170,10 +167,9 @@ impl Tiling {
     /// The same for a new tile and its neighbours.
     #[inline]
     pub(super) fn settle_new(&mut self, id: u32) {
-        if let Some(kinds) = &mut self.kinds
-            && let Some(&tile) = self.tiles.get(id as usize)
-            && let Some(stream_pool) = self.stream_pools.get(tile.stream_pool as usize)
-        {
+        if let Some(kinds) = &mut self.kinds {
+            let tile = self.tiles[id as usize];
+            let stream_pool = &self.stream_pools[tile.stream_pool as usize];
             kinds.set_phase(id, &tile, stream_pool.is_small);
             for id in [id, tile.prev, tile.next] {
                 self.settle(id);

@@ -111,26 +111,20 @@ impl Tiling {
 
     /// Every block in use: address, size, requested bytes, state and stack, in no order.
     pub fn active(&self) -> impl Iterator<Item = (u64, u64, u64, BlockState, StackId)> + '_ {
-        self.by_addr.values().filter_map(|id| self.tiles.get(*id as usize)).filter_map(|t| {
-            (t.state != BlockState::Inactive).then_some((
-                t.addr,
-                t.size,
-                t.requested,
-                t.state,
-                t.stack,
-            ))
-        })
+        self.tiles()
+            .filter(|t| t.state != BlockState::Inactive)
+            .map(|t| (t.addr, t.size, t.requested, t.state, t.stack))
     }
 
     /// Every tile, in no order.
     pub(crate) fn tiles(&self) -> impl Iterator<Item = &Tile> {
-        self.by_addr.values().filter_map(|id| self.tile(*id))
+        self.by_addr.values().map(|id| &self.tiles[*id as usize])
     }
 
     /// Size and state of the block that begins at `addr`.
     pub fn at(&self, addr: u64) -> Option<(u64, BlockState)> {
-        let id = *self.by_addr.get(&addr)?;
-        self.tiles.get(id as usize).map(|t| (t.size, t.state))
+        let tile = &self.tiles[self.find(addr)? as usize];
+        Some((tile.size, tile.state))
     }
 
     /// How many blocks there are.
@@ -143,6 +137,7 @@ impl Tiling {
         self.by_addr.is_empty()
     }
 
+    /// Tile `id`; none for [`NONE`].
     pub(super) fn tile(&self, id: u32) -> Option<&Tile> {
         self.tiles.get(id as usize)
     }
@@ -156,7 +151,7 @@ impl Tiling {
         let ordered = self.ordered.get_or_insert_with(|| self.by_addr.keys().copied().collect());
         let start = *ordered.range(..=addr).next_back()?;
         let id = self.find(start)?;
-        self.tile(id).filter(|t| addr < t.end()).map(|_| id)
+        (addr < self.tiles[id as usize].end()).then_some(id)
     }
 
     fn stream_pool(&mut self, pool: PoolId, stream: u64, is_small: bool) -> u32 {
@@ -169,27 +164,21 @@ impl Tiling {
     /// Adds (`sign` > 0) or takes away what tile `id` contributes to the sums.
     #[inline]
     fn account(&mut self, id: u32, add: bool) {
-        let Some(&t) = self.tiles.get(id as usize) else { return };
+        let t = self.tiles[id as usize];
         let step = |total: &mut u64, n: u64| {
             *total = if add { total.saturating_add(n) } else { total.saturating_sub(n) };
         };
         step(&mut self.totals.reserved, t.size);
-        let stream_pool = self.stream_pools.get_mut(t.stream_pool as usize);
+        let stream_pool = &mut self.stream_pools[t.stream_pool as usize];
         match t.state {
-            BlockState::Inactive => {
-                if let Some(stream_pool) = stream_pool {
-                    step(&mut stream_pool.free, t.size);
-                }
-            }
+            BlockState::Inactive => step(&mut stream_pool.free, t.size),
             BlockState::ActiveAllocated => {
                 step(&mut self.totals.allocated, t.size);
                 step(&mut self.totals.active, t.size);
                 step(&mut self.totals.requested, t.requested);
             }
             BlockState::ActivePendingFree => {
-                if let Some(stream_pool) = stream_pool {
-                    step(&mut stream_pool.pending, t.size);
-                }
+                step(&mut stream_pool.pending, t.size);
                 step(&mut self.totals.active, t.size);
                 step(&mut self.totals.requested, t.requested);
             }
@@ -200,18 +189,14 @@ impl Tiling {
     #[inline]
     fn change(&mut self, id: u32, change: impl FnOnce(&mut Tile)) {
         self.account(id, false);
-        if let Some(tile) = self.tiles.get_mut(id as usize) {
-            change(tile);
-        }
+        change(&mut self.tiles[id as usize]);
         self.account(id, true);
         self.settle(id);
     }
 
     fn insert(&mut self, tile: Tile) -> u32 {
         let id = if let Some(id) = self.vacant.pop() {
-            if let Some(slot) = self.tiles.get_mut(id as usize) {
-                *slot = tile;
-            }
+            self.tiles[id as usize] = tile;
             id
         } else {
             self.tiles.push(tile);
@@ -235,7 +220,7 @@ impl Tiling {
     /// Takes tile `id` away; its neighbours become neighbours if `join`, else ends.
     fn remove(&mut self, id: u32, join: bool) {
         self.account(id, false);
-        let Some(&tile) = self.tiles.get(id as usize) else { return };
+        let tile = self.tiles[id as usize];
         self.by_addr.remove(&tile.addr);
         if let Some(ordered) = &mut self.ordered {
             ordered.remove(&tile.addr);
@@ -251,15 +236,31 @@ impl Tiling {
     }
 
     /// Cuts tile `id` at `addr`, which must lie inside; both parts keep its state.
-    fn cut(&mut self, id: u32, addr: u64) -> Option<u32> {
-        let tile = *self.tile(id)?;
+    fn cut(&mut self, id: u32, addr: u64) -> u32 {
+        let tile = self.tiles[id as usize];
+        debug_assert!(tile.addr < addr && addr < tile.end(), "both parts have a size");
         self.change(id, |t| t.size = addr - t.addr);
-        Some(self.insert(Tile { addr, size: tile.end() - addr, prev: id, requested: 0, ..tile }))
+        self.insert(Tile { addr, size: tile.end() - addr, prev: id, requested: 0, ..tile })
+    }
+
+    /// A tile of just the `size` bytes at `addr`, cut out of the free tile around them.
+    fn cut_out(&mut self, addr: u64, size: u64) -> Result<u32, Contradiction> {
+        let end = addr.checked_add(size).ok_or(Contradiction)?;
+        let id = self.around(addr).ok_or(Contradiction)?;
+        let tile = self.tiles[id as usize];
+        if tile.state != BlockState::Inactive || tile.end() < end || size == 0 {
+            return Err(Contradiction);
+        }
+        let id = if tile.addr < addr { self.cut(id, addr) } else { id };
+        if end < tile.end() {
+            self.cut(id, end);
+        }
+        Ok(id)
     }
 
     /// Merges free tile `id` with free neighbours.
     fn merge(&mut self, id: u32) {
-        let Some(&tile) = self.tile(id) else { return };
+        let tile = self.tiles[id as usize];
         if let Some(&next) = self.tile(tile.next)
             && next.state == BlockState::Inactive
         {
@@ -268,8 +269,8 @@ impl Tiling {
         }
         if let Some(&prev) = self.tile(tile.prev)
             && prev.state == BlockState::Inactive
-            && let Some(&tile) = self.tile(id)
         {
+            let tile = self.tiles[id as usize];
             self.remove(id, true);
             self.change(tile.prev, |t| t.size += tile.size);
         }
@@ -325,7 +326,7 @@ impl Tiling {
     /// `segment_free`: the whole segment at `addr` goes.
     pub(crate) fn free_segment(&mut self, addr: u64) -> Applied {
         let mut id = self.find(addr).ok_or(Contradiction)?;
-        let first = *self.tile(id).ok_or(Contradiction)?;
+        let first = self.tiles[id as usize];
         if first.prev != NONE {
             return Err(Contradiction);
         }
@@ -339,16 +340,7 @@ impl Tiling {
 
     /// `segment_unmap`: free memory goes, whatever blocks it was part of.
     pub(crate) fn unmap(&mut self, addr: u64, size: u64) -> Applied {
-        let end = addr.checked_add(size).ok_or(Contradiction)?;
-        let id = self.around(addr).ok_or(Contradiction)?;
-        let tile = *self.tile(id).ok_or(Contradiction)?;
-        if tile.state != BlockState::Inactive || tile.end() < end || size == 0 {
-            return Err(Contradiction);
-        }
-        let id = if tile.addr < addr { self.cut(id, addr).ok_or(Contradiction)? } else { id };
-        if end < tile.end() {
-            self.cut(id, end);
-        }
+        let id = self.cut_out(addr, size)?;
         self.remove(id, false);
         Ok(())
     }
@@ -370,14 +362,14 @@ impl Tiling {
             sound = false;
             match self.around(addr) {
                 Some(id) => {
-                    let tile = *self.tile(id).ok_or(Contradiction)?;
+                    let tile = self.tiles[id as usize];
                     if tile.state != BlockState::Inactive
                         && addr - tile.addr < tile.requested.max(1)
                     {
                         return Err(Contradiction);
                     }
                     // The block before is smaller than the settings say: believe the trace.
-                    let rest = self.cut(id, addr).ok_or(Contradiction)?;
+                    let rest = self.cut(id, addr);
                     self.change(rest, |t| t.state = BlockState::Inactive);
                     rest
                 }
@@ -392,13 +384,11 @@ impl Tiling {
                 })?,
             }
         };
-        let tile = *self.tile(id).ok_or(Contradiction)?;
+        let tile = self.tiles[id as usize];
         sound &= tile.state == BlockState::Inactive && tile.size >= rounded;
-        let stream_pool = self.stream_pools.get(tile.stream_pool as usize);
-        let is_small = stream_pool.is_some_and(|stream_pool| stream_pool.is_small);
-        let size = block_size(rounded, tile.size, is_small, &self.settings);
-        let is_whole =
-            stream_pool.is_some_and(|stream_pool| self.no_split.contains(&stream_pool.pool));
+        let stream_pool = self.stream_pools[tile.stream_pool as usize];
+        let size = block_size(rounded, tile.size, stream_pool.is_small, &self.settings);
+        let is_whole = self.no_split.contains(&stream_pool.pool);
         if !is_whole && size < tile.size && tile.state == BlockState::Inactive {
             self.cut(id, addr + size);
         }
@@ -418,16 +408,7 @@ impl Tiling {
         requested: u64,
         state: BlockState,
     ) -> Applied {
-        let id = self.around(addr).ok_or(Contradiction)?;
-        let tile = *self.tile(id).ok_or(Contradiction)?;
-        let end = addr.checked_add(size).ok_or(Contradiction)?;
-        if tile.state != BlockState::Inactive || tile.end() < end || size == 0 {
-            return Err(Contradiction);
-        }
-        let id = if tile.addr < addr { self.cut(id, addr).ok_or(Contradiction)? } else { id };
-        if end < tile.end() {
-            self.cut(id, end);
-        }
+        let id = self.cut_out(addr, size)?;
         self.change(id, |t| {
             t.state = state;
             t.requested = requested.min(size);
@@ -437,34 +418,29 @@ impl Tiling {
 
     /// Says which stack the block at `addr` came from.
     pub(crate) fn set_stack(&mut self, addr: u64, stack: StackId) {
-        if let Some(id) = self.find(addr)
-            && let Some(tile) = self.tiles.get_mut(id as usize)
-        {
-            tile.stack = stack;
+        if let Some(id) = self.find(addr) {
+            self.tiles[id as usize].stack = stack;
         }
     }
 
     /// `free_requested`
     pub(crate) fn free_requested(&mut self, addr: u64) -> Applied {
         let id = self.find(addr).ok_or(Contradiction)?;
-        match self.tiles.get_mut(id as usize) {
-            Some(tile) if tile.state == BlockState::ActiveAllocated => {
-                // It stays active, and its requested bytes count on.
-                tile.state = BlockState::ActivePendingFree;
-                self.totals.allocated -= tile.size;
-                if let Some(stream_pool) = self.stream_pools.get_mut(tile.stream_pool as usize) {
-                    stream_pool.pending += tile.size;
-                }
-                Ok(())
-            }
-            _ => Err(Contradiction),
+        let tile = &mut self.tiles[id as usize];
+        if tile.state != BlockState::ActiveAllocated {
+            return Err(Contradiction);
         }
+        // It stays active, and its requested bytes count on.
+        tile.state = BlockState::ActivePendingFree;
+        self.totals.allocated -= tile.size;
+        self.stream_pools[tile.stream_pool as usize].pending += tile.size;
+        Ok(())
     }
 
     /// `free_completed`; its `free_requested` may be missing in old or filtered traces.
     pub(crate) fn free_completed(&mut self, addr: u64) -> Applied {
         let id = self.find(addr).ok_or(Contradiction)?;
-        if self.tile(id).is_none_or(|t| t.state == BlockState::Inactive) {
+        if self.tiles[id as usize].state == BlockState::Inactive {
             return Err(Contradiction);
         }
         self.change(id, |t| {

@@ -43,7 +43,7 @@ impl Tiling {
     }
 
     fn stretch(&self, first: &Tile) -> Stretch {
-        let stream_pool = self.stream_pools.get(first.stream_pool as usize);
+        let stream_pool = &self.stream_pools[first.stream_pool as usize];
         let tiles = std::iter::successors(Some(first), |tile| self.tile(tile.next));
         let laid = |tile: &Tile| StretchBlock {
             offset: tile.addr - first.addr,
@@ -53,12 +53,11 @@ impl Tiling {
         };
         let blocks: Vec<StretchBlock> = tiles.map(laid).collect();
         let whole = blocks.last().map_or(0, StretchBlock::end).max(1);
-        let is_small = stream_pool.is_some_and(|stream_pool| stream_pool.is_small);
+        let granule_size = || granule(stream_pool.is_small, &self.settings);
         Stretch {
-            granule: if first.is_expandable { granule(is_small, &self.settings) } else { whole },
+            granule: if first.is_expandable { granule_size() } else { whole },
             blocks,
-            is_private: stream_pool
-                .is_some_and(|stream_pool| stream_pool.pool != PoolId::default()),
+            is_private: stream_pool.pool != PoolId::default(),
         }
     }
 }
