@@ -2,11 +2,10 @@
 //!
 //! Floors, lowest first; a room uses only rooms below its own floor (`tests/suite/layers.rs` checks it):
 //!
-//! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`terms`], [`device`], [`message`], [`notice`],
-//!    [`releases`]: bytes, numbers, settings, words, where memory comes from, what PyTorch prints about it, codes of
-//!    warnings, what each release changed
-//! 1. [`snapshot`]: what a file says; [`allocator`]: PyTorch's rules; [`figures`]: what is measured; [`verdict`]:
-//!    why a request failed
+//! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`terms`], [`device`], [`notice`], [`releases`]:
+//!    bytes, numbers, settings, words, where memory comes from, codes of warnings, what each release changed
+//! 1. [`snapshot`]: what a file says; [`message`]: what a log says; [`allocator`]: PyTorch's rules; [`figures`]: what
+//!    is measured; [`verdict`]: why a request failed
 //! 2. [`facts`]: the trace applied literally; [`calls`]: its entries as the calls of the program; [`model`]: these
 //!    calls made to the allocator; [`frames`]: whose code a stack is of; [`phases`]: what the program was doing at
 //!    each entry
