@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 
 use crate::ids::{FrameId, StackId};
-use crate::snapshot::{Frame, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::units::plain;
 
 /// One frame, for people and JSON.
@@ -131,9 +131,9 @@ pub struct StackReader<'a> {
 impl<'a> StackReader<'a> {
     /// Judges every frame of `snapshot`.
     pub fn new(snapshot: &'a Snapshot) -> Self {
-        let origin = |id: usize| match snapshot.stacks.frame(FrameId::from_index(id)) {
-            Some(frame) => Origin::of(snapshot.text(frame.file), snapshot.text(frame.name)),
-            None => Origin::Native,
+        let origin = |id: usize| {
+            let frame = snapshot.stacks.frame(FrameId::from_index(id));
+            Origin::of(snapshot.text(frame.file), snapshot.text(frame.name))
         };
         let origins = (0..snapshot.stacks.frame_count()).map(origin).collect();
         let whole = vec![OnceLock::new(); snapshot.stacks.len()];
@@ -142,10 +142,11 @@ impl<'a> StackReader<'a> {
 
     /// Whose code frame `id` is.
     pub(crate) fn origin(&self, id: FrameId) -> Origin {
-        self.origins.get(id.index()).copied().unwrap_or(Origin::Native)
+        self.origins[id.index()]
     }
 
-    fn report(&self, frame: Frame) -> FrameReport {
+    fn report(&self, id: FrameId) -> FrameReport {
+        let frame = self.snapshot.stacks.frame(id);
         FrameReport {
             file: plain(self.snapshot.text(frame.file)),
             line: frame.line,
@@ -157,19 +158,15 @@ impl<'a> StackReader<'a> {
     pub fn whole(&self, stack: StackId) -> FrameList {
         let read = || -> FrameList {
             let ids = self.snapshot.stacks.frames(stack).iter();
-            let frames = ids.filter_map(|id| self.snapshot.stacks.frame(*id));
-            frames.map(|frame| self.report(frame)).collect()
+            ids.map(|id| self.report(*id)).collect()
         };
-        debug_assert!(stack.index() < self.whole.len(), "a stack of this snapshot");
-        self.whole.get(stack.index()).map_or_else(read, |known| Arc::clone(known.get_or_init(read)))
+        Arc::clone(self.whole[stack.index()].get_or_init(read))
     }
 
     /// The innermost frame of the user's own code; failing that, of an installed package other than
     /// PyTorch (a training program may be one).
     pub fn culprit(&self, stack: StackId) -> Option<FrameReport> {
-        self.culprit_id(stack)
-            .and_then(|id| self.snapshot.stacks.frame(id))
-            .map(|frame| self.report(frame))
+        self.culprit_id(stack).map(|id| self.report(id))
     }
 
     /// See [`StackReader::culprit`].
@@ -185,7 +182,7 @@ impl<'a> StackReader<'a> {
     pub fn operation(&self, stack: StackId) -> Option<String> {
         let mut operators: Vec<String> = Vec::new();
         for id in self.snapshot.stacks.frames(stack) {
-            let Some(frame) = self.snapshot.stacks.frame(*id) else { continue };
+            let frame = self.snapshot.stacks.frame(*id);
             match self.origin(*id) {
                 Origin::Native => {
                     if let Some(op) = operator(self.snapshot.text(frame.name))

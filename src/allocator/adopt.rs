@@ -185,6 +185,11 @@ impl CachingAllocator {
                 }
             }
         }
+        self.count_mapped(body);
+    }
+
+    /// Counts the memory of `body` as reserved.
+    fn count_mapped(&mut self, body: &Body) {
         for (from, to) in &body.mapped {
             let size = to - from;
             self.reserved = self.reserved.saturating_add(size);
@@ -192,7 +197,7 @@ impl CachingAllocator {
             if body.pool != DEFAULT_POOL {
                 self.pools.get_mut(body.pool).device_allocations += 1;
             }
-            if chain.is_none() {
+            if body.reservation.is_none() {
                 self.statistics.segment.increase(body.is_small, 1);
                 if size >= self.settings.max_split_size {
                     self.statistics.oversize_segments.increase(1);

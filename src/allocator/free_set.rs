@@ -91,7 +91,7 @@ impl FreeSet {
     pub(super) fn before(&self, key: FreeKey) -> impl Iterator<Item = &FreeKey> {
         let (at, place) = self.find(&key);
         let last = self.chunks.get(at).and_then(|chunk| chunk.get(..place)).unwrap_or_default();
-        let rest = self.chunks.get(..at).unwrap_or_default();
+        let rest = &self.chunks[..at];
         last.iter().rev().chain(rest.iter().rev().flat_map(|chunk| chunk.iter().rev()))
     }
 }

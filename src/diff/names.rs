@@ -31,7 +31,7 @@ impl Vocabulary {
         let mut places = [Vec::new(), Vec::new()];
         for (side, (snapshot, places)) in snapshots.into_iter().zip(&mut places).enumerate() {
             let frames = (0..snapshot.stacks.frame_count()).map(FrameId::from_index);
-            for frame in frames.filter_map(|id| snapshot.stacks.frame(id)) {
+            for frame in frames.map(|id| snapshot.stacks.frame(id)) {
                 let file = symbols.intern(snapshot.text(frame.file));
                 let name = symbols.intern(snapshot.text(frame.name));
                 let function = *known.entry((file, name)).or_insert_with(|| {

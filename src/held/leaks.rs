@@ -152,30 +152,29 @@ impl Tracker {
         Self { by_stack: vec![None; stacks], ..Self::default() }
     }
 
-    fn line(&mut self, stacks: &StackReader<'_>, stack: StackId) -> Option<&mut LineGrowth> {
+    fn line(&mut self, stacks: &StackReader<'_>, stack: StackId) -> &mut LineGrowth {
         let (lines, by_frame) = (&mut self.lines, &mut self.by_frame);
-        let at = *self.by_stack.get_mut(stack.index())?.get_or_insert_with(|| {
+        let at = *self.by_stack[stack.index()].get_or_insert_with(|| {
             *by_frame.entry(stacks.culprit_id(stack)).or_insert_with(|| {
                 lines.push(LineGrowth { stack, ..LineGrowth::default() });
                 row(lines.len() - 1)
             })
         });
-        let line = self.lines.get_mut(at as usize)?;
+        let line = &mut self.lines[at as usize];
         if !line.is_touched {
             line.is_touched = true;
             self.touched.push(at);
         }
-        Some(line)
+        line
     }
 
     pub(super) fn add(&mut self, stacks: &StackReader<'_>, stack: StackId, bytes: u64) {
         let is_late = self.is_late;
-        if let Some(line) = self.line(stacks, stack) {
-            line.bytes = line.bytes.saturating_add(bytes);
-            line.blocks += 1;
-            if is_late {
-                line.sizes.insert(bytes);
-            }
+        let line = self.line(stacks, stack);
+        line.bytes = line.bytes.saturating_add(bytes);
+        line.blocks += 1;
+        if is_late {
+            line.sizes.insert(bytes);
         }
     }
 
@@ -193,10 +192,9 @@ impl Tracker {
     }
 
     pub(super) fn take(&mut self, stacks: &StackReader<'_>, stack: StackId, bytes: u64) {
-        if let Some(line) = self.line(stacks, stack) {
-            line.bytes = line.bytes.saturating_sub(bytes);
-            line.blocks = line.blocks.saturating_sub(1);
-        }
+        let line = self.line(stacks, stack);
+        line.bytes = line.bytes.saturating_sub(bytes);
+        line.blocks = line.blocks.saturating_sub(1);
     }
 
     /// A step has ended with so much allocated.
@@ -204,7 +202,7 @@ impl Tracker {
         self.ended += 1;
         self.allocated = allocated;
         for at in self.touched.drain(..) {
-            let Some(line) = self.lines.get_mut(at as usize) else { continue };
+            let line = &mut self.lines[at as usize];
             line.is_touched = false;
             if !self.older_gone.is_disjoint(&line.sizes) {
                 (line.by_bytes.steps, line.by_blocks.steps) = (0, 0);
@@ -218,9 +216,7 @@ impl Tracker {
 
     /// Whether the line of `stack` grew up to the end of the last step.
     pub(super) fn grows(&self, stack: StackId) -> bool {
-        let line = self.by_stack.get(stack.index()).copied().flatten();
-        let line = line.and_then(|at| self.lines.get(at as usize));
-        line.is_some_and(|line| line.grows(self.ended))
+        self.by_stack[stack.index()].is_some_and(|at| self.lines[at as usize].grows(self.ended))
     }
 
     /// The lines that grew up to the end of the last step, `top` of them, on a device of `capacity` bytes.

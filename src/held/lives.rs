@@ -245,9 +245,9 @@ impl<'a> Lives<'a> {
                     self.leaks.take_older(stacks, gone.stack, gone.bytes);
                 }
                 for (moment, place) in awaited.remove(&event.addr).unwrap_or_default() {
-                    let moment = self.moments.get_mut(moment);
-                    let moment = moment.filter(|moment| moment.end.is_none());
-                    if let Some(block) = moment.and_then(|moment| moment.blocks.get_mut(place)) {
+                    let moment = &mut self.moments[moment];
+                    if moment.end.is_none() {
+                        let block = &mut moment.blocks[place];
                         block.freed = Some(at);
                         block.is_freed_by_program = by_program;
                     }
@@ -270,7 +270,7 @@ impl<'a> Lives<'a> {
         self.count_kept(block, born, freed, by_program);
         let no_backward = self.backwards(born) == self.backwards(freed);
         let in_backward = self.phase(freed) == Phase::Backward && !by_program;
-        let Some(fates) = self.fates.get_mut(block.stack.index()) else { return };
+        let fates = &mut self.fates[block.stack.index()];
         match () {
             () if born.run == freed.run => fates.in_run += 1,
             () if no_backward => fates.before_backward += 1,
@@ -292,7 +292,7 @@ impl<'a> Lives<'a> {
     }
 
     pub(super) fn fates(&self, stack: StackId) -> Fates {
-        self.fates.get(stack.index()).copied().unwrap_or_default()
+        self.fates[stack.index()]
     }
 
     pub(super) fn phase(&self, point: Point) -> Phase {

@@ -250,7 +250,7 @@ impl<'a, 'f> Summary<'a, 'f> {
     fn by_file(&self, top: usize) -> Table<ByFile> {
         let file_of = |stack: StackId| {
             let line = self.device.stacks().culprit_id(stack)?;
-            self.device.snapshot().stacks.frame(line).map(|frame| frame.file)
+            Some(self.device.snapshot().stacks.frame(line).file)
         };
         let mut files: FxHashMap<StackId, Option<SymbolId>> = FxHashMap::default();
         let sums = self

@@ -80,8 +80,7 @@ impl Emitter<'_> {
             .flat_map(|device| device.segments.iter().map(move |segment| (device, segment)));
         self.pickle.interned("segments")?;
         self.list(total, segments, |this, (device, segment)| {
-            let blocks = device.blocks.get(segment.blocks.clone()).unwrap_or_default();
-            this.segment(device.device, segment, blocks)
+            this.segment(device.device, segment, &device.blocks[segment.blocks.clone()])
         })
         .map(drop)
     }
@@ -234,33 +233,27 @@ impl Emitter<'_> {
     /// that have equal frames share it.
     fn frames(&mut self, stack: StackId) -> io::Result<()> {
         self.pickle.interned("frames")?;
-        if let Some(memo) = self.stacks.get(stack.index()).copied().flatten() {
+        if let Some(memo) = self.stacks[stack.index()] {
             return self.pickle.reference(memo);
         }
         let frames = self.snapshot.stacks.frames(stack);
         let memo = self.list(frames.len(), frames, |this, id| this.frame(*id))?;
-        if let Some(known) = self.stacks.get_mut(stack.index()) {
-            *known = Some(memo);
-        }
+        self.stacks[stack.index()] = Some(memo);
         Ok(())
     }
 
     fn frame(&mut self, id: FrameId) -> io::Result<()> {
-        if let Some(memo) = self.frames.get(id.index()).copied().flatten() {
+        if let Some(memo) = self.frames[id.index()] {
             return self.pickle.reference(memo);
         }
         let snapshot = self.snapshot;
-        let Some(frame) = snapshot.stacks.frame(id) else {
-            return self.pickle.none(); // no stack has such a frame
-        };
+        let frame = snapshot.stacks.frame(id);
         let memo = self.pickle.begin_dict()?;
         self.word("name", snapshot.text(frame.name))?;
         self.word("filename", snapshot.text(frame.file))?;
         self.unsigned("line", frame.line.into())?;
         self.pickle.end_dict();
-        if let Some(known) = self.frames.get_mut(id.index()) {
-            *known = Some(memo);
-        }
+        self.frames[id.index()] = Some(memo);
         Ok(())
     }
 

@@ -44,10 +44,8 @@ impl Phases {
         let named = Named::of(device);
         let reader = SignReader::new(snapshot, stacks);
         let mut signs: Vec<Option<Signs>> = vec![None; snapshot.stacks.len()];
-        let mut read = |stack: StackId| {
-            let known = signs.get_mut(stack.index())?;
-            Some(*known.get_or_insert_with(|| reader.read(stack)))
-        };
+        let mut read =
+            |stack: StackId| *signs[stack.index()].get_or_insert_with(|| reader.read(stack));
         let hints = hints(device, &named, &mut read);
         // Blocks at the end may be older than the trace, which forgets, while they do not.
         for block in device.blocks() {
@@ -118,7 +116,8 @@ impl Phases {
 
     /// What a stack says that an entry of this trace has, or a block at its end.
     pub(crate) fn signs_of(&self, stack: StackId) -> Signs {
-        self.signs.get(stack.index()).copied().flatten().unwrap_or_default()
+        debug_assert!(self.signs[stack.index()].is_some(), "a stack of this trace was read");
+        self.signs[stack.index()].unwrap_or_default()
     }
 
     fn run_of(&self, entry: usize) -> Option<usize> {
@@ -148,7 +147,7 @@ impl Hint {
 fn hints(
     device: Device<'_>,
     named: &Named,
-    read: &mut impl FnMut(StackId) -> Option<Signs>,
+    read: &mut impl FnMut(StackId) -> Signs,
 ) -> Vec<(u32, Hint)> {
     let mut hints: Vec<(u32, Hint)> = Vec::new();
     let mut hinted = |index: usize, hint: Hint| {
@@ -159,7 +158,7 @@ fn hints(
     let mut steps = named.step_starts.iter().map(|start| *start as usize).peekable();
     for index in 0..device.len() {
         // What frees a block tells as well, of the block.
-        let signs = device.stack(index).and_then(&mut *read).unwrap_or_default();
+        let signs = device.stack(index).map(&mut *read).unwrap_or_default();
         // A failed request is an allocation that was tried; frees follow what is allocated around them.
         if !matches!(device.action(index), Some(Action::Alloc | Action::Oom)) {
             continue;

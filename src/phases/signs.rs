@@ -185,10 +185,9 @@ impl<'a> SignReader<'a> {
         let mark = |id: usize| {
             let id = FrameId::from_index(id);
             let origin = stacks.origin(id);
-            let mark = snapshot.stacks.frame(id).map_or(FrameSign::Nothing, |frame| {
-                FrameSign::of(snapshot.text(frame.file), snapshot.text(frame.name), origin)
-            });
-            (mark, origin)
+            let frame = snapshot.stacks.frame(id);
+            let (file, name) = (snapshot.text(frame.file), snapshot.text(frame.name));
+            (FrameSign::of(file, name, origin), origin)
         };
         let marks: Vec<(FrameSign, Origin)> =
             (0..snapshot.stacks.frame_count()).map(mark).collect();
@@ -198,8 +197,7 @@ impl<'a> SignReader<'a> {
         });
         let is_top = |id: usize| {
             let frame = snapshot.stacks.frame(FrameId::from_index(id));
-            frame
-                .is_some_and(|frame| matches!(snapshot.text(frame.name), "<module>" | "_bootstrap"))
+            matches!(snapshot.text(frame.name), "<module>" | "_bootstrap")
         };
         let is_top = (0..snapshot.stacks.frame_count()).map(is_top).collect();
         Self { snapshot, marks, is_top, bare_is_backward }
@@ -210,7 +208,7 @@ impl<'a> SignReader<'a> {
         let (mut first, mut weak, mut is_backward, mut is_bare) = (None, None, false, true);
         let (mut is_others, mut is_closure, mut is_from_the_top) = (false, false, false);
         for id in self.snapshot.stacks.frames(stack) {
-            let Some((mark, origin)) = self.marks.get(id.index()) else { continue };
+            let (mark, origin) = &self.marks[id.index()];
             is_closure |= *mark == FrameSign::Step && is_others;
             is_others |= matches!(origin, Origin::User | Origin::Package);
             match mark {
@@ -219,7 +217,7 @@ impl<'a> SignReader<'a> {
                 _ => first = first.or(mark.phase()),
             }
             if *origin != Origin::Native {
-                is_from_the_top = self.is_top.get(id.index()).copied().unwrap_or(false);
+                is_from_the_top = self.is_top[id.index()];
             }
             is_backward |= mark.phase() == Some(Phase::Backward);
             // The threads of the backward pass are C++: what Python they run was called from there.

@@ -54,9 +54,9 @@ impl Stacks {
         self.lists.get(stack.0)
     }
 
-    /// The frame of row `id`, if it is of this snapshot.
-    pub fn frame(&self, id: FrameId) -> Option<Frame> {
-        self.frames.get(id.index()).copied()
+    /// Frame `id`, which must be of this snapshot.
+    pub fn frame(&self, id: FrameId) -> Frame {
+        self.frames[id.index()]
     }
 
     /// How many distinct stacks there are, the empty one included.

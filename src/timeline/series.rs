@@ -199,7 +199,9 @@ fn columns<const N: usize, T: Copy + Default + PartialOrd>(
 #[inline]
 fn state_of(tiling: &Tiling, being_freed: u64) -> State {
     let totals = tiling.totals();
-    let kinds = tiling.free_kinds().unwrap_or_default();
+    let kinds = tiling.free_kinds();
+    debug_assert!(kinds.is_some(), "a timeline's replay keeps them");
+    let kinds = kinds.unwrap_or_default();
     let allocated = totals.allocated + being_freed;
     State {
         reserved: totals.reserved,

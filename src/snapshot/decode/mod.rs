@@ -321,7 +321,7 @@ impl Decoder {
             Kind::Node(STACK, id) => {
                 let stacks = &self.snapshot.stacks;
                 let item = |id: &FrameId| match stacks.frame(*id) {
-                    Some(Frame { file, name, line: 0 }) if self.snapshot.text(file).is_empty() => {
+                    Frame { file, name, line: 0 } if self.snapshot.text(file).is_empty() => {
                         Value::text(name)
                     }
                     _ => Value::node(FRAME, id.0),
