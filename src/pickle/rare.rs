@@ -12,8 +12,13 @@ use super::value::Value;
 impl<B: Builder> Machine<'_, B> {
     /// Every opcode that real snapshots hold few of; returns the new position.
     pub(super) fn rare(&mut self, code: u8, mut pos: usize) -> Result<usize, ErrorKind> {
+        self.number(code, &mut pos)?;
+        Ok(pos)
+    }
+
+    /// Framing, constants and numbers.
+    fn number(&mut self, code: u8, pos: &mut usize) -> Result<(), ErrorKind> {
         let bytes = self.bytes;
-        let pos = &mut pos;
         match code {
             op::PROTO => match array(bytes, pos)? {
                 [0..=5] => {}
@@ -48,6 +53,15 @@ impl<B: Builder> Machine<'_, B> {
                 let value = self.builder.float(f64::from_be_bytes(array(bytes, pos)?));
                 self.push(value);
             }
+            _ => self.string(code, pos)?,
+        }
+        Ok(())
+    }
+
+    /// Strings and bytes.
+    fn string(&mut self, code: u8, pos: &mut usize) -> Result<(), ErrorKind> {
+        let bytes = self.bytes;
+        match code {
             op::STRING => {
                 let unescaped = text::unescape_string(text::line(bytes, pos)?)?;
                 self.text(&unescaped);
@@ -89,6 +103,15 @@ impl<B: Builder> Machine<'_, B> {
                 let n = length(u64::from_le_bytes(array(bytes, pos)?))?;
                 self.raw_bytes(pos, n)?;
             }
+            _ => self.container(code, pos)?,
+        }
+        Ok(())
+    }
+
+    /// Tuples, lists, dicts and sets.
+    fn container(&mut self, code: u8, pos: &mut usize) -> Result<(), ErrorKind> {
+        let bytes = self.bytes;
+        match code {
             op::EMPTY_TUPLE => self.tuple_of(0)?,
             op::TUPLE1 => self.tuple_of(1)?,
             op::TUPLE3 => self.tuple_of(3)?,
@@ -115,6 +138,15 @@ impl<B: Builder> Machine<'_, B> {
             op::ADDITEMS => self.append_items(may_grow(bytes, *pos))?,
             op::APPEND => self.fill(self.stack.len().saturating_sub(1), false, true)?,
             op::SETITEM => self.fill(self.stack.len().saturating_sub(2), true, true)?,
+            _ => self.keeping(code, pos)?,
+        }
+        Ok(())
+    }
+
+    /// The stack and the memo.
+    fn keeping(&mut self, code: u8, pos: &mut usize) -> Result<(), ErrorKind> {
+        let bytes = self.bytes;
+        match code {
             op::POP => {
                 // POP discards an open MARK when nothing lies above it.
                 if self.marks.last() == Some(&self.stack.len()) {
@@ -151,6 +183,15 @@ impl<B: Builder> Machine<'_, B> {
                 let id = u32::from_le_bytes(array(bytes, pos)?);
                 self.put(u64::from(id))?;
             }
+            _ => self.code(code, pos)?,
+        }
+        Ok(())
+    }
+
+    /// What asks for code: refused, but for the one global that a snapshot may name.
+    fn code(&mut self, code: u8, pos: &mut usize) -> Result<(), ErrorKind> {
+        let bytes = self.bytes;
+        match code {
             op::GLOBAL => {
                 let module = String::from_utf8_lossy(text::line(bytes, pos)?);
                 let name = String::from_utf8_lossy(text::line(bytes, pos)?);
@@ -183,6 +224,6 @@ impl<B: Builder> Machine<'_, B> {
             }
             _ => return Err(ErrorKind::UnknownOpcode),
         }
-        Ok(*pos)
+        Ok(())
     }
 }

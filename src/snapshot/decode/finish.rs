@@ -157,7 +157,7 @@ impl Decoder {
         }
         if left == 0 {
             let message = "the allocator settings are larger than any that PyTorch writes: cut off";
-            self.snapshot.warnings.add(Code::SettingsSize, message.to_owned());
+            self.snapshot.warnings.add(Code::SettingsSize, message);
         }
         self.snapshot.settings = Some(settings);
     }
