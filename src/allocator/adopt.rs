@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::behaviour::TieBreak;
-use super::block::{Block, BlockId, Chain, State};
+use super::block::{BlockId, Chain, PoolBlock, State};
 use super::caching::CachingAllocator;
 use super::free_set::FreeKey;
 use super::request::{DEFAULT_POOL, Request, Ticket};
@@ -147,7 +147,7 @@ impl CachingAllocator {
             if prev != BlockId::NONE && self.behaviour.tie_break == TieBreak::OldestBlock {
                 registration = self.next_registration();
             }
-            let id = self.blocks.insert(Block {
+            let id = self.blocks.insert(PoolBlock {
                 addr: *from,
                 size: to - from,
                 requested: resident.map_or(0, |r| r.requested),

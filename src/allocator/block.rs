@@ -35,7 +35,7 @@ pub(super) enum State {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Block {
+pub(super) struct PoolBlock {
     pub(super) addr: u64,
     pub(super) size: u64,
     /// What was asked for last; never cleared, so stale in a free block.
@@ -56,7 +56,7 @@ pub(super) struct Block {
     pub(super) segment_context: StackId,
 }
 
-impl Block {
+impl PoolBlock {
     /// Shares its segment with other blocks.
     pub(super) fn is_split(&self) -> bool {
         self.prev != BlockId::NONE || self.next != BlockId::NONE
@@ -78,12 +78,12 @@ impl Block {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Arena {
-    blocks: Vec<Block>,
+    blocks: Vec<PoolBlock>,
     vacant: Vec<BlockId>,
 }
 
 impl Arena {
-    pub(super) fn insert(&mut self, block: Block) -> BlockId {
+    pub(super) fn insert(&mut self, block: PoolBlock) -> BlockId {
         if let Some(id) = self.vacant.pop() {
             self[id] = block;
             return id;
@@ -108,17 +108,17 @@ impl Arena {
 
 // Ids come from this arena alone and a vacant row is still a row: they are always in range.
 impl Index<BlockId> for Arena {
-    type Output = Block;
+    type Output = PoolBlock;
 
     #[inline]
-    fn index(&self, id: BlockId) -> &Block {
+    fn index(&self, id: BlockId) -> &PoolBlock {
         &self.blocks[id.0 as usize]
     }
 }
 
 impl IndexMut<BlockId> for Arena {
     #[inline]
-    fn index_mut(&mut self, id: BlockId) -> &mut Block {
+    fn index_mut(&mut self, id: BlockId) -> &mut PoolBlock {
         &mut self.blocks[id.0 as usize]
     }
 }

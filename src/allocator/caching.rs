@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::behaviour::{Behaviour, UseOnOom};
-use super::block::{Arena, Block, BlockId, Chain, State};
-use super::pool::Pools;
+use super::block::{Arena, BlockId, Chain, PoolBlock, State};
+use super::pool::PoolSet;
 use super::request::{DEFAULT_POOL, Entry, Need, Request, Service, Ticket};
 use super::size::{is_small_request, round_size, segment_size};
-use super::stats::Statistics;
+use super::stats::AllocatorStatistics;
 use crate::conf::Settings;
 use crate::device::DeviceMemory;
 use crate::ids::{PoolId, StackId};
@@ -21,7 +21,7 @@ pub struct CachingAllocator {
     /// `allowed_maximum`: the most that may be reserved.
     pub(super) limit: Option<u64>,
     pub(super) blocks: Arena,
-    pub(super) pools: Pools,
+    pub(super) pools: PoolSet,
     pub(super) chains: Vec<Chain>,
     /// Pending blocks by when they were freed.
     pub(super) pending: BTreeMap<Ticket, BlockId>,
@@ -30,7 +30,7 @@ pub struct CachingAllocator {
     /// Registrations below this are of memory that was taken over: their order is a guess.
     pub(super) adopted: u32,
     pub(super) lent: Vec<PoolId>,
-    pub(super) statistics: Statistics,
+    pub(super) statistics: AllocatorStatistics,
     pub(super) entries: Vec<Entry>,
     pub(super) service: Service,
     undefined: Option<&'static str>,
@@ -47,14 +47,14 @@ impl CachingAllocator {
             settings,
             limit,
             blocks: Arena::default(),
-            pools: Pools::default(),
+            pools: PoolSet::default(),
             chains: Vec::new(),
             pending: BTreeMap::new(),
             reserved: 0,
             registrations: 0,
             adopted: 0,
             lent: Vec::new(),
-            statistics: Statistics::default(),
+            statistics: AllocatorStatistics::default(),
             entries: Vec::new(),
             service: Service::default(),
             undefined: None,
@@ -74,7 +74,7 @@ impl CachingAllocator {
     }
 
     /// The figures so far.
-    pub fn statistics(&self) -> &Statistics {
+    pub fn statistics(&self) -> &AllocatorStatistics {
         &self.statistics
     }
 
@@ -219,7 +219,7 @@ impl CachingAllocator {
         let active = if pool == DEFAULT_POOL {
             self.statistics.active_bytes.all.current
         } else {
-            let is_active = |block: &&Block| {
+            let is_active = |block: &&PoolBlock| {
                 matches!(block.state, State::Allocated | State::Pending)
                     && self.pools.free_lists[block.free_list as usize].pool == pool
             };
@@ -241,7 +241,7 @@ impl CachingAllocator {
     }
 
     #[inline]
-    pub(super) fn emit(&mut self, action: Action, block: &Block, size: u64, context: StackId) {
+    pub(super) fn emit(&mut self, action: Action, block: &PoolBlock, size: u64, context: StackId) {
         let free_list = &self.pools.free_lists[block.free_list as usize];
         self.entries.push(Entry {
             action,
@@ -293,7 +293,7 @@ impl CachingAllocator {
         let (pool, is_small) = self.pools.kind_of(free_list);
         self.reserved = self.reserved.saturating_add(size);
         let registration = self.next_registration();
-        let id = self.blocks.insert(Block {
+        let id = self.blocks.insert(PoolBlock {
             addr,
             size,
             requested: 0,

@@ -1,6 +1,6 @@
 //! Expandable segments: reserved addresses that memory is mapped into, granule by granule.
 
-use super::block::{Block, BlockId, Chain, State};
+use super::block::{BlockId, Chain, PoolBlock, State};
 use super::caching::{CachingAllocator, fraction_of};
 use super::request::{DEFAULT_POOL, Need};
 use super::size::granule;
@@ -77,7 +77,7 @@ impl CachingAllocator {
     fn add_chain(&mut self, chain: Chain, free_list: u32, registration: u32) -> BlockId {
         let number = row(self.chains.len());
         self.chains.push(chain);
-        let id = self.blocks.insert(Block {
+        let id = self.blocks.insert(PoolBlock {
             addr: chain.base,
             size: chain.size,
             requested: 0,
@@ -133,7 +133,7 @@ impl CachingAllocator {
         Some(())
     }
 
-    fn granule_of(&self, block: &Block) -> u64 {
+    fn granule_of(&self, block: &PoolBlock) -> u64 {
         let chain = block.chain.and_then(|number| self.chains.get(number as usize));
         chain.map_or(1, |chain| chain.granule).max(1)
     }

@@ -1,7 +1,7 @@
 //! Blocks on their way to the program and back: splitting, freeing, merging.
 
 use super::behaviour::TieBreak;
-use super::block::{Block, BlockId, State};
+use super::block::{BlockId, PoolBlock, State};
 use super::caching::CachingAllocator;
 use super::free_set::FreeKey;
 use super::request::{Need, Ticket};
@@ -121,7 +121,7 @@ impl CachingAllocator {
     }
 
     /// The number of a block that is made from a part of `whole`.
-    pub(super) fn registration_of_part(&mut self, whole: &Block) -> u32 {
+    pub(super) fn registration_of_part(&mut self, whole: &PoolBlock) -> u32 {
         match self.behaviour.tie_break {
             TieBreak::OldestBlock => self.next_registration(),
             TieBreak::LowestAddress | TieBreak::OldestSegment => whole.registration,
@@ -163,7 +163,7 @@ impl CachingAllocator {
         given
     }
 
-    pub(super) fn count_as_active(&mut self, block: &Block, is_small: bool) {
+    pub(super) fn count_as_active(&mut self, block: &PoolBlock, is_small: bool) {
         let statistics = &mut self.statistics;
         if block.state == State::Allocated {
             statistics.allocation.increase(is_small, 1);
@@ -181,7 +181,7 @@ impl CachingAllocator {
     pub(super) fn cut_front(&mut self, id: BlockId, size: u64) -> BlockId {
         let whole = self.blocks[id];
         let registration = self.registration_of_part(&whole);
-        let front = self.blocks.insert(Block {
+        let front = self.blocks.insert(PoolBlock {
             size,
             requested: 0,
             next: id,
@@ -203,7 +203,7 @@ impl CachingAllocator {
     pub(super) fn cut_back(&mut self, id: BlockId, size: u64, state: State) -> BlockId {
         let whole = self.blocks[id];
         let registration = self.registration_of_part(&whole);
-        let back = self.blocks.insert(Block {
+        let back = self.blocks.insert(PoolBlock {
             addr: whole.addr.saturating_add(size),
             size: whole.size.saturating_sub(size),
             requested: 0,

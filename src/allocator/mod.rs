@@ -34,5 +34,5 @@ pub use size::{
     SMALL_SEGMENT, block_size, granule, granules_in, is_small_request, most_taken, round_size,
     segment_size, whole_granules,
 };
-pub use stats::{Stat, StatByPool, Statistics};
+pub use stats::{AllocatorStatistics, Stat, StatByPool};
 pub use view::{BlockView, SegmentView};

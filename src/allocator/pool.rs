@@ -55,7 +55,7 @@ impl Pool {
 
 /// All pools of a device.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Pools {
+pub(super) struct PoolSet {
     rows: Vec<Pool>,
     by_id: FxHashMap<PoolId, u32>,
     pub(super) free_lists: Vec<FreeList>,
@@ -65,7 +65,7 @@ pub(super) struct Pools {
     last: Option<(PoolId, u64, [u32; 2])>,
 }
 
-impl Pools {
+impl PoolSet {
     /// The free list of (pool, stream, half), made when it is new.
     #[inline]
     pub(super) fn free_list(&mut self, pool: PoolId, stream: u64, is_small: bool) -> u32 {

@@ -83,7 +83,7 @@ impl StatByPool {
     missing_docs,
     reason = "the names are those of torch.cuda.memory_stats(), documented there"
 )]
-pub struct Statistics {
+pub struct AllocatorStatistics {
     pub allocation: StatByPool,
     pub segment: StatByPool,
     pub active: StatByPool,
@@ -105,7 +105,7 @@ pub struct Statistics {
     pub reserved_bytes_by_private_pools: BTreeMap<PoolId, StatByPool>,
 }
 
-impl Statistics {
+impl AllocatorStatistics {
     pub(super) fn reserve(&mut self, pool: PoolId, is_small: bool, bytes: u64) {
         self.reserved_bytes.increase(is_small, bytes);
         if pool != DEFAULT_POOL {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::block::{Block, BlockId, State};
+use super::block::{BlockId, PoolBlock, State};
 use super::caching::CachingAllocator;
 use crate::ids::{PoolId, StackId};
 use crate::terms::BlockState;
@@ -82,7 +82,7 @@ impl CachingAllocator {
     }
 }
 
-fn view_of(block: &Block) -> BlockView {
+fn view_of(block: &PoolBlock) -> BlockView {
     let state = match block.state {
         State::Allocated => BlockState::ActiveAllocated,
         State::Pending => BlockState::ActivePendingFree,

@@ -18,7 +18,7 @@ impl<'a> Program<'a> {
         let pools = PoolIndex::of(device);
         let start = Start::of(device, settings, &pools);
         let (held, residents) = start.to_adopt(&Reservations::new(device));
-        let mut reader = Reader {
+        let mut reader = ProgramReader {
             program: Self {
                 device,
                 held,
@@ -44,7 +44,7 @@ impl<'a> Program<'a> {
     }
 }
 
-struct Reader<'a> {
+struct ProgramReader<'a> {
     program: Program<'a>,
     /// Slots by recorded address.
     live: FxHashMap<u64, u32>,
@@ -53,7 +53,7 @@ struct Reader<'a> {
     freeable: Vec<PoolId>,
 }
 
-impl Reader<'_> {
+impl ProgramReader<'_> {
     /// The blocks of before the recording get their slots.
     fn settle(&mut self) {
         for (index, resident) in self.program.residents.iter().enumerate() {

@@ -9,7 +9,9 @@ use super::args::{Format, forms, parse_release};
 use super::exit::{Done, complain};
 use super::inputs::{self, Input, Read};
 use super::output::Output;
-use crate::diff::{At, DeviceDiff, DiffReport, FailOn, File, Limit, Options, RanksDiff, diff};
+use crate::diff::{
+    At, DeviceDiff, DiffOptions, DiffReport, FailOn, File, GrowthLimit, RanksDiff, diff,
+};
 use crate::report;
 
 /// Say what changed from one snapshot to another: totals, settings, pools, and the lines of code that
@@ -39,8 +41,8 @@ pub(super) struct Diff {
     after: PathBuf,
 
     /// The moment compared
-    #[arg(long, value_enum, default_value_t = Moment::Peak)]
-    at: Moment,
+    #[arg(long, value_enum, default_value_t = AtArg::Peak)]
+    at: AtArg,
 
     /// End with 1 if a device has grown by more: growth=5% (of the figure before) or growth=512MiB
     #[arg(long, value_name = "LIMIT")]
@@ -68,7 +70,7 @@ pub(super) struct Diff {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Moment {
+enum AtArg {
     /// When most was allocated
     Peak,
     /// When the snapshot was taken
@@ -77,13 +79,13 @@ enum Moment {
 
 /// Reads both, compares and writes.
 pub(super) fn run(args: &Diff) -> anyhow::Result<Done> {
-    let limit = args.fail_on.as_deref().map(str::parse::<Limit>).transpose();
+    let limit = args.fail_on.as_deref().map(str::parse::<GrowthLimit>).transpose();
     let limit = limit.map_err(|error| anyhow!("--fail-on {error}"))?;
-    let options = Options {
+    let options = DiffOptions {
         device: args.device,
         at: match args.at {
-            Moment::Peak => At::Peak,
-            Moment::Snapshot => At::Snapshot,
+            AtArg::Peak => At::Peak,
+            AtArg::Snapshot => At::Snapshot,
         },
         top: args.top,
         minor: args.torch_version,
@@ -127,7 +129,7 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Done> {
 }
 
 /// Compares two snapshots.
-fn files(paths: [&Path; 2], options: Options) -> anyhow::Result<DiffReport> {
+fn files(paths: [&Path; 2], options: DiffOptions) -> anyhow::Result<DiffReport> {
     let names = paths.map(|path| path.display().to_string());
     let sizes = paths.map(|path| path.metadata().map_or(0, |m| m.len()));
     let before = inputs::read_one(paths[0])?;
@@ -149,7 +151,7 @@ fn files(paths: [&Path; 2], options: Options) -> anyhow::Result<DiffReport> {
 fn directories(
     paths: [&Path; 2],
     output: Option<&Path>,
-    options: Options,
+    options: DiffOptions,
 ) -> anyhow::Result<(DiffReport, Done, Output)> {
     let ranks = [inputs::ranks(paths[0], output)?, inputs::ranks(paths[1], output)?];
     if !ranks[0].keys().any(|name| ranks[1].contains_key(name)) {
@@ -170,7 +172,7 @@ fn directories(
         .filter_map(|(name, input)| after.remove(&name).map(|other| (name, [input, other])));
     let (names, pairs): (Vec<String>, Vec<[Input; 2]>) = pairs.unzip();
     // Of most ranks only the figures are wanted.
-    let brief = Options { top: 0, all_stacks: false, ..options };
+    let brief = DiffOptions { top: 0, all_stacks: false, ..options };
     let read = inputs::read_pairs(&pairs, |[before, after]| {
         let file = |(snapshot, path, size_bytes)| File { snapshot, path, size_bytes };
         diff(file(before), file(after), brief)

@@ -9,7 +9,7 @@ const MAX_CELLS: usize = 1 << 20;
 
 /// One stack of a group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Item {
+pub(super) struct StackLines {
     /// The lines of its frames.
     pub(super) lines: Vec<u32>,
     /// What it holds.
@@ -20,21 +20,24 @@ pub(super) struct Item {
 
 /// Cost of a pairing: bytes that it says have changed, then in how many stacks, then lines by which frames
 /// moved.
-type Cost = (u64, u64, u64);
+type PairingCost = (u64, u64, u64);
 
-const NEVER: Cost = (u64::MAX, u64::MAX, u64::MAX);
+const NEVER: PairingCost = (u64::MAX, u64::MAX, u64::MAX);
 
-fn plus(a: Cost, b: Cost) -> Cost {
+fn plus(a: PairingCost, b: PairingCost) -> PairingCost {
     (a.0.saturating_add(b.0), a.1.saturating_add(b.1), a.2.saturating_add(b.2))
 }
 
-fn cost(a: &Item, b: &Item) -> Cost {
+fn cost(a: &StackLines, b: &StackLines) -> PairingCost {
     let lines = a.lines.iter().zip(&b.lines).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
     (a.bytes.abs_diff(b.bytes), u64::from(a.bytes != b.bytes), lines)
 }
 
 /// Pairs of rows, before and after; a stack without a pair is new or gone.
-pub(super) fn pair_up(mut before: Vec<Item>, mut after: Vec<Item>) -> Vec<(usize, usize)> {
+pub(super) fn pair_up(
+    mut before: Vec<StackLines>,
+    mut after: Vec<StackLines>,
+) -> Vec<(usize, usize)> {
     before.sort_unstable();
     after.sort_unstable();
     let (mut pairs, left) = same_lines(&before, &after);
@@ -49,10 +52,13 @@ pub(super) fn pair_up(mut before: Vec<Item>, mut after: Vec<Item>) -> Vec<(usize
     pairs.into_iter().map(|(b, a)| (b.row, a.row)).collect()
 }
 
-type Pairs<'a> = Vec<(&'a Item, &'a Item)>;
+type Pairs<'a> = Vec<(&'a StackLines, &'a StackLines)>;
 
 /// Pairs of the same lines, and who is left on either side.
-fn same_lines<'a>(before: &'a [Item], after: &'a [Item]) -> (Pairs<'a>, [Vec<&'a Item>; 2]) {
+fn same_lines<'a>(
+    before: &'a [StackLines],
+    after: &'a [StackLines],
+) -> (Pairs<'a>, [Vec<&'a StackLines>; 2]) {
     let (mut pairs, mut left) = (Vec::new(), [Vec::new(), Vec::new()]);
     let (mut b, mut a) = (before.iter().peekable(), after.iter().peekable());
     while let (Some(x), Some(y)) = (b.peek().copied(), a.peek().copied()) {
@@ -68,7 +74,7 @@ fn same_lines<'a>(before: &'a [Item], after: &'a [Item]) -> (Pairs<'a>, [Vec<&'a
 }
 
 /// Bytes that `pairs` leave changed.
-fn changed(pairs: &Pairs<'_>, before: &[Item], after: &[Item]) -> u64 {
+fn changed(pairs: &Pairs<'_>, before: &[StackLines], after: &[StackLines]) -> u64 {
     let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
     let all = sum(&mut before.iter().chain(after).map(|item| item.bytes));
     let paired = sum(&mut pairs.iter().flat_map(|(b, a)| [b.bytes, a.bytes]));
@@ -77,9 +83,9 @@ fn changed(pairs: &Pairs<'_>, before: &[Item], after: &[Item]) -> u64 {
 }
 
 /// The cheapest pairing that keeps the order.
-fn in_order<'a>(before: &[&'a Item], after: &[&'a Item]) -> Pairs<'a> {
+fn in_order<'a>(before: &[&'a StackLines], after: &[&'a StackLines]) -> Pairs<'a> {
     // One orientation for both ways round, so that the reverse diff finds the same pairs.
-    let content = |items: &[&'a Item]| -> Vec<(&'a [u32], u64)> {
+    let content = |items: &[&'a StackLines]| -> Vec<(&'a [u32], u64)> {
         items.iter().map(|item| (item.lines.as_slice(), item.bytes)).collect()
     };
     let (len_before, len_after) = (before.len(), after.len());
@@ -92,9 +98,10 @@ fn in_order<'a>(before: &[&'a Item], after: &[&'a Item]) -> Pairs<'a> {
     }
     // least[i * columns + j]: the least cost of all from the i-th and the j-th on.
     let mut least = vec![(0, 0, 0); (len_before + 1) * columns];
-    let at =
-        |least: &[Cost], i: usize, j: usize| least.get(i * columns + j).copied().unwrap_or(NEVER);
-    let choices = |least: &[Cost], i: usize, j: usize| {
+    let at = |least: &[PairingCost], i: usize, j: usize| {
+        least.get(i * columns + j).copied().unwrap_or(NEVER)
+    };
+    let choices = |least: &[PairingCost], i: usize, j: usize| {
         let (x, y) = (before.get(i), after.get(j));
         let paired = x.zip(y).map_or(NEVER, |(x, y)| plus(cost(x, y), at(least, i + 1, j + 1)));
         let gone = x.map_or(NEVER, |x| plus((x.bytes, 1, 0), at(least, i + 1, j)));
@@ -131,10 +138,10 @@ fn in_order<'a>(before: &[&'a Item], after: &[&'a Item]) -> Pairs<'a> {
 mod tests {
     use super::*;
 
-    fn items(of: &[(u32, u64)]) -> Vec<Item> {
+    fn items(of: &[(u32, u64)]) -> Vec<StackLines> {
         of.iter()
             .enumerate()
-            .map(|(row, (line, bytes))| Item { lines: vec![*line], bytes: *bytes, row })
+            .map(|(row, (line, bytes))| StackLines { lines: vec![*line], bytes: *bytes, row })
             .collect()
     }
 

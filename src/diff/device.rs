@@ -9,9 +9,9 @@ use super::lines::LineChange;
 use super::matching::matched;
 use super::moment::{MemoryAt, Moment};
 use super::names::Vocabulary;
-use super::options::{At, Options};
+use super::options::{At, DiffOptions};
 use super::space::{PoolChange, StreamChange, pools, streams};
-use super::steps::{PhaseChange, Recorded, StepChange, Steps};
+use super::steps::{CommonSteps, ComparedPart, PhaseChange, StepChange};
 use super::summary::{failures, moment, summary};
 use crate::figures::Figure;
 use crate::frames::StackReader;
@@ -41,7 +41,7 @@ pub struct DeviceDiff {
     pub delta: Figures,
     /// The training steps compared; `None` where they cannot be told or counted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub steps: Option<Steps>,
+    pub steps: Option<CommonSteps>,
     /// What each phase needed at most.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_phase: Vec<PhaseChange>,
@@ -68,7 +68,7 @@ pub struct DeviceDiff {
 }
 
 /// A device of both snapshots.
-pub(super) struct Both<'s, 'a> {
+pub(super) struct DevicePair<'s, 'a> {
     pub(super) number: u64,
     /// Before and after; at least one of them has it.
     pub(super) devices: [Option<DeviceStudy<'s, 'a>>; 2],
@@ -77,9 +77,9 @@ pub(super) struct Both<'s, 'a> {
 }
 
 /// Compares a device.
-pub(super) fn device_diff(both: &Both<'_, '_>, options: Options) -> DeviceDiff {
+pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> DeviceDiff {
     let at = both.moment(options.at);
-    let recorded = Recorded::of(both.devices, at);
+    let recorded = ComparedPart::of(both.devices, at);
     let memories = [0, 1].map(|side| {
         let (until, peak) = (recorded.until[side], &recorded.peaks[side]);
         let new = |device| MemoryAt::new((side, device), both.words, at, until, peak);
@@ -131,7 +131,7 @@ pub(super) fn device_diff(both: &Both<'_, '_>, options: Options) -> DeviceDiff {
     }
 }
 
-impl Both<'_, '_> {
+impl DevicePair<'_, '_> {
     /// What is compared: a file without a trace has no peak to hold against another's.
     fn moment(&self, asked: At) -> At {
         match self.devices.map(|device| device.map(|device| device.device().is_empty())) {

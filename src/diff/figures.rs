@@ -3,7 +3,7 @@
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use crate::figures::{Amount, Figure, Recording, State, Unknown};
+use crate::figures::{Amount, Figure, FigureSource, MemoryState, WhyUnknown};
 use crate::study::Peak;
 
 /// The figures compared, each with its place in the JSON. All but the peaks and `ooms` are those of the moment
@@ -43,32 +43,32 @@ pub struct Figures([Amount; PLACES.len()]);
 
 /// What the figures are read from.
 struct Compared {
-    state: State,
+    state: MemoryState,
     peak: Peak,
     ooms: u64,
 }
 
-impl Recording for Compared {
-    fn state(&self) -> State {
+impl FigureSource for Compared {
+    fn state(&self) -> MemoryState {
         self.state
     }
 
-    fn peak_reserved(&self) -> Result<u64, Unknown> {
+    fn peak_reserved(&self) -> Result<u64, WhyUnknown> {
         Ok(self.peak.reserved_bytes)
     }
 
-    fn peak_allocated(&self) -> Result<u64, Unknown> {
+    fn peak_allocated(&self) -> Result<u64, WhyUnknown> {
         Ok(self.peak.allocated_bytes)
     }
 
-    fn failed_requests(&self) -> Result<u64, Unknown> {
+    fn failed_requests(&self) -> Result<u64, WhyUnknown> {
         Ok(self.ooms)
     }
 }
 
 impl Figures {
     /// Of the memory at the moment compared, the `peak` of what is compared and all failed requests.
-    pub(super) fn of(state: State, peak: Peak, ooms: u64) -> Self {
+    pub(super) fn of(state: MemoryState, peak: Peak, ooms: u64) -> Self {
         let compared = Compared { state, peak, ooms };
         Self(PLACES.map(|(_, figure)| {
             let reading = figure.read(&compared);
@@ -112,7 +112,7 @@ impl Figures {
 
 impl Default for Figures {
     fn default() -> Self {
-        Self::of(State::default(), Peak::default(), 0)
+        Self::of(MemoryState::default(), Peak::default(), 0)
     }
 }
 

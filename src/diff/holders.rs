@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use serde::Serialize;
 
 use super::matching::{MatchedBy, Pair};
-use super::moment::{MemoryAt, Stack};
+use super::moment::{HeldStack, MemoryAt};
 use super::names::Vocabulary;
 use crate::frames::{FrameList, StackReader};
 use crate::notice::words;
@@ -27,7 +27,7 @@ words! {
 
 /// What is held on both sides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Held {
+pub struct HeldChange {
     /// Bytes before.
     pub before_bytes: u64,
     /// Bytes after.
@@ -40,7 +40,7 @@ pub struct Held {
     pub after_blocks: u64,
 }
 
-impl Held {
+impl HeldChange {
     fn add(&mut self, side: usize, bytes: u64, blocks: u64) {
         let (all_bytes, all_blocks) = match side {
             0 => (&mut self.before_bytes, &mut self.before_blocks),
@@ -80,7 +80,7 @@ pub struct StackChange {
     pub matched_by: Option<MatchedBy>,
     /// How much.
     #[serde(flatten)]
-    pub held: Held,
+    pub held: HeldChange,
     /// The whole stack, innermost first, as it is after; as it was before when it is gone.
     pub frames: FrameList,
     /// As it was before, where lines or files moved.
@@ -112,11 +112,11 @@ pub struct Others {
     pub count: u64,
     /// How much.
     #[serde(flatten)]
-    pub held: Held,
+    pub held: HeldChange,
 }
 
 impl Others {
-    pub(super) fn add(&mut self, held: &Held) {
+    pub(super) fn add(&mut self, held: &HeldChange) {
         self.count += 1;
         self.held.merge(held);
     }
@@ -126,7 +126,7 @@ impl Others {
 #[derive(Debug, Clone)]
 pub struct HeldOnBothSides {
     /// How much.
-    pub held: Held,
+    pub held: HeldChange,
     /// The stack as it is after; as it was before when it is gone.
     pub frames: FrameList,
 }
@@ -140,7 +140,10 @@ pub(super) struct Holders<'a> {
 }
 
 /// The rows that changed, most first, up to `top`; the rest in a sum.
-pub(super) fn listed<T>(mut rows: Vec<(Held, T)>, top: usize) -> (Vec<(Status, Held, T)>, Others) {
+pub(super) fn listed<T>(
+    mut rows: Vec<(HeldChange, T)>,
+    top: usize,
+) -> (Vec<(Status, HeldChange, T)>, Others) {
     // Ties stay in the order of the files.
     rows.sort_by_key(|(held, _)| {
         Reverse((held.delta_bytes.unsigned_abs(), held.before_bytes.max(held.after_bytes)))
@@ -156,12 +159,12 @@ pub(super) fn listed<T>(mut rows: Vec<(Held, T)>, top: usize) -> (Vec<(Status, H
 }
 
 impl<'a> Holders<'a> {
-    pub(super) fn stacks(&self, pair: &Pair) -> [Option<&'a Stack>; 2] {
+    pub(super) fn stacks(&self, pair: &Pair) -> [Option<&'a HeldStack>; 2] {
         [0, 1].map(|side| pair.rows[side].and_then(|row| self.sides[side].stacks.get(row)))
     }
 
-    pub(super) fn held(&self, pair: &Pair) -> Held {
-        let mut held = Held::default();
+    pub(super) fn held(&self, pair: &Pair) -> HeldChange {
+        let mut held = HeldChange::default();
         for (side, stack) in self.stacks(pair).into_iter().enumerate() {
             if let Some(stack) = stack {
                 held.add(side, stack.bytes, stack.blocks);

@@ -11,7 +11,7 @@ use crate::units::{change, parse_factor, parse_size, size};
 
 /// How much the compared figure, what is allocated at the moment compared, may grow.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Limit {
+pub enum GrowthLimit {
     /// Of what it was before.
     Ratio(f64),
     /// Bytes.
@@ -23,7 +23,7 @@ pub enum Limit {
 #[error("'{0}' is no limit: write growth=5% (of the figure before) or growth=512MiB")]
 pub struct GrowthError(String);
 
-impl FromStr for Limit {
+impl FromStr for GrowthLimit {
     type Err = GrowthError;
 
     /// Reads `growth=5%`, `growth=0.05` or `growth=512MiB`.
@@ -42,7 +42,7 @@ impl FromStr for Limit {
     }
 }
 
-impl Limit {
+impl GrowthLimit {
     /// How many bytes of growth from `before` are allowed, where they were not given as bytes.
     #[expect(
         clippy::cast_possible_truncation,
@@ -83,7 +83,7 @@ pub struct Growth<'a> {
 
 /// A device that grew more than allowed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Failure {
+pub struct ExceededGrowth {
     /// The rank, where directories are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -107,19 +107,19 @@ pub struct FailOn {
     /// Whether a device grew more than that.
     pub failed: bool,
     /// The devices that did.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<ExceededGrowth>,
 }
 
 impl FailOn {
     /// Holds every growth against `limit`, which was given as `text`.
     pub fn new<'a>(
-        limit: Limit,
+        limit: GrowthLimit,
         text: impl fmt::Display,
         growths: impl Iterator<Item = Growth<'a>>,
     ) -> Self {
-        let failures: Vec<Failure> = growths
+        let failures: Vec<ExceededGrowth> = growths
             .filter(|g| limit.is_exceeded(g.before_bytes, g.after_bytes))
-            .map(|g| Failure {
+            .map(|g| ExceededGrowth {
                 name: g.name.map(str::to_owned),
                 device: g.device,
                 before_bytes: g.before_bytes,
@@ -148,11 +148,11 @@ mod tests {
 
     #[test]
     fn limits_read_as_documented() {
-        assert_eq!("growth=5%".parse(), Ok(Limit::Ratio(0.05)));
-        assert_eq!("growth=0.05".parse(), Ok(Limit::Ratio(0.05)));
-        assert_eq!("growth=512MiB".parse(), Ok(Limit::Bytes(512 << 20)));
-        assert_eq!("growth=1.5GiB".parse(), Ok(Limit::Bytes(3 << 29)));
-        assert_eq!("growth=0".parse(), Ok(Limit::Bytes(0)));
+        assert_eq!("growth=5%".parse(), Ok(GrowthLimit::Ratio(0.05)));
+        assert_eq!("growth=0.05".parse(), Ok(GrowthLimit::Ratio(0.05)));
+        assert_eq!("growth=512MiB".parse(), Ok(GrowthLimit::Bytes(512 << 20)));
+        assert_eq!("growth=1.5GiB".parse(), Ok(GrowthLimit::Bytes(3 << 29)));
+        assert_eq!("growth=0".parse(), Ok(GrowthLimit::Bytes(0)));
         for bad in [
             "",
             "5%",
@@ -165,18 +165,21 @@ mod tests {
             "growth=5x",
             "growth=5",
         ] {
-            assert!(bad.parse::<Limit>().is_err(), "{bad}");
+            assert!(bad.parse::<GrowthLimit>().is_err(), "{bad}");
         }
     }
 
     #[test]
     fn only_more_than_the_limit_exceeds_it() {
-        assert!(!Limit::Ratio(0.05).is_exceeded(100, 105));
-        assert!(Limit::Ratio(0.05).is_exceeded(100, 106));
-        assert!(!Limit::Bytes(5).is_exceeded(100, 105));
-        assert!(Limit::Bytes(5).is_exceeded(100, 106));
-        assert!(!Limit::Ratio(0.0).is_exceeded(100, 100));
-        assert!(!Limit::Bytes(0).is_exceeded(100, 1));
-        assert!(Limit::Ratio(0.5).is_exceeded(0, 1), "anything is more than a share of nothing");
+        assert!(!GrowthLimit::Ratio(0.05).is_exceeded(100, 105));
+        assert!(GrowthLimit::Ratio(0.05).is_exceeded(100, 106));
+        assert!(!GrowthLimit::Bytes(5).is_exceeded(100, 105));
+        assert!(GrowthLimit::Bytes(5).is_exceeded(100, 106));
+        assert!(!GrowthLimit::Ratio(0.0).is_exceeded(100, 100));
+        assert!(!GrowthLimit::Bytes(0).is_exceeded(100, 1));
+        assert!(
+            GrowthLimit::Ratio(0.5).is_exceeded(0, 1),
+            "anything is more than a share of nothing"
+        );
     }
 }

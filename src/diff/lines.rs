@@ -6,8 +6,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
-use super::holders::{Held, Holders, Others, Status, listed};
-use super::moment::Stack;
+use super::holders::{HeldChange, Holders, Others, Status, listed};
+use super::moment::HeldStack;
 use super::names::Place;
 use crate::frames::FrameReport;
 
@@ -18,7 +18,7 @@ pub struct LineChange {
     pub status: Status,
     /// How much.
     #[serde(flatten)]
-    pub held: Held,
+    pub held: HeldChange,
     /// The line as it is after; as it was before when it is gone. `None` gathers stacks without one.
     pub frame: Option<FrameReport>,
     /// The line as it was before, where it moved.
@@ -29,18 +29,18 @@ pub struct LineChange {
 }
 
 /// A line on one side; `None` for stacks without one.
-type Line = (usize, Option<Place>);
+type SideLine = (usize, Option<Place>);
 
 /// Sets of lines that are one: every line leads to another of its set, the last one to itself.
 #[derive(Default)]
 struct Links {
-    rows: FxHashMap<Line, usize>,
+    rows: FxHashMap<SideLine, usize>,
     leads_to: Vec<usize>,
 }
 
 impl Links {
     /// The set of `line`, which is one of its own if it is new.
-    fn set(&mut self, line: Line) -> usize {
+    fn set(&mut self, line: SideLine) -> usize {
         let leads_to = &mut self.leads_to;
         let mut row = *self.rows.entry(line).or_insert_with(|| {
             leads_to.push(leads_to.len());
@@ -57,7 +57,7 @@ impl Links {
         row
     }
 
-    fn link(&mut self, a: Line, b: Line) {
+    fn link(&mut self, a: SideLine, b: SideLine) {
         let (a, b) = (self.set(a), self.set(b));
         if let Some(lead) = self.leads_to.get_mut(a) {
             *lead = b;
@@ -68,14 +68,14 @@ impl Links {
 /// What a set of lines holds, and on either side the stack that holds most of it and the one of the pair
 /// that changed most.
 #[derive(Default)]
-struct Row<'a> {
-    held: Held,
-    largest: [Option<&'a Stack>; 2],
-    changed: Option<(u64, usize, &'a Stack)>,
+struct LineTotals<'a> {
+    held: HeldChange,
+    largest: [Option<&'a HeldStack>; 2],
+    changed: Option<(u64, usize, &'a HeldStack)>,
 }
 
 impl<'a> Holders<'a> {
-    fn line(&self, side: usize, stack: &Stack) -> Line {
+    fn line(&self, side: usize, stack: &HeldStack) -> SideLine {
         let culprit = self.readers[side].culprit_id(stack.id);
         (side, culprit.map(|id| self.words.place(side, id)))
     }
@@ -84,7 +84,7 @@ impl<'a> Holders<'a> {
     pub(super) fn by_line(&self, top: usize) -> (Vec<LineChange>, Others) {
         let mut links = self.links();
         let mut sets: FxHashMap<usize, usize> = FxHashMap::default();
-        let mut rows: Vec<Row<'a>> = Vec::new();
+        let mut rows: Vec<LineTotals<'a>> = Vec::new();
         for pair in self.pairs {
             let stacks = self.stacks(pair);
             let Some((side, stack)) =
@@ -93,14 +93,14 @@ impl<'a> Holders<'a> {
                 continue;
             };
             let set = *sets.entry(links.set(self.line(side, stack))).or_insert_with(|| {
-                rows.push(Row::default());
+                rows.push(LineTotals::default());
                 rows.len() - 1
             });
             let Some(row) = rows.get_mut(set) else { continue };
             let held = self.held(pair);
             row.held.merge(&held);
             for (largest, stack) in row.largest.iter_mut().zip(stacks) {
-                let more = |s: &&Stack| largest.is_none_or(|known| known.bytes < s.bytes);
+                let more = |s: &&HeldStack| largest.is_none_or(|known| known.bytes < s.bytes);
                 *largest = stack.filter(more).or(*largest);
             }
             let by = held.delta_bytes.unsigned_abs();
@@ -124,8 +124,8 @@ impl<'a> Holders<'a> {
 
     fn links(&self) -> Links {
         let mut links = Links::default();
-        let mut alone: Vec<Line> = Vec::new();
-        let mut linked: FxHashSet<Line> = FxHashSet::default();
+        let mut alone: Vec<SideLine> = Vec::new();
+        let mut linked: FxHashSet<SideLine> = FxHashSet::default();
         for pair in self.pairs {
             let stacks = self.stacks(pair);
             let both = [0, 1].map(|side| stacks[side].map(|stack| self.line(side, stack)));
@@ -137,10 +137,10 @@ impl<'a> Holders<'a> {
             }
         }
         // By what the function is called in both snapshots.
-        let key = |(_, place): &Line| {
+        let key = |(_, place): &SideLine| {
             place.map(|p| Place { function: self.words.class(p.function), ..p })
         };
-        let mut free: FxHashMap<Option<Place>, [Option<Line>; 2]> = FxHashMap::default();
+        let mut free: FxHashMap<Option<Place>, [Option<SideLine>; 2]> = FxHashMap::default();
         for line in alone.iter().filter(|line| !linked.contains(line)) {
             if let Some(known) = free.entry(key(line)).or_default().get_mut(line.0) {
                 *known = Some(*line);

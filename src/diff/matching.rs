@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::align::{Item, pair_up};
-use super::moment::Stack;
+use super::align::{StackLines, pair_up};
+use super::moment::HeldStack;
 use super::names::{Place, Vocabulary};
 use crate::notice::words;
 
@@ -31,7 +31,7 @@ pub(super) struct Pair {
 
 /// Every stack of `before` and `after`, once: first among those of the same functions of the same files,
 /// then among those whose files moved.
-pub(super) fn matched(before: &[Stack], after: &[Stack], words: &Vocabulary) -> Vec<Pair> {
+pub(super) fn matched(before: &[HeldStack], after: &[HeldStack], words: &Vocabulary) -> Vec<Pair> {
     let sides = [before, after];
     let mut left = sides.map(|stacks| (0..stacks.len()).collect::<Vec<_>>());
     let mut pairs = Vec::new();
@@ -75,18 +75,18 @@ fn how(before: &[Place], after: &[Place]) -> MatchedBy {
 
 /// Pairs of rows among the `left` ones whose frames have the same keys.
 fn by_functions(
-    sides: [&[Stack]; 2],
+    sides: [&[HeldStack]; 2],
     left: &[Vec<usize>; 2],
     key: &dyn Fn(&Place) -> u32,
 ) -> Vec<(usize, usize)> {
-    let mut groups: FxHashMap<Vec<u32>, [Vec<Item>; 2]> = FxHashMap::default();
+    let mut groups: FxHashMap<Vec<u32>, [Vec<StackLines>; 2]> = FxHashMap::default();
     for (side, (stacks, rows)) in sides.into_iter().zip(left).enumerate() {
         for row in rows {
             let Some(stack) = stacks.get(*row) else { continue };
             let group = groups.entry(stack.places.iter().map(key).collect()).or_default();
             let lines = stack.places.iter().map(|place| place.line).collect();
             if let Some(group) = group.get_mut(side) {
-                group.push(Item { lines, bytes: stack.bytes, row: *row });
+                group.push(StackLines { lines, bytes: stack.bytes, row: *row });
             }
         }
     }

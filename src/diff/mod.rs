@@ -26,14 +26,14 @@ mod summary;
 
 pub use device::DeviceDiff;
 pub use figures::Figures;
-pub use holders::{Held, HeldOnBothSides, Others, StackChange, StackCounts, Status};
-pub use limit::{FailOn, Failure, Growth, GrowthError, Limit};
+pub use holders::{HeldChange, HeldOnBothSides, Others, StackChange, StackCounts, Status};
+pub use limit::{ExceededGrowth, FailOn, Growth, GrowthError, GrowthLimit};
 pub use lines::LineChange;
 pub use matching::MatchedBy;
 pub use moment::Moment;
-pub use options::{At, Options};
+pub use options::{At, DiffOptions};
 pub use ranks::{RankChange, RanksDiff};
 pub use report::{DiffReport, File, SideWarning, diff};
 pub use settings::SettingChange;
 pub use space::{PoolChange, Space, StreamChange};
-pub use steps::{PhaseChange, StepChange, Steps};
+pub use steps::{CommonSteps, PhaseChange, StepChange};

@@ -11,7 +11,7 @@ use crate::study::{DeviceStudy, Peak};
 
 /// What one stack holds.
 #[derive(Debug)]
-pub(super) struct Stack {
+pub(super) struct HeldStack {
     pub(super) id: StackId,
     pub(super) bytes: u64,
     pub(super) blocks: u64,
@@ -24,7 +24,7 @@ pub(super) struct MemoryAt {
     pub(super) memory: Memory,
     pub(super) moment: Moment,
     /// Who holds the allocated memory, most first.
-    pub(super) stacks: Vec<Stack>,
+    pub(super) stacks: Vec<HeldStack>,
 }
 
 /// A moment of a recording.
@@ -76,13 +76,13 @@ impl MemoryAt {
                 (memory, live_by_stack(segments.iter(), &blocks))
             }
         };
-        let stack = |(id, held): (StackId, Sum)| Stack {
+        let stack = |(id, held): (StackId, Sum)| HeldStack {
             id,
             bytes: held.bytes,
             blocks: held.blocks,
             places: words.stack(side, snapshot, id),
         };
-        let mut stacks: Vec<Stack> = held.into_iter().map(stack).collect();
+        let mut stacks: Vec<HeldStack> = held.into_iter().map(stack).collect();
         stacks.sort_by_key(|stack| (std::cmp::Reverse(stack.bytes), stack.id));
         Self { memory, moment, stacks }
     }

@@ -15,7 +15,7 @@ pub enum At {
 
 /// What to compare.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Options {
+pub struct DiffOptions {
     /// Only this device.
     pub device: Option<u64>,
     /// The moment.

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::device::{Both, DeviceDiff, device_diff};
+use super::device::{DeviceDiff, DevicePair, device_diff};
 use super::limit::FailOn;
 use super::names::Vocabulary;
-use super::options::{At, Options};
+use super::options::{At, DiffOptions};
 use super::ranks::RanksDiff;
 use super::settings::{SettingChange, changed};
 use crate::analysis::remarks;
@@ -66,7 +66,7 @@ pub struct DiffReport {
 }
 
 /// Compares two snapshots.
-pub fn diff(before: File<'_>, after: File<'_>, options: Options) -> DiffReport {
+pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffReport {
     let scope = Scope { device: options.device, minor: options.minor, ..Scope::default() };
     let studies = [Study::new(before.snapshot, scope), Study::new(after.snapshot, scope)];
     let words = Vocabulary::new([before.snapshot, after.snapshot]);
@@ -77,7 +77,8 @@ pub fn diff(before: File<'_>, after: File<'_>, options: Options) -> DiffReport {
         .map(|number| {
             let of = |study| Study::device(study, number);
             let readers = studies.each_ref().map(Study::stacks);
-            let both = Both { number, devices: studies.each_ref().map(of), readers, words: &words };
+            let both =
+                DevicePair { number, devices: studies.each_ref().map(of), readers, words: &words };
             device_diff(&both, options)
         })
         .collect();

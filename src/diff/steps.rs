@@ -16,7 +16,7 @@ use crate::units::change;
 
 /// The steps that both recordings have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Steps {
+pub struct CommonSteps {
     /// Steps that began in the recording before.
     pub before_steps: u64,
     /// Steps that began in the recording after.
@@ -72,7 +72,7 @@ fn end_of(device: DeviceStudy<'_, '_>, steps: usize) -> Option<u64> {
     device.phases().entries_of(last).map(|entries| entries.end as u64)
 }
 
-impl Steps {
+impl CommonSteps {
     /// How far two recordings can be compared at the moment `at`; `None` where they show no steps, or
     /// where only one of them begins late, so that its steps cannot be counted.
     pub(super) fn common(devices: [DeviceStudy<'_, '_>; 2], at: At) -> Option<Self> {
@@ -148,8 +148,8 @@ impl Maxima {
 
 /// How far the recordings of a device are compared at the moment `at`, and what each needed at most until
 /// there.
-pub(super) struct Recorded {
-    pub(super) steps: Option<Steps>,
+pub(super) struct ComparedPart {
+    pub(super) steps: Option<CommonSteps>,
     /// The entry before which the comparison ends; `None` where all of the recording is compared.
     pub(super) until: [Option<u64>; 2],
     /// The highest totals of what is compared.
@@ -157,14 +157,14 @@ pub(super) struct Recorded {
     maxima: [Maxima; 2],
 }
 
-impl Recorded {
+impl ComparedPart {
     pub(super) fn of(devices: [Option<DeviceStudy<'_, '_>>; 2], at: At) -> Self {
         let whole = |device: Option<DeviceStudy<'_, '_>>| {
             device.map(|device| Maxima::of(device, None)).unwrap_or_default()
         };
         let mut maxima = devices.map(whole);
         let steps = match devices {
-            [Some(before), Some(after)] => Steps::common([before, after], at),
+            [Some(before), Some(after)] => CommonSteps::common([before, after], at),
             _ => None,
         };
         let until = [steps.and_then(|s| s.before_until), steps.and_then(|s| s.after_until)];
@@ -211,7 +211,7 @@ fn by_phase(sides: [&Maxima; 2]) -> Vec<PhaseChange> {
 }
 
 /// Every step that is compared, in order.
-fn by_step(sides: [&Maxima; 2], steps: Option<Steps>) -> Vec<StepChange> {
+fn by_step(sides: [&Maxima; 2], steps: Option<CommonSteps>) -> Vec<StepChange> {
     let Some(steps) = steps else { return Vec::new() };
     let change_of = |step| {
         let [before, after] =

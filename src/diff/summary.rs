@@ -2,12 +2,12 @@
 
 use super::lines::LineChange;
 use super::options::At;
-use super::steps::Steps;
+use super::steps::CommonSteps;
 use crate::frames::FrameReport;
 use crate::units::{change, counted, percent, ratio, size};
 
 /// The moment compared: `at peak`, `at the snapshot`, `after 3 steps`.
-pub(super) fn moment(at: At, steps: Option<Steps>) -> String {
+pub(super) fn moment(at: At, steps: Option<CommonSteps>) -> String {
     match (at, steps) {
         (At::Peak, _) => "at peak".to_owned(),
         (At::Snapshot, Some(steps)) if steps.before_until.is_some() => {

@@ -1,7 +1,7 @@
 //! What a message comes to, and what there is to say of every message.
 
 use super::reckoning::Reckoning;
-use crate::message::Amount;
+use crate::message::PrintedAmount;
 use crate::verdict::{Cause, Verdict};
 
 const SNAPSHOT: &str =
@@ -55,6 +55,6 @@ pub(super) fn cut_short(r: &Reckoning) -> Conclusion {
 }
 
 /// A number as it was printed.
-pub(super) fn text(amount: Option<&Amount>) -> &str {
+pub(super) fn text(amount: Option<&PrintedAmount>) -> &str {
     amount.map_or("an unknown amount", |amount| &amount.text)
 }

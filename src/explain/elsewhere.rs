@@ -1,8 +1,8 @@
 //! Memory that somebody else than PyTorch's allocator of device memory could not have.
 
 use super::conclusion::Conclusion;
-use super::figures::Figure;
-use crate::message::{Amount, Elsewhere};
+use super::figures::PrintedFigure;
+use crate::message::{Elsewhere, PrintedAmount};
 
 /// The word for it in JSON.
 pub(super) fn kind(whose: Elsewhere) -> &'static str {
@@ -77,12 +77,12 @@ pub(super) fn conclude(whose: Elsewhere) -> Conclusion {
 }
 
 /// The size that a message about the host's memory names.
-pub(super) fn figures(whose: Elsewhere, text: &str) -> Vec<Figure> {
+pub(super) fn figures(whose: Elsewhere, text: &str) -> Vec<PrintedFigure> {
     let requested = (whose == Elsewhere::Host)
         .then(|| text.split_once("you tried to allocate "))
         .flatten()
-        .and_then(|(_, rest)| Amount::at_start(rest));
-    let figure = |amount: Amount| Figure {
+        .and_then(|(_, rest)| PrintedAmount::at_start(rest));
+    let figure = |amount: PrintedAmount| PrintedFigure {
         name: "requested",
         label: "asked for",
         bytes: amount.bytes,

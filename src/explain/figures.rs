@@ -3,13 +3,13 @@
 use serde::Serialize;
 
 use super::reckoning::Reckoning;
-use crate::message::{Amount, Wording};
+use crate::message::{PrintedAmount, Wording};
 use crate::units::MIB;
 use crate::verdict::{About, rough};
 
 /// A number of a message, or one that follows from them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Figure {
+pub struct PrintedFigure {
     /// `requested`, `capacity`, `free`, `allowed`, `allocated`, `private_pools`, `unallocated`, `reserved`,
     /// `this_process`, `process`, `outside`.
     pub name: &'static str,
@@ -26,10 +26,10 @@ pub struct Figure {
 }
 
 /// The numbers of `r`, each with its meaning.
-pub(super) fn figures(r: &Reckoning) -> Vec<Figure> {
+pub(super) fn figures(r: &Reckoning) -> Vec<PrintedFigure> {
     let mut figures = Vec::new();
-    let mut said = |name, label, amount: &Option<Amount>, meaning: &str| {
-        figures.extend(amount.as_ref().map(|amount| Figure {
+    let mut said = |name, label, amount: &Option<PrintedAmount>, meaning: &str| {
+        figures.extend(amount.as_ref().map(|amount| PrintedFigure {
             name,
             label,
             bytes: amount.bytes,
@@ -124,7 +124,7 @@ pub(super) fn figures(r: &Reckoning) -> Vec<Figure> {
         said("process", "a process", &Some(process.in_use.clone()), &meaning);
     }
     let mut follows = |name, label, about: Option<About>, meaning: &str| {
-        figures.extend(about.map(|about| Figure {
+        figures.extend(about.map(|about| PrintedFigure {
             name,
             label,
             bytes: about.bytes,

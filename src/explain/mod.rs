@@ -13,7 +13,7 @@ mod recording;
 mod statistics;
 mod verdict;
 
-pub use figures::Figure;
+pub use figures::PrintedFigure;
 pub use recording::Recording;
 pub use statistics::StatisticsReport;
 
@@ -97,7 +97,7 @@ pub struct Failure {
     /// Where memory was that could have served the request, largest first.
     pub causes: Vec<Cause>,
     /// The numbers and what they mean, in the order in which one reads them.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<PrintedFigure>,
     /// What was asked of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_bytes: Option<u64>,

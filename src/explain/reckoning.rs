@@ -1,7 +1,7 @@
 //! The numbers of a message put together: what it says, and what follows.
 
 use crate::allocator::SMALL_SEGMENT;
-use crate::message::{Allocation, Amount, Process, Wording};
+use crate::message::{Allocation, PrintedAmount, Process, Wording};
 use crate::units::MIB;
 use crate::verdict::{About, Circumstances, Free, spare};
 
@@ -130,8 +130,8 @@ impl Reckoning {
     }
 }
 
-impl From<&Amount> for About {
-    fn from(amount: &Amount) -> Self {
+impl From<&PrintedAmount> for About {
+    fn from(amount: &PrintedAmount) -> Self {
         Self { bytes: amount.bytes, error: amount.error_bytes }
     }
 }

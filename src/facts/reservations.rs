@@ -10,13 +10,13 @@ use crate::snapshot::{Action, Device};
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     /// Every mapping, in the order of the trace.
-    maps: Vec<Mapping>,
+    maps: Vec<MappedRange>,
     /// The lowest address that was ever mapped or unmapped for each (stream, half).
     lowest: FxHashMap<(u64, bool), u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Mapping {
+struct MappedRange {
     row: usize,
     /// If recorded, or known from the final segments.
     pool: Option<PoolId>,
@@ -36,7 +36,7 @@ impl Reservations {
             *lowest = addr.min(*lowest);
             if event.action == Action::SegmentMap {
                 let pool = event.pool.or_else(|| index.pool_at(addr));
-                reservations.maps.push(Mapping { row, pool, stream, is_small, addr });
+                reservations.maps.push(MappedRange { row, pool, stream, is_small, addr });
             }
         }
         reservations
@@ -58,7 +58,7 @@ impl Reservations {
     ) -> Option<u64> {
         let first = self.maps.partition_point(|map| map.row < from);
         let mut later = self.maps.get(first..)?.iter();
-        let is_alike = |map: &&Mapping| {
+        let is_alike = |map: &&MappedRange| {
             map.stream == stream
                 && map.is_small == is_small
                 && map.pool.is_none_or(|of| of == pool)

@@ -26,11 +26,11 @@ use crate::units::MIB;
 #[derive(Debug, Default)]
 pub(crate) struct Start {
     pub(crate) runs: Vec<Run>,
-    blocks: Vec<Live>,
+    blocks: Vec<LiveAtStart>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Live {
+struct LiveAtStart {
     addr: u64,
     /// 0 while it is not known.
     size: u64,
@@ -41,7 +41,7 @@ struct Live {
     until: usize,
 }
 
-impl Live {
+impl LiveAtStart {
     /// A block that lives on when the snapshot is taken.
     fn at_snapshot(block: &Block) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl Start {
     /// The memory of `device` when the snapshot was taken.
     pub(crate) fn at_snapshot(device: Device<'_>) -> Self {
         let used = device.blocks().filter(|block| block.state != BlockState::Inactive);
-        let mut blocks: Vec<Live> = used.map(Live::at_snapshot).collect();
+        let mut blocks: Vec<LiveAtStart> = used.map(LiveAtStart::at_snapshot).collect();
         blocks.sort_by_key(|b| b.addr);
         blocks.dedup_by_key(|b| b.addr);
         Self { runs: runs_before(device, &[], &PoolIndex::of(device)), blocks }
@@ -107,7 +107,7 @@ impl Start {
             is_small: segment.is_small,
             is_expandable: segment.is_expandable,
         };
-        let live = |block: &BlockView| Live {
+        let live = |block: &BlockView| LiveAtStart {
             addr: block.addr,
             size: block.size,
             requested: block.requested,
@@ -210,7 +210,7 @@ impl Start {
                 }
                 _ => continue,
             };
-            self.blocks.push(Live {
+            self.blocks.push(LiveAtStart {
                 addr: event.addr,
                 size: 0,
                 requested: event.size,
@@ -229,7 +229,7 @@ impl Start {
                 }
                 continue;
             }
-            self.blocks.push(Live::at_snapshot(block));
+            self.blocks.push(LiveAtStart::at_snapshot(block));
         }
         // Of several at one address the first in the trace was there at the start.
         self.blocks.sort_by_key(|b| (b.addr, b.until));

@@ -15,7 +15,7 @@ const SHOWN_PENDING: usize = 5;
 
 /// A request: one that failed in a trace, or one that is made for the asking.
 #[derive(Debug, Clone)]
-pub(super) struct Request {
+pub(super) struct RequestFacts {
     /// Index in the device's trace; the number of its entries for one that comes after them.
     pub(super) entry: usize,
     /// Rounded.
@@ -49,7 +49,7 @@ pub(super) struct Told {
 /// A request and the memory there was when it failed.
 #[derive(Debug)]
 pub(super) struct Failed {
-    pub(super) request: Request,
+    pub(super) request: RequestFacts,
     pub(super) circumstances: Circumstances,
     pub(super) totals: Totals,
     pub(super) told: Told,
@@ -67,7 +67,7 @@ impl Failed {
         (index, entry): (usize, TraceEntry),
         is_late: bool,
     ) -> Self {
-        let request = Request {
+        let request = RequestFacts {
             entry: index,
             bytes: entry.size,
             stream: entry.stream,
@@ -97,7 +97,11 @@ impl Failed {
     }
 
     /// `request` made of the memory in `tiling`.
-    pub(super) fn asked(device: DeviceStudy<'_, '_>, request: Request, tiling: &Tiling) -> Self {
+    pub(super) fn asked(
+        device: DeviceStudy<'_, '_>,
+        request: RequestFacts,
+        tiling: &Tiling,
+    ) -> Self {
         let told =
             Told { pool: request.pool, is_open: false, kept_back: None, is_pending_unknown: false };
         Self::of(device, request, told, tiling, true)
@@ -105,7 +109,7 @@ impl Failed {
 
     fn of(
         device: DeviceStudy<'_, '_>,
-        request: Request,
+        request: RequestFacts,
         told: Told,
         tiling: &Tiling,
         is_late: bool,
@@ -153,12 +157,12 @@ fn pending(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<HeldByLine> {
 
 fn circumstances(
     device: DeviceStudy<'_, '_>,
-    request: &Request,
+    request: &RequestFacts,
     told: Told,
     tiling: &Tiling,
     outside: u64,
 ) -> Circumstances {
-    let Request { bytes, stream, device_free, .. } = *request;
+    let RequestFacts { bytes, stream, device_free, .. } = *request;
     let is_small = is_small_request(bytes);
     let largest = told.pool.map_or(0, |pool| tiling.largest_free(pool, stream, is_small));
     let homes = tiling.stream_pools();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::failed::{Failed, Request};
+use super::failed::{Failed, RequestFacts};
 use super::oom::OomReport;
 use super::remedies::Tried;
 use crate::allocator::Service;
@@ -78,7 +78,7 @@ pub(crate) fn request(device: DeviceStudy<'_, '_>, asked: u64) -> RequestReport 
     let limit = hypothesis.recorded_limit();
     let answer = ask(recorded, &Hypothesis { limit, ..hypothesis }, asked, stream);
     let served_from = served(&answer);
-    let request = Request {
+    let request = RequestFacts {
         entry: recorded.len(),
         bytes: answer.rounded,
         stream,

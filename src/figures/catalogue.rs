@@ -2,8 +2,8 @@
 
 use serde::{Serialize, Serializer};
 
-use super::recording::{Reading, Recording, growth, growth_ratio};
-use super::{Amount, State, Unit};
+use super::recording::{FigureSource, Reading, growth, growth_ratio};
+use super::{Amount, MemoryState, Unit};
 
 /// A limit on a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +86,7 @@ macro_rules! catalogue {
 
             /// Reads it at a moment; `None` for one of a recorded time.
             #[inline]
-            pub fn at(self, $state: &State) -> Option<Amount> {
+            pub fn at(self, $state: &MemoryState) -> Option<Amount> {
                 match self {
                     $(Self::$moment => Some(Amount::$moment_unit(From::from($moment_read))),)*
                     _ => None,
@@ -94,7 +94,7 @@ macro_rules! catalogue {
             }
 
             /// Reads one of a recorded time; `None` for one of a moment.
-            fn over(self, $recording: &dyn Recording) -> Option<Reading> {
+            fn over(self, $recording: &dyn FigureSource) -> Option<Reading> {
                 match self {
                     $(Self::$time => {
                         let read = || Ok(Amount::$time_unit(From::from($time_read)));
@@ -238,7 +238,7 @@ catalogue! {
 
 impl Figure {
     /// Reads it of a device.
-    pub fn read(self, of: &dyn Recording) -> Reading {
+    pub fn read(self, of: &dyn FigureSource) -> Reading {
         let amount = self.at(&of.state()).map(Ok).or_else(|| self.over(of));
         debug_assert!(amount.is_some(), "every figure is of a moment or of a recorded time");
         amount.unwrap_or(Ok(Amount::Count(0)))

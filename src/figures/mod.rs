@@ -3,7 +3,7 @@
 //! A [`Figure`] is declared once, as a row of `catalogue`. The limits of `oomscope check` (flag, key of
 //! `oomscope.toml`, finding), the figures of `oomscope diff`, the series of `oomscope timeline` and the
 //! tables of the documentation are made from its rows, so that they cannot differ. Figures are read from
-//! plain quantities: a [`State`] of the memory at a moment, or a [`Recording`] of a device. Knows neither
+//! plain quantities: a [`MemoryState`] of the memory at a moment, or a [`FigureSource`] of a device. Knows neither
 //! snapshots nor traces: rooms above fill in the quantities.
 
 mod amount;
@@ -13,5 +13,5 @@ mod state;
 
 pub use amount::{Amount, Unit};
 pub use catalogue::{Figure, LimitRow};
-pub use recording::{Reading, Recording, Unknown};
-pub use state::{SegmentCounts, State};
+pub use recording::{FigureSource, Reading, WhyUnknown};
+pub use state::{MemoryState, SegmentCounts};

@@ -2,15 +2,15 @@
 
 use thiserror::Error;
 
-use super::{Amount, State};
+use super::{Amount, MemoryState};
 
 /// A figure; or why it cannot be known.
-pub type Reading = Result<Amount, Unknown>;
+pub type Reading = Result<Amount, WhyUnknown>;
 
 /// Why a figure cannot be known.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Unknown {
+pub enum WhyUnknown {
     /// There is no trace.
     #[error(
         "no history was recorded; call torch.cuda.memory._record_memory_history() before the work"
@@ -39,38 +39,38 @@ pub enum Unknown {
 
 /// A device that figures are read from. Each quantity is worked out only when a figure asks for it; what an
 /// implementation leaves out is unknown.
-pub trait Recording {
+pub trait FigureSource {
     /// Its memory at the moment looked at.
-    fn state(&self) -> State;
+    fn state(&self) -> MemoryState;
 
     /// The most that was reserved, in bytes.
-    fn peak_reserved(&self) -> Result<u64, Unknown> {
-        Err(Unknown::NoHistory)
+    fn peak_reserved(&self) -> Result<u64, WhyUnknown> {
+        Err(WhyUnknown::NoHistory)
     }
 
     /// The most that was allocated, in bytes.
-    fn peak_allocated(&self) -> Result<u64, Unknown> {
-        Err(Unknown::NoHistory)
+    fn peak_allocated(&self) -> Result<u64, WhyUnknown> {
+        Err(WhyUnknown::NoHistory)
     }
 
     /// Requests that failed.
-    fn failed_requests(&self) -> Result<u64, Unknown> {
-        Err(Unknown::NoHistory)
+    fn failed_requests(&self) -> Result<u64, WhyUnknown> {
+        Err(WhyUnknown::NoHistory)
     }
 
     /// Requests before which everything cached was given back (`num_alloc_retries`).
-    fn retries(&self) -> Result<u64, Unknown> {
-        Err(Unknown::NoHistory)
+    fn retries(&self) -> Result<u64, WhyUnknown> {
+        Err(WhyUnknown::NoHistory)
     }
 
     /// The peak of allocated memory replayed from an empty pool: of the baseline, and now.
-    fn replayed_peak_allocated(&self) -> Result<[u64; 2], Unknown> {
-        Err(Unknown::NoHistory)
+    fn replayed_peak_allocated(&self) -> Result<[u64; 2], WhyUnknown> {
+        Err(WhyUnknown::NoHistory)
     }
 
     /// The peak of reserved memory replayed from an empty pool: of the baseline, and now.
-    fn replayed_peak_reserved(&self) -> Result<[u64; 2], Unknown> {
-        Err(Unknown::NoHistory)
+    fn replayed_peak_reserved(&self) -> Result<[u64; 2], WhyUnknown> {
+        Err(WhyUnknown::NoHistory)
     }
 }
 
@@ -80,10 +80,10 @@ pub(super) fn growth([before, now]: [u64; 2]) -> i128 {
 }
 
 /// The growth of a peak as a part of the baseline's.
-pub(super) fn growth_ratio(peaks: [u64; 2]) -> Result<f64, Unknown> {
+pub(super) fn growth_ratio(peaks: [u64; 2]) -> Result<f64, WhyUnknown> {
     let [before, _] = peaks;
     match growth(peaks) {
-        grown if before == 0 && grown > 0 => Err(Unknown::BaselineIsZero),
+        grown if before == 0 && grown > 0 => Err(WhyUnknown::BaselineIsZero),
         _ if before == 0 => Ok(0.0),
         grown => Ok(grown as f64 / before as f64),
     }

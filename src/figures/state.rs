@@ -5,7 +5,7 @@ use crate::units::ratio;
 /// A device's memory at one moment: at the snapshot, or after an entry of its trace. Bytes, unless it
 /// says otherwise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct State {
+pub struct MemoryState {
     /// Held from the device.
     pub reserved: u64,
     /// In blocks that the program holds.
@@ -52,7 +52,7 @@ pub struct SegmentCounts {
     pub expandable: [u64; 2],
 }
 
-impl State {
+impl MemoryState {
     /// Allocated or pending.
     pub fn active(&self) -> u64 {
         self.allocated.saturating_add(self.pending)

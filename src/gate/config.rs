@@ -39,18 +39,18 @@ pub struct Config {
     /// What to compare with, as written: relative to the file.
     pub baseline: Option<String>,
     /// The limits for all come first; of those that apply the last wins.
-    rules: Vec<Rule>,
+    rules: Vec<RuleTable>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Rule {
+struct RuleTable {
     path: Option<Pattern>,
     device: Option<u64>,
     fail: Limits,
     warn: Limits,
 }
 
-impl Rule {
+impl RuleTable {
     fn applies_to(&self, path: &str, device: u64) -> bool {
         let path = path.trim_start_matches("./");
         let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
@@ -69,7 +69,7 @@ impl Config {
     /// # Errors
     /// The first line that is not understood, or that contradicts another.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let reader = Reader { text };
+        let reader = TomlReader { text };
         let table = DeTable::parse(text).map_err(|error| {
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
             reader.error(&error.span().unwrap_or_default(), message)
@@ -102,7 +102,7 @@ impl Config {
 
     /// Every limit that is set somewhere.
     pub fn set_limits(&self) -> impl Iterator<Item = Limit> + '_ {
-        let of_rule = |rule: &Rule| {
+        let of_rule = |rule: &RuleTable| {
             let set: Vec<_> = rule.fail.iter().chain(rule.warn.iter()).map(|(t, _)| t).collect();
             set
         };
@@ -110,24 +110,27 @@ impl Config {
     }
 }
 
-type Value<'a> = Spanned<DeValue<'a>>;
+type TomlValue<'a> = Spanned<DeValue<'a>>;
 
-struct Reader<'a> {
+struct TomlReader<'a> {
     text: &'a str,
 }
 
-impl Reader<'_> {
+impl TomlReader<'_> {
     fn error(&self, span: &Range<usize>, message: String) -> ConfigError {
         let before = self.text.get(..span.start).unwrap_or(self.text);
         ConfigError { line: before.matches('\n').count() + 1, message }
     }
 
-    fn string<'v>(&self, key: &str, value: &'v Value<'_>) -> Result<&'v str, ConfigError> {
+    fn string<'v>(&self, key: &str, value: &'v TomlValue<'_>) -> Result<&'v str, ConfigError> {
         let wrong = || self.error(&value.span(), format!("{key} is a string in quotes"));
         value.get_ref().as_str().ok_or_else(wrong)
     }
 
-    fn tables<'v, 'i>(&self, value: &'v Value<'i>) -> Result<Vec<&'v Value<'i>>, ConfigError> {
+    fn tables<'v, 'i>(
+        &self,
+        value: &'v TomlValue<'i>,
+    ) -> Result<Vec<&'v TomlValue<'i>>, ConfigError> {
         let wrong = || self.error(&value.span(), "write [[override]], in two brackets".to_owned());
         let array = value.get_ref().as_array().ok_or_else(wrong)?;
         let tables: Vec<_> = array.iter().filter(|one| one.get_ref().is_table()).collect();
@@ -135,8 +138,8 @@ impl Reader<'_> {
     }
 
     /// The limits of a table, in which `others` may stand too.
-    fn rule(&self, table: &DeTable<'_>, others: &[&str]) -> Result<Rule, ConfigError> {
-        let mut rule = Rule { fail: self.limits(table, others)?, ..Rule::default() };
+    fn rule(&self, table: &DeTable<'_>, others: &[&str]) -> Result<RuleTable, ConfigError> {
+        let mut rule = RuleTable { fail: self.limits(table, others)?, ..RuleTable::default() };
         let Some(value) = table.get("warn") else { return Ok(rule) };
         let Some(warn) = value.get_ref().as_table() else {
             let message = "warn is a table of limits: write [warn] and limits below it";
@@ -185,9 +188,9 @@ impl Reader<'_> {
     }
 
     /// An `[[override]]`.
-    fn particular_rule(&self, value: &Value<'_>) -> Result<Rule, ConfigError> {
+    fn particular_rule(&self, value: &TomlValue<'_>) -> Result<RuleTable, ConfigError> {
         let wrong = |span: Range<usize>, message: String| Err(self.error(&span, message));
-        let Some(table) = value.get_ref().as_table() else { return Ok(Rule::default()) };
+        let Some(table) = value.get_ref().as_table() else { return Ok(RuleTable::default()) };
         let mut rule = self.rule(table, &OVERRIDE)?;
         if let Some(path) = table.get("path") {
             match Pattern::new(self.string("path", path)?) {

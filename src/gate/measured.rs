@@ -3,7 +3,7 @@
 use super::baseline::Peaks;
 use crate::analysis::{Contribution, LineShare, lines};
 use crate::failure::OomReport;
-use crate::figures::{Figure, Recording, State, Unknown};
+use crate::figures::{Figure, FigureSource, MemoryState, WhyUnknown};
 use crate::model::Verification;
 use crate::study::{DeviceStudy, FromEmpty};
 use crate::units::{counted, size};
@@ -20,8 +20,8 @@ pub(super) struct Measured<'s, 'a> {
 }
 
 impl<'s> Measured<'s, '_> {
-    fn traced(&self, figure: impl FnOnce() -> u64) -> Result<u64, Unknown> {
-        if self.device.device().is_empty() { Err(Unknown::NoHistory) } else { Ok(figure()) }
+    fn traced(&self, figure: impl FnOnce() -> u64) -> Result<u64, WhyUnknown> {
+        if self.device.device().is_empty() { Err(WhyUnknown::NoHistory) } else { Ok(figure()) }
     }
 
     /// The model's replay of the trace, as far as it goes.
@@ -31,8 +31,8 @@ impl<'s> Measured<'s, '_> {
 
     /// Some peak replayed from an empty pool: of the baseline, and now.
     fn replayed(&self, before: fn(&Peaks) -> u64, now: fn(&FromEmpty) -> u64) -> Replayed {
-        let from_empty = self.device.from_empty().ok_or(Unknown::NoHistory)?;
-        let baseline = self.baseline.ok_or_else(|| Unknown::NotInBaseline {
+        let from_empty = self.device.from_empty().ok_or(WhyUnknown::NoHistory)?;
+        let baseline = self.baseline.ok_or_else(|| WhyUnknown::NotInBaseline {
             device: self.device.id(),
             snapshot: self.name.to_owned(),
         })?;
@@ -40,32 +40,32 @@ impl<'s> Measured<'s, '_> {
     }
 }
 
-type Replayed = Result<[u64; 2], Unknown>;
+type Replayed = Result<[u64; 2], WhyUnknown>;
 
-impl Recording for Measured<'_, '_> {
-    fn state(&self) -> State {
+impl FigureSource for Measured<'_, '_> {
+    fn state(&self) -> MemoryState {
         self.device.memory().state()
     }
 
-    fn peak_reserved(&self) -> Result<u64, Unknown> {
+    fn peak_reserved(&self) -> Result<u64, WhyUnknown> {
         self.traced(|| self.device.peak().reserved_bytes)
     }
 
-    fn peak_allocated(&self) -> Result<u64, Unknown> {
+    fn peak_allocated(&self) -> Result<u64, WhyUnknown> {
         self.traced(|| self.device.peak().allocated_bytes)
     }
 
-    fn failed_requests(&self) -> Result<u64, Unknown> {
+    fn failed_requests(&self) -> Result<u64, WhyUnknown> {
         self.traced(|| self.device.failed().count() as u64)
     }
 
-    fn retries(&self) -> Result<u64, Unknown> {
+    fn retries(&self) -> Result<u64, WhyUnknown> {
         let verification = self.verification();
         if verification.recorded == 0 {
-            return Err(Unknown::NoHistory);
+            return Err(WhyUnknown::NoHistory);
         }
         if !verification.is_exact() {
-            return Err(Unknown::Diverges { entry: verification.matched as u64 });
+            return Err(WhyUnknown::Diverges { entry: verification.matched as u64 });
         }
         Ok(verification.allocator.statistics().num_alloc_retries)
     }

@@ -97,7 +97,7 @@ pub(super) struct Lives<'a> {
 }
 
 #[derive(Clone, Copy)]
-struct Live {
+struct OpenLife {
     stack: StackId,
     bytes: u64,
     requested: u64,
@@ -134,7 +134,7 @@ impl<'a> Lives<'a> {
     pub(super) fn of(device: DeviceStudy<'a, '_>, mut wanted: Vec<Option<usize>>) -> Self {
         let (stacks, phases) = (device.stacks(), device.phases());
         let mut lives = Self::new(phases, device.snapshot().stacks.len());
-        let mut live: FxHashMap<u64, Live> = FxHashMap::default();
+        let mut live: FxHashMap<u64, OpenLife> = FxHashMap::default();
         // Blocks of moments that are past, to see where they go.
         let mut awaited: FxHashMap<u64, Vec<(usize, usize)>> = FxHashMap::default();
         let mut at = Point { entry: 0, run: 0 };
@@ -177,14 +177,14 @@ impl<'a> Lives<'a> {
     }
 
     /// The blocks that the program holds before the first entry.
-    fn start(&mut self, stacks: &StackReader<'_>, tiling: &Tiling) -> FxHashMap<u64, Live> {
+    fn start(&mut self, stacks: &StackReader<'_>, tiling: &Tiling) -> FxHashMap<u64, OpenLife> {
         let mut held = FxHashMap::default();
         for (address, bytes, requested, state, stack) in tiling.active() {
             if state == BlockState::ActiveAllocated {
-                held.insert(address, Live { stack, bytes, requested, born: None });
+                held.insert(address, OpenLife { stack, bytes, requested, born: None });
             }
         }
-        let mut by_address: Vec<(&u64, &Live)> = held.iter().collect();
+        let mut by_address: Vec<(&u64, &OpenLife)> = held.iter().collect();
         by_address.sort_unstable_by_key(|(address, _)| **address);
         for (_, one) in by_address {
             self.leaks.add_older(stacks, one.stack, one.bytes);
@@ -193,7 +193,7 @@ impl<'a> Lives<'a> {
     }
 
     /// The trace has come to its end, with these blocks live.
-    fn close<'l>(&mut self, live: impl Iterator<Item = &'l Live>, at: Point) {
+    fn close<'l>(&mut self, live: impl Iterator<Item = &'l OpenLife>, at: Point) {
         for one in live {
             // What is still there after the next pass is no gradient.
             if let Some(born) = one.born
@@ -214,7 +214,7 @@ impl<'a> Lives<'a> {
         event: &TraceEntry,
         at: Point,
         tiling: &Tiling,
-        live: &mut FxHashMap<u64, Live>,
+        live: &mut FxHashMap<u64, OpenLife>,
         awaited: &mut FxHashMap<u64, Vec<(usize, usize)>>,
     ) {
         match event.action {
@@ -227,7 +227,7 @@ impl<'a> Lives<'a> {
                     *last = at.entry;
                 }
                 let (stack, requested) = (event.stack, event.size);
-                let new = Live { stack, bytes, requested, born: Some(at) };
+                let new = OpenLife { stack, bytes, requested, born: Some(at) };
                 self.leaks.add(stacks, stack, bytes);
                 if let Some(lost) = live.insert(event.addr, new) {
                     self.leaks.take(stacks, lost.stack, lost.bytes);
@@ -263,7 +263,7 @@ impl<'a> Lives<'a> {
         }
     }
 
-    fn record_fate(&mut self, block: Live, born: Point, freed: Point, by_program: bool) {
+    fn record_fate(&mut self, block: OpenLife, born: Point, freed: Point, by_program: bool) {
         if self.given_up.is_some_and(|since| born.entry <= since) {
             return;
         }
@@ -285,7 +285,7 @@ impl<'a> Lives<'a> {
     }
 
     /// Counts `block` if it was still there at `end`, after the backward pass that made it.
-    fn count_kept(&mut self, block: Live, born: Point, end: Point, by_program: bool) {
+    fn count_kept(&mut self, block: OpenLife, born: Point, end: Point, by_program: bool) {
         if self.phase(born) == Phase::Backward && (born.run != end.run || by_program) {
             *self.kept_in_run.entry((born.run, block.requested)).or_default() += 1;
         }
@@ -319,7 +319,7 @@ impl<'a> Lives<'a> {
 }
 
 /// The allocated blocks of `tiling`, by address.
-fn blocks(tiling: &Tiling, live: &FxHashMap<u64, Live>) -> Vec<LiveBlock> {
+fn blocks(tiling: &Tiling, live: &FxHashMap<u64, OpenLife>) -> Vec<LiveBlock> {
     let mut blocks: Vec<LiveBlock> = tiling
         .active()
         .filter(|(.., state, _)| *state == BlockState::ActiveAllocated)

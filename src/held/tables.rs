@@ -7,7 +7,7 @@ use super::category::{Category, Confidence, sort_out};
 use super::lives::{LiveBlock, LiveSet, Lives};
 use crate::ids::{StackId, SymbolId};
 use crate::memory;
-use crate::memory::{HeldByLine, HeldByStack, Share, Sum, Sums, Table, ranked, summed, table};
+use crate::memory::{HeldByLine, HeldByStack, Share, Sum, Sums, TopRows, ranked, summed, table};
 use crate::notice::words;
 use crate::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
@@ -33,15 +33,15 @@ pub struct HeldAt {
     /// By the age of the blocks, in training steps.
     pub by_age: Vec<ByAge>,
     /// By the innermost named range that allocated it; the rest is from outside any.
-    pub by_range: Table<ByRange>,
+    pub by_range: TopRows<ByRange>,
     /// By the file of the user's line that allocated it.
-    pub by_file: Table<ByFile>,
+    pub by_file: TopRows<ByFile>,
     /// By the user's line that allocated it.
-    pub by_line: Table<HeldByLine>,
+    pub by_line: TopRows<HeldByLine>,
     /// By the whole stack that allocated it.
-    pub by_stack: Table<HeldByStack>,
+    pub by_stack: TopRows<HeldByStack>,
     /// What was allocated before the second step and never freed since, by line; empty in the first.
-    pub kept_since_start: Table<HeldByLine>,
+    pub kept_since_start: TopRows<HeldByLine>,
 }
 
 /// Live memory of one category.
@@ -239,7 +239,7 @@ impl<'a, 'f> Summary<'a, 'f> {
         rows.into_iter().map(|(age, sum)| ByAge { age, held: sum.of(self.all) }).collect()
     }
 
-    fn by_range(&self, top: usize) -> Table<ByRange> {
+    fn by_range(&self, top: usize) -> TopRows<ByRange> {
         let sums = self.sums(|block| self.phases.named_at(block.born?.entry as usize));
         table(sums, self.all, top, |name, sum| ByRange {
             name: plain(self.device.snapshot().text(name)),
@@ -247,7 +247,7 @@ impl<'a, 'f> Summary<'a, 'f> {
         })
     }
 
-    fn by_file(&self, top: usize) -> Table<ByFile> {
+    fn by_file(&self, top: usize) -> TopRows<ByFile> {
         let file_of = |stack: StackId| {
             let line = self.device.stacks().culprit_id(stack)?;
             Some(self.device.snapshot().stacks.frame(line).file)

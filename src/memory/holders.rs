@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::sums::{Sum, Sums, Table, ranked, summed, table};
+use super::sums::{Sum, Sums, TopRows, ranked, summed, table};
 use crate::frames::{FrameList, FrameReport, StackReader};
 use crate::ids::{FrameId, StackId};
 use crate::snapshot::{Block, BlockState, Segment};
@@ -43,7 +43,7 @@ pub(crate) fn by_stack(
     held: Sums<StackId>,
     all: Sum,
     top: usize,
-) -> Table<HeldByStack> {
+) -> TopRows<HeldByStack> {
     table(held, all, top, |stack, sum| HeldByStack {
         bytes: sum.bytes,
         blocks: sum.blocks,
@@ -58,7 +58,7 @@ pub(crate) fn by_line(
     held: Sums<StackId>,
     all: Sum,
     top: usize,
-) -> Table<HeldByLine> {
+) -> TopRows<HeldByLine> {
     let mut lines: Sums<Option<FrameId>> = FxHashMap::default();
     let mut largest: FxHashMap<Option<FrameId>, StackId> = FxHashMap::default();
     for (stack, sum) in ranked(held) {

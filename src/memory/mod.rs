@@ -13,11 +13,11 @@ use serde::Serialize;
 
 pub use self::holders::{HeldByLine, HeldByStack, live_by_stack};
 pub(crate) use self::holders::{by_line, by_stack};
-pub use self::sums::{Share, Sum, Table};
+pub use self::sums::{Share, Sum, TopRows};
 pub(crate) use self::sums::{Sums, ranked, summed, table};
 use crate::allocator::{granule, whole_granules};
 use crate::conf::Settings;
-use crate::figures::{SegmentCounts, State};
+use crate::figures::{MemoryState, SegmentCounts};
 use crate::snapshot::{Block, BlockState, Device, Pools, Segment, Snapshot};
 
 /// How many, and how many bytes.
@@ -38,7 +38,7 @@ impl Count {
 
 /// Segments by kind: `small` and `large` share all of them out, `expandable` counts some of them again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Segments {
+pub struct SegmentTotals {
     /// All of them.
     pub count: u64,
     /// Of small pools.
@@ -70,7 +70,7 @@ impl BlockCount {
 
 /// Blocks by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Blocks {
+pub struct BlockTotals {
     /// Held by the program.
     pub active_allocated: BlockCount,
     /// Freed, waiting for another stream.
@@ -176,9 +176,9 @@ pub struct Memory {
     /// Asked for, of the active blocks.
     pub requested_bytes: u64,
     /// Segments by kind.
-    pub segments: Segments,
+    pub segments: SegmentTotals,
     /// Blocks by state.
-    pub blocks: Blocks,
+    pub blocks: BlockTotals,
     /// By pool, the default one first.
     pub pools: Vec<PoolReport>,
     /// By stream, ascending.
@@ -377,13 +377,13 @@ impl Memory {
     }
 
     /// In plain quantities.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> MemoryState {
         let (segments, blocks, free) = (&self.segments, &self.blocks, &self.fragmentation);
         let private = self.pools.iter().filter(|pool| pool.pool_id != [0, 0]);
         let of_private =
             |bytes: fn(&PoolReport) -> u64| private.clone().map(bytes).fold(0, u64::saturating_add);
         let tally = |tally: Count| [tally.count, tally.bytes];
-        State {
+        MemoryState {
             reserved: self.reserved_bytes,
             allocated: self.allocated_bytes,
             pending: blocks.active_pending_free.bytes,

@@ -53,7 +53,7 @@ pub struct Share {
 
 /// The largest rows of a table, and all else as one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Table<T> {
+pub struct TopRows<T> {
     /// Most bytes first.
     pub rows: Vec<T>,
     /// What is in no row.
@@ -86,12 +86,12 @@ pub(crate) fn table<K: Copy + Ord, T>(
     all: Sum,
     top: usize,
     row: impl Fn(K, Sum) -> T,
-) -> Table<T> {
+) -> TopRows<T> {
     let mut rest = all;
     let mut rows = Vec::new();
     for (key, sum) in ranked(sums).into_iter().take(top) {
         rest = rest.less(sum);
         rows.push(row(key, sum));
     }
-    Table { rows, rest }
+    TopRows { rows, rest }
 }

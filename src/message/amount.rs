@@ -5,7 +5,7 @@ const LARGEST: f64 = 4.0e18;
 
 /// An amount, and how far it may be off for having been rounded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Amount {
+pub struct PrintedAmount {
     /// The printed number in bytes.
     pub bytes: u64,
     /// The true number is at most so many bytes away.
@@ -14,7 +14,7 @@ pub struct Amount {
     pub text: String,
 }
 
-impl Amount {
+impl PrintedAmount {
     /// A number that was not rounded.
     pub fn exact(bytes: u64) -> Self {
         Self { bytes, error_bytes: 0, text: format!("{bytes} bytes") }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn bytes(text: &str) -> Option<(u64, u64)> {
-        Amount::at_start(text).map(|amount| (amount.bytes, amount.error_bytes))
+        PrintedAmount::at_start(text).map(|amount| (amount.bytes, amount.error_bytes))
     }
 
     #[test]
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn an_amount_is_found_before_a_phrase() {
-        let at_end = |text| Amount::at_end(text).map(|amount| amount.text);
+        let at_end = |text| PrintedAmount::at_end(text).map(|amount| amount.text);
         assert_eq!(at_end("of which 384.00 MiB ").as_deref(), Some("384.00 MiB"));
         assert_eq!(at_end("é5.00 GiB").as_deref(), Some("5.00 GiB"));
         assert_eq!(at_end("nothing here é"), None);
@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn table_cells_are_cut_off_below() {
-        let cell = Amount::cut(5, "MiB").unwrap();
+        let cell = PrintedAmount::cut(5, "MiB").unwrap();
         assert_eq!((cell.bytes, cell.error_bytes), (5 << 20, (1 << 20) - 1));
-        assert_eq!(Amount::cut(u64::MAX, "GiB"), None);
+        assert_eq!(PrintedAmount::cut(u64::MAX, "GiB"), None);
     }
 }

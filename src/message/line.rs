@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Who wrote a line, as far as launchers say.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Source {
+pub struct LineSource {
     /// The rank of `[rank3]:`, `[default3]:`, `3: ` (srun -l), `[1,3]<stderr>:` (mpirun --tag-output).
     pub rank: Option<u32>,
     /// Another label: `RayTrainWorker pid=123, ip=10.0.0.1`, a host name.
@@ -57,8 +57,8 @@ fn gather(value: &Value, lines: &mut Vec<String>) {
 }
 
 /// Who wrote the line, and what stands behind the labels, times and levels at its start.
-pub(super) fn source_and_body(text: &str) -> (Source, &str) {
-    let mut source = Source::default();
+pub(super) fn source_and_body(text: &str) -> (LineSource, &str) {
+    let mut source = LineSource::default();
     let mut rest = text;
     loop {
         // The blanks before text that has no prefix left are its indentation.
@@ -67,56 +67,56 @@ pub(super) fn source_and_body(text: &str) -> (Source, &str) {
             return (source, rest.strip_prefix(' ').unwrap_or(rest));
         };
         match item {
-            Item::Rank(rank) => source.rank = source.rank.or(Some(rank)),
-            Item::Label(label) => {
+            LogItem::Rank(rank) => source.rank = source.rank.or(Some(rank)),
+            LogItem::Label(label) => {
                 source.label.get_or_insert_with(|| label.to_owned());
             }
-            Item::Noise => {}
+            LogItem::Noise => {}
         }
         rest = behind;
     }
 }
 
-enum Item<'a> {
+enum LogItem<'a> {
     Rank(u32),
     Label(&'a str),
     Noise,
 }
 
 /// The item of a prefix that `text` begins with, and what is behind it.
-fn item(text: &str, at_line_start: bool) -> Option<(Item<'_>, &str)> {
+fn item(text: &str, at_line_start: bool) -> Option<(LogItem<'_>, &str)> {
     if let Some(inside) = text.strip_prefix('[') {
         let (inside, behind) = inside.split_once(']')?;
         return bracketed(inside, behind);
     }
     if let Some(inside) = text.strip_prefix('(') {
         let (inside, behind) = inside.split_once(')')?;
-        return inside.contains("pid=").then_some((Item::Label(inside), behind));
+        return inside.contains("pid=").then_some((LogItem::Label(inside), behind));
     }
     let (word, behind) = text.split_once(char::is_whitespace)?;
     if is_time(word) || is_level(word) || matches!(word, "-" | "|" | "│") {
-        return Some((Item::Noise, behind));
+        return Some((LogItem::Noise, behind));
     }
     let label = word.strip_suffix(':')?;
     if !at_line_start {
         return None;
     }
     if let Ok(rank) = label.parse() {
-        return Some((Item::Rank(rank), behind));
+        return Some((LogItem::Rank(rank), behind));
     }
     for name in ["rank", "Rank", "worker"] {
         if let Some(rank) = label.strip_prefix(name).and_then(|n| n.parse().ok()) {
-            return Some((Item::Rank(rank), behind));
+            return Some((LogItem::Rank(rank), behind));
         }
     }
     let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let is_host = label.contains(|c: char| c.is_ascii_digit()) && label.chars().all(is_host);
-    (is_host && !label.ends_with("Error")).then_some((Item::Label(label), behind))
+    (is_host && !label.ends_with("Error")).then_some((LogItem::Label(label), behind))
 }
 
 /// `[rank3]:`, `[default3]:`, `[1,3]<stderr>:`, `[2026-11-21 10:00:00,123]`, `[ERROR]`, `[launch.py:318:f]`,
 /// `[W1121 10:00:00 file.cpp:12]`.
-fn bracketed<'a>(inside: &'a str, behind: &'a str) -> Option<(Item<'a>, &'a str)> {
+fn bracketed<'a>(inside: &'a str, behind: &'a str) -> Option<(LogItem<'a>, &'a str)> {
     let unlabelled = behind.strip_prefix(':').unwrap_or(behind);
     let lower = inside.trim().to_ascii_lowercase();
     for name in ["rank", "default", "trainer", "worker", ""] {
@@ -124,17 +124,17 @@ fn bracketed<'a>(inside: &'a str, behind: &'a str) -> Option<(Item<'a>, &'a str)
         if let Some(rank) = number.and_then(|n| n.parse().ok())
             && (!name.is_empty() || behind.starts_with(':'))
         {
-            return Some((Item::Rank(rank), unlabelled));
+            return Some((LogItem::Rank(rank), unlabelled));
         }
     }
     if let Some((_, rank)) = inside.split_once(',')
         && let Some((_, behind)) = behind.split_once(">:").filter(|_| behind.starts_with("<std"))
     {
-        return Some((rank.parse().map_or(Item::Noise, Item::Rank), behind));
+        return Some((rank.parse().map_or(LogItem::Noise, LogItem::Rank), behind));
     }
     let mut words = inside.split_whitespace();
     let is_noise = words.any(|word| is_time(word) || is_level(word)) || inside.contains(".py:");
-    is_noise.then_some((Item::Noise, unlabelled))
+    is_noise.then_some((LogItem::Noise, unlabelled))
 }
 
 /// A date, a time of day, or both.

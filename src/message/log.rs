@@ -2,10 +2,10 @@
 
 use rustc_hash::FxHashMap;
 
-use super::line::Source;
+use super::line::LineSource;
 use super::marks::{Elsewhere, Mapping};
 use super::statistics::Statistics;
-use super::traceback::Frame;
+use super::traceback::TracebackFrame;
 use super::wording::Allocation;
 
 /// Different messages that are kept; more are counted.
@@ -40,9 +40,9 @@ pub struct Message {
     /// How often it stands in the log: logged and raised, in each part of a chain of exceptions.
     pub times: u64,
     /// Who wrote it.
-    pub source: Source,
+    pub source: LineSource,
     /// The traceback before it, innermost first.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<TracebackFrame>,
     /// The message on one line.
     pub text: String,
     /// What it says.
@@ -75,8 +75,8 @@ impl Gathered {
             indices.iter().copied().find(|index| {
                 messages.get(*index).is_some_and(|known| {
                     known.source == message.source
-                        || known.source == Source::default()
-                        || message.source == Source::default()
+                        || known.source == LineSource::default()
+                        || message.source == LineSource::default()
                 })
             })
         });
@@ -85,7 +85,7 @@ impl Gathered {
             if known.frames.is_empty() {
                 known.frames = message.frames;
             }
-            if known.source == Source::default() {
+            if known.source == LineSource::default() {
                 known.source = message.source;
             }
             return;

@@ -21,7 +21,7 @@ pub enum Elsewhere {
 
 /// What begins in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(super) enum LineMark {
     /// A message of PyTorch's allocator of device memory.
     Allocation,
     /// A message of somebody else.
@@ -49,23 +49,23 @@ const PHRASES: [(&str, Elsewhere); 12] = [
 ];
 
 /// Finds the first message in `text`: what it is, and the byte at which it begins.
-pub(super) fn find(text: &str) -> Option<(Mark, usize)> {
+pub(super) fn find(text: &str) -> Option<(LineMark, usize)> {
     if let Some(at) = text.find(MAPPING) {
-        return Some((Mark::Mapping, at));
+        return Some((LineMark::Mapping, at));
     }
     if let Some(at) = allocation(text) {
-        return Some((Mark::Allocation, at));
+        return Some((LineMark::Allocation, at));
     }
     if let Some((at, whose)) = PHRASES.iter().find_map(|(p, whose)| Some((text.find(p)?, *whose))) {
-        return Some((Mark::Elsewhere(whose), at));
+        return Some((LineMark::Elsewhere(whose), at));
     }
     if let Some(at) = text.find("Cuda failure")
         && text.get(at..).is_some_and(|rest| rest.contains("out of memory"))
     {
-        return Some((Mark::Elsewhere(Elsewhere::Nccl), at));
+        return Some((LineMark::Elsewhere(Elsewhere::Nccl), at));
     }
     let at = text.find("virtual-address-space (VSZ) exhaustion from expandable segments")?;
-    Some((Mark::Elsewhere(Elsewhere::AddressSpace), at))
+    Some((LineMark::Elsewhere(Elsewhere::AddressSpace), at))
 }
 
 /// Where a message of PyTorch's allocator begins.
@@ -149,8 +149,8 @@ mod tests {
         let at = |text: &str| {
             find(text).map(|(mark, at)| (mark, text.get(at..at + 4).unwrap().to_owned()))
         };
-        let own = |start: &str| Some((Mark::Allocation, start.to_owned()));
-        let elsewhere = |whose, start: &str| Some((Mark::Elsewhere(whose), start.to_owned()));
+        let own = |start: &str| Some((LineMark::Allocation, start.to_owned()));
+        let elsewhere = |whose, start: &str| Some((LineMark::Elsewhere(whose), start.to_owned()));
         assert_eq!(
             at("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
             own("CUDA")

@@ -15,11 +15,11 @@ mod statistics;
 mod traceback;
 mod wording;
 
-pub use amount::Amount;
-pub use line::Source;
+pub use amount::PrintedAmount;
+pub use line::LineSource;
 pub use log::{Log, Message, Saying};
 pub use marks::{Elsewhere, Mapping};
 pub use scan::read;
 pub use statistics::{Gauge, Statistics};
-pub use traceback::Frame;
+pub use traceback::TracebackFrame;
 pub use wording::{Allocation, Process, Releases, Wording};

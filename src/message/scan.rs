@@ -5,11 +5,11 @@ use std::io::{self, BufRead, Read as _};
 use rustc_hash::FxHashMap;
 
 use super::filter::Filter;
-use super::line::{self, Source};
+use super::line::{self, LineSource};
 use super::log::{Gathered, Log, Message, Saying};
-use super::marks::{self, Mark};
+use super::marks::{self, LineMark};
 use super::statistics::{self, Statistics};
-use super::traceback::{self, Frame};
+use super::traceback::{self, TracebackFrame};
 use super::wording::{self, Wording};
 
 /// Longer lines are read in pieces of this size.
@@ -51,7 +51,7 @@ pub fn read(mut input: impl BufRead) -> io::Result<Log> {
 #[derive(Debug, Default)]
 struct Open {
     /// Outermost first, as printed.
-    frames: Vec<Frame>,
+    frames: Vec<TracebackFrame>,
     message: Option<Begun>,
     table: Option<Statistics>,
     stats: Option<Statistics>,
@@ -72,12 +72,12 @@ struct Begun {
     pieces: Vec<String>,
     /// A blank line stood after the last piece.
     has_gap: bool,
-    frames: Vec<Frame>,
+    frames: Vec<TracebackFrame>,
 }
 
 struct Scanner {
     gathered: Gathered,
-    open: FxHashMap<Source, Open>,
+    open: FxHashMap<LineSource, Open>,
     /// Sources whose next line matters whatever it is.
     waiting: usize,
     at_line_start: bool,
@@ -108,14 +108,14 @@ impl Scanner {
                 for line in &lines {
                     self.line(line, false);
                 }
-                let mut open = std::mem::take(self.open_of(&Source::default()));
-                self.stats(&mut open, &text, &Source::default());
-                self.open.insert(Source::default(), open);
+                let mut open = std::mem::take(self.open_of(&LineSource::default()));
+                self.stats(&mut open, &text, &LineSource::default());
+                self.open.insert(LineSource::default(), open);
             }
         }
     }
 
-    fn open_of(&mut self, source: &Source) -> &mut Open {
+    fn open_of(&mut self, source: &LineSource) -> &mut Open {
         if self.open.len() >= MOST_SOURCES && !self.open.contains_key(source) {
             self.close_all();
         }
@@ -175,22 +175,28 @@ impl Scanner {
         self.open.insert(source, open);
     }
 
-    fn stats(&mut self, open: &mut Open, text: &str, source: &Source) {
+    fn stats(&mut self, open: &mut Open, text: &str, source: &LineSource) {
         let mut done = Vec::new();
         statistics::stats(&mut open.stats, &mut done, text, (self.gathered.log.lines, source));
         self.gathered.keep(done);
     }
 
-    fn marked(&mut self, source: &Source, open: &mut Open, mark: Mark, parts: (&str, &str)) {
+    fn marked(
+        &mut self,
+        source: &LineSource,
+        open: &mut Open,
+        mark: LineMark,
+        parts: (&str, &str),
+    ) {
         let (before, text) = parts;
         let line = self.gathered.log.lines;
         match mark {
-            Mark::Mapping => {
+            LineMark::Mapping => {
                 if let Some(found) = marks::mapping(text, line) {
                     self.gathered.warn(found);
                 }
             }
-            Mark::Allocation => {
+            LineMark::Allocation => {
                 let begun = Begun {
                     line,
                     before: before.to_owned(),
@@ -204,7 +210,7 @@ impl Scanner {
                     open.message = Some(begun);
                 }
             }
-            Mark::Elsewhere(whose) => {
+            LineMark::Elsewhere(whose) => {
                 let text = shortened(text.trim());
                 let frames = innermost_first(std::mem::take(&mut open.frames));
                 self.gathered.add(
@@ -224,7 +230,7 @@ impl Scanner {
 
     /// Reads a message whose pieces are all there: of the ways to join them, the one that says most. Lines
     /// are wrapped at blanks by people and loggers, anywhere by terminals.
-    fn close(&mut self, source: &Source, begun: Begun) {
+    fn close(&mut self, source: &LineSource, begun: Begun) {
         let Begun { line, before, pieces, frames, .. } = begun;
         let Some(first) = pieces.first().cloned() else { return };
         let mut best = (wording::allocation(&before, &first), first);
@@ -251,7 +257,7 @@ impl Scanner {
 
     fn close_all(&mut self) {
         self.waiting = 0;
-        let mut open: Vec<(Source, Open)> = self.open.drain().collect();
+        let mut open: Vec<(LineSource, Open)> = self.open.drain().collect();
         open.sort_by(|a, b| a.0.cmp(&b.0));
         for (source, open) in open {
             if let Some(begun) = open.message {
@@ -292,7 +298,7 @@ fn ends(body: &str) -> bool {
         .any(|start| body.starts_with(start))
 }
 
-fn innermost_first(mut frames: Vec<Frame>) -> Vec<Frame> {
+fn innermost_first(mut frames: Vec<TracebackFrame>) -> Vec<TracebackFrame> {
     frames.reverse();
     frames
 }

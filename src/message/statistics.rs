@@ -1,16 +1,16 @@
 //! The allocator's own statistics in a log: the table of `torch.cuda.memory_summary()`, and
 //! `torch.cuda.memory_stats()` as JSON, as Python prints a dictionary, or a `key: value` line each.
 
-use super::amount::Amount;
-use super::line::Source;
+use super::amount::PrintedAmount;
+use super::line::LineSource;
 
 /// A quantity now, and the most it has been.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gauge {
     /// Now.
-    pub current: Option<Amount>,
+    pub current: Option<PrintedAmount>,
     /// At most, since the program began or the peaks were reset.
-    pub peak: Option<Amount>,
+    pub peak: Option<PrintedAmount>,
 }
 
 /// One device's statistics. What is not printed is absent.
@@ -19,7 +19,7 @@ pub struct Statistics {
     /// The line of the log where they begin, from 1.
     pub line: u64,
     /// Who printed them.
-    pub source: Source,
+    pub source: LineSource,
     /// Whether it is the table of `memory_summary()`.
     pub is_table: bool,
     /// The device's index; `memory_stats()` does not say it.
@@ -43,7 +43,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    fn new(line: u64, source: &Source, is_table: bool) -> Self {
+    fn new(line: u64, source: &LineSource, is_table: bool) -> Self {
         Self {
             line,
             source: source.clone(),
@@ -67,7 +67,7 @@ impl Statistics {
 }
 
 /// The table that `text` begins, if it begins one.
-pub(super) fn table_begins(text: &str, line: u64, source: &Source) -> Option<Statistics> {
+pub(super) fn table_begins(text: &str, line: u64, source: &LineSource) -> Option<Statistics> {
     let (_, device) = text.split_once("PyTorch CUDA memory summary, device ID ")?;
     let mut table = Statistics::new(line, source, true);
     table.device = device.split_whitespace().next().and_then(|id| id.parse().ok());
@@ -96,7 +96,7 @@ pub(super) fn table_row(table: &mut Statistics, text: &str) -> bool {
     };
     let mut amount = || {
         let (units, unit) = cells.next()?.split_once(' ')?;
-        Amount::cut(units.parse().ok()?, unit.trim())
+        PrintedAmount::cut(units.parse().ok()?, unit.trim())
     };
     (gauge.current, gauge.peak) = (amount(), amount());
     true
@@ -107,7 +107,7 @@ pub(super) fn stats(
     open: &mut Option<Statistics>,
     done: &mut Vec<Statistics>,
     text: &str,
-    (line, source): (u64, &Source),
+    (line, source): (u64, &LineSource),
 ) {
     let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
     let mut rest = text;
@@ -171,7 +171,7 @@ fn set(record: &mut Statistics, key: &str, number: u64) -> bool {
         "peak" => &mut gauge.peak,
         _ => return true,
     };
-    slot.replace(Amount::exact(number)).is_none()
+    slot.replace(PrintedAmount::exact(number)).is_none()
 }
 
 #[cfg(test)]
@@ -195,12 +195,12 @@ mod tests {
     #[test]
     fn a_table_is_read_row_by_row() {
         let mut lines = TABLE.lines().skip(1);
-        let mut table = table_begins(lines.next().unwrap(), 2, &Source::default()).unwrap();
+        let mut table = table_begins(lines.next().unwrap(), 2, &LineSource::default()).unwrap();
         for line in lines {
             assert!(table_row(&mut table, line), "{line}");
         }
         assert!(!table_row(&mut table, "loss: 0.1"));
-        let bytes = |amount: &Option<Amount>| amount.as_ref().map(|amount| amount.bytes);
+        let bytes = |amount: &Option<PrintedAmount>| amount.as_ref().map(|amount| amount.bytes);
         assert_eq!((table.device, table.ooms, table.retries), (Some(3), Some(1), Some(2)));
         assert_eq!(bytes(&table.allocated.current), Some(5 << 20));
         assert_eq!(bytes(&table.reserved.peak), Some(356_353 << 10));
@@ -211,7 +211,7 @@ mod tests {
     fn read(texts: &[&str]) -> Vec<Statistics> {
         let (mut open, mut done) = (None, Vec::new());
         for (line, text) in (1..).zip(texts) {
-            stats(&mut open, &mut done, text, (line, &Source::default()));
+            stats(&mut open, &mut done, text, (line, &LineSource::default()));
         }
         done.extend(open.filter(Statistics::is_whole));
         done
@@ -234,8 +234,8 @@ mod tests {
         ];
         for form in forms {
             let [one] = &read(form)[..] else { panic!("{form:?}") };
-            assert_eq!(one.allocated.current, Some(Amount::exact(5)), "{form:?}");
-            assert_eq!(one.reserved.current, Some(Amount::exact(7)), "{form:?}");
+            assert_eq!(one.allocated.current, Some(PrintedAmount::exact(5)), "{form:?}");
+            assert_eq!(one.reserved.current, Some(PrintedAmount::exact(7)), "{form:?}");
             assert_eq!((one.ooms, one.line), (Some(1), 1), "{form:?}");
         }
     }

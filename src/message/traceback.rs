@@ -2,7 +2,7 @@
 
 /// One frame: a file, a line of it, a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Frame {
+pub struct TracebackFrame {
     /// As printed.
     pub file: String,
     /// Line number; 0 where none is printed.
@@ -17,7 +17,7 @@ pub(super) fn begins(text: &str) -> bool {
 }
 
 /// The frame that `text` names.
-pub(super) fn frame(text: &str) -> Option<Frame> {
+pub(super) fn frame(text: &str) -> Option<TracebackFrame> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || matches!(c, '│' | '|'));
     if let Some((_, rest)) = text.split_once("File \"") {
         return quoted(rest);
@@ -26,7 +26,7 @@ pub(super) fn frame(text: &str) -> Option<Frame> {
         let (cell, line) = cell.split_once(", line ")?;
         let name = line.split_once(", in ").map_or("<module>", |(_, name)| name);
         let line = leading_number(line)?;
-        return Some(Frame { file: format!("Cell {cell}"), line, name: function(name) });
+        return Some(TracebackFrame { file: format!("Cell {cell}"), line, name: function(name) });
     }
     let text = text.strip_prefix("File ").unwrap_or(text);
     // `train.py:88, in step(x)`, `train.py:88 in step`, `train.py in step(x)`
@@ -37,7 +37,7 @@ pub(super) fn frame(text: &str) -> Option<Frame> {
         None => (place, 0),
     };
     let is_file = file.strip_suffix(".py").is_some() || file.starts_with("<ipython-input");
-    (is_file && !file.contains(' ')).then(|| Frame {
+    (is_file && !file.contains(' ')).then(|| TracebackFrame {
         file: file.to_owned(),
         line,
         name: function(name),
@@ -51,11 +51,11 @@ pub(super) fn pointed_line(text: &str) -> Option<u32> {
 }
 
 /// `train.py", line 88, in step`
-fn quoted(rest: &str) -> Option<Frame> {
+fn quoted(rest: &str) -> Option<TracebackFrame> {
     let (file, rest) = rest.split_once("\", line ")?;
     let line = leading_number(rest)?;
     let (_, name) = rest.split_once(", in ")?;
-    Some(Frame { file: file.to_owned(), line, name: function(name) })
+    Some(TracebackFrame { file: file.to_owned(), line, name: function(name) })
 }
 
 fn function(name: &str) -> String {
@@ -84,7 +84,7 @@ mod tests {
             ("Cell In[3], line 5, in f(x)", "Cell In[3]", 5, "f"),
             ("<ipython-input-3-ab> in <module>", "<ipython-input-3-ab>", 0, "<module>"),
         ] {
-            let expected = Frame { file: file.into(), line, name: name.into() };
+            let expected = TracebackFrame { file: file.into(), line, name: name.into() };
             assert_eq!(frame(text), Some(expected), "{text}");
         }
         for none in ["", "for x in y", "File \"a.py\"", "see a.py in the tree of b", "a b.py in c"]

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::amount::Amount;
+use super::amount::PrintedAmount;
 
 /// Which text it is: what the numbers mean depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Process {
     /// Its number, in the driver's eyes: not the one it has inside a container.
     pub pid: u64,
     /// All it uses of the device.
-    pub in_use: Amount,
+    pub in_use: PrintedAmount,
 }
 
 /// A request that PyTorch's allocator could not serve. What the text does not say is absent.
@@ -64,27 +64,27 @@ pub struct Allocation {
     /// The device's index.
     pub device: Option<u64>,
     /// What was asked of the device.
-    pub requested: Option<Amount>,
+    pub requested: Option<PrintedAmount>,
     /// The device's memory.
-    pub capacity: Option<Amount>,
+    pub capacity: Option<PrintedAmount>,
     /// Free on the device.
-    pub free: Option<Amount>,
+    pub free: Option<PrintedAmount>,
     /// The most that the process may take.
-    pub allowed: Option<Amount>,
+    pub allowed: Option<PrintedAmount>,
     /// Handed out; since 2.4 with `private_pools`.
-    pub allocated: Option<Amount>,
+    pub allocated: Option<PrintedAmount>,
     /// Free blocks of private pools, which the text calls allocated.
-    pub private_pools: Option<Amount>,
+    pub private_pools: Option<PrintedAmount>,
     /// Held by the allocator, not handed out; without `private_pools`.
-    pub unallocated: Option<Amount>,
+    pub unallocated: Option<PrintedAmount>,
     /// All that the allocator holds, where the text says this instead of the above.
-    pub reserved: Option<Amount>,
+    pub reserved: Option<PrintedAmount>,
     /// Of the device, in use by this process.
-    pub this_process: Option<Amount>,
+    pub this_process: Option<PrintedAmount>,
     /// Processes named by number. Inside a container this process is one of them.
     pub processes: Vec<Process>,
     /// Metal: in use by the process outside PyTorch.
-    pub other: Option<Amount>,
+    pub other: Option<PrintedAmount>,
     /// Whether expandable segments are on, where the text tells.
     pub expandable: Option<bool>,
     /// The allocation exceeds the address range reserved for an expandable segment.
@@ -104,8 +104,8 @@ pub(super) const ASYNC: &str = "Allocation on device";
 pub(super) fn allocation(before: &str, text: &str) -> Allocation {
     let text = text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     let text = text.as_str();
-    let after = |phrase: &str| Amount::at_start(text.split_once(phrase)?.1);
-    let ahead = |phrase: &str| Amount::at_end(text.split_once(phrase)?.0);
+    let after = |phrase: &str| PrintedAmount::at_start(text.split_once(phrase)?.1);
+    let ahead = |phrase: &str| PrintedAmount::at_end(text.split_once(phrase)?.0);
     let wording = wording(text);
     let (processes, this_process) = processes(text);
     let capacity = ahead(" total capacity;")
@@ -217,13 +217,13 @@ fn device(text: &str) -> Option<u64> {
 }
 
 /// `Process 123 has 1.00 GiB memory in use.` and the same of this process.
-fn processes(text: &str) -> (Vec<Process>, Option<Amount>) {
+fn processes(text: &str) -> (Vec<Process>, Option<PrintedAmount>) {
     const IN_USE: &str = " memory in use";
     let (mut others, mut this) = (Vec::new(), None);
     let mut parts: Vec<&str> = text.split(IN_USE).collect();
     parts.pop();
     for part in parts {
-        let Some(in_use) = Amount::at_end(part) else { continue };
+        let Some(in_use) = PrintedAmount::at_end(part) else { continue };
         let Some((subject, _)) = part.rsplit_once(" has ") else { continue };
         let mut words = subject.split_whitespace().rev();
         match (words.next(), words.next()) {
@@ -289,7 +289,7 @@ fn releases(before: &str, text: &str, wording: Wording) -> Option<Releases> {
 mod tests {
     use super::*;
 
-    fn text(amount: Option<&Amount>) -> &str {
+    fn text(amount: Option<&PrintedAmount>) -> &str {
         amount.map_or("", |amount| &amount.text)
     }
 

@@ -12,7 +12,7 @@ use crate::allocator::{BlockView, Entry, SegmentView};
 use crate::conf::Settings;
 use crate::facts::settings_under;
 use crate::ids::{FrameId, PoolId, StackId};
-use crate::pickle::{Memo, PickleWriter};
+use crate::pickle::{MemoKey, PickleWriter};
 use crate::releases::NEWEST;
 use crate::snapshot::{Action, BlockState, Snapshot};
 
@@ -66,8 +66,8 @@ struct Emitter<'a> {
     snapshot: &'a Snapshot,
     pickle: PickleWriter<'a>,
     /// The frames and stacks that are already written.
-    frames: Vec<Option<Memo>>,
-    stacks: Vec<Option<Memo>>,
+    frames: Vec<Option<MemoKey>>,
+    stacks: Vec<Option<MemoKey>>,
     /// Whether the recording has times (2.2).
     has_times: bool,
 }
@@ -262,7 +262,7 @@ impl Emitter<'_> {
         total: usize,
         items: impl IntoIterator<Item = T>,
         mut write: impl FnMut(&mut Self, T) -> io::Result<()>,
-    ) -> io::Result<Memo> {
+    ) -> io::Result<MemoKey> {
         let memo = self.pickle.list()?;
         for (index, item) in items.into_iter().enumerate() {
             self.pickle.before_item(index, total);

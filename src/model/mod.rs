@@ -24,6 +24,6 @@ pub use emit::{EmittedDevice, emit};
 pub use end_state::end_differences;
 pub use hypothesis::Hypothesis;
 pub use infer::{Inference, Inferred, Setup, infer, settings_in_effect};
-pub use simulate::{Figures, Simulation, enough, fits, simulate, simulate_on};
+pub use simulate::{ModelFigures, Simulation, enough, fits, simulate, simulate_on};
 pub use verification::{Sink, Verification};
 pub use verify::{verify, verify_and_keep};

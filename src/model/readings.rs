@@ -25,7 +25,7 @@ pub(super) struct Prelude {
 
 /// One way to read a [`Prelude`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reading {
+pub(super) struct PreludeReading {
     /// The request's first row; what is before was done by `empty_cache()`.
     pub(super) from: usize,
     /// How many of the completions were noticed at once; the others were waited for.
@@ -41,10 +41,10 @@ pub(super) fn readings(
     (pool, id): (PoolId, [u64; 2]),
     boundary: Option<Boundary>,
     prelude: &Prelude,
-) -> Vec<Reading> {
+) -> Vec<PreludeReading> {
     let failed = event.action == Action::Oom;
     let mut plain =
-        Reading { from: prelude.first, noticed: prelude.before_moves, is_capturing: false };
+        PreludeReading { from: prelude.first, noticed: prelude.before_moves, is_capturing: false };
     let mut readings = vec![plain];
     if prelude.first_move.is_some() || failed {
         // Completions before memory was moved were noticed at the start of the request, or while
@@ -56,7 +56,7 @@ pub(super) fn readings(
             let mut unserved = Vec::new();
             for noticed in 0..=early.len() {
                 if !trial.has_fit(&request) {
-                    unserved.push(Reading { noticed, ..plain });
+                    unserved.push(PreludeReading { noticed, ..plain });
                 }
                 if let Some((_, ticket)) = early.get(noticed) {
                     trial.complete(*ticket, StackId::default());
@@ -70,7 +70,7 @@ pub(super) fn readings(
         }
     }
     if failed && prelude.shrinks && pool != PoolId::default() {
-        readings.push(Reading { is_capturing: true, ..plain });
+        readings.push(PreludeReading { is_capturing: true, ..plain });
     }
     if failed && !prelude.shrinks {
         // Nothing was waited for or given back, though there was something: only a capture keeps
@@ -85,7 +85,7 @@ pub(super) fn readings(
         return vec![plain];
     }
     if let Some(Boundary { row, is_likely }) = boundary {
-        let later = Reading { from: row, noticed: prelude.completed.len(), ..plain };
+        let later = PreludeReading { from: row, noticed: prelude.completed.len(), ..plain };
         readings.insert(if is_likely { 0 } else { readings.len() }, later);
     }
     readings

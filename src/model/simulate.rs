@@ -32,14 +32,14 @@ pub struct Simulation {
     /// Requests that failed when they were recorded and were served now.
     pub avoided: Vec<(usize, u64)>,
     /// The figures right after each request that failed when it was recorded, by its entry's index.
-    pub at_failures: BTreeMap<usize, Figures>,
+    pub at_failures: BTreeMap<usize, ModelFigures>,
     /// The model's final state.
     pub allocator: CachingAllocator,
 }
 
 /// Figures of a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct ModelFigures {
     /// The most that was reserved up to then, in bytes.
     pub peak_reserved: u64,
     /// Calls that took memory from the device.
@@ -117,7 +117,7 @@ pub fn enough(program: &Program<'_>, hypothesis: &Hypothesis) -> u64 {
 
 /// What a slot holds in the model.
 #[derive(Debug, Clone, Copy)]
-enum Block {
+enum Slot {
     /// Nothing: the request failed, or the block is free.
     None,
     Live(BlockId),
@@ -135,7 +135,7 @@ struct Simulator<'a, D> {
     allocator: CachingAllocator,
     device: D,
     /// By slot.
-    blocks: Vec<Block>,
+    blocks: Vec<Slot>,
     /// The tickets of the completions of this call.
     finished: Vec<Ticket>,
     freeable: Vec<PoolId>,
@@ -143,7 +143,7 @@ struct Simulator<'a, D> {
     captures: bool,
     ooms: Vec<(usize, u64)>,
     avoided: Vec<(usize, u64)>,
-    at_failures: BTreeMap<usize, Figures>,
+    at_failures: BTreeMap<usize, ModelFigures>,
     /// Whether the device gets more memory where a request would fail.
     is_elastic: bool,
 }
@@ -158,9 +158,9 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
         }
         take_over(&mut device, &program.held, &hypothesis.settings);
         let adopted = allocator.adopt(&program.held, &program.residents);
-        let mut blocks = vec![Block::None; program.slots];
-        let live = adopted.live.into_iter().map(|(addr, id)| (addr, Block::Live(id)));
-        let pending = adopted.pending.into_iter().map(|(addr, t)| (addr, Block::Pending(t)));
+        let mut blocks = vec![Slot::None; program.slots];
+        let live = adopted.live.into_iter().map(|(addr, id)| (addr, Slot::Live(id)));
+        let pending = adopted.pending.into_iter().map(|(addr, t)| (addr, Slot::Pending(t)));
         for (addr, block) in live.chain(pending) {
             if let Some(slot) = program.slot_of_resident(addr) {
                 blocks[slot as usize] = block;
@@ -222,11 +222,11 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 self.put(operation.at as usize, served, slot, (size, context));
             }
             OperationKind::Free { slot, waits, context } => {
-                if let Block::Live(id) =
-                    std::mem::replace(&mut self.blocks[slot as usize], Block::None)
+                if let Slot::Live(id) =
+                    std::mem::replace(&mut self.blocks[slot as usize], Slot::None)
                     && let Some(ticket) = self.allocator.free(id, waits, context)
                 {
-                    self.blocks[slot as usize] = Block::Pending(ticket);
+                    self.blocks[slot as usize] = Slot::Pending(ticket);
                 }
             }
             OperationKind::Release { scope, context, completions } => {
@@ -255,8 +255,8 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
     fn finish(&mut self, completions: ListRange) {
         self.finished.clear();
         for slot in completions.of(&self.program.completed) {
-            if let Block::Pending(ticket) =
-                std::mem::replace(&mut self.blocks[*slot as usize], Block::None)
+            if let Slot::Pending(ticket) =
+                std::mem::replace(&mut self.blocks[*slot as usize], Slot::None)
             {
                 self.finished.push(ticket);
             }
@@ -274,7 +274,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
     ) {
         if slot.is_none() {
             let statistics = self.allocator.statistics();
-            let figures = Figures {
+            let figures = ModelFigures {
                 peak_reserved: statistics.reserved_bytes.all.peak,
                 device_allocs: statistics.num_device_alloc,
                 device_frees: statistics.num_device_free,
@@ -282,14 +282,14 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
             self.at_failures.insert(index, figures);
         }
         match (served, slot) {
-            (Some(id), Some(slot)) => self.blocks[slot as usize] = Block::Live(id),
+            (Some(id), Some(slot)) => self.blocks[slot as usize] = Slot::Live(id),
             (Some(id), None) => {
                 self.avoided.push((index, size));
                 self.allocator.free(id, false, context);
             }
             (None, slot) => {
                 if let Some(slot) = slot {
-                    self.blocks[slot as usize] = Block::None;
+                    self.blocks[slot as usize] = Slot::None;
                 }
                 let rounded = round_size(size, self.allocator.settings());
                 self.ooms.push((index, rounded));

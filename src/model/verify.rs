@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::address_ranges::AddressRanges;
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
-use super::readings::{Prelude, Reading, readings, request_of};
+use super::readings::{Prelude, PreludeReading, readings, request_of};
 use super::recorded_device::RecordedDevice;
 use super::verification::{Sink, Verification};
 use crate::allocator::{
@@ -288,7 +288,7 @@ impl<'a> Verifier<'a> {
     /// Makes the calls of one reading.
     fn act(
         &mut self,
-        reading: &Reading,
+        reading: &PreludeReading,
         prelude: &Prelude,
         last: usize,
         pool: PoolId,

@@ -29,4 +29,4 @@ pub use error::{ErrorKind, PickleError};
 pub use machine::{Pickle, looks_like_pickle, read};
 pub use text::printable;
 pub use value::{Kind, NodeKind, Value};
-pub use writer::{Memo, PickleWriter};
+pub use writer::{MemoKey, PickleWriter};

@@ -52,7 +52,7 @@ fn beginning(rest: &[u8]) -> Option<usize> {
 
 /// Runs seen before and the list each one made.
 pub(super) struct Runs {
-    met: Vec<Run>,
+    met: Vec<PickleRun>,
     /// Indices into `met`, by hash.
     table: HashTable<u32>,
     /// The last run that began with the same bytes: see [`beginning`].
@@ -64,7 +64,7 @@ pub(super) struct Runs {
     given_up: bool,
 }
 
-struct Run {
+struct PickleRun {
     hash: u64,
     start: u64,
     len: u32,
@@ -73,7 +73,7 @@ struct Run {
     value: Value,
 }
 
-impl Run {
+impl PickleRun {
     /// The bytes of the run, and the APPENDS behind it.
     fn bytes<'a>(&self, file: &'a [u8]) -> Option<&'a [u8]> {
         let start = usize::try_from(self.start).ok()?;
@@ -168,7 +168,7 @@ impl Runs {
     ) {
         if let (false, Ok(len)) = (self.given_up, u32::try_from(run.len())) {
             let index = row(self.met.len());
-            self.met.push(Run { hash, start: start as u64, len, next: index, value });
+            self.met.push(PickleRun { hash, start: start as u64, len, next: index, value });
             let met = &self.met;
             self.table.insert_unique(hash, index, |i| met.get(*i as usize).map_or(0, |r| r.hash));
             self.note(file, start, index);

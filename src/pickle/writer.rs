@@ -41,7 +41,7 @@ const BINUNICODE: u8 = b'X';
 const BINUNICODE8: u8 = 0x8d;
 
 /// The number under which a pickle remembers a value, to refer to it again.
-pub type Memo = u32;
+pub type MemoKey = u32;
 
 /// A pickle that is being written: one value, whose parts are written in order.
 ///
@@ -51,8 +51,8 @@ pub struct PickleWriter<'a> {
     out: &'a mut dyn Write,
     frame: Vec<u8>,
     written: u64,
-    next_memo: Memo,
-    interned: FxHashMap<Box<str>, Memo>,
+    next_memo: MemoKey,
+    interned: FxHashMap<Box<str>, MemoKey>,
 }
 
 impl<'a> PickleWriter<'a> {
@@ -126,7 +126,7 @@ impl<'a> PickleWriter<'a> {
     }
 
     /// A string object of its own, even where an equal one was written before.
-    pub fn text(&mut self, text: &str) -> io::Result<Memo> {
+    pub fn text(&mut self, text: &str) -> io::Result<MemoKey> {
         self.begin_value()?;
         let is_outside = text.len() >= FRAME_TARGET;
         if is_outside {
@@ -162,7 +162,7 @@ impl<'a> PickleWriter<'a> {
     }
 
     /// The very object that was written as `memo`.
-    pub fn reference(&mut self, memo: Memo) -> io::Result<()> {
+    pub fn reference(&mut self, memo: MemoKey) -> io::Result<()> {
         self.begin_value()?;
         if let Ok(byte) = u8::try_from(memo) {
             self.frame.extend([BINGET, byte]);
@@ -184,7 +184,7 @@ impl<'a> PickleWriter<'a> {
 
     /// Opens a dict of 2 to 1000 pairs, such as a record has: the usual case, a single batch. A key
     /// and its value follow each other; [`PickleWriter::end_dict`] closes it.
-    pub fn begin_dict(&mut self) -> io::Result<Memo> {
+    pub fn begin_dict(&mut self) -> io::Result<MemoKey> {
         let memo = self.dict()?;
         self.frame.push(MARK);
         Ok(memo)
@@ -197,14 +197,14 @@ impl<'a> PickleWriter<'a> {
 
     /// Opens a dict of any size. Each of its pairs goes between [`PickleWriter::before_item`] and
     /// [`PickleWriter::after_pair`].
-    pub fn dict(&mut self) -> io::Result<Memo> {
+    pub fn dict(&mut self) -> io::Result<MemoKey> {
         self.value(EMPTY_DICT)?;
         self.memoize()
     }
 
     /// Opens a list. Each of its items goes between [`PickleWriter::before_item`] and
     /// [`PickleWriter::after_item`].
-    pub fn list(&mut self) -> io::Result<Memo> {
+    pub fn list(&mut self) -> io::Result<MemoKey> {
         self.value(EMPTY_LIST)?;
         self.memoize()
     }
@@ -250,7 +250,7 @@ impl<'a> PickleWriter<'a> {
         self.frame.extend(value.to_le_bytes().into_iter().take(length as usize));
     }
 
-    fn memoize(&mut self) -> io::Result<Memo> {
+    fn memoize(&mut self) -> io::Result<MemoKey> {
         self.frame.push(MEMOIZE);
         let memo = self.next_memo;
         let next = memo.checked_add(1);

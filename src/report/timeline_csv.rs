@@ -6,7 +6,7 @@ use crate::figures::Figure;
 use crate::timeline::{DeviceTimeline, Series, TimelineReport};
 
 /// One column, its name first.
-type Column = Vec<String>;
+type CsvColumn = Vec<String>;
 
 /// A header, then the buckets of each device in turn. A time that was not recorded is empty.
 pub fn timeline_csv(report: &TimelineReport) -> String {
@@ -23,7 +23,7 @@ pub fn timeline_csv(report: &TimelineReport) -> String {
     out
 }
 
-fn columns(device: &DeviceTimeline) -> Vec<Column> {
+fn columns(device: &DeviceTimeline) -> Vec<CsvColumn> {
     let (buckets, series, marks) = (&device.buckets, &device.series, &device.marks);
     let mut columns = vec![
         column("device", buckets.first_event.iter().map(|_| device.device)),
@@ -47,11 +47,11 @@ fn columns(device: &DeviceTimeline) -> Vec<Column> {
     columns
 }
 
-fn column(name: &str, values: impl IntoIterator<Item = impl Display>) -> Column {
+fn column(name: &str, values: impl IntoIterator<Item = impl Display>) -> CsvColumn {
     [name.to_owned()].into_iter().chain(values.into_iter().map(|value| value.to_string())).collect()
 }
 
-fn extremes<T: Display>(figure: Figure, series: &Series<T>) -> [Column; 2] {
+fn extremes<T: Display>(figure: Figure, series: &Series<T>) -> [CsvColumn; 2] {
     let name = figure.json_key();
     [column(&format!("{name}_min"), &series.min), column(&format!("{name}_max"), &series.max)]
 }

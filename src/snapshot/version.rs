@@ -38,7 +38,7 @@ pub(super) struct KeysSeen {
     pub(super) settings: Vec<String>,
 }
 
-enum Mark {
+enum KeyMark {
     Top(SymbolId),
     Entry(SymbolId),
     Segment(SymbolId),
@@ -46,19 +46,19 @@ enum Mark {
 }
 
 /// The keys by which releases are told apart, the oldest first: see [`crate::releases`].
-const MARKS: [(&str, Mark); 12] = [
-    ("device_traces", Mark::Top(keys::DEVICE_TRACES)),
-    ("is_expandable", Mark::Segment(keys::IS_EXPANDABLE)),
-    ("time_us", Mark::Entry(keys::TIME_US)),
-    ("allocator_settings", Mark::Top(keys::ALLOCATOR_SETTINGS)),
-    ("external_annotations", Mark::Top(keys::EXTERNAL_ANNOTATIONS)),
-    ("compile_context", Mark::Entry(keys::COMPILE_CONTEXT)),
-    ("graph_capture_record_stream_reuse", Mark::Setting),
-    ("user_metadata", Mark::Entry(keys::USER_METADATA)),
-    ("pool_id", Mark::Entry(keys::POOL_ID)),
-    ("max_round_threshold", Mark::Setting),
-    ("host_traces", Mark::Top(keys::HOST_TRACES)),
-    ("internal_metadata", Mark::Entry(keys::INTERNAL_METADATA)), // optional: tells only where it is
+const MARKS: [(&str, KeyMark); 12] = [
+    ("device_traces", KeyMark::Top(keys::DEVICE_TRACES)),
+    ("is_expandable", KeyMark::Segment(keys::IS_EXPANDABLE)),
+    ("time_us", KeyMark::Entry(keys::TIME_US)),
+    ("allocator_settings", KeyMark::Top(keys::ALLOCATOR_SETTINGS)),
+    ("external_annotations", KeyMark::Top(keys::EXTERNAL_ANNOTATIONS)),
+    ("compile_context", KeyMark::Entry(keys::COMPILE_CONTEXT)),
+    ("graph_capture_record_stream_reuse", KeyMark::Setting),
+    ("user_metadata", KeyMark::Entry(keys::USER_METADATA)),
+    ("pool_id", KeyMark::Entry(keys::POOL_ID)),
+    ("max_round_threshold", KeyMark::Setting),
+    ("host_traces", KeyMark::Top(keys::HOST_TRACES)),
+    ("internal_metadata", KeyMark::Entry(keys::INTERNAL_METADATA)), // optional: tells only where it is
 ];
 
 impl KeysSeen {
@@ -69,13 +69,13 @@ impl KeysSeen {
         for (name, mark) in &MARKS {
             let since = key_since(name);
             let (present, could_be) = match mark {
-                Mark::Top(key) => (self.top.has(*key), true),
-                Mark::Entry(keys::INTERNAL_METADATA) => {
+                KeyMark::Top(key) => (self.top.has(*key), true),
+                KeyMark::Entry(keys::INTERNAL_METADATA) => {
                     (self.event.has(keys::INTERNAL_METADATA), false)
                 }
-                Mark::Entry(key) => (self.event.has(*key), has_events),
-                Mark::Segment(key) => (self.segment.has(*key), has_segments),
-                Mark::Setting => {
+                KeyMark::Entry(key) => (self.event.has(*key), has_events),
+                KeyMark::Segment(key) => (self.segment.has(*key), has_segments),
+                KeyMark::Setting => {
                     (self.settings.iter().any(|s| s == name), !self.settings.is_empty())
                 }
             };

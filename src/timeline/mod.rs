@@ -8,7 +8,7 @@ use serde::Serialize;
 
 pub use self::marks::{Mark, MarkKind, Marks};
 use self::ranges::ranges;
-pub use self::ranges::{NamedRange, NamedRanges, Span};
+pub use self::ranges::{NamedRange, NamedRanges, RangeSpan};
 use self::series::SeriesBook;
 pub use self::series::{Buckets, Series, SeriesSet};
 use crate::calls::given_back;

@@ -36,14 +36,14 @@ pub struct NamedRange {
     /// Entries in all of them.
     pub events: u64,
     /// The first 100.
-    pub spans: Vec<Span>,
+    pub spans: Vec<RangeSpan>,
     /// Runs of buckets with an entry of any span: the first and the last of each.
     pub in_buckets: Vec<[u64; 2]>,
 }
 
 /// One stretch of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Span {
+pub struct RangeSpan {
     /// Index of the first entry in it, or of the one that follows where there is none in it.
     pub first_event: u64,
     /// Entries in it.
@@ -89,7 +89,7 @@ pub(super) fn ranges(
             names.len() - 1
         });
         if let Some(range) = names.get_mut(row) {
-            let span = Span {
+            let span = RangeSpan {
                 first_event: entries.start as u64,
                 events: entries.len() as u64,
                 start_us: found.times[0],
@@ -111,7 +111,7 @@ impl NamedRange {
         Self { name: name.to_owned(), source, count: 0, events: 0, spans, in_buckets }
     }
 
-    fn add(&mut self, span: Span, [first, last]: [u64; 2]) {
+    fn add(&mut self, span: RangeSpan, [first, last]: [u64; 2]) {
         self.count += 1;
         self.events += span.events;
         if self.spans.len() < SPANS {

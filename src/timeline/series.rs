@@ -6,7 +6,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
 use crate::facts::{Sampler, Tiling};
-use crate::figures::{Amount, Figure, State};
+use crate::figures::{Amount, Figure, MemoryState};
 use crate::study::entry_of;
 
 /// Runs of entries that follow each other without gaps; the first also has the state before its entries.
@@ -148,7 +148,7 @@ impl SeriesBook {
 
 /// [`BYTES`] at a moment. Every entry of a trace comes by here: plain reads, no wide amounts of the catalogue.
 #[inline]
-fn sizes_of(state: &State) -> [u64; BYTES.len()] {
+fn sizes_of(state: &MemoryState) -> [u64; BYTES.len()] {
     [
         state.reserved,
         state.allocated,
@@ -164,11 +164,15 @@ fn sizes_of(state: &State) -> [u64; BYTES.len()] {
 
 /// [`RATIOS`] at a moment.
 #[inline]
-fn ratios_of(state: &State) -> [f64; RATIOS.len()] {
+fn ratios_of(state: &MemoryState) -> [f64; RATIOS.len()] {
     [state.gap_ratio(), state.stranded_ratio(), state.external_ratio()]
 }
 
-fn is_as_catalogued(state: &State, bytes: [u64; BYTES.len()], ratios: [f64; RATIOS.len()]) -> bool {
+fn is_as_catalogued(
+    state: &MemoryState,
+    bytes: [u64; BYTES.len()],
+    ratios: [f64; RATIOS.len()],
+) -> bool {
     let bytes = BYTES.iter().zip(bytes.map(|bytes| Amount::Bytes(bytes.into())));
     let ratios = RATIOS.iter().zip(ratios.map(Amount::Ratio));
     bytes.chain(ratios).all(|(figure, amount)| figure.at(state) == Some(amount))
@@ -197,13 +201,13 @@ fn columns<const N: usize, T: Copy + Default + PartialOrd>(
 /// The memory at a moment, as far as [`BYTES`] and [`RATIOS`] ask; a pending block of `being_freed` bytes
 /// counts as allocated.
 #[inline]
-fn state_of(tiling: &Tiling, being_freed: u64) -> State {
+fn state_of(tiling: &Tiling, being_freed: u64) -> MemoryState {
     let totals = tiling.totals();
     let kinds = tiling.free_kinds();
     debug_assert!(kinds.is_some(), "a timeline's replay keeps them");
     let kinds = kinds.unwrap_or_default();
     let allocated = totals.allocated + being_freed;
-    State {
+    MemoryState {
         reserved: totals.reserved,
         allocated,
         pending: totals.active - allocated,
@@ -212,6 +216,6 @@ fn state_of(tiling: &Tiling, being_freed: u64) -> State {
         releasable: kinds.releasable,
         private_reserved: kinds.private_reserved,
         private_free: kinds.private_free,
-        ..State::default()
+        ..MemoryState::default()
     }
 }

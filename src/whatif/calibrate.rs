@@ -8,7 +8,7 @@ use super::cost::{COST_SCHEMA, Cost, Costs, CostsByCall};
 use super::live::{LiveError, part};
 use crate::allocator::SMALL_SEGMENT;
 use crate::device::DeviceMemory as _;
-use crate::device::cuda::{Call, Cuda};
+use crate::device::cuda::{Cuda, DeviceCall};
 use crate::units::MIB;
 
 /// Bytes that are measured, as far as twice as much is within reach: a small segment, and multiples of
@@ -40,7 +40,7 @@ pub fn calibrate(gpu: &mut Cuda, stop: &AtomicBool) -> Result<Costs, LiveError> 
             return Err(driver(error.clone()));
         }
     }
-    let mut took: BTreeMap<(Call, u64), Vec<Duration>> = BTreeMap::new();
+    let mut took: BTreeMap<(DeviceCall, u64), Vec<Duration>> = BTreeMap::new();
     for timing in gpu.timings() {
         took.entry((timing.call, timing.bytes)).or_default().push(timing.took);
     }
@@ -49,10 +49,10 @@ pub fn calibrate(gpu: &mut Cuda, stop: &AtomicBool) -> Result<Costs, LiveError> 
         took.sort_unstable();
         let median_ns = u64::try_from(part(&took, 50).as_nanos()).unwrap_or(u64::MAX);
         let costs = match call {
-            Call::Malloc => &mut calls.malloc,
-            Call::Free => &mut calls.free,
-            Call::Map => &mut calls.map,
-            Call::Unmap => &mut calls.unmap,
+            DeviceCall::Malloc => &mut calls.malloc,
+            DeviceCall::Free => &mut calls.free,
+            DeviceCall::Map => &mut calls.map,
+            DeviceCall::Unmap => &mut calls.unmap,
         };
         costs.push(Cost { bytes, median_ns, samples: took.len() as u64 });
     }

@@ -11,7 +11,7 @@ use super::change::{WhatIf, changed};
 use super::replay::{EntryReport, FailedRequest, entry_report, failed};
 use crate::allocator::Entry;
 use crate::conf::Settings;
-use crate::device::cuda::{Call, Cuda, CudaError, GpuFacts, Refusal, Timing};
+use crate::device::cuda::{Cuda, CudaError, DeviceCall, GpuFacts, Refusal, Timing};
 use crate::model::{Hypothesis, Simulation, simulate_on};
 use crate::notice::Warning;
 use crate::snapshot::Device;
@@ -218,7 +218,7 @@ pub fn live(
             minor: None,
         };
         let hypothesis = changed(device, &change);
-        let mut replay = Replay { device, hypothesis: &hypothesis, gpu, options };
+        let mut replay = DeviceReplay { device, hypothesis: &hypothesis, gpu, options };
         devices.push(replay.device()?);
     }
     let string = options.settings.as_ref().map(|(_, string)| string.clone());
@@ -236,7 +236,7 @@ pub fn live(
 }
 
 /// One device, and how it is replayed.
-struct Replay<'a, 's> {
+struct DeviceReplay<'a, 's> {
     device: DeviceStudy<'a, 's>,
     hypothesis: &'a Hypothesis,
     gpu: &'a mut Cuda,
@@ -244,12 +244,12 @@ struct Replay<'a, 's> {
 }
 
 /// What came of one run.
-struct Run {
+struct LiveRun {
     simulation: Simulation,
     difference: Option<LiveDifference>,
 }
 
-impl Replay<'_, '_> {
+impl DeviceReplay<'_, '_> {
     fn device(&mut self) -> Result<LiveDevice, LiveError> {
         let predicted = self.predicted();
         let mut timings = Vec::new();
@@ -267,7 +267,7 @@ impl Replay<'_, '_> {
         let gpu = self.gpu.facts().gpu;
         let given_back = self.gpu.give_everything_back();
         given_back.map_err(|error| LiveError::Driver { gpu, error })?;
-        let Run { simulation, difference } = last;
+        let LiveRun { simulation, difference } = last;
         let statistics = simulation.allocator.statistics();
         Ok(LiveDevice {
             device: self.device.id(),
@@ -300,7 +300,7 @@ impl Replay<'_, '_> {
         entries
     }
 
-    fn run(&mut self, number: u32, predicted: &[Entry]) -> Result<Run, LiveError> {
+    fn run(&mut self, number: u32, predicted: &[Entry]) -> Result<LiveRun, LiveError> {
         let Self { device, hypothesis, options, .. } = *self;
         let gpu = &mut *self.gpu;
         let driver =
@@ -359,7 +359,7 @@ impl Replay<'_, '_> {
             refused_bytes: refused.map(|Refusal { size, .. }| size),
             driver_free_bytes: refused.map(|Refusal { driver_free, .. }| driver_free),
         });
-        Ok(Run { simulation, difference })
+        Ok(LiveRun { simulation, difference })
     }
 }
 
@@ -408,7 +408,7 @@ pub(super) fn gpu_report(facts: &GpuFacts) -> GpuReport {
 }
 
 fn call_report(timings: &[Timing]) -> CallReport {
-    let of = |call: Call| {
+    let of = |call: DeviceCall| {
         let took = timings.iter().filter(|timing| timing.call == call).map(|timing| timing.took);
         let mut took: Vec<Duration> = took.collect();
         took.sort_unstable();
@@ -420,10 +420,10 @@ fn call_report(timings: &[Timing]) -> CallReport {
         }
     };
     CallReport {
-        malloc: of(Call::Malloc),
-        free: of(Call::Free),
-        map: of(Call::Map),
-        unmap: of(Call::Unmap),
+        malloc: of(DeviceCall::Malloc),
+        free: of(DeviceCall::Free),
+        map: of(DeviceCall::Map),
+        unmap: of(DeviceCall::Unmap),
     }
 }
 

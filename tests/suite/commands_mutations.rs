@@ -195,7 +195,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
             let [before, after] =
                 pair.map(|snapshot| diff::File { snapshot, path: "a", size_bytes: 1 });
             let options =
-                diff::Options { at, top: 3, all_stacks: true, ..diff::Options::default() };
+                diff::DiffOptions { at, top: 3, all_stacks: true, ..diff::DiffOptions::default() };
             let report = diff(before, after, options);
             said.extend(shown(&report::diff(&report)));
             said.push(report::diff_folded(&report));

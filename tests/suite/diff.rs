@@ -2,7 +2,9 @@
 
 use crate::support::program::{file, refusal, result_of, run};
 use crate::support::{fixtures, program};
-use oomscope::diff::{At, DeviceDiff, DiffReport, Figures, File, MatchedBy, Options, Status, diff};
+use oomscope::diff::{
+    At, DeviceDiff, DiffOptions, DiffReport, Figures, File, MatchedBy, Status, diff,
+};
 use oomscope::snapshot::Snapshot;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -26,7 +28,7 @@ fn in_memory(before: &Value, after: &Value) -> DiffReport {
     let read = |value: &Value| Snapshot::read(value.to_string().as_bytes(), &|_| {}).unwrap();
     let (before, after) = (read(before), read(after));
     let named = |snapshot, path| File { snapshot, path, size_bytes: 0 };
-    let options = Options { at: At::Snapshot, top: usize::MAX, ..Options::default() };
+    let options = DiffOptions { at: At::Snapshot, top: usize::MAX, ..DiffOptions::default() };
     diff(named(&before, "before"), named(&after, "after"), options)
 }
 

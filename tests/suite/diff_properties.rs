@@ -4,8 +4,8 @@
 use crate::support::{fixtures, generator};
 use oomscope::analysis::analyze;
 use oomscope::diff::{
-    At, DeviceDiff, DiffReport, Figures, File, Held, MatchedBy, Options, Space, StackChange,
-    Status, diff,
+    At, DeviceDiff, DiffOptions, DiffReport, Figures, File, HeldChange, MatchedBy, Space,
+    StackChange, Status, diff,
 };
 use oomscope::figures::Figure;
 use oomscope::frames::FrameReport;
@@ -17,7 +17,7 @@ const ALL: usize = usize::MAX;
 
 fn compare(before: &Snapshot, after: &Snapshot, at: At, top: usize) -> DiffReport {
     let file = |snapshot, path| File { snapshot, path, size_bytes: 1 };
-    let options = Options { at, top, all_stacks: true, ..Options::default() };
+    let options = DiffOptions { at, top, all_stacks: true, ..DiffOptions::default() };
     diff(file(before, "before"), file(after, "after"), options)
 }
 
@@ -30,8 +30,8 @@ fn opposite(status: Status) -> Status {
     }
 }
 
-fn turned(held: Held) -> Held {
-    Held {
+fn turned(held: HeldChange) -> HeldChange {
+    HeldChange {
         before_bytes: held.after_bytes,
         after_bytes: held.before_bytes,
         delta_bytes: -held.delta_bytes,
@@ -41,7 +41,7 @@ fn turned(held: Held) -> Held {
 }
 
 /// A stack before and after, and what became of it.
-type Row = (String, Held, Option<MatchedBy>, Vec<FrameReport>, Vec<FrameReport>);
+type Row = (String, HeldChange, Option<MatchedBy>, Vec<FrameReport>, Vec<FrameReport>);
 
 fn row(stack: &StackChange) -> Row {
     let own = stack.frames.to_vec();
@@ -151,7 +151,7 @@ fn is_empty(report: &DiffReport) {
     }
 }
 
-fn sum(rows: impl Iterator<Item = Held>) -> (u64, u64, i64, u64, u64) {
+fn sum(rows: impl Iterator<Item = HeldChange>) -> (u64, u64, i64, u64, u64) {
     rows.fold((0, 0, 0, 0, 0), |sum, held| {
         assert_eq!(held.delta_bytes, held.after_bytes as i64 - held.before_bytes as i64);
         (

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::allocator::behaviour::TieBreak;
-use crate::allocator::block::{Block, BlockId, State};
+use crate::allocator::block::{BlockId, PoolBlock, State};
 use crate::allocator::{CachingAllocator, Entry, Request, Stat, StatByPool, round_size};
 use crate::device::{DeviceMemory, OutOfMemory, Simulated};
 use crate::terms::Action;
@@ -221,8 +221,8 @@ impl Audit {
     fn sums(&self, allocator: &CachingAllocator, ids: &[BlockId], device: &Picky) {
         let limit = allocator.settings.max_split_size;
         let s = allocator.statistics();
-        let is_small = |b: &Block| allocator.pools.free_lists[b.free_list as usize].is_small;
-        let same = |stat: &StatByPool, what: &str, of: &dyn Fn(&Block) -> u64| {
+        let is_small = |b: &PoolBlock| allocator.pools.free_lists[b.free_list as usize].is_small;
+        let same = |stat: &StatByPool, what: &str, of: &dyn Fn(&PoolBlock) -> u64| {
             let sum = |half: Option<bool>| -> u64 {
                 let blocks = ids.iter().map(|id| &allocator.blocks[*id]);
                 blocks.filter(|b| half.is_none_or(|half| half == is_small(b))).map(of).sum()
@@ -236,12 +236,13 @@ impl Audit {
             assert_eq!(stat.all.freed, stat.small_pool.freed + stat.large_pool.freed, "{what}");
             assert!(stat.all.peak <= stat.small_pool.peak + stat.large_pool.peak, "{what}");
         };
-        let allocated = |b: &Block| u64::from(b.state == State::Allocated);
-        let active = |b: &Block| u64::from(matches!(b.state, State::Allocated | State::Pending));
-        let backed = |b: &Block| u64::from(b.state != State::Unmapped);
-        let whole = |b: &Block| u64::from(!b.is_expandable() && b.prev == BlockId::NONE);
+        let allocated = |b: &PoolBlock| u64::from(b.state == State::Allocated);
+        let active =
+            |b: &PoolBlock| u64::from(matches!(b.state, State::Allocated | State::Pending));
+        let backed = |b: &PoolBlock| u64::from(b.state != State::Unmapped);
+        let whole = |b: &PoolBlock| u64::from(!b.is_expandable() && b.prev == BlockId::NONE);
         let split =
-            |b: &Block| u64::from(b.state == State::Free && !b.is_expandable() && b.is_split());
+            |b: &PoolBlock| u64::from(b.state == State::Free && !b.is_expandable() && b.is_split());
         same(&s.allocation, "allocation", &allocated);
         same(&s.allocated_bytes, "allocated_bytes", &|b| allocated(b) * b.size);
         same(&s.active, "active", &active);

@@ -66,8 +66,8 @@ pub(in crate::cli) struct Live {
     repeat: u32,
 
     /// When to make the recorded calls
-    #[arg(long, value_enum, default_value_t = Pace::Full)]
-    pace: Pace,
+    #[arg(long, value_enum, default_value_t = PaceArg::Full)]
+    pace: PaceArg,
 
     /// Write all memory once when it is taken
     #[arg(long)]
@@ -87,7 +87,7 @@ pub(in crate::cli) struct Live {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Pace {
+enum PaceArg {
     /// One after the other, as fast as possible
     Full,
     /// At the times at which they were recorded
@@ -138,7 +138,7 @@ fn replay(args: &Live, file: &Path) -> anyhow::Result<Done> {
     let options = LiveOptions {
         settings,
         runs: args.repeat,
-        recorded_pace: args.pace == Pace::Recorded,
+        recorded_pace: args.pace == PaceArg::Recorded,
         stop: &stop,
     };
     let report = live(&study, &path, &mut gpu, &options).with_context(|| path.clone())?;

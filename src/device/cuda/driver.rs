@@ -105,11 +105,11 @@ macro_rules! calls {
     ($($name:ident($($argument:ty),*);)*) => {
         #[derive(Debug, Clone, Copy)]
         #[allow(non_snake_case, reason = "the driver's names")]
-        struct Calls {
+        struct DriverCalls {
             $($name: unsafe extern "C" fn($($argument),*) -> Code,)*
         }
 
-        impl Calls {
+        impl DriverCalls {
             fn load() -> Result<Self, CudaError> {
                 // SAFETY: loading the driver's library runs its initializers, as any CUDA program does.
                 let library = unsafe { Library::new(LIBRARY) }.map_err(|_| CudaError::NoDriver)?;
@@ -154,7 +154,7 @@ calls! {
     cuMemSetAccess(CUdeviceptr, usize, *const CUmemAccessDesc, usize);
 }
 
-impl Calls {
+impl DriverCalls {
     fn check(&self, call: &'static str, code: Code) -> Result<(), CudaError> {
         if code == 0 {
             return Ok(());
@@ -195,7 +195,7 @@ pub(super) struct Handle(CUmemGenericAllocationHandle);
 /// One GPU's primary context, the one that PyTorch uses; given back when dropped.
 #[derive(Debug)]
 pub(super) struct Gpu {
-    calls: Calls,
+    calls: DriverCalls,
     device: CUdevice,
     /// Its number, which is how memory is told where to be.
     ordinal: c_int,
@@ -206,7 +206,7 @@ pub(super) struct Gpu {
 impl Gpu {
     /// GPU number `gpu`, as the driver counts (`CUDA_VISIBLE_DEVICES`).
     pub(super) fn open(gpu: u32) -> Result<Self, CudaError> {
-        let calls = Calls::load()?;
+        let calls = DriverCalls::load()?;
         let no_gpu = |error| match error {
             CudaError::Call { code: STUB_LIBRARY, .. } => CudaError::Stub,
             CudaError::Call { code: NO_DEVICE, .. } => CudaError::NoGpu,

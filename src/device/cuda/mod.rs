@@ -28,7 +28,7 @@ const TAKEN_OVER: u64 = TIB;
 
 /// A kind of call that takes memory from the device or gives it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Call {
+pub enum DeviceCall {
     /// `cudaMalloc`
     Malloc,
     /// `cudaFree`
@@ -43,7 +43,7 @@ pub enum Call {
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
     /// Its kind.
-    pub call: Call,
+    pub call: DeviceCall,
     /// Bytes that it took or gave back.
     pub bytes: u64,
     /// In the driver, all granules of a range together.
@@ -248,7 +248,7 @@ impl Cuda {
     /// Makes a call, and notes how long it took if it went well.
     fn timed<T>(
         &mut self,
-        call: Call,
+        call: DeviceCall,
         bytes: u64,
         make: impl FnOnce(&mut Self) -> Result<T, CudaError>,
     ) -> Result<T, CudaError> {
@@ -329,7 +329,7 @@ impl DeviceMemory for Cuda {
             return Err(OutOfMemory);
         }
         let addr = self.books.allocate(size)?;
-        match self.timed(Call::Malloc, size, |this| this.gpu.allocate(size)) {
+        match self.timed(DeviceCall::Malloc, size, |this| this.gpu.allocate(size)) {
             Ok(real) => {
                 self.segments.insert(addr, real);
                 self.taken(real, size);
@@ -345,7 +345,7 @@ impl DeviceMemory for Cuda {
     fn free(&mut self, addr: u64, size: u64) {
         self.books.free(addr, size);
         if let Some(&real) = self.segments.get(&addr) {
-            let freed = self.timed(Call::Free, size, |this| this.gpu.free(real));
+            let freed = self.timed(DeviceCall::Free, size, |this| this.gpu.free(real));
             if self.noted(freed).is_some() {
                 self.segments.remove(&addr);
             }
@@ -381,7 +381,7 @@ impl DeviceMemory for Cuda {
             return Err(OutOfMemory);
         }
         self.books.map(addr, size)?;
-        match self.timed(Call::Map, size, |this| this.put_behind(addr, size)) {
+        match self.timed(DeviceCall::Map, size, |this| this.put_behind(addr, size)) {
             Ok(real) => {
                 self.taken(real, size);
                 Ok(())
@@ -395,7 +395,7 @@ impl DeviceMemory for Cuda {
 
     fn unmap(&mut self, addr: u64, size: u64) {
         self.books.unmap(addr, size);
-        let unmapped = self.timed(Call::Unmap, size, |this| {
+        let unmapped = self.timed(DeviceCall::Unmap, size, |this| {
             let Some((base, reserved)) = this.reservations.range_mut(..=addr).next_back() else {
                 return Ok(());
             };

@@ -10,7 +10,7 @@ pub(super) const PAGE: u64 = 2 * MIB;
 
 /// One piece of physical memory.
 #[derive(Debug)]
-struct Piece {
+struct PhysicalPiece {
     size: u64,
     handle: Handle,
     is_mapped: bool,
@@ -21,7 +21,7 @@ struct Piece {
 #[derive(Debug)]
 pub(super) struct Spans {
     granule: u64,
-    pieces: BTreeMap<u64, Piece>,
+    pieces: BTreeMap<u64, PhysicalPiece>,
 }
 
 impl Spans {
@@ -51,7 +51,7 @@ impl Spans {
         while at < to {
             let size = ((at / self.granule + 1) * self.granule).min(to) - at;
             let handle = gpu.create(size)?;
-            self.pieces.insert(at, Piece { size, handle, is_mapped: false });
+            self.pieces.insert(at, PhysicalPiece { size, handle, is_mapped: false });
             at += size;
         }
         for (at, piece) in self.pieces.range_mut(from..to) {

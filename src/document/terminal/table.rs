@@ -16,7 +16,7 @@ const BARLESS: usize = 70;
 /// `table`, each line with its newline.
 pub(super) fn table(table: &Table, style: Style) -> String {
     let room = style.width.saturating_sub(MARGINS);
-    let laid_out = Layout::new(table, style);
+    let laid_out = TableLayout::new(table, style);
     if let Some(least) = table.least.filter(|_| laid_out.total() > room) {
         return self::table(&table.clone().without(least), style);
     }
@@ -53,12 +53,12 @@ pub(super) fn table(table: &Table, style: Style) -> String {
 }
 
 /// The columns of a table.
-struct Layout<'a> {
+struct TableLayout<'a> {
     table: &'a Table,
     widths: Vec<usize>,
 }
 
-impl<'a> Layout<'a> {
+impl<'a> TableLayout<'a> {
     /// Each as wide as the widest of what stands in it.
     fn new(table: &'a Table, style: Style) -> Self {
         let of = |(column, name): (usize, &&str)| {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::words::pool;
 use crate::diff::{
-    At, DeviceDiff, DiffReport, Held, Moment, PhaseChange, PoolChange, RankChange, RanksDiff,
+    At, DeviceDiff, DiffReport, HeldChange, Moment, PhaseChange, PoolChange, RankChange, RanksDiff,
     SettingChange, Space, Status, StepChange, StreamChange,
 };
 use crate::document::{Cell, code};
@@ -49,7 +49,7 @@ pub(super) fn share(before: u64, by: i64) -> String {
 }
 
 /// `3 → 5`, or the one number of both.
-pub(super) fn blocks(held: &Held) -> String {
+pub(super) fn blocks(held: &HeldChange) -> String {
     let (before, after) = (count(held.before_blocks), count(held.after_blocks));
     if before == after { after } else { format!("{before} → {after}") }
 }

@@ -5,7 +5,7 @@ use super::cells::{
     FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moments, moved, phases,
     pools, ranks, remarks, settings, share, steps, streams, word,
 };
-use crate::diff::{At, DeviceDiff, DiffReport, Held, LineChange, RanksDiff, StackChange};
+use crate::diff::{At, DeviceDiff, DiffReport, HeldChange, LineChange, RanksDiff, StackChange};
 use crate::document::{Cell, Document, Item, Table, Text, alarm, code, strong};
 use crate::figures::Figure;
 use crate::units::{count, counted, signed_size, size};
@@ -104,7 +104,7 @@ fn lines(document: &mut Document, device: &DeviceDiff) {
     document.table(Table::new(&header, &[5], rows).least(BLOCKS));
 }
 
-fn row(held: &Held, share: String, who: Cell) -> Vec<Cell> {
+fn row(held: &HeldChange, share: String, who: Cell) -> Vec<Cell> {
     vec![
         signed_size(held.delta_bytes).into(),
         share.into(),

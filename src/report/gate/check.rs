@@ -1,6 +1,6 @@
 //! The answer of `oomscope check`, for people.
 
-use super::words::{Kind, SHOWN, kinds, lost, notes, outcome, place, share, verdict};
+use super::words::{LimitKind, SHOWN, kinds, lost, notes, outcome, place, share, verdict};
 use crate::document::{Cell, Document, Item, Table, Text, alarm, code, strong};
 use crate::gate::{CheckReport, Finding, Severity, Worst};
 use crate::units::{count, counted};
@@ -55,7 +55,7 @@ fn worst_of_all(worst: &Worst) -> Text {
 }
 
 /// A row a limit; of several devices, that of the one that stands worst.
-fn limits(kinds: &[Kind<'_>]) -> Table {
+fn limits(kinds: &[LimitKind<'_>]) -> Table {
     let are_several = kinds.iter().any(|kind| kind.all > 1);
     let header: &[&str] = if are_several {
         &["", "", "worst", "limit", "not held in", "device", "worst in"]
@@ -65,7 +65,7 @@ fn limits(kinds: &[Kind<'_>]) -> Table {
     Table::new(header, &[0, 1, 6], kinds.iter().map(|kind| row(kind, are_several)))
 }
 
-fn row(kind: &Kind<'_>, are_several: bool) -> Vec<Cell> {
+fn row(kind: &LimitKind<'_>, are_several: bool) -> Vec<Cell> {
     let worst = kind.worst;
     let (limit, actual) = worst.told();
     let outcome = if worst.passed { outcome(worst).into() } else { toned(worst, outcome(worst)) };

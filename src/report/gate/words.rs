@@ -65,7 +65,7 @@ pub(super) fn share(line: &CodeLine) -> String {
 }
 
 /// A limit on all devices.
-pub(super) struct Kind<'a> {
+pub(super) struct LimitKind<'a> {
     /// The finding that stands worst.
     pub(super) worst: &'a Finding,
     /// Devices on which it does not hold.
@@ -75,10 +75,10 @@ pub(super) struct Kind<'a> {
 }
 
 /// Every limit once.
-pub(super) fn kinds(report: &CheckReport) -> Vec<Kind<'_>> {
-    let mut kinds: Vec<Kind<'_>> = Vec::new();
+pub(super) fn kinds(report: &CheckReport) -> Vec<LimitKind<'_>> {
+    let mut kinds: Vec<LimitKind<'_>> = Vec::new();
     for finding in &report.findings {
-        let alike = |kind: &&mut Kind<'_>| {
+        let alike = |kind: &&mut LimitKind<'_>| {
             (kind.worst.code, kind.worst.severity) == (finding.code, finding.severity)
         };
         let lost = u64::from(!finding.passed);
@@ -89,7 +89,7 @@ pub(super) fn kinds(report: &CheckReport) -> Vec<Kind<'_>> {
                     kind.worst = finding;
                 }
             }
-            None => kinds.push(Kind { worst: finding, lost, all: 1 }),
+            None => kinds.push(LimitKind { worst: finding, lost, all: 1 }),
         }
     }
     kinds

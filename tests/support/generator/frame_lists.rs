@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use oomscope::pickle::{Memo, PickleWriter};
+use oomscope::pickle::{MemoKey, PickleWriter};
 
 use super::frame_pool::FrameId;
 use super::stacks::{StackSpeller, Traceback};
@@ -12,12 +12,12 @@ pub struct FrameLists<'a> {
     stacks: &'a StackSpeller,
     /// The frames of the list that is being written; kept for its capacity.
     spelled: Vec<FrameId>,
-    frames: Vec<Option<Memo>>,
+    frames: Vec<Option<MemoKey>>,
     /// All blocks and segments without a stack share one empty list.
-    empty: Option<Memo>,
+    empty: Option<MemoKey>,
     /// Only neighbouring events share a list, so one is enough to remember for them.
-    latest: Option<(u64, Memo)>,
-    kept: HashMap<u64, Memo>,
+    latest: Option<(u64, MemoKey)>,
+    kept: HashMap<u64, MemoKey>,
 }
 
 impl<'a> FrameLists<'a> {
@@ -71,7 +71,11 @@ impl<'a> FrameLists<'a> {
         Ok(())
     }
 
-    fn write_list(&mut self, pickle: &mut PickleWriter, traceback: Traceback) -> io::Result<Memo> {
+    fn write_list(
+        &mut self,
+        pickle: &mut PickleWriter,
+        traceback: Traceback,
+    ) -> io::Result<MemoKey> {
         self.stacks.spell(traceback.content, &mut self.spelled);
         let list = pickle.list()?;
         let total = self.spelled.len();
