@@ -180,8 +180,9 @@ impl CachingAllocator {
             *counter -= 1;
             if *counter < 0 {
                 self.is_undefined(
-                    "PyTorch counts an expandable private pool's memory once a request when it is \
-                     mapped but once a range when it is unmapped, and its check of that count fails here",
+                    "PyTorch counts an expandable private pool's memory once per request when it \
+                     is mapped but once per range when it is unmapped, and its own check of that \
+                     count fails here",
                 );
             }
         }

@@ -122,8 +122,8 @@ fn add_gaps(snapshot: &Snapshot, warnings: &mut Warnings) {
     if snapshot.entries.is_empty() {
         warnings.add(
             Code::NoTrace,
-            "no history was recorded, so there is no peak, no course over time and no failed request to \
-             see: call torch.cuda.memory._record_memory_history() before the work",
+            "no history was recorded, so there is no peak, no timeline and no failed request to \
+             show: call torch.cuda.memory._record_memory_history() before the work",
         );
     } else if (0..snapshot.entries.len())
         .all(|row| snapshot.entries.get(row).is_some_and(|e| e.stack == Stacks::EMPTY))

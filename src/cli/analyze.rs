@@ -13,50 +13,49 @@ use crate::analysis::{AnalyzeReport, Options, analyze, compare_ranks};
 use crate::report;
 use crate::units::parse_size;
 
-/// Say what the memory was doing: failed requests, use and fragmentation, peak, course over time,
-/// and who holds it
+/// Show failed requests, memory use, fragmentation, peak, memory over time, and who holds the memory
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oomscope analyze snapshot.pickle                 the page for a person
+  oomscope analyze snapshot.pickle                 for a terminal
   oomscope analyze ranks/                          64 ranks, the worst first
   oomscope analyze --format json snapshot.pickle   for a script; keys are stable
-  oomscope analyze --request 2GiB s.pickle         would 2 GiB more be served?
+  oomscope analyze --request 2GiB s.pickle         would 2 GiB more fit?
   zstd -dc big.pickle.zst | oomscope analyze -     from standard input
 
-What the words mean:
+Terms:
   reserved    memory the allocator took from the device (cudaMalloc)
-  allocated   the part of it that tensors hold
-  free        the rest: cached for reuse
+  allocated   reserved memory that tensors hold
+  pending     freed by the program, but another stream may still use it (record_stream)
+  free        reserved memory that is cached for reuse
   releasable  free memory that torch.cuda.empty_cache() would give back to the device
-  stranded    free memory that it would not: it shares segments with live blocks
+  stranded    free memory that empty_cache() would not give back: it shares segments with live blocks
   gap         1 - allocated / reserved
 
 Exit codes: 0 done, whether or not a request failed; 2 wrong usage or an unreadable file.")]
 pub(super) struct Analyze {
-    /// Snapshots: files (.pickle, .pkl, .json, each also .gz or .zst), directories of them, or - for
+    /// Snapshot files (.pickle, .pkl, .json; optionally .gz or .zst), directories of them, or - for
     /// standard input
     #[arg(required = true, value_name = "SNAPSHOT")]
     snapshots: Vec<PathBuf>,
 
-    /// Only this device
+    /// Analyze only this device
     #[arg(long, value_name = "N")]
     device: Option<u64>,
 
-    /// How many stacks, lines and segments to list; the rest is summed
+    /// Number of stacks, lines and segments to list; the rest is summed up
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 
-    /// Bytes of device memory (80GiB), which no snapshot records: shows what is in use outside PyTorch
+    /// Total device memory, e.g. 80GiB, which no snapshot records; shows how much is used outside PyTorch
     #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]
     capacity: Option<u64>,
 
-    /// Say what would become of a request of so many bytes (2GiB) at the snapshot: which block serves it,
-    /// or why none does
+    /// Test whether an allocation of SIZE (e.g. 2GiB) would succeed at the snapshot
     #[arg(long, value_name = "SIZE", value_parser = parse_request)]
     request: Option<u64>,
 
-    /// The PyTorch release that recorded the snapshots, instead of what their keys tell
+    /// PyTorch release that recorded the snapshots; default: inferred from the files
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
@@ -69,7 +68,7 @@ pub(super) struct Analyze {
 
 fn parse_request(text: &str) -> Result<u64, String> {
     match parse_size(text).map_err(|error| error.to_string())? {
-        0 => Err("a request of nothing is never refused: give more than 0".to_owned()),
+        0 => Err("the size must be larger than 0".to_owned()),
         bytes => Ok(bytes),
     }
 }

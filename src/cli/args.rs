@@ -11,18 +11,18 @@ use crate::releases::{NEWEST, OLDEST};
 use crate::study::Window;
 use crate::units::{parse_size, size};
 
-/// What every replay on the model takes.
+/// Arguments of every replay on the model.
 #[derive(Debug, Args)]
 pub(super) struct Model {
-    /// The snapshot: .pickle, .pkl or .json, each also .gz or .zst, or - for standard input
+    /// Snapshot file (.pickle, .pkl, .json; optionally .gz or .zst), or - for standard input
     #[arg(value_name = "SNAPSHOT")]
     pub(super) snapshot: PathBuf,
 
-    /// Only this device
+    /// Replay only this device
     #[arg(long, value_name = "N")]
     pub(super) device: Option<u64>,
 
-    /// Bytes of device memory to replay on (80GiB), instead of what the recording shows
+    /// Device memory to replay on, e.g. 80GiB; default: what the recording shows to be within reach
     #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]
     pub(super) capacity: Option<u64>,
 
@@ -34,7 +34,7 @@ pub(super) struct Model {
 pub(super) fn parse_capacity(text: &str) -> Result<u64, String> {
     match parse_size(text).map_err(|error| error.to_string())? {
         bytes @ 0..SMALL_SEGMENT => {
-            Err(format!("{} hold no segment: name the unit, such as 80GiB", size(bytes)))
+            Err(format!("{} is less than a segment: give a unit, such as 80GiB", size(bytes)))
         }
         bytes => Ok(bytes),
     }
@@ -52,21 +52,21 @@ pub(super) fn parse_release(text: &str) -> Result<u32, String> {
 
 /// Which part of the trace; indices are of one device's entries, from 0.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Part of the trace")]
+#[command(next_help_heading = "Selecting trace entries")]
 pub(super) struct WindowArgs {
-    /// From this entry on
-    #[arg(long, value_name = "EVENT")]
+    /// Start at this entry (index from 0, per device)
+    #[arg(long, value_name = "ENTRY")]
     from: Option<u64>,
 
-    /// Up to, not including, this entry
-    #[arg(long, value_name = "EVENT")]
+    /// Stop before this entry
+    #[arg(long, value_name = "ENTRY")]
     to: Option<u64>,
 
-    /// This many entries at the end
+    /// Only the last N entries
     #[arg(long, value_name = "N", conflicts_with_all = ["from", "to"])]
     last: Option<u64>,
 
-    /// This many entries before and after the last failed request; all where none failed
+    /// Only N entries before and after the last failed request; all entries if none failed
     #[arg(long, value_name = "N", conflicts_with_all = ["from", "to", "last"])]
     around_oom: Option<u64>,
 }
@@ -91,11 +91,11 @@ impl WindowArgs {
 /// Where results go, and in which form.
 #[derive(Debug, Args)]
 pub(super) struct OutputArgs {
-    /// Form of the result
+    /// Output format
     #[arg(long, value_parser = forms(&[]), default_value = "human")]
     pub(super) format: Format,
 
-    /// Write the result to FILE instead of standard output
+    /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 }
@@ -104,19 +104,19 @@ pub(super) struct OutputArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) enum Format {
-    /// A page for a person
+    /// Text for a terminal
     Human,
-    /// The stable machine-readable form
+    /// JSON with stable keys
     Json,
-    /// The page for a step summary, a comment or an issue
+    /// Markdown, for a CI step summary, a comment or an issue
     Markdown,
-    /// Numbers only, a row a bucket
+    /// Numbers only, one row per bucket
     Csv,
-    /// Stacks with bytes before and after, for a differential flame graph
+    /// Folded stacks with bytes before and after, for a differential flame graph
     Folded,
-    /// Workflow commands of GitHub Actions: annotations on lines of code
+    /// GitHub Actions annotations on lines of code
     Github,
-    /// JUnit XML, a test a limit
+    /// JUnit XML, one test per limit
     Junit,
     /// SARIF 2.1.0, for code scanning
     Sarif,

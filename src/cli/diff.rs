@@ -14,64 +14,62 @@ use crate::diff::{
 };
 use crate::report;
 
-/// Say what changed from one snapshot to another: totals, settings, pools, and the lines of code that
-/// hold more or less
+/// Compare two snapshots: totals, settings, pools, and the lines of code that hold more or less
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oomscope diff before.pickle after.pickle         what grew at the peak, and which line it was
+  oomscope diff before.pickle after.pickle         what grew at the peak, and in which line
   oomscope diff --at snapshot old.pickle new.pickle
   oomscope diff --fail-on growth=5% main.pickle pull-request.pickle
-  oomscope diff ranks-before/ ranks-after/         the same ranks of two runs, the worst in full
+  oomscope diff ranks-before/ ranks-after/         compare ranks by name; the worst in full
   oomscope diff --format folded before.pickle after.pickle | inferno-flamegraph > diff.svg
 
-A stack is the same where its frames are; where lines moved, the functions in their order tell; where \
-a file was renamed or the project lies elsewhere, the functions' names do. --fail-on looks at what is \
-allocated at the moment compared, of each device. Reserved memory depends on what ran before in the \
-process: oomscope check holds it against limits.
+Stacks are matched by their frames. Lines that moved are matched by function and order, renamed files \
+and other checkouts by function names. --fail-on checks the allocated memory of each device at the moment \
+compared. Reserved memory depends on what ran before in the process; use oomscope check for limits on it.
 
 Exit codes: 0 done; 1 more growth than --fail-on allows; 2 wrong usage or an unreadable file.")]
 pub(super) struct Diff {
-    /// The snapshot before, or a directory of ranks; - for standard input
+    /// Snapshot before the change, or a directory of ranks; - for standard input
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
 
-    /// The snapshot after, or a directory of ranks; - for standard input
+    /// Snapshot after the change, or a directory of ranks; - for standard input
     #[arg(value_name = "AFTER")]
     after: PathBuf,
 
-    /// The moment compared
+    /// Moment to compare
     #[arg(long, value_enum, default_value_t = AtArg::Peak)]
     at: AtArg,
 
-    /// End with 1 if a device has grown by more: growth=5% (of the figure before) or growth=512MiB
+    /// Exit with 1 if allocated memory of a device grew by more than LIMIT: growth=5% or growth=512MiB
     #[arg(long, value_name = "LIMIT")]
     fail_on: Option<String>,
 
-    /// Only this device
+    /// Compare only this device
     #[arg(long, value_name = "N")]
     device: Option<u64>,
 
-    /// How many lines and stacks to list; the rest is summed
+    /// Number of lines and stacks to list; the rest is summed up
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 
-    /// The PyTorch release that recorded the snapshots, instead of what their keys tell
+    /// PyTorch release that recorded the snapshots; default: inferred from the files
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
-    /// Form of the result
+    /// Output format
     #[arg(long, value_parser = forms(&[Format::Folded]), default_value = "human")]
     format: Format,
 
-    /// Write the result to FILE instead of standard output
+    /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum AtArg {
-    /// When most was allocated
+    /// When allocated memory was highest
     Peak,
     /// When the snapshot was taken
     Snapshot,

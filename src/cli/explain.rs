@@ -16,7 +16,7 @@ use crate::input::decompressed;
 use crate::message::{Log, read};
 use crate::report;
 
-/// Explain the out-of-memory messages in a log: each number, what was in the way, what to do
+/// Explain out-of-memory messages in a log: each number, why the request failed, what to do
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -25,14 +25,14 @@ Examples:
   oomscope explain                             paste the message, then Ctrl-D
   oomscope explain --format json train.log.gz  for a script; keys are stable
 
-Found are OutOfMemoryError messages of every PyTorch release (CUDA, HIP, XPU, MPS, cudaMallocAsync), those of \
-cuBLAS, cuDNN, NCCL, the CUDA driver and the CPU's allocator, tables of torch.cuda.memory_summary(), and \
-torch.cuda.memory_stats() as JSON or as Python prints it. No snapshot is needed; what only a snapshot can \
-tell is said to be open. Nothing in the log is executed.
+Finds OutOfMemoryError messages of every PyTorch release (CUDA, HIP, XPU, NPU, MPS, cudaMallocAsync), messages \
+of cuBLAS, cuDNN, NCCL, the CUDA driver and the CPU allocator, tables of torch.cuda.memory_summary(), and \
+torch.cuda.memory_stats() as JSON or as Python prints it. It needs no snapshot and says what only a snapshot \
+can show. Nothing in the log is executed.
 
 Exit codes: 0 something was found and explained, 2 nothing was found, wrong usage or an unreadable file.")]
 pub(super) struct Explain {
-    /// The log, plain, .gz or .zst; - or nothing for standard input
+    /// Log file (plain, .gz or .zst); - or nothing for standard input
     #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
     file: PathBuf,
 
@@ -51,8 +51,8 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Done> {
     let Some(report) = explain(&log, &path) else {
         let name = if path == "-" { "standard input" } else { &path };
         bail!(
-            "{name}: no out-of-memory message, memory_summary table or memory_stats found; looked for are \
-             the words PyTorch prints, such as 'CUDA out of memory. Tried to allocate 2.00 GiB'"
+            "{name}: no out-of-memory message, memory_summary table or memory_stats found; oomscope \
+             looks for the words that PyTorch prints, such as 'CUDA out of memory. Tried to allocate 2.00 GiB'"
         );
     };
     output.write_answer(args.output.format, &report, report::explain)?;

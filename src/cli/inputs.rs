@@ -68,7 +68,7 @@ pub(super) fn spare(inputs: &mut Vec<Input>, output: &Path) -> anyhow::Result<()
     let is_output = |input: &Input| is_same_file(&input.path, output).unwrap_or(false);
     let is_meant = |input: &&Input| !input.found || !is_named_json(&input.path);
     if let Some(meant) = inputs.iter().filter(is_meant).find(|input| is_output(input)) {
-        bail!("{}: is to be read; the result would overwrite it", meant.path.display());
+        bail!("{}: is an input; the output would overwrite it", meant.path.display());
     }
     inputs.retain(|input| !is_output(input));
     Ok(())

@@ -14,7 +14,7 @@ mod without {
 
     use crate::cli::exit::Done;
 
-    /// Replay the trace on a real GPU (not in this build: it needs the feature `cuda`)
+    /// Replay the trace on a real GPU (not in this build; needs the feature `cuda`)
     #[derive(Debug, Args)]
     pub(in crate::cli) struct Live {
         /// What a build with the feature takes
@@ -25,7 +25,7 @@ mod without {
     /// Says what is missing.
     pub(in crate::cli) fn run(_args: &Live) -> anyhow::Result<Done> {
         bail!(
-            "live: this build has no GPU support; build one that has with \
+            "live: this build has no GPU support; rebuild with \
              'cargo install --path . --features cuda'"
         );
     }

@@ -19,14 +19,14 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Explains PyTorch CUDA memory snapshots: what held the GPU's memory, and why a request failed.
+/// Analyzes PyTorch CUDA memory snapshots: what holds GPU memory, and why a request failed.
 #[derive(Debug, Parser)]
 #[command(
     version,
     max_term_width = 100,
-    after_help = "A snapshot is the file that torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") writes after \
-torch.cuda.memory._record_memory_history(). No GPU and no PyTorch are needed to read it, and nothing in it is executed.\n\n\
-Exit codes: 0 done, 1 a gate failed, 2 wrong usage or an unreadable file."
+    after_help = "torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") writes a snapshot; call \
+torch.cuda.memory._record_memory_history() first. Reading it needs no GPU and no PyTorch, and executes nothing in it.\n\n\
+Exit codes: 0 done; 1 a check failed or the model diverges from the recording; 2 wrong usage or an unreadable file."
 )]
 struct Cli {
     #[command(subcommand)]

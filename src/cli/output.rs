@@ -60,7 +60,7 @@ impl Output {
             Format::Human => terminal(&document(answer), self.style()),
             Format::Json => report::json(answer)?,
             Format::Markdown => markdown(&document(answer)),
-            other => bail!("{other:?} is no form of this result"),
+            other => bail!("{other:?} is not a format of this command"),
         };
         self.write(&text)
     }

@@ -15,8 +15,8 @@ use crate::report;
 use crate::study::{Scope, Study};
 use crate::whatif::{WhatIf, emitted, option_change, verified, what_if, write_snapshot};
 
-/// Replay the trace through a model of PyTorch's allocator: was every decision reproduced, and what
-/// would other settings, another device or another release have done?
+/// Replay the trace on a model of PyTorch's allocator: verify the model, or try other settings, another
+/// device or another release
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -25,27 +25,26 @@ Examples:
   oomscope replay --set max_split_size_mb:128 --capacity 40GiB s.pickle
   oomscope replay --emit-snapshot model.pickle snapshot.pickle
 
-Without --set and --capacity the model is held against the recording, entry by entry. What a \
-file does not say (the exact release, a limit of the process, settings before PyTorch 2.3) is \
-found out by trying. In a what-if the program is taken to make the same requests and frees.
+Without --set and --capacity, the model is compared with the recording, entry by entry. What a \
+file does not record (the exact release, a process limit, settings before PyTorch 2.3) is inferred \
+by trial. A what-if assumes that the program makes the same requests and frees.
 
-Exit codes: 0 every decision reproduced, or a what-if; 1 the model and the recording part; \
+Exit codes: 0 every decision reproduced, or a what-if; 1 the model diverges from the recording; \
 2 wrong usage or an unreadable file.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Replay {
     #[command(flatten)]
     model: Model,
 
-    /// Settings to replay under instead, in the syntax of PYTORCH_CUDA_ALLOC_CONF; options not named
-    /// stay as recorded
+    /// Settings to replay under, as in PYTORCH_CUDA_ALLOC_CONF; other options stay as recorded
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     set: Vec<String>,
 
-    /// The PyTorch release that recorded the snapshot; one that cannot have is replayed as a what-if
+    /// PyTorch release that recorded the snapshot; a release that cannot have recorded it is a what-if
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
-    /// Write the model's own end state and trace to FILE, as a snapshot that memory_viz opens
+    /// Write the model's trace and end state to FILE, as a snapshot for memory_viz
     #[arg(long, value_name = "FILE")]
     emit_snapshot: Option<PathBuf>,
 }

@@ -13,41 +13,41 @@ use crate::report;
 use crate::study::Window;
 use crate::timeline::{TimelineOptions, timeline};
 
-/// Show memory over time: allocated, reserved, free by kind, fragmentation, and what happened when
+/// Show memory over time: allocated, reserved and free memory, fragmentation, and failures
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oomscope timeline snapshot.pickle                charts for a person
-  oomscope timeline --around-oom 500 s.pickle      the 500 entries around the last failure
+  oomscope timeline snapshot.pickle                charts for a terminal
+  oomscope timeline --around-oom 500 s.pickle      500 entries before and after the last failure
   oomscope timeline --format csv s.pickle > s.csv  for pandas or gnuplot
-  oomscope timeline --format csv --last 5000 --buckets 5000 s.pickle   one row an entry
+  oomscope timeline --format csv --last 5000 --buckets 5000 s.pickle   one row per entry
 
-The trace is cut into buckets of as many entries each. Every series keeps the smallest and the \
-largest value of each bucket, so that no spike is lost. The words are those of `oomscope analyze`.
+The trace is cut into buckets of equally many entries. Every series keeps the smallest and largest \
+value of each bucket, so no spike is lost. The terms are those of `oomscope analyze`.
 
 Exit codes: 0 done; 2 wrong usage, an unreadable file, or no entry in that part of the trace.")]
 pub(super) struct Timeline {
-    /// The snapshot: .pickle, .pkl or .json, each also .gz or .zst, or - for standard input
+    /// Snapshot file (.pickle, .pkl, .json; optionally .gz or .zst), or - for standard input
     #[arg(value_name = "SNAPSHOT")]
     snapshot: PathBuf,
 
-    /// Only this device
+    /// Show only this device
     #[arg(long, value_name = "N")]
     device: Option<u64>,
 
-    /// At most so many buckets; charts join what does not fit the width
+    /// Maximum number of buckets; charts merge buckets to fit the terminal
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     buckets: u32,
 
-    /// The PyTorch release that recorded the snapshot, instead of what its keys tell
+    /// PyTorch release that recorded the snapshot; default: inferred from the file
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
-    /// Form of the result
+    /// Output format
     #[arg(long, value_parser = forms(&[Format::Csv]), default_value = "human")]
     format: Format,
 
-    /// Write the result to FILE instead of standard output
+    /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 

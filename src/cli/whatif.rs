@@ -14,17 +14,17 @@ use crate::report;
 use crate::study::{Scope, Study};
 use crate::whatif::{Asked, Costs, whatif};
 
-/// Replay the trace under many settings: which fail, what each reserves, the smallest device each fits
+/// Replay the trace under many settings: failures, peak reserved memory and smallest device of each
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   oomscope whatif snapshot.pickle                    a grid of settings
-  oomscope whatif --capacity 40GiB snapshot.pickle   on another device
+  oomscope whatif --capacity 40GiB snapshot.pickle   on a 40 GiB device
   oomscope whatif --set max_split_size_mb:100 --set expandable_segments:True s.pickle
 
-The first row of each device is the recorded settings; the others follow, those first under which \
-fewest requests fail and least is reserved. The program is taken to make the same requests and frees. \
-No setting needs less than the lower bound: what the program held at once.
+The first row of each device is the recorded settings. The others are sorted by failed requests, then \
+by peak reserved memory. Each row assumes that the program makes the same requests and frees. No setting \
+needs less than the lower bound: what the program held at once.
 
 Exit codes: 0 done, whether or not requests fail; 2 wrong usage or an unreadable file.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
@@ -32,19 +32,19 @@ pub(super) struct Whatif {
     #[command(flatten)]
     model: Model,
 
-    /// Settings to try, a row each, instead of the grid; in the syntax of PYTORCH_CUDA_ALLOC_CONF
+    /// Settings to try instead of the built-in grid, as in PYTORCH_CUDA_ALLOC_CONF; one row per --set
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     set: Vec<String>,
 
-    /// List only the best N settings of each device; all of them if not given
+    /// List only the best N settings of each device; default: all
     #[arg(long, value_name = "N")]
     top: Option<usize>,
 
-    /// What device calls cost, a file of 'oomscope live --calibrate': adds how long those of each row take
+    /// Costs of device calls, from 'oomscope live --calibrate'; adds the time of each row's device calls
     #[arg(long, value_name = "FILE")]
     cost: Option<PathBuf>,
 
-    /// The PyTorch release that recorded the snapshot, instead of what its keys tell
+    /// PyTorch release that recorded the snapshot; default: inferred from the file
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 }

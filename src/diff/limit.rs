@@ -20,7 +20,7 @@ pub enum GrowthLimit {
 
 /// What is no limit.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("'{0}' is no limit: write growth=5% (of the figure before) or growth=512MiB")]
+#[error("'{0}' is not a limit: write growth=5% (of the figure before) or growth=512MiB")]
 pub struct GrowthError(String);
 
 impl FromStr for GrowthLimit {

@@ -130,7 +130,9 @@ fn warnings(studies: &[Study<'_>; 2], at: At, devices: &[DeviceDiff]) -> Vec<Sid
         side: if is_late[0] { "before" } else { "after" },
         warning: Warning {
             code: Code::StartsLater,
-            message: "this recording does not begin where the other one does, so the same training step cannot be found in both: the whole of both is compared".to_owned(),
+            message: "this recording begins late and the other does not, so training steps cannot \
+                      be aligned: both are compared as a whole"
+                .to_owned(),
         },
     });
     let without_peak = devices.iter().filter(|device| device.at != at).map(|device| SideWarning {
@@ -138,7 +140,8 @@ fn warnings(studies: &[Study<'_>; 2], at: At, devices: &[DeviceDiff]) -> Vec<Sid
         warning: Warning {
             code: Code::NoPeak,
             message: format!(
-                "one of the two recorded no history of device {}, so there are no two peaks: what each held when it was taken is compared",
+                "one of the snapshots has no history of device {}, so it has no peak: both are \
+                 compared as they were taken",
                 device.device
             ),
         },

@@ -9,13 +9,22 @@ pub(super) fn fragmentation(r: &Reckoning) -> Vec<String> {
     let has_expandable = r.said.releases.is_none_or(|r| r.last.is_none_or(|last| last >= (2, 1)));
     let mut advice = Vec::new();
     if r.said.expandable == Some(true) {
-        advice.push("expandable_segments is on already. What is free belongs to other streams or pools, is in use on another stream, or lies in parts of pages; a snapshot tells which.".to_owned());
+        advice.push(
+            "expandable_segments is already on. The free memory belongs to other streams \
+                     or pools, is in use on another stream, or is in parts of pages; a snapshot \
+                     shows which."
+                .to_owned(),
+        );
     } else if has_expandable {
         advice.push(Verdict::Fragmentation.advice().to_owned());
     } else {
         advice.push("Try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 (1.10 or later), or PyTorch 2.1 or later with expandable_segments:True, which leaves fewer pieces.".to_owned());
     }
-    advice.push("torch.cuda.empty_cache() would not have helped: PyTorch had given back every whole free segment before it gave up.".to_owned());
+    advice.push(
+        "torch.cuda.empty_cache() would not have helped: PyTorch gave back every whole \
+                 free segment before the request failed."
+            .to_owned(),
+    );
     advice
 }
 
@@ -23,25 +32,33 @@ pub(super) fn fragmentation(r: &Reckoning) -> Vec<String> {
 pub(super) fn capacity(r: &Reckoning, request: About, free: About) -> Vec<String> {
     let mut advice = Vec::new();
     if r.capacity.is_some_and(|capacity| capacity.covers(request) == Holds::No) {
-        advice.push("One request larger than the device is often a mistake in a shape: a broadcast, a full attention or one-hot matrix, a wrong unit. Look at the line above.".to_owned());
+        advice.push(
+            "A request larger than the device is often a wrong shape: a broadcast, a full \
+                     attention or one-hot matrix, a wrong unit. Look at the line above."
+                .to_owned(),
+        );
     }
     advice.push(Verdict::Capacity.advice().to_owned());
     let (free_text, lacking) = (rough(free), rough(request.minus(free)));
     if r.least_request().is_some_and(|it| free.covers(it) != Holds::No) {
         advice.push(format!(
-            "Up to {lacking} is lacking. The request itself may be smaller than the segment of {} asked for \
-             it, and than the {free_text} that is free: a snapshot tells, and whether a setting \
+            "Up to {lacking} is missing. The request itself may be smaller than its segment of {}, \
+             and than the {free_text} free. A snapshot shows this, and whether a setting \
              (expandable_segments:True) would have served it.",
             size(request.bytes)
         ));
     } else {
         advice.push(format!(
-            "No allocator setting helps: settings (expandable_segments, max_split_size_mb) only join free \
-             memory, and there is {free_text} of it, {lacking} too little."
+            "No allocator setting helps: settings (expandable_segments, max_split_size_mb) only \
+             join free memory, and the {free_text} free is {lacking} too little."
         ));
     }
     if r.reserved.zip(r.capacity).is_some_and(|(r, c)| c.covers(r) == Holds::No) {
-        advice.push("More is reserved than the device has: Windows lends it the computer's memory, which is slow.".to_owned());
+        advice.push(
+            "More is reserved than the device has: Windows adds host memory, which is \
+                     slow."
+                .to_owned(),
+        );
     }
     advice
 }
@@ -52,7 +69,7 @@ pub(super) fn outside(r: &Reckoning) -> Vec<String> {
     for other in r.others().into_iter().take(3) {
         let or_this = match (r.this_pid, &r.said.this_process) {
             (None, None) => {
-                " It may be this process itself, which has another number inside a container."
+                " It may be this process itself: inside a container it has another number."
             }
             _ => "",
         };

@@ -11,8 +11,9 @@ pub(super) fn metal(r: &Reckoning) -> Conclusion {
     Conclusion {
         verdict: Verdict::MemoryLimit,
         reason: format!(
-            "PyTorch holds {} and other allocations of the process {}; with the {} asked for that is more than \
-             the {allowed} it allows itself of the memory that the Mac's CPU and GPU share",
+            "PyTorch holds {} and other allocations of the process {}; with the {} requested, that \
+             exceeds the {allowed} that PyTorch allows itself of the memory shared by the Mac's \
+             CPU and GPU",
             text(r.said.allocated.as_ref()),
             text(r.said.other.as_ref()),
             text(r.said.requested.as_ref())
@@ -38,7 +39,7 @@ pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
         (
             Verdict::MemoryLimit,
             format!(
-                "with the {wanted} asked for the program would hold {}, more than the {} it may \
+                "with the {wanted} requested the program would hold {}, more than its limit of {} \
                  (set_per_process_memory_fraction)",
                 rough(held),
                 text(r.said.allowed.as_ref())
@@ -49,7 +50,8 @@ pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
         (
             Verdict::Capacity,
             format!(
-                "with the {wanted} asked for the program would hold {}, more than the device has ({})",
+                "with the {wanted} requested the program would hold {}, more than the device has \
+                 ({})",
                 rough(held),
                 text(r.said.capacity.as_ref())
             ),
@@ -59,13 +61,13 @@ pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
         let free = if free.covers(request).is_yes() { "enough" } else { "too little" };
         return Conclusion {
             settled_by: Some(
-                "the same run with backend:native and a snapshot: cudaMallocAsync records none"
+                "the same run with backend:native and a snapshot (cudaMallocAsync records none)"
                     .to_owned(),
             ),
             ..Conclusion::unknown(
                 &format!(
-                    "the program holds {} and asks for {wanted} more; the device says {} are free, {free}. The \
-                     backend cudaMallocAsync does not say how much its own cache and others hold",
+                    "the program holds {} and requests {wanted} more; the device has {} free, \
+                     {free}. cudaMallocAsync does not print how much its own cache and others hold",
                     text(r.said.allocated.as_ref()),
                     text(r.said.free.as_ref())
                 ),
@@ -79,7 +81,7 @@ pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
         is_certain: answer == Holds::No,
         within_rounding: answer.is_close(),
         settings_can_help: Some(false),
-        advice: vec!["Hold less at that moment, or raise the limit where there is one.".to_owned()],
+        advice: vec!["Hold less at that moment, or raise the limit if there is one.".to_owned()],
         ..Conclusion::unknown("", &[])
     }
 }

@@ -5,7 +5,7 @@ use crate::message::PrintedAmount;
 use crate::verdict::{Cause, Verdict};
 
 const SNAPSHOT: &str =
-    "a snapshot recorded at the failure, which has every block with its size, stream and pool";
+    "a snapshot recorded at the failure, with the size, stream and pool of every block";
 
 /// What a message comes to.
 #[derive(Debug)]
@@ -43,11 +43,11 @@ impl Conclusion {
 pub(super) fn cut_short(r: &Reckoning) -> Conclusion {
     let reason = match (&r.said.requested, r.said.releases) {
         (Some(requested), Some(releases)) if releases.to_string() == "2.3" => format!(
-            "{} was asked for; PyTorch 2.3 cuts the rest of its message off when the device is number 0",
+            "{} was requested; PyTorch 2.3 cuts off the rest of its message on device 0",
             requested.text
         ),
         (Some(requested), _) => {
-            format!("{} was asked for; the rest of the message is not in this text", requested.text)
+            format!("{} was requested; the rest of the message is not in this text", requested.text)
         }
         (None, _) => "the message has no numbers".to_owned(),
     };

@@ -17,27 +17,31 @@ pub(super) fn kind(whose: Elsewhere) -> &'static str {
 }
 
 const LEAVE_ROOM: &str = "Leave room on the device: a smaller batch, or torch.cuda.set_per_process_memory_fraction(0.9), so that PyTorch's cache does not take all of it.";
-const OTHERS: &str = "nvidia-smi, while the job runs, says how full the device is and whether other processes are on it.";
+const OTHERS: &str = "nvidia-smi, while the job runs, shows how full the device is and whether \
+                      other processes use it.";
 
 /// What such a message means. The verdict stays open: none of them has numbers.
 pub(super) fn conclude(whose: Elsewhere) -> Conclusion {
     match whose {
         Elsewhere::Runtime => Conclusion::unknown(
-            "the CUDA runtime itself found no memory: outside PyTorch's allocator, for a context, a kernel, \
-             pinned host memory or a library. The device was full before PyTorch asked for a tensor's memory",
+            "the CUDA runtime itself ran out of memory, outside PyTorch's allocator: for a \
+             context, a kernel, pinned host memory or a library. The device was full before \
+             PyTorch requested memory for a tensor",
             &[OTHERS, LEAVE_ROOM],
         ),
         Elsewhere::Driver => Conclusion::unknown(
-            "the CUDA driver found no memory to map, or none for itself; expandable segments ask it for theirs",
+            "the CUDA driver had no memory to map, or none for itself; expandable segments map \
+             memory through the driver",
             &[
                 OTHERS,
-                "Try without expandable_segments: under WSL2 and on some boards its mappings fail with memory free.",
+                "Try without expandable_segments: under WSL2 and on some boards its mappings fail \
+                 although memory is free.",
                 LEAVE_ROOM,
             ],
         ),
         Elsewhere::Nccl => Conclusion::unknown(
-            "NCCL found no device memory for its buffers, which it takes outside PyTorch's allocator; PyTorch \
-             may hold free memory in its cache all the while",
+            "NCCL found no device memory for its buffers, which it allocates outside PyTorch's \
+             allocator; PyTorch's cache may still hold free memory",
             &[
                 LEAVE_ROOM,
                 "Fewer communicators and channels need less: each process group has buffers of its own (NCCL_MAX_NCHANNELS, NCCL_BUFFSIZE).",
@@ -46,9 +50,9 @@ pub(super) fn conclude(whose: Elsewhere) -> Conclusion {
         ),
         Elsewhere::Library(name) => Conclusion::unknown(
             &format!(
-                "{name} found no device memory for its handle or workspace, which it takes outside PyTorch's \
-                 allocator; PyTorch may hold free memory in its cache all the while. After a failed kernel, an \
-                 index out of range for instance, this message appears too"
+                "{name} found no device memory for its handle or workspace, which it allocates \
+                 outside PyTorch's allocator; PyTorch's cache may still hold free memory. The \
+                 message also appears after a failed kernel, for example an index out of range"
             ),
             &[
                 LEAVE_ROOM,
@@ -57,8 +61,9 @@ pub(super) fn conclude(whose: Elsewhere) -> Conclusion {
             ],
         ),
         Elsewhere::AddressSpace => Conclusion::unknown(
-            "addresses, not memory, ran out: each expandable segment reserves more addresses than the device \
-             has memory, once a stream, and the process may not have as many (ulimit -v)",
+            "the process ran out of addresses, not memory: each expandable segment, one per \
+             stream, reserves more addresses than the device has memory, and the process may have \
+             too few (ulimit -v)",
             &[
                 "Raise the limit on virtual memory (ulimit -v), use fewer streams, or lower expandable_segments_reserve in PYTORCH_CUDA_ALLOC_CONF.",
             ],
@@ -66,10 +71,10 @@ pub(super) fn conclude(whose: Elsewhere) -> Conclusion {
         Elsewhere::Host => Conclusion {
             is_certain: true,
             ..Conclusion::unknown(
-                "this is the computer's own memory (RAM), not the GPU's: a tensor on the CPU could not be had",
+                "host memory (RAM) ran out, not GPU memory: a CPU tensor could not be allocated",
                 &[
                     "Use less RAM: fewer or leaner data loader workers, load the model once or with mmap, offload less; or ask the scheduler for more.",
-                    "A snapshot of CUDA memory says nothing about it.",
+                    "A snapshot of CUDA memory does not show it.",
                 ],
             )
         },
@@ -84,7 +89,7 @@ pub(super) fn figures(whose: Elsewhere, text: &str) -> Vec<PrintedFigure> {
         .and_then(|(_, rest)| PrintedAmount::at_start(rest));
     let figure = |amount: PrintedAmount| PrintedFigure {
         name: "requested",
-        label: "asked for",
+        label: "requested",
         bytes: amount.bytes,
         error_bytes: amount.error_bytes,
         printed: amount.text,

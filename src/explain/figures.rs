@@ -39,19 +39,20 @@ pub(super) fn figures(r: &Reckoning) -> Vec<PrintedFigure> {
         }));
     };
     let is_native = !matches!(r.said.wording, Wording::Mps | Wording::Async);
-    said("requested", "asked for", &r.said.requested, requested(r));
+    said("requested", "requested", &r.said.requested, requested(r));
     said(
         "capacity",
         "capacity",
         &r.said.capacity,
-        "memory of the whole device; the number to give to oomscope as --capacity",
+        "memory of the whole device; pass it to oomscope as --capacity",
     );
     said(
         "free",
         "free",
         &r.said.free,
         if is_native {
-            "free on the device for any process, after PyTorch had given back what it could of its cache"
+            "free on the device for any process, after PyTorch gave back what it could of its \
+             cache"
         } else {
             "free on the device for any process"
         },
@@ -61,15 +62,13 @@ pub(super) fn figures(r: &Reckoning) -> Vec<PrintedFigure> {
         "allowed",
         &r.said.allowed,
         if r.said.wording == Wording::Mps {
-            "the most that PyTorch allows itself (PYTORCH_MPS_HIGH_WATERMARK_RATIO)"
+            "PyTorch's own limit (PYTORCH_MPS_HIGH_WATERMARK_RATIO)"
         } else {
-            "the most that this process may reserve: a limit was set for it (memory fraction)"
+            "limit on what this process may reserve (memory fraction)"
         },
     );
     let allocated = match &r.said.private_pools {
-        Some(_) => {
-            "blocks that tensors hold, and, added by the message, what private pools have free"
-        }
+        Some(_) => "blocks that tensors hold; the message adds what private pools have free",
         None if r.said.wording == Wording::Async => "memory that tensors hold",
         None => "blocks that tensors hold, their sizes rounded up",
     };
@@ -78,27 +77,27 @@ pub(super) fn figures(r: &Reckoning) -> Vec<PrintedFigure> {
         "private_pools",
         "in private pools",
         &r.said.private_pools,
-        "free inside private pools (CUDA graphs, torch.cuda.MemPool), though the message calls it allocated; \
-         only requests of those pools can use it, and graphs need it when they are replayed",
+        "free in private pools (CUDA graphs, torch.cuda.MemPool), although the message calls it \
+         allocated; only requests of those pools can use it, and graphs need it for replay",
     );
     said(
         "unallocated",
         "unallocated",
         &r.said.unallocated,
-        "in PyTorch's cache but in no tensor: free parts of segments that also hold live blocks, of any \
+        "in PyTorch's cache but in no tensor: free parts of segments with live blocks, of any \
          stream, and freed blocks that another stream still uses",
     );
     said(
         "reserved",
         "reserved",
         &r.said.reserved,
-        "all that PyTorch's allocator holds of the device: allocated, and free in its cache",
+        "device memory held by PyTorch's allocator: allocated, and free in its cache",
     );
     said(
         "this_process",
         "this process",
         &r.said.this_process,
-        "of the device in use by this process: what is reserved, and the CUDA context and libraries",
+        "in use by this process: reserved memory, the CUDA context and libraries",
     );
     said(
         "other",
@@ -109,8 +108,8 @@ pub(super) fn figures(r: &Reckoning) -> Vec<PrintedFigure> {
     for process in &r.said.processes {
         let meaning = if Some(process.pid) == r.this_pid {
             format!(
-                "in use by process {}: this one, it seems, seen from outside its container, for it uses all \
-                 that is reserved",
+                "in use by process {}: probably this one, seen from outside its container, as it \
+                 uses all that is reserved",
                 process.pid
             )
         } else if r.this_pid.is_some() || r.said.this_process.is_some() {
@@ -139,7 +138,7 @@ pub(super) fn figures(r: &Reckoning) -> Vec<PrintedFigure> {
                 "reserved",
                 "reserved",
                 r.reserved,
-                "all that PyTorch's allocator holds of the device: allocated + unallocated",
+                "device memory held by PyTorch's allocator: allocated + unallocated",
             );
         } else {
             follows(
@@ -163,15 +162,16 @@ pub(super) fn figures(r: &Reckoning) -> Vec<PrintedFigure> {
 /// What was asked of the device depends on the size alone.
 fn requested(r: &Reckoning) -> &'static str {
     if matches!(r.said.wording, Wording::Mps | Wording::Async) {
-        return "the size of the block that could not be had";
+        return "size of the block that could not be allocated";
     }
     match r.request.unwrap_or_default().bytes {
         bytes if bytes == 2 * MIB => {
-            "asked of the device: a request of at most 1 MiB, which is cut from a segment of 2 MiB"
+            "requested from the device: a segment of 2 MiB, for a request of at most 1 MiB"
         }
         bytes if bytes == 20 * MIB => {
-            "asked of the device: a request of more than 1 MiB and less than 10 MiB is cut from a segment of 20 MiB"
+            "requested from the device: a segment of 20 MiB, for a request of more than 1 MiB and \
+             less than 10 MiB"
         }
-        _ => "asked of the device for one tensor: its size, rounded up to 2 MiB",
+        _ => "requested from the device for one tensor: its size, rounded up to 2 MiB",
     }
 }

@@ -83,7 +83,7 @@ pub struct Failure {
     pub verdict_reason: String,
     /// How sure the verdict is.
     pub confidence: Certainty,
-    /// Whether the rounding of the printed numbers may have turned the verdict.
+    /// Whether the rounding of the printed numbers could change the verdict.
     pub within_rounding: bool,
     /// What would make it certain.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,7 +96,7 @@ pub struct Failure {
     pub advice: Vec<String>,
     /// Where memory was that could have served the request, largest first.
     pub causes: Vec<Cause>,
-    /// The numbers and what they mean, in the order in which one reads them.
+    /// The numbers and their meanings, in reading order.
     pub figures: Vec<PrintedFigure>,
     /// What was asked of the device.
     #[serde(skip_serializing_if = "Option::is_none")]

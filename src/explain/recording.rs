@@ -73,8 +73,8 @@ pub(super) fn recording(log: &Log) -> Option<Recording> {
             python: BEFORE_2_1.to_vec(),
             shell,
             notes: vec![
-                "1.13 takes _record_memory_history(True) alone; before that leave the call out and dump \
-                 torch.cuda.memory_snapshot(), which says what is held but not by whom.",
+                "1.13 takes _record_memory_history(True) alone; before that, omit the call and \
+                 dump torch.cuda.memory_snapshot(), which shows what is held but not by whom.",
             ],
         }
     } else {
@@ -83,10 +83,10 @@ pub(super) fn recording(log: &Log) -> Option<Recording> {
             python: SINCE_2_1.to_vec(),
             shell,
             notes: vec![
-                "The file is written when the request fails, before the exception is raised; a later failure \
-                 overwrites it. It needs no change of the training loop.",
-                "Entries take the computer's memory, not the device's; should it be too much, lower \
-                 max_entries: the last entries are kept.",
+                "The file is written when the request fails, before the exception is raised; a \
+                 later failure overwrites it. The training loop needs no change.",
+                "Entries use host memory, not device memory. To use less, lower max_entries: the \
+                 last entries are kept.",
             ],
         }
     })

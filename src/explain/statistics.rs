@@ -102,12 +102,12 @@ pub(super) fn report(statistics: &Statistics) -> StatisticsReport {
     report.advice = match report.state {
         "healthy" => "Nothing.",
         "full" => {
-            "Hold less at the peak: a smaller batch, activation checkpointing, sharding. A snapshot says which \
-             lines hold the memory."
+            "Hold less at the peak: a smaller batch, activation checkpointing, sharding. A \
+             snapshot shows which lines hold the memory."
         }
         _ => {
-            "Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, unless it is on already; `oomscope whatif` on \
-             a snapshot tells beforehand what each setting would reserve."
+            "Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, unless already set; `oomscope \
+             whatif` on a snapshot shows what each setting would reserve."
         }
     };
     report
@@ -116,7 +116,7 @@ pub(super) fn report(statistics: &Statistics) -> StatisticsReport {
 fn retried(retries: u64) -> String {
     let times = counted(retries, "time");
     format!(
-        "the device refused memory {times}, and the cache was emptied to try again, which is slow"
+        "the device refused memory {times}, and the cache was emptied for a retry, which is slow"
     )
 }
 
@@ -126,7 +126,7 @@ fn state(s: &StatisticsReport) -> (&'static str, String) {
     let waste = s.peak_reserved_bytes.saturating_sub(s.peak_allocated_bytes);
     let is_wasteful = waste >= WASTE_BYTES && s.waste_ratio >= WASTE_RATIO;
     let peaks = format!(
-        "at its peak the allocator held {}, tensors {}: {} was never needed at once",
+        "reserved memory peaked at {}, allocated memory at {}: {} was never needed at once",
         size(s.peak_reserved_bytes),
         size(s.peak_allocated_bytes),
         percent(s.waste_ratio)
@@ -143,12 +143,12 @@ fn state(s: &StatisticsReport) -> (&'static str, String) {
     };
     match (is_wasteful, retries + ooms > 0) {
         (false, false) => {
-            ("healthy", format!("{refusals}, and {peaks}. Free memory in the cache is used again"))
+            ("healthy", format!("{refusals}, and {peaks}. Free memory in the cache is reused"))
         }
         (true, refused) => {
             let split = if s.inactive_split_bytes > 0 {
                 format!(
-                    "; now {} is free in segments that live blocks keep ({} of reserved)",
+                    "; now {} is free in segments with live blocks ({} of reserved)",
                     size(s.inactive_split_bytes),
                     percent(ratio(s.inactive_split_bytes, s.reserved_bytes))
                 )
@@ -156,16 +156,17 @@ fn state(s: &StatisticsReport) -> (&'static str, String) {
                 String::new()
             };
             let so = if refused {
-                "The device fills up with pieces"
+                "The free pieces fill the device"
             } else {
-                "It does no harm until the device is full"
+                "Harmless until the device is full"
             };
             ("fragmentation", format!("{peaks}{split}. {so}: {refusals}"))
         }
         (false, true) => (
             "full",
             format!(
-                "{refusals}. {peaks}: the program needs the memory, and settings have little to join"
+                "{refusals}; {peaks}. The program needs the memory, and settings have little to \
+                 join"
             ),
         ),
     }

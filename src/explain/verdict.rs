@@ -16,10 +16,10 @@ pub(super) fn conclude(r: &Reckoning) -> Conclusion {
             is_certain: true,
             settings_can_help: Some(false),
             ..Conclusion::unknown(
-                "more than 2^60 bytes were asked for, which no machine has: a size was computed wrongly",
-                &[
-                    "Look at the shapes at the line above: a negative or uninitialised size, or a product of sizes that overflowed.",
-                ],
+                "more than 2^60 bytes were requested, which no machine has: a size was computed \
+                 wrongly",
+                &["Check the shapes at the line above: a negative or uninitialised size, or a \
+                     product of sizes that overflowed."],
             )
         };
     }
@@ -65,7 +65,8 @@ fn native(r: &Reckoning, request: About, free: About) -> Conclusion {
     let mut advice = conclusion.advice;
     if over_limit.is_some_and(Holds::is_yes) {
         advice.push(format!(
-            "The limit of {} would have refused this request as well: with the {} reserved it makes {}.",
+            "The limit of {} would also have refused this request: with the {} reserved it comes \
+             to {}.",
             text(r.said.allowed.as_ref()),
             rough(reserved),
             rough(reserved.plus(request))
@@ -96,9 +97,9 @@ fn of_private_pools(
     }
     Conclusion {
         reason: format!(
-            "{} lies free inside private pools (CUDA graphs, MemPool), which the message counts as \
-             allocated; with the {} free on the device it covers the {wanted} asked for, but no request \
-             outside those pools can use it",
+            "{} is free in private pools (CUDA graphs, MemPool), which the message counts as \
+             allocated; with the {} free on the device, that covers the {wanted} requested, but no \
+             request outside those pools can use it",
             text(r.said.private_pools.as_ref()),
             text(r.said.free.as_ref())
         ),
@@ -113,9 +114,9 @@ fn of_private_pools(
 fn in_pieces(r: &Reckoning, unallocated: About, wanted: &str, base: Conclusion) -> Conclusion {
     Conclusion {
         reason: format!(
-            "{} is reserved by PyTorch but unallocated; with the {} free on the device it would cover the \
-             {wanted} asked for, were it in one piece. A message cannot tell whether those pieces belong to \
-             the request's stream and pool",
+            "{} is reserved by PyTorch but unallocated. In one piece, with the {} free on the \
+             device, it would cover the {wanted} requested. The message does not show whether the \
+             pieces belong to the request's stream and pool",
             unallocated_text(r, unallocated),
             text(r.said.free.as_ref())
         ),
@@ -130,8 +131,8 @@ fn outside(r: &Reckoning, reserved: About, wanted: &str, base: Conclusion) -> Co
     let nvidia_smi = "nvidia-smi, while the job runs: it lists the processes on the device";
     Conclusion {
         reason: format!(
-            "{} of the device is in use outside this process' allocator{}; without it the {wanted} asked for \
-             would fit. What the allocator holds itself is {}",
+            "{} of the device is in use outside this process' allocator{}; without it the {wanted} \
+             requested would fit. The allocator itself holds {}",
             rough(r.outside.unwrap_or_default()),
             who(r),
             rough(reserved)
@@ -154,14 +155,14 @@ fn full(r: &Reckoning, c: &Circumstances, wanted: &str, base: Conclusion) -> Con
         )
     } else if c.with_device(cached.plus(c.other_pool).plus(c.outside)).is_yes() {
         format!(
-            "all that is free, on the device and in the cache, is {}, less than the {wanted} asked for; only \
-             together with private pools and memory outside PyTorch would it be enough",
+            "the device and the cache have {} free, less than the {wanted} requested; it would be \
+             enough only together with private pools and memory outside PyTorch",
             rough(all_free)
         )
     } else {
         format!(
-            "the program holds {} and asks for {wanted} more; all that is free, on the device and in the \
-             cache, is {}",
+            "the program holds {} and requests {wanted} more; the device and the cache have {} \
+             free",
             rough(r.reserved.unwrap_or_default().minus(cached)),
             rough(all_free)
         )
@@ -213,8 +214,8 @@ fn limited(r: &Reckoning, request: About, over: Option<Holds>, base: Conclusion)
         }
         return Conclusion {
             reason: format!(
-                "the device had {free} free for the {wanted} asked of it, but the process may hold no more \
-                 than {allowed}: it has {} reserved, and with this request it would hold {needed}",
+                "the device had {free} free for the {wanted} requested, but the process may hold \
+                 at most {allowed}: it has {} reserved and with this request would hold {needed}",
                 rough(reserved)
             ),
             is_certain: over == Holds::Yes,
@@ -225,8 +226,8 @@ fn limited(r: &Reckoning, request: About, over: Option<Holds>, base: Conclusion)
     if r.said.refused_by_pool {
         return Conclusion {
             reason: format!(
-                "the device had {free} free for the {wanted} asked of it: the allocator of the MemPool in \
-                 use refused, not the device"
+                "the device had {free} free for the {wanted} requested: the allocator of the \
+                 MemPool in use refused, not the device"
             ),
             is_certain: true,
             advice: vec![
@@ -238,8 +239,8 @@ fn limited(r: &Reckoning, request: About, over: Option<Holds>, base: Conclusion)
     if r.said.exceeds_reserve {
         return Conclusion {
             reason: format!(
-                "the device had {free} free for the {wanted} asked of it: the addresses reserved for an \
-                 expandable segment are too few for one block of that size"
+                "the device had {free} free for the {wanted} requested: the addresses reserved for \
+                 an expandable segment are too few for a block of that size"
             ),
             is_certain: true,
             advice: vec![
@@ -250,8 +251,11 @@ fn limited(r: &Reckoning, request: About, over: Option<Holds>, base: Conclusion)
         };
     }
     let mut advice = vec![
-        "Look for a limit outside PyTorch: of a container, a MIG slice, a virtual GPU, the driver.".to_owned(),
-        "Look for another process on the GPU that comes and goes: the free memory is as it was a moment after the refusal.".to_owned(),
+        "Look for a limit outside PyTorch: of a container, a MIG slice, a virtual GPU, the driver."
+            .to_owned(),
+        "Look for another process on the GPU that comes and goes: the free memory was read a \
+         moment after the refusal."
+            .to_owned(),
     ];
     if r.said.expandable == Some(true) {
         advice.push("Try without expandable_segments: under WSL2 and on some boards its mappings fail with memory free.".to_owned());
@@ -262,8 +266,9 @@ fn limited(r: &Reckoning, request: About, over: Option<Holds>, base: Conclusion)
     };
     Conclusion {
         reason: format!(
-            "the device had {free} free, enough for the {wanted} asked of it, and {no_limit}: a limit \
-             outside PyTorch or the driver refused it, or the memory was given back only a moment later"
+            "the device had {free} free, enough for the {wanted} requested, and {no_limit}: a \
+             limit outside PyTorch or the driver refused it, or the memory was freed only a moment \
+             later"
         ),
         settled_by: Some(
             "nvidia-smi, while the job runs, and the limits of its container".to_owned(),
@@ -295,13 +300,13 @@ fn causes(r: &Reckoning) -> Vec<Cause> {
         cause(
             Verdict::Fragmentation,
             r.unallocated.unwrap_or_default(),
-            "reserved but unallocated, of whatever stream and in however many pieces",
+            "reserved but unallocated, of any stream and in any number of pieces",
         ),
         cause(Verdict::PrivatePool, r.private, "free in private pools (CUDA graphs, MemPool)"),
         cause(
             Verdict::NonPytorch,
             r.outside.unwrap_or_default(),
-            "of the device in use outside this allocator: other processes, the CUDA context, libraries",
+            "in use outside this allocator: other processes, the CUDA context, libraries",
         ),
     ])
 }

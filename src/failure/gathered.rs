@@ -66,8 +66,8 @@ impl<'s, 'a> Failures<'s, 'a> {
             warnings.add(
                 Code::ModelParted,
                 format!(
-                    "device {id}: no remedy is claimed, and verdicts are less certain, since the model and \
-                     the recording part at entry {entry}: {why}"
+                    "device {id}: the model diverges from the recording at entry {entry}, so no \
+                     remedies are reported and verdicts are less certain: {why}"
                 ),
             );
             Vec::new()
@@ -95,9 +95,9 @@ fn warn_of_failures(device: DeviceStudy<'_, '_>, ooms: &[OomReport], warnings: &
         warnings.add(
             Code::FailedPoolNotRecorded,
             format!(
-                "device {device}: this release does not record which pool a failed request was for: it \
-                 is taken to be the default one, though there are private pools (CUDA graphs, MemPool), and no \
-                 setting is said to help one on a stream of theirs"
+                "device {device}: this release does not record the pool of a failed request. The \
+                 default pool is assumed, although there are private pools (CUDA graphs, MemPool); \
+                 no remedy is reported for a request on one of their streams"
             ),
         );
     }

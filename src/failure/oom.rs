@@ -139,18 +139,17 @@ fn causes(failed: &Failed) -> Vec<Cause> {
     let c = &failed.circumstances;
     let pool_note = match failed.told.pool {
         Some(Pools::DEFAULT) => {
-            "free in private pools (CUDA graphs, MemPool), out of reach for the default pool"
+            "free in private pools (CUDA graphs, MemPool), which the default pool cannot use"
         }
-        Some(_) => "free in other pools, out of reach for this private pool",
-        None => "free in pools, of which the request's own, a private one, is not recorded",
+        Some(_) => "free in other pools, which this private pool cannot use",
+        None => "free in pools; which private pool the request was for is not recorded",
     };
     let cause = |kind, bytes, note: &str| Cause { kind, bytes, note: note.to_owned() };
     // Why one that is large enough did not serve is the verdict.
     let largest = c.largest.unwrap_or_default().bytes;
     let which =
-        if largest >= failed.request.bytes { "the largest" } else { "the largest usable one" };
-    let own =
-        format!("free in blocks of the request's own pool and stream, {which} {}", size(largest));
+        if largest >= failed.request.bytes { "the largest" } else { "the largest usable block" };
+    let own = format!("free in this pool and stream, {which} {}", size(largest));
     largest_first(vec![
         cause(Verdict::Fragmentation, c.own.all.bytes, &own),
         cause(
@@ -167,7 +166,7 @@ fn causes(failed: &Failed) -> Vec<Cause> {
         cause(
             Verdict::NonPytorch,
             failed.outside,
-            "of the device in use outside this allocator: the CUDA context, libraries, other processes",
+            "in use outside this allocator: the CUDA context, libraries, other processes",
         ),
     ])
 }

@@ -10,15 +10,15 @@ use crate::verdict::{Circumstances, Verdict};
 pub(super) fn reason(failed: &Failed, verdict: Verdict, settings: &Settings) -> String {
     let c = &failed.circumstances;
     let (wanted, free) = (size(c.wanted().bytes), size(c.device_free.bytes));
-    let covers = format!("with the {free} free on the device it covers the {wanted} asked for");
+    let covers = format!("with the {free} free on the device, that covers the {wanted} needed");
     if let Some(bytes) = c.kept_back.filter(|_| verdict != Verdict::MemoryLimit) {
         return kept_back(bytes.bytes, verdict, &covers);
     }
     match verdict {
         Verdict::MemoryLimit => format!(
-            "the device had {free} free and {wanted} was asked of it: a limit of the process \
-             (set_per_process_memory_fraction) or the driver refused it, at {} reserved; a limit of {} would \
-             be enough for it",
+            "the device had {free} free, enough for {wanted}, but a process limit \
+             (set_per_process_memory_fraction) or the driver refused it at {} reserved; a limit of \
+             {} would be enough",
             size(failed.totals.reserved),
             size(failed.totals.reserved.saturating_add(c.most.bytes))
         ),
@@ -28,28 +28,29 @@ pub(super) fn reason(failed: &Failed, verdict: Verdict, settings: &Settings) -> 
             let covers = if c.with_device(c.pending.all).is_yes() {
                 covers
             } else {
-                format!("it covers the {} asked for", size(c.request.bytes))
+                format!("that covers the {} requested", size(c.request.bytes))
             };
-            format!("{pending} was freed but still in use by other streams; {covers}")
+            format!("{pending} was freed but still in use on other streams; {covers}")
         }
         Verdict::PrivatePool => format!(
-            "{} lies free in other pools (CUDA graphs, MemPool), out of reach; {covers}",
+            "{} is free in other pools (CUDA graphs, MemPool), which this request cannot use; \
+             {covers}",
             size(c.other_pool.bytes)
         ),
         Verdict::OtherStream => format!(
-            "{} lies free in segments of other streams, which this stream cannot use; {covers}",
+            "{} is free in segments of other streams, which this stream cannot use; {covers}",
             size(c.other_stream.bytes)
         ),
         Verdict::Fragmentation => in_pieces(c, &free, &wanted),
         Verdict::NonPytorch => format!(
-            "{} of the device is in use outside this allocator (CUDA context, libraries, other processes); \
-             with the {free} free it covers the {wanted} asked for",
+            "{} of the device is in use outside this allocator (CUDA context, libraries, other \
+             processes); with the {free} free, that covers the {wanted} needed",
             size(failed.outside)
         ),
         Verdict::Capacity => full(c, failed.totals.active),
         Verdict::Unknown => format!(
-            "{} was freed, but how much of it other streams still used is not recorded: the trace has no \
-             free_completed entries (skip_actions)",
+            "{} was freed, but the trace does not show how much of it other streams still used: it \
+             has no free_completed entries (skip_actions)",
             size(failed.totals.reserved.saturating_sub(failed.totals.active))
         ),
         Verdict::Served => String::new(),
@@ -60,12 +61,13 @@ pub(super) fn reason(failed: &Failed, verdict: Verdict, settings: &Settings) -> 
 fn kept_back(bytes: u64, verdict: Verdict, covers: &str) -> String {
     let rest = match verdict {
         Verdict::PrivatePool => format!("; {covers}"),
-        _ => ", nor what lay free in the request's own pool".to_owned(),
+        _ => ", nor was the free memory of the request's own pool".to_owned(),
     };
     format!(
-        "{} of free memory could have been given back to the device and was not: either the request was for a \
-         private pool (use_mem_pool, a graph capture), for which up to 2.12 nothing is given back, or that \
-         memory was in one that is gone by now; which is not recorded{rest}",
+        "{} of free memory could have been given back to the device and was not{rest}. Either the \
+         request was for a private pool (use_mem_pool, a graph capture), for which PyTorch up to \
+         2.12 gives nothing back, or that memory was in a private pool that no longer exists; the \
+         trace does not record which",
         size(bytes)
     )
 }
@@ -75,34 +77,34 @@ fn spurious(c: &Circumstances, settings: &Settings) -> String {
     let limit = settings.max_split_size;
     let rule = if request < limit && largest >= limit {
         format!(
-            "but max_split_size ({}) keeps blocks of that size for requests as large",
+            "but max_split_size ({}) keeps blocks of that size for requests of that size",
             size(limit)
         )
     } else {
-        "and no rule kept it from serving it. Most likely it came back while the request waited for other \
-         streams: PyTorch does not look again, and the same request, made once more, is served \
+        "and no rule excluded it. Most likely it became free while the request waited for other \
+         streams: PyTorch does not search again. Repeating the request succeeds \
          (pytorch/pytorch#189504)"
             .to_owned()
     };
-    format!("a free block of {} of the right pool and stream was there, {rule}", size(largest))
+    format!("a free block of {} in this pool and stream was large enough, {rule}", size(largest))
 }
 
 fn in_pieces(c: &Circumstances, free: &str, wanted: &str) -> String {
     let pieces = if c.own.in_place.bytes == 0 {
         let which = if is_small_request(c.request.bytes) { "larger than" } else { "up to" };
-        format!("in blocks for requests {which} 1 MiB")
+        format!("only in blocks for requests {which} 1 MiB")
     } else {
-        format!("in pieces of at most {}", size(c.largest.unwrap_or_default().bytes))
+        format!("the largest piece is {}", size(c.largest.unwrap_or_default().bytes))
     };
     let covers = if c.with_device(c.own.all).is_yes() {
-        format!("with the {free} free on the device it would cover the {wanted} asked for")
+        format!(
+            "In one piece, with the {free} free on the device, it would cover the {wanted} \
+             needed"
+        )
     } else {
-        format!("it would cover the {} asked for", size(c.request.bytes))
+        format!("In one piece it would cover the {} requested", size(c.request.bytes))
     };
-    format!(
-        "{} lies free in the request's own pool and stream, but {pieces}; {covers}, were it in one piece",
-        size(c.own.all.bytes)
-    )
+    format!("{} is free in this pool and stream, but {pieces}. {covers}", size(c.own.all.bytes))
 }
 
 /// Why no one thing would have been enough, when `active` bytes were in use.
@@ -115,7 +117,7 @@ fn full(c: &Circumstances, active: u64) -> String {
     if all >= wanted {
         let kinds = [
             (device_free, "on the device"),
-            (own, "in the request's own pool and stream"),
+            (own, "in this pool and stream"),
             (other_stream, "in other streams' segments"),
             (other_pool, "in other pools"),
         ];
@@ -123,19 +125,20 @@ fn full(c: &Circumstances, active: u64) -> String {
         let parts: Vec<String> =
             parts.map(|(bytes, place)| format!("{} {place}", size(*bytes))).collect();
         return format!(
-            "the program holds {held} and asks for {request} more; {} is free, but not of one kind ({})",
+            "the program holds {held} and requests {request} more; {} is free, but not in one \
+             place ({})",
             size(all),
             parts.join(", ")
         );
     }
     let segment = if all >= c.request.bytes {
-        format!(", for which the allocator asks the device for {}", size(wanted))
+        format!(", which takes a segment of {}", size(wanted))
     } else {
         String::new()
     };
     format!(
-        "the program holds {held} and asks for {request} more{segment}; all that is free, on the device \
-         and in the cache, is {}",
+        "the program holds {held} and requests {request} more{segment}; the device and the cache \
+         have {} free",
         size(all)
     )
 }
@@ -157,12 +160,16 @@ mod tests {
             ..Circumstances::default()
         };
         let reason = |c: &Circumstances| full(c, 1000 * MIB);
-        assert!(reason(&tight).ends_with("and in the cache, is 10 MiB"), "{}", reason(&tight));
+        assert!(
+            reason(&tight).ends_with("the device and the cache have 10 MiB free"),
+            "{}",
+            reason(&tight)
+        );
         let own = Free { all: mib(40), in_place: mib(40) };
         let c = Circumstances { own, other_stream: mib(40), other_pool: mib(40), ..tight };
-        let parts = "130 MiB is free, but not of one kind (10 MiB on the";
+        let parts = "130 MiB is free, but not in one place (10 MiB on the";
         assert!(reason(&c).contains(parts), "{}", reason(&c));
         let c = Circumstances { request: mib(9), segment: mib(20), most: mib(20), ..tight };
-        assert!(reason(&c).contains("asks the device for 20 MiB; all that"), "{}", reason(&c));
+        assert!(reason(&c).contains("takes a segment of 20 MiB; the device"), "{}", reason(&c));
     }
 }

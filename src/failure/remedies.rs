@@ -69,7 +69,7 @@ pub(super) struct Tried {
 /// not fail when it is replayed under the recorded settings.
 ///
 /// # Errors
-/// Where the model and the recording part, when it does not reproduce the recorded run.
+/// The first divergence, when the model does not reproduce the recorded run.
 pub(super) fn remedies<'s>(
     device: DeviceStudy<'s, '_>,
     ooms: &[Failed],

@@ -14,7 +14,7 @@ use crate::snapshot::{Action, Device, Pools, Stacks};
 use crate::study::DeviceStudy;
 use crate::units::{self, size};
 
-/// What would become of a request.
+/// Whether a request would succeed, and how.
 #[derive(Debug, Clone, Serialize)]
 pub struct RequestReport {
     /// As asked, before rounding.
@@ -23,7 +23,7 @@ pub struct RequestReport {
     pub served_from: Option<Served>,
     /// Cached memory that was given back to the device to make room.
     pub given_back_bytes: u64,
-    /// What the file does not say and was taken for granted, a sentence each.
+    /// What the file does not record and was assumed, one sentence each.
     pub assumed: Vec<String>,
     /// As of a failed request, after everything was tried; the verdict is `served` if it would not fail.
     #[serde(flatten)]
@@ -45,21 +45,23 @@ pub struct Served {
 pub(crate) fn request(device: DeviceStudy<'_, '_>, asked: u64) -> RequestReport {
     let (recorded, reserved) = (device.device(), device.memory().reserved_bytes);
     let stream = stream_of(recorded);
-    let mut assumed =
-        vec![format!("it is made on stream {}, for the default pool", units::stream(stream))];
+    let mut assumed = vec![format!(
+        "the request is made on stream {}, in the default pool",
+        units::stream(stream)
+    )];
     let shown = shown_capacity(recorded, 0);
     let capacity = match (device.scope().capacity, shown) {
         (Some(capacity), _) => {
-            assumed.push(format!("PyTorch may use all of the {} given", size(capacity)));
+            assumed.push(format!("PyTorch may use the whole capacity of {}", size(capacity)));
             capacity.max(reserved)
         }
         (None, Some(shown)) => {
-            assumed.push(format!("{} are within reach, as a failed request shows", size(shown)));
+            assumed.push(format!("{} is within reach, as a failed request shows", size(shown)));
             shown.max(reserved)
         }
         (None, None) => {
             assumed.push(
-                "the device has nothing free, since no snapshot records that: give --capacity"
+                "the device has no free memory; no snapshot records it, so give --capacity"
                     .to_owned(),
             );
             reserved
@@ -130,9 +132,10 @@ fn in_words(served: &Served, given_back: u64) -> String {
     let bytes = size(served.bytes);
     match (served.address, given_back) {
         (Some(address), _) => format!("from the free block of {bytes} at {address:#x}"),
-        (None, 0) => format!("from {bytes} of new memory, which the device has"),
+        (None, 0) => format!("from {bytes} of new memory, free on the device"),
         (None, back) => format!(
-            "from {bytes} of new memory, after {} of the cache are given back to the device: a slow request",
+            "from {bytes} of new memory, after {} of the cache is given back to the device, which \
+             is slow",
             size(back)
         ),
     }

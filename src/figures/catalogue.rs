@@ -110,23 +110,23 @@ macro_rules! catalogue {
 catalogue! {
     at_a_moment(state) {
         GapRatio "gap-ratio" Ratio
-            "Part of the reserved memory that the program does not hold"
+            "Share of reserved memory that is not allocated"
             limit("max-gap-ratio", "\"30%\"", ", at the snapshot")
             => state.gap_ratio();
         InactiveSplitRatio "inactive-split-ratio" Ratio
-            "Part of the reserved memory that is free in segments that are partly in use"
+            "Share of reserved memory that is free in partly used segments"
             limit("max-inactive-split-ratio", "\"25%\"")
             => state.inactive_split_ratio();
         StrandedRatio "stranded-ratio" Ratio
-            "Part of the reserved memory that is free and that empty_cache() would not give back"
+            "Share of reserved memory that is free but that empty_cache() would not give back"
             limit("max-stranded-ratio", "\"20%\"")
             => state.stranded_ratio();
         ExternalRatio "external-ratio" Ratio
-            "Part of the free memory that lies outside the largest free block"
+            "Share of free memory outside the largest free block"
             limit("max-external-ratio", "\"90%\"")
             => state.external_ratio();
         RoundingRatio "rounding-ratio" Ratio
-            "Part of the blocks in use that is rounding: more than the program asked for"
+            "Share of the bytes in use that is rounding"
             limit("max-rounding-ratio", "\"10%\"")
             => state.rounding_ratio();
         Reserved "reserved" Bytes
@@ -137,16 +137,16 @@ catalogue! {
             "Memory in blocks that the program holds"
             => state.allocated;
         Pending "pending" Bytes
-            "Memory that the program freed and that waits for another stream"
+            "Memory that the program freed but another stream may still use"
             => state.pending;
         Active "active" Bytes
             "Allocated and pending memory"
             => state.active();
         Requested "requested" Bytes
-            "Memory asked for, of the allocated and pending blocks"
+            "Requested bytes of the allocated and pending blocks"
             => state.requested;
         Rounding "rounding" Bytes
-            "What allocated and pending blocks are larger than was asked for"
+            "Bytes of allocated and pending blocks beyond the requested bytes"
             => state.rounding;
         Free "free" Bytes
             "Free memory"
@@ -167,7 +167,7 @@ catalogue! {
             "The part of the stranded memory that is in private pools"
             => state.private_free;
         PrivateReserved "private-reserved" Bytes
-            "Memory that private pools hold from the device"
+            "Reserved memory of private pools"
             => state.private_reserved;
         Segments "segments" Count
             "Segments: runs of memory held from the device"
@@ -194,7 +194,7 @@ catalogue! {
             "Blocks that the program holds"
             => state.allocated_blocks;
         PendingBlocks "pending-blocks" Count
-            "Blocks that the program freed and that wait for another stream"
+            "Blocks that the program freed but another stream may still use"
             => state.pending_blocks;
         FreeBlocks "free-blocks" Count
             "Free blocks"
@@ -202,19 +202,19 @@ catalogue! {
     }
     of_the_recording(recording) {
         PeakReserved "peak-reserved" Bytes
-            "Highest reserved memory of the recorded time"
+            "Peak reserved memory of the recorded time"
             limit("max-peak-reserved", "\"72GiB\"")
             => recording.peak_reserved()?;
         PeakAllocated "peak-allocated" Bytes
-            "Highest allocated memory of the recorded time"
+            "Peak allocated memory of the recorded time"
             limit("max-peak-allocated", "\"65GiB\"")
             => recording.peak_allocated()?;
         Ooms "ooms" Count
-            "Requests that failed in the recorded time"
+            "Number of failed requests in the recorded time"
             limit("max-ooms", "0")
             => recording.failed_requests()?;
         Retries "retries" Count
-            "Requests for which everything cached was given back first (num_alloc_retries)"
+            "Number of allocation retries (PyTorch's num_alloc_retries)"
             limit("max-retries", "0")
             => recording.retries()?;
         GrowthPeakAllocated "growth-peak-allocated" Bytes
@@ -226,11 +226,11 @@ catalogue! {
             limit("max-growth", "\"2GiB\"")
             => growth(recording.replayed_peak_reserved()?);
         GrowthRatioPeakAllocated "growth-ratio-peak-allocated" Ratio
-            "The growth of the peak of allocated memory, as a part of the baseline"
+            "The growth of the peak of allocated memory, relative to the baseline"
             limit("max-growth-ratio", "\"5%\"")
             => growth_ratio(recording.replayed_peak_allocated()?)?;
         GrowthRatioPeakReserved "growth-ratio-peak-reserved" Ratio
-            "The growth of the peak of reserved memory, as a part of the baseline"
+            "The growth of the peak of reserved memory, relative to the baseline"
             limit("max-growth-ratio", "\"5%\"")
             => growth_ratio(recording.replayed_peak_reserved()?)?;
     }

@@ -17,7 +17,7 @@ pub enum WhyUnknown {
     )]
     NoHistory,
     /// The model does not reproduce the trace.
-    #[error("the model and the recording part at entry {entry}: see `oomscope replay`")]
+    #[error("the model diverges from the recording at entry {entry}: see `oomscope replay`")]
     Diverges {
         /// The first entry that differs.
         entry: u64,
@@ -79,7 +79,7 @@ pub(super) fn growth([before, now]: [u64; 2]) -> i128 {
     i128::from(now) - i128::from(before)
 }
 
-/// The growth of a peak as a part of the baseline's.
+/// The growth of a peak relative to the baseline's.
 pub(super) fn growth_ratio(peaks: [u64; 2]) -> Result<f64, WhyUnknown> {
     let [before, _] = peaks;
     match growth(peaks) {

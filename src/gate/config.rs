@@ -152,7 +152,8 @@ impl TomlReader<'_> {
                 return Err(self.error(
                     &warn.get(key).map(Spanned::span).unwrap_or_default(),
                     format!(
-                        "the warning at {key} {warns} never comes: the gate fails at {fails} already"
+                        "the warning at {key} {warns} is never reached: the check already fails at \
+                         {fails}"
                     ),
                 ));
             }

@@ -88,8 +88,8 @@ fn estimates(path: &str, inference: &Inference<'_>) -> Vec<Noted> {
     let note = |one: &Inferred<'_>| {
         let (device, at) = (one.device.id(), one.verification.matched);
         let message = format!(
-            "device {device}: the model and the recording part at entry {at} of {}: peaks replayed from \
-             an empty pool are estimates (see `oomscope replay`)",
+            "device {device}: the model diverges from the recording at entry {at} of {}: peaks \
+             replayed from an empty pool are estimates (see `oomscope replay`)",
             one.verification.recorded
         );
         Noted::new(path, notice::Code::ModelParted, &message)
@@ -133,7 +133,7 @@ impl Gate<'_> {
             Ok(_) => {
                 format!("{}; the limit is {limit_told}", of.sentence(figure, &actual_told))
             }
-            Err(why) => format!("cannot be told: {why}"),
+            Err(why) => format!("not known: {why}"),
         };
         Finding {
             code: figure,

@@ -92,21 +92,19 @@ impl Measured<'_, '_> {
                 size(free.releasable_bytes)
             ),
             Figure::InactiveSplitRatio => {
-                format!(
-                    "{told} of the {reserved} reserved is free in segments that are partly in use"
-                )
+                format!("{told} of the {reserved} reserved is free in partly used segments")
             }
             Figure::StrandedRatio => format!(
-                "{told} of the {reserved} reserved is free and stuck beside live blocks, out of reach \
-                 of empty_cache()"
+                "{told} of the {reserved} reserved is free beside live blocks, so empty_cache() \
+                 cannot give it back"
             ),
             Figure::ExternalRatio => format!(
-                "{told} of the {} free lies outside the largest free block of {}",
+                "{told} of the {} free is outside the largest free block of {}",
                 size(memory.blocks.inactive.bytes),
                 size(free.largest_free_block_bytes)
             ),
             Figure::RoundingRatio => format!(
-                "{told} of the {} in use is rounding: more than the program asked for",
+                "{told} of the {} in use is rounding, beyond the requested bytes",
                 size(memory.active_bytes)
             ),
             Figure::Reserved => format!("{told} is reserved at the snapshot"),
@@ -136,7 +134,7 @@ impl Measured<'_, '_> {
         };
         let were = if count == 1 { "was" } else { "were" };
         let requests = counted(count, "request");
-        format!("{requests} {were} tried again after everything cached was given back{open}")
+        format!("{requests} {were} retried after the whole cache was given back{open}")
     }
 
     fn growth(&self, figure: Figure, told: &str) -> String {
@@ -185,7 +183,7 @@ impl Measured<'_, '_> {
                     let (frame, bytes) = (oom.culprit.clone()?, oom.requested_bytes);
                     Some(LineShare { frame, bytes })
                 });
-                return (share.into_iter().collect(), "asked for by the request that failed");
+                return (share.into_iter().collect(), "requested by the request that failed");
             }
             _ => return (Vec::new(), ""),
         };

@@ -1,4 +1,4 @@
-//! Where the model and a recording part, and why.
+//! Where the model diverges from a recording, and why.
 
 use crate::allocator::{Entry, Service};
 use crate::snapshot::{Action, TraceEntry};
@@ -54,8 +54,8 @@ impl Divergence {
                     .to_owned()
             }
             Fault::OverlappingSegment => {
-                "the trace takes memory from the device that is empty, leaves \
-                the address space or overlaps memory already taken"
+                "the trace takes device memory that has no size, exceeds the address space or \
+                 overlaps memory already taken"
                     .to_owned()
             }
             Fault::ImpossibleSize => {
@@ -67,11 +67,11 @@ impl Divergence {
 
     fn decision(&self, service: Service) -> String {
         let Some(recorded) = &self.recorded else {
-            return "the recording ends where the model goes on".to_owned();
+            return "the recording ends, but the model continues".to_owned();
         };
         let Some(predicted) = &self.predicted else {
             return format!(
-                "PyTorch wrote {} where the model had nothing left to do",
+                "PyTorch recorded {} where the model had nothing left to do",
                 recorded.action.word()
             );
         };
@@ -85,9 +85,9 @@ impl Divergence {
                 if predicted.addr == recorded.addr {
                     "the stream or the pool of the block"
                 } else if service == Service::Cached {
-                    "the order in which free blocks are tried, or the size that an earlier block was cut to"
+                    "the order in which free blocks are tried, or the size of an earlier split"
                 } else {
-                    "where new memory is put to use"
+                    "where new memory is used"
                 }
             }
             (Action::Alloc, a) if a != Action::Alloc => {
@@ -98,20 +98,21 @@ impl Divergence {
             }
             (Action::SegmentFree | Action::SegmentUnmap, _)
             | (_, Action::SegmentFree | Action::SegmentUnmap) => {
-                "what is given back and when: garbage collection, limits of the process, pools still in use"
+                "what is given back and when: garbage collection, process limits, pools still in \
+                 use"
             }
             (Action::Oom, _) | (_, Action::Oom) => "whether the device had memory left",
             (Action::SegmentAlloc | Action::SegmentMap, _) => {
                 "the size of a segment and where it is mapped"
             }
-            _ => "the order of events",
+            _ => "the order of entries",
         };
         let doubt = if self.names_pools {
             ""
         } else {
-            "; before PyTorch 2.12 entries do not name their pool, so memory of a private pool that was \
-             gone by the end looks like the default pool's"
+            "; before PyTorch 2.12 entries do not name their pool, so memory of a private pool \
+             that no longer exists at the end looks like the default pool's"
         };
-        format!("the model chose {model}, PyTorch {torch}; in question: {rule}{doubt}")
+        format!("the model chose {model}, PyTorch {torch}; rule in question: {rule}{doubt}")
     }
 }

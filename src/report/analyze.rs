@@ -77,7 +77,7 @@ fn chart(timeline: &OverTime, ooms: &[OomReport]) -> Chart {
         let failed = ooms.iter().map(|oom| [place(oom), place(oom)]).collect();
         rows.push(row("failed", Shape::Marks(failed), Note::None));
     }
-    let unused = "reserved and unused even at the busiest moment of each column".to_owned();
+    let unused = "reserved but not allocated, minimum of each column".to_owned();
     // Kept in thousandths.
     let gap = buckets.iter().map(|bucket| bucket.min[SERIES_GAP].saturating_mul(1000)).collect();
     rows.push(row("gap", Shape::Shares(gap), Note::ExtentOf(unused)));

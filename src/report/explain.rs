@@ -42,9 +42,9 @@ pub fn explain(report: &ExplainReport) -> Document {
 fn refused(document: &mut Document, mapping: &RefusedMapping) {
     document.heading(format!("Warnings of expandable segments, device {}", mapping.device));
     document.paragraph(format!(
-        "{}, first in line {}: the device refused memory for an expandable segment, last with {} of {} \
-         free. A warning each, no error: PyTorch empties its cache and tries again, which is slow. \
-         expandable_segments is on.",
+        "{}, first in line {}: the device refused memory for an expandable segment, last with {} \
+         of {} free. These are warnings, not errors: PyTorch empties its cache and retries, which \
+         is slow. expandable_segments is on.",
         counted(mapping.times, "time"),
         count(mapping.line),
         size(mapping.device_free_bytes),
@@ -112,7 +112,7 @@ fn failure(document: &mut Document, failure: &Failure) {
         place.push(format!("{} times in the log", count(failure.times)));
     }
     if let Some(version) = &failure.torch_version {
-        place.push(format!("as PyTorch {version} words it"));
+        place.push(format!("wording of PyTorch {version}"));
     }
     let place = faint(format!(" ({})", place.join("; ")));
     document.heading(alarm(title(failure)).and(place));
@@ -120,29 +120,27 @@ fn failure(document: &mut Document, failure: &Failure) {
         "line",
         match &failure.culprit {
             Some(culprit) => strong(code(place_in(culprit))),
-            None if failure.frames.is_empty() => {
-                "unknown: no traceback stands before the message".into()
-            }
-            None => "none of the user's own code is in the traceback".into(),
+            None if failure.frames.is_empty() => "unknown: no traceback before the message".into(),
+            None => "the traceback has no user code".into(),
         },
     );
     document.field(failure.verdict.word(), strong(&*failure.verdict_reason));
-    document.field("sure?", certainty(failure));
+    document.field("confidence", certainty(failure));
     document.fields("what to do", failure.advice.iter().map(|advice| Text::from(&**advice)));
 }
 
 fn certainty(failure: &Failure) -> String {
     let mut sure = match (failure.confidence, failure.verdict) {
-        (Certainty::Certain, Verdict::Unknown) => "yes".to_owned(),
-        (Certainty::Certain, _) => "yes: the numbers of the message decide it".to_owned(),
-        (_, Verdict::Unknown) => "no: the message has too few numbers".to_owned(),
-        _ => "not for certain: the numbers of the message allow it".to_owned(),
+        (Certainty::Certain, Verdict::Unknown) => "certain".to_owned(),
+        (Certainty::Certain, _) => "certain: the numbers of the message decide it".to_owned(),
+        (_, Verdict::Unknown) => "possible: the message has too few numbers".to_owned(),
+        _ => "possible".to_owned(),
     };
     if failure.within_rounding {
-        sure.push_str("; it turns on digits that were rounded away");
+        sure.push_str("; the rounding of the numbers could change it");
     }
     match &failure.settled_by {
-        Some(settled_by) => format!("{sure}. What would settle it: {settled_by}"),
+        Some(settled_by) => format!("{sure}. To be certain: {settled_by}"),
         None => sure,
     }
 }
@@ -156,7 +154,7 @@ fn figures(document: &mut Document, failure: &Failure, with_meaning: bool) {
     if with_meaning {
         let row =
             figures.iter().map(|f| vec![f.label.to_owned(), f.printed.clone(), f.meaning.clone()]);
-        document.table(Table::new(&["the number", "", "what it is"], &[0, 2], row));
+        document.table(Table::new(&["number", "", "meaning"], &[0, 2], row));
     } else {
         let figures: Vec<String> =
             figures.iter().map(|f| format!("{} {}", f.label, f.printed)).collect();
@@ -183,7 +181,7 @@ fn further(document: &mut Document, failures: &[Failure]) {
             count(f.times),
         ]
     };
-    let header = ["line", "by", "device", "asked for", "free", "reserved", "verdict", "times"];
+    let header = ["line", "by", "device", "requested", "free", "reserved", "verdict", "times"];
     let left = failures.len().checked_sub(MOST_ROWS).filter(|left| *left > 0);
     let note = left.map(|n| format!("and {} more (--format json lists them)", count(n as u64)));
     let rows = failures.iter().take(MOST_ROWS).map(row);
@@ -206,12 +204,11 @@ fn statistics(document: &mut Document, all: &[StatisticsReport]) {
     document.field("what to do", last.advice);
     let note = (last.error_bytes > 0).then(|| {
         format!(
-            "A table's numbers are cut to whole units: each may be up to {} more.",
+            "The table's numbers are truncated to whole units: each may be up to {} more.",
             size(last.error_bytes + 1)
         )
     });
-    document
-        .table(Table::new(&["", "now", "at most", "what it is"], &[0, 3], rows(last)).note(note));
+    document.table(Table::new(&["", "now", "peak", "meaning"], &[0, 3], rows(last)).note(note));
     if all.len() > 1 {
         course(document, all);
     }
@@ -237,8 +234,8 @@ fn course(document: &mut Document, all: &[StatisticsReport]) {
         "line",
         "by",
         "device",
-        "most reserved",
-        "most allocated",
+        "peak reserved",
+        "peak allocated",
         "waste",
         "retries",
         "OOMs",
@@ -275,7 +272,7 @@ fn rows(s: &StatisticsReport) -> Vec<Vec<Cell>> {
             "reserved",
             s.reserved_bytes,
             Some(s.peak_reserved_bytes),
-            "all that PyTorch's allocator holds of the device",
+            "device memory held by PyTorch's allocator",
         ),
         row(
             "allocated",
@@ -292,21 +289,16 @@ fn rows(s: &StatisticsReport) -> Vec<Vec<Cell>> {
             "freed by the program, still in use on another stream",
         ));
     }
-    rows.push(row("free", s.free_bytes, None, "in the cache, to be used again"));
+    rows.push(row("free", s.free_bytes, None, "cached for reuse"));
     rows.push(row(
         "  stuck",
         s.inactive_split_bytes,
         None,
-        "the part of it that shares segments with live blocks (\"non-releasable\"): empty_cache() cannot give \
-         it back. Expandable segments are not counted",
+        "free memory that shares segments with live blocks (\"non-releasable\"): empty_cache() \
+         cannot give it back. Expandable segments are not counted",
     ));
     if let Some(bytes) = s.private_pool_bytes {
-        rows.push(row(
-            "private pools",
-            bytes,
-            None,
-            "the part of reserved that CUDA graphs and MemPools hold",
-        ));
+        rows.push(row("private pools", bytes, None, "reserved memory of CUDA graphs and MemPools"));
     }
     rows
 }

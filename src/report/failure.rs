@@ -42,9 +42,11 @@ fn oom(document: &mut Document, oom: &OomReport) {
         match &oom.culprit {
             Some(frame) => strong(code(place_in(frame))),
             None if oom.frames.is_empty() => {
-                "unknown: this request has no stack (threads of the backward pass show only with stacks='all')".into()
+                "unknown: this request has no stack (threads of the backward pass need \
+                 stacks='all')"
+                    .into()
             }
-            None => "none of the user's own code is on the stack".into(),
+            None => "the stack has no user code".into(),
         },
     );
     document.field(
@@ -89,7 +91,7 @@ pub(super) fn request(document: &mut Document, device: &DeviceReport) {
         circumstances(document, oom);
         if request.given_back_bytes > 0 {
             let back = size(request.given_back_bytes);
-            document.field("", format!("after {back} of the cache were given back to the device"));
+            document.field("", format!("after {back} of the cache was given back to the device"));
         }
     }
     document.fields("assumed", request.assumed.iter().map(|assumed| Text::from(&**assumed)));
@@ -118,7 +120,7 @@ fn in_the_way(it: &Blocker) -> Text {
 fn origin(line: Option<&FrameReport>, operation: Option<&str>, is_recorded: bool) -> Text {
     let place = match line {
         Some(frame) => code(place_in(frame)),
-        None if is_recorded => "a place outside the user's own code".into(),
+        None if is_recorded => "a place outside user code".into(),
         None => "a place that was not recorded".into(),
     };
     match operation {

@@ -51,11 +51,11 @@ fn gpu(document: &mut Document, report: &LiveReport) {
     let title = format!("GPU {}: {}, driver for CUDA {}", gpu.gpu, gpu.name, gpu.cuda_version);
     document.heading(title);
     let left = match gpu.kept_free_bytes {
-        0 => "nothing is".to_owned(),
-        kept => format!("{} are", size(kept)),
+        0 => "none".to_owned(),
+        kept => size(kept),
     };
     let memory = format!(
-        "{}, of which {} were free; {left} left alone, so {} are within reach",
+        "{}, {} free; {left} left unused, so {} is within reach",
         size(gpu.total_bytes),
         size(gpu.free_bytes),
         size(gpu.within_reach_bytes)
@@ -120,7 +120,7 @@ fn differs(document: &mut Document, difference: &LiveDifference) {
     let text = match (&difference.predicted, &difference.live) {
         (None, None) => format!("all but one decision, at entry {at}"),
         (predicted, live) => format!(
-            "holds up to entry {at}: {} was predicted there, the GPU made it {}",
+            "holds up to entry {at}: predicted {}, on the GPU {}",
             did(predicted),
             did(live)
         ),
@@ -128,7 +128,7 @@ fn differs(document: &mut Document, difference: &LiveDifference) {
     document.field("prediction", text);
     if let (Some(refused), Some(free)) = (difference.refused_bytes, difference.driver_free_bytes) {
         let text = format!(
-            "by the driver: {}, with {} free by its own count and enough within reach by ours",
+            "{} by the driver, with {} free by its count and enough within reach by oomscope's",
             size(refused),
             size(free)
         );

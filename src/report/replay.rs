@@ -36,7 +36,7 @@ fn verified(document: &mut Document, device: &ReplayedDevice) {
     } else if device.exact == Some(true) {
         format!("Device {name}: every recorded decision was reproduced").into()
     } else {
-        alarm(format!("Device {name}: the model and the recording part"))
+        alarm(format!("Device {name}: the model diverges from the recording"))
     });
     document.field(
         "entries",
@@ -44,26 +44,27 @@ fn verified(document: &mut Document, device: &ReplayedDevice) {
     );
     if let Some(divergence) = &device.first_divergence {
         let at = count(divergence.event as u64);
-        document.field("parted", format!("at entry {at}: {}", divergence.why));
+        document.field("diverges", format!("at entry {at}: {}", divergence.why));
     }
     start(document, device);
     document.field(
         "end",
         match device.end_differences {
-            Some(0) => "the snapshot's segments and blocks, all of them".to_owned(),
+            Some(0) => "all segments and blocks as in the snapshot".to_owned(),
             Some(n) if device.exact == Some(true) => {
                 format!("{} differ from the snapshot's", counted(n as u64, "segment"))
             }
-            _ => "not compared: the replay stopped before it".to_owned(),
+            _ => "not compared: the replay stopped before the end".to_owned(),
         },
     );
     assumed(document, device);
     if device.ambiguous_calls > 0 {
         let calls = counted(device.ambiguous_calls as u64, "call");
         document.field(
-            "open",
+            "ambiguous",
             format!(
-                "{calls} can have come about in several ways: counts of retries may be off by as many"
+                "{calls} with several possible readings; the count of retries may be off by as \
+                 many"
             ),
         );
     }
@@ -88,8 +89,8 @@ fn what_if(document: &mut Document, device: &ReplayedDevice, recorded: &Replayed
         document.field(
             "caution",
             format!(
-                "the recorded run itself was reproduced only up to entry {} of {}: its figures stop \
-                 there, and what follows is less certain",
+                "the recorded run was reproduced only up to entry {} of {}: its figures stop \
+                 there, and the what-if is less certain",
                 count(matched),
                 count(all)
             ),
@@ -120,10 +121,10 @@ fn assumed(document: &mut Document, device: &ReplayedDevice) {
         document.field("limit", format!("the process may reserve {}", size(limit)));
     }
     for [a, b] in &assumed.no_split_pools {
-        document.field("pool", format!("({a}, {b}) splits no blocks, as its use shows"));
+        document.field("pool", format!("({a}, {b}) splits no blocks (inferred from its use)"));
     }
     for setting in &assumed.settings {
-        document.field("found", format!("{setting}, which this release does not record"));
+        document.field("inferred", format!("{setting} (not recorded by this release)"));
     }
 }
 

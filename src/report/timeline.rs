@@ -31,8 +31,8 @@ const HIGHEST: [(&str, Figure); 5] = [
 /// Ranges that are drawn.
 const RANGES: usize = 6;
 /// What a reclaim is.
-const RECLAIM: &str = "had cached memory given back to the device first, which is slow (a retry after \
-    the device refused, or garbage collection)";
+const RECLAIM: &str = "made the allocator give cached memory back first, which is slow (a retry \
+                       after the device refused, or garbage collection)";
 /// Marks of one kind that are told one by one.
 const TOLD: usize = 3;
 
@@ -155,8 +155,7 @@ impl Drawn<'_> {
     }
 
     fn kinds(&mut self) {
-        self.document
-            .heading("Free memory, at its most in each column; each line on a scale of its own");
+        self.document.heading("Free memory, maximum of each column; each line has its own scale");
         let highest = Note::Text("highest".to_owned());
         let mut rows = vec![row("", Shape::Ends([String::new(), String::new()]), highest)];
         let mut words = Vec::new();
@@ -172,7 +171,7 @@ impl Drawn<'_> {
     }
 
     fn ratios(&mut self) {
-        self.document.heading("Fragmentation, from 0% to 100%, at the best moment of each column");
+        self.document.heading("Fragmentation, 0% to 100%, minimum of each column");
         let series = &self.device.series;
         let rows = RATIOS.iter().filter_map(|(name, figure)| {
             Some(row(*name, shares(series.ratio(*figure)?), Note::Extent))
@@ -212,7 +211,7 @@ impl Drawn<'_> {
         let device = self.device;
         let marks = &device.marks;
         let kinds = [
-            ("failed", &marks.oom, "request", "could not be served"),
+            ("failed", &marks.oom, "request", "failed"),
             ("reclaim", &marks.reclaim, "request", RECLAIM),
             ("empty_cache", &marks.empty_cache, "time", "the program had cached memory given back"),
         ];

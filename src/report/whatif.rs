@@ -11,15 +11,16 @@ pub fn whatif(report: &WhatIfReport) -> Document {
     document.title(code(&*report.path));
     let device = match report.capacity_bytes {
         Some(capacity) => format!("on a device of {}", size(capacity)),
-        None => "on a device without bounds: no request failed, so the file shows none".to_owned(),
+        None => {
+            "on an unlimited device: no request failed, so the file shows no capacity".to_owned()
+        }
     };
     document
         .paragraph(format!("Replayed by the rules of PyTorch {}, {device}", report.torch_version));
     document.paragraph(format!("Lower bound: {} live at once", size(report.lower_bound_bytes)));
     if let Some(gpu) = &report.costs_of {
-        document.paragraph(format!(
-            "How long device calls take is estimated from calls measured on {gpu}"
-        ));
+        document
+            .paragraph(format!("Times of device calls are estimated from calls measured on {gpu}"));
     }
     warnings(&mut document, &report.warnings);
     let mut devices: Vec<u64> = report.rows.iter().map(|row| row.device).collect();
@@ -36,8 +37,7 @@ pub fn whatif(report: &WhatIfReport) -> Document {
         document.table(Table::new(header, &[header.len() - 1], rows.into_iter().map(cells)));
     }
     if let Some(out @ 1..) = report.rows_tried.checked_sub(report.rows.len()) {
-        document
-            .paragraph(format!("and {} that --top leaves out", counted(out as u64, "more row")));
+        document.paragraph(format!("{} left out by --top", counted(out as u64, "more row")));
     }
     document
 }

@@ -60,7 +60,7 @@ pub(super) fn provenance(snapshot: &SnapshotReport) -> String {
     parts.push(match snapshot.settings_string.as_deref() {
         None if snapshot.found_settings.is_empty() => "allocator settings not recorded".to_owned(),
         None => format!(
-            "allocator settings not recorded; a replay finds {}",
+            "allocator settings not recorded; inferred by replay: {}",
             snapshot.found_settings.join(",")
         ),
         Some("") => "default allocator settings".to_owned(),
@@ -138,11 +138,11 @@ pub(super) fn moment(oom: &OomReport) -> String {
 /// What was missing.
 pub(super) fn missing(oom: &OomReport) -> String {
     let cache = match oom.largest_free_block_bytes {
-        0 => "no free block in the cache that it may use".to_owned(),
+        0 => "no usable free block in the cache".to_owned(),
         enough if enough >= oom.requested_bytes => {
-            format!("the largest free block of its pool and stream has {}", size(enough))
+            format!("the largest free block of its pool and stream is {}", size(enough))
         }
-        largest => format!("the largest free block it may use has {}", size(largest)),
+        largest => format!("the largest usable free block is {}", size(largest)),
     };
     let device = if oom.device_free_bytes >= oom.segment_bytes {
         format!("the device has room for the segment of {}", size(oom.segment_bytes))
@@ -172,8 +172,8 @@ pub(super) fn remedies(oom: &OomReport) -> Vec<String> {
     let mut texts = decided(oom, &own);
     if own.undecided > 0 {
         texts.push(format!(
-            "what comes of {} turns on whether a request was made in a graph capture or in use_mem_pool, \
-             which is not recorded",
+            "{} undecided: the result depends on whether a request was made in a graph capture or \
+             in use_mem_pool, which is not recorded",
             counted(own.undecided, "more setting")
         ));
     }
@@ -200,32 +200,32 @@ fn decided(oom: &OomReport, own: &Undisturbed) -> Vec<String> {
     let excess = own.needed_bytes.saturating_sub(own.reach_bytes);
     vec![if own.no_setting_helps && excess < LEAST_EXCESS {
         format!(
-            "no allocator setting avoids this: live memory and the request alone need {needed}, and less \
+            "no allocator setting avoids this: live memory and the request need {needed}, and less \
              is within reach"
         )
     } else if own.no_setting_helps {
         format!(
-            "no allocator setting avoids this: live memory and the request alone need {needed} of the \
-             {reach} within reach ({} too much)",
+            "no allocator setting avoids this: live memory and the request need {needed}, {} more \
+             than the {reach} within reach",
             size(excess)
         )
     } else if own.is_rounded_up && excess > 0 {
         format!(
-            "{tried} replayed, none avoids it: live memory and the request, as roundup_power2_divisions \
-             rounded it up, need {needed} of the {reach} within reach; what was asked for before rounding \
-             is not recorded and may be less"
+            "{tried} replayed, none avoids it: live memory and the request, rounded up by \
+             roundup_power2_divisions, need {needed}, more than the {reach} within reach; the size \
+             before rounding is not recorded and may be smaller"
         )
     } else if own.reserved_before_bytes > 0 {
         format!(
-            "{tried} replayed, none avoids it; but in each the {} reserved before the recording lie as \
-             they were recorded: a setting that is there from the program's start may help all the same \
+            "{tried} replayed, none avoids it. Each replay keeps the {} reserved before the \
+             recording as recorded; a setting in effect from the program's start may still help \
              (record from the start to replay that)",
             size(own.reserved_before_bytes)
         )
     } else {
         format!(
-            "{tried} replayed, none avoids it: live memory and the request need {needed} of the {reach} \
-             within reach, but under none do they lie so that it fits"
+            "{tried} replayed, none avoids it: live memory and the request need {needed} of the \
+             {reach} within reach, but no setting tried produces a layout that fits"
         )
     }]
 }
@@ -237,18 +237,18 @@ pub(super) fn of_remedies(oom: &OomReport) -> Option<String> {
     }
     let before = oom.undisturbed.map_or(0, |own| own.reserved_before_bytes);
     let start = if before > 0 {
-        format!("; the {} reserved before the recording lie as recorded", size(before))
+        format!("; the {} reserved before the recording stays as recorded", size(before))
     } else {
         String::new()
     };
     let pool = if oom.pool_id.is_none() {
-        "; nor is its pool, which is taken to be the default one"
+        "; the request's pool is not recorded either, the default pool is assumed"
     } else {
         ""
     };
     Some(format!(
-        "(settings of PYTORCH_CUDA_ALLOC_CONF; what the program would have asked for after this request \
-         is not recorded{pool}{start})"
+        "(settings of PYTORCH_CUDA_ALLOC_CONF; the requests after this one are not \
+         recorded{pool}{start})"
     ))
 }
 
@@ -262,8 +262,8 @@ fn remedy_in_words(remedy: &Remedy, own: &Undisturbed) -> String {
     let before = own.device_allocs.saturating_add(own.device_frees);
     let slow = if calls > FEW_CALLS && calls / SLOW >= before { ", which are slow" } else { "" };
     format!(
-        "{settings} a replay serves the request: peak reserved {}, {} for device memory{slow} ({} when \
-         recorded)",
+        "{settings} the request succeeds in a replay: peak reserved {}, {} for device memory{slow} \
+         ({} when recorded)",
         size(remedy.peak_reserved_bytes),
         counted(calls, "call"),
         count(before)

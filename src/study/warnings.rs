@@ -22,8 +22,8 @@ fn warn_of_options(device: DeviceStudy<'_, '_>, over_time: &OverTime, warnings: 
         warnings.add(
             Code::EmptyWindow,
             format!(
-                "device {id}: none of the {} is in the part asked for, so there is no peak, no course over \
-                 time and no failed request to see",
+                "device {id}: none of the {} is in the selected part of the trace, so there is no \
+                 peak, no timeline and no failed request to show",
                 counted(over_time.trace_events, "trace entry")
             ),
         );
@@ -32,7 +32,7 @@ fn warn_of_options(device: DeviceStudy<'_, '_>, over_time: &OverTime, warnings: 
         warnings.add(
             Code::SmallCapacity,
             format!(
-                "device {id}: a capacity of {} was given, and {} was reserved at once",
+                "device {id}: the given capacity is {}, but {} was reserved at once",
                 size(capacity),
                 size(reserved)
             ),
@@ -57,8 +57,9 @@ pub(crate) fn warn_of_trace(device: Device<'_>, outcome: Outcome, warnings: &mut
         warnings.add(
             Code::FreesNotCompleted,
             format!(
-                "the trace of device {id} has no free_completed entries (skip_actions): every block is \
-                 taken to be free as soon as the program freed it, though another stream may still have used it"
+                "the trace of device {id} has no free_completed entries (skip_actions): a block \
+                 counts as free once the program freed it, although another stream may still have \
+                 used it"
             ),
         );
     }
@@ -88,10 +89,11 @@ fn inconsistency(device: Device<'_>, outcome: Outcome) -> String {
         ));
     }
     let why = if device.snapshot().settings.is_some() {
-        "entries may be missing (skip_actions, a changed max_entries) or settings were changed on the way"
+        "entries may be missing (skip_actions, a changed max_entries) or settings changed during \
+         the recording"
     } else {
-        "this release records no allocator settings, and none that was tried leads to this trace; or entries \
-         are missing (skip_actions, a changed max_entries)"
+        "this release does not record allocator settings, and none of those tried reproduces the \
+         trace; or entries are missing (skip_actions, a changed max_entries)"
     };
     format!(
         "on device {} {}: figures over time are estimates; {why}",

@@ -30,7 +30,7 @@ impl Holds {
         matches!(self, Self::Yes | Self::Perhaps)
     }
 
-    /// Whether the rounding may have turned it.
+    /// Whether the rounding could change the answer.
     pub fn is_close(self) -> bool {
         matches!(self, Self::Perhaps | Self::PerhapsNot)
     }

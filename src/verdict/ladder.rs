@@ -3,8 +3,8 @@
 use super::{About, Holds, Verdict};
 use crate::units::GIB;
 
-/// What a process uses outside the allocator without anybody being to blame: the CUDA context, loaded
-/// kernels, the workspaces of cuBLAS and cuDNN. Usually 0.3 to 1 GiB, and less on small devices.
+/// What every CUDA process uses outside the allocator: the CUDA context, loaded kernels, the workspaces of
+/// cuBLAS and cuDNN. Usually 0.3 to 1 GiB, and less on small devices.
 pub const USUAL_OUTSIDE: u64 = GIB;
 /// [`USUAL_OUTSIDE`] is at most this part of a device.
 const USUAL_PARTS: u64 = 8;

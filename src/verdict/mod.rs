@@ -1,12 +1,12 @@
-//! Why a request failed: the one thing that, had it been otherwise, would have served it.
+//! Why a request failed: the one change that would have let it succeed.
 //!
-//! [`Verdict`] is the list of such things, each with its word, the question that gives it, and what to do
-//! about it. [`rule`] asks the questions in their order, of a failure in a trace, of a request that is made
-//! for the asking and of a message in a log alike: they differ in what is known. The figures of a snapshot
+//! [`Verdict`] lists these causes, each with its word, its question and the advice. [`rule`] asks the
+//! questions in their order: of a failure in a trace, of a hypothetical request and of a message in a log.
+//! They differ in what is known. The figures of a snapshot
 //! are exact and every kind of free memory is known apart from the others; those of a message are rounded
 //! ([`About`]), and it has one figure for several kinds.
 //!
-//! This room knows numbers alone: nothing of snapshots, messages and how a verdict is worded.
+//! This room knows only numbers, not snapshots, messages or wording.
 
 mod about;
 mod ladder;

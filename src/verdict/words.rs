@@ -7,33 +7,33 @@ words! {
     pub enum Certainty {
         /// The numbers decide it
         Certain = "certain",
-        /// The numbers allow it, and something unprinted decides
+        /// The numbers allow it, but what is not printed decides
         Possible = "possible",
     }
 }
 
 words! {
-    /// What would have served a request, in the order in which it is asked for: what is asked first is what is
-    /// cheapest to change. The meaning of each is its question.
+    /// What would have served a request, in the order of the questions: what is cheapest to change comes first.
+    /// The meaning of each is its question.
     #[non_exhaustive]
     pub enum Verdict {
-        /// Did the device have room for the segment all the same?
+        /// Did the device have room for the segment?
         MemoryLimit = "memory-limit",
-        /// Was there a free block of the right pool, size class and stream that was large enough?
+        /// Was a free block of the right pool, size class and stream large enough?
         Spurious = "spurious",
-        /// Would blocks that were freed, but are still in use on other streams, cover it?
+        /// Would freed blocks that other streams still use cover it?
         PendingFree = "pending-free",
         /// Would free memory in other pools (CUDA graphs, `MemPool`) cover it?
         PrivatePool = "private-pool",
         /// Would free memory in segments of other streams of the pool cover it?
         OtherStream = "other-stream",
-        /// Would the free memory of the request's own pool and stream cover it, were it in one piece?
+        /// Would the free memory of the request's own pool and stream cover it if it were in one piece?
         Fragmentation = "fragmentation",
-        /// Would what is in use outside this allocator cover it? Needs the device's capacity
+        /// Would memory in use outside this allocator cover it? Needs the device's capacity
         NonPytorch = "non-pytorch",
-        /// Nothing by itself would: most often live memory and the request exceed the device
+        /// None of these: usually live memory and the request exceed the device
         Capacity = "capacity",
-        /// What would answer these questions is not recorded
+        /// The recording does not answer these questions
         Unknown = "unknown",
         /// The request would not fail (`analyze --request`)
         Served = "served",
@@ -45,12 +45,13 @@ impl Verdict {
     pub fn advice(self) -> &'static str {
         match self {
             Self::MemoryLimit => {
-                "Raise or remove the limit of the process: torch.cuda.set_per_process_memory_fraction(), or \
-                 per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF. Serving frameworks set it too."
+                "Raise or remove the process limit: torch.cuda.set_per_process_memory_fraction(), \
+                 or per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF. Serving frameworks \
+                 also set it."
             }
             Self::Spurious => {
-                "Make the request once more; if max_split_size_mb kept the block for larger requests, do \
-                 without that setting."
+                "Repeat the request. If max_split_size_mb kept the block for larger requests, \
+                 remove that setting."
             }
             Self::PendingFree => {
                 "Synchronize with the other stream before the request, or use record_stream less."
@@ -61,19 +62,21 @@ impl Verdict {
             }
             Self::OtherStream => "Allocate on fewer streams.",
             Self::Fragmentation => {
-                "Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, unless it is on already: it leaves fewer \
-                 pieces. `oomscope whatif` on a snapshot tells beforehand whether it suffices."
+                "Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, unless already set: it \
+                 leaves fewer pieces. `oomscope whatif` tests it on a snapshot."
             }
             Self::NonPytorch => {
                 "Look for other processes on the GPU (nvidia-smi, while the job runs) and for libraries with \
                  allocators of their own. A CUDA context takes up to about 1 GiB."
             }
             Self::Capacity => {
-                "Hold less at that moment: a smaller batch or sequence, activation checkpointing, lower \
-                 precision, sharding or offloading. A snapshot says which lines hold the memory."
+                "Hold less at that moment: a smaller batch or sequence, activation checkpointing, \
+                 lower precision, sharding or offloading. A snapshot shows which lines hold the \
+                 memory."
             }
             Self::Unknown => {
-                "Record a snapshot at the failure, with every action and a recent PyTorch, which records more."
+                "Record a snapshot at the failure, with all actions and a recent PyTorch, which \
+                 records more."
             }
             Self::Served => "Nothing.",
         }

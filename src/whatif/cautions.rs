@@ -24,9 +24,9 @@ pub(crate) fn caution(settings: &Settings, is_limited: bool) -> Option<Warning> 
         return Some(Warning::new(
             Code::HarmfulSettings,
             format!(
-                "expandable_segments:True with max_split_size_mb:{limit}: reserved memory can grow from step \
-                 to step without bound, since a free block that large serves no smaller request; set one \
-                 of the two"
+                "expandable_segments:True with max_split_size_mb:{limit}: reserved memory can grow \
+                 without bound from step to step, because a free block that large serves no \
+                 smaller request; set only one of the two"
             ),
         ));
     }
@@ -39,7 +39,7 @@ pub(crate) fn caution(settings: &Settings, is_limited: bool) -> Option<Warning> 
         _ => return None,
     };
     let threshold = settings.garbage_collection_threshold;
-    let message = format!("garbage_collection_threshold:{threshold} does nothing: {why}");
+    let message = format!("garbage_collection_threshold:{threshold} has no effect: {why}");
     Some(Warning::new(Code::IdleSetting, message))
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn foreign_backend(snapshot: &Snapshot) -> Option<Warning> {
     (backend != "native").then(|| {
         Warning::new(
             Code::ForeignBackend,
-            "the backend is not PyTorch's native allocator, whose rules these figures assume",
+            "the backend is not PyTorch's native allocator, which these figures assume",
         )
     })
 }
@@ -75,7 +75,7 @@ pub(crate) fn not_in_effect(snapshot: &Snapshot) -> Vec<String> {
             let is_asked = parsed.iter().any(|settings| (option.means)(settings) == written);
             (!is_asked).then(|| {
                 let name = option.name;
-                format!("{name}:{asked} was asked for and is not in effect: {written} is")
+                format!("{name}:{asked} was set but is not in effect; in effect is {written}")
             })
         })
         .collect()

@@ -51,9 +51,9 @@ impl Costs {
     /// One sentence, when it is no such file or lacks a kind of call.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut costs: Self = serde_json::from_str(text)
-            .map_err(|error| format!("is no file of 'oomscope live --calibrate': {error}"))?;
+            .map_err(|error| format!("is not a file of 'oomscope live --calibrate': {error}"))?;
         if costs.schema != COST_SCHEMA {
-            return Err(format!("has the schema '{}'; {COST_SCHEMA} is known", costs.schema));
+            return Err(format!("has the schema '{}', not {COST_SCHEMA}", costs.schema));
         }
         let CostsByCall { malloc, free, map, unmap } = &mut costs.calls;
         let kinds = [("malloc", malloc), ("free", free), ("map", map), ("unmap", unmap)];
@@ -61,7 +61,7 @@ impl Costs {
             costs.sort_unstable_by_key(|cost| cost.bytes);
             costs.dedup_by_key(|cost| cost.bytes);
             if costs.is_empty() {
-                return Err(format!("tells no cost of the call '{kind}'"));
+                return Err(format!("has no cost of the call '{kind}'"));
             }
         }
         Ok(costs)
@@ -150,14 +150,14 @@ mod tests {
     fn what_is_no_cost_file_is_refused() {
         let whole = serde_json::to_string(&costs(&[(1, 1)])).unwrap();
         for (text, words) in [
-            ("{", "is no file of"),
+            ("{", "is not a file of"),
             (&whole.replace("cost/1", "cost/2"), "has the schema 'oomscope/cost/2'"),
             (
                 &whole.replace(
                     "\"unmap\":[{\"bytes\":1,\"median_ns\":1,\"samples\":1}]",
                     "\"unmap\":[]",
                 ),
-                "tells no cost of the call 'unmap'",
+                "has no cost of the call 'unmap'",
             ),
         ] {
             let error = Costs::parse(text).unwrap_err();

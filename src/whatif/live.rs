@@ -166,7 +166,8 @@ pub enum LiveError {
     },
     /// What was held before the recording does not fit.
     #[error(
-        "device {device}: {} were held when the recording began, more than the {} within reach on GPU {gpu}",
+        "device {device}: {} was held when the recording began, more than the {} within reach on \
+         GPU {gpu}",
         size(*.held), size(*.within_reach)
     )]
     Start {
@@ -181,7 +182,7 @@ pub enum LiveError {
     },
     /// There is too little to measure with.
     #[error(
-        "only {} are within reach on GPU {gpu}: too little to measure anything", size(*.within_reach)
+        "only {} is within reach on GPU {gpu}: too little to measure anything", size(*.within_reach)
     )]
     NoRoom {
         /// As the driver counts.

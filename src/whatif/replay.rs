@@ -56,7 +56,7 @@ pub struct ReplayedDevice {
     /// Segments that differ at the end; `None` in a what-if.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_differences: Option<usize>,
-    /// Where the model and the recording part.
+    /// Where the model diverges from the recording.
     pub first_divergence: Option<DivergenceReport>,
     /// Calls whose circumstances the trace leaves open: counters such as `num_alloc_retries` may be
     /// off by as much.
@@ -179,8 +179,8 @@ fn warnings(snapshot: &Snapshot, inference: &Inference<'_>) -> Vec<Warning> {
     if looks_like_npu(snapshot) {
         warnings.add(
             Code::ForeignBackend,
-            "blocks are 32 bytes larger than PyTorch's CUDA allocator would make them, as those of \
-             torch_npu are: its rules are not replayed here",
+            "blocks are 32 bytes larger than those of PyTorch's CUDA allocator, as in torch_npu, \
+             whose rules are not replayed",
         );
     }
     for one in &inference.devices {
@@ -190,8 +190,8 @@ fn warnings(snapshot: &Snapshot, inference: &Inference<'_>) -> Vec<Warning> {
             warnings.add(
                 Code::TimeReversed,
                 format!(
-                    "device {device}: {entries} earlier than the entry before: a ring buffer whose \
-                     limit was changed is out of order"
+                    "device {device}: {entries} earlier than the preceding entry; a ring buffer \
+                     whose limit was changed is out of order"
                 ),
             );
         }
@@ -200,8 +200,8 @@ fn warnings(snapshot: &Snapshot, inference: &Inference<'_>) -> Vec<Warning> {
             warnings.add(
                 Code::StartInconsistent,
                 format!(
-                    "device {device}: {blocks} of before the recording lie outside every segment, or \
-                     in one another"
+                    "device {device}: {blocks} from before the recording lie outside every segment \
+                     or overlap"
                 ),
             );
         }

@@ -137,13 +137,13 @@ fn wrong_usage_is_refused() {
     let directory = TempDir::new().unwrap();
     let program = small_program(&directory);
     let said = refusal(&["whatif", "--cost", &program, &program]);
-    assert!(said.contains("is no file of 'oomscope live --calibrate'"), "{said}");
+    assert!(said.contains("is not a file of 'oomscope live --calibrate'"), "{said}");
     let said = refusal(&["whatif", "--cost", "nowhere.json", &program]);
     assert!(said.contains("nowhere.json cannot be read"), "{said}");
     let file = text(&directory.path().join("gpu.json"));
     let (ran, _) = live(&["--calibrate", &file], &[("STUB_TOTAL_MIB", "513")]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("only 1 MiB are within reach on GPU 0"), "{}", ran.err);
+    assert!(ran.err.contains("only 1 MiB is within reach on GPU 0"), "{}", ran.err);
     let said = refusal(&["live", "--calibrate", &file, "-o", &file]);
     assert!(said.contains("name two files"), "{said}");
     let (ran, ledger) = live(&["--calibrate", &file], &[("STUB_FAIL_AT", "20")]);

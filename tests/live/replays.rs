@@ -245,7 +245,7 @@ fn the_page_says_what_a_person_needs() {
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     for words in [
         "GPU 1: Stub GPU 1, driver for CUDA 12.8",
-        "512 MiB are left alone, so 5 GiB are within",
+        "512 MiB left unused, so 5 GiB is within",
         "requests failed",
         "every decision as on a simulated device of this size",
         "cudaMalloc",

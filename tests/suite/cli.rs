@@ -144,7 +144,7 @@ fn help_tells_exit_codes_and_examples() {
     }
     for command in ["analyze", "timeline"] {
         let help = result_of(&[command, "--help"]);
-        assert!(help.find("--output <FILE>") < help.find("Part of the trace:"), "{help}");
+        assert!(help.find("--output <FILE>") < help.find("Selecting trace entries:"), "{help}");
     }
     assert_eq!(result_of(&["--version"]), concat!("oomscope ", env!("CARGO_PKG_VERSION"), "\n"));
 }
@@ -263,7 +263,7 @@ fn the_output_file_is_never_an_input() {
     let rank = text(&job.join("rank_0.pickle.gz"));
     for args in [&["analyze"][..], &["check", "--max-ooms", "0"]] {
         let said = refusal(&[args, &[&text(&job), "-o", &rank]].concat());
-        assert!(said.contains("rank_0.pickle.gz: is to be read"), "{said}");
+        assert!(said.contains("rank_0.pickle.gz: is an input"), "{said}");
     }
     assert_eq!(fs::read(&rank).unwrap(), fs::read(fixtures::path("2.15.0-holes")).unwrap());
     assert!(fs::read(&snapshot).unwrap() == before, "the snapshot is lost");

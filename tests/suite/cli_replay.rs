@@ -46,7 +46,7 @@ fn the_exit_code_says_whether_the_model_agrees() {
         assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{}", ran.out);
     }
     let page = run(&["replay", &parted]).out;
-    assert!(page.contains("the model and the recording part"), "{page}");
+    assert!(page.contains("the model diverges from the recording"), "{page}");
     assert!(page.contains("0 of 2 reproduced") || page.contains("1 of 2 reproduced"), "{page}");
     let what_if = run(&["replay", "--set", "expandable_segments:True", &parted]);
     assert_eq!(what_if.code, 0, "a what-if is no gate");
@@ -132,7 +132,7 @@ fn another_device_fails_or_serves_what_was_asked() {
     for command in ["analyze", "replay", "whatif"] {
         let ran = run(&[command, "--capacity", "80", HOLES]);
         assert_eq!(
-            (ran.code, ran.err.contains("name the unit")),
+            (ran.code, ran.err.contains("give a unit")),
             (2, true),
             "{command}: {}",
             ran.err

@@ -78,7 +78,7 @@ fn what_is_sound_is_exact() {
 fn cases() -> Vec<(&'static str, Value, usize, &'static str)> {
     let unknown_free = "frees an address where nothing is allocated";
     let unknown_completion = "completes a free that was never requested";
-    let overlapping = "empty, leaves the address space or overlaps";
+    let overlapping = "no size, exceeds the address space or overlaps";
     let impossible = "a size that never reaches the allocator";
     let idle = "where the model had nothing left to do";
     let freed = || vec![event("free_requested", A, 1000), event("free_completed", A, 1000)];

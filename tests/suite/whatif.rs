@@ -61,10 +61,7 @@ fn the_best_rows_are_those_of_the_whole_list() {
     assert_eq!(wanted.len(), 6);
     let left_out = all["rows"].as_array().unwrap().len() - wanted.len();
     let page = result_of(&["whatif", "--top", "2", args[3]]);
-    assert!(
-        page.ends_with(&format!("\nand {left_out} more rows that --top leaves out\n")),
-        "{page}"
-    );
+    assert!(page.ends_with(&format!("\n{left_out} more rows left out by --top\n")), "{page}");
 }
 
 /// On a device of the size found every request is served; on one smaller by more than the precision

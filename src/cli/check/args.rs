@@ -7,33 +7,33 @@ use clap::Args;
 use super::limits::LimitArgs;
 use crate::cli::args::{Format, forms, parse_release};
 
-/// Hold snapshots against limits, for CI: exit code 1 and the lines to look at when one does not hold
+/// Check snapshots against limits, for CI: exit code 1 and the lines responsible if a limit does not hold
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   oomscope check --max-ooms 0 --max-gap-ratio 30% snapshot.pickle
-  oomscope check --print-config > oomscope.toml       then edit: the limits of your job
-  oomscope check ranks/                               64 ranks, limits of oomscope.toml
+  oomscope check --print-config > oomscope.toml       write a configuration to edit
+  oomscope check ranks/                               64 ranks, with the limits of oomscope.toml
   oomscope check --save-baseline memory-baseline.json snapshot.pickle
   oomscope check --baseline memory-baseline.json --max-growth-ratio 5% snapshot.pickle
   oomscope check --format github snapshot.pickle      annotations in GitHub Actions
 
-Growth compares peaks replayed from an empty pool: what ran before in the same process, and what it left \
-cached, does not count. A limit on something that the file cannot tell (a peak, without a recorded \
-history) does not hold.
+Growth compares peaks that are replayed from an empty pool, so what ran before in the same process does \
+not count. A limit on a figure that the file does not contain (a peak, without a recorded history) does \
+not hold.
 
 Exit codes: 0 every limit holds; 1 one does not; 2 wrong usage, or a file that cannot be read.")]
 pub(in crate::cli) struct Check {
-    /// Snapshots: files (.pickle, .pkl, .json, each also .gz or .zst), directories of them, or - for
+    /// Snapshot files (.pickle, .pkl, .json; optionally .gz or .zst), directories of them, or - for
     /// standard input
     #[arg(required_unless_present = "print_config", value_name = "SNAPSHOT")]
     pub(super) snapshots: Vec<PathBuf>,
 
-    /// Compare with a snapshot, a directory of them, or what --save-baseline or --format json wrote
+    /// Baseline: a snapshot, a directory of snapshots, or a file from --save-baseline or --format json
     #[arg(long, value_name = "PATH", help_heading = "Growth")]
     pub(super) baseline: Option<PathBuf>,
 
-    /// Write the peaks of the snapshots to FILE, to compare with later, and check nothing
+    /// Write the snapshots' peaks to FILE as a baseline, and check nothing
     #[arg(
         long,
         value_name = "FILE.json",
@@ -43,27 +43,27 @@ pub(in crate::cli) struct Check {
     )]
     pub(super) save_baseline: Option<PathBuf>,
 
-    /// Read limits from FILE instead of the oomscope.toml found from here upwards
+    /// Read limits from FILE; default: oomscope.toml in this directory or the nearest parent
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
 
-    /// Print an oomscope.toml with every key, explained
+    /// Print an oomscope.toml with every key explained
     #[arg(long)]
     pub(super) print_config: bool,
 
-    /// Only this device
+    /// Check only this device
     #[arg(long, value_name = "N")]
     pub(super) device: Option<u64>,
 
-    /// The PyTorch release that recorded the snapshots, instead of what their keys tell
+    /// PyTorch release that recorded the snapshots; default: inferred from the files
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     pub(super) torch_version: Option<u32>,
 
-    /// Form of the result
+    /// Output format
     #[arg(long, value_parser = forms(&[Format::Github, Format::Junit, Format::Sarif]), default_value = "human")]
     pub(super) format: Format,
 
-    /// Write the result to FILE instead of standard output
+    /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 

@@ -19,7 +19,7 @@ use crate::study::{Scope, Study};
 use crate::units::parse_size;
 use crate::whatif::{LiveOptions, calibrate, live, option_change};
 
-/// Replay the trace on a real GPU: does it fit, and how long do the device calls take?
+/// Replay the trace on a real GPU, to see whether it fits and how long the device calls take
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,40 +28,39 @@ Examples:
   oomscope live --repeat 10 --touch snapshot.pickle  times of ten replays, all memory written once
   oomscope live --calibrate gpu.json                 measure device calls for whatif --cost gpu.json
 
-The model of PyTorch's allocator takes real memory from the CUDA driver, as the recording's calls \
-make it: sizes and order, no kernels and no data. Everything is given back at the end. This was \
-tested against a stub of the driver and not yet measured on a GPU: docs/live.md says what that means.
+The model of PyTorch's allocator makes the recorded calls and takes real memory from the CUDA driver, \
+without kernels or data. Everything is given back at the end. Tested against a stub of the driver, not \
+yet measured on a GPU: see docs/live.md.
 
-Exit codes: 0 the GPU did as the model predicts, whether or not a request fails; 1 it did not; \
+Exit codes: 0 the GPU did as predicted, whether or not a request fails; 1 it did not; \
 2 wrong usage, an unreadable file, no GPU, or the driver failed.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(in crate::cli) struct Live {
-    /// The snapshot: .pickle, .pkl or .json, each also .gz or .zst, or - for standard input
+    /// Snapshot file (.pickle, .pkl, .json; optionally .gz or .zst), or - for standard input
     #[arg(value_name = "SNAPSHOT", required_unless_present = "calibrate")]
     snapshot: Option<PathBuf>,
 
-    /// Only this device of the snapshot
+    /// Replay only this device of the snapshot
     #[arg(long, value_name = "N")]
     device: Option<u64>,
 
-    /// The GPU to replay on, as the driver counts (see CUDA_VISIBLE_DEVICES)
+    /// GPU to replay on, as the driver counts (CUDA_VISIBLE_DEVICES applies)
     #[arg(long, value_name = "N", default_value_t = 0)]
     gpu: u32,
 
-    /// Settings to replay under, in the syntax of PYTORCH_CUDA_ALLOC_CONF; options not named stay as
-    /// recorded
+    /// Settings to replay under, as in PYTORCH_CUDA_ALLOC_CONF; other options stay as recorded
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     set: Vec<String>,
 
-    /// The PyTorch release that recorded the snapshot, instead of what its keys tell
+    /// PyTorch release that recorded the snapshot; default: inferred from the file
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
-    /// Leave this much of the GPU's free memory alone
+    /// Free GPU memory to leave unused
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "512MiB")]
     reserve: u64,
 
-    /// Replay this often, one after the other
+    /// Number of replays, one after the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
 
@@ -73,8 +72,8 @@ pub(in crate::cli) struct Live {
     #[arg(long)]
     touch: bool,
 
-    /// Instead of a replay, measure what each device call costs on this GPU by size, and write it to FILE
-    /// for 'oomscope whatif --cost FILE'
+    /// Measure the cost of device calls by size instead of replaying, and write it to FILE for
+    /// 'oomscope whatif --cost FILE'
     #[arg(
         long,
         value_name = "FILE",
@@ -90,7 +89,7 @@ pub(in crate::cli) struct Live {
 enum PaceArg {
     /// One after the other, as fast as possible
     Full,
-    /// At the times at which they were recorded
+    /// At their recorded times
     Recorded,
 }
 

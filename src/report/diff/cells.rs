@@ -218,7 +218,7 @@ pub(super) fn settings(changes: &[SettingChange]) -> Vec<Vec<String>> {
     let name = |key: &str| match key {
         "torch_version" => "PyTorch".to_owned(),
         "settings_string" => "PYTORCH_CUDA_ALLOC_CONF".to_owned(),
-        "found_settings" => "found by a replay".to_owned(),
+        "found_settings" => "inferred by replay".to_owned(),
         key => key.to_owned(),
     };
     changes
