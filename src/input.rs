@@ -32,6 +32,7 @@ const OTHERS: [(&[u8], &str, &str); 2] =
 
 /// Why the bytes could not be had. The caller adds the name of the file.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum InputError {
     /// The file cannot be opened, mapped or read.
     #[error("cannot be read: {0}")]

@@ -51,6 +51,7 @@ pub struct Message {
 
 /// What a message says.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Saying {
     /// PyTorch's allocator could not serve a request.
     Allocation(Box<Allocation>),

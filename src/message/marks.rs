@@ -4,6 +4,7 @@ use super::wording::{ALLOCATION, ASYNC, TRIED};
 
 /// Who could not have memory, besides PyTorch's allocator of device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Elsewhere {
     /// The CUDA or HIP runtime: `CUDA error: out of memory`.
     Runtime,

@@ -23,6 +23,7 @@ pub struct Divergence {
 
 /// What a divergence comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// The model decided otherwise, having served the request in this way.
     Decision(Service),

@@ -6,6 +6,7 @@ use crate::snapshot::Device;
 
 /// Which part of a trace to look at. What came before counts as the state at its beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Window {
     /// All of it.
     #[default]
