@@ -71,7 +71,7 @@ pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffRepo
     let studies = [Study::new(before.snapshot, scope), Study::new(after.snapshot, scope)];
     let words = Vocabulary::new([before.snapshot, after.snapshot]);
     let numbers: BTreeSet<u64> =
-        studies.iter().flat_map(Study::devices).map(|device| device.id()).collect();
+        studies.iter().flat_map(Study::devices).map(DeviceStudy::id).collect();
     let devices: Vec<DeviceDiff> = numbers
         .into_iter()
         .map(|number| {

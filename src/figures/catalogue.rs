@@ -34,6 +34,7 @@ macro_rules! catalogue {
         /// A figure of a device.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
+        #[allow(clippy::doc_markdown, reason = "a meaning is also printed as plain text")]
         pub enum Figure {
             $(#[doc = $moment_meaning] $moment,)*
             $(#[doc = $time_meaning] $time,)*

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::study::{FromEmpty, Study};
+use crate::study::{DeviceStudy, FromEmpty, Study};
 
 /// The schema of what `oomscope check --save-baseline` writes.
 const SCHEMA: &str = "oomscope/baseline/1";
@@ -40,7 +40,7 @@ pub fn peaks(study: &Study<'_>, name: &str) -> Vec<Peaks> {
         replayed_peak_reserved_bytes: one.peak_reserved_bytes,
         snapshot: name.to_owned(),
     };
-    study.devices().filter_map(|device| device.from_empty()).map(row).collect()
+    study.devices().filter_map(DeviceStudy::from_empty).map(row).collect()
 }
 
 impl Baseline {
