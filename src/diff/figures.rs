@@ -103,7 +103,7 @@ impl Figures {
         u64::try_from(self.amount(figure).whole()).unwrap_or_default()
     }
 
-    /// What one of them changed by, in bytes or things, of what [`Figures::change_to`] came to.
+    /// What one of them changed by, in bytes or things, of what `change_to` came to.
     pub fn change(&self, figure: Figure) -> i64 {
         let by = self.amount(figure).whole();
         i64::try_from(by).unwrap_or(if by < 0 { i64::MIN } else { i64::MAX })

@@ -18,7 +18,7 @@ pub struct Snapshot {
     pub symbols: Symbols,
     /// Every distinct frame and stack.
     pub stacks: Stacks,
-    /// The trace entries of all devices, each device's in one run of rows: see [`Device`].
+    /// The trace entries of all devices, each device's in one run of rows: see [`Device`](super::Device).
     pub entries: TraceEntries,
     /// The rows of each device's trace entries, oldest first.
     pub traces: Vec<Range<usize>>,

@@ -14,6 +14,10 @@ use oomscope::snapshot::Snapshot;
 use pickle_tree::Tree;
 
 #[path = "../support/pickle_tree.rs"]
+#[allow(
+    clippy::duplicate_mod,
+    reason = "the suite has it too; a fuzz target has nothing but this file"
+)]
 mod pickle_tree;
 
 /// Any input is a pickle or an error with a position.
