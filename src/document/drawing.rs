@@ -16,10 +16,10 @@ const COLUMNS: std::ops::RangeInclusive<usize> = 10..=160;
 pub(super) struct Pens {
     pub(super) front: char,
     pub(super) back: char,
-    axis: char,
-    mark: char,
-    range: char,
-    levels: [char; 8],
+    pub(super) axis: char,
+    pub(super) mark: char,
+    pub(super) range: char,
+    pub(super) levels: [char; 8],
 }
 
 pub(super) const UNICODE: Pens = Pens {
@@ -29,14 +29,6 @@ pub(super) const UNICODE: Pens = Pens {
     mark: '▲',
     range: '▬',
     levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
-};
-pub(super) const ASCII: Pens = Pens {
-    front: '#',
-    back: '.',
-    axis: '|',
-    mark: '^',
-    range: '=',
-    levels: ['_', '.', '-', '=', '+', '*', '%', '@'],
 };
 
 /// The lines of `chart` in at most `width` columns.

@@ -10,6 +10,7 @@ mod chart;
 mod drawing;
 mod markdown;
 mod table;
+#[cfg(feature = "terminal")]
 mod terminal;
 mod text;
 mod wrap;
@@ -18,5 +19,6 @@ pub use block::{Block, Document, Field, Item, Stack};
 pub use chart::{Chart, Note, Row, Shape};
 pub use markdown::markdown;
 pub use table::{Cell, Table};
+#[cfg(feature = "terminal")]
 pub use terminal::{Style, terminal};
 pub use text::{Span, Text, Tone, alarm, code, faint, strong};

@@ -83,7 +83,7 @@ const KNOWS_ONLY: &[(&str, &[&str])] = &[
 ];
 
 /// Where alone a word may stand in code. Only the command line talks, exits and looks around.
-const CONFINED: [(&str, &[&str]); 12] = [
+const CONFINED: [(&str, &[&str]); 13] = [
     ("println", &["src/cli/", "src/main.rs"]),
     ("eprintln", &["src/cli/", "src/main.rs"]),
     ("print", &["src/cli/", "src/main.rs"]),
@@ -94,6 +94,7 @@ const CONFINED: [(&str, &[&str]); 12] = [
     ("env", &["src/cli/", "src/main.rs"]),
     ("exit", &["src/cli/"]),
     ("clap", &["src/cli/"]),
+    ("comfy_table", &["src/document/terminal/"]),
     ("unsafe", &["src/input.rs", "src/device/cuda/"]),
     ("unsafe_code", &["src/input.rs", "src/device/cuda/"]),
 ];

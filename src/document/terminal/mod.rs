@@ -1,5 +1,6 @@
 //! A document as a page on a terminal.
 
+mod shorten;
 mod style;
 mod table;
 
@@ -8,8 +9,9 @@ pub use style::Style;
 use super::block::{Block, Document, Field, Item, Stack};
 use super::drawing::draw;
 use super::text::{Text, faint};
-use super::wrap::{shorten, wrap};
+use super::wrap::wrap;
 use crate::units::counted;
+use shorten::shorten;
 
 /// Columns of the names on the left.
 const NAMES: usize = 16;

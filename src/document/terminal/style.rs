@@ -2,9 +2,18 @@
 
 use anstyle::{AnsiColor, Style as Ansi};
 
-use crate::document::drawing::{ASCII, Pens, UNICODE};
+use crate::document::drawing::{Pens, UNICODE};
 use crate::document::text::{Text, Tone};
 use crate::units::plain;
+
+const ASCII: Pens = Pens {
+    front: '#',
+    back: '.',
+    axis: '|',
+    mark: '^',
+    range: '=',
+    levels: ['_', '.', '-', '=', '+', '*', '%', '@'],
+};
 
 /// What the reader's screen can show.
 #[derive(Debug, Clone, Copy)]
