@@ -233,12 +233,15 @@ impl Emitter<'_> {
     /// that have equal frames share it.
     fn frames(&mut self, stack: StackId) -> io::Result<()> {
         self.pickle.interned("frames")?;
-        if let Some(memo) = self.stacks[stack.index()] {
+        // A caller may name a stack that the snapshot lacks: it has no frames.
+        if let Some(memo) = self.stacks.get(stack.index()).copied().flatten() {
             return self.pickle.reference(memo);
         }
         let frames = self.snapshot.stacks.frames(stack);
         let memo = self.list(frames.len(), frames, |this, id| this.frame(*id))?;
-        self.stacks[stack.index()] = Some(memo);
+        if let Some(known) = self.stacks.get_mut(stack.index()) {
+            *known = Some(memo);
+        }
         Ok(())
     }
 
