@@ -294,7 +294,7 @@ mod tests {
             ("max-reserved = 'much'", "1: max-reserved: 'much' is not a size"),
             ("max-ooms = 0\nmax-ooms = 1", "2: duplicate key"),
             ("max-ooms = ", "1: "),
-            ("max-ooms = 1\n[warn]\nmax-ooms = 1", "3: the warning at max-ooms 1 never comes"),
+            ("max-ooms = 1\n[warn]\nmax-ooms = 1", "3: the warning at max-ooms 1 is never reached"),
             ("baseline = 3", "1: baseline is a string"),
             ("warn = 3", "1: warn is a table of limits"),
             ("[override]\npath = 'x'", "1: write [[override]]"),
