@@ -183,7 +183,7 @@ impl Measured<'_, '_> {
                     let (frame, bytes) = (oom.culprit.clone()?, oom.requested_bytes);
                     Some(LineShare { frame, bytes })
                 });
-                return (share.into_iter().collect(), "requested by the request that failed");
+                return (share.into_iter().collect(), "requested, and refused");
             }
             _ => return (Vec::new(), ""),
         };
