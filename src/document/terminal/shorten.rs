@@ -2,6 +2,9 @@
 
 use crate::document::wrap::width;
 
+/// Between the names of a path, on Linux and on Windows.
+pub(super) const SEPARATORS: [char; 2] = ['/', '\\'];
+
 /// A place such as `/a/b/train.py:12 in step` in at most `room` columns, or in those that its function's name
 /// needs: the end of the path tells most.
 pub(super) fn shorten(place: &str, room: usize, dots: &str) -> String {
@@ -15,15 +18,21 @@ pub(super) fn shorten(place: &str, room: usize, dots: &str) -> String {
         return place.to_owned();
     }
     let keep = room.saturating_sub(width(dots));
-    let mut end = path;
-    while width(end) > keep {
-        let mut rest = end.chars();
-        rest.next();
-        end = rest.as_str();
-    }
+    let end = last_columns(path, keep);
     // Rather a whole directory name than the end of one.
-    let end = end.find('/').and_then(|slash| end.get(slash..)).unwrap_or(end);
+    let end = end.find(SEPARATORS).and_then(|at| end.get(at..)).unwrap_or(end);
     format!("{dots}{end}{name}")
+}
+
+/// The end of `text` that fits in `room` columns. Reads no more than that: a path may be as long as its file.
+fn last_columns(text: &str, room: usize) -> &str {
+    let mut taken = 0;
+    let fits = |(_, character): &(usize, &str)| {
+        taken += width(character);
+        taken <= room
+    };
+    let characters = text.char_indices().rev().map(|(at, c)| (at, &text[at..at + c.len_utf8()]));
+    characters.take_while(fits).last().map_or("", |(at, _)| &text[at..])
 }
 
 #[cfg(test)]
@@ -34,6 +43,8 @@ mod tests {
     fn long_paths_keep_their_end() {
         assert_eq!(shorten("/a/b/train.py", 20, "..."), "/a/b/train.py");
         assert_eq!(shorten("/very/long/way/to/train.py", 17, "..."), ".../to/train.py");
+        assert_eq!(shorten(r"C:\very\long\way\to\train.py", 17, "..."), r"...\to\train.py");
+        assert_eq!(shorten(&"/endless".repeat(1 << 20), 17, "..."), ".../endless");
         let long = "/very/long/way/to/train.py:12 in step";
         assert_eq!(
             shorten(long, 30, "…"),

@@ -4,7 +4,7 @@ use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width,
 };
 
-use super::shorten::shorten;
+use super::shorten::{SEPARATORS, shorten};
 use super::style::Style;
 use crate::document::table::{Cell, Table};
 use crate::document::text::Text;
@@ -110,7 +110,8 @@ fn lines(cell: &Cell, room: usize, style: Style) -> String {
 /// `text`, the place at its end in what `room` the rest of it leaves.
 fn shortened(text: &Text, room: usize, style: Style) -> String {
     let mut shown: Vec<String> = text.spans.iter().map(|span| style.raw(&span.text)).collect();
-    let is_place = text.spans.last().is_some_and(|last| last.is_code && last.text.contains('/'));
+    let is_place =
+        text.spans.last().is_some_and(|last| last.is_code && last.text.contains(SEPARATORS));
     if let Some((place, before)) = shown.split_last_mut().filter(|_| is_place) {
         let beside: usize = before.iter().map(|text| width(text)).sum();
         *place = shorten(place, room.saturating_sub(beside), style.dots());
