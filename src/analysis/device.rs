@@ -3,21 +3,27 @@
 use serde::Serialize;
 
 use super::options::Options;
-use crate::facts::Keep;
+use crate::facts::{Keep, Layout};
 use crate::failure::{Failures, OomReport, RequestReport, request};
 use crate::held::{self, HeldAt, Leaks, StepsReport};
 use crate::memory::{
-    HeldByLine, HeldByStack, Memory, SegmentList, Sum, by_line, by_stack, list_segments,
+    HeldByLine, HeldByStack, Memory, SegmentList, Sum, by_line, by_stack, figures, list_segments,
+    live_by_stack,
 };
-use crate::notice::Warnings;
-use crate::study::{DeviceStudy, OverTime, Peak, remark_on_trace};
+use crate::notice::{Code, Warnings};
+use crate::snapshot::{Block, Segment};
+use crate::study::{AskedMoment, DeviceStudy, Moment, OverTime, Peak, remark_on_trace};
+use crate::units::counted;
 
 /// One device of a snapshot.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeviceReport {
     /// Device number.
     pub device: u64,
-    /// The memory at the snapshot.
+    /// The moment that was asked for; figures, segments and holders are of it, else of the snapshot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moment: Option<Moment>,
+    /// The memory at that moment.
     #[serde(flatten)]
     pub memory: Memory,
     /// The segments in which most is free and stuck.
@@ -38,6 +44,9 @@ pub struct DeviceReport {
     pub top_lines: Vec<HeldByLine>,
     /// Where the memory was when allocated memory peaked; `None` without a trace.
     pub at_peak: Option<HeldAt>,
+    /// Where the memory was at the moment that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_moment: Option<HeldAt>,
     /// How the training steps of the trace were told apart.
     pub steps: StepsReport,
     /// What grows with every training step.
@@ -57,28 +66,77 @@ pub(super) fn report(
     options: Options,
     warnings: &mut Warnings,
 ) -> DeviceReport {
-    let (stacks, settings, top) = (device.stacks(), device.settings(), options.top);
-    let all = device.held().values().fold(Sum::default(), |all, sum| all.and(*sum));
+    let top = options.top;
     let mut failures = Failures::of(device);
     let over_time = device.follow(Keep::Sums, |step| failures.see(step));
-    let found = over_time.map(|over_time| held::whereabouts(device, over_time, top));
+    let moment = options.at.and_then(|asked| device.moment(asked));
+    if let (Some(asked), None) = (options.at, moment) {
+        warnings.add(Code::NoMoment, lacks(device, asked));
+    }
+    let asked = moment.and_then(Moment::entry);
+    let found = over_time.map(|over_time| held::whereabouts(device, over_time, asked, top));
     let found = found.unwrap_or_default();
     let ooms = failures.reports(found.at_failure, warnings);
     remark_on_trace(device, warnings);
+    let memory = memory_at(device, moment.unwrap_or_default(), top);
     DeviceReport {
         device: device.id(),
-        memory: device.memory().clone(),
-        segments: list_segments(device.device(), settings, top),
+        moment,
+        memory: memory.figures,
+        segments: memory.segments,
         peak: device.peak(),
         oom_count: device.failed().count() as u64,
         ooms,
         request: options.request.map(|asked| request(device, asked)),
-        top_stacks: by_stack(stacks, device.held().clone(), all, top).rows,
-        top_lines: by_line(stacks, device.held().clone(), all, top).rows,
+        top_stacks: memory.by_stack,
+        top_lines: memory.by_line,
         at_peak: found.at_peak,
+        at_moment: found.at_asked,
         steps: found.steps,
         leaks: found.leaks,
         timeline: over_time.cloned(),
         truncated: over_time.is_some_and(OverTime::is_truncated),
     }
+}
+
+/// Why `device` has no moment as `asked`.
+fn lacks(device: DeviceStudy<'_, '_>, asked: AskedMoment) -> String {
+    let why = match asked {
+        _ if device.device().is_empty() => "no history was recorded".to_owned(),
+        AskedMoment::Peak => "its trace has no peak".to_owned(),
+        AskedMoment::Failure => "no request failed".to_owned(),
+        AskedMoment::Entry(_) => {
+            format!("its trace has {}", counted(device.device().len() as u64, "entry"))
+        }
+    };
+    format!("device {}: {why}, so its memory is shown as at the snapshot", device.id())
+}
+
+/// The memory of one moment, and who held it.
+struct MemoryAt {
+    figures: Memory,
+    segments: SegmentList,
+    by_stack: Vec<HeldByStack>,
+    by_line: Vec<HeldByLine>,
+}
+
+fn memory_at(device: DeviceStudy<'_, '_>, moment: Moment, top: usize) -> MemoryAt {
+    let (snapshot, stacks, settings) = (device.snapshot(), device.stacks(), device.settings());
+    let list = |segments: &mut dyn Iterator<Item = &Segment>, blocks: &[Block]| {
+        list_segments(segments, blocks, &snapshot.pools, settings, top)
+    };
+    let (figures, segments, held) = match device.layout(moment) {
+        None => {
+            let segments = list(&mut device.device().segments(), &snapshot.blocks);
+            (device.memory().clone(), segments, device.held().clone())
+        }
+        Some(Layout { segments, blocks }) => {
+            let memory = figures(segments.iter(), &blocks, &snapshot.pools, settings);
+            let held = live_by_stack(segments.iter(), &blocks);
+            (memory, list(&mut segments.iter(), &blocks), held)
+        }
+    };
+    let all = held.values().fold(Sum::default(), |all, sum| all.and(*sum));
+    let by_stack = by_stack(stacks, held.clone(), all, top).rows;
+    MemoryAt { figures, segments, by_stack, by_line: by_line(stacks, held, all, top).rows }
 }

@@ -1,6 +1,6 @@
 //! What is looked at.
 
-use crate::study::{Scope, Window};
+use crate::study::{AskedMoment, Scope, Window};
 
 /// What to look at.
 #[derive(Debug, Clone, Copy, Default)]
@@ -11,6 +11,8 @@ pub struct Options {
     pub top: usize,
     /// Which part of each device's trace.
     pub window: Window,
+    /// The moment whose memory is shown; the snapshot if not given.
+    pub at: Option<AskedMoment>,
     /// Bytes of device memory, which no snapshot records.
     pub capacity: Option<u64>,
     /// Bytes to ask for at the snapshot.

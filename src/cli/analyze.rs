@@ -11,6 +11,7 @@ use super::inputs;
 use super::output::Output;
 use crate::analysis::{AnalyzeReport, Options, analyze, compare_ranks};
 use crate::report;
+use crate::study::AskedMoment;
 use crate::units::parse_size;
 
 /// Show failed requests, memory use, fragmentation, peak, memory over time, and who holds the memory
@@ -21,6 +22,7 @@ Examples:
   oomscope analyze ranks/                          64 ranks, the worst first
   oomscope analyze --format json snapshot.pickle   for a script; keys are stable
   oomscope analyze --request 2GiB s.pickle         would 2 GiB more fit?
+  oomscope analyze --at peak snapshot.pickle       segments and holders when most was allocated
   zstd -dc big.pickle.zst | oomscope analyze -     from standard input
 
 Terms:
@@ -47,12 +49,17 @@ pub(super) struct Analyze {
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 
+    /// Show the memory as it was at this moment: after an ENTRY (index from 0, per device), at the peak, or at
+    /// the last failure; default: at the snapshot
+    #[arg(long, value_name = "ENTRY|peak|failure", value_parser = parse_moment)]
+    at: Option<AskedMoment>,
+
     /// Total device memory, e.g. 80GiB, which no snapshot records; shows how much is used outside PyTorch
     #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]
     capacity: Option<u64>,
 
     /// Test whether an allocation of SIZE (e.g. 2GiB) would succeed at the snapshot
-    #[arg(long, value_name = "SIZE", value_parser = parse_request)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_request, conflicts_with = "at")]
     request: Option<u64>,
 
     /// PyTorch release that recorded the snapshots; default: inferred from the files
@@ -64,6 +71,17 @@ pub(super) struct Analyze {
 
     #[command(flatten)]
     window: WindowArgs,
+}
+
+fn parse_moment(text: &str) -> Result<AskedMoment, String> {
+    match text {
+        "peak" => Ok(AskedMoment::Peak),
+        "failure" => Ok(AskedMoment::Failure),
+        _ => text
+            .parse()
+            .map(AskedMoment::Entry)
+            .map_err(|_| "give the index of a trace entry, peak or failure".to_owned()),
+    }
 }
 
 fn parse_request(text: &str) -> Result<u64, String> {
@@ -79,6 +97,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
         device: args.device,
         top: args.top,
         window: args.window.window()?,
+        at: args.at,
         capacity: args.capacity,
         request: args.request,
         minor: args.torch_version,
@@ -98,6 +117,16 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
             bail!("no snapshot among the files given");
         }
         return Ok(Done::Partly);
+    }
+    if let Some(asked) = args.at {
+        let mut devices = snapshots.iter().flat_map(|snapshot| &snapshot.devices);
+        if devices.all(|device| device.moment.is_none()) {
+            bail!(match asked {
+                AskedMoment::Peak => "--at peak: no history was recorded".to_owned(),
+                AskedMoment::Failure => "--at failure: no request failed".to_owned(),
+                AskedMoment::Entry(entry) => format!("--at {entry}: no trace is that long"),
+            });
+        }
     }
     let ranks = compare_ranks(&snapshots);
     if let Some(device) = args.device {

@@ -7,7 +7,7 @@ use super::holders::{HeldOnBothSides, Holders, Others, StackChange, StackCounts}
 use super::limit::Growth;
 use super::lines::LineChange;
 use super::matching::matched;
-use super::moment::{MemoryAt, Moment};
+use super::moment::MemoryAt;
 use super::names::Vocabulary;
 use super::options::{At, DiffOptions};
 use super::space::{PoolChange, StreamChange, pools, streams};
@@ -15,7 +15,7 @@ use super::steps::{CommonSteps, ComparedPart, PhaseChange, StepChange};
 use super::summary::{failures, moment, summary};
 use crate::figures::Figure;
 use crate::frames::StackReader;
-use crate::study::DeviceStudy;
+use crate::study::{DeviceStudy, Moment};
 use crate::units::size;
 
 /// What changed on one device.

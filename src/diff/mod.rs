@@ -24,13 +24,13 @@ mod space;
 mod steps;
 mod summary;
 
+pub use crate::study::Moment;
 pub use device::DeviceDiff;
 pub use figures::Figures;
 pub use holders::{HeldChange, HeldOnBothSides, Others, StackChange, StackCounts, Status};
 pub use limit::{ExceededGrowth, FailOn, Growth, GrowthError, GrowthLimit};
 pub use lines::LineChange;
 pub use matching::MatchedBy;
-pub use moment::Moment;
 pub use options::{At, DiffOptions};
 pub use ranks::{RankChange, RanksDiff};
 pub use report::{DiffReport, File, SideWarning, diff};

@@ -47,14 +47,17 @@ pub struct HeldBlock {
 pub(crate) struct Whereabouts {
     pub(crate) at_peak: Option<HeldAt>,
     pub(crate) at_failure: Option<HeldAt>,
+    pub(crate) at_asked: Option<HeldAt>,
     pub(crate) steps: StepsReport,
     pub(crate) leaks: Leaks,
 }
 
-/// Looks at the memory of `device`, of which the `over_time` is known; tables have `top` rows.
+/// Looks at the memory of `device`, of which the `over_time` is known, also at the moment after entry `asked`
+/// (`Some(None)`: at the start); tables have `top` rows.
 pub(crate) fn whereabouts(
     device: DeviceStudy<'_, '_>,
     over_time: &OverTime,
+    asked: Option<Option<usize>>,
     top: usize,
 ) -> Whereabouts {
     let at_peak = over_time.peak.allocated_event.or(over_time.first.checked_sub(1));
@@ -63,6 +66,7 @@ pub(crate) fn whereabouts(
     let failure = device.failed().next_back();
     let mut wanted = vec![peak];
     wanted.extend(failure.map(Some));
+    wanted.extend(asked);
     let lives = Lives::of(device, wanted);
     let held = |entry: Option<usize>| {
         let moment = lives.moments.iter().find(|moment| moment.entry == entry)?;
@@ -75,6 +79,7 @@ pub(crate) fn whereabouts(
     Whereabouts {
         at_peak: held(peak),
         at_failure: failure.and_then(|failure| held(Some(failure))),
+        at_asked: asked.and_then(held),
         steps: StepsReport {
             completed: phases.completed_steps() as u64,
             told_by: phases.steps_from(),

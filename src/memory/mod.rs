@@ -18,7 +18,7 @@ pub(crate) use self::sums::{Sums, ranked, summed, table};
 use crate::allocator::{granule, whole_granules};
 use crate::conf::Settings;
 use crate::figures::{MemoryState, SegmentCounts};
-use crate::snapshot::{Block, BlockState, Device, Pools, Segment, Snapshot};
+use crate::snapshot::{Block, BlockState, Pools, Segment};
 
 /// How many, and how many bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -239,10 +239,19 @@ pub fn figures<'a>(
     memory
 }
 
-/// Lists the `top` segments of `device` at the snapshot.
-pub(crate) fn list_segments(device: Device<'_>, settings: &Settings, top: usize) -> SegmentList {
-    let report = |segment| SegmentReport::of(segment, device.snapshot(), settings);
-    let mut segments: Vec<SegmentReport> = device.segments().map(report).collect();
+/// Lists the `top` segments `of` some moment, whose blocks are rows of `all_blocks`.
+pub(crate) fn list_segments<'a>(
+    of: impl Iterator<Item = &'a Segment>,
+    all_blocks: &[Block],
+    all_pools: &Pools,
+    settings: &Settings,
+    top: usize,
+) -> SegmentList {
+    let report = |segment: &Segment| {
+        let blocks = all_blocks.get(segment.blocks.clone()).unwrap_or_default();
+        SegmentReport::of(segment, blocks, all_pools.get(segment.pool), settings)
+    };
+    let mut segments: Vec<SegmentReport> = of.map(report).collect();
     segments.sort_by_key(|s| {
         let stranded = s.inactive_bytes.saturating_sub(s.releasable_bytes);
         (Reverse(stranded), Reverse(s.inactive_bytes), Reverse(s.bytes), s.address)
@@ -266,8 +275,7 @@ fn bytes_in(state: BlockState, blocks: &[Block]) -> u64 {
 }
 
 impl SegmentReport {
-    fn of(segment: &Segment, snapshot: &Snapshot, settings: &Settings) -> Self {
-        let blocks = snapshot.blocks_of(segment);
+    fn of(segment: &Segment, blocks: &[Block], pool_id: [u64; 2], settings: &Settings) -> Self {
         let free = blocks.iter().filter(|block| block.state == BlockState::Inactive);
         let releasable = free.map(|block| releasable(segment, blocks.len(), block, settings));
         Self {
@@ -275,7 +283,7 @@ impl SegmentReport {
             bytes: segment.total_size,
             small: segment.is_small,
             expandable: segment.is_expandable,
-            pool_id: snapshot.pools.get(segment.pool),
+            pool_id,
             stream: segment.stream,
             blocks: blocks.len() as u64,
             allocated_bytes: bytes_in(BlockState::ActiveAllocated, blocks),

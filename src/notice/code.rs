@@ -27,6 +27,8 @@ words! {
         NoDevice = "no-device",
         /// One of two snapshots has no trace of a device, so they are compared as they were taken
         NoPeak = "no-peak",
+        /// The moment asked for is not in the trace of a device
+        NoMoment = "no-moment",
         /// No stacks were recorded, so no line of code can be named
         NoStacks = "no-stacks",
         /// No history was recorded

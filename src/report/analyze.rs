@@ -8,8 +8,7 @@ use super::words::{provenance, span};
 use super::{held, ranks};
 use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport};
 use crate::document::{Chart, Document, Note, Shape, Text, code};
-use crate::failure::OomReport;
-use crate::study::{OverTime, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
+use crate::study::{Moment, OverTime, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
 use crate::units::{counted, size};
 
 /// The answer on one snapshot, or the table of ranks and the answer on the worst of them.
@@ -63,19 +62,24 @@ fn over_time(document: &mut Document, device: &DeviceReport) {
     let Some(timeline) = device.timeline.as_ref().filter(|t| t.events > 1) else { return };
     if device.peak.reserved_bytes > 0 {
         let mut inside = Document::default();
-        inside.chart(chart(timeline, &device.ooms));
+        inside.chart(chart(timeline, device));
         document.details(format!("Over time ({})", span(timeline)), inside);
     }
 }
 
-fn chart(timeline: &OverTime, ooms: &[OomReport]) -> Chart {
+fn chart(timeline: &OverTime, device: &DeviceReport) -> Chart {
     let buckets = timeline.samples.buckets();
     let most = |series: usize| buckets.iter().map(|bucket| bucket.max[series]).collect();
     let mut rows = vec![area(most(SERIES_RESERVED), most(SERIES_ALLOCATED))];
-    if !ooms.is_empty() {
-        let place = |oom: &OomReport| oom.event - timeline.first;
-        let failed = ooms.iter().map(|oom| [place(oom), place(oom)]).collect();
+    let place = |entry: u64| [entry - timeline.first; 2];
+    if !device.ooms.is_empty() {
+        let failed = device.ooms.iter().map(|oom| place(oom.event)).collect();
         rows.push(row("failed", Shape::Marks(failed), Note::None));
+    }
+    if let Some(Moment::Entry { event }) = device.moment
+        && (timeline.first..timeline.first + timeline.events).contains(&event)
+    {
+        rows.push(row("shown", Shape::Marks(vec![place(event)]), Note::None));
     }
     let unused = "reserved but not allocated, minimum of each column".to_owned();
     // Kept in thousandths.

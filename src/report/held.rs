@@ -1,7 +1,7 @@
 //! Where the memory was at the failure, else at the peak: what for, from which phase, how old; what grows with
 //! every step; and who holds it at the snapshot.
 
-use super::words::place_in;
+use super::words::{self, place_in};
 use crate::analysis::DeviceReport;
 use crate::document::{Cell, Document, Table, code, strong};
 use crate::held::{Age, Category, Confidence, HeldAt, Leaks};
@@ -15,7 +15,7 @@ const SHOWN_LINES: usize = 4;
 /// Where the memory was.
 pub(super) fn held(document: &mut Document, device: &DeviceReport) {
     let Some((held, moment)) = telling(device) else { return };
-    document.heading(heading(held, moment));
+    document.heading(heading(held, &moment));
     let rows = rows(held);
     if !rows.is_empty() {
         document.table(Table::new(&["", "", "bytes", "share", "", ""], &[0, 1, 4, 5], rows));
@@ -28,11 +28,14 @@ pub(super) fn held(document: &mut Document, device: &DeviceReport) {
     }
 }
 
-/// Who holds the memory at the snapshot.
+/// Who holds the memory at the moment that is shown.
 pub(super) fn holders(document: &mut Document, device: &DeviceReport) {
     let all = &device.memory.blocks.active_allocated;
     if all.bytes > 0 {
-        document.heading("Who holds the allocated memory, by line");
+        document.heading(match device.moment {
+            None => "Who holds the allocated memory, by line".to_owned(),
+            Some(at) => format!("Who held the allocated memory {}, by line", words::at(at)),
+        });
         document.table(by_line(&device.top_lines, all.bytes, all.count));
     }
 }
@@ -96,21 +99,23 @@ fn age(age: Age) -> &'static str {
     }
 }
 
-/// The state to show: that of the last failure, else that of the peak, with a name for it.
-fn telling(device: &DeviceReport) -> Option<(&HeldAt, &'static str)> {
+/// The state to show: that asked for, else that of the last failure, else that of the peak, with a name for it.
+fn telling(device: &DeviceReport) -> Option<(&HeldAt, String)> {
+    let asked = device.at_moment.as_ref().zip(device.moment.map(words::at));
     let failure = device.ooms.last().and_then(|oom| oom.held.as_ref());
-    let found = failure
-        .map(|held| (held, "at the failure"))
-        .or_else(|| device.at_peak.as_ref().map(|held| (held, "at its peak")))?;
+    let failure = || failure.map(|held| (held, "at the failure".to_owned()));
+    let peak = || device.at_peak.as_ref().map(|held| (held, "at its peak".to_owned()));
+    let found = asked.or_else(failure).or_else(peak)?;
     let lines = lines(found.0, device);
     let tells = lines.iter().any(|line| line.frame.is_some()) || !rows(found.0).is_empty();
     tells.then_some(found)
 }
 
-/// The lines that held most; none where it is the end of the trace, whose lines stand in a table of their own.
+/// The lines that held most; none where it is the moment whose lines stand in a table of their own.
 fn lines<'a>(held: &'a HeldAt, device: &DeviceReport) -> &'a [HeldByLine] {
     let last = device.timeline.as_ref().and_then(|t| t.trace_events.checked_sub(1));
-    let rows = if held.event == last { &[] } else { held.by_line.rows.as_slice() };
+    let is_told = device.moment.map_or(held.event == last, |_| true);
+    let rows = if is_told { &[] } else { held.by_line.rows.as_slice() };
     rows.get(..SHOWN_LINES).unwrap_or(rows)
 }
 

@@ -1,6 +1,6 @@
 //! How a device's memory is used: totals, segments, blocks, pools and streams.
 
-use super::words::pool;
+use super::words::{self, pool};
 use crate::analysis::DeviceReport;
 use crate::document::{Cell, Document, Table};
 use crate::memory::{Memory, PoolReport, SegmentReport, StreamReport};
@@ -9,7 +9,8 @@ use crate::units::{count, counted, percent, ratio, size, stream};
 /// The totals, what of them is rounding, and the peaks.
 pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     let memory = &device.memory;
-    document.heading(format!("Memory of device {} at the snapshot", device.device));
+    let at = words::at(device.moment.unwrap_or_default());
+    document.heading(format!("Memory of device {} {at}", device.device));
     document.table(Table::new(&["", "bytes", "share", ""], &[0, 3], totals(memory)));
     let free = &memory.fragmentation;
     if free.rounding_bytes > 0 {

@@ -5,7 +5,7 @@ use crate::document::{Document, Stack, Text, code};
 use crate::failure::{OomReport, Remedy, Undisturbed};
 use crate::frames::{FrameReport, Origin};
 use crate::notice::Warning;
-use crate::study::OverTime;
+use crate::study::{Moment, OverTime};
 use crate::units::{count, counted, duration, size};
 use crate::whatif::FailedRequest;
 
@@ -104,6 +104,15 @@ pub(super) fn failed(document: &mut Document, ooms: &[FailedRequest]) {
     let more = ooms.len().checked_sub(SHOWN).filter(|more| *more > 0);
     let more = more.map(|more| format!("and {} more", count(more as u64)));
     document.fields("failed", ooms.iter().take(SHOWN).map(request).chain(more));
+}
+
+/// Which moment the figures, segments and holders of `device` are of.
+pub(super) fn at(moment: Moment) -> String {
+    match moment {
+        Moment::Snapshot => "at the snapshot".to_owned(),
+        Moment::Start => "before the first entry".to_owned(),
+        Moment::Entry { event } => format!("at entry {}", count(event)),
+    }
 }
 
 /// Where in the trace a failed request is.

@@ -15,6 +15,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod analyze_at;
 mod check;
 mod check_ci;
 mod check_formats;

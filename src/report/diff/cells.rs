@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::super::words::pool;
+use super::super::words::{self, pool};
 use crate::diff::{
-    At, DeviceDiff, DiffReport, HeldChange, Moment, PhaseChange, PoolChange, RankChange, RanksDiff,
+    At, DeviceDiff, DiffReport, HeldChange, PhaseChange, PoolChange, RankChange, RanksDiff,
     SettingChange, Space, Status, StepChange, StreamChange,
 };
 use crate::document::{Cell, code};
@@ -160,15 +160,10 @@ pub(super) fn compared(device: &DeviceDiff) -> Option<String> {
 
 /// Where in the two recordings the peaks are.
 pub(super) fn moments(device: &DeviceDiff) -> String {
-    let of = |moment: Moment| match moment {
-        Moment::Snapshot => "at the snapshot".to_owned(),
-        Moment::Start => "before the first entry".to_owned(),
-        Moment::Entry { event } => format!("at entry {}", count(event)),
-    };
-    let sides = [("before", device.before_moment), ("after", device.after_moment)];
+    let sides = [("old", device.before_moment), ("new", device.after_moment)];
     let sides: Vec<String> = sides
         .into_iter()
-        .filter_map(|(side, moment)| Some(format!("{side} {}", of(moment?))))
+        .filter_map(|(side, at)| Some(format!("{} in the {side} recording", words::at(at?))))
         .collect();
     sides.join(", ")
 }

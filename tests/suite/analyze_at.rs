@@ -1,0 +1,142 @@
+//! `analyze --at`: the memory at a moment, held against what PyTorch said at that moment
+//! (`tests/oracle/moments.py`), and against the snapshot where the moment is its own.
+
+use crate::support::fixtures;
+use crate::support::program::{analyze, refusal};
+use serde_json::{Value, json};
+
+fn path(file: &str) -> String {
+    format!("fixtures/{file}.pickle.gz")
+}
+
+fn analyzed(file: &str, at: &str) -> Value {
+    analyze(&["--top", "1000", "--at", at, &path(file)])
+}
+
+#[test]
+fn figures_and_segments_are_those_of_the_moment() {
+    for run in ["native", "expandable"] {
+        let told = fixtures::directory().join(format!("moments/2.15.0-{run}.moments.json"));
+        let told: Value = serde_json::from_str(&std::fs::read_to_string(told).unwrap()).unwrap();
+        let moments = told.as_array().unwrap();
+        assert_eq!(moments.len(), 6);
+        for truth in moments {
+            let entry = &truth["entry"];
+            let report = analyzed(&format!("moments/2.15.0-{run}"), &entry.to_string());
+            let device = &report["snapshots"][0]["devices"][0];
+            assert_eq!(device["moment"], json!({ "at": "entry", "event": entry }));
+            assert_eq!(device["at_moment"]["event"], *entry);
+            assert_eq!(device["at_moment"]["allocated_bytes"], truth["allocated_bytes"]);
+            for figure in ["allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes"] {
+                assert_eq!(device[figure], truth[figure], "{run} {figure} at {entry}");
+            }
+            assert_eq!(
+                device["fragmentation"]["inactive_split_bytes"], truth["inactive_split_bytes"],
+                "{run} at {entry}"
+            );
+            assert_eq!(segments_told(device), segments_true(truth), "{run} at {entry}");
+            let held: u64 = device["top_lines"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|l| l["bytes"].as_u64().unwrap())
+                .sum();
+            assert_eq!(json!(held), truth["allocated_bytes"]);
+        }
+    }
+}
+
+/// Address, bytes, stream, pool, blocks, bytes allocated and free of each segment.
+type Row = (u64, u64, u64, Value, u64, u64, u64);
+
+fn segments_told(device: &Value) -> Vec<Row> {
+    let row = |s: &Value| {
+        let of = |key: &str| s[key].as_u64().unwrap();
+        let (allocated, free) = (of("allocated_bytes"), of("inactive_bytes"));
+        (
+            of("address"),
+            of("bytes"),
+            of("stream"),
+            s["pool_id"].clone(),
+            of("blocks"),
+            allocated,
+            free,
+        )
+    };
+    let mut rows: Vec<Row> = device["top_segments"].as_array().unwrap().iter().map(row).collect();
+    rows.sort_by_key(|row| row.0);
+    rows
+}
+
+fn segments_true(truth: &Value) -> Vec<Row> {
+    let row = |s: &Value| {
+        let blocks = s[4].as_array().unwrap();
+        let bytes = |state: &str| {
+            let of_state = blocks.iter().filter(|block| block[2] == state);
+            of_state.map(|block| block[0].as_u64().unwrap()).sum()
+        };
+        let of = |index: usize| s[index].as_u64().unwrap();
+        let (allocated, free) = (bytes("active_allocated"), bytes("inactive"));
+        (of(0), of(1), of(2), s[3].clone(), blocks.len() as u64, allocated, free)
+    };
+    let mut rows: Vec<Row> = truth["segments"].as_array().unwrap().iter().map(row).collect();
+    rows.sort_by_key(|row| row.0);
+    rows
+}
+
+#[test]
+fn the_last_entry_is_the_snapshot() {
+    for file in
+        ["2.15.0-oom_varlen-at-oom", "2.5.1-graphs", "2.15.0-gpt_varlen-late", "2.1.2-holes-at-oom"]
+    {
+        let plain = analyze(&["--top", "1000", &path(file)]);
+        let snapshot = &plain["snapshots"][0]["devices"][0];
+        let entries = plain["snapshots"][0]["events"].as_u64().unwrap();
+        let report = analyzed(file, &(entries - 1).to_string());
+        let mut last = report["snapshots"][0]["devices"][0].clone();
+        let keys = last.as_object_mut().unwrap();
+        keys.remove("moment").unwrap();
+        keys.remove("at_moment").unwrap();
+        assert_eq!(last, *snapshot, "{file}");
+    }
+}
+
+#[test]
+fn peak_and_failure_are_the_entries_they_name() {
+    let file = "2.15.0-oom_varlen-at-oom";
+    let peak = analyzed(file, "peak");
+    let device = &peak["snapshots"][0]["devices"][0];
+    assert_eq!(device["allocated_bytes"], device["peak"]["allocated_bytes"]);
+    assert_eq!(device["moment"]["event"], device["peak"]["allocated_event"]);
+    assert_eq!(device["at_moment"], device["at_peak"]);
+    let failure = analyzed(file, "failure");
+    let device = &failure["snapshots"][0]["devices"][0];
+    let failed = device["ooms"].as_array().unwrap().last().unwrap();
+    assert_eq!(device["moment"]["event"], failed["event"]);
+    assert_eq!(device["allocated_bytes"], failed["allocated_bytes"]);
+    assert_eq!(device["reserved_bytes"], failed["reserved_bytes"]);
+}
+
+#[test]
+fn a_moment_that_no_trace_has_is_refused() {
+    let holes = path("2.15.0-gpt_varlen-late");
+    let untraced = path("2.15.0-gpt_varlen-no-history");
+    for (at, path, why) in [
+        ("failure", &holes, "--at failure: no request failed"),
+        ("99999999", &holes, "--at 99999999: no trace is that long"),
+        ("peak", &untraced, "--at peak: no history was recorded"),
+    ] {
+        assert!(refusal(&["analyze", "--at", at, path]).contains(why), "{at}");
+    }
+}
+
+#[test]
+fn a_device_without_the_moment_is_shown_as_at_the_snapshot_and_says_so() {
+    let (with, without) = (path("2.15.0-holes-at-oom"), path("2.15.0-holes"));
+    let report = analyze(&["--at", "failure", &with, &without]);
+    let of = |index: usize| &report["snapshots"][index];
+    assert_eq!(of(0)["devices"][0]["moment"]["at"], "entry");
+    assert_eq!(of(1)["devices"][0].get("moment"), None);
+    let codes = of(1)["warnings"].as_array().unwrap().iter().map(|warning| &warning["code"]);
+    assert!(codes.clone().any(|code| code == "no-moment"));
+}
