@@ -73,12 +73,12 @@ pub(super) fn report(
     if let (Some(asked), None) = (options.at, moment) {
         warnings.add(Code::NoMoment, lacks(device, asked));
     }
-    let asked = moment.and_then(Moment::entry);
-    let found = over_time.map(|over_time| held::whereabouts(device, over_time, asked, top));
+    let shown = moment.unwrap_or_default();
+    let found = over_time.map(|over_time| held::whereabouts(device, over_time, shown, top));
     let found = found.unwrap_or_default();
     let ooms = failures.reports(found.at_failure, warnings);
     remark_on_trace(device, warnings);
-    let memory = memory_at(device, moment.unwrap_or_default(), top);
+    let memory = memory_at(device, shown, top);
     DeviceReport {
         device: device.id(),
         moment,

@@ -18,7 +18,7 @@ use self::tables::Summary;
 pub use self::tables::{Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, HeldAt};
 use crate::facts::shown_capacity;
 use crate::phases::StepsFrom;
-use crate::study::{DeviceStudy, OverTime};
+use crate::study::{DeviceStudy, Moment, OverTime};
 
 /// How training steps were told apart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -52,12 +52,12 @@ pub(crate) struct Whereabouts {
     pub(crate) leaks: Leaks,
 }
 
-/// Looks at the memory of `device`, of which the `over_time` is known, also at the moment after entry `asked`
-/// (`Some(None)`: at the start); tables have `top` rows.
+/// Looks at the memory of `device`, of which the `over_time` is known, also at the moment
+/// `asked` for; tables have `top` rows.
 pub(crate) fn whereabouts(
     device: DeviceStudy<'_, '_>,
     over_time: &OverTime,
-    asked: Option<Option<usize>>,
+    asked: Moment,
     top: usize,
 ) -> Whereabouts {
     let at_peak = over_time.peak.allocated_event.or(over_time.first.checked_sub(1));
@@ -66,6 +66,11 @@ pub(crate) fn whereabouts(
     let failure = device.failed().next_back();
     let mut wanted = vec![peak];
     wanted.extend(failure.map(Some));
+    let asked = match asked {
+        Moment::Snapshot => None,
+        Moment::Start => Some(None),
+        Moment::Entry { event } => Some(usize::try_from(event).ok()),
+    };
     wanted.extend(asked);
     let lives = Lives::of(device, wanted);
     let held = |entry: Option<usize>| {

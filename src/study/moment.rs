@@ -26,15 +26,6 @@ impl Moment {
     pub fn after(event: Option<u64>) -> Self {
         event.map_or(Self::Start, |event| Self::Entry { event })
     }
-
-    /// The entry that it comes after, `Some(None)` for the start; nothing for the snapshot.
-    pub(crate) fn entry(self) -> Option<Option<usize>> {
-        match self {
-            Self::Snapshot => None,
-            Self::Start => Some(None),
-            Self::Entry { event } => Some(usize::try_from(event).ok()),
-        }
-    }
 }
 
 /// A moment as it is asked for: each device has its own.
@@ -48,7 +39,7 @@ pub enum AskedMoment {
     Entry(u64),
 }
 
-impl<'s> DeviceStudy<'s, '_> {
+impl DeviceStudy<'_, '_> {
     /// The moment `asked` for, if this device's recording has it.
     pub fn moment(self, asked: AskedMoment) -> Option<Moment> {
         let over_time = self.over_time()?;
