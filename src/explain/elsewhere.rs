@@ -87,13 +87,8 @@ pub(super) fn figures(whose: Elsewhere, text: &str) -> Vec<PrintedFigure> {
         .then(|| text.split_once("you tried to allocate "))
         .flatten()
         .and_then(|(_, rest)| PrintedAmount::at_start(rest));
-    let figure = |amount: PrintedAmount| PrintedFigure {
-        name: "requested",
-        label: "requested",
-        bytes: amount.bytes,
-        error_bytes: amount.error_bytes,
-        printed: amount.text,
-        meaning: "the size of the tensor on the CPU".to_owned(),
+    let figure = |amount: PrintedAmount| {
+        PrintedFigure::said("requested", &amount, "the size of the tensor on the CPU")
     };
     requested.map(figure).into_iter().collect()
 }

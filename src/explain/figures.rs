@@ -25,138 +25,126 @@ pub struct PrintedFigure {
     pub meaning: String,
 }
 
-/// The numbers of `r`, each with its meaning.
-pub(super) fn figures(r: &Reckoning) -> Vec<PrintedFigure> {
-    let mut figures = Vec::new();
-    let mut said = |name, label, amount: &Option<PrintedAmount>, meaning: &str| {
-        figures.extend(amount.as_ref().map(|amount| PrintedFigure {
+impl PrintedFigure {
+    /// A number of the message.
+    pub(super) fn said(name: &'static str, amount: &PrintedAmount, meaning: &str) -> Self {
+        Self {
             name,
-            label,
+            label: label(name),
             bytes: amount.bytes,
             error_bytes: amount.error_bytes,
             printed: amount.text.clone(),
             meaning: meaning.to_owned(),
-        }));
-    };
+        }
+    }
+
+    /// A number that follows from others.
+    fn derived(name: &'static str, about: About, meaning: &str) -> Self {
+        Self {
+            name,
+            label: label(name),
+            bytes: about.bytes,
+            error_bytes: about.error,
+            printed: rough(about),
+            meaning: meaning.to_owned(),
+        }
+    }
+}
+
+fn label(name: &'static str) -> &'static str {
+    match name {
+        "private_pools" => "in private pools",
+        "this_process" => "this process",
+        "process" => "a process",
+        name => name,
+    }
+}
+
+/// The numbers of `r`, each with its meaning.
+pub(super) fn figures(r: &Reckoning) -> Vec<PrintedFigure> {
     let is_native = !matches!(r.said.wording, Wording::Mps | Wording::Async);
-    said("requested", "requested", &r.said.requested, requested(r));
-    said(
-        "capacity",
-        "capacity",
-        &r.said.capacity,
-        "memory of the whole device; pass it to oomscope as --capacity",
+    let mut figures = printed(r, is_native);
+    figures.extend(
+        r.said
+            .processes
+            .iter()
+            .map(|process| PrintedFigure::said("process", &process.in_use, &whose(process.pid, r))),
     );
-    said(
-        "free",
-        "free",
-        &r.said.free,
-        if is_native {
-            "free on the device for any process, after PyTorch gave back what it could of its \
-             cache"
-        } else {
-            "free on the device for any process"
-        },
-    );
-    said(
-        "allowed",
-        "allowed",
-        &r.said.allowed,
-        if r.said.wording == Wording::Mps {
-            "PyTorch's own limit (PYTORCH_MPS_HIGH_WATERMARK_RATIO)"
-        } else {
-            "limit on what this process may reserve (memory fraction)"
-        },
-    );
+    if is_native {
+        figures.extend(derived(r));
+    }
+    figures
+}
+
+/// Those that stand in the message, in reading order.
+fn printed(r: &Reckoning, is_native: bool) -> Vec<PrintedFigure> {
+    let free = if is_native {
+        "free on the device for any process, after PyTorch gave back what it could of its cache"
+    } else {
+        "free on the device for any process"
+    };
+    let allowed = if r.said.wording == Wording::Mps {
+        "PyTorch's own limit (PYTORCH_MPS_HIGH_WATERMARK_RATIO)"
+    } else {
+        "limit on what this process may reserve (memory fraction)"
+    };
     let allocated = match &r.said.private_pools {
         Some(_) => "blocks that tensors hold; the message adds what private pools have free",
         None if r.said.wording == Wording::Async => "memory that tensors hold",
         None => "blocks that tensors hold, their sizes rounded up",
     };
-    said("allocated", "allocated", &r.said.allocated, allocated);
-    said(
-        "private_pools",
-        "in private pools",
-        &r.said.private_pools,
-        "free in private pools (CUDA graphs, torch.cuda.MemPool), although the message calls it \
-         allocated; only requests of those pools can use it, and graphs need it for replay",
-    );
-    said(
-        "unallocated",
-        "unallocated",
-        &r.said.unallocated,
-        "in PyTorch's cache but in no tensor: free parts of segments with live blocks, of any \
-         stream, and freed blocks that another stream still uses",
-    );
-    said(
-        "reserved",
-        "reserved",
-        &r.said.reserved,
-        "device memory held by PyTorch's allocator: allocated, and free in its cache",
-    );
-    said(
-        "this_process",
-        "this process",
-        &r.said.this_process,
-        "in use by this process: reserved memory, the CUDA context and libraries",
-    );
-    said(
-        "other",
-        "other",
-        &r.said.other,
-        "memory of the GPU that the process uses outside PyTorch",
-    );
-    for process in &r.said.processes {
-        let meaning = if Some(process.pid) == r.this_pid {
-            format!(
-                "in use by process {}: probably this one, seen from outside its container, as it \
-                 uses all that is reserved",
-                process.pid
-            )
-        } else if r.this_pid.is_some() || r.said.this_process.is_some() {
-            format!("in use by process {}, another one", process.pid)
-        } else {
-            format!(
-                "in use by process {}: another one, or this one seen from outside its container",
-                process.pid
-            )
-        };
-        said("process", "a process", &Some(process.in_use.clone()), &meaning);
-    }
-    let mut follows = |name, label, about: Option<About>, meaning: &str| {
-        figures.extend(about.map(|about| PrintedFigure {
-            name,
-            label,
-            bytes: about.bytes,
-            error_bytes: about.error,
-            printed: rough(about),
-            meaning: meaning.to_owned(),
-        }));
+    let capacity = "memory of the whole device; pass it to oomscope as --capacity";
+    let private_pools = "free in private pools (CUDA graphs, torch.cuda.MemPool), although the message calls \
+                         it allocated; only requests of those pools can use it, and graphs need it for replay";
+    let unallocated = "in PyTorch's cache but in no tensor: free parts of segments with live blocks, of any \
+                       stream, and freed blocks that another stream still uses";
+    let reserved = "device memory held by PyTorch's allocator: allocated, and free in its cache";
+    let this_process = "in use by this process: reserved memory, the CUDA context and libraries";
+    [
+        ("requested", &r.said.requested, requested(r)),
+        ("capacity", &r.said.capacity, capacity),
+        ("free", &r.said.free, free),
+        ("allowed", &r.said.allowed, allowed),
+        ("allocated", &r.said.allocated, allocated),
+        ("private_pools", &r.said.private_pools, private_pools),
+        ("unallocated", &r.said.unallocated, unallocated),
+        ("reserved", &r.said.reserved, reserved),
+        ("this_process", &r.said.this_process, this_process),
+        ("other", &r.said.other, "memory of the GPU that the process uses outside PyTorch"),
+    ]
+    .into_iter()
+    .filter_map(|(name, amount, meaning)| {
+        Some(PrintedFigure::said(name, amount.as_ref()?, meaning))
+    })
+    .collect()
+}
+
+/// Which process `pid` is.
+fn whose(pid: u64, r: &Reckoning) -> String {
+    let which = if Some(pid) == r.this_pid {
+        ": probably this one, seen from outside its container, as it uses all that is reserved"
+    } else if r.this_pid.is_some() || r.said.this_process.is_some() {
+        ", another one"
+    } else {
+        ": another one, or this one seen from outside its container"
     };
-    if is_native {
-        if r.said.reserved.is_none() {
-            follows(
-                "reserved",
-                "reserved",
-                r.reserved,
-                "device memory held by PyTorch's allocator: allocated + unallocated",
-            );
-        } else {
-            follows(
-                "unallocated",
-                "unallocated",
-                r.unallocated,
-                "reserved - allocated: in PyTorch's cache, in no tensor",
-            );
-        }
-        follows(
-            "outside",
-            "outside",
-            r.outside,
-            "capacity - free - reserved: in use by other processes, the CUDA context (usually 0.3 to 1 GiB) and \
-             libraries such as NCCL",
-        );
-    }
-    figures
+    format!("in use by process {pid}{which}")
+}
+
+/// Those that follow from what the caching allocator says.
+fn derived(r: &Reckoning) -> impl Iterator<Item = PrintedFigure> {
+    let cached = if r.said.reserved.is_none() {
+        let meaning = "device memory held by PyTorch's allocator: allocated + unallocated";
+        ("reserved", r.reserved, meaning)
+    } else {
+        let meaning = "reserved - allocated: in PyTorch's cache, in no tensor";
+        ("unallocated", r.unallocated, meaning)
+    };
+    let outside = "capacity - free - reserved: in use by other processes, the CUDA context (usually 0.3 to \
+                   1 GiB) and libraries such as NCCL";
+    [cached, ("outside", r.outside, outside)]
+        .into_iter()
+        .filter_map(|(name, about, meaning)| Some(PrintedFigure::derived(name, about?, meaning)))
 }
 
 /// What was asked of the device depends on the size alone.

@@ -205,75 +205,88 @@ fn settings_can_help(r: &Reckoning, free: About) -> Option<bool> {
 /// The device had room: something else refused.
 fn limited(r: &Reckoning, request: About, over: Option<Holds>, base: Conclusion) -> Conclusion {
     let (wanted, free) = (text(r.said.requested.as_ref()), text(r.said.free.as_ref()));
-    let allowed = text(r.said.allowed.as_ref());
-    if let (Some(over), Some(reserved)) = (over.filter(|over| over.is_yes()), r.reserved) {
-        let needed = rough(reserved.plus(request));
-        let mut advice = vec![Verdict::MemoryLimit.advice().to_owned()];
-        if base.settings_can_help == Some(true) {
-            advice.extend(advice::fragmentation(r));
-        }
-        return Conclusion {
-            reason: format!(
-                "the device had {free} free for the {wanted} requested, but the process may hold \
-                 at most {allowed}: it has {} reserved and with this request would hold {needed}",
-                rough(reserved)
-            ),
-            is_certain: over == Holds::Yes,
-            advice,
-            ..base
-        };
-    }
-    if r.said.refused_by_pool {
-        return Conclusion {
-            reason: format!(
-                "the device had {free} free for the {wanted} requested: the allocator of the \
-                 MemPool in use refused, not the device"
-            ),
-            is_certain: true,
-            advice: vec![
-                "Look for warnings of that pool's allocator above this message.".to_owned(),
-            ],
-            ..base
-        };
-    }
-    if r.said.exceeds_reserve {
-        return Conclusion {
-            reason: format!(
-                "the device had {free} free for the {wanted} requested: the addresses reserved for \
-                 an expandable segment are too few for a block of that size"
-            ),
-            is_certain: true,
-            advice: vec![
-                "Raise expandable_segments_reserve in PYTORCH_CUDA_ALLOC_CONF, or leave it unset."
-                    .to_owned(),
-            ],
-            ..base
-        };
-    }
-    let mut advice = vec![
-        "Look for a limit outside PyTorch: of a container, a MIG slice, a virtual GPU, the driver."
-            .to_owned(),
-        "Look for another process on the GPU that comes and goes: the free memory was read a \
-         moment after the refusal."
-            .to_owned(),
-    ];
-    if r.said.expandable == Some(true) {
-        advice.push("Try without expandable_segments: under WSL2 and on some boards its mappings fail with memory free.".to_owned());
-    }
-    let no_limit = match over {
-        Some(_) => format!("the limit of {allowed} is not reached"),
-        None => "the message names no limit of PyTorch's own".to_owned(),
+    let had_room = format!("the device had {free} free for the {wanted} requested");
+    let certain = |reason: &str, advice: &str, base| Conclusion {
+        reason: format!("{had_room}: {reason}"),
+        is_certain: true,
+        advice: vec![advice.to_owned()],
+        ..base
     };
+    match over.filter(|over| over.is_yes()).zip(r.reserved) {
+        Some((over, reserved)) => over_own_limit(r, &had_room, reserved, request, over, base),
+        None if r.said.refused_by_pool => certain(
+            "the allocator of the MemPool in use refused, not the device",
+            "Look for warnings of that pool's allocator above this message.",
+            base,
+        ),
+        None if r.said.exceeds_reserve => certain(
+            "the addresses reserved for an expandable segment are too few for a block of that size",
+            "Raise expandable_segments_reserve in PYTORCH_CUDA_ALLOC_CONF, or leave it unset.",
+            base,
+        ),
+        None => refused_outside(r, &had_room, over.is_some(), base),
+    }
+}
+
+/// By the process's own limit.
+fn over_own_limit(
+    r: &Reckoning,
+    had_room: &str,
+    reserved: About,
+    request: About,
+    over: Holds,
+    base: Conclusion,
+) -> Conclusion {
+    let mut advice = vec![Verdict::MemoryLimit.advice().to_owned()];
+    if base.settings_can_help == Some(true) {
+        advice.extend(advice::fragmentation(r));
+    }
     Conclusion {
         reason: format!(
-            "the device had {free} free, enough for the {wanted} requested, and {no_limit}: a \
-             limit outside PyTorch or the driver refused it, or the memory was freed only a moment \
-             later"
+            "{had_room}, but the process may hold at most {}: it has {} reserved and with this request \
+             would hold {}",
+            text(r.said.allowed.as_ref()),
+            rough(reserved),
+            rough(reserved.plus(request))
+        ),
+        is_certain: over == Holds::Yes,
+        advice,
+        ..base
+    }
+}
+
+/// By nothing that the message names.
+fn refused_outside(
+    r: &Reckoning,
+    had_room: &str,
+    is_within_limit: bool,
+    base: Conclusion,
+) -> Conclusion {
+    let no_limit = if is_within_limit {
+        format!("the limit of {} is not reached", text(r.said.allowed.as_ref()))
+    } else {
+        "the message names no limit of PyTorch's own".to_owned()
+    };
+    let mut advice = vec![
+        "Look for a limit outside PyTorch: of a container, a MIG slice, a virtual GPU, the driver.",
+        "Look for another process on the GPU that comes and goes: the free memory was read a moment after \
+         the refusal.",
+    ];
+    if r.said.expandable == Some(true) {
+        advice.push(
+            "Try without expandable_segments: under WSL2 and on some boards its mappings fail with memory \
+             free.",
+        );
+    }
+    Conclusion {
+        reason: format!(
+            "{had_room}, and {no_limit}: a limit outside PyTorch or the driver refused it, or the memory \
+             was freed only a moment later"
         ),
         settled_by: Some(
             "nvidia-smi, while the job runs, and the limits of its container".to_owned(),
         ),
-        advice,
+        advice: advice.into_iter().map(str::to_owned).collect(),
         ..base
     }
 }
