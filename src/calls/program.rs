@@ -68,6 +68,18 @@ pub(crate) enum OperationKind {
     Snapshot(PoolId),
 }
 
+/// A request, with what it comes to.
+struct Asked {
+    /// The index of its entry.
+    at: u32,
+    /// Its bytes, rounded.
+    size: u64,
+    /// What the program holds with it.
+    held: u64,
+    /// Whether it was served when it was recorded.
+    was_served: bool,
+}
+
 /// What a release is of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ReleaseScope {
@@ -176,19 +188,35 @@ impl Program<'_> {
     /// The most that the program held at once, each request rounded as under `settings`; a request that
     /// failed counts at its moment. Nothing less than that serves them all.
     pub fn most_held(&self, settings: &Settings) -> u64 {
-        self.walk(settings, |_, _| {})
+        self.walk(settings, |_| {})
+    }
+
+    /// The first request with which the program holds more than `bytes`, each rounded as under `settings`: the
+    /// index of its entry, and its own bytes.
+    pub fn first_beyond(&self, bytes: u64, settings: &Settings) -> Option<(usize, u64)> {
+        let mut first = None;
+        self.walk(settings, |request| {
+            if first.is_none() && request.held > bytes {
+                first = Some((request.at as usize, request.size));
+            }
+        });
+        first
     }
 
     /// Of each request that failed, the index of its entry, and what the program held then and asked
     /// for, in bytes rounded as under `settings`.
     pub fn needed(&self, settings: &Settings) -> Vec<(usize, u64)> {
         let mut needed = Vec::new();
-        self.walk(settings, |at, bytes| needed.push((at as usize, bytes)));
+        self.walk(settings, |request| {
+            if !request.was_served {
+                needed.push((request.at as usize, request.held));
+            }
+        });
         needed
     }
 
-    /// The most that was held; `failed` sees every failure with what it would have come to.
-    fn walk(&self, settings: &Settings, mut failed: impl FnMut(u32, u64)) -> u64 {
+    /// The most that was held; `see` is shown every request.
+    fn walk(&self, settings: &Settings, mut see: impl FnMut(&Asked)) -> u64 {
         let mut sizes = vec![0; self.slots];
         for (size, resident) in sizes.iter_mut().zip(&self.residents) {
             *size = if resident.state == BlockState::ActivePendingFree { 0 } else { resident.size };
@@ -201,11 +229,11 @@ impl Program<'_> {
                     let size = round_size(size, settings);
                     let with_it = held.saturating_add(size);
                     most = most.max(with_it);
+                    let was_served = slot.is_some();
+                    see(&Asked { at: operation.at, size, held: with_it, was_served });
                     if let Some(slot) = slot {
                         sizes[slot as usize] = size;
                         held = with_it;
-                    } else {
-                        failed(operation.at, with_it);
                     }
                 }
                 // What did not fit into the sum cannot be taken out of it.

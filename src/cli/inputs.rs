@@ -14,6 +14,7 @@ use super::progress::Progress;
 use crate::analysis::Unreadable;
 use crate::input::Source;
 use crate::snapshot::{Snapshot, SnapshotError};
+use crate::study::{DeviceStudy, Study};
 use crate::units::counted;
 
 /// A file to read.
@@ -217,6 +218,19 @@ pub(super) fn read_one(path: &Path) -> anyhow::Result<Snapshot> {
     let source = Source::open(path).map_err(|error| anyhow!("{}: {error}", path.display()))?;
     let snapshot = Snapshot::read(&source, &|offset| progress.at(offset.min(total)));
     snapshot.map_err(|error| anyhow!("{}: {error}", path.display()))
+}
+
+/// The first device of `study` that has a trace: without one there is nothing to replay, and nothing to vouch
+/// for.
+pub(super) fn first_traced<'s, 'a>(
+    study: &'s Study<'a>,
+    path: &str,
+) -> anyhow::Result<DeviceStudy<'s, 'a>> {
+    let of = study.scope().device.map_or_else(String::new, |device| format!(" of device {device}"));
+    let mut traced = study.devices().filter(|device| !device.device().is_empty());
+    traced.next().ok_or_else(|| {
+        anyhow!("{path}: no trace{of} to replay; `oomscope analyze` shows what there is")
+    })
 }
 
 fn read<T>(

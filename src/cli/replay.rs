@@ -12,7 +12,7 @@ use super::output::Output;
 use crate::conf::Settings;
 use crate::facts::releases;
 use crate::report;
-use crate::study::{Scope, Study};
+use crate::study::{DeviceStudy, Scope, Study};
 use crate::whatif::{WhatIf, emitted, option_change, verified, what_if, write_snapshot};
 
 /// Replay the trace on a model of PyTorch's allocator: verify the model, or try other settings, another
@@ -36,7 +36,8 @@ pub(super) struct Replay {
     #[command(flatten)]
     model: Model,
 
-    /// Settings to replay under, as in PYTORCH_CUDA_ALLOC_CONF; other options stay as recorded
+    /// Settings to replay under, as in PYTORCH_CUDA_ALLOC_CONF; other options stay as recorded. KEY:default
+    /// undoes a recorded option, and default all of them
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     set: Vec<String>,
 
@@ -71,13 +72,9 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
     };
     let scope = Scope { device: args.model.device, minor: recorded, ..Scope::default() };
     let study = Study::new(&snapshot, scope);
-    if study.devices().next().is_none()
-        && let Some(device) = args.model.device
-    {
-        bail!("{path}: no memory and no trace of device {device}");
-    }
+    let first = inputs::first_traced(&study, &path)?;
     let change = WhatIf {
-        settings: changed_settings(&study, args, other)?,
+        settings: changed_settings(first, args, other)?,
         capacity: args.model.capacity,
         minor: other,
     };
@@ -99,15 +96,15 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
 
 /// What `--set` makes of the recorded settings, with the string that says the same.
 fn changed_settings(
-    study: &Study<'_>,
+    one: DeviceStudy<'_, '_>,
     args: &Replay,
     minor: Option<u32>,
 ) -> anyhow::Result<Option<(Settings, String)>> {
-    let (false, Some(one)) = (args.set.is_empty(), study.devices().next()) else {
+    if args.set.is_empty() {
         return Ok(None);
-    };
+    }
     let mut recorded = one.inferred().hypothesis.clone();
     recorded.minor = minor.unwrap_or(recorded.minor);
-    let change = option_change(study.snapshot(), &recorded, &args.set.join(","));
+    let change = option_change(one.snapshot(), &recorded, &args.set.join(","));
     change.map(Some).map_err(|error| anyhow!("--set {error}"))
 }

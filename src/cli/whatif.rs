@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 
 use super::args::{Model, parse_release};
@@ -32,7 +32,8 @@ pub(super) struct Whatif {
     #[command(flatten)]
     model: Model,
 
-    /// Settings to try instead of the built-in grid, as in PYTORCH_CUDA_ALLOC_CONF; one row per --set
+    /// Settings to try instead of the built-in grid, as in PYTORCH_CUDA_ALLOC_CONF; one row per --set.
+    /// KEY:default undoes a recorded option, and default all of them
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     set: Vec<String>,
 
@@ -62,11 +63,7 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Done> {
     let snapshot = inputs::read_one(&args.model.snapshot)?;
     let (device, minor) = (args.model.device, args.torch_version);
     let study = Study::new(&snapshot, Scope { device, minor, ..Scope::default() });
-    if study.devices().all(|device| device.device().is_empty()) {
-        let of =
-            args.model.device.map_or_else(String::new, |device| format!(" of device {device}"));
-        bail!("{path}: no trace{of} to replay");
-    }
+    inputs::first_traced(&study, &path)?;
     let progress = Progress::of_replays();
     let asked = Asked {
         options: &args.set,

@@ -1,5 +1,6 @@
 //! What differs between the releases of PyTorch in reading the string.
 
+use super::error::ConfError;
 use crate::releases::{Rule, follows, option_since};
 
 /// What an option sets.
@@ -125,6 +126,12 @@ impl Dialect {
     /// Whether this release has `option`.
     pub(super) fn has(&self, option: &KnownOption) -> bool {
         option_since(option.key).is_some_and(|since| since <= self.minor)
+    }
+
+    /// What is said of a `key` that this release does not have, by the part of its parser that reads it.
+    pub(super) fn unrecognized(&self, key: &str, parser: &str) -> ConfError {
+        let words = format!("Unrecognized key '{key}' in {parser} allocator config.");
+        ConfError::new(words).with_help(self.help_for(key))
     }
 
     /// What helps someone who wrote a key this release does not have.

@@ -2,15 +2,17 @@
 //!
 //! Knows nothing of files or environment: the string comes from whoever has it.
 
+mod change;
 mod dialect;
 mod error;
 mod number;
-mod overlay;
+mod pairs;
 mod parse;
 mod settings;
 mod tokens;
 
+pub use change::Change;
 pub use error::ConfError;
-pub use overlay::{option_in, overlay};
+pub use pairs::option_in;
 pub use parse::{Parsed, Unknown, parse};
 pub use settings::{Reserve, Settings};

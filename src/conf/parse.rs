@@ -152,8 +152,7 @@ impl Reader {
         let first_reading = shared != Some(false);
         if known.is_none_or(|option| !self.dialect.has(option)) {
             let parser = if first_reading { "Accelerator" } else { "CUDA" };
-            let words = format!("Unrecognized key '{key}' in {parser} allocator config.");
-            let error = ConfError::new(words).with_help(self.dialect.help_for(key));
+            let error = self.dialect.unrecognized(key, parser);
             if self.unknown == Unknown::Refuse {
                 return Err(error);
             }

@@ -37,6 +37,17 @@ pub struct Simulation {
     pub allocator: CachingAllocator,
 }
 
+impl Simulation {
+    /// Adds a `request`, as its entry's index and bytes, that is known to fail besides.
+    pub fn fails_at(&mut self, request: Option<(usize, u64)>) {
+        if let Some(request) = request
+            && self.ooms.first().is_none_or(|(first, _)| *first > request.0)
+        {
+            self.ooms.insert(0, request);
+        }
+    }
+}
+
 /// Figures of a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ModelFigures {

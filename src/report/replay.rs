@@ -31,9 +31,10 @@ fn verified(document: &mut Document, device: &ReplayedDevice) {
     let recorded = device.events.recorded;
     let matched = device.events.matched.unwrap_or(0);
     let name = device.device;
-    document.heading(if recorded == 0 {
-        format!("Device {name}: no trace to replay").into()
-    } else if device.exact == Some(true) {
+    if recorded == 0 {
+        return document.heading(format!("Device {name}: no trace to replay"));
+    }
+    document.heading(if device.exact == Some(true) {
         format!("Device {name}: every recorded decision was reproduced").into()
     } else {
         alarm(format!("Device {name}: the model diverges from the recording"))
@@ -74,6 +75,9 @@ fn verified(document: &mut Document, device: &ReplayedDevice) {
 
 fn what_if(document: &mut Document, device: &ReplayedDevice, recorded: &ReplayedDevice) {
     let name = device.device;
+    if device.events.recorded == 0 {
+        return document.heading(format!("Device {name}: no trace to replay"));
+    }
     let was = recorded.ooms.len();
     let verdict = match (was, device.ooms.len()) {
         (0, 0) => "no request fails, as before".to_owned(),
@@ -83,19 +87,6 @@ fn what_if(document: &mut Document, device: &ReplayedDevice, recorded: &Replayed
     };
     let title = format!("Device {name}: {verdict}");
     document.heading(if device.ooms.is_empty() { title.into() } else { alarm(title) });
-    if recorded.exact != Some(true) {
-        let matched = recorded.events.matched.unwrap_or(0) as u64;
-        let all = recorded.events.recorded as u64;
-        document.field(
-            "caution",
-            format!(
-                "the recorded run was reproduced only up to entry {} of {}: its figures stop \
-                 there, and the what-if is less certain",
-                count(matched),
-                count(all)
-            ),
-        );
-    }
     start(document, device);
     assumed(document, device);
     figures(document, device, Some(recorded));
@@ -144,8 +135,11 @@ fn figures(document: &mut Document, device: &ReplayedDevice, recorded: Option<&R
         row.push(figure(device));
         row
     });
-    let header: &[&str] =
-        if recorded.is_some() { &["", "recorded", "what-if"] } else { &["", "replayed"] };
+    let header: &[&str] = match recorded {
+        Some(_) => &["", "recorded", "what-if"],
+        None if device.exact == Some(true) => &["", "replayed"],
+        None => &["", "recorded"],
+    };
     document.table(Table::new(header, &[0], rows));
 }
 

@@ -1,45 +1,84 @@
 //! The answer of `oomscope whatif`.
 
 use super::words::warnings;
-use crate::document::{Cell, Document, Table, code};
+use crate::document::{Cell, Document, Table, alarm, code};
 use crate::units::{count, counted, duration, size};
-use crate::whatif::{WhatIfReport, WhatIfRow};
+use crate::whatif::{WhatIfDevice, WhatIfReport, WhatIfRow};
 
 /// The answer as a document.
 pub fn whatif(report: &WhatIfReport) -> Document {
     let mut document = Document::default();
     document.title(code(&*report.path));
-    let device = match report.capacity_bytes {
-        Some(capacity) => format!("on a device of {}", size(capacity)),
-        None => {
-            "on an unlimited device: no request failed, so the file shows no capacity".to_owned()
-        }
-    };
-    document
-        .paragraph(format!("Replayed by the rules of PyTorch {}, {device}", report.torch_version));
-    document.paragraph(format!("Lower bound: {} live at once", size(report.lower_bound_bytes)));
+    warnings(&mut document, &report.warnings);
+    document.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     if let Some(gpu) = &report.costs_of {
         document
             .paragraph(format!("Times of device calls are estimated from calls measured on {gpu}"));
     }
-    warnings(&mut document, &report.warnings);
-    let mut devices: Vec<u64> = report.rows.iter().map(|row| row.device).collect();
-    devices.dedup();
-    for device in devices {
-        let rows: Vec<&WhatIfRow> = report.rows.iter().filter(|row| row.device == device).collect();
-        document.heading(format!("Device {device}"));
-        // What calls cost says more than how many there are, and settings need the room.
-        let header: &[&str] = if rows.iter().any(|row| row.device_time_us.is_some()) {
-            &["fails", "peak reserved", "fits from", "allocs", "calls take", "settings"]
-        } else {
-            &["fails", "peak reserved", "fits from", "allocs", "frees", "retries", "settings"]
-        };
-        document.table(Table::new(header, &[header.len() - 1], rows.into_iter().map(cells)));
+    for device in &report.devices {
+        let rows = report.rows.iter().filter(|row| row.device == device.device);
+        self::device(&mut document, device, &rows.collect::<Vec<_>>());
     }
     if let Some(out @ 1..) = report.rows_tried.checked_sub(report.rows.len()) {
         document.paragraph(format!("{} left out by --top", counted(out as u64, "more row")));
     }
     document
+}
+
+fn device(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfRow]) {
+    let name = format!("Device {}", device.device);
+    document.heading(if device.some_row_serves {
+        name.into()
+    } else {
+        alarm(format!("{name}: no setting that was tried serves every request"))
+    });
+    document.field(
+        "device",
+        match device.capacity_bytes {
+            Some(capacity) => format!("{} within reach", size(capacity)),
+            None => "unlimited: no request failed, so the file shows no capacity".to_owned(),
+        },
+    );
+    document.field("lower bound", format!("{} live at once", size(device.lower_bound_bytes)));
+    if device.reserved_before_bytes > 0 {
+        document.field(
+            "start",
+            format!(
+                "the recording began with {} reserved, which stays: no smaller device is said to be \
+                 enough",
+                size(device.reserved_before_bytes)
+            ),
+        );
+    }
+    if !device.some_row_serves {
+        document.field("needed", needed(device, rows));
+    }
+    // What calls cost says more than how many there are, and settings need the room.
+    let header: &[&str] = if rows.iter().any(|row| row.device_time_us.is_some()) {
+        &["fails", "peak reserved", "fits from", "allocs", "calls take", "settings"]
+    } else {
+        &["fails", "peak reserved", "fits from", "allocs", "frees", "retries", "settings"]
+    };
+    document.table(Table::new(header, &[header.len() - 1], rows.iter().map(|row| cells(row))));
+}
+
+/// What it would take, where every row fails.
+fn needed(device: &WhatIfDevice, rows: &[&WhatIfRow]) -> String {
+    let capacity = device.capacity_bytes.unwrap_or(u64::MAX);
+    if device.lower_bound_bytes > capacity {
+        return "live memory alone is more than the device: only a smaller program or a larger \
+                device helps, no setting"
+            .to_owned();
+    }
+    if device.reserved_before_bytes > capacity {
+        return "more was reserved before the recording than the device has; a recording from the \
+                program's start tells whether less would be enough"
+            .to_owned();
+    }
+    match rows.iter().filter_map(|row| row.smallest_capacity_bytes).min() {
+        Some(smallest) => format!("a device with {} within reach", size(smallest)),
+        None => "no device is large enough under these settings".to_owned(),
+    }
 }
 
 fn cells(row: &WhatIfRow) -> Vec<Cell> {

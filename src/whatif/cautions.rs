@@ -6,7 +6,8 @@ use crate::conf::{self, Settings, Unknown, option_in};
 use crate::facts::releases;
 use crate::notice::{Code, Warning};
 use crate::snapshot::{RawSettings, Snapshot};
-use crate::units::MIB;
+use crate::study::DeviceStudy;
+use crate::units::{MIB, count, counted};
 
 /// Whether reserved memory can grow without bound under `settings`: where segments are expandable, a
 /// block of the maximum split size or more is neither cut nor given to a smaller request, and what lies
@@ -41,6 +42,21 @@ pub(crate) fn caution(settings: &Settings, is_limited: bool) -> Option<Warning> 
     let threshold = settings.garbage_collection_threshold;
     let message = format!("garbage_collection_threshold:{threshold} has no effect: {why}");
     Some(Warning::new(Code::IdleSetting, message))
+}
+
+/// What whoever reads a what-if of `device` should know first: the model does not reproduce its recording.
+pub(super) fn parted(device: DeviceStudy<'_, '_>) -> Option<Warning> {
+    let verification = &device.inferred().verification;
+    let divergence = verification.divergence.as_ref()?;
+    let message = format!(
+        "device {}: the model reproduces only {} of {} of this recording, so every what-if of it is an \
+         estimate: {}",
+        device.id(),
+        count(verification.matched as u64),
+        counted(verification.recorded as u64, "entry"),
+        divergence.why()
+    );
+    Some(Warning::new(Code::ModelParted, message))
 }
 
 /// What is to be said where the recorded settings name another backend than the native one.

@@ -1,6 +1,6 @@
 //! What a replay changes of the recording: its settings, the device, the release.
 
-use crate::conf::{self, Settings, Unknown, option_in};
+use crate::conf::{self, Change, Settings, Unknown, option_in};
 use crate::model::Hypothesis;
 use crate::snapshot::Snapshot;
 use crate::study::DeviceStudy;
@@ -17,6 +17,7 @@ pub struct WhatIf {
 }
 
 /// The recorded settings with the options in `option` in place of their own, and the string that says so.
+/// `default` takes all recorded options back, `key:default` one.
 ///
 /// # Errors
 /// One sentence, in PyTorch's words.
@@ -25,18 +26,24 @@ pub fn option_change(
     recorded: &Hypothesis,
     option: &str,
 ) -> Result<(Settings, String), String> {
+    let (minor, change) = (recorded.minor, Change::of(option));
+    let mut before =
+        if change.undoes_all { Settings::plain(minor) } else { recorded.settings.clone() };
+    for key in &change.undone {
+        before = before.without(key, minor).map_err(|error| format!("{option}: {error}"))?;
+    }
     // What is typed must be right; what is recorded was accepted once.
-    conf::parse(option, &recorded.settings, recorded.minor, Unknown::Refuse)
+    conf::parse(&change.set, &before, minor, Unknown::Refuse)
         .map_err(|error| format!("{option}: {error}"))?;
-    if option_in(option, "backend").is_some_and(|backend| backend != "native") {
+    if option_in(&change.set, "backend").is_some_and(|backend| backend != "native") {
         return Err(format!("{option}: only the native backend is replayed"));
     }
     let base = snapshot.settings.as_ref().map_or("", |raw| raw.string.as_str());
-    let string = conf::overlay(base, option);
-    let mut settings = conf::parse(&string, &recorded.settings, recorded.minor, Unknown::Warn)
+    let string = change.over(base);
+    let mut settings = conf::parse(&string, &before, minor, Unknown::Warn)
         .map_err(|error| format!("{option}, with the recorded settings {base:?}: {error}"))?
         .settings;
-    if snapshot.settings.is_none() {
+    if snapshot.settings.is_none() && !change.undoes_all {
         // A parse sets these back, and there is no string that says what was found.
         let found = &recorded.settings;
         if option_in(option, "max_split_size_mb").is_none() {
@@ -63,8 +70,12 @@ pub(crate) fn changed(device: DeviceStudy<'_, '_>, change: &WhatIf) -> Hypothesi
     hypothesis.capacity = capacity.or_else(|| device.shown_capacity());
     hypothesis.limit = hypothesis.recorded_limit();
     // On another device the process may use all of it, save what its settings say. On its own, what
-    // the program sets by a call holds, whatever its settings say.
-    if change.capacity.is_none() {
+    // the program sets by a call holds, whatever its settings say; a limit of recorded settings goes with
+    // them.
+    let of = |settings: &Settings| settings.per_process_memory_fraction;
+    let (was, is) = (of(&recorded.settings), of(&hypothesis.settings));
+    let is_lifted = was < 1.0 && is.total_cmp(&was).is_ne();
+    if change.capacity.is_none() && !is_lifted {
         // What is sure to have been allowed: a remedy that needs more is not claimed to help.
         let shown = || device.shown_limit().map(|limits| *limits.start());
         let known = recorded.limit.or_else(shown);

@@ -26,3 +26,5 @@ pub(super) const FINER: [&str; 5] = [
     "roundup_power2_divisions:16",
     "garbage_collection_threshold:0.6,per_process_memory_fraction:0.98",
 ];
+/// Nothing set: worth a row wherever something was.
+pub(super) const PLAIN: &str = "default";

@@ -14,6 +14,7 @@ mod found;
 mod grid;
 #[cfg(feature = "cuda")]
 mod live;
+mod recorded;
 mod replay;
 mod rows;
 mod smallest;
@@ -37,4 +38,4 @@ pub use self::replay::{
     ReplayedDevice, verified, what_if,
 };
 pub(crate) use self::rows::is_worth_trying;
-pub use self::rows::{Asked, WhatIfReport, WhatIfRow, whatif};
+pub use self::rows::{Asked, WhatIfDevice, WhatIfReport, WhatIfRow, whatif};

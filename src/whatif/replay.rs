@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::cautions::foreign_backend;
+use super::cautions::{foreign_backend, parted};
 use super::change::{WhatIf, changed};
 use super::emitted::{Emitted, Journal};
 use super::found::found_settings;
+use super::recorded::RecordedRun;
+use super::smallest::too_small_for;
 use crate::allocator::{CachingAllocator, Entry};
 use crate::conf::{self, Settings, Unknown};
 use crate::model::{
@@ -17,7 +19,7 @@ use crate::model::{
 };
 use crate::notice::{Code, Warning};
 use crate::snapshot::{Block, BlockState, Device, Snapshot, TraceEntry};
-use crate::study::Study;
+use crate::study::{DeviceStudy, Study};
 use crate::units::{MIB, counted};
 
 /// The JSON of `oomscope replay`.
@@ -49,9 +51,10 @@ pub struct ReplayedDevice {
     pub start: &'static str,
     /// How many entries.
     pub events: EventCounts,
-    /// Whether every recorded entry was reproduced; `None` in a what-if.
+    /// Whether every recorded entry was reproduced; `None` in a what-if, and without a trace.
     pub exact: Option<bool>,
-    /// Whether the model ended with the snapshot's segments and blocks; `None` in a what-if.
+    /// Whether the model ended with the snapshot's segments and blocks; `None` in a what-if, and without a
+    /// trace.
     pub end_state_exact: Option<bool>,
     /// Segments that differ at the end; `None` in a what-if.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,7 +64,8 @@ pub struct ReplayedDevice {
     /// Calls whose circumstances the trace leaves open: counters such as `num_alloc_retries` may be
     /// off by as much.
     pub ambiguous_calls: usize,
-    /// Under the keys of `torch.cuda.memory_stats()`.
+    /// Under the keys of `torch.cuda.memory_stats()`; those that the trace alone tells, of a recorded run that
+    /// the model does not reproduce.
     pub statistics: BTreeMap<String, i64>,
     /// The most that was held from the device.
     pub peak_reserved_bytes: u64,
@@ -156,7 +160,7 @@ pub fn verified(study: &Study<'_>, path: &str) -> ReplayReport {
         settings_string: snapshot.settings.as_ref().map(|raw| raw.string.clone()),
         torch_version: release_range(inference),
         warnings: warnings(snapshot, inference),
-        devices: inference.devices.iter().map(verified_device).collect(),
+        devices: study.devices().map(verified_device).collect(),
     }
 }
 
@@ -231,6 +235,9 @@ pub fn what_if(
 ) -> (ReplayReport, Vec<Emitted>) {
     let mut report = verified(study, path);
     report.mode = "what-if";
+    // What the figures are worth comes before them.
+    let parted = study.devices().filter_map(parted);
+    report.warnings = parted.chain(std::mem::take(&mut report.warnings)).collect();
     if let Some((_, string)) = &change.settings {
         report.settings_string = Some(string.clone());
     }
@@ -245,7 +252,9 @@ pub fn what_if(
             let mut journal = Journal::new();
             let mut push = |entry: &Entry, time: u64| journal.push((*entry, time));
             let keep = keep.then_some(&mut push as &mut Sink<'_>);
-            let simulation = simulate(device.program(), &hypothesis, keep);
+            let mut simulation = simulate(device.program(), &hypothesis, keep);
+            let too_small = change.capacity.and_then(|bytes| too_small_for(device, bytes, change));
+            simulation.fails_at(too_small);
             let report = simulated_device(device.inferred(), &hypothesis, &simulation, recorded);
             let Simulation { allocator, .. } = simulation;
             (report, Emitted { device: device.id(), journal, allocator })
@@ -261,24 +270,43 @@ fn release_range(inference: &Inference<'_>) -> String {
     if first == last { format!("2.{first}") } else { format!("2.{first}-2.{last}") }
 }
 
-fn verified_device(one: &Inferred<'_>) -> ReplayedDevice {
+fn verified_device(device: DeviceStudy<'_, '_>) -> ReplayedDevice {
+    let one = device.inferred();
     let verification: &Verification = &one.verification;
     let differences = end_differences(one.device, &verification.allocator);
     let ooms = recorded_ooms(one.device);
     let divergence = verification.divergence.as_ref();
+    // Nothing is vouched for that was not seen.
+    let is_traced = !one.device.is_empty();
+    let report = device_report(one, &one.hypothesis, &verification.allocator);
+    let report = if verification.is_exact() { report } else { as_recorded(device, report) };
     ReplayedDevice {
         events: EventCounts {
             recorded: verification.recorded,
             predicted: verification.predicted,
             matched: Some(verification.matched),
         },
-        exact: Some(verification.is_exact()),
-        end_state_exact: Some(differences == 0),
-        end_differences: Some(differences),
+        exact: is_traced.then(|| verification.is_exact()),
+        end_state_exact: is_traced.then_some(differences == 0),
+        end_differences: is_traced.then_some(differences),
         first_divergence: divergence.map(divergence_report),
         ambiguous_calls: verification.ambiguous,
         ooms,
-        ..device_report(one, &one.hypothesis, &verification.allocator)
+        ..report
+    }
+}
+
+/// A recorded run of which the model reproduces only a part: figures of all of it, applied literally.
+fn as_recorded(device: DeviceStudy<'_, '_>, report: ReplayedDevice) -> ReplayedDevice {
+    let run = RecordedRun::of(device);
+    ReplayedDevice {
+        statistics: run.statistics(),
+        peak_reserved_bytes: run.peak_reserved,
+        peak_allocated_bytes: run.peak_allocated,
+        device_allocs: run.device_allocs,
+        device_frees: run.device_frees,
+        retries: run.retries,
+        ..report
     }
 }
 

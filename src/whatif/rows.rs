@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::cautions::caution;
+use super::cautions::{caution, parted};
 use super::change::{WhatIf, changed, option_change};
 use super::cost::Costs;
-use super::grid::{COMMON, FINER};
-use super::smallest::{on, smallest_capacity};
+use super::grid::{COMMON, FINER, PLAIN};
+use super::recorded::RecordedRun;
+use super::smallest::{on, smallest_capacity, too_small_for};
 use crate::allocator::Entry;
 use crate::conf::Settings;
 use crate::device::UNBOUNDED;
@@ -40,6 +41,25 @@ pub struct WhatIfReport {
     /// The most that the program held at once, in rounded bytes: no setting needs less. The largest of
     /// all devices.
     pub lower_bound_bytes: u64,
+    /// What bounds the rows of each device.
+    pub devices: Vec<WhatIfDevice>,
+}
+
+/// What a device's rows are to be held against.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WhatIfDevice {
+    /// Device number.
+    pub device: u64,
+    /// Bytes of its memory replayed on; `None` where nothing bounds them.
+    pub capacity_bytes: Option<u64>,
+    /// The most that the program held at once on it, in rounded bytes.
+    pub lower_bound_bytes: u64,
+    /// What was reserved before the first entry: no smaller device is said to be enough.
+    pub reserved_before_bytes: u64,
+    /// Whether the model reproduces the recording: every row is an estimate where it does not.
+    pub exact: bool,
+    /// Whether some setting that was replayed, the recorded ones included, serves every request.
+    pub some_row_serves: bool,
 }
 
 /// One setting on one device.
@@ -97,15 +117,17 @@ pub fn whatif(
 ) -> Result<WhatIfReport, String> {
     let verified = super::replay::verified(study, path);
     let mut warnings = Warnings::default();
+    // What the figures are worth comes before them.
+    warnings.extend(study.devices().filter_map(parted));
     warnings.extend(verified.warnings);
-    let mut devices = Vec::new();
-    for device in study.devices() {
-        devices.push((device, changes(device, asked, &mut warnings)?));
+    let mut tried = Vec::new();
+    for device in study.devices().filter(|device| !device.device().is_empty()) {
+        tried.push((device, changes(device, asked, &mut warnings)?));
     }
-    let all = devices.iter().map(|(_, tried)| tried.len()).sum();
+    let all = tried.iter().map(|(_, tried)| tried.len()).sum();
     let done = AtomicUsize::new(0);
-    let (mut rows, mut shown, mut lower_bound_bytes) = (Vec::new(), None, 0);
-    for (device, tried) in devices {
+    let (mut rows, mut devices) = (Vec::new(), Vec::new());
+    for (device, tried) in tried {
         let mut of_device: Vec<WhatIfRow> = tried
             .into_par_iter()
             .map(|(option, change)| {
@@ -117,22 +139,29 @@ pub fn whatif(
         if let [_, others @ ..] = of_device.as_mut_slice() {
             others.sort_by_key(|r| (r.ooms, r.peak_reserved_bytes, r.device_allocs));
         }
+        devices.push(WhatIfDevice {
+            device: device.id(),
+            capacity_bytes: asked.capacity.or(device.shown_capacity()),
+            // Every setting rounds to at least as much as the default ones do.
+            lower_bound_bytes: device.program().most_held(&Settings::default()),
+            reserved_before_bytes: device.reserved_before(),
+            exact: device.inferred().verification.is_exact(),
+            some_row_serves: of_device.iter().any(|row| row.ooms == 0),
+        });
         of_device.truncate(asked.top.unwrap_or(usize::MAX).saturating_add(1));
         rows.append(&mut of_device);
-        shown = shown.max(device.shown_capacity());
-        // Every setting rounds to at least as much as the default ones do.
-        lower_bound_bytes = lower_bound_bytes.max(device.program().most_held(&Settings::default()));
     }
     Ok(WhatIfReport {
         schema: "oomscope/whatif/1",
         path: path.to_owned(),
-        capacity_bytes: asked.capacity.or(shown),
+        capacity_bytes: devices.iter().filter_map(|one| one.capacity_bytes).max(),
         torch_version: verified.torch_version,
         costs_of: asked.costs.map(Costs::measured_on),
         warnings: warnings.to_vec(),
         rows_tried: all,
         rows,
-        lower_bound_bytes,
+        lower_bound_bytes: devices.iter().map(|one| one.lower_bound_bytes).max().unwrap_or(0),
+        devices,
     })
 }
 
@@ -147,8 +176,11 @@ fn changes(
     let mut changes = vec![(String::new(), WhatIf { capacity, ..WhatIf::default() })];
     let is_grid = options.is_empty();
     let named = options.iter().map(String::as_str);
-    let tried: Vec<&str> =
-        if is_grid { COMMON.into_iter().chain(FINER).collect() } else { named.collect() };
+    let tried: Vec<&str> = if is_grid {
+        [PLAIN].into_iter().chain(COMMON).chain(FINER).collect()
+    } else {
+        named.collect()
+    };
     for option in tried {
         let settings = match option_change(device.snapshot(), hypothesis, option) {
             Ok(settings) => settings,
@@ -187,7 +219,8 @@ fn row(
         ns = ns.saturating_add(costs.map_or(0, |costs| costs.of(entry.action, entry.size)));
     };
     let keep = costs.map(|_| &mut add as &mut Sink<'_>);
-    let done = simulate(device.program(), &hypothesis, keep);
+    let mut done = simulate(device.program(), &hypothesis, keep);
+    done.fails_at(change.capacity.and_then(|capacity| too_small_for(device, capacity, change)));
     let statistics = done.allocator.statistics();
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
     // A limit that the recording shows bounds this row, and is not the device's.
@@ -197,7 +230,7 @@ fn row(
         true => (capacity, Some(statistics.reserved_bytes.all.peak)),
         false => (capacity, None),
     };
-    WhatIfRow {
+    let row = WhatIfRow {
         settings: option,
         device: device.id(),
         ooms: done.ooms.len(),
@@ -209,5 +242,22 @@ fn row(
         device_time_us: costs.map(|_| ns / 1000),
         retries: statistics.num_alloc_retries,
         smallest_capacity_bytes: smallest_capacity(device, change, known),
+    };
+    if change.settings.is_some() || change.capacity.is_some() { row } else { recorded(device, row) }
+}
+
+/// The row of what was recorded, whatever the replay of it came to.
+fn recorded(device: DeviceStudy<'_, '_>, replayed: WhatIfRow) -> WhatIfRow {
+    let run = RecordedRun::of(device);
+    let mut failed = device.device().failed();
+    WhatIfRow {
+        first_oom_event: failed.next(),
+        ooms: device.device().failed().count(),
+        peak_reserved_bytes: run.peak_reserved,
+        peak_allocated_bytes: run.peak_allocated,
+        device_allocs: run.device_allocs,
+        device_frees: run.device_frees,
+        retries: run.retries,
+        ..replayed
     }
 }

@@ -1,6 +1,7 @@
 //! The smallest device on which a program's requests are all served.
 
 use super::change::{WhatIf, changed};
+use crate::conf::Settings;
 use crate::device::UNBOUNDED;
 use crate::model::{Hypothesis, enough, fits};
 use crate::study::DeviceStudy;
@@ -14,6 +15,28 @@ const CAPACITY_PARTS: u64 = 256;
 /// What is taken for granted under `change` on a device of `capacity` bytes.
 pub(super) fn on(device: DeviceStudy<'_, '_>, capacity: u64, change: &WhatIf) -> Hypothesis {
     changed(device, &WhatIf { capacity: Some(capacity), ..change.clone() })
+}
+
+/// The least that `device` needs under `settings`: what the program held at once, and what was held before
+/// the recording began, of which nobody knows whether it could have been less.
+fn least(device: DeviceStudy<'_, '_>, settings: &Settings) -> u64 {
+    device.program().most_held(settings).max(device.reserved_before())
+}
+
+/// The request that fails for sure on a device of `capacity` bytes, whatever a replay does with memory from
+/// before the recording: the first that is too much, as its entry's index and bytes.
+pub(super) fn too_small_for(
+    device: DeviceStudy<'_, '_>,
+    capacity: u64,
+    change: &WhatIf,
+) -> Option<(usize, u64)> {
+    let Hypothesis { settings, .. } = on(device, capacity, change);
+    let program = device.program();
+    if least(device, &settings) <= capacity {
+        return None;
+    }
+    let room = if device.reserved_before() > capacity { 0 } else { capacity };
+    program.first_beyond(room, &settings)
 }
 
 fn whole(bytes: u64) -> u64 {
@@ -41,14 +64,13 @@ pub(super) fn smallest_capacity(
     let precision = |bytes: u64| whole(bytes / CAPACITY_PARTS).max(CAPACITY_STEP);
 
     // Sizes are multiples of the step from here on, so that what is left always has a middle.
-    let held = device.program().most_held(&settings);
-    let least = device_for(held.max(device.reserved_before()));
+    let least = device_for(least(device, &settings));
     let (mut low, mut high) = (least.saturating_sub(CAPACITY_STEP), UNBOUNDED);
     match known {
         (capacity, Some(peak)) => high = high_of(capacity, peak),
         (capacity, None) => low = low.max(capacity / CAPACITY_STEP * CAPACITY_STEP),
     }
-    let found = |high: u64| (high < UNBOUNDED).then_some(high);
+    let found = |high: u64| (high < UNBOUNDED).then_some(high.max(least));
     if high.saturating_sub(low) <= precision(high) {
         return found(high);
     }

@@ -50,7 +50,18 @@ fn the_exit_code_says_whether_the_model_agrees() {
     assert!(page.contains("0 of 2 reproduced") || page.contains("1 of 2 reproduced"), "{page}");
     let what_if = run(&["replay", "--set", "expandable_segments:True", &parted]);
     assert_eq!(what_if.code, 0, "a what-if is no gate");
-    assert!(what_if.out.contains("caution"), "but says so: {}", what_if.out);
+    let (before, figures) = what_if.out.split_once("Device 0").unwrap();
+    assert!(before.contains("[model-parted]"), "but says so first: {}", what_if.out);
+    assert!(figures.contains("peak reserved"), "{figures}");
+}
+
+#[test]
+fn nothing_is_vouched_for_that_was_not_seen() {
+    let untraced = "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz";
+    for args in [&["replay"][..], &["replay", "--set", "default"], &["whatif"]] {
+        let said = refusal(&[args, &[untraced]].concat());
+        assert!(said.contains("no trace to replay"), "{args:?}: {said}");
+    }
 }
 
 #[test]

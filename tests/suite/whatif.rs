@@ -167,6 +167,109 @@ fn settings_that_do_harm_or_nothing_are_warned_of() {
     assert!(report.rows.iter().all(|row| row.settings != "expandable_segments:True"));
 }
 
+/// Memory from before the recording stays in a replay, on a device of any size: the rows are not to be taken
+/// in by that.
+#[test]
+fn nothing_fits_below_what_was_held() {
+    for name in ["2.15.0-gpt_varlen-late", "2.15.0-gpt_varlen-wrapped", "2.15.0-holes"] {
+        let snapshot = fixtures::snapshot(name);
+        let least = |report: &WhatIfReport| {
+            let [device] = &report.devices[..] else { panic!("{:?}", report.devices) };
+            device.lower_bound_bytes.max(device.reserved_before_bytes)
+        };
+        let options = ["expandable_segments:True", "roundup_power2_divisions:8"];
+        let unbounded = rows(&snapshot, &options, None);
+        assert!(unbounded.devices[0].some_row_serves);
+        for row in &unbounded.rows {
+            assert!(row.smallest_capacity_bytes.unwrap() >= least(&unbounded), "{name} {row:?}");
+        }
+        for capacity in [20 * MIB, least(&unbounded) / 2, least(&unbounded) - 1] {
+            let report = rows(&snapshot, &options, Some(capacity));
+            assert!(!report.devices[0].some_row_serves, "{name} {capacity}");
+            for row in &report.rows {
+                assert!(row.ooms > 0 && row.first_oom_event.is_some(), "{name} {capacity} {row:?}");
+                assert!(row.smallest_capacity_bytes >= Some(least(&report)), "{name} {row:?}");
+            }
+            let study = Study::new(&snapshot, Scope::default());
+            let change = WhatIf { capacity: Some(capacity), ..WhatIf::default() };
+            let (report, _) = what_if(&study, "a", &change, false);
+            assert!(!report.devices[0].ooms.is_empty(), "{name} {capacity}");
+        }
+    }
+    let late = text(&fixtures::path("2.15.0-gpt_varlen-late"));
+    let page = result_of(&["whatif", "--capacity", "1GiB", &late]);
+    assert!(page.contains("no setting that was tried serves every request"), "{page}");
+    let page = result_of(&["replay", "--capacity", "1GiB", &late]);
+    assert!(page.contains("fails; none did") || page.contains("fail; none did"), "{page}");
+}
+
+#[test]
+fn each_device_has_its_own_bounds() {
+    let report = rows(&fixtures::snapshot("2.15.0-two_devices"), &["max_split_size_mb:64"], None);
+    for (device, rows) in report.devices.iter().zip(report.rows.chunks(2)) {
+        let most = rows[0].peak_allocated_bytes;
+        assert!(device.lower_bound_bytes <= most && device.lower_bound_bytes * 10 > most * 9);
+        assert!(device.exact && device.device == rows[0].device);
+    }
+    let bounds = report.devices.iter().map(|device| device.lower_bound_bytes);
+    assert_eq!(bounds.clone().max(), Some(report.lower_bound_bytes));
+    assert_ne!(bounds.clone().min(), bounds.max(), "or this shows nothing");
+}
+
+/// Of a recording that the model does not reproduce (here by the rules of another release) what was recorded
+/// is told from the trace, not from the part that was reproduced.
+#[test]
+fn a_recording_that_is_not_reproduced_is_said_to_be_first() {
+    let name = "2.3.1-fuzz-roundup";
+    let stats = recorded::of(name).unwrap();
+    // How much of a block was asked for is read by the rules of the release.
+    let [reserved, _, allocs, frees] = figures(&stats);
+    let wanted = [reserved, allocs, frees];
+    let path = text(&fixtures::path(name));
+    let read = |args: &[&str]| -> Value {
+        let format = ["--format", "json", "--torch-version", "2.4", &path];
+        serde_json::from_str(&result_of(&[args, &format].concat())).unwrap()
+    };
+    let own = |of: &Value| {
+        ["peak_reserved_bytes", "device_allocs", "device_frees"]
+            .map(|key| of[key].as_u64().unwrap())
+    };
+    let report = read(&["whatif", "--set", "max_split_size_mb:64"]);
+    assert_eq!(report["warnings"][0]["code"], "model-parted");
+    assert_eq!(report["devices"][0]["exact"], false);
+    assert_eq!(own(&report["rows"][0]), wanted, "as recorded");
+    let report = read(&["replay", "--set", "max_split_size_mb:64"]);
+    assert_eq!(report["warnings"][0]["code"], "model-parted");
+    let recorded = &report["devices"][0]["recorded"];
+    assert_eq!((own(recorded), &recorded["exact"]), (wanted, &json!(false)));
+    assert_eq!(recorded["statistics"]["reserved_bytes.all.peak"], wanted[0]);
+    let page = result_of(&["whatif", "--set", "default", "--torch-version", "2.4", &path]);
+    let (before, _) = page.split_once("Device 0").unwrap();
+    assert!(before.contains("[model-parted]"), "{page}");
+}
+
+/// What was recorded with options is replayed without them: the program as it was recorded with none.
+#[test]
+fn recorded_options_can_be_undone() {
+    let snapshot = fixtures::snapshot("2.15.0-holes-expandable");
+    let plain = figures(&recorded::of("2.15.0-holes").unwrap());
+    for option in ["default", "expandable_segments:default"] {
+        let report = rows(&snapshot, &[option], None);
+        let row = &report.rows[1];
+        let found = [
+            row.peak_reserved_bytes,
+            row.peak_allocated_bytes,
+            row.device_allocs,
+            row.device_frees,
+        ];
+        assert_eq!((found, row.settings.as_str()), (plain, option));
+    }
+    let grid = |name: &str| rows(&fixtures::snapshot(name), &[], None).rows;
+    let has_plain = |name: &str| grid(name).iter().any(|row| row.settings == "default");
+    assert!(has_plain("2.15.0-holes-expandable") && has_plain("2.15.0-fuzz-max_split-oom"));
+    assert!(!has_plain("2.15.0-holes"), "nothing was set");
+}
+
 #[test]
 fn progress_is_told_row_by_row() {
     let snapshot = fixtures::snapshot("2.15.0-two_devices");

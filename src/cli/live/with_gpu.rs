@@ -124,10 +124,7 @@ fn replay(args: &Live, file: &Path) -> anyhow::Result<Done> {
     let snapshot = inputs::read_one(file)?;
     let scope = Scope { device: args.device, minor: args.torch_version, ..Scope::default() };
     let study = Study::new(&snapshot, scope);
-    let Some(traced) = study.devices().find(|device| !device.device().is_empty()) else {
-        let of = args.device.map_or_else(String::new, |device| format!(" of device {device}"));
-        bail!("{path}: no trace{of} to replay");
-    };
+    let traced = inputs::first_traced(&study, &path)?;
     let settings = (!args.set.is_empty())
         .then(|| option_change(&snapshot, &traced.inferred().hypothesis, &args.set.join(",")))
         .transpose()
