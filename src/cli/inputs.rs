@@ -1,6 +1,6 @@
 //! From the paths that were typed to snapshots read in parallel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -159,11 +159,17 @@ pub(super) fn read_all<T: Send>(
     let read: Vec<Read<T>> =
         inputs.par_iter().map(|input| read(input, &progress, &use_it)).collect();
     drop(progress);
+    let is_done = |(_, one): &(&Input, &Read<T>)| matches!(one, Read::Done(_));
+    let ranks = RankNames::of(inputs.iter().zip(&read).filter(is_done).map(|(input, _)| input));
     let (mut done, mut unreadable, mut skipped) = (Vec::new(), Vec::new(), 0);
-    for one in read {
+    for (one, input) in read.into_iter().zip(inputs) {
         match one {
             Read::Done(one) => done.push(one),
             Read::Failed(error) => unreadable.push(error),
+            Read::Skipped if ranks.has_one_like(input) => unreadable.push(Unreadable {
+                path: input.path.display().to_string(),
+                message: "is no snapshot, though it is named like the other ranks".to_owned(),
+            }),
             Read::Skipped => skipped += 1,
         }
     }
@@ -171,6 +177,43 @@ pub(super) fn read_all<T: Send>(
         complain(&format!("{} passed over: not a snapshot", counted(skipped, ".json file")));
     }
     (done, unreadable)
+}
+
+/// What the snapshots of a job are called, to know its other ranks by.
+struct RankNames {
+    /// Directory and name up to the first dot.
+    names: BTreeSet<(PathBuf, String)>,
+    /// The names with `#` for every number.
+    patterns: BTreeSet<String>,
+}
+
+impl RankNames {
+    fn of<'a>(snapshots: impl Iterator<Item = &'a Input>) -> Self {
+        let names: BTreeSet<_> = snapshots.map(rank_name).collect();
+        let patterns = names.iter().map(|(_, name)| without_numbers(name)).collect();
+        Self { names, patterns }
+    }
+
+    /// Whether `input` is named like them, and is not what lies beside one of them under its name.
+    fn has_one_like(&self, input: &Input) -> bool {
+        let name = rank_name(input);
+        self.patterns.contains(&without_numbers(&name.1)) && !self.names.contains(&name)
+    }
+}
+
+fn rank_name(input: &Input) -> (PathBuf, String) {
+    let name = input.path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.split('.').next().unwrap_or_default().to_owned();
+    (input.path.parent().unwrap_or(Path::new("")).to_owned(), name)
+}
+
+fn without_numbers(name: &str) -> String {
+    let mut pattern: String =
+        name.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
+    while pattern.contains("##") {
+        pattern = pattern.replace("##", "#");
+    }
+    pattern
 }
 
 /// Reads every pair, several at a time, and hands both to `use_it` with their paths and stored sizes; results

@@ -47,6 +47,13 @@ pub struct Outcome {
     pub lacks_completions: bool,
 }
 
+impl Outcome {
+    /// Whether entries do not fit those before, or the state at the end.
+    pub fn contradicts_itself(&self) -> bool {
+        self.contradictions > 0 || self.end_differences > 0
+    }
+}
+
 impl Literal<'_> {
     /// Replays the trace; `observe` sees the start and every entry. `keep` says what the [`Tiling`] has
     /// at hand of free blocks.

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{Amount, MemoryState};
+use super::{Amount, MemoryState, Unit};
 
 /// A figure; or why it cannot be known.
 pub type Reading = Result<Amount, WhyUnknown>;
@@ -32,9 +32,49 @@ pub enum WhyUnknown {
         /// What the snapshot is called in baselines.
         snapshot: String,
     },
+    /// Entries were recorded and are lost.
+    #[error("{why}")]
+    HistoryLost {
+        /// How that shows.
+        why: String,
+        /// What is there shows that it is at least this, where it shows that.
+        at_least: Option<u64>,
+    },
+    /// Entries contradict each other.
+    #[error("the trace contradicts itself: entries are missing, or are not what was recorded")]
+    Contradictory {
+        /// As above.
+        at_least: Option<u64>,
+    },
+    /// The baseline has a snapshot or a device that was not given.
+    #[error(
+        "the baseline has device {device} of {snapshot}, and it is not among what is checked: a rank that died \
+         leaves no file"
+    )]
+    NotChecked {
+        /// The device.
+        device: u64,
+        /// What the snapshot is called in the baseline.
+        snapshot: String,
+    },
     /// A ratio to nothing.
     #[error("the peak of the baseline is 0")]
     BaselineIsZero,
+}
+
+impl WhyUnknown {
+    /// What is there shows that the figure is at least this, of a unit.
+    pub fn at_least(&self, unit: Unit) -> Option<Amount> {
+        let (Self::HistoryLost { at_least, .. } | Self::Contradictory { at_least }) = self else {
+            return None;
+        };
+        let seen = at_least.as_ref()?;
+        match unit {
+            Unit::Ratio => None,
+            Unit::Bytes => Some(Amount::Bytes((*seen).into())),
+            Unit::Count => Some(Amount::Count((*seen).into())),
+        }
+    }
 }
 
 /// A device that figures are read from. Each quantity is worked out only when a figure asks for it; what an

@@ -80,19 +80,22 @@ impl Baseline {
         Ok(baseline)
     }
 
-    /// The snapshots in it, each once.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        let of_one = self.replayed.chunk_by(|a, b| a.snapshot == b.snapshot);
-        of_one.filter_map(|rows| rows.first()).map(|row| row.snapshot.as_str())
+    /// All that is in it.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &Peaks> {
+        self.replayed.iter()
+    }
+
+    /// Whether it is of one snapshot only.
+    pub fn is_single(&self) -> bool {
+        let one = self.replayed.first().map(|first| first.snapshot.as_str());
+        self.replayed.iter().all(|row| Some(row.snapshot.as_str()) == one)
     }
 
     /// The peaks to compare device `device` of the snapshot called `name` with. A baseline of a single
     /// snapshot is one for a single snapshot, whatever it is called.
     pub fn of(&self, name: &str, is_only: bool, device: u64) -> Option<&Peaks> {
         let same_name = |row: &&Peaks| row.snapshot == name;
-        let one = self.replayed.first().map(|first| first.snapshot.as_str());
-        let is_single = self.replayed.iter().all(|row| Some(row.snapshot.as_str()) == one);
         let mut rows = self.replayed.iter().filter(|row| row.device == device);
-        if is_only && is_single { rows.next() } else { rows.find(same_name) }
+        if is_only && self.is_single() { rows.next() } else { rows.find(same_name) }
     }
 }

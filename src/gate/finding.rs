@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 
-use crate::figures::{Amount, Figure, Unit};
+use crate::figures::{Amount, Figure, Unit, WhyUnknown};
 use crate::frames::FrameReport;
 use crate::notice::{self, words};
 
@@ -35,6 +35,9 @@ pub struct Finding {
     pub limit: Amount,
     /// What there is; `None` when the file cannot tell, which does not pass.
     pub actual: Option<Amount>,
+    /// Where `actual` is not known, or known in part: the code of what the file lacks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<notice::Code>,
     /// Whether the limit holds.
     pub passed: bool,
     /// One sentence with the numbers.
@@ -57,6 +60,20 @@ pub struct CodeLine {
     pub bytes: u64,
     /// What these bytes are, in a phrase.
     pub what: &'static str,
+}
+
+/// The code of why a figure is not known, for scripts to go by.
+pub(super) fn code_of(why: &WhyUnknown) -> notice::Code {
+    match why {
+        WhyUnknown::NoHistory => notice::Code::NoTrace,
+        WhyUnknown::HistoryLost { .. } => notice::Code::HistoryLost,
+        WhyUnknown::Contradictory { .. } => notice::Code::TraceInconsistent,
+        WhyUnknown::Diverges { .. } => notice::Code::ModelParted,
+        WhyUnknown::NotInBaseline { .. } | WhyUnknown::BaselineIsZero => {
+            notice::Code::NotInBaseline
+        }
+        WhyUnknown::NotChecked { .. } => notice::Code::NotChecked,
+    }
 }
 
 impl Finding {

@@ -20,8 +20,23 @@ pub(super) struct Measured<'s, 'a> {
 }
 
 impl<'s> Measured<'s, '_> {
+    /// A figure of the whole recorded time; of part of it the trace shows no more than a lower bound.
     fn traced(&self, figure: impl FnOnce() -> u64) -> Result<u64, WhyUnknown> {
-        if self.device.device().is_empty() { Err(WhyUnknown::NoHistory) } else { Ok(figure()) }
+        let figure = self.device.over_time().map(|_| figure());
+        self.whole(figure)?;
+        figure.ok_or(WhyUnknown::NoHistory)
+    }
+
+    /// Whether the trace is all that was recorded; if not, so much is known of a figure.
+    fn whole(&self, at_least: Option<u64>) -> Result<(), WhyUnknown> {
+        let Some(over_time) = self.device.over_time() else { return Err(WhyUnknown::NoHistory) };
+        match self.device.lost_history() {
+            Some(lost) => Err(WhyUnknown::HistoryLost { why: lost.to_string(), at_least }),
+            None if over_time.outcome.contradicts_itself() => {
+                Err(WhyUnknown::Contradictory { at_least })
+            }
+            None => Ok(()),
+        }
     }
 
     /// The model's replay of the trace, as far as it goes.
@@ -36,6 +51,7 @@ impl<'s> Measured<'s, '_> {
             device: self.device.id(),
             snapshot: self.name.to_owned(),
         })?;
+        self.whole(None)?;
         Ok([before(baseline), now(from_empty)])
     }
 }
@@ -61,12 +77,10 @@ impl FigureSource for Measured<'_, '_> {
 
     fn retries(&self) -> Result<u64, WhyUnknown> {
         let verification = self.verification();
-        if verification.recorded == 0 {
-            return Err(WhyUnknown::NoHistory);
-        }
-        if !verification.is_exact() {
+        if verification.recorded > 0 && !verification.is_exact() {
             return Err(WhyUnknown::Diverges { entry: verification.matched as u64 });
         }
+        self.whole(None)?;
         Ok(verification.allocator.statistics().num_alloc_retries)
     }
 

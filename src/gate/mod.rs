@@ -5,6 +5,7 @@
 //! ran before cannot change a verdict. This room reads no file and prints nothing: it is given the
 //! text of a configuration and answers with findings, which `report` lays out.
 
+mod allow_missing;
 mod baseline;
 mod config;
 mod finding;
@@ -13,9 +14,10 @@ mod limits;
 mod measured;
 mod verdict;
 
+pub use allow_missing::AllowMissing;
 pub use baseline::{Baseline, Peaks, peaks};
 pub use config::{Config, ConfigError, EXAMPLE};
 pub use finding::{CodeLine, Finding, Noted, Severity};
 pub use judge::{Gate, Judged, judge};
 pub use limits::{Limit, Limits};
-pub use verdict::{CheckReport, Worst};
+pub use verdict::{CheckReport, RankCount, Worst};

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use super::baseline::{Baseline, Peaks};
+use super::baseline::Peaks;
 use super::finding::{Finding, Noted, Severity};
 use super::judge::Judged;
 use crate::analysis::Unreadable;
-use crate::notice;
+use crate::units::counted;
 
 /// The JSON of `oomscope check`.
 #[derive(Debug, Serialize)]
@@ -30,6 +30,18 @@ pub struct CheckReport {
     /// Files that could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<Unreadable>,
+    /// How many snapshots there had to be, and how many were checked; where it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<RankCount>,
+}
+
+/// Snapshots of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct RankCount {
+    /// That there had to be.
+    pub expected: usize,
+    /// That were checked.
+    pub checked: usize,
 }
 
 /// The device that keeps to the fewest limits.
@@ -47,7 +59,13 @@ pub struct Worst {
 
 impl CheckReport {
     /// Puts together what came of every snapshot.
-    pub fn new(judged: Vec<Judged>, config: Option<String>, unreadable: Vec<Unreadable>) -> Self {
+    pub fn new(
+        judged: Vec<Judged>,
+        missing: Vec<Finding>,
+        config: Option<String>,
+        unreadable: Vec<Unreadable>,
+        ranks: Option<usize>,
+    ) -> Self {
         let mut report = Self {
             schema: "oomscope/check/1",
             passed: false,
@@ -57,27 +75,29 @@ impl CheckReport {
             replayed: Vec::new(),
             warnings: Vec::new(),
             unreadable,
+            ranks: ranks.map(|expected| RankCount { expected, checked: judged.len() }),
         };
         for one in judged {
             report.findings.extend(one.findings);
             report.replayed.extend(one.replayed);
             report.warnings.extend(one.warnings);
         }
-        report.passed = report.unreadable.is_empty() && report.count(Severity::Fail) == 0;
+        report.findings.extend(missing);
+        report.passed = report.not_checked().is_empty() && report.count(Severity::Fail) == 0;
         report.worst = report.worst_of_several();
         report
     }
 
-    /// Notes the snapshots of the baseline that were not compared: a rank that died leaves no file.
-    pub fn note_unchecked(&mut self, baseline: &Baseline) {
-        let missing: Vec<_> = baseline
-            .names()
-            .filter(|name| !self.replayed.iter().any(|row| row.snapshot == *name))
-            .map(|name| {
-                Noted::new(name, notice::Code::NotChecked, "is in the baseline and was not checked")
-            })
-            .collect();
-        self.warnings.extend(missing);
+    /// What could not be checked, each with why: files that cannot be read, ranks that are not there.
+    pub fn not_checked(&self) -> Vec<(String, String)> {
+        let unreadable = self.unreadable.iter().map(|it| (it.path.clone(), it.message.clone()));
+        let wrong = self.ranks.filter(|ranks| ranks.expected != ranks.checked).map(|ranks| {
+            let checked = counted(ranks.checked as u64, "snapshot");
+            let verb = if ranks.checked == 1 { "was" } else { "were" };
+            let expected = ranks.expected;
+            ("--ranks".to_owned(), format!("{checked} {verb} checked; there must be {expected}"))
+        });
+        unreadable.chain(wrong).collect()
     }
 
     /// Limits of this severity that do not hold.

@@ -17,6 +17,9 @@ words! {
         FreesNotCompleted = "frees-not-completed",
         /// Settings that do harm together
         HarmfulSettings = "harmful-settings",
+        /// Entries before the first were recorded and are lost: the ring of `max_entries` is full, or holds
+        /// one entry
+        HistoryLost = "history-lost",
         /// A setting that has no effect beside the others
         IdleSetting = "idle-setting",
         /// More requests failed than are described
@@ -33,8 +36,10 @@ words! {
         NoStacks = "no-stacks",
         /// No history was recorded
         NoTrace = "no-trace",
-        /// The baseline has this snapshot, and it was not given
+        /// The baseline has this snapshot or device, and it was not given
         NotChecked = "not-checked",
+        /// The baseline does not have this snapshot or device
+        NotInBaseline = "not-in-baseline",
         /// The blocks of a segment do not add up to its size
         SegmentSum = "segment-sum",
         /// A recorded option that is not in effect

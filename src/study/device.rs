@@ -4,6 +4,7 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::OnceLock;
 
 use super::from_empty::{self, FromEmpty};
+use super::lost_history::LostHistory;
 use super::over_time::{Gatherer, OverTime, Peak};
 use super::{Scope, Study};
 use crate::calls::Program;
@@ -141,6 +142,12 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// Its memory over the part of the trace that is looked at; `None` without a trace.
     pub fn over_time(self) -> Option<&'s OverTime> {
         self.kept.over_time.get().or_else(|| self.follow(Keep::Sums, |_| ()))
+    }
+
+    /// How it shows that entries before the first are lost, if they are.
+    pub fn lost_history(self) -> Option<LostHistory> {
+        let over_time = self.over_time()?;
+        LostHistory::of(self.device(), over_time.outcome)
     }
 
     /// The highest totals, of that part and what was live before it; without a trace those at the snapshot.

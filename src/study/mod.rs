@@ -17,6 +17,7 @@
 
 mod device;
 mod from_empty;
+mod lost_history;
 mod moment;
 mod over_time;
 mod warnings;
@@ -27,6 +28,7 @@ use std::sync::OnceLock;
 pub use self::device::DeviceStudy;
 use self::device::Kept;
 pub use self::from_empty::FromEmpty;
+pub use self::lost_history::LostHistory;
 pub use self::moment::{AskedMoment, Moment};
 pub use self::over_time::{OverTime, Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
 pub use self::warnings::remark_on_trace;

@@ -1,11 +1,17 @@
 //! What is odd about a trace, and what was asked of it that cannot be.
 
 use super::device::DeviceStudy;
+use super::lost_history::LostHistory;
 use super::over_time::OverTime;
 use crate::facts::Outcome;
 use crate::notice::{Code, Warnings};
 use crate::snapshot::Device;
 use crate::units::{counted, size};
+
+/// What to do about a recording that begins late.
+const RECORD_EARLIER: &str = "; to see all of it, record before the model is built: \
+    torch.cuda.memory._record_memory_history() there, and \
+    torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") after the work";
 
 /// Adds to `warnings` what is odd about the trace of `device`, if it has one.
 pub fn remark_on_trace(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) {
@@ -43,11 +49,16 @@ fn warn_of_options(device: DeviceStudy<'_, '_>, over_time: &OverTime, warnings: 
 /// Adds to `warnings` what a replay of `device`'s trace found to be odd about it.
 pub(crate) fn warn_of_trace(device: Device<'_>, outcome: Outcome, warnings: &mut Warnings) {
     let id = device.id();
+    let lost = LostHistory::of(device, outcome);
+    if let Some(lost) = lost {
+        warnings.add(Code::HistoryLost, format!("device {id}: {lost}"));
+    }
     if outcome.start.reserved > 0 {
+        let instead = if lost.is_some() { "" } else { RECORD_EARLIER };
         warnings.add(
             Code::Truncated,
             format!(
-                "the trace of device {id} does not begin at an empty allocator (recording began late, or its ring buffer of max_entries wrapped): it begins with {} reserved and {} allocated, rebuilt from the final segments",
+                "the trace of device {id} does not begin at an empty allocator (recording began late, or its ring buffer of max_entries wrapped): it begins with {} reserved and {} allocated, rebuilt from the final segments{instead}",
                 size(outcome.start.reserved),
                 size(outcome.start.allocated)
             ),
@@ -63,7 +74,7 @@ pub(crate) fn warn_of_trace(device: Device<'_>, outcome: Outcome, warnings: &mut
             ),
         );
     }
-    if outcome.contradictions > 0 || outcome.end_differences > 0 {
+    if outcome.contradicts_itself() {
         let message = inconsistency(device, outcome);
         warnings.add(Code::TraceInconsistent, message);
     }

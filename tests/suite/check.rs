@@ -103,6 +103,99 @@ fn what_the_file_cannot_tell_does_not_pass() {
     assert_eq!(finding(&["--max-reserved", "80G", NO_TRACE]).0, 0);
 }
 
+/// What a ring has lost, and what contradicts itself, may have been anything. What is left of it may be too much.
+#[test]
+fn what_is_lost_of_a_recording_does_not_pass() {
+    let directory = TempDir::new().unwrap();
+    let wrapped = "fixtures/2.15.0-gpt_varlen-wrapped.pickle.gz";
+    let one = recording(&directory, "one.json", 0, &[("free_completed", 0)]);
+    // The block at 4096 was allocated with a stack, which is recorded, and no entry allocates it.
+    let lost = recording(
+        &directory,
+        "lost.json",
+        1,
+        &[("alloc", 0), ("free_requested", 0), ("free_completed", 0)],
+    );
+    let late = recording(
+        &directory,
+        "late.json",
+        0,
+        &[("alloc", 0), ("free_requested", 0), ("free_completed", 0)],
+    );
+    let twice = recording(&directory, "twice.json", 0, &[("alloc", 0), ("alloc", 0)]);
+    for (file, missing) in [
+        (wrapped, json!("history-lost")),
+        (&one, json!("history-lost")),
+        (&lost, json!("history-lost")),
+        (&twice, json!("trace-inconsistent")),
+        (&late, Value::Null),
+    ] {
+        for flag in ["--max-ooms", "--max-retries", "--max-peak-reserved", "--max-peak-allocated"] {
+            let (code, told) = finding(&[flag, "9000000000", file]);
+            let passes = missing.is_null();
+            let by_the_model = *file == *twice && flag == "--max-retries";
+            let missing = if by_the_model { json!("model-parted") } else { missing.clone() };
+            assert_eq!((code, &told["missing"]), (i32::from(!passes), &missing), "{flag} {told}");
+            assert_eq!(told["actual"].is_null(), !passes, "{flag} {told}");
+            let word = flag.trim_start_matches("--max-");
+            for allowed in [word, missing.as_str().unwrap_or(word)] {
+                let (code, told) = finding(&[flag, "9000000000", "--allow-missing", allowed, file]);
+                assert_eq!((code, told["actual"].is_null()), (0, !passes), "{allowed}");
+            }
+        }
+    }
+    let (code, told) = finding(&["--max-peak-reserved", "1", wrapped]);
+    assert_eq!((code, &told["missing"]), (1, &json!("history-lost")));
+    assert!(told["actual"].as_u64() > Some(1), "{told}");
+    let refused = run(&["check", "--max-ooms", "0", "--allow-missing", "oms", OOM]);
+    assert!(refused.code == 2 && refused.err.contains("ooms"), "{}", refused.err);
+}
+
+/// A segment of two blocks, the second free, and a trace of so many entries, each of the block at the start or at an
+/// offset; the first block has a stack of `frames` frames.
+fn recording(directory: &TempDir, name: &str, frames: usize, trace: &[(&str, u64)]) -> String {
+    const MIB: u64 = 1 << 20;
+    let start = 0x7f00_0000_0000_u64;
+    let block = |offset: u64, size: u64, state: &str, frames: usize| {
+        let frame = json!({"filename": "train.py", "line": 1, "name": "f"});
+        json!({"address": start + offset, "size": size, "requested_size": size, "state": state,
+            "frames": vec![frame; frames]})
+    };
+    let entry = |(action, offset): &(&str, u64)| json!({"action": action, "addr": start + MIB + offset, "size": 512, "stream": 0, "frames": []});
+    let snapshot = json!({
+        "segments": [{"device": 0, "address": start, "total_size": 2 * MIB, "stream": 0,
+            "segment_type": "small", "is_expandable": false, "segment_pool_id": [0, 0],
+            "blocks": [block(0, MIB, "active_allocated", frames), block(MIB, MIB, "inactive", 0)]}],
+        "device_traces": [trace.iter().map(entry).collect::<Vec<_>>()],
+    });
+    file(directory, name, snapshot.to_string().as_bytes())
+}
+
+#[test]
+fn so_many_ranks_must_be_there() {
+    let directory = TempDir::new().unwrap();
+    for rank in 0..2 {
+        std::fs::copy(HOLES, directory.path().join(format!("rank{rank}.pickle.gz"))).unwrap();
+    }
+    let job = text(directory.path());
+    let ranks = |n: &str| check(&["--max-ooms", "0", "--ranks", n, &job]);
+    assert_eq!((ranks("2").0, ranks("1").0), (0, 1));
+    let (code, report) = ranks("4");
+    assert_eq!((code, &report["ranks"]), (1, &json!({"expected": 4, "checked": 2})));
+    for format in ["github", "junit", "sarif", "markdown"] {
+        let ran = run(&["check", "--format", format, "--max-ooms", "0", "--ranks", "4", &job]);
+        assert_eq!(ran.code, 1);
+        assert!(ran.out.contains("there must be 4"), "{}", ran.out);
+    }
+    // A rank whose dump failed left something else under its name. What lies beside a rank is not one.
+    file(&directory, "rank0.json", b"{\"steps\": 3}");
+    assert_eq!(check(&["--max-ooms", "0", &job]).0, 0);
+    file(&directory, "rank2.json", b"{\"error\": \"dump failed\"}");
+    let (code, report) = check(&["--max-ooms", "0", &job]);
+    assert_eq!((code, &report["passed"]), (2, &json!(false)));
+    assert!(report["unreadable"][0]["path"].as_str().unwrap().ends_with("rank2.json"));
+}
+
 /// By the rules of a release that did not write the file the model parts from it: retries are unknown then.
 #[test]
 fn retries_are_counted_only_where_the_model_reproduces_the_file() {
@@ -239,22 +332,22 @@ fn of_several_the_worst_is_named_and_none_is_passed_over() {
     // A rank that the baseline has, and that left no file.
     let three = text(&directory.path().join("three.json"));
     assert_eq!(run(&["check", "--save-baseline", &three, HOLES, OOM, STREAMS]).code, 0);
-    let grown = |snapshots: &[&str]| {
-        let (code, report) =
-            check(&[&["--max-growth", "0", "--baseline", &three], snapshots].concat());
-        assert_eq!(code, 0, "{report}");
-        let of = |w: &&Value| w["code"] == "not-checked";
-        report["warnings"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(of)
-            .map(|w| w["path"].clone())
-            .collect()
+    let grown = |more: &[&str], snapshots: &[&str]| -> (i32, Vec<Value>) {
+        let growth = ["--max-growth", "0", "--baseline", &three];
+        let (code, report) = check(&[&growth, more, snapshots].concat());
+        assert_eq!(report["passed"], code == 0, "{report}");
+        let findings = report["findings"].as_array().unwrap().iter();
+        let missing = findings.filter(|f| f["missing"] == "not-checked" && f["actual"].is_null());
+        (code, missing.map(|f| f["path"].clone()).collect())
     };
-    let (none, one): (Vec<Value>, Vec<Value>) =
-        (grown(&[HOLES, OOM, STREAMS]), grown(&[HOLES, OOM]));
-    assert_eq!((none, one), (vec![], vec![json!(STREAMS.trim_start_matches("fixtures/"))]));
+    let gone = vec![json!(STREAMS.trim_start_matches("fixtures/")); 2];
+    assert_eq!(grown(&[], &[HOLES, OOM, STREAMS]), (0, vec![]));
+    assert_eq!(grown(&[], &[HOLES, OOM]), (1, gone.clone()));
+    assert_eq!(grown(&["--allow-missing", "not-checked"], &[HOLES, OOM]), (0, gone));
+    assert_eq!(grown(&[], &[HOLES]), (0, vec![]), "one that is named stands for itself");
+    let alone = TempDir::new().unwrap();
+    std::fs::copy(HOLES, alone.path().join("2.15.0-holes.pickle.gz")).unwrap();
+    assert_eq!(grown(&[], &[&text(alone.path())]).1.len(), 4, "a directory for all of them");
 
     let empty = json!({"segments": [], "device_traces": []}).to_string();
     let empty = file(&directory, "empty.json", empty.as_bytes());

@@ -4,13 +4,17 @@
 //! Recordings with records lost, doubled, exchanged and with other numbers and names in them, so that
 //! most are read.
 
+use std::collections::BTreeSet;
+
 use crate::support::mutate::{Random, with_seeds};
 use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, plain_json};
 use oomscope::analysis::{AnalyzeReport, Options, analyze, compare_ranks};
 use oomscope::diff::{self, At, diff};
 use oomscope::document::{self, Style};
-use oomscope::gate::{Baseline, CheckReport, Config, EXAMPLE, Gate, Limits, judge, peaks};
+use oomscope::gate::{
+    AllowMissing, Baseline, CheckReport, Config, EXAMPLE, Gate, Limits, judge, peaks,
+};
 use oomscope::report;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Window;
@@ -180,11 +184,15 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
         flags: &Limits::default(),
         baseline: Some(&Baseline::new(peaks(&of_other, "a"))),
         is_only: true,
+        is_whole: true,
+        allow_missing: &AllowMissing::default(),
         device: None,
         minor: None,
         source: &|_| None,
     };
-    let report = CheckReport::new(vec![judge(snapshot, "a", "a", &gate)], None, Vec::new());
+    let judged = vec![judge(snapshot, "a", "a", &gate)];
+    let missing = gate.not_checked(&judged, &BTreeSet::new());
+    let report = CheckReport::new(judged, missing, None, Vec::new(), Some(2));
     said.extend(shown(&report::check(&report)));
     said.extend([report::github(&report), report::junit(&report)]);
     data.push(value(serde_json::to_value(&report)));

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 
 use super::limits::LimitArgs;
 use crate::cli::args::{Format, forms, parse_release};
+use crate::gate::AllowMissing;
 
 /// Check snapshots against limits, for CI: exit code 1 and the lines responsible if a limit does not hold
 #[derive(Debug, Args)]
@@ -19,8 +21,8 @@ Examples:
   oomscope check --format github snapshot.pickle      annotations in GitHub Actions
 
 Growth compares peaks that are replayed from an empty pool, so what ran before in the same process does \
-not count. A limit on a figure that the file does not contain (a peak, without a recorded history) does \
-not hold.
+not count. A limit on a figure that the file does not tell (a peak, without a recorded history or with a ring \
+buffer that wrapped) does not hold; --allow-missing lets it pass.
 
 Exit codes: 0 every limit holds; 1 one does not; 2 wrong usage, or a file that cannot be read.")]
 pub(in crate::cli) struct Check {
@@ -50,6 +52,15 @@ pub(in crate::cli) struct Check {
     /// Print an oomscope.toml with every key explained
     #[arg(long)]
     pub(super) print_config: bool,
+
+    /// Let pass what a file does not tell: the code of a limit (ooms), or of why it is not known
+    /// (history-lost); repeatable
+    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = PossibleValuesParser::new(AllowMissing::words()), hide_possible_values = true)]
+    pub(super) allow_missing: Vec<String>,
+
+    /// How many snapshots there must be
+    #[arg(long, value_name = "N")]
+    pub(super) ranks: Option<usize>,
 
     /// Check only this device
     #[arg(long, value_name = "N")]

@@ -17,7 +17,7 @@ use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
 use crate::analysis::Unreadable;
-use crate::gate::{CheckReport, Config, EXAMPLE, Gate, Judged, Limit, judge};
+use crate::gate::{AllowMissing, CheckReport, Config, EXAMPLE, Gate, Judged, Limit, judge};
 use crate::report;
 
 /// The configuration that is looked for.
@@ -56,6 +56,8 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Done> {
         flags,
         baseline: baseline.as_ref(),
         is_only: inputs.len() == 1,
+        is_whole: inputs.len() > 1 || args.snapshots.iter().any(|path| path.is_dir()),
+        allow_missing: &AllowMissing::new(&args.allow_missing),
         device: args.device,
         minor: args.torch_version,
         source: &|file| source(&root, file),
@@ -68,12 +70,11 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Done> {
         bail!("no limit applies to any of the snapshots");
     }
     let config = config_path.map(|path| path.display().to_string());
-    let mut report = CheckReport::new(judged, config, unreadable);
-    if let Some(baseline) = baseline.filter(|_| inputs.len() > 1) {
-        report.note_unchecked(&baseline);
-    }
-    for file in &report.unreadable {
-        complain(&format!("{}: {}", file.path, file.message));
+    let names = unreadable.iter().map(|file| name_of(&file.path, &args.snapshots)).collect();
+    let missing = gate.not_checked(&judged, &names);
+    let report = CheckReport::new(judged, missing, config, unreadable, args.ranks);
+    for (path, message) in report.not_checked() {
+        complain(&format!("{path}: {message}"));
     }
     write(&report, args.format, output)?;
     Ok(match (report.unreadable.is_empty(), report.passed) {
@@ -102,14 +103,15 @@ fn with_something_to_check(
 ) -> anyhow::Result<(Vec<Judged>, Vec<Unreadable>)> {
     if let Some(device) = device {
         let paths = judged.iter().map(|(path, _)| &**path);
-        if judged.iter().all(|(_, one)| one.devices == 0)
+        if judged.iter().all(|(_, one)| one.devices.is_empty())
             && let Some(message) = inputs::lacking(paths, device)
         {
             bail!(message);
         }
         return Ok((judged.into_iter().map(|(_, one)| one).collect(), unreadable));
     }
-    let (kept, empty): (Vec<_>, Vec<_>) = judged.into_iter().partition(|(_, one)| one.devices > 0);
+    let (kept, empty): (Vec<_>, Vec<_>) =
+        judged.into_iter().partition(|(_, one)| !one.devices.is_empty());
     unreadable.extend(empty.into_iter().map(|(path, _)| Unreadable {
         path,
         message: "no memory and no trace to check".to_owned(),

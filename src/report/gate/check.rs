@@ -33,8 +33,8 @@ pub fn check(report: &CheckReport) -> Document {
         let said = format!(": {}{others} [{}]", noted.message, noted.code);
         code(&*noted.path).and(said)
     });
-    let unreadable = report.unreadable.iter().map(|file| {
-        Text::from("not checked: ").and(code(&*file.path)).and(format!(": {}", file.message))
+    let unreadable = report.not_checked().into_iter().map(|(path, message)| {
+        Text::from("not checked: ").and(code(path)).and(format!(": {message}"))
     });
     document.list_under("Notes", more.into_iter().chain(notes).chain(unreadable));
     document

@@ -19,9 +19,9 @@ pub fn github(report: &CheckReport) -> String {
         let (title, message) = (property(&title), data(&message(finding)));
         let _ = writeln!(out, "::{command} {place}title={title}::{message}");
     }
-    for file in &report.unreadable {
-        let message = data(&plain(&format!("{}: {}", file.path, file.message)));
-        let _ = writeln!(out, "::error title=oomscope could not read a snapshot::{message}");
+    for (path, message) in report.not_checked() {
+        let message = data(&plain(&format!("{path}: {message}")));
+        let _ = writeln!(out, "::error title=oomscope could not check a snapshot::{message}");
     }
     // Said in the log: a late start of the recording is no news on every pull request.
     for (noted, others) in notes(report) {

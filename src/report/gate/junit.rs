@@ -12,7 +12,8 @@ pub fn junit(report: &CheckReport) -> String {
     let cases: Vec<&[Finding]> = report.findings.chunk_by(same).collect();
     let fails = |f: &Finding| !f.passed && f.severity == Severity::Fail;
     let failures = cases.iter().filter(|case| case.iter().any(fails)).count();
-    let errors = report.unreadable.len();
+    let not_checked = report.not_checked();
+    let errors = not_checked.len();
     let tests = cases.len() + errors;
     let counts = format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\"");
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
@@ -21,8 +22,8 @@ pub fn junit(report: &CheckReport) -> String {
     for case in cases {
         self::case(&mut out, case);
     }
-    for file in &report.unreadable {
-        let (path, message) = (escaped(&file.path), escaped(&file.message));
+    for (path, message) in &not_checked {
+        let (path, message) = (escaped(path), escaped(message));
         let _ = writeln!(out, "    <testcase classname=\"{path}\" name=\"readable\">");
         let _ = writeln!(out, "      <error message=\"{message}\"/>\n    </testcase>");
     }

@@ -18,10 +18,10 @@ pub fn sarif(report: &CheckReport, version: &str) -> Value {
     let rules: Vec<Value> = rules().map(|(figure, row)| rule(figure, row)).collect();
     let results: Vec<Value> = lost(report).into_iter().map(result).collect();
     let unreadable: Vec<Value> = report
-        .unreadable
-        .iter()
-        .map(|file| {
-            let text = format!("{}: {}", file.path, file.message);
+        .not_checked()
+        .into_iter()
+        .map(|(path, message)| {
+            let text = format!("{path}: {message}");
             json!({ "level": "error", "message": { "text": text } })
         })
         .collect();

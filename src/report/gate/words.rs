@@ -36,6 +36,9 @@ pub(super) fn verdict(report: &CheckReport) -> String {
         let files = counted(report.unreadable.len() as u64, "file");
         said = format!("{said}, {files} could not be checked");
     }
+    if let Some(ranks) = report.ranks.filter(|ranks| ranks.checked != ranks.expected) {
+        said = format!("{said}, {} of {} ranks were checked", ranks.checked, ranks.expected);
+    }
     format!("{}: {said}", if report.passed { "passed" } else { "FAILED" })
 }
 

@@ -1,0 +1,104 @@
+//! Whether a trace lacks entries that were recorded: a ring of `max_entries` keeps the last ones.
+
+use std::fmt;
+
+use rustc_hash::FxHashSet;
+
+use crate::facts::Outcome;
+use crate::snapshot::{Action, BlockState, Device, Stacks};
+use crate::units::{count, counted};
+
+/// Fewest entries that are taken for a full ring: below, round numbers come about by chance.
+const FEWEST: usize = 100;
+
+/// How it shows that the history before the first entry was recorded and is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LostHistory {
+    /// There is one entry: what the legacy call keeps, and `max_entries=1`.
+    RingOfOne,
+    /// The trace begins late and has as many entries as people give to rings.
+    RingFull(usize),
+    /// So many blocks have a stack, and the entry that allocated them is gone.
+    Recorded(u64),
+}
+
+impl LostHistory {
+    /// Of the trace of `device`, whose replay came to `outcome`.
+    pub(super) fn of(device: Device<'_>, outcome: Outcome) -> Option<Self> {
+        let entries = device.len();
+        if entries == 1 {
+            return Some(Self::RingOfOne);
+        }
+        if outcome.start.reserved == 0 {
+            return None;
+        }
+        if is_round(entries) {
+            return Some(Self::RingFull(entries));
+        }
+        let recorded = recorded_before(device);
+        (recorded > 0).then_some(Self::Recorded(recorded))
+    }
+}
+
+/// Blocks of the snapshot whose stack was recorded and whose allocation is not in the trace: it was once.
+fn recorded_before(device: Device<'_>) -> u64 {
+    let in_use = device.blocks().filter(|block| block.state != BlockState::Inactive);
+    let mut recorded: FxHashSet<u64> =
+        in_use.filter(|block| block.stack != Stacks::EMPTY).map(|block| block.address).collect();
+    for (_, entry) in device.entries_where(|action| action == Action::Alloc) {
+        recorded.remove(&entry.addr);
+    }
+    recorded.len() as u64
+}
+
+/// Whether `entries` is a number that people write: one digit and noughts, thousands, or a power of two.
+fn is_round(entries: usize) -> bool {
+    let mut digits = entries;
+    while digits > 0 && digits.is_multiple_of(10) {
+        digits /= 10;
+    }
+    let is_short = digits < 10 || entries.is_multiple_of(1000) || entries.is_multiple_of(1024);
+    entries >= FEWEST && (is_short || entries.is_power_of_two())
+}
+
+impl fmt::Display for LostHistory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::RingOfOne => write!(
+                f,
+                "the trace has one entry, which is all that _record_memory_history(True) and max_entries=1 keep: \
+                 write torch.cuda.memory._record_memory_history(max_entries=1000000) instead"
+            ),
+            Self::RingFull(entries) => write!(
+                f,
+                "the ring is full: of all that was recorded the last {} entries are left; give a larger max_entries",
+                count(entries as u64)
+            ),
+            Self::Recorded(blocks) => write!(
+                f,
+                "entries are lost: {} with a recorded stack, whose allocation is not in the trace (the ring of \
+                 max_entries is full, or the recording was begun anew); give a larger max_entries",
+                if blocks == 1 {
+                    "there is 1 block".to_owned()
+                } else {
+                    format!("there are {}", counted(blocks, "block"))
+                }
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_round;
+
+    #[test]
+    fn numbers_that_people_write_are_round() {
+        for round in [100, 300, 10_000, 25_000, 100_000, 1_000_000, 65_536, 131_072, 10_240, 128] {
+            assert!(is_round(round), "{round}");
+        }
+        for other in [2, 10, 64, 99, 110, 4830, 5112, 18_474, 9999, 10_001] {
+            assert!(!is_round(other), "{other}");
+        }
+    }
+}
