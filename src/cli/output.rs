@@ -14,7 +14,7 @@ use crate::report;
 /// Columns of a page that is not shown on a terminal.
 const DEFAULT_WIDTH: usize = 100;
 /// Below this a page is not laid out any narrower.
-const MIN_WIDTH: usize = 60;
+const MIN_WIDTH: usize = 40;
 
 /// The place of the result, opened before the work begins: a bad path fails at once. What an earlier run
 /// wrote there stands until there is a result.

@@ -54,7 +54,9 @@ impl Drawing<'_> {
             Shape::Area { back, front, names: [back_name, front_name] } => {
                 let (solid, shaded) = (self.pens.front, self.pens.back);
                 let legend = format!("{solid} {front_name}  {shaded} {back_name}");
-                let mut lines = vec![format!("{:LABELS$}  {legend}", "")];
+                let indent = " ".repeat(LABELS + 2);
+                let legend = wrap(&legend, self.columns, &indent);
+                let mut lines = vec![format!("{indent}{legend}")];
                 lines.extend(self.area(&self.most(back), &self.most(front)));
                 return lines;
             }

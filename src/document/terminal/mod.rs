@@ -13,8 +13,9 @@ use super::wrap::wrap;
 use crate::units::counted;
 use shorten::shorten;
 
-/// Columns of the names on the left.
+/// Columns of the names on the left, and of a page that has no room for them beside the text.
 const NAMES: usize = 16;
+const NARROW: usize = 60;
 /// Frames of a stack that are shown.
 const FRAMES: usize = 8;
 
@@ -91,11 +92,22 @@ impl<'a> Page<'a> {
         self.line(&wrapped);
     }
 
+    /// The column where the text of a field begins.
+    fn beside_names(&self) -> usize {
+        if self.style.width < NARROW { 4 } else { NAMES + 2 }
+    }
+
     fn field(&mut self, field: &Field) {
-        let indent = " ".repeat(NAMES + 2);
         let name = self.style.raw(&field.name);
+        let is_narrow = self.style.width < NARROW;
+        let indent = " ".repeat(self.beside_names());
         let mut first = format!("  {name:<NAMES$}");
-        if name.chars().count() >= NAMES {
+        if is_narrow {
+            if !name.is_empty() {
+                self.line(&first);
+            }
+            first.clone_from(&indent);
+        } else if name.chars().count() >= NAMES {
             first.push(' ');
         }
         for text in &field.texts {
@@ -115,8 +127,10 @@ impl<'a> Page<'a> {
     }
 
     fn stack(&mut self, stack: &Stack) {
-        let mut texts: Vec<Text> =
-            stack.frames.iter().take(FRAMES).map(|frame| frame.as_str().into()).collect();
+        let room = self.style.width.saturating_sub(self.beside_names());
+        let frame =
+            |frame: &String| shorten(&self.style.raw(frame), room, self.style.dots()).into();
+        let mut texts: Vec<Text> = stack.frames.iter().take(FRAMES).map(frame).collect();
         let mut rest = Vec::new();
         if let Some(more @ 1..) = stack.frames.len().checked_sub(FRAMES) {
             rest.push(format!("{} more", counted(more as u64, "frame")));
@@ -176,8 +190,8 @@ mod tests {
         document.code(["copy me"]);
         assert_eq!(
             terminal(&document, PLAIN),
-            "a.pickle\none two three four five six seven eight\nnine ten\n\n  name            one two three four\n                  \
-             five six\n                  more\n                  and more\n\nIt failed\n  • a point\n\n          bytes\n  \
+            "a.pickle\none two three four five six seven eight\nnine ten\n\n  name\n    one two three four five six\n    \
+             more\n    and more\n\nIt failed\n  • a point\n\n          bytes\n  \
              ──────────────\n  all      12 B\n    part    7 B\n\n    copy me\n"
         );
     }
@@ -196,6 +210,36 @@ mod tests {
         let page = terminal(&document, PLAIN);
         assert!(page.lines().all(|line| line.chars().count() <= 40), "{page}");
         assert!(page.contains("…/way/to/train.py:12 in step") && !page.contains("least"), "{page}");
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_is_a_few_lines_for_each_row() {
+        let header = ["setting", "peak reserved", "smallest capacity", "share", "calls"];
+        let row = |name: &'static str| vec![name, "12.34 GiB", "1,024 MiB", "100%", ""];
+        let table =
+            Table::new(&header, &[0], [row("as recorded"), row("expandable_segments:True")]);
+        let mut document = Document::default();
+        document.table(table.clone());
+        assert_eq!(
+            terminal(&document, PLAIN),
+            "  as recorded\n      peak reserved 12.34 GiB, smallest\n      capacity 1,024 MiB, share 100%\n  \
+             expandable_segments:True\n      peak reserved 12.34 GiB, smallest\n      capacity 1,024 MiB, share \
+             100%\n"
+        );
+        let wide = terminal(&document, Style { width: 80, ..PLAIN });
+        assert_eq!(wide.lines().count(), 4, "{wide}");
+    }
+
+    #[test]
+    fn a_stack_keeps_to_the_page() {
+        let frame = format!("/{}/train.py:12 in step", "deep/".repeat(40));
+        for width in [40, 60, 80] {
+            let mut document = Document::default();
+            document.stack(Stack { name: "stack", frames: vec![frame.clone()], folded: 0 });
+            let page = terminal(&document, Style { width, ..PLAIN });
+            assert!(page.lines().all(|line| line.chars().count() <= width), "{page}");
+            assert!(page.contains("train.py:12 in step"), "{page}");
+        }
     }
 
     #[test]

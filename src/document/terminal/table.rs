@@ -1,4 +1,5 @@
-//! Tables, laid out by comfy-table in one look. Cells have no emphasis: there, escape sequences take columns.
+//! Tables, laid out by comfy-table in one look; where the page is too narrow for the columns, a few lines for each
+//! row. Cells have no emphasis: there, escape sequences take columns.
 
 use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width,
@@ -43,7 +44,16 @@ pub(super) fn table(table: &Table, style: Style) -> String {
     if let Some(caption) = &table.caption {
         line("", &wrap(&style.show(caption), style.width, ""));
     }
-    laid_out.lines().for_each(|text| line("  ", &text));
+    let lines: Vec<String> = laid_out.lines().collect();
+    if lines.iter().any(|text| width(text.trim_end()) > style.width.saturating_sub(2)) {
+        table
+            .rows
+            .iter()
+            .flat_map(|row| stacked(table, row, style))
+            .for_each(|text| line("  ", &text));
+    } else {
+        lines.iter().for_each(|text| line("  ", text));
+    }
     if let Some(note) = &table.note {
         line("  ", &wrap(&style.show(note), room, "  "));
     }
@@ -85,6 +95,28 @@ fn lay_out(table: &Table, style: Style, narrowed: Option<(usize, usize)>) -> com
         });
     }
     laid_out
+}
+
+/// A row without columns: its first words, and below them each number with its name.
+fn stacked(table: &Table, row: &[Cell], style: Style) -> Vec<String> {
+    let room = style.width.saturating_sub(2);
+    let first = row.iter().enumerate().find(|(column, cell)| {
+        table.words.contains(column) && !lines(cell, room, style).is_empty()
+    });
+    let others = row.iter().enumerate().filter(|(column, cell)| {
+        first.is_none_or(|(first, _)| first != *column) && !matches!(cell, Cell::Bar(_))
+    });
+    let others = others.filter_map(|(column, cell)| {
+        let value = lines(cell, usize::MAX, style);
+        let name = table.header.get(column).copied().unwrap_or_default();
+        (!value.is_empty()).then(|| format!("{name} {}", value.trim()).trim().to_owned())
+    });
+    let others = others.collect::<Vec<_>>().join(", ");
+    let first = first.map(|(_, cell)| lines(cell, room, style));
+    let below = format!("    {}", wrap(&others, room.saturating_sub(4), "    "));
+    let below = Some(below).filter(|_| !others.is_empty());
+    let all = first.into_iter().chain(below).collect::<Vec<_>>().join("\n");
+    all.lines().map(str::to_owned).collect()
 }
 
 /// The lines of a cell in a column of `room`.
