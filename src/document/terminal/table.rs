@@ -45,14 +45,14 @@ pub(super) fn table(table: &Table, style: Style) -> String {
         line("", &wrap(&style.show(caption), style.width, ""));
     }
     let lines: Vec<String> = laid_out.lines().collect();
-    if lines.iter().any(|text| width(text.trim_end()) > style.width.saturating_sub(2)) {
-        table
-            .rows
-            .iter()
-            .flat_map(|row| stacked(table, row, style))
-            .for_each(|text| line("  ", &text));
+    let fits = |text: &String| width(text.trim_end()) <= style.width.saturating_sub(2);
+    let lines = if lines.iter().all(fits) {
+        lines
     } else {
-        lines.iter().for_each(|text| line("  ", text));
+        table.rows.iter().flat_map(|row| stacked(table, row, style)).collect()
+    };
+    for text in &lines {
+        line("  ", text);
     }
     if let Some(note) = &table.note {
         line("  ", &wrap(&style.show(note), room, "  "));
