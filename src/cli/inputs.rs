@@ -75,9 +75,19 @@ pub(super) fn spare(inputs: &mut Vec<Input>, output: &Path) -> anyhow::Result<()
     Ok(())
 }
 
-/// Whether both paths lead to one file; a device such as `/dev/null` takes whatever it gets.
+/// Whether both paths lead to one file, there or not; a device such as `/dev/null` takes whatever it gets.
 pub(super) fn are_one(one: &Path, other: &Path) -> bool {
-    one.is_file() && is_same_file(one, other).unwrap_or(false)
+    let whole = |path: &Path| {
+        std::path::absolute(path).ok().map(|path| {
+            let directory = path.parent().and_then(|parent| parent.canonicalize().ok());
+            (directory, path.file_name().map(OsStr::to_owned))
+        })
+    };
+    match (one.exists(), other.exists()) {
+        (true, true) => one.is_file() && is_same_file(one, other).unwrap_or(false),
+        (false, false) => whole(one) == whole(other),
+        _ => false,
+    }
 }
 
 /// Refuses to write to a file that is to be read.

@@ -13,6 +13,7 @@ mod progress;
 mod replay;
 mod timeline;
 mod whatif;
+mod whole_file;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

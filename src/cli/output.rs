@@ -1,13 +1,13 @@
 //! Where the result goes, and what that place can show.
 
-use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 
 use super::args::Format;
+use super::whole_file::WholeFile;
 use crate::document::{Document, Style, markdown, terminal};
 use crate::report;
 
@@ -17,9 +17,9 @@ const DEFAULT_WIDTH: usize = 100;
 const MIN_WIDTH: usize = 40;
 
 /// The place of the result, opened before the work begins: a bad path fails at once. What an earlier run
-/// wrote there stands until there is a result.
+/// wrote there stands until there is a whole result.
 pub(super) struct Output {
-    file: Option<File>,
+    file: Option<WholeFile>,
     name: String,
 }
 
@@ -29,8 +29,7 @@ impl Output {
             return Ok(Self { file: None, name: "standard output".to_owned() });
         };
         let name = path.display().to_string();
-        let opened = File::options().write(true).create(true).truncate(false).open(path);
-        let file = opened.with_context(|| format!("{name} cannot be written"))?;
+        let file = WholeFile::open(path).with_context(|| format!("{name} cannot be written"))?;
         Ok(Self { file: Some(file), name })
     }
 
@@ -71,14 +70,11 @@ impl Output {
 
     /// Writes what `writer` does.
     pub(super) fn write_by(
-        mut self,
+        self,
         writer: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
     ) -> anyhow::Result<()> {
-        let written = if let Some(file) = &mut self.file {
-            emptied(file).and_then(|()| {
-                let mut out = BufWriter::new(file);
-                writer(&mut out).and_then(|()| out.flush())
-            })
+        let written = if let Some(file) = self.file {
+            file.write_by(writer)
         } else {
             let mut out = io::stdout().lock();
             writer(&mut out).and_then(|()| out.flush())
@@ -89,11 +85,6 @@ impl Output {
             written => written.with_context(|| format!("{} cannot be written", self.name)),
         }
     }
-}
-
-/// Pipes and devices cannot be emptied, and need not be.
-fn emptied(file: &File) -> io::Result<()> {
-    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
 }
 
 /// A locale that names another character set, or a terminal that has none to speak of, gets ASCII. An

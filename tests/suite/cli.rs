@@ -181,7 +181,7 @@ fn a_snapshot_is_the_same_plain_compressed_and_from_standard_input() {
 // Output
 
 #[test]
-fn the_output_file_is_created_before_the_work_and_holds_what_stdout_would() {
+fn the_place_of_the_output_is_tried_before_the_work_and_holds_what_stdout_would() {
     let directory = TempDir::new().unwrap();
     let target = directory.path().join("out.json");
     let mut child = program::command()
@@ -192,11 +192,12 @@ fn the_output_file_is_created_before_the_work_and_holds_what_stdout_would() {
         .unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut patience = 0;
-    while !target.exists() {
+    while fs::read_dir(directory.path()).unwrap().next().is_none() {
         assert!(patience < 4000, "nothing was created while the input was being waited for");
         patience += 1;
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
+    assert!(!target.exists(), "not before it is whole");
     input.write_all(&fixtures::pickle("2.15.0-holes")).unwrap();
     drop(input);
     let output = child.wait_with_output().unwrap();
@@ -238,6 +239,65 @@ fn a_bad_output_path_fails_at_once() {
     child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
     assert_eq!(status.code(), Some(2), "{err}");
     assert!(err.contains(&target) && err.contains("cannot be written"), "{err}");
+}
+
+/// Whoever reads it while it is written, and after a run that failed, finds what was there before.
+#[test]
+fn an_output_file_is_whole_or_absent() {
+    let directory = TempDir::new().unwrap();
+    let target = text(&directory.path().join("out.json"));
+    let broken = file(&directory, "broken.pickle", b"no pickle");
+    let alone = |name: &str| {
+        let names = fs::read_dir(directory.path()).unwrap();
+        let names: Vec<_> = names.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.iter().filter(|n| *n != "broken.pickle").all(|n| n == name)
+    };
+    assert_eq!(run(&["analyze", &broken, "-o", &target]).code, 2);
+    assert!(alone("nothing"), "a failed run leaves nothing");
+
+    let writer = |top: &str| {
+        let args = ["analyze", "--format", "json", "--top", top, "-o", &target, HOLES];
+        program::command().args(args).stdin(Stdio::null()).spawn().unwrap()
+    };
+    for _ in 0..8 {
+        let mut writers = ["1", "50", "5", "200"].map(writer);
+        while writers.iter_mut().any(|one| one.try_wait().unwrap().is_none()) {
+            if let Ok(seen) = fs::read(&target) {
+                serde_json::from_slice::<Value>(&seen).unwrap();
+            }
+        }
+    }
+    assert!(alone("out.json"));
+    let before = fs::read(&target).unwrap();
+    assert_eq!(run(&["analyze", &broken, "-o", &target]).code, 2);
+    assert_eq!(fs::read(&target).unwrap(), before);
+
+    let emitted = text(&directory.path().join("out.pickle"));
+    let args = ["replay", "--set", "expandable_segments:True", HOLES, "--emit-snapshot", &emitted];
+    assert_eq!(
+        refusal(&[&args[..], &["-o", &emitted]].concat()).matches("name two files").count(),
+        1
+    );
+    assert!(!fs::exists(&emitted).unwrap());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_stays_one_and_a_file_keeps_who_may_read_it() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("real.json"), "before").unwrap();
+    fs::set_permissions(path("real.json"), fs::Permissions::from_mode(0o640)).unwrap();
+    symlink("real.json", path("link.json")).unwrap();
+    let written = |name| run(&["analyze", "--format", "json", "-o", &text(&path(name)), HOLES]);
+    assert_eq!(written("link.json").code, 0);
+    assert!(path("link.json").is_symlink() && fs::read(path("real.json")).unwrap().len() > 100);
+    let mode = |name| fs::metadata(path(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("real.json"), 0o640);
+    assert_eq!(written("new.json").code, 0);
+    fs::write(path("plain"), "").unwrap();
+    assert_eq!(mode("new.json"), mode("plain"), "as any program's");
 }
 
 #[test]
