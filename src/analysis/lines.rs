@@ -2,8 +2,8 @@
 
 use crate::facts::Keep;
 use crate::frames::{FrameReport, StackReader};
-use crate::ids::StackId;
-use crate::memory::{HeldByLine, Sum, Sums, by_line, summed};
+use crate::ids::{FrameId, StackId};
+use crate::memory::{Sum, Sums, summed, table};
 use crate::snapshot::{Block, BlockState};
 use crate::study::DeviceStudy;
 
@@ -31,14 +31,6 @@ pub struct LineShare {
     pub bytes: u64,
 }
 
-impl LineShare {
-    /// The lines among `rows`: all but the row of what no line holds.
-    pub fn of(rows: &[HeldByLine]) -> Vec<Self> {
-        let line = |row: &HeldByLine| Some(Self { frame: row.frame.clone()?, bytes: row.bytes });
-        rows.iter().filter_map(line).collect()
-    }
-}
-
 /// The `top` lines of `device` by what is added up, the largest first.
 pub fn lines(device: DeviceStudy<'_, '_>, of: Contribution, top: usize) -> Vec<LineShare> {
     let stacks = device.stacks();
@@ -60,11 +52,16 @@ pub fn lines(device: DeviceStudy<'_, '_>, of: Contribution, top: usize) -> Vec<L
             summed(kept.filter(|(_, bytes)| *bytes > 0))
         }
     };
-    // One row may be of no line. Shares of the whole are not asked for.
-    let rows = by_line(stacks, held, Sum::default(), top.saturating_add(1)).rows;
-    let mut lines = LineShare::of(&rows);
-    lines.truncate(top);
-    lines
+    let mut own: Sums<FrameId> = Sums::default();
+    for (stack, sum) in held {
+        if let Some(line) = stacks.own_line(stack) {
+            let held = own.entry(line).or_default();
+            *held = held.and(sum);
+        }
+    }
+    // Shares of the whole are not asked for.
+    let share = |line, sum: Sum| LineShare { frame: stacks.report(line), bytes: sum.bytes };
+    table(own, Sum::default(), top, share).rows
 }
 
 /// What each stack has in blocks of the wanted states after an entry.
@@ -92,7 +89,7 @@ fn kept_apart(blocks: &[Block], stacks: &StackReader<'_>) -> Vec<(StackId, u64)>
         let beside = beside.into_iter().flatten().filter_map(|index| blocks.get(index));
         let mut beside: Vec<StackId> =
             beside.filter(|block| !is_free(block)).map(|block| block.stack).collect();
-        beside.dedup_by_key(|stack| stacks.culprit_id(*stack));
+        beside.dedup_by_key(|stack| stacks.own_line(*stack));
         kept.extend(beside.into_iter().map(|stack| (stack, free.size)));
     }
     kept

@@ -9,7 +9,10 @@ use serde::Serialize;
 use super::holders::{HeldChange, Holders, Others, Status, listed};
 use super::moment::HeldStack;
 use super::names::Place;
-use crate::frames::FrameReport;
+use crate::frames::{Around, FrameReport};
+use crate::ids::FrameId;
+use crate::memory::main_operation;
+use crate::units::ratio;
 
 /// A line of the user's code that holds more or less than before, by whatever way.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,12 +27,27 @@ pub struct LineChange {
     /// The line as it was before, where it moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved_from: Option<FrameReport>,
-    /// What the stack of it that changed most was doing, as far as the stack tells.
+    /// What stands beside the line.
+    #[serde(flatten)]
+    pub around: Around,
+    /// What most of the change was allocated for, as far as the stacks tell.
     pub operation: Option<String>,
+    /// How much of what changed that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation_share_ratio: Option<f64>,
 }
 
-/// A line on one side; `None` for stacks without one.
-type SideLine = (usize, Option<Place>);
+/// What stacks are named by, in the words of both snapshots: see [`crate::frames::LineId`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Line {
+    code: Option<Place>,
+    caller: Option<Place>,
+    node: Option<Place>,
+    has_stack: bool,
+}
+
+/// A line on one side.
+type SideLine = (usize, Line);
 
 /// Sets of lines that are one: every line leads to another of its set, the last one to itself.
 #[derive(Default)]
@@ -65,19 +83,26 @@ impl Links {
     }
 }
 
-/// What a set of lines holds, and on either side the stack that holds most of it and the one of the pair
-/// that changed most.
+/// What a set of lines holds, on either side the stack that holds most of it, and the stacks that changed
+/// with what they changed by.
 #[derive(Default)]
 struct LineTotals<'a> {
     held: HeldChange,
     largest: [Option<&'a HeldStack>; 2],
-    changed: Option<(u64, usize, &'a HeldStack)>,
+    changed: Vec<(u64, usize, &'a HeldStack)>,
 }
 
 impl<'a> Holders<'a> {
     fn line(&self, side: usize, stack: &HeldStack) -> SideLine {
-        let culprit = self.readers[side].culprit_id(stack.id);
-        (side, culprit.map(|id| self.words.place(side, id)))
+        let line = self.readers[side].line(stack.id);
+        let place = |id: Option<FrameId>| id.map(|id| self.words.place(side, id));
+        let line = Line {
+            code: place(line.code),
+            caller: place(line.caller),
+            node: place(line.node),
+            has_stack: line.has_stack,
+        };
+        (side, line)
     }
 
     /// The lines that changed, most first, up to `top`, and the sum of all others.
@@ -104,20 +129,35 @@ impl<'a> Holders<'a> {
                 *largest = stack.filter(more).or(*largest);
             }
             let by = held.delta_bytes.unsigned_abs();
-            if row.changed.is_none_or(|(most, ..)| most < by) {
-                row.changed = Some((by, side, stack));
+            if by > 0 {
+                row.changed.push((by, side, stack));
             }
         }
         let (shown, others) = listed(rows.into_iter().map(|row| (row.held, row)).collect(), top);
         let rows = shown.into_iter().map(|(status, held, row)| {
-            let frame = |side: usize| {
-                row.largest[side].and_then(|stack| self.readers[side].culprit(stack.id))
+            let told = |side: usize| {
+                let (stack, reader) = (row.largest[side]?, self.readers[side]);
+                Some(reader.told(reader.line(stack.id)))
             };
-            let [before, after] = [0, 1].map(frame);
-            let moved_from = before.clone().filter(|_| after.is_some() && before != after);
-            let operation =
-                row.changed.and_then(|(_, side, stack)| self.readers[side].operation(stack.id));
-            LineChange { status, held, frame: after.or(before), moved_from, operation }
+            let (before, after) = (told(0), told(1));
+            let was = before.as_ref().and_then(|(frame, _)| frame.clone());
+            let is_there = after.is_some();
+            let (frame, around) = after.or(before).unwrap_or_default();
+            let moved_from = was.filter(|was| is_there && Some(was) != frame.as_ref());
+            let all = row.changed.iter().map(|(by, ..)| *by).fold(0, u64::saturating_add);
+            let operations = row.changed.iter();
+            let main = main_operation(
+                operations.map(|(by, side, stack)| (self.readers[*side].operation(stack.id), *by)),
+            );
+            LineChange {
+                status,
+                held,
+                frame,
+                moved_from,
+                around,
+                operation_share_ratio: main.as_ref().map(|(_, by)| ratio(*by, all)),
+                operation: main.map(|(operation, _)| operation),
+            }
         });
         (rows.collect(), others)
     }
@@ -137,10 +177,16 @@ impl<'a> Holders<'a> {
             }
         }
         // By what the function is called in both snapshots.
-        let key = |(_, place): &SideLine| {
+        let class = |place: Option<Place>| {
             place.map(|p| Place { function: self.words.class(p.function), ..p })
         };
-        let mut free: FxHashMap<Option<Place>, [Option<SideLine>; 2]> = FxHashMap::default();
+        let key = |(_, line): &SideLine| Line {
+            code: class(line.code),
+            caller: class(line.caller),
+            node: class(line.node),
+            ..*line
+        };
+        let mut free: FxHashMap<Line, [Option<SideLine>; 2]> = FxHashMap::default();
         for line in alone.iter().filter(|line| !linked.contains(line)) {
             if let Some(known) = free.entry(key(line)).or_default().get_mut(line.0) {
                 *known = Some(*line);

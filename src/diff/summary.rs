@@ -30,7 +30,7 @@ pub(super) fn growth(before: u64, after: u64) -> String {
 
 /// The end of a path, which tells most: its last two components.
 fn place(frame: &FrameReport) -> String {
-    let from = frame.file.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
+    let from = frame.file.rmatch_indices(['/', '\\']).nth(1).map_or(0, |(at, _)| at + 1);
     let file = frame.file.get(from..).unwrap_or(&frame.file);
     format!("{file}:{} in {}", frame.line, frame.name)
 }
@@ -57,9 +57,16 @@ pub(super) fn summary(moment: &str, [before, after]: [u64; 2], lines: &[LineChan
     let most = match first {
         None => String::new(),
         Some(line) => {
-            let place = match &line.frame {
-                Some(frame) => place(frame),
-                None => "stacks without a line of the user's code".to_owned(),
+            let around = &line.around;
+            let from = |line: &FrameReport| format!(" (called from {})", place(line));
+            let from = around.called_from.as_ref().map(from).unwrap_or_default();
+            let place = match (&around.backward, &line.frame) {
+                (Some(node), None) => format!("backward: {node}{from}"),
+                (Some(node), Some(line)) => {
+                    format!("backward: {node} (called from {})", place(line))
+                }
+                (None, Some(line)) => format!("{}{from}", place(line)),
+                (None, None) => "stacks without a line of the user's code".to_owned(),
             };
             let bytes = line.held.delta_bytes;
             if bytes == by {

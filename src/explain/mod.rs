@@ -20,7 +20,7 @@ pub use statistics::StatisticsReport;
 use serde::Serialize;
 
 use self::reckoning::Reckoning;
-use crate::frames::{FrameReport, Origin};
+use crate::frames::{FrameReport, lines_of};
 use crate::message::{Log, Message, Saying};
 use crate::units::plain;
 use crate::verdict::{About, Cause, Certainty, Verdict};
@@ -119,9 +119,12 @@ pub struct Failure {
     /// What the device lacked for the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shortfall_bytes: Option<u64>,
-    /// The innermost frame of the user's own code in the traceback before the message.
+    /// The innermost frame in the traceback before the message that is not PyTorch's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub culprit: Option<FrameReport>,
+    /// The innermost frame of the user's own code outside of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub called_from: Option<FrameReport>,
     /// That traceback, innermost first.
     pub frames: Vec<FrameReport>,
 }
@@ -175,10 +178,7 @@ fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> F
         .iter()
         .map(|f| FrameReport { file: plain(&f.file), line: f.line, name: plain(&f.name) })
         .collect();
-    let culprit = [Origin::User, Origin::Package]
-        .iter()
-        .find_map(|origin| frames.iter().find(|frame| frame.origin() == *origin))
-        .cloned();
+    let (culprit, called_from) = lines_of(&frames);
     let (reckoning, conclusion, figures) = match &message.saying {
         Saying::Allocation(allocation) => {
             let mut allocation = allocation.as_ref().clone();
@@ -231,6 +231,7 @@ fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> F
         shortfall_bytes: bytes(|r| Some(r.request?.minus(r.free?))),
         figures,
         culprit,
+        called_from,
         frames,
     }
 }

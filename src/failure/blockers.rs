@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::allocator::granules_in;
 use crate::facts::{Stretch, StretchBlock, Tiling};
-use crate::frames::{FrameList, FrameReport, StackReader};
+use crate::frames::{Around, FrameList, FrameReport, StackReader};
 use crate::ids::StackId;
 use crate::snapshot::BlockState;
 
@@ -27,8 +27,11 @@ pub struct Blocker {
     pub blocks: u64,
     /// Their own bytes.
     pub bytes_held: u64,
-    /// The innermost frame of the user's own code in that stack.
+    /// The innermost line in that stack that is not PyTorch's.
     pub culprit: Option<FrameReport>,
+    /// What stands beside that line.
+    #[serde(flatten)]
+    pub around: Around,
     /// What was being done there.
     pub operation: Option<String>,
     /// The stack that allocated them.
@@ -60,14 +63,18 @@ pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker
     let scale = |a: &Locked, b: &Locked| u128::from(a.unlocked) * u128::from(b.bytes);
     worth.sort_by(|(_, a), (_, b)| scale(b, a).cmp(&scale(a, b)).then(b.unlocked.cmp(&a.unlocked)));
     worth.truncate(SHOWN);
-    let report = |(stack, one): (StackId, Locked)| Blocker {
-        bytes_unlocked: one.unlocked,
-        bytes_released: one.released,
-        blocks: one.blocks,
-        bytes_held: one.bytes,
-        culprit: stacks.culprit(stack),
-        operation: stacks.operation(stack),
-        frames: stacks.whole(stack),
+    let report = |(stack, one): (StackId, Locked)| {
+        let (culprit, around) = stacks.told(stacks.line(stack));
+        Blocker {
+            bytes_unlocked: one.unlocked,
+            bytes_released: one.released,
+            blocks: one.blocks,
+            bytes_held: one.bytes,
+            culprit,
+            around,
+            operation: stacks.operation(stack),
+            frames: stacks.whole(stack),
+        }
     };
     worth.into_iter().map(report).collect()
 }

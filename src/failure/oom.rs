@@ -6,7 +6,7 @@ use super::blockers::Blocker;
 use super::failed::Failed;
 use super::reason::reason;
 use super::remedies::{Remedy, Tried, Undisturbed};
-use crate::frames::{FrameList, FrameReport};
+use crate::frames::{Around, FrameList, FrameReport};
 use crate::held::HeldAt;
 use crate::memory::HeldByLine;
 use crate::snapshot::Pools;
@@ -51,8 +51,11 @@ pub struct OomReport {
     pub verdict: Verdict,
     /// One sentence with the numbers.
     pub verdict_reason: String,
-    /// The innermost frame of the user's own code.
+    /// The innermost line of the request's stack that is not PyTorch's.
     pub culprit: Option<FrameReport>,
+    /// What stands beside that line.
+    #[serde(flatten)]
+    pub around: Around,
     /// What was being done there.
     pub operation: Option<String>,
     /// What the program said about itself: `user_metadata`, when set.
@@ -100,6 +103,7 @@ impl OomReport {
             (verdict, reason(&failed, verdict, device.settings()))
         };
         let is_served = request.served.is_some();
+        let (culprit, around) = stacks.told(stacks.line(request.stack));
         Self {
             event: request.entry as u64,
             requested_bytes: request.bytes,
@@ -116,7 +120,8 @@ impl OomReport {
             time_us: (request.time_us != 0).then_some(request.time_us),
             verdict,
             verdict_reason,
-            culprit: stacks.culprit(request.stack),
+            culprit,
+            around,
             operation: stacks.operation(request.stack),
             user_metadata: request
                 .user_metadata

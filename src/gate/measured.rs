@@ -4,6 +4,7 @@ use super::baseline::Peaks;
 use crate::analysis::{Contribution, LineShare, lines};
 use crate::failure::OomReport;
 use crate::figures::{Figure, FigureSource, MemoryState, WhyUnknown};
+use crate::frames::Origin;
 use crate::model::Verification;
 use crate::study::{DeviceStudy, FromEmpty};
 use crate::units::{counted, size};
@@ -194,8 +195,11 @@ impl Measured<'_, '_> {
             Figure::Ooms => {
                 let last = self.failures.last();
                 let share = last.and_then(|oom| {
-                    let (frame, bytes) = (oom.culprit.clone()?, oom.requested_bytes);
-                    Some(LineShare { frame, bytes })
+                    let lines = [oom.culprit.as_ref(), oom.around.called_from.as_ref()];
+                    let lines = lines.into_iter().flatten();
+                    let own = lines.clone().find(|line| line.origin() == Origin::User);
+                    let frame = own.or(lines.into_iter().next())?.clone();
+                    Some(LineShare { frame, bytes: oom.requested_bytes })
                 });
                 return (share.into_iter().collect(), "requested, and refused");
             }

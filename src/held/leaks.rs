@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
-use crate::frames::{FrameReport, StackReader};
-use crate::ids::{FrameId, StackId, row};
+use crate::frames::{Around, FrameReport, LineId, StackReader};
+use crate::ids::{StackId, row};
 
 /// Steps in a row that must each end with more blocks than the one before.
 const STEPS_OF_BLOCKS: u32 = 3;
@@ -22,6 +22,9 @@ const STEPS_OF_BYTES: u32 = 6;
 pub struct LeakSuspect {
     /// The line; `None` gathers stacks without one.
     pub frame: Option<FrameReport>,
+    /// What stands beside that line.
+    #[serde(flatten)]
+    pub around: Around,
     /// What one of its stacks was doing, as far as the stack tells.
     pub operation: Option<String>,
     /// The first step that ended with more than the one before.
@@ -133,7 +136,7 @@ impl LineGrowth {
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
     lines: Vec<LineGrowth>,
-    by_frame: FxHashMap<Option<FrameId>, u32>,
+    by_line: FxHashMap<LineId, u32>,
     /// The line of each stack, once it is known.
     by_stack: Vec<Option<u32>>,
     touched: Vec<u32>,
@@ -153,9 +156,9 @@ impl Tracker {
     }
 
     fn line(&mut self, stacks: &StackReader<'_>, stack: StackId) -> &mut LineGrowth {
-        let (lines, by_frame) = (&mut self.lines, &mut self.by_frame);
+        let (lines, by_line) = (&mut self.lines, &mut self.by_line);
         let at = *self.by_stack[stack.index()].get_or_insert_with(|| {
-            *by_frame.entry(stacks.culprit_id(stack)).or_insert_with(|| {
+            *by_line.entry(stacks.line(stack)).or_insert_with(|| {
                 lines.push(LineGrowth { stack, ..LineGrowth::default() });
                 row(lines.len() - 1)
             })
@@ -250,8 +253,10 @@ fn suspect(line: &LineGrowth, stacks: &StackReader<'_>) -> LeakSuspect {
         }
         _ => 0.0,
     };
+    let (frame, around) = stacks.told(stacks.line(line.stack));
     LeakSuspect {
-        frame: stacks.culprit(line.stack),
+        frame,
+        around,
         operation: stacks.operation(line.stack),
         // Steps count from 0.
         since_step: (bytes.until + bytes.every).saturating_sub(bytes.length() + 1),

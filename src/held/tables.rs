@@ -249,7 +249,7 @@ impl<'a, 'f> Summary<'a, 'f> {
 
     fn by_file(&self, top: usize) -> TopRows<ByFile> {
         let file_of = |stack: StackId| {
-            let line = self.device.stacks().culprit_id(stack)?;
+            let line = self.device.stacks().own_line(stack)?;
             Some(self.device.snapshot().stacks.frame(line).file)
         };
         let mut files: FxHashMap<StackId, Option<SymbolId>> = FxHashMap::default();

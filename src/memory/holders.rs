@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::sums::{Sum, Sums, TopRows, ranked, summed, table};
-use crate::frames::{FrameList, FrameReport, StackReader};
-use crate::ids::{FrameId, StackId};
+use crate::frames::{Around, FrameList, FrameReport, LineId, StackReader};
+use crate::ids::StackId;
 use crate::snapshot::{Block, BlockState, Segment};
 use crate::units::ratio;
 
@@ -22,7 +22,7 @@ pub struct HeldByStack {
     pub frames: FrameList,
 }
 
-/// Live memory that one line of the user's code allocated, by whatever way.
+/// Live memory that one line of code allocated, called from one line of the user's own.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HeldByLine {
     /// Bytes in its live blocks.
@@ -31,10 +31,17 @@ pub struct HeldByLine {
     pub blocks: u64,
     /// Of all allocated bytes.
     pub share_ratio: f64,
-    /// The line; `None` gathers stacks without one (autograd threads, no stack recorded).
+    /// The innermost line that is not PyTorch's; `None` gathers stacks without one (autograd threads, no
+    /// stack recorded).
     pub frame: Option<FrameReport>,
-    /// What the largest of its stacks was doing, as far as the stack tells.
+    /// What stands beside that line.
+    #[serde(flatten)]
+    pub around: Around,
+    /// What most of it was allocated for, as far as the stacks tell.
     pub operation: Option<String>,
+    /// How much of the line's bytes that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation_share_ratio: Option<f64>,
 }
 
 /// The `top` stacks that hold most, of blocks that are `all` together.
@@ -59,24 +66,46 @@ pub(crate) fn by_line(
     all: Sum,
     top: usize,
 ) -> TopRows<HeldByLine> {
-    let mut lines: Sums<Option<FrameId>> = FxHashMap::default();
-    let mut largest: FxHashMap<Option<FrameId>, StackId> = FxHashMap::default();
+    let mut lines: Sums<LineId> = FxHashMap::default();
+    let mut members: FxHashMap<LineId, Vec<(StackId, u64)>> = FxHashMap::default();
     for (stack, sum) in ranked(held) {
-        let line = stacks.culprit_id(stack);
-        largest.entry(line).or_insert(stack);
+        let line = stacks.line(stack);
+        members.entry(line).or_default().push((stack, sum.bytes));
         let held = lines.entry(line).or_default();
         *held = held.and(sum);
     }
     table(lines, all, top, |line, sum| {
-        let stack = largest.get(&line).copied().unwrap_or_default();
+        let (frame, around) = stacks.told(line);
+        let of_line = members.get(&line).map(Vec::as_slice).unwrap_or_default();
+        let operations = of_line.iter().map(|(stack, bytes)| (stacks.operation(*stack), *bytes));
+        let main = main_operation(operations);
         HeldByLine {
             bytes: sum.bytes,
             blocks: sum.blocks,
             share_ratio: ratio(sum.bytes, all.bytes),
-            frame: line.and_then(|_| stacks.culprit(stack)),
-            operation: stacks.operation(stack),
+            frame,
+            around,
+            operation_share_ratio: main.as_ref().map(|(_, bytes)| ratio(*bytes, sum.bytes)),
+            operation: main.map(|(operation, _)| operation),
         }
     })
+}
+
+/// Of operations with bytes, the one that most bytes are of, and how many; the first of equals.
+pub(crate) fn main_operation(
+    of: impl Iterator<Item = (Option<String>, u64)>,
+) -> Option<(String, u64)> {
+    let mut rows: FxHashMap<String, usize> = FxHashMap::default();
+    let mut sums: Vec<(String, u64)> = Vec::new();
+    for (operation, bytes) in of {
+        let Some(operation) = operation else { continue };
+        let row = *rows.entry(operation).or_insert_with_key(|operation| {
+            sums.push((operation.clone(), 0));
+            sums.len() - 1
+        });
+        sums[row].1 = sums[row].1.saturating_add(bytes);
+    }
+    sums.into_iter().rev().max_by_key(|(_, bytes)| *bytes)
 }
 
 /// What each stack holds in the `segments` of some moment, whose blocks are rows of `all_blocks`.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub use self::holders::{HeldByLine, HeldByStack, live_by_stack};
-pub(crate) use self::holders::{by_line, by_stack};
+pub(crate) use self::holders::{by_line, by_stack, main_operation};
 pub use self::sums::{Share, Sum, TopRows};
 pub(crate) use self::sums::{Sums, ranked, summed, table};
 use crate::allocator::{granule, whole_granules};

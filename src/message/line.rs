@@ -44,7 +44,25 @@ pub(super) fn unfolded(text: &str) -> Option<Vec<String>> {
         return Some(lines);
     }
     let is_escaped = text.contains(r"\n  File ");
-    is_escaped.then(|| text.replace("\\\"", "\"").split("\\n").map(str::to_owned).collect())
+    is_escaped.then(|| unescaped(text).split('\n').map(str::to_owned).collect())
+}
+
+/// `text` without the backslashes that a string in quotes has before quotes, line ends and backslashes.
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('n') => out.push('\n'),
+            Some(c @ ('"' | '\'' | '\\')) => out.push(c),
+            other => out.extend(['\\'].into_iter().chain(other)),
+        }
+    }
+    out
 }
 
 fn gather(value: &Value, lines: &mut Vec<String>) {
@@ -199,6 +217,9 @@ mod tests {
         assert_eq!(lines, ["error", "a", "b"]);
         let lines = unfolded(r#"E Traceback:\n  File \"a.py\", line 1\nX: b"#).unwrap();
         assert_eq!(lines, ["E Traceback:", "  File \"a.py\", line 1", "X: b"]);
+        let lines =
+            unfolded(r#"E Traceback:\n  File \"C:\\new\\a.py\", line 1, in f\nX: b"#).unwrap();
+        assert_eq!(lines, ["E Traceback:", r#"  File "C:\new\a.py", line 1, in f"#, "X: b"]);
         assert_eq!(unfolded(r"C:\new\file"), None);
         assert_eq!(unfolded("{'a': 1}"), None);
     }

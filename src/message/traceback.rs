@@ -33,15 +33,25 @@ pub(super) fn frame(text: &str) -> Option<TracebackFrame> {
     let (place, name) = text.split_once(" in ")?;
     let place = place.trim_end_matches(',');
     let (file, line) = match place.rsplit_once(':') {
-        Some((file, line)) => (file, line.parse().ok()?),
-        None => (place, 0),
+        // What a drive letter ends is no line.
+        Some((file, line)) if !line.starts_with(['\\', '/']) => (file, line.parse().ok()?),
+        _ => (place, 0),
     };
     let is_file = file.strip_suffix(".py").is_some() || file.starts_with("<ipython-input");
-    (is_file && !file.contains(' ')).then(|| TracebackFrame {
+    // Users of Windows have a first name, a blank and a last one.
+    (is_file && (!file.contains(' ') || has_drive(file))).then(|| TracebackFrame {
         file: file.to_owned(),
         line,
         name: function(name),
     })
+}
+
+/// Whether a path begins with a drive letter.
+fn has_drive(file: &str) -> bool {
+    let mut chars = file.chars();
+    chars.next().is_some_and(|c| c.is_ascii_alphabetic())
+        && chars.next() == Some(':')
+        && matches!(chars.next(), Some('\\' | '/'))
 }
 
 /// The line number that old `IPython` points at below a frame: `---> 88     y = f(x)`.
@@ -80,6 +90,10 @@ mod tests {
             ("File ~/x/train.py:88, in step(self, x)", "~/x/train.py", 88, "step"),
             ("│ /app/train.py:88 in step      │", "/app/train.py", 88, "step"),
             ("/usr/lib/torch/_ops.py in __call__(self)", "/usr/lib/torch/_ops.py", 0, "__call__"),
+            (r#"  File "C:\my x\train.py", line 8, in step"#, r"C:\my x\train.py", 8, "step"),
+            (r"│ C:\my x\train.py:88 in step  │", r"C:\my x\train.py", 88, "step"),
+            (r"File D:\x\train.py:8, in step(self)", r"D:\x\train.py", 8, "step"),
+            (r"C:\x\train.py in step(self)", r"C:\x\train.py", 0, "step"),
             ("Cell In[3], line 5", "Cell In[3]", 5, "<module>"),
             ("Cell In[3], line 5, in f(x)", "Cell In[3]", 5, "f"),
             ("<ipython-input-3-ab> in <module>", "<ipython-input-3-ab>", 0, "<module>"),

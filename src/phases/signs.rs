@@ -1,7 +1,7 @@
 //! What a stack says about the phase it was allocated in.
 
 use super::phase::Phase;
-use crate::frames::{Origin, StackReader};
+use crate::frames::{Origin, StackReader, slashed};
 use crate::ids::{FrameId, StackId};
 use crate::snapshot::Snapshot;
 
@@ -98,6 +98,7 @@ impl FrameSign {
         if origin == Origin::Native {
             return native(name);
         }
+        let file = &*slashed(file);
         if matches!(name, "backward" | "_engine_run_backward" | "unpack_hook" | "recompute_fn") {
             return Self::Backward;
         }
@@ -248,7 +249,7 @@ mod tests {
     use super::*;
 
     fn mark(file: &str, name: &str) -> FrameSign {
-        FrameSign::of(file, name, Origin::of(file, name))
+        FrameSign::of(file, name, Origin::of(file, 7, name))
     }
 
     #[test]
@@ -284,6 +285,10 @@ mod tests {
             (mark("/app/model.py", "__init__"), FrameSign::Constructor),
             (mark("/app/table.py", "__getitem__"), FrameSign::Picks),
             (of("serialization.py", "load"), FrameSign::Constructor),
+            (
+                mark(r"C:\venv\Lib\site-packages\torch\optim\adam.py", "_init_group"),
+                FrameSign::State,
+            ),
             (
                 mark("??", "torch::autograd::Engine::thread_main(std::shared_ptr<...> const&)"),
                 FrameSign::Backward,

@@ -1,6 +1,6 @@
 //! The answer of `oomscope explain`.
 
-use super::words::{place_in, stack};
+use super::words::{called_from, place_in, stack};
 use crate::document::{Cell, Document, Table, Text, alarm, code, faint, strong};
 use crate::explain::{ExplainReport, Failure, Recording, RefusedMapping, StatisticsReport};
 use crate::units::{count, counted, percent, size};
@@ -116,14 +116,13 @@ fn failure(document: &mut Document, failure: &Failure) {
     }
     let place = faint(format!(" ({})", place.join("; ")));
     document.heading(alarm(title(failure)).and(place));
-    document.field(
-        "line",
-        match &failure.culprit {
-            Some(culprit) => strong(code(place_in(culprit))),
-            None if failure.frames.is_empty() => "unknown: no traceback before the message".into(),
-            None => "the traceback has no user code".into(),
-        },
-    );
+    let culprit = match &failure.culprit {
+        Some(culprit) => strong(code(place_in(culprit))),
+        None if failure.frames.is_empty() => "unknown: no traceback before the message".into(),
+        None => "the traceback has no user code".into(),
+    };
+    let caller = failure.called_from.as_ref().map(called_from);
+    document.fields("line", [culprit].into_iter().chain(caller));
     document.field(failure.verdict.word(), strong(&*failure.verdict_reason));
     document.field("confidence", certainty(failure));
     document.fields("what to do", failure.advice.iter().map(|advice| Text::from(&**advice)));

@@ -1,10 +1,12 @@
 //! Why requests failed, and what would become of one more.
 
-use super::words::{missing, moment, of_remedies, place_in, remedies, stack, when};
+use super::words::{
+    missing, moment, named, named_in_line, of_remedies, operation, remedies, stack, when,
+};
 use crate::analysis::DeviceReport;
 use crate::document::{Document, Text, alarm, code, faint, strong};
 use crate::failure::{Blocker, OomReport};
-use crate::frames::FrameReport;
+use crate::frames::{Around, FrameReport};
 use crate::memory::HeldByLine;
 use crate::units::{count, counted, size, stream};
 
@@ -37,18 +39,8 @@ pub(super) fn ooms(document: &mut Document, device: &DeviceReport) {
 }
 
 fn oom(document: &mut Document, oom: &OomReport) {
-    document.field(
-        "line",
-        match &oom.culprit {
-            Some(frame) => strong(code(place_in(frame))),
-            None if oom.frames.is_empty() => {
-                "unknown: this request has no stack (threads of the backward pass need \
-                 stacks='all')"
-                    .into()
-            }
-            None => "the stack has no user code".into(),
-        },
-    );
+    let (name, below) = named(oom.culprit.as_ref(), &oom.around);
+    document.fields("line", [strong(name)].into_iter().chain(below));
     document.field(
         "request",
         format!(
@@ -101,30 +93,28 @@ pub(super) fn request(document: &mut Document, device: &DeviceReport) {
 fn pending(line: &HeldByLine) -> Text {
     let blocks = counted(line.blocks, "block");
     let held = format!("{} in {blocks}, allocated at ", size(line.bytes));
-    let is_known = line.operation.is_some();
-    Text::from(held).and(origin(line.frame.as_ref(), line.operation.as_deref(), is_known))
+    Text::from(held).and(origin(
+        line.frame.as_ref(),
+        &line.around,
+        operation(line.operation.as_deref(), line.operation_share_ratio),
+    ))
 }
 
 /// The blocks that keep free memory apart.
 fn in_the_way(it: &Blocker) -> Text {
     let (blocks, held) = (counted(it.blocks, "block"), size(it.bytes_held));
-    let is_known = !it.frames.is_empty();
     Text::from(format!("{blocks}, {held}, {}: ", locked(it))).and(origin(
         it.culprit.as_ref(),
-        it.operation.as_deref(),
-        is_known,
+        &it.around,
+        operation(it.operation.as_deref(), None),
     ))
 }
 
 /// The line that allocated, and what it was doing.
-fn origin(line: Option<&FrameReport>, operation: Option<&str>, is_recorded: bool) -> Text {
-    let place = match line {
-        Some(frame) => code(place_in(frame)),
-        None if is_recorded => "a place outside user code".into(),
-        None => "a place that was not recorded".into(),
-    };
+fn origin(line: Option<&FrameReport>, around: &Around, operation: Option<Text>) -> Text {
+    let place = named_in_line(line, around);
     match operation {
-        Some(operation) => place.and(", ").and(code(operation)),
+        Some(operation) => place.and(", ").and(operation),
         None => place,
     }
 }

@@ -1,9 +1,9 @@
 //! Where the memory was at the failure, else at the peak: what for, from which phase, how old; what grows with
 //! every step; and who holds it at the snapshot.
 
-use super::words::{self, place_in};
+use super::words::{self, named, named_in_line, operation};
 use crate::analysis::DeviceReport;
-use crate::document::{Cell, Document, Table, code, strong};
+use crate::document::{Cell, Document, Table, Text, strong};
 use crate::held::{Age, Category, Confidence, HeldAt, Leaks};
 use crate::memory::HeldByLine;
 use crate::phases::Phase;
@@ -61,12 +61,9 @@ fn by_line(lines: &[HeldByLine], bytes: u64, blocks: u64) -> Table {
 
 /// A line of code, with what was done there.
 fn holder(held: &HeldByLine) -> Cell {
-    let line = match &held.frame {
-        Some(frame) => code(place_in(frame)),
-        None if held.operation.is_none() => "no stack recorded".into(),
-        None => "no line of the user's code".into(),
-    };
-    Cell::Over(line, held.operation.as_deref().map(code).into_iter().collect())
+    let (line, below) = named(held.frame.as_ref(), &held.around);
+    let operation = operation(held.operation.as_deref(), held.operation_share_ratio);
+    Cell::Over(line, below.into_iter().chain(operation).collect())
 }
 
 fn category(category: Category) -> &'static str {
@@ -175,21 +172,21 @@ fn rows(held: &HeldAt) -> Vec<Vec<Cell>> {
 }
 
 /// What was never freed since the beginning.
-fn kept(held: &HeldAt) -> Option<String> {
+fn kept(held: &HeldAt) -> Option<Text> {
     let first = held.kept_since_start.rows.first()?;
     let rest = held.kept_since_start.rest;
     let rows = held.kept_since_start.rows.iter().map(|row| row.bytes);
     let bytes = rows.fold(rest.bytes, u64::saturating_add);
-    Some(format!(
-        "{} from before the second step was still there; most of it, {}, is from {}",
+    let most = format!(
+        "{} from before the second step was still there; most of it, {}, is from ",
         size(bytes),
-        size(first.bytes),
-        place_of(first.frame.as_ref().map(place_in))
-    ))
+        size(first.bytes)
+    );
+    Some(Text::from(most).and(named_in_line(first.frame.as_ref(), &first.around)))
 }
 
 /// What grows with every step.
-fn growth(leaks: &Leaks) -> Option<String> {
+fn growth(leaks: &Leaks) -> Option<Text> {
     let first = leaks.suspects.first()?;
     let lines = leaks.suspects.len() as u64 + leaks.other_suspects;
     let by = match first.every_steps {
@@ -204,16 +201,13 @@ fn growth(leaks: &Leaks) -> Option<String> {
             counted(u64::from(first.steps), "time")
         ),
     };
-    let most = format!("{}, {by}", place_of(first.frame.as_ref().map(place_in)));
+    let most = named_in_line(first.frame.as_ref(), &first.around);
     let is_even = leaks.suspects.iter().all(|one| one.every_steps <= 1);
     let more = if is_even { "more after every step" } else { "more and more" };
     let what = if lines == 1 {
-        format!("one line holds {more}: {most}")
+        format!("one line holds {more}: ")
     } else {
-        format!(
-            "{lines} lines hold {more}, {} a step in all; most: {most}",
-            size(leaks.bytes_per_step)
-        )
+        format!("{lines} lines hold {more}, {} a step in all; most: ", size(leaks.bytes_per_step))
     };
     let last = match (leaks.steps_left, leaks.remaining_bytes) {
         (Some(steps @ 1..), Some(bytes)) => format!(
@@ -223,9 +217,5 @@ fn growth(leaks: &Leaks) -> Option<String> {
         ),
         _ => String::new(),
     };
-    Some(what + &last)
-}
-
-fn place_of(line: Option<String>) -> String {
-    line.unwrap_or_else(|| "stacks without a line of the user's code".to_owned())
+    Some(Text::from(what).and(most).and(format!(", {by}{last}")))
 }

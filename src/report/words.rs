@@ -3,10 +3,10 @@
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::document::{Document, Stack, Text, code};
 use crate::failure::{OomReport, Remedy, Undisturbed};
-use crate::frames::{FrameReport, Origin};
+use crate::frames::{Around, FrameReport, Origin};
 use crate::notice::Warning;
 use crate::study::{Moment, OverTime};
-use crate::units::{count, counted, duration, size};
+use crate::units::{count, counted, duration, percent, size};
 use crate::whatif::FailedRequest;
 
 /// `file:line`, or the bare name where there is no file.
@@ -21,6 +21,45 @@ pub(super) fn place(frame: &FrameReport) -> String {
 /// `file:line in function`
 pub(super) fn place_in(frame: &FrameReport) -> String {
     format!("{} in {}", place(frame), frame.name)
+}
+
+/// What a stack is named by: of a backward pass its node, else the line; and what stands below that.
+pub(super) fn named(frame: Option<&FrameReport>, around: &Around) -> (Text, Vec<Text>) {
+    let caller = around.called_from.as_ref().map(called_from);
+    match (&around.backward, frame) {
+        (Some(node), None) => (backward(node), caller.into_iter().collect()),
+        (Some(node), Some(frame)) => {
+            (backward(node), [Some(called_from(frame)), caller].into_iter().flatten().collect())
+        }
+        (None, Some(frame)) => (code(place_in(frame)), caller.into_iter().collect()),
+        (None, None) if around.has_stack => ("no line of the user's code".into(), Vec::new()),
+        (None, None) => ("no stack recorded".into(), Vec::new()),
+    }
+}
+
+/// The line that a line was called from.
+pub(super) fn called_from(frame: &FrameReport) -> Text {
+    Text::from("called from ").and(code(place_in(frame)))
+}
+
+fn backward(node: &str) -> Text {
+    code(format!("backward: {node}"))
+}
+
+/// The same in one sentence.
+pub(super) fn named_in_line(frame: Option<&FrameReport>, around: &Around) -> Text {
+    let (name, below) = named(frame, around);
+    let between = |index| if index == 0 { " (" } else { ", " };
+    let end = if below.is_empty() { "" } else { ")" };
+    let more = below.into_iter().enumerate();
+    more.fold(name, |line, (index, more)| line.and(between(index)).and(more)).and(end)
+}
+
+/// An operation, with its share where it did not make all of it.
+pub(super) fn operation(operation: Option<&str>, share: Option<f64>) -> Option<Text> {
+    let share = share.filter(|share| *share < 1.0);
+    let share = share.map(|share| format!(" ({} of it)", percent(share))).unwrap_or_default();
+    operation.map(|operation| code(operation).and(share))
 }
 
 /// The Python frames that say something, innermost first, and how many others there are.

@@ -160,7 +160,7 @@ fn growth_of_the_same_stack_is_growth() {
     assert_eq!((device.stacks[0].held.before_blocks, device.stacks[0].held.after_blocks), (1, 2));
     assert_eq!(
         report.summary,
-        "allocated at the snapshot grew 6 MiB (+150%) to 10 MiB, all of it from p/model.py:88 in forward"
+        "allocated at the snapshot grew 6 MiB (+150%) to 10 MiB, all of it from p/model.py:88 in forward (called from p/train.py:3 in <module>)"
     );
 }
 

@@ -37,6 +37,7 @@ mod generator;
 mod golden;
 mod layers;
 mod layout;
+mod lines;
 mod phases;
 mod pickle_writer;
 mod reader_bad_input;

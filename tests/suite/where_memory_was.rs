@@ -358,11 +358,11 @@ fn without_phases_the_page_says_who_held_the_memory_all_the_same() {
         rows.take_while(|line| !line.is_empty()).map(str::to_owned).collect()
     };
     let held = rows(&["fixtures/2.15.0-fuzz.pickle.gz"], "Where the memory was at its peak");
-    assert!(held.len() == 3 && held[2].ends_with("/app/workloads.py:187 in fuzz"), "{held:?}");
+    assert!(held.len() == 4 && held[2].ends_with("/app/workloads.py:187 in fuzz"), "{held:?}");
     // Its failure was survived: at the snapshot others hold the memory.
     let oom = ["fixtures/2.15.0-fuzz_streams-oom-lag.pickle.gz"];
     let held = rows(&oom, "Where the memory was at the failure");
-    assert!(held.len() == 3 && held[2].contains(" 100% "), "{held:?}");
+    assert!(held.len() == 4 && held[2].contains(" 100% "), "{held:?}");
     let markdown = ["--format", "markdown", "fixtures/2.15.0-fuzz.pickle.gz"];
     let held = rows(&markdown, "### Where the memory was at its peak");
     assert!(held.len() == 3 && held[2].contains("`/app/workloads.py:187 in fuzz`"), "{held:?}");

@@ -13,7 +13,9 @@ pub(super) fn repository() -> PathBuf {
 /// Where a file that a stack names is in the repository: under its root, else (recorded in a container, or
 /// from another directory) the longest end of its path that is there.
 pub(super) fn source(root: &Path, file: &str) -> Option<String> {
-    let path = Path::new(file);
+    // A file of Windows' may be checked on Linux.
+    let file = file.replace('\\', "/");
+    let path = Path::new(&file);
     let path = path.strip_prefix(root).unwrap_or(path);
     let parts: Vec<_> =
         path.components().skip_while(|part| !matches!(part, Component::Normal(_))).collect();

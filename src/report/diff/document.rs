@@ -1,6 +1,6 @@
 //! The answer of `oomscope diff`, for people: the answer first, then the figures, then who it was.
 
-use super::super::words::{place, place_in, telling_frames};
+use super::super::words::{named, operation, place, place_in, telling_frames};
 use super::cells::{
     FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moments, moved, phases,
     pools, ranks, remarks, settings, share, steps, streams, word,
@@ -117,18 +117,14 @@ fn row(held: &HeldChange, share: String, who: Cell) -> Vec<Cell> {
 
 fn line(line: &LineChange) -> Vec<Cell> {
     let held = &line.held;
-    let who = match (&line.frame, &line.operation) {
-        (Some(frame), _) => code(place_in(frame)),
-        (None, None) => "no stack recorded".into(),
-        (None, Some(_)) => "no line of the user's code".into(),
-    };
+    let (who, below) = named(line.frame.as_ref(), &line.around);
     let moved = line.moved_from.as_ref().map(|from| Text::from("was ").and(code(place(from))));
-    let operation = line.operation.as_deref().map(code);
+    let operation = operation(line.operation.as_deref(), line.operation_share_ratio);
     let share = match share(held.before_bytes, held.delta_bytes) {
         share if held.before_blocks > 0 && held.after_blocks > 0 => share,
         _ => word(line.status).to_owned(),
     };
-    row(held, share, Cell::Over(who, moved.into_iter().chain(operation).collect()))
+    row(held, share, Cell::Over(who, moved.into_iter().chain(below).chain(operation).collect()))
 }
 
 fn stacks(document: &mut Document, device: &DeviceDiff) {

@@ -1,0 +1,28 @@
+//! One frame, for people and JSON.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::origin::Origin;
+
+/// One frame, for people and JSON.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct FrameReport {
+    /// File name as recorded; characters that a terminal could act on are escaped, here and in `name`.
+    pub file: String,
+    /// Line number; 0 when there is none. In a shared library, an offset.
+    pub line: u32,
+    /// Function name.
+    pub name: String,
+}
+
+/// Frames of one stack, innermost first. Shared: many blocks and failures have the same stack.
+pub type FrameList = Arc<[FrameReport]>;
+
+impl FrameReport {
+    /// Whose code it is.
+    pub fn origin(&self) -> Origin {
+        Origin::of(&self.file, self.line, &self.name)
+    }
+}

@@ -1,0 +1,167 @@
+//! Reads stacks of one snapshot.
+
+use std::sync::{Arc, OnceLock};
+
+use rustc_hash::FxHashMap;
+
+use super::frame::{FrameList, FrameReport};
+use super::line::{Around, LineId, Seen, node, two_lines};
+use super::origin::{Origin, slashed};
+use crate::ids::{FrameId, StackId};
+use crate::snapshot::{Snapshot, Stacks};
+use crate::units::plain;
+
+/// The operator that a C++ frame runs: `aten::bmm` of `at::_ops::bmm::call(...)`, `BmmBackward0` of
+/// `torch::autograd::generated::BmmBackward0::apply(...)`.
+fn operator(name: &str) -> Option<String> {
+    [("at::_ops::", "aten::"), ("torch::autograd::generated::", "")].iter().find_map(
+        |(prefix, shown)| {
+            let (op, _) = name.strip_prefix(prefix)?.split_once("::")?;
+            Some(plain(&format!("{shown}{op}")))
+        },
+    )
+}
+
+/// Reads stacks of one snapshot, each frame judged once.
+#[derive(Debug)]
+pub struct StackReader<'a> {
+    snapshot: &'a Snapshot,
+    origins: Vec<Origin>,
+    /// Of each frame that names a node of autograd, the first that names the same.
+    nodes: Vec<Option<FrameId>>,
+    /// Of each stack, once it was asked for.
+    whole: Vec<OnceLock<FrameList>>,
+}
+
+impl<'a> StackReader<'a> {
+    /// Judges every frame of `snapshot`.
+    pub fn new(snapshot: &'a Snapshot) -> Self {
+        let origin = |id: usize| {
+            let frame = snapshot.stacks.frame(FrameId::from_index(id));
+            Origin::of(snapshot.text(frame.file), frame.line, snapshot.text(frame.name))
+        };
+        let origins = (0..snapshot.stacks.frame_count()).map(origin).collect();
+        let mut known = FxHashMap::default();
+        let mut first = |id: usize| {
+            let id = FrameId::from_index(id);
+            let name = node(snapshot.text(snapshot.stacks.frame(id).name))?;
+            Some(*known.entry(name).or_insert(id))
+        };
+        let nodes = (0..snapshot.stacks.frame_count()).map(&mut first).collect();
+        let whole = vec![OnceLock::new(); snapshot.stacks.len()];
+        Self { snapshot, origins, nodes, whole }
+    }
+
+    /// Whose code frame `id` is.
+    pub(crate) fn origin(&self, id: FrameId) -> Origin {
+        self.origins[id.index()]
+    }
+
+    /// Frame `id` for people and JSON.
+    pub(crate) fn report(&self, id: FrameId) -> FrameReport {
+        let frame = self.snapshot.stacks.frame(id);
+        FrameReport {
+            file: plain(self.snapshot.text(frame.file)),
+            line: frame.line,
+            name: plain(self.snapshot.text(frame.name)),
+        }
+    }
+
+    /// The whole stack, innermost first.
+    pub fn whole(&self, stack: StackId) -> FrameList {
+        let read = || -> FrameList {
+            let ids = self.snapshot.stacks.frames(stack).iter();
+            ids.map(|id| self.report(*id)).collect()
+        };
+        Arc::clone(self.whole[stack.index()].get_or_init(read))
+    }
+
+    /// What was being done: the operators that C++ frames name, outermost first (`BmmBackward0 >
+    /// aten::bmm`), else the innermost frame of PyTorch's Python code.
+    pub fn operation(&self, stack: StackId) -> Option<String> {
+        let mut operators: Vec<String> = Vec::new();
+        for id in self.snapshot.stacks.frames(stack) {
+            let frame = self.snapshot.stacks.frame(*id);
+            match self.origin(*id) {
+                Origin::Native => {
+                    if let Some(op) = operator(self.snapshot.text(frame.name))
+                        && operators.last() != Some(&op)
+                    {
+                        operators.push(op);
+                    }
+                }
+                Origin::Torch if operators.is_empty() => {
+                    let file = slashed(self.snapshot.text(frame.file));
+                    let short = file.rsplit_once("/torch/").map_or(&*file, |(_, inside)| inside);
+                    let name = self.snapshot.text(frame.name);
+                    return Some(plain(&format!("torch/{short}:{} {name}", frame.line)));
+                }
+                Origin::Plumbing => {}
+                _ => break,
+            }
+        }
+        // Redispatch repeats operators; the innermost and the outermost tell.
+        match operators.as_slice() {
+            [] => None,
+            [only] => Some(only.clone()),
+            [inner, .., outer] => Some(format!("{outer} > {inner}")),
+        }
+    }
+
+    /// What `stack` is named by.
+    pub(crate) fn line(&self, stack: StackId) -> LineId {
+        let ids = self.snapshot.stacks.frames(stack);
+        let (code, caller) = two_lines(ids.iter().map(|id| {
+            let frame = self.snapshot.stacks.frame(*id);
+            let name = self.snapshot.text(frame.name);
+            Seen { origin: self.origin(*id), file: frame.file, line: frame.line, name }
+        }));
+        let at = |index: Option<usize>| index.and_then(|index| ids.get(index)).copied();
+        let mut inside = ids.iter().take(code.unwrap_or(ids.len()));
+        LineId {
+            code: at(code),
+            caller: at(caller),
+            node: inside.find_map(|id| self.nodes[id.index()]),
+            has_stack: stack != Stacks::EMPTY,
+        }
+    }
+
+    /// `line` for people and JSON: the line of code, and what stands beside it.
+    pub(crate) fn told(&self, line: LineId) -> (Option<FrameReport>, Around) {
+        let node_of = |id| node(self.snapshot.text(self.snapshot.stacks.frame(id).name));
+        let around = Around {
+            called_from: line.caller.map(|id| self.report(id)),
+            backward: line.node.and_then(node_of).map(plain),
+            has_stack: line.has_stack,
+        };
+        (line.code.map(|id| self.report(id)), around)
+    }
+
+    /// The innermost frame of the user's own code; failing that, of an installed package other than
+    /// PyTorch (a training program may be one).
+    pub(crate) fn own_line(&self, stack: StackId) -> Option<FrameId> {
+        let ids = self.snapshot.stacks.frames(stack);
+        [Origin::User, Origin::Package]
+            .iter()
+            .find_map(|wanted| ids.iter().copied().find(|id| self.origin(*id) == *wanted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_are_named_shortly() {
+        assert_eq!(
+            operator("at::_ops::bmm::redispatch(c10::DispatchKeySet)").unwrap(),
+            "aten::bmm"
+        );
+        assert_eq!(
+            operator("torch::autograd::generated::BmmBackward0::apply(std::vector<at::Tensor>&&)")
+                .unwrap(),
+            "BmmBackward0"
+        );
+        assert_eq!(operator("c10::Dispatcher::call"), None);
+    }
+}
