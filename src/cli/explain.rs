@@ -12,8 +12,9 @@ use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
 use crate::explain::explain;
-use crate::input::decompressed;
+use crate::input::{Source, decompressed};
 use crate::message::{Log, read};
+use crate::pickle::looks_like_pickle;
 use crate::report;
 
 /// Explain out-of-memory messages in a log: each number, why the request failed, what to do
@@ -50,6 +51,9 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Done> {
     let log = log(&args.file).with_context(|| path.clone())?;
     let Some(report) = explain(&log, &path) else {
         let name = if path == "-" { "standard input" } else { &path };
+        if is_pickle(&args.file) {
+            bail!("{name}: is a pickle, not a log; `oomscope analyze` reads snapshots");
+        }
         bail!(
             "{name}: no out-of-memory message, memory_summary table or memory_stats found; oomscope \
              looks for the words that PyTorch prints, such as 'CUDA out of memory. Tried to allocate 2.00 GiB'"
@@ -57,6 +61,11 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Done> {
     };
     output.write_answer(args.output.format, &report, report::explain)?;
     Ok(Done::Well)
+}
+
+/// Whether somebody meant `oomscope analyze`.
+fn is_pickle(path: &Path) -> bool {
+    !inputs::is_stdin(path) && Source::open(path).is_ok_and(|bytes| looks_like_pickle(&bytes))
 }
 
 fn log(path: &Path) -> anyhow::Result<Log> {

@@ -6,6 +6,7 @@ mod check;
 mod diff;
 mod exit;
 mod explain;
+mod generate;
 mod inputs;
 mod live;
 mod output;
@@ -16,9 +17,10 @@ mod whatif;
 mod whole_file;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory as _, Parser, Subcommand};
 
 /// Analyzes PyTorch CUDA memory snapshots: what holds GPU memory, and why a request failed.
 #[derive(Debug, Parser)]
@@ -30,6 +32,16 @@ torch.cuda.memory._record_memory_history() first. Reading it needs no GPU and no
 Exit codes: 0 done; 1 a check failed or the model diverges from the recording; 2 wrong usage or an unreadable file."
 )]
 struct Cli {
+    /// Colour the page: where standard output is a terminal, always or never
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true
+    )]
+    color: ColorChoice,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -44,14 +56,20 @@ enum Command {
     Explain(explain::Explain),
     Check(check::Check),
     Live(live::Live),
+    Generate(generate::Generate),
 }
 
 /// Runs the command line `args`, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match Cli::try_parse_from(with_command(args)) {
         Ok(cli) => cli,
         Err(error) => return exit::usage(&error),
     };
+    match cli.color {
+        ColorChoice::Auto => {}
+        ColorChoice::Always => anstream::ColorChoice::Always.write_global(),
+        ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
+    }
     let done = match cli.command {
         Command::Analyze(args) => analyze::run(&args),
         Command::Diff(args) => diff::run(&args),
@@ -61,6 +79,20 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Live(args) => live::run(&args),
+        Command::Generate(args) => generate::run(&args, Cli::command()),
     };
     exit::code(done)
+}
+
+/// `oomscope FILE` means `oomscope analyze FILE`.
+fn with_command(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let is_file = |arg: &OsString| {
+        let is_command = |name: &str| Cli::command().find_subcommand(name).is_some();
+        !arg.to_str().is_some_and(is_command) && Path::new(arg).exists()
+    };
+    if args.get(1).is_some_and(is_file) {
+        args.insert(1, "analyze".into());
+    }
+    args
 }

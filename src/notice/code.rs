@@ -28,10 +28,10 @@ words! {
         ModelParted = "model-parted",
         /// Nothing is recorded of the device asked for, or of any
         NoDevice = "no-device",
-        /// One of two snapshots has no trace of a device, so they are compared as they were taken
-        NoPeak = "no-peak",
         /// The moment asked for is not in the trace of a device
         NoMoment = "no-moment",
+        /// One of two snapshots has no trace of a device, so they are compared as they were taken
+        NoPeak = "no-peak",
         /// No stacks were recorded, so no line of code can be named
         NoStacks = "no-stacks",
         /// No history was recorded

@@ -22,6 +22,7 @@ mod check_formats;
 mod circles;
 mod cli;
 mod cli_replay;
+mod cli_start;
 mod commands_mutations;
 mod conf_vs_torch;
 mod confirm;
