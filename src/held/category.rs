@@ -3,45 +3,12 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::buckets::Buckets;
+use super::kinds::{Category, Confidence, Judged};
 use super::lives::{LiveBlock, LiveSet, Lives, Point};
+use super::sets;
 use crate::ids::{StackId, row};
-use crate::notice::words;
 use crate::phases::{Makes, Phase, Phases, Signs};
-
-words! {
-    /// What memory is for.
-    #[non_exhaustive]
-    pub enum Category {
-        /// Weights of a model, with its buffers
-        Parameters = "parameters",
-        /// What a backward pass leaves for the optimizer
-        Gradients = "gradients",
-        /// What an optimizer keeps from step to step
-        OptimizerState = "optimizer-state",
-        /// What a forward pass leaves for the backward pass
-        Activations = "activations",
-        /// What a model is fed
-        Inputs = "inputs",
-        /// What is gone before the phase that made it ends
-        Temporaries = "temporaries",
-        /// Anything else, or nothing that can be told
-        Other = "other",
-    }
-}
-
-words! {
-    /// How sure a category is.
-    pub enum Confidence {
-        /// Its stack or its own life says so
-        High = "high",
-        /// The life of blocks like it says so, or its own life as far as it is recorded
-        Medium = "medium",
-        /// A guess
-        Low = "low",
-    }
-}
-
-type Judged = (Category, Confidence);
 
 /// What each block of `moment` is for, in their order.
 pub(super) fn sort_out(moment: &LiveSet, lives: &Lives<'_>, phases: &Phases) -> Vec<Judged> {
@@ -49,6 +16,7 @@ pub(super) fn sort_out(moment: &LiveSet, lives: &Lives<'_>, phases: &Phases) -> 
         lives,
         end: moment.end.unwrap_or(moment.at),
         parameters: FxHashSet::default(),
+        buckets: Buckets::at(moment, lives, phases),
         kept: FxHashMap::default(),
         phases,
     };
@@ -75,8 +43,12 @@ pub(super) fn sort_out(moment: &LiveSet, lives: &Lives<'_>, phases: &Phases) -> 
         }
     }
     judge.by_size(unknown);
+    sets::tell(moment, &mut judged, lives, phases);
     judged
 }
+
+/// Training steps that a batch may wait for its turn, and be used in.
+const FEW_PASSES: u32 = 4;
 
 struct Judge<'a> {
     lives: &'a Lives<'a>,
@@ -84,6 +56,8 @@ struct Judge<'a> {
     end: Point,
     /// Requested sizes of parameters.
     parameters: FxHashSet<u64>,
+    /// What the buckets of replicated training hold.
+    buckets: Buckets,
     /// Of the blocks of each stack that were never freed: how many backward passes had begun before the
     /// first of them, and before the last.
     kept: FxHashMap<StackId, (u32, u32)>,
@@ -103,15 +77,24 @@ enum Life {
 
 impl Judge<'_> {
     fn of(&self, block: &LiveBlock, signs: Signs) -> Judged {
-        use Category::{OptimizerState, Other};
+        use Category::{Communication, Gradients, OptimizerState, Other, Parameters};
         use Confidence::High;
         match signs.makes {
             Some(Makes::Workspace) => return (Other, High),
             Some(Makes::OptimizerState) => return (OptimizerState, High),
+            Some(Makes::Parameters | Makes::GatheredParameters) => return (Parameters, High),
+            Some(Makes::Communication) => return (Communication, High),
+            Some(Makes::Buckets) => return self.buckets.judged(),
             _ => {}
         }
         let Some(born) = block.born else { return Self::older(signs) };
         let life = self.life(block, born);
+        match signs.makes {
+            Some(Makes::ReducedGradients) => return self.reduced(block, life),
+            // What is dropped by that was there for the optimizer, wherever it came from.
+            _ if block.freed_by.is_zero_grad => return (Gradients, High),
+            _ => {}
+        }
         match self.lives.phase(born) {
             Phase::Init => self.built(block, born, signs, life),
             Phase::Data => self.fed(block, born),
@@ -134,7 +117,7 @@ impl Judge<'_> {
         let is_of_backward = self.lives.phase(born) == Phase::Backward;
         match block.freed {
             // The program's code goes on when the pass is over.
-            Some(_) if is_of_backward && block.is_freed_by_program => Life::Beyond,
+            Some(_) if is_of_backward && block.is_freed_by_program() => Life::Beyond,
             // A backward pass ends unseen where the optimizer neither allocates nor is marked.
             Some(freed)
                 if freed.run == born.run
@@ -153,10 +136,11 @@ impl Judge<'_> {
 
     /// What the stack alone tells of a block that is older than the trace.
     fn older(signs: Signs) -> Judged {
-        use Category::{Activations, OptimizerState, Other, Parameters};
+        use Category::{Activations, Gradients, OptimizerState, Other, Parameters};
         use Confidence::{High, Low, Medium};
         match signs.phase {
-            Some(Phase::Init) if signs.makes == Some(Makes::Parameters) => (Parameters, High),
+            _ if signs.makes == Some(Makes::ReducedGradients) => (Gradients, Low),
+            Some(Phase::Init) if signs.makes == Some(Makes::Model) => (Parameters, High),
             Some(Phase::Init) if signs.is_vague => (Parameters, Low),
             Some(Phase::Init) => (Parameters, Medium),
             Some(Phase::Optimizer) => (OptimizerState, Medium),
@@ -189,7 +173,7 @@ impl Judge<'_> {
         let fates = self.lives.fates(block.stack);
         match life {
             Life::InRun => (Temporaries, High),
-            Life::Beyond if signs.makes == Some(Makes::Parameters) => (Parameters, High),
+            Life::Beyond if signs.makes == Some(Makes::Model) => (Parameters, High),
             // What is made anew for each pass is no model.
             _ if signs.is_vague && self.passes(block, born) <= 1 && fates.after > 0 => {
                 self.fed(block, born)
@@ -204,6 +188,9 @@ impl Judge<'_> {
         if self.is_freed_by_backward(block) && self.passes(block, born) == 1 {
             return (Category::Activations, Confidence::Medium);
         }
+        if self.waits(block, born) && !self.lives.leaks.grows(block.stack) {
+            return (Category::Inputs, Confidence::Low);
+        }
         (Category::Other, Confidence::Low)
     }
 
@@ -213,10 +200,10 @@ impl Judge<'_> {
         use Confidence::{High, Low, Medium};
         match block.freed {
             Some(freed) if freed.run == born.run => (Temporaries, High),
-            // No input serves several passes, or grows with each.
-            _ if self.passes(block, born) > 1 || self.lives.leaks.grows(block.stack) => {
-                (Other, Low)
-            }
+            _ if self.lives.leaks.grows(block.stack) => (Other, Low),
+            // No input serves many passes, but some are there before it is their turn.
+            _ if self.passes(block, born) > 1 && !self.waits(block, born) => (Other, Low),
+            _ if self.passes(block, born) > 1 => (Inputs, Low),
             // Or a copy of a parameter, made anew in every step.
             Some(_) if self.parameters.contains(&block.requested) => (Inputs, Low),
             Some(_) => (Inputs, Medium),
@@ -224,10 +211,17 @@ impl Judge<'_> {
         }
     }
 
+    /// Whether a block is one of several from one place that each live through a few passes.
+    fn waits(&self, block: &LiveBlock, born: Point) -> bool {
+        let fates = self.lives.fates(block.stack);
+        let passes = self.passes(block, born);
+        fates.most_passes <= FEW_PASSES && passes <= fates.most_passes && fates.after > 1
+    }
+
     /// Whether a backward pass held its last reference.
     fn is_freed_by_backward(&self, block: &LiveBlock) -> bool {
         let is_backward = |point| self.lives.phase(point) == Phase::Backward;
-        !block.is_freed_by_program && block.freed.is_some_and(is_backward)
+        !block.is_freed_by_program() && block.freed.is_some_and(is_backward)
     }
 
     /// How many backward passes began in a block's life; where none was recorded, forward passes.
@@ -310,8 +304,13 @@ impl Judge<'_> {
             self.lives.kept_by_backward.contains_key(&block.requested)
         } else {
             self.parameters.contains(&block.requested)
+                || self.lives.parameter_sizes.contains(&block.requested)
         };
+        let of_gathered = self.lives.gathered_sizes.contains(&block.requested);
         match life {
+            // What a shard of is to be kept.
+            _ if block.freed_by.makes == Some(Makes::ReducedGradients) => (Gradients, High),
+            Life::InRun if of_gathered && !signs.is_forward => (Gradients, Medium),
             _ if signs.makes == Some(Makes::Gradients) => (Gradients, High),
             // Activation checkpointing runs the forward pass again.
             Life::InRun if signs.is_forward => (Activations, High),
@@ -334,6 +333,21 @@ impl Judge<'_> {
             // Of another size than any parameter, yet not kept for good.
             Life::Beyond if block.freed.is_some() => (Gradients, Low),
             Life::Beyond => (Other, Low),
+        }
+    }
+
+    /// What sharded training reduces gradients from is done with in the pass, what it reduces them into
+    /// is there for the optimizer.
+    fn reduced(&self, block: &LiveBlock, life: Life) -> Judged {
+        use Category::{Communication, Gradients};
+        use Confidence::{High, Low, Medium};
+        let fates = self.lives.fates(block.stack);
+        match life {
+            Life::InRun => (Communication, High),
+            Life::Beyond => (Gradients, High),
+            Life::Unknown if fates.in_run > 0 => (Communication, Medium),
+            Life::Unknown if fates.after > 0 => (Gradients, Medium),
+            Life::Unknown => (Gradients, Low),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::ids::{StackId, row};
 const STEPS_OF_BLOCKS: u32 = 3;
 /// Times that blocks must have become more where not every step adds some: three equal intervals.
 const TIMES_OF_BLOCKS: u32 = 4;
-/// Steps in a row that must each end with more bytes, where blocks only grow and do not multiply: four
+/// Steps in a row that must each end with more bytes for a line to grow whose blocks do not become more: four
 /// random sizes are in rising order once in 24 times, seven once in 5040.
 const STEPS_OF_BYTES: u32 = 6;
 
@@ -122,13 +122,19 @@ struct LineGrowth {
 }
 
 impl LineGrowth {
-    /// Whether it grew up to the last step, of which `ended` have ended.
+    /// Whether it grew up to the last step, of which `ended` have ended, because blocks accumulate: one
+    /// that a larger one replaces takes its size from the batch, and no step keeps what another made.
     fn grows(&self, ended: u32) -> bool {
         let (bytes, blocks) = (&self.by_bytes, &self.by_blocks);
         let least = if bytes.every == 1 { STEPS_OF_BLOCKS } else { TIMES_OF_BLOCKS };
         let grew = |streak: &Streak, least| streak.lasts(ended) && streak.steps >= least;
-        grew(bytes, STEPS_OF_BYTES)
-            || grew(bytes, least) && grew(blocks, least) && bytes.every == blocks.every
+        grew(bytes, least) && grew(blocks, least) && bytes.every == blocks.every
+    }
+
+    /// Whether it held more at the end of each of the last steps, of which `ended` have ended, be it in one
+    /// block.
+    fn grows_in_bytes(&self, ended: u32) -> bool {
+        self.by_bytes.lasts(ended) && self.by_bytes.steps >= STEPS_OF_BYTES
     }
 }
 
@@ -217,9 +223,12 @@ impl Tracker {
         self.older_gone.clear();
     }
 
-    /// Whether the line of `stack` grew up to the end of the last step.
+    /// Whether the line of `stack` held more and more up to the end of the last step.
     pub(super) fn grows(&self, stack: StackId) -> bool {
-        self.by_stack[stack.index()].is_some_and(|at| self.lines[at as usize].grows(self.ended))
+        self.by_stack[stack.index()].is_some_and(|at| {
+            let line = &self.lines[at as usize];
+            line.grows(self.ended) || line.grows_in_bytes(self.ended)
+        })
     }
 
     /// The lines that grew up to the end of the last step, `top` of them, on a device of `capacity` bytes.

@@ -1,13 +1,13 @@
 //! One replay of a trace: where every live block of a moment came from and where it went, what became
 //! of other blocks of its stack, and what each line held at the end of each step.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::leaks::Tracker;
 use crate::facts::{Keep, Tiling};
 use crate::frames::StackReader;
 use crate::ids::{StackId, row};
-use crate::phases::{Phase, PhaseRun, Phases};
+use crate::phases::{Makes, Phase, PhaseRun, Phases, Signs};
 use crate::snapshot::{Action, BlockState, TraceEntry};
 use crate::study::DeviceStudy;
 
@@ -31,8 +31,20 @@ pub(super) struct LiveBlock {
     pub(super) born: Option<Point>,
     /// `None` when it outlived what is seen of it.
     pub(super) freed: Option<Point>,
-    /// Its last reference was one of the program's own code, not of a backward pass.
-    pub(super) is_freed_by_program: bool,
+    /// What the stack that freed it says.
+    pub(super) freed_by: Signs,
+}
+
+impl LiveBlock {
+    /// Whether its last reference was one of the program's own code, not of a backward pass.
+    pub(super) fn is_freed_by_program(&self) -> bool {
+        is_of_program(self.freed_by)
+    }
+}
+
+/// Whether a stack is of the program's own code, not of a backward pass.
+fn is_of_program(signs: Signs) -> bool {
+    signs.caller.is_some() && signs.phase != Some(Phase::Backward)
 }
 
 /// All blocks that the program held at once, by address.
@@ -58,6 +70,8 @@ pub(super) struct Fates {
     pub(super) after: u32,
     /// Of these, freed while one went on, as what is kept for it is.
     pub(super) in_backward: u32,
+    /// The most backward passes that began in the life of one.
+    pub(super) most_passes: u32,
     /// The most entries that one lived through which was freed before.
     pub(super) longest_early: u32,
 }
@@ -91,6 +105,10 @@ pub(super) struct Lives<'a> {
     kept_in_run: FxHashMap<(u32, u64), u32>,
     /// The most blocks of a requested size that outlived the backward pass that made them.
     pub(super) kept_by_backward: FxHashMap<u64, u32>,
+    /// Requested sizes of what code made that makes parameters and nothing else, and of parameters that
+    /// were gathered.
+    pub(super) parameter_sizes: FxHashSet<u64>,
+    pub(super) gathered_sizes: FxHashSet<u64>,
     pub(super) leaks: Tracker,
     /// The entry after which what is freed is given up, not done with, if that came to pass.
     given_up: Option<u32>,
@@ -126,6 +144,8 @@ impl<'a> Lives<'a> {
             kept_in_run: FxHashMap::default(),
             kept_by_backward: FxHashMap::default(),
             given_up: None,
+            parameter_sizes: FxHashSet::default(),
+            gathered_sizes: FxHashSet::default(),
             leaks: Tracker::of(stacks),
         }
     }
@@ -228,6 +248,11 @@ impl<'a> Lives<'a> {
                 }
                 let (stack, requested) = (event.stack, event.size);
                 let new = OpenLife { stack, bytes, requested, born: Some(at) };
+                match self.phases.signs_of(stack).makes {
+                    Some(Makes::Parameters) => _ = self.parameter_sizes.insert(requested),
+                    Some(Makes::GatheredParameters) => _ = self.gathered_sizes.insert(requested),
+                    _ => {}
+                }
                 self.leaks.add(stacks, stack, bytes);
                 if let Some(lost) = live.insert(event.addr, new) {
                     self.leaks.take(stacks, lost.stack, lost.bytes);
@@ -237,7 +262,7 @@ impl<'a> Lives<'a> {
                 let Some(gone) = live.remove(&event.addr) else { return };
                 let signs = self.phases.signs_of(event.stack);
                 self.has_stacks_of_frees |= signs.caller.is_some();
-                let by_program = signs.caller.is_some() && signs.phase != Some(Phase::Backward);
+                let by_program = is_of_program(signs);
                 if let Some(born) = gone.born {
                     self.leaks.take(stacks, gone.stack, gone.bytes);
                     self.record_fate(gone, born, at, by_program);
@@ -249,7 +274,7 @@ impl<'a> Lives<'a> {
                     if moment.end.is_none() {
                         let block = &mut moment.blocks[place];
                         block.freed = Some(at);
-                        block.is_freed_by_program = by_program;
+                        block.freed_by = signs;
                     }
                 }
             }
@@ -268,7 +293,8 @@ impl<'a> Lives<'a> {
             return;
         }
         self.count_kept(block, born, freed, by_program);
-        let no_backward = self.backwards(born) == self.backwards(freed);
+        let passes = self.backwards(freed).saturating_sub(self.backwards(born));
+        let no_backward = passes == 0;
         let in_backward = self.phase(freed) == Phase::Backward && !by_program;
         let fates = &mut self.fates[block.stack.index()];
         match () {
@@ -279,6 +305,7 @@ impl<'a> Lives<'a> {
                 fates.in_backward += u32::from(in_backward);
             }
         }
+        fates.most_passes = fates.most_passes.max(passes);
         if no_backward {
             fates.longest_early = fates.longest_early.max(freed.entry - born.entry);
         }
@@ -311,6 +338,18 @@ impl<'a> Lives<'a> {
         self.backwards.last().is_some_and(|passes| *passes > 0)
     }
 
+    /// Whether a backward pass was recorded to its end.
+    pub(super) fn ends_backward(&self) -> bool {
+        let before = self.runs.len().saturating_sub(1);
+        self.backwards.get(..before).is_some_and(|passes| passes.last().is_some_and(|n| *n > 0))
+    }
+
+    /// How many backward passes have begun before entry `entry`.
+    pub(super) fn backwards_until(&self, entry: usize) -> u32 {
+        let run = self.runs.partition_point(|run| (run.start as usize) < entry);
+        self.backwards(Point { entry: row(entry), run: row(run) })
+    }
+
     /// How many backward passes have begun.
     pub(super) fn backwards(&self, point: Point) -> u32 {
         let run = (point.run as usize).checked_sub(1).and_then(|run| self.backwards.get(run));
@@ -333,7 +372,7 @@ fn blocks(tiling: &Tiling, live: &FxHashMap<u64, OpenLife>) -> Vec<LiveBlock> {
                 stack,
                 born,
                 freed: None,
-                is_freed_by_program: false,
+                freed_by: Signs::default(),
             }
         })
         .collect();

@@ -1,17 +1,20 @@
 //! Where the memory was at a moment of the trace: every live block by what it was for, by the phase and
 //! the step it is from, by range, file, line and stack; and what grows with every step.
 //!
-//! `lives` replays the trace once, `category` says what each block was for, `leaks` compares step with
-//! step, `tables` sums up.
+//! `lives` replays the trace once, `category` says what each block was for, `buckets` and
+//! `sets` what some are together, `leaks` compares step with step, `tables` sums up.
 
+mod buckets;
 mod category;
+mod kinds;
 mod leaks;
 mod lives;
+mod sets;
 mod tables;
 
 use serde::Serialize;
 
-pub use self::category::{Category, Confidence};
+pub use self::kinds::{Category, Confidence};
 pub use self::leaks::{LeakSuspect, Leaks};
 use self::lives::Lives;
 use self::tables::Summary;

@@ -3,7 +3,8 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::category::{Category, Confidence, sort_out};
+use super::category::sort_out;
+use super::kinds::{Category, Confidence};
 use super::lives::{LiveBlock, LiveSet, Lives};
 use crate::ids::{StackId, SymbolId};
 use crate::memory;

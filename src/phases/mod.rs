@@ -6,6 +6,7 @@
 //! recorded; what cannot be told is [`Phase::Other`], or no step at all.
 
 mod clock;
+mod frame_sign;
 mod named;
 mod phase;
 mod signs;
@@ -14,11 +15,12 @@ mod steps;
 use std::ops::Range;
 
 pub(crate) use self::clock::Clock;
+pub(crate) use self::frame_sign::Makes;
 use self::named::Named;
 pub use self::phase::Phase;
 pub(crate) use self::phase::PhaseRun;
 use self::signs::{Caller, SignReader};
-pub(crate) use self::signs::{Makes, Signs};
+pub(crate) use self::signs::{Own, Signs};
 use self::steps::Steps;
 pub use self::steps::StepsFrom;
 use crate::frames::StackReader;
@@ -102,6 +104,16 @@ impl Phases {
     /// Whether an optimizer's step is in the trace.
     pub(crate) fn has_optimizer(&self) -> bool {
         self.named.has_optimizer() || self.runs.iter().any(|run| run.phase == Phase::Optimizer)
+    }
+
+    /// Whether code of the program's own steps as an optimizer of PyTorch's kind.
+    pub(crate) fn has_own_optimizer(&self) -> bool {
+        self.signs.iter().flatten().any(|signs| signs.own == Some(Own::Step))
+    }
+
+    /// The first entry after each `Optimizer.zero_grad`.
+    pub(crate) fn zero_grad_ends(&self) -> &[u32] {
+        &self.named.zero_grad_ends
     }
 
     /// The runs of phases, oldest first.

@@ -1,7 +1,8 @@
 //! What a stack says about the phase it was allocated in.
 
+use super::frame_sign::{FrameSign, Makes};
 use super::phase::Phase;
-use crate::frames::{Origin, StackReader, slashed};
+use crate::frames::{Origin, StackReader};
 use crate::ids::{FrameId, StackId};
 use crate::snapshot::Snapshot;
 
@@ -20,6 +21,23 @@ pub(crate) struct Signs {
     pub(crate) caller: Option<Caller>,
     /// What memory its code is known to make.
     pub(crate) makes: Option<Makes>,
+    /// What it frees are gradients: a model's or an optimizer's `zero_grad`.
+    pub(crate) is_zero_grad: bool,
+    /// Which of its own code the program runs there, as far as names and callers tell.
+    pub(crate) own: Option<Own>,
+}
+
+/// Code of the program's own of which the names or the callers tell something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Own {
+    /// A constructor of anything.
+    Constructor,
+    /// Code that reads a file.
+    Loader,
+    /// An optimizer's constructor, by the name of its file.
+    Optimizer,
+    /// A step that PyTorch calls as an optimizer's.
+    Step,
 }
 
 /// Who runs code of the program's own.
@@ -32,150 +50,14 @@ pub(crate) enum Caller {
     Optimizer,
 }
 
-/// What PyTorch's own code is known to make memory for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Makes {
-    /// Code that builds, moves or loads a model.
-    Parameters,
-    /// Code that sets up an optimizer.
-    OptimizerState,
-    /// C++ that keeps a gradient.
-    Gradients,
-    /// C++ that gets scratch memory for cuBLAS, kept for good.
-    Workspace,
-}
-
-/// What one frame says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FrameSign {
-    /// Nothing.
-    Nothing,
-    /// A constructor of anything, a file that holds anything: init, unless something around it tells more.
-    Constructor,
-    /// Code that picks from anything: data, likewise.
-    Picks,
-    Init,
-    /// Init, by PyTorch's own code for parameters.
-    Parameter,
-    Data,
-    Forward,
-    Backward,
-    Optimizer,
-    /// Optimizer, by a step of PyTorch's: what others do inside, they were handed to it for.
-    Step,
-    /// Optimizer, by PyTorch's code that sets up its state.
-    State,
-    /// Init, likewise.
-    StateOfInit,
-    Gradient,
-    Workspace,
-}
-
-impl FrameSign {
-    fn phase(self) -> Option<Phase> {
-        Some(match self {
-            Self::Nothing | Self::Workspace => return None,
-            Self::Constructor | Self::Init | Self::Parameter | Self::StateOfInit => Phase::Init,
-            Self::Picks | Self::Data => Phase::Data,
-            Self::Forward => Phase::Forward,
-            Self::Backward | Self::Gradient => Phase::Backward,
-            Self::Optimizer | Self::Step | Self::State => Phase::Optimizer,
-        })
-    }
-
-    fn makes(self) -> Option<Makes> {
-        Some(match self {
-            Self::Parameter => Makes::Parameters,
-            Self::State | Self::StateOfInit => Makes::OptimizerState,
-            Self::Gradient => Makes::Gradients,
-            Self::Workspace => Makes::Workspace,
-            _ => return None,
-        })
-    }
-
-    /// Reads a frame. PyTorch's file and function names are those of its releases 2.1 to 2.15.
-    fn of(file: &str, name: &str, origin: Origin) -> Self {
-        if origin == Origin::Native {
-            return native(name);
-        }
-        let file = &*slashed(file);
-        if matches!(name, "backward" | "_engine_run_backward" | "unpack_hook" | "recompute_fn") {
-            return Self::Backward;
-        }
-        if name == "_call_impl" || name == "_wrapped_call_impl" || name == "forward" {
-            return Self::Forward;
-        }
-        let inside = match origin {
-            Origin::Torch => file.rsplit_once("torch/").map_or(file, |(_, inside)| inside),
-            _ => return of_others(file, name),
-        };
-        // `rsplit_once` would cut at a torch/ inside PyTorch, which there is none of.
-        match (inside, name) {
-            ("nn/modules/module.py", "_apply" | "load_state_dict" | "to_empty")
-            | (_, "reset_parameters" | "_ddp_init_helper")
-            | ("nn/init.py" | "nn/parameter.py", _)
-            // A second model, the average of the first.
-            | ("optim/swa_utils.py", "__init__") => Self::Parameter,
-            (_, "__init__") if inside.starts_with("nn/") => Self::Parameter,
-            ("serialization.py", _) => Self::Constructor,
-            ("optim/optimizer.py", "zero_grad") => Self::Nothing,
-            (_, "__init__" | "add_param_group") if inside.starts_with("optim/") => {
-                Self::StateOfInit
-            }
-            (_, "_init_group" | "_init_state") if inside.starts_with("optim/") => Self::State,
-            // The one in optimizer.py wraps the steps of others as well.
-            (_, "step") if inside.starts_with("optim/") && inside != "optim/optimizer.py" => {
-                Self::Step
-            }
-            ("amp/grad_scaler.py", "scale")
-            | ("utils/checkpoint.py" | "nn/functional.py", _) => Self::Forward,
-            ("amp/grad_scaler.py" | "nn/utils/clip_grad.py", _) => Self::Optimizer,
-            ("autograd/__init__.py", _) => Self::Backward,
-            _ if inside.starts_with("optim/") => Self::Optimizer,
-            _ if inside.starts_with("utils/data/") => Self::Data,
-            _ => Self::Nothing,
-        }
-    }
-}
-
-/// C++ frames of the backward pass and of scratch memory.
-fn native(name: &str) -> FrameSign {
-    if name.contains("CUDABlasWorkspace") || name.starts_with("at::cuda::getCurrentCUDABlas") {
-        FrameSign::Workspace
-    } else if name.starts_with("torch::autograd::AccumulateGrad::") {
-        FrameSign::Gradient
-    } else if name.starts_with("torch::autograd::Engine::") {
-        FrameSign::Backward
-    } else {
-        FrameSign::Nothing
-    }
-}
-
-/// Frames that are not PyTorch's: what their names are used for everywhere.
-fn of_others(file: &str, name: &str) -> FrameSign {
-    match name {
-        "step" if is_of_an_optimizer(file) => FrameSign::Optimizer,
-        "collate" | "collate_fn" => FrameSign::Data,
-        "from_pretrained" | "load_state_dict" => FrameSign::Init,
-        "__getitem__" => FrameSign::Picks,
-        "__init__" => FrameSign::Constructor,
-        _ => FrameSign::Nothing,
-    }
-}
-
-/// By the name of the file, or of its directory: further up may stand the name of a user or a project.
-fn is_of_an_optimizer(file: &str) -> bool {
-    let mut parts = file.rsplit(['/', '\\']);
-    let is_file = parts.next().is_some_and(|name| name.contains("optim") || name.contains("adam"));
-    is_file || matches!(parts.next(), Some("optim" | "optimizer" | "optimizers"))
-}
-
 /// Reads stacks, each frame judged once.
 pub(super) struct SignReader<'a> {
     snapshot: &'a Snapshot,
     marks: Vec<(FrameSign, Origin)>,
     /// Of each frame, whether threads of a program begin there.
     is_top: Vec<bool>,
+    /// Of each frame, whether its name is that of an optimizer's step.
+    is_step: Vec<bool>,
     /// Whether a stack without a caller is of a thread of the backward pass: Python frames are
     /// recorded, and some of them belong to training.
     bare_is_backward: bool,
@@ -196,25 +78,38 @@ impl<'a> SignReader<'a> {
             *origin != Origin::Native
                 && matches!(mark.phase(), Some(Phase::Backward | Phase::Optimizer))
         });
-        let is_top = |id: usize| {
-            let frame = snapshot.stacks.frame(FrameId::from_index(id));
-            matches!(snapshot.text(frame.name), "<module>" | "_bootstrap")
+        let named = |names: &[&str]| {
+            let name = |id| snapshot.text(snapshot.stacks.frame(FrameId::from_index(id)).name);
+            (0..snapshot.stacks.frame_count()).map(|id| names.contains(&name(id))).collect()
         };
-        let is_top = (0..snapshot.stacks.frame_count()).map(is_top).collect();
-        Self { snapshot, marks, is_top, bare_is_backward }
+        let (is_top, is_step) = (named(&["<module>", "_bootstrap"]), named(&["step"]));
+        Self { snapshot, marks, is_top, is_step, bare_is_backward }
     }
 
     pub(super) fn read(&self, stack: StackId) -> Signs {
         let mut signs = Signs::default();
         let (mut first, mut weak, mut is_backward, mut is_bare) = (None, None, false, true);
         let (mut is_others, mut is_closure, mut is_from_the_top) = (false, false, false);
+        let (mut is_innermost, mut is_step) = (true, false);
         for id in self.snapshot.stacks.frames(stack) {
             let (mark, origin) = &self.marks[id.index()];
             is_closure |= *mark == FrameSign::Step && is_others;
-            is_others |= matches!(origin, Origin::User | Origin::Package);
+            if matches!(origin, Origin::User | Origin::Package) {
+                (is_others, is_step) = (true, self.is_step[id.index()]);
+            }
+            let own = match mark {
+                FrameSign::Constructor if *origin == Origin::Torch => Some(Own::Loader),
+                FrameSign::Constructor => Some(Own::Constructor),
+                FrameSign::ConstructorOfOptimizer => Some(Own::Optimizer),
+                FrameSign::Optimizer if is_step && *origin == Origin::Torch => Some(Own::Step),
+                _ => None,
+            };
+            signs.own = signs.own.max(own);
             match mark {
                 FrameSign::Optimizer | FrameSign::Step if is_closure => {}
-                FrameSign::Constructor | FrameSign::Picks => weak = weak.or(mark.phase()),
+                FrameSign::Constructor | FrameSign::ConstructorOfOptimizer | FrameSign::Picks => {
+                    weak = weak.or(mark.phase());
+                }
                 _ => first = first.or(mark.phase()),
             }
             if *origin != Origin::Native {
@@ -224,7 +119,15 @@ impl<'a> SignReader<'a> {
             // The threads of the backward pass are C++: what Python they run was called from there.
             is_bare &= *origin == Origin::Torch;
             signs.is_forward |= *mark == FrameSign::Forward;
-            signs.makes = signs.makes.or(mark.makes());
+            // Of what collectives' code calls, a model's forward pass is a part.
+            let makes = match mark {
+                FrameSign::Carrier if is_innermost => Some(Makes::Communication),
+                FrameSign::Buckets if is_innermost => Some(Makes::Buckets),
+                _ => mark.makes(),
+            };
+            signs.makes = signs.makes.or(makes);
+            signs.is_zero_grad |= *mark == FrameSign::ZeroGrad;
+            is_innermost &= *origin == Origin::Native;
         }
         let phase = match first.or(weak) {
             // What a backward pass computes again, and what it runs on the way.
@@ -241,64 +144,5 @@ impl<'a> SignReader<'a> {
             () => is_from_the_top.then_some(Caller::Program),
         };
         signs
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mark(file: &str, name: &str) -> FrameSign {
-        FrameSign::of(file, name, Origin::of(file, 7, name))
-    }
-
-    #[test]
-    fn frames_say_what_they_are_for() {
-        let torch = "/venv/lib/python3.12/site-packages/torch";
-        let of = |file: &str, name: &str| mark(&format!("{torch}/{file}"), name);
-        for (found, wanted) in [
-            (of("nn/modules/module.py", "_apply"), FrameSign::Parameter),
-            (of("nn/modules/module.py", "_call_impl"), FrameSign::Forward),
-            (of("nn/modules/linear.py", "forward"), FrameSign::Forward),
-            (of("nn/modules/linear.py", "__init__"), FrameSign::Parameter),
-            (of("nn/functional.py", "softmax"), FrameSign::Forward),
-            (of("nn/init.py", "kaiming_uniform_"), FrameSign::Parameter),
-            (of("_tensor.py", "backward"), FrameSign::Backward),
-            (of("autograd/__init__.py", "_make_grads"), FrameSign::Backward),
-            (of("autograd/function.py", "apply"), FrameSign::Nothing),
-            (of("utils/checkpoint.py", "unpack_hook"), FrameSign::Backward),
-            (of("utils/checkpoint.py", "checkpoint"), FrameSign::Forward),
-            (of("optim/adam.py", "_init_group"), FrameSign::State),
-            (of("optim/adam.py", "_multi_tensor_adam"), FrameSign::Optimizer),
-            (of("optim/adam.py", "step"), FrameSign::Step),
-            (of("optim/optimizer.py", "step"), FrameSign::Optimizer),
-            (of("optim/adagrad.py", "__init__"), FrameSign::StateOfInit),
-            (of("amp/grad_scaler.py", "scale"), FrameSign::Forward),
-            (of("amp/grad_scaler.py", "_unscale_grads_"), FrameSign::Optimizer),
-            (of("utils/data/dataloader.py", "__next__"), FrameSign::Data),
-            (of("_ops.py", "__call__"), FrameSign::Nothing),
-            (mark("/app/train.py", "train"), FrameSign::Nothing),
-            (mark("/app/train.py", "step"), FrameSign::Nothing),
-            (mark("/app/optimizer.py", "step"), FrameSign::Optimizer),
-            (mark("/app/optim/lion.py", "step"), FrameSign::Optimizer),
-            (mark("/home/adam/optimum/train.py", "step"), FrameSign::Nothing),
-            (mark("/app/model.py", "__init__"), FrameSign::Constructor),
-            (mark("/app/table.py", "__getitem__"), FrameSign::Picks),
-            (of("serialization.py", "load"), FrameSign::Constructor),
-            (
-                mark(r"C:\venv\Lib\site-packages\torch\optim\adam.py", "_init_group"),
-                FrameSign::State,
-            ),
-            (
-                mark("??", "torch::autograd::Engine::thread_main(std::shared_ptr<...> const&)"),
-                FrameSign::Backward,
-            ),
-            (
-                mark("??", "at::cuda::allocateCUDABlasWorkspace(unsigned long)"),
-                FrameSign::Workspace,
-            ),
-        ] {
-            assert_eq!(found, wanted);
-        }
     }
 }

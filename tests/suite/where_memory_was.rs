@@ -43,10 +43,11 @@ fn moments(run: &str) -> Vec<Moment> {
             ("optimizer_state", Category::OptimizerState),
             ("inputs", Category::Inputs),
             ("activations", Category::Activations),
+            ("communication", Category::Communication),
         ]
         .iter()
         .flat_map(|(key, category)| {
-            let places = told[key].as_array().unwrap().iter();
+            let places = told[key].as_array().into_iter().flatten();
             places.map(|at| (at[0].as_u64().unwrap(), (*category, at[1].as_u64().unwrap())))
         })
         .collect(),
@@ -94,7 +95,9 @@ fn judge(keep: impl Fn(&Moment) -> bool, least: Confidence) -> Scores {
                 if let Some(is) = is {
                     scores.entry(is).or_default().is += block.bytes;
                 }
-                if block.confidence <= least {
+                // A program does not know every buffer of the collectives.
+                let is_known = block.category != Category::Communication || is.is_some();
+                if block.confidence <= least && is_known {
                     let score = scores.entry(block.category).or_default();
                     score.said += block.bytes;
                     // What is temporary is in none of the program's lists.
@@ -131,10 +134,50 @@ fn categories_are_what_the_programs_used_memory_for() {
         &scores,
         &[
             (Category::Parameters, 0.999, 0.999),
-            (Category::Gradients, 0.99, 0.999),
+            (Category::Gradients, 0.96, 0.999),
             (Category::OptimizerState, 0.98, 0.999),
             (Category::Activations, 0.99, 0.96),
-            (Category::Inputs, 0.99, 0.8),
+            (Category::Inputs, 0.99, 0.9),
+            (Category::Communication, 0.999, 0.8),
+        ],
+    );
+}
+
+fn is_one_of(moment: &Moment, runs: &[&str]) -> bool {
+    runs.iter().any(|run| moment.run.ends_with(run))
+}
+
+/// Shards and what is gathered of them, what gradients are reduced from and into, buckets. Buckets that are the
+/// gradients are so until these are given up, which nothing tells where no entry follows.
+#[test]
+fn sharded_and_replicated_training_is_told_like_any_other() {
+    let sharded = ["fsdp1_mixed", "fsdp2_mixed", "tp_fsdp2", "ddp_small_buckets", "zero1_view"];
+    let whole = (0.999, 0.999);
+    let bounds = |gradients: (f64, f64)| {
+        [
+            (Category::Parameters, whole.0, whole.1),
+            (Category::Gradients, gradients.0, gradients.1),
+            (Category::OptimizerState, whole.0, whole.1),
+        ]
+    };
+    held_to(&judge(|moment| is_one_of(moment, &sharded), Confidence::Low), &bounds((0.98, 0.98)));
+    let views = judge(|moment| is_one_of(moment, &["ddp_view"]), Confidence::Low);
+    held_to(&views, &bounds((0.6, 0.999)));
+}
+
+/// State made before any step, in no file of optimizers, or of no class of PyTorch's; weights kept twice, averages
+/// of them, copies of gradients; batches that wait for their turn.
+#[test]
+fn memory_in_the_sizes_of_the_parameters_is_told_apart() {
+    let own = ["lion_master", "sophia", "masters", "averages", "ahead"];
+    let scores = judge(|moment| is_one_of(moment, &own), Confidence::Low);
+    held_to(
+        &scores,
+        &[
+            (Category::Parameters, 0.999, 0.999),
+            (Category::Gradients, 0.999, 0.999),
+            (Category::OptimizerState, 0.999, 0.999),
+            (Category::Inputs, 0.999, 0.999),
         ],
     );
 }
@@ -258,9 +301,10 @@ fn suspects(name: &str) -> Vec<Value> {
     devices(name, &[])[0]["leaks"]["suspects"].as_array().unwrap().clone()
 }
 
-/// `categories.py` keeps two tensors of 300 x 1024 floats a step, and one that grows by 256 x 4096.
+/// `categories.py` keeps two tensors of 300 x 1024 floats a step. One that a larger one replaces after each step
+/// is no leak.
 #[test]
-fn what_grows_with_every_step_is_found_with_its_slope() {
+fn what_accumulates_with_every_step_is_found_with_its_slope() {
     let found: Vec<(u64, f64, u64, u64)> = suspects("where/2.15.0-leak_cache")
         .iter()
         .map(|one| {
@@ -273,8 +317,8 @@ fn what_grows_with_every_step_is_found_with_its_slope() {
             )
         })
         .collect();
-    // The program grows them after each of its nine steps, which is when the next one begins.
-    assert_eq!(found, [(256 * 4096 * 4, 0.0, 8, 1), (2 * 300 * 1024 * 4, 2.0, 8, 1)]);
+    // The program makes them after each of its nine steps, which is when the next one begins.
+    assert_eq!(found, [(2 * 300 * 1024 * 4, 2.0, 8, 1)]);
 }
 
 /// `categories.py` keeps a tensor of 300 x 1024 floats after each third step.
@@ -332,7 +376,7 @@ fn the_steps_left_follow_from_the_capacity() {
     let leaks = leaks(&["--capacity", "1GiB"]);
     let [left, rate, steps] =
         ["remaining_bytes", "bytes_per_step", "steps_left"].map(|key| leaks[key].as_u64().unwrap());
-    assert_eq!(rate, 4 * (256 * 4096 + 2 * 300 * 1024));
+    assert_eq!(rate, 4 * 2 * 300 * 1024);
     assert_eq!(steps, left / rate);
     assert!(left < 1 << 30);
 }
@@ -345,7 +389,7 @@ fn the_page_says_where_the_memory_was() {
     );
     let page = result_of(&["analyze", "fixtures/where/2.15.0-leak_cache.pickle.gz"]);
     assert!(page.contains("Where the memory was at its peak"), "{page}");
-    assert!(page.contains("2 lines hold more after every step, 6.34 MiB a step in all"), "{page}");
+    assert!(page.contains("one line holds more after every step: /app/categories.py"), "{page}");
 }
 
 /// What it was for cannot be told of a program that trains nothing, but who held it can.

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Hold what oomscope says that blocks were for against what the recorded programs knew.
+
+usage: score_categories.py HELD_BLOCKS RECORDING... [--each] [--wrong N] [--only CATEGORY]
+
+HELD_BLOCKS is the example of that name (cargo build --example held_blocks). Beside each RECORDING.pickle.gz stands
+RECORDING.truth.json: a list of moments, or an object with `moments`. A moment has the `entry` after which it is,
+and, by kind, the storages [address, bytes] that the program knew. Shares are by bytes of whole blocks.
+--each prints a line for each recording, --wrong the largest N mistakes of each with the stack that allocated.
+
+Plain Python, no torch. Recordings are read by a pickle reader that makes nothing but containers.
+"""
+import argparse
+import collections
+import gzip
+import json
+import pickle
+import subprocess
+from pathlib import Path
+
+KINDS = ["parameters", "gradients", "optimizer-state", "activations", "inputs", "communication"]
+
+
+class Plain(pickle.Unpickler):
+    def find_class(self, module, name):
+        raise pickle.UnpicklingError(f"{module}.{name}")
+
+
+def truth_of(path):
+    told = json.loads(path.read_text())
+    for moment in told["moments"] if isinstance(told, dict) else told:
+        if moment.get("entry") is None:
+            continue
+        kinds = {}
+        for kind in KINDS + ["other"]:
+            for address, size in moment.get(kind, moment.get(kind.replace("-", "_"), ())):
+                kinds.setdefault(address, (kind, size))
+        yield moment["entry"], moment["name"], kinds
+
+
+class Score:
+    """Bytes by category: said, true, right; and the first and the last of those said with high confidence."""
+
+    def __init__(self):
+        self.said, self.true, self.right, self.high, self.high_right = (collections.Counter() for _ in range(5))
+
+    def add(self, other):
+        for name in vars(self):
+            getattr(self, name).update(getattr(other, name))
+
+    def line(self, kind):
+        def share(a, b):
+            return f"{100 * a[kind] / b[kind]:7.2f}%" if b[kind] else "       -"
+
+        return f"{share(self.right, self.said)} {share(self.right, self.true)} {share(self.high_right, self.high)} {share(self.high, self.said)}"
+
+
+def stacks_until(trace, entry):
+    born = {}
+    for e in trace[: entry + 1]:
+        if e["action"] == "alloc":
+            born[e["addr"]] = e
+    return born
+
+
+def show(e):
+    frames = [f"{Path(f['filename']).name}:{f['line']} {f['name']}" for f in (e or {}).get("frames", ())]
+    frames = [f for f in frames if "_call_impl" not in f]
+    return " < ".join(frames[:9]) or "no stack"
+
+
+def score(tool, path, wrong, only):
+    total = Score()
+    moments = list(truth_of(path.with_name(path.name.removesuffix(".pickle.gz") + ".truth.json")))
+    if not moments:
+        return None
+    out = subprocess.run([tool, path, *(str(entry) for entry in sorted({m[0] for m in moments}))], check=True, capture_output=True, text=True).stdout
+    said = collections.defaultdict(list)
+    for line in out.splitlines():
+        entry, address, size, category, confidence = line.split()
+        said[int(entry)].append((int(address), int(size), category, confidence))
+    trace = None
+    for entry, name, kinds in moments:
+        one, mistakes, unseen = Score(), collections.Counter(), dict(kinds)
+        for address, size, category, confidence in said[entry]:
+            kind, _ = unseen.pop(address, (None, 0))
+            if kind in KINDS:
+                one.true[kind] += size
+            is_right = category == kind
+            # A program does not know every buffer of the collectives.
+            if category == "communication" and kind is None:
+                continue
+            if category in KINDS or category == "temporaries":
+                one.said[category] += size
+                is_right = is_right or (category == "temporaries" and kind is None)
+                one.right[category] += size if is_right else 0
+                if confidence == "high":
+                    one.high[category] += size
+                    one.high_right[category] += size if is_right else 0
+            is_wrong = not is_right and (kind in KINDS or category in KINDS + ["temporaries"])
+            if wrong and is_wrong and only in (None, kind, category):
+                if trace is None:
+                    with gzip.open(path) as f:
+                        trace = Plain(f).load()["device_traces"][0]
+                    born, at = None, None
+                if at != entry:
+                    born, at = stacks_until(trace, entry), entry
+                mistakes[(f"{kind} is said {category} {confidence}", show(born.get(address)))] += size
+        if unseen:
+            print(f"  {path.name} {name}: {len(unseen)} of the program's storages are not held: {list(unseen.items())[:2]}")
+        for (what, where), size in mistakes.most_common(wrong):
+            print(f"  {path.name} {name} @{entry}: {size} {what}: {where}")
+        total.add(one)
+    return total
+
+
+def main():
+    args = argparse.ArgumentParser(usage=__doc__)
+    args.add_argument("tool")
+    args.add_argument("recordings", nargs="+", type=Path)
+    args.add_argument("--each", action="store_true")
+    args.add_argument("--wrong", type=int, default=0)
+    args.add_argument("--only")
+    args = args.parse_args()
+    total = Score()
+    heading = "precision  recall   when high  said high"
+    for path in args.recordings:
+        found = score(args.tool, path, args.wrong, args.only)
+        if found is None:
+            continue
+        total.add(found)
+        if args.each:
+            print(f"{path.name.removesuffix('.pickle.gz')}")
+            for kind in [*KINDS, "temporaries"]:
+                if found.said[kind] or found.true[kind]:
+                    print(f"    {kind:>15} {found.line(kind)}")
+    print(f"{len(args.recordings)} recordings     {heading}")
+    for kind in [*KINDS, "temporaries"]:
+        print(f"{kind:>19} {total.line(kind)}")
+
+
+main()
