@@ -1,5 +1,9 @@
 //! Amounts as people write and read them: bytes, ratios, durations, counts.
 
+mod plain;
+
+pub use plain::{begins_command, is_active, plain, plain_lines, plain_name};
+
 use thiserror::Error;
 
 /// One binary kibibyte, mebibyte, gibibyte, tebibyte in bytes.
@@ -173,20 +177,6 @@ pub fn duration(us: u64) -> String {
         60_000_000..3_600_000_000 => format!("{} min {} s", us / 60_000_000, us / 1_000_000 % 60),
         _ => format!("{} h {} min", us / 3_600_000_000, us / 60_000_000 % 60),
     }
-}
-
-/// `text` on one line, with every character escaped that a terminal could act on: names in a file are
-/// whatever somebody wrote there.
-pub fn plain(text: &str) -> String {
-    let acts = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if acts(c) { out.extend(c.escape_default()) } else { out.push(c) }
-    }
-    out
 }
 
 /// A stream by its raw handle: small ones as they are, pointers in hex.

@@ -5,7 +5,7 @@ use super::chart::Chart;
 use super::drawing::{UNICODE, draw};
 use super::table::{Cell, Table};
 use super::text::{Span, Text, Tone};
-use crate::units::plain;
+use crate::units::{plain, plain_lines};
 
 /// Columns of a chart.
 const WIDTH: usize = 90;
@@ -16,7 +16,7 @@ const BAR: f64 = 10.0;
 pub fn markdown(document: &Document) -> String {
     let mut text = blocks(document).join("\n\n");
     text.push('\n');
-    text
+    plain_lines(text)
 }
 
 fn blocks(document: &Document) -> Vec<String> {
@@ -131,11 +131,16 @@ enum Context {
 }
 
 fn inline(text: &Text, context: Context) -> String {
-    text.spans
-        .iter()
-        .filter(|span| !span.text.is_empty())
-        .map(|span| self::span(span, context))
-        .collect()
+    let mut out = String::new();
+    for span in text.spans.iter().filter(|span| !span.text.is_empty()) {
+        let span = self::span(span, context);
+        // Side by side, the quotes of two pieces of code would be one longer quote.
+        if out.ends_with('`') && span.starts_with('`') {
+            out.push_str("<!-- -->");
+        }
+        out.push_str(&span);
+    }
+    out
 }
 
 /// `text` where a line begins: what would make it a point of a list or a heading is escaped.
@@ -172,10 +177,34 @@ fn span(span: &Span, context: Context) -> String {
     }
 }
 
-/// `text` that says what it says and commands nothing. All text but code passes here.
+/// `text` that says what it says and commands nothing. All text but code passes here. Words that Markdown's readers
+/// would make a link or a mention of are code.
 fn literal(text: &str, context: Context) -> String {
+    let text = plain(text);
+    let word = |word: &str| match context {
+        _ if !links(word) => escaped(word, context),
+        Context::Html => format!("<code>{}</code>", escaped(word, context)),
+        _ => code(word, context),
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a reader of Markdown makes something of `word` by itself: `@name`, an address of mail or of a page.
+fn links(word: &str) -> bool {
+    let before = |mark: &str, is_told: fn(char) -> bool| {
+        word.split(mark).skip(1).any(|rest| rest.starts_with(is_told))
+    };
+    let lower = word.to_ascii_lowercase();
+    before("@", char::is_alphanumeric)
+        || lower.contains("://")
+        || lower.contains("www.")
+        || lower.contains("mailto:")
+        || lower.contains("xmpp:")
+}
+
+fn escaped(text: &str, context: Context) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in plain(text).chars() {
+    for c in text.chars() {
         match (c, context) {
             ('&', _) => out.push_str("&amp;"),
             ('<', _) => out.push_str("&lt;"),
@@ -235,6 +264,30 @@ mod tests {
         ] {
             assert_eq!(paragraph(text), format!("{shown}\n"));
         }
+    }
+
+    #[test]
+    fn nothing_is_mentioned_or_linked() {
+        assert_eq!(
+            paragraph("by @torvalds (@x) at a_b@c.d"),
+            "by `@torvalds` `(@x)` at `a_b@c.d`\n"
+        );
+        assert_eq!(
+            paragraph("see https://x.y/z_1 and WWW.x.y"),
+            "see `https://x.y/z_1` and `WWW.x.y`\n"
+        );
+        assert_eq!(paragraph("3 @ 4 MiB"), "3 @ 4 MiB\n");
+        assert_eq!(paragraph("::error::x"), ":\\u{3a}error::x\n");
+        assert_eq!(paragraph(Text::from("a@b").and(text::code("c"))), "`a@b`<!-- -->`c`\n");
+        let mut document = Document::default();
+        document.details("by @me", Document::default());
+        assert!(markdown(&document).contains("<summary>by <code>@me</code></summary>"));
+        let mut document = Document::default();
+        document.code(["  ::set-output name=a::b", "##[group]x"]);
+        assert_eq!(
+            markdown(&document),
+            "```\n  :\\u{3a}set-output name=a::b\n#\\u{23}[group]x\n```\n"
+        );
     }
 
     #[test]

@@ -22,7 +22,7 @@ use serde::Serialize;
 use self::reckoning::Reckoning;
 use crate::frames::{FrameReport, lines_of};
 use crate::message::{Log, Message, Saying};
-use crate::units::plain;
+use crate::units::{plain, plain_name};
 use crate::verdict::{About, Cause, Certainty, Verdict};
 
 /// The JSON of `oomscope explain`.
@@ -176,7 +176,7 @@ fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> F
     let frames: Vec<FrameReport> = message
         .frames
         .iter()
-        .map(|f| FrameReport { file: plain(&f.file), line: f.line, name: plain(&f.name) })
+        .map(|f| FrameReport { file: plain_name(&f.file), line: f.line, name: plain_name(&f.name) })
         .collect();
     let (culprit, called_from) = lines_of(&frames);
     let (reckoning, conclusion, figures) = match &message.saying {

@@ -11,7 +11,7 @@ use crate::held::HeldAt;
 use crate::memory::HeldByLine;
 use crate::snapshot::Pools;
 use crate::study::DeviceStudy;
-use crate::units::{plain, size};
+use crate::units::{plain_name, size};
 use crate::verdict::{Cause, Verdict, largest_first, rule};
 
 /// One `oom` entry of a trace.
@@ -125,7 +125,7 @@ impl OomReport {
             operation: stacks.operation(request.stack),
             user_metadata: request
                 .user_metadata
-                .map(|text| plain(snapshot.text(text)))
+                .map(|text| plain_name(snapshot.text(text)))
                 .filter(|text| !text.is_empty()),
             frames: stacks.whole(request.stack),
             shortfall_bytes: if is_served { 0 } else { lacking },

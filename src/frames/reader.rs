@@ -9,7 +9,7 @@ use super::line::{Around, LineId, Seen, node, two_lines};
 use super::origin::{Origin, slashed};
 use crate::ids::{FrameId, StackId};
 use crate::snapshot::{Snapshot, Stacks};
-use crate::units::plain;
+use crate::units::plain_name;
 
 /// The operator that a C++ frame runs: `aten::bmm` of `at::_ops::bmm::call(...)`, `BmmBackward0` of
 /// `torch::autograd::generated::BmmBackward0::apply(...)`.
@@ -17,7 +17,7 @@ fn operator(name: &str) -> Option<String> {
     [("at::_ops::", "aten::"), ("torch::autograd::generated::", "")].iter().find_map(
         |(prefix, shown)| {
             let (op, _) = name.strip_prefix(prefix)?.split_once("::")?;
-            Some(plain(&format!("{shown}{op}")))
+            Some(plain_name(&format!("{shown}{op}")))
         },
     )
 }
@@ -61,9 +61,9 @@ impl<'a> StackReader<'a> {
     pub(crate) fn report(&self, id: FrameId) -> FrameReport {
         let frame = self.snapshot.stacks.frame(id);
         FrameReport {
-            file: plain(self.snapshot.text(frame.file)),
+            file: plain_name(self.snapshot.text(frame.file)),
             line: frame.line,
-            name: plain(self.snapshot.text(frame.name)),
+            name: plain_name(self.snapshot.text(frame.name)),
         }
     }
 
@@ -94,7 +94,7 @@ impl<'a> StackReader<'a> {
                     let file = slashed(self.snapshot.text(frame.file));
                     let short = file.rsplit_once("/torch/").map_or(&*file, |(_, inside)| inside);
                     let name = self.snapshot.text(frame.name);
-                    return Some(plain(&format!("torch/{short}:{} {name}", frame.line)));
+                    return Some(plain_name(&format!("torch/{short}:{} {name}", frame.line)));
                 }
                 Origin::Plumbing => {}
                 _ => break,
@@ -131,7 +131,7 @@ impl<'a> StackReader<'a> {
         let node_of = |id| node(self.snapshot.text(self.snapshot.stacks.frame(id).name));
         let around = Around {
             called_from: line.caller.map(|id| self.report(id)),
-            backward: line.node.and_then(node_of).map(plain),
+            backward: line.node.and_then(node_of).map(plain_name),
             has_stack: line.has_stack,
         };
         (line.code.map(|id| self.report(id)), around)

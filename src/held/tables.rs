@@ -12,7 +12,7 @@ use crate::memory::{HeldByLine, HeldByStack, Share, Sum, Sums, TopRows, ranked, 
 use crate::notice::words;
 use crate::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
-use crate::units::plain;
+use crate::units::plain_name;
 
 /// The memory that the program held at one moment. Each table adds up to `allocated_bytes`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -243,7 +243,7 @@ impl<'a, 'f> Summary<'a, 'f> {
     fn by_range(&self, top: usize) -> TopRows<ByRange> {
         let sums = self.sums(|block| self.phases.named_at(block.born?.entry as usize));
         table(sums, self.all, top, |name, sum| ByRange {
-            name: plain(self.device.snapshot().text(name)),
+            name: plain_name(self.device.snapshot().text(name)),
             held: sum.of(self.all),
         })
     }
@@ -257,7 +257,7 @@ impl<'a, 'f> Summary<'a, 'f> {
         let sums = self
             .sums(|block| Some(*files.entry(block.stack).or_insert_with(|| file_of(block.stack))));
         table(sums, self.all, top, |file, sum| ByFile {
-            file: file.map(|file| plain(self.device.snapshot().text(file))),
+            file: file.map(|file| plain_name(self.device.snapshot().text(file))),
             held: sum.of(self.all),
         })
     }

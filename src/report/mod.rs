@@ -13,6 +13,7 @@ mod held;
 #[cfg(feature = "cuda")]
 mod live;
 mod memory;
+mod plain_json;
 mod ranks;
 mod replay;
 mod timeline;
@@ -32,13 +33,17 @@ pub use timeline_csv::timeline_csv;
 pub use whatif::whatif;
 
 use serde::Serialize;
+use serde_json::Serializer;
+
+use self::plain_json::PlainJson;
 
 /// A result as JSON, with a newline at the end.
 ///
 /// # Errors
 /// Never for these results; the type is `serde_json`'s.
 pub fn json(report: &impl Serialize) -> serde_json::Result<String> {
-    let mut text = serde_json::to_string_pretty(report)?;
-    text.push('\n');
-    Ok(text)
+    let mut text = Vec::new();
+    report.serialize(&mut Serializer::with_formatter(&mut text, PlainJson::default()))?;
+    text.push(b'\n');
+    Ok(String::from_utf8(text).unwrap_or_default())
 }

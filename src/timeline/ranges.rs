@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::ids::SymbolId;
 use crate::phases::Clock;
 use crate::snapshot::{Action, Device};
+use crate::units::plain_name;
 
 /// Names that are followed, in order of appearance.
 const NAMES: usize = 64;
@@ -85,7 +86,7 @@ pub(super) fn ranges(
             return;
         }
         let row = *rows.entry(key).or_insert_with(|| {
-            names.push(NamedRange::new(snapshot.text(found.name), found.source));
+            names.push(NamedRange::new(&plain_name(snapshot.text(found.name)), found.source));
             names.len() - 1
         });
         if let Some(range) = names.get_mut(row) {

@@ -41,6 +41,7 @@ mod layout;
 mod lines;
 mod phases;
 mod pickle_writer;
+mod plain_text;
 mod reader_bad_input;
 mod reader_compressed;
 mod reader_formats;

@@ -10,7 +10,7 @@ use super::block::{Block, Document, Field, Item, Stack};
 use super::drawing::draw;
 use super::text::{Text, faint};
 use super::wrap::wrap;
-use crate::units::counted;
+use crate::units::{counted, plain_lines};
 use shorten::shorten;
 
 /// Columns of the names on the left, and of a page that has no room for them beside the text.
@@ -23,7 +23,7 @@ const FRAMES: usize = 8;
 pub fn terminal(document: &Document, style: Style) -> String {
     let mut page = Page { out: String::new(), style, last: None };
     page.blocks(document);
-    page.out
+    plain_lines(page.out)
 }
 
 struct Page<'a> {

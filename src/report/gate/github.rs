@@ -40,7 +40,7 @@ fn place_of(finding: &Finding) -> String {
 }
 
 fn message(finding: &Finding) -> String {
-    let mut message = finding.message.clone();
+    let mut message = plain(&finding.message);
     for line in &finding.lines {
         let _ = write!(message, "\n{}: {}", place(line), share(line));
     }

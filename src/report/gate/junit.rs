@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::words::{place, share};
 use crate::gate::{CheckReport, Finding, Severity};
+use crate::units::{begins_command, is_active, plain_lines};
 
 /// One test for every limit of every device, one for every file that could not be read.
 pub fn junit(report: &CheckReport) -> String {
@@ -28,7 +29,7 @@ pub fn junit(report: &CheckReport) -> String {
         let _ = writeln!(out, "      <error message=\"{message}\"/>\n    </testcase>");
     }
     out.push_str("  </testsuite>\n</testsuites>\n");
-    out
+    plain_lines(out)
 }
 
 /// The limits of one code on one device: one that fails, one that warns, or both.
@@ -65,14 +66,18 @@ fn case(out: &mut String, findings: &[Finding]) {
 /// U+FFFD.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    for (at, c) in text.char_indices() {
         match c {
+            '#' if begins_command(text.get(at..).unwrap_or_default()) => out.push_str("&#35;"),
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\n' | '\t' => out.push(c),
             '\0'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            c if is_active(c) => {
+                let _ = write!(out, "&#{};", u32::from(c));
+            }
             _ => out.push(c),
         }
     }
