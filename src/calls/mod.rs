@@ -9,10 +9,12 @@ mod call;
 mod given_back;
 mod program;
 mod program_reader;
+mod prolonged;
 mod reader;
 
 pub(crate) use call::{Boundary, Call};
 pub use given_back::{GivenBack, given_back};
 pub use program::Program;
 pub(crate) use program::{ListRange, Operation, OperationKind, ReleaseScope};
+pub use prolonged::Prolonged;
 pub(crate) use reader::Calls;

@@ -2,6 +2,9 @@
 //! made to the model as often as one likes.
 
 use std::cmp::Reverse;
+use std::ops::Range;
+
+use rustc_hash::FxHashSet;
 
 use crate::allocator::{Behaviour, HeldSegment, Resident, round_size};
 use crate::conf::Settings;
@@ -10,7 +13,7 @@ use crate::ids::{PoolId, StackId, row};
 use crate::snapshot::{BlockState, Device};
 
 /// The calls of one device's trace, and what the allocator held before the first.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Program<'a> {
     pub(crate) device: Device<'a>,
     pub(crate) held: Vec<HeldSegment>,
@@ -40,9 +43,14 @@ pub(crate) struct ListRange {
 }
 
 impl ListRange {
-    pub(crate) fn of<T>(self, list: &[T]) -> &[T] {
+    /// The places in the list.
+    pub(super) fn places(self) -> Range<usize> {
         let first = self.first as usize;
-        &list[first..first + self.count as usize]
+        first..first + self.count as usize
+    }
+
+    pub(crate) fn of<T>(self, list: &[T]) -> &[T] {
+        &list[self.places()]
     }
 }
 
@@ -215,6 +223,12 @@ impl Program<'_> {
         needed
     }
 
+    /// Shows `see` the entry of every request, and what the program held with it, each request rounded as under
+    /// `settings`.
+    pub(super) fn each_request(&self, settings: &Settings, mut see: impl FnMut(usize, u64)) {
+        self.walk(settings, |request| see(request.at as usize, request.held));
+    }
+
     /// The most that was held; `see` is shown every request.
     fn walk(&self, settings: &Settings, mut see: impl FnMut(&Asked)) -> u64 {
         let mut sizes = vec![0; self.slots];
@@ -246,6 +260,31 @@ impl Program<'_> {
             }
         }
         most
+    }
+
+    /// How many requests before that of entry `failed`, the last, were made one after the other by stacks that
+    /// `are_alike`, and the bytes of those that were not freed since.
+    pub fn run_before(&self, failed: usize, are_alike: impl Fn(StackId) -> bool) -> (usize, u64) {
+        let (mut requests, mut bytes) = (0, 0u64);
+        let mut freed = FxHashSet::default();
+        for operation in self.operations.iter().rev().skip_while(|o| o.at as usize >= failed) {
+            match operation.kind {
+                OperationKind::Malloc { size, context, slot: Some(slot), .. } => {
+                    if !are_alike(context) {
+                        break;
+                    }
+                    requests += 1;
+                    if !freed.remove(&slot) {
+                        bytes = bytes.saturating_add(round_size(size, &Settings::default()));
+                    }
+                }
+                OperationKind::Free { slot, .. } => {
+                    freed.insert(slot);
+                }
+                _ => {}
+            }
+        }
+        (requests, bytes)
     }
 
     /// The most that was asked for at once, in bytes.

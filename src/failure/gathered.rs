@@ -1,7 +1,8 @@
 //! Failed requests of a trace: gathered as a replay passes them, then reported.
 
 use super::failed::Failed;
-use super::oom::OomReport;
+use super::oom::{Found, OomReport};
+use super::outlook::{ends_trace, prolonged};
 use super::remedies::remedies;
 use crate::facts::{Keep, Step};
 use crate::held::HeldAt;
@@ -61,7 +62,12 @@ impl<'s, 'a> Failures<'s, 'a> {
     ) -> Vec<OomReport> {
         let Self { device, failed, .. } = self;
         let earlier = failed.len().saturating_sub(DESCRIBED_OOMS);
-        let tried = remedies(device, &failed[earlier..]).unwrap_or_else(|parted| {
+        let ends_trace = failed.last().is_some_and(|last| ends_trace(device, last));
+        let goes_on = failed.last().filter(|_| ends_trace);
+        let goes_on = goes_on.and_then(|last| prolonged(device, last));
+        let tried = remedies(device, &failed[earlier..], goes_on.as_ref());
+        let is_reproduced = tried.is_ok();
+        let tried = tried.unwrap_or_else(|parted| {
             let (id, entry, why) = (device.id(), parted.event, parted.why());
             warnings.add(
                 Code::ModelParted,
@@ -76,8 +82,15 @@ impl<'s, 'a> Failures<'s, 'a> {
         let last = failed.len().saturating_sub(1);
         let report = |(index, failed): (usize, Failed)| {
             let tried = if index < earlier { None } else { tried.next() };
-            let held = if index == last { held.take() } else { None };
-            OomReport::of(device, failed, tried.unwrap_or_default(), held)
+            let is_last = index == last;
+            let found = Found {
+                tried: tried.unwrap_or_default(),
+                ends_trace: is_last && ends_trace,
+                goes_on: goes_on.as_ref().filter(|_| is_last),
+                held: held.take_if(|_| is_last),
+                is_reproduced,
+            };
+            OomReport::of(device, failed, found)
         };
         let ooms: Vec<OomReport> = failed.into_iter().enumerate().map(report).collect();
         warn_of_failures(device, &ooms, warnings);

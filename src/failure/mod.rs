@@ -8,7 +8,9 @@
 mod blockers;
 mod failed;
 mod gathered;
+mod judged;
 mod oom;
+mod outlook;
 mod reason;
 mod remedies;
 mod request;
@@ -17,6 +19,7 @@ pub use blockers::Blocker;
 pub(crate) use gathered::Failures;
 pub use gathered::failures;
 pub use oom::OomReport;
-pub use remedies::{Remedy, Undisturbed};
+pub use outlook::{Filling, Growth, NextStep};
+pub use remedies::{GoesOn, Remedy, Undisturbed};
 pub(crate) use request::request;
 pub use request::{RequestReport, Served};

@@ -4,15 +4,17 @@ use serde::Serialize;
 
 use super::blockers::Blocker;
 use super::failed::Failed;
-use super::reason::reason;
+use super::judged::Judged;
+use super::outlook::{Filling, Growth, NextStep, Outlook};
 use super::remedies::{Remedy, Tried, Undisturbed};
+use crate::calls::Prolonged;
 use crate::frames::{Around, FrameList, FrameReport};
 use crate::held::HeldAt;
 use crate::memory::HeldByLine;
 use crate::snapshot::Pools;
 use crate::study::DeviceStudy;
 use crate::units::{plain_name, size};
-use crate::verdict::{Cause, Verdict, largest_first, rule};
+use crate::verdict::{Cause, Certainty, Verdict, largest_first};
 
 /// One `oom` entry of a trace.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -49,8 +51,20 @@ pub struct OomReport {
     pub time_us: Option<u64>,
     /// The single thing that would have served the request.
     pub verdict: Verdict,
+    /// How sure that is.
+    pub confidence: Certainty,
     /// One sentence with the numbers.
     pub verdict_reason: String,
+    /// What grew from step to step up to this request; for the last failure of a trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub growth: Option<Growth>,
+    /// Requests of its line, one after the other up to this one; for a failure that ended a trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filling: Option<Filling>,
+    /// What one more step would have asked for; for a failure that ended a trace, where the request was made
+    /// a step before too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_step: Option<NextStep>,
     /// The innermost line of the request's stack that is not PyTorch's.
     pub culprit: Option<FrameReport>,
     /// What stands beside that line.
@@ -82,25 +96,42 @@ pub struct OomReport {
     pub held: Option<HeldAt>,
 }
 
+/// What was found out of a failed request besides.
+#[derive(Default)]
+pub(super) struct Found<'p> {
+    /// What other settings come to.
+    pub(super) tried: Tried,
+    /// Whether no request follows in the trace: what came after it is not recorded.
+    pub(super) ends_trace: bool,
+    /// How the program goes on after that, where that is known.
+    pub(super) goes_on: Option<&'p Prolonged<'p>>,
+    /// Where the memory was, at the last failure of a trace.
+    pub(super) held: Option<HeldAt>,
+    /// Whether the model reproduces the recording.
+    pub(super) is_reproduced: bool,
+}
+
 impl OomReport {
-    /// Of a request that `failed`; of the last failure of a trace, `held` says where the memory was.
-    pub(super) fn of(
-        device: DeviceStudy<'_, '_>,
-        failed: Failed,
-        tried: Tried,
-        held: Option<HeldAt>,
-    ) -> Self {
+    /// Of a request that `failed`.
+    pub(super) fn of(device: DeviceStudy<'_, '_>, failed: Failed, found: Found<'_>) -> Self {
+        let Found { tried, ends_trace, goes_on, held, is_reproduced } = found;
         let (snapshot, stacks) = (device.snapshot(), device.stacks());
         let Failed { request, circumstances, totals, told, .. } = &failed;
         let largest = circumstances.largest.unwrap_or_default().bytes;
         let segment = circumstances.wanted().bytes;
         let lacking =
             segment.saturating_sub(request.device_free).min(request.bytes.saturating_sub(largest));
-        let (verdict, verdict_reason) = if let Some(how) = &request.served {
-            (Verdict::Served, how.clone())
+        let outlook = if ends_trace {
+            Outlook::of(device, &failed, goes_on, lacking)
         } else {
-            let verdict = rule(circumstances).verdict;
-            (verdict, reason(&failed, verdict, device.settings()))
+            Outlook::default()
+        };
+        let is_device_known = device.scope().capacity.is_some();
+        let (verdict, verdict_reason, confidence) = if let Some(how) = &request.served {
+            (Verdict::Served, how.clone(), Certainty::Possible)
+        } else {
+            let judged = Judged::of(&failed, &tried, outlook, [is_reproduced, is_device_known]);
+            (judged.verdict, judged.reason(&failed, device.settings()), judged.confidence)
         };
         let is_served = request.served.is_some();
         let (culprit, around) = stacks.told(stacks.line(request.stack));
@@ -119,7 +150,11 @@ impl OomReport {
             largest_free_block_bytes: largest,
             time_us: (request.time_us != 0).then_some(request.time_us),
             verdict,
+            confidence,
             verdict_reason,
+            growth: outlook.growth,
+            next_step: outlook.next_step,
+            filling: outlook.filling,
             culprit,
             around,
             operation: stacks.operation(request.stack),

@@ -1,9 +1,10 @@
 //! A verdict on a failed request in one sentence with the numbers.
 
 use super::failed::Failed;
+use super::outlook::{Growth, Outlook};
 use crate::allocator::is_small_request;
 use crate::conf::Settings;
-use crate::units::size;
+use crate::units::{count, counted, size};
 use crate::verdict::{Circumstances, Verdict};
 
 /// Why `failed` has this verdict.
@@ -105,6 +106,42 @@ fn in_pieces(c: &Circumstances, free: &str, wanted: &str) -> String {
         format!("In one piece it would cover the {} requested", size(c.request.bytes))
     };
     format!("{} is free in this pool and stream, but {pieces}. {covers}", size(c.own.all.bytes))
+}
+
+/// What comes of serving a request from memory in pieces, where that is no way out; `is_served` where some
+/// setting that was tried does serve it.
+pub(super) fn dead_end(outlook: Outlook, is_served: bool) -> String {
+    match outlook {
+        Outlook {
+            growth: Some(Growth { explains: true, bytes_per_step, steps_left, .. }), ..
+        } => {
+            let lasts = match steps_left {
+                Some(1) => "what is left then lasts one more step".to_owned(),
+                Some(steps @ 2..) => format!("what is left then lasts {} more steps", count(steps)),
+                _ => "what is left then does not last another step".to_owned(),
+            };
+            format!(
+                ", but what the program holds grows by {} a step: {lasts}",
+                size(bytes_per_step)
+            )
+        }
+        Outlook { next_step: Some(next), .. } if next.is_too_much() => format!(
+            ", but one more step, as the one before, needs {} more, and {} is left then",
+            size(next.needed_bytes),
+            size(next.spare_bytes.unwrap_or(0))
+        ),
+        Outlook { filling: Some(filling), .. } if filling.is_too_much() => format!(
+            ", but this line has taken {} in {} in a row, and {} is left then",
+            size(filling.bytes),
+            counted(filling.requests, "request"),
+            size(filling.spare_bytes)
+        ),
+        Outlook { next_step: Some(_), .. } if is_served => {
+            ", but under no setting that was tried one more step, as the one before, succeeds as well"
+                .to_owned()
+        }
+        _ => ", but with what the program holds that is more than it may reserve".to_owned(),
+    }
 }
 
 /// Why no one thing would have been enough, when `active` bytes were in use.

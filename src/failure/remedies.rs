@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::failed::Failed;
+use crate::calls::Prolonged;
 use crate::conf::Settings;
 use crate::device::UNBOUNDED;
 use crate::model::{Divergence, Hypothesis, Simulation, simulate};
@@ -14,7 +15,7 @@ use crate::study::DeviceStudy;
 use crate::whatif::{COMMON, WhatIf, changed, is_worth_trying, option_change};
 
 /// A trace of more entries is not replayed a dozen times unasked.
-const MOST_ENTRIES: usize = 2_000_000;
+pub(super) const MOST_ENTRIES: usize = 2_000_000;
 const MAX_SPLIT: &str = "max_split_size_mb";
 const ROUNDUP: &str = "roundup_power2_divisions";
 
@@ -34,6 +35,21 @@ pub struct Remedy {
     pub device_allocs: u64,
     /// Calls to give it back, up to this request.
     pub device_frees: u64,
+    /// What is left of the memory within reach beside what the program then holds; `None` if it fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spare_bytes: Option<u64>,
+    /// What becomes of one more step; `None` where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_step: Option<GoesOn>,
+}
+
+/// How far a program gets, after a request that is served, with what it asked for one step before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct GoesOn {
+    /// Requests that are served.
+    pub served_requests: u64,
+    /// Whether the one after them fails; otherwise all are served, up to the same request once more.
+    pub fails: bool,
 }
 
 /// The replay under the recorded settings, to hold remedies against.
@@ -65,14 +81,35 @@ pub(super) struct Tried {
     pub(super) remedies: Vec<Remedy>,
 }
 
+impl Tried {
+    /// Whether some setting serves the request.
+    pub(super) fn serves(&self) -> bool {
+        self.remedies.iter().any(|remedy| remedy.avoids_oom)
+    }
+
+    /// Whether some setting serves the request and is known to serve one more step.
+    pub(super) fn lasts(&self) -> bool {
+        let succeeds = |then: GoesOn| !then.fails;
+        self.remedies.iter().any(|remedy| remedy.next_step.is_some_and(succeeds))
+    }
+
+    /// Whether every setting that serves the request fails in one more step.
+    pub(super) fn only_postpones(&self) -> bool {
+        let mut serving = self.remedies.iter().filter(|remedy| remedy.avoids_oom);
+        self.serves() && serving.all(|remedy| remedy.next_step.is_some_and(|then| then.fails))
+    }
+}
+
 /// What other settings come to at each of `ooms`, failures of `device`. None is claimed where the model does
-/// not fail when it is replayed under the recorded settings.
+/// not fail when it is replayed under the recorded settings. Of the last of them it is seen how the program goes
+/// on, where that is known (`prolonged`).
 ///
 /// # Errors
 /// The first divergence, when the model does not reproduce the recorded run.
 pub(super) fn remedies<'s>(
     device: DeviceStudy<'s, '_>,
     ooms: &[Failed],
+    prolonged: Option<&Prolonged<'_>>,
 ) -> Result<Vec<Tried>, &'s Divergence> {
     if ooms.is_empty() || device.device().len() > MOST_ENTRIES {
         return Ok(Vec::new());
@@ -81,7 +118,7 @@ pub(super) fn remedies<'s>(
     if !verification.is_exact() {
         return verification.divergence.as_ref().map_or(Ok(Vec::new()), Err);
     }
-    let trials = Trials::of(device);
+    let trials = Trials::of(device, prolonged);
     let mut is_pool_open = false;
     let at = |oom: &Failed| {
         // Of a request whose pool is not known no setting can be said to help, nor of those after it.
@@ -105,11 +142,13 @@ struct Trials {
     reach: u64,
     reserved_before: u64,
     is_rounded_up: bool,
+    /// The requests that follow the last failure.
+    following: Option<u64>,
 }
 
 impl Trials {
-    fn of(device: DeviceStudy<'_, '_>) -> Self {
-        let program = device.program();
+    fn of(device: DeviceStudy<'_, '_>, prolonged: Option<&Prolonged<'_>>) -> Self {
+        let program = prolonged.map_or_else(|| device.program(), |goes_on| &goes_on.program);
         let as_recorded = changed(device, &WhatIf::default());
         // Where it is open whether a request was made in a graph capture, only what holds either way is said.
         let ways: &[bool] =
@@ -137,11 +176,12 @@ impl Trials {
             failed: failed.collect(),
             tried,
             // Every setting rounds to at least as much as the default ones do.
-            needed: program.needed(&Settings::default()).into_iter().collect(),
+            needed: device.program().needed(&Settings::default()).into_iter().collect(),
             reach: [as_recorded.capacity, limit].into_iter().flatten().min().unwrap_or(UNBOUNDED),
             reserved_before: device.reserved_before(),
             // A failed request is recorded as it was rounded: under other settings it may be smaller.
             is_rounded_up: divisions.iter().any(|d| *d > 1),
+            following: prolonged.map(|goes_on| goes_on.requests as u64),
             controls,
         }
     }
@@ -150,7 +190,7 @@ impl Trials {
     fn at(&self, oom: &Failed, is_pool_open: bool) -> Tried {
         let entry = oom.request.entry;
         let needed_bytes = self.needed.get(&entry).copied().unwrap_or(0);
-        let no_setting_helps = !self.is_rounded_up && needed_bytes > self.reach;
+        let no_setting_helps = self.is_beyond(needed_bytes);
         if !self.failed.iter().all(|failed| failed.contains(&entry))
             // A graph capture waits for nothing, which a replay cannot know of a request that fares better.
             || oom.has_pending()
@@ -165,7 +205,8 @@ impl Trials {
             .iter()
             .filter_map(|(candidate, ways)| {
                 let ways = ways.iter().zip(&self.failed);
-                let mut rows = ways.map(|(done, failed)| remedy(candidate, done, entry, failed));
+                let mut rows =
+                    ways.map(|(done, failed)| self.remedy(candidate, done, entry, failed));
                 let first = rows.next()?;
                 rows.all(|row| row == first).then_some(first)
             })
@@ -180,15 +221,53 @@ impl Trials {
             undecided: (tried.len() - remedies.len()) as u64,
             no_setting_helps,
         });
-        // A limit to splitting may help today and slow the program down tomorrow: it comes last of what
+        // What gets further comes first. A limit to splitting may help today and slow the program down tomorrow: it comes last of what
         // helps. Of the others a single option comes before a combination.
         remedies.sort_by_key(|r| {
             let splits = r.settings.contains(MAX_SPLIT);
             let options = r.settings.matches(',').count();
             let calls = r.device_allocs.saturating_add(r.device_frees);
-            (Reverse(r.avoids_oom), splits, options, r.peak_reserved_bytes, calls)
+            let reaches = r.next_step.map(|then| (!then.fails, then.served_requests));
+            (Reverse((r.avoids_oom, reaches)), splits, options, r.peak_reserved_bytes, calls)
         });
         Tried { undisturbed, remedies }
+    }
+
+    /// Whether no setting can have served what `needed` so many bytes, whatever a replay makes of memory from
+    /// before the recording.
+    fn is_beyond(&self, needed: u64) -> bool {
+        !self.is_rounded_up && needed > self.reach
+    }
+
+    fn remedy(
+        &self,
+        candidate: &Candidate,
+        done: &Simulation,
+        event: usize,
+        failed: &BTreeSet<usize>,
+    ) -> Remedy {
+        let figures = done.at_failures.get(&event).copied().unwrap_or_default();
+        // A setting that makes another request fail in its place helps nobody.
+        let mut up_to_it = done.ooms.iter().map(|(at, _)| *at).take_while(|at| *at <= event);
+        let avoids_oom = up_to_it.all(|at| at != event && failed.contains(&at))
+            && !self.needed.get(&event).is_some_and(|needed| self.is_beyond(*needed));
+        let is_last = self.needed.keys().next_back() == Some(&event);
+        let next = done.ooms.iter().map(|(at, _)| *at).find(|at| *at > event);
+        let goes_on = |following: u64| GoesOn {
+            // The first is the failed request itself, once more.
+            served_requests: next.map_or(following, |at| (at - event).saturating_sub(2) as u64),
+            fails: next.is_some(),
+        };
+        Remedy {
+            settings: candidate.option.to_owned(),
+            without: candidate.without,
+            avoids_oom,
+            peak_reserved_bytes: figures.peak_reserved,
+            device_allocs: figures.device_allocs,
+            device_frees: figures.device_frees,
+            spare_bytes: avoids_oom.then(|| self.reach.saturating_sub(figures.allocated)),
+            next_step: self.following.filter(|_| avoids_oom && is_last).map(goes_on),
+        }
     }
 }
 
@@ -229,23 +308,4 @@ fn candidates(device: DeviceStudy<'_, '_>) -> Vec<Candidate> {
         }
     }
     candidates
-}
-
-fn remedy(
-    candidate: &Candidate,
-    done: &Simulation,
-    event: usize,
-    failed: &BTreeSet<usize>,
-) -> Remedy {
-    let figures = done.at_failures.get(&event).copied().unwrap_or_default();
-    // A setting that makes another request fail in its place helps nobody.
-    let mut up_to_it = done.ooms.iter().map(|(at, _)| *at).take_while(|at| *at <= event);
-    Remedy {
-        settings: candidate.option.to_owned(),
-        without: candidate.without,
-        avoids_oom: up_to_it.all(|at| at != event && failed.contains(&at)),
-        peak_reserved_bytes: figures.peak_reserved,
-        device_allocs: figures.device_allocs,
-        device_frees: figures.device_frees,
-    }
 }

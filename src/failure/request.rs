@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::failed::{Failed, RequestFacts};
-use super::oom::OomReport;
-use super::remedies::Tried;
+use super::oom::{Found, OomReport};
 use crate::allocator::Service;
 use crate::facts::{releases, shown_capacity};
 use crate::model::{Answer, Hypothesis, ask};
@@ -97,7 +96,7 @@ pub(crate) fn request(device: DeviceStudy<'_, '_>, asked: u64) -> RequestReport 
         served_from,
         given_back_bytes: answer.given_back,
         assumed,
-        outcome: OomReport::of(device, failed, Tried::default(), None),
+        outcome: OomReport::of(device, failed, Found::default()),
     }
 }
 

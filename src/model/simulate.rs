@@ -57,6 +57,8 @@ pub struct ModelFigures {
     pub device_allocs: u64,
     /// Calls that gave memory back.
     pub device_frees: u64,
+    /// What the program held then, in bytes.
+    pub allocated: u64,
 }
 
 /// Makes the calls of `program` under `hypothesis`. `keep` sees every entry that the model writes, with
@@ -289,6 +291,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 peak_reserved: statistics.reserved_bytes.all.peak,
                 device_allocs: statistics.num_device_alloc,
                 device_frees: statistics.num_device_free,
+                allocated: statistics.allocated_bytes.all.current,
             };
             self.at_failures.insert(index, figures);
         }

@@ -1,14 +1,16 @@
 //! Why requests failed, and what would become of one more.
 
+use super::held::growth;
 use super::words::{
     missing, moment, named, named_in_line, of_remedies, operation, remedies, stack, when,
 };
 use crate::analysis::DeviceReport;
 use crate::document::{Document, Text, alarm, code, faint, strong};
-use crate::failure::{Blocker, OomReport};
+use crate::failure::{Blocker, Growth, OomReport};
 use crate::frames::{Around, FrameReport};
 use crate::memory::HeldByLine;
 use crate::units::{count, counted, size, stream};
+use crate::verdict::Verdict;
 
 /// Failed requests that are listed beside the one described in full.
 const LISTED: usize = 3;
@@ -23,7 +25,7 @@ pub(super) fn ooms(document: &mut Document, device: &DeviceReport) {
     let Some((last, before)) = device.ooms.split_last() else { return };
     let title = alarm(format!("Out of memory on device {}", device.device));
     document.heading(title.and(faint(format!(" ({})", when(last, device)))));
-    oom(document, last);
+    oom(document, last, device);
     let earlier = device.oom_count - 1;
     if earlier > 0 {
         let told: Vec<String> = before
@@ -38,7 +40,7 @@ pub(super) fn ooms(document: &mut Document, device: &DeviceReport) {
     }
 }
 
-fn oom(document: &mut Document, oom: &OomReport) {
+fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
     let (name, below) = named(oom.culprit.as_ref(), &oom.around);
     document.fields("line", [strong(name)].into_iter().chain(below));
     document.field(
@@ -52,11 +54,34 @@ fn oom(document: &mut Document, oom: &OomReport) {
     );
     document.fields("doing", oom.operation.as_deref().map(code));
     document.fields("metadata", oom.user_metadata.as_deref());
-    document.field(oom.verdict.word(), strong(&*oom.verdict_reason));
+    // Growth that explains the failure is the first thing to know.
+    let explains = oom.growth.is_some_and(|growth| growth.explains);
+    let of_steps = oom.growth.map(|growth| Text::from(in_steps(growth)));
+    let grows = of_steps.into_iter().chain(growth(&device.leaks)).map(strong).collect::<Vec<_>>();
+    let verdict = strong(&*oom.verdict_reason);
+    if explains {
+        document.fields("grows", grows);
+        document.field(oom.verdict.word(), verdict);
+    } else {
+        document.field(oom.verdict.word(), verdict);
+        document.fields("grows", grows);
+    }
     let remedies = remedies(oom).into_iter().map(Text::from);
     document.fields("remedies", remedies.chain(of_remedies(oom).map(faint)));
     circumstances(document, oom);
     document.stack(stack("stack", &oom.frames));
+}
+
+/// How what is held grew from step to step.
+fn in_steps(growth: Growth) -> String {
+    let why = if growth.explains { "; without that the request would not have failed" } else { "" };
+    format!(
+        "in each of the last {} the program held more than in the one before, {} a step and {} in \
+         all{why}",
+        counted(growth.steps, "step"),
+        size(growth.bytes_per_step),
+        size(growth.bytes)
+    )
 }
 
 /// The memory at that moment, and what is in the way.
@@ -66,6 +91,10 @@ fn circumstances(document: &mut Document, oom: &OomReport) {
     let causes = causes.map(|cause| format!("{} {}", size(cause.bytes), cause.note));
     document.fields("at that moment", [moment(oom)].into_iter().chain(causes));
     document.fields("pending", oom.pending.iter().take(SHOWN_PENDING).map(pending));
+    // Where everything is held nothing in particular is in the way.
+    if oom.verdict == Verdict::Capacity {
+        return;
+    }
     document.fields("in the way", oom.blockers.iter().take(SHOWN_BLOCKERS).map(in_the_way));
 }
 

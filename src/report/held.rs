@@ -21,7 +21,10 @@ pub(super) fn held(document: &mut Document, device: &DeviceReport) {
         document.table(Table::new(&["", "", "bytes", "share", "", ""], &[0, 1, 4, 5], rows));
     }
     document.fields("kept", kept(held));
-    document.fields("grows", growth(&device.leaks).map(strong));
+    // Beside a failure it stands there.
+    if device.ooms.is_empty() {
+        document.fields("grows", growth(&device.leaks).map(strong));
+    }
     let lines = lines(held, device);
     if !lines.is_empty() {
         document.table(by_line(lines, held.allocated_bytes, held.blocks));
@@ -186,7 +189,7 @@ fn kept(held: &HeldAt) -> Option<Text> {
 }
 
 /// What grows with every step.
-fn growth(leaks: &Leaks) -> Option<Text> {
+pub(super) fn growth(leaks: &Leaks) -> Option<Text> {
     let first = leaks.suspects.first()?;
     let lines = leaks.suspects.len() as u64 + leaks.other_suspects;
     let by = match first.every_steps {

@@ -2,7 +2,7 @@
 
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::document::{Document, Stack, Text, code};
-use crate::failure::{OomReport, Remedy, Undisturbed};
+use crate::failure::{NextStep, OomReport, Remedy, Undisturbed};
 use crate::frames::{Around, FrameReport, Origin};
 use crate::notice::Warning;
 use crate::study::{Moment, OverTime};
@@ -238,7 +238,7 @@ fn decided(oom: &OomReport, own: &Undisturbed) -> Vec<String> {
         .iter()
         .filter(|remedy| remedy.avoids_oom)
         .take(SHOWN_REMEDIES)
-        .map(|remedy| remedy_in_words(remedy, own))
+        .map(|remedy| remedy_in_words(remedy, own, oom.next_step))
         .collect();
     if !helping.is_empty() {
         return helping;
@@ -300,7 +300,7 @@ pub(super) fn of_remedies(oom: &OomReport) -> Option<String> {
     ))
 }
 
-fn remedy_in_words(remedy: &Remedy, own: &Undisturbed) -> String {
+fn remedy_in_words(remedy: &Remedy, own: &Undisturbed, next: Option<NextStep>) -> String {
     let settings = match (remedy.settings.as_str(), remedy.without) {
         (settings, None) => format!("with {settings}"),
         ("", Some(option)) => format!("without {option}"),
@@ -309,13 +309,27 @@ fn remedy_in_words(remedy: &Remedy, own: &Undisturbed) -> String {
     let calls = remedy.device_allocs.saturating_add(remedy.device_frees);
     let before = own.device_allocs.saturating_add(own.device_frees);
     let slow = if calls > FEW_CALLS && calls / SLOW >= before { ", which are slow" } else { "" };
-    format!(
+    let succeeds = format!(
         "{settings} the request succeeds in a replay: peak reserved {}, {} for device memory{slow} \
          ({} when recorded)",
         size(remedy.peak_reserved_bytes),
         counted(calls, "call"),
         count(before)
-    )
+    );
+    succeeds + &leaves(remedy, next)
+}
+
+/// What a remedy leaves, and what becomes of one more step.
+fn leaves(remedy: &Remedy, next: Option<NextStep>) -> String {
+    let Some(spare) = remedy.spare_bytes else { return String::new() };
+    let spare = format!("; {} to spare", size(spare));
+    let (Some(next), Some(then)) = (next, remedy.next_step) else { return spare };
+    let asks = format!("one more step asks for {}", size(next.needed_bytes));
+    match (then.fails, then.served_requests) {
+        (false, _) => format!("{spare}; {asks} and succeeds too"),
+        (true, 0) => format!("{spare}; {asks}, and its first request fails"),
+        (true, served) => format!("{spare}; {asks} and fails after {}", counted(served, "request")),
+    }
 }
 
 /// The x axis of a chart in words.

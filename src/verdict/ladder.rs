@@ -99,6 +99,11 @@ impl Circumstances {
         all.plus(self.device_free).covers(self.wanted()).max(cached.covers(self.request))
     }
 
+    /// Whether nothing that is free, were it all in one place, would have served the request.
+    pub fn is_full(&self) -> bool {
+        self.together() == Holds::No
+    }
+
     fn rungs(&self) -> [(Verdict, Holds); 7] {
         [
             (Verdict::MemoryLimit, self.device_free.covers(self.most)),

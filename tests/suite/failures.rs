@@ -326,3 +326,72 @@ fn a_remedy_has_the_figures_of_the_real_run() {
     assert_eq!(best.peak_reserved_bytes, real.stat(0, "reserved_bytes.all.peak"));
     assert_eq!(best.device_allocs, real.stat(0, "num_device_alloc"));
 }
+
+/// Programs that fail in pieces of memory and whose fate under a remedy is known: PyTorch itself ran them under
+/// `expandable_segments:True`, and this many requests later they failed again.
+const DEAD_ENDS: [(&str, u64); 2] = [("leak_losses", 8), ("fsdp2", 6)];
+
+fn dead_end(name: &str) -> OomReport {
+    let snapshot = fixtures::snapshot(&format!("dead_ends/{name}"));
+    let report = analyze(&snapshot, name, 0, Options { top: 10, ..Options::default() });
+    report.devices[0].ooms.last().unwrap().clone()
+}
+
+#[test]
+fn what_a_remedy_only_postpones_is_no_fragmentation() {
+    for (name, later) in DEAD_ENDS {
+        let oom = dead_end(name);
+        assert_eq!(oom.verdict.word(), "capacity", "{name}: {}", oom.verdict_reason);
+        assert_eq!(oom.confidence.word(), "possible", "{name}");
+        let best = &oom.remedies[0];
+        assert_eq!((best.settings.as_str(), best.avoids_oom), ("expandable_segments:True", true));
+        let then = best.next_step.unwrap();
+        assert_eq!((then.served_requests + 1, then.fails), (later, true), "{name}");
+        assert_eq!(best.spare_bytes, oom.next_step.unwrap().spare_bytes, "{name}");
+    }
+    // Half of a checkpoint was loaded: no step before it tells what is to come.
+    let oom = dead_end("load_checkpoint");
+    assert_eq!((oom.verdict.word(), oom.next_step), ("capacity", None), "{}", oom.verdict_reason);
+    let filling = oom.filling.unwrap();
+    assert!(filling.requests > 100 && filling.bytes > 4 * filling.spare_bytes, "{filling:?}");
+    // What lasts is still one.
+    let snapshot = fixtures::snapshot("2.15.0-oom_varlen-at-oom");
+    let report = analyze(&snapshot, "varlen", 0, Options::default());
+    let oom = &report.devices[0].ooms[0];
+    assert_eq!((oom.verdict.word(), oom.confidence.word()), ("fragmentation", "certain"));
+    assert!(!oom.remedies[0].next_step.unwrap().fails);
+    let lasts = |remedy: &Remedy| remedy.next_step.is_some_and(|then| !then.fails);
+    let helping = oom.remedies.iter().filter(|remedy| remedy.avoids_oom);
+    assert!(helping.map(lasts).is_sorted_by(|a, b| a >= b), "those that last come first");
+}
+
+#[test]
+fn growth_that_explains_a_failure_is_said_first() {
+    let growth = dead_end("leak_losses").growth.unwrap();
+    assert!(growth.explains && growth.steps > 40 && growth.steps_left < Some(5), "{growth:?}");
+    let page = result_of(&["analyze", "fixtures/dead_ends/leak_losses.pickle.gz"]);
+    let place = |field: &str| page.find(&format!("\n  {field} ")).unwrap();
+    assert!(place("grows") < place("capacity") && place("capacity") < place("remedies"), "{page}");
+    let (failure, rest) = page.split_once("Memory of device").unwrap();
+    assert!(failure.contains("7 lines hold more after every step"), "{failure}");
+    assert!(!rest.contains("\n  grows "), "once is enough: {rest}");
+    assert!(!failure.contains("in the way"), "everything is held: {failure}");
+    let few = dead_end("fsdp2").growth.unwrap();
+    assert!(few.steps < 6 && !few.explains, "as many random sizes may rise: {few:?}");
+}
+
+/// A verdict that is said to be certain is the cause that was arranged.
+#[test]
+fn what_is_certain_is_never_wrong() {
+    let mut certain = 0;
+    for (name, arranged, _) in SCENARIOS {
+        for capacity in [None, Some(CAPACITY)] {
+            let oom = failure(name, capacity);
+            if oom.confidence.word() == "certain" {
+                assert_eq!(oom.verdict.word(), arranged, "{name} {capacity:?}");
+                certain += 1;
+            }
+        }
+    }
+    assert!(certain > 10, "{certain} are");
+}
