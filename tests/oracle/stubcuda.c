@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/types.h>
 #include <dlfcn.h>
 #include <driver_types.h>
@@ -69,10 +70,19 @@ static void note(const char *what, int dev, uint64_t a, uint64_t n, int rc) {
 /* ---- address ranges: a sorted list, 2 MiB granularity; each device has its own TiB ---- */
 #define DEVICE_SHIFT 40
 #define DEVICE_SPAN (1ull << DEVICE_SHIFT)
-#define MALLOC_BASE 0x500000000000ull
-#define MALLOC_END (MALLOC_BASE + MAX_DEVICES * DEVICE_SPAN)
 #define RESERVE_BASE 0x300000000000ull
 #define RESERVE_SPAN 0x100000000000ull
+#define MALLOC_BASE (RESERVE_BASE + RESERVE_SPAN)
+#define MALLOC_END (MALLOC_BASE + MAX_DEVICES * DEVICE_SPAN)
+
+/* No memory of the host may lie there, or copies to it would be taken for copies to a device. The heap of a
+ * position-independent program begins above 0x555555554000, libraries and stacks lie above 0x7f0000000000. */
+__attribute__((constructor)) static void keep_clear(void) {
+  void *all = (void *)RESERVE_BASE; uint64_t size = MALLOC_END - RESERVE_BASE;
+  if (mmap(all, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == all) return;
+  fprintf(stderr, "stubcuda: the addresses of its devices, 0x%llx to 0x%llx, are not free\n", (unsigned long long)RESERVE_BASE, (unsigned long long)MALLOC_END);
+  abort();
+}
 typedef struct range { uint64_t base, size; int dev; struct range *next; } range;
 typedef struct { uint64_t origin; range *head; } space;
 static space malloc_space[MAX_DEVICES];
