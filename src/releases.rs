@@ -5,6 +5,10 @@
 //!
 //! Each row was settled by recordings of fifteen releases, 2.1.2 to 2.15.0.
 
+mod lines;
+
+pub use lines::written_by;
+
 /// A rule that some release changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
@@ -37,6 +41,8 @@ pub enum Rule {
     /// One parser of the settings for all accelerators: it passes over what stands in the place of colons and
     /// commas, and reads wide numbers.
     SharedParser,
+    /// Memory that is given back is recorded with a stack.
+    StacksOfReleases,
     /// A parse sets the rounding of unsplit blocks back to the large segment size.
     ResetsNonSplitRounding,
 }
@@ -85,6 +91,7 @@ const RELEASES: [Release; 16] = [
         ..release(2)
     },
     Release {
+        rules: &[Rule::StacksOfReleases],
         keys: &["allocator_settings"],
         statistics: &["num_device_alloc", "num_device_free", "num_sync_all_streams"],
         ..release(3)

@@ -5,12 +5,13 @@ use serde_json::{Map, Value};
 
 use super::device::{self, DeviceReport};
 use super::options::Options;
+use crate::facts::foreign;
 use crate::memory::Count;
 use crate::notice::{Code, Warning, Warnings};
 use crate::snapshot::{Snapshot, Stacks};
 use crate::study::{Study, remark_on_trace};
 use crate::whatif::found_settings;
-use crate::whatif::{caution, foreign_backend, not_in_effect};
+use crate::whatif::{caution, not_in_effect};
 
 /// Pinned host memory, where it was recorded.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -137,5 +138,5 @@ fn add_gaps(snapshot: &Snapshot, warnings: &mut Warnings) {
     for option in not_in_effect(snapshot) {
         warnings.add(Code::SettingsNotInEffect, option);
     }
-    warnings.extend(foreign_backend(snapshot));
+    warnings.extend(foreign(snapshot));
 }

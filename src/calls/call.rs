@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::ids::PoolId;
+use crate::ids::{PoolId, StackId};
 
 /// What the program did, with the rows of its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,9 +12,9 @@ pub(crate) enum Call {
     Malloc { rows: Range<usize>, pool: PoolId, boundary: Option<Boundary> },
     /// A free; `waits` when another stream still used the block.
     Free { rows: Range<usize>, waits: bool },
-    /// Memory given back on request, with the private pools that gave some, in order; `is_default`
-    /// says whether the default pool did.
-    Release { rows: Range<usize>, pools: Vec<PoolId>, is_default: bool },
+    /// Memory given back on request, with the private pools that gave some, in order; `of_all` says whether it was
+    /// asked of all pools, though they may have had nothing to give. `stack` is where in the program, if recorded.
+    Release { rows: Range<usize>, pools: Vec<PoolId>, of_all: bool, stack: StackId },
     /// An entry that is no work of the allocator.
     Note { row: usize },
 }

@@ -9,7 +9,7 @@ use super::program::{ListRange, Operation, OperationKind, Program, ReleaseScope}
 use super::reader::Calls;
 use crate::conf::Settings;
 use crate::facts::{PoolIndex, Reservations, Start};
-use crate::ids::{PoolId, row};
+use crate::ids::{PoolId, StackId, row};
 use crate::snapshot::{Action, BlockState, Device, TraceEntry};
 
 impl<'a> Program<'a> {
@@ -78,12 +78,13 @@ impl ProgramReader<'_> {
             Call::Malloc { rows, pool, boundary } => {
                 let from = boundary.filter(|b| b.is_likely).map_or(rows.start, |b| b.row);
                 if from > rows.start {
-                    self.release(at, rows.start..from, &[], true);
+                    let stack = self.event(rows.start).stack;
+                    self.release(at, rows.start..from, &[], (true, stack));
                 }
                 self.malloc(at, from..rows.end, *pool, calls);
             }
-            Call::Release { rows, pools, is_default } => {
-                self.release(at, rows.clone(), pools, *is_default);
+            Call::Release { rows, pools, of_all, stack } => {
+                self.release(at, rows.clone(), pools, (*of_all, *stack));
             }
             Call::Note { row } => {
                 let event = self.event(*row);
@@ -160,13 +161,18 @@ impl ProgramReader<'_> {
         }
     }
 
-    fn release(&mut self, at: u32, rows: Range<usize>, pools: &[PoolId], is_default: bool) {
-        let context = self.event(rows.start).stack;
+    fn release(
+        &mut self,
+        at: u32,
+        rows: Range<usize>,
+        pools: &[PoolId],
+        (of_all, context): (bool, StackId),
+    ) {
         let completions = self.completions(rows);
         for pool in pools {
             self.add_freeable(at, *pool);
         }
-        let scope = if is_default {
+        let scope = if of_all {
             ReleaseScope::All
         } else if pools.is_empty() {
             ReleaseScope::Nothing

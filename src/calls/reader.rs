@@ -66,14 +66,44 @@ impl<'a> Calls<'a> {
         let last = rows.end - 1;
         let stack_of = |row: usize| self.device.stack(row).unwrap_or_default();
         let own = stack_of(last);
-        if own == StackId::default() {
-            return rows.start;
-        }
         let is_foreign = |row: &usize| {
             let stack = stack_of(*row);
+            if own == StackId::default() {
+                // What such a request gives back stands under the stack that took it.
+                return stack != own && self.is_asked_for(*row, stack);
+            }
             stack != StackId::default() && stack != own
         };
-        (rows.start..last).rev().find(is_foreign).map_or(rows.start, |row| row + 1)
+        let Some(foreign) = (rows.start..last).rev().find(is_foreign) else { return rows.start };
+        let mut own_rows = foreign + 1..last;
+        if self.is_empty_cache(stack_of(foreign)) {
+            // Up to 2.2 what it gives back has no stack.
+            let is_given_back = |row: &usize| {
+                self.action(*row).is_some_and(Action::is_shrinking)
+                    && stack_of(*row) == StackId::default()
+            };
+            own_rows.start = own_rows.find(|row| !is_given_back(row)).unwrap_or(last);
+        }
+        own_rows.start
+    }
+
+    /// Whether entry `row`, under `stack`, is memory that the program asked to be given back.
+    fn is_asked_for(&self, row: usize, stack: StackId) -> bool {
+        let event = self.event(row);
+        event.action.is_shrinking()
+            && match self.taken_under.get(&event.addr) {
+                Some(taken) if event.action == Action::SegmentFree => *taken != stack,
+                _ => self.is_empty_cache(stack),
+            }
+    }
+
+    /// Whether the innermost Python function of `stack` is `empty_cache`.
+    fn is_empty_cache(&self, stack: StackId) -> bool {
+        let snapshot = self.device.snapshot();
+        let mut frames =
+            snapshot.stacks.frames(stack).iter().map(|frame| snapshot.stacks.frame(*frame));
+        let python = frames.find(|frame| snapshot.text(frame.file).strip_suffix(".py").is_some());
+        python.is_some_and(|frame| snapshot.text(frame.name) == "empty_cache")
     }
 
     /// Where another call may have ended within `rows`, for lack of stacks.
@@ -93,31 +123,39 @@ impl<'a> Calls<'a> {
         unknown.map(|row| Boundary { row, is_likely: served && (grown == 0 || had_room) })
     }
 
-    /// The first call in `rows`, all of it memory given back: as long as it has one stack.
+    /// The first call in `rows`, all of it memory given back: as long as it has no two stacks.
     fn release(&mut self, rows: Range<usize>) -> Call {
-        let (mut pools, mut is_default) = (Vec::new(), false);
+        let (mut pools, mut completed, mut of_all) = (Vec::new(), Vec::new(), false);
         let mut end = rows.start;
-        let mut stack = None;
+        let mut stack = StackId::default();
         for row in rows {
             let event = self.event(row);
             // Recorded with context='alloc', memory is given back under the stack that took it, if any.
             let is_told = self.taken_under.get(&event.addr) != Some(&event.stack);
             let told = if is_told { event.stack } else { StackId::default() };
-            if stack.is_some_and(|stack| stack != told) {
-                break;
+            // Up to 2.2 only the completions before it have one.
+            if told != StackId::default() {
+                if stack != StackId::default() && stack != told {
+                    break;
+                }
+                stack = told;
             }
-            stack = Some(told);
             end = row + 1;
+            let pool = self.pools.of(&event);
             if event.action.is_shrinking() {
-                let pool = self.pools.of(&event);
                 if pool == PoolId::default() {
-                    is_default = true;
+                    of_all = true;
                 } else if !pools.contains(&pool) {
                     pools.push(pool);
                 }
+            } else if event.action == Action::FreeCompleted && completed.last() != Some(&pool) {
+                completed.push(pool);
             }
         }
-        Call::Release { rows: self.next..end.max(self.next + 1), pools, is_default }
+        // One pool alone waits for its own blocks alone.
+        of_all |= self.is_empty_cache(stack)
+            || (!pools.is_empty() && completed.iter().any(|pool| !pools.contains(pool)));
+        Call::Release { rows: self.next..end.max(self.next + 1), pools, of_all, stack }
     }
 
     fn pass(&mut self, rows: Range<usize>) {

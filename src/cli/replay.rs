@@ -64,7 +64,7 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
     }
     let emit_to = args.emit_snapshot.as_deref().map(|path| Output::open(Some(path))).transpose()?;
     let snapshot = inputs::read_one(&args.model.snapshot)?;
-    let possible = releases(&snapshot.torch);
+    let possible = releases(&snapshot.torch_by_keys);
     // A release that cannot have written the file is one to replay under, not one to verify by.
     let (recorded, other) = match args.torch_version {
         Some(minor) if possible.contains(&minor) => (Some(minor), None),
@@ -87,7 +87,7 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
         (verified(&study, &path), emitted)
     };
     if let Some(file) = emit_to {
-        file.write_by(|out| write_snapshot(&snapshot, &change, &emitted, out))?;
+        file.write_by(|out| write_snapshot(&study, &change, &emitted, out))?;
     }
     output.write_answer(args.model.output.format, &report, report::replay)?;
     let diverged = report.devices.iter().any(|device| device.exact == Some(false));

@@ -11,6 +11,7 @@
 //! whatever the file says, since blocks exist only inside segments.
 
 mod completions;
+mod foreign;
 mod layout;
 mod literal;
 mod pool_index;
@@ -25,6 +26,7 @@ mod totals;
 
 pub use completions::is_completed_at_once;
 pub(crate) use completions::lacks_completions;
+pub(crate) use foreign::foreign;
 pub use layout::Layout;
 pub use literal::{Literal, Outcome, Step};
 pub(crate) use pool_index::PoolIndex;

@@ -1,8 +1,8 @@
-//! Writes a snapshot of what the model did and holds, as `torch.cuda.memory._dump_snapshot()` would
-//! have: the dict of the newest format, so that whatever opens recordings opens this.
+//! Writes a snapshot of what the model did and holds, as `torch.cuda.memory._dump_snapshot()` of the release
+//! that it follows would have: the same keys in the same order, so that it is read by the same rules.
 //!
 //! What the model knows only by number, or not at all (frames, pools, settings, annotations), is the
-//! recording's. What its entries do not carry (compile contexts, user metadata) is left out.
+//! recording's. What its entries do not carry (compile contexts, user metadata) is written as where there is none.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use crate::conf::Settings;
 use crate::facts::settings_under;
 use crate::ids::{FrameId, PoolId, StackId};
 use crate::pickle::{MemoKey, PickleWriter};
-use crate::releases::NEWEST;
+use crate::releases::{Rule, follows, key_since};
 use crate::snapshot::{Action, BlockState, Snapshot};
 
 /// What one device's allocator did and holds in the end.
@@ -29,7 +29,7 @@ pub struct EmittedDevice<'a> {
     pub blocks: &'a [BlockView],
 }
 
-/// Writes to `out` the snapshot that the model's `devices` would give. Their pools and stacks are those
+/// Writes to `out` the snapshot that the model's `devices` would give in release `minor`. Their pools and stacks are those
 /// of `snapshot`, which also tells the annotations, and the settings where they are not others (`under`,
 /// with the string that says them).
 ///
@@ -40,23 +40,32 @@ pub struct EmittedDevice<'a> {
 /// Those of `out`.
 pub fn emit(
     snapshot: &Snapshot,
+    minor: u32,
     under: Option<(&str, &Settings)>,
     devices: &[EmittedDevice<'_>],
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let entries = &snapshot.entries;
     let mut emitter = Emitter {
         snapshot,
+        minor,
+        entry_keys: ENTRY_KEYS.map(|key| is_written(minor, key)),
         pickle: PickleWriter::new(out)?,
         frames: vec![None; snapshot.stacks.frame_count()],
         stacks: vec![None; snapshot.stacks.len()],
-        has_times: (0..entries.len()).any(|row| entries.time_us(row).is_some()),
     };
     emitter.pickle.begin_dict()?;
     emitter.segments(devices)?;
     emitter.traces(devices)?;
-    emitter.settings(under)?;
-    emitter.annotations()?;
+    if emitter.writes("allocator_settings") {
+        emitter.settings(under)?;
+    }
+    if emitter.writes("external_annotations") {
+        emitter.annotations()?;
+    }
+    if emitter.writes("host_traces") {
+        emitter.empty_list("host_segments")?;
+        emitter.empty_list("host_traces")?;
+    }
     emitter.pickle.end_dict();
     emitter.pickle.finish()?;
     Ok(())
@@ -68,11 +77,30 @@ struct Emitter<'a> {
     /// The frames and stacks that are already written.
     frames: Vec<Option<MemoKey>>,
     stacks: Vec<Option<MemoKey>>,
-    /// Whether the recording has times (2.2).
-    has_times: bool,
+    /// The release that is written.
+    minor: u32,
+    /// Which of [`ENTRY_KEYS`] it writes.
+    entry_keys: [bool; 4],
+}
+
+/// Whether release `minor` writes `key`.
+fn is_written(minor: u32, key: &str) -> bool {
+    key_since(key).is_some_and(|since| since <= minor)
+}
+
+/// Keys of entries that not all releases write.
+const ENTRY_KEYS: [&str; 4] = ["time_us", "compile_context", "user_metadata", "pool_id"];
+
+/// Settings by which releases are told apart, as they are unless set.
+fn marks() -> [(&'static str, Value); 2] {
+    [("graph_capture_record_stream_reuse", json!(false)), ("max_round_threshold", json!(-1))]
 }
 
 impl Emitter<'_> {
+    fn writes(&self, key: &str) -> bool {
+        is_written(self.minor, key)
+    }
+
     fn segments(&mut self, devices: &[EmittedDevice<'_>]) -> io::Result<()> {
         let total = devices.iter().map(|device| device.segments.len()).sum();
         let segments = devices
@@ -156,11 +184,21 @@ impl Emitter<'_> {
         self.unsigned(addr, entry.addr)?;
         self.unsigned("size", entry.size)?;
         self.unsigned("stream", entry.stream)?;
-        if self.has_times {
+        let [times, contexts, metadata, pools] = self.entry_keys;
+        if times {
             self.unsigned("time_us", *time_us)?;
         }
-        self.pool("pool_id", entry.pool)?;
-        self.frames(entry.context)?;
+        if contexts {
+            self.word("compile_context", "N/A")?;
+        }
+        if metadata {
+            self.word("user_metadata", "")?;
+        }
+        if pools {
+            self.pool("pool_id", entry.pool)?;
+        }
+        let has_stack = !entry.action.is_shrinking() || follows(self.minor, Rule::StacksOfReleases);
+        self.frames(if has_stack { entry.context } else { StackId::default() })?;
         self.pickle.end_dict();
         Ok(())
     }
@@ -173,7 +211,14 @@ impl Emitter<'_> {
             string = text;
             effective.extend(effective_of(settings));
         } else if recorded.is_none() {
-            effective.extend(effective_of(&settings_under(self.snapshot, NEWEST)));
+            effective.extend(effective_of(&settings_under(self.snapshot, self.minor)));
+        }
+        for (key, unset) in marks() {
+            if !self.writes(key) {
+                effective.remove(key);
+            } else if !effective.contains_key(key) {
+                effective.insert(key.to_owned(), unset);
+            }
         }
         let total = effective.len() + 1;
         self.pickle.interned("allocator_settings")?;
@@ -258,6 +303,11 @@ impl Emitter<'_> {
         self.pickle.end_dict();
         self.frames[id.index()] = Some(memo);
         Ok(())
+    }
+
+    fn empty_list(&mut self, key: &str) -> io::Result<()> {
+        self.pickle.interned(key)?;
+        self.list::<()>(0, [], |_, ()| Ok(())).map(drop)
     }
 
     fn list<T>(

@@ -54,14 +54,38 @@ pub struct Inferred<'a> {
 
 /// Finds the hypothesis under which the model reproduces most of the traces of `devices`.
 pub fn infer<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], known: Setup) -> Inference<'a> {
-    let tried: Vec<Inference<'a>> = candidates(snapshot, known.minor)
+    let possible = known.minor.map_or_else(|| releases(&snapshot.torch), |minor| minor..=minor);
+    let best = best_of(snapshot, devices, known.capacity, possible.clone());
+    let by_keys = releases(&snapshot.torch_by_keys);
+    // The stacks may tell of another build: what the allocator did outranks them.
+    let best = if best.is_exact || known.minor.is_some() || by_keys == possible {
+        best
+    } else {
+        let other = best_of(snapshot, devices, known.capacity, by_keys);
+        if other.is_exact { other } else { best }
+    };
+    if best.is_exact {
+        return best;
+    }
+    let refined = best.devices.into_par_iter().map(refine).collect();
+    Inference::new(best.releases, refined)
+}
+
+/// The best of the hypotheses that differ in the release alone, which is one of `possible`.
+fn best_of<'a>(
+    snapshot: &'a Snapshot,
+    devices: &[Device<'a>],
+    capacity: Option<u64>,
+    possible: RangeInclusive<u32>,
+) -> Inference<'a> {
+    let tried: Vec<Inference<'a>> = candidates(snapshot, possible)
         .into_par_iter()
         .map(|(releases, minor)| {
             let start = Hypothesis {
                 minor,
                 settings: settings_under(snapshot, minor),
                 limit: None,
-                capacity: known.capacity,
+                capacity,
                 no_split: Vec::new(),
                 captures: true,
             };
@@ -85,11 +109,7 @@ pub fn infer<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], known: Setup) -
             best = older;
         }
     }
-    if best.is_exact {
-        return best;
-    }
-    let refined = best.devices.into_par_iter().map(refine).collect();
-    Inference::new(best.releases, refined)
+    best
 }
 
 /// The settings in effect: as recorded, or found out by trying where the release does not record them.
@@ -116,9 +136,11 @@ impl<'a> Inference<'a> {
     }
 }
 
-/// The releases that may have written the file, newest first, those with the same rules together.
-fn candidates(snapshot: &Snapshot, minor: Option<u32>) -> Vec<(RangeInclusive<u32>, u32)> {
-    let possible = minor.map_or_else(|| releases(&snapshot.torch), |minor| minor..=minor);
+/// The releases of `possible`, newest first, those with the same rules together.
+fn candidates(
+    snapshot: &Snapshot,
+    possible: RangeInclusive<u32>,
+) -> Vec<(RangeInclusive<u32>, u32)> {
     let rules = |minor| (Behaviour::of(minor), settings_under(snapshot, minor));
     let mut groups: Vec<(RangeInclusive<u32>, u32)> = Vec::new();
     for minor in possible.rev() {

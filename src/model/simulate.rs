@@ -321,6 +321,9 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 for pool in pools.of(&self.program.pools) {
                     self.allocator.release_cached(Some(*pool), order, freeable, context, device);
                 }
+                for ticket in order {
+                    self.allocator.complete(*ticket, context);
+                }
             }
             ReleaseScope::Nothing => {
                 for ticket in order {

@@ -155,8 +155,8 @@ impl<'a> Verifier<'a> {
             Call::Malloc { rows, pool, boundary } => {
                 self.malloc(rows.clone(), *pool, *boundary, calls)
             }
-            Call::Release { rows, pools, is_default } => {
-                self.release(rows.clone(), pools, *is_default)
+            Call::Release { rows, pools, of_all, stack } => {
+                self.release(rows.clone(), pools, (*of_all, *stack))
             }
             Call::Note { row } => {
                 self.note(*row);
@@ -361,13 +361,16 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    fn release(&mut self, rows: Range<usize>, pools: &[PoolId], is_default: bool) -> CallResult {
+    fn release(
+        &mut self,
+        rows: Range<usize>,
+        pools: &[PoolId],
+        (of_all, context): (bool, StackId),
+    ) -> CallResult {
         self.device.begin();
         let mut order = Vec::new();
-        let mut context = StackId::default();
         for row in rows {
             let event = self.event(row);
-            context = event.stack;
             if event.action == Action::FreeCompleted {
                 let ticket =
                     self.pending.remove(&event.addr).ok_or((row, Fault::UnknownCompletion))?;
@@ -378,7 +381,7 @@ impl<'a> Verifier<'a> {
         }
         self.make_freeable(pools);
         self.learn_release_order();
-        if !is_default && pools.is_empty() {
+        if !of_all && pools.is_empty() {
             // Noticed by a request that left no line, or waited for with nothing to give back.
             for ticket in order.drain(..) {
                 self.allocator.complete(ticket, context);
@@ -390,7 +393,7 @@ impl<'a> Verifier<'a> {
         }
         let others: Vec<PoolId> =
             self.freeable.iter().copied().filter(|pool| !pools.contains(pool)).collect();
-        if !is_default
+        if !of_all
             && (self.allocator.has_pending_besides(&order) || self.allocator.can_release(&others))
         {
             // Not everything came back that could have: the work of a MemPool that went.

@@ -11,7 +11,7 @@ words! {
         /// The release does not record the pool of a failed request, and there are private pools
         FailedPoolNotRecorded = "failed-pool-not-recorded",
         /// The memory is managed by other rules than those of PyTorch's native CUDA allocator: another
-        /// `backend`, or `torch_npu`
+        /// `backend`, or `torch_npu` and its like
         ForeignBackend = "foreign-backend",
         /// The trace has no `free_completed` entries, so pending blocks count as free
         FreesNotCompleted = "frees-not-completed",
@@ -36,10 +36,14 @@ words! {
         NoStacks = "no-stacks",
         /// No history was recorded
         NoTrace = "no-trace",
+        /// Segments contradict themselves, so that no allocator wrote the file
+        NotAllocated = "not-allocated",
         /// The baseline has this snapshot or device, and it was not given
         NotChecked = "not-checked",
         /// The baseline does not have this snapshot or device
         NotInBaseline = "not-in-baseline",
+        /// What a file says of its release contradicts itself or the model
+        ReleaseUnclear = "release-unclear",
         /// The blocks of a segment do not add up to its size
         SegmentSum = "segment-sum",
         /// A recorded option that is not in effect

@@ -8,6 +8,7 @@ use super::words::{provenance, span};
 use super::{held, ranks};
 use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport};
 use crate::document::{Chart, Document, Note, Shape, Text, code};
+use crate::notice::{Code, Warning};
 use crate::study::{Moment, OverTime, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
 use crate::units::{counted, size};
 
@@ -33,7 +34,15 @@ pub fn analyze(report: &AnalyzeReport) -> Document {
     document
 }
 
+/// Whether nothing is to be read without having read this first.
+fn comes_first(warning: &Warning) -> bool {
+    matches!(warning.code, Code::ForeignBackend | Code::NotAllocated)
+}
+
 fn snapshot(document: &mut Document, snapshot: &SnapshotReport) {
+    for warning in snapshot.warnings.iter().filter(|warning| comes_first(warning)) {
+        document.warning(warning.code.word(), &*warning.message);
+    }
     document.paragraph(provenance(snapshot));
     for device in &snapshot.devices {
         ooms(document, device);
@@ -54,7 +63,7 @@ fn snapshot(document: &mut Document, snapshot: &SnapshotReport) {
             counted(segments.count, "segment")
         ));
     }
-    let notes = snapshot.warnings.iter();
+    let notes = snapshot.warnings.iter().filter(|warning| !comes_first(warning));
     document.list_under("Notes", notes.map(|note| format!("{}: {}", note.code, note.message)));
 }
 

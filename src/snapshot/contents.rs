@@ -34,8 +34,10 @@ pub struct Snapshot {
     pub annotations: Vec<Annotation>,
     /// Sizes in bytes of pinned host segments, where they were recorded.
     pub host_segments: Vec<u64>,
-    /// The releases that write these keys.
+    /// The releases that write these keys and have the lines of PyTorch's own code that the stacks name.
     pub torch: TorchRange,
+    /// The releases that write these keys.
+    pub torch_by_keys: TorchRange,
     /// What was odd about the file.
     pub warnings: Warnings,
 }

@@ -59,6 +59,11 @@ impl Stacks {
         self.frames[id.index()]
     }
 
+    /// Every distinct frame.
+    pub fn all_frames(&self) -> impl Iterator<Item = Frame> {
+        self.frames.iter().copied()
+    }
+
     /// How many distinct stacks there are, the empty one included.
     pub fn len(&self) -> usize {
         self.lists.len()

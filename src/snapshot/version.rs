@@ -1,13 +1,15 @@
-//! Which PyTorch releases write the keys that a file has.
+//! Which PyTorch releases write the keys that a file has, and have the lines of code that it names.
 //!
 //! No snapshot names its release. Each key below is written by every recording since the release that
-//! brought it and by none before.
+//! brought it and by none before; stacks name lines of PyTorch's own code, which move from release to release.
 
 use std::fmt;
 
 use super::keys::{self, Seen};
+use super::stacks::Stacks;
 use crate::ids::SymbolId;
-use crate::releases::key_since;
+use crate::intern::Symbols;
+use crate::releases::{NEWEST, key_since, written_by};
 
 /// A range of minor releases of PyTorch 2, such as 2.3-2.4, 2.8 or 2.14+.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +93,34 @@ impl KeysSeen {
         } else {
             TorchRange { first, last: None }
         }
+    }
+}
+
+impl TorchRange {
+    /// The part of it whose releases have most of the lines of PyTorch's own code that `stacks` name: a line may
+    /// chance to be another statement's in another release. `Err` where none of it has: then the releases that do.
+    pub(super) fn narrowed(self, stacks: &Stacks, symbols: &Symbols) -> Result<Self, Self> {
+        let mut lines = [0u64; NEWEST as usize + 1];
+        for frame in stacks.all_frames() {
+            let (file, name) = (symbols.get(frame.file), symbols.get(frame.name));
+            let releases = written_by(file, name, frame.line).unwrap_or(0);
+            for (minor, lines) in lines.iter_mut().enumerate() {
+                *lines += u64::from(releases >> minor & 1);
+            }
+        }
+        let most = lines.iter().copied().max().unwrap_or(0);
+        if most == 0 {
+            return Ok(self);
+        }
+        let have_most =
+            || (0..).zip(&lines).filter(|(_, lines)| **lines == most).map(|(minor, _)| minor);
+        let range = |minors: &mut dyn Iterator<Item = u32>| {
+            let first = minors.next()?;
+            Some(Self { first: Some(first), last: Some(minors.last().unwrap_or(first)) })
+        };
+        let allowed = self.first.unwrap_or(0)..=self.last.unwrap_or(NEWEST);
+        let within = range(&mut have_most().filter(|minor| allowed.contains(minor)));
+        within.ok_or_else(|| range(&mut have_most()).unwrap_or(self))
     }
 }
 

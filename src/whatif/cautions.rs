@@ -59,17 +59,6 @@ pub(super) fn parted(device: DeviceStudy<'_, '_>) -> Option<Warning> {
     Some(Warning::new(Code::ModelParted, message))
 }
 
-/// What is to be said where the recorded settings name another backend than the native one.
-pub(crate) fn foreign_backend(snapshot: &Snapshot) -> Option<Warning> {
-    let backend = option_in(&snapshot.settings.as_ref()?.string, "backend")?;
-    (backend != "native").then(|| {
-        Warning::new(
-            Code::ForeignBackend,
-            "the backend is not PyTorch's native allocator, which these figures assume",
-        )
-    })
-}
-
 /// Options of the recorded string whose recorded value is another, by the grammar of every release that
 /// can have written the file.
 pub(crate) fn not_in_effect(snapshot: &Snapshot) -> Vec<String> {

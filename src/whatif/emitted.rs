@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use super::change::WhatIf;
 use crate::allocator::{CachingAllocator, Entry};
 use crate::model::{EmittedDevice, Inferred, emit, verify_and_keep};
-use crate::snapshot::Snapshot;
 use crate::study::Study;
 
 /// The entries of one device that the model wrote, each with the recorded time of its call.
@@ -33,12 +32,13 @@ pub fn emitted(study: &Study<'_>) -> Vec<Emitted> {
     study.inference().devices.iter().map(emit).collect()
 }
 
-/// Writes the model's own trace and final state as a snapshot, under the settings of `change`.
+/// Writes the model's own trace and final state as a snapshot, under the settings and in the release of `change`:
+/// that of the recording if it names none.
 ///
 /// # Errors
 /// When `out` cannot be written to.
 pub fn write_snapshot(
-    snapshot: &Snapshot,
+    study: &Study<'_>,
     change: &WhatIf,
     devices: &[Emitted],
     out: &mut dyn Write,
@@ -55,5 +55,6 @@ pub fn write_snapshot(
         })
         .collect();
     let under = change.settings.as_ref().map(|(settings, string)| (string.as_str(), settings));
-    emit(snapshot, under, &devices, out)
+    let minor = change.minor.unwrap_or(*study.inference().releases.end());
+    emit(study.snapshot(), minor, under, &devices, out)
 }

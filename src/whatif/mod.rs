@@ -21,7 +21,7 @@ mod smallest;
 
 #[cfg(feature = "cuda")]
 pub use self::calibrate::calibrate;
-pub(crate) use self::cautions::{caution, foreign_backend, not_in_effect};
+pub(crate) use self::cautions::{caution, not_in_effect};
 pub(crate) use self::change::changed;
 pub use self::change::{WhatIf, option_change};
 pub use self::cost::{COST_SCHEMA, Cost, Costs, CostsByCall};

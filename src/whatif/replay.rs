@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::cautions::{foreign_backend, parted};
+use super::cautions::parted;
 use super::change::{WhatIf, changed};
 use super::emitted::{Emitted, Journal};
 use super::found::found_settings;
@@ -13,14 +13,15 @@ use super::recorded::RecordedRun;
 use super::smallest::too_small_for;
 use crate::allocator::{CachingAllocator, Entry};
 use crate::conf::{self, Settings, Unknown};
+use crate::facts::{foreign, releases};
 use crate::model::{
     Divergence, Hypothesis, Inference, Inferred, Simulation, Sink, Verification, end_differences,
     simulate,
 };
 use crate::notice::{Code, Warning};
-use crate::snapshot::{Block, BlockState, Device, Snapshot, TraceEntry};
+use crate::snapshot::{Device, Snapshot, TraceEntry};
 use crate::study::{DeviceStudy, Study};
-use crate::units::{MIB, counted};
+use crate::units::counted;
 
 /// The JSON of `oomscope replay`.
 #[derive(Debug, Serialize)]
@@ -179,14 +180,15 @@ fn warnings(snapshot: &Snapshot, inference: &Inference<'_>) -> Vec<Warning> {
             warnings.add(Code::UnknownSetting, message);
         }
     }
-    warnings.extend(foreign_backend(snapshot));
-    if looks_like_npu(snapshot) {
-        warnings.add(
-            Code::ForeignBackend,
-            "blocks are 32 bytes larger than those of PyTorch's CUDA allocator, as in torch_npu, \
-             whose rules are not replayed",
+    if !releases(&snapshot.torch).contains(inference.releases.end()) {
+        let message = format!(
+            "replayed as PyTorch {}, though the lines of PyTorch's own code in the stacks are those of {}",
+            release_range(inference),
+            snapshot.torch
         );
+        warnings.add(Code::ReleaseUnclear, message);
     }
+    warnings.extend(foreign(snapshot));
     for one in &inference.devices {
         let (device, verification) = (one.device.id(), &one.verification);
         if verification.time_reversals > 0 {
@@ -211,19 +213,6 @@ fn warnings(snapshot: &Snapshot, inference: &Inference<'_>) -> Vec<Warning> {
         }
     }
     warnings.to_vec()
-}
-
-/// `torch_npu` takes 32 bytes more than were asked for before it rounds.
-fn looks_like_npu(snapshot: &Snapshot) -> bool {
-    let rounded = |bytes: u64| bytes.checked_next_multiple_of(512);
-    let mut telling = snapshot.blocks.iter().filter(|block| {
-        block.state == BlockState::ActiveAllocated
-            && block.size < MIB
-            && rounded(block.requested_size) != rounded(block.requested_size.saturating_add(32))
-    });
-    let is_larger =
-        |block: &Block| Some(block.size) == rounded(block.requested_size.saturating_add(32));
-    telling.next().is_some_and(is_larger) && telling.all(is_larger)
 }
 
 /// Replays otherwise than it was recorded, beside what was.

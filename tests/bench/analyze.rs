@@ -39,7 +39,7 @@ fn made_by_the_model(bytes: &[u8]) -> Snapshot {
     let change = WhatIf { minor: Some(NEWEST), ..WhatIf::default() };
     let (_, emitted) = what_if(&study, "bench", &change, true);
     let mut written = Vec::new();
-    write_snapshot(&snapshot, &change, &emitted, &mut written).unwrap();
+    write_snapshot(&study, &change, &emitted, &mut written).unwrap();
     Snapshot::read(&written, &|_| ()).unwrap()
 }
 

@@ -164,7 +164,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
     said.extend(shown(&report::replay(&report)));
     let mut file = Vec::new();
     let emitted = emitted(&study);
-    write_snapshot(snapshot, &WhatIf::default(), &emitted, &mut file).unwrap();
+    write_snapshot(&study, &WhatIf::default(), &emitted, &mut file).unwrap();
     said.push(format!("{} bytes", file.len()));
     let smaller = WhatIf { capacity: Some(64 * MIB), ..WhatIf::default() };
     let (report, _) = what_if(&study, "a", &smaller, false);

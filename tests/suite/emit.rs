@@ -11,7 +11,10 @@ use oomscope::allocator::{BlockView, Entry, SegmentView};
 use oomscope::facts::{releases, settings_of, settings_under};
 use oomscope::ids::{PoolId, StackId};
 use oomscope::model::{EmittedDevice, Hypothesis, emit, verify};
-use oomscope::snapshot::{Action, BlockState, Snapshot, TraceEntry};
+use oomscope::releases::{NEWEST, OLDEST};
+use oomscope::snapshot::{Action, BlockState, Snapshot, TorchRange, TraceEntry};
+use oomscope::study::{Scope, Study};
+use oomscope::whatif::{WhatIf, verified, write_snapshot};
 
 /// What the allocator of one device did and holds.
 struct Device {
@@ -66,7 +69,7 @@ fn recorded(snapshot: &Snapshot) -> Vec<Device> {
 
 /// The devices as the model leaves them, if it reproduces what was recorded.
 fn replayed(snapshot: &Snapshot) -> Option<Vec<Device>> {
-    let minor = *releases(&snapshot.torch).end();
+    let minor = minor_of(snapshot);
     let hypothesis = Hypothesis {
         minor,
         settings: settings_under(snapshot, minor),
@@ -85,6 +88,11 @@ fn replayed(snapshot: &Snapshot) -> Option<Vec<Device>> {
     (0..snapshot.traces.len() as u64).map(device).collect()
 }
 
+/// The newest release that may have written it.
+fn minor_of(snapshot: &Snapshot) -> u32 {
+    *releases(&snapshot.torch).end()
+}
+
 fn emitted(snapshot: &Snapshot, devices: &[Device]) -> Vec<u8> {
     let devices: Vec<EmittedDevice<'_>> = devices
         .iter()
@@ -96,7 +104,7 @@ fn emitted(snapshot: &Snapshot, devices: &[Device]) -> Vec<u8> {
         })
         .collect();
     let mut bytes = Vec::new();
-    emit(snapshot, None, &devices, &mut bytes).unwrap();
+    emit(snapshot, minor_of(snapshot), None, &devices, &mut bytes).unwrap();
     bytes
 }
 
@@ -176,6 +184,34 @@ fn an_exact_replay_gives_the_recording_back() {
 }
 
 #[test]
+fn what_is_emitted_is_of_the_same_release_and_verifies_alike() {
+    let told = |snapshot: &Snapshot| {
+        let report = verified(&Study::new(snapshot, Scope::default()), "");
+        let device = |d: &oomscope::whatif::ReplayedDevice| (d.exact, d.end_state_exact);
+        (report.torch_version, report.devices.iter().map(device).collect::<Vec<_>>())
+    };
+    for name in fixtures::names() {
+        let recording = describe::read(&fixtures::pickle(&name));
+        let study = Study::new(&recording, Scope::default());
+        let devices = oomscope::whatif::emitted(&study);
+        let mut bytes = Vec::new();
+        write_snapshot(&study, &WhatIf::default(), &devices, &mut bytes).unwrap();
+        let copy = describe::read(&bytes);
+        assert_eq!(copy.torch_by_keys, recording.torch_by_keys, "{name}");
+        assert_eq!(copy.torch, recording.torch, "{name}");
+        assert_eq!(told(&copy), told(&recording), "{name}");
+        // A what-if under another release writes that one's keys.
+        for minor in [OLDEST, NEWEST] {
+            let change = WhatIf { minor: Some(minor), ..WhatIf::default() };
+            let mut bytes = Vec::new();
+            write_snapshot(&study, &change, &devices, &mut bytes).unwrap();
+            let copy = describe::read(&bytes);
+            assert!(releases(&copy.torch_by_keys).contains(&minor), "{name}: 2.{minor}");
+        }
+    }
+}
+
+#[test]
 fn what_no_recording_has_is_written_all_the_same() {
     let entry = |action, stream| Entry {
         action,
@@ -212,7 +248,9 @@ fn what_no_recording_has_is_written_all_the_same() {
         Device { number: 2, entries: entries.into(), segments: Vec::new(), blocks: Vec::new() },
         Device { number: 9, entries: Vec::new(), segments: vec![segment], blocks: vec![block] },
     ];
-    let copy = describe::read(&emitted(&Snapshot::default(), &devices));
+    let newest = TorchRange { first: Some(NEWEST), last: None };
+    let nothing = Snapshot { torch: newest, ..Snapshot::default() };
+    let copy = describe::read(&emitted(&nothing, &devices));
     assert_eq!(copy.traces, [0..0, 0..0, 0..2]);
     let events: Vec<TraceEntry> = (0..2).map(|row| copy.entries.get(row).unwrap()).collect();
     assert_eq!(entry_of(&events[0]), entries[1]);
@@ -222,7 +260,7 @@ fn what_no_recording_has_is_written_all_the_same() {
     assert_eq!(copy.settings.clone().unwrap().string, "");
     assert_eq!(settings_of(&copy), settings_of(&Snapshot::default()));
 
-    let empty = describe::read(&emitted(&Snapshot::default(), &[]));
+    let empty = describe::read(&emitted(&nothing, &[]));
     assert!(empty.traces.is_empty() && empty.segments.is_empty() && empty.entries.is_empty());
 }
 
@@ -253,10 +291,10 @@ fn a_full_disk_is_an_error_wherever_it_is_noticed() {
     };
     let length = emitted(&recording, &devices).len();
     for room in [0, 1, 2, 11, length / 2, length - 1] {
-        let error = emit(&recording, None, &[device], &mut Full(room)).unwrap_err();
+        let error = emit(&recording, NEWEST, None, &[device], &mut Full(room)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull, "room for {room} bytes");
     }
-    emit(&recording, None, &[device], &mut Full(length)).unwrap();
+    emit(&recording, NEWEST, None, &[device], &mut Full(length)).unwrap();
 }
 
 #[test]
@@ -266,7 +304,7 @@ fn memory_does_not_grow_with_the_trace() {
     let peak = |times: usize| {
         let entries = once.repeat(times);
         let device = EmittedDevice { device: 0, entries: &entries, segments: &[], blocks: &[] };
-        let write = || emit(&recording, None, &[device], &mut io::sink());
+        let write = || emit(&recording, NEWEST, None, &[device], &mut io::sink());
         let (written, peak) = peak_heap::peak_of(write);
         written.unwrap();
         peak
@@ -281,13 +319,14 @@ fn memory_does_not_grow_with_the_trace() {
 const LIKE_THE_RECORDING: &str = r#"
 import glob, gzip, os, pickle, sys
 
-KNOWN = ("action", "addr", "device_free", "size", "stream", "time_us", "pool_id", "frames")
+KNOWN = ("action", "addr", "device_free", "size", "stream", "time_us", "compile_context", "user_metadata", "pool_id",
+    "frames")
 
 def entries(trace):
     for entry in trace:
         if entry["action"] != "annotate":
             entry = {key: entry[key] for key in KNOWN if key in entry}
-            yield dict({"pool_id": (0, 0), "frames": []}, **entry)
+            yield dict({"frames": []}, **entry)
 
 def same(name, found, expected):
     if found == expected:
@@ -306,7 +345,6 @@ def lists(snapshot):
         for entry in trace:
             yield entry["frames"]
 
-TOP = ["segments", "device_traces", "allocator_settings", "external_annotations"]
 SEGMENT = ["device", "address", "total_size", "allocated_size", "active_size", "requested_size",
     "stream", "segment_type", "segment_pool_id", "is_expandable", "frames", "blocks"]
 BLOCK = ["address", "size", "requested_size", "state", "frames"]
@@ -318,7 +356,7 @@ for path in paths:
     with open(path, "rb") as file:
         bytes = file.read()
     emitted = pickle.loads(bytes)
-    assert list(emitted) == TOP, path
+    assert list(emitted) == list(recording), path
     assert all(list(segment) == SEGMENT for segment in emitted["segments"]), path
     assert all(list(b) == BLOCK for s in emitted["segments"] for b in s["blocks"]), path
     order = lambda segment: (segment["device"], segment["address"])
@@ -331,7 +369,7 @@ for path in paths:
             assert [key for key in KNOWN if key in original] == list(entry), path
     if "allocator_settings" in recording:
         same(path, emitted["allocator_settings"], recording["allocator_settings"])
-    same(path, emitted["external_annotations"], recording.get("external_annotations", []))
+    same(path, emitted.get("external_annotations"), recording.get("external_annotations"))
     # One dict a frame, one list a stack.
     stacks = {id(frames): frames for frames in lists(emitted)}.values()
     assert len(stacks) == len({tuple(map(id, frames)) for frames in stacks}), path

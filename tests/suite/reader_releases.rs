@@ -29,7 +29,7 @@ fn the_release_is_told_by_the_keys() {
     let mut seen = std::collections::BTreeSet::new();
     for name in fixtures::names() {
         let minor: u32 = name.split('.').nth(1).unwrap().parse().unwrap();
-        let torch = read(&fixtures::pickle(&name)).torch;
+        let torch = read(&fixtures::pickle(&name)).torch_by_keys;
         assert!(torch.first.is_some_and(|first| first <= minor), "{name}: {torch}");
         assert!(torch.last.is_none_or(|last| minor <= last), "{name}: {torch}");
         let range = RANGES.iter().find(|(m, _)| *m == minor).unwrap().1;

@@ -3,7 +3,12 @@
 
 use std::path::Path;
 
+use oomscope::notice::Code;
 use oomscope::releases::{NEWEST, OLDEST};
+use oomscope::snapshot::Snapshot;
+use oomscope::study::{Scope, Study};
+use oomscope::whatif::verified;
+use serde_json::{Value, json};
 
 use crate::support::fixtures;
 use crate::support::rust_source::code_of;
@@ -52,4 +57,58 @@ fn the_newest_release_listed_is_the_newest_recorded() {
             .unwrap()
             .any(|file| file.unwrap().file_name().to_string_lossy().starts_with(&of_minor))
     }));
+}
+
+#[test]
+fn stacks_with_lines_of_pytorch_tell_the_release() {
+    let mut exact = 0;
+    for name in fixtures::names() {
+        let snapshot = fixtures::snapshot(&name);
+        let release = name.split('.').take(2).collect::<Vec<_>>().join(".");
+        let told = snapshot.torch.to_string();
+        let is_training = ["gpt", "conv", "oom_varlen"].iter().any(|kind| name.contains(kind));
+        if is_training && !snapshot.stacks.is_empty() {
+            assert_eq!(told, release, "{name}");
+            exact += 1;
+        }
+        assert!(
+            !snapshot.warnings.to_vec().iter().any(|w| w.code == Code::ReleaseUnclear),
+            "{name}"
+        );
+    }
+    assert!(exact >= 10, "{exact}");
+}
+
+/// One free block of a file with the keys of 2.9, and a stack with `line` of `_call_impl`.
+fn with_line(line: u32) -> Value {
+    let frame =
+        json!({"name": "_call_impl", "filename": "/venv/torch/nn/modules/module.py", "line": line});
+    let entry = |action: &str, size: u64| {
+        json!({"action": action, "addr": 1u64 << 40, "size": size, "stream": 0,
+        "time_us": 1, "compile_context": "N/A", "frames": [frame]})
+    };
+    json!({"segments": [{"device": 0, "address": 1u64 << 40, "total_size": 2 << 20, "stream": 0,
+            "segment_type": "small", "segment_pool_id": [0, 0], "is_expandable": false,
+            "blocks": [{"address": 1u64 << 40, "size": 512, "requested_size": 512, "state": "active_allocated"},
+                {"address": (1u64 << 40) + 512, "size": (2 << 20) - 512, "requested_size": 0, "state": "inactive"}]}],
+        "device_traces": [[entry("segment_alloc", 2 << 20), entry("alloc", 512)]], "external_annotations": [],
+        "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1,
+            "graph_capture_record_stream_reuse": false}})
+}
+
+fn read(file: &Value) -> Snapshot {
+    Snapshot::read(&serde_json::to_vec(file).unwrap(), &|_| {}).unwrap()
+}
+
+#[test]
+fn lines_never_contradict_the_keys_silently() {
+    for (line, warns) in [(1786, false), (1, false), (1750, true)] {
+        let snapshot = read(&with_line(line));
+        assert_eq!(snapshot.torch.to_string(), "2.9", "{line}");
+        let told = verified(&Study::new(&snapshot, Scope::default()), "made by hand");
+        assert_eq!(told.torch_version, "2.9");
+        let unclear = told.warnings.iter().find(|w| w.code == Code::ReleaseUnclear);
+        assert_eq!(unclear.is_some(), warns, "{line}");
+        assert!(unclear.is_none_or(|w| w.message.contains("those of 2.6")), "{unclear:?}");
+    }
 }

@@ -300,6 +300,36 @@ fn other_allocators_are_told() {
     npu["device_traces"][0][1]["size"] = json!(512);
     npu["segments"][0]["blocks"][0]["requested_size"] = json!(512);
     assert!(warned(&verify(&npu), "foreign-backend"));
+    // Or is named by the stacks.
+    for (package, is_foreign) in [("torch_npu", true), ("torch", false), ("my_torch_npu", false)] {
+        let file = format!(r"C:\env\site-packages\{package}\npu\memory.py");
+        let frame = json!({"filename": file, "name": "empty_cache", "line": 1});
+        let mut named = then(Vec::new());
+        named["device_traces"][0][1]["frames"] = json!([frame]);
+        assert_eq!(warned(&verify(&named), "foreign-backend"), is_foreign, "{package}");
+    }
+}
+
+#[test]
+fn segments_that_contradict_themselves_were_not_allocated() {
+    let none = verify(&then(Vec::new()));
+    assert!(!warned(&none, "not-allocated"));
+    let odd: [(&str, Value); 4] = [
+        ("/segments/0/blocks/1/address", json!(A + 2048)),
+        ("/segments/0/blocks/0/requested_size", json!(2000)),
+        ("/segments/0/total_size", json!(4 * MIB)),
+        ("/segments/0/blocks/0/size", json!(512)),
+    ];
+    for (place, value) in odd {
+        let mut file = then(Vec::new());
+        *file.pointer_mut(place).unwrap() = value;
+        assert!(warned(&verify(&file), "not-allocated"), "{place}");
+    }
+    let mut twice = then(Vec::new());
+    twice["segments"] = json!([segment(0, A), segment(0, A + MIB)]);
+    assert!(warned(&verify(&twice), "not-allocated"));
+    twice["segments"] = json!([segment(0, A), segment(1, A + MIB)]);
+    assert!(!warned(&verify(&twice), "not-allocated"), "each device has addresses of its own");
 }
 
 /// Everything that can be asked of a snapshot; what comes out must at least add up.

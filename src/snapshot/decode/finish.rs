@@ -260,7 +260,16 @@ impl Decoder {
             snapshot.warnings.add(Code::SegmentSum, message);
         }
         let has_events = snapshot.traces.iter().any(|rows| !rows.is_empty());
-        snapshot.torch = seen.torch(has_events, !snapshot.segments.is_empty());
+        let by_keys = seen.torch(has_events, !snapshot.segments.is_empty());
+        snapshot.torch_by_keys = by_keys;
+        snapshot.torch = by_keys.narrowed(&snapshot.stacks, &snapshot.symbols).unwrap_or_else(|told| {
+            let message = format!(
+                "the keys are those of PyTorch {by_keys}, but the lines of PyTorch's own code in the stacks are \
+                 those of {told}, as in a build of one's own: taken to be {by_keys}"
+            );
+            snapshot.warnings.add(Code::ReleaseUnclear, message);
+            by_keys
+        });
         snapshot
     }
 }

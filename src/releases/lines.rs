@@ -1,0 +1,125 @@
+//! Which release a line of PyTorch's own Python code is of: what no key of a snapshot says, its stacks do.
+//!
+//! The lines are those of the statements named below in the wheels of releases 2.0.0 to 2.15.0 on `PyPI`,
+//! patch releases included: of one minor release all have the same.
+
+use super::RELEASES;
+
+/// A function of PyTorch's whose calls stand in many stacks, with the lines they stand on in each minor
+/// release.
+struct Landmark {
+    file: &'static str,
+    function: &'static str,
+    lines: [&'static [u32]; RELEASES.len()],
+}
+
+const fn landmark(
+    file: &'static str,
+    function: &'static str,
+    lines: [&'static [u32]; RELEASES.len()],
+) -> Landmark {
+    Landmark { file, function, lines }
+}
+
+/// The lines on which each calls what may ask for memory: a module's `forward` and hooks, an optimizer's step, the
+/// engine of autograd.
+#[rustfmt::skip]
+const LANDMARKS: [Landmark; 10] = [
+    landmark("torch/nn/modules/module.py", "_call_impl", [
+        &[1501, 1517, 1527, 1536, 1538, 1545, 1547, 1557],
+        &[1527, 1547, 1557, 1566, 1568, 1579, 1581, 1591, 1616, 1628, 1630],
+        &[1520, 1540, 1550, 1559, 1561, 1572, 1574, 1584, 1609, 1621, 1623],
+        &[1541, 1561, 1571, 1580, 1582, 1593, 1595, 1605, 1630, 1642, 1644],
+        &[1562, 1582, 1592, 1601, 1603, 1614, 1616, 1626, 1651, 1663, 1665],
+        &[1747, 1841, 1844, 1852, 1864, 1866], &[1750, 1842, 1845, 1853, 1865, 1867],
+        &[1762, 1854, 1857, 1865, 1877, 1879], &[1784, 1876, 1879, 1887, 1899, 1901],
+        &[1786, 1878, 1881, 1889, 1901, 1903], &[1787, 1879, 1882, 1890, 1902, 1904],
+        &[1790, 1882, 1885, 1893, 1905, 1907], &[1789, 1881, 1884, 1892, 1904, 1906],
+        &[1789, 1881, 1884, 1892, 1904, 1906], &[1794, 1886, 1889, 1897, 1909, 1911],
+        &[1798, 1890, 1893, 1901, 1913, 1915],
+    ]),
+    landmark("torch/nn/modules/module.py", "inner", [
+        &[], &[], &[], &[], &[], &[1769, 1779, 1788, 1790, 1801, 1803, 1813],
+        &[1772, 1782, 1791, 1793, 1804, 1806, 1816], &[1784, 1794, 1803, 1805, 1816, 1818, 1828],
+        &[1806, 1816, 1825, 1827, 1838, 1840, 1850], &[1808, 1818, 1827, 1829, 1840, 1842, 1852],
+        &[1809, 1819, 1828, 1830, 1841, 1843, 1853], &[1812, 1822, 1831, 1833, 1844, 1846, 1856],
+        &[1811, 1821, 1830, 1832, 1843, 1845, 1855], &[1811, 1821, 1830, 1832, 1843, 1845, 1855],
+        &[1816, 1826, 1835, 1837, 1848, 1850, 1860], &[1820, 1830, 1839, 1841, 1852, 1854, 1864],
+    ]),
+    landmark("torch/nn/modules/module.py", "_wrapped_call_impl", [
+        &[], &[1516, 1518], &[1509, 1511], &[1530, 1532], &[1551, 1553], &[1734, 1736], &[1737, 1739],
+        &[1749, 1751], &[1771, 1773], &[1773, 1775], &[1774, 1776], &[1777, 1779], &[1776, 1778],
+        &[1776, 1778], &[1781, 1783], &[1785, 1787],
+    ]),
+    landmark("torch/nn/modules/module.py", "_apply", [
+        &[797, 820, 833, 844], &[810, 833, 846, 857], &[802, 825, 838, 849], &[779, 804, 835, 853],
+        &[780, 805, 836, 854], &[900, 927, 964, 988], &[903, 930, 967, 991], &[915, 942, 979, 1003],
+        &[928, 955, 996, 1020], &[930, 957, 998, 1022], &[933, 964, 1007, 1031], &[934, 965, 1009, 1035],
+        &[933, 964, 1008, 1034], &[933, 964, 1008, 1034], &[933, 966, 1010, 1036], &[933, 966, 1010, 1036],
+    ]),
+    landmark("torch/optim/optimizer.py", "wrapper", [
+        &[272, 280, 285], &[364, 373, 378], &[376, 385, 390], &[382, 391, 396], &[475, 484, 492],
+        &[478, 487, 495], &[484, 493, 501], &[476, 485, 493], &[507, 516, 524], &[508, 517, 525],
+        &[516, 526, 534], &[523, 533, 541], &[525, 535, 543], &[520, 530, 538], &[539, 549, 557],
+        &[557, 567, 575],
+    ]),
+    landmark("torch/_tensor.py", "backward", [
+        &[478, 487], &[483, 492], &[513, 522], &[516, 525], &[512, 521], &[572, 581], &[617, 626],
+        &[639, 648], &[638, 647], &[616, 625], &[621, 630], &[622, 631], &[622, 631], &[614, 623],
+        &[614, 623], &[614, 623],
+    ]),
+    landmark("torch/autograd/__init__.py", "backward", [
+        &[193, 200], &[244, 251], &[259, 266], &[260, 267], &[282, 289], &[340, 347], &[340, 347],
+        &[346, 353], &[347, 354], &[347, 354], &[357, 364], &[374, 381], &[372, 379], &[388, 395],
+        &[388, 395], &[388, 395],
+    ]),
+    landmark("torch/functional.py", "einsum", [
+        &[366, 373, 378, 386], &[365, 372, 377, 385], &[368, 375, 380, 388], &[373, 380, 385, 393],
+        &[374, 381, 386, 394], &[390, 397, 402, 412], &[395, 402, 407, 417], &[410, 417, 422, 432],
+        &[410, 417, 422, 432], &[361, 368, 373, 383], &[361, 368, 373, 383], &[361, 368, 373, 383],
+        &[361, 368, 373, 383], &[360, 367, 372, 382], &[360, 367, 372, 382], &[360, 367, 372, 382],
+    ]),
+    landmark("torch/nn/functional.py", "cross_entropy", [
+        &[], &[], &[], &[], &[], &[3479], &[3494], &[3494], &[3462], &[3458], &[3504], &[3504], &[3507],
+        &[3555], &[3561], &[3561],
+    ]),
+    landmark("torch/cuda/memory.py", "empty_cache", [
+        &[133], &[159], &[162], &[162], &[170], &[192], &[218], &[222], &[224], &[224], &[280], &[224],
+        &[227], &[228], &[229], &[230],
+    ]),
+];
+
+/// The releases, as bits by their minor numbers, in which line `line` of `file` is one where `function` calls on;
+/// `None` where that tells nothing.
+pub fn written_by(file: &str, function: &str, line: u32) -> Option<u32> {
+    let mut of_function = LANDMARKS.iter().filter(|landmark| landmark.function == function);
+    let landmark = of_function.find(|landmark| is_file(file, landmark.file))?;
+    let mut releases = 0;
+    for (minor, lines) in landmark.lines.iter().enumerate() {
+        releases |= u32::from(lines.contains(&line)) << minor;
+    }
+    (releases != 0).then_some(releases)
+}
+
+/// Whether `path` ends in `name`, in either notation of paths.
+fn is_file(path: &str, name: &str) -> bool {
+    let Some(above) = path.len().checked_sub(name.len()) else { return false };
+    let parts = || path.bytes().map(|byte| if byte == b'\\' { b'/' } else { byte });
+    parts().skip(above).eq(name.bytes()) && (above == 0 || parts().nth(above - 1) == Some(b'/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_its_releases_on_any_system() {
+        let of = |file, line| written_by(file, "_call_impl", line);
+        assert_eq!(of("/venv/site-packages/torch/nn/modules/module.py", 1750), Some(1 << 6));
+        assert_eq!(of(r"C:\env\Lib\site-packages\torch\nn\modules\module.py", 1568), Some(1 << 1));
+        assert_eq!(of("torch/nn/modules/module.py", 1789), Some(1 << 12 | 1 << 13));
+        assert_eq!(of("torch/nn/modules/module.py", 1751), None, "another statement");
+        assert_eq!(of("/app/mytorch/nn/modules/module.py", 1750), None, "another file");
+        assert_eq!(written_by("torch/nn/modules/module.py", "forward", 1750), None);
+    }
+}
