@@ -3,7 +3,7 @@
 //! that is as large as gradients must be, it is the latter.
 
 use super::kinds::{Category, Confidence, Judged};
-use super::lives::{LiveSet, Lives};
+use super::lives::{LiveBlock, LiveSet, Lives};
 use crate::phases::{Makes, Phase, PhaseRun, Phases};
 
 /// What the buckets of replicated training hold at a moment.
@@ -15,6 +15,8 @@ pub(super) enum Buckets {
     Gradients,
     /// The gradients themselves, or copies: no backward pass has come to its end.
     Unknown,
+    /// There are none.
+    None,
     /// What was the gradients themselves, until they were given up.
     Empty,
 }
@@ -27,14 +29,13 @@ impl Buckets {
             .iter()
             .filter(|block| phases.signs_of(block.stack).makes == Some(Makes::Buckets));
         let bytes: u64 = buckets.map(|block| block.requested).sum();
-        let kept = lives.kept_by_backward.iter();
-        let kept: u64 = kept.map(|(size, blocks)| size.saturating_mul(u64::from(*blocks))).sum();
         let now = moment.entry.unwrap_or(0);
         let is_begun = |run: &&PhaseRun| run.start as usize <= now;
         let runs = phases.runs().iter().take_while(is_begun);
         let last = runs.filter(|run| run.phase == Phase::Backward).last();
         match last {
-            _ if kept > bytes / 2 => Self::Copies,
+            _ if bytes == 0 => Self::None,
+            _ if lives.most_left() > bytes / 2 => Self::Copies,
             _ if !lives.ends_backward() => Self::Unknown,
             None => Self::Empty,
             Some(last) => {
@@ -51,12 +52,39 @@ impl Buckets {
         }
     }
 
+    /// Buckets are not the gradients yet where these have memory of their own: passes that sent nothing left
+    /// it, to be added to what the next one sends.
+    pub(super) fn give_way(self, moment: &LiveSet, judged: &mut [Judged], phases: &Phases) {
+        if self != Self::Gradients {
+            return;
+        }
+        let is_bucket =
+            |block: &LiveBlock| phases.signs_of(block.stack).makes == Some(Makes::Buckets);
+        let (mut own, mut in_buckets) = (0_u64, 0_u64);
+        for (block, (category, _)) in moment.blocks.iter().zip(judged.iter()) {
+            match category {
+                Category::Gradients if is_bucket(block) => in_buckets += block.bytes,
+                Category::Gradients => own += block.bytes,
+                _ => {}
+            }
+        }
+        if own > in_buckets / 2 {
+            for (block, judged) in moment.blocks.iter().zip(judged) {
+                if is_bucket(block) {
+                    *judged = Self::Empty.judged();
+                }
+            }
+        }
+    }
+
     /// What such a bucket is for.
     pub(super) fn judged(self) -> Judged {
         match self {
             Self::Copies => (Category::Communication, Confidence::High),
             Self::Gradients => (Category::Gradients, Confidence::Medium),
-            Self::Unknown | Self::Empty => (Category::Communication, Confidence::Medium),
+            Self::Unknown | Self::Empty | Self::None => {
+                (Category::Communication, Confidence::Medium)
+            }
         }
     }
 }

@@ -43,6 +43,7 @@ pub(super) fn sort_out(moment: &LiveSet, lives: &Lives<'_>, phases: &Phases) -> 
         }
     }
     judge.by_size(unknown);
+    judge.buckets.give_way(moment, &mut judged, phases);
     sets::tell(moment, &mut judged, lives, phases);
     judged
 }
@@ -322,7 +323,9 @@ impl Judge<'_> {
             // its last allocation, it may be over.
             Life::Beyond if self.is_freed_by_backward(block) => {
                 let may_be_over = block.freed.is_some_and(|at| self.lives.may_be_over(at));
-                if like_a_gradient && may_be_over {
+                // Or what a pass that sent nothing left, until it was added to a bucket.
+                let is_added = self.buckets != Buckets::None;
+                if like_a_gradient && (may_be_over || is_added) {
                     (Gradients, Low)
                 } else {
                     (Activations, Medium)

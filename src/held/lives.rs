@@ -103,6 +103,8 @@ pub(super) struct Lives<'a> {
     fates: Vec<Fates>,
     /// How many blocks of each requested size outlived the backward pass, by its run, that made them.
     kept_in_run: FxHashMap<(u32, u64), u32>,
+    /// Bytes that outlived the backward pass, by its run, that made them, and that no backward pass freed.
+    left_in_run: FxHashMap<u32, u64>,
     /// The most blocks of a requested size that outlived the backward pass that made them.
     pub(super) kept_by_backward: FxHashMap<u64, u32>,
     /// Requested sizes of what code made that makes parameters and nothing else, and of parameters that
@@ -143,6 +145,7 @@ impl<'a> Lives<'a> {
             fates: vec![Fates::default(); stacks],
             kept_in_run: FxHashMap::default(),
             kept_by_backward: FxHashMap::default(),
+            left_in_run: FxHashMap::default(),
             given_up: None,
             parameter_sizes: FxHashSet::default(),
             gathered_sizes: FxHashSet::default(),
@@ -315,6 +318,10 @@ impl<'a> Lives<'a> {
     fn count_kept(&mut self, block: OpenLife, born: Point, end: Point, by_program: bool) {
         if self.phase(born) == Phase::Backward && (born.run != end.run || by_program) {
             *self.kept_in_run.entry((born.run, block.requested)).or_default() += 1;
+            if by_program || self.phase(end) != Phase::Backward {
+                let left = self.left_in_run.entry(born.run).or_default();
+                *left = left.saturating_add(block.requested);
+            }
         }
     }
 
@@ -336,6 +343,11 @@ impl<'a> Lives<'a> {
     /// Whether a backward pass was recorded.
     pub(super) fn has_backward(&self) -> bool {
         self.backwards.last().is_some_and(|passes| *passes > 0)
+    }
+
+    /// The most bytes that a backward pass left for the optimizer, or for whatever came after it.
+    pub(super) fn most_left(&self) -> u64 {
+        self.left_in_run.values().copied().max().unwrap_or(0)
     }
 
     /// Whether a backward pass was recorded to its end.
