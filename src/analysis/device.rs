@@ -63,7 +63,7 @@ pub struct DeviceReport {
 /// Oddities of its trace go to `warnings`.
 pub(super) fn report(
     device: DeviceStudy<'_, '_>,
-    options: Options,
+    options: Options<'_>,
     warnings: &mut Warnings,
 ) -> DeviceReport {
     let top = options.top;
@@ -74,7 +74,8 @@ pub(super) fn report(
         warnings.add(Code::NoMoment, lacks(device, asked));
     }
     let shown = moment.unwrap_or_default();
-    let found = over_time.map(|over_time| held::whereabouts(device, over_time, shown, top));
+    let found =
+        over_time.map(|over_time| held::whereabouts(device, over_time, shown, options.rules, top));
     let found = found.unwrap_or_default();
     let ooms = failures.reports(found.at_failure, warnings);
     remark_on_trace(device, warnings);

@@ -1,10 +1,11 @@
 //! What is looked at.
 
+use crate::held::Rule;
 use crate::study::{AskedMoment, Scope, Window};
 
 /// What to look at.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Options {
+pub struct Options<'a> {
     /// Only this device.
     pub device: Option<u64>,
     /// How many stacks and lines to list.
@@ -17,11 +18,13 @@ pub struct Options {
     pub capacity: Option<u64>,
     /// Bytes to ask for at the snapshot.
     pub request: Option<u64>,
+    /// Categories of the reader's own, beside those that are built in.
+    pub rules: &'a [Rule],
     /// The minor release of PyTorch 2 that recorded it; found out as far as the file tells if not given.
     pub minor: Option<u32>,
 }
 
-impl Options {
+impl Options<'_> {
     /// What is known, and looked at, whatever is asked.
     pub fn scope(self) -> Scope {
         let Self { device, window, capacity, minor, .. } = self;

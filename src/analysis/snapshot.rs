@@ -54,7 +54,7 @@ pub fn analyze(
     snapshot: &Snapshot,
     path: &str,
     size_bytes: u64,
-    options: Options,
+    options: Options<'_>,
 ) -> SnapshotReport {
     analyze_study(&Study::new(snapshot, options.scope()), path, size_bytes, options)
 }
@@ -64,7 +64,7 @@ pub fn analyze_study(
     study: &Study<'_>,
     path: &str,
     size_bytes: u64,
-    options: Options,
+    options: Options<'_>,
 ) -> SnapshotReport {
     let snapshot = study.snapshot();
     let mut warnings = snapshot.warnings.clone();

@@ -6,6 +6,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::args::{OutputArgs, WindowArgs, parse_capacity, parse_release};
+use super::configuration::configuration;
 use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
@@ -66,6 +67,10 @@ pub(super) struct Analyze {
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
+    /// Read categories of your own from FILE; default: oomscope.toml in this directory or the nearest parent
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
     #[command(flatten)]
     output: OutputArgs,
 
@@ -93,6 +98,7 @@ fn parse_request(text: &str) -> Result<u64, String> {
 
 /// Reads, analyzes and writes.
 pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
+    let (config, config_path) = configuration(args.config.as_deref())?;
     let options = Options {
         device: args.device,
         top: args.top,
@@ -100,11 +106,13 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
         at: args.at,
         capacity: args.capacity,
         request: args.request,
+        rules: &config.categories,
         minor: args.torch_version,
     };
     let mut inputs = inputs::expand(&args.snapshots)?;
     if let Some(path) = &args.output.output {
         inputs::spare(&mut inputs, path)?;
+        config_path.as_ref().map_or(Ok(()), |config| inputs::spare_one(config, path))?;
     }
     let output = Output::open(args.output.output.as_deref())?;
     let (snapshots, unreadable) =

@@ -3,6 +3,7 @@
 mod analyze;
 mod args;
 mod check;
+mod configuration;
 mod diff;
 mod exit;
 mod explain;

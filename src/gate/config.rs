@@ -1,4 +1,4 @@
-//! `oomscope.toml`: from its text to limits, for every snapshot and for some.
+//! `oomscope.toml`: from its text to limits, for every snapshot and for some, and to categories of one's own.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::limits::{Limit, Limits};
+use crate::held::Rule;
 
 /// A configuration with every limit in it, and what it means.
 pub static EXAMPLE: LazyLock<String> = LazyLock::new(|| {
@@ -17,8 +18,10 @@ pub static EXAMPLE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Keys beside the limits: at the top, and under `[[override]]`.
-const TOP: [&str; 3] = ["baseline", "warn", "override"];
+const TOP: [&str; 4] = ["baseline", "warn", "override", "category"];
 const OVERRIDE: [&str; 3] = ["path", "device", "warn"];
+/// Keys under `[[category]]`.
+const CATEGORY: [&str; 4] = ["name", "file", "function", "annotation"];
 
 /// Words are taken for misspelt ones if they are more alike than this (1: the same).
 const LIKE: f64 = 0.8;
@@ -38,6 +41,8 @@ pub struct ConfigError {
 pub struct Config {
     /// What to compare with, as written: relative to the file.
     pub baseline: Option<String>,
+    /// Categories of memory beside those that are built in; the first that fits counts.
+    pub categories: Vec<Rule>,
     /// The limits for all come first; of those that apply the last wins.
     rules: Vec<RuleTable>,
 }
@@ -75,13 +80,18 @@ impl Config {
             reader.error(&error.span().unwrap_or_default(), message)
         })?;
         let table = table.get_ref();
-        let mut config = Self { baseline: None, rules: vec![reader.rule(table, &TOP)?] };
+        let mut config = Self { rules: vec![reader.rule(table, &TOP)?], ..Self::default() };
         for (key, value) in table {
             match key.get_ref().as_ref() {
                 "baseline" => config.baseline = Some(reader.string("baseline", value)?.to_owned()),
                 "override" => {
-                    for one in reader.tables(value)? {
+                    for one in reader.tables("override", value)? {
                         config.rules.push(reader.particular_rule(one)?);
+                    }
+                }
+                "category" => {
+                    for one in reader.tables("category", value)? {
+                        config.categories.push(reader.category(one)?);
                     }
                 }
                 _ => {}
@@ -129,9 +139,10 @@ impl TomlReader<'_> {
 
     fn tables<'v, 'i>(
         &self,
+        key: &str,
         value: &'v TomlValue<'i>,
     ) -> Result<Vec<&'v TomlValue<'i>>, ConfigError> {
-        let wrong = || self.error(&value.span(), "write [[override]], in two brackets".to_owned());
+        let wrong = || self.error(&value.span(), format!("write [[{key}]], in two brackets"));
         let array = value.get_ref().as_array().ok_or_else(wrong)?;
         let tables: Vec<_> = array.iter().filter(|one| one.get_ref().is_table()).collect();
         if tables.len() < array.len() { Err(wrong()) } else { Ok(tables) }
@@ -188,17 +199,48 @@ impl TomlReader<'_> {
         Ok(limits)
     }
 
+    fn pattern(&self, table: &DeTable<'_>, key: &str) -> Result<Option<Pattern>, ConfigError> {
+        let Some(value) = table.get(key) else { return Ok(None) };
+        let wrong = |e: glob::PatternError| self.error(&value.span(), format!("{key}: {}", e.msg));
+        Pattern::new(self.string(key, value)?).map(Some).map_err(wrong)
+    }
+
+    /// A `[[category]]`.
+    fn category(&self, value: &TomlValue<'_>) -> Result<Rule, ConfigError> {
+        let wrong = |message: &str| Err(self.error(&value.span(), message.to_owned()));
+        let Some(table) = value.get_ref().as_table() else { return Ok(Rule::default()) };
+        for key in table.keys() {
+            if !CATEGORY.contains(&key.get_ref().as_ref()) {
+                let message = format!(
+                    "unknown key {}; a [[category]] has {}",
+                    key.get_ref(),
+                    CATEGORY.join(", ")
+                );
+                return Err(self.error(&key.span(), message));
+            }
+        }
+        let name = table.get("name").map(|name| self.string("name", name)).transpose()?;
+        let rule = Rule {
+            name: name.unwrap_or_default().trim().to_owned(),
+            file: self.pattern(table, "file")?,
+            function: self.pattern(table, "function")?,
+            annotation: self.pattern(table, "annotation")?,
+        };
+        if rule.name.is_empty() {
+            return wrong("a [[category]] has a name");
+        }
+        if rule.file.is_none() && rule.function.is_none() && rule.annotation.is_none() {
+            return wrong("a [[category]] has a file, a function or an annotation to match");
+        }
+        Ok(rule)
+    }
+
     /// An `[[override]]`.
     fn particular_rule(&self, value: &TomlValue<'_>) -> Result<RuleTable, ConfigError> {
         let wrong = |span: Range<usize>, message: String| Err(self.error(&span, message));
         let Some(table) = value.get_ref().as_table() else { return Ok(RuleTable::default()) };
         let mut rule = self.rule(table, &OVERRIDE)?;
-        if let Some(path) = table.get("path") {
-            match Pattern::new(self.string("path", path)?) {
-                Ok(pattern) => rule.path = Some(pattern),
-                Err(error) => return wrong(path.span(), format!("path: {}", error.msg)),
-            }
-        }
+        rule.path = self.pattern(table, "path")?;
         if let Some(device) = table.get("device") {
             let number = device.get_ref().as_integer().map(toml::de::DeInteger::as_str);
             match number.map(str::parse) {
@@ -298,6 +340,14 @@ mod tests {
             ("baseline = 3", "1: baseline is a string"),
             ("warn = 3", "1: warn is a table of limits"),
             ("[override]\npath = 'x'", "1: write [[override]]"),
+            ("[[category]]\nfile = 'a'", "1: a [[category]] has a name"),
+            ("[[category]]\nname = 'a'", "1: a [[category]] has a file, a function or an"),
+            ("[[category]]\nname = 'a'\nfile = 'a['", "3: file: "),
+            (
+                "[[category]]\nname = 'a'\nfiel = 'a'",
+                "3: unknown key fiel; a [[category]] has name",
+            ),
+            ("category = 1", "1: write [[category]], in two brackets"),
             ("override = [1]", "1: write [[override]]"),
             ("\n[[override]]\nmax-ooms = 0", "2: an [[override]] names a path"),
             ("[[override]]\ndevice = 0", "1: this [[override]] sets no limit"),

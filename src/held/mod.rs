@@ -9,6 +9,7 @@ mod category;
 mod kinds;
 mod leaks;
 mod lives;
+mod rules;
 mod sets;
 mod tables;
 
@@ -17,8 +18,9 @@ use serde::Serialize;
 pub use self::kinds::{Category, Confidence};
 pub use self::leaks::{LeakSuspect, Leaks};
 use self::lives::Lives;
+pub use self::rules::Rule;
 use self::tables::Summary;
-pub use self::tables::{Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, HeldAt};
+pub use self::tables::{Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, ByRule, HeldAt};
 use crate::facts::shown_capacity;
 use crate::phases::StepsFrom;
 use crate::study::{DeviceStudy, Moment, OverTime};
@@ -56,11 +58,12 @@ pub(crate) struct Whereabouts {
 }
 
 /// Looks at the memory of `device`, of which the `over_time` is known, also at the moment
-/// `asked` for; tables have `top` rows.
+/// `asked` for; tables have `top` rows, and blocks are sorted by `rules` as well.
 pub(crate) fn whereabouts(
     device: DeviceStudy<'_, '_>,
     over_time: &OverTime,
     asked: Moment,
+    rules: &[Rule],
     top: usize,
 ) -> Whereabouts {
     let at_peak = over_time.peak.allocated_event.or(over_time.first.checked_sub(1));
@@ -78,7 +81,7 @@ pub(crate) fn whereabouts(
     let lives = Lives::of(device, wanted);
     let held = |entry: Option<usize>| {
         let moment = lives.moments.iter().find(|moment| moment.entry == entry)?;
-        Some(Summary::new(device, &lives, moment).report(top))
+        Some(Summary::new(device, &lives, moment).report(rules, top))
     };
     let reserved_before = over_time.outcome.start.reserved;
     let capacity = device.scope().capacity;

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::category::sort_out;
 use super::kinds::{Category, Confidence};
 use super::lives::{LiveBlock, LiveSet, Lives};
+use super::rules::{Rule, Sorter};
 use crate::ids::{StackId, SymbolId};
 use crate::memory;
 use crate::memory::{HeldByLine, HeldByStack, Share, Sum, Sums, TopRows, ranked, summed, table};
@@ -29,6 +30,9 @@ pub struct HeldAt {
     pub blocks: u64,
     /// By what it was for.
     pub by_category: Vec<ByCategory>,
+    /// By categories of the reader's own, where there are any: most first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_rule: Vec<ByRule>,
     /// By the phase that allocated it.
     pub by_phase: Vec<ByPhase>,
     /// By the age of the blocks, in training steps.
@@ -59,6 +63,16 @@ pub struct ByCategory {
     pub high_bytes: u64,
     /// Bytes that are told with medium confidence; the others are guesses.
     pub medium_bytes: u64,
+}
+
+/// Live memory of one category of the reader's own.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ByRule {
+    /// Its name; `None` for memory that no rule fits.
+    pub name: Option<String>,
+    /// How much.
+    #[serde(flatten)]
+    pub held: Share,
 }
 
 /// Live memory that one phase allocated.
@@ -161,7 +175,7 @@ impl<'a, 'f> Summary<'a, 'f> {
         Self { device, phases, lives, moment, step, phase, all }
     }
 
-    pub(super) fn report(&self, top: usize) -> HeldAt {
+    pub(super) fn report(&self, rules: &[Rule], top: usize) -> HeldAt {
         let stacks = self.device.stacks();
         let by_stack = self.sums(|block| Some(block.stack));
         let from_the_start =
@@ -175,6 +189,7 @@ impl<'a, 'f> Summary<'a, 'f> {
             allocated_bytes: self.all.bytes,
             blocks: self.all.blocks,
             by_category: self.by_category(),
+            by_rule: self.by_rule(rules),
             by_phase: self.by_phase(),
             by_age: self.by_age(),
             by_range: self.by_range(top),
@@ -211,6 +226,20 @@ impl<'a, 'f> Summary<'a, 'f> {
             ByCategory { category, held: sum.of(self.all), confidence, high_bytes, medium_bytes }
         };
         ranked(sums).into_iter().map(row).collect()
+    }
+
+    fn by_rule(&self, rules: &[Rule]) -> Vec<ByRule> {
+        if rules.is_empty() {
+            return Vec::new();
+        }
+        let mut sorter = Sorter::new(self.device, rules);
+        // Rules of one name are one category.
+        let mut name = |block: &LiveBlock| sorter.rule_of(block).map(|at| &*rules[at].name);
+        let row = |(name, sum): (Option<&str>, Sum)| ByRule {
+            name: name.map(plain_name),
+            held: sum.of(self.all),
+        };
+        ranked(self.sums(|block| Some(name(block)))).into_iter().map(row).collect()
     }
 
     fn by_phase(&self) -> Vec<ByPhase> {

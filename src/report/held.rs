@@ -152,8 +152,11 @@ fn rows(held: &HeldAt) -> Vec<Vec<Cell>> {
     let has_categories = held.by_category.iter().any(|row| row.category != Category::Other);
     let has_phases =
         held.by_phase.iter().any(|row| row.phase.is_some_and(|phase| phase != Phase::Other));
-    let groups: [(&str, bool, Vec<_>); 3] = [
+    let rules = held.by_rule.iter();
+    let rules = rules.map(|of| (of.name.as_deref().unwrap_or("no rule"), of.held, ""));
+    let groups: [(&str, bool, Vec<_>); 4] = [
         ("for", has_categories, categories.collect()),
+        ("by rule", !held.by_rule.is_empty(), rules.collect()),
         ("allocated in", has_phases, phases.collect()),
         ("held since", held.step.is_some(), ages.collect()),
     ];

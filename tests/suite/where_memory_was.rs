@@ -297,6 +297,36 @@ fn a_part_of_the_trace_has_its_own_peak() {
     adds_up(&device["at_peak"], &device["peak"]["allocated_bytes"], "window");
 }
 
+/// Rules of the reader's own sort the same memory once more: the first that fits counts.
+#[test]
+fn categories_of_ones_own_stand_beside_the_others() {
+    let place = tempfile::tempdir().unwrap();
+    let config = place.path().join("oomscope.toml");
+    let rules = "max-ooms = 0\n\
+        [[category]]\nname = 'blocks'\nfile = 'categories.py'\nfunction = 'forward'\n\
+        [[category]]\nname = 'optimizer'\nannotation = 'Optimizer.step#*'\n\
+        [[category]]\nname = 'all'\nfunction = 'train'\n\
+        [[category]]\nname = 'optimizer'\nfunction = '_init_group'\n";
+    std::fs::write(&config, rules).unwrap();
+    let config = config.to_str().unwrap();
+    let device = &devices("where/2.15.0-adam", &["--config", config])[0];
+    let held = &device["at_peak"];
+    assert_eq!(sum(&held["by_rule"], "bytes"), held["allocated_bytes"].as_u64().unwrap());
+    let of = |table: &str, key: &str, name: &Value| {
+        let rows = held[table].as_array().unwrap().iter();
+        rows.filter(|row| &row[key] == name).map(|row| row["bytes"].as_u64().unwrap()).sum::<u64>()
+    };
+    let (blocks, optimizer) =
+        (of("by_rule", "name", &"blocks".into()), of("by_rule", "name", &"optimizer".into()));
+    assert!(blocks > 0 && blocks <= of("by_phase", "phase", &"forward".into()), "{held}");
+    assert_eq!(optimizer, of("by_category", "category", &"optimizer-state".into()));
+    assert!(of("by_rule", "name", &Value::Null) > 0, "parameters are of none");
+    let page = result_of(&["analyze", "--config", config, "fixtures/where/2.15.0-adam.pickle.gz"]);
+    assert!(page.contains("by rule") && page.contains("no rule"), "{page}");
+    let plain = &devices("where/2.15.0-adam", &[])[0];
+    assert!(plain["at_peak"]["by_rule"].is_null());
+}
+
 fn suspects(name: &str) -> Vec<Value> {
     devices(name, &[])[0]["leaks"]["suspects"].as_array().unwrap().clone()
 }

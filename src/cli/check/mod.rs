@@ -5,23 +5,19 @@ mod baseline;
 mod limits;
 mod repository;
 
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::bail;
 
 pub(super) use self::args::Check;
 use self::baseline::{baseline, name_of, save_baseline};
 use self::repository::{repository, source};
 use super::args::Format;
+use super::configuration::{CONFIG, configuration};
 use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
 use crate::analysis::Unreadable;
-use crate::gate::{AllowMissing, CheckReport, Config, EXAMPLE, Gate, Judged, Limit, judge};
+use crate::gate::{AllowMissing, CheckReport, EXAMPLE, Gate, Judged, Limit, judge};
 use crate::report;
-
-/// The configuration that is looked for.
-const CONFIG: &str = "oomscope.toml";
 
 /// Reads, judges and writes.
 pub(super) fn run(args: &Check) -> anyhow::Result<Done> {
@@ -117,23 +113,4 @@ fn with_something_to_check(
         message: "no memory and no trace to check".to_owned(),
     }));
     Ok((kept.into_iter().map(|(_, one)| one).collect(), unreadable))
-}
-
-/// The limits of `path`, or of the file found from the working directory upwards; with its path.
-fn configuration(path: Option<&Path>) -> anyhow::Result<(Config, Option<PathBuf>)> {
-    let Some(path) = path.map(Path::to_owned).or_else(find_configuration) else {
-        return Ok((Config::default(), None));
-    };
-    let shown = path.display();
-    let text =
-        std::fs::read_to_string(&path).with_context(|| format!("{shown}: cannot be read"))?;
-    let config = Config::parse(&text).map_err(|error| anyhow!("{shown}:{error}"))?;
-    Ok((config, Some(path)))
-}
-
-/// `oomscope.toml`, or the first of `../oomscope.toml`, `../../oomscope.toml`, .. that is there.
-fn find_configuration() -> Option<PathBuf> {
-    let here = std::env::current_dir().ok()?;
-    let up = |levels: usize| (0..levels).map(|_| "..").collect::<PathBuf>().join(CONFIG);
-    (0..here.ancestors().count()).map(up).find(|path| path.is_file())
 }
