@@ -12,7 +12,10 @@ pub struct AnalyzeReport {
     pub schema: &'static str,
     /// In the order in which they were given.
     pub snapshots: Vec<SnapshotReport>,
-    /// Side by side, when there are several.
+    /// Rows that tables of ranks and devices have on a page.
+    #[serde(skip)]
+    pub top: usize,
+    /// All devices side by side, where there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<Ranks>,
     /// Files that could not be read.

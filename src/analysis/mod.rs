@@ -17,5 +17,5 @@ pub use analyzed::{AnalyzeReport, Unreadable};
 pub use device::DeviceReport;
 pub use lines::{Contribution, LineShare, lines};
 pub use options::Options;
-pub use ranks::{Rank, Ranks, compare_ranks};
+pub use ranks::{Alike, Rank, Ranks, compare_ranks};
 pub use snapshot::{HostReport, SnapshotReport, analyze, analyze_study, remark_on_file, remarks};

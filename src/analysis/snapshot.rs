@@ -1,5 +1,8 @@
 //! Everything about one snapshot.
 
+use std::hash::BuildHasher as _;
+
+use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -8,7 +11,7 @@ use super::options::Options;
 use crate::facts::foreign;
 use crate::memory::Count;
 use crate::notice::{Code, Warning, Warnings};
-use crate::snapshot::{Snapshot, Stacks};
+use crate::snapshot::{Device, Snapshot, Stacks};
 use crate::study::{Study, remark_on_trace};
 use crate::whatif::found_settings;
 use crate::whatif::{caution, not_in_effect};
@@ -27,6 +30,10 @@ pub struct SnapshotReport {
     pub path: String,
     /// Size of the file.
     pub size_bytes: u64,
+    /// What tells this process from others, and its snapshots have in common: how its trace begins. `None` where
+    /// no times were recorded.
+    #[serde(skip)]
+    pub process: Option<u64>,
     /// Trace entries of all devices.
     pub events: u64,
     /// The releases that write these keys, such as `2.10-2.11` or `2.14+`.
@@ -79,6 +86,7 @@ pub fn analyze_study(
     SnapshotReport {
         path: path.to_owned(),
         size_bytes,
+        process: study.devices().find_map(|device| process(device.device())),
         events: snapshot.entries.len() as u64,
         torch_version: options
             .minor
@@ -91,6 +99,18 @@ pub fn analyze_study(
         host: (host.count > 0).then_some(HostReport { segments: host }),
         devices,
     }
+}
+
+/// How the trace of `device` begins: the times of a few entries, in microseconds, are never those of another
+/// process.
+fn process(device: Device<'_>) -> Option<u64> {
+    /// One alone may be: a thousand ranks begin within a second.
+    const FEW: usize = 16;
+    if device.len() < FEW {
+        return None;
+    }
+    let times = (0..FEW).map(|entry| device.time_us(entry)).collect::<Option<Vec<u64>>>()?;
+    Some(FxBuildHasher.hash_one((device.entry(0).addr, times)))
 }
 
 /// What is odd about a file and its traces.

@@ -150,7 +150,8 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
         }
     }
     let done = if unreadable.is_empty() { Done::Well } else { Done::Partly };
-    let report = AnalyzeReport { schema: "oomscope/analyze/1", snapshots, ranks, unreadable };
+    let schema = "oomscope/analyze/1";
+    let report = AnalyzeReport { schema, snapshots, top: args.top, ranks, unreadable };
     output.write_answer(args.output.format, &report, report::analyze)?;
     Ok(done)
 }

@@ -3,7 +3,6 @@
 use super::lines::LineChange;
 use super::options::At;
 use super::steps::CommonSteps;
-use crate::frames::FrameReport;
 use crate::units::{change, counted, percent, ratio, size};
 
 /// The moment compared: `at peak`, `at the snapshot`, `after 3 steps`.
@@ -28,13 +27,6 @@ pub(super) fn growth(before: u64, after: u64) -> String {
     format!("{verb} {}{share} to {}", size(by), size(after))
 }
 
-/// The end of a path, which tells most: its last two components.
-fn place(frame: &FrameReport) -> String {
-    let from = frame.file.rmatch_indices(['/', '\\']).nth(1).map_or(0, |(at, _)| at + 1);
-    let file = frame.file.get(from..).unwrap_or(&frame.file);
-    format!("{file}:{} in {}", frame.line, frame.name)
-}
-
 /// What became of the memory allocated at a `moment`, and the line that has most of it; `lines` are those
 /// that changed, most first.
 pub(super) fn summary(moment: &str, [before, after]: [u64; 2], lines: &[LineChange]) -> String {
@@ -57,17 +49,7 @@ pub(super) fn summary(moment: &str, [before, after]: [u64; 2], lines: &[LineChan
     let most = match first {
         None => String::new(),
         Some(line) => {
-            let around = &line.around;
-            let from = |line: &FrameReport| format!(" (called from {})", place(line));
-            let from = around.called_from.as_ref().map(from).unwrap_or_default();
-            let place = match (&around.backward, &line.frame) {
-                (Some(node), None) => format!("backward: {node}{from}"),
-                (Some(node), Some(line)) => {
-                    format!("backward: {node} (called from {})", place(line))
-                }
-                (None, Some(line)) => format!("{}{from}", place(line)),
-                (None, None) => "stacks without a line of the user's code".to_owned(),
-            };
+            let place = line.around.in_short(line.frame.as_ref());
             let bytes = line.held.delta_bytes;
             if bytes == by {
                 format!(", all of it from {place}")

@@ -11,8 +11,8 @@ pub struct Table {
     pub header: Vec<&'static str>,
     /// Which columns hold words; the others hold numbers.
     pub words: Vec<usize>,
-    /// The column that is left out first where there is no room for all.
-    pub least: Option<usize>,
+    /// The columns that are left out, one after the other, where there is no room for all.
+    pub least: Vec<usize>,
     /// From the top down.
     pub rows: Vec<Vec<Cell>>,
     /// What is to be known of the rows.
@@ -50,7 +50,7 @@ impl Table {
             caption: None,
             header: header.to_vec(),
             words: words.to_vec(),
-            least: None,
+            least: Vec::new(),
             rows: rows.into_iter().map(cells).collect(),
             note: None,
         }
@@ -62,10 +62,10 @@ impl Table {
         Self { caption: Some(caption.into()), ..self }
     }
 
-    /// With `column` to be left out first.
+    /// With `columns` to be left out where there is no room, the first of them first.
     #[must_use]
-    pub fn least(self, column: usize) -> Self {
-        Self { least: Some(column), ..self }
+    pub fn least(self, columns: &[usize]) -> Self {
+        Self { least: columns.to_vec(), ..self }
     }
 
     /// With what is to be known of the rows, if anything.
@@ -83,11 +83,12 @@ impl Table {
                 row.remove(column);
             }
         }
-        self.words.retain(|words| *words != column);
-        for words in self.words.iter_mut().filter(|words| **words > column) {
-            *words -= 1;
+        for columns in [&mut self.words, &mut self.least] {
+            columns.retain(|other| *other != column);
+            for later in columns.iter_mut().filter(|other| **other > column) {
+                *later -= 1;
+            }
         }
-        self.least = None;
         self
     }
 }

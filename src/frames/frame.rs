@@ -25,4 +25,11 @@ impl FrameReport {
     pub fn origin(&self) -> Origin {
         Origin::of(&self.file, self.line, &self.name)
     }
+
+    /// The line with the end of its path, which tells most: the last two components.
+    pub fn in_short(&self) -> String {
+        let from = self.file.rmatch_indices(['/', '\\']).nth(1).map_or(0, |(at, _)| at + 1);
+        let file = self.file.get(from..).unwrap_or(&self.file);
+        format!("{file}:{} in {}", self.line, self.name)
+    }
 }

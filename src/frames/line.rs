@@ -35,6 +35,20 @@ pub struct Around {
     pub has_stack: bool,
 }
 
+impl Around {
+    /// `frame` and what stands beside it, in a few words.
+    pub fn in_short(&self, frame: Option<&FrameReport>) -> String {
+        let from = |line: &FrameReport| format!(" (called from {})", line.in_short());
+        let caller = self.called_from.as_ref().map(from).unwrap_or_default();
+        match (&self.backward, frame) {
+            (Some(node), None) => format!("backward: {node}{caller}"),
+            (Some(node), Some(line)) => format!("backward: {node}{}", from(line)),
+            (None, Some(line)) => format!("{}{caller}", line.in_short()),
+            (None, None) => "stacks without a line of the user's code".to_owned(),
+        }
+    }
+}
+
 /// What a comprehension calls its function: it stands on the lines of the function around it.
 const COMPREHENSIONS: [&str; 4] = ["<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"];
 

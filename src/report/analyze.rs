@@ -15,18 +15,19 @@ use crate::units::{counted, size};
 /// The answer on one snapshot, or the table of ranks and the answer on the worst of them.
 pub fn analyze(report: &AnalyzeReport) -> Document {
     let mut document = Document::default();
-    if let Some(ranks) = &report.ranks {
-        ranks::ranks(&mut document, ranks);
-        let worst = ranks.rows.first().map(|worst| worst.path.as_str());
-        if let Some(worst) = report.snapshots.iter().find(|s| Some(s.path.as_str()) == worst) {
-            document.title(Text::from("The worst of them: ").and(code(&*worst.path)));
-            snapshot(&mut document, worst);
-        }
-    } else {
-        for one in &report.snapshots {
-            document.title(code(&*one.path));
-            snapshot(&mut document, one);
-        }
+    let worst = report.ranks.as_ref().and_then(|ranks| ranks.rows.first());
+    let shown = match worst {
+        Some(worst) => report.snapshots.iter().find(|snapshot| snapshot.path == worst.path),
+        None => report.snapshots.first(),
+    };
+    let several = report.ranks.as_ref().filter(|_| report.snapshots.len() > 1);
+    if let Some(ranks) = several {
+        ranks::ranks(&mut document, ranks, report.top);
+    }
+    if let Some(shown) = shown {
+        let which = if several.is_some() { "The worst of them: " } else { "" };
+        document.title(Text::from(which).and(code(&*shown.path)));
+        snapshot(&mut document, shown, report);
     }
     let unreadable =
         report.unreadable.iter().map(|file| code(&*file.path).and(format!(": {}", file.message)));
@@ -39,12 +40,21 @@ fn comes_first(warning: &Warning) -> bool {
     matches!(warning.code, Code::ForeignBackend | Code::NotAllocated)
 }
 
-fn snapshot(document: &mut Document, snapshot: &SnapshotReport) {
+fn snapshot(document: &mut Document, snapshot: &SnapshotReport, report: &AnalyzeReport) {
     for warning in snapshot.warnings.iter().filter(|warning| comes_first(warning)) {
         document.warning(warning.code.word(), &*warning.message);
     }
     document.paragraph(provenance(snapshot));
-    for device in &snapshot.devices {
+    if let (Some(ranks), [_]) = (&report.ranks, report.snapshots.as_slice()) {
+        ranks::ranks(document, ranks, report.top);
+    }
+    // As in the table: the worst first.
+    let rows = report.ranks.iter().flat_map(|ranks| &ranks.rows);
+    let order: Vec<u64> =
+        rows.filter(|row| row.path == snapshot.path).map(|row| row.device).collect();
+    let mut devices: Vec<&DeviceReport> = snapshot.devices.iter().collect();
+    devices.sort_by_key(|device| order.iter().position(|id| *id == device.device));
+    for device in devices {
         ooms(document, device);
         request(document, device);
         memory(document, device);

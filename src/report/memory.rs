@@ -159,7 +159,7 @@ fn free_segments(device: &DeviceReport) -> Table {
         ]);
     }
     let header = ["segment", "kind", "bytes", "blocks", "allocated", "free", "releasable"];
-    Table::new(&header, &[0, 1], rows).least(BLOCKS)
+    Table::new(&header, &[0, 1], rows).least(&[BLOCKS])
 }
 
 /// A row a pool and a row a stream, where there are several.

@@ -1,8 +1,9 @@
-//! Several snapshots, a row each.
+//! Several devices, of one snapshot or of many, a row each.
 
 use crate::analysis::{Rank, Ranks};
 use crate::document::{Cell, Document, Table, Text, code};
-use crate::units::{count, percent, size};
+use crate::units::{counted, percent, size};
+use crate::verdict::Verdict;
 
 /// The directory that all paths begin with, its slash included.
 fn common_directory(rows: &[Rank]) -> String {
@@ -36,26 +37,48 @@ fn cells(rank: &Rank, directory: &str, ending: &str) -> Vec<Cell> {
     vec![
         code(name.strip_suffix(ending).unwrap_or(name)).into(),
         rank.device.to_string().into(),
-        if rank.oom_count == 0 { "no".into() } else { count(rank.oom_count).into() },
+        rank.verdict.map_or("no", Verdict::word).into(),
         size(rank.peak_allocated_bytes).into(),
         size(rank.peak_reserved_bytes).into(),
+        size(rank.allocated_bytes).into(),
         size(rank.reserved_bytes).into(),
         percent(rank.gap_ratio).into(),
     ]
 }
 
-/// The table, the worst first, and the finding.
-pub(super) fn ranks(document: &mut Document, ranks: &Ranks) {
-    let (directory, ending) = (common_directory(&ranks.rows), common_ending(&ranks.rows));
-    let number = format!("{} snapshots", ranks.rows.len());
-    let which = match directory.as_str() {
-        "" => Text::from(number),
-        directory => Text::from(format!("{number} in ")).and(code(directory)),
-    };
-    document.title(which.and(", the worst first"));
-    let header =
-        ["snapshot", "device", "oom", "peak allocated", "peak reserved", "reserved", "gap"];
-    let rows = ranks.rows.iter().map(|rank| cells(rank, &directory, &ending));
-    document.table(Table::new(&header, &[0], rows));
+/// The `top` rows of the table, the worst first, and the finding.
+pub(super) fn ranks(document: &mut Document, ranks: &Ranks, top: usize) {
+    let rows = &ranks.rows;
+    let (directory, ending) = (common_directory(rows), common_ending(rows));
+    let is_one = rows.iter().all(|row| Some(&row.path) == rows.first().map(|first| &first.path));
+    if is_one {
+        document.heading(format!("{}, the worst first", counted(rows.len() as u64, "device")));
+    } else {
+        let number = counted(rows.len() as u64, "snapshot");
+        let which = match directory.as_str() {
+            "" => Text::from(number),
+            directory => Text::from(format!("{number} in ")).and(code(directory)),
+        };
+        document.title(which.and(", the worst first"));
+    }
     document.paragraph(&*ranks.summary);
+    let header = [
+        "snapshot",
+        "device",
+        "failed",
+        "peak allocated",
+        "peak reserved",
+        "allocated",
+        "reserved",
+        "gap",
+    ];
+    let others = rows.len().saturating_sub(top) as u64;
+    let note = (others > 0).then(|| format!("and {}; --top shows more", counted(others, "other")));
+    let cells = rows.iter().take(top).map(|rank| cells(rank, &directory, &ending));
+    let table = Table::new(&header, &[0, 2], cells).least(&[5, 4, 7]).note(note);
+    document.table(if is_one { table.without(0) } else { table });
+    if ranks.earlier_dumps > 0 {
+        let dumps = counted(ranks.earlier_dumps, "earlier snapshot");
+        document.paragraph(format!("{dumps} of the same processes left out"));
+    }
 }

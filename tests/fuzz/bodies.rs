@@ -65,6 +65,7 @@ pub fn analysis(bytes: &[u8]) -> bool {
         let snapshots = vec![one(), one()];
         let ranks = compare_ranks(&snapshots);
         let report = AnalyzeReport {
+            top: 10,
             schema: "oomscope/analyze/1",
             snapshots,
             ranks,

@@ -148,7 +148,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
         let snapshots = vec![analyze(snapshot, "a", 1, options), analyze(other, "b", 1, options)];
         let ranks = compare_ranks(&snapshots);
         let unreadable = Vec::new();
-        let report = AnalyzeReport { schema: "", snapshots, ranks, unreadable };
+        let report = AnalyzeReport { schema: "", top: 10, snapshots, ranks, unreadable };
         said.extend(shown(&report::analyze(&report)));
         data.push(value(serde_json::to_value(&report)));
 

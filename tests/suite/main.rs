@@ -42,6 +42,7 @@ mod lines;
 mod phases;
 mod pickle_writer;
 mod plain_text;
+mod ranks;
 mod reader_bad_input;
 mod reader_compressed;
 mod reader_formats;

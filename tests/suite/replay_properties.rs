@@ -293,6 +293,7 @@ proptest! {
         let ranks = compare_ranks(&snapshots);
         for ranks in [None, ranks] {
             let report = AnalyzeReport {
+                top: 10,
                 schema: "oomscope/analyze/1",
                 snapshots: snapshots.to_vec(),
                 ranks,

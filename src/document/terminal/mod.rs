@@ -204,7 +204,7 @@ mod tests {
             "2".into(),
             Cell::Over(place, vec!["some words on it that are long".into()]),
         ];
-        let table = Table::new(&["count", "least of all", "where"], &[2], [row]).least(1);
+        let table = Table::new(&["count", "least of all", "where"], &[2], [row]).least(&[1]);
         let mut document = Document::default();
         document.table(table);
         let page = terminal(&document, PLAIN);

@@ -26,8 +26,8 @@ pub(super) fn table(table: &Table, style: Style) -> String {
     let widths = laid_out.column_max_content_widths();
     let total = widths.iter().map(|width| usize::from(*width) + 2).sum::<usize>().saturating_sub(2);
     if let Some(excess @ 1..) = total.checked_sub(room) {
-        if let Some(least) = table.least {
-            return self::table(&table.clone().without(least), style);
+        if let Some(least) = table.least.first() {
+            return self::table(&table.clone().without(*least), style);
         }
         let widest = widths.iter().enumerate().filter(|(column, _)| table.words.contains(column));
         let widest = widest.max_by_key(|(_, width)| **width);

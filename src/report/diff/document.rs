@@ -101,7 +101,7 @@ fn lines(document: &mut Document, device: &DeviceDiff) {
         "all of it".into(),
     ]);
     let header = ["change", "", "before", "after", "blocks", "allocated by"];
-    document.table(Table::new(&header, &[5], rows).least(BLOCKS));
+    document.table(Table::new(&header, &[5], rows).least(&[BLOCKS]));
 }
 
 fn row(held: &HeldChange, share: String, who: Cell) -> Vec<Cell> {
