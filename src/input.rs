@@ -5,26 +5,35 @@
 //! after the other.
 #![allow(unsafe_code)] // the one memory map, see `map`
 
-use std::error::Error as _;
+mod html;
+mod text;
+mod zstd;
+
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Deref;
 use std::path::Path;
+use std::rc::Rc;
 
 use memmap2::Mmap;
-use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use thiserror::Error;
 
-use crate::units::{MIB, size};
+use self::text::{Encoding, Utf8};
+use self::zstd::{ZstdFrames, is_zstd};
+use crate::units::{GIB, MIB, size};
 
 /// Decompressed bytes allowed for each compressed byte; real snapshots shrink 5 to 40 times.
 const MAX_EXPANSION: u64 = 100;
 /// Decompressed size that is always allowed.
 const MIN_LIMIT: u64 = 64 * MIB;
 
+/// Bytes that are read of what has no size of its own: standard input, a pipe, a device. No snapshot has as many.
+const ENDLESS: u64 = 4 * GIB;
+/// The same of a log, which is read line by line.
+const ENDLESS_LOG: u64 = GIB;
+
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// Other compression, known to be named: how a file begins, its name, and what undoes it.
 const OTHERS: [(&[u8], &str, &str); 2] =
@@ -50,6 +59,12 @@ pub enum InputError {
         kind: &'static str,
         /// What the decompressor said.
         source: io::Error,
+    },
+    /// What has no size of its own does not end.
+    #[error("does not end: more than {} were read; save it as a file and give that", size(*read))]
+    Endless {
+        /// Bytes that were read.
+        read: u64,
     },
     /// The compressed data grows beyond what a snapshot does.
     #[error(
@@ -90,9 +105,7 @@ impl Source {
     /// Opens `path`; `-` is standard input.
     pub fn open(path: &Path) -> Result<Self, InputError> {
         let raw = if path.as_os_str() == "-" {
-            let mut vec = Vec::new();
-            io::stdin().lock().read_to_end(&mut vec)?;
-            Bytes::Owned(vec)
+            Bytes::Owned(to_the_end(io::stdin().lock())?)
         } else {
             let file = File::open(path)?;
             if file.metadata()?.is_dir() {
@@ -110,17 +123,30 @@ impl Source {
 
     fn decompressed(mut self) -> Result<Self, InputError> {
         self.stored_bytes = self.len() as u64;
-        let limit = MIN_LIMIT.max(self.stored_bytes.saturating_mul(MAX_EXPANSION));
-        let inflated = if self.starts_with(&GZIP) {
-            inflate("gzip", flate2::read::MultiGzDecoder::new(&*self), limit)?
-        } else if self.starts_with(&ZSTD) {
-            inflate("zstd", ZstdFrames::new(&*self), limit)?
-        } else {
-            return other_compression(&self).map_or(Ok(self), Err);
-        };
-        self.bytes = Bytes::Owned(inflated);
+        let limit = allowed(self.stored_bytes);
+        if self.starts_with(&GZIP) {
+            let decoder = flate2::read::MultiGzDecoder::new(&*self);
+            self.bytes = Bytes::Owned(inflate("gzip", decoder, limit)?);
+        } else if is_zstd(&self) {
+            self.bytes = Bytes::Owned(inflate("zstd", ZstdFrames::new(&*self), limit)?);
+        } else if let Some(error) = other_compression(&self) {
+            return Err(error);
+        }
+        if let Some(encoding) = Encoding::of(&self) {
+            let mut text = Vec::new();
+            Utf8::new(&*self, encoding).read_to_end(&mut text)?;
+            self.bytes = Bytes::Owned(text);
+        }
+        if let Some(pickle) = html::embedded(&self) {
+            self.bytes = Bytes::Owned(pickle);
+        }
         Ok(self)
     }
+}
+
+/// Decompressed bytes that so many compressed ones may grow to.
+fn allowed(stored: u64) -> u64 {
+    MIN_LIMIT.max(stored.saturating_mul(MAX_EXPANSION))
 }
 
 fn other_compression(start: &[u8]) -> Option<InputError> {
@@ -128,81 +154,89 @@ fn other_compression(start: &[u8]) -> Option<InputError> {
     Some(InputError::OtherCompression(kind, remedy))
 }
 
-/// `source` decompressed while it is read, when it is gzip or zstd: for text of which little is kept.
+/// `source` decompressed while it is read, when it is gzip or zstd, and as UTF-8: for text of which little is kept.
 ///
 /// # Errors
-/// Those of `source`; compression that is not read here.
+/// Those of `source`; compression that is not read here, or that grows beyond what text does; text that does not end.
 pub fn decompressed<'a>(mut source: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     let start = source.fill_buf()?;
-    Ok(if start.starts_with(&GZIP) {
-        Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(source)))
-    } else if start.starts_with(&ZSTD) {
-        Box::new(BufReader::new(ZstdFrames::new(source)))
+    let stored = Rc::new(Cell::new(0));
+    let is_gzip = start.starts_with(&GZIP);
+    let plain: Box<dyn BufRead + 'a> = if is_gzip || is_zstd(start) {
+        let source = BufReader::new(Counted { source, bytes: Rc::clone(&stored) });
+        let inflated: Box<dyn Read + 'a> = if is_gzip {
+            Box::new(flate2::bufread::MultiGzDecoder::new(source))
+        } else {
+            Box::new(ZstdFrames::new(source))
+        };
+        Box::new(BufReader::new(Limited { source: inflated, stored, bytes: 0 }))
     } else if let Some(error) = other_compression(start) {
         return Err(io::Error::other(error));
     } else {
         Box::new(source)
+    };
+    as_utf8(plain)
+}
+
+fn as_utf8<'a>(mut source: Box<dyn BufRead + 'a>) -> io::Result<Box<dyn BufRead + 'a>> {
+    Ok(match Encoding::of(source.fill_buf()?) {
+        Some(encoding) => Box::new(BufReader::new(Utf8::new(source, encoding))),
+        None => source,
     })
 }
 
-/// The content of all zstd frames, one after the other: parallel compressors write many.
-struct ZstdFrames<R> {
+/// `source`, which is given up when it has no end.
+pub fn with_an_end(source: impl Read) -> impl BufRead {
+    BufReader::new(Ending { source, left: ENDLESS_LOG })
+}
+
+/// A source of which no more than so many bytes are read.
+struct Ending<R> {
     source: R,
-    decoder: FrameDecoder,
-    in_frame: bool,
+    left: u64,
 }
 
-impl<R: BufRead> ZstdFrames<R> {
-    fn new(source: R) -> Self {
-        Self { source, decoder: FrameDecoder::new(), in_frame: false }
-    }
-}
-
-impl<R: BufRead> Read for ZstdFrames<R> {
+impl<R: Read> Read for Ending<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if self.in_frame {
-                while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
-                    let one = BlockDecodingStrategy::UptoBlocks(1);
-                    let decoded = self.decoder.decode_blocks(&mut self.source, one);
-                    decoded.map_err(broken)?;
-                }
-                let n = self.decoder.read(out)?;
-                if n > 0 || out.is_empty() {
-                    return Ok(n);
-                }
-                self.in_frame = false;
-            }
-            if self.source.fill_buf()?.is_empty() {
-                return Ok(0);
-            }
-            match self.decoder.init(&mut self.source) {
-                Ok(()) => self.in_frame = true,
-                // Meant for other programs; its header has been read.
-                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
-                    length,
-                    ..
-                })) => {
-                    let length = u64::from(length);
-                    let skipped = io::copy(&mut (&mut self.source).take(length), &mut io::sink())?;
-                    if skipped < length {
-                        return Err(io::ErrorKind::UnexpectedEof.into());
-                    }
-                }
-                Err(error) => return Err(broken(error)),
-            }
-        }
+        let read = self.source.read(out)?;
+        let left = self.left.checked_sub(read as u64);
+        self.left =
+            left.ok_or_else(|| io::Error::other(InputError::Endless { read: ENDLESS_LOG }))?;
+        Ok(read)
     }
 }
 
-/// What is wrong with a zstd frame. One that is cut short is told from others in one way, wherever the cut is.
-fn broken(error: FrameDecoderError) -> io::Error {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    let cut = |cause: &io::Error| cause.kind() == io::ErrorKind::UnexpectedEof;
-    if causes.filter_map(|cause| cause.downcast_ref()).any(cut) {
-        return io::ErrorKind::UnexpectedEof.into();
+/// How many bytes were read of a source.
+struct Counted<R> {
+    source: R,
+    bytes: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(out)?;
+        self.bytes.set(self.bytes.get() + read as u64);
+        Ok(read)
     }
-    io::Error::other(error)
+}
+
+/// A source that is given up when it grows beyond what was stored of it.
+struct Limited<R> {
+    source: R,
+    stored: Rc<Cell<u64>>,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(out)?;
+        self.bytes += read as u64;
+        let limit = allowed(self.stored.get());
+        if self.bytes > limit {
+            return Err(io::Error::other(InputError::Bomb { limit }));
+        }
+        Ok(read)
+    }
 }
 
 fn inflate(kind: &'static str, decoder: impl Read, limit: u64) -> Result<Vec<u8>, InputError> {
@@ -214,6 +248,13 @@ fn inflate(kind: &'static str, decoder: impl Read, limit: u64) -> Result<Vec<u8>
     if out.len() as u64 > limit { Err(InputError::Bomb { limit }) } else { Ok(out) }
 }
 
+/// All of what has no size of its own.
+fn to_the_end(source: impl Read) -> Result<Vec<u8>, InputError> {
+    let mut vec = Vec::new();
+    source.take(ENDLESS + 1).read_to_end(&mut vec)?;
+    if vec.len() as u64 > ENDLESS { Err(InputError::Endless { read: ENDLESS }) } else { Ok(vec) }
+}
+
 /// Maps `file`, or reads it where it cannot be mapped (a pipe, `/dev/stdin`, an empty file).
 fn map(file: &File) -> Result<Bytes, InputError> {
     // SAFETY: the map is read-only and lives as long as the `Source`. Another process that shortens
@@ -221,11 +262,7 @@ fn map(file: &File) -> Result<Bytes, InputError> {
     // input; it cannot make it read wrong memory.
     match unsafe { Mmap::map(file) } {
         Ok(map) if !map.is_empty() => Ok(Bytes::Mapped(map)),
-        _ => {
-            let mut vec = Vec::new();
-            (&*file).read_to_end(&mut vec)?;
-            Ok(Bytes::Owned(vec))
-        }
+        _ => Ok(Bytes::Owned(to_the_end(file)?)),
     }
 }
 

@@ -12,7 +12,7 @@ use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
 use crate::explain::explain;
-use crate::input::{Source, decompressed};
+use crate::input::{Source, decompressed, with_an_end};
 use crate::message::{Log, read};
 use crate::pickle::looks_like_pickle;
 use crate::report;
@@ -73,11 +73,14 @@ fn log(path: &Path) -> anyhow::Result<Log> {
         if io::stdin().is_terminal() {
             complain("reading standard input: paste the message, then end with Ctrl-D");
         }
-        return Ok(read(decompressed(io::stdin().lock())?)?);
+        return Ok(read(decompressed(with_an_end(io::stdin().lock()))?)?);
     }
     if path.is_dir() {
         bail!("is a directory; this command takes one log");
     }
     let file = File::open(path).context("cannot be read")?;
+    if !file.metadata()?.is_file() {
+        return Ok(read(decompressed(with_an_end(file))?)?);
+    }
     Ok(read(decompressed(BufReader::new(file))?)?)
 }

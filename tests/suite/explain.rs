@@ -607,3 +607,20 @@ proptest! {
         never_panics(&log);
     }
 }
+
+#[test]
+fn logs_of_windows_are_read_and_those_that_explode_are_refused() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let log = std::fs::read_to_string("fixtures/logs/2.15.0-fragmentation.log").unwrap();
+    let utf16: Vec<u8> =
+        format!("\u{feff}{log}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let expected = result_of(&["explain", "fixtures/logs/2.15.0-fragmentation.log"]);
+    let path = program::file(&directory, "w.log", &utf16);
+    let said = result_of(&["explain", &path]);
+    assert_eq!(said.replace(&path, "fixtures/logs/2.15.0-fragmentation.log"), expected);
+
+    let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    bomb.write_all(&vec![b' '; 80 << 20]).unwrap();
+    let bomb = program::file(&directory, "bomb.log.gz", &bomb.finish().unwrap());
+    assert!(refusal(&["explain", &bomb]).contains("when decompressed"));
+}

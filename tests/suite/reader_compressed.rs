@@ -159,3 +159,46 @@ fn directories_and_missing_files_are_named() {
     let message = Source::open(&directory.path().join("no.pickle")).unwrap_err().to_string();
     assert!(message.contains("cannot be read"), "{message}");
 }
+
+/// pzstd writes a frame first that says how long the next one is.
+#[test]
+fn a_skippable_frame_may_come_first() {
+    for kind in [0x50, 0x5f] {
+        let skippable = [&[kind, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], &[9, 9, 9, 9]].concat();
+        let both = [skippable.clone(), zstd(b"oom"), skippable, zstd(b"scope")].concat();
+        assert_eq!(&*open(&both).unwrap(), b"oomscope");
+    }
+}
+
+/// As `Out-File` of PowerShell writes it.
+#[test]
+fn json_may_be_utf16_or_have_a_mark() {
+    let json = "{\"segments\": [], \"device_traces\": []}";
+    let marked = format!("\u{feff}{json}");
+    let utf16: Vec<u8> = marked.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for bytes in [marked.clone().into_bytes(), utf16.clone(), gzip(&utf16)] {
+        assert_eq!(&*open(&bytes).unwrap(), json.as_bytes());
+    }
+}
+
+/// As `python -m torch.cuda._memory_viz trace_plot` writes it: in base64, filled up with zeros.
+#[test]
+fn a_page_of_memory_viz_is_its_pickle() {
+    let mut pickle = fixtures::pickle("2.15.0-holes");
+    let expected = describe(&read(&pickle));
+    pickle.extend(vec![0; 3 - pickle.len() % 3]);
+    let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |three: &[u8], at: usize| {
+        let bits = three.iter().fold(0, |bits, byte| bits << 8 | usize::from(*byte));
+        char::from(digits[bits >> (18 - 6 * at) & 63])
+    };
+    let encoded: String =
+        pickle.chunks(3).flat_map(|three| (0..4).map(move |at| digit(three, at))).collect();
+    let page = format!(
+        "\n<!DOCTYPE html>\n<html>\n<body>\n<script type=\"module\">\nconst local_files = \
+         [{{\"name\": \"snapshot.pickle\", \"base64\": \"{encoded}\"}}]\n</script>"
+    );
+    let snapshot = read(&open(page.as_bytes()).unwrap());
+    assert_eq!(describe(&snapshot), expected);
+    assert!(snapshot.warnings.to_vec().is_empty(), "{:?}", snapshot.warnings);
+}

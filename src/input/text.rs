@@ -1,0 +1,126 @@
+//! Text that is not UTF-8, or says that it is: what Windows' programs write.
+
+use std::io::{self, Read};
+
+/// The mark at the beginning of a text that says how it is written.
+const MARK: char = '\u{feff}';
+
+/// How a text is written that has to be changed to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    /// UTF-8 after a mark.
+    Marked,
+    /// UTF-16, little end first.
+    Little,
+    /// UTF-16, big end first.
+    Big,
+}
+
+impl Encoding {
+    /// Of what begins with `start`; `None` for UTF-8, and for what is no text.
+    pub(super) fn of(start: &[u8]) -> Option<Self> {
+        let is_text = |byte: u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+        match *start {
+            [0xef, 0xbb, 0xbf, ..] => Some(Self::Marked),
+            [0xff, 0xfe, ..] => Some(Self::Little),
+            [0xfe, 0xff, ..] => Some(Self::Big),
+            [a, 0, b, 0, ..] if is_text(a) && is_text(b) => Some(Self::Little),
+            [0, a, 0, b, ..] if is_text(a) && is_text(b) => Some(Self::Big),
+            _ => None,
+        }
+    }
+}
+
+/// A text as UTF-8 without a mark; what is no character becomes U+FFFD.
+pub(super) struct Utf8<R> {
+    source: R,
+    encoding: Encoding,
+    is_begun: bool,
+    /// Half of a character that the source has not told yet.
+    rest: Vec<u8>,
+    /// What was not asked for yet.
+    ready: io::Cursor<Vec<u8>>,
+}
+
+impl<R: Read> Utf8<R> {
+    pub(super) fn new(source: R, encoding: Encoding) -> Self {
+        Self { source, encoding, is_begun: false, rest: Vec::new(), ready: io::Cursor::default() }
+    }
+
+    /// Makes more of the source ready; `false` at its end.
+    fn go_on(&mut self) -> io::Result<bool> {
+        let mut bytes = std::mem::take(&mut self.rest);
+        let read = self.source.by_ref().take(1 << 16).read_to_end(&mut bytes)?;
+        if bytes.is_empty() {
+            return Ok(false);
+        }
+        let mut text = match self.encoding {
+            Encoding::Marked => bytes,
+            Encoding::Little | Encoding::Big => self.of_utf16(bytes, read == 0).into_bytes(),
+        };
+        if !std::mem::replace(&mut self.is_begun, true) {
+            let mark = MARK.to_string();
+            if text.starts_with(mark.as_bytes()) {
+                text.drain(..mark.len());
+            }
+        }
+        self.ready = io::Cursor::new(text);
+        Ok(true)
+    }
+
+    fn of_utf16(&mut self, mut bytes: Vec<u8>, is_end: bool) -> String {
+        let unit = |pair: &[u8]| match (self.encoding, pair) {
+            (Encoding::Big, &[high, low]) => u16::from_be_bytes([high, low]),
+            (_, &[low, high]) => u16::from_le_bytes([low, high]),
+            (_, odd) => odd.first().map_or(0, |byte| u16::from(*byte)),
+        };
+        let is_first_half = |unit: u16| (0xd800..0xdc00).contains(&unit);
+        if !is_end {
+            let whole = bytes.len() / 2 * 2;
+            let last = bytes.get(whole.saturating_sub(2)..whole).map(unit);
+            let kept = if last.is_some_and(is_first_half) { whole - 2 } else { whole };
+            self.rest = bytes.split_off(kept);
+        }
+        let units = bytes.chunks(2).map(unit);
+        char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+    }
+}
+
+impl<R: Read> Read for Utf8<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.ready.read(out)?;
+            if read > 0 || out.is_empty() || !self.go_on()? {
+                return Ok(read);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> String {
+        let mut text = String::new();
+        let encoding = Encoding::of(bytes).unwrap();
+        Utf8::new(bytes, encoding).read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn every_encoding_is_read_wherever_a_character_is_parted() {
+        for text in ["a", "CUDA out of memory", &"x😀".repeat(70_000), &"😀".repeat(50_000)] {
+            let marked = format!("\u{feff}{text}");
+            let little: Vec<u8> = marked.encode_utf16().flat_map(u16::to_le_bytes).collect();
+            let big: Vec<u8> = marked.encode_utf16().flat_map(u16::to_be_bytes).collect();
+            assert!([little, big, marked.into_bytes()].iter().all(|bytes| read(bytes) == *text));
+        }
+        assert_eq!(read(b"a\0b\0"), "ab");
+        assert_eq!(read(b"\0a\0b"), "ab");
+        assert_eq!(read(b"\xff\xfea\0\x00\xd8"), "a\u{fffd}");
+        for other in [&b""[..], b"a", b"{\"a\"", b"\x80\x04", b"\0\0\0\0", b"}q\0(", b"a\0\0\0"] {
+            assert_eq!(Encoding::of(other), None, "{other:?}");
+        }
+    }
+}
