@@ -77,7 +77,7 @@ pub(super) fn report(
     let found =
         over_time.map(|over_time| held::whereabouts(device, over_time, shown, options.rules, top));
     let found = found.unwrap_or_default();
-    let ooms = failures.reports(found.at_failure, warnings);
+    let ooms = failures.reports(found.at_failure, !found.leaks.suspects.is_empty(), warnings);
     remark_on_trace(device, warnings);
     let memory = memory_at(device, shown, top);
     DeviceReport {

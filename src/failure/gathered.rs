@@ -21,7 +21,7 @@ const DESCRIBED_OOMS: usize = 16;
 pub fn failures(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) -> Vec<OomReport> {
     let mut failures = Failures::of(device);
     device.follow(Keep::Sums, |step| failures.see(step));
-    failures.reports(None, warnings)
+    failures.reports(None, false, warnings)
 }
 
 /// Gathers them.
@@ -53,11 +53,12 @@ impl<'s, 'a> Failures<'s, 'a> {
         }
     }
 
-    /// The reports, oldest first; that of the last failure says where the memory was `held`. What is not said
-    /// of them, and why no remedy is claimed, goes to `warnings`.
+    /// The reports, oldest first; that of the last failure says where the memory was `held`; some line `grows`
+    /// with every step, or none. What is not said of them, and why no remedy is claimed, goes to `warnings`.
     pub(crate) fn reports(
         self,
         mut held: Option<HeldAt>,
+        grows: bool,
         warnings: &mut Warnings,
     ) -> Vec<OomReport> {
         let Self { device, failed, .. } = self;
@@ -89,6 +90,7 @@ impl<'s, 'a> Failures<'s, 'a> {
                 goes_on: goes_on.as_ref().filter(|_| is_last),
                 held: held.take_if(|_| is_last),
                 is_reproduced,
+                grows,
             };
             OomReport::of(device, failed, found)
         };

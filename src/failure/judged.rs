@@ -21,12 +21,12 @@ pub(super) struct Judged {
 impl Judged {
     /// Of a request that `failed`. To serve it from memory in pieces is no way out where the program fails again
     /// soon after: then it is the capacity that it lacks. Nothing is certain unless the model reproduces the
-    /// recording and, for a lack of capacity, the size of the device is known.
+    /// recording and, for a lack of capacity, the size of the device is known; nor where memory `grows`.
     pub(super) fn of(
         failed: &Failed,
         tried: &Tried,
         outlook: Outlook,
-        [is_reproduced, is_device_known]: [bool; 2],
+        [is_reproduced, is_device_known, grows]: [bool; 3],
     ) -> Self {
         let ruling = rule(&failed.circumstances);
         let ruled = ruling.verdict;
@@ -38,14 +38,14 @@ impl Judged {
         };
         let is_shown = match verdict {
             // In one piece is not something that can be had unless a replay shows it, one more step with it.
-            Verdict::Fragmentation => tried.lasts(),
+            Verdict::Fragmentation => tried.lasts() && !grows && outlook.growth.is_none(),
             // Of a device whose size is not known others may hold a part.
             Verdict::Capacity => {
                 let is_full = is_beyond || failed.circumstances.is_full();
                 is_full && is_device_known && !tried.serves()
             }
             Verdict::Unknown => false,
-            _ => !outlook.is_dead_end(),
+            _ => !outlook.is_dead_end() && !grows,
         };
         let is_known = failed.told.pool.is_some() && !failed.told.is_open && is_reproduced;
         let is_certain = ruling.is_certain && is_known && is_shown;

@@ -109,12 +109,14 @@ pub(super) struct Found<'p> {
     pub(super) held: Option<HeldAt>,
     /// Whether the model reproduces the recording.
     pub(super) is_reproduced: bool,
+    /// Whether some line held more after every step.
+    pub(super) grows: bool,
 }
 
 impl OomReport {
     /// Of a request that `failed`.
     pub(super) fn of(device: DeviceStudy<'_, '_>, failed: Failed, found: Found<'_>) -> Self {
-        let Found { tried, ends_trace, goes_on, held, is_reproduced } = found;
+        let Found { tried, ends_trace, goes_on, held, is_reproduced, grows } = found;
         let (snapshot, stacks) = (device.snapshot(), device.stacks());
         let Failed { request, circumstances, totals, told, .. } = &failed;
         let largest = circumstances.largest.unwrap_or_default().bytes;
@@ -130,7 +132,8 @@ impl OomReport {
         let (verdict, verdict_reason, confidence) = if let Some(how) = &request.served {
             (Verdict::Served, how.clone(), Certainty::Possible)
         } else {
-            let judged = Judged::of(&failed, &tried, outlook, [is_reproduced, is_device_known]);
+            let judged =
+                Judged::of(&failed, &tried, outlook, [is_reproduced, is_device_known, grows]);
             (judged.verdict, judged.reason(&failed, device.settings()), judged.confidence)
         };
         let is_served = request.served.is_some();

@@ -12,10 +12,10 @@ use crate::study::DeviceStudy;
 const LEAST_RUN: usize = 8;
 /// See [`Filling::is_too_much`].
 const PARTS_TO_COME: u64 = 4;
-/// Steps in a row that each held more for that to explain a failure: that the step that fails holds most is no
+/// The same for that to explain a failure: that the step that fails holds most is no
 /// wonder, and of seven random sizes the six before it are in rising order once in 720 times.
 const STEPS_THAT_EXPLAIN: usize = 6;
-/// Steps in a row that must each have held more with this request than the one before.
+/// Steps that must have held more with this request than the one before, with none that held less between them.
 const LEAST_STEPS: usize = 3;
 
 /// What the program would have asked for next: what it asked for after the same request one step before, up to
@@ -41,7 +41,7 @@ impl NextStep {
 /// What the program held with the same request, step for step, up to the failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Growth {
-    /// Steps in a row that each held more than the one before.
+    /// Steps in a row of which none held less than the one before, and at least three more.
     pub steps: u64,
     /// By how much, on average.
     pub bytes_per_step: u64,
@@ -130,16 +130,20 @@ impl Outlook {
     }
 }
 
-/// How `held`, the bytes of each step, grew up to the last.
+/// How `held`, the bytes of each step, grew up to the last: steps in a row of which none held less than the one
+/// before.
 fn growth(held: &[u64], spare: Option<u64>, missing: u64) -> Option<Growth> {
-    let rises = held.windows(2).rev().take_while(|pair| pair[1] > pair[0]).count();
-    let first = held.len().checked_sub(rises + 1)?;
+    let pairs = || held.windows(2).rev().take_while(|pair| pair[1] >= pair[0]);
+    // What came before it began is no growth.
+    let steps = pairs().enumerate().filter(|(_, pair)| pair[1] > pair[0]).last()?.0 + 1;
+    let rises = pairs().filter(|pair| pair[1] > pair[0]).count();
+    let first = held.len().checked_sub(steps + 1)?;
     let bytes = held.last()?.saturating_sub(*held.get(first)?);
-    let bytes_per_step = bytes.checked_div(rises as u64)?;
+    let bytes_per_step = bytes.checked_div(steps as u64)?;
     let steps_left = spare.and_then(|spare| spare.checked_div(bytes_per_step));
-    let is_short = steps_left.is_none_or(|left| left < rises as u64);
+    let is_short = steps_left.is_none_or(|left| left < steps as u64);
     (rises >= LEAST_STEPS).then_some(Growth {
-        steps: rises as u64,
+        steps: steps as u64,
         bytes_per_step,
         bytes,
         steps_left,
@@ -168,7 +172,9 @@ mod tests {
     #[test]
     fn growth_is_of_every_step_and_explains_what_it_outweighs() {
         assert_eq!(growth(&[10, 20, 30], Some(5), 1), None, "too few steps to tell");
-        assert_eq!(growth(&[10, 20, 30, 30], Some(5), 1), None, "it ended");
+        assert_eq!(growth(&[10, 20, 30, 40, 35, 35], Some(5), 1), None, "it ended");
+        let every_other = growth(&[9, 9, 9, 10, 10, 20, 20, 30, 30], Some(5), 1).unwrap();
+        assert_eq!((every_other.steps, every_other.bytes), (6, 21));
         let few = growth(&[50, 10, 20, 30, 40], Some(25), 20).unwrap();
         assert_eq!((few.steps, few.bytes_per_step, few.bytes), (3, 10, 30));
         assert_eq!((few.steps_left, few.explains), (Some(2), false));
