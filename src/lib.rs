@@ -2,8 +2,9 @@
 //!
 //! Floors, lowest first; a room uses only rooms below its own floor (`tests/suite/layers.rs` checks it):
 //!
-//! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`terms`], [`device`], [`notice`], [`releases`]:
-//!    bytes, numbers, settings, words, where memory comes from, codes of warnings, what each release changed
+//! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`terms`], [`device`], [`notice`], [`releases`],
+//!    [`systems`]: bytes, numbers, settings, words, where memory comes from, codes of warnings, what each release
+//!    changed, what other systems print when memory runs out
 //! 1. [`snapshot`]: what a file says; [`message`]: what a log says; [`allocator`]: PyTorch's rules; [`figures`]: what
 //!    is measured; [`verdict`]: why a request failed
 //! 2. [`facts`]: the trace applied literally; [`calls`]: its entries as the calls of the program; [`model`]: these
@@ -87,6 +88,7 @@ pub mod releases;
 pub mod report;
 pub mod snapshot;
 pub mod study;
+pub mod systems;
 pub mod terms;
 pub mod timeline;
 pub mod units;

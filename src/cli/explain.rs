@@ -26,16 +26,21 @@ Examples:
   oomscope explain                             paste the message, then Ctrl-D
   oomscope explain --format json train.log.gz  for a script; keys are stable
 
-Finds OutOfMemoryError messages of every PyTorch release (CUDA, HIP, XPU, NPU, MPS, cudaMallocAsync), messages \
-of cuBLAS, cuDNN, NCCL, the CUDA driver and the CPU allocator, tables of torch.cuda.memory_summary(), and \
-torch.cuda.memory_stats() as JSON or as Python prints it. It needs no snapshot and says what only a snapshot \
-can show. Nothing in the log is executed.
+Finds OutOfMemoryError messages of every PyTorch release (CUDA, HIP, XPU, NPU, MPS, cudaMallocAsync); messages \
+of cuBLAS, cuDNN, NCCL and the driver, of vLLM, SGLang, TGI, TensorRT-LLM and llama.cpp, of JAX, TensorFlow, \
+Triton and ONNX Runtime, of the kernel, Slurm and Kubernetes about host memory; tables of \
+torch.cuda.memory_summary(), and torch.cuda.memory_stats() as JSON or as Python prints it. It needs no snapshot \
+and says what only a snapshot can show. Nothing in the log is executed.
 
 Exit codes: 0 something was found and explained, 2 nothing was found, wrong usage or an unreadable file.")]
 pub(super) struct Explain {
     /// Log file (plain, .gz or .zst); - or nothing for standard input
     #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
     file: PathBuf,
+
+    /// Messages to explain in full; of others a row each
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    top: usize,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -56,10 +61,10 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Done> {
         }
         bail!(
             "{name}: no out-of-memory message, memory_summary table or memory_stats found; oomscope \
-             looks for the words that PyTorch prints, such as 'CUDA out of memory. Tried to allocate 2.00 GiB'"
+             looks for the words that PyTorch and other systems print, such as 'CUDA out of memory. Tried to allocate 2.00 GiB'"
         );
     };
-    output.write_answer(args.output.format, &report, report::explain)?;
+    output.write_answer(args.output.format, &report, |report| report::explain(report, args.top))?;
     Ok(Done::Well)
 }
 

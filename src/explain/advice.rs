@@ -16,7 +16,8 @@ pub(super) fn fragmentation(r: &Reckoning) -> Vec<String> {
                 .to_owned(),
         );
     } else if has_expandable {
-        advice.push(Verdict::Fragmentation.advice().to_owned());
+        let note = r.vendor.expandable.map(|note| format!(" {note}")).unwrap_or_default();
+        advice.push(format!("{}{note}", Verdict::Fragmentation.advice()));
     } else {
         advice.push("Try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 (1.10 or later), or PyTorch 2.1 or later with expandable_segments:True, which leaves fewer pieces.".to_owned());
     }
@@ -39,8 +40,16 @@ pub(super) fn capacity(r: &Reckoning, request: About, free: About) -> Vec<String
         );
     }
     advice.push(Verdict::Capacity.advice().to_owned());
+    for other in r.others().into_iter().take(1) {
+        advice.push(format!("Process {} uses {} of the device.", other.pid, other.in_use.text));
+    }
     let (free_text, lacking) = (rough(free), rough(request.minus(free)));
-    if r.least_request().is_some_and(|it| free.covers(it) != Holds::No) {
+    if r.is_full(request) && free.covers(request).is_yes() {
+        advice.push(format!(
+            "expandable_segments:True could at most join what is free ({free_text}): enough for this request, hardly for \
+             the next."
+        ));
+    } else if r.least_request().is_some_and(|it| free.covers(it) != Holds::No) {
         advice.push(format!(
             "Up to {lacking} is missing. The request itself may be smaller than its segment of {}, \
              and than the {free_text} free. A snapshot shows this, and whether a setting \
@@ -53,19 +62,15 @@ pub(super) fn capacity(r: &Reckoning, request: About, free: About) -> Vec<String
              join free memory, and the {free_text} free is {lacking} too little."
         ));
     }
-    if r.reserved.zip(r.capacity).is_some_and(|(r, c)| c.covers(r) == Holds::No) {
-        advice.push(
-            "More is reserved than the device has: Windows adds host memory, which is \
-                     slow."
-                .to_owned(),
-        );
-    }
     advice
 }
 
 /// For memory outside the allocator.
 pub(super) fn outside(r: &Reckoning) -> Vec<String> {
     let mut advice = Vec::new();
+    if r.said.processes.is_empty() && r.own_outside.is_none_or(|own| own.bytes <= USUAL_OUTSIDE) {
+        advice.push(Verdict::NonPytorch.advice().to_owned());
+    }
     for other in r.others().into_iter().take(3) {
         let or_this = match (r.this_pid, &r.said.this_process) {
             (None, None) => {
@@ -84,9 +89,6 @@ pub(super) fn outside(r: &Reckoning) -> Vec<String> {
              cuBLAS workspaces, and libraries with allocators of their own (RAPIDS, TensorFlow, JAX, DALI).",
             rough(own)
         ));
-    }
-    if advice.is_empty() {
-        advice.push(Verdict::NonPytorch.advice().to_owned());
     }
     advice
 }

@@ -1,5 +1,6 @@
 //! Messages of allocators that keep no cache of their own, or do not tell of it.
 
+use super::advice;
 use super::conclusion::{Conclusion, cut_short, text};
 use super::reckoning::Reckoning;
 use crate::verdict::{About, Holds, Verdict, rough};
@@ -25,6 +26,78 @@ pub(super) fn metal(r: &Reckoning) -> Conclusion {
         ],
         ..Conclusion::unknown("", &[])
     }
+}
+
+/// The platform gives no more than so much to one request.
+pub(super) fn too_large_a_block(r: &Reckoning, most: &str) -> Conclusion {
+    Conclusion {
+        verdict: Verdict::MemoryLimit,
+        reason: format!(
+            "{} was requested at once; this platform gives at most {most} to one request, however much is free",
+            text(r.said.requested.as_ref())
+        ),
+        is_certain: true,
+        settings_can_help: Some(false),
+        advice: vec![
+            "Split the tensor: a smaller batch or sequence, attention or a loss in chunks, a model in shards."
+                .to_owned(),
+        ],
+        ..Conclusion::unknown("", &[])
+    }
+}
+
+/// The caching allocator of a device that does not tell how much of it is free.
+pub(super) fn without_free(r: &Reckoning, request: About) -> Conclusion {
+    let (Some(capacity), Some(tensors), Some(unallocated)) = (r.capacity, r.tensors, r.unallocated)
+    else {
+        return cut_short(r);
+    };
+    let (wanted, device) = (text(r.said.requested.as_ref()), text(r.said.capacity.as_ref()));
+    let fits = capacity.covers(tensors.plus(request));
+    let (verdict, reason, advice) = if !fits.is_yes() {
+        (
+            Verdict::Capacity,
+            format!(
+                "the program holds {} and requests {wanted} more, together more than the device has ({device})",
+                rough(tensors)
+            ),
+            vec![Verdict::Capacity.advice().to_owned()],
+        )
+    } else if unallocated.covers(request).is_yes() && !r.is_full(request) {
+        (
+            Verdict::Fragmentation,
+            format!(
+                "{} is reserved by PyTorch but unallocated; in one piece it would cover the {wanted} requested",
+                rough(unallocated)
+            ),
+            advice::fragmentation(r),
+        )
+    } else {
+        let mut advice = advice::outside(r);
+        advice.extend(r.vendor.refusals.iter().map(|line| (*line).to_owned()));
+        return Conclusion {
+            settled_by: Some("nvidia-smi, while the job runs".to_owned()),
+            ..Conclusion::unknown(
+                &format!(
+                    "PyTorch has {} of the device's {device} reserved, and the {wanted} requested would fit beside it: other \
+                     processes hold the rest, or the driver refuses a request of this size. The message does not say \
+                     how much is free",
+                    rough(r.reserved.unwrap_or_default())
+                ),
+                &advice.iter().map(String::as_str).collect::<Vec<_>>(),
+            )
+        };
+    };
+    let conclusion = Conclusion {
+        verdict,
+        reason,
+        is_certain: fits == Holds::No,
+        within_rounding: fits.is_close(),
+        settings_can_help: (verdict == Verdict::Capacity).then_some(false),
+        advice,
+        ..Conclusion::unknown("", &[])
+    };
+    if conclusion.is_certain { conclusion } else { conclusion.settled_by_snapshot() }
 }
 
 /// The backend cudaMallocAsync: the cache is the driver's, and the message does not say how large it is.

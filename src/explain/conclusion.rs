@@ -2,10 +2,8 @@
 
 use super::reckoning::Reckoning;
 use crate::message::PrintedAmount;
+use crate::systems::{SNAPSHOT, Vendor};
 use crate::verdict::{Cause, Verdict};
-
-const SNAPSHOT: &str =
-    "a snapshot recorded at the failure, with the size, stream and pool of every block";
 
 /// What a message comes to.
 #[derive(Debug)]
@@ -31,6 +29,19 @@ impl Conclusion {
             settings_can_help: None,
             advice: advice.iter().map(|line| (*line).to_owned()).collect(),
             causes: Vec::new(),
+        }
+    }
+
+    /// The same in the words of `vendor`.
+    pub(super) fn in_words_of(self, vendor: &Vendor) -> Self {
+        let own = |text: String| vendor.own_words(text);
+        let cause = |cause: Cause| Cause { note: own(cause.note), ..cause };
+        Self {
+            reason: own(self.reason),
+            settled_by: self.settled_by.map(own),
+            advice: self.advice.into_iter().map(own).collect(),
+            causes: self.causes.into_iter().map(cause).collect(),
+            ..self
         }
     }
 

@@ -73,7 +73,11 @@ pub(super) fn figures(r: &Reckoning) -> Vec<PrintedFigure> {
     if is_native {
         figures.extend(derived(r));
     }
-    figures
+    let own = |figure: PrintedFigure| PrintedFigure {
+        meaning: r.vendor.own_words(figure.meaning),
+        ..figure
+    };
+    figures.into_iter().map(own).collect()
 }
 
 /// Those that stand in the message, in reading order.

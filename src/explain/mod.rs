@@ -4,6 +4,7 @@
 //! where the answer depends on what was not printed, or on how a number was rounded, it says so.
 
 mod advice;
+mod alike;
 mod backends;
 mod conclusion;
 mod elsewhere;
@@ -62,9 +63,19 @@ pub struct Failure {
     /// Another label of who wrote it: a worker, a host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Whose request failed: `allocator` (PyTorch's, of device memory), `cuda-runtime`, `cuda-driver`, `nccl`,
-    /// `library`, `address-space`, `host`.
+    /// The line of the log with a message of another rank that is like this one: the same request, at the same line of
+    /// code, with the same verdict.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<u64>,
+    /// Whose request failed: `allocator` (PyTorch's, of device memory), or what the table in
+    /// [`crate::systems`] says.
     pub kind: &'static str,
+    /// The system that printed it, where that is not PyTorch's allocator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<&'static str>,
+    /// What happened, of such a system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<&'static str>,
     /// `CUDA`, `HIP`, `XPU`, `MPS`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
@@ -122,9 +133,15 @@ pub struct Failure {
     /// The innermost frame in the traceback before the message that is not PyTorch's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub culprit: Option<FrameReport>,
+    /// What the traceback prints of that line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub culprit_code: Option<String>,
     /// The innermost frame of the user's own code outside of that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub called_from: Option<FrameReport>,
+    /// What the traceback prints of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub called_from_code: Option<String>,
     /// That traceback, innermost first.
     pub frames: Vec<FrameReport>,
 }
@@ -164,7 +181,9 @@ pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
         path: path.to_owned(),
         lines: log.lines,
         message_count: log.message_count,
-        failures: log.messages.iter().map(|message| failure(message, &has_expandable)).collect(),
+        failures: alike::put_together(
+            log.messages.iter().map(|message| failure(message, &has_expandable)).collect(),
+        ),
         statistics_count: log.statistics_count,
         statistics: log.statistics.iter().map(statistics::report).collect(),
         refused_mappings: log.mappings.iter().map(refused).collect(),
@@ -179,6 +198,10 @@ fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> F
         .map(|f| FrameReport { file: plain_name(&f.file), line: f.line, name: plain_name(&f.name) })
         .collect();
     let (culprit, called_from) = lines_of(&frames);
+    let code_of = |line: Option<&FrameReport>| {
+        let at = frames.iter().position(|frame| Some(frame) == line)?;
+        message.frames.get(at)?.code.as_deref().map(plain)
+    };
     let (reckoning, conclusion, figures) = match &message.saying {
         Saying::Allocation(allocation) => {
             let mut allocation = allocation.as_ref().clone();
@@ -191,8 +214,12 @@ fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> F
             (Some(reckoning), conclusion, figures)
         }
         Saying::Elsewhere(whose) => {
-            (None, elsewhere::conclude(*whose), elsewhere::figures(*whose, &message.text))
+            (None, elsewhere::conclude(whose), elsewhere::figures(whose, &message.text))
         }
+    };
+    let system = match &message.saying {
+        Saying::Allocation(_) => None,
+        Saying::Elsewhere(system) => Some(*system),
     };
     let bytes = |of: fn(&Reckoning) -> Option<About>| {
         reckoning.as_ref().and_then(of).map(|about| about.bytes)
@@ -202,11 +229,11 @@ fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> F
         line: message.line,
         times: message.times,
         rank: message.source.rank,
+        same_as: None,
         source: message.source.label.as_deref().map(plain),
-        kind: match &message.saying {
-            Saying::Allocation(_) => "allocator",
-            Saying::Elsewhere(whose) => elsewhere::kind(*whose),
-        },
+        system: system.map(|system| system.name),
+        title: system.map(|system| system.title),
+        kind: system.map_or("allocator", |system| system.kind),
         backend: reckoning.as_ref().map(|r| plain(&r.said.backend)),
         device: reckoning.as_ref().and_then(|r| r.said.device),
         torch_version: reckoning
@@ -230,7 +257,9 @@ fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> F
         outside_bytes: bytes(|r| r.outside),
         shortfall_bytes: bytes(|r| Some(r.request?.minus(r.free?))),
         figures,
+        culprit_code: code_of(culprit.as_ref()),
         culprit,
+        called_from_code: code_of(called_from.as_ref()),
         called_from,
         frames,
     }

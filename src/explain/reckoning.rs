@@ -2,6 +2,7 @@
 
 use crate::allocator::SMALL_SEGMENT;
 use crate::message::{Allocation, PrintedAmount, Process, Wording};
+use crate::systems::{Vendor, vendor};
 use crate::units::MIB;
 use crate::verdict::{About, Circumstances, Free, spare};
 
@@ -10,11 +11,20 @@ use crate::verdict::{About, Circumstances, Free, spare};
 /// `large_segment_size_mb` was set.
 const LARGE_SEGMENT: u64 = 20 * MIB;
 
+/// A cache that has more than this part of itself free (4%) is in pieces; less is what any busy cache has. Messages of
+/// devices that were simply full have 1 to 4%.
+const BUSY_PARTS: u64 = 24;
+/// A request of at most this part of the device is small: where it fails for lack of pieces, the next one would too.
+const SMALL_PARTS: u64 = 32;
+/// What others hold beyond the usual tells something from this part of the device on; less is a desktop.
+const TELLING_PARTS: u64 = 16;
+
 /// A message's numbers and what follows from them. What does not follow is absent.
 #[derive(Debug)]
 pub(super) struct Reckoning {
     /// As read, with what else the log tells.
     pub(super) said: Allocation,
+    pub(super) vendor: &'static Vendor,
     /// More than any machine has was asked for.
     pub(super) is_absurd: bool,
     pub(super) request: Option<About>,
@@ -82,23 +92,53 @@ impl Reckoning {
             own_outside,
             spare_outside,
             this_pid,
+            vendor: vendor(&said.backend),
             said,
         }
     }
 
     /// What the ladder goes by: all that is free in the cache, outside private pools, is one figure.
     pub(super) fn circumstances(&self, request: About, free: About) -> Circumstances {
+        let none = About::default();
+        let cached = self.unallocated.unwrap_or_default();
+        let outside = self.spare_outside.unwrap_or_default();
+        let (cached, left) = if self.is_full(request) { (none, cached) } else { (cached, none) };
+        let (outside, desktop) =
+            if self.is_outside_telling() { (outside, none) } else { (none, outside) };
         Circumstances {
             request: self.least_request().unwrap_or(request),
             segment: request,
             most: self.most_taken(request),
             device_free: free,
-            own: Free { all: self.unallocated.unwrap_or_default(), ..Free::default() },
+            own: Free { all: cached, ..Free::default() },
             other_pool: self.private,
-            outside: self.spare_outside.unwrap_or_default(),
+            outside,
             is_own_mixed: true,
+            usual: left.plus(desktop),
+            is_outside_first: outside.bytes > cached.plus(self.private).bytes,
             ..Circumstances::default()
         }
+    }
+
+    /// Whether the cache is as full as caches get, and the request small: pieces are not what is lacking.
+    pub(super) fn is_full(&self, request: About) -> bool {
+        let device = self.capacity.or(self.reserved).unwrap_or_default().bytes;
+        let is_small = request.bytes <= device / SMALL_PARTS;
+        let parts = self.unallocated.zip(self.reserved);
+        is_small && parts.is_some_and(|(left, all)| left.bytes <= all.bytes / BUSY_PARTS)
+    }
+
+    /// Whether others hold more of the device than a desktop does.
+    pub(super) fn is_outside_telling(&self) -> bool {
+        let parts = self.spare_outside.zip(self.capacity);
+        parts
+            .is_some_and(|(spare, all)| spare.bytes > 0 && spare.bytes >= all.bytes / TELLING_PARTS)
+    }
+
+    /// Whether next to nothing of the device is free.
+    pub(super) fn has_little_free(&self) -> bool {
+        let parts = self.free.zip(self.capacity);
+        parts.is_some_and(|(free, all)| free.bytes <= all.bytes / SMALL_PARTS)
     }
 
     /// The most that the device is asked for: expandable segments grow by whole granules.
@@ -136,11 +176,10 @@ impl From<&PrintedAmount> for About {
     }
 }
 
-/// The one process that uses at least what this one's allocator holds. Inside a container a process does
-/// not know the number that the driver has for it, and is listed as if it were another.
+/// The process that uses at least what this one's allocator holds, and no more than another such. Inside a container
+/// a process does not know the number that the driver has for it, and is listed as if it were another.
 fn seen_from_outside(processes: &[Process], reserved: About) -> Option<u64> {
-    let mut holding =
-        processes.iter().filter(|process| About::from(&process.in_use).covers(reserved).is_yes());
-    let first = holding.next()?;
-    holding.next().is_none().then_some(first.pid)
+    let holds = |process: &&Process| About::from(&process.in_use).covers(reserved).is_yes();
+    let least = processes.iter().filter(holds).min_by_key(|process| process.in_use.bytes)?;
+    (reserved.bytes > 0).then_some(least.pid)
 }

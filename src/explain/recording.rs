@@ -60,7 +60,7 @@ pub(super) fn recording(log: &Log) -> Option<Recording> {
                 is_recordable |= matches!(allocation.backend.as_str(), "CUDA" | "HIP")
                     && allocation.wording != Wording::Async;
             }
-            Saying::Elsewhere(whose) => is_recordable |= *whose != crate::message::Elsewhere::Host,
+            Saying::Elsewhere(whose) => is_recordable |= whose.is_recordable,
         }
     }
     if !is_recordable {

@@ -11,6 +11,10 @@ use crate::verdict::{About, Cause, Circumstances, Holds, Verdict, largest_first,
 
 /// Says what `r` comes to.
 pub(super) fn conclude(r: &Reckoning) -> Conclusion {
+    said_for_cuda(r).in_words_of(r.vendor)
+}
+
+fn said_for_cuda(r: &Reckoning) -> Conclusion {
     if r.is_absurd {
         return Conclusion {
             is_certain: true,
@@ -23,11 +27,15 @@ pub(super) fn conclude(r: &Reckoning) -> Conclusion {
             )
         };
     }
+    if let Some(most) = &r.said.block_limit {
+        return backends::too_large_a_block(r, &most.text);
+    }
     match r.said.wording {
         Wording::Mps => backends::metal(r),
         Wording::Async => backends::asynchronous(r),
         _ => match (r.request, r.free) {
             (Some(request), Some(free)) => native(r, request, free),
+            (Some(request), None) => backends::without_free(r, request),
             _ => cut_short(r),
         },
     }
@@ -47,7 +55,11 @@ fn native(r: &Reckoning, request: About, free: About) -> Conclusion {
         ..Conclusion::unknown("", &[])
     };
     if ruling.verdict == Verdict::MemoryLimit {
-        return limited(r, request, over_limit, base);
+        return if is_of_others(r) {
+            freed_since(r, base)
+        } else {
+            limited(r, request, over_limit, base)
+        };
     }
     let Some((reserved, unallocated)) = r.reserved.zip(r.unallocated) else {
         return Conclusion { causes: base.causes, ..cut_short(r) };
@@ -145,27 +157,43 @@ fn outside(r: &Reckoning, reserved: About, wanted: &str, base: Conclusion) -> Co
 }
 
 fn full(r: &Reckoning, c: &Circumstances, wanted: &str, base: Conclusion) -> Conclusion {
-    let (request, cached) = (c.segment, c.own.all);
+    let (request, cached) = (c.segment, r.unallocated.unwrap_or_default());
     let all_free = c.device_free.plus(cached);
     let is_too_large = r.capacity.is_some_and(|capacity| capacity.covers(request) == Holds::No);
+    let (reserved, free_text) = (r.reserved.unwrap_or_default(), rough(all_free));
+    let is_lent = r.capacity.is_some_and(|capacity| capacity.covers(reserved) == Holds::No);
     let reason = if is_too_large {
         format!(
             "the request of {wanted} alone is larger than the device ({})",
             text(r.said.capacity.as_ref())
         )
+    } else if r.is_full(request) && all_free.covers(request).is_yes() {
+        format!(
+            "the device is full: the program holds {} and requests {wanted} more. Free on the device and in the cache \
+             is {free_text}, in pieces: no more than a busy cache always has",
+            rough(reserved.minus(cached)),
+        )
     } else if c.with_device(cached.plus(c.other_pool).plus(c.outside)).is_yes() {
         format!(
-            "the device and the cache have {} free, less than the {wanted} requested; it would be \
-             enough only together with private pools and memory outside PyTorch",
-            rough(all_free)
+            "the device and the cache have {free_text} free, less than the {wanted} requested; it would be \
+             enough only together with private pools and memory outside PyTorch"
         )
     } else {
         format!(
-            "the program holds {} and requests {wanted} more; the device and the cache have {} \
-             free",
-            rough(r.reserved.unwrap_or_default().minus(cached)),
-            rough(all_free)
+            "the program holds {} and requests {wanted} more; the device and the cache have \
+             {free_text} free",
+            rough(reserved.minus(cached)),
         )
+    };
+    let reason = if is_lent {
+        format!(
+            "{reason}. PyTorch has {} reserved, more than the device has ({}): Windows lent it host memory (shared GPU \
+             memory), which is slow, and has no more",
+            rough(reserved),
+            text(r.said.capacity.as_ref())
+        )
+    } else {
+        reason
     };
     let conclusion = Conclusion { reason, advice: advice::capacity(r, request, all_free), ..base };
     if conclusion.is_certain { conclusion } else { conclusion.settled_by_snapshot() }
@@ -212,7 +240,8 @@ fn limited(r: &Reckoning, request: About, over: Option<Holds>, base: Conclusion)
         advice: vec![advice.to_owned()],
         ..base
     };
-    match over.filter(|over| over.is_yes()).zip(r.reserved) {
+    // A limit that rounding could have hidden is the limit.
+    match over.filter(|over| *over != Holds::No).zip(r.reserved) {
         Some((over, reserved)) => over_own_limit(r, &had_room, reserved, request, over, base),
         None if r.said.refused_by_pool => certain(
             "the allocator of the MemPool in use refused, not the device",
@@ -267,11 +296,11 @@ fn refused_outside(
     } else {
         "the message names no limit of PyTorch's own".to_owned()
     };
-    let mut advice = vec![
-        "Look for a limit outside PyTorch: of a container, a MIG slice, a virtual GPU, the driver.",
+    let mut advice = r.vendor.refusals.to_vec();
+    advice.push(
         "Look for another process on the GPU that comes and goes: the free memory was read a moment after \
          the refusal.",
-    ];
+    );
     if r.said.expandable == Some(true) {
         advice.push(
             "Try without expandable_segments: under WSL2 and on some boards its mappings fail with memory \
@@ -287,6 +316,32 @@ fn refused_outside(
             "nvidia-smi, while the job runs, and the limits of its container".to_owned(),
         ),
         advice: advice.into_iter().map(str::to_owned).collect(),
+        ..base
+    }
+}
+
+/// Whether others hold the device, of which next to nothing is free, and the message names no limit.
+fn is_of_others(r: &Reckoning) -> bool {
+    let has_limit = r.allowed.is_some() || r.said.refused_by_pool || r.said.exceeds_reserve;
+    !has_limit && r.is_outside_telling() && r.has_little_free()
+}
+
+/// Others hold the device; what is free now was not, a moment earlier.
+fn freed_since(r: &Reckoning, base: Conclusion) -> Conclusion {
+    Conclusion {
+        verdict: Verdict::NonPytorch,
+        reason: format!(
+            "{} of the device is in use outside this process' allocator{}. The {} free would have been enough, but it \
+             is read a moment after the refusal, and others take and give back meanwhile",
+            rough(r.outside.unwrap_or_default()),
+            who(r),
+            text(r.said.free.as_ref()),
+        ),
+        is_certain: false,
+        settled_by: Some(
+            "nvidia-smi, while the job runs: it lists the processes on the device".to_owned(),
+        ),
+        advice: advice::outside(r),
         ..base
     }
 }

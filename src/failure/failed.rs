@@ -190,7 +190,7 @@ fn circumstances(
         pending: Free { all: exactly(pending), in_place: in_class(|home| home.pending) },
         outside: spare(exactly(outside), None, device.scope().capacity.map(exactly)),
         kept_back: told.kept_back.map(exactly),
-        is_own_mixed: false,
         is_pending_unknown: told.is_pending_unknown,
+        ..Circumstances::default()
     }
 }

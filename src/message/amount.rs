@@ -47,6 +47,24 @@ impl PrintedAmount {
         })
     }
 
+    /// The amount that `text` begins with, as other systems print it: a bare number is of bytes, and of a pair
+    /// (`19.77/22.05 GiB`) the unit stands behind the second.
+    pub fn loosely_at_start(text: &str) -> Option<Self> {
+        if let Some(amount) = Self::at_start(text) {
+            return Some(amount);
+        }
+        let text = text.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let end = |text: &str| text.find(|c: char| !c.is_ascii_digit() && c != '.');
+        let (number, rest) = text.split_at_checked(end(text).unwrap_or(text.len()))?;
+        match rest.strip_prefix('/') {
+            Some(second) => {
+                let (_, unit) = second.split_at_checked(end(second)?)?;
+                Self::at_start(&format!("{number}{}", unit.get(..8).unwrap_or(unit)))
+            }
+            None => number.trim_end_matches('.').parse().ok().map(Self::exact),
+        }
+    }
+
     /// The amount that `text` ends with, blanks aside.
     pub fn at_end(text: &str) -> Option<Self> {
         let text = text.trim_end();
@@ -72,9 +90,9 @@ fn behind_last(text: &str, is_it: impl Fn(char) -> bool) -> usize {
 fn scale(unit: &str) -> Option<f64> {
     Some(match unit {
         "bytes" | "B" => 1.0,
-        "KiB" | "KB" => 1024.0,
-        "MiB" | "MB" => 1024.0 * 1024.0,
-        "GiB" | "GB" => 1024.0 * 1024.0 * 1024.0,
+        "KiB" | "KB" | "kB" | "K" => 1024.0,
+        "MiB" | "MB" | "M" => 1024.0 * 1024.0,
+        "GiB" | "GB" | "G" => 1024.0 * 1024.0 * 1024.0,
         "TiB" | "TB" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
         "PiB" => 1024.0 * 1024.0 * 1024.0 * 1024.0 * 1024.0,
         _ => return None,

@@ -3,16 +3,10 @@
 use memchr::memmem::Finder;
 
 /// A line without any of these does not matter when nothing has begun. Most lines of a log have none.
-const MATTERS: [&str; 16] = [
-    "of memory",
-    "allocate memory",
-    "enough memory",
-    "memory summary",
-    "memory mapping failed",
-    "(VSZ)",
-    "ALLOC_FAILED",
+const MATTERS: [&str; 27] = [
+    "emory",
     "Allocation on device",
-    "Failed to CUDA",
+    "(VSZ)",
     "_bytes.all.",
     "num_ooms",
     "num_alloc_retries",
@@ -20,6 +14,24 @@ const MATTERS: [&str; 16] = [
     "File ",
     "Cell In[",
     "--> ",
+    "\u{2771} ",
+    // What other systems print without a word of memory.
+    "ALLOC",
+    "EXHAUSTED",
+    "OUT_OF_",
+    "OOM",
+    "oom",
+    "Kill",
+    "KV cache",
+    "EL0004",
+    "cublasCreate",
+    "CUDA calloc",
+    "cuDNN algorithm",
+    "Unable to allocate",
+    "GPU RAM",
+    "out of resource",
+    "exitcode: -9",
+    "Bus error",
 ];
 
 /// Tells lines that can matter.
@@ -42,5 +54,21 @@ impl Filter {
     pub(super) fn passes(&self, raw: &[u8]) -> bool {
         self.words.iter().any(|word| word.find(raw).is_some())
             || (self.python.find(raw).is_some() && self.inside.find(raw).is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::systems::systems;
+
+    #[test]
+    fn no_message_of_a_system_is_passed_over() {
+        let filter = Filter::new();
+        for system in systems() {
+            let line = system.words.join(" ");
+            assert!(filter.passes(line.as_bytes()), "{line}");
+        }
+        assert!(!filter.passes(b"step 1200 loss 2.31 lr 3.0e-4 12.1 it/s"));
     }
 }

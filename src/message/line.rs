@@ -112,7 +112,7 @@ fn item(text: &str, at_line_start: bool) -> Option<(LogItem<'_>, &str)> {
         return inside.contains("pid=").then_some((LogItem::Label(inside), behind));
     }
     let (word, behind) = text.split_once(char::is_whitespace)?;
-    if is_time(word) || is_level(word) || matches!(word, "-" | "|" | "│") {
+    if is_time(word) || is_level(word) || matches!(word, "-" | "|" | "│" | "stderr" | "stdout") {
         return Some((LogItem::Noise, behind));
     }
     let label = word.strip_suffix(':')?;
@@ -151,12 +151,24 @@ fn bracketed<'a>(inside: &'a str, behind: &'a str) -> Option<(LogItem<'a>, &'a s
         return Some((rank.parse().map_or(LogItem::Noise, LogItem::Rank), behind));
     }
     let mut words = inside.split_whitespace();
+    // `[2025-03-29 18:18:34 TP0]` of SGLang: the rank of tensor parallelism.
+    if words.next().is_some_and(is_time)
+        && let Some(rank) = words.find_map(|word| word.strip_prefix("TP")?.parse().ok())
+    {
+        return Some((LogItem::Rank(rank), unlabelled));
+    }
+    let mut words = inside.split_whitespace();
     let is_noise = words.any(|word| is_time(word) || is_level(word)) || inside.contains(".py:");
     is_noise.then_some((LogItem::Noise, unlabelled))
 }
 
-/// A date, a time of day, or both.
+/// A date (`03-10` too), a time of day, or both.
 fn is_time(word: &str) -> bool {
+    if let [a, b, b'-' | b'/', c, d] = word.as_bytes()
+        && [a, b, c, d].iter().all(|b| b.is_ascii_digit())
+    {
+        return true;
+    }
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     let marks = word.bytes().filter(|b| matches!(b, b':' | b'-' | b'/')).count();
     digits >= 6
@@ -193,6 +205,11 @@ mod tests {
         assert_eq!(
             parts("[2026-11-21 10:00:00,123] [ERROR] [launch.py:3:main] [Rank 2] x y"),
             rank(2, "x y")
+        );
+        assert_eq!(parts("[2025-03-29 18:18:34 DP0 TP2] x y"), rank(2, "x y"));
+        assert_eq!(
+            parts("(EngineCore pid=3) ERROR 10-25 13:08:43 [core.py:708]   File"),
+            label("EngineCore pid=3", "  File")
         );
         assert_eq!(
             parts("(Worker pid=12, ip=10.0.0.1) x y"),

@@ -3,10 +3,11 @@
 use rustc_hash::FxHashMap;
 
 use super::line::LineSource;
-use super::marks::{Elsewhere, Mapping};
+use super::marks::Mapping;
 use super::statistics::Statistics;
 use super::traceback::TracebackFrame;
 use super::wording::Allocation;
+use crate::systems::System;
 
 /// Different messages that are kept; more are counted.
 const MOST_MESSAGES: usize = 1000;
@@ -55,8 +56,8 @@ pub struct Message {
 pub enum Saying {
     /// PyTorch's allocator could not serve a request.
     Allocation(Box<Allocation>),
-    /// Somebody else could not.
-    Elsewhere(Elsewhere),
+    /// Another system had no memory.
+    Elsewhere(&'static System),
 }
 
 /// A log in the making.

@@ -1,24 +1,7 @@
 //! Where in a line a message about memory that ran out begins, and whose it is.
 
-use super::wording::{ALLOCATION, ASYNC, TRIED};
-
-/// Who could not have memory, besides PyTorch's allocator of device memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Elsewhere {
-    /// The CUDA or HIP runtime: `CUDA error: out of memory`.
-    Runtime,
-    /// The CUDA driver, which maps memory for expandable segments.
-    Driver,
-    /// NCCL, for its buffers.
-    Nccl,
-    /// A library that allocates for itself: `cuBLAS`, `cuDNN`, ..
-    Library(&'static str),
-    /// Addresses, not memory, ran out: expandable segments reserve more than the process may.
-    AddressSpace,
-    /// Memory of the computer, not of the device.
-    Host,
-}
+use super::wording::{ALLOCATION, ASYNC, BLOCK_LIMIT, TRIED};
+use crate::systems::{System, systems};
 
 /// What begins in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,28 +9,12 @@ pub(super) enum LineMark {
     /// A message of PyTorch's allocator of device memory.
     Allocation,
     /// A message of somebody else.
-    Elsewhere(Elsewhere),
+    Elsewhere(&'static System),
     /// A warning that memory for an expandable segment was refused; PyTorch tries again.
     Mapping,
 }
 
 const MAPPING: &str = "expandable_segments: memory mapping failed with OOM on device ";
-
-/// Phrases that leave no doubt.
-const PHRASES: [(&str, Elsewhere); 12] = [
-    ("CUDA error: out of memory", Elsewhere::Runtime),
-    ("HIP error: out of memory", Elsewhere::Runtime),
-    ("cuda runtime error (2) : out of memory", Elsewhere::Runtime),
-    ("CUDA driver error: out of memory", Elsewhere::Driver),
-    ("CUBLAS_STATUS_ALLOC_FAILED", Elsewhere::Library("cuBLAS")),
-    ("CUDNN_STATUS_ALLOC_FAILED", Elsewhere::Library("cuDNN")),
-    ("CUSOLVER_STATUS_ALLOC_FAILED", Elsewhere::Library("cuSOLVER")),
-    ("CUSPARSE_STATUS_ALLOC_FAILED", Elsewhere::Library("cuSPARSE")),
-    ("CUFFT_ALLOC_FAILED", Elsewhere::Library("cuFFT")),
-    ("NCCL WARN Failed to CUDA calloc", Elsewhere::Nccl),
-    ("DefaultCPUAllocator: can't allocate memory", Elsewhere::Host),
-    ("DefaultCPUAllocator: not enough memory", Elsewhere::Host),
-];
 
 /// Finds the first message in `text`: what it is, and the byte at which it begins.
 pub(super) fn find(text: &str) -> Option<(LineMark, usize)> {
@@ -57,20 +24,17 @@ pub(super) fn find(text: &str) -> Option<(LineMark, usize)> {
     if let Some(at) = allocation(text) {
         return Some((LineMark::Allocation, at));
     }
-    if let Some((at, whose)) = PHRASES.iter().find_map(|(p, whose)| Some((text.find(p)?, *whose))) {
-        return Some((LineMark::Elsewhere(whose), at));
-    }
-    if let Some(at) = text.find("Cuda failure")
-        && text.get(at..).is_some_and(|rest| rest.contains("out of memory"))
-    {
-        return Some((LineMark::Elsewhere(Elsewhere::Nccl), at));
-    }
-    let at = text.find("virtual-address-space (VSZ) exhaustion from expandable segments")?;
-    Some((LineMark::Elsewhere(Elsewhere::AddressSpace), at))
+    let (system, at) = systems().find_map(|system| Some((system, system.find(text)?)))?;
+    // The line of code that raises it is not the message.
+    let is_code = text.get(..at).is_some_and(|before| before.contains("raise "));
+    (!is_code).then_some((LineMark::Elsewhere(system), at))
 }
 
 /// Where a message of PyTorch's allocator begins.
 fn allocation(text: &str) -> Option<usize> {
+    if let Some(at) = text.find(BLOCK_LIMIT) {
+        return Some(at);
+    }
     let named = text.match_indices(ALLOCATION).find_map(|(at, _)| {
         let (before, behind) = (text.get(..at)?, text.get(at + ALLOCATION.len()..)?);
         if before.ends_with("MPS backend") {
@@ -151,7 +115,10 @@ mod tests {
             find(text).map(|(mark, at)| (mark, text.get(at..at + 4).unwrap().to_owned()))
         };
         let own = |start: &str| Some((LineMark::Allocation, start.to_owned()));
-        let elsewhere = |whose, start: &str| Some((LineMark::Elsewhere(whose), start.to_owned()));
+        let elsewhere = |text: &str| match find(text) {
+            Some((LineMark::Elsewhere(system), at)) => (system.name, at),
+            other => panic!("{text}: {other:?}"),
+        };
         assert_eq!(
             at("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
             own("CUDA")
@@ -169,26 +136,20 @@ mod tests {
             at("Allocation on device 0 would exceed allowed memory. (out of memory)"),
             own("Allo")
         );
+        assert_eq!(elsewhere("RuntimeError: CUDA error: out of memory"), ("CUDA", 14));
         assert_eq!(
-            at("RuntimeError: CUDA error: out of memory"),
-            elsewhere(Elsewhere::Runtime, "CUDA")
+            elsewhere("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"),
+            ("cuBLAS", 12)
         );
-        assert_eq!(
-            at("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-            elsewhere(Elsewhere::Library("cuBLAS"), "CUBL")
-        );
-        assert_eq!(
-            at("NCCL WARN Cuda failure 2 'out of memory'"),
-            elsewhere(Elsewhere::Nccl, "Cuda")
-        );
+        assert_eq!(elsewhere("NCCL WARN Cuda failure 2 'out of memory'"), ("NCCL", 10));
         for talk in [
             "",
             "    raise RuntimeError(\"CUDA out of memory. Tried to allocate \" + size)",
             "hint: on CUDA out of memory, lower the batch size",
-            "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1 bytes",
             "Allocation on device not large enough for array",
             "Cuda failure 'invalid argument'",
-            "ray.exceptions.OutOfMemoryError: Task was killed",
+            "    raise ValueError(\"No available memory for the cache blocks. \"",
+            "Task was Killed by signal",
             "ran out of memory. Tried to allocate 2.00 GiB",
         ] {
             assert_eq!(at(talk), None, "{talk}");

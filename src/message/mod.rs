@@ -18,7 +18,7 @@ mod wording;
 pub use amount::PrintedAmount;
 pub use line::LineSource;
 pub use log::{Log, Message, Saying};
-pub use marks::{Elsewhere, Mapping};
+pub use marks::Mapping;
 pub use scan::read;
 pub use statistics::{Gauge, Statistics};
 pub use traceback::TracebackFrame;

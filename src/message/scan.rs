@@ -55,12 +55,27 @@ struct Open {
     message: Option<Begun>,
     table: Option<Statistics>,
     stats: Option<Statistics>,
+    /// How far the last frame is indented, while its code may follow.
+    frame_indentation: Option<usize>,
 }
 
 impl Open {
+    /// Whether `body` is code below a frame; the first line of it is kept.
+    fn code(&mut self, body: &str) -> bool {
+        let Some(indentation) = self.frame_indentation else { return false };
+        if traceback::indentation(body) <= indentation || body.trim().is_empty() {
+            self.frame_indentation = None;
+            return false;
+        }
+        if let Some(frame) = self.frames.last_mut().filter(|frame| frame.code.is_none()) {
+            frame.code = traceback::code(body);
+        }
+        true
+    }
+
     /// Whether the next line matters whatever it is.
     fn is_waiting(&self) -> bool {
-        self.message.is_some() || self.table.is_some()
+        self.message.is_some() || self.table.is_some() || self.frame_indentation.is_some()
     }
 }
 
@@ -127,7 +142,8 @@ impl Scanner {
         let number = self.gathered.log.lines;
         let mut open = std::mem::take(self.open_of(&source));
         self.waiting -= usize::from(open.is_waiting());
-        let mark = marks::find(body);
+        let is_code = open.code(body);
+        let mark = if is_code { None } else { marks::find(body) };
         if let Some(mut begun) = open.message.take() {
             let is_blank = body.trim().is_empty();
             let is_over = begun.has_gap && !is_blank && !goes_on(body);
@@ -159,14 +175,18 @@ impl Scanner {
         }
         if traceback::begins(body) {
             open.frames.clear();
-        } else if let Some(frame) = traceback::frame(body) {
+        } else if let Some(frame) = traceback::frame(body).filter(|_| !is_code) {
+            open.frame_indentation =
+                body.trim_start().starts_with("File \"").then(|| traceback::indentation(body));
             if open.frames.len() < MOST_FRAMES {
                 open.frames.push(frame);
             }
-        } else if let Some(line) = traceback::pointed_line(body)
-            && let Some(frame) = open.frames.last_mut().filter(|frame| frame.line == 0)
+        } else if let Some((line, code)) = traceback::pointed_line(body)
+            && let Some(frame) = open.frames.last_mut()
+            && (frame.line == 0 || frame.line == line)
         {
             frame.line = line;
+            frame.code = traceback::code(code);
         }
         if let Some((mark, at)) = mark {
             self.marked(&source, &mut open, mark, body.split_at_checked(at).unwrap_or(("", body)));
@@ -214,7 +234,7 @@ impl Scanner {
                 let text = shortened(text.trim());
                 let frames = innermost_first(std::mem::take(&mut open.frames));
                 self.gathered.add(
-                    format!("{whose:?} {text}"),
+                    format!("{} {text}", whose.name),
                     Message {
                         line,
                         times: 1,

@@ -9,6 +9,8 @@ pub struct TracebackFrame {
     pub line: u32,
     /// The function.
     pub name: String,
+    /// The line of code, where it is printed.
+    pub code: Option<String>,
 }
 
 /// Whether a traceback begins here.
@@ -26,7 +28,12 @@ pub(super) fn frame(text: &str) -> Option<TracebackFrame> {
         let (cell, line) = cell.split_once(", line ")?;
         let name = line.split_once(", in ").map_or("<module>", |(_, name)| name);
         let line = leading_number(line)?;
-        return Some(TracebackFrame { file: format!("Cell {cell}"), line, name: function(name) });
+        return Some(TracebackFrame {
+            file: format!("Cell {cell}"),
+            line,
+            name: function(name),
+            code: None,
+        });
     }
     let text = text.strip_prefix("File ").unwrap_or(text);
     // `train.py:88, in step(x)`, `train.py:88 in step`, `train.py in step(x)`
@@ -43,6 +50,7 @@ pub(super) fn frame(text: &str) -> Option<TracebackFrame> {
         file: file.to_owned(),
         line,
         name: function(name),
+        code: None,
     })
 }
 
@@ -54,10 +62,33 @@ fn has_drive(file: &str) -> bool {
         && matches!(chars.next(), Some('\\' | '/'))
 }
 
-/// The line number that old `IPython` points at below a frame: `---> 88     y = f(x)`.
-pub(super) fn pointed_line(text: &str) -> Option<u32> {
-    let behind = text.trim_start().strip_prefix("--")?.trim_start_matches('-');
-    leading_number(behind.strip_prefix("> ")?)
+/// The line that `IPython` and `rich` point at below a frame, and its number: `---> 88     y = f(x)`,
+/// `│ ❱ 88 │   y = f(x) │`.
+pub(super) fn pointed_line(text: &str) -> Option<(u32, &str)> {
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '│');
+    let behind = match text.strip_prefix('\u{2771}') {
+        Some(behind) => behind.trim_start(),
+        None => text.strip_prefix("--")?.trim_start_matches('-').strip_prefix("> ")?,
+    };
+    let digits = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
+    let (number, code) = behind.split_at_checked(digits)?;
+    Some((number.parse().ok()?, code.trim_matches(|c: char| c.is_whitespace() || c == '│')))
+}
+
+/// Bytes of code that are kept.
+const MOST_CODE: usize = 200;
+
+/// `text` as a frame's line of code; nothing where it only underlines (`^^^^`, `~~~^^^`).
+pub(super) fn code(text: &str) -> Option<String> {
+    let text = text.trim();
+    let underlines = text.chars().all(|c| matches!(c, '^' | '~' | ' '));
+    let end = (0..=MOST_CODE.min(text.len())).rev().find(|end| text.is_char_boundary(*end))?;
+    text.get(..end).filter(|_| !underlines).map(str::to_owned)
+}
+
+/// How far `text` is indented. Below a frame of Python's tracebacks stands its code, further in.
+pub(super) fn indentation(text: &str) -> usize {
+    text.len() - text.trim_start().len()
 }
 
 /// `train.py", line 88, in step`
@@ -65,7 +96,7 @@ fn quoted(rest: &str) -> Option<TracebackFrame> {
     let (file, rest) = rest.split_once("\", line ")?;
     let line = leading_number(rest)?;
     let (_, name) = rest.split_once(", in ")?;
-    Some(TracebackFrame { file: file.to_owned(), line, name: function(name) })
+    Some(TracebackFrame { file: file.to_owned(), line, name: function(name), code: None })
 }
 
 fn function(name: &str) -> String {
@@ -98,14 +129,16 @@ mod tests {
             ("Cell In[3], line 5, in f(x)", "Cell In[3]", 5, "f"),
             ("<ipython-input-3-ab> in <module>", "<ipython-input-3-ab>", 0, "<module>"),
         ] {
-            let expected = TracebackFrame { file: file.into(), line, name: name.into() };
+            let expected =
+                TracebackFrame { file: file.into(), line, name: name.into(), code: None };
             assert_eq!(frame(text), Some(expected), "{text}");
         }
         for none in ["", "for x in y", "File \"a.py\"", "see a.py in the tree of b", "a b.py in c"]
         {
             assert_eq!(frame(none), None, "{none}");
         }
-        assert_eq!(pointed_line("---> 88     y = f(x)"), Some(88));
+        assert_eq!(pointed_line("---> 88     y = f(x)"), Some((88, "y = f(x)")));
+        assert_eq!(pointed_line("│ ❱ 864 │   train(args)      │"), Some((864, "train(args)")));
         assert_eq!(pointed_line("-- 88"), None);
     }
 }

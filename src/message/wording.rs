@@ -7,6 +7,7 @@
 use std::fmt;
 
 use super::amount::PrintedAmount;
+use crate::systems::vendor;
 
 /// Which text it is: what the numbers mean depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +92,8 @@ pub struct Allocation {
     pub exceeds_reserve: bool,
     /// The pool's own allocator, not the device, refused.
     pub refused_by_pool: bool,
+    /// The most that the platform gives to one request.
+    pub block_limit: Option<PrintedAmount>,
     /// The releases with this text.
     pub releases: Option<Releases>,
 }
@@ -99,6 +102,9 @@ pub struct Allocation {
 pub(super) const ALLOCATION: &str = " out of memory";
 pub(super) const TRIED: &str = "Tried to allocate";
 pub(super) const ASYNC: &str = "Allocation on device";
+/// Of Intel's extension for PyTorch: `.. 4GB! Tried to allocate 6.85 GiB (GPU 0; ..`
+pub(super) const BLOCK_LIMIT: &str =
+    "Current platform can NOT allocate memory block with size larger than ";
 
 /// Reads the message that `text` is, the exception's class and what precedes it in `before`.
 pub(super) fn allocation(before: &str, text: &str) -> Allocation {
@@ -112,14 +118,18 @@ pub(super) fn allocation(before: &str, text: &str) -> Allocation {
         .or_else(|| after("total capacity of "))
         .or_else(|| after("total capacty of ")) // so spelled in 2.1
         .or_else(|| after("Device limit :"));
-    let is_mps = wording == Wording::Mps;
-    let mut found = Allocation {
-        wording,
-        backend: text
+    let backend = match wording {
+        Wording::Mps => "MPS",
+        Wording::Async => "CUDA",
+        _ if text.starts_with(BLOCK_LIMIT) => "XPU",
+        _ => text
             .split_once(ALLOCATION)
             .and_then(|(name, _)| name.split_whitespace().next_back())
-            .filter(|name| wording != Wording::Async && *name != "backend")
-            .map_or_else(|| if is_mps { "MPS" } else { "CUDA" }.to_owned(), str::to_owned),
+            .unwrap_or("CUDA"),
+    };
+    let mut found = Allocation {
+        wording,
+        backend: backend.to_owned(),
         device: device(text),
         requested: after(TRIED).or_else(|| after("Requested :")),
         capacity,
@@ -140,7 +150,9 @@ pub(super) fn allocation(before: &str, text: &str) -> Allocation {
         expandable: text.contains("expandable_segments is enabled").then_some(true),
         exceeds_reserve: text.contains("exceeds the expandable-segment reserve"),
         refused_by_pool: text.contains("allocator backing this MemPool returned nullptr"),
-        releases: releases(before, text, wording),
+        block_limit: after(BLOCK_LIMIT),
+        // Others copied the wording at some time, and kept it.
+        releases: releases(before, text, wording).filter(|_| vendor(backend).is_cuda_allocator),
     };
     if found.exceeds_reserve {
         found.expandable = Some(true);
@@ -202,7 +214,7 @@ fn wording(text: &str) -> Wording {
 /// that code; for device 0 that ends the text.
 fn device(text: &str) -> Option<u64> {
     let tried = text.split_once(TRIED).map_or("", |(_, rest)| rest);
-    let behind = ["GPU ", "NPU ", "XPU "]
+    let behind = ["GPU ", "NPU ", "XPU ", "MUSA "]
         .iter()
         .find_map(|word| tried.split_once(word))
         .or_else(|| text.split_once("on device "))

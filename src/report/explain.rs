@@ -1,26 +1,27 @@
 //! The answer of `oomscope explain`.
 
+use super::alike::{Alike, alike, by};
 use super::words::{called_from, place_in, stack};
 use crate::document::{Cell, Document, Table, Text, alarm, code, faint, strong};
 use crate::explain::{ExplainReport, Failure, Recording, RefusedMapping, StatisticsReport};
 use crate::units::{count, counted, percent, size};
 use crate::verdict::{Certainty, Verdict};
 
-/// Messages that are explained in full; of the others, a row each.
-const SHOWN: usize = 3;
 /// Rows of messages and of statistics.
 const MOST_ROWS: usize = 64;
 
-/// The answer as a document.
-pub fn explain(report: &ExplainReport) -> Document {
+/// The answer as a document: `top` messages are explained in full, and of the others stands a row each.
+pub fn explain(report: &ExplainReport, top: usize) -> Document {
     let mut document = Document::default();
     document.title(match report.path.as_str() {
         "-" => "standard input".into(),
         path => code(path),
     });
     document.paragraph(found(report));
-    for (i, failure) in report.failures.iter().take(SHOWN).enumerate() {
-        self::failure(&mut document, failure);
+    let alike = alike(&report.failures);
+    for (i, group) in alike.iter().take(top).enumerate() {
+        let failure = group.first;
+        self::failure(&mut document, group);
         // A traceback of one frame is the line that has been said.
         let traceback = stack("traceback", &failure.frames);
         if traceback.frames.len() > 1 {
@@ -28,7 +29,7 @@ pub fn explain(report: &ExplainReport) -> Document {
         }
         figures(&mut document, failure, i == 0);
     }
-    further(&mut document, report.failures.get(SHOWN..).unwrap_or_default());
+    further(&mut document, alike.get(top..).unwrap_or_default());
     for mapping in &report.refused_mappings {
         refused(&mut document, mapping);
     }
@@ -77,62 +78,58 @@ fn found(report: &ExplainReport) -> String {
     if parts.is_empty() { lines } else { format!("{} in {lines}", parts.join("; ")) }
 }
 
-/// Who wrote it: `rank 3, node-1`.
-fn by(rank: Option<u32>, source: Option<&str>) -> String {
-    let rank = rank.map(|rank| format!("rank {rank}"));
-    let parts: Vec<String> = rank.into_iter().chain(source.map(str::to_owned)).collect();
-    parts.join(", ")
-}
-
-/// What failed.
-fn title(failure: &Failure) -> String {
-    match (failure.kind, failure.device, failure.backend.as_deref()) {
-        ("host", ..) => "Out of host memory (RAM)".to_owned(),
-        ("address-space", ..) => "Out of addresses".to_owned(),
-        ("allocator", Some(device), Some("CUDA") | None) => {
-            format!("Out of memory on device {device}")
-        }
-        ("allocator", Some(device), Some(backend)) => {
-            format!("Out of memory on {backend} device {device}")
-        }
-        ("allocator", None, Some(backend)) if backend != "CUDA" => {
-            format!("Out of memory on a device of {backend}")
-        }
-        _ => "Out of memory".to_owned(),
-    }
-}
-
-fn failure(document: &mut Document, failure: &Failure) {
+fn failure(document: &mut Document, group: &Alike) {
+    let failure = group.first;
     let mut place = vec![format!("line {}", count(failure.line))];
-    let who = by(failure.rank, failure.source.as_deref());
+    let who = group.by();
     if !who.is_empty() {
         place.insert(0, who);
     }
-    if failure.times > 1 {
-        place.push(format!("{} times in the log", count(failure.times)));
+    if group.times() > 1 {
+        place.push(format!("{} times in the log", count(group.times())));
+    }
+    if let Some(system) = failure.system.filter(|name| !group.title().contains(name)) {
+        place.insert(0, system.to_owned());
+    }
+    if group.is_many() {
+        place.push("the numbers of the first".to_owned());
     }
     if let Some(version) = &failure.torch_version {
         place.push(format!("wording of PyTorch {version}"));
     }
     let place = faint(format!(" ({})", place.join("; ")));
-    document.heading(alarm(title(failure)).and(place));
+    document.heading(alarm(group.title()).and(place));
     let culprit = match &failure.culprit {
-        Some(culprit) => strong(code(place_in(culprit))),
+        Some(culprit) => {
+            strong(code(place_in(culprit))).and(said_there(failure.culprit_code.as_deref()))
+        }
         None if failure.frames.is_empty() => "unknown: no traceback before the message".into(),
         None => "the traceback has no user code".into(),
     };
-    let caller = failure.called_from.as_ref().map(called_from);
+    let caller = failure
+        .called_from
+        .as_ref()
+        .map(|frame| called_from(frame).and(said_there(failure.called_from_code.as_deref())));
     document.fields("line", [culprit].into_iter().chain(caller));
-    document.field(failure.verdict.word(), strong(&*failure.verdict_reason));
+    // The verdicts are of PyTorch's allocator.
+    let verdict = if failure.system.is_some() { "why" } else { failure.verdict.word() };
+    document.field(verdict, strong(&*failure.verdict_reason));
     document.field("confidence", certainty(failure));
     document.fields("what to do", failure.advice.iter().map(|advice| Text::from(&**advice)));
+}
+
+/// What stands at a line of code.
+fn said_there(text: Option<&str>) -> Text {
+    text.map_or_else(Text::default, |text| Text::from(": ").and(code(text)))
 }
 
 fn certainty(failure: &Failure) -> String {
     let mut sure = match (failure.confidence, failure.verdict) {
         (Certainty::Certain, Verdict::Unknown) => "certain".to_owned(),
         (Certainty::Certain, _) => "certain: the numbers of the message decide it".to_owned(),
-        (_, Verdict::Unknown) => "possible: the message has too few numbers".to_owned(),
+        (_, Verdict::Unknown) if failure.system.is_none() => {
+            "possible: the message has too few numbers".to_owned()
+        }
         _ => "possible".to_owned(),
     };
     if failure.within_rounding {
@@ -162,28 +159,29 @@ fn figures(document: &mut Document, failure: &Failure, with_meaning: bool) {
 }
 
 /// The messages after the first ones, a row each.
-fn further(document: &mut Document, failures: &[Failure]) {
-    if failures.is_empty() {
+fn further(document: &mut Document, groups: &[Alike]) {
+    if groups.is_empty() {
         return;
     }
     document.heading("Further messages, in the order of the log");
     let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), size);
-    let row = |f: &Failure| {
+    let row = |group: &Alike| {
+        let f = group.first;
         vec![
             count(f.line),
-            by(f.rank, f.source.as_deref()),
-            f.device.map_or_else(|| "-".to_owned(), |device| device.to_string()),
+            group.by(),
+            group.devices().unwrap_or_else(|| "-".to_owned()),
             bytes(f.requested_bytes),
             bytes(f.device_free_bytes),
             bytes(f.reserved_bytes),
-            f.verdict.to_string(),
-            count(f.times),
+            f.system.map_or_else(|| f.verdict.to_string(), str::to_owned),
+            count(group.times()),
         ]
     };
     let header = ["line", "by", "device", "requested", "free", "reserved", "verdict", "times"];
-    let left = failures.len().checked_sub(MOST_ROWS).filter(|left| *left > 0);
+    let left = groups.len().checked_sub(MOST_ROWS).filter(|left| *left > 0);
     let note = left.map(|n| format!("and {} more (--format json lists them)", count(n as u64)));
-    let rows = failures.iter().take(MOST_ROWS).map(row);
+    let rows = groups.iter().take(MOST_ROWS).map(row);
     document.table(Table::new(&header, &[1, 6], rows).note(note));
 }
 

@@ -4,6 +4,7 @@
 //! command. It computes nothing but words and order, and knows no snapshot, no replay and no terminal: how a
 //! document looks is the renderers' part.
 
+mod alike;
 mod analyze;
 mod diff;
 mod explain;

@@ -54,6 +54,12 @@ pub struct Circumstances {
     pub kept_back: Option<About>,
     /// `own` counts what is pending, or of other streams, too.
     pub is_own_mixed: bool,
+    /// Free or given back by others, but no more than on any busy device: it counts only where it is asked whether
+    /// everything together would have been enough.
+    pub usual: About,
+    /// `outside` is the larger part, and what is free in the cache is not known to be in large pieces: others are
+    /// asked about first.
+    pub is_outside_first: bool,
     /// What is counted as free may have been pending.
     pub is_pending_unknown: bool,
 }
@@ -96,7 +102,10 @@ impl Circumstances {
     fn together(&self) -> Holds {
         let cached = self.own.all.plus(self.other_pool);
         let all = cached.plus(self.other_stream).plus(self.pending.all).plus(self.outside);
-        all.plus(self.device_free).covers(self.wanted()).max(cached.covers(self.request))
+        all.plus(self.usual)
+            .plus(self.device_free)
+            .covers(self.wanted())
+            .max(cached.covers(self.request))
     }
 
     /// Whether nothing that is free, were it all in one place, would have served the request.
@@ -105,7 +114,7 @@ impl Circumstances {
     }
 
     fn rungs(&self) -> [(Verdict, Holds); 7] {
-        [
+        let mut rungs = [
             (Verdict::MemoryLimit, self.device_free.covers(self.most)),
             (Verdict::Spurious, self.largest.map_or(Holds::No, |it| it.covers(self.request))),
             (Verdict::PendingFree, self.serves(self.pending)),
@@ -113,7 +122,12 @@ impl Circumstances {
             (Verdict::OtherStream, self.with_device(self.other_stream)),
             (Verdict::Fragmentation, self.serves(self.own)),
             (Verdict::NonPytorch, self.with_device(self.outside)),
-        ]
+        ];
+        if self.is_outside_first {
+            // Behind the device's own room.
+            rungs[1..].rotate_right(1);
+        }
+        rungs
     }
 }
 
@@ -259,6 +273,24 @@ mod tests {
         assert_eq!(certainty(apart), ("capacity", true, false));
         let mixed = Circumstances { is_own_mixed: true, ..apart };
         assert_eq!(certainty(mixed), ("capacity", false, false), "all of it would be enough");
+    }
+
+    #[test]
+    fn others_come_first_where_they_hold_more() {
+        let both = Circumstances { own: free(mib(90)), outside: mib(500), ..tight() };
+        assert_eq!(word(both), "fragmentation");
+        let both = Circumstances { is_outside_first: true, ..both };
+        assert_eq!(word(both), "non-pytorch");
+        assert_eq!(word(Circumstances { device_free: mib(100), ..both }), "memory-limit");
+    }
+
+    #[test]
+    fn what_any_busy_device_has_is_no_verdict_but_leaves_doubt() {
+        let full = Circumstances { usual: mib(90), is_own_mixed: true, ..tight() };
+        let ruling = rule(&full);
+        assert_eq!((ruling.verdict.word(), ruling.is_certain), ("capacity", false));
+        let full = Circumstances { usual: mib(80), ..full };
+        assert!(rule(&full).is_certain);
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub fn analysis(bytes: &[u8]) -> bool {
 pub fn log(bytes: &[u8]) -> bool {
     let log = oomscope::message::read(bytes).expect("a slice can be read");
     let Some(report) = explain(&log, "a") else { return false };
-    let texts = rendered(&report::explain(&report), &report::json(&report).expect("JSON"));
+    let texts = rendered(&report::explain(&report, 3), &report::json(&report).expect("JSON"));
     texts.iter().for_each(|text| assert_harmless(text));
     true
 }

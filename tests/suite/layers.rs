@@ -18,6 +18,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("device", 0),
     ("notice", 0),
     ("releases", 0),
+    ("systems", 0),
     ("snapshot", 1),
     ("message", 1),
     ("allocator", 1),
@@ -79,7 +80,7 @@ const KNOWS_ONLY: &[(&str, &[&str])] = &[
     ),
     ("allocator", &["conf", "device", "ids", "releases", "terms", "units"]),
     ("verdict", &["notice", "units"]),
-    ("explain", &["allocator", "frames", "message", "units", "verdict"]),
+    ("explain", &["allocator", "frames", "message", "systems", "units", "verdict"]),
 ];
 
 /// Where alone a word may stand in code. Only the command line talks, exits and looks around.

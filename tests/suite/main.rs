@@ -31,6 +31,7 @@ mod diff_properties;
 mod docs;
 mod emit;
 mod explain;
+mod explain_messages;
 mod failures;
 mod fuzz_targets;
 mod gate_pool_history;

@@ -1,0 +1,157 @@
+//! `oomscope explain` gives the right answer to what people really paste: the messages of
+//! `fixtures/logs/messages.toml`, each with its answer; and to logs of many ranks.
+
+use crate::support::fixtures;
+
+use oomscope::document::{Style, markdown, terminal};
+use oomscope::explain::{ExplainReport, Failure, explain};
+use oomscope::message;
+use toml::de::DeTable;
+
+fn report(text: &str) -> ExplainReport {
+    let log = message::read(text.as_bytes()).unwrap();
+    explain(&log, "log").unwrap_or_else(|| panic!("nothing found: {text}"))
+}
+
+fn page(report: &ExplainReport, top: usize) -> String {
+    let style = Style { width: 100, unicode: true, colour: false };
+    terminal(&oomscope::report::explain(report, top), style)
+}
+
+/// What is wrong with the answer to `expected`.
+fn faults(expected: &DeTable) -> Vec<String> {
+    let of = |key: &str| expected.get(key).and_then(|value| value.get_ref().as_str());
+    let list = |key: &str| {
+        let all = expected.get(key).and_then(|value| value.get_ref().as_array());
+        all.into_iter().flatten().map(|word| word.get_ref().as_str().unwrap()).collect::<Vec<_>>()
+    };
+    let report = report(of("text").unwrap());
+    let [failure] = &report.failures[..] else {
+        return vec![format!("{} messages found", report.failures.len())];
+    };
+    let mut faults = Vec::new();
+    for (key, found) in [("kind", failure.kind), ("verdict", failure.verdict.word())] {
+        if of(key).is_some_and(|wanted| wanted != found) {
+            faults.push(format!("{key} is {found}, not {}", of(key).unwrap()));
+        }
+    }
+    // What the message says itself is no answer.
+    let answer = Failure { message: String::new(), ..failure.clone() };
+    let answer = serde_json::to_string(&answer).unwrap();
+    let page = page(&report, 3).split_whitespace().collect::<Vec<_>>().join(" ");
+    for word in list("says") {
+        if !answer.contains(word) {
+            faults.push(format!("does not say {word}"));
+        }
+    }
+    for word in list("never") {
+        if answer.contains(word) || page.contains(word) {
+            faults.push(format!("says {word}"));
+        }
+    }
+    faults
+}
+
+#[test]
+fn messages_as_people_paste_them_get_the_right_answer() {
+    let path = fixtures::directory().join("logs/messages.toml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let table = DeTable::parse(&text).unwrap();
+    let messages = table.get_ref()["message"].get_ref().as_array().unwrap();
+    assert!(messages.len() >= 90);
+    let wrong: Vec<String> = messages
+        .iter()
+        .map(|message| message.get_ref().as_table().unwrap())
+        .filter_map(|message| match faults(message) {
+            faults if faults.is_empty() => None,
+            faults => {
+                let from = message["from"].get_ref().as_str().unwrap();
+                Some(format!("{from}: {}", faults.join(", ")))
+            }
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), messages.len(), wrong.join("\n"));
+}
+
+#[test]
+fn every_system_stands_in_the_documentation() {
+    let docs = std::fs::read_to_string("docs/explain.md").unwrap();
+    for system in oomscope::systems::systems() {
+        let is_there = docs.lines().any(|row| row.starts_with("| ") && row.contains(system.name));
+        assert!(is_there, "{}", system.name);
+    }
+}
+
+const NUMBERS: &str = "has a total capacity of 79.10 GiB of which 20.00 MiB is free. Including non-PyTorch memory, this \
+process has 79.07 GiB memory in use. Of the allocated memory 77.00 GiB is allocated by PyTorch, and 1.20 GiB is \
+reserved by PyTorch but unallocated.";
+
+/// A log of ranks that fail alike, and of one that does not, of a trainer.
+fn ranks() -> String {
+    let traceback = |rank: u32, line: u32, requested: &str| {
+        let lines = [
+            "Traceback (most recent call last):".to_owned(),
+            "  File \"/app/train.py\", line 40, in main".to_owned(),
+            "    trainer.train()".to_owned(),
+            format!(
+                "  File \"/usr/lib/python3.11/site-packages/transformers/models/x.py\", line {line}, in forward"
+            ),
+            "    attn = torch.softmax(scores, dim=-1)".to_owned(),
+            "           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^".to_owned(),
+            "  File \"/usr/lib/python3.11/site-packages/torch/nn/functional.py\", line 9, in softmax".to_owned(),
+            "    raise ValueError(\"No available memory for the cache blocks. \"".to_owned(),
+            format!(
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {requested}. GPU {rank} {NUMBERS}"
+            ),
+        ];
+        lines.map(|line| format!("[rank{rank}]: {line}\n")).concat()
+    };
+    let alike: String = [0, 1, 2, 5].map(|rank| traceback(rank, 88, "2.00 GiB")).concat();
+    alike + &traceback(4, 90, "2.00 GiB") + &traceback(3, 88, "3.00 GiB")
+}
+
+#[test]
+fn the_line_is_the_one_that_asked_with_its_code_and_then_the_users() {
+    let failure = &report(&ranks()).failures[0];
+    let culprit = failure.culprit.as_ref().unwrap();
+    assert!(culprit.file.ends_with("models/x.py"), "{culprit:?}");
+    assert_eq!(failure.culprit_code.as_deref(), Some("attn = torch.softmax(scores, dim=-1)"));
+    let caller = failure.called_from.as_ref().unwrap();
+    assert_eq!((caller.file.as_str(), caller.line), ("/app/train.py", 40));
+    assert_eq!(failure.called_from_code.as_deref(), Some("trainer.train()"));
+    let page = page(&report(&ranks()), 3).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(page.contains("x.py:88 in forward: attn = torch.softmax"), "{page}");
+    assert!(page.contains("/app/train.py:40 in main: trainer.train()"), "{page}");
+}
+
+#[test]
+fn ranks_that_fail_alike_are_one_block() {
+    let report = report(&ranks());
+    let same: Vec<_> = report.failures.iter().map(|f| (f.rank.unwrap(), f.same_as)).collect();
+    let first = Some(report.failures[0].line);
+    assert_eq!(same, [(0, None), (1, first), (2, first), (5, first), (4, None), (3, None)]);
+    let whole = page(&report, 3);
+    assert!(whole.contains("Out of memory on devices 0-2, 5 (ranks 0-2, 5; "), "{whole}");
+    assert!(whole.contains("4 times in the log; the numbers of the first"), "{whole}");
+    assert!(!whole.contains("Further messages"), "{whole}");
+    let brief = page(&report, 1);
+    assert!(brief.contains("Further messages") && brief.lines().count() < whole.lines().count());
+    let table = markdown(&oomscope::report::explain(&report, 0));
+    assert!(table.contains("| ranks 0-2, 5 | 0-2, 5 |"), "{table}");
+}
+
+#[test]
+fn code_is_read_from_tracebacks_of_rich_and_of_ipython() {
+    let rich = "╭──── Traceback (most recent call last) ────╮\n\
+                │ /app/train.py:864 in step          │\n\
+                │   863 │   x = 1                    │\n\
+                │ ❱ 864 │   loss = model(batch)      │\n\
+                ╰────────────────────────────────────╯\n\
+                RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB.\n";
+    let failure = &report(rich).failures[0];
+    assert_eq!(failure.culprit_code.as_deref(), Some("loss = model(batch)"));
+    let ipython = "Traceback (most recent call last)\nCell In[3], line 2\n      1 x = 1\n----> 2 y = f(x)\n\
+                   OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n";
+    let failure = &report(ipython).failures[0];
+    assert_eq!(failure.culprit_code.as_deref(), Some("y = f(x)"));
+}
