@@ -130,11 +130,24 @@ impl CachingAllocator {
 
     /// Splits what is worth splitting and gives the rest to the program.
     pub(super) fn hand_out(&mut self, id: BlockId, need: &Need, requested: u64) -> BlockId {
+        let whole = self.pools.owner(need.free_list).no_split;
+        let rest = self.blocks[id].size.saturating_sub(need.size);
+        let is_cut = !whole && self.leaves_a_block(need, rest);
+        self.hand_out_cut(id, need, requested, is_cut)
+    }
+
+    /// The same, split if `is_cut`.
+    pub(super) fn hand_out_cut(
+        &mut self,
+        id: BlockId,
+        need: &Need,
+        requested: u64,
+        is_cut: bool,
+    ) -> BlockId {
         let block = self.blocks[id];
         let was_split = block.is_split();
-        let whole = self.pools.owner(need.free_list).no_split;
         let rest = block.size.saturating_sub(need.size);
-        let given = if !whole && self.leaves_a_block(need, rest) {
+        let given = if is_cut {
             let front = self.cut_front(id, need.size);
             self.insert_free(id);
             if !block.is_expandable() {

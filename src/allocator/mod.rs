@@ -17,6 +17,7 @@ mod hand_out;
 mod pool;
 mod reclaim;
 mod request;
+mod restore;
 mod search;
 mod size;
 mod stats;

@@ -74,7 +74,7 @@ impl Literal<'_> {
             if lacks_completions && event.action == Action::FreeRequested {
                 applied.action = Action::FreeCompleted;
             }
-            if !apply(&applied, &mut tiling, &pools) {
+            if !apply(index, &applied, &mut tiling, &pools) {
                 contradictions += 1;
                 first_contradiction = first_contradiction.or(Some(index));
             }
@@ -100,12 +100,12 @@ impl Literal<'_> {
 
 /// Applies one entry; says whether it fitted.
 #[inline]
-fn apply(event: &TraceEntry, tiling: &mut Tiling, pools: &PoolIndex) -> bool {
+fn apply(row: usize, event: &TraceEntry, tiling: &mut Tiling, pools: &PoolIndex) -> bool {
     match event.action {
         Action::Alloc => tiling.alloc(event.addr, event.size, event.stack, event.stream),
         Action::FreeRequested => tiling.free_requested(event.addr),
         Action::FreeCompleted => tiling.free_completed(event.addr),
-        Action::SegmentAlloc | Action::SegmentMap => tiling.grow(pools.run_of(event)),
+        Action::SegmentAlloc | Action::SegmentMap => tiling.grow(pools.run_brought(row, event)),
         Action::SegmentFree => tiling.free_segment(event.addr),
         Action::SegmentUnmap => tiling.unmap(event.addr, event.size),
         Action::Snapshot | Action::Oom | Action::Other => Ok(()),

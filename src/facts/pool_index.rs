@@ -1,5 +1,7 @@
 //! Which pool memory of an address is of, as far as the final segments tell.
 
+use rustc_hash::FxHashSet;
+
 use super::tiling::Run;
 use crate::allocator::SMALL_SEGMENT;
 use crate::ids::PoolId;
@@ -8,34 +10,70 @@ use crate::units::MIB;
 
 /// The pools of the final segments by address: before PyTorch 2.12 entries do not name their pool.
 #[derive(Debug)]
-pub(crate) struct PoolIndex(Vec<(u64, u64, PoolId)>);
+pub(crate) struct PoolIndex {
+    /// Where each begins, its size and its pool, in order.
+    segments: Vec<(u64, u64, PoolId)>,
+    /// The entries that brought whole segments which are still there; what else was at their addresses was other
+    /// memory.
+    survivors: FxHashSet<usize>,
+}
 
 impl PoolIndex {
     pub(crate) fn of(device: Device<'_>) -> Self {
-        let mut index: Vec<_> =
+        let mut segments: Vec<_> =
             device.segments().map(|s| (s.address, s.total_size, s.pool)).collect();
-        index.sort_unstable();
-        Self(index)
+        segments.sort_unstable();
+        let mut survivors = FxHashSet::default();
+        if segments.iter().any(|(.., pool)| *pool != PoolId::default()) {
+            let mut gone = FxHashSet::default();
+            let whole = |action| matches!(action, Action::SegmentAlloc | Action::SegmentFree);
+            for (row, event) in device.entries_where(whole).rev() {
+                if event.action == Action::SegmentFree {
+                    gone.insert(event.addr);
+                } else if !gone.contains(&event.addr) {
+                    survivors.insert(row);
+                    gone.insert(event.addr);
+                }
+            }
+        }
+        Self { segments, survivors }
     }
 
     /// The pool of the final segment around `addr`.
     pub(crate) fn pool_at(&self, addr: u64) -> Option<PoolId> {
-        let after = self.0.partition_point(|(address, ..)| *address <= addr);
-        let (address, size, pool) = self.0.get(after.checked_sub(1)?)?;
+        let after = self.segments.partition_point(|(address, ..)| *address <= addr);
+        let (address, size, pool) = self.segments.get(after.checked_sub(1)?)?;
         (addr - address < *size).then_some(*pool)
     }
 
-    /// A run of device memory as `event` describes it.
-    pub(crate) fn run_of(&self, event: &TraceEntry) -> Run {
-        let pool = event.pool.or_else(|| self.pool_at(event.addr)).unwrap_or_default();
-        Run {
-            addr: event.addr,
-            size: event.size,
-            pool,
-            stream: event.stream,
-            is_small: is_of_small_half(event),
-            is_expandable: matches!(event.action, Action::SegmentMap | Action::SegmentUnmap),
-        }
+    /// Whether entry `row` brought a whole segment that is still there.
+    pub(crate) fn survives(&self, row: usize) -> bool {
+        self.survivors.contains(&row)
+    }
+
+    /// The run of device memory that `event`, entry `row`, brought.
+    pub(crate) fn run_brought(&self, row: usize, event: &TraceEntry) -> Run {
+        let is_there = event.action == Action::SegmentMap || self.survives(row);
+        run_of(event, is_there.then(|| self.pool_at(event.addr)).flatten())
+    }
+
+    /// The run of device memory that `event` gave back.
+    pub(crate) fn run_given_back(&self, event: &TraceEntry) -> Run {
+        // Expandable addresses stay with their pool as long as the reservation lives.
+        let is_there = event.action == Action::SegmentUnmap;
+        run_of(event, is_there.then(|| self.pool_at(event.addr)).flatten())
+    }
+}
+
+/// A run of device memory as `event` describes it, of pool `at_end` if it names none.
+fn run_of(event: &TraceEntry, at_end: Option<PoolId>) -> Run {
+    Run {
+        addr: event.addr,
+        size: event.size,
+        pool: event.pool.or(at_end).unwrap_or_default(),
+        stream: event.stream,
+        is_small: is_of_small_half(event),
+        is_expandable: matches!(event.action, Action::SegmentMap | Action::SegmentUnmap),
     }
 }
 

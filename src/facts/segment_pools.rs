@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::pool_index::{PoolIndex, is_of_small_half};
 use crate::allocator::{block_size, is_small_request, round_size};
@@ -16,8 +16,8 @@ use crate::snapshot::{Action, Block, BlockState, Device, TraceEntry};
 pub(crate) struct SegmentPools {
     /// Nothing to find out: entries say it, or there is but one pool.
     is_trivial: bool,
-    /// The pool of the memory that each growing entry brought, if it was there at the end.
-    survivors: FxHashMap<usize, PoolId>,
+    /// The pool of the memory that each growing entry brought.
+    brought: FxHashMap<usize, PoolId>,
     /// Recorded memory now: address to (end, pool).
     live: BTreeMap<u64, (u64, PoolId)>,
     /// The pool that all memory of a stream and size class is of; `None` where it is of several.
@@ -32,7 +32,7 @@ impl SegmentPools {
         let is_trivial = device.segments().all(|s| s.pool == PoolId::default());
         let mut pools = Self {
             is_trivial,
-            survivors: FxHashMap::default(),
+            brought: FxHashMap::default(),
             live: BTreeMap::new(),
             of_streams: FxHashMap::default(),
         };
@@ -40,25 +40,20 @@ impl SegmentPools {
             return pools;
         }
         let index = PoolIndex::of(device);
-        let mut gone: BTreeMap<u64, u64> = BTreeMap::new();
-        for (row, event) in device.entries_where(Action::moves_memory).rev() {
-            if event.action.is_growth() {
-                // Expandable addresses stay with their pool as long as the reservation lives.
-                let was_gone =
-                    gone.remove(&event.addr).is_some() && event.action == Action::SegmentAlloc;
-                let mut pool = PoolId::default();
-                if !was_gone {
-                    pool = index.run_of(&event).pool;
-                    pools.survivors.insert(row, pool);
-                }
-                pools.note((event.stream, is_of_small_half(&event)), pool);
-            } else {
-                gone.insert(event.addr, event.size);
+        let mut brought = FxHashSet::default();
+        for (row, event) in device.entries_where(Action::is_growth) {
+            let pool = index.run_brought(row, &event).pool;
+            pools.note((event.stream, is_of_small_half(&event)), pool);
+            pools.brought.insert(row, pool);
+            if index.survives(row) {
+                brought.insert(event.addr);
             }
         }
         for segment in device.segments() {
-            let end = segment.address.saturating_add(segment.total_size);
-            pools.live.insert(segment.address, (end, segment.pool));
+            if !brought.contains(&segment.address) {
+                let end = segment.address.saturating_add(segment.total_size);
+                pools.live.insert(segment.address, (end, segment.pool));
+            }
             pools.note((segment.stream, segment.is_small), segment.pool);
         }
         pools
@@ -95,8 +90,18 @@ impl SegmentPools {
         if self.is_trivial || !event.action.is_growth() {
             return;
         }
-        let pool = event.pool.or_else(|| self.survivors.get(&row).copied()).unwrap_or_default();
-        self.live.insert(event.addr, (event.addr.saturating_add(event.size), pool));
+        let pool = event.pool.or_else(|| self.brought.get(&row).copied()).unwrap_or_default();
+        let end = event.addr.saturating_add(event.size);
+        if event.action == Action::SegmentAlloc {
+            // What was there before has been given back.
+            let before = self.live.range(..end).rev();
+            let gone: Vec<u64> =
+                before.take_while(|(_, (to, _))| *to > event.addr).map(|(from, _)| *from).collect();
+            for from in gone {
+                self.live.remove(&from);
+            }
+        }
+        self.live.insert(event.addr, (end, pool));
     }
 }
 

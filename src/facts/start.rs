@@ -323,7 +323,7 @@ fn runs_before(device: Device<'_>, moves: &[TraceEntry], pools: &PoolIndex) -> V
             }
             Action::SegmentMap => unmap(&mut runs, event.addr, event.size),
             _ => {
-                runs.insert(event.addr, pools.run_of(event));
+                runs.insert(event.addr, pools.run_given_back(event));
             }
         }
     }

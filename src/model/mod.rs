@@ -7,6 +7,7 @@
 
 mod address_ranges;
 mod ask;
+mod checkpoints;
 mod divergence;
 mod emit;
 mod end_state;

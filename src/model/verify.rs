@@ -3,9 +3,10 @@
 
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::address_ranges::AddressRanges;
+use super::checkpoints::restoring;
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
 use super::readings::{Prelude, PreludeReading, readings, request_of};
@@ -65,6 +66,8 @@ struct Verifier<'a> {
     live: FxHashMap<u64, BlockId>,
     pending: FxHashMap<u64, Ticket>,
     freeable: Vec<PoolId>,
+    /// The stacks under which pools are put back into the state of a checkpoint.
+    restoring: FxHashSet<StackId>,
     // Kept from call to call for their room.
     finished: Vec<Ticket>,
     wait_order: Vec<Ticket>,
@@ -112,6 +115,7 @@ impl<'a> Verifier<'a> {
             live: adopted.live.into_iter().collect(),
             pending: adopted.pending.into_iter().collect(),
             freeable: Vec::new(),
+            restoring: restoring(trace.snapshot()),
             finished: Vec::new(),
             wait_order: Vec::new(),
             predicted: 0,
@@ -187,6 +191,14 @@ impl<'a> Verifier<'a> {
     /// The usual request: nothing happened but that it was served.
     #[inline]
     fn malloc_cached(&mut self, row: usize, pool: PoolId) -> CallResult {
+        if !self.restoring.is_empty()
+            && let event = self.event(row)
+            && self.restoring.contains(&event.stack)
+            && let Some(id) = self.allocator.restore(&request_of(&event, pool), event.addr)
+        {
+            self.live.insert(event.addr, id);
+            return Ok(());
+        }
         self.finished.clear();
         self.wait_order.clear();
         self.request(row, pool, false)
