@@ -36,7 +36,8 @@ pub(super) fn too_small_for(
         return None;
     }
     let room = if device.reserved_before() > capacity { 0 } else { capacity };
-    program.first_beyond(room, &settings)
+    // Without any request the memory from before is too much by itself.
+    program.first_beyond(room, &settings).or(Some((0, 0)))
 }
 
 fn whole(bytes: u64) -> u64 {

@@ -203,6 +203,23 @@ fn nothing_fits_below_what_was_held() {
     assert!(page.contains("fails; none did") || page.contains("fail; none did"), "{page}");
 }
 
+/// The same where the trace has no request at all: a ring of one entry.
+#[test]
+fn what_was_held_is_too_much_by_itself() {
+    let block = json!({"address": 1u64 << 40, "size": 64 * MIB, "requested_size": 64 * MIB,
+        "state": "active_pending_free"});
+    let segment = json!({"device": 0, "address": 1u64 << 40, "total_size": 64 * MIB,
+        "allocated_size": 0, "active_size": 64 * MIB, "stream": 0, "segment_type": "large",
+        "segment_pool_id": [0, 0], "is_expandable": false, "blocks": [block]});
+    let free = json!({"action": "free_requested", "addr": 1u64 << 40, "size": 64 * MIB,
+        "stream": 0, "time_us": 5});
+    let text = json!({"segments": [segment], "device_traces": [[free]]}).to_string();
+    let snapshot = Snapshot::read(text.as_bytes(), &|_| {}).unwrap();
+    for row in rows(&snapshot, &["max_split_size_mb:32"], Some(20 * MIB)).rows {
+        assert_eq!((row.ooms, row.first_oom_event), (1, Some(0)), "{row:?}");
+    }
+}
+
 #[test]
 fn each_device_has_its_own_bounds() {
     let report = rows(&fixtures::snapshot("2.15.0-two_devices"), &["max_split_size_mb:64"], None);
