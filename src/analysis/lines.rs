@@ -42,7 +42,7 @@ pub fn lines(device: DeviceStudy<'_, '_>, of: Contribution, top: usize) -> Vec<L
         Contribution::InUseAfter(entry) => in_use_after(device, entry, |_| true),
         Contribution::Rounding => {
             let used = device.device().blocks().filter(|block| block.state != BlockState::Inactive);
-            let rounding = used.map(|b| (b.stack, b.size.saturating_sub(b.requested_size)));
+            let rounding = used.map(|b| (b.made_by, b.size.saturating_sub(b.requested_size)));
             summed(rounding.filter(|(_, bytes)| *bytes > 0))
         }
         Contribution::KeptApart => {
@@ -88,7 +88,7 @@ fn kept_apart(blocks: &[Block], stacks: &StackReader<'_>) -> Vec<(StackId, u64)>
         let beside = [index.checked_sub(1), index.checked_add(1)];
         let beside = beside.into_iter().flatten().filter_map(|index| blocks.get(index));
         let mut beside: Vec<StackId> =
-            beside.filter(|block| !is_free(block)).map(|block| block.stack).collect();
+            beside.filter(|block| !is_free(block)).map(|block| block.made_by).collect();
         beside.dedup_by_key(|stack| stacks.own_line(*stack));
         kept.extend(beside.into_iter().map(|stack| (stack, free.size)));
     }

@@ -11,7 +11,7 @@ use super::options::Options;
 use crate::facts::foreign;
 use crate::memory::Count;
 use crate::notice::{Code, Warning, Warnings};
-use crate::snapshot::{Device, Snapshot, Stacks};
+use crate::snapshot::{Device, Snapshot};
 use crate::study::{Study, remark_on_trace};
 use crate::whatif::found_settings;
 use crate::whatif::{caution, not_in_effect};
@@ -146,9 +146,7 @@ fn add_gaps(snapshot: &Snapshot, warnings: &mut Warnings) {
             "no history was recorded, so there is no peak, no timeline and no failed request to \
              show: call torch.cuda.memory._record_memory_history() before the work",
         );
-    } else if (0..snapshot.entries.len())
-        .all(|row| snapshot.entries.get(row).is_some_and(|e| e.stack == Stacks::EMPTY))
-    {
+    } else if snapshot.stacks.is_empty() {
         warnings.add(
             Code::NoStacks,
             "no stack was recorded, so no line of code can be named: record with context='all' and \

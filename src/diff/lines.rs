@@ -43,6 +43,8 @@ struct Line {
     code: Option<Place>,
     caller: Option<Place>,
     node: Option<Place>,
+    forward: Option<Place>,
+    is_backward: bool,
     has_stack: bool,
 }
 
@@ -100,6 +102,8 @@ impl<'a> Holders<'a> {
             code: place(line.code),
             caller: place(line.caller),
             node: place(line.node),
+            forward: place(line.forward),
+            is_backward: line.is_backward,
             has_stack: line.has_stack,
         };
         (side, line)
@@ -184,6 +188,7 @@ impl<'a> Holders<'a> {
             code: class(line.code),
             caller: class(line.caller),
             node: class(line.node),
+            forward: class(line.forward),
             ..*line
         };
         let mut free: FxHashMap<Line, [Option<SideLine>; 2]> = FxHashMap::default();

@@ -1,10 +1,12 @@
 //! One device of one snapshot at the moment compared.
 
+use rustc_hash::FxHashMap;
+
 use super::names::{Place, Vocabulary};
 use super::options::At;
 use crate::facts::Layout;
 use crate::ids::StackId;
-use crate::memory::{Memory, Sum, figures, live_by_stack};
+use crate::memory::{Memory, Sum, figures, live_by_stack, ranked};
 use crate::study::{DeviceStudy, Moment, Peak};
 
 /// What one stack holds.
@@ -54,13 +56,20 @@ impl MemoryAt {
                 (memory, live_by_stack(segments.iter(), &blocks))
             }
         };
-        let stack = |(id, held): (StackId, Sum)| HeldStack {
+        // Stacks of other calls, or of other regions of compiled code, may have the same frames.
+        let mut by_places: FxHashMap<Vec<Place>, (StackId, Sum)> = FxHashMap::default();
+        for (id, held) in ranked(held) {
+            let places = words.stack(side, snapshot, id);
+            let known = by_places.entry(places).or_insert((id, Sum::default()));
+            known.1 = known.1.and(held);
+        }
+        let stack = |(places, (id, held)): (Vec<Place>, (StackId, Sum))| HeldStack {
             id,
             bytes: held.bytes,
             blocks: held.blocks,
-            places: words.stack(side, snapshot, id),
+            places,
         };
-        let mut stacks: Vec<HeldStack> = held.into_iter().map(stack).collect();
+        let mut stacks: Vec<HeldStack> = by_places.into_iter().map(stack).collect();
         stacks.sort_by_key(|stack| (std::cmp::Reverse(stack.bytes), stack.id));
         Self { memory, moment, stacks }
     }

@@ -57,9 +57,12 @@ impl Vocabulary {
         places.and_then(|places| places.get(id.index())).copied().unwrap_or_default()
     }
 
-    /// The frames of `stack`, innermost first.
+    /// The frames of `stack`, innermost first, then those of the call that its thread serves.
     pub(super) fn stack(&self, side: usize, snapshot: &Snapshot, stack: StackId) -> Vec<Place> {
-        snapshot.stacks.frames(stack).iter().map(|id| self.place(side, *id)).collect()
+        let maker = snapshot.stacks.maker(stack);
+        let stacks = [stack, maker.caller, maker.forward];
+        let ids = stacks.iter().flat_map(|stack| snapshot.stacks.frames(*stack));
+        ids.map(|id| self.place(side, *id)).collect()
     }
 
     /// The same for a function and what it moved to.

@@ -27,6 +27,7 @@ impl Layout {
                 requested_size: tile.requested,
                 state: tile.state,
                 stack: tile.stack,
+                made_by: tile.stack,
             });
             if tile.prev != NONE
                 && let Some(segment) = layout.segments.last_mut()

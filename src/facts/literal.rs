@@ -102,7 +102,7 @@ impl Literal<'_> {
 #[inline]
 fn apply(row: usize, event: &TraceEntry, tiling: &mut Tiling, pools: &PoolIndex) -> bool {
     match event.action {
-        Action::Alloc => tiling.alloc(event.addr, event.size, event.stack, event.stream),
+        Action::Alloc => tiling.alloc(event.addr, event.size, event.made_by, event.stream),
         Action::FreeRequested => tiling.free_requested(event.addr),
         Action::FreeCompleted => tiling.free_completed(event.addr),
         Action::SegmentAlloc | Action::SegmentMap => tiling.grow(pools.run_brought(row, event)),

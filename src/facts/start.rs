@@ -49,7 +49,7 @@ impl LiveAtStart {
             size: block.size,
             requested: block.requested_size,
             state: block.state,
-            stack: block.stack,
+            stack: block.made_by,
             until: usize::MAX,
         }
     }

@@ -74,7 +74,7 @@ impl Failed {
             pool: entry.pool,
             device_free: entry.addr,
             time_us: entry.time_us,
-            stack: entry.stack,
+            stack: entry.made_by,
             user_metadata: entry.user_metadata,
             served: None,
         };

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::frame::FrameReport;
 use super::origin::Origin;
-use crate::ids::FrameId;
+use crate::ids::{FrameId, SymbolId};
 
 /// What a stack is named by. Stacks that are named alike are one row of a table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,6 +16,12 @@ pub(crate) struct LineId {
     pub(crate) caller: Option<FrameId>,
     /// Of a backward pass, the frame of C++ that names its node; one frame stands for all of the node.
     pub(crate) node: Option<FrameId>,
+    /// Whether it is of a backward pass: the line is then the one that called that, or is called by it.
+    pub(crate) is_backward: bool,
+    /// Of a backward pass, the line of the forward pass that the node stands for.
+    pub(crate) forward: Option<FrameId>,
+    /// The region of compiled code.
+    pub(crate) compiled: Option<SymbolId>,
     /// Whether a stack was recorded at all.
     pub(crate) has_stack: bool,
 }
@@ -27,20 +33,32 @@ pub struct Around {
     /// that package's or another's. Absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub called_from: Option<FrameReport>,
-    /// Of a backward pass, the node of autograd that ran, such as `BmmBackward0`; the line is then the one
-    /// that called `backward()`, where the trace shows it.
+    /// Of a thread of a backward pass, the node of autograd that ran, such as `BmmBackward0`; `unknown` where
+    /// its stack was not recorded. The line is then the one that called `backward()`, where the trace shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backward: Option<String>,
+    /// The line of the forward pass that the node stands for, recorded in anomaly mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forward: Option<FrameReport>,
+    /// The region of compiled code that ran, as PyTorch names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compile_context: Option<String>,
     /// Whether a stack was recorded at all.
     pub has_stack: bool,
 }
+
+/// In place of a node that is not known.
+pub const UNKNOWN: &str = "unknown";
 
 impl Around {
     /// `frame` and what stands beside it, in a few words.
     pub fn in_short(&self, frame: Option<&FrameReport>) -> String {
         let from = |line: &FrameReport| format!(" (called from {})", line.in_short());
         let caller = self.called_from.as_ref().map(from).unwrap_or_default();
-        match (&self.backward, frame) {
+        match (self.backward.as_deref(), frame) {
+            (Some(UNKNOWN), Some(line)) => {
+                format!("the backward pass of {}{caller}", line.in_short())
+            }
             (Some(node), None) => format!("backward: {node}{caller}"),
             (Some(node), Some(line)) => format!("backward: {node}{}", from(line)),
             (None, Some(line)) => format!("{}{caller}", line.in_short()),

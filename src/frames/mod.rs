@@ -8,7 +8,7 @@ mod reader;
 
 pub use self::frame::{FrameList, FrameReport};
 pub(crate) use self::line::LineId;
-pub use self::line::{Around, lines_of};
+pub use self::line::{Around, UNKNOWN, lines_of};
 pub use self::origin::Origin;
 pub(crate) use self::origin::slashed;
 pub use self::reader::StackReader;

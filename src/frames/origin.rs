@@ -75,10 +75,11 @@ pub(crate) fn slashed(file: &str) -> Cow<'_, str> {
     if file.contains('\\') { file.replace('\\', "/").into() } else { file.into() }
 }
 
-/// Code that was written by a program: `TorchInductor`, exec, frozen modules.
+/// Code that was written by a program: `TorchInductor`, FX graphs, exec, frozen modules.
 fn is_generated(file: &str) -> bool {
     file.starts_with('<')
         || file.contains("torchinductor_")
+        || file.contains("fx_generated_")
         || file.contains("/torch_compile_debug/")
         // AOTAutograd calls what it writes `codegen.py:codegen(compiled_function_forward)`.
         || file.contains(".py:")
@@ -164,6 +165,7 @@ mod tests {
             ("<string>", "run", Origin::Plumbing),
             ("<frozen runpy>", "_run_code", Origin::Plumbing),
             ("/tmp/torchinductor_me/ab/cab.py", "call", Origin::Plumbing),
+            ("fx_generated__bpqfktg5b4.py", "forward", Origin::Plumbing),
             ("/venv/bin/torchrun", "<module>", Origin::Native),
         ];
         for (file, name, origin) in cases {

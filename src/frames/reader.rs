@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 
 use super::frame::{FrameList, FrameReport};
-use super::line::{Around, LineId, Seen, node, two_lines};
+use super::line::{Around, LineId, Seen, UNKNOWN, node, two_lines};
 use super::origin::{Origin, slashed};
 use crate::ids::{FrameId, StackId};
-use crate::snapshot::{Snapshot, Stacks};
+use crate::snapshot::{Maker, Snapshot, Stacks};
 use crate::units::plain_name;
 
 /// The operator that a C++ frame runs: `aten::bmm` of `at::_ops::bmm::call(...)`, `BmmBackward0` of
@@ -55,6 +55,11 @@ impl<'a> StackReader<'a> {
     /// Whose code frame `id` is.
     pub(crate) fn origin(&self, id: FrameId) -> Origin {
         self.origins[id.index()]
+    }
+
+    /// The stack that was recorded where `stack` is more than that.
+    pub(crate) fn recorded(&self, stack: StackId) -> StackId {
+        self.snapshot.stacks.recorded(stack)
     }
 
     /// Frame `id` for people and JSON.
@@ -110,28 +115,61 @@ impl<'a> StackReader<'a> {
 
     /// What `stack` is named by.
     pub(crate) fn line(&self, stack: StackId) -> LineId {
-        let ids = self.snapshot.stacks.frames(stack);
-        let (code, caller) = two_lines(ids.iter().map(|id| {
-            let frame = self.snapshot.stacks.frame(*id);
-            let name = self.snapshot.text(frame.name);
-            Seen { origin: self.origin(*id), file: frame.file, line: frame.line, name }
-        }));
+        let maker = self.snapshot.stacks.maker(stack);
+        let (own, ids) = self.all_frames(maker);
+        let (code, caller) = self.two_lines(&ids);
+        let inside = ids.get(..code.unwrap_or(own).min(own)).unwrap_or_default();
         let at = |index: Option<usize>| index.and_then(|index| ids.get(index)).copied();
-        let mut inside = ids.iter().take(code.unwrap_or(ids.len()));
+        let node = inside.iter().find_map(|id| self.nodes[id.index()]);
+        let has_own_code = code.is_some_and(|code| code < own);
         LineId {
             code: at(code),
             caller: at(caller),
-            node: inside.find_map(|id| self.nodes[id.index()]),
-            has_stack: stack != Stacks::EMPTY,
+            node,
+            is_backward: node.is_some() || (maker.caller != Stacks::EMPTY && !has_own_code),
+            forward: self.innermost(maker.forward),
+            compiled: maker.compile_context,
+            has_stack: maker.stack != Stacks::EMPTY,
         }
+    }
+
+    /// The frames of a stack and those of the call that its thread serves, innermost first, and how many of
+    /// them are its own. Before a frame of code that a program wrote comes its source.
+    fn all_frames(&self, maker: Maker) -> (usize, Vec<FrameId>) {
+        let stacks = &self.snapshot.stacks;
+        let mut ids = Vec::new();
+        for id in stacks.frames(maker.stack) {
+            ids.extend(stacks.original(*id));
+            ids.push(*id);
+        }
+        let own = ids.len();
+        ids.extend(stacks.frames(maker.caller));
+        (own, ids)
+    }
+
+    fn two_lines(&self, ids: &[FrameId]) -> (Option<usize>, Option<usize>) {
+        two_lines(ids.iter().map(|id| {
+            let frame = self.snapshot.stacks.frame(*id);
+            let name = self.snapshot.text(frame.name);
+            Seen { origin: self.origin(*id), file: frame.file, line: frame.line, name }
+        }))
+    }
+
+    /// The innermost frame of `stack` that is not PyTorch's.
+    fn innermost(&self, stack: StackId) -> Option<FrameId> {
+        let ids = self.snapshot.stacks.frames(stack);
+        self.two_lines(ids).0.and_then(|index| ids.get(index)).copied()
     }
 
     /// `line` for people and JSON: the line of code, and what stands beside it.
     pub(crate) fn told(&self, line: LineId) -> (Option<FrameReport>, Around) {
         let node_of = |id| node(self.snapshot.text(self.snapshot.stacks.frame(id).name));
+        let node = line.node.and_then(node_of).map(plain_name);
         let around = Around {
             called_from: line.caller.map(|id| self.report(id)),
-            backward: line.node.and_then(node_of).map(plain_name),
+            backward: node.or_else(|| line.is_backward.then(|| UNKNOWN.to_owned())),
+            forward: line.forward.map(|id| self.report(id)),
+            compile_context: line.compiled.map(|id| plain_name(self.snapshot.text(id))),
             has_stack: line.has_stack,
         };
         (line.code.map(|id| self.report(id)), around)
@@ -140,7 +178,7 @@ impl<'a> StackReader<'a> {
     /// The innermost frame of the user's own code; failing that, of an installed package other than
     /// PyTorch (a training program may be one).
     pub(crate) fn own_line(&self, stack: StackId) -> Option<FrameId> {
-        let ids = self.snapshot.stacks.frames(stack);
+        let (_, ids) = self.all_frames(self.snapshot.stacks.maker(stack));
         [Origin::User, Origin::Package]
             .iter()
             .find_map(|wanted| ids.iter().copied().find(|id| self.origin(*id) == *wanted))

@@ -189,7 +189,7 @@ impl Judge<'_> {
         if self.is_freed_by_backward(block) && self.passes(block, born) == 1 {
             return (Category::Activations, Confidence::Medium);
         }
-        if self.waits(block, born) && !self.lives.leaks.grows(block.stack) {
+        if self.waits(block, born) && !self.lives.leaks.grows(block.made_by) {
             return (Category::Inputs, Confidence::Low);
         }
         (Category::Other, Confidence::Low)
@@ -201,7 +201,7 @@ impl Judge<'_> {
         use Confidence::{High, Low, Medium};
         match block.freed {
             Some(freed) if freed.run == born.run => (Temporaries, High),
-            _ if self.lives.leaks.grows(block.stack) => (Other, Low),
+            _ if self.lives.leaks.grows(block.made_by) => (Other, Low),
             // No input serves many passes, but some are there before it is their turn.
             _ if self.passes(block, born) > 1 && !self.waits(block, born) => (Other, Low),
             _ if self.passes(block, born) > 1 => (Inputs, Low),

@@ -27,6 +27,8 @@ pub(super) struct LiveBlock {
     pub(super) bytes: u64,
     pub(super) requested: u64,
     pub(super) stack: StackId,
+    /// The stack with what is known beside it.
+    pub(super) made_by: StackId,
     /// `None` when it is older than the recording.
     pub(super) born: Option<Point>,
     /// `None` when it outlived what is seen of it.
@@ -119,6 +121,7 @@ pub(super) struct Lives<'a> {
 #[derive(Clone, Copy)]
 struct OpenLife {
     stack: StackId,
+    made_by: StackId,
     bytes: u64,
     requested: u64,
     born: Option<Point>,
@@ -181,7 +184,8 @@ impl<'a> Lives<'a> {
             }
             let entry = step.entry.map(|(index, _)| index);
             if wanted.next_if_eq(&entry).is_some() {
-                let moment = LiveSet { entry, at, end: None, blocks: blocks(step.tiling, &live) };
+                let moment =
+                    LiveSet { entry, at, end: None, blocks: blocks(stacks, step.tiling, &live) };
                 let number = lives.moments.len();
                 for (place, block) in moment.blocks.iter().enumerate() {
                     awaited.entry(block.address).or_default().push((number, place));
@@ -202,15 +206,16 @@ impl<'a> Lives<'a> {
     /// The blocks that the program holds before the first entry.
     fn start(&mut self, stacks: &StackReader<'_>, tiling: &Tiling) -> FxHashMap<u64, OpenLife> {
         let mut held = FxHashMap::default();
-        for (address, bytes, requested, state, stack) in tiling.active() {
+        for (address, bytes, requested, state, made_by) in tiling.active() {
             if state == BlockState::ActiveAllocated {
-                held.insert(address, OpenLife { stack, bytes, requested, born: None });
+                let stack = stacks.recorded(made_by);
+                held.insert(address, OpenLife { stack, made_by, bytes, requested, born: None });
             }
         }
         let mut by_address: Vec<(&u64, &OpenLife)> = held.iter().collect();
         by_address.sort_unstable_by_key(|(address, _)| **address);
         for (_, one) in by_address {
-            self.leaks.add_older(stacks, one.stack, one.bytes);
+            self.leaks.add_older(stacks, one.made_by, one.bytes);
         }
         held
     }
@@ -250,15 +255,16 @@ impl<'a> Lives<'a> {
                     *last = at.entry;
                 }
                 let (stack, requested) = (event.stack, event.size);
-                let new = OpenLife { stack, bytes, requested, born: Some(at) };
+                let made_by = event.made_by;
+                let new = OpenLife { stack, made_by, bytes, requested, born: Some(at) };
                 match self.phases.signs_of(stack).makes {
                     Some(Makes::Parameters) => _ = self.parameter_sizes.insert(requested),
                     Some(Makes::GatheredParameters) => _ = self.gathered_sizes.insert(requested),
                     _ => {}
                 }
-                self.leaks.add(stacks, stack, bytes);
+                self.leaks.add(stacks, made_by, bytes);
                 if let Some(lost) = live.insert(event.addr, new) {
-                    self.leaks.take(stacks, lost.stack, lost.bytes);
+                    self.leaks.take(stacks, lost.made_by, lost.bytes);
                 }
             }
             Action::FreeRequested | Action::FreeCompleted => {
@@ -267,10 +273,10 @@ impl<'a> Lives<'a> {
                 self.has_stacks_of_frees |= signs.caller.is_some();
                 let by_program = is_of_program(signs);
                 if let Some(born) = gone.born {
-                    self.leaks.take(stacks, gone.stack, gone.bytes);
+                    self.leaks.take(stacks, gone.made_by, gone.bytes);
                     self.record_fate(gone, born, at, by_program);
                 } else {
-                    self.leaks.take_older(stacks, gone.stack, gone.bytes);
+                    self.leaks.take_older(stacks, gone.made_by, gone.bytes);
                 }
                 for (moment, place) in awaited.remove(&event.addr).unwrap_or_default() {
                     let moment = &mut self.moments[moment];
@@ -370,18 +376,23 @@ impl<'a> Lives<'a> {
 }
 
 /// The allocated blocks of `tiling`, by address.
-fn blocks(tiling: &Tiling, live: &FxHashMap<u64, OpenLife>) -> Vec<LiveBlock> {
+fn blocks(
+    stacks: &StackReader<'_>,
+    tiling: &Tiling,
+    live: &FxHashMap<u64, OpenLife>,
+) -> Vec<LiveBlock> {
     let mut blocks: Vec<LiveBlock> = tiling
         .active()
         .filter(|(.., state, _)| *state == BlockState::ActiveAllocated)
-        .map(|(address, bytes, requested, _, stack)| {
+        .map(|(address, bytes, requested, _, made_by)| {
             let known = live.get(&address);
             let born = known.and_then(|known| known.born);
             LiveBlock {
                 address,
                 bytes,
                 requested,
-                stack,
+                stack: stacks.recorded(made_by),
+                made_by,
                 born,
                 freed: None,
                 freed_by: Signs::default(),

@@ -177,9 +177,9 @@ impl<'a, 'f> Summary<'a, 'f> {
 
     pub(super) fn report(&self, rules: &[Rule], top: usize) -> HeldAt {
         let stacks = self.device.stacks();
-        let by_stack = self.sums(|block| Some(block.stack));
+        let by_stack = self.sums(|block| Some(block.made_by));
         let from_the_start =
-            |block: &LiveBlock| self.is_from_the_start(block).then_some(block.stack);
+            |block: &LiveBlock| self.is_from_the_start(block).then_some(block.made_by);
         let kept = self.sums(from_the_start);
         let all_kept = kept.values().fold(Sum::default(), |all, sum| all.and(*sum));
         HeldAt {
@@ -283,8 +283,9 @@ impl<'a, 'f> Summary<'a, 'f> {
             Some(self.device.snapshot().stacks.frame(line).file)
         };
         let mut files: FxHashMap<StackId, Option<SymbolId>> = FxHashMap::default();
-        let sums = self
-            .sums(|block| Some(*files.entry(block.stack).or_insert_with(|| file_of(block.stack))));
+        let sums = self.sums(|block| {
+            Some(*files.entry(block.made_by).or_insert_with(|| file_of(block.made_by)))
+        });
         table(sums, self.all, top, |file, sum| ByFile {
             file: file.map(|file| plain_name(self.device.snapshot().text(file))),
             held: sum.of(self.all),

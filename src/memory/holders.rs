@@ -51,6 +51,12 @@ pub(crate) fn by_stack(
     all: Sum,
     top: usize,
 ) -> TopRows<HeldByStack> {
+    let recorded = held.into_iter().map(|(stack, sum)| (stacks.recorded(stack), sum));
+    let held = recorded.fold(Sums::default(), |mut held: Sums<StackId>, (stack, sum)| {
+        let known = held.entry(stack).or_default();
+        *known = known.and(sum);
+        held
+    });
     table(held, all, top, |stack, sum| HeldByStack {
         bytes: sum.bytes,
         blocks: sum.blocks,
@@ -115,5 +121,5 @@ pub fn live_by_stack<'a>(
 ) -> FxHashMap<StackId, Sum> {
     let blocks = segments.flat_map(|s| all_blocks.get(s.blocks.clone()).unwrap_or_default());
     let live = blocks.filter(|block| block.state == BlockState::ActiveAllocated);
-    summed(live.map(|block| (block.stack, block.size)))
+    summed(live.map(|block| (block.made_by, block.size)))
 }

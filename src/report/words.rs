@@ -3,7 +3,7 @@
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::document::{Document, Stack, Text, code};
 use crate::failure::{NextStep, OomReport, Remedy, Undisturbed};
-use crate::frames::{Around, FrameReport, Origin};
+use crate::frames::{Around, FrameReport, Origin, UNKNOWN};
 use crate::notice::Warning;
 use crate::study::{Moment, OverTime};
 use crate::units::{count, counted, duration, percent, size};
@@ -26,15 +26,22 @@ pub(super) fn place_in(frame: &FrameReport) -> String {
 /// What a stack is named by: of a backward pass its node, else the line; and what stands below that.
 pub(super) fn named(frame: Option<&FrameReport>, around: &Around) -> (Text, Vec<Text>) {
     let caller = around.called_from.as_ref().map(called_from);
-    match (&around.backward, frame) {
-        (Some(node), None) => (backward(node), caller.into_iter().collect()),
-        (Some(node), Some(frame)) => {
-            (backward(node), [Some(called_from(frame)), caller].into_iter().flatten().collect())
+    let (name, line) = match (around.backward.as_deref(), frame) {
+        (Some(UNKNOWN), Some(frame)) => {
+            (code(place_in(frame)), Some("in its backward pass".into()))
         }
-        (None, Some(frame)) => (code(place_in(frame)), caller.into_iter().collect()),
-        (None, None) if around.has_stack => ("no line of the user's code".into(), Vec::new()),
-        (None, None) => ("no stack recorded".into(), Vec::new()),
-    }
+        (Some(node), _) => (code(format!("backward: {node}")), frame.map(called_from)),
+        (None, Some(frame)) => (code(place_in(frame)), None),
+        (None, None) if around.has_stack => ("no line of the user's code".into(), None),
+        (None, None) => ("no stack recorded".into(), None),
+    };
+    let place = |words: &str, frame: &FrameReport| Text::from(words).and(code(place_in(frame)));
+    let forward = around.forward.as_ref().map(|frame| place("for the forward line ", frame));
+    let region = around.compile_context.as_deref();
+    let region =
+        region.map(|region| region.strip_prefix("Torch-Compiled Region: ").unwrap_or(region));
+    let compiled = region.map(|region| Text::from("in compiled region ").and(code(region)));
+    (name, [line, forward, caller, compiled].into_iter().flatten().collect())
 }
 
 /// The line that a line was called from.
@@ -42,13 +49,12 @@ pub(super) fn called_from(frame: &FrameReport) -> Text {
     Text::from("called from ").and(code(place_in(frame)))
 }
 
-fn backward(node: &str) -> Text {
-    code(format!("backward: {node}"))
-}
-
 /// The same in one sentence.
 pub(super) fn named_in_line(frame: Option<&FrameReport>, around: &Around) -> Text {
-    let (name, below) = named(frame, around);
+    let (mut name, below) = named(frame, around);
+    if frame.is_none() && !around.has_stack {
+        name = "a stack that was not recorded".into();
+    }
     let between = |index| if index == 0 { " (" } else { ", " };
     let end = if below.is_empty() { "" } else { ")" };
     let more = below.into_iter().enumerate();

@@ -52,6 +52,7 @@ words! {
     FILENAME = "filename"
     LINE = "line"
     NAME = "name"
+    FX_ORIGINAL_TRACE = "fx_original_trace"
     // Annotations
     STAGE = "stage"
     // Top level

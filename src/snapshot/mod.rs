@@ -7,7 +7,8 @@
 //! [`crate::notice::Warning`].
 //!
 //! This room reports what was written, including nonsense. It knows nothing of the allocator's
-//! policy, and derives nothing but the range of releases that write these keys.
+//! policy, and derives nothing but the range of releases that write these keys and, from entries around
+//! it, who called the thread that made an allocation.
 
 mod column;
 mod contents;
@@ -16,6 +17,7 @@ mod device;
 mod error;
 mod json;
 mod keys;
+mod makers;
 mod segments;
 mod settings;
 mod stacks;
@@ -28,7 +30,7 @@ pub use device::Device;
 pub use error::SnapshotError;
 pub use segments::{Block, Blocks, Segment, Segments};
 pub use settings::RawSettings;
-pub use stacks::{Frame, Stacks};
+pub use stacks::{Frame, Maker, Stacks};
 pub use trace::{Annotation, TraceEntries, TraceEntry};
 pub use version::TorchRange;
 

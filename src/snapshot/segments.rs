@@ -42,6 +42,8 @@ pub struct Block {
     pub state: BlockState,
     /// Where in the program it was allocated, if recorded.
     pub stack: StackId,
+    /// Who allocated it: the stack, and what is known beside it (see [`super::Stacks::maker`]).
+    pub made_by: StackId,
 }
 
 /// All segments of a snapshot.

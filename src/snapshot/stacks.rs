@@ -17,18 +17,49 @@ pub struct Frame {
     pub line: u32,
 }
 
+/// Who made memory: a stack, and what else a file says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Maker {
+    /// As recorded.
+    pub stack: StackId,
+    /// Of a thread of a backward pass, the stack of the call, which goes on where `stack` ends.
+    pub caller: StackId,
+    /// The line of the forward pass that the node of a backward pass stands for.
+    pub forward: StackId,
+    /// The region of compiled code.
+    pub compile_context: Option<SymbolId>,
+}
+
 /// Every distinct frame and every distinct list of frames, innermost first.
 #[derive(Debug)]
 pub struct Stacks {
     frames: Vec<Frame>,
     known: FxHashMap<Frame, FrameId>,
     lists: Slices<FrameId>,
+    /// Those that are more than a stack: their ids are those after the last stack's.
+    makers: Vec<Maker>,
+    known_makers: FxHashMap<Maker, StackId>,
+    /// Of frames of code that a program wrote, the source that it was written from.
+    originals: FxHashMap<FrameId, StackId>,
+}
+
+impl Maker {
+    /// Of which no more is known than the stack.
+    pub(super) fn of(stack: StackId) -> Self {
+        Self { stack, caller: Stacks::EMPTY, forward: Stacks::EMPTY, compile_context: None }
+    }
 }
 
 impl Default for Stacks {
     fn default() -> Self {
-        let mut stacks =
-            Self { frames: Vec::new(), known: FxHashMap::default(), lists: Slices::default() };
+        let mut stacks = Self {
+            frames: Vec::new(),
+            known: FxHashMap::default(),
+            lists: Slices::default(),
+            makers: Vec::new(),
+            known_makers: FxHashMap::default(),
+            originals: FxHashMap::default(),
+        };
         stacks.intern(&[]);
         stacks
     }
@@ -46,12 +77,45 @@ impl Stacks {
     }
 
     pub(super) fn intern(&mut self, frames: &[FrameId]) -> StackId {
+        debug_assert!(self.makers.is_empty(), "ids of makers come after those of stacks");
         StackId(self.lists.intern(frames))
     }
 
-    /// The frames of `stack`, innermost first.
+    /// An id for `maker`: the stack's own where it is no more than that.
+    pub(super) fn intern_maker(&mut self, maker: Maker) -> StackId {
+        if maker == Maker::of(maker.stack) {
+            return maker.stack;
+        }
+        let (lists, makers) = (self.lists.len(), &mut self.makers);
+        *self.known_makers.entry(maker).or_insert_with(|| {
+            makers.push(maker);
+            StackId::from_index(lists + makers.len() - 1)
+        })
+    }
+
+    pub(super) fn set_original(&mut self, frame: FrameId, source: StackId) {
+        self.originals.insert(frame, source);
+    }
+
+    /// What is known of who made memory beside the stack.
+    pub fn maker(&self, id: StackId) -> Maker {
+        let extended = id.index().checked_sub(self.lists.len());
+        extended.and_then(|row| self.makers.get(row)).copied().unwrap_or(Maker::of(id))
+    }
+
+    /// The stack that was recorded.
+    pub fn recorded(&self, id: StackId) -> StackId {
+        self.maker(id).stack
+    }
+
+    /// The frames of the source that a frame of generated code was written from, innermost first.
+    pub fn original(&self, frame: FrameId) -> &[FrameId] {
+        self.originals.get(&frame).map(|source| self.frames(*source)).unwrap_or_default()
+    }
+
+    /// The recorded frames of `stack`, innermost first.
     pub fn frames(&self, stack: StackId) -> &[FrameId] {
-        self.lists.get(stack.0)
+        self.lists.get(self.recorded(stack).0)
     }
 
     /// Frame `id`, which must be of this snapshot.
@@ -64,12 +128,12 @@ impl Stacks {
         self.frames.iter().copied()
     }
 
-    /// How many distinct stacks there are, the empty one included.
+    /// How many ids there are: of distinct stacks, the empty one included, and of makers.
     pub fn len(&self) -> usize {
-        self.lists.len()
+        self.lists.len() + self.makers.len()
     }
 
-    /// Whether no entry has a stack.
+    /// Whether nothing in the file has a stack.
     pub fn is_empty(&self) -> bool {
         self.lists.len() <= 1
     }

@@ -40,6 +40,10 @@ pub struct TraceEntry {
     pub stack: StackId,
     /// The pool, where the release records it (2.12).
     pub pool: Option<PoolId>,
+    /// Who made the memory: the stack, and what is known beside it (see [`Stacks::maker`]).
+    pub made_by: StackId,
+    /// `forward_frames`, where recorded, as text.
+    pub forward: StackId,
     /// `compile_context`, where recorded.
     pub compile_context: Option<SymbolId>,
     /// `user_metadata`, where recorded as text.
@@ -56,6 +60,8 @@ impl TraceEntry {
             time_us: 0,
             stack: Stacks::EMPTY,
             pool: None,
+            made_by: Stacks::EMPTY,
+            forward: Stacks::EMPTY,
             compile_context: None,
             user_metadata: None,
         }
@@ -71,6 +77,9 @@ pub struct TraceEntries {
     streams: Column<u64>,
     times: Column<u64>,
     stacks: Vec<StackId>,
+    /// Of each entry; none where no entry has more than its stack.
+    makers: Vec<StackId>,
+    forwards: Column<StackId>,
     pools: Column<Option<PoolId>>,
     compile_contexts: Column<Option<SymbolId>>,
     user_metadata: Column<Option<SymbolId>>,
@@ -85,6 +94,7 @@ impl TraceEntries {
         self.streams.push(event.stream);
         self.times.push(event.time_us);
         self.stacks.push(event.stack);
+        self.forwards.push(event.forward);
         self.pools.push(event.pool);
         self.compile_contexts.push(event.compile_context);
         self.user_metadata.push(event.user_metadata);
@@ -112,6 +122,20 @@ impl TraceEntries {
         self.stacks.get(row).copied()
     }
 
+    /// The `forward_frames` of entry `row`.
+    pub(super) fn forward(&self, row: usize) -> Option<StackId> {
+        self.forwards.get(row)
+    }
+
+    /// The `compile_context` of entry `row`.
+    pub(super) fn compile_context(&self, row: usize) -> Option<SymbolId> {
+        self.compile_contexts.get(row).flatten()
+    }
+
+    pub(super) fn set_makers(&mut self, makers: Vec<StackId>) {
+        self.makers = makers;
+    }
+
     /// The time of entry `row`, if the release records times.
     pub fn time_us(&self, row: usize) -> Option<u64> {
         self.times.get(row).filter(|t| *t != 0)
@@ -127,6 +151,8 @@ impl TraceEntries {
             stream: self.streams.get(row)?,
             time_us: self.times.get(row)?,
             stack: *self.stacks.get(row)?,
+            made_by: *self.makers.get(row).or_else(|| self.stacks.get(row))?,
+            forward: self.forwards.get(row)?,
             pool: self.pools.get(row)?,
             compile_context: self.compile_contexts.get(row)?,
             user_metadata: self.user_metadata.get(row)?,

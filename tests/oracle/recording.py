@@ -33,6 +33,8 @@ def anonymise(snapshot):
             if id(f) not in done:
                 done.add(id(f))
                 f["filename"] = neutral(f["filename"])
+                if "fx_original_trace" in f:
+                    f["fx_original_trace"] = neutral(f["fx_original_trace"])
 
     for seg in snapshot["segments"]:
         frames(seg.get("frames", ()))
@@ -44,15 +46,17 @@ def anonymise(snapshot):
         for e in trace:
             if "frames" in e:
                 frames(e["frames"])
+            if "forward_frames" in e:
+                e["forward_frames"] = [neutral(text) for text in e["forward_frames"]]
     return snapshot
 
 
-def write(out, facts):
+def write(out, facts, **options):
     """OUT (.pickle or .pickle.gz) and OUT's name with .json; returns the number of entries of each device."""
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     stats = [dict(torch.cuda.memory_stats(d)) for d in range(torch.cuda.device_count())]
-    snapshot = anonymise(torch.cuda.memory._snapshot())
+    snapshot = anonymise(torch.cuda.memory._snapshot(**options))
     entries = [len(t) for t in snapshot["device_traces"]]
     opened = gzip.GzipFile(out, "wb", compresslevel=1, mtime=0) if out.suffix == ".gz" else open(out, "wb")
     with opened as f:

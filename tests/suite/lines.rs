@@ -136,3 +136,83 @@ fn paths_of_windows_are_told_apart() {
     assert_eq!(rows[0]["called_from"]["name"], "reset_model");
     assert_eq!(rows[0]["operation"], "torch/nn/modules/module.py:1357 convert");
 }
+
+/// The rows of who holds the memory at the snapshot of a recording in `fixtures/lines`.
+fn recorded(name: &str) -> Vec<Value> {
+    let report = program::analyze(&[&format!("fixtures/lines/2.15.0-{name}.pickle.gz")]);
+    report["snapshots"][0]["devices"][0]["top_lines"].as_array().unwrap().clone()
+}
+
+/// The line that called it, `loss.backward()`, and where that was called from.
+const BACKWARD: [&str; 2] = ["/app/lines.py:33", "/app/lines.py:39"];
+
+#[test]
+fn a_backward_pass_is_put_down_to_the_line_that_called_it() {
+    let rows = recorded("nodes");
+    let row = rows.iter().find(|row| row["backward"] == "AddmmBackward0").unwrap();
+    assert_eq!([place(&row["frame"]), place(&row["called_from"])], BACKWARD);
+    assert_eq!(row["has_stack"], true);
+    assert!(rows.iter().all(|row| !row["frame"].is_null()), "{rows:#?}");
+    let page = program::result_of(&["analyze", "fixtures/lines/2.15.0-nodes.pickle.gz"]);
+    let lines = page.split_once("backward: AddmmBackward0\n").unwrap().1;
+    assert!(lines.trim_start().starts_with("called from /app/lines.py:33 in step"), "{page}");
+}
+
+/// Its thread has no stack, but the one that waits for it has.
+#[test]
+fn so_is_a_failure_of_one() {
+    let path = "fixtures/lines/2.15.0-oom_backward.pickle.gz";
+    let report = program::analyze(&[path]);
+    let failed = &report["snapshots"][0]["devices"][0]["ooms"][0];
+    assert_eq!(place(&failed["culprit"]), "/app/workloads2.py:1270");
+    assert_eq!(failed["culprit"]["name"], "oom_backward");
+    assert_eq!((&failed["backward"], &failed["has_stack"]), (&json!("unknown"), &json!(false)));
+    let page = program::result_of(&["analyze", path]);
+    assert!(page.contains("/app/workloads2.py:1270 in oom_backward\n"), "{page}");
+    assert!(page.contains("in its backward pass"), "{page}");
+}
+
+#[test]
+fn anomaly_mode_tells_the_line_of_the_forward_pass() {
+    let rows = recorded("anomaly");
+    let of_backward: Vec<&Value> = rows.iter().filter(|row| row["backward"] == "unknown").collect();
+    let mut forward: Vec<String> = of_backward.iter().map(|row| place(&row["forward"])).collect();
+    forward.sort();
+    assert_eq!(forward, ["/app/lines.py:24", "/app/lines.py:25"]);
+    for row in of_backward {
+        assert_eq!([place(&row["frame"]), place(&row["called_from"])], BACKWARD);
+    }
+}
+
+#[test]
+fn compiled_code_is_put_down_to_its_source() {
+    let rows = recorded("compiled");
+    let source: Vec<&Value> = rows.iter().filter(|row| row["frame"]["name"] == "forward").collect();
+    assert!(source.len() >= 2, "{rows:#?}");
+    assert!(rows.iter().all(|row| row["frame"]["file"] == "/app/lines.py"), "{rows:#?}");
+    let region = "Torch-Compiled Region: 0/0";
+    assert!(rows.iter().any(|row| row["compile_context"] == region), "{rows:#?}");
+    let page = program::result_of(&["analyze", "fixtures/lines/2.15.0-compiled.pickle.gz"]);
+    assert!(page.contains("in compiled region 0/0"), "{page}");
+}
+
+/// A recording of frees alone, or one that began late, may have stacks in its blocks only.
+#[test]
+fn stacks_of_blocks_are_stacks() {
+    let frames = frames(&[("/app/a.py", 1, "<module>")]);
+    let entry = json!({"action": "snapshot", "addr": 0, "size": 0, "stream": 0});
+    let of = |frames: Value| {
+        let block = json!({"size": 512, "requested_size": 512, "address": 4096,
+            "state": "active_allocated", "frames": frames});
+        let segment = json!({"device": 0, "address": 4096, "total_size": 512, "stream": 0,
+            "segment_type": "small", "blocks": [block]});
+        let snapshot = json!({"segments": [segment], "device_traces": [[entry]]});
+        let directory = tempfile::TempDir::new().unwrap();
+        let path = program::file(&directory, "blocks.json", snapshot.to_string().as_bytes());
+        let report = program::analyze(&[&path]);
+        let warnings = report["snapshots"][0]["warnings"].as_array().unwrap().clone();
+        warnings.iter().any(|warning| warning["code"] == "no-stacks")
+    };
+    assert!(!of(frames));
+    assert!(of(json!([])));
+}

@@ -1,7 +1,7 @@
 //! The top level of a file, once everything below it is read.
 
-use super::super::keys;
 use super::super::{Annotation, RawSettings, Snapshot, SnapshotError};
+use super::super::{keys, makers};
 use super::{DICT, Decoder, EVENT, LIST, List, PAIR, Rows, SCALAR, SEGMENT, STACK, Scalar, WARNED};
 use crate::notice::Code;
 use crate::pickle::{Kind, Value, printable};
@@ -237,7 +237,7 @@ impl Decoder {
     }
 
     fn into_snapshot(self) -> Snapshot {
-        let Self { mut snapshot, seen, unknown, more_unknown, bad_sums, .. } = self;
+        let Self { mut snapshot, originals, seen, unknown, more_unknown, bad_sums, .. } = self;
         for (place, symbol) in unknown {
             let word = printable(snapshot.symbols.get(symbol));
             if place == "action" {
@@ -270,6 +270,7 @@ impl Decoder {
             snapshot.warnings.add(Code::ReleaseUnclear, message);
             by_keys
         });
+        makers::find(&mut snapshot, originals);
         snapshot
     }
 }

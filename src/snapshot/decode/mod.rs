@@ -11,7 +11,7 @@ mod records;
 
 use std::ops::Range;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::keys::{self};
 use super::version::KeysSeen;
@@ -96,6 +96,8 @@ pub(super) struct Decoder {
     bad_sums: u64,
     /// Reused by `intern_stack`.
     frame_ids: Vec<FrameId>,
+    /// Of frames of generated code, the traceback of their source.
+    originals: FxHashMap<FrameId, SymbolId>,
 }
 
 /// A list that is not a stack or a pair. Items are settled.
@@ -170,6 +172,7 @@ impl Decoder {
             scalars: Vec::new(),
             blocks_placed: 0,
             bad_sums: 0,
+            originals: FxHashMap::default(),
             frame_ids: Vec::new(),
         }
     }

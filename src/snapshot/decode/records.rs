@@ -116,6 +116,7 @@ impl Decoder {
 
     pub(super) fn frame(&mut self, pairs: &[Value]) -> Result<Value, ErrorKind> {
         let mut frame = Frame { file: SymbolId(0), name: SymbolId(0), line: 0 };
+        let mut original = None;
         for (key, value) in fields(pairs) {
             match (key, value.kind()) {
                 (keys::FILENAME, Kind::Text(text)) => frame.file = text,
@@ -131,11 +132,16 @@ impl Decoder {
                 (keys::FILENAME | keys::NAME, _) => {
                     return self.wrong("a frame", key, value, "a string");
                 }
+                (keys::FX_ORIGINAL_TRACE, Kind::Text(text)) => original = Some(text),
                 // fx_node_op and kin, only with augment_with_fx_traces.
                 _ => {}
             }
         }
-        Ok(Value::node(FRAME, self.snapshot.stacks.intern_frame(frame).0))
+        let id = self.snapshot.stacks.intern_frame(frame);
+        if let Some(text) = original {
+            self.originals.entry(id).or_insert(text);
+        }
+        Ok(Value::node(FRAME, id.0))
     }
 
     #[inline]
@@ -169,7 +175,10 @@ impl Decoder {
                 keys::USER_METADATA => {
                     event.user_metadata = value.as_text();
                 }
-                keys::CPP_FRAMES | keys::FORWARD_FRAMES | keys::INTERNAL_METADATA => {}
+                keys::FORWARD_FRAMES => {
+                    event.forward = self.stack(ENTRY, key, value).unwrap_or_default();
+                }
+                keys::CPP_FRAMES | keys::INTERNAL_METADATA => {}
                 _ => self.unknown("trace entries", key),
             }
         }
@@ -184,6 +193,7 @@ impl Decoder {
             requested_size: u64::MAX,
             state: BlockState::Inactive,
             stack: Stacks::EMPTY,
+            made_by: Stacks::EMPTY,
         };
         let mut history = None;
         for (key, value) in fields(pairs) {
@@ -218,6 +228,7 @@ impl Decoder {
         if block.requested_size == u64::MAX {
             block.requested_size = block.size;
         }
+        block.made_by = block.stack;
         let row = row(self.snapshot.blocks.len());
         self.snapshot.blocks.push(block);
         Ok(Value::node(BLOCK, row))

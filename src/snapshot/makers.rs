@@ -1,0 +1,207 @@
+//! Who made memory, where the stack of its allocation is not all that a file says of it.
+//!
+//! The C++ threads of a backward pass have no Python stack, but the thread that waits for them has: it called
+//! `_make_grads` in an allocation just before. In anomaly mode an allocation of a backward pass names the line
+//! of the forward pass; one in compiled code names its region; frames of code that a program wrote name the line
+//! that it was written from.
+
+use rustc_hash::FxHashMap;
+
+use super::contents::Snapshot;
+use super::stacks::{Frame, Maker, Stacks};
+use super::trace::TraceEntry;
+use crate::ids::{FrameId, StackId, SymbolId};
+use crate::terms::BlockState;
+
+/// The file of PyTorch that calls backward passes, with the separators of Linux.
+const AUTOGRAD: &str = "torch/autograd/";
+/// The function that makes the first gradients of a backward pass, on the thread that calls it.
+const MAKE_GRADS: &str = "_make_grads";
+/// Frames that Python programs and threads begin with.
+const FIRST: [&str; 3] = ["<module>", "_bootstrap", "_run_module_as_main"];
+/// What PyTorch writes where code is not compiled.
+const NOT_COMPILED: &str = "N/A";
+
+/// What tells one Python thread's stacks from another's: the file and the function of its outermost frame.
+type Bottom = (SymbolId, SymbolId);
+
+/// Which thread a stack is of.
+#[derive(Debug, Clone, Copy)]
+enum Thread {
+    /// One that calls a backward pass, with the frames of that call.
+    Calls(StackId, Bottom),
+    /// One that runs Python.
+    Python { bottom: Bottom, is_from_the_top: bool, is_in_backward: bool },
+    /// One of autograd's, or of anything where no stack was recorded.
+    Bare,
+    /// Another one of C++.
+    Other,
+}
+
+/// The places that a traceback names, `File "model.py", line 12, in forward`, as frames, innermost first.
+fn parsed(snapshot: &mut Snapshot, tracebacks: &[SymbolId]) -> StackId {
+    let mut frames: Vec<FrameId> = Vec::new();
+    for text in tracebacks {
+        let text = snapshot.text(*text).to_owned();
+        for line in text.lines() {
+            let place = line.trim_start().strip_prefix("File \"").and_then(|rest| {
+                let (file, rest) = rest.split_once("\", line ")?;
+                let (line, name) = rest.split_once(", in ")?;
+                Some((file, line.parse().ok()?, name.trim_end()))
+            });
+            if let Some((file, line, name)) = place {
+                let (file, name) = (snapshot.symbols.intern(file), snapshot.symbols.intern(name));
+                frames.push(snapshot.stacks.intern_frame(Frame { file, name, line }));
+            }
+        }
+    }
+    frames.reverse();
+    snapshot.stacks.intern(&frames)
+}
+
+/// Reads the tracebacks that frames and entries hold as text.
+fn read_tracebacks(
+    snapshot: &mut Snapshot,
+    originals: FxHashMap<FrameId, SymbolId>,
+) -> FxHashMap<StackId, StackId> {
+    let mut originals: Vec<(FrameId, SymbolId)> = originals.into_iter().collect();
+    originals.sort_unstable();
+    for (frame, text) in originals {
+        let stack = parsed(snapshot, &[text]);
+        snapshot.stacks.set_original(frame, stack);
+    }
+    let mut forwards = FxHashMap::default();
+    for row in 0..snapshot.entries.len() {
+        let Some(forward) = snapshot.entries.forward(row) else { break };
+        if forward != Stacks::EMPTY && !forwards.contains_key(&forward) {
+            let texts = snapshot.stacks.frames(forward).iter();
+            let texts: Vec<SymbolId> = texts.map(|id| snapshot.stacks.frame(*id).name).collect();
+            forwards.insert(forward, parsed(snapshot, &texts));
+        }
+    }
+    forwards
+}
+
+/// Finds out who made what every entry and block is about.
+pub(super) fn find(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, SymbolId>) {
+    let forwards = read_tracebacks(snapshot, originals);
+    let threads = threads(snapshot);
+    let is_compiled =
+        |context: &SymbolId| !matches!(snapshot.symbols.get(*context), "" | NOT_COMPILED);
+    let contexts = (0..snapshot.entries.len()).map(|row| snapshot.entries.compile_context(row));
+    let has_context = contexts.flatten().any(|context| is_compiled(&context));
+    if threads.is_empty() && forwards.is_empty() && !has_context {
+        return;
+    }
+    let mut makers: Vec<StackId> = Vec::with_capacity(snapshot.entries.len());
+    let mut of_blocks: Vec<FxHashMap<u64, StackId>> = Vec::new();
+    for rows in snapshot.traces.clone() {
+        makers.resize(rows.start, Stacks::EMPTY);
+        let mut open: Option<(StackId, Bottom)> = None;
+        let mut live: FxHashMap<u64, StackId> = FxHashMap::default();
+        for row in rows {
+            let Some(entry) = snapshot.entries.get(row) else { break };
+            let maker = Maker {
+                stack: entry.stack,
+                caller: caller(threads.get(entry.stack.index()), &mut open),
+                forward: forwards.get(&entry.forward).copied().unwrap_or(Stacks::EMPTY),
+                compile_context: entry.compile_context.filter(is_compiled),
+            };
+            let id = snapshot.stacks.intern_maker(maker);
+            note(&mut live, &entry, id);
+            makers.push(id);
+        }
+        of_blocks.push(live);
+    }
+    snapshot.entries.set_makers(makers);
+    let snapshot_stacks = &snapshot.stacks;
+    for segment in &snapshot.segments {
+        let device = usize::try_from(segment.device).ok();
+        let Some(live) = device.and_then(|device| of_blocks.get(device)) else { continue };
+        let blocks = snapshot.blocks.get_mut(segment.blocks.clone()).unwrap_or_default();
+        for block in blocks.iter_mut().filter(|block| block.state != BlockState::Inactive) {
+            let maker = live.get(&block.address).copied();
+            if let Some(maker) = maker.filter(|id| snapshot_stacks.recorded(*id) == block.stack) {
+                block.made_by = maker;
+            }
+        }
+    }
+}
+
+/// Keeps in mind who made what lives at each address, where that is more than a stack.
+fn note(live: &mut FxHashMap<u64, StackId>, entry: &TraceEntry, maker: StackId) {
+    if entry.action != crate::terms::Action::Alloc {
+        return;
+    }
+    if maker == entry.stack {
+        live.remove(&entry.addr);
+    } else {
+        live.insert(entry.addr, maker);
+    }
+}
+
+/// The call of the backward pass that an entry on `thread` belongs to; `open` is the one that goes on.
+fn caller(thread: Option<&Thread>, open: &mut Option<(StackId, Bottom)>) -> StackId {
+    let calling = *open;
+    match (thread, calling) {
+        (Some(Thread::Calls(stack, bottom)), _) => *open = Some((*stack, *bottom)),
+        (Some(Thread::Bare), Some((stack, _))) => return stack,
+        (Some(Thread::Python { bottom, is_from_the_top, is_in_backward }), Some((stack, own))) => {
+            if *bottom == own {
+                if !is_in_backward {
+                    *open = None;
+                }
+            } else if !is_from_the_top {
+                // A hook, a function's own backward, a checkpoint: Python that autograd's thread calls.
+                return stack;
+            }
+        }
+        _ => {}
+    }
+    Stacks::EMPTY
+}
+
+/// The thread of each stack; none where no stack calls a backward pass.
+fn threads(snapshot: &mut Snapshot) -> Vec<Thread> {
+    let calls = |id: usize| {
+        let frame = snapshot.stacks.frame(FrameId::from_index(id));
+        snapshot.text(frame.name) == MAKE_GRADS
+    };
+    if !(0..snapshot.stacks.frame_count()).any(calls) {
+        return Vec::new();
+    }
+    let count = snapshot.stacks.len();
+    (0..count).map(|id| thread(snapshot, StackId::from_index(id))).collect()
+}
+
+fn thread(snapshot: &mut Snapshot, stack: StackId) -> Thread {
+    let frames = snapshot.stacks.frames(stack);
+    let text = |id: &FrameId| {
+        let frame = snapshot.stacks.frame(*id);
+        (snapshot.text(frame.file), snapshot.text(frame.name))
+    };
+    let is_python = |id: &&FrameId| {
+        let (file, _) = text(id);
+        file.strip_suffix(".py").is_some() || file.starts_with('<') || file.starts_with("Cell In[")
+    };
+    let Some(outermost) = frames.iter().rev().find(is_python) else {
+        let is_engine = frames.iter().any(|id| text(id).1.contains("torch::autograd::Engine::"));
+        return if is_engine || frames.is_empty() { Thread::Bare } else { Thread::Other };
+    };
+    let frame = snapshot.stacks.frame(*outermost);
+    let bottom = (frame.file, frame.name);
+    let is_autograd = |id: &FrameId| text(id).0.replace('\\', "/").contains(AUTOGRAD);
+    let is_call = |id: &FrameId| text(id).1 == MAKE_GRADS && is_autograd(id);
+    if let Some(at) = frames.iter().position(is_call) {
+        let caller = frames.get(at + 1..).unwrap_or_default().to_vec();
+        return Thread::Calls(snapshot.stacks.intern(&caller), bottom);
+    }
+    let is_in_backward = |id: &FrameId| {
+        matches!(text(id).1, "backward" | "grad" | "_engine_run_backward") && is_autograd(id)
+    };
+    Thread::Python {
+        bottom,
+        is_from_the_top: FIRST.contains(&text(outermost).1),
+        is_in_backward: frames.iter().any(is_in_backward),
+    }
+}
