@@ -31,6 +31,7 @@ pub(super) fn sort_out(moment: &LiveSet, lives: &Lives<'_>, phases: &Phases) -> 
             judge.parameters.insert(block.requested);
         }
     }
+    let state = sizes_of_state(moment, &judged);
     let mut unknown = Vec::new();
     for ((block, signs), found) in blocks.zip(&mut judged) {
         match block.born {
@@ -42,10 +43,27 @@ pub(super) fn sort_out(moment: &LiveSet, lives: &Lives<'_>, phases: &Phases) -> 
             _ => {}
         }
     }
-    judge.by_size(unknown);
+    judge.by_size(unknown, &state);
     judge.buckets.give_way(moment, &mut judged, phases);
     sets::tell(moment, &mut judged, lives, phases);
     judged
+}
+
+/// How many parameters of each size the state tells that an optimizer made before the recording began: as many
+/// as one line made tensors of that size.
+fn sizes_of_state(moment: &LiveSet, judged: &[Judged]) -> FxHashMap<u64, u32> {
+    let mut of_stacks: FxHashMap<(StackId, u64), u32> = FxHashMap::default();
+    for (block, (category, _)) in moment.blocks.iter().zip(judged) {
+        if *category == Category::OptimizerState && block.born.is_none() {
+            *of_stacks.entry((block.stack, block.requested)).or_default() += 1;
+        }
+    }
+    let mut sizes: FxHashMap<u64, u32> = FxHashMap::default();
+    for ((_, requested), blocks) in of_stacks {
+        let most = sizes.entry(requested).or_default();
+        *most = blocks.max(*most);
+    }
+    sizes
 }
 
 /// Training steps that a batch may wait for its turn, and be used in.
@@ -88,20 +106,21 @@ impl Judge<'_> {
             Some(Makes::Buckets) => return self.buckets.judged(),
             _ => {}
         }
+        if block.freed_by.is_zero_grad && signs.makes != Some(Makes::ReducedGradients) {
+            // What is dropped by that was there for the optimizer, wherever it came from.
+            return (Gradients, High);
+        }
         let Some(born) = block.born else { return Self::older(signs) };
         let life = self.life(block, born);
-        match signs.makes {
-            Some(Makes::ReducedGradients) => return self.reduced(block, life),
-            // What is dropped by that was there for the optimizer, wherever it came from.
-            _ if block.freed_by.is_zero_grad => return (Gradients, High),
-            _ => {}
+        if signs.makes == Some(Makes::ReducedGradients) {
+            return self.reduced(block, life);
         }
         match self.lives.phase(born) {
             Phase::Init => self.built(block, born, signs, life),
             Phase::Data => self.fed(block, born),
             Phase::Forward => self.forward(block, born),
             Phase::Backward => self.backward(block, signs, life),
-            Phase::Optimizer => self.optimizer(block, born, life),
+            Phase::Optimizer => self.optimizer(block, born, signs, life),
             Phase::Other => self.unnamed(block, born),
         }
     }
@@ -152,19 +171,38 @@ impl Judge<'_> {
 
     /// Tells blocks that are older than the trace and have no stack by their sizes. To each gradient
     /// that backward passes left belongs one parameter of its size, and to that up to two tensors of
-    /// optimizer state.
-    fn by_size(&self, unknown: Vec<(u64, &mut Judged)>) {
+    /// optimizer state. Where an optimizer's state has stacks, it tells the sizes. What only serves forward
+    /// passes is a model.
+    fn by_size(&self, unknown: Vec<(u64, &mut Judged)>, state: &FxHashMap<u64, u32>) {
+        use Category::{Gradients, OptimizerState, Parameters};
+        let gradients = &self.lives.kept_by_backward;
+        let is_trained = self.lives.has_backward() || self.phases.has_optimizer();
+        let only_runs =
+            !is_trained && state.is_empty() && self.phases.forwards_until(usize::MAX) > 0;
         let mut seen: FxHashMap<u64, u32> = FxHashMap::default();
         for (requested, judged) in unknown {
-            let Some(&gradients) = self.lives.kept_by_backward.get(&requested) else { continue };
+            let parameters = gradients.get(&requested).or(state.get(&requested));
+            let Some(&parameters) = parameters else {
+                if only_runs {
+                    *judged = (Parameters, Confidence::Low);
+                }
+                continue;
+            };
             let seen = seen.entry(requested).or_default();
             *seen += 1;
             // Parameters come first by address, since they were made first.
-            if *seen <= gradients {
-                *judged = (Category::Parameters, Confidence::Low);
-            } else if self.phases.has_optimizer() && *seen <= gradients.saturating_mul(3) {
-                *judged = (Category::OptimizerState, Confidence::Low);
-            }
+            let category = match *seen {
+                n if n <= parameters => Parameters,
+                n if !state.is_empty() && n <= parameters.saturating_mul(2) => Gradients,
+                n if state.is_empty()
+                    && self.phases.has_optimizer()
+                    && n <= parameters.saturating_mul(3) =>
+                {
+                    OptimizerState
+                }
+                _ => continue,
+            };
+            *judged = (category, Confidence::Low);
         }
     }
 
@@ -354,7 +392,7 @@ impl Judge<'_> {
         }
     }
 
-    fn optimizer(&self, block: &LiveBlock, born: Point, life: Life) -> Judged {
+    fn optimizer(&self, block: &LiveBlock, born: Point, signs: Signs, life: Life) -> Judged {
         use Category::{OptimizerState, Temporaries};
         use Confidence::{High, Low, Medium};
         let fates = self.lives.fates(block.stack);
@@ -369,7 +407,9 @@ impl Judge<'_> {
                 (Temporaries, Medium)
             }
             Life::Beyond => (OptimizerState, Medium),
-            Life::Unknown if fates.in_run > 0 => (Temporaries, Medium),
+            Life::Unknown if fates.in_run > 0 || signs.makes == Some(Makes::Step) => {
+                (Temporaries, Medium)
+            }
             Life::Unknown => (Temporaries, Low),
         }
     }

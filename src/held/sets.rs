@@ -55,7 +55,7 @@ pub(super) fn tell(moment: &LiveSet, judged: &mut [Judged], lives: &Lives<'_>, p
     let gradients: Sizes = left.collect();
     let mut sets: FxHashMap<StackId, (Sizes, Vec<usize>)> = FxHashMap::default();
     for (at, block) in moment.blocks.iter().enumerate() {
-        if is_open(block, judged[at], lives) {
+        if is_open(block, judged[at], phases.signs_of(block.stack).makes, lives) {
             let (sizes, places) = sets.entry(block.stack).or_default();
             *sizes.entry(block.requested).or_default() += 1;
             places.push(at);
@@ -77,9 +77,14 @@ pub(super) fn tell(moment: &LiveSet, judged: &mut [Judged], lives: &Lives<'_>, p
 }
 
 /// Whether nothing certain is known of a block that may be one of a set.
-fn is_open(block: &LiveBlock, (_, confidence): Judged, lives: &Lives<'_>) -> bool {
+fn is_open(
+    block: &LiveBlock,
+    (_, confidence): Judged,
+    makes: Option<Makes>,
+    lives: &Lives<'_>,
+) -> bool {
     let may_be = |born| !matches!(lives.phase(born), Phase::Forward | Phase::Backward);
-    confidence != Confidence::High && block.born.is_some_and(may_be)
+    confidence != Confidence::High && makes != Some(Makes::Step) && block.born.is_some_and(may_be)
 }
 
 /// What is known of the program as a whole.
@@ -111,6 +116,9 @@ impl Program<'_> {
         let fates = self.lives.fates(block.stack);
         let is_short = match block.freed {
             Some(freed) if freed.run == born.run && self.lives.phase(born) == Phase::Optimizer => {
+                return (Temporaries, Medium);
+            }
+            None if fates.in_run > 0 && self.lives.phase(born) == Phase::Optimizer => {
                 return (Temporaries, Medium);
             }
             Some(freed) => self.lives.backwards(freed) <= self.lives.backwards(born) + 1,

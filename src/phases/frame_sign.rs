@@ -20,6 +20,8 @@ pub(crate) enum Makes {
     ReducedGradients,
     /// Code that sets up an optimizer.
     OptimizerState,
+    /// A step of an optimizer whose state has been set up.
+    Step,
     /// C++ that keeps a gradient.
     Gradients,
     /// C++ that gets scratch memory for cuBLAS, kept for good.
@@ -48,6 +50,8 @@ pub(super) enum FrameSign {
     Optimizer,
     /// Optimizer, by a step of PyTorch's: what others do inside, they were handed to it for.
     Step,
+    /// Likewise, where all state has been set up by other code.
+    PreparedStep,
     /// Optimizer, by PyTorch's code that sets up its state.
     State,
     /// Init, likewise.
@@ -88,7 +92,7 @@ impl FrameSign {
             Self::Picks | Self::Data => Phase::Data,
             Self::Forward => Phase::Forward,
             Self::Backward | Self::Gradient => Phase::Backward,
-            Self::Optimizer | Self::Step | Self::State => Phase::Optimizer,
+            Self::Optimizer | Self::Step | Self::PreparedStep | Self::State => Phase::Optimizer,
         })
     }
 
@@ -142,7 +146,9 @@ impl FrameSign {
             (_, "_init_group" | "_init_state") if inside.starts_with("optim/") => Self::State,
             // The one in optimizer.py wraps the steps of others as well.
             (_, "step") if inside.starts_with("optim/") && inside != "optim/optimizer.py" => {
-                Self::Step
+                // These two make their state on the way.
+                let is_prepared = !matches!(inside, "optim/sgd.py" | "optim/lbfgs.py");
+                if is_prepared { Self::PreparedStep } else { Self::Step }
             }
             ("amp/grad_scaler.py", "scale")
             | ("utils/checkpoint.py" | "nn/functional.py", _) => Self::Forward,
@@ -264,7 +270,8 @@ mod tests {
             (of("utils/checkpoint.py", "checkpoint"), FrameSign::Forward),
             (of("optim/adam.py", "_init_group"), FrameSign::State),
             (of("optim/adam.py", "_multi_tensor_adam"), FrameSign::Optimizer),
-            (of("optim/adam.py", "step"), FrameSign::Step),
+            (of("optim/adam.py", "step"), FrameSign::PreparedStep),
+            (of("optim/sgd.py", "step"), FrameSign::Step),
             (of("optim/optimizer.py", "step"), FrameSign::Optimizer),
             (of("optim/adagrad.py", "__init__"), FrameSign::StateOfInit),
             (of("amp/grad_scaler.py", "scale"), FrameSign::Forward),

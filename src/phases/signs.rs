@@ -93,7 +93,8 @@ impl<'a> SignReader<'a> {
         let (mut is_innermost, mut is_step) = (true, false);
         for id in self.snapshot.stacks.frames(stack) {
             let (mark, origin) = &self.marks[id.index()];
-            is_closure |= *mark == FrameSign::Step && is_others;
+            let is_step_of_torch = matches!(mark, FrameSign::Step | FrameSign::PreparedStep);
+            is_closure |= is_step_of_torch && is_others;
             if matches!(origin, Origin::User | Origin::Package) {
                 (is_others, is_step) = (true, self.is_step[id.index()]);
             }
@@ -106,7 +107,7 @@ impl<'a> SignReader<'a> {
             };
             signs.own = signs.own.max(own);
             match mark {
-                FrameSign::Optimizer | FrameSign::Step if is_closure => {}
+                FrameSign::Optimizer | FrameSign::Step | FrameSign::PreparedStep if is_closure => {}
                 FrameSign::Constructor | FrameSign::ConstructorOfOptimizer | FrameSign::Picks => {
                     weak = weak.or(mark.phase());
                 }
@@ -123,6 +124,7 @@ impl<'a> SignReader<'a> {
             let makes = match mark {
                 FrameSign::Carrier if is_innermost => Some(Makes::Communication),
                 FrameSign::Buckets if is_innermost => Some(Makes::Buckets),
+                FrameSign::PreparedStep if !is_others => Some(Makes::Step),
                 _ => mark.makes(),
             };
             signs.makes = signs.makes.or(makes);

@@ -403,7 +403,42 @@ def ahead():
         note("after step")
 
 
-TUNED = [fsdp1, fsdp1_mixed, fsdp1_grad_op, fsdp2, fsdp2_mixed, fsdp2_keep, fsdp2_accumulate, tp, tp_fsdp2, ddp, ddp_view, ddp_view_small_buckets, ddp_small_buckets, zero1, zero1_view, lion, lion_master, sophia, masters, averages, average_model, ahead]
+# ---------------------------------------------------------------- recordings that begin late or end early
+
+def cut_step():
+    """The recording ends in the midst of an optimizer's first step."""
+    model = Model().cuda()
+    opt = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
+    truth.models, truth.optimizers = [model], [opt]
+    loss_of(model, ids()).backward()
+
+    class Stop(Exception):
+        pass
+
+    def stop(*_, **__):
+        truth.note("in the optimizer's step")
+        raise Stop
+
+    torch._foreach_addcdiv_ = stop
+    try:
+        opt.step()
+    except Stop:
+        pass
+
+
+def late_inference():
+    """A model that was there before the recording began."""
+    torch.cuda.memory._record_memory_history(None)
+    model = Model().cuda()
+    truth.models = [model]
+    torch.cuda.memory._record_memory_history(stacks="python")
+    with torch.inference_mode():
+        for _ in range(3):
+            model(ids())
+            truth.note("after a request")
+
+
+TUNED = [cut_step, late_inference, fsdp1, fsdp1_mixed, fsdp1_grad_op, fsdp2, fsdp2_mixed, fsdp2_keep, fsdp2_accumulate, tp, tp_fsdp2, ddp, ddp_view, ddp_view_small_buckets, ddp_small_buckets, zero1, zero1_view, lion, lion_master, sophia, masters, averages, average_model, ahead]
 
 if __name__ == "__main__":
     run(TUNED, truth)

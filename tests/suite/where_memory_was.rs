@@ -297,6 +297,25 @@ fn a_part_of_the_trace_has_its_own_peak() {
     adds_up(&device["at_peak"], &device["peak"]["allocated_bytes"], "window");
 }
 
+/// What PyTorch's optimizer computes with has the sizes of the parameters as well, and is no state of it.
+#[test]
+fn a_step_that_ends_the_recording_has_its_state_and_its_scratch() {
+    let scores = judge(|moment| moment.run.ends_with("cut_step"), Confidence::Low);
+    let (state, scratch) = (scores[&Category::OptimizerState], scores[&Category::Temporaries]);
+    assert!(state.precision() > 0.999 && state.recall() > 0.999);
+    assert!(scratch.said > 0 && scratch.precision() > 0.999);
+}
+
+/// Older than the recording and without a stack: a guess, and the only one there is.
+#[test]
+fn a_model_that_only_runs_is_guessed() {
+    let is_late = |moment: &Moment| moment.run.ends_with("late_inference");
+    let guessed = judge(is_late, Confidence::Low)[&Category::Parameters];
+    assert!(guessed.precision() > 0.999 && guessed.recall() > 0.999);
+    let told = judge(is_late, Confidence::Medium);
+    assert!(told.get(&Category::Parameters).is_none_or(|score| score.said == 0));
+}
+
 /// Rules of the reader's own sort the same memory once more: the first that fits counts.
 #[test]
 fn categories_of_ones_own_stand_beside_the_others() {
