@@ -50,7 +50,8 @@ impl RecordedRun {
         let failed = trace.failed().count() as u64;
         Self {
             peak_reserved: peak.reserved_bytes,
-            peak_allocated: peak.allocated_bytes,
+            // Segments that contradict themselves may hold more than they are large.
+            peak_allocated: peak.allocated_bytes.min(peak.reserved_bytes),
             device_allocs: count(Action::is_growth),
             device_frees: count(Action::is_shrinking),
             retries: served.count() as u64 + failed,
