@@ -361,9 +361,9 @@ impl Judge<'_> {
             // its last allocation, it may be over.
             Life::Beyond if self.is_freed_by_backward(block) => {
                 let may_be_over = block.freed.is_some_and(|at| self.lives.may_be_over(at));
-                // Or what a pass that sent nothing left, until it was added to a bucket.
+                // Or what a pass that sent nothing left, until it was added to what the next one sends.
                 let is_added = self.buckets != Buckets::None;
-                if like_a_gradient && (may_be_over || is_added) {
+                if like_a_gradient && (may_be_over || is_added) || of_gathered {
                     (Gradients, Low)
                 } else {
                     (Activations, Medium)
