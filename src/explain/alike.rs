@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::Failure;
+use super::answer::Failure;
 
 /// Who failed, and the line of the log that says so.
 struct Teller {

@@ -108,6 +108,18 @@ pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
     let held = allocated.plus(request);
     let wanted = text(r.said.requested.as_ref());
     let over = |limit: Option<About>| limit.map(|limit| limit.covers(held)).filter(|a| !a.is_yes());
+    if free.covers(request) == Holds::Yes && over(r.allowed).is_none() {
+        return Conclusion {
+            verdict: Verdict::MemoryLimit,
+            reason: format!(
+                "the device had {} free for the {wanted} requested: a limit outside PyTorch or the driver refused it, or the \
+                 memory was freed only a moment later",
+                text(r.said.free.as_ref())
+            ),
+            settled_by: Some("nvidia-smi, while the job runs".to_owned()),
+            ..Conclusion::unknown("", r.vendor.refusals)
+        };
+    }
     let (verdict, reason, answer) = if let Some(answer) = over(r.allowed) {
         (
             Verdict::MemoryLimit,

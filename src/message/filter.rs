@@ -3,7 +3,7 @@
 use memchr::memmem::Finder;
 
 /// A line without any of these does not matter when nothing has begun. Most lines of a log have none.
-const MATTERS: [&str; 27] = [
+const MATTERS: [&str; 29] = [
     "emory",
     "Allocation on device",
     "(VSZ)",
@@ -31,6 +31,8 @@ const MATTERS: [&str; 27] = [
     "GPU RAM",
     "out of resource",
     "exitcode: -9",
+    "return code = -9",
+    "bad_alloc",
     "Bus error",
 ];
 

@@ -234,7 +234,7 @@ impl Scanner {
                 let text = shortened(text.trim());
                 let frames = innermost_first(std::mem::take(&mut open.frames));
                 self.gathered.add(
-                    format!("{} {text}", whose.name),
+                    format!("{} {}", whose.name, text.trim_end_matches(['\'', '"', ')'])),
                     Message {
                         line,
                         times: 1,

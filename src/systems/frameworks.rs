@@ -60,6 +60,18 @@ const TRITON: System = System {
     ..ANY
 };
 
+const TENSORRT: System = System {
+    name: "TensorRT",
+    title: "TensorRT is out of device memory",
+    means: "TensorRT found too little device memory: for an engine at run time, or, while it builds one, for a tactic that it tried. \
+            A build goes on without that tactic",
+    advice: &[
+        "Give a build less workspace: config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, bytes), trtexec --memPoolSize=workspace:2048.",
+        "nvidia-smi shows what other processes hold; a smaller batch or optimization profile needs less.",
+    ],
+    ..FRAMEWORK
+};
+
 const ONNX: System = System {
     name: "ONNX Runtime",
     title: "ONNX Runtime is out of memory",
@@ -92,6 +104,22 @@ pub(super) const ROWS: &[System] = &[
         amounts: &[
             behind("requested", "Used ", "what the program needs"),
             before("capacity", " hbm. Exceeded", "the TPU's memory"),
+        ],
+        ..TPU
+    },
+    System {
+        words: &["RESOURCE_EXHAUSTED", "Attempting to reserve"],
+        amounts: &[
+            behind("requested", "reserve ", "what the program needs for itself"),
+            behind("free", "There are ", "free in the TPU's memory"),
+        ],
+        ..TPU
+    },
+    System {
+        words: &["RESOURCE_EXHAUSTED", "Attempting to allocate"],
+        amounts: &[
+            behind("requested", "allocate ", "the buffer that could not be allocated"),
+            behind("free", "There are ", "free in the TPU's memory"),
         ],
         ..TPU
     },
@@ -199,6 +227,13 @@ pub(super) const ROWS: &[System] = &[
         ],
         ..ONNX
     },
+    System { words: &["Error Code 2: OutOfMemory"], ..TENSORRT },
+    System {
+        words: &["Requested amount of GPU memory ("],
+        amounts: &[behind("requested", "GPU memory (", "what TensorRT asked of the device")],
+        ..TENSORRT
+    },
+    System { words: &["Cuda Error in ", "allocate: 2 (out of memory)"], ..TENSORRT },
     System { words: &["Error out of memory at line", "csrc"], ..BITSANDBYTES },
     System {
         name: "transformers",
@@ -252,6 +287,29 @@ pub(super) const ROWS: &[System] = &[
             "nvidia-smi shows whether another process holds memory; a smaller batch needs less.",
             "FLAGS_fraction_of_gpu_memory_to_use is the share that Paddle takes.",
         ],
+        ..FRAMEWORK
+    },
+    System {
+        name: "Metal",
+        title: "A program on a Mac's GPU ran out of memory",
+        words: &["kIOGPUCommandBufferCallbackErrorOutOfMemory"],
+        means: "Metal, which the Mac's GPU runs under, had no memory for a command: CPU and GPU share it (MLX, PyTorch's MPS, ..)",
+        advice: &[
+            "Hold less: a smaller batch or model, a quantized one, a shorter context; close other programs.",
+            "sysctl iogpu.wired_limit_mb is the most that the GPU may hold.",
+        ],
+        ..FRAMEWORK
+    },
+    System {
+        name: "the driver",
+        title: "The CUDA driver is out of memory",
+        words: &["CUDA_ERROR_OUT_OF_MEMORY"],
+        means: "a program asked the CUDA driver for memory beside PyTorch's allocator (Numba, JAX, a library) and the device had none",
+        advice: &[
+            "nvidia-smi, while the job runs, shows how full the device is and whether other processes use it.",
+            "PyTorch's cache may hold the rest of the device: torch.cuda.empty_cache(), or torch.cuda.set_per_process_memory_fraction(0.8).",
+        ],
+        is_recordable: true,
         ..FRAMEWORK
     },
 ];

@@ -18,6 +18,17 @@ const CPU: System = System {
     ..HOST
 };
 
+const PYTHON: System = System {
+    name: "Python",
+    means: "host memory (RAM) ran out, not GPU memory: an object, a buffer or a new process could not be made",
+    advice: &[
+        "Read or make data in parts (a generator, np.memmap, datasets on disk) instead of one list or array.",
+        LESS,
+        NO_SNAPSHOT,
+    ],
+    ..HOST
+};
+
 const KERNEL: System = System {
     name: "Linux",
     title: "The kernel ended a process: out of host memory (RAM)",
@@ -64,6 +75,20 @@ const SHM: System = System {
     ..HOST
 };
 
+const RANK: System = System {
+    name: "torchrun",
+    title: "A rank was killed, probably for host memory (RAM)",
+    means: "a rank was sent the signal KILL: mostly the kernel, because host memory (RAM) or the container's limit ran out. A full GPU raises an \
+            error instead, which would stand above",
+    advice: &[
+        "Each rank loads its own copy: load the model on one rank or on the meta device, with mmap=True or safetensors.",
+        LESS,
+        NO_SNAPSHOT,
+    ],
+    settled_by: Some(DMESG),
+    ..HOST
+};
+
 pub(super) const ROWS: &[System] = &[
     System { words: &["DefaultCPUAllocator: can't allocate memory"], ..CPU },
     System { words: &["DefaultCPUAllocator: not enough memory"], ..CPU },
@@ -79,6 +104,9 @@ pub(super) const ROWS: &[System] = &[
         ],
         ..HOST
     },
+    System { words: &["[Errno 12] Cannot allocate memory"], ..PYTHON },
+    System { words: &["MemoryError"], is_whole_line: true, ..PYTHON },
+    System { name: "C++", words: &["std::bad_alloc"], ..PYTHON },
     System {
         title: "The kernel ended a process: its limit on host memory (RAM)",
         words: &["emory cgroup out of memory: Kill"],
@@ -131,20 +159,8 @@ pub(super) const ROWS: &[System] = &[
     },
     System { words: &["DataLoader worker", "is killed by signal: Bus error"], ..SHM },
     System { words: &["insufficient shared memory (shm)"], ..SHM },
-    System {
-        name: "torchrun",
-        title: "A rank was killed, probably for host memory (RAM)",
-        words: &["failed (exitcode: -9)"],
-        means: "a rank was sent the signal KILL: mostly the kernel, because host memory (RAM) or the container's limit ran out. A full GPU raises an \
-                error instead, which would stand above",
-        advice: &[
-            "Each rank loads its own copy: load the model on one rank or on the meta device, with mmap=True or safetensors.",
-            LESS,
-            NO_SNAPSHOT,
-        ],
-        settled_by: Some(DMESG),
-        ..HOST
-    },
+    System { words: &["failed (exitcode: -9)"], ..RANK },
+    System { name: "DeepSpeed", words: &["exits with return code = -9"], ..RANK },
     System { is_whole_line: true, ..SIGNAL },
     System { name: "bash", words: &[": line ", " Killed "], ..SIGNAL },
 ];

@@ -199,6 +199,29 @@ pub(super) const ROWS: &[System] = &[
         ..SERVING
     },
     System {
+        name: "llama.cpp",
+        title: "llama.cpp is out of device memory",
+        words: &["cudaMalloc failed: out of memory"],
+        means: "a buffer of llama.cpp does not fit on the device: weights, KV cache, or computation",
+        advice: &[
+            "Lower --n-gpu-layers (-ngl; num_gpu in Ollama): the rest of the layers stay in RAM.",
+            "Lower the context (--ctx-size, -c; num_ctx in Ollama) and --ubatch-size (-ub).",
+            "nvidia-smi shows what other processes hold.",
+        ],
+        ..SERVING
+    },
+    System {
+        name: "LMDeploy",
+        title: "LMDeploy is out of device memory",
+        words: &["[TM][ERROR]", "out of memory"],
+        means: "LMDeploy's engine (TurboMind) found no device memory; its KV cache takes a share of what the weights leave free",
+        advice: &[
+            "Lower --cache-max-entry-count (0.8 unless set): the share of the free memory that the KV cache takes.",
+            "Lower --session-len and --max-batch-size, quantize the KV cache (--quant-policy 8), or shard (--tp).",
+        ],
+        ..SERVING
+    },
+    System {
         kind: "host",
         name: "Ollama",
         title: "Out of host memory (RAM)",
