@@ -193,6 +193,7 @@ def ddp_no_sync():
     group()
     model = DistributedDataParallel(Translator().cuda(), gradient_as_bucket_view=True)
     model.register_comm_hook(None, sharded_hook)
+    model.reducer = sharded.KeepsBuckets(model.reducer)
     train(model, torch.optim.AdamW(model.parameters()), micro=3, on_micro=on_micro)
 
 
