@@ -13,7 +13,7 @@ use crate::memory::{
 use crate::notice::{Code, Warnings};
 use crate::snapshot::{Block, Segment};
 use crate::study::{AskedMoment, DeviceStudy, Moment, OverTime, Peak, remark_on_trace};
-use crate::units::counted;
+use crate::units::{counted, size};
 
 /// One device of a snapshot.
 #[derive(Debug, Clone, Serialize)]
@@ -57,6 +57,18 @@ pub struct DeviceReport {
     /// Whether the trace begins at an empty allocator; nothing to say without a trace.
     #[serde(skip)]
     pub truncated: bool,
+}
+
+impl DeviceReport {
+    /// By how much memory grows with every step, where that is why `oom` failed: it ate up what was missing, and
+    /// more of the same would have come.
+    pub fn explained_by_growth(&self, oom: &OomReport) -> Option<String> {
+        let grows = |bytes| format!("memory grows by {} a step", size(bytes));
+        let growth = oom.growth.filter(|growth| growth.explains);
+        growth.map(|growth| grows(growth.bytes_per_step)).or_else(|| {
+            self.leaks.explain(oom.shortfall_bytes).then(|| grows(self.leaks.bytes_per_step))
+        })
+    }
 }
 
 /// Looks at one device and lists the `top` of what is long; asks for one more request of so many bytes.

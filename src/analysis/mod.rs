@@ -1,6 +1,6 @@
 //! Answers, as plain serializable structs: their fields are the keys of the JSON.
 //!
-//! [`analyze`] looks at one snapshot, [`compare_ranks`] puts several side by side: their numbers come from a
+//! [`analyze`] looks at one snapshot, [`AnalyzeReport::new`] puts several side by side: their numbers come from a
 //! study of it. This room knows no terminal, no colour and no file: renderers lay these structs out, and compute
 //! nothing more.
 
@@ -10,6 +10,7 @@ mod lines;
 mod options;
 mod ranks;
 mod snapshot;
+mod summary;
 
 pub use crate::facts::Bucket;
 pub use crate::notice::Warning;
@@ -17,5 +18,6 @@ pub use analyzed::{AnalyzeReport, Unreadable};
 pub use device::DeviceReport;
 pub use lines::{Contribution, LineShare, lines};
 pub use options::Options;
-pub use ranks::{Alike, Rank, Ranks, compare_ranks};
+pub use ranks::{Alike, Rank, Ranks};
 pub use snapshot::{HostReport, SnapshotReport, analyze, analyze_study, remark_on_file, remarks};
+pub use summary::Summary;

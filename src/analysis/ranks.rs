@@ -65,7 +65,7 @@ pub struct Ranks {
 }
 
 /// Puts the devices of all snapshots side by side; `None` for fewer than two.
-pub fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
+pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     let latest = latest_dumps(snapshots);
     let earlier_dumps = (snapshots.len() - latest.len()) as u64;
     let devices = latest.iter().flat_map(|snapshot| {

@@ -10,7 +10,7 @@ use super::configuration::configuration;
 use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
-use crate::analysis::{AnalyzeReport, Options, analyze, compare_ranks};
+use crate::analysis::{AnalyzeReport, Options, analyze};
 use crate::report;
 use crate::study::AskedMoment;
 use crate::units::parse_size;
@@ -136,22 +136,21 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
             });
         }
     }
-    let ranks = compare_ranks(&snapshots);
+    let done = if unreadable.is_empty() { Done::Well } else { Done::Partly };
+    let report = AnalyzeReport::new(snapshots, unreadable, args.top);
     if let Some(device) = args.device {
+        let snapshots = &report.snapshots;
         let without = snapshots.iter().filter(|s| s.devices.is_empty()).map(|s| &*s.path);
         if let Some(message) = inputs::lacking(without, device) {
             if snapshots.iter().all(|s| s.devices.is_empty()) {
                 bail!(message);
             }
             // Beside a table of ranks the notes of those that are not in it are not shown.
-            if ranks.is_some() {
+            if report.ranks.is_some() {
                 complain(&message);
             }
         }
     }
-    let done = if unreadable.is_empty() { Done::Well } else { Done::Partly };
-    let schema = "oomscope/analyze/1";
-    let report = AnalyzeReport { schema, snapshots, top: args.top, ranks, unreadable };
     output.write_answer(args.output.format, &report, report::analyze)?;
     Ok(done)
 }

@@ -60,6 +60,18 @@ pub struct Leaks {
     pub other_suspects: u64,
 }
 
+impl Leaks {
+    /// Whether the lines hold more by now than was `missing`, and would not have had room for as many steps again.
+    pub(crate) fn explain(&self, missing: u64) -> bool {
+        let steps = |one: &LeakSuspect| u64::from(one.steps).saturating_mul(one.every_steps.into());
+        let grown = self.suspects.iter().map(|one| one.bytes_per_step.saturating_mul(steps(one)));
+        let longest = self.suspects.iter().map(steps).max().unwrap_or(0);
+        missing > 0
+            && grown.fold(0, u64::saturating_add) >= missing
+            && self.steps_left.is_none_or(|left| left < longest)
+    }
+}
+
 /// Steps at even intervals that each ended with more than there was before, with none that ended with less.
 #[derive(Debug, Clone, Copy, Default)]
 struct Streak {

@@ -6,8 +6,8 @@ use super::memory::{memory, pools_and_streams, segments};
 use super::timeline::{area, row};
 use super::words::{provenance, span};
 use super::{held, ranks};
-use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport};
-use crate::document::{Chart, Document, Note, Shape, Text, code};
+use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport, Summary};
+use crate::document::{Chart, Document, Note, Shape, Text, code, strong};
 use crate::notice::{Code, Warning};
 use crate::study::{Moment, OverTime, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
 use crate::units::{counted, size};
@@ -22,17 +22,30 @@ pub fn analyze(report: &AnalyzeReport) -> Document {
     };
     let several = report.ranks.as_ref().filter(|_| report.snapshots.len() > 1);
     if let Some(ranks) = several {
-        ranks::ranks(&mut document, ranks, report.top);
+        ranks::title(&mut document, ranks);
+        summary(&mut document, &report.summary);
+        ranks::table(&mut document, ranks, report.top);
     }
     if let Some(shown) = shown {
         let which = if several.is_some() { "The worst of them: " } else { "" };
         document.title(Text::from(which).and(code(&*shown.path)));
+        if several.is_none() {
+            summary(&mut document, &report.summary);
+        }
         snapshot(&mut document, shown, report);
     }
     let unreadable =
         report.unreadable.iter().map(|file| code(&*file.path).and(format!(": {}", file.message)));
     document.list_under("Not read", unreadable);
     document
+}
+
+/// The three lines that a page begins with.
+fn summary(document: &mut Document, summary: &Summary) {
+    document.field("result", strong(&*summary.answer));
+    document.fields("held by", summary.who.as_deref());
+    document.fields("to do", summary.action.as_deref());
+    document.fields("copy", summary.copy.as_deref().map(code));
 }
 
 /// Whether nothing is to be read without having read this first.
@@ -46,7 +59,8 @@ fn snapshot(document: &mut Document, snapshot: &SnapshotReport, report: &Analyze
     }
     document.paragraph(provenance(snapshot));
     if let (Some(ranks), [_]) = (&report.ranks, report.snapshots.as_slice()) {
-        ranks::ranks(document, ranks, report.top);
+        ranks::heading(document, ranks);
+        ranks::table(document, ranks, report.top);
     }
     // As in the table: the worst first.
     let rows = report.ranks.iter().flat_map(|ranks| &ranks.rows);

@@ -8,7 +8,6 @@ use crate::analysis::DeviceReport;
 use crate::document::{Document, Text, alarm, code, faint, strong};
 use crate::failure::{Blocker, Growth, OomReport};
 use crate::frames::{Around, FrameReport};
-use crate::held::LeakSuspect;
 use crate::memory::HeldByLine;
 use crate::units::{count, counted, size, stream};
 use crate::verdict::Verdict;
@@ -56,7 +55,7 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
     document.fields("doing", oom.operation.as_deref().map(code));
     document.fields("metadata", oom.user_metadata.as_deref());
     // Growth that explains the failure is the first thing to know.
-    let explains = oom.growth.is_some_and(|growth| growth.explains) || leaks_explain(oom, device);
+    let explains = device.explained_by_growth(oom).is_some();
     let of_steps = oom.growth.map(|growth| Text::from(in_steps(growth)));
     let grows = of_steps.into_iter().chain(growth(&device.leaks)).map(strong).collect::<Vec<_>>();
     let verdict = strong(&*oom.verdict_reason);
@@ -71,18 +70,6 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
     document.fields("remedies", remedies.chain(of_remedies(oom).map(faint)));
     circumstances(document, oom);
     document.stack(stack("stack", &oom.frames));
-}
-
-/// Whether lines that hold more after every step hold more by now than was missing, and would not have had room
-/// for as many steps again.
-fn leaks_explain(oom: &OomReport, device: &DeviceReport) -> bool {
-    let leaks = &device.leaks;
-    let steps = |one: &LeakSuspect| u64::from(one.steps).saturating_mul(one.every_steps.into());
-    let grown = leaks.suspects.iter().map(|one| one.bytes_per_step.saturating_mul(steps(one)));
-    let longest = leaks.suspects.iter().map(steps).max().unwrap_or(0);
-    oom.shortfall_bytes > 0
-        && grown.fold(0, u64::saturating_add) >= oom.shortfall_bytes
-        && leaks.steps_left.is_none_or(|left| left < longest)
 }
 
 /// How what is held grew from step to step.

@@ -46,22 +46,28 @@ fn cells(rank: &Rank, directory: &str, ending: &str) -> Vec<Cell> {
     ]
 }
 
-/// The `top` rows of the table, the worst first, and the finding.
-pub(super) fn ranks(document: &mut Document, ranks: &Ranks, top: usize) {
+/// The title of a page on several snapshots.
+pub(super) fn title(document: &mut Document, ranks: &Ranks) {
+    let number = counted(ranks.rows.len() as u64, "snapshot");
+    let which = match common_directory(&ranks.rows).as_str() {
+        "" => Text::from(number),
+        directory => Text::from(format!("{number} in ")).and(code(directory)),
+    };
+    document.title(which.and(", the worst first"));
+}
+
+/// The heading over the devices of one snapshot, and how they compare.
+pub(super) fn heading(document: &mut Document, ranks: &Ranks) {
+    let number = counted(ranks.rows.len() as u64, "device");
+    document.heading(format!("{number}, the worst first"));
+    document.paragraph(&*ranks.summary);
+}
+
+/// The `top` rows of the table, the worst first.
+pub(super) fn table(document: &mut Document, ranks: &Ranks, top: usize) {
     let rows = &ranks.rows;
     let (directory, ending) = (common_directory(rows), common_ending(rows));
     let is_one = rows.iter().all(|row| Some(&row.path) == rows.first().map(|first| &first.path));
-    if is_one {
-        document.heading(format!("{}, the worst first", counted(rows.len() as u64, "device")));
-    } else {
-        let number = counted(rows.len() as u64, "snapshot");
-        let which = match directory.as_str() {
-            "" => Text::from(number),
-            directory => Text::from(format!("{number} in ")).and(code(directory)),
-        };
-        document.title(which.and(", the worst first"));
-    }
-    document.paragraph(&*ranks.summary);
     let header = [
         "snapshot",
         "device",

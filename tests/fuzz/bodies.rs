@@ -2,7 +2,7 @@
 //! `tests/suite/fuzz_targets.rs` with damaged fixtures on the stable toolchain. Each says whether the input was
 //! read, and panics if a promise is broken.
 
-use oomscope::analysis::{AnalyzeReport, Options, analyze, compare_ranks};
+use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::conf::{self, Settings, Unknown};
 use oomscope::document::{self, Document, Style};
 use oomscope::explain::explain;
@@ -63,14 +63,7 @@ pub fn analysis(bytes: &[u8]) -> bool {
         };
         let one = || analyze(&snapshot, "a", bytes.len() as u64, options);
         let snapshots = vec![one(), one()];
-        let ranks = compare_ranks(&snapshots);
-        let report = AnalyzeReport {
-            top: 10,
-            schema: "oomscope/analyze/1",
-            snapshots,
-            ranks,
-            unreadable: Vec::new(),
-        };
+        let report = AnalyzeReport::new(snapshots, Vec::new(), 10);
         rendered(&report::analyze(&report), &report::json(&report).expect("JSON"))
     };
     let said = answers();

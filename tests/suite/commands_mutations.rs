@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use crate::support::mutate::{Random, with_seeds};
 use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, plain_json};
-use oomscope::analysis::{AnalyzeReport, Options, analyze, compare_ranks};
+use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::diff::{self, At, diff};
 use oomscope::document::{self, Style};
 use oomscope::gate::{
@@ -146,9 +146,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
             ..Options::default()
         };
         let snapshots = vec![analyze(snapshot, "a", 1, options), analyze(other, "b", 1, options)];
-        let ranks = compare_ranks(&snapshots);
-        let unreadable = Vec::new();
-        let report = AnalyzeReport { schema: "", top: 10, snapshots, ranks, unreadable };
+        let report = AnalyzeReport::new(snapshots, Vec::new(), 10);
         said.extend(shown(&report::analyze(&report)));
         data.push(value(serde_json::to_value(&report)));
 

@@ -61,6 +61,7 @@ mod request;
 mod second_opinion;
 mod settings_in_effect;
 mod statistics;
+mod summary;
 mod timeline;
 mod whatif;
 mod where_memory_was;

@@ -551,8 +551,7 @@ fn both_pages_fit_a_narrow_terminal() {
         let snapshot = read(&fixtures::pickle(name));
         let whole = follow(&snapshot, Window::Whole, 512);
         let snapshots = vec![analyze(&snapshot, "a", 0, Options { top: 10, ..Options::default() })];
-        let report =
-            AnalyzeReport { schema: "", top: 10, snapshots, ranks: None, unreadable: vec![] };
+        let report = AnalyzeReport::new(snapshots, Vec::new(), 10);
         for page in [report::analyze(&report), report::timeline(&whole)] {
             let page = terminal(&page, style);
             assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
