@@ -96,8 +96,11 @@ fn against(
         );
         return (format!("free {what}: no setting helps for long"), growing.and_then(place_of));
     }
-    let lasting =
-        |remedy: &&Remedy| remedy.avoids_oom && remedy.next_step.is_none_or(|next| !next.fails);
+    // What comes after the request is known of some; of the others a verdict of capacity says that more comes.
+    let lasting = |remedy: &&Remedy| {
+        let goes_on = remedy.next_step.map(|next| !next.fails);
+        remedy.avoids_oom && goes_on.unwrap_or(oom.verdict != Verdict::Capacity)
+    };
     if let Some(remedy) = oom.remedies.iter().find(lasting).filter(|it| it.without.is_none()) {
         let all = match snapshot.settings_string.as_deref() {
             None | Some("") => remedy.settings.clone(),

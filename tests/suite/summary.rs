@@ -21,10 +21,19 @@ fn a_failure_is_named_with_a_setting_that_serves_it() {
 
 #[test]
 fn growth_that_explains_a_failure_comes_before_its_verdict() {
-    let told = summary("programs/2.15.0-oom_leak_losses");
+    let told = summary("dead_ends/leak_losses");
     assert!(text(&told, "answer").contains("memory grows by 6.92 MiB a step"), "{told}");
     assert!(text(&told, "action").contains("keeps after each step"), "{told}");
     assert_eq!(told["copy"], "/app/workloads2.py:161");
+}
+
+#[test]
+fn a_setting_that_only_postpones_the_failure_is_not_advised() {
+    for file in ["dead_ends/fsdp2", "dead_ends/load_checkpoint"] {
+        let told = summary(file);
+        assert!(text(&told, "action").starts_with("hold less at that moment"), "{told}");
+        assert!(text(&told, "copy").starts_with("/app/workloads2.py:"), "{told}");
+    }
 }
 
 #[test]
