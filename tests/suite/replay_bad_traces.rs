@@ -355,7 +355,9 @@ fn survives(snapshot: &Snapshot, settings: Option<oomscope::conf::Settings>) {
     let (report, _) = what_if(&study, "mutant", &change, true);
     for device in &report.devices {
         assert!(device.exact.is_none() && device.events.matched.is_none());
-        assert!(device.ooms.iter().all(|oom| oom.event < device.events.recorded));
+        // Without any entry, what was held may be too much by itself.
+        let last = device.events.recorded.saturating_sub(1);
+        assert!(device.ooms.iter().all(|oom| oom.event <= last));
     }
 }
 

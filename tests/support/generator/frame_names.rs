@@ -109,6 +109,7 @@ pub const ARGUMENTS: [&str; 4] = [
     "c10::ArrayRef<at::Tensor>, c10::ArrayRef<c10::Scalar>",
     "c10::ArrayRef<c10::SymInt>, c10::ArrayRef<c10::SymInt>, std::optional<c10::ScalarType>, std::optional<c10::Layout>, std::optional<c10::Device>, std::optional<bool>",
 ];
+/// None is of a function by whose lines a release is known: the lines here are made up.
 pub const PYTHON_FILES: [(&str, &str); 16] = [
     ("forward", "/app/model/attention.py"),
     ("forward", "/app/model/mlp.py"),
@@ -120,9 +121,9 @@ pub const PYTHON_FILES: [(&str, &str); 16] = [
     ("forward", "/venv/site-packages/torch/nn/modules/normalization.py"),
     ("forward", "/venv/site-packages/torch/nn/modules/dropout.py"),
     ("layer_norm", "/venv/site-packages/torch/nn/functional.py"),
-    ("_call_impl", "/venv/site-packages/torch/nn/modules/module.py"),
+    ("_slow_forward", "/venv/site-packages/torch/nn/modules/module.py"),
     ("decorate_autocast", "/venv/site-packages/torch/amp/autocast_mode.py"),
-    ("wrapper", "/venv/site-packages/torch/optim/optimizer.py"),
+    ("_stepped", "/venv/site-packages/torch/optim/optimizer.py"),
     ("_multi_tensor_adam", "/venv/site-packages/torch/optim/adam.py"),
     ("checkpoint", "/venv/site-packages/torch/utils/checkpoint.py"),
     ("backward", "/venv/site-packages/torch/autograd/function.py"),
