@@ -15,7 +15,8 @@
 //! 4. [`held`]: where the memory was; [`timeline`]: the memory over time; [`whatif`]: the recording replayed;
 //!    [`failure`]: why requests failed; [`analysis`]: the report of one snapshot
 //! 5. [`gate`], [`diff`]: answers held against limits and against each other
-//! 6. [`document`]: blocks, and how they are shown; [`report`]: answers laid out in blocks
+//! 6. [`document`]: blocks, and how they are shown; [`report`]: answers laid out in blocks; [`formats`]: answers in the
+//!    forms that programs read
 //! 7. [`cli`]: what was typed and what it means
 //!
 //! The library never prints, exits or reads the environment, save `cli`, which does nothing else.
@@ -72,6 +73,7 @@ pub mod explain;
 pub mod facts;
 pub mod failure;
 pub mod figures;
+pub mod formats;
 pub mod frames;
 pub mod gate;
 pub mod held;

@@ -12,6 +12,7 @@ use super::output::Output;
 use crate::diff::{
     At, DeviceDiff, DiffOptions, DiffReport, FailOn, File, GrowthLimit, RanksDiff, diff,
 };
+use crate::formats;
 use crate::report;
 
 /// Compare two snapshots: totals, settings, pools, and the lines of code that hold more or less
@@ -118,7 +119,7 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Done> {
         });
     }
     match args.format {
-        Format::Folded => output.write(&report::diff_folded(&report))?,
+        Format::Folded => output.write(&formats::diff_folded(&report))?,
         format => output.write_answer(format, &report, report::diff)?,
     }
     let failures = report.fail_on.iter().flat_map(|fail_on| &fail_on.failures);

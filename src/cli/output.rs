@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::args::Format;
 use super::whole_file::WholeFile;
 use crate::document::{Document, Style, markdown, terminal};
-use crate::report;
+use crate::formats;
 
 /// Columns of a page that is not shown on a terminal.
 const DEFAULT_WIDTH: usize = 100;
@@ -57,7 +57,7 @@ impl Output {
     ) -> anyhow::Result<()> {
         let text = match format {
             Format::Human => terminal(&document(answer), self.style()),
-            Format::Json => report::json(answer)?,
+            Format::Json => formats::json(answer)?,
             Format::Markdown => markdown(&document(answer)),
             other => bail!("{other:?} is not a format of this command"),
         };

@@ -9,6 +9,7 @@ use super::args::{Format, WindowArgs, forms, parse_release};
 use super::exit::Done;
 use super::inputs;
 use super::output::Output;
+use crate::formats;
 use crate::report;
 use crate::study::Window;
 use crate::timeline::{TimelineOptions, timeline};
@@ -79,7 +80,7 @@ pub(super) fn run(args: &Timeline) -> anyhow::Result<Done> {
         );
     }
     match args.format {
-        Format::Csv => output.write(&report::timeline_csv(&report))?,
+        Format::Csv => output.write(&formats::timeline_csv(&report))?,
         format => output.write_answer(format, &report, report::timeline)?,
     }
     Ok(Done::Well)

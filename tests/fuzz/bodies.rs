@@ -8,8 +8,8 @@ use oomscope::document::{self, Document, Style};
 use oomscope::explain::explain;
 use oomscope::gate::Config;
 use oomscope::releases::NEWEST;
-use oomscope::report;
 use oomscope::snapshot::Snapshot;
+use oomscope::{formats, report};
 
 use pickle_tree::Tree;
 
@@ -64,7 +64,7 @@ pub fn analysis(bytes: &[u8]) -> bool {
         let one = || analyze(&snapshot, "a", bytes.len() as u64, options);
         let snapshots = vec![one(), one()];
         let report = AnalyzeReport::new(snapshots, Vec::new(), 10);
-        rendered(&report::analyze(&report), &report::json(&report).expect("JSON"))
+        rendered(&report::analyze(&report), &formats::json(&report).expect("JSON"))
     };
     let said = answers();
     said.iter().for_each(|text| assert_harmless(text));
@@ -76,7 +76,7 @@ pub fn analysis(bytes: &[u8]) -> bool {
 pub fn log(bytes: &[u8]) -> bool {
     let log = oomscope::message::read(bytes).expect("a slice can be read");
     let Some(report) = explain(&log, "a") else { return false };
-    let texts = rendered(&report::explain(&report, 3), &report::json(&report).expect("JSON"));
+    let texts = rendered(&report::explain(&report, 3), &formats::json(&report).expect("JSON"));
     texts.iter().for_each(|text| assert_harmless(text));
     true
 }

@@ -15,12 +15,12 @@ use oomscope::document::{self, Style};
 use oomscope::gate::{
     AllowMissing, Baseline, CheckReport, Config, EXAMPLE, Gate, Limits, judge, peaks,
 };
-use oomscope::report;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Window;
 use oomscope::study::{Scope, Study};
 use oomscope::timeline::{TimelineOptions, timeline};
 use oomscope::whatif::{Asked, WhatIf, emitted, verified, what_if, whatif, write_snapshot};
+use oomscope::{formats, report};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -153,7 +153,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
         let options = TimelineOptions { device: None, window, minor: None, buckets: 50 };
         let report = timeline(snapshot, "a", options);
         said.extend(shown(&report::timeline(&report)));
-        said.push(report::timeline_csv(&report));
+        said.push(formats::timeline_csv(&report));
         data.push(value(serde_json::to_value(&report)));
     }
 
@@ -192,9 +192,9 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
     let missing = gate.not_checked(&judged, &BTreeSet::new());
     let report = CheckReport::new(judged, missing, None, Vec::new(), Some(2));
     said.extend(shown(&report::check(&report)));
-    said.extend([report::github(&report), report::junit(&report)]);
+    said.extend([formats::github(&report), formats::junit(&report)]);
     data.push(value(serde_json::to_value(&report)));
-    data.push(report::sarif(&report, "1"));
+    data.push(formats::sarif(&report, "1"));
 
     for pair in [[snapshot, other], [other, snapshot]] {
         for at in [At::Peak, At::Snapshot] {
@@ -204,7 +204,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
                 diff::DiffOptions { at, top: 3, all_stacks: true, ..diff::DiffOptions::default() };
             let report = diff(before, after, options);
             said.extend(shown(&report::diff(&report)));
-            said.push(report::diff_folded(&report));
+            said.push(formats::diff_folded(&report));
             data.push(value(serde_json::to_value(&report)));
         }
     }

@@ -41,6 +41,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("diff", 5),
     ("document", 6),
     ("report", 6),
+    ("formats", 6),
     ("cli", 7),
 ];
 
@@ -55,6 +56,7 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("device", "units"),
     ("failure", "held"),
     ("failure", "whatif"),
+    ("formats", "report"),
     ("input", "units"),
     ("intern", "ids"),
     ("model", "calls"),

@@ -9,9 +9,9 @@ use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::conf::Settings;
 use oomscope::document::{Style, markdown, terminal};
 use oomscope::facts::{Keep, Literal, Outcome, Tiling, Totals, settings_of};
-use oomscope::report;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{SERIES_ALLOCATED, SERIES_RESERVED, Window};
+use oomscope::{formats, report};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -295,7 +295,7 @@ proptest! {
             let answer = report::analyze(&report);
             terminal(&answer, Style { width: 60, unicode: true, colour: false });
             markdown(&answer);
-            report::json(&report).unwrap();
+            formats::json(&report).unwrap();
         }
     }
 }

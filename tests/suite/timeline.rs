@@ -9,10 +9,11 @@ use crate::support::reference::{Reference, snapshot_bytes};
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::document::{Style, terminal};
 use oomscope::figures::Figure;
-use oomscope::report::{self, timeline_csv};
+use oomscope::formats::timeline_csv;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Window;
 use oomscope::timeline::{DeviceTimeline, Series, TimelineOptions, TimelineReport, timeline};
+use oomscope::{formats, report};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -460,7 +461,7 @@ proptest! {
             let csv = timeline_csv(&report);
             let columns: BTreeSet<usize> = csv.lines().map(|line| line.split(',').count()).collect();
             prop_assert!(columns.len() <= 1);
-            report::json(&report).unwrap();
+            formats::json(&report).unwrap();
         }
     }
 }

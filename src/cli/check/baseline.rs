@@ -9,8 +9,8 @@ use super::super::inputs::{self, Input};
 use super::super::output::Output;
 use super::args::Check;
 use super::repository::with_slashes;
+use crate::formats;
 use crate::gate::{Baseline, Config, Limit, Peaks, peaks};
-use crate::report;
 use crate::study::{Scope, Study};
 use crate::units::counted;
 
@@ -95,7 +95,7 @@ pub(super) fn save_baseline(args: &Check, file: &Path) -> anyhow::Result<Done> {
     let rows = measure(&inputs, &args.snapshots, args.device, args.torch_version)?;
     let devices = counted(rows.len() as u64, "device");
     let output = Output::open(Some(file))?;
-    output.write(&report::json(&Baseline::new(rows))?)?;
+    output.write(&formats::json(&Baseline::new(rows))?)?;
     let said = format!("{}: the peaks of {devices}\n", file.display());
     Output::open(None)?.write(&said)?;
     Ok(Done::Well)

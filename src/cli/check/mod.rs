@@ -16,6 +16,7 @@ use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
 use crate::analysis::Unreadable;
+use crate::formats;
 use crate::gate::{AllowMissing, CheckReport, EXAMPLE, Gate, Judged, Limit, judge};
 use crate::report;
 
@@ -82,9 +83,9 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Done> {
 
 fn write(report: &CheckReport, format: Format, output: Output) -> anyhow::Result<()> {
     let text = match format {
-        Format::Github => report::github(report),
-        Format::Junit => report::junit(report),
-        Format::Sarif => report::json(&report::sarif(report, env!("CARGO_PKG_VERSION")))?,
+        Format::Github => formats::github(report),
+        Format::Junit => formats::junit(report),
+        Format::Sarif => formats::json(&formats::sarif(report, env!("CARGO_PKG_VERSION")))?,
         format => return output.write_answer(format, report, report::check),
     };
     output.write(&text)

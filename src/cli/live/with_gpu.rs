@@ -14,6 +14,7 @@ use crate::cli::exit::Done;
 use crate::cli::inputs;
 use crate::cli::output::Output;
 use crate::device::cuda::Cuda;
+use crate::formats;
 use crate::report;
 use crate::study::{Scope, Study};
 use crate::units::parse_size;
@@ -110,7 +111,7 @@ fn measure(args: &Live, file: &Path) -> anyhow::Result<Done> {
     }
     let stop = stop_flag()?;
     let costs = calibrate(&mut Cuda::open(args.gpu, args.reserve, false)?, &stop)?;
-    written.write(&report::json(&costs)?)?;
+    written.write(&formats::json(&costs)?)?;
     output.write_answer(args.output.format, &costs, report::costs)?;
     Ok(Done::Well)
 }

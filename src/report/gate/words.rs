@@ -8,10 +8,10 @@ use crate::gate::{CheckReport, CodeLine, Finding, Noted, Severity};
 use crate::units::{count, counted, plain, size};
 
 /// Limits that do not hold and are described for people; the others are counted.
-pub(super) const SHOWN: usize = 10;
+pub(crate) const SHOWN: usize = 10;
 
 /// The verdict in one sentence.
-pub(super) fn verdict(report: &CheckReport) -> String {
+pub(crate) fn verdict(report: &CheckReport) -> String {
     let all = report.findings.len() as u64;
     let failed = report.count(Severity::Fail) as u64;
     let warned = report.count(Severity::Warn) as u64;
@@ -43,7 +43,7 @@ pub(super) fn verdict(report: &CheckReport) -> String {
 }
 
 /// What became of a limit.
-pub(super) fn outcome(finding: &Finding) -> &'static str {
+pub(crate) fn outcome(finding: &Finding) -> &'static str {
     match (finding.passed, finding.severity) {
         (true, _) => "ok",
         (false, Severity::Fail) => "FAILED",
@@ -52,33 +52,33 @@ pub(super) fn outcome(finding: &Finding) -> &'static str {
 }
 
 /// `device 0 of snapshot.pickle`
-pub(super) fn subject(finding: &Finding) -> String {
+pub(crate) fn subject(finding: &Finding) -> String {
     format!("device {} of {}", finding.device, plain(&finding.path))
 }
 
 /// `train.py:12 in step`, the path as it is in the repository where it is known.
-pub(super) fn place(line: &CodeLine) -> String {
+pub(crate) fn place(line: &CodeLine) -> String {
     let file = plain(line.source.as_deref().unwrap_or(&line.frame.file));
     place_in(&FrameReport { file, ..line.frame.clone() })
 }
 
 /// `20 MiB held at the snapshot`
-pub(super) fn share(line: &CodeLine) -> String {
+pub(crate) fn share(line: &CodeLine) -> String {
     format!("{} {}", size(line.bytes), line.what)
 }
 
 /// A limit on all devices.
-pub(super) struct LimitKind<'a> {
+pub(crate) struct LimitKind<'a> {
     /// The finding that stands worst.
-    pub(super) worst: &'a Finding,
+    pub(crate) worst: &'a Finding,
     /// Devices on which it does not hold.
-    pub(super) lost: u64,
+    pub(crate) lost: u64,
     /// All devices that it is set for.
-    pub(super) all: u64,
+    pub(crate) all: u64,
 }
 
 /// Every limit once.
-pub(super) fn kinds(report: &CheckReport) -> Vec<LimitKind<'_>> {
+pub(crate) fn kinds(report: &CheckReport) -> Vec<LimitKind<'_>> {
     let mut kinds: Vec<LimitKind<'_>> = Vec::new();
     for finding in &report.findings {
         let alike = |kind: &&mut LimitKind<'_>| {
@@ -99,7 +99,7 @@ pub(super) fn kinds(report: &CheckReport) -> Vec<LimitKind<'_>> {
 }
 
 /// The findings that have not passed: those that fail the gate first, of those the worst.
-pub(super) fn lost(report: &CheckReport) -> Vec<&Finding> {
+pub(crate) fn lost(report: &CheckReport) -> Vec<&Finding> {
     let mut lost: Vec<&Finding> = report.findings.iter().filter(|f| !f.passed).collect();
     lost.sort_by(|a, b| {
         let worse = b.excess().partial_cmp(&a.excess()).unwrap_or(Ordering::Equal);
@@ -109,7 +109,7 @@ pub(super) fn lost(report: &CheckReport) -> Vec<&Finding> {
 }
 
 /// What is odd about the files, a sentence a code: about the first file, and how many others.
-pub(super) fn notes(report: &CheckReport) -> Vec<(&Noted, String)> {
+pub(crate) fn notes(report: &CheckReport) -> Vec<(&Noted, String)> {
     let mut notes: Vec<(&Noted, u64)> = Vec::new();
     for noted in &report.warnings {
         match notes.iter_mut().find(|(first, _)| first.code == noted.code) {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::words::{lost, notes, place, share, subject, verdict};
 use crate::gate::{CheckReport, Finding, Severity};
+use crate::report::gate::words::{lost, notes, place, share, subject, verdict};
 use crate::units::plain;
 
 /// An annotation for every limit that does not hold, and the verdict.

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::words::{place, share};
 use crate::gate::{CheckReport, Finding, Severity};
+use crate::report::gate::words::{place, share};
 use crate::units::{begins_command, is_active, plain_lines};
 
 /// One test for every limit of every device, one for every file that could not be read.

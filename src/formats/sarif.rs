@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use super::words::{lost, place, share};
 use crate::figures::{Figure, LimitRow};
 use crate::gate::{CheckReport, CodeLine, Finding, Severity};
+use crate::report::gate::words::{lost, place, share};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";

@@ -2,13 +2,26 @@
 
 use std::io::{self, Write};
 
+use serde::Serialize;
+use serde_json::Serializer;
 use serde_json::ser::{CharEscape, Formatter, PrettyFormatter};
 
 use crate::units::{begins_command, is_active};
 
+/// A result as JSON, with a newline at the end.
+///
+/// # Errors
+/// Never for these results; the type is `serde_json`'s.
+pub fn json(report: &impl Serialize) -> serde_json::Result<String> {
+    let mut text = Vec::new();
+    report.serialize(&mut Serializer::with_formatter(&mut text, PlainJson::default()))?;
+    text.push(b'\n');
+    Ok(String::from_utf8(text).unwrap_or_default())
+}
+
 /// As `PrettyFormatter`; what a reader of JSON gets is the same.
 #[derive(Default)]
-pub(super) struct PlainJson(PrettyFormatter<'static>);
+struct PlainJson(PrettyFormatter<'static>);
 
 impl Formatter for PlainJson {
     fn write_string_fragment<W: ?Sized + Write>(
