@@ -3,12 +3,16 @@
 //! Contents lie end to end in one vector; a hash table holds only (hash, id), so that nothing is
 //! stored twice and growth never hashes a content again.
 
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher as _, Hash};
 
+use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use rustc_hash::FxHasher;
 
 use crate::ids::{SymbolId, row};
+
+/// A map whose keys a file chooses: its hash has a seed of this process alone, so that no file can be made whose keys
+/// fall together. Its order is chance's: it is never walked.
+pub type SeededMap<K, V> = std::collections::HashMap<K, V, RandomState>;
 
 /// Distinct slices of `T`; ids are dense and in order of first appearance.
 #[derive(Debug, Clone)]
@@ -16,11 +20,14 @@ pub struct Slices<T> {
     data: Vec<T>,
     ends: Vec<usize>,
     table: HashTable<(u32, u32)>,
+    /// As of a [`SeededMap`]; ids do not depend on it.
+    seed: RandomState,
 }
 
 impl<T> Default for Slices<T> {
     fn default() -> Self {
-        Self { data: Vec::new(), ends: Vec::new(), table: HashTable::new() }
+        let (data, ends, table) = (Vec::new(), Vec::new(), HashTable::new());
+        Self { data, ends, table, seed: RandomState::default() }
     }
 }
 
@@ -32,9 +39,7 @@ fn spread(hash: u32) -> u64 {
 impl<T: Copy + Eq + Hash> Slices<T> {
     /// The id of `slice`, which is stored if it is new.
     pub fn intern(&mut self, slice: &[T]) -> u32 {
-        let mut hasher = FxHasher::default();
-        slice.hash(&mut hasher);
-        let hash = (hasher.finish() >> 32) as u32;
+        let hash = (self.seed.hash_one(slice) >> 32) as u32;
         let (data, ends) = (&self.data, &self.ends);
         if let Some(&(_, id)) =
             self.table.find(spread(hash), |&(h, id)| h == hash && slot(data, ends, id) == slice)

@@ -143,6 +143,7 @@ impl CachingAllocator {
             row(self.chains.len() - 1)
         });
         let mut prev = BlockId::NONE;
+        let mut holes = Vec::new();
         for (from, to, state, resident) in pieces {
             if prev != BlockId::NONE && self.behaviour.tie_break == TieBreak::OldestBlock {
                 registration = self.next_registration();
@@ -167,7 +168,7 @@ impl CachingAllocator {
             prev = id;
             let block = self.blocks[id];
             match state {
-                State::Unmapped => self.insert_unmapped(id),
+                State::Unmapped => holes.push(id),
                 State::Free => {
                     self.insert_free(id);
                     if chain.is_none() && pieces.len() > 1 {
@@ -184,6 +185,10 @@ impl CachingAllocator {
                     adopted.live.push((*from, id));
                 }
             }
+        }
+        // Only now it is known which of them are whole segments.
+        for hole in holes {
+            self.insert_unmapped(hole);
         }
         self.count_mapped(body);
     }

@@ -34,7 +34,10 @@ impl CachingAllocator {
 
     /// The first run of free addresses, mapped or not, that is long enough; else a new reservation.
     fn find_expandable(&mut self, need: &Need, device: &mut dyn DeviceMemory) -> Option<BlockId> {
-        for hole in self.pools.free_lists[need.free_list as usize].unmapped.values() {
+        let unmapped = &self.pools.free_lists[need.free_list as usize].unmapped;
+        let empty = unmapped.first_empty(need.size);
+        let before = empty.map_or(u64::MAX, |(addr, _)| addr);
+        for hole in unmapped.holes.range(..before).map(|(_, hole)| hole) {
             let prev = self.blocks[*hole].prev;
             let is_usable =
                 |id: BlockId| id.some().is_some_and(|id| self.blocks[id].is_allocatable());
@@ -47,6 +50,9 @@ impl CachingAllocator {
                 }
                 at = self.blocks[at].next;
             }
+        }
+        if let Some((_, id)) = empty {
+            return Some(id);
         }
         let granule = granule(need.is_small, &self.settings);
         let size = self.reservation(granule, device.total_bytes())?;
@@ -97,7 +103,7 @@ impl CachingAllocator {
 
     pub(super) fn insert_unmapped(&mut self, id: BlockId) {
         let block = &self.blocks[id];
-        self.pools.free_lists[block.free_list as usize].unmapped.insert(block.addr, id);
+        self.pools.free_lists[block.free_list as usize].unmapped.insert(id, block);
     }
 
     /// Maps the first `bytes` of an unmapped block, rounded up to granules.

@@ -262,7 +262,7 @@ impl CachingAllocator {
         let block = &self.blocks[id];
         let free_list = &mut self.pools.free_lists[block.free_list as usize];
         if block.state == State::Unmapped {
-            free_list.unmapped.remove(&block.addr);
+            free_list.unmapped.remove(block);
         } else {
             free_list.free.remove(&key);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::block::BlockId;
+use super::block::{BlockId, PoolBlock};
 use super::free_set::FreeSet;
 use crate::ids::{PoolId, row};
 
@@ -18,8 +18,50 @@ pub(super) struct FreeList {
     pub(super) stream: u64,
     /// PyTorch keeps one set a pool in order of (stream, size, ..); a search never leaves its stream.
     pub(super) free: FreeSet,
-    /// Addresses of expandable segments with no memory behind them.
-    pub(super) unmapped: BTreeMap<u64, BlockId>,
+    pub(super) unmapped: Unmapped,
+}
+
+/// Addresses of expandable segments with no memory behind them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Unmapped {
+    /// Parts of segments, by address.
+    pub(super) holes: BTreeMap<u64, BlockId>,
+    /// Segments with no memory at all, by size and address: every request that fails may leave one.
+    pub(super) empty: BTreeMap<u64, BTreeMap<u64, BlockId>>,
+}
+
+impl Unmapped {
+    pub(super) fn insert(&mut self, id: BlockId, block: &PoolBlock) {
+        let set = if block.is_split() {
+            &mut self.holes
+        } else {
+            self.empty.entry(block.size).or_default()
+        };
+        set.insert(block.addr, id);
+    }
+
+    pub(super) fn remove(&mut self, block: &PoolBlock) {
+        if block.is_split() {
+            self.holes.remove(&block.addr);
+        } else if let Some(alike) = self.empty.get_mut(&block.size) {
+            alike.remove(&block.addr);
+            if alike.is_empty() {
+                self.empty.remove(&block.size);
+            }
+        }
+    }
+
+    /// The first empty segment, by address, of at least `size` bytes. Few sizes differ: one for each device and
+    /// setting.
+    pub(super) fn first_empty(&self, size: u64) -> Option<(u64, BlockId)> {
+        let firsts = self.empty.range(size..).filter_map(|(_, alike)| alike.first_key_value());
+        firsts.map(|(addr, id)| (*addr, *id)).min_by_key(|(addr, _)| *addr)
+    }
+
+    #[cfg(test)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&u64, &BlockId)> {
+        self.holes.iter().chain(self.empty.values().flatten())
+    }
 }
 
 /// One half of a pool: for requests up to 1 MiB, or for larger ones.
@@ -83,7 +125,7 @@ impl PoolSet {
             let owner = self.row(pool);
             let free_lists = [false, true].map(|is_small| {
                 let free_list = row(self.free_lists.len());
-                let (free, unmapped) = (FreeSet::default(), BTreeMap::new());
+                let (free, unmapped) = (FreeSet::default(), Unmapped::default());
                 self.free_lists.push(FreeList { pool, owner, is_small, stream, free, unmapped });
                 self.rows[owner as usize].half_mut(is_small).free_lists.insert(stream, free_list);
                 free_list

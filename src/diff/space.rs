@@ -95,18 +95,20 @@ pub(super) fn pools(sides: [&Memory; 2]) -> Vec<PoolChange> {
 /// those of one side only are matched by how much they reserve, the largest with the largest.
 pub(super) fn streams(sides: [&Memory; 2]) -> Vec<StreamChange> {
     let [before, after] = sides.map(|memory| memory.streams.as_slice());
-    let only = |own: &[StreamReport], other: &[StreamReport]| -> Vec<StreamReport> {
-        let missing = |s: &&StreamReport| !other.iter().any(|o| o.stream == s.stream);
+    let by_handle = [before, after]
+        .map(|side| side.iter().map(|s| (s.stream, s)).collect::<BTreeMap<u64, &StreamReport>>());
+    let only = |own: &[StreamReport], other: &BTreeMap<u64, &StreamReport>| -> Vec<StreamReport> {
+        let missing = |s: &&StreamReport| !other.contains_key(&s.stream);
         let mut only: Vec<StreamReport> = own.iter().filter(missing).cloned().collect();
         only.sort_by_key(|s| std::cmp::Reverse((s.reserved_bytes, s.allocated_bytes)));
         only
     };
     let mut pairs: Vec<[Option<StreamReport>; 2]> = Vec::new();
     for stream in before {
-        let same = after.iter().find(|other| other.stream == stream.stream);
-        pairs.extend(same.map(|other| [Some(stream.clone()), Some(other.clone())]));
+        let same = by_handle[1].get(&stream.stream);
+        pairs.extend(same.map(|other| [Some(stream.clone()), Some((*other).clone())]));
     }
-    let (gone, new) = (only(before, after), only(after, before));
+    let (gone, new) = (only(before, &by_handle[1]), only(after, &by_handle[0]));
     for row in 0..gone.len().max(new.len()) {
         pairs.push([gone.get(row).cloned(), new.get(row).cloned()]);
     }

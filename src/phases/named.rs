@@ -3,6 +3,7 @@
 use super::clock::Clock;
 use super::phase::Phase;
 use crate::ids::{SymbolId, row};
+use crate::intern::SeededMap;
 use crate::snapshot::{Annotation, Device};
 
 /// Ranges of one device, matched to entries by time.
@@ -17,6 +18,41 @@ pub(super) struct Named {
     pub(super) step_ends: Vec<u32>,
     /// The first entry after each `Optimizer.zero_grad`.
     pub(super) zero_grad_ends: Vec<u32>,
+}
+
+/// The ranges that are open at one mark.
+#[derive(Default)]
+struct Open {
+    /// Outermost first, with what they stand for; those that ended before one inside them are `None`.
+    ranges: Vec<Option<(SymbolId, Option<Phase>)>>,
+    /// Where those of each name stand.
+    by_name: SeededMap<SymbolId, Vec<usize>>,
+    /// How many are steps of an optimizer.
+    steps: usize,
+}
+
+impl Open {
+    fn begin(&mut self, name: SymbolId, phase: Option<Phase>, is_step: bool) {
+        self.by_name.entry(name).or_default().push(self.ranges.len());
+        self.ranges.push(Some((name, phase)));
+        self.steps += usize::from(is_step);
+    }
+
+    /// Ends the innermost range of that name, if there is one.
+    fn end(&mut self, name: SymbolId, is_step: bool) {
+        let Some(at) = self.by_name.get_mut(&name).and_then(Vec::pop) else { return };
+        if let Some(range) = self.ranges.get_mut(at) {
+            *range = None;
+        }
+        while let Some(None) = self.ranges.last() {
+            self.ranges.pop();
+        }
+        self.steps -= usize::from(is_step);
+    }
+
+    fn innermost(&self) -> Option<(SymbolId, Option<Phase>)> {
+        self.ranges.last().copied().flatten()
+    }
 }
 
 /// What a name stands for, if it is one thing only.
@@ -49,7 +85,7 @@ impl Named {
             snapshot.annotations.iter().filter(|a| !has_own || own(a)).collect();
         marks.sort_by_key(|a| a.time_us); // stable: of one microsecond as recorded
         let mut found = Self::default();
-        let mut open: Vec<(SymbolId, Option<Phase>)> = Vec::new();
+        let mut open = Open::default();
         let mut from = 0;
         for mark in marks {
             // Each search begins where the last one ended: marks and entries are both in order.
@@ -63,22 +99,19 @@ impl Named {
                 if is_step {
                     found.step_starts.push(index);
                 }
-                let phase = phase_of(name).or(open.last().and_then(|(_, phase)| *phase));
-                open.push((mark.name, phase));
+                let phase = phase_of(name).or(open.innermost().and_then(|(_, phase)| phase));
+                open.begin(mark.name, phase, is_step);
             } else {
-                if let Some(at) = open.iter().rposition(|(name, _)| *name == mark.name) {
-                    open.remove(at);
-                }
-                let within =
-                    open.iter().any(|(n, _)| snapshot.text(*n).starts_with("Optimizer.step"));
+                open.end(mark.name, is_step);
                 // One that ended before the recording began says nothing.
-                if is_step && !within && index > 0 {
+                if is_step && open.steps == 0 && index > 0 {
                     found.step_ends.push(index);
                 } else if name.starts_with("Optimizer.zero_grad") && index > 0 {
                     found.zero_grad_ends.push(index);
                 }
             }
-            let (name, phase) = open.last().map_or((None, None), |(n, phase)| (Some(*n), *phase));
+            let (name, phase) =
+                open.innermost().map_or((None, None), |(n, phase)| (Some(n), phase));
             match found.changes.last_mut() {
                 Some(last) if last.0 == index => (last.1, last.2) = (name, phase),
                 _ => found.changes.push((index, name, phase)),
@@ -124,5 +157,24 @@ mod tests {
         ] {
             assert_eq!(phase_of(name), phase, "{name}");
         }
+    }
+
+    #[test]
+    fn ranges_end_in_any_order() {
+        let [a, b, c] = [1, 2, 3].map(SymbolId);
+        let mut open = Open::default();
+        let innermost = |open: &Open| open.innermost().map(|(name, _)| name);
+        for name in [a, b, a, c] {
+            open.begin(name, None, name == a);
+        }
+        open.end(a, true);
+        assert_eq!((innermost(&open), open.steps), (Some(c), 1), "one around it ended");
+        open.end(c, false);
+        assert_eq!(innermost(&open), Some(b), "and is skipped");
+        open.end(c, false);
+        open.end(b, false);
+        assert_eq!((innermost(&open), open.steps), (Some(a), 1));
+        open.end(a, true);
+        assert_eq!((innermost(&open), open.steps, open.ranges.len()), (None, 0, 0));
     }
 }

@@ -22,7 +22,7 @@ pub struct Snapshot {
     pub entries: TraceEntries,
     /// The rows of each device's trace entries, oldest first.
     pub traces: Vec<Range<usize>>,
-    /// Memory that the allocator holds from the device.
+    /// Memory that the allocator holds from the device, by device.
     pub segments: Segments,
     /// The blocks of all segments.
     pub blocks: Blocks,

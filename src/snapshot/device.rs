@@ -48,7 +48,10 @@ impl<'a> Device<'a> {
 
     /// Its segments, in the order of the file.
     pub fn segments(self) -> impl Iterator<Item = &'a Segment> + Clone {
-        self.snapshot.segments.iter().filter(move |segment| segment.device == self.id)
+        let all = self.snapshot.segments.as_slice();
+        let first = all.partition_point(|segment| segment.device < self.id);
+        let own = all.get(first..).unwrap_or_default();
+        own.iter().take_while(move |segment| segment.device == self.id)
     }
 
     /// The blocks of its segments, a segment's in address order.

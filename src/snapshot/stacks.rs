@@ -1,9 +1,7 @@
 //! Frames and stacks, each distinct one once.
 
-use rustc_hash::FxHashMap;
-
 use crate::ids::{FrameId, StackId, SymbolId};
-use crate::intern::Slices;
+use crate::intern::{SeededMap, Slices};
 
 /// One line of a traceback. A frame known only as text (PyTorch 2.0 wrote C++ frames so) has the
 /// text as its name, an empty file and line 0.
@@ -34,13 +32,13 @@ pub struct Maker {
 #[derive(Debug)]
 pub struct Stacks {
     frames: Vec<Frame>,
-    known: FxHashMap<Frame, FrameId>,
+    known: SeededMap<Frame, FrameId>,
     lists: Slices<FrameId>,
     /// Those that are more than a stack: their ids are those after the last stack's.
     makers: Vec<Maker>,
-    known_makers: FxHashMap<Maker, StackId>,
+    known_makers: SeededMap<Maker, StackId>,
     /// Of frames of code that a program wrote, the source that it was written from.
-    originals: FxHashMap<FrameId, StackId>,
+    originals: SeededMap<FrameId, StackId>,
 }
 
 impl Maker {
@@ -54,11 +52,11 @@ impl Default for Stacks {
     fn default() -> Self {
         let mut stacks = Self {
             frames: Vec::new(),
-            known: FxHashMap::default(),
+            known: SeededMap::default(),
             lists: Slices::default(),
             makers: Vec::new(),
-            known_makers: FxHashMap::default(),
-            originals: FxHashMap::default(),
+            known_makers: SeededMap::default(),
+            originals: SeededMap::default(),
         };
         stacks.intern(&[]);
         stacks

@@ -352,7 +352,7 @@ fn sets(allocator: &CachingAllocator, ids: &[BlockId]) {
             assert_eq!(allocator.blocks[key.id].free_list as usize, number);
             assert!(free.insert(key.id));
         }
-        for (addr, id) in &free_list.unmapped {
+        for (addr, id) in free_list.unmapped.iter() {
             assert_eq!(*addr, allocator.blocks[*id].addr, "a key out of date");
             assert_eq!(allocator.blocks[*id].free_list as usize, number);
             assert!(holes.insert(*id));

@@ -10,6 +10,9 @@ pub(super) fn repository() -> PathBuf {
         .map_or_else(|| here.clone(), Path::to_owned)
 }
 
+/// Bytes of the longest path that systems open (`PATH_MAX` of Linux).
+const LONGEST: usize = 4096;
+
 /// Where a file that a stack names is in the repository: under its root, else (recorded in a container, or
 /// from another directory) the longest end of its path that is there.
 pub(super) fn source(root: &Path, file: &str) -> Option<String> {
@@ -22,12 +25,36 @@ pub(super) fn source(root: &Path, file: &str) -> Option<String> {
     if parts.iter().any(|part| !matches!(part, Component::Normal(_))) {
         return None;
     }
-    let ends = (0..parts.len()).map(|from| parts.iter().skip(from).collect::<PathBuf>());
-    ends.into_iter().find(|end| root.join(end).is_file()).map(|end| with_slashes(&end))
+    // Each end is a part longer than the next: those too long to be opened are not tried.
+    let lengths = parts.iter().rev().scan(0, |bytes, part| {
+        *bytes += part.as_os_str().len() + 1;
+        Some(*bytes)
+    });
+    let tried = lengths.take_while(|bytes| *bytes <= LONGEST).count();
+    let first = parts.len() - tried;
+    let mut ends = (first..parts.len()).map(|from| parts.iter().skip(from).collect::<PathBuf>());
+    ends.find(|end| root.join(end).is_file()).map(|end| with_slashes(&end))
 }
 
 /// Its parts with slashes between them, on every system.
 pub(super) fn with_slashes(path: &Path) -> String {
     let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
     parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_path_is_too_long_to_be_told_from_its_end() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("src")).unwrap();
+        std::fs::write(root.path().join("src/x.py"), "").unwrap();
+        let found = |file: &str| source(root.path(), file);
+        assert_eq!(found("/elsewhere/src/x.py").as_deref(), Some("src/x.py"));
+        let long = format!("{}/src/x.py", "/a".repeat(200_000));
+        assert_eq!(found(&long).as_deref(), Some("src/x.py"));
+        assert_eq!(found(&"/a".repeat(200_000)), None);
+    }
 }

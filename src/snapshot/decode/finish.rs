@@ -259,6 +259,8 @@ impl Decoder {
             let message = format!("so it is for {} in all", counted(bad_sums, "segment"));
             snapshot.warnings.add(Code::SegmentSum, message);
         }
+        // As PyTorch writes them; one device's are then found without a look at the others'.
+        snapshot.segments.sort_by_key(|segment| segment.device);
         let has_events = snapshot.traces.iter().any(|rows| !rows.is_empty());
         let by_keys = seen.torch(has_events, !snapshot.segments.is_empty());
         snapshot.torch_by_keys = by_keys;
