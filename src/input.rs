@@ -3,9 +3,9 @@
 //! A [`Source`] has all bytes at once: plain files are mapped, not read, so that a 2 GB snapshot costs no
 //! private memory; compressed input and standard input are held in memory. [`decompressed`] has them one
 //! after the other.
-#![allow(unsafe_code)] // the one memory map, see `map`
 
 mod html;
+mod mapped;
 mod text;
 mod zstd;
 
@@ -15,10 +15,11 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Deref;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::SystemTime;
 
-use memmap2::Mmap;
 use thiserror::Error;
 
+use self::mapped::Mapped;
 use self::text::{Encoding, Utf8};
 use self::zstd::{ZstdFrames, is_zstd};
 use crate::units::{GIB, MIB, size};
@@ -60,6 +61,9 @@ pub enum InputError {
         /// What the decompressor said.
         source: io::Error,
     },
+    /// Somebody wrote to the file, or cut it off, while it was read.
+    #[error("changed while it was read: read it again when it is whole")]
+    Changed,
     /// What has no size of its own does not end.
     #[error("does not end: more than {} were read; save it as a file and give that", size(*read))]
     Endless {
@@ -82,11 +86,29 @@ pub enum InputError {
 pub struct Source {
     bytes: Bytes,
     stored_bytes: u64,
+    /// The file, as it was when it was opened; `None` of what has no size of its own.
+    file: Option<(File, Stamp)>,
+    /// Whether bytes were missing when they were decompressed.
+    was_cut: bool,
+}
+
+/// What a change of a file shows in.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp {
+    bytes: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Stamp {
+    fn of(file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        Ok(Self { bytes: metadata.len(), modified: metadata.modified().ok() })
+    }
 }
 
 #[derive(Debug)]
 enum Bytes {
-    Mapped(Mmap),
+    Mapped(Mapped),
     Owned(Vec<u8>),
 }
 
@@ -104,16 +126,32 @@ impl Deref for Source {
 impl Source {
     /// Opens `path`; `-` is standard input.
     pub fn open(path: &Path) -> Result<Self, InputError> {
-        let raw = if path.as_os_str() == "-" {
-            Bytes::Owned(to_the_end(io::stdin().lock())?)
-        } else {
-            let file = File::open(path)?;
-            if file.metadata()?.is_dir() {
-                return Err(InputError::Directory);
+        if path.as_os_str() == "-" {
+            let bytes = Bytes::Owned(to_the_end(io::stdin().lock())?);
+            return Self { stored_bytes: 0, bytes, file: None, was_cut: false }.decompressed();
+        }
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(InputError::Directory);
+        }
+        let stamp = Stamp::of(&file)?;
+        let bytes = map(&file)?;
+        let file = metadata.is_file().then_some((file, stamp));
+        Self { stored_bytes: 0, bytes, file, was_cut: false }.decompressed()
+    }
+
+    /// Whether the file is what it was when it was opened: to be asked after reading, before what was read is believed.
+    ///
+    /// # Errors
+    /// [`InputError::Changed`]
+    pub fn unchanged(&self) -> Result<(), InputError> {
+        match &self.file {
+            Some((file, stamp)) if self.is_cut() || Stamp::of(file)? != *stamp => {
+                Err(InputError::Changed)
             }
-            map(&file)?
-        };
-        Self { stored_bytes: 0, bytes: raw }.decompressed()
+            _ => Ok(()),
+        }
     }
 
     /// Bytes as stored, before decompression.
@@ -123,24 +161,39 @@ impl Source {
 
     fn decompressed(mut self) -> Result<Self, InputError> {
         self.stored_bytes = self.len() as u64;
+        let done = self.decompress();
+        self.unchanged()?; // the better reason, whatever came of it
+        done.map(|()| self)
+    }
+
+    fn decompress(&mut self) -> Result<(), InputError> {
         let limit = allowed(self.stored_bytes);
         if self.starts_with(&GZIP) {
-            let decoder = flate2::read::MultiGzDecoder::new(&*self);
-            self.bytes = Bytes::Owned(inflate("gzip", decoder, limit)?);
-        } else if is_zstd(&self) {
-            self.bytes = Bytes::Owned(inflate("zstd", ZstdFrames::new(&*self), limit)?);
-        } else if let Some(error) = other_compression(&self) {
+            let decoder = flate2::read::MultiGzDecoder::new(&**self);
+            self.replace(inflate("gzip", decoder, limit)?);
+        } else if is_zstd(self) {
+            self.replace(inflate("zstd", ZstdFrames::new(&**self), limit)?);
+        } else if let Some(error) = other_compression(self) {
             return Err(error);
         }
-        if let Some(encoding) = Encoding::of(&self) {
+        if let Some(encoding) = Encoding::of(self) {
             let mut text = Vec::new();
-            Utf8::new(&*self, encoding).read_to_end(&mut text)?;
-            self.bytes = Bytes::Owned(text);
+            Utf8::new(&**self, encoding).read_to_end(&mut text)?;
+            self.replace(text);
         }
-        if let Some(pickle) = html::embedded(&self) {
-            self.bytes = Bytes::Owned(pickle);
+        if let Some(pickle) = html::embedded(self) {
+            self.replace(pickle);
         }
-        Ok(self)
+        Ok(())
+    }
+
+    fn replace(&mut self, bytes: Vec<u8>) {
+        self.was_cut = self.is_cut();
+        self.bytes = Bytes::Owned(bytes);
+    }
+
+    fn is_cut(&self) -> bool {
+        self.was_cut || matches!(&self.bytes, Bytes::Mapped(map) if map.is_cut())
     }
 }
 
@@ -257,10 +310,7 @@ fn to_the_end(source: impl Read) -> Result<Vec<u8>, InputError> {
 
 /// Maps `file`, or reads it where it cannot be mapped (a pipe, `/dev/stdin`, an empty file).
 fn map(file: &File) -> Result<Bytes, InputError> {
-    // SAFETY: the map is read-only and lives as long as the `Source`. Another process that shortens
-    // the file meanwhile makes the kernel stop this one (SIGBUS), as with any tool that maps its
-    // input; it cannot make it read wrong memory.
-    match unsafe { Mmap::map(file) } {
+    match Mapped::new(file) {
         Ok(map) if !map.is_empty() => Ok(Bytes::Mapped(map)),
         _ => Ok(Bytes::Owned(to_the_end(file)?)),
     }
@@ -292,6 +342,18 @@ mod tests {
         let source = open(&packed).unwrap();
         assert_eq!(&*source, b"hello hello hello");
         assert_eq!(source.stored_bytes(), packed.len() as u64);
+    }
+
+    #[test]
+    fn a_file_that_changes_meanwhile_says_so() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&vec![b'.'; 1 << 20]).unwrap();
+        let source = Source::open(file.path()).unwrap();
+        assert!(source.unchanged().is_ok());
+        file.as_file().set_len(10).unwrap();
+        assert!(matches!(source.unchanged(), Err(InputError::Changed)));
+        assert_eq!(source.last(), Some(&0), "no signal ends the process");
+        assert!(Source::open(file.path()).unwrap().unchanged().is_ok());
     }
 
     #[test]

@@ -270,6 +270,7 @@ pub(super) fn read_one(path: &Path) -> anyhow::Result<Snapshot> {
     // Its sentence tells the cause already; a context would tell it again.
     let source = Source::open(path).map_err(|error| anyhow!("{}: {error}", path.display()))?;
     let snapshot = Snapshot::read(&source, &|offset| progress.at(offset.min(total)));
+    source.unchanged().map_err(|error| anyhow!("{}: {error}", path.display()))?;
     snapshot.map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
@@ -310,6 +311,9 @@ fn read<T>(
     };
     let read = Snapshot::read(&source, &report);
     report(source.len() as u64);
+    if let Err(error) = source.unchanged() {
+        return failed(error.to_string());
+    }
     match read {
         Ok(snapshot) => Read::Done(use_it(&snapshot, &path, source.stored_bytes())),
         Err(SnapshotError::NotSnapshot(_)) if input.found && is_named_json(&input.path) => {

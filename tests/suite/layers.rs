@@ -98,8 +98,8 @@ const CONFINED: [(&str, &[&str]); 13] = [
     ("exit", &["src/cli/"]),
     ("clap", &["src/cli/"]),
     ("comfy_table", &["src/document/terminal/"]),
-    ("unsafe", &["src/input.rs", "src/device/cuda/"]),
-    ("unsafe_code", &["src/input.rs", "src/device/cuda/"]),
+    ("unsafe", &["src/input/mapped.rs", "src/device/cuda/"]),
+    ("unsafe_code", &["src/input/mapped.rs", "src/device/cuda/"]),
 ];
 
 const MAX_LINES: usize = 500;
@@ -267,7 +267,7 @@ fn what_is_allowed_is_not_found() {
         ("src/units.rs", "const A: &str = r#\"println!(\"crate::cli\")\"#;"),
         ("src/units.rs", "fn f<'a>(x: &'a str) -> &'a str { x } // println!"),
         ("src/cli/exit.rs", "use std::io::stderr; use crate::report; use crate::input;"),
-        ("src/input.rs", "#![allow(unsafe_code)]\nfn f() { unsafe {} }"),
+        ("src/input/mapped.rs", "#![allow(unsafe_code)]\nfn f() { unsafe {} }"),
         ("src/device/cuda/driver.rs", "#![allow(unsafe_code)]\nfn f() { unsafe {} }"),
     ] {
         assert_eq!(verdict(path, code), "", "{path}: {code}");

@@ -3,7 +3,7 @@
 //! The types are cudarc's. Its functions are not used: they panic where an old driver lacks one, cannot hold
 //! an error code that is newer than they are, and take the first `libcuda.so`, which is the CUDA toolkit's
 //! stub where `LD_LIBRARY_PATH` names its directory: only a driver comes with the name that is loaded here.
-#![allow(unsafe_code)] // foreign functions; with `src/input.rs` the only places
+#![allow(unsafe_code)] // foreign functions; with `src/input/mapped.rs` the only places
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
 use std::marker::PhantomData;
