@@ -29,7 +29,7 @@ Stacks are matched by their frames. Lines that moved are matched by function and
 and other checkouts by function names. --fail-on checks the allocated memory of each device at the moment \
 compared. Reserved memory depends on what ran before in the process; use oomscope check for limits on it.
 
-Exit codes: 0 done; 1 more growth than --fail-on allows; 2 wrong usage or an unreadable file.")]
+Exit codes: 0 done; 1 more growth than --fail-on allows, or a rank or device that is gone; 2 wrong usage or an unreadable file.")]
 pub(super) struct Diff {
     /// Snapshot before the change, or a directory of ranks; - for standard input
     #[arg(value_name = "BEFORE")]
@@ -114,16 +114,16 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Done> {
     };
     if let (Some(limit), Some(text)) = (limit, &args.fail_on) {
         report.fail_on = Some(match &report.ranks {
-            Some(ranks) => FailOn::new(limit, text, ranks.growths()),
-            None => FailOn::new(limit, text, report.devices.iter().map(DeviceDiff::growth)),
+            Some(ranks) => FailOn::new(limit, text, ranks.growths(), &ranks.only_before),
+            None => FailOn::new(limit, text, report.devices.iter().map(DeviceDiff::growth), &[]),
         });
     }
     match args.format {
         Format::Folded => output.write(&formats::diff_folded(&report))?,
         format => output.write_answer(format, &report, report::diff)?,
     }
-    let failures = report.fail_on.iter().flat_map(|fail_on| &fail_on.failures);
-    let failed = failures.map(|failure| complain(&failure.message)).count() > 0;
+    let messages = report.fail_on.iter().flat_map(FailOn::messages);
+    let failed = messages.map(complain).count() > 0;
     Ok(if done == Done::Well && failed { Done::Failed } else { done })
 }
 

@@ -173,6 +173,7 @@ impl DeviceDiff {
             moment: &self.moment,
             before_bytes: allocated(self.before),
             after_bytes: allocated(self.after),
+            is_gone: self.before.is_some() && self.after.is_none(),
         }
     }
 }

@@ -79,6 +79,8 @@ pub struct Growth<'a> {
     pub before_bytes: u64,
     /// Bytes after.
     pub after_bytes: u64,
+    /// Whether the recording after does not have the device.
+    pub is_gone: bool,
 }
 
 /// A device that grew more than allowed.
@@ -104,20 +106,30 @@ pub struct ExceededGrowth {
 pub struct FailOn {
     /// As given.
     pub limit: String,
-    /// Whether a device grew more than that.
+    /// Whether a device grew more than that, or it cannot be told.
     pub failed: bool,
     /// The devices that did.
     pub failures: Vec<ExceededGrowth>,
+    /// What is only before, a sentence each: how much it grew is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
 }
 
 impl FailOn {
-    /// Holds every growth against `limit`, which was given as `text`.
+    /// Holds every growth against `limit`, which was given as `text`. `ranks_gone` are only before.
     pub fn new<'a>(
         limit: GrowthLimit,
         text: impl fmt::Display,
         growths: impl Iterator<Item = Growth<'a>>,
+        ranks_gone: &[String],
     ) -> Self {
-        let failures: Vec<ExceededGrowth> = growths
+        let (gone, both): (Vec<Growth<'a>>, Vec<_>) = growths.partition(|g| g.is_gone);
+        let devices_gone = gone.iter().map(|g| format!("{}device {}", g.rank(), g.device));
+        let missing: Vec<String> = (ranks_gone.iter().cloned().chain(devices_gone))
+            .map(|what| format!("{what}: only before, so that {text} cannot be told"))
+            .collect();
+        let failures: Vec<ExceededGrowth> = both
+            .into_iter()
             .filter(|g| limit.is_exceeded(g.before_bytes, g.after_bytes))
             .map(|g| ExceededGrowth {
                 name: g.name.map(str::to_owned),
@@ -127,7 +139,7 @@ impl FailOn {
                 delta_bytes: change(g.before_bytes, g.after_bytes),
                 message: format!(
                     "{}device {}: allocated {} {}, more than {text} allows{}",
-                    g.name.map(|name| format!("{name}, ")).unwrap_or_default(),
+                    g.rank(),
                     g.device,
                     g.moment,
                     growth(g.before_bytes, g.after_bytes),
@@ -138,7 +150,20 @@ impl FailOn {
                 ),
             })
             .collect();
-        Self { limit: text.to_string(), failed: !failures.is_empty(), failures }
+        let failed = !(failures.is_empty() && missing.is_empty());
+        Self { limit: text.to_string(), failed, failures, missing }
+    }
+
+    /// What was not kept, a sentence each.
+    pub fn messages(&self) -> impl Iterator<Item = &str> {
+        let failures = self.failures.iter().map(|failure| failure.message.as_str());
+        failures.chain(self.missing.iter().map(String::as_str))
+    }
+}
+
+impl Growth<'_> {
+    fn rank(&self) -> String {
+        self.name.map(|name| format!("{name}, ")).unwrap_or_default()
     }
 }
 

@@ -19,6 +19,9 @@ pub struct RankChange {
     /// The moment compared, in words.
     #[serde(skip)]
     pub moment: String,
+    /// Whether the rank does not have the device after.
+    #[serde(skip)]
+    pub is_gone: bool,
     /// Allocated at the moment compared, before.
     pub before_allocated_bytes: u64,
     /// Allocated at the moment compared, after.
@@ -62,6 +65,7 @@ impl RankChange {
             name: name.to_owned(),
             device: device.device,
             moment: device.moment.clone(),
+            is_gone: device.growth().is_gone,
             before_allocated_bytes,
             after_allocated_bytes,
             delta_allocated_bytes: device.delta.change(Figure::Allocated),
@@ -101,6 +105,7 @@ impl RanksDiff {
             moment: &row.moment,
             before_bytes: row.before_allocated_bytes,
             after_bytes: row.after_allocated_bytes,
+            is_gone: row.is_gone,
         })
     }
 }

@@ -398,6 +398,11 @@ fn ranks_are_matched_by_name_and_the_worst_comes_first() {
     let ran = run(&["diff", "--fail-on", "growth=30MiB", &old, &new]);
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("node/rank1.pickle, device 0"), "{}", ran.err);
+    // What is gone cannot be told to have kept the limit.
+    let ran = run(&["diff", "--fail-on", "growth=1GiB", &old, &new]);
+    assert_eq!(ran.code, 1);
+    assert_eq!(ran.err, "oomscope: gone.pickle: only before, so that growth=1GiB cannot be told\n");
+    assert!(ran.out.contains("FAILED: gone.pickle: only before"), "{}", ran.out);
     let said = refusal(&["diff", "--device", "7", &old, &new]);
     assert!(said.contains("no trace of device 7 in any rank"), "{said}");
 

@@ -5,7 +5,9 @@ use super::cells::{
     FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moments, moved, phases,
     pools, ranks, remarks, settings, share, steps, streams, word,
 };
-use crate::diff::{At, DeviceDiff, DiffReport, HeldChange, LineChange, RanksDiff, StackChange};
+use crate::diff::{
+    At, DeviceDiff, DiffReport, FailOn, HeldChange, LineChange, RanksDiff, StackChange,
+};
 use crate::document::{Cell, Document, Item, Table, Text, alarm, code, strong};
 use crate::figures::Figure;
 use crate::units::{count, counted, signed_size, size};
@@ -17,8 +19,8 @@ const FRAMES: usize = 5;
 pub fn diff(report: &DiffReport) -> Document {
     let mut document = Document::default();
     document.paragraph(strong(&*report.summary));
-    for failure in report.fail_on.iter().flat_map(|fail_on| &fail_on.failures) {
-        document.paragraph(alarm(format!("FAILED: {}", failure.message)));
+    for message in report.fail_on.iter().flat_map(FailOn::messages) {
+        document.paragraph(alarm(format!("FAILED: {message}")));
     }
     document.field("before", code(&*report.before));
     document.field("after", code(&*report.after));
