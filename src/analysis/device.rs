@@ -97,7 +97,7 @@ pub(super) fn report(
         moment,
         memory: memory.figures,
         segments: memory.segments,
-        peak: device.peak(),
+        peak: Peak { is_at_least: device.lost_history().is_some(), ..device.peak() },
         oom_count: device.failed().count() as u64,
         ooms,
         request: options.request.map(|asked| request(device, asked)),

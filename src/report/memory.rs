@@ -33,10 +33,11 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
         }
         None => "before the first entry".to_owned(),
     };
+    let least = if peak.is_at_least { "at least " } else { "" };
     document.field(
         "peak",
         format!(
-            "{} allocated {}, {} reserved {}",
+            "{least}{} allocated {}, {least}{} reserved {}",
             size(peak.allocated_bytes),
             at(peak.allocated_event),
             size(peak.reserved_bytes),

@@ -2,6 +2,7 @@
 
 use super::words::{failed, replayed};
 use crate::document::{Document, Table, alarm};
+use crate::study::LostHistory;
 use crate::units::{count, counted, size};
 use crate::whatif::{ReplayReport, ReplayedDevice};
 
@@ -33,6 +34,10 @@ fn verified(document: &mut Document, device: &ReplayedDevice) {
     let name = device.device;
     if recorded == 0 {
         return document.heading(format!("Device {name}: no trace to replay"));
+    }
+    if device.exact.is_none() {
+        document.heading(format!("Device {name}: one entry shows no decision to reproduce"));
+        return document.paragraph(format!("{}.", LostHistory::RingOfOne));
     }
     document.heading(if device.exact == Some(true) {
         format!("Device {name}: every recorded decision was reproduced").into()

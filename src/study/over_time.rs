@@ -32,6 +32,9 @@ pub struct Peak {
     pub reserved_event: Option<u64>,
     /// When allocated memory peaked, in microseconds since the epoch, if recorded.
     pub time_us: Option<u64>,
+    /// Entries before the first are lost: there may have been more.
+    #[serde(rename = "at_least", skip_serializing_if = "std::ops::Not::not")]
+    pub is_at_least: bool,
 }
 
 /// The totals of a device over the part of its trace that is looked at.
@@ -84,6 +87,7 @@ impl<'a> Gatherer<'a> {
             allocated_event: entry_of(allocated).map(|entry| entry as u64),
             reserved_event: entry_of(reserved).map(|entry| entry as u64),
             time_us: entry_of(allocated).and_then(|entry| device.time_us(entry)),
+            is_at_least: false,
         };
         let time = |entry| device.time_us(entry);
         let ends = time(window.start).zip(time(window.end.max(1) - 1));

@@ -20,7 +20,7 @@ use crate::model::{
 };
 use crate::notice::{Code, Warning};
 use crate::snapshot::{Device, Snapshot, TraceEntry};
-use crate::study::{DeviceStudy, Study};
+use crate::study::{DeviceStudy, LostHistory, Study};
 use crate::units::counted;
 
 /// The JSON of `oomscope replay`.
@@ -266,7 +266,9 @@ fn verified_device(device: DeviceStudy<'_, '_>) -> ReplayedDevice {
     let ooms = recorded_ooms(one.device);
     let divergence = verification.divergence.as_ref();
     // Nothing is vouched for that was not seen.
-    let is_traced = !one.device.is_empty();
+    let is_too_little =
+        verification.is_exact() && device.lost_history() == Some(LostHistory::RingOfOne);
+    let is_traced = !one.device.is_empty() && !is_too_little;
     let report = device_report(one, &one.hypothesis, &verification.allocator);
     let report = if verification.is_exact() { report } else { as_recorded(device, report) };
     ReplayedDevice {
