@@ -72,7 +72,7 @@ pub enum InputError {
     },
     /// The compressed data grows beyond what a snapshot does.
     #[error(
-        "grows beyond {} when decompressed, more than {MAX_EXPANSION} times its size: no snapshot does; if it is one, decompress it first",
+        "grows beyond {} when decompressed, more than {MAX_EXPANSION} times its size, as only a file made to fill memory does; if it is sound, decompress it first",
         size(*limit)
     )]
     Bomb {

@@ -113,8 +113,11 @@ fn against(
     if oom.undisturbed.is_some()
         && matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity)
     {
-        let action =
-            "hold less at that moment: no setting that was replayed serves the request for long";
+        let action = if oom.remedies.iter().any(|remedy| remedy.avoids_oom) {
+            "hold less at that moment: the settings that were replayed only postpone the failure"
+        } else {
+            "hold less at that moment: no setting that was replayed serves the request"
+        };
         return (action.to_owned(), largest);
     }
     let copy = match oom.verdict {
@@ -151,7 +154,7 @@ fn without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary 
     let part = if lost { "what is left of this recording" } else { "this recording" };
     let least = if lost { "at least " } else { "" };
     let answer = format!(
-        "no request failed in {part}{lasted}; device {} peaked at {least}{} allocated, {least}{} reserved",
+        "no request failed in {part}{lasted}; peak of device {}: {least}{} allocated, {least}{} reserved",
         device.device,
         size(peak.allocated_bytes),
         size(peak.reserved_bytes)
@@ -185,12 +188,12 @@ fn who(held: &HeldAt) -> Option<String> {
     let categories: Vec<String> = known.take(2).map(share).collect();
     Some(match categories.join(", ") {
         none if none.is_empty() => line,
-        categories => format!("{line}; {categories}"),
+        categories => format!("{line}; of all: {categories}"),
     })
 }
 
 fn line_in_words(lines: &[HeldByLine], all: u64) -> Option<String> {
-    let most = lines.iter().find(|line| line.frame.is_some()).or(lines.first())?;
+    let most = lines.first()?;
     Some(format!(
         "{}: {} of {} allocated ({})",
         most.around.in_short(most.frame.as_ref()),

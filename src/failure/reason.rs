@@ -126,19 +126,18 @@ pub(super) fn dead_end(outlook: Outlook, is_served: bool) -> String {
             )
         }
         Outlook { next_step: Some(next), .. } if next.is_too_much() => format!(
-            ", but one more step, as the one before, needs {} more, and {} is left then",
+            ", but one more step like the last needs {} more, and {} would be left",
             size(next.needed_bytes),
             size(next.spare_bytes.unwrap_or(0))
         ),
         Outlook { filling: Some(filling), .. } if filling.is_too_much() => format!(
-            ", but this line has taken {} in {} in a row, and {} is left then",
+            ", but this line took {} in its last {}, and {} would be left",
             size(filling.bytes),
             counted(filling.requests, "request"),
             size(filling.spare_bytes)
         ),
         Outlook { next_step: Some(_), .. } if is_served => {
-            ", but under no setting that was tried one more step, as the one before, succeeds as well"
-                .to_owned()
+            ", but under every setting that was tried the next step fails".to_owned()
         }
         _ => ", but with what the program holds that is more than it may reserve".to_owned(),
     }

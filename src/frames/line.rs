@@ -62,7 +62,8 @@ impl Around {
             (Some(node), None) => format!("backward: {node}{caller}"),
             (Some(node), Some(line)) => format!("backward: {node}{}", from(line)),
             (None, Some(line)) => format!("{}{caller}", line.in_short()),
-            (None, None) => "stacks without a line of the user's code".to_owned(),
+            (None, None) if self.has_stack => "stacks without a line of the user's code".to_owned(),
+            (None, None) => "blocks without a recorded stack".to_owned(),
         }
     }
 }

@@ -67,7 +67,7 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
         document.fields("grows", grows);
     }
     let remedies = remedies(oom).into_iter().map(Text::from);
-    document.fields("remedies", remedies.chain(of_remedies(oom).map(faint)));
+    document.fields("remedies", remedies.chain(of_remedies(oom, is_last(oom, device)).map(faint)));
     circumstances(document, oom);
     document.stack(stack("stack", &oom.frames));
 }
@@ -76,12 +76,16 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
 fn in_steps(growth: Growth) -> String {
     let why = if growth.explains { "; without that the request would not have failed" } else { "" };
     format!(
-        "in the last {} what the program held with this request only grew, by {} a step and {} in \
-         all{why}",
+        "memory held at this request grew over the last {}, by {} a step and {} in all{why}",
         counted(growth.steps, "step"),
         size(growth.bytes_per_step),
         size(growth.bytes)
     )
+}
+
+/// Whether the trace ends with `oom`.
+fn is_last(oom: &OomReport, device: &DeviceReport) -> bool {
+    device.timeline.as_ref().is_none_or(|timeline| timeline.trace_events <= oom.event + 1)
 }
 
 /// The memory at that moment, and what is in the way.

@@ -123,6 +123,7 @@ fn lines<'a>(held: &'a HeldAt, device: &DeviceReport) -> &'a [HeldByLine] {
 fn heading(held: &HeldAt, moment: &str) -> String {
     let during = match held.phase {
         Phase::Other => None,
+        Phase::Data => Some(phase(Some(Phase::Data)).to_owned()),
         other => Some(format!("in {}", phase(Some(other)))),
     };
     let after = held.step.map(|step| match step {
@@ -217,7 +218,7 @@ pub(super) fn growth(leaks: &Leaks) -> Option<Text> {
     };
     let last = match (leaks.steps_left, leaks.remaining_bytes) {
         (Some(steps @ 1..), Some(bytes)) => format!(
-            "; at this rate the {} that the program did not hold after the last step last {}",
+            "; at this rate the {} left after the last step is used up in {}",
             size(bytes),
             counted(steps, "more step")
         ),

@@ -14,10 +14,12 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     document.table(Table::new(&["", "bytes", "share", ""], &[0, 3], totals(memory)));
     let free = &memory.fragmentation;
     if free.rounding_bytes > 0 {
+        let has_pending = memory.blocks.active_pending_free.count > 0;
+        let pending = if has_pending { " or pending" } else { "" };
         document.field(
             "rounding",
             format!(
-                "{} ({}) of the blocks in use is rounding: the program asked for {}",
+                "{} ({}) of the blocks in use{pending} is rounding: the program asked for {}",
                 size(free.rounding_bytes),
                 percent(free.rounding_ratio),
                 size(memory.requested_bytes)

@@ -284,8 +284,8 @@ fn decided(oom: &OomReport, own: &Undisturbed) -> Vec<String> {
     }]
 }
 
-/// What there is to know of remedies, where one helps.
-pub(super) fn of_remedies(oom: &OomReport) -> Option<String> {
+/// What there is to know of remedies, where one helps; the trace may end with the failure.
+pub(super) fn of_remedies(oom: &OomReport, is_last: bool) -> Option<String> {
     if !oom.remedies.iter().any(|remedy| remedy.avoids_oom) {
         return None;
     }
@@ -300,9 +300,9 @@ pub(super) fn of_remedies(oom: &OomReport) -> Option<String> {
     } else {
         ""
     };
+    let after = if is_last { "not recorded" } else { "not part of these replays" };
     Some(format!(
-        "(settings of PYTORCH_CUDA_ALLOC_CONF; the requests after this one are not \
-         recorded{pool}{start})"
+        "(settings of PYTORCH_CUDA_ALLOC_CONF; the requests after this one are {after}{pool}{start})"
     ))
 }
 

@@ -32,19 +32,25 @@ pub(crate) fn verdict(report: &CheckReport) -> String {
             if warned == 1 { "warns" } else { "warn" }
         );
     }
+    let mut parts = vec![said];
     if !report.unreadable.is_empty() {
         let files = counted(report.unreadable.len() as u64, "file");
-        said = format!("{said}, {files} could not be checked");
+        parts.push(format!("{files} could not be checked"));
     }
     if let Some(ranks) = report.ranks.filter(|ranks| ranks.checked != ranks.expected) {
-        said = format!("{said}, {} of {} ranks were checked", ranks.checked, ranks.expected);
+        parts.push(format!("{} of {} ranks were checked", ranks.checked, ranks.expected));
     }
-    format!("{}: {said}", if report.passed { "passed" } else { "FAILED" })
+    // First what it failed by.
+    if failed == 0 && !report.passed {
+        parts.rotate_left(1);
+    }
+    format!("{}: {}", if report.passed { "passed" } else { "FAILED" }, parts.join(", "))
 }
 
 /// What became of a limit.
 pub(crate) fn outcome(finding: &Finding) -> &'static str {
     match (finding.passed, finding.severity) {
+        (true, _) if finding.actual.is_none() => "allowed",
         (true, _) => "ok",
         (false, Severity::Fail) => "FAILED",
         (false, Severity::Warn) => "warning",
