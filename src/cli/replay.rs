@@ -6,7 +6,7 @@ use anyhow::{anyhow, bail};
 use clap::Args;
 
 use super::args::{Model, parse_release};
-use super::exit::Done;
+use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
 use crate::conf::Settings;
@@ -86,11 +86,14 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
         let emitted = if keep { emitted(&study) } else { Vec::new() };
         (verified(&study, &path), emitted)
     };
+    let diverged = report.devices.iter().any(|device| device.exact == Some(false));
     if let Some(file) = emit_to {
         file.write_by(|out| write_snapshot(&study, &change, &emitted, out))?;
+        if diverged {
+            complain("the emitted snapshot is the model's run, which diverges from the recording");
+        }
     }
     output.write_answer(args.model.output.format, &report, report::replay)?;
-    let diverged = report.devices.iter().any(|device| device.exact == Some(false));
     Ok(if diverged { Done::Failed } else { Done::Well })
 }
 

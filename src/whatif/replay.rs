@@ -21,7 +21,7 @@ use crate::model::{
 use crate::notice::{Code, Warning};
 use crate::snapshot::{Device, Snapshot, TraceEntry};
 use crate::study::{DeviceStudy, LostHistory, Study};
-use crate::units::counted;
+use crate::units::{counted, size};
 
 /// The JSON of `oomscope replay`.
 #[derive(Debug, Serialize)]
@@ -226,7 +226,8 @@ pub fn what_if(
     report.mode = "what-if";
     // What the figures are worth comes before them.
     let parted = study.devices().filter_map(parted);
-    report.warnings = parted.chain(std::mem::take(&mut report.warnings)).collect();
+    let lacking = study.devices().filter_map(|device| does_not_fit(device, change.capacity));
+    report.warnings = parted.chain(lacking).chain(std::mem::take(&mut report.warnings)).collect();
     if let Some((_, string)) = &change.settings {
         report.settings_string = Some(string.clone());
     }
@@ -252,6 +253,18 @@ pub fn what_if(
     let (devices, emitted) = simulated.into_iter().unzip();
     report.devices = devices;
     (report, emitted)
+}
+
+/// What `device` held before the recording stays in every replay: a smaller device never held it.
+fn does_not_fit(device: DeviceStudy<'_, '_>, capacity: Option<u64>) -> Option<Warning> {
+    let (held, id) = (device.reserved_before(), device.id());
+    let capacity = capacity.filter(|capacity| *capacity < held)?;
+    let message = format!(
+        "device {id}: does not fit: {} was reserved before the recording, more than {}",
+        size(held),
+        size(capacity)
+    );
+    Some(Warning::new(Code::SmallCapacity, message))
 }
 
 fn release_range(inference: &Inference<'_>) -> String {

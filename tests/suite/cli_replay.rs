@@ -318,3 +318,11 @@ fn device_is_as_promised(device: &Value, is_what_if: bool) {
         has_keys(oom, &["event", "requested_bytes"], &[]);
     }
 }
+
+#[test]
+fn a_device_smaller_than_what_was_held_before_is_said_not_to_fit() {
+    let late = "fixtures/2.15.0-gpt_varlen-late.pickle.gz";
+    let page = |capacity: &str| result_of(&["replay", "--capacity", capacity, late]);
+    assert!(page("1GiB").contains("does not fit: 2.20 GiB was reserved before the recording"));
+    assert!(!page("80GiB").contains("does not fit"));
+}
