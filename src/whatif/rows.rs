@@ -15,8 +15,8 @@ use crate::allocator::Entry;
 use crate::conf::Settings;
 use crate::device::UNBOUNDED;
 use crate::model::{Sink, simulate};
-use crate::notice::{Warning, Warnings};
-use crate::study::{DeviceStudy, Study};
+use crate::notice::{Code, Warning, Warnings};
+use crate::study::{DeviceStudy, LostHistory, Study};
 
 /// The JSON of `oomscope whatif`.
 #[derive(Debug, Serialize)]
@@ -120,6 +120,7 @@ pub fn whatif(
     // What the figures are worth comes before them.
     warnings.extend(study.devices().filter_map(parted));
     warnings.extend(verified.warnings);
+    warnings.extend(study.devices().filter_map(one_entry));
     let mut tried = Vec::new();
     for device in study.devices().filter(|device| !device.device().is_empty()) {
         tried.push((device, changes(device, asked, &mut warnings)?));
@@ -163,6 +164,14 @@ pub fn whatif(
         lower_bound_bytes: devices.iter().map(|one| one.lower_bound_bytes).max().unwrap_or(0),
         devices,
     })
+}
+
+/// That the trace of `device` is one entry, so that next to nothing is replayed.
+fn one_entry(device: DeviceStudy<'_, '_>) -> Option<Warning> {
+    let lost = device.lost_history().filter(|lost| *lost == LostHistory::RingOfOne)?;
+    let id = device.id();
+    let message = format!("device {id}: {lost}; the rows below replay that entry alone");
+    Some(Warning::new(Code::HistoryLost, message))
 }
 
 /// The recorded settings, then those to try with what they mean here.

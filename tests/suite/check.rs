@@ -123,10 +123,11 @@ fn what_is_lost_of_a_recording_does_not_pass() {
         &[("alloc", 0), ("free_requested", 0), ("free_completed", 0)],
     );
     let twice = recording(&directory, "twice.json", 0, &[("alloc", 0), ("alloc", 0)]);
-    let pages = ["replay", "analyze"].map(|command| run(&[command, &one]).out);
+    let pages = ["replay", "analyze", "whatif"].map(|command| run(&[command, &one]).out);
     assert!(pages[0].contains("one entry shows no decision to reproduce"), "{}", pages[0]);
     assert!(!pages[0].contains("1 of 1"), "{}", pages[0]);
     assert!(pages[1].contains(" at least 1 MiB allocated"), "{}", pages[1]);
+    assert!(pages[2].contains("[history-lost]"), "{}", pages[2]);
     for (file, missing) in [
         (wrapped, json!("history-lost")),
         (&one, json!("history-lost")),
