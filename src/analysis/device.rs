@@ -3,15 +3,11 @@
 use serde::Serialize;
 
 use super::options::Options;
-use crate::facts::{Keep, Layout};
+use crate::facts::Keep;
 use crate::failure::{Failures, OomReport, RequestReport, request};
 use crate::held::{self, HeldAt, Leaks, StepsReport};
-use crate::memory::{
-    HeldByLine, HeldByStack, Memory, SegmentList, Sum, by_line, by_stack, figures, list_segments,
-    live_by_stack,
-};
+use crate::memory::{HeldByLine, HeldByStack, Memory, SegmentList, Sum, by_line, by_stack};
 use crate::notice::{Code, Warnings};
-use crate::snapshot::{Block, Segment};
 use crate::study::{AskedMoment, DeviceStudy, Moment, OverTime, Peak, remark_on_trace};
 use crate::units::{counted, size};
 
@@ -91,18 +87,19 @@ pub(super) fn report(
     let found = found.unwrap_or_default();
     let ooms = failures.reports(found.at_failure, !found.leaks.suspects.is_empty(), warnings);
     remark_on_trace(device, warnings);
-    let memory = memory_at(device, shown, top);
+    let (stacks, memory) = (device.stacks(), device.memory_at(shown));
+    let all = memory.held.values().fold(Sum::default(), |all, sum| all.and(*sum));
     DeviceReport {
         device: device.id(),
         moment,
-        memory: memory.figures,
-        segments: memory.segments,
+        segments: memory.segments(top),
         peak: Peak { is_at_least: device.lost_history().is_some(), ..device.peak() },
         oom_count: device.failed().count() as u64,
         ooms,
         request: options.request.map(|asked| request(device, asked)),
-        top_stacks: memory.by_stack,
-        top_lines: memory.by_line,
+        top_stacks: by_stack(stacks, memory.held.clone(), all, top).rows,
+        top_lines: by_line(stacks, memory.held, all, top).rows,
+        memory: memory.figures,
         at_peak: found.at_peak,
         at_moment: found.at_asked,
         steps: found.steps,
@@ -123,33 +120,4 @@ fn lacks(device: DeviceStudy<'_, '_>, asked: AskedMoment) -> String {
         }
     };
     format!("device {}: {why}, so its memory is shown as at the snapshot", device.id())
-}
-
-/// The memory of one moment, and who held it.
-struct MemoryAt {
-    figures: Memory,
-    segments: SegmentList,
-    by_stack: Vec<HeldByStack>,
-    by_line: Vec<HeldByLine>,
-}
-
-fn memory_at(device: DeviceStudy<'_, '_>, moment: Moment, top: usize) -> MemoryAt {
-    let (snapshot, stacks, settings) = (device.snapshot(), device.stacks(), device.settings());
-    let list = |segments: &mut dyn Iterator<Item = &Segment>, blocks: &[Block]| {
-        list_segments(segments, blocks, &snapshot.pools, settings, top)
-    };
-    let (figures, segments, held) = match device.layout(moment) {
-        None => {
-            let segments = list(&mut device.device().segments(), &snapshot.blocks);
-            (device.memory().clone(), segments, device.held().clone())
-        }
-        Some(Layout { segments, blocks }) => {
-            let memory = figures(segments.iter(), &blocks, &snapshot.pools, settings);
-            let held = live_by_stack(segments.iter(), &blocks);
-            (memory, list(&mut segments.iter(), &blocks), held)
-        }
-    };
-    let all = held.values().fold(Sum::default(), |all, sum| all.and(*sum));
-    let by_stack = by_stack(stacks, held.clone(), all, top).rows;
-    MemoryAt { figures, segments, by_stack, by_line: by_line(stacks, held, all, top).rows }
 }

@@ -6,9 +6,10 @@ use super::device::DeviceReport;
 use super::ranks::Ranks;
 use super::snapshot::SnapshotReport;
 use crate::failure::{OomReport, Remedy};
-use crate::held::{ByCategory, Category, HeldAt, LeakSuspect};
+use crate::frames::FrameReport;
+use crate::held::{ByCategory, Category, HeldAt};
 use crate::memory::HeldByLine;
-use crate::notice::Code;
+use crate::notice::{Code, RECORD};
 use crate::units::{duration, percent, ratio, size};
 use crate::verdict::Verdict;
 
@@ -77,7 +78,8 @@ fn of_failure(oom: &OomReport, device: &DeviceReport, snapshot: &SnapshotReport)
         size(oom.cached_bytes)
     );
     let (action, copy) = against(oom, device, snapshot);
-    Summary { answer, who: oom.held.as_ref().and_then(who), action: Some(action), copy }
+    let held = device.at_moment.as_ref().or(oom.held.as_ref());
+    Summary { answer, who: held.and_then(who), action: Some(action), copy }
 }
 
 /// What to do against a failure, and what to copy for it.
@@ -86,7 +88,8 @@ fn against(
     device: &DeviceReport,
     snapshot: &SnapshotReport,
 ) -> (String, Option<String>) {
-    let largest = oom.held.as_ref().and_then(|held| line_of(&held.by_line.rows));
+    let lines = oom.held.iter().flat_map(|held| &held.by_line.rows);
+    let largest = lines.filter_map(|line| line.frame.as_ref()).map(FrameReport::place).next();
     if device.explained_by_growth(oom).is_some() {
         let growing = device.leaks.suspects.first();
         let keeps = growing.map(|one| one.around.in_short(one.frame.as_ref()));
@@ -94,7 +97,10 @@ fn against(
             || "what is kept after each step".to_owned(),
             |line| format!("what {line} keeps after each step"),
         );
-        return (format!("free {what}: no setting helps for long"), growing.and_then(place_of));
+        return (
+            format!("free {what}: no setting helps for long"),
+            growing.and_then(|one| one.frame.as_ref()).map(FrameReport::place),
+        );
     }
     // What comes after the request is known of some; of the others a verdict of capacity says that more comes.
     let lasting = |remedy: &&Remedy| {
@@ -109,16 +115,22 @@ fn against(
         let action = format!("set {}: in a replay the request then succeeds", remedy.settings);
         return (action, Some(format!("PYTORCH_CUDA_ALLOC_CONF={all}")));
     }
+    let why = match oom.undisturbed {
+        Some(own) if own.no_setting_helps => Some("no allocator setting helps"),
+        Some(_) if oom.remedies.iter().any(|remedy| remedy.avoids_oom) => {
+            Some("the settings that were replayed only postpone the failure")
+        }
+        Some(_) if !oom.remedies.is_empty() => {
+            Some("no setting that was replayed serves the request")
+        }
+        _ => None,
+    };
     // Where settings were replayed, advice to try one is stale.
-    if oom.undisturbed.is_some()
-        && matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity)
-    {
-        let action = if oom.remedies.iter().any(|remedy| remedy.avoids_oom) {
-            "hold less at that moment: the settings that were replayed only postpone the failure"
-        } else {
-            "hold less at that moment: no setting that was replayed serves the request"
-        };
-        return (action.to_owned(), largest);
+    let is_stale = matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);
+    if let Some(why) = why.filter(|_| is_stale) {
+        let hold_less =
+            "hold less at that moment, with a smaller batch or activation checkpointing";
+        return (format!("{hold_less}: {why}"), largest);
     }
     let copy = match oom.verdict {
         Verdict::Capacity => largest,
@@ -143,9 +155,7 @@ fn without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary 
             ),
             who: line_in_words(&device.top_lines, memory.allocated_bytes),
             action: Some("record a history to see the peak, and failures".to_owned()),
-            copy: Some(
-                "torch.cuda.memory._record_memory_history(max_entries=1_000_000)".to_owned(),
-            ),
+            copy: Some(RECORD.to_owned()),
         };
     };
     let lasted = timeline.duration_us.filter(|us| *us > 0);
@@ -159,23 +169,29 @@ fn without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary 
         size(peak.allocated_bytes),
         size(peak.reserved_bytes)
     );
-    let who = device.at_peak.as_ref().and_then(who);
+    let held = device.at_moment.as_ref().or(device.at_peak.as_ref());
     let stranded = memory.fragmentation.stranded_bytes;
     let (action, copy) = if let Some(leak) = device.leaks.suspects.first() {
         let line = leak.around.in_short(leak.frame.as_ref());
         let rate = size(device.leaks.bytes_per_step);
         let action = format!("look at {line}: memory grows by {rate} with every step");
-        (Some(action), place_of(leak))
+        (Some(action), leak.frame.as_ref().map(FrameReport::place))
     } else if memory.fragmentation.stranded_ratio >= STRANDED_RATIO {
         let action = format!(
             "{} of free memory is stuck between live blocks: try expandable segments",
             size(stranded)
         );
         (Some(action), Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True".to_owned()))
+    } else if lost {
+        let action = "to see all of it, record again with more entries in the ring";
+        (Some(action.to_owned()), Some(RECORD.to_owned()))
+    } else if device.truncated {
+        let action = "to see what was there before, begin to record before the model is built";
+        (Some(action.to_owned()), Some(RECORD.to_owned()))
     } else {
         (None, None)
     };
-    Summary { answer, who, action, copy }
+    Summary { answer, who: held.and_then(who), action, copy }
 }
 
 /// Who held the memory of a moment: the two largest categories, and the largest line.
@@ -201,13 +217,4 @@ fn line_in_words(lines: &[HeldByLine], all: u64) -> Option<String> {
         size(all),
         percent(ratio(most.bytes, all))
     ))
-}
-
-/// The first line of code among `lines`, to look at.
-fn line_of(lines: &[HeldByLine]) -> Option<String> {
-    lines.iter().find_map(|line| line.frame.as_ref()).map(|it| format!("{}:{}", it.file, it.line))
-}
-
-fn place_of(leak: &LeakSuspect) -> Option<String> {
-    leak.frame.as_ref().map(|it| format!("{}:{}", it.file, it.line))
 }

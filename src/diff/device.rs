@@ -7,7 +7,7 @@ use super::holders::{HeldOnBothSides, Holders, Others, StackChange, StackCounts}
 use super::limit::Growth;
 use super::lines::LineChange;
 use super::matching::matched;
-use super::moment::MemoryAt;
+use super::moment::ComparedMemory;
 use super::names::Vocabulary;
 use super::options::{At, DiffOptions};
 use super::space::{PoolChange, StreamChange, pools, streams};
@@ -82,7 +82,7 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
     let recorded = ComparedPart::of(both.devices, at);
     let memories = [0, 1].map(|side| {
         let (until, peak) = (recorded.until[side], &recorded.peaks[side]);
-        let new = |device| MemoryAt::new((side, device), both.words, at, until, peak);
+        let new = |device| ComparedMemory::new((side, device), both.words, at, until, peak);
         both.devices[side].map(new)
     });
     let figures = [0, 1].map(|side| {

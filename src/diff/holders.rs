@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use serde::Serialize;
 
 use super::matching::{MatchedBy, Pair};
-use super::moment::{HeldStack, MemoryAt};
+use super::moment::{ComparedMemory, HeldStack};
 use super::names::Vocabulary;
 use crate::frames::{FrameList, StackReader};
 use crate::notice::words;
@@ -135,7 +135,7 @@ pub struct HeldOnBothSides {
 pub(super) struct Holders<'a> {
     pub(super) readers: [&'a StackReader<'a>; 2],
     pub(super) words: &'a Vocabulary,
-    pub(super) sides: [&'a MemoryAt; 2],
+    pub(super) sides: [&'a ComparedMemory; 2],
     pub(super) pairs: &'a [Pair],
 }
 

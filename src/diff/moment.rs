@@ -4,9 +4,8 @@ use rustc_hash::FxHashMap;
 
 use super::names::{Place, Vocabulary};
 use super::options::At;
-use crate::facts::Layout;
 use crate::ids::StackId;
-use crate::memory::{Memory, Sum, figures, live_by_stack, ranked};
+use crate::memory::{Memory, Sum, ranked};
 use crate::study::{DeviceStudy, Moment, Peak};
 
 /// What one stack holds.
@@ -20,7 +19,7 @@ pub(super) struct HeldStack {
 
 /// The memory of a device at the moment compared.
 #[derive(Debug, Default)]
-pub(super) struct MemoryAt {
+pub(super) struct ComparedMemory {
     pub(super) memory: Memory,
     pub(super) moment: Moment,
     /// Who holds the allocated memory, most first.
@@ -37,7 +36,7 @@ fn moment_of(device: DeviceStudy<'_, '_>, at: At, until: Option<u64>, peak: &Pea
     }
 }
 
-impl MemoryAt {
+impl ComparedMemory {
     /// Looks at `device` of the snapshot before (`side` 0) or after (1) at the moment `at`, in the entries
     /// before `until` whose highest totals are `peak`.
     pub(super) fn new(
@@ -49,16 +48,10 @@ impl MemoryAt {
     ) -> Self {
         let moment = moment_of(device, at, until, peak);
         let snapshot = device.snapshot();
-        let (memory, held) = match device.layout(moment) {
-            None => (device.memory().clone(), device.held().clone()),
-            Some(Layout { segments, blocks }) => {
-                let memory = figures(segments.iter(), &blocks, &snapshot.pools, device.settings());
-                (memory, live_by_stack(segments.iter(), &blocks))
-            }
-        };
+        let memory = device.memory_at(moment);
         // Stacks of other calls, or of other regions of compiled code, may have the same frames.
         let mut by_places: FxHashMap<Vec<Place>, (StackId, Sum)> = FxHashMap::default();
-        for (id, held) in ranked(held) {
+        for (id, held) in ranked(memory.held) {
             let places = words.stack(side, snapshot, id);
             let known = by_places.entry(places).or_insert((id, Sum::default()));
             known.1 = known.1.and(held);
@@ -71,7 +64,7 @@ impl MemoryAt {
         };
         let mut stacks: Vec<HeldStack> = by_places.into_iter().map(stack).collect();
         stacks.sort_by_key(|stack| (std::cmp::Reverse(stack.bytes), stack.id));
-        Self { memory, moment, stacks }
+        Self { memory: memory.figures, moment, stacks }
     }
 }
 

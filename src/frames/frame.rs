@@ -26,6 +26,15 @@ impl FrameReport {
         Origin::of(&self.file, self.line, &self.name)
     }
 
+    /// `file:line`, or the bare name where there is no file.
+    pub fn place(&self) -> String {
+        match (self.file.as_str(), self.line) {
+            ("" | "??", _) => self.name.clone(),
+            (file, 0) => file.to_owned(),
+            (file, line) => format!("{file}:{line}"),
+        }
+    }
+
     /// The line with the end of its path, which tells most: the last two components.
     pub fn in_short(&self) -> String {
         let from = self.file.rmatch_indices(['/', '\\']).nth(1).map_or(0, |(at, _)| at + 1);

@@ -2,7 +2,8 @@
 
 use super::held::growth;
 use super::words::{
-    missing, moment, named, named_in_line, of_remedies, operation, remedies, stack, when,
+    entries_after, missing, moment, named, named_in_line, of_remedies, operation, remedies, stack,
+    when,
 };
 use crate::analysis::DeviceReport;
 use crate::document::{Document, Text, alarm, code, faint, strong};
@@ -67,7 +68,10 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
         document.fields("grows", grows);
     }
     let remedies = remedies(oom).into_iter().map(Text::from);
-    document.fields("remedies", remedies.chain(of_remedies(oom, is_last(oom, device)).map(faint)));
+    document.fields(
+        "remedies",
+        remedies.chain(of_remedies(oom, entries_after(oom, device) == 0).map(faint)),
+    );
     circumstances(document, oom);
     document.stack(stack("stack", &oom.frames));
 }
@@ -81,11 +85,6 @@ fn in_steps(growth: Growth) -> String {
         size(growth.bytes_per_step),
         size(growth.bytes)
     )
-}
-
-/// Whether the trace ends with `oom`.
-fn is_last(oom: &OomReport, device: &DeviceReport) -> bool {
-    device.timeline.as_ref().is_none_or(|timeline| timeline.trace_events <= oom.event + 1)
 }
 
 /// The memory at that moment, and what is in the way.

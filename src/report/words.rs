@@ -9,18 +9,9 @@ use crate::study::{Moment, OverTime};
 use crate::units::{count, counted, duration, percent, size};
 use crate::whatif::FailedRequest;
 
-/// `file:line`, or the bare name where there is no file.
-pub(super) fn place(frame: &FrameReport) -> String {
-    match (frame.file.as_str(), frame.line) {
-        ("" | "??", _) => frame.name.clone(),
-        (file, 0) => file.to_owned(),
-        (file, line) => format!("{file}:{line}"),
-    }
-}
-
 /// `file:line in function`
 pub(super) fn place_in(frame: &FrameReport) -> String {
-    format!("{} in {}", place(frame), frame.name)
+    format!("{} in {}", frame.place(), frame.name)
 }
 
 /// What a stack is named by: of a backward pass its node, else the line; and what stands below that.
@@ -160,10 +151,15 @@ pub(super) fn at(moment: Moment) -> String {
     }
 }
 
+/// How many entries follow a failed request.
+pub(super) fn entries_after(oom: &OomReport, device: &DeviceReport) -> u64 {
+    let entries = device.timeline.as_ref().map_or(0, |timeline| timeline.trace_events);
+    entries.saturating_sub(oom.event.saturating_add(1))
+}
+
 /// Where in the trace a failed request is.
 pub(super) fn when(oom: &OomReport, device: &DeviceReport) -> String {
-    let last = device.timeline.as_ref().map_or(0, |t| t.trace_events.saturating_sub(1));
-    match last.saturating_sub(oom.event) {
+    match entries_after(oom, device) {
         0 => format!("entry {}, the last of the trace", count(oom.event)),
         after => format!(
             "entry {}, {} before the end of the trace",

@@ -5,6 +5,7 @@ use std::fmt;
 use rustc_hash::FxHashSet;
 
 use crate::facts::Outcome;
+use crate::notice::RECORD;
 use crate::snapshot::{Action, BlockState, Device, Stacks};
 use crate::units::{count, counted};
 
@@ -67,7 +68,7 @@ impl fmt::Display for LostHistory {
             Self::RingOfOne => write!(
                 f,
                 "the trace has one entry, which is all that _record_memory_history(True) and max_entries=1 keep: \
-                 write torch.cuda.memory._record_memory_history(max_entries=1000000) instead"
+                 write {RECORD} instead"
             ),
             Self::RingFull(entries) => write!(
                 f,

@@ -29,7 +29,7 @@ pub use self::device::DeviceStudy;
 use self::device::Kept;
 pub use self::from_empty::FromEmpty;
 pub use self::lost_history::LostHistory;
-pub use self::moment::{AskedMoment, Moment};
+pub use self::moment::{AskedMoment, MemoryAt, Moment};
 pub use self::over_time::{OverTime, Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
 pub use self::warnings::remark_on_trace;
 pub(crate) use self::warnings::warn_of_trace;

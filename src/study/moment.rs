@@ -4,6 +4,8 @@ use serde::Serialize;
 
 use super::DeviceStudy;
 use crate::facts::{Keep, Layout};
+use crate::ids::StackId;
+use crate::memory::{Memory, SegmentList, Sums, figures, list_segments, live_by_stack};
 
 /// A moment of a recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -39,7 +41,7 @@ pub enum AskedMoment {
     Entry(u64),
 }
 
-impl DeviceStudy<'_, '_> {
+impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// The moment `asked` for, if this device's recording has it.
     pub fn moment(self, asked: AskedMoment) -> Option<Moment> {
         let over_time = self.over_time()?;
@@ -54,9 +56,22 @@ impl DeviceStudy<'_, '_> {
         }
     }
 
-    /// Its memory at a `moment` of its trace, replayed literally; nothing for [`Moment::Snapshot`], which the
-    /// file itself describes.
-    pub fn layout(self, moment: Moment) -> Option<Layout> {
+    /// Its memory at `moment`: as the file describes it, or as a literal replay has it then.
+    pub fn memory_at(self, moment: Moment) -> MemoryAt<'s, 'a> {
+        let layout = self.layout(moment);
+        let (figures, held) = match &layout {
+            None => (self.memory().clone(), self.held().clone()),
+            Some(Layout { segments, blocks }) => (
+                figures(segments.iter(), blocks, &self.snapshot().pools, self.settings()),
+                live_by_stack(segments.iter(), blocks),
+            ),
+        };
+        MemoryAt { device: self, layout, figures, held }
+    }
+
+    /// Its segments and blocks at a `moment` of its trace; nothing for [`Moment::Snapshot`], which the file itself
+    /// describes.
+    fn layout(self, moment: Moment) -> Option<Layout> {
         if moment == Moment::Snapshot {
             return None;
         }
@@ -67,5 +82,33 @@ impl DeviceStudy<'_, '_> {
             }
         });
         layout
+    }
+}
+
+/// A device's memory at one moment.
+#[derive(Debug)]
+pub struct MemoryAt<'s, 'a> {
+    device: DeviceStudy<'s, 'a>,
+    layout: Option<Layout>,
+    /// The figures of its segments and blocks.
+    pub figures: Memory,
+    /// What each stack holds.
+    pub held: Sums<StackId>,
+}
+
+impl MemoryAt<'_, '_> {
+    /// Lists `top` of its segments.
+    pub(crate) fn segments(&self, top: usize) -> SegmentList {
+        let (snapshot, settings) = (self.device.snapshot(), self.device.settings());
+        let pools = &snapshot.pools;
+        match &self.layout {
+            None => {
+                let own = self.device.device().segments();
+                list_segments(own, &snapshot.blocks, pools, settings, top)
+            }
+            Some(Layout { segments, blocks }) => {
+                list_segments(segments.iter(), blocks, pools, settings, top)
+            }
+        }
     }
 }

@@ -11,7 +11,6 @@ variable holds are in no list.
 import json
 import os
 import sys
-import weakref
 from pathlib import Path
 
 import torch
@@ -20,19 +19,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import recording
+from truth import Saved
 
 D = 192
 DEVICE = "cuda"
-
-
-class Saved:
-    """A tensor that autograd keeps for the backward pass, for as long as it does."""
-
-    alive = weakref.WeakSet()
-
-    def __init__(self, tensor):
-        self.tensor = tensor
-        Saved.alive.add(self)
 
 
 def keep(tensor):

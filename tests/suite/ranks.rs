@@ -1,8 +1,19 @@
 //! Several devices side by side: of one snapshot, or of the ranks of a job.
 
-use crate::support::program::{analyze, file, result_of};
+use std::fs;
+
+use crate::support::fixtures;
+use crate::support::program::{analyze, file, job, pickled, refusal, result_of, run, text};
+use crate::support::schema::list;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+const HOLES: &str = "fixtures/2.15.0-holes.pickle.gz";
+const OOM: &str = "fixtures/2.15.0-holes-at-oom.pickle.gz";
+const ROUNDUP: &str = "fixtures/2.15.0-fuzz-roundup.pickle.gz";
+const CONV: &str = "fixtures/2.15.0-conv_train.pickle.gz";
+const TWO_DEVICES: &str = "fixtures/2.15.0-two_devices.pickle.gz";
+const STREAMS: &str = "fixtures/2.15.0-streams-lag.pickle.gz";
 
 /// A snapshot, as JSON, of devices that hold so many GiB each, all allocated in `function`.
 fn devices(gib: &[u64], function: &str) -> Value {
@@ -99,4 +110,86 @@ fn a_table_of_many_ranks_is_bounded() {
     let (few, many) = (lines("10"), lines("100"));
     assert!(few < 60, "{few}");
     assert_eq!(many - few, 90);
+}
+
+#[test]
+fn ranks_are_listed_worst_first_and_the_outlier_is_named() {
+    let paths = [HOLES, CONV, OOM, ROUNDUP, STREAMS];
+    let report = analyze(&paths);
+    assert!(list(&report["snapshots"]).iter().map(|s| &s["path"]).eq(paths), "order as given");
+    let rows = list(&report["ranks"]["rows"]);
+    let badness = |r: &Value| (r["oom_count"] != 0, r["peak_reserved_bytes"].as_u64());
+    assert!(rows.is_sorted_by(|a, b| badness(a) >= badness(b)), "{rows:?}");
+    assert_eq!(rows[0]["path"], OOM);
+    let outlier = usize::try_from(report["ranks"]["outlier"].as_u64().unwrap()).unwrap();
+    assert_eq!(rows[outlier]["path"], ROUNDUP);
+
+    let page = result_of(&["analyze", paths[0], paths[1], paths[2], paths[3], paths[4]]);
+    let lines: Vec<&str> = page.lines().map(str::trim_start).collect();
+    let line_of = |name: &str| lines.iter().position(|line| line.starts_with(name)).unwrap();
+    let order = [
+        "2.15.0-holes-at-oom ",
+        "2.15.0-fuzz-roundup ",
+        "2.15.0-holes ",
+        "2.15.0-streams-lag ",
+        "2.15.0-conv_train ",
+    ];
+    assert!(order.map(line_of).is_sorted(), "{page}");
+    let summary = page.split_once("ran out of memory").unwrap().1.replace('\n', " ");
+    assert!(summary.contains(&format!("{ROUNDUP} (device 0) stands out")), "{page}");
+    assert!(page.contains(&format!("{OOM}\nwritten by")), "the worst one's own page follows");
+}
+
+#[test]
+fn a_directory_is_all_snapshots_below_it_and_other_json_is_passed_over() {
+    let directory = TempDir::new().unwrap();
+    let job = job(&directory);
+    let ran = run(&["analyze", "--format", "json", &text(&job)]);
+    assert_eq!((ran.code, ran.err.lines().count()), (0, 1), "{}", ran.err);
+    assert!(ran.err.contains("2 .json files passed over"), "{}", ran.err);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let paths: Vec<_> =
+        list(&report["snapshots"]).iter().map(|s| s["path"].as_str().unwrap()).collect();
+    let expected = ["node1/rank_2.pickle.gz", "rank_0.pickle.gz", "rank_1.PICKLE.gz"];
+    assert_eq!(paths, expected.map(|name| text(&job.join(name))));
+    assert_eq!(list(&report["ranks"]["rows"]).len(), 3);
+
+    let alone = TempDir::new().unwrap();
+    fs::copy(fixtures::directory().join("2.15.0-holes.stats.json"), alone.path().join("a.json"))
+        .unwrap();
+    assert_eq!(run(&["analyze", &text(alone.path())]).code, 2, "nothing but other files");
+}
+
+#[test]
+fn one_unreadable_file_does_not_hide_the_others() {
+    let directory = TempDir::new().unwrap();
+    let job = job(&directory);
+    let broken = ["node1/rank_3.pickle", "rank_4.json"].map(|name| job.join(name));
+    fs::write(&broken[0], &pickled(3, "x")[..100]).unwrap();
+    fs::write(&broken[1], b"{\"segments\": [").unwrap();
+    let ran = run(&["analyze", "--format", "json", &text(&job)]);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, list(&report["snapshots"]).len()), (2, 3));
+    let unreadable: Vec<_> =
+        list(&report["unreadable"]).iter().map(|u| u["path"].as_str().unwrap()).collect();
+    assert_eq!(unreadable, broken.each_ref().map(|path| text(path)));
+    for format in ["human", "markdown"] {
+        let ran = run(&["analyze", "--format", format, &text(&job)]);
+        assert_eq!(ran.code, 2);
+        assert!(ran.out.contains("rank_0") && ran.out.contains("rank_1"), "{}", ran.out);
+        assert!(broken.iter().all(|path| ran.err.contains(&text(path))), "{}", ran.err);
+    }
+}
+
+#[test]
+fn snapshots_without_the_device_are_named() {
+    let said = refusal(&["analyze", "--device", "7", HOLES, OOM, STREAMS]);
+    assert!(said.contains("holes.pickle.gz and 2 other snapshots: no memory and no"), "{said}");
+    let page = result_of(&["analyze", "--device", "1", HOLES, TWO_DEVICES]);
+    assert!(page.contains("no-device: no memory and no trace of device 1"), "{page}");
+    let ranks = run(&["analyze", "--device", "1", TWO_DEVICES, HOLES, TWO_DEVICES]);
+    assert_eq!(ranks.code, 0);
+    assert!(ranks.err.contains("holes.pickle.gz: no memory and no trace"), "{}", ranks.err);
+    let whole = analyze(&[HOLES, "--device", "0"]);
+    assert_eq!(whole["snapshots"][0]["warnings"], json!([]));
 }

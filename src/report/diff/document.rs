@@ -1,6 +1,6 @@
 //! The answer of `oomscope diff`, for people: the answer first, then the figures, then who it was.
 
-use super::super::words::{named, operation, place, place_in, telling_frames};
+use super::super::words::{named, operation, place_in, telling_frames};
 use super::cells::{
     FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moments, moved, phases,
     pools, ranks, remarks, settings, share, steps, streams, word,
@@ -120,7 +120,7 @@ fn row(held: &HeldChange, share: String, who: Cell) -> Vec<Cell> {
 fn line(line: &LineChange) -> Vec<Cell> {
     let held = &line.held;
     let (who, below) = named(line.frame.as_ref(), &line.around);
-    let moved = line.moved_from.as_ref().map(|from| Text::from("was ").and(code(place(from))));
+    let moved = line.moved_from.as_ref().map(|from| Text::from("was ").and(code(from.place())));
     let operation = operation(line.operation.as_deref(), line.operation_share_ratio);
     let share = match share(held.before_bytes, held.delta_bytes) {
         share if held.before_blocks > 0 && held.after_blocks > 0 => share,

@@ -1,0 +1,102 @@
+//! What is looked at: one device, a part of the trace, a known capacity, so many rows.
+
+use crate::support::program::{analyze, refusal, result_of, run};
+use crate::support::schema::{list, sum};
+use oomscope::units;
+
+const HOLES: &str = "fixtures/2.15.0-holes.pickle.gz";
+const OOM: &str = "fixtures/2.15.0-holes-at-oom.pickle.gz";
+const TWO_DEVICES: &str = "fixtures/2.15.0-two_devices.pickle.gz";
+const MAIN_EXAMPLE: &str = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
+
+#[test]
+fn device_shows_only_that_device() {
+    let whole = analyze(&[TWO_DEVICES]);
+    let devices = list(&whole["snapshots"][0]["devices"]);
+    assert_eq!(devices.len(), 2);
+    for device in devices {
+        let number = device["device"].to_string();
+        let one = analyze(&[TWO_DEVICES, "--device", &number]);
+        assert_eq!(list(&one["snapshots"][0]["devices"]), std::slice::from_ref(device));
+    }
+    assert!(refusal(&["analyze", TWO_DEVICES, "--device", "2"]).contains("device 2"));
+    let page = result_of(&["analyze", TWO_DEVICES, "--device", "1"]);
+    assert!(page.contains("of device 1") && !page.contains("of device 0"), "{page}");
+}
+
+#[test]
+fn a_part_of_the_trace_can_be_chosen_and_an_impossible_one_is_refused() {
+    let peak = |args: &[&str]| {
+        let report = analyze(&[&[HOLES], args].concat());
+        report["snapshots"][0]["devices"][0]["peak"]["allocated_event"].clone()
+    };
+    let whole = peak(&[]);
+    assert_eq!(peak(&["--from", "10", "--to", "220"]), whole);
+    assert!(peak(&["--to", "50"]).as_u64() < whole.as_u64());
+    assert!(peak(&["--last", "3"]).as_u64() >= Some(221), "entries keep their numbers");
+    assert!(refusal(&["analyze", HOLES, "--from", "9", "--to", "9"]).contains("leaves no entry"));
+    assert!(result_of(&["analyze", OOM, "--from", "500"]).contains("empty-window: "));
+    assert!(!result_of(&["analyze", OOM, "--last", "1"]).contains("empty-window: "));
+    for args in [&["--last", "3", "--to", "9"][..], &["--around-oom", "1", "--last", "1"]] {
+        assert_eq!(run(&[&["analyze", HOLES], args].concat()).code, 2, "{args:?}");
+    }
+}
+
+#[test]
+fn with_the_capacity_known_memory_outside_pytorch_is_told() {
+    // The device of this recording had 480 MiB.
+    let causes = |capacity: &str| {
+        let report = analyze(&[OOM, "--capacity", capacity]);
+        let causes = list(&report["snapshots"][0]["devices"][0]["ooms"][0]["causes"]).to_vec();
+        let outside = causes.into_iter().find(|cause| cause["kind"] == "non-pytorch");
+        outside.map(|cause| cause["bytes"].as_u64().unwrap())
+    };
+    assert_eq!(causes("480MiB"), None);
+    assert_eq!(causes("1G"), Some((1024 - 480) << 20));
+    assert_eq!(run(&["analyze", OOM, "--capacity", "plenty"]).code, 2);
+    assert!(result_of(&["analyze", OOM, "--capacity", "300MiB"]).contains("small-capacity: "));
+    assert!(!result_of(&["analyze", OOM, "--capacity", "400MiB"]).contains("small-capacity: "));
+}
+
+#[test]
+fn top_limits_the_tables_and_the_rest_is_summed() {
+    for (path, top) in
+        [(MAIN_EXAMPLE, 0), (MAIN_EXAMPLE, 1), (MAIN_EXAMPLE, 4), (MAIN_EXAMPLE, 9999), (OOM, 3)]
+    {
+        let n = top.to_string();
+        let report = analyze(&[path, "--top", &n]);
+        let device = &report["snapshots"][0]["devices"][0];
+        for table in ["top_segments", "top_stacks", "top_lines"] {
+            assert!(list(&device[table]).len() <= top, "{table} with --top {top}");
+        }
+        let other = &device["other_segments"];
+        for (key, whole) in [
+            ("bytes", &device["reserved_bytes"]),
+            ("allocated_bytes", &device["allocated_bytes"]),
+            ("inactive_bytes", &device["blocks"]["inactive"]["bytes"]),
+            ("releasable_bytes", &device["fragmentation"]["releasable_bytes"]),
+        ] {
+            let total = sum(&device["top_segments"], key) + other[key].as_u64().unwrap();
+            assert_eq!(total, whole.as_u64().unwrap(), "{key} with --top {top}");
+        }
+        let count = list(&device["top_segments"]).len() as u64 + other["count"].as_u64().unwrap();
+        assert_eq!(count, device["segments"]["count"].as_u64().unwrap());
+
+        // The page ends its table of lines with what the listed ones leave.
+        let live = &device["blocks"]["active_allocated"];
+        let rest = live["bytes"].as_u64().unwrap() - sum(&device["top_lines"], "bytes");
+        let rest_blocks = live["count"].as_u64().unwrap() - sum(&device["top_lines"], "blocks");
+        let page = result_of(&["analyze", path, "--top", &n]);
+        let told = page.lines().find(|line| line.ends_with("all other lines"));
+        if rest_blocks == 0 {
+            assert_eq!((rest, told), (0, None));
+        } else {
+            let told: Vec<&str> =
+                told.unwrap().split("  ").map(str::trim).filter(|s| !s.is_empty()).collect();
+            assert_eq!(
+                (told[0], told[2]),
+                (units::size(rest).as_str(), units::count(rest_blocks).as_str())
+            );
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! `oomscope explain` as it is typed: its forms, its inputs, its refusals; and that nothing in a log harms it.
+
+use super::explain::{report, worded};
+use crate::support::{fixtures, peak_heap, program, schema};
+use std::io::{BufReader, Read, Write as _};
+
+use crate::support::program::{file, refusal, result_of};
+use oomscope::message;
+use proptest::prelude::*;
+use serde_json::Value;
+use tempfile::TempDir;
+
+#[test]
+fn scripts_find_the_documented_keys_and_the_same_bytes() {
+    let args = ["explain", "--format", "json", "fixtures/logs/ranks.log"];
+    let text = result_of(&args);
+    assert_eq!(text, result_of(&args));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["schema"], "oomscope/explain/1");
+    schema::check_numbers("", &report);
+    let keys = [
+        "path",
+        "lines",
+        "message_count",
+        "failures",
+        "statistics_count",
+        "statistics",
+        "refused_mappings",
+        "recording",
+    ];
+    schema::has(&report, &keys);
+    for failure in schema::list(&report["failures"]) {
+        let keys = [
+            "line",
+            "times",
+            "kind",
+            "message",
+            "verdict",
+            "verdict_reason",
+            "confidence",
+            "within_rounding",
+            "advice",
+            "causes",
+            "figures",
+            "frames",
+        ];
+        schema::has(failure, &keys);
+    }
+    let keys = [
+        "rank",
+        "source",
+        "backend",
+        "device",
+        "torch_version",
+        "settled_by",
+        "settings_can_help",
+        "requested_bytes",
+        "capacity_bytes",
+        "device_free_bytes",
+        "reserved_bytes",
+        "allocated_bytes",
+        "outside_bytes",
+        "shortfall_bytes",
+        "culprit",
+    ];
+    schema::has(&report["failures"][0], &keys);
+    schema::has(&report["recording"], &["torch_version", "python", "shell", "notes"]);
+}
+
+#[test]
+fn a_log_comes_from_a_file_a_pipe_or_compressed() {
+    let log = std::fs::read(fixtures::directory().join("logs/ranks.log")).unwrap();
+    let plain = result_of(&["explain", "fixtures/logs/ranks.log"]);
+    let piped = program::oomscope(&["explain"]).write_stdin(log.clone()).output().unwrap();
+    assert!(piped.status.success() && piped.stderr.is_empty());
+    let piped = String::from_utf8(piped.stdout).unwrap();
+    assert_eq!(piped.replace("standard input", "fixtures/logs/ranks.log"), plain);
+    let directory = TempDir::new().unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(&log).unwrap();
+    let packed = file(&directory, "ranks.log.gz", &gzip.finish().unwrap());
+    assert_eq!(result_of(&["explain", &packed]).replace(&packed, "fixtures/logs/ranks.log"), plain);
+}
+
+#[test]
+fn finding_nothing_is_said_in_one_sentence() {
+    let directory = TempDir::new().unwrap();
+    let empty = file(&directory, "empty.log", b"step 1 loss 2.3\n");
+    let said = refusal(&["explain", &empty]);
+    assert!(said.contains("empty.log: no out-of-memory message"), "{said}");
+    assert!(refusal(&["explain", "no-such.log"]).contains("no-such.log"));
+    assert!(refusal(&["explain", "fixtures"]).contains("is a directory"));
+    let broken = file(&directory, "broken.log.gz", b"\x1f\x8b\x08\x00broken");
+    assert!(refusal(&["explain", &broken]).contains("broken.log.gz"));
+    let said = refusal(&["explain", &empty, "--output", &empty]);
+    assert!(said.contains("overwrite"), "{said}");
+}
+
+/// The documentation's example is what the program prints.
+#[test]
+fn the_documented_page_is_the_page() {
+    let docs = std::fs::read_to_string("docs/explain.md").unwrap();
+    let page = result_of(&["explain", "fixtures/logs/2.15.0-fragmentation.log"]);
+    let shown = page.split("\nTo see which").next().unwrap();
+    assert!(docs.contains(shown), "{shown}");
+}
+
+/// Terminal sequences, and names that imitate them, do not reach the page.
+#[test]
+fn nothing_in_a_log_reaches_the_terminal_unescaped() {
+    let text = format!(
+        "\x1b]0;title\x07\x1b[31mFile \"/app/\u{202e}x\x08.py\", line 1, in f\nRuntimeError: {}",
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0\x07 \u{9b}2J has"
+    );
+    let directory = TempDir::new().unwrap();
+    let log = file(&directory, "log", text.as_bytes());
+    for format in ["human", "json"] {
+        let page = result_of(&["explain", "--format", format, &log]);
+        let acts = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!page.contains(acts), "{page:?}");
+    }
+}
+
+/// A log of any length takes little memory: here 25 MB of messages that all differ.
+#[test]
+fn memory_does_not_grow_with_the_log() {
+    struct Endless {
+        line: Vec<u8>,
+        at: usize,
+        number: u64,
+    }
+    impl Read for Endless {
+        fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+            if self.at == self.line.len() {
+                if self.number > 50_000 {
+                    return Ok(0);
+                }
+                self.number += 1;
+                let n = self.number;
+                self.line = format!(
+                    "job-{n}: {}\nallocated_bytes.all.current {n} reserved_bytes.all.current {n}\n",
+                    worded(
+                        &format!("{n}.00 MiB"),
+                        "8.00 GiB",
+                        "0 bytes",
+                        "",
+                        "7.00 GiB",
+                        "0 bytes"
+                    )
+                )
+                .into_bytes();
+                self.at = 0;
+            }
+            let n = out.len().min(self.line.len() - self.at);
+            out[..n].copy_from_slice(&self.line[self.at..self.at + n]);
+            self.at += n;
+            Ok(n)
+        }
+    }
+    let log = Endless { line: Vec::new(), at: 0, number: 0 };
+    let (log, peak) = peak_heap::peak_of(|| message::read(BufReader::new(log)).unwrap());
+    assert_eq!((log.message_count, log.messages.len(), log.statistics.len()), (50_001, 1000, 1000));
+    assert!(peak < 16 << 20, "{peak} bytes");
+}
+
+fn never_panics(bytes: &[u8]) {
+    if let Some(report) = report(bytes) {
+        let style = oomscope::document::Style { width: 80, unicode: true, colour: false };
+        assert!(
+            !oomscope::document::terminal(&oomscope::report::explain(&report, 3), style).is_empty()
+        );
+        serde_json::to_string(&report).unwrap();
+    }
+}
+
+/// Pieces of what PyTorch prints, to be put together at random.
+const PIECES: [&str; 24] = [
+    "CUDA out of memory. Tried to allocate ",
+    "2.00 GiB",
+    "0 bytes",
+    "99999999999999999999.99 GiB",
+    " GPU 0 has a total capacity of ",
+    " of which ",
+    " is free. ",
+    "Process 1 has ",
+    " memory in use. ",
+    "this process has ",
+    " allowed; ",
+    "Of the allocated memory ",
+    " is allocated by PyTorch, ",
+    "with 1.00 MiB allocated in private pools",
+    " is reserved by PyTorch but unallocated.",
+    " reserved in total by PyTorch)",
+    "\n",
+    "[rank0]: ",
+    "File \"é.py\", line 3, in f",
+    "|  PyTorch CUDA memory summary, device ID 0 |\n",
+    "| Allocated memory | 99999999999999999 GiB | é | 1 B |\n",
+    "{\"reserved_bytes.all.current\": 1, \"allocated_bytes.all.current\": 2}",
+    "RuntimeError: MPS backend out of memory (MPS allocated: ",
+    "Allocation on device 0 would exceed allowed memory. (out of memory) Requested : ",
+];
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        never_panics(&bytes);
+    }
+
+    #[test]
+    fn no_mixture_of_messages_makes_it_panic(
+        picks in proptest::collection::vec((0..PIECES.len(), "[é0-9.: ]{0,3}"), 0..40),
+    ) {
+        let text: String = picks.iter().map(|(i, junk)| format!("{}{junk}", PIECES[*i])).collect();
+        never_panics(text.as_bytes());
+    }
+
+    #[test]
+    fn no_damage_to_a_log_makes_it_panic(cuts in proptest::collection::vec((0usize..9000, any::<u8>()), 1..20)) {
+        let mut log = std::fs::read(fixtures::directory().join("logs/ranks.log")).unwrap();
+        for (at, byte) in cuts {
+            let at = at % log.len();
+            if byte % 3 == 0 { log.truncate(at.max(1)) } else { log[at] = byte }
+        }
+        never_panics(&log);
+    }
+}
+
+#[test]
+fn logs_of_windows_are_read_and_those_that_explode_are_refused() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let log = std::fs::read_to_string("fixtures/logs/2.15.0-fragmentation.log").unwrap();
+    let utf16: Vec<u8> =
+        format!("\u{feff}{log}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let expected = result_of(&["explain", "fixtures/logs/2.15.0-fragmentation.log"]);
+    let path = program::file(&directory, "w.log", &utf16);
+    let said = result_of(&["explain", &path]);
+    assert_eq!(said.replace(&path, "fixtures/logs/2.15.0-fragmentation.log"), expected);
+
+    let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    bomb.write_all(&vec![b' '; 80 << 20]).unwrap();
+    let bomb = program::file(&directory, "bomb.log.gz", &bomb.finish().unwrap());
+    assert!(refusal(&["explain", &bomb]).contains("when decompressed"));
+}
