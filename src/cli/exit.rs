@@ -14,6 +14,8 @@ pub(super) enum Done {
     Partly,
     /// A gate failed, or a replay diverged.
     Failed,
+    /// A command that was run ended with this exit code.
+    As(u8),
 }
 
 const GATE_FAILED: u8 = 1;
@@ -37,6 +39,7 @@ pub(super) fn code(done: anyhow::Result<Done>) -> ExitCode {
         Ok(Done::Well) => ExitCode::SUCCESS,
         Ok(Done::Partly) => ExitCode::from(FAILED),
         Ok(Done::Failed) => ExitCode::from(GATE_FAILED),
+        Ok(Done::As(code)) => ExitCode::from(code),
         Err(error) => {
             complain(&format!("{error:#}"));
             ExitCode::from(FAILED)

@@ -5,6 +5,7 @@ mod args;
 mod check;
 mod configuration;
 mod diff;
+mod dump;
 mod exit;
 mod explain;
 mod generate;
@@ -13,6 +14,7 @@ mod live;
 mod output;
 mod progress;
 mod replay;
+mod run;
 mod timeline;
 mod whatif;
 mod whole_file;
@@ -49,6 +51,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Run),
+    Dump(dump::Dump),
     Analyze(analyze::Analyze),
     Diff(diff::Diff),
     Replay(replay::Replay),
@@ -72,6 +76,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
     }
     let done = match cli.command {
+        Command::Run(args) => run::run(&args),
+        Command::Dump(args) => dump::run(&args),
         Command::Analyze(args) => analyze::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Replay(args) => replay::run(&args),

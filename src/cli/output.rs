@@ -87,6 +87,17 @@ impl Output {
     }
 }
 
+/// What standard error can show.
+pub(super) fn style_of_errors() -> Style {
+    let terminal = io::stderr().is_terminal();
+    let width = match terminal_size::terminal_size_of(io::stderr()) {
+        Some((terminal_size::Width(width), _)) if terminal => usize::from(width),
+        _ => DEFAULT_WIDTH,
+    };
+    let colour = anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never;
+    Style { width: width.max(MIN_WIDTH), unicode: shows_unicode(terminal), colour }
+}
+
 /// A locale that names another character set, or a terminal that has none to speak of, gets ASCII. An
 /// unset locale says nothing: terminals reached from bare containers show UTF-8.
 fn shows_unicode(terminal: bool) -> bool {

@@ -40,6 +40,16 @@ pub fn analyze(report: &AnalyzeReport) -> Document {
     document
 }
 
+/// What is said of the snapshots in `directory` when the command that left them is over: a page of a few lines.
+pub fn after_run(report: &AnalyzeReport, directory: &str) -> Document {
+    let mut document = Document::default();
+    let snapshots = counted(report.snapshots.len() as u64, "snapshot");
+    document.title(Text::from(format!("{snapshots} in ")).and(code(directory)));
+    summary(&mut document, &report.summary);
+    document.field("more", code(format!("oomscope {directory}")));
+    document
+}
+
 /// The three lines that a page begins with.
 fn summary(document: &mut Document, summary: &Summary) {
     document.field("result", strong(&*summary.answer));

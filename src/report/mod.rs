@@ -19,7 +19,7 @@ mod timeline;
 mod whatif;
 mod words;
 
-pub use analyze::analyze;
+pub use analyze::{after_run, analyze};
 pub use diff::diff;
 pub use explain::explain;
 pub use gate::check;

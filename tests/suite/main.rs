@@ -61,6 +61,7 @@ mod replay_exact;
 mod replay_properties;
 mod replay_what_if;
 mod request;
+mod run;
 mod second_opinion;
 mod settings_in_effect;
 mod statistics;

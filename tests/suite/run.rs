@@ -1,0 +1,191 @@
+//! `oomscope run` records a job that knows nothing of it, ends as the job does, and says what failed.
+//!
+//! Needs Python 3.8 or later; a stand-in for torch is in tests/python/fake.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const OOM: &str = "import torch\nkeep = []\nwhile True:\n    keep.append(torch.empty(100 << 20, device='cuda'))\n";
+
+/// Whether there is a Python to run; without one these tests say nothing.
+fn python_is_there() -> bool {
+    let check = "import sys; sys.exit(sys.version_info < (3, 8))";
+    Command::new("python3").args(["-c", check]).status().is_ok_and(|status| status.success())
+}
+
+struct Job {
+    directory: tempfile::TempDir,
+}
+
+impl Job {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// `oomscope run OPTIONS -- COMMAND`, in a directory of its own, with the stand-in for torch.
+    fn run(&self, options: &[&str], command: &[&str]) -> Output {
+        let fake = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/fake");
+        Command::new(env!("CARGO_BIN_EXE_oomscope"))
+            .current_dir(self.directory.path())
+            .arg("run")
+            .args(options)
+            .arg("--")
+            .args(command)
+            .env("PYTHONPATH", fake)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env_remove("RANK")
+            .output()
+            .unwrap()
+    }
+
+    fn snapshots(&self, directory: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path(directory)).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn a_failed_request_writes_a_snapshot_and_a_page() {
+    if !python_is_there() {
+        return;
+    }
+    let job = Job::new();
+    std::fs::write(job.path("train.py"), OOM).unwrap();
+    let output = job.run(&[], &["python3", "train.py"]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(output.stdout.is_empty());
+    assert!(errors.contains("OutOfMemoryError"), "{errors}");
+    let snapshots = job.snapshots("oomscope-run-1");
+    assert!(
+        matches!(snapshots.as_slice(), [one] if one.ends_with("-oom1.pickle.gz")),
+        "{snapshots:?}"
+    );
+    let page = errors.split("1 snapshot in oomscope-run-1").nth(1).expect(&errors);
+    assert!(page.contains("train.py:4"), "{page}");
+    assert!(page.contains("oomscope oomscope-run-1"), "{page}");
+    assert!(page.lines().count() <= 15, "{page}");
+}
+
+#[test]
+fn the_exit_code_is_the_commands() {
+    if !python_is_there() {
+        return;
+    }
+    let job = Job::new();
+    for (code, command) in [
+        (0, vec!["python3", "-c", "pass"]),
+        (7, vec!["python3", "-c", "import sys; sys.exit(7)"]),
+        (137, vec!["python3", "-c", "import os; os.kill(os.getpid(), 9)"]),
+        (127, vec!["no-such-program"]),
+        (126, vec!["./"]),
+    ] {
+        let output = job.run(&[], &command);
+        assert_eq!(output.status.code(), Some(code), "{command:?}: {}", text(&output.stderr));
+        assert!(job.snapshots(".").is_empty(), "{command:?} left something");
+    }
+}
+
+#[test]
+fn why_nothing_was_recorded_is_said() {
+    if !python_is_there() {
+        return;
+    }
+    let job = Job::new();
+    for (said, command) in [
+        ("no Python process was started", vec!["sh", "-c", "exit 0"]),
+        ("-I and -E ignore PYTHONPATH", vec!["python3", "-I", "-c", "pass"]),
+        ("no Python process imported torch", vec!["python3", "-c", "pass"]),
+        ("nothing used CUDA", vec!["python3", "-c", "import torch"]),
+        (
+            "1 process recorded, and no request",
+            vec!["python3", "-c", "import torch; torch.empty(1, device='cuda')"],
+        ),
+    ] {
+        let errors = text(&job.run(&[], &command).stderr);
+        assert!(errors.contains(said), "{command:?}: {errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+    }
+}
+
+#[test]
+fn survived_failures_are_few_and_another_run_does_not_mix_with_them() {
+    if !python_is_there() {
+        return;
+    }
+    let job = Job::new();
+    let survive = "import torch\nfor _ in range(1000):\n    try: torch.empty(2 << 30, device='cuda')\n    \
+                   except torch.OutOfMemoryError: pass\n";
+    std::fs::write(job.path("find.py"), survive).unwrap();
+    let output = job.run(&["-o", "out"], &["python3", "find.py"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(job.snapshots("out").len(), 2, "{:?}", job.snapshots("out"));
+    let again = job.run(&["-o", "out"], &["python3", "find.py"]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("holds snapshots already"), "{}", text(&again.stderr));
+}
+
+#[test]
+fn the_environments_own_sitecustomize_runs_too() {
+    if !python_is_there() {
+        return;
+    }
+    let job = Job::new();
+    std::fs::create_dir(job.path("site")).unwrap();
+    let own = "import sys\nsys.own_sitecustomize = True\n";
+    std::fs::write(job.path("site/sitecustomize.py"), own).unwrap();
+    let script = "import sys; sys.exit(0 if sys.own_sitecustomize else 1)";
+    let command = format!("PYTHONPATH=$PYTHONPATH:site exec python3 -c '{script}'");
+    let output = job.run(&[], &["sh", "-c", &command]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_other_ranks_write_theirs_before_the_failing_one_goes_on() {
+    if !python_is_there() {
+        return;
+    }
+    let job = Job::new();
+    let ranks = "import os, subprocess, sys, time\n\
+                 if 'RANK' not in os.environ:\n    \
+                     ranks = [subprocess.Popen([sys.executable, __file__], env=dict(os.environ, RANK=str(n))) for n in (0, 1)]\n    \
+                     ranks[1].wait(); ranks[0].kill(); ranks[0].wait(); sys.exit(3)\n\
+                 import torch\n\
+                 keep = [torch.empty(1 << 20, device='cuda')]\n\
+                 if os.environ['RANK'] == '0': time.sleep(60)\n\
+                 time.sleep(1)\n\
+                 torch.empty(2 << 30, device='cuda')\n";
+    std::fs::write(job.path("ranks.py"), ranks).unwrap();
+    let output = job.run(&["-o", "out"], &["python3", "ranks.py"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert_eq!(job.snapshots("out"), ["rank0-asked1.pickle.gz", "rank1-oom1.pickle.gz"]);
+}
+
+#[test]
+fn dump_asks_every_recorded_process() {
+    if !python_is_there() {
+        return;
+    }
+    let job = Job::new();
+    let dump = format!("{} dump out", env!("CARGO_BIN_EXE_oomscope"));
+    let script = format!(
+        "import os, subprocess, torch\nkeep = torch.empty(1 << 20, device='cuda')\n\
+         paths = subprocess.run('{dump}', shell=True, check=True, stdout=-1, text=True).stdout.split()\n\
+         assert len(paths) == 1 and os.path.exists(paths[0]), paths\n"
+    );
+    std::fs::write(job.path("asks.py"), script).unwrap();
+    let output = job.run(&["-o", "out"], &["python3", "asks.py"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(job.snapshots("out").len(), 1);
+}
