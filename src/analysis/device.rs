@@ -5,10 +5,10 @@ use serde::Serialize;
 use super::options::Options;
 use crate::facts::Keep;
 use crate::failure::{Failures, OomReport, RequestReport, request};
-use crate::held::{self, HeldAt, Leaks, StepsReport};
+use crate::held::{self, HeldAt, Layer, Leaks, StepsReport};
 use crate::memory::{HeldByLine, HeldByStack, Memory, SegmentList, Sum, by_line, by_stack};
 use crate::notice::{Code, Warnings};
-use crate::study::{AskedMoment, DeviceStudy, Moment, OverTime, Peak, remark_on_trace};
+use crate::study::{AskedMoment, Course, DeviceStudy, Moment, OverTime, Peak, remark_on_trace};
 use crate::units::{counted, size};
 
 /// One device of a snapshot.
@@ -50,6 +50,12 @@ pub struct DeviceReport {
     /// Totals over the trace, for a chart; `None` when there is no trace.
     #[serde(skip)]
     pub timeline: Option<OverTime>,
+    /// Allocated memory over time by category, of each bucket where it was most; empty if not asked for.
+    #[serde(skip)]
+    pub layers: Vec<Layer>,
+    /// What the program was doing over time.
+    #[serde(skip)]
+    pub course: Course,
     /// Whether the trace begins at an empty allocator; nothing to say without a trace.
     #[serde(skip)]
     pub truncated: bool,
@@ -82,8 +88,9 @@ pub(super) fn report(
         warnings.add(Code::NoMoment, lacks(device, asked));
     }
     let shown = moment.unwrap_or_default();
-    let found =
-        over_time.map(|over_time| held::whereabouts(device, over_time, shown, options.rules, top));
+    let whereabouts =
+        |over_time| held::whereabouts(device, over_time, shown, options.rules, top, options.layers);
+    let found = over_time.map(whereabouts);
     let found = found.unwrap_or_default();
     let ooms = failures.reports(found.at_failure, !found.leaks.suspects.is_empty(), warnings);
     remark_on_trace(device, warnings);
@@ -105,6 +112,8 @@ pub(super) fn report(
         steps: found.steps,
         leaks: found.leaks,
         timeline: over_time.cloned(),
+        layers: found.layers,
+        course: over_time.map(|_| Course::of(device)).unwrap_or_default(),
         truncated: over_time.is_some_and(OverTime::is_truncated),
     }
 }

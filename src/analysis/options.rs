@@ -20,6 +20,8 @@ pub struct Options<'a> {
     pub request: Option<u64>,
     /// Categories of the reader's own, beside those that are built in.
     pub rules: &'a [Rule],
+    /// Whether to tell memory over time by category as well, which is drawn where there is colour.
+    pub layers: bool,
     /// The minor release of PyTorch 2 that recorded it; found out as far as the file tells if not given.
     pub minor: Option<u32>,
 }

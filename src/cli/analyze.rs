@@ -99,6 +99,12 @@ fn parse_request(text: &str) -> Result<u64, String> {
 /// Reads, analyzes and writes.
 pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
     let (config, config_path) = configuration(args.config.as_deref())?;
+    let mut inputs = inputs::expand(&args.snapshots)?;
+    if let Some(path) = &args.output.output {
+        inputs::spare(&mut inputs, path)?;
+        config_path.as_ref().map_or(Ok(()), |config| inputs::spare_one(config, path))?;
+    }
+    let output = Output::open(args.output.output.as_deref())?;
     let options = Options {
         device: args.device,
         top: args.top,
@@ -107,14 +113,9 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
         capacity: args.capacity,
         request: args.request,
         rules: &config.categories,
+        layers: output.has_colour(args.output.format),
         minor: args.torch_version,
     };
-    let mut inputs = inputs::expand(&args.snapshots)?;
-    if let Some(path) = &args.output.output {
-        inputs::spare(&mut inputs, path)?;
-        config_path.as_ref().map_or(Ok(()), |config| inputs::spare_one(config, path))?;
-    }
-    let output = Output::open(args.output.output.as_deref())?;
     let (snapshots, unreadable) =
         inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
     for file in &unreadable {

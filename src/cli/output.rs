@@ -48,6 +48,11 @@ impl Output {
         }
     }
 
+    /// Whether a page in this form has colours.
+    pub(super) fn has_colour(&self, format: Format) -> bool {
+        format == Format::Human && self.style().colour
+    }
+
     /// Writes `answer` in one of the forms that every command has.
     pub(super) fn write_answer<T: Serialize>(
         self,

@@ -1,35 +1,18 @@
 //! Charts drawn in characters.
 
-use super::chart::{Chart, MILLION, Note, Row, Shape};
+use super::area::Area;
+use super::chart::{Chart, Layer, MILLION, Note, Row, Shape};
+use super::pens::{LABELS, Pens};
+use super::stretches;
+use super::ticks::{column, placed, ticks};
 use super::wrap::wrap;
-use crate::units::{percent, plain, size};
+use crate::units::{percent, plain};
 
-const HEIGHT: u64 = 8;
-/// Columns for the labels on the left.
-const LABELS: usize = 11;
 /// Columns to the right of a row, for what is said of it.
 const NOTES: usize = 11;
 const COLUMNS: std::ops::RangeInclusive<usize> = 10..=160;
-
-/// The characters to draw with.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Pens {
-    pub(super) front: char,
-    pub(super) back: char,
-    pub(super) axis: char,
-    pub(super) mark: char,
-    pub(super) range: char,
-    pub(super) levels: [char; 8],
-}
-
-pub(super) const UNICODE: Pens = Pens {
-    front: '█',
-    back: '░',
-    axis: '│',
-    mark: '▲',
-    range: '▬',
-    levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
-};
+/// Lines for what is said of marks.
+const SAID: usize = 3;
 
 /// The lines of `chart` in at most `width` columns.
 pub(super) fn draw(chart: &Chart, width: usize, pens: Pens) -> Vec<String> {
@@ -51,15 +34,31 @@ struct Drawing<'a> {
 impl Drawing<'_> {
     fn row(&self, row: &Row) -> Vec<String> {
         let drawn = match &row.shape {
-            Shape::Area { back, front, names: [back_name, front_name] } => {
-                let (solid, shaded) = (self.pens.front, self.pens.back);
-                let legend = format!("{solid} {front_name}  {shaded} {back_name}");
-                let indent = " ".repeat(LABELS + 2);
-                let legend = wrap(&legend, self.columns, &indent);
-                let mut lines = vec![format!("{indent}{legend}")];
-                lines.extend(self.area(&self.most(back), &self.most(front)));
-                return lines;
+            Shape::Area { back, front, names, layers } => {
+                let [back_name, front_name] = *names;
+                let area = Area {
+                    back: self.most(back),
+                    front: self.most(front),
+                    names: [front_name, back_name],
+                    layers: self.layered(front, layers),
+                };
+                return area.draw(self.pens);
             }
+            Shape::Axis => return self.ground(),
+            Shape::Labels(labels) => {
+                let labels = labels.iter().rev().map(|(at, said)| (self.column(*at), plain(said)));
+                let lines = placed(labels, self.columns, SAID);
+                let indent = " ".repeat(LABELS + 2);
+                return lines.into_iter().map(|line| format!("{indent}{line}")).collect();
+            }
+            Shape::Stretches { stretches, is_numbered } => {
+                let (entries, columns) = (self.chart.entries, self.columns);
+                let drawn =
+                    stretches::draw(stretches, *is_numbered, entries, columns, self.pens.axis);
+                let Some(drawn) = drawn else { return Vec::new() };
+                plain(&drawn)
+            }
+            Shape::Empty => String::new(),
             Shape::Amounts { values, highest } => {
                 let level = |value| if value == 0 { ' ' } else { self.level(value, *highest) };
                 self.most(values).into_iter().map(level).collect()
@@ -70,10 +69,6 @@ impl Drawing<'_> {
             }
             Shape::Marks(spans) => self.spans(spans, self.pens.mark),
             Shape::Ranges(spans) => self.spans(spans, self.pens.range),
-            Shape::Ends([left, right]) => {
-                let room = self.columns.saturating_sub(left.chars().count());
-                format!("{left}{right:>room$}")
-            }
         };
         let mut line = format!("{:>LABELS$}  {drawn}", plain(&row.name));
         let (beside, below) = match (&row.note, &row.shape) {
@@ -93,17 +88,34 @@ impl Drawing<'_> {
         [line].into_iter().chain(below).collect()
     }
 
-    /// The column of entry `place`, counted from the first that is drawn.
     fn column(&self, place: u64) -> usize {
-        let column =
-            u128::from(place) * self.columns as u128 / u128::from(self.chart.entries.max(1));
-        usize::try_from(column).unwrap_or(usize::MAX)
+        column(self.chart, self.columns, place)
+    }
+
+    /// The axis below the area: a line with marks, and what they are.
+    fn ground(&self) -> Vec<String> {
+        let ticks = ticks(self.chart, self.columns);
+        let [corner, part, mark] = self.pens.ground;
+        let mut line = vec![part; self.columns];
+        for tick in &ticks {
+            line.get_mut(tick.column..=tick.column).unwrap_or_default().fill(mark);
+        }
+        let line: String = line.into_iter().collect();
+        let row = |name: &str, labels: Vec<(usize, String)>| {
+            let labels = placed(labels, self.columns, 1);
+            labels.into_iter().map(|drawn| format!("{name:>LABELS$}  {drawn}")).collect::<Vec<_>>()
+        };
+        let entries = ticks.iter().map(|tick| (tick.column, tick.entry.clone())).collect();
+        let times = ticks.iter().filter_map(|tick| Some((tick.column, tick.time.clone()?)));
+        let (entries, times) = (row("entry", entries), row("time", times.collect()));
+        let line = format!("{:>LABELS$} {corner}{line}", "");
+        [line].into_iter().chain(entries).chain(times).collect()
     }
 
     /// A value of each bucket in columns: `extreme` of those of the buckets in one. A bucket that spans
     /// several columns fills them all: few entries, wide page.
-    fn spread(&self, values: &[u64], extreme: fn(u64, u64) -> u64) -> Vec<u64> {
-        let mut out: Vec<Option<u64>> = vec![None; self.columns];
+    fn spread<T: Copy + Default>(&self, values: &[T], extreme: fn(T, T) -> T) -> Vec<T> {
+        let mut out: Vec<Option<T>> = vec![None; self.columns];
         let starts = &self.chart.starts;
         let next = starts.iter().skip(1).copied().chain([self.chart.entries]);
         for ((start, next), value) in starts.iter().zip(next).zip(values) {
@@ -117,6 +129,17 @@ impl Drawing<'_> {
 
     fn most(&self, values: &[u64]) -> Vec<u64> {
         self.spread(values, u64::max)
+    }
+
+    /// Each of `layers` where `front` is highest in a column.
+    fn layered<'l>(&self, front: &[u64], layers: &'l [Layer]) -> Vec<(&'l str, Vec<u64>)> {
+        let numbered: Vec<(u64, usize)> = front.iter().copied().zip(0..).collect();
+        let highest = self.spread(&numbered, Ord::max);
+        let here = |values: &[u64]| {
+            let here = highest.iter().map(|(_, bucket)| values.get(*bucket).copied());
+            here.map(Option::unwrap_or_default).collect()
+        };
+        layers.iter().map(|layer| (&*layer.name, here(&layer.values))).collect()
     }
 
     fn least(&self, values: &[u64]) -> Vec<u64> {
@@ -142,30 +165,5 @@ impl Drawing<'_> {
             columns.get_mut(from..to.max(from + 1)).unwrap_or_default().fill(pen);
         }
         columns.into_iter().collect()
-    }
-
-    fn area(&self, back: &[u64], front: &[u64]) -> Vec<String> {
-        let top = back.iter().copied().max().unwrap_or(0).max(1);
-        let line = |row: u64| {
-            let label = match row {
-                0 => "0".to_owned(),
-                _ if row + 1 == HEIGHT => size(top),
-                _ if row == HEIGHT / 2 => size(top / 2),
-                _ => String::new(),
-            };
-            // A cell is filled when its middle is reached; what is there at all shows at the bottom.
-            let reaches = |value: u64| {
-                let twice = u128::from(value) * u128::from(HEIGHT) * 2 / u128::from(top);
-                twice > u128::from(row) * 2 || (row == 0 && value > 0)
-            };
-            let cell = |(back, front): (&u64, &u64)| match (reaches(*front), reaches(*back)) {
-                (true, _) => self.pens.front,
-                (false, true) => self.pens.back,
-                (false, false) => ' ',
-            };
-            let cells: String = back.iter().zip(front).map(cell).collect();
-            format!("{label:>LABELS$} {}{cells}", self.pens.axis)
-        };
-        (0..HEIGHT).rev().map(line).collect()
     }
 }

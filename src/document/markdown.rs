@@ -2,7 +2,8 @@
 
 use super::block::{Block, Document, Field, Item, Stack};
 use super::chart::Chart;
-use super::drawing::{UNICODE, draw};
+use super::drawing::draw;
+use super::pens::UNICODE;
 use super::table::{Cell, Table};
 use super::text::{Span, Text, Tone};
 use crate::units::{plain, plain_lines};

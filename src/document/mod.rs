@@ -5,18 +5,22 @@
 //! widths, alignment, colours, drawing characters and escaping belong to the renderers. Whatever text comes
 //! in, from files that anyone may have written, each renderer makes harmless in one place.
 
+mod area;
 mod block;
 mod chart;
 mod drawing;
 mod markdown;
+mod pens;
+mod stretches;
 mod table;
 #[cfg(feature = "terminal")]
 mod terminal;
 mod text;
+mod ticks;
 mod wrap;
 
 pub use block::{Block, Document, Field, Item, Stack};
-pub use chart::{Chart, Note, Row, Shape};
+pub use chart::{Chart, Layer, Note, Row, Shape, Stretch};
 pub use markdown::markdown;
 pub use table::{Cell, Table};
 #[cfg(feature = "terminal")]

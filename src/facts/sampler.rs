@@ -46,9 +46,9 @@ impl<const N: usize, T: Copy + Default + PartialOrd> Sampler<N, T> {
         }
     }
 
-    /// Adds the values after entry `index`; indices must not fall.
+    /// Adds the values after entry `index`; indices must not fall. Whether a bucket begins with them.
     #[inline]
-    pub fn add(&mut self, index: usize, values: [T; N]) {
+    pub fn add(&mut self, index: usize, values: [T; N]) -> bool {
         for (highest, value) in self.highest.iter_mut().zip(values) {
             if value > highest.value {
                 *highest = Highest { value, sample: self.samples };
@@ -66,10 +66,12 @@ impl<const N: usize, T: Copy + Default + PartialOrd> Sampler<N, T> {
                         *max = value;
                     }
                 }
+                false
             }
             _ => {
                 self.next = (index / self.width + 1) * self.width;
                 self.buckets.push(Bucket { first: index, min: values, max: values });
+                true
             }
         }
     }

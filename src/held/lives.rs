@@ -4,6 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::leaks::Tracker;
+use super::samples::Samples;
 use crate::facts::{Keep, Tiling};
 use crate::frames::StackReader;
 use crate::ids::{StackId, row};
@@ -101,6 +102,8 @@ pub(super) struct Lives<'a> {
     /// Of each run, its last allocation so far.
     last_alloc: Vec<u32>,
     pub(super) moments: Vec<LiveSet>,
+    /// The blocks of many moments, if they were asked for.
+    pub(super) samples: Samples<LiveBlock>,
     /// Of each stack.
     fates: Vec<Fates>,
     /// How many blocks of each requested size outlived the backward pass, by its run, that made them.
@@ -125,6 +128,18 @@ struct OpenLife {
     bytes: u64,
     requested: u64,
     born: Option<Point>,
+    /// See [`Samples::passed`].
+    first_sample: u32,
+}
+
+impl OpenLife {
+    /// The block at `address`, freed by a stack of these `signs`, if it was.
+    fn block(self, address: u64, freed: Option<(Point, Signs)>) -> LiveBlock {
+        let Self { stack, made_by, bytes, requested, born, .. } = self;
+        let freed_by = freed.map(|(_, signs)| signs).unwrap_or_default();
+        let freed = freed.map(|(at, _)| at);
+        LiveBlock { address, bytes, requested, stack, made_by, born, freed, freed_by }
+    }
 }
 
 impl<'a> Lives<'a> {
@@ -145,6 +160,7 @@ impl<'a> Lives<'a> {
             backwards: backwards.collect(),
             last_alloc: vec![0; runs.len()],
             moments: Vec::new(),
+            samples: Samples::at(Vec::new()),
             fates: vec![Fates::default(); stacks],
             kept_in_run: FxHashMap::default(),
             kept_by_backward: FxHashMap::default(),
@@ -156,10 +172,16 @@ impl<'a> Lives<'a> {
         }
     }
 
-    /// Replays `device`'s trace and stops to look after each entry of `wanted` (`None`: before the first).
-    pub(super) fn of(device: DeviceStudy<'a, '_>, mut wanted: Vec<Option<usize>>) -> Self {
+    /// Replays `device`'s trace and stops to look after each entry of `wanted` (`None`: before the first). The blocks
+    /// of the moments that `samples` is of are kept as well.
+    pub(super) fn of(
+        device: DeviceStudy<'a, '_>,
+        mut wanted: Vec<Option<usize>>,
+        samples: Samples<LiveBlock>,
+    ) -> Self {
         let (stacks, phases) = (device.stacks(), device.phases());
         let mut lives = Self::new(phases, device.snapshot().stacks.len());
+        lives.samples = samples;
         let mut live: FxHashMap<u64, OpenLife> = FxHashMap::default();
         // Blocks of moments that are past, to see where they go.
         let mut awaited: FxHashMap<u64, Vec<(usize, usize)>> = FxHashMap::default();
@@ -172,6 +194,7 @@ impl<'a> Lives<'a> {
         device.follow(Keep::Sums, |step| {
             if let Some((index, entry)) = step.entry {
                 at.entry = row(index);
+                lives.samples.pass(index);
                 if phases.runs().get(at.run as usize).is_some_and(|next| next.start <= at.entry) {
                     at.run += 1;
                 }
@@ -200,6 +223,10 @@ impl<'a> Lives<'a> {
             }
         });
         lives.close(live.values(), at);
+        lives.samples.close();
+        for (address, one) in live {
+            lives.samples.gone(one.first_sample, || one.block(address, None));
+        }
         lives
     }
 
@@ -209,7 +236,10 @@ impl<'a> Lives<'a> {
         for (address, bytes, requested, state, made_by) in tiling.active() {
             if state == BlockState::ActiveAllocated {
                 let stack = stacks.recorded(made_by);
-                held.insert(address, OpenLife { stack, made_by, bytes, requested, born: None });
+                held.insert(
+                    address,
+                    OpenLife { stack, made_by, bytes, requested, born: None, first_sample: 0 },
+                );
             }
         }
         let mut by_address: Vec<(&u64, &OpenLife)> = held.iter().collect();
@@ -256,7 +286,8 @@ impl<'a> Lives<'a> {
                 }
                 let (stack, requested) = (event.stack, event.size);
                 let made_by = event.made_by;
-                let new = OpenLife { stack, made_by, bytes, requested, born: Some(at) };
+                let (born, first_sample) = (Some(at), self.samples.next());
+                let new = OpenLife { stack, made_by, bytes, requested, born, first_sample };
                 match self.phases.signs_of(stack).makes {
                     Some(Makes::Parameters) => _ = self.parameter_sizes.insert(requested),
                     Some(Makes::GatheredParameters) => _ = self.gathered_sizes.insert(requested),
@@ -265,6 +296,7 @@ impl<'a> Lives<'a> {
                 self.leaks.add(stacks, made_by, bytes);
                 if let Some(lost) = live.insert(event.addr, new) {
                     self.leaks.take(stacks, lost.made_by, lost.bytes);
+                    self.samples.gone(lost.first_sample, || lost.block(event.addr, None));
                 }
             }
             Action::FreeRequested | Action::FreeCompleted => {
@@ -272,6 +304,8 @@ impl<'a> Lives<'a> {
                 let signs = self.phases.signs_of(event.stack);
                 self.has_stacks_of_frees |= signs.caller.is_some();
                 let by_program = is_of_program(signs);
+                let freed = Some((at, signs));
+                self.samples.gone(gone.first_sample, || gone.block(event.addr, freed));
                 if let Some(born) = gone.born {
                     self.leaks.take(stacks, gone.made_by, gone.bytes);
                     self.record_fate(gone, born, at, by_program);
@@ -335,6 +369,12 @@ impl<'a> Lives<'a> {
         self.fates[stack.index()]
     }
 
+    /// The place of entry `entry`.
+    pub(super) fn point(&self, entry: usize) -> Point {
+        let run = self.runs.partition_point(|run| run.start as usize <= entry);
+        Point { entry: row(entry), run: row(run) }
+    }
+
     pub(super) fn phase(&self, point: Point) -> Phase {
         let run = (point.run as usize).checked_sub(1).and_then(|run| self.runs.get(run));
         run.map_or(Phase::Other, |run| run.phase)
@@ -385,18 +425,12 @@ fn blocks(
         .active()
         .filter(|(.., state, _)| *state == BlockState::ActiveAllocated)
         .map(|(address, bytes, requested, _, made_by)| {
-            let known = live.get(&address);
-            let born = known.and_then(|known| known.born);
-            LiveBlock {
-                address,
-                bytes,
-                requested,
-                stack: stacks.recorded(made_by),
-                made_by,
-                born,
-                freed: None,
-                freed_by: Signs::default(),
-            }
+            let stack = stacks.recorded(made_by);
+            let open = live.get(&address).copied();
+            let unknown =
+                OpenLife { stack, made_by, bytes, requested, born: None, first_sample: 0 };
+            let born = open.and_then(|open| open.born);
+            OpenLife { born, ..unknown }.block(address, None)
         })
         .collect();
     blocks.sort_unstable_by_key(|block| block.address);

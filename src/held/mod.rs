@@ -7,18 +7,23 @@
 mod buckets;
 mod category;
 mod kinds;
+mod layers;
 mod leaks;
 mod lives;
 mod rules;
+mod samples;
 mod sets;
 mod tables;
 
 use serde::Serialize;
 
 pub use self::kinds::{Category, Confidence};
+pub use self::layers::Layer;
+use self::layers::layers;
 pub use self::leaks::{LeakSuspect, Leaks};
 use self::lives::Lives;
 pub use self::rules::Rule;
+use self::samples::Samples;
 use self::tables::Summary;
 pub use self::tables::{Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, ByRule, HeldAt};
 use crate::facts::shown_capacity;
@@ -55,6 +60,8 @@ pub(crate) struct Whereabouts {
     pub(crate) at_asked: Option<HeldAt>,
     pub(crate) steps: StepsReport,
     pub(crate) leaks: Leaks,
+    /// By category over time, at [`OverTime::fullest`], if that was asked for.
+    pub(crate) layers: Vec<Layer>,
 }
 
 /// Looks at the memory of `device`, of which the `over_time` is known, also at the moment
@@ -65,6 +72,7 @@ pub(crate) fn whereabouts(
     asked: Moment,
     rules: &[Rule],
     top: usize,
+    is_layered: bool,
 ) -> Whereabouts {
     let at_peak = over_time.peak.allocated_event.or(over_time.first.checked_sub(1));
     // What comes before the part that is looked at counts as the state at its beginning.
@@ -78,7 +86,15 @@ pub(crate) fn whereabouts(
         Moment::Entry { event } => Some(usize::try_from(event).ok()),
     };
     wanted.extend(asked);
-    let lives = Lives::of(device, wanted);
+    let fullest = over_time.fullest.iter().filter(|_| is_layered);
+    let fullest: Vec<usize> = fullest.filter_map(|n| usize::try_from(*n).ok()).collect();
+    let samples = fullest.len();
+    let mut lives = Lives::of(device, wanted, Samples::at(fullest));
+    let phases = device.phases();
+    let layers = match samples {
+        0 => Vec::new(),
+        _ => layers(device.device(), &mut lives, phases, samples),
+    };
     let held = |entry: Option<usize>| {
         let moment = lives.moments.iter().find(|moment| moment.entry == entry)?;
         Some(Summary::new(device, &lives, moment).report(rules, top))
@@ -86,7 +102,6 @@ pub(crate) fn whereabouts(
     let reserved_before = over_time.outcome.start.reserved;
     let capacity = device.scope().capacity;
     let capacity = capacity.or_else(|| shown_capacity(device.device(), reserved_before));
-    let phases = device.phases();
     Whereabouts {
         at_peak: held(peak),
         at_failure: failure.and_then(|failure| held(Some(failure))),
@@ -96,13 +111,14 @@ pub(crate) fn whereabouts(
             told_by: phases.steps_from(),
         },
         leaks: lives.leaks.report(device.stacks(), top, capacity),
+        layers,
     }
 }
 
 /// Every block that the program held after entry `entry` of `device`'s trace, by address, with what it
 /// was for.
 pub fn held_blocks(device: DeviceStudy<'_, '_>, entry: usize) -> Vec<HeldBlock> {
-    let lives = Lives::of(device, vec![Some(entry)]);
+    let lives = Lives::of(device, vec![Some(entry)], Samples::at(Vec::new()));
     let Some(moment) = lives.moments.first() else { return Vec::new() };
     let categories = category::sort_out(moment, &lives, device.phases());
     let blocks = moment.blocks.iter().zip(categories);

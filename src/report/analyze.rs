@@ -3,11 +3,13 @@
 
 use super::failure::{ooms, request};
 use super::memory::{memory, pools_and_streams, segments};
-use super::timeline::{area, row};
+use super::timeline::{area, course, row};
 use super::words::{provenance, span};
-use super::{held, ranks};
+use super::{held as held_by, ranks};
 use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport, Summary};
-use crate::document::{Chart, Document, Note, Shape, Text, code, strong};
+use crate::document::{Chart, Document, Layer, Note, Shape, Text, code, strong};
+use crate::failure::OomReport;
+use crate::held;
 use crate::notice::{Code, Warning};
 use crate::study::{Moment, OverTime, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
 use crate::units::{counted, size};
@@ -83,8 +85,8 @@ fn snapshot(document: &mut Document, snapshot: &SnapshotReport, report: &Analyze
         request(document, device);
         memory(document, device);
         over_time(document, device);
-        held::held(document, device);
-        held::holders(document, device);
+        held_by::held(document, device);
+        held_by::holders(document, device);
         segments(document, device);
         pools_and_streams(document, &device.memory);
     }
@@ -110,14 +112,40 @@ fn over_time(document: &mut Document, device: &DeviceReport) {
     }
 }
 
+/// Layers that are told apart; the others are one.
+const LAYERS: usize = 5;
+
+/// The largest layers, in the order of the categories.
+fn layers(device: &DeviceReport) -> Vec<Layer> {
+    let sum =
+        |layer: &held::Layer| layer.bytes.iter().map(|bytes| u128::from(*bytes)).sum::<u128>();
+    let mut largest: Vec<&held::Layer> = device.layers.iter().collect();
+    largest.sort_by_key(|layer| std::cmp::Reverse(sum(layer)));
+    largest.truncate(LAYERS);
+    largest.sort_by_key(|layer| layer.category);
+    let named = largest.into_iter().map(|layer| Layer {
+        name: layer.category.word().replace('-', " "),
+        values: layer.bytes.clone(),
+    });
+    named.collect()
+}
+
 fn chart(timeline: &OverTime, device: &DeviceReport) -> Chart {
     let buckets = timeline.samples.buckets();
     let most = |series: usize| buckets.iter().map(|bucket| bucket.max[series]).collect();
-    let mut rows = vec![area(most(SERIES_RESERVED), most(SERIES_ALLOCATED))];
+    let mut rows = vec![
+        area(most(SERIES_RESERVED), most(SERIES_ALLOCATED), layers(device)),
+        row("", Shape::Axis, Note::None),
+    ];
+    rows.extend(course(&device.course));
     let place = |entry: u64| [entry - timeline.first; 2];
     if !device.ooms.is_empty() {
         let failed = device.ooms.iter().map(|oom| place(oom.event)).collect();
         rows.push(row("failed", Shape::Marks(failed), Note::None));
+        let said =
+            |oom: &OomReport| format!("{}: {}", size(oom.requested_bytes), oom.verdict.word());
+        let said = device.ooms.iter().map(|oom| (oom.event - timeline.first, said(oom)));
+        rows.push(row("", Shape::Labels(said.collect()), Note::None));
     }
     if let Some(Moment::Entry { event }) = device.moment
         && (timeline.first..timeline.first + timeline.events).contains(&event)
@@ -129,5 +157,6 @@ fn chart(timeline: &OverTime, device: &DeviceReport) -> Chart {
     let gap = buckets.iter().map(|bucket| bucket.min[SERIES_GAP].saturating_mul(1000)).collect();
     rows.push(row("gap", Shape::Shares(gap), Note::ExtentOf(unused)));
     let starts = buckets.iter().map(|bucket| bucket.first as u64).collect();
-    Chart { entries: timeline.events, starts, rows }
+    let (entries, first) = (timeline.events, timeline.first);
+    Chart { entries, first, starts, times_us: timeline.times_us.clone(), rows }
 }

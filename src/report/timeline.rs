@@ -1,8 +1,10 @@
 //! The answer of `oomscope timeline`: charts over one axis, then the worst moments in words.
 
 use super::words::{extent, warnings};
-use crate::document::{Chart, Document, Note, Row, Shape, code};
+use crate::document::{Chart, Document, Layer, Note, Row, Shape, Stretch, code};
 use crate::figures::Figure;
+use crate::phases::Phase;
+use crate::study::{self, Course};
 use crate::timeline::{DeviceTimeline, Series, TimelineReport};
 use crate::units::{count, counted, duration, size};
 
@@ -62,9 +64,36 @@ pub(super) fn row(name: impl Into<String>, shape: Shape, note: Note) -> Row {
 }
 
 /// The first row of a chart.
-pub(super) fn area(reserved: Vec<u64>, allocated: Vec<u64>) -> Row {
+pub(super) fn area(reserved: Vec<u64>, allocated: Vec<u64>, layers: Vec<Layer>) -> Row {
     let names = ["reserved, not allocated", "allocated"];
-    row("", Shape::Area { back: reserved, front: allocated, names }, Note::None)
+    row("", Shape::Area { back: reserved, front: allocated, names, layers }, Note::None)
+}
+
+/// What the program was doing, below the axis.
+pub(super) fn course(course: &Course) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut stretches = |name: &str, stretches: Vec<Stretch>, is_numbered| {
+        if stretches.iter().any(|stretch| !stretch.name.is_empty()) {
+            rows.push(row(name, Shape::Stretches { stretches, is_numbered }, Note::None));
+        }
+    };
+    let steps = course.steps.iter().map(|s| stretch(s, s.what.to_string()));
+    stretches("step", steps.collect(), true);
+    let phases = course.phases.iter().map(|run| {
+        stretch(
+            run,
+            match run.what {
+                Phase::Other => String::new(),
+                phase => phase.word().to_owned(),
+            },
+        )
+    });
+    stretches("phase", phases.collect(), false);
+    rows
+}
+
+fn stretch<T>(of: &study::Stretch<T>, name: String) -> Stretch {
+    Stretch { span: [of.first, of.next], name }
 }
 
 /// One device, written down.
@@ -101,7 +130,12 @@ impl Drawn<'_> {
     fn chart(&mut self, rows: Vec<Row>) {
         let starts = (0..self.device.buckets.first_event.len() as u64).map(|n| self.start(n));
         let starts = starts.collect();
-        self.document.chart(Chart { entries: self.device.events, starts, rows });
+        let begin = self.device.start_us.unwrap_or(0);
+        let times: Option<Vec<u64>> = self.device.buckets.time_us.iter().copied().collect();
+        let times = times.unwrap_or_default().into_iter();
+        let times_us = times.map(|time| time.saturating_sub(begin)).collect();
+        let (entries, first) = (self.device.events, self.device.first_event);
+        self.document.chart(Chart { entries, first, starts, times_us, rows });
     }
 
     fn memory(&mut self) {
@@ -109,11 +143,11 @@ impl Drawn<'_> {
         let [reserved, allocated] = [Figure::Reserved, Figure::Allocated].map(|figure| {
             device.series.size(figure).map_or_else(Vec::new, |series| series.max.clone())
         });
-        let first = device.first_event;
-        let ends = [first, first + device.events - 1];
-        let ends = ends.map(|entry| format!("entry {}", count(entry)));
-        let mut rows =
-            vec![area(reserved, allocated), row("", Shape::Ends(ends), Note::Text(String::new()))];
+        let mut rows = vec![
+            area(reserved, allocated, Vec::new()),
+            row("", Shape::Axis, Note::Text(String::new())),
+        ];
+        rows.extend(course(&device.course));
         let private = device.series.size(Figure::PrivateReserved);
         if let Some(private) = private.filter(|series| series.highest > 0) {
             let note = Note::Text(format!("to {}", size(private.highest)));
@@ -138,7 +172,14 @@ impl Drawn<'_> {
             let spans = buckets.map(|(_, n)| self.bucket(n)).collect();
             row(name, Shape::Marks(spans), Note::Text(counted(kind.count, "time")))
         });
-        drawn.collect()
+        let first = self.device.first_event;
+        let failed = marks.oom.largest.iter().map(|mark| (mark.event - first, size(mark.bytes)));
+        let labels = row("", Shape::Labels(failed.collect()), Note::None);
+        let mut drawn: Vec<Row> = drawn.collect();
+        if marks.oom.count > 0 {
+            drawn.insert(1, labels);
+        }
+        drawn
     }
 
     fn ranges(&self) -> Vec<Row> {
@@ -157,7 +198,7 @@ impl Drawn<'_> {
     fn kinds(&mut self) {
         self.document.heading("Free memory, maximum of each column; each line has its own scale");
         let highest = Note::Text("highest".to_owned());
-        let mut rows = vec![row("", Shape::Ends([String::new(), String::new()]), highest)];
+        let mut rows = vec![row("", Shape::Empty, highest)];
         let mut words = Vec::new();
         for (name, figure) in KINDS {
             let series = self.device.series.size(figure);

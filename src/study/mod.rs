@@ -15,6 +15,7 @@
 //! of the memory over time: whoever has something to observe does that first and asks for the peak afterwards. A study can be shared between threads; the inference, which itself uses all of them, is to be
 //! asked for before work is shared out.
 
+mod course;
 mod device;
 mod from_empty;
 mod lost_history;
@@ -25,6 +26,7 @@ mod window;
 
 use std::sync::OnceLock;
 
+pub use self::course::{Course, Stretch};
 pub use self::device::DeviceStudy;
 use self::device::Kept;
 pub use self::from_empty::FromEmpty;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::window::{self, Window};
-use crate::facts::{Highest, Outcome, Sampler, Step};
+use crate::facts::{Bucket, Highest, Outcome, Sampler, Step};
 use crate::snapshot::Device;
 use crate::units::ratio;
 
@@ -50,6 +50,10 @@ pub struct OverTime {
     pub duration_us: Option<u64>,
     /// The series, by `SERIES_*`.
     pub samples: Sampler<3>,
+    /// Of each bucket of the series, microseconds from the first entry to its first; empty where not recorded.
+    pub times_us: Vec<u64>,
+    /// Of each bucket, how many entries of the trace had been applied when most was allocated.
+    pub fullest: Vec<u64>,
     /// The highest of them.
     pub peak: Peak,
     /// What the replay of the whole trace found out.
@@ -68,17 +72,19 @@ pub(super) struct Gatherer<'a> {
     device: Device<'a>,
     window: Range<usize>,
     samples: Sampler<3>,
+    /// Of each bucket, the most that was allocated, and after how many entries.
+    fullest: Vec<(u64, usize)>,
 }
 
 impl<'a> Gatherer<'a> {
     pub(super) fn new(device: Device<'a>, window: Window) -> Self {
         let window = window.of(device);
         let samples = Sampler::new(window.len(), BUCKETS);
-        Self { device, window, samples }
+        Self { device, window, samples, fullest: Vec::new() }
     }
 
     pub(super) fn close(self, outcome: Outcome) -> OverTime {
-        let Self { device, window, samples } = self;
+        let Self { device, window, samples, fullest } = self;
         let [reserved, allocated, _] = samples.highest();
         let entry_of = |highest: Highest| window::entry_of(&window, highest.sample);
         let peak = Peak {
@@ -91,11 +97,20 @@ impl<'a> Gatherer<'a> {
         };
         let time = |entry| device.time_us(entry);
         let ends = time(window.start).zip(time(window.end.max(1) - 1));
+        let begin = |bucket: &Bucket<3>| time(window.start + bucket.first);
+        let times: Option<Vec<u64>> = samples.buckets().iter().map(begin).collect();
+        let start = time(window.start).unwrap_or(0);
         OverTime {
             first: window.start as u64,
             events: window.len() as u64,
             trace_events: device.len() as u64,
             duration_us: ends.map(|(start, end)| end.saturating_sub(start)),
+            times_us: times
+                .unwrap_or_default()
+                .into_iter()
+                .map(|time| time.saturating_sub(start))
+                .collect(),
+            fullest: fullest.into_iter().map(|(_, applied)| applied as u64).collect(),
             samples,
             peak,
             outcome,
@@ -111,6 +126,15 @@ impl<'a> Gatherer<'a> {
         let gap = 1000.0 * ratio(totals.reserved - totals.allocated, totals.reserved);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
         let gap = gap as u64;
-        self.samples.add(place, [totals.reserved, totals.allocated, gap]);
+        let begins = self.samples.add(place, [totals.reserved, totals.allocated, gap]);
+        let here = (totals.allocated, entry.map_or(0, |entry| entry + 1));
+        match self.fullest.last_mut() {
+            Some(fullest) if !begins => {
+                if here.0 > fullest.0 {
+                    *fullest = here;
+                }
+            }
+            _ => self.fullest.push(here),
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::facts::{Keep, is_completed_at_once};
 use crate::notice::{Warning, Warnings};
 use crate::snapshot::{BlockState, Snapshot};
 use crate::study::warn_of_trace;
-use crate::study::{DeviceStudy, Scope, Study, Window, place};
+use crate::study::{Course, DeviceStudy, Scope, Study, Window, place};
 
 /// The JSON of `oomscope timeline`.
 #[derive(Debug, Serialize)]
@@ -56,6 +56,9 @@ pub struct DeviceTimeline {
     pub marks: Marks,
     /// What the program said that it was doing.
     pub ranges: NamedRanges,
+    /// What it was doing as its stacks tell, for a chart.
+    #[serde(skip)]
+    pub course: Course,
 }
 
 /// Which part of a snapshot to follow, and how closely.
@@ -139,5 +142,6 @@ fn follow(
         ranges: ranges(device, window, |entry| book.bucket_of(entry - window.start)),
         buckets,
         series,
+        course: Course::of(study),
     })
 }

@@ -40,6 +40,7 @@ mod gate_pool_history;
 mod generator;
 mod golden;
 mod layers;
+mod layers_over_time;
 mod layout;
 mod lines;
 mod phases;

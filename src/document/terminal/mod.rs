@@ -162,7 +162,7 @@ fn is_parted(before: &Block, after: &Block) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::chart::{Chart, Note, Row, Shape};
+    use super::super::chart::{Chart, Note, Row, Shape, Stretch};
     use super::super::markdown::markdown;
     use super::super::table::{Cell, Table};
     use super::super::text::{alarm, code, strong};
@@ -259,7 +259,12 @@ mod tests {
             shape: Shape::Marks(vec![[0, 1]]),
             note: Note::Text(EVIL.into()),
         };
-        document.chart(Chart { entries: 1, starts: vec![0], rows: vec![row] });
+        let stretches = vec![Stretch { span: [0, 1], name: EVIL.into() }];
+        let stretches = Shape::Stretches { stretches, is_numbered: false };
+        let others = [Shape::Labels(vec![(0, EVIL.into())]), stretches, Shape::Axis];
+        let others = others.map(|shape| Row { name: EVIL.into(), shape, note: Note::None });
+        let rows = [row].into_iter().chain(others).collect();
+        document.chart(Chart { entries: 1, starts: vec![0], rows, ..Chart::default() });
         document.stack(Stack { name: "stack", frames: vec![EVIL.into()], folded: 1 });
         document.code([EVIL]);
         document.details(text(), document.clone());

@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Style as Ansi};
 
-use crate::document::drawing::{Pens, UNICODE};
+use crate::document::pens::{Pens, UNICODE};
 use crate::document::text::{Text, Tone};
 use crate::units::plain;
 
@@ -12,8 +12,20 @@ const ASCII: Pens = Pens {
     axis: '|',
     mark: '^',
     range: '=',
+    ground: ['+', '-', '+'],
     levels: ['_', '.', '-', '=', '+', '*', '%', '@'],
+    paint: None,
 };
+
+/// Colours of layers, which lie on each other: neighbours are unlike.
+const LAYERS: [AnsiColor; 5] =
+    [AnsiColor::Blue, AnsiColor::Green, AnsiColor::Magenta, AnsiColor::Cyan, AnsiColor::Yellow];
+
+fn painted(layer: usize, cells: &str) -> String {
+    let colour = LAYERS.get(layer).or(LAYERS.last()).copied().unwrap_or(AnsiColor::White);
+    let style = colour.on_default();
+    format!("{style}{cells}{style:#}")
+}
 
 /// What the reader's screen can show.
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +45,8 @@ impl Style {
     }
 
     pub(super) fn pens(self) -> Pens {
-        self.pick(UNICODE, ASCII)
+        let pens = self.pick(UNICODE, ASCII);
+        Pens { paint: self.colour.then_some(painted), ..pens }
     }
 
     /// What stands for a part that is left out.
