@@ -16,7 +16,7 @@
 //!    [`failure`]: why requests failed; [`analysis`]: the report of one snapshot
 //! 5. [`gate`], [`diff`]: answers held against limits and against each other
 //! 6. [`document`]: blocks, and how they are shown; [`report`]: answers laid out in blocks; [`formats`]: answers in the
-//!    forms that programs read
+//!    forms that programs read; [`page`]: an answer with its data as a page to look at
 //! 7. [`cli`]: what was typed and what it means
 //!
 //! The library never prints, exits or reads the environment, save `cli`, which does nothing else.
@@ -84,6 +84,7 @@ pub mod memory;
 pub mod message;
 pub mod model;
 pub mod notice;
+pub mod page;
 pub mod phases;
 pub mod pickle;
 pub mod releases;

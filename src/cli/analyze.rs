@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{OutputArgs, WindowArgs, parse_capacity, parse_release};
+use super::args::{OutputArgs, WindowArgs, parse_capacity, parse_moment, parse_release};
 use super::configuration::configuration;
 use super::exit::{Done, complain};
 use super::inputs;
@@ -76,17 +76,6 @@ pub(super) struct Analyze {
 
     #[command(flatten)]
     window: WindowArgs,
-}
-
-fn parse_moment(text: &str) -> Result<AskedMoment, String> {
-    match text {
-        "peak" => Ok(AskedMoment::Peak),
-        "failure" => Ok(AskedMoment::Failure),
-        _ => text
-            .parse()
-            .map(AskedMoment::Entry)
-            .map_err(|_| "give the index of a trace entry, peak or failure".to_owned()),
-    }
 }
 
 fn parse_request(text: &str) -> Result<u64, String> {

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use crate::allocator::SMALL_SEGMENT;
 use crate::releases::{NEWEST, OLDEST};
-use crate::study::Window;
+use crate::study::{AskedMoment, Window};
 use crate::units::{parse_size, size};
 
 /// Arguments of every replay on the model.
@@ -47,6 +47,18 @@ pub(super) fn parse_release(text: &str) -> Result<u32, String> {
     match (major, minor) {
         (Some("2"), Some(minor @ OLDEST..=NEWEST)) => Ok(minor),
         _ => Err(format!("the rules of PyTorch 2.{OLDEST} to 2.{NEWEST} are known, such as 2.9")),
+    }
+}
+
+/// The moment that `--at` names.
+pub(super) fn parse_moment(text: &str) -> Result<AskedMoment, String> {
+    match text {
+        "peak" => Ok(AskedMoment::Peak),
+        "failure" => Ok(AskedMoment::Failure),
+        _ => text
+            .parse()
+            .map(AskedMoment::Entry)
+            .map_err(|_| "give the index of a trace entry, peak or failure".to_owned()),
     }
 }
 

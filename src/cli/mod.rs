@@ -14,6 +14,7 @@ mod live;
 mod output;
 mod progress;
 mod replay;
+mod report;
 mod run;
 mod timeline;
 mod whatif;
@@ -56,6 +57,7 @@ enum Command {
     Analyze(analyze::Analyze),
     Diff(diff::Diff),
     Replay(replay::Replay),
+    Report(report::Report),
     Timeline(timeline::Timeline),
     Whatif(whatif::Whatif),
     Explain(explain::Explain),
@@ -81,6 +83,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Analyze(args) => analyze::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Timeline(args) => timeline::run(&args),
         Command::Whatif(args) => whatif::run(&args),
         Command::Explain(args) => explain::run(&args),

@@ -9,8 +9,11 @@ mod area;
 mod block;
 mod chart;
 mod drawing;
+mod html;
 mod markdown;
+mod markup;
 mod pens;
+mod picture;
 mod stretches;
 mod table;
 #[cfg(feature = "terminal")]
@@ -21,7 +24,9 @@ mod wrap;
 
 pub use block::{Block, Document, Field, Item, Stack};
 pub use chart::{Chart, Layer, Note, Row, Shape, Stretch};
+pub use html::html;
 pub use markdown::markdown;
+pub use markup::literal as html_literal;
 pub use table::{Cell, Table};
 #[cfg(feature = "terminal")]
 pub use terminal::{Style, terminal};

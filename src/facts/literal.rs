@@ -74,6 +74,7 @@ impl Literal<'_> {
             if lacks_completions && event.action == Action::FreeRequested {
                 applied.action = Action::FreeCompleted;
             }
+            tiling.forget_changes();
             if !apply(index, &applied, &mut tiling, &pools) {
                 contradictions += 1;
                 first_contradiction = first_contradiction.or(Some(index));

@@ -36,5 +36,6 @@ pub(crate) use segment_pools::{DEFAULT_STREAM, SegmentPools, no_split_pools};
 pub use settings::{releases, settings_of, settings_under};
 pub use shown::{shown_capacity, shown_limit};
 pub(crate) use start::Start;
+pub(crate) use tiling::Change;
 pub use tiling::{FreeKinds, Keep, Stretch, StretchBlock, Tiling};
 pub use totals::{StreamPool, Totals};

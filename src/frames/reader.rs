@@ -147,6 +147,11 @@ impl<'a> StackReader<'a> {
         (own, ids)
     }
 
+    /// Every frame behind `stack`, innermost first: its own, and those of the call that its thread serves.
+    pub(crate) fn frames_behind(&self, stack: StackId) -> Vec<FrameId> {
+        self.all_frames(self.snapshot.stacks.maker(stack)).1
+    }
+
     fn two_lines(&self, ids: &[FrameId]) -> (Option<usize>, Option<usize>) {
         two_lines(ids.iter().map(|id| {
             let frame = self.snapshot.stacks.frame(*id);

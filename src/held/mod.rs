@@ -6,6 +6,7 @@
 
 mod buckets;
 mod category;
+mod every;
 mod kinds;
 mod layers;
 mod leaks;
@@ -17,6 +18,7 @@ mod tables;
 
 use serde::Serialize;
 
+pub(crate) use self::every::{Allocation, categories};
 pub use self::kinds::{Category, Confidence};
 pub use self::layers::Layer;
 use self::layers::layers;

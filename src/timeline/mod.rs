@@ -7,7 +7,7 @@ mod series;
 use serde::Serialize;
 
 pub use self::marks::{Mark, MarkKind, Marks};
-use self::ranges::ranges;
+pub(crate) use self::ranges::ranges;
 pub use self::ranges::{NamedRange, NamedRanges, RangeSpan};
 use self::series::SeriesBook;
 pub use self::series::{Buckets, Series, SeriesSet};

@@ -65,7 +65,7 @@ struct FoundSpan {
 }
 
 /// The ranges of `device` that touch `window`; `bucket_of` tells the bucket of an entry.
-pub(super) fn ranges(
+pub(crate) fn ranges(
     device: Device<'_>,
     window: &Range<usize>,
     bucket_of: impl Fn(usize) -> usize,

@@ -42,6 +42,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("document", 6),
     ("report", 6),
     ("formats", 6),
+    ("page", 6),
     ("cli", 7),
 ];
 
@@ -64,6 +65,9 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("notice", "units"),
     ("phases", "frames"),
     ("study", "memory"),
+    ("page", "document"),
+    ("page", "formats"),
+    ("page", "report"),
     ("pickle", "ids"),
     ("report", "document"),
 ];

@@ -19,6 +19,8 @@ pub enum Keep {
     Sums,
     /// The sums by kind as well: see [`Tiling::free_kinds`].
     Kinds,
+    /// The sums, and what each entry changed: see [`Tiling::changes`].
+    Changes,
 }
 
 /// Free memory of a device by kind, in bytes.

@@ -5,6 +5,7 @@
 //! ordered index; it is built when first needed (expandable memory, or a trace that contradicts
 //! itself) and kept from then on.
 
+mod changes;
 mod free;
 mod state;
 mod stretches;
@@ -13,5 +14,5 @@ mod tests;
 
 pub use free::{FreeKinds, Keep};
 pub use state::Tiling;
-pub(crate) use state::{NONE, Run, Tile};
+pub(crate) use state::{Change, NONE, Run, Tile};
 pub use stretches::{Stretch, StretchBlock};

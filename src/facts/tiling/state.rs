@@ -55,9 +55,22 @@ pub struct Tiling {
     pub(super) stream_pool_ids: FxHashMap<(PoolId, u64, bool), u32>,
     /// Free memory by kind; kept only when asked for.
     pub(super) kinds: Option<Kinds>,
+    /// What the last entry changed; kept only when asked for.
+    pub(super) changes: Option<Vec<Change>>,
     /// Private pools whose blocks are handed out whole.
     pub(super) no_split: Vec<PoolId>,
     pub(super) totals: Totals,
+}
+
+/// Something that an entry changed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change {
+    /// A block that is in use, or was, at this address.
+    Block(u64),
+    /// Memory that came from the device.
+    Came(Tile),
+    /// Bytes of memory that went back to it, and where.
+    Went(u64, u64),
 }
 
 /// An entry that does not fit what came before it.
@@ -71,6 +84,7 @@ impl Tiling {
     pub(crate) fn new(settings: Settings, keep: Keep) -> Self {
         Self {
             kinds: (keep == Keep::Kinds).then(|| Kinds::new(&settings)),
+            changes: (keep == Keep::Changes).then(Vec::new),
             settings,
             tiles: Vec::new(),
             vacant: Vec::new(),
@@ -142,7 +156,7 @@ impl Tiling {
         self.tiles.get(id as usize)
     }
 
-    fn find(&self, addr: u64) -> Option<u32> {
+    pub(super) fn find(&self, addr: u64) -> Option<u32> {
         self.by_addr.get(&addr).copied()
     }
 
@@ -165,6 +179,7 @@ impl Tiling {
     #[inline]
     fn account(&mut self, id: u32, add: bool) {
         let t = self.tiles[id as usize];
+        self.note_tile(&t);
         let step = |total: &mut u64, n: u64| {
             *total = if add { total.saturating_add(n) } else { total.saturating_sub(n) };
         };
@@ -300,7 +315,7 @@ impl Tiling {
                 next = NONE;
             }
         }
-        let id = self.insert(Tile {
+        let tile = Tile {
             addr: run.addr,
             size: run.size,
             requested: 0,
@@ -310,8 +325,9 @@ impl Tiling {
             state: BlockState::Inactive,
             is_expandable: run.is_expandable,
             stack: StackId::default(),
-        });
-        Ok(id)
+        };
+        self.note(Change::Came(tile));
+        Ok(self.insert(tile))
     }
 
     /// `segment_alloc`, `segment_map`
@@ -331,10 +347,13 @@ impl Tiling {
             return Err(Contradiction);
         }
         let whole = first.next == NONE && first.state == BlockState::Inactive;
+        let mut size = 0_u64;
         while let Some(&tile) = self.tile(id) {
             self.remove(id, false);
+            size = size.saturating_add(tile.size);
             id = tile.next;
         }
+        self.note(Change::Went(addr, size));
         if whole { Ok(()) } else { Err(Contradiction) }
     }
 
@@ -342,6 +361,7 @@ impl Tiling {
     pub(crate) fn unmap(&mut self, addr: u64, size: u64) -> Applied {
         let id = self.cut_out(addr, size)?;
         self.remove(id, false);
+        self.note(Change::Went(addr, size));
         Ok(())
     }
 
@@ -434,6 +454,7 @@ impl Tiling {
         tile.state = BlockState::ActivePendingFree;
         self.totals.allocated -= tile.size;
         self.stream_pools[tile.stream_pool as usize].pending += tile.size;
+        self.note(Change::Block(addr));
         Ok(())
     }
 

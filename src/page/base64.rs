@@ -1,0 +1,45 @@
+//! Bytes as base64, written as they come.
+
+use std::io::{self, Write};
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// Bytes that are turned into characters in one go.
+const CHUNK: usize = 3 * 1024;
+
+/// Writes `bytes` to `out`.
+pub(super) fn write(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
+    let mut text = Vec::with_capacity(CHUNK / 3 * 4);
+    for chunk in bytes.chunks(CHUNK) {
+        text.clear();
+        for three in chunk.chunks(3) {
+            let at = |index: usize| u32::from(three.get(index).copied().unwrap_or(0));
+            let bits = at(0) << 16 | at(1) << 8 | at(2);
+            for place in 0..4_usize {
+                let letter = ALPHABET[(bits >> (18 - 6 * place) & 63) as usize];
+                text.push(if place > three.len() { b'=' } else { letter });
+            }
+        }
+        out.write_all(&text)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn bytes_are_written_as_in_rfc_4648() {
+        for (bytes, wanted) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            let mut text = Vec::new();
+            super::write(bytes.as_bytes(), &mut text).unwrap();
+            assert_eq!(String::from_utf8(text).unwrap(), wanted);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Columns of numbers as bytes: LEB128, differences in zigzag.
+
+/// A column that grows at its end.
+#[derive(Debug, Default)]
+pub(super) struct Column {
+    pub(super) bytes: Vec<u8>,
+    last: u64,
+}
+
+impl Column {
+    /// Adds `value` as it is.
+    #[expect(clippy::cast_possible_truncation, reason = "seven bits at a time")]
+    pub(super) fn push(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    /// Adds by how much `value` is more than the one before, in a column that never falls.
+    pub(super) fn push_more(&mut self, value: u64) {
+        debug_assert!(value >= self.last, "the column never falls");
+        self.push(value.saturating_sub(self.last));
+        self.last = value;
+    }
+
+    /// Adds by how much `value` differs from the one before.
+    pub(super) fn push_change(&mut self, value: u64) {
+        let change = value.wrapping_sub(self.last).cast_signed();
+        self.push(((change << 1) ^ (change >> 63)).cast_unsigned());
+        self.last = value;
+    }
+}
+
+impl Extend<u64> for Column {
+    fn extend<T: IntoIterator<Item = u64>>(&mut self, values: T) {
+        values.into_iter().for_each(|value| self.push(value));
+    }
+}
+
+impl FromIterator<u64> for Column {
+    fn from_iter<T: IntoIterator<Item = u64>>(values: T) -> Self {
+        let mut column = Self::default();
+        column.extend(values);
+        column
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Column;
+
+    #[test]
+    fn numbers_take_seven_bits_a_byte() {
+        let column: Column = [0, 127, 128, 300, u64::MAX].into_iter().collect();
+        let mut wanted = vec![0, 0x7f, 0x80, 1, 0xac, 2];
+        wanted.extend([0xff; 9]);
+        wanted.push(1);
+        assert_eq!(column.bytes, wanted);
+    }
+
+    #[test]
+    fn differences_have_a_sign_in_their_lowest_bit() {
+        let mut column = Column::default();
+        for value in [5, 3, 3, 4, 0] {
+            column.push_change(value);
+        }
+        assert_eq!(column.bytes, [10, 3, 0, 2, 7]);
+        let mut column = Column::default();
+        for value in [0, u64::MAX, 0] {
+            column.push_change(value);
+        }
+        assert_eq!(column.bytes, [0, 1, 2], "differences go around");
+    }
+}

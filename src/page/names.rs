@@ -1,0 +1,36 @@
+//! The streams and pools of a page, by name.
+
+use rustc_hash::FxHashMap;
+
+use crate::ids::PoolId;
+use crate::study::DeviceStudy;
+
+/// Streams and pools by name, as the header lists them.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pub(super) streams: Vec<String>,
+    pub(super) pools: Vec<String>,
+    rows: FxHashMap<String, usize>,
+}
+
+impl Names {
+    pub(super) fn stream(&mut self, handle: u64) -> usize {
+        Self::row(&mut self.streams, &mut self.rows, handle.to_string())
+    }
+
+    pub(super) fn pool(&mut self, device: DeviceStudy<'_, '_>, pool: PoolId) -> usize {
+        self.pool_of(device.snapshot().pools.get(pool))
+    }
+
+    pub(super) fn pool_of(&mut self, [first, second]: [u64; 2]) -> usize {
+        // A colon sets them apart from streams.
+        Self::row(&mut self.pools, &mut self.rows, format!("{first}:{second}"))
+    }
+
+    fn row(list: &mut Vec<String>, rows: &mut FxHashMap<String, usize>, name: String) -> usize {
+        *rows.entry(name).or_insert_with_key(|name| {
+            list.push(name.clone());
+            list.len() - 1
+        })
+    }
+}
