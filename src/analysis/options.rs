@@ -24,12 +24,14 @@ pub struct Options<'a> {
     pub layers: bool,
     /// The minor release of PyTorch 2 that recorded it; found out as far as the file tells if not given.
     pub minor: Option<u32>,
+    /// Whether files of source are told without their directories.
+    pub strip_paths: bool,
 }
 
 impl Options<'_> {
     /// What is known, and looked at, whatever is asked.
     pub fn scope(self) -> Scope {
-        let Self { device, window, capacity, minor, .. } = self;
-        Scope { device, window, capacity, minor }
+        let Self { device, window, capacity, minor, strip_paths, .. } = self;
+        Scope { device, window, capacity, minor, strip_paths }
     }
 }

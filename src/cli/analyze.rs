@@ -104,6 +104,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
         rules: &config.categories,
         layers: output.has_colour(args.output.format),
         minor: args.torch_version,
+        strip_paths: false,
     };
     let (snapshots, unreadable) =
         inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));

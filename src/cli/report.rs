@@ -1,5 +1,6 @@
 //! `oomscope report`
 
+use std::collections::HashMap;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,7 @@ use super::configuration::configuration;
 use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
-use crate::analysis::{AnalyzeReport, Options, analyze_study};
+use crate::analysis::{AnalyzeReport, Options, SnapshotReport, analyze_study};
 use crate::page::{self, PageData};
 use crate::study::{AskedMoment, Study};
 
@@ -63,6 +64,10 @@ pub(super) struct Report {
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
+    /// Leave directories out of all paths, for a page that leaves the house
+    #[arg(long)]
+    strip_paths: bool,
+
     /// Read categories of your own from FILE; default: oomscope.toml in this directory or the nearest parent
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -83,6 +88,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Done> {
         request: None,
         rules: &config.categories,
         minor: args.torch_version,
+        strip_paths: args.strip_paths,
     };
     let mut inputs = inputs::expand(&args.snapshots)?;
     match &args.output {
@@ -94,11 +100,12 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Done> {
         None => {}
     }
     let output = Output::open(args.output.as_deref())?;
-    let (read, unreadable) = inputs::read_all(&inputs, |snapshot, path, bytes| {
+    let (read, mut unreadable) = inputs::read_all(&inputs, |snapshot, path, bytes| {
         let study = Study::new(snapshot, options.scope());
         let report = analyze_study(&study, path, bytes, options);
+        let budget = page::budget(inputs.len() * report.devices.len());
         let devices = study.devices().zip(&report.devices);
-        let pages = devices.map(|(device, report)| PageData::of(device, report));
+        let pages = devices.map(|(device, report)| PageData::of(device, report, budget));
         pages.collect::<io::Result<Vec<PageData>>>().map(|pages| (report, pages))
     });
     for file in &unreadable {
@@ -112,13 +119,28 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Done> {
     }
     let done = if unreadable.is_empty() { Done::Well } else { Done::Partly };
     let read = read.into_iter().collect::<io::Result<Vec<_>>>()?;
-    let (snapshots, pages): (Vec<_>, Vec<_>) = read.into_iter().unzip();
+    let (mut snapshots, pages): (Vec<_>, Vec<_>) = read.into_iter().unzip();
+    if args.strip_paths {
+        strip(snapshots.iter_mut().map(|one: &mut SnapshotReport| &mut one.path));
+        strip(unreadable.iter_mut().map(|one| &mut one.path));
+    }
     let report = AnalyzeReport::new(snapshots, unreadable, args.top);
     output.write_by(|out| page::write(&report, &pages, env!("CARGO_PKG_VERSION"), out))?;
     if let Some(path) = args.output.as_deref().filter(|_| args.open) {
         open(path)?;
     }
     Ok(done)
+}
+
+/// Leaves the directories of `paths` out; names that several then have are numbered, to tell one from another.
+fn strip<'p>(paths: impl Iterator<Item = &'p mut String>) {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for path in paths {
+        let name = path.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+        let times = seen.entry(name.clone()).or_default();
+        *times += 1;
+        *path = if *times == 1 { name } else { format!("{times}/{name}") };
+    }
 }
 
 /// Shows the file at `path` with the program that the user's desktop has for it.

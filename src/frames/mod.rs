@@ -5,6 +5,7 @@ mod frame;
 mod line;
 mod origin;
 mod reader;
+mod stripped;
 
 pub use self::frame::{FrameList, FrameReport};
 pub(crate) use self::line::LineId;

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::frame::{FrameList, FrameReport};
 use super::line::{Around, LineId, Seen, UNKNOWN, node, two_lines};
 use super::origin::{Origin, slashed};
+use super::stripped::without_directories;
 use crate::ids::{FrameId, StackId};
 use crate::snapshot::{Maker, Snapshot, Stacks};
 use crate::units::plain_name;
@@ -31,6 +32,8 @@ pub struct StackReader<'a> {
     nodes: Vec<Option<FrameId>>,
     /// Of each stack, once it was asked for.
     whole: Vec<OnceLock<FrameList>>,
+    /// Files are told without their directories.
+    strips_paths: bool,
 }
 
 impl<'a> StackReader<'a> {
@@ -49,7 +52,13 @@ impl<'a> StackReader<'a> {
         };
         let nodes = (0..snapshot.stacks.frame_count()).map(&mut first).collect();
         let whole = vec![OnceLock::new(); snapshot.stacks.len()];
-        Self { snapshot, origins, nodes, whole }
+        Self { snapshot, origins, nodes, whole, strips_paths: false }
+    }
+
+    /// The same, for people who are not to know the directories of the machine.
+    #[must_use]
+    pub fn stripping_paths(self, strips_paths: bool) -> Self {
+        Self { strips_paths, ..self }
     }
 
     /// Whose code frame `id` is.
@@ -65,11 +74,13 @@ impl<'a> StackReader<'a> {
     /// Frame `id` for people and JSON.
     pub(crate) fn report(&self, id: FrameId) -> FrameReport {
         let frame = self.snapshot.stacks.frame(id);
-        FrameReport {
-            file: plain_name(self.snapshot.text(frame.file)),
-            line: frame.line,
-            name: plain_name(self.snapshot.text(frame.name)),
-        }
+        let file = self.snapshot.text(frame.file);
+        let file = if self.strips_paths {
+            plain_name(&without_directories(file, self.origin(id)))
+        } else {
+            plain_name(file)
+        };
+        FrameReport { file, line: frame.line, name: plain_name(self.snapshot.text(frame.name)) }
     }
 
     /// The whole stack, innermost first.

@@ -278,16 +278,20 @@ impl<'a, 'f> Summary<'a, 'f> {
     }
 
     fn by_file(&self, top: usize) -> TopRows<ByFile> {
-        let file_of = |stack: StackId| {
-            let line = self.device.stacks().own_line(stack)?;
-            Some(self.device.snapshot().stacks.frame(line).file)
+        let stacks = self.device.stacks();
+        let mut names: FxHashMap<SymbolId, String> = FxHashMap::default();
+        let mut file_of = |stack: StackId| {
+            let line = stacks.own_line(stack)?;
+            let file = self.device.snapshot().stacks.frame(line).file;
+            names.entry(file).or_insert_with(|| stacks.report(line).file);
+            Some(file)
         };
         let mut files: FxHashMap<StackId, Option<SymbolId>> = FxHashMap::default();
         let sums = self.sums(|block| {
             Some(*files.entry(block.made_by).or_insert_with(|| file_of(block.made_by)))
         });
         table(sums, self.all, top, |file, sum| ByFile {
-            file: file.map(|file| plain_name(self.device.snapshot().text(file))),
+            file: file.and_then(|file| names.get(&file).cloned()),
             held: sum.of(self.all),
         })
     }

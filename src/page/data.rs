@@ -7,10 +7,11 @@ use flate2::write::DeflateEncoder;
 use rustc_hash::FxHashMap;
 
 use super::allocations::{Allocation, Lifetimes, Place, Stretch};
+use super::budget::LeftOut;
 use super::columns::Column;
 use super::events;
 use super::header::Header;
-use super::names::Names;
+use super::names::{Names, place_in};
 use super::shown::Shown;
 use super::space::Space;
 use super::stacks::StackTable;
@@ -20,6 +21,9 @@ use crate::held::{Category, Confidence};
 use crate::ids::row;
 use crate::phases::Phase;
 use crate::study::DeviceStudy;
+
+/// Columns with a value for each allocation, which come first.
+const ALLOCATIONS: usize = 6;
 
 /// What allocations are alike in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,72 +38,118 @@ struct Kind {
     phase: usize,
 }
 
-/// The data of `device`, whose analysis is `report`, deflated.
-pub(super) fn pack(device: DeviceStudy<'_, '_>, report: &DeviceReport) -> io::Result<Vec<u8>> {
+/// The data of `device`, whose analysis is `report`, deflated: about `budget` bytes at most.
+pub(super) fn pack(
+    device: DeviceStudy<'_, '_>,
+    report: &DeviceReport,
+    budget: usize,
+) -> io::Result<Vec<u8>> {
     let window = device.window();
     let shown = Shown { first: row(window.start), entries: row(window.len()) };
     let mut lives = Lifetimes::of(device);
     lives.cut(shown);
-    let lives = lives;
-    let mut stacks = StackTable::new(device.stacks());
     let space = Space::of(&lives.allocations, &lives.stretches);
-    let mut names = Names::default();
-    let places: Vec<(usize, usize)> = lives
-        .places
-        .iter()
-        .map(|place| (names.stream(place.stream), names.pool(device, place.pool)))
-        .collect();
-    let (mut columns, kinds) = allocations(&lives, &space, &mut stacks, &places);
-    columns.extend(segments(&lives, &space, &places));
-    if device.device().time_us(window.start).is_some() {
-        let mut times = Column::default();
-        let start = device.device().time_us(window.start).unwrap_or(0);
-        for entry in window.clone() {
-            times.push_change(device.device().time_us(entry).unwrap_or(start).wrapping_sub(start));
-        }
-        columns.push(("time", times.bytes));
+    let packing = Packing { device, report, shown, space };
+    let (mut blob, of_allocations) = packing.pack(&lives, None)?;
+    if blob.len() > budget {
+        // What else there is stays.
+        let room = budget.saturating_sub(blob.len().saturating_sub(of_allocations));
+        let all = lives.allocations.len() as u128;
+        // Those that are kept last longer, and are told in more bytes.
+        let keep = all * room as u128 * 4 / 5 / (of_allocations as u128).max(1);
+        let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+        let left_out = lives.leave_out(keep, shown.entries);
+        blob = packing.pack(&lives, left_out)?.0;
     }
-    let failures = events::failures(device, report, shown, &mut stacks, &mut names);
-    columns.extend(stacks.columns());
-    let phases = device.phases();
-    let granules = [true, false].map(|is_small| granule(is_small, device.settings()));
-    let header = Header {
-        version: 1,
-        device: device.id(),
-        entries: shown.entries,
-        first_event: window.start as u64,
-        allocations: lives.allocations.len(),
-        pending_at_start: lives.allocations.iter().filter(|one| one.requested == Some(0)).count(),
-        kinds,
-        segments: lives.stretches.len(),
-        nodes: stacks.nodes(),
-        frames: stacks.frames(),
-        lines: stacks.lines(),
-        unit: space.unit,
-        granules,
-        columns: columns.iter().map(|(name, bytes)| (*name, bytes.len())).collect(),
-        regions: space.regions(),
-        streams: names.streams,
-        pools: names.pools,
-        categories: Category::ALL.iter().map(|one| one.word()).collect(),
-        phases: Phase::ALL.iter().map(|one| one.word()).collect(),
-        failure_count: report.oom_count,
-        failures,
-        marks: events::marks(device, shown),
-        ranges: events::ranges(device, shown),
-        steps: events::steps(phases, shown),
-        phase_runs: events::phase_runs(phases, shown),
-        start_us: device.device().time_us(window.start),
-        undrawn: None,
-    };
-    let header = serde_json::to_vec(&header)?;
-    let mut out = DeflateEncoder::new(Vec::new(), Compression::default());
-    out.write_all(&row(header.len()).to_le_bytes())?;
-    out.write_all(&header)?;
-    for (_, column) in columns {
-        out.write_all(&column)?;
+    Ok(blob)
+}
+
+/// What is packed, once or twice.
+struct Packing<'p, 's, 'a> {
+    device: DeviceStudy<'s, 'a>,
+    report: &'p DeviceReport,
+    shown: Shown,
+    space: Space,
+}
+
+impl Packing<'_, '_, '_> {
+    /// The data, and how much of it is of allocations.
+    fn pack(&self, lives: &Lifetimes, left_out: Option<LeftOut>) -> io::Result<(Vec<u8>, usize)> {
+        let Self { device, report, shown, space } = self;
+        let (device, shown) = (*device, *shown);
+        let mut stacks = StackTable::new(device.stacks());
+        let mut names = Names::default();
+        let places: Vec<(usize, usize)> = lives
+            .places
+            .iter()
+            .map(|place| (names.stream(place.stream), names.pool(device, place.pool)))
+            .collect();
+        let (mut columns, kinds) = allocations(lives, space, &mut stacks, &places);
+        columns.extend(segments(lives, space, &places));
+        columns.extend(times(device).map(|times| ("time", times)));
+        let failures = events::failures(device, report, shown, &mut stacks, &mut names);
+        columns.extend(stacks.columns());
+        let (undrawn, series) = left_out.map(|left| (left.told, left.series)).unzip();
+        columns.extend(series.map(|series| ("undrawn", series)));
+        let phases = device.phases();
+        let is_pending = |one: &&Allocation| one.requested == Some(0);
+        let header = Header {
+            version: 1,
+            device: device.id(),
+            entries: shown.entries,
+            first_event: u64::from(shown.first),
+            allocations: lives.allocations.len(),
+            pending_at_start: lives.allocations.iter().filter(is_pending).count(),
+            kinds,
+            segments: lives.stretches.len(),
+            nodes: stacks.nodes(),
+            frames: stacks.frames(),
+            lines: stacks.lines(),
+            unit: space.unit,
+            granules: [true, false].map(|is_small| granule(is_small, device.settings())),
+            columns: columns.iter().map(|(name, bytes)| (*name, bytes.len())).collect(),
+            regions: space.regions(),
+            streams: names.streams,
+            pools: names.pools,
+            categories: Category::ALL.iter().map(|one| one.word()).collect(),
+            phases: Phase::ALL.iter().map(|one| one.word()).collect(),
+            failure_count: report.oom_count,
+            failures,
+            marks: events::marks(device, shown),
+            ranges: events::ranges(device, shown),
+            steps: events::steps(phases, shown),
+            phase_runs: events::phase_runs(phases, shown),
+            start_us: device.device().time_us(shown.first as usize),
+            undrawn,
+        };
+        let header = serde_json::to_vec(&header)?;
+        let mut out = DeflateEncoder::new(Vec::new(), Compression::default());
+        out.write_all(&row(header.len()).to_le_bytes())?;
+        out.write_all(&header)?;
+        let (own, others) = columns.split_at(ALLOCATIONS.min(columns.len()));
+        let before = written(&mut out)?;
+        own.iter().try_for_each(|(_, column)| out.write_all(column))?;
+        let of_allocations = written(&mut out)? - before;
+        others.iter().try_for_each(|(_, column)| out.write_all(column))?;
+        Ok((out.finish()?, of_allocations))
     }
-    out.finish()
+}
+
+/// How many bytes have come out so far.
+fn written(out: &mut DeflateEncoder<Vec<u8>>) -> io::Result<usize> {
+    out.flush()?;
+    Ok(out.get_ref().len())
+}
+
+/// When each entry was recorded, in microseconds from the first, if it is known.
+fn times(device: DeviceStudy<'_, '_>) -> Option<Vec<u8>> {
+    let window = device.window();
+    let start = device.device().time_us(window.start)?;
+    let mut times = Column::default();
+    for entry in window {
+        times.push_change(device.device().time_us(entry).unwrap_or(start).wrapping_sub(start));
+    }
+    Some(times.bytes)
 }
 
 fn allocations(
@@ -158,11 +208,6 @@ fn kind(one: &Allocation, node: u32, line: u32) -> Kind {
         confidence: place_in(Confidence::ALL, one.confidence),
         phase: one.phase.map_or(0, |phase| place_in(Phase::ALL, phase) + 1),
     }
-}
-
-/// The place of `one` in a list of the header.
-fn place_in<T: PartialEq>(all: &[T], one: T) -> usize {
-    all.iter().position(|other| *other == one).unwrap_or_default()
 }
 
 fn segments(

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::allocations::Moment;
 use super::header::{Failure, Mark, Range};
-use super::names::Names;
+use super::names::{Names, place_in};
 use super::shown::Shown;
 use super::stacks::StackTable;
 use crate::analysis::DeviceReport;
@@ -96,7 +96,7 @@ pub(super) fn phase_runs(phases: &Phases, shown: Shown) -> Vec<(Moment, usize)> 
         if runs.last().is_some_and(|last| last.0 == moment) {
             runs.pop();
         }
-        runs.push((moment, place(run.phase)));
+        runs.push((moment, place_in(Phase::ALL, run.phase)));
     }
     runs
 }
@@ -105,9 +105,4 @@ pub(super) fn phase_runs(phases: &Phases, shown: Shown) -> Vec<(Moment, usize)> 
 pub(super) fn steps(phases: &Phases, shown: Shown) -> Vec<Moment> {
     let ends = phases.step_ends().iter().filter(|end| **end > shown.first);
     ends.filter_map(|end| shown.moment(*end)).collect()
-}
-
-/// The place of `phase` in the header's list.
-pub(super) fn place(phase: Phase) -> usize {
-    Phase::ALL.iter().position(|one| *one == phase).unwrap_or_default()
 }

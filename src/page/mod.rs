@@ -8,6 +8,7 @@
 
 mod allocations;
 mod base64;
+mod budget;
 mod columns;
 mod data;
 mod events;
@@ -23,6 +24,7 @@ use std::io;
 
 use serde::Serialize;
 
+pub use self::budget::budget;
 pub use self::html::write;
 use crate::analysis::DeviceReport;
 use crate::study::{DeviceStudy, OverTime, SERIES_ALLOCATED, SERIES_RESERVED};
@@ -53,11 +55,15 @@ struct Course {
 }
 
 impl PageData {
-    /// Of `device`, whose analysis is `report`.
+    /// Of `device`, whose analysis is `report`, in about `budget` bytes at most: see [`budget()`].
     ///
     /// # Errors
     /// Never: what is written lies in memory.
-    pub fn of(device: DeviceStudy<'_, '_>, report: &DeviceReport) -> io::Result<Self> {
+    pub fn of(
+        device: DeviceStudy<'_, '_>,
+        report: &DeviceReport,
+        budget: usize,
+    ) -> io::Result<Self> {
         let window = device.window();
         Ok(Self {
             device: device.id(),
@@ -67,7 +73,7 @@ impl PageData {
             peak_reserved_bytes: report.peak.reserved_bytes,
             failures: report.oom_count,
             course: report.timeline.as_ref().map(Course::of),
-            blob: data::pack(device, report)?,
+            blob: data::pack(device, report, budget)?,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The streams and pools of a page, by name.
+//! What a page names by its place in a list of the header.
 
 use rustc_hash::FxHashMap;
 
@@ -33,4 +33,9 @@ impl Names {
             list.len() - 1
         })
     }
+}
+
+/// The place of `one` in a list of the header.
+pub(super) fn place_in<T: PartialEq + Copy>(all: &[T], one: T) -> usize {
+    all.iter().position(|other| *other == one).unwrap_or_default()
 }

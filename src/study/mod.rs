@@ -54,6 +54,8 @@ pub struct Scope {
     pub capacity: Option<u64>,
     /// The minor release of PyTorch 2 that recorded it; found out as far as the file tells if not given.
     pub minor: Option<u32>,
+    /// Whether files of source are told without their directories.
+    pub strip_paths: bool,
 }
 
 /// A snapshot and all that is known of it so far.
@@ -98,7 +100,8 @@ impl<'a> Study<'a> {
 
     /// Reads its stacks.
     pub fn stacks(&self) -> &StackReader<'a> {
-        self.stacks.get_or_init(|| StackReader::new(self.snapshot))
+        self.stacks
+            .get_or_init(|| StackReader::new(self.snapshot).stripping_paths(self.scope.strip_paths))
     }
 
     /// The settings in effect: as recorded, or found out by trying where the release does not record them.

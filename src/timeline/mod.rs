@@ -77,7 +77,7 @@ pub struct TimelineOptions {
 /// Follows the memory of `snapshot`, read from `path`.
 pub fn timeline(snapshot: &Snapshot, path: &str, options: TimelineOptions) -> TimelineReport {
     let TimelineOptions { device, window, minor, buckets } = options;
-    let study = Study::new(snapshot, Scope { device, window, minor, capacity: None });
+    let study = Study::new(snapshot, Scope { device, window, minor, ..Scope::default() });
     let mut warnings = snapshot.warnings.clone();
     let looked_at = study.devices().filter(|device| !device.window().is_empty());
     let follow = |device| follow(device, buckets, &mut warnings);

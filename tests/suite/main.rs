@@ -43,6 +43,7 @@ mod layers;
 mod layers_over_time;
 mod layout;
 mod lines;
+mod page;
 mod phases;
 mod pickle_writer;
 mod plain_text;

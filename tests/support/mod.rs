@@ -7,6 +7,7 @@ pub mod generator;
 pub mod json_schema;
 pub mod late;
 pub mod mutate;
+pub mod page;
 pub mod peak_heap;
 pub mod pickle_bytes;
 pub mod pickle_tree;

@@ -1,0 +1,229 @@
+//! `oomscope report`: the data in a page says of every moment what `analyze --at` says, and the page is text and its
+//! own script, whatever the file holds.
+
+use std::path::Path;
+
+use oomscope::snapshot::Snapshot;
+use oomscope::study::{DeviceStudy, Moment, Scope, Study};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::support::page::{Page, Recording, State};
+use crate::support::program::{analyze, file, result_of};
+use crate::support::{fixtures, page};
+
+/// Fixtures of other kinds than those of [`fixtures::names`].
+const MORE: [&str; 6] = [
+    "where/2.15.0-leak_cache",
+    "where/2.15.0-ddp_view",
+    "moments/2.15.0-expandable",
+    "gate/none",
+    "diff/base",
+    "diff/later",
+];
+
+fn report(args: &[&str]) -> Page {
+    let all: Vec<&str> = ["report"].iter().chain(args).copied().collect();
+    Page::read(result_of(&all))
+}
+
+fn relative(name: &str) -> String {
+    format!("fixtures/{name}.pickle.gz")
+}
+
+/// What the library says of a moment.
+fn truth(device: DeviceStudy<'_, '_>, moment: Moment) -> State {
+    let state = device.memory_at(moment).figures.state();
+    State {
+        allocated: state.allocated,
+        pending: state.pending,
+        reserved: state.reserved,
+        requested: state.requested,
+        blocks: state.allocated_blocks,
+        pending_blocks: state.pending_blocks,
+        free_blocks: state.free_blocks,
+        segments: state.segments.all,
+        largest_free_block: state.largest_free_block,
+        releasable: state.releasable,
+    }
+}
+
+/// The moments of `recording` that are looked at: both ends, failures, and some between.
+fn moments(recording: &Recording) -> Vec<u64> {
+    let entries = recording.number("entries");
+    let failures = recording.header["failures"].as_array().unwrap().iter().rev().take(2);
+    let failures = failures.map(|failure| failure["moment"].as_u64().unwrap());
+    let mut moments: Vec<u64> = (0..=6).map(|n| entries * n / 6).chain(failures).collect();
+    moments.sort_unstable();
+    moments.dedup();
+    moments
+}
+
+fn compare(name: &str, snapshot: &Snapshot, page: &Page) {
+    let study = Study::new(snapshot, Scope::default());
+    for (row, recording) in page.rows.iter().zip(&page.devices) {
+        let device = study.device(row["device"].as_u64().unwrap()).unwrap();
+        let first = recording.number("first_event");
+        for moment in moments(recording) {
+            let asked = match (first + moment).checked_sub(1) {
+                _ if recording.number("entries") == 0 => Moment::Snapshot,
+                None => Moment::Start,
+                Some(event) => Moment::Entry { event },
+            };
+            assert_eq!(recording.state(moment), truth(device, asked), "{name} at {moment}");
+        }
+    }
+}
+
+#[test]
+fn every_moment_adds_up() {
+    let names = fixtures::names();
+    for name in names.iter().map(String::as_str).chain(MORE) {
+        let page = report(&[&relative(name)]);
+        compare(name, &fixtures::snapshot(name), &page);
+    }
+}
+
+#[test]
+fn a_part_of_a_trace_adds_up() {
+    for name in ["2.15.0-oom_varlen-at-oom", "2.15.0-streams-expandable-lag", "2.15.0-graphs"] {
+        for part in [["--last", "1000"], ["--around-oom", "300"], ["--to", "777"], ["--from", "30"]]
+        {
+            let page = report(&[part[0], part[1], &relative(name)]);
+            assert!(page.devices[0].number("entries") > 0);
+            compare(name, &fixtures::snapshot(name), &page);
+        }
+    }
+}
+
+/// Bytes by category that the analysis tells of a moment.
+fn told(held: &Value) -> Vec<(String, u64)> {
+    let row = |row: &Value| {
+        (row["category"].as_str().unwrap().to_owned(), row["bytes"].as_u64().unwrap())
+    };
+    let mut rows: Vec<(String, u64)> =
+        held["by_category"].as_array().unwrap().iter().map(row).collect();
+    rows.sort();
+    rows
+}
+
+#[test]
+fn categories_and_lines_are_those_of_the_analysis_at_the_peak_and_at_the_failure() {
+    // A failure that the program outlived: what it held then was judged to be given up.
+    let differ = ["2.14.1-gpt_varlen-oom", "2.5.1-gpt_varlen-oom"];
+    let mut seen = 0;
+    for name in fixtures::names() {
+        let page = report(&["--top", "1000", &relative(&name)]);
+        for (at, recording) in page.devices.iter().enumerate() {
+            let device = page.analysis_of(at);
+            let peak = &device["at_peak"];
+            let failure = device["ooms"].as_array().unwrap().last().map(|oom| &oom["held"]);
+            for held in failure.into_iter().chain([peak]).filter(|held| held.is_object()) {
+                let moment = held["event"].as_u64().map_or(0, |event| event + 1);
+                let own: Vec<(String, u64)> = recording.by_category(moment).into_iter().collect();
+                if held != peak || !differ.contains(&&*name) {
+                    assert_eq!(own, told(held), "{name} at {moment}");
+                }
+                let mut lines: Vec<(u64, u64)> = recording.by_line(moment).into_values().collect();
+                let rows = held["by_line"]["rows"].as_array().unwrap();
+                let row =
+                    |row: &Value| (row["bytes"].as_u64().unwrap(), row["blocks"].as_u64().unwrap());
+                let mut wanted: Vec<(u64, u64)> = rows.iter().map(row).collect();
+                lines.sort_unstable();
+                wanted.sort_unstable();
+                assert_eq!(lines, wanted, "{name} at {moment}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 60, "only {seen} moments");
+}
+
+#[test]
+fn the_page_holds_what_analyze_prints() {
+    for name in ["2.15.0-two_devices", "2.15.0-gpt_varlen-no-history", "2.15.0-oom_varlen-at-oom"] {
+        let page = report(&[&relative(name)]);
+        assert_eq!(page.analysis, analyze(&[&relative(name)]));
+        for (row, recording) in page.rows.iter().zip(&page.devices) {
+            assert_eq!(row["device"], recording.header["device"]);
+            assert_eq!(row["entries"], recording.header["entries"]);
+        }
+    }
+}
+
+/// A name that would be much in a page, were it more than text.
+const HOSTILE: &str =
+    "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'><!--\u{202e}evil";
+
+fn hostile() -> Vec<u8> {
+    let frames = json!([{"filename": HOSTILE, "line": 7, "name": HOSTILE}]);
+    let entry = |action: &str, addr: u64, size: u64| {
+        json!({"action": action, "addr": addr, "size": size, "stream": 0, "frames": frames,
+               "user_metadata": HOSTILE})
+    };
+    let trace = [
+        entry("segment_alloc", 4096, 2 << 20),
+        entry("alloc", 4096, 512),
+        entry("oom", 0, 3 << 30),
+    ];
+    let blocks = json!([
+        {"address": 4096, "size": 512, "requested_size": 512, "state": "active_allocated", "frames": frames},
+        {"address": 4608, "size": (2 << 20) - 512, "requested_size": 0, "state": "inactive", "frames": []},
+    ]);
+    let segment = json!({"device": 0, "address": 4096, "total_size": 2 << 20, "stream": 0,
+        "segment_type": "small", "is_expandable": false, "blocks": blocks});
+    serde_json::to_vec(&json!({"segments": [segment], "device_traces": [trace]})).unwrap()
+}
+
+#[test]
+fn names_from_a_file_are_text() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(&directory, "a<b>'\"&.json", &hostile());
+    let page = report(&[&path]);
+    assert_eq!(page.devices[0].number("allocations"), 1);
+    assert!(page.devices[0].strings.iter().any(|name| name.contains("<script>alert(1)")));
+    let scripts = page.html.matches("<script").count();
+    assert_eq!(scripts, 4, "the analysis, the list, one device and the script");
+    assert_eq!(page.html.matches("</script").count(), scripts);
+    for markup in ["<img", "<!--", "<b>", "\u{202e}", "onerror=alert(2)\">"] {
+        assert!(!page.html.contains(markup), "{markup}");
+    }
+}
+
+#[test]
+fn the_policy_names_the_script_and_the_style_and_nothing_else() {
+    let page = report(&[&relative("2.15.0-holes")]);
+    let inside = |from: &str, to: &str| {
+        page.html.split_once(from).unwrap().1.split_once(to).unwrap().0.to_owned()
+    };
+    let policy = inside("Content-Security-Policy\" content=\"", "\"");
+    let hash =
+        |text: &str| format!("'sha256-{}'", page::base64_of(&Sha256::digest(text.as_bytes())));
+    let script = inside("<script>", "</script>");
+    let style = inside("<style>", "</style>");
+    assert!(policy.starts_with("default-src 'none'; "), "{policy}");
+    assert!(policy.contains(&format!("script-src {}; ", hash(&script))), "{policy}");
+    assert!(policy.contains(&format!("style-src {}; ", hash(&style))), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    for forbidden in [" style=", " onclick=", " onload=", "http://", "https://", "@import", "url("]
+    {
+        let shown = page.html.split("<script type").next().unwrap();
+        assert!(!shown.contains(forbidden), "{forbidden}");
+    }
+}
+
+#[test]
+fn every_file_of_the_script_is_in_the_page() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/page");
+    let list = std::fs::read_to_string(root.join("web.rs")).unwrap();
+    for entry in std::fs::read_dir(root.join("web")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let is_source = name.ends_with(".js") || name.ends_with(".css");
+        assert!(!is_source || list.contains(&format!("\"web/{name}\"")), "{name} is not in web.rs");
+        let text = std::fs::read_to_string(&path).unwrap_or_default().to_lowercase();
+        for end in ["</script", "</style", "<!--"] {
+            assert!(!is_source || !text.contains(end), "{end} in {name}");
+        }
+    }
+}
