@@ -87,6 +87,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Done> {
         capacity: args.capacity,
         request: None,
         rules: &config.categories,
+        layers: true,
         minor: args.torch_version,
         strip_paths: args.strip_paths,
     };

@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{Chart, MILLION, Note, Row, Shape};
+use super::chart::{Chart, Layer, MILLION, Note, Row, Shape, Stretch};
 use super::markup::literal;
+use super::stretches::draw;
+use super::ticks::{column, placed, ticks};
 use crate::units::{percent, size};
 
 /// Where rows begin and how wide they are; names stand on the left, notes on the right.
@@ -14,6 +16,12 @@ const RIGHT: f64 = 110.0;
 const AREA: f64 = 130.0;
 const LINE: f64 = 26.0;
 const SPANS: f64 = 14.0;
+/// Columns that words are laid out in.
+const COLUMNS: usize = 120;
+/// Lines of labels.
+const LABELS: usize = 3;
+/// What no name has: where a stretch begins.
+const BORDER: char = '\u{1f}';
 /// Between one row and the next.
 const GAP: f64 = 6.0;
 
@@ -57,11 +65,12 @@ struct Drawing<'a> {
 impl Drawing<'_> {
     fn row(&mut self, row: &Row) {
         let height = match &row.shape {
-            Shape::Area { back, front, names: [back_name, front_name] } => {
+            Shape::Area { back, front, names: [back_name, front_name], layers } => {
                 let top = back.iter().copied().max().unwrap_or(0).max(1);
                 let scale = |value: &u64| *value as f64 / top as f64;
                 self.steps("back", AREA, back.iter().map(scale));
                 self.steps("front", AREA, front.iter().map(scale));
+                self.layers(layers, scale);
                 self.text(LEFT - 6.0, 10.0, "end", &size(top));
                 self.text(LEFT - 6.0, AREA, "end", "0");
                 self.captions
@@ -81,11 +90,10 @@ impl Drawing<'_> {
             }
             Shape::Marks(spans) => self.spans("mark", spans),
             Shape::Ranges(spans) => self.spans("range", spans),
-            Shape::Ends([left, right]) => {
-                self.text(LEFT, 11.0, "start", left);
-                self.text(LEFT + WIDTH, 11.0, "end", right);
-                SPANS
-            }
+            Shape::Axis => self.axis(),
+            Shape::Labels(labels) => self.labels(labels),
+            Shape::Stretches { stretches, is_numbered } => self.stretches(stretches, *is_numbered),
+            Shape::Empty => SPANS,
         };
         let middle = height / 2.0 + 4.0;
         self.text(LEFT - 6.0, middle, "end", &row.name);
@@ -133,6 +141,76 @@ impl Drawing<'_> {
             _ = write!(path, "L{:.1} {top:.1}H{:.1}", self.x(*start), self.x(next));
         }
         _ = writeln!(self.out, "<path class=\"{class}\" d=\"{path}V{bottom:.1}Z\"/>");
+    }
+
+    /// Parts of the area in front, from the bottom up.
+    fn layers(&mut self, layers: &[Layer], scale: impl Fn(&u64) -> f64) {
+        let mut sums = vec![0_u64; self.chart.starts.len()];
+        let mut drawn = Vec::new();
+        for layer in layers {
+            for (sum, value) in sums.iter_mut().zip(&layer.values) {
+                *sum = sum.saturating_add(*value);
+            }
+            drawn.push(sums.clone());
+        }
+        // Each hides what it has in common with the one behind.
+        for (at, sums) in drawn.iter().enumerate().rev() {
+            self.steps(&format!("layer{at}"), AREA, sums.iter().map(&scale));
+        }
+        for (at, layer) in layers.iter().enumerate() {
+            let name = literal(&layer.name);
+            self.captions.push(format!("<span><i class=\"layer{at}\"></i>{name}</span>\n"));
+        }
+    }
+
+    fn axis(&mut self) -> f64 {
+        for tick in ticks(self.chart, COLUMNS) {
+            let x = LEFT + tick.column as f64 / COLUMNS as f64 * WIDTH;
+            self.text(x, 10.0, "start", &tick.entry);
+            if let Some(time) = &tick.time {
+                self.text(x, 22.0, "start", time);
+            }
+        }
+        LINE
+    }
+
+    /// What is said of entries, one below the other where there is no room beside.
+    fn labels(&mut self, labels: &[(u64, String)]) -> f64 {
+        let columns =
+            labels.iter().map(|(place, text)| (column(self.chart, COLUMNS, *place), text.clone()));
+        let lines = placed(columns.collect::<Vec<_>>(), COLUMNS, LABELS);
+        for (line, text) in lines.iter().enumerate() {
+            let below = 10.0 + line as f64 * SPANS;
+            let mut at = 0;
+            // Words of one label are a blank apart.
+            for label in text.split("  ") {
+                let indent = label.chars().take_while(|c| *c == ' ').count();
+                let x = LEFT + (at + indent) as f64 / COLUMNS as f64 * WIDTH;
+                self.text(x, below, "start", label.trim());
+                at += label.chars().count() + 2;
+            }
+        }
+        SPANS * lines.len().max(1) as f64
+    }
+
+    fn stretches(&mut self, stretches: &[Stretch], is_numbered: bool) -> f64 {
+        if let Some(line) = draw(stretches, is_numbered, self.chart.entries, COLUMNS, BORDER) {
+            let mut at = 0;
+            for (n, run) in line.split(BORDER).enumerate() {
+                let width = run.chars().count() + usize::from(n > 0);
+                let x = |column: usize| LEFT + column as f64 / COLUMNS as f64 * WIDTH;
+                if n > 0 {
+                    let (y, from, wide) = (self.y, x(at), x(width) - LEFT);
+                    _ = writeln!(
+                        self.out,
+                        "<rect class=\"stretch\" x=\"{from:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{SPANS}\"/>"
+                    );
+                    self.text(from + 3.0, 11.0, "start", run.trim());
+                }
+                at += width;
+            }
+        }
+        SPANS
     }
 
     fn spans(&mut self, class: &str, spans: &[[u64; 2]]) -> f64 {

@@ -7,7 +7,8 @@
 use super::category::sort_out;
 use super::kinds::{Category, Confidence, Judged};
 use super::lives::{LiveBlock, LiveSet, Lives, Point};
-use crate::ids::{StackId, row};
+use super::samples::Samples;
+use crate::ids::StackId;
 use crate::phases::{Phases, Signs};
 use crate::snapshot::Action;
 use crate::study::DeviceStudy;
@@ -39,7 +40,7 @@ pub(crate) fn categories(
     device: DeviceStudy<'_, '_>,
     allocations: &[Allocation],
 ) -> Vec<(Category, Confidence)> {
-    let lives = Lives::of(device, Vec::new());
+    let lives = Lives::of(device, Vec::new(), Samples::at(Vec::new()));
     let mut judge = Judge {
         device,
         phases: device.phases(),
@@ -123,11 +124,6 @@ impl Judge<'_, '_> {
         (0..self.allocations.len()).filter(|at| is_held(&self.allocations[*at])).collect()
     }
 
-    fn point(&self, entry: u32) -> Point {
-        let runs = self.phases.runs();
-        Point { entry, run: row(runs.partition_point(|run| run.start <= entry)) }
-    }
-
     /// Judges the allocations of `rows` as they are after `entry`; what was found before stands.
     fn judge(&mut self, entry: Option<usize>, rows: &[usize]) {
         let end = self.ends.of_moment(entry);
@@ -142,8 +138,8 @@ impl Judge<'_, '_> {
                 requested: one.requested,
                 stack: self.device.stacks().recorded(one.made_by),
                 made_by: one.made_by,
-                born: one.born.map(|born| self.point(born)),
-                freed: freed.map(|freed| self.point(freed)),
+                born: one.born.map(|born| self.lives.point(born as usize)),
+                freed: freed.map(|freed| self.lives.point(freed as usize)),
                 freed_by: freed_by.map_or_else(Signs::default, |by| self.phases.signs_of(by)),
             }
         };
@@ -151,8 +147,8 @@ impl Judge<'_, '_> {
         rows.sort_by_key(|at| self.allocations[*at].address);
         let moment = LiveSet {
             entry,
-            at: entry.map_or(Point { entry: 0, run: 0 }, |entry| self.point(row(entry))),
-            end: Some(self.point(row(end))),
+            at: entry.map_or(Point { entry: 0, run: 0 }, |entry| self.lives.point(entry)),
+            end: Some(self.lives.point(end)),
             blocks: rows.iter().map(|at| block(*at)).collect(),
         };
         for (at, judged) in rows.iter().zip(sort_out(&moment, self.lives, self.phases)) {
