@@ -1,13 +1,13 @@
 //! Several devices side by side: those of one snapshot, or the ranks of one job.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use super::device::DeviceReport;
 use super::snapshot::SnapshotReport;
-use crate::units::{counted, percent, ratio, size};
+use crate::units::{counted, percent, plain_name, ratio, size};
 use crate::verdict::Verdict;
 
 /// Peaks within this of the median are alike.
@@ -18,6 +18,9 @@ const ALIKE: f64 = 0.1;
 pub struct Rank {
     /// The snapshot's path, as given.
     pub path: String,
+    /// Its number in the job, as the recorder of `oomscope run` found it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<String>,
     /// Device number.
     pub device: u64,
     /// Failed requests.
@@ -85,7 +88,7 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     let away = |rank: &Rank| rank.peak_allocated_bytes.abs_diff(median);
     let farthest = (0..rows.len()).rev().max_by_key(|i| rows.get(*i).map(away));
     let outlier = farthest.filter(|i| rows.get(*i).is_some_and(|r| ratio(away(r), median) > ALIKE));
-    let names = Names { is_one_snapshot: latest.len() == 1 };
+    let names = Names { is_one_snapshot: latest.len() == 1, are_ranks: are_ranks(&rows) };
     let peaks = peaks_in_words(outlier.and_then(|index| rows.get(index)), median, names);
     let parallel = match outlier {
         Some(_) if latest.iter().any(|snapshot| is_data_parallel(snapshot)) => DATA_PARALLEL,
@@ -139,12 +142,21 @@ fn failures(devices: &[(Rank, &DeviceReport)]) -> Vec<Alike> {
 #[derive(Clone, Copy)]
 struct Names {
     is_one_snapshot: bool,
+    are_ranks: bool,
+}
+
+/// Whether each row has a rank and device of its own: of several jobs they come twice.
+fn are_ranks(rows: &[Rank]) -> bool {
+    let mut seen = BTreeSet::new();
+    rows.iter().all(|row| row.rank.is_some() && seen.insert((&row.rank, row.device)))
 }
 
 impl Names {
     fn of(self, rank: &Rank) -> String {
         if self.is_one_snapshot {
             format!("device {}", rank.device)
+        } else if let (true, Some(number)) = (self.are_ranks, &rank.rank) {
+            format!("rank {} (device {})", plain_name(number), rank.device)
         } else {
             format!("{} (device {})", rank.path, rank.device)
         }
@@ -205,6 +217,7 @@ impl Rank {
     fn of(snapshot: &SnapshotReport, device: &DeviceReport) -> Self {
         Self {
             path: snapshot.path.clone(),
+            rank: snapshot.recorder.as_ref().and_then(|recorder| recorder.rank.clone()),
             device: device.device,
             oom_count: device.oom_count,
             verdict: device.ooms.last().map(|oom| oom.verdict),

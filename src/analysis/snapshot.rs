@@ -11,7 +11,7 @@ use super::options::Options;
 use crate::facts::foreign;
 use crate::memory::Count;
 use crate::notice::{Code, Warning, Warnings};
-use crate::snapshot::{Device, Snapshot};
+use crate::snapshot::{Device, Recorded, Snapshot};
 use crate::study::{Study, remark_on_trace};
 use crate::whatif::found_settings;
 use crate::whatif::{caution, not_in_effect};
@@ -52,6 +52,9 @@ pub struct SnapshotReport {
     /// Pinned host memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostReport>,
+    /// What the recorder of `oomscope run` knew besides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorder: Option<Recorded>,
     /// Every device that has a segment or an entry.
     pub devices: Vec<DeviceReport>,
 }
@@ -90,13 +93,14 @@ pub fn analyze_study(
         events: snapshot.entries.len() as u64,
         torch_version: options
             .minor
-            .map_or_else(|| snapshot.torch.to_string(), |minor| format!("2.{minor}")),
+            .map_or_else(|| snapshot.torch_version(), |minor| format!("2.{minor}")),
         settings: raw.as_ref().map(|raw| raw.effective.clone()).unwrap_or_default(),
-        settings_string: raw.map(|raw| raw.string),
+        settings_string: snapshot.settings_string().map(str::to_owned),
         found_settings: found_settings(snapshot, study.settings()),
         truncated: devices.iter().any(|d| d.truncated),
         warnings: warnings.to_vec(),
         host: (host.count > 0).then_some(HostReport { segments: host }),
+        recorder: snapshot.recorded.clone(),
         devices,
     }
 }

@@ -22,7 +22,7 @@ pub struct SettingChange {
 pub(super) fn changed(before: &Study<'_>, after: &Study<'_>) -> Vec<SettingChange> {
     let release = |study: &Study<'_>| match study.scope().minor {
         Some(minor) => Value::from(format!("2.{minor}")),
-        None => Value::from(study.snapshot().torch.to_string()),
+        None => Value::from(study.snapshot().torch_version()),
     };
     let string = |study: &Study<'_>| {
         let raw = study.snapshot().settings.as_ref();

@@ -26,8 +26,8 @@ pub fn settings_of(snapshot: &Snapshot) -> Settings {
 pub fn settings_under(snapshot: &Snapshot, minor: u32) -> Settings {
     let Some(raw) = &snapshot.settings else {
         let events = &snapshot.entries;
-        let mut settings = parsed("", minor);
-        settings.expandable_segments = snapshot.segments.iter().any(|s| s.is_expandable)
+        let mut settings = parsed(snapshot.settings_string().unwrap_or_default(), minor);
+        settings.expandable_segments |= snapshot.segments.iter().any(|s| s.is_expandable)
             || (0..events.len()).any(|row| events.action(row) == Some(Action::SegmentMap));
         return settings;
     };

@@ -116,7 +116,7 @@ impl Failed {
     ) -> Self {
         let totals = tiling.totals();
         let known = totals.reserved.saturating_add(request.device_free);
-        let outside = device.scope().capacity.map_or(0, |all| all.saturating_sub(known));
+        let outside = device.capacity().map_or(0, |all| all.saturating_sub(known));
         let is_shown = is_late && request.served.is_none();
         Self {
             circumstances: circumstances(device, &request, told, tiling, outside),
@@ -188,7 +188,7 @@ fn circumstances(
         other_stream: free(&|h| Some(h.pool) == told.pool && h.stream != stream),
         other_pool: free(&|h| Some(h.pool) != told.pool),
         pending: Free { all: exactly(pending), in_place: in_class(|home| home.pending) },
-        outside: spare(exactly(outside), None, device.scope().capacity.map(exactly)),
+        outside: spare(exactly(outside), None, device.capacity().map(exactly)),
         kept_back: told.kept_back.map(exactly),
         is_pending_unknown: told.is_pending_unknown,
         ..Circumstances::default()

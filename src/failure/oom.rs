@@ -128,7 +128,7 @@ impl OomReport {
         } else {
             Outlook::default()
         };
-        let is_device_known = device.scope().capacity.is_some();
+        let is_device_known = device.capacity().is_some();
         let (verdict, verdict_reason, confidence) = if let Some(how) = &request.served {
             (Verdict::Served, how.clone(), Certainty::Possible)
         } else {

@@ -58,6 +58,11 @@ pub(crate) fn request(device: DeviceStudy<'_, '_>, asked: u64) -> RequestReport 
             assumed.push(format!("{} is within reach, as a failed request shows", size(shown)));
             shown.max(reserved)
         }
+        (None, None) if device.recorded_capacity().is_some() => {
+            let recorded = device.recorded_capacity().unwrap_or_default();
+            assumed.push(format!("PyTorch may use the whole device of {}", size(recorded)));
+            recorded.max(reserved)
+        }
         (None, None) => {
             assumed.push(
                 "the device has no free memory; no snapshot records it, so give --capacity"

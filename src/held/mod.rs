@@ -104,6 +104,7 @@ pub(crate) fn whereabouts(
     let reserved_before = over_time.outcome.start.reserved;
     let capacity = device.scope().capacity;
     let capacity = capacity.or_else(|| shown_capacity(device.device(), reserved_before));
+    let capacity = capacity.or_else(|| device.recorded_capacity());
     Whereabouts {
         at_peak: held(peak),
         at_failure: failure.and_then(|failure| held(Some(failure))),

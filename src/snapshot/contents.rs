@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::recorded::Recorded;
 use super::segments::{Block, Blocks, Segment, Segments};
 use super::settings::RawSettings;
 use super::stacks::Stacks;
@@ -10,6 +11,7 @@ use super::version::TorchRange;
 use crate::ids::{PoolId, SymbolId};
 use crate::intern::{Slices, Symbols};
 use crate::notice::Warnings;
+use crate::units::plain_name;
 
 /// Everything one file says.
 #[derive(Debug, Default)]
@@ -38,6 +40,8 @@ pub struct Snapshot {
     pub torch: TorchRange,
     /// The releases that write these keys.
     pub torch_by_keys: TorchRange,
+    /// What the recorder of `oomscope run` knew besides, if it took the snapshot.
+    pub recorded: Option<Recorded>,
     /// What was odd about the file.
     pub warnings: Warnings,
 }
@@ -80,6 +84,19 @@ impl Snapshot {
     /// The blocks of `segment`, in address order.
     pub fn blocks_of(&self, segment: &Segment) -> &[Block] {
         self.blocks.get(segment.blocks.clone()).unwrap_or_default()
+    }
+
+    /// The release that wrote it: as recorded, or as far as the file tells.
+    pub fn torch_version(&self) -> String {
+        let recorded = self.recorded.as_ref().and_then(Recorded::release);
+        recorded.map_or_else(|| self.torch.to_string(), plain_name)
+    }
+
+    /// `PYTORCH_CUDA_ALLOC_CONF` as the allocator read it last, or as the recorder found it in the environment.
+    pub fn settings_string(&self) -> Option<&str> {
+        let recorded =
+            self.recorded.as_ref().map(|it| it.alloc_conf.as_deref().unwrap_or_default());
+        self.settings.as_ref().map(|raw| raw.string.as_str()).or(recorded)
     }
 
     /// The text of `id`.

@@ -82,6 +82,8 @@ words! {
     SMALL = "small"
     LARGE = "large"
     START = "START"
+    // What the recorder adds
+    OOMSCOPE = "oomscope"
 }
 
 /// Which of the first 64 words were met as keys.

@@ -17,6 +17,8 @@ use crate::terms::BlockState;
 const AUTOGRAD: &str = "torch/autograd/";
 /// The function that makes the first gradients of a backward pass, on the thread that calls it.
 const MAKE_GRADS: &str = "_make_grads";
+/// The function that waits for the engine, since 2.3.
+const RUN_BACKWARD: &str = "_engine_run_backward";
 /// Frames that Python programs and threads begin with.
 const FIRST: [&str; 3] = ["<module>", "_bootstrap", "_run_module_as_main"];
 /// What PyTorch writes where code is not compiled.
@@ -86,11 +88,12 @@ fn read_tracebacks(
 pub(super) fn find(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, SymbolId>) {
     let forwards = read_tracebacks(snapshot, originals);
     let threads = threads(snapshot);
+    let in_progress = in_progress(snapshot);
     let is_compiled =
         |context: &SymbolId| !matches!(snapshot.symbols.get(*context), "" | NOT_COMPILED);
     let contexts = (0..snapshot.entries.len()).map(|row| snapshot.entries.compile_context(row));
     let has_context = contexts.flatten().any(|context| is_compiled(&context));
-    if threads.is_empty() && forwards.is_empty() && !has_context {
+    if threads.is_empty() && forwards.is_empty() && !has_context && in_progress.is_none() {
         return;
     }
     let mut makers: Vec<StackId> = Vec::with_capacity(snapshot.entries.len());
@@ -113,6 +116,12 @@ pub(super) fn find(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, Symbol
         }
         of_blocks.push(live);
     }
+    if let Some((device, caller)) = in_progress
+        && let Some(rows) = snapshot.traces.get(device).cloned()
+    {
+        let live = of_blocks.get_mut(device);
+        called_from(snapshot, caller, rows, &mut makers, live);
+    }
     snapshot.entries.set_makers(makers);
     let snapshot_stacks = &snapshot.stacks;
     for segment in &snapshot.segments {
@@ -124,6 +133,54 @@ pub(super) fn find(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, Symbol
             if let Some(maker) = maker.filter(|id| snapshot_stacks.recorded(*id) == block.stack) {
                 block.made_by = maker;
             }
+        }
+    }
+}
+
+/// The device on which a request failed, and the call of the backward pass that was going on as the recorder saw it.
+fn in_progress(snapshot: &mut Snapshot) -> Option<(usize, StackId)> {
+    let recorded = snapshot.recorded.as_ref()?;
+    let device = usize::try_from(recorded.failed_on?).ok()?;
+    let calls = recorded.threads.iter().find_map(|thread| {
+        let frames = snapshot.stacks.frames(*thread);
+        let text = |id: &FrameId| {
+            let frame = snapshot.stacks.frame(*id);
+            (snapshot.text(frame.file), snapshot.text(frame.name))
+        };
+        let at = frames.iter().position(|id| waits_for_backward(text(id)))?;
+        // The engine's own wrapper says less than the function that was called.
+        let at = if text(frames.get(at)?).1 == RUN_BACKWARD { at + 1 } else { at };
+        Some(frames.get(at..)?.to_vec())
+    })?;
+    Some((device, snapshot.stacks.intern(&calls)))
+}
+
+/// Says of the last failed request among `rows`, and of what was asked for just before it, that `caller` waited for
+/// them; up to the first entry with a stack of Python.
+fn called_from(
+    snapshot: &mut Snapshot,
+    caller: StackId,
+    rows: std::ops::Range<usize>,
+    makers: &mut [StackId],
+    mut live: Option<&mut FxHashMap<u64, StackId>>,
+) {
+    let is_failure = |row: &usize| snapshot.entries.action(*row) == Some(crate::terms::Action::Oom);
+    let Some(failed) = rows.clone().rev().find(is_failure) else { return };
+    for row in (rows.start..=failed).rev() {
+        let (Some(entry), Some(maker)) = (snapshot.entries.get(row), makers.get_mut(row)) else {
+            break;
+        };
+        if outermost_of_python(snapshot, entry.stack).is_some() || *maker != entry.stack {
+            break;
+        }
+        let known =
+            Maker { stack: entry.stack, caller, forward: Stacks::EMPTY, compile_context: None };
+        *maker = snapshot.stacks.intern_maker(known);
+        if let Some(live) =
+            live.as_deref_mut().filter(|_| entry.action == crate::terms::Action::Alloc)
+        {
+            // A later block at the same address is the one that lives.
+            live.entry(entry.addr).or_insert(*maker);
         }
     }
 }
@@ -174,34 +231,45 @@ fn threads(snapshot: &mut Snapshot) -> Vec<Thread> {
     (0..count).map(|id| thread(snapshot, StackId::from_index(id))).collect()
 }
 
+/// The outermost frame of Python in `stack`.
+fn outermost_of_python(snapshot: &Snapshot, stack: StackId) -> Option<FrameId> {
+    let is_python = |id: &&FrameId| {
+        let file = snapshot.text(snapshot.stacks.frame(**id).file);
+        file.strip_suffix(".py").is_some() || file.starts_with('<') || file.starts_with("Cell In[")
+    };
+    snapshot.stacks.frames(stack).iter().rev().find(is_python).copied()
+}
+
+fn is_autograd(file: &str) -> bool {
+    file.replace('\\', "/").contains(AUTOGRAD)
+}
+
+/// Whether a frame's file and function are those of a call that waits for a backward pass.
+fn waits_for_backward((file, name): (&str, &str)) -> bool {
+    matches!(name, "backward" | "grad" | RUN_BACKWARD) && is_autograd(file)
+}
+
 fn thread(snapshot: &mut Snapshot, stack: StackId) -> Thread {
     let frames = snapshot.stacks.frames(stack);
     let text = |id: &FrameId| {
         let frame = snapshot.stacks.frame(*id);
         (snapshot.text(frame.file), snapshot.text(frame.name))
     };
-    let is_python = |id: &&FrameId| {
-        let (file, _) = text(id);
-        file.strip_suffix(".py").is_some() || file.starts_with('<') || file.starts_with("Cell In[")
-    };
-    let Some(outermost) = frames.iter().rev().find(is_python) else {
+    let Some(outermost) = outermost_of_python(snapshot, stack) else {
         let is_engine = frames.iter().any(|id| text(id).1.contains("torch::autograd::Engine::"));
         return if is_engine || frames.is_empty() { Thread::Bare } else { Thread::Other };
     };
-    let frame = snapshot.stacks.frame(*outermost);
+    let frame = snapshot.stacks.frame(outermost);
     let bottom = (frame.file, frame.name);
-    let is_autograd = |id: &FrameId| text(id).0.replace('\\', "/").contains(AUTOGRAD);
-    let is_call = |id: &FrameId| text(id).1 == MAKE_GRADS && is_autograd(id);
+    let is_call = |id: &FrameId| text(id).1 == MAKE_GRADS && is_autograd(text(id).0);
     if let Some(at) = frames.iter().position(is_call) {
         let caller = frames.get(at + 1..).unwrap_or_default().to_vec();
         return Thread::Calls(snapshot.stacks.intern(&caller), bottom);
     }
-    let is_in_backward = |id: &FrameId| {
-        matches!(text(id).1, "backward" | "grad" | "_engine_run_backward") && is_autograd(id)
-    };
+    let is_in_backward = |id: &FrameId| waits_for_backward(text(id));
     Thread::Python {
         bottom,
-        is_from_the_top: FIRST.contains(&text(outermost).1),
+        is_from_the_top: FIRST.contains(&text(&outermost).1),
         is_in_backward: frames.iter().any(is_in_backward),
     }
 }

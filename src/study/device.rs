@@ -80,6 +80,16 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         self.study.scope
     }
 
+    /// All memory of the device, where it is known: as given, or as the recorder found it.
+    pub fn capacity(self) -> Option<u64> {
+        self.scope().capacity.or_else(|| self.recorded_capacity())
+    }
+
+    /// As the recorder of `oomscope run` found it.
+    pub fn recorded_capacity(self) -> Option<u64> {
+        self.snapshot().recorded.as_ref()?.total_bytes(self.id())
+    }
+
     /// See [`Study::stacks`].
     pub fn stacks(self) -> &'s StackReader<'a> {
         self.study.stacks()
@@ -187,9 +197,13 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         self.inferred().verification.reserved_before
     }
 
-    /// The most device memory that the recording shows to have been within reach: see [`shown_capacity`].
+    /// The most device memory that the recording shows to have been within reach: see [`shown_capacity`]. Where no
+    /// request failed, the whole device if the recorder told how large it is.
     pub fn shown_capacity(self) -> Option<u64> {
-        let shown = || shown_capacity(self.device(), self.reserved_before());
+        let shown = || {
+            shown_capacity(self.device(), self.reserved_before())
+                .or_else(|| self.recorded_capacity())
+        };
         *self.kept.shown_capacity.get_or_init(shown)
     }
 

@@ -27,13 +27,14 @@ impl LostHistory {
     /// Of the trace of `device`, whose replay came to `outcome`.
     pub(super) fn of(device: Device<'_>, outcome: Outcome) -> Option<Self> {
         let entries = device.len();
-        if entries == 1 {
+        let ring = device.snapshot().recorded.as_ref().and_then(|recorded| recorded.max_entries);
+        if entries == 1 && ring.is_none_or(|ring| ring == 1) {
             return Some(Self::RingOfOne);
         }
         if outcome.start.reserved == 0 {
             return None;
         }
-        if is_round(entries) {
+        if ring.map_or_else(|| is_round(entries), |ring| entries as u64 >= ring) {
             return Some(Self::RingFull(entries));
         }
         let recorded = recorded_before(device);

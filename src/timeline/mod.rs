@@ -85,8 +85,7 @@ pub fn timeline(snapshot: &Snapshot, path: &str, options: TimelineOptions) -> Ti
     TimelineReport {
         schema: "oomscope/timeline/1",
         path: path.to_owned(),
-        torch_version: minor
-            .map_or_else(|| snapshot.torch.to_string(), |minor| format!("2.{minor}")),
+        torch_version: minor.map_or_else(|| snapshot.torch_version(), |minor| format!("2.{minor}")),
         warnings: warnings.to_vec(),
         devices,
     }

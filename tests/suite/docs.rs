@@ -17,6 +17,7 @@ const JSON: [(&str, &[&str]); 7] = [
             "--request 1KiB ~gpt_varlen-late.pickle.gz",
             "fixtures/2.1.2-fuzz-max_split-oom.pickle.gz",
             "--capacity 1GiB fixtures/where/2.15.0-leak_cache.pickle.gz",
+            "fixtures/recorded/ranks",
             "~graphs.pickle.gz ~two_devices.pickle.gz ~gpt_varlen-no-history.pickle.gz Cargo.toml",
         ],
     ),

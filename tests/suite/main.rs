@@ -56,6 +56,7 @@ mod reader_refuses_code;
 mod reader_releases;
 mod reader_sharing;
 mod reader_vs_cpython;
+mod recorded;
 mod releases;
 mod replay_bad_traces;
 mod replay_damaged;

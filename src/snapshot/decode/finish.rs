@@ -1,6 +1,6 @@
 //! The top level of a file, once everything below it is read.
 
-use super::super::{Annotation, RawSettings, Snapshot, SnapshotError};
+use super::super::{Annotation, RawSettings, Recorded, Snapshot, SnapshotError, TorchRange};
 use super::super::{keys, makers};
 use super::{DICT, Decoder, EVENT, LIST, List, PAIR, Rows, SCALAR, SEGMENT, STACK, Scalar, WARNED};
 use crate::notice::Code;
@@ -62,6 +62,7 @@ impl Decoder {
                 keys::EXTERNAL_ANNOTATIONS => self.annotations(value),
                 keys::HOST_SEGMENTS => self.host_segments(value),
                 keys::HOST_TRACES => {}
+                keys::OOMSCOPE => self.recorded(value),
                 _ => {
                     self.unknown("the snapshot", key);
                 }
@@ -263,15 +264,21 @@ impl Decoder {
         snapshot.segments.sort_by_key(|segment| segment.device);
         let has_events = snapshot.traces.iter().any(|rows| !rows.is_empty());
         let by_keys = seen.torch(has_events, !snapshot.segments.is_empty());
-        snapshot.torch_by_keys = by_keys;
-        snapshot.torch = by_keys.narrowed(&snapshot.stacks, &snapshot.symbols).unwrap_or_else(|told| {
-            let message = format!(
-                "the keys are those of PyTorch {by_keys}, but the lines of PyTorch's own code in the stacks are \
-                 those of {told}, as in a build of one's own: taken to be {by_keys}"
-            );
-            snapshot.warnings.add(Code::ReleaseUnclear, message);
-            by_keys
-        });
+        if let Some(minor) = snapshot.recorded.as_ref().and_then(Recorded::minor) {
+            snapshot.torch = TorchRange { first: Some(minor), last: Some(minor) };
+            snapshot.torch_by_keys = snapshot.torch;
+        } else {
+            snapshot.torch_by_keys = by_keys;
+            let narrowed = by_keys.narrowed(&snapshot.stacks, &snapshot.symbols);
+            snapshot.torch = narrowed.unwrap_or_else(|told| {
+                let message = format!(
+                    "the keys are those of PyTorch {by_keys}, but the lines of PyTorch's own code in the stacks \
+                     are those of {told}, as in a build of one's own: taken to be {by_keys}"
+                );
+                snapshot.warnings.add(Code::ReleaseUnclear, message);
+                by_keys
+            });
+        }
         makers::find(&mut snapshot, originals);
         snapshot
     }

@@ -7,6 +7,7 @@
 //! what is used may not grow any more, so nothing contains itself.
 
 mod finish;
+mod recorded;
 mod records;
 
 use std::ops::Range;
