@@ -47,10 +47,60 @@ const BEFORE_2_1: [&str; 13] = [
     "    raise",
 ];
 
-/// What suits the messages of `log`; nothing where none of them is CUDA's or HIP's.
+/// Of XPU: `torch.xpu.memory` records as `torch.cuda.memory` does, but tells nobody of a failure.
+const XPU: [&str; 10] = [
+    "import os, torch",
+    "",
+    "torch.xpu.memory._record_memory_history(max_entries=1_000_000)",
+    "",
+    "try:",
+    "    train()  # your program",
+    "except torch.OutOfMemoryError:",
+    "    rank = os.environ.get(\"RANK\", \"0\")",
+    "    torch.xpu.memory._dump_snapshot(f\"oom_rank{rank}.pickle\")",
+    "    raise",
+];
+
+/// Of NPU: `torch_npu` records and writes by itself.
+const NPU: [&str; 3] = [
+    "export OOM_SNAPSHOT_ENABLE=1 OOM_SNAPSHOT_PATH=$PWD/oom",
+    "mkdir -p oom && python train.py  # your program",
+    "oomscope analyze oom/",
+];
+
+/// How another vendor's PyTorch records, where it can.
+fn of_vendor(backend: &str) -> Option<Recording> {
+    match backend {
+        "XPU" => Some(Recording {
+            torch_version: "2.11+",
+            python: XPU.to_vec(),
+            shell: vec!["oomscope analyze oom_rank*.pickle"],
+            notes: vec![
+                "The memory of the failed call is still held when the file is written, that of functions which the \
+                 exception left is not: the entries of the trace show it.",
+                "Entries use host memory, not device memory. To use less, lower max_entries: the \
+                 last entries are kept.",
+            ],
+        }),
+        "NPU" => Some(Recording {
+            torch_version: "2.1+",
+            python: Vec::new(),
+            shell: NPU.to_vec(),
+            notes: vec![
+                "Needs torch_npu 6.0.0 or later. It writes a snapshot of each process when a request fails; the \
+                 program needs no change. At any other moment: torch_npu.npu.memory._record_memory_history(), \
+                 then torch_npu.npu.memory._dump_snapshot(\"snapshot.pickle\").",
+            ],
+        }),
+        _ => None,
+    }
+}
+
+/// What suits the messages of `log`; nothing where none of them is of a device whose memory can be recorded.
 pub(super) fn recording(log: &Log) -> Option<Recording> {
     let (mut is_old, mut is_new) = (false, false);
     let mut is_recordable = log.messages.is_empty();
+    let mut of_others = None;
     for message in &log.messages {
         match &message.saying {
             Saying::Allocation(allocation) => {
@@ -59,12 +109,13 @@ pub(super) fn recording(log: &Log) -> Option<Recording> {
                 is_new |= !old;
                 is_recordable |= matches!(allocation.backend.as_str(), "CUDA" | "HIP")
                     && allocation.wording != Wording::Async;
+                of_others = of_others.or_else(|| of_vendor(&allocation.backend));
             }
             Saying::Elsewhere(whose) => is_recordable |= whose.is_recordable,
         }
     }
     if !is_recordable {
-        return None;
+        return of_others;
     }
     let shell = vec!["oomscope analyze oom_rank*.pickle", "oomscope whatif oom_rank0.pickle"];
     Some(if is_old && !is_new {

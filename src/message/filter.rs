@@ -3,7 +3,7 @@
 use memchr::memmem::Finder;
 
 /// A line without any of these does not matter when nothing has begun. Most lines of a log have none.
-const MATTERS: [&str; 50] = [
+const MATTERS: [&str; 66] = [
     // "memory" alone is in every line of many a training log.
     "of memory",
     "f Memory",
@@ -56,6 +56,22 @@ const MATTERS: [&str; 50] = [
     "return code = -9",
     "bad_alloc",
     "Bus error",
+    "allocation of size",
+    "DeviceMemory",
+    "enough space",
+    "Host Memory",
+    "bad allocation",
+    "Allocation Failure",
+    "Insufficient VRAM",
+    "metal::malloc",
+    "CPU memory",
+    "job killed",
+    "Invalid buffer size",
+    "code 137",
+    "video memory",
+    "resource: memory",
+    "memory budget",
+    "current device: ",
 ];
 
 /// Tells lines that can matter.

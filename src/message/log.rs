@@ -1,6 +1,6 @@
 //! What was found in a log, gathered: equal messages counted, too many of anything let go.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::line::LineSource;
 use super::marks::Mapping;
@@ -98,6 +98,40 @@ impl Gathered {
         }
     }
 
+    /// The message in the line before `line` goes on in `text`, which tells that it is one of `whose`.
+    pub(super) fn tell_whose(
+        &mut self,
+        whose: &'static System,
+        source: &LineSource,
+        line: u64,
+        text: &str,
+    ) {
+        let begun = self.log.messages.iter_mut().next_back().filter(|message| {
+            message.line + 1 == line
+                && message.source == *source
+                && message.text.contains(whose.goes_on_from)
+        });
+        if let Some(begun) = begun {
+            begun.text = format!("{} {text}", begun.text);
+            begun.saying = Saying::Elsewhere(whose);
+        }
+    }
+
+    /// Of each system, signs are left out beside a message, and beside the first of them.
+    fn leave_out_signs(messages: &mut Vec<Message>) {
+        let mut told: FxHashSet<&str> = FxHashSet::default();
+        let of = |message: &Message| match &message.saying {
+            Saying::Elsewhere(whose) => Some(*whose),
+            Saying::Allocation(_) => None,
+        };
+        told.extend(
+            messages.iter().filter_map(of).filter(|whose| !whose.is_sign).map(|whose| whose.name),
+        );
+        messages.retain(|message| {
+            of(message).is_none_or(|whose| !whose.is_sign || told.insert(whose.name))
+        });
+    }
+
     /// Keeps those of `ended` that are whole, and of too many the last.
     pub(super) fn keep(&mut self, ended: impl IntoIterator<Item = Statistics>) {
         let kept = &mut self.log.statistics;
@@ -124,6 +158,7 @@ impl Gathered {
     pub(super) fn finished(self) -> Log {
         let mut log = self.log;
         log.messages.sort_by_key(|message| message.line);
+        Self::leave_out_signs(&mut log.messages);
         log.statistics.sort_by_key(|statistics| statistics.line);
         let too_many = log.statistics.len().saturating_sub(MOST_STATISTICS);
         log.statistics.drain(..too_many);

@@ -230,6 +230,9 @@ impl Scanner {
                     open.message = Some(begun);
                 }
             }
+            LineMark::Elsewhere(whose) if !whose.goes_on_from.is_empty() => {
+                self.gathered.tell_whose(whose, source, line, text.trim());
+            }
             LineMark::Elsewhere(whose) => {
                 let text = shortened(text.trim());
                 let frames = innermost_first(std::mem::take(&mut open.frames));

@@ -100,9 +100,8 @@ fn failure(document: &mut Document, group: &Alike) {
     let place = faint(format!(" ({})", place.join("; ")));
     document.heading(alarm(group.title()).and(place));
     let culprit = match &failure.culprit {
-        Some(culprit) => {
-            strong(code(place_in(culprit))).and(said_there(failure.culprit_code.as_deref()))
-        }
+        Some(culprit) => strong(crate::document::place(place_in(culprit)))
+            .and(said_there(failure.culprit_code.as_deref())),
         None if failure.frames.is_empty() => "unknown: no traceback before the message".into(),
         None => "the traceback has no user code".into(),
     };
@@ -248,7 +247,9 @@ fn course(document: &mut Document, all: &[StatisticsReport]) {
 fn recording(document: &mut Document, recording: &Recording) {
     let title = "To see which lines hold the memory, record a snapshot";
     document.heading(format!("{title} (PyTorch {})", recording.torch_version));
-    document.code(&recording.python);
+    if !recording.python.is_empty() {
+        document.code(&recording.python);
+    }
     for note in &recording.notes {
         document.paragraph(&**note);
     }

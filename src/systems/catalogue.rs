@@ -5,7 +5,7 @@ use super::{device, frameworks, host, serving};
 
 /// Every message that is known. Of two that fit, the first is meant.
 pub fn systems() -> impl Iterator<Item = &'static System> {
-    [device::ROWS, serving::ROWS, frameworks::ROWS, host::ROWS].into_iter().flatten()
+    [frameworks::ROWS, serving::ROWS, device::ROWS, host::ROWS].into_iter().flatten()
 }
 
 #[cfg(test)]

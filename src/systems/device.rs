@@ -48,6 +48,19 @@ const NCCL: System = System {
     ..ANY
 };
 
+const OPENCL: System = System {
+    kind: "framework",
+    name: "OpenCL",
+    title: "OpenCL is out of device memory",
+    means: "the OpenCL driver could not make a buffer: the device is full, or the buffer is larger than one may be \
+            (CL_DEVICE_MAX_MEM_ALLOC_SIZE, often a quarter of the device)",
+    advice: &[
+        "clinfo shows the device's memory and the largest buffer (Max memory allocation).",
+        "Need less: a smaller batch or data set, fewer bins or features in one buffer.",
+    ],
+    ..ANY
+};
+
 const XPU: System = System {
     kind: "xpu-runtime",
     name: "Level Zero",
@@ -146,6 +159,22 @@ pub(super) const ROWS: &[System] = &[
     System { name: "cuSOLVER", words: &["CUSOLVER_STATUS_ALLOC_FAILED"], ..LIBRARY },
     System { name: "cuSPARSE", words: &["CUSPARSE_STATUS_ALLOC_FAILED"], ..LIBRARY },
     System { name: "cuFFT", words: &["CUFFT_ALLOC_FAILED"], ..LIBRARY },
+    System { name: "cuFFT", words: &["cuFFT failed to allocate GPU or CPU memory"], ..LIBRARY },
+    System {
+        kind: "framework",
+        name: "Vulkan",
+        title: "Vulkan is out of device memory",
+        words: &["VK_ERROR_OUT_OF_DEVICE_MEMORY"],
+        means: "a program asked the Vulkan driver for memory and the device had none; a driver also refuses one allocation above its own limit \
+                (maxMemoryAllocationSize), however much is free",
+        advice: &[
+            "Hold less on the device, in more and smaller buffers; vulkaninfo shows the heaps and the limit.",
+            "Close other programs that use the device.",
+        ],
+        ..ANY
+    },
+    System { words: &["MEM_OBJECT_ALLOCATION_FAILURE"], ..OPENCL },
+    System { words: &["Memory Object Allocation Failure"], ..OPENCL },
     System {
         words: &["NCCL WARN Failed to CUDA calloc"],
         amounts: &[behind("requested", "CUDA calloc ", "what NCCL asked of the device")],

@@ -98,6 +98,34 @@ const BITSANDBYTES: System = System {
     ..FRAMEWORK
 };
 
+const RMM: System = System {
+    name: "RAPIDS (RMM)",
+    title: "RMM is out of device memory",
+    means: "RMM's pool (cuDF, cuML), which is not PyTorch's, could not serve a request; each pool keeps what the other cannot use",
+    advice: &[
+        "Let both use one pool: torch.cuda.memory.change_current_allocator(rmm.allocators.torch.rmm_torch_allocator).",
+        "Give RMM a pool of bounded size (rmm.reinitialize(pool_allocator=True, maximum_pool_size=..)).",
+    ],
+    ..FRAMEWORK
+};
+
+const XGBOOST_ADVICE: &[&str] = &[
+    "nvidia-smi shows what other processes hold; PyTorch in the same process keeps its cache (torch.cuda.empty_cache()).",
+    "Need less: fewer rows or columns at once, smaller max_bin and max_depth, QuantileDMatrix instead of DMatrix.",
+];
+
+const FAISS: System = System {
+    title: "Faiss is out of device memory",
+    means: "Faiss found no device memory for an index, a search, or its scratch memory, 1.5 GiB on larger GPUs, which it takes at once, outside \
+            PyTorch's allocator",
+    advice: &[
+        "Take less scratch memory: StandardGpuResources.setTempMemory(bytes), noTempMemory().",
+        "Leave room on the device: PyTorch in the same process keeps its cache (torch.cuda.empty_cache()).",
+        "A smaller or compressed index (IVFPQ, float16), or one sharded over GPUs.",
+    ],
+    ..FRAMEWORK
+};
+
 pub(super) const ROWS: &[System] = &[
     System {
         words: &["RESOURCE_EXHAUSTED", "Ran out of memory in memory space"],
@@ -229,6 +257,12 @@ pub(super) const ROWS: &[System] = &[
     },
     System { words: &["Error Code 2: OutOfMemory"], ..TENSORRT },
     System {
+        words: &["Requested amount of memory ("],
+        amounts: &[behind("requested", "memory (", "what TensorRT asked of the device")],
+        ..TENSORRT
+    },
+    System { words: &["OutOfMemory Error in allocate"], is_sign: true, ..TENSORRT },
+    System {
         words: &["Requested amount of GPU memory ("],
         amounts: &[behind("requested", "GPU memory (", "what TensorRT asked of the device")],
         ..TENSORRT
@@ -267,13 +301,104 @@ pub(super) const ROWS: &[System] = &[
         ..FRAMEWORK
     },
     System {
-        name: "RAPIDS (RMM)",
-        title: "RMM is out of device memory",
-        words: &["std::bad_alloc: out_of_memory"],
-        means: "RMM's pool (cuDF, cuML), which is not PyTorch's, could not serve a request; each pool keeps what the other cannot use",
+        words: &["std::bad_alloc: RMM failure at", "Maximum pool size exceeded"],
+        means: "RMM's pool (cuDF, cuML) may not grow as far as a request needs: its own limit, or the device is full",
+        ..RMM
+    },
+    System { words: &["/rmm/mr/device/", "cudaErrorMemoryAllocation"], ..RMM },
+    System { words: &["RMM_ERROR_OUT_OF_MEMORY"], ..RMM },
+    System { words: &["std::bad_alloc: out_of_memory"], ..RMM },
+    System {
+        name: "Thrust",
+        title: "A program of CUDA C++ is out of device memory",
+        words: &["parallel_for failed: out of memory"],
+        means: "a program or library written with Thrust (cuDF, XGBoost, MinkowskiEngine, ..) found no device memory, which it allocates outside \
+                PyTorch's allocator",
+        advice: XGBOOST_ADVICE,
+        ..FRAMEWORK
+    },
+    System {
+        name: "XGBoost",
+        title: "XGBoost is out of device memory",
+        words: &["Memory allocation error on worker", "out of memory"],
+        means: "XGBoost found no device memory, which it allocates by itself; the lines below the message say how much was free",
+        advice: XGBOOST_ADVICE,
+        ..FRAMEWORK
+    },
+    System {
+        name: "MXNet",
+        title: "MXNet is out of device memory",
+        words: &["pooled_storage_manager", "cudaMalloc failed: out of memory"],
+        means: "MXNet's pool could not serve an array",
         advice: &[
-            "Let both use one pool: torch.cuda.memory.change_current_allocator(rmm.allocators.torch.rmm_torch_allocator).",
-            "Give RMM a pool of bounded size (rmm.reinitialize(pool_allocator=True, maximum_pool_size=..)).",
+            "nvidia-smi shows whether another process holds memory; a smaller batch needs less.",
+            "MXNET_GPU_MEM_POOL_RESERVE is the share that the pool leaves free; MXNET_GPU_MEM_POOL_TYPE=Round keeps fewer odd sizes.",
+        ],
+        ..FRAMEWORK
+    },
+    System {
+        name: "Faiss",
+        words: &["to cudaMalloc ", "out of memory"],
+        amounts: &[behind("requested", "to cudaMalloc ", "what Faiss asked of the device")],
+        ..FAISS
+    },
+    System {
+        name: "Faiss",
+        words: &["StandardGpuResources: alloc fail", "out of memory"],
+        amounts: &[behind("requested", " size ", "what Faiss asked of the device")],
+        ..FAISS
+    },
+    System {
+        name: "CUDA.jl",
+        title: "Julia is out of device memory",
+        words: &["Out of GPU memory"],
+        amounts: &[behind(
+            "requested",
+            "trying to allocate ",
+            "the array that could not be allocated",
+        )],
+        means: "CUDA.jl's pool could not serve an array; the next line of the message says how full the device is",
+        advice: &[
+            "GC.gc() and CUDA.reclaim() give back what is no longer used; CUDA.unsafe_free!(a) does so at once.",
+            "nvidia-smi shows whether another process holds memory; JULIA_CUDA_HARD_MEMORY_LIMIT bounds this one.",
+        ],
+        ..FRAMEWORK
+    },
+    System {
+        name: "MLX",
+        title: "A buffer of MLX is larger than Metal allows",
+        words: &["[metal::malloc] Attempting to allocate", "maximum allowed buffer size"],
+        amounts: &[
+            behind("requested", "to allocate ", "one array"),
+            behind("limit", "buffer size of ", "the largest buffer that Metal allows"),
+        ],
+        means: "one array is larger than the largest buffer of this Mac, however much is free",
+        advice: &[
+            "Make the array smaller: a shorter prompt or context, a smaller batch or step of prefill.",
+        ],
+        ..FRAMEWORK
+    },
+    System {
+        name: "PyTorch (MPS)",
+        title: "A tensor is larger than Metal allows",
+        words: &["Invalid buffer size: "],
+        amounts: &[behind("requested", "buffer size: ", "one tensor")],
+        means: "one tensor is larger than the largest buffer of this Mac, however much is free: mostly the scores of attention, which grow with \
+                the square of the image or sequence",
+        advice: &[
+            "Make it smaller: attention in slices (enable_attention_slicing()), a smaller image, batch or sequence, float16.",
+        ],
+        ..FRAMEWORK
+    },
+    System {
+        name: "DirectML",
+        title: "DirectML is out of device memory",
+        words: &["Could not allocate tensor with ", "not enough GPU video memory"],
+        amounts: &[behind("requested", "tensor with ", "the tensor that could not be allocated")],
+        means: "torch-directml could not place a tensor in the GPU's memory",
+        advice: &[
+            "Hold less: a smaller model, batch or image, float16.",
+            "The task manager of Windows shows what else uses the GPU's dedicated and shared memory.",
         ],
         ..FRAMEWORK
     },

@@ -38,6 +38,9 @@ const KERNEL: System = System {
     ..HOST
 };
 
+/// What the kernel writes around the line that names the process.
+const KERNEL_SIGN: System = System { is_sign: true, amounts: &[], ..KERNEL };
+
 const GROUP_LIMIT: &str = "Raise the limit of the container or job (docker --memory, Kubernetes resources.limits.memory, Slurm --mem).";
 
 const SLURM: System = System {
@@ -115,10 +118,88 @@ pub(super) const ROWS: &[System] = &[
         ..KERNEL
     },
     System { words: &["Out of memory: Kill"], ..KERNEL },
+    System { words: &["Killed process ", "anon-rss:"], ..KERNEL },
+    System {
+        title: "The kernel ended a process: its limit on host memory (RAM)",
+        words: &["oom-kill:constraint=CONSTRAINT_MEMCG"],
+        means: "a container or job reached its limit on host memory (RAM), not GPU memory, and the kernel ended a process of it",
+        advice: &[GROUP_LIMIT, LESS, WATCH, NO_SNAPSHOT],
+        ..KERNEL_SIGN
+    },
+    System { words: &["oom-kill:constraint="], ..KERNEL_SIGN },
+    System { words: &[" invoked oom-killer"], ..KERNEL_SIGN },
+    System { words: &["oom_reaper: reaped process"], ..KERNEL_SIGN },
     System { words: &["slurmstepd: error: Detected", "oom_kill event"], ..SLURM },
     System { words: &["slurmstepd: error: Detected", "oom-kill event"], ..SLURM },
     System { words: &["slurmstepd: error: Exceeded", "memory limit"], ..SLURM },
     System { words: &["srun: error:", ": Out Of Memory"], ..SLURM },
+    System {
+        name: "LSF",
+        title: "LSF's limit on host memory (RAM) ended the job",
+        words: &["TERM_MEMLIMIT"],
+        means: "the job used more host memory (RAM) than LSF allows it, not GPU memory, and was ended",
+        advice: &[
+            "Ask for more: bsub -M, and -R 'rusage[mem=..]' so that the host has it. The summary below the message says what was used (Max Memory).",
+            LESS,
+            NO_SNAPSHOT,
+        ],
+        ..HOST
+    },
+    System {
+        name: "PBS",
+        title: "PBS' limit on host memory (RAM) ended the job",
+        words: &["PBS: job killed: mem ", " exceeded limit "],
+        amounts: &[
+            behind("this_process", "killed: mem ", "RAM that the job had when it was ended"),
+            behind("limit", "exceeded limit ", "RAM that it had asked for"),
+        ],
+        means: "the job used more host memory (RAM) than it asked PBS for, not GPU memory, and was ended",
+        advice: &["Ask for more: qsub -l select=1:mem=64gb (or -l mem=).", LESS, NO_SNAPSHOT],
+        ..HOST
+    },
+    System {
+        name: "YARN",
+        title: "YARN ended a container: its limit on host memory (RAM)",
+        words: &["Container killed by YARN for exceeding memory limits"],
+        means: "a container of Spark used more host memory (RAM) than YARN allows it, not GPU memory, and was ended",
+        advice: &[
+            "Raise spark.executor.memoryOverhead: memory of Python and of native libraries counts towards it.",
+            LESS,
+            NO_SNAPSHOT,
+        ],
+        ..HOST
+    },
+    System {
+        name: "Java",
+        title: "Out of host memory (RAM) in Java",
+        words: &["java.lang.OutOfMemoryError"],
+        means: "a Java program (Spark, ..) reached the size of its own heap in host memory (RAM), not GPU memory",
+        advice: &["Raise the heap: -Xmx, spark.executor.memory, spark.driver.memory.", NO_SNAPSHOT],
+        ..HOST
+    },
+    System {
+        name: "Dask",
+        title: "Dask restarted a worker: out of host memory (RAM)",
+        words: &["distributed.nanny", "memory budget"],
+        means: "a worker of Dask used nearly all of the host memory (RAM) that it may have, not GPU memory, and was started anew",
+        advice: &[
+            "Raise memory_limit of the workers or start fewer (nthreads, n_workers); smaller partitions need less.",
+            NO_SNAPSHOT,
+        ],
+        ..HOST
+    },
+    System {
+        name: "Kubernetes",
+        title: "Kubernetes evicted the pod: the node's host memory (RAM)",
+        words: &["The node was low on resource: memory"],
+        means: "host memory (RAM) of the node ran low, not GPU memory, and Kubernetes ended a pod that used more than it requested",
+        advice: &[
+            "Set resources.requests.memory to what the program uses: pods within their request go last.",
+            LESS,
+            NO_SNAPSHOT,
+        ],
+        ..HOST
+    },
     System {
         name: "Kubernetes",
         title: "Kubernetes ended the container: its limit on host memory (RAM)",
@@ -161,6 +242,10 @@ pub(super) const ROWS: &[System] = &[
     System { words: &["insufficient shared memory (shm)"], ..SHM },
     System { words: &["failed (exitcode: -9)"], ..RANK },
     System { name: "DeepSpeed", words: &["exits with return code = -9"], ..RANK },
+    System { name: "OpenCL", words: &["Out of Host Memory"], ..PYTHON },
+    System { name: "C++", words: &["Error: bad allocation"], ..PYTHON },
+    System { name: "a container", words: &["exited with code 137"], ..SIGNAL },
+    System { name: "the shell", words: &["exit code 137"], ..SIGNAL },
     System { is_whole_line: true, ..SIGNAL },
     System { name: "bash", words: &[": line ", " Killed "], ..SIGNAL },
 ];

@@ -30,6 +30,24 @@ const TENSORRT_LLM_ADVICE: &[&str] = &[
     "nvidia-smi, before the start, shows what other processes hold.",
 ];
 
+const LLAMA: System = System {
+    name: "llama.cpp",
+    title: "llama.cpp is out of device memory",
+    means: "a buffer of llama.cpp does not fit on the device: weights, KV cache, or computation",
+    advice: &[
+        "Lower --n-gpu-layers (-ngl; num_gpu in Ollama): the rest of the layers stay in RAM.",
+        "Lower the context (--ctx-size, -c; num_ctx in Ollama) and --ubatch-size (-ub).",
+        "nvidia-smi shows what other processes hold.",
+    ],
+    ..SERVING
+};
+const LLAMA_VULKAN: &[&str] = &[
+    "Lower --n-gpu-layers (-ngl): the rest of the layers stay in RAM.",
+    "Lower the context (--ctx-size, -c) and --ubatch-size (-ub).",
+    "A driver refuses one buffer above its own limit however much is free: vulkaninfo shows maxMemoryAllocationSize, \
+     GGML_VK_FORCE_MAX_ALLOCATION_SIZE makes buffers smaller.",
+];
+
 pub(super) const ROWS: &[System] = &[
     System {
         words: &["No available memory for the cache blocks"],
@@ -198,18 +216,85 @@ pub(super) const ROWS: &[System] = &[
         ],
         ..SERVING
     },
+    System { words: &["CUDA error 2 at ", "ggml-cuda", "out of memory"], ..LLAMA },
     System {
-        name: "llama.cpp",
-        title: "llama.cpp is out of device memory",
-        words: &["cudaMalloc failed: out of memory"],
-        means: "a buffer of llama.cpp does not fit on the device: weights, KV cache, or computation",
+        words: &["current device: ", ", in function "],
+        goes_on_from: "CUDA error: out of memory",
+        ..LLAMA
+    },
+    System {
+        words: &["ggml_vulkan: ", "emory allocation of size"],
+        amounts: &[behind("requested", "allocation of size ", "the buffer that Vulkan refused")],
+        advice: LLAMA_VULKAN,
+        ..LLAMA
+    },
+    System {
+        title: "A buffer of llama.cpp is larger than the device allows",
+        words: &["ggml_vulkan: ", "exceeds device buffer size limit"],
+        means: "one buffer of llama.cpp is larger than the Vulkan driver allows, however much is free",
+        advice: LLAMA_VULKAN,
+        ..LLAMA
+    },
+    System {
+        words: &["ggml_vulkan: ", "ErrorOutOfDeviceMemory"],
+        advice: LLAMA_VULKAN,
+        is_sign: true,
+        ..LLAMA
+    },
+    System {
+        title: "A buffer of llama.cpp is too small",
+        words: &["not enough space in the buffer"],
+        means: "llama.cpp had measured a buffer smaller than the computation then needed: a defect of that version, not a full device",
+        advice: &["Take a newer llama.cpp (or llama-cpp-python), and a smaller batch until then."],
+        ..LLAMA
+    },
+    System {
+        name: "ExLlama",
+        title: "A model does not fit into what ExLlama may use",
+        words: &["Insufficient VRAM"],
+        means: "model and cache together do not fit on the GPUs that ExLlama may use; what it reserves for activations counts too",
         advice: &[
-            "Lower --n-gpu-layers (-ngl; num_gpu in Ollama): the rest of the layers stay in RAM.",
-            "Lower the context (--ctx-size, -c; num_ctx in Ollama) and --ubatch-size (-ub).",
+            "Shorten the cache: max_seq_len (cache_size), or quantize it (Q4, Q6, Q8 instead of FP16).",
+            "Take a model of fewer bits, or more GPUs (gpu_split, and a smaller autosplit_reserve).",
             "nvidia-smi shows what other processes hold.",
         ],
         ..SERVING
     },
+    System {
+        name: "CTranslate2",
+        title: "CTranslate2 is out of device memory",
+        words: &["CUDA failed with error out of memory"],
+        means: "CTranslate2 (faster-whisper, ..), which has an allocator of its own, found no device memory",
+        advice: &[
+            "Take a smaller compute_type (int8_float16, int8) or model, a smaller batch_size and beam_size.",
+            "nvidia-smi shows what other processes hold; PyTorch in the same process keeps its cache (torch.cuda.empty_cache()).",
+        ],
+        ..SERVING
+    },
+    System {
+        name: "Triton Inference Server",
+        title: "Triton Inference Server's pool of device memory is full",
+        words: &["Failed to allocate CUDA memory with byte size"],
+        amounts: &[behind("requested", "byte size ", "one buffer of a request")],
+        means: "the pool that the server keeps for inputs and outputs has no room, and the server takes pinned host memory instead, which is \
+                slower. The device itself may have room",
+        advice: &[
+            "Raise the pool: --cuda-memory-pool-byte-size 0:536870912 (the GPU's index, and bytes).",
+        ],
+        ..SERVING
+    },
+    System {
+        kind: "host",
+        name: "Triton Inference Server",
+        title: "Triton Inference Server's pool of pinned host memory is full",
+        words: &["failed to allocate pinned system memory"],
+        means: "the pool of pinned host memory has no room or could not be made, and the server takes ordinary host memory instead, which is slower",
+        advice: &[
+            "Raise the pool: --pinned-memory-pool-byte-size; the container may also lack shared memory (--shm-size).",
+        ],
+        ..ANY
+    },
+    System { words: &["cudaMalloc failed: out of memory"], ..LLAMA },
     System {
         name: "LMDeploy",
         title: "LMDeploy is out of device memory",

@@ -13,6 +13,11 @@ pub struct System {
     pub words: &'static [&'static str],
     /// The first of [`System::words`] is the whole line.
     pub is_whole_line: bool,
+    /// The line only says more of a message: it is left out where the log has another message of this system.
+    pub is_sign: bool,
+    /// The line goes on from a message that begins with these words, in the line before, and tells whose it is. Alone
+    /// it is no message. Empty for any other.
+    pub goes_on_from: &'static str,
     /// The amounts in it, in reading order.
     pub amounts: &'static [Amount],
     /// A sentence.
@@ -64,6 +69,8 @@ pub(super) const ANY: System = System {
     title: "",
     words: &[],
     is_whole_line: false,
+    is_sign: false,
+    goes_on_from: "",
     amounts: &[],
     means: "",
     advice: &[],
