@@ -46,6 +46,10 @@ struct Cli {
     )]
     color: ColorChoice,
 
+    /// Do not cut or wrap anything to the width of the terminal, as for less -S
+    #[arg(long, global = true)]
+    wide: bool,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -76,6 +80,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         ColorChoice::Auto => {}
         ColorChoice::Always => anstream::ColorChoice::Always.write_global(),
         ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
+    }
+    if cli.wide {
+        output::widen();
     }
     let done = match cli.command {
         Command::Run(args) => run::run(&args),

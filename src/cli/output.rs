@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
@@ -15,6 +16,21 @@ use crate::formats;
 const DEFAULT_WIDTH: usize = 100;
 /// Below this a page is not laid out any narrower.
 const MIN_WIDTH: usize = 40;
+
+/// Columns of a page on which nothing is to be cut or wrapped.
+const WIDE: usize = u16::MAX as usize;
+
+/// Whether pages are to be as wide as what they say.
+static IS_WIDE: AtomicBool = AtomicBool::new(false);
+
+/// Pages are as wide as what they say from now on: for `less -S` and the like.
+pub(super) fn widen() {
+    IS_WIDE.store(true, Ordering::Relaxed);
+}
+
+fn is_wide() -> bool {
+    IS_WIDE.load(Ordering::Relaxed)
+}
 
 /// The place of the result, opened before the work begins: a bad path fails at once. What an earlier run
 /// wrote there stands until there is a whole result.
@@ -40,6 +56,7 @@ impl Output {
             Some((terminal_size::Width(width), _)) if terminal => usize::from(width),
             _ => DEFAULT_WIDTH,
         };
+        let width = if is_wide() { WIDE } else { width };
         let choice = anstream::AutoStream::choice(&io::stdout());
         Style {
             width: width.max(MIN_WIDTH),
@@ -60,10 +77,17 @@ impl Output {
         answer: &T,
         document: impl FnOnce(&T) -> Document,
     ) -> anyhow::Result<()> {
+        let page = |answer: &T| {
+            let mut page = document(answer);
+            if !is_wide() {
+                page.cut_places();
+            }
+            page
+        };
         let text = match format {
-            Format::Human => terminal(&document(answer), self.style()),
+            Format::Human => terminal(&page(answer), self.style()),
             Format::Json => formats::json(answer)?,
-            Format::Markdown => markdown(&document(answer)),
+            Format::Markdown => markdown(&page(answer)),
             other => bail!("{other:?} is not a format of this command"),
         };
         self.write(&text)

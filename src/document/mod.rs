@@ -14,6 +14,7 @@ mod markdown;
 mod markup;
 mod pens;
 mod picture;
+mod places;
 mod stretches;
 mod table;
 #[cfg(feature = "terminal")]
@@ -30,4 +31,4 @@ pub use markup::literal as html_literal;
 pub use table::{Cell, Table};
 #[cfg(feature = "terminal")]
 pub use terminal::{Style, terminal};
-pub use text::{Span, Text, Tone, alarm, code, faint, strong};
+pub use text::{Span, Text, Tone, alarm, code, faint, place, strong};

@@ -23,6 +23,8 @@ pub struct Span {
     pub tone: Tone,
     /// Whether it is a place in the source, a path, a setting: something to copy.
     pub is_code: bool,
+    /// Whether it is a place in the source, whose directory may be said elsewhere ([`super::Document::cut_places`]).
+    pub is_place: bool,
 }
 
 /// A sentence, a name, a number.
@@ -83,4 +85,11 @@ pub fn faint(text: impl Into<Text>) -> Text {
 /// A place in the source, a path, a setting.
 pub fn code(text: impl Into<String>) -> Text {
     Text { spans: vec![Span { text: text.into(), is_code: true, ..Span::default() }] }
+}
+
+/// A place in the source: `file:line in function`.
+pub fn place(text: impl Into<String>) -> Text {
+    Text {
+        spans: vec![Span { text: text.into(), is_code: true, is_place: true, ..Span::default() }],
+    }
 }

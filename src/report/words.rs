@@ -1,7 +1,7 @@
 //! Phrases that several answers share.
 
 use crate::analysis::{DeviceReport, SnapshotReport};
-use crate::document::{Document, Stack, Text, code};
+use crate::document::{Document, Stack, Text, code, place};
 use crate::failure::{NextStep, OomReport, Remedy, Undisturbed};
 use crate::frames::{Around, FrameReport, Origin, UNKNOWN};
 use crate::notice::Warning;
@@ -19,15 +19,15 @@ pub(super) fn named(frame: Option<&FrameReport>, around: &Around) -> (Text, Vec<
     let caller = around.called_from.as_ref().map(called_from);
     let (name, line) = match (around.backward.as_deref(), frame) {
         (Some(UNKNOWN), Some(frame)) => {
-            (code(place_in(frame)), Some("in its backward pass".into()))
+            (place(place_in(frame)), Some("in its backward pass".into()))
         }
         (Some(node), _) => (code(format!("backward: {node}")), frame.map(called_from)),
-        (None, Some(frame)) => (code(place_in(frame)), None),
+        (None, Some(frame)) => (place(place_in(frame)), None),
         (None, None) if around.has_stack => ("no line of the user's code".into(), None),
         (None, None) => ("no stack recorded".into(), None),
     };
-    let place = |words: &str, frame: &FrameReport| Text::from(words).and(code(place_in(frame)));
-    let forward = around.forward.as_ref().map(|frame| place("for the forward line ", frame));
+    let words = Text::from("for the forward line ");
+    let forward = around.forward.as_ref().map(|frame| words.and(place(place_in(frame))));
     let region = around.compile_context.as_deref();
     let region =
         region.map(|region| region.strip_prefix("Torch-Compiled Region: ").unwrap_or(region));
@@ -37,7 +37,7 @@ pub(super) fn named(frame: Option<&FrameReport>, around: &Around) -> (Text, Vec<
 
 /// The line that a line was called from.
 pub(super) fn called_from(frame: &FrameReport) -> Text {
-    Text::from("called from ").and(code(place_in(frame)))
+    Text::from("called from ").and(place(place_in(frame)))
 }
 
 /// The same in one sentence.

@@ -73,6 +73,7 @@ mod timeline;
 mod timeline_command;
 mod whatif;
 mod where_memory_was;
+mod wide;
 mod words;
 
 /// Counts the heap that each thread takes.

@@ -9,7 +9,7 @@ pub use style::Style;
 use super::block::{Block, Document, Field, Item, Stack};
 use super::drawing::draw;
 use super::text::{Text, faint};
-use super::wrap::wrap;
+use super::wrap::{width, wrap};
 use crate::units::{counted, plain_lines};
 use shorten::shorten;
 
@@ -82,8 +82,21 @@ impl<'a> Page<'a> {
     /// `text` behind `first`, its further lines behind `indent`.
     fn text(&mut self, text: &Text, first: &str, indent: &str) {
         let room = self.style.width.saturating_sub(indent.len());
+        let text = &self.fitted(text, room);
         let wrapped = wrap(&self.style.show(text), room, indent);
         self.line(&format!("{first}{wrapped}"));
+    }
+
+    /// `text`, its places no wider than `room`: they may be wrapped before the function's name.
+    fn fitted(&self, text: &Text, room: usize) -> Text {
+        let mut text = text.clone();
+        for span in text.spans.iter_mut().filter(|span| span.is_place) {
+            let mut words = span.text.split(" in ");
+            if words.any(|word| width(word) > room) {
+                span.text = shorten(&span.text, room, self.style.dots());
+            }
+        }
+        text
     }
 
     fn heading(&mut self, text: &Text) {

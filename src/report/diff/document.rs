@@ -8,7 +8,7 @@ use super::cells::{
 use crate::diff::{
     At, DeviceDiff, DiffReport, FailOn, HeldChange, LineChange, RanksDiff, StackChange,
 };
-use crate::document::{Cell, Document, Item, Table, Text, alarm, code, strong};
+use crate::document::{Cell, Document, Item, Table, Text, alarm, code, place, strong};
 use crate::figures::Figure;
 use crate::units::{count, counted, signed_size, size};
 
@@ -120,7 +120,7 @@ fn row(held: &HeldChange, share: String, who: Cell) -> Vec<Cell> {
 fn line(line: &LineChange) -> Vec<Cell> {
     let held = &line.held;
     let (who, below) = named(line.frame.as_ref(), &line.around);
-    let moved = line.moved_from.as_ref().map(|from| Text::from("was ").and(code(from.place())));
+    let moved = line.moved_from.as_ref().map(|from| Text::from("was ").and(place(from.place())));
     let operation = operation(line.operation.as_deref(), line.operation_share_ratio);
     let share = match share(held.before_bytes, held.delta_bytes) {
         share if held.before_blocks > 0 && held.after_blocks > 0 => share,
@@ -170,7 +170,7 @@ fn stack(stack: &StackChange) -> Item {
     );
     let (frames, _) = telling_frames(&stack.frames);
     let mut below: Vec<Text> =
-        frames.iter().take(FRAMES).map(|frame| code(place_in(frame))).collect();
+        frames.iter().take(FRAMES).map(|frame| place(place_in(frame))).collect();
     if frames.is_empty() {
         below.push(match stack.frames.first() {
             None => "no stack recorded".into(),

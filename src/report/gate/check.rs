@@ -83,12 +83,9 @@ fn finding(document: &mut Document, finding: &Finding) {
     let device = format!(", device {} of ", finding.device);
     document.subheading(title.and(device).and(code(&*finding.path)));
     document.paragraph(&*finding.message);
-    document.list(
-        finding
-            .lines
-            .iter()
-            .map(|line| Item::from(strong(code(place(line))).and(format!(": {}", share(line))))),
-    );
+    document.list(finding.lines.iter().map(|line| {
+        Item::from(strong(crate::document::place(place(line))).and(format!(": {}", share(line))))
+    }));
 }
 
 fn toned(finding: &Finding, text: &str) -> Text {
