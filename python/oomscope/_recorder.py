@@ -211,6 +211,7 @@ class Recorder(object):
         import threading
 
         start_history(self.options["max_entries"], self.options["stacks"])
+        sys._oomscope_recording = True
         attach_observer(self.on_oom)
         atexit.register(self.at_exit)
         make_directory(self.control)

@@ -48,3 +48,11 @@ def set_device(device):
 
 def get_device_properties(device):
     return _CudaDeviceProperties()
+
+
+def is_available():
+    return True
+
+
+def init():
+    _lazy_init()

@@ -1,0 +1,61 @@
+"""`@pytest.mark.oomscope_limits(max_peak_allocated="2GiB", max_ooms=0)`: limits on the GPU memory of a test.
+
+The test is recorded, and what it recorded is held against the limits by `oomscope check`, whose flags they are.
+"""
+import functools
+import os
+import re
+from typing import Any, Iterator
+
+import pytest
+
+from ._program import check
+from ._record import record
+
+MARKER = "oomscope_limits"
+
+
+def pytest_configure(config: Any) -> None:
+    config.addinivalue_line(
+        "markers",
+        MARKER + '(**limits): limits of `oomscope check` on what the test does with GPU memory, such as '
+        'max_peak_allocated="2GiB" or max_ooms=0',
+    )
+
+
+def _has_gpu() -> bool:
+    try:
+        import torch
+    except ImportError:
+        return False
+    return bool(torch.cuda.is_available())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_pyfunc_call(pyfuncitem: Any) -> Iterator[None]:
+    marker = pyfuncitem.get_closest_marker(MARKER)
+    if marker is None:
+        yield
+        return
+    if marker.args or not marker.kwargs:
+        raise pytest.UsageError(MARKER + ' takes limits by name, such as max_peak_allocated="2GiB"')
+    test = pyfuncitem.obj
+
+    @functools.wraps(test)
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        if not _has_gpu():
+            pytest.skip(MARKER + ": no GPU to record")
+        name = re.sub(r"[^\w.-]+", "-", pyfuncitem.nodeid)[-100:].strip("-")
+        directory = pyfuncitem._request.getfixturevalue("tmp_path_factory").mktemp("oomscope")
+        path = os.path.join(str(directory), name + ".pickle.gz")
+        with record(path):
+            result = test(*args, **kwargs)
+        failed = check(path, **marker.kwargs)
+        if failed:
+            lines = [finding["message"] for finding in failed]
+            pytest.fail("\n".join(lines + ["look further: oomscope " + path]), pytrace=False)
+        return result
+
+    pyfuncitem.obj = recorded
+    yield
+    pyfuncitem.obj = test

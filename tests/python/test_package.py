@@ -1,0 +1,117 @@
+"""The package: what a notebook, a script and a test suite use."""
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, environment, program
+
+import oomscope
+
+SNAPSHOT = str(ROOT / "fixtures" / "2.15.0-oom_varlen-at-oom.pickle.gz")
+
+
+@pytest.fixture(autouse=True)
+def the_program(monkeypatch):
+    monkeypatch.setenv("OOMSCOPE_PROGRAM", program())
+
+
+def test_analyze_is_the_json_and_shows_the_page():
+    report = oomscope.analyze(SNAPSHOT, top=2)
+    assert report["schema"] == "oomscope/analyze/1"
+    assert report["snapshots"][0]["devices"][0]["ooms"][0]["verdict"] == "fragmentation"
+    assert report.summary["copy"] == "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+    assert "fragmentation" in str(report) and "\x1b" not in str(report)
+    assert report._repr_markdown_().startswith("#")
+
+
+def test_what_cannot_be_read_is_an_error_with_the_programs_words(tmp_path):
+    path = tmp_path / "-odd.pickle"  # not an option
+    path.write_bytes(b"no pickle")
+    with pytest.raises(oomscope.OomscopeError, match="-odd.pickle"):
+        oomscope.analyze(path)
+    with pytest.raises(oomscope.OomscopeError, match="--no-such-option"):
+        oomscope.analyze(SNAPSHOT, no_such_option=1)
+
+
+def test_python_m_oomscope_is_the_program():
+    done = subprocess.run([sys.executable, "-m", "oomscope", "--version"], env=environment(), stdout=subprocess.PIPE,
+                          universal_newlines=True)
+    assert done.returncode == 0 and done.stdout.startswith("oomscope ")
+
+
+def test_run_returns_the_exit_code(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert oomscope.run([sys.executable, "-c", "import sys; sys.exit(5)"], output="out", keep=1) == 5
+
+
+RECORD = """
+import os, sys, oomscope, torch
+with oomscope.record("whole.pickle.gz") as recording:
+    held = torch.empty(4 << 20, device="cuda")
+assert recording.failed == 0
+try:
+    with oomscope.record("failed.pickle"):
+        torch.empty(2 << 30, device="cuda")
+except torch.OutOfMemoryError:
+    pass
+with oomscope.record("survived.pickle") as recording:
+    for _ in range(3):
+        try: torch.empty(2 << 30, device="cuda")
+        except torch.OutOfMemoryError: pass
+assert recording.failed == 3
+for name, failures in (("whole.pickle.gz", 0), ("failed.pickle", 1), ("survived.pickle", 3)):
+    one = oomscope.analyze(name)["snapshots"][0]
+    assert one["devices"][0]["oom_count"] == failures, (name, one["devices"][0]["oom_count"])
+    assert one["torch_version"] == "2.15.0", one["torch_version"]
+assert not [name for name in os.listdir(".") if name.endswith(".part")]
+"""
+
+
+def test_record_writes_the_block(child):
+    done = child(RECORD)
+    assert done.returncode == 0, done.stderr
+
+
+def test_record_within_a_recorded_run(child, tmp_path):
+    done = child(RECORD.split("for name, failures")[0], program_options=["-o", "out"])
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "out").glob("*-oom*.pickle.gz"))) == 2
+
+
+LIMITS = """
+import pytest, torch
+
+@pytest.mark.oomscope_limits(max_peak_allocated="20MiB", max_ooms=0)
+def test_within():
+    torch.empty(10 << 20, device="cuda")
+
+@pytest.mark.oomscope_limits(max_peak_allocated="20MiB")
+def test_beyond():
+    held = torch.empty(40 << 20, device="cuda")
+
+@pytest.mark.oomscope_limits(max_ooms=0)
+@pytest.mark.parametrize("size", [1 << 40])
+def test_that_fails_by_itself(size):
+    torch.empty(size, device="cuda")
+
+@pytest.mark.oomscope_limits
+def test_without_limits(): pass
+"""
+
+
+def test_limits_on_a_test(tmp_path):
+    (tmp_path / "test_limits.py").write_text(LIMITS)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_limits.py"]
+    installed = environment(PYTEST_ADDOPTS="")
+    if subprocess.call([sys.executable, "-c", "import importlib.metadata as m; m.version('oomscope')"],
+                       stderr=subprocess.DEVNULL):
+        command += ["-p", "oomscope.pytest_plugin"]
+    done = subprocess.run(command, cwd=str(tmp_path), env=installed, stdout=subprocess.PIPE, universal_newlines=True)
+    assert "3 failed, 1 passed" in done.stdout, done.stdout
+    assert "allocated memory peaks at 40 MiB; the limit is 20 MiB" in done.stdout and "look further: oomscope " in done.stdout
+    assert "takes limits by name" in done.stdout and "CUDA out of memory" in done.stdout
+
+
+def test_the_package_is_typed():
+    assert os.path.exists(os.path.join(os.path.dirname(oomscope.__file__), "py.typed"))
