@@ -136,7 +136,7 @@ pub(super) const ROWS: &[System] = &[
     System {
         name: "LSF",
         title: "LSF's limit on host memory (RAM) ended the job",
-        words: &["TERM_MEMLIMIT"],
+        words: &["TERM_MEMLIMIT: job killed"],
         means: "the job used more host memory (RAM) than LSF allows it, not GPU memory, and was ended",
         advice: &[
             "Ask for more: bsub -M, and -R 'rusage[mem=..]' so that the host has it. The summary below the message says what was used (Max Memory).",

@@ -230,7 +230,7 @@ pub(super) const ROWS: &[System] = &[
     },
     System {
         title: "A buffer of llama.cpp is larger than the device allows",
-        words: &["ggml_vulkan: ", "exceeds device buffer size limit"],
+        words: &["ggml_vulkan: ", "exceeds device buffer size limit: ErrorOutOfDeviceMemory"],
         means: "one buffer of llama.cpp is larger than the Vulkan driver allows, however much is free",
         advice: LLAMA_VULKAN,
         ..LLAMA
@@ -274,7 +274,7 @@ pub(super) const ROWS: &[System] = &[
     System {
         name: "Triton Inference Server",
         title: "Triton Inference Server's pool of device memory is full",
-        words: &["Failed to allocate CUDA memory with byte size"],
+        words: &["Failed to allocate CUDA memory with byte size", "OUT_OF_MEMORY"],
         amounts: &[behind("requested", "byte size ", "one buffer of a request")],
         means: "the pool that the server keeps for inputs and outputs has no room, and the server takes pinned host memory instead, which is \
                 slower. The device itself may have room",
