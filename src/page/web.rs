@@ -1,7 +1,46 @@
 //! The script and the style of a page, in files of their own under `web/`.
 
 /// The files of the script, joined in this order: they share one scope.
-pub(super) const SCRIPT: &[&str] = &[include_str!("web/decode.js")];
+pub(super) const SCRIPT: &[&str] = &[
+    // Text, elements and bytes.
+    include_str!("web/format.js"),
+    include_str!("web/dom.js"),
+    include_str!("web/decode.js"),
+    // What a device's data says, at any moment.
+    include_str!("web/columns.js"),
+    include_str!("web/pyramid.js"),
+    include_str!("web/totals.js"),
+    include_str!("web/sweep.js"),
+    include_str!("web/stacks.js"),
+    include_str!("web/groups.js"),
+    include_str!("web/space.js"),
+    include_str!("web/moment.js"),
+    include_str!("web/device.js"),
+    // What is looked at, and its colours.
+    include_str!("web/theme.js"),
+    include_str!("web/lit.js"),
+    include_str!("web/view.js"),
+    include_str!("web/colours.js"),
+    // The pictures.
+    include_str!("web/raster.js"),
+    include_str!("web/timeline.js"),
+    include_str!("web/overlay.js"),
+    include_str!("web/overview.js"),
+    include_str!("web/map.js"),
+    include_str!("web/flame.js"),
+    // The words, and the controls.
+    include_str!("web/selection.js"),
+    include_str!("web/figures.js"),
+    include_str!("web/tables.js"),
+    include_str!("web/failure.js"),
+    include_str!("web/search.js"),
+    include_str!("web/slider.js"),
+    include_str!("web/keys.js"),
+    include_str!("web/hash.js"),
+    include_str!("web/pages.js"),
+    include_str!("web/layout.js"),
+    include_str!("web/main.js"),
+];
 
 /// The style.
 pub(super) const STYLE: &str = include_str!("web/page.css");

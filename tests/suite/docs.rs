@@ -56,6 +56,7 @@ fn pages() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let mut paths: Vec<PathBuf> = docs.chain([root.join("README.md")]).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     paths.sort();
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     paths.iter().map(|path| (name(path), std::fs::read_to_string(path).unwrap())).collect()

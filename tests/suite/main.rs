@@ -63,6 +63,7 @@ mod replay_damaged;
 mod replay_exact;
 mod replay_properties;
 mod replay_what_if;
+mod report_page;
 mod request;
 mod run;
 mod second_opinion;

@@ -1,5 +1,6 @@
 //! What tests share.
 
+pub mod browser;
 pub mod describe;
 pub mod fixtures;
 pub mod garbage;

@@ -1,1 +1,76 @@
-// @ts-check
+// The bytes of a page's data: base64 of deflated columns of variable-length integers.
+
+/** @param {string} text @returns {Uint8Array<ArrayBuffer>} */
+function fromBase64(text) {
+  const own = /** @type {any} */ (Uint8Array).fromBase64;
+  if (own) return own.call(Uint8Array, text);
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let at = 0; at < bytes.length; at += 1) bytes[at] = binary.charCodeAt(at);
+  return bytes;
+}
+
+/** @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<Uint8Array<ArrayBuffer>>} */
+async function inflate(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/**
+ * @template {Uint32Array | Float64Array} T
+ * @param {Uint8Array} bytes
+ * @param {T} into as many values as are wanted; what the bytes do not reach stays 0
+ * @returns {T}
+ */
+function varints(bytes, into) {
+  const end = bytes.length;
+  let at = 0;
+  for (let index = 0; index < into.length && at < end; index += 1) {
+    let value = bytes[at++];
+    if (value > 127) {
+      value &= 127;
+      let place = 128;
+      let byte;
+      do {
+        byte = bytes[at++];
+        value += (byte & 127) * place;
+        place *= 128;
+      } while (byte > 127);
+    }
+    into[index] = value;
+  }
+  return into;
+}
+
+/** @param {number} value */
+function unzigzag(value) {
+  return value % 2 ? -(value + 1) / 2 : value / 2;
+}
+
+/** Sums zigzag differences, in place. @param {Float64Array} values */
+function undelta(values) {
+  let sum = 0;
+  for (let index = 0; index < values.length; index += 1) {
+    sum += unzigzag(values[index]);
+    values[index] = sum;
+  }
+  return values;
+}
+
+/**
+ * The header and the columns of one device.
+ * @param {string} text
+ * @returns {Promise<{header: any, column: (name: string) => Uint8Array}>}
+ */
+async function unpack(text) {
+  const bytes = await inflate(fromBase64(text.trim()));
+  const length = new DataView(bytes.buffer).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
+  const columns = new Map();
+  let at = 4 + length;
+  for (const [name, size] of header.columns) {
+    columns.set(name, bytes.subarray(at, at + size));
+    at += size;
+  }
+  return { header, column: (name) => columns.get(name) || new Uint8Array(0) };
+}

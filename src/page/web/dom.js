@@ -1,0 +1,71 @@
+// Elements. Whatever comes from the file goes through here as text: nothing is ever parsed as markup.
+
+/**
+ * An element with attributes, listeners (`onclick` and so on) and children; strings become text.
+ * @param {string} tag
+ * @param {Record<string, any>} [attributes]
+ * @param {...(Node | string)} children
+ * @returns {any}
+ */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(key, value === true ? "" : String(value));
+  }
+  element.append(...children);
+  return element;
+}
+
+/** @param {string} id @returns {any} */
+function byId(id) {
+  return document.getElementById(id);
+}
+
+/** A small square in a colour of the page. @param {string} colour */
+function swatch(colour) {
+  const square = make("i", { class: "swatch" });
+  square.style.background = colour;
+  return square;
+}
+
+/**
+ * A table. Numbers are right-aligned: their heads begin with `#`.
+ * @param {string} caption
+ * @param {string[]} heads
+ * @param {(Node | string)[][]} rows
+ * @param {(index: number) => void} [choose] makes the first cell of each row a button
+ */
+function makeTable(caption, heads, rows, choose) {
+  const side = heads.map((head) => (head.startsWith("#") ? "n" : null));
+  const body = rows.map((row, index) => {
+    const cells = row.map((cell, at) => {
+      const last = at === row.length - 1 && choose;
+      const inside = last ? make("button", { class: "plain", onclick: () => choose?.(index) }, cell) : cell;
+      return make("td", { class: side[at] }, inside);
+    });
+    return make("tr", {}, ...cells);
+  });
+  const head = heads.map((text, at) => make("th", { scope: "col", class: side[at] }, text.replace("#", "")));
+  return make("table", {}, make("caption", {}, caption), make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...body));
+}
+
+/**
+ * The size of a canvas in pixels of the screen; sets it if the layout changed. Width or height 0: not to be seen.
+ * @param {HTMLCanvasElement} canvas
+ * @returns {[number, number, number]} width, height, and screen pixels per CSS pixel
+ */
+function fitCanvas(canvas) {
+  const ratio = Math.min(2, window.devicePixelRatio || 1);
+  const width = Math.round(canvas.clientWidth * ratio);
+  const height = Math.round(canvas.clientHeight * ratio);
+  if (canvas.width !== width) canvas.width = width;
+  if (canvas.height !== height) canvas.height = height;
+  return [width, height, ratio];
+}
+
+/** Where a pointer is in an element, from 0 to 1 each way. @param {any} event @param {Element} element @returns {[number, number]} */
+function pointIn(event, element) {
+  const box = element.getBoundingClientRect();
+  return [(event.clientX - box.left) / (box.width || 1), (event.clientY - box.top) / (box.height || 1)];
+}

@@ -1,0 +1,57 @@
+// What the pictures are coloured by: what memory was for, or the line of code that allocated it.
+
+/**
+ * @typedef {object} Groups
+ * @property {string[]} names
+ * @property {Uint32Array} of group of each kind
+ * @property {string[]} colours
+ */
+
+const CATEGORY_COLOURS = {
+  parameters: "#3b6fb6",
+  "optimizer-state": "#8d5fb0",
+  gradients: "#e08a2e",
+  activations: "#3f9c6b",
+  communication: "#c9548f",
+  inputs: "#8a6d3b",
+  temporaries: "#c9b03a",
+  other: "#8892a0",
+};
+const LINE_COLOURS = [
+  "#4e79a7", "#f28e2c", "#59a14f", "#b07aa1", "#e15759", "#76b7b2", "#edc949", "#ff9da7", "#9c755f", "#86bcb6",
+  "#d4a6c8", "#8cd17d", "#499894", "#f1ce63", "#d37295", "#a0cbe8", "#ffbe7d", "#b6992d", "#fabfd2", "#79706e",
+];
+/** Lines that have a band of their own in the picture; the others share the last. */
+const MOST_LINES = 63;
+
+/** @param {Device} device @returns {Groups} */
+function groupsByCategory({ data }) {
+  /** @type {string[]} */
+  const names = data.header.categories;
+  return {
+    names: names.map((name) => name.replace(/-/g, " ")),
+    of: data.category,
+    colours: names.map((name, at) => /** @type {any} */ (CATEGORY_COLOURS)[name] || LINE_COLOURS[at % LINE_COLOURS.length]),
+  };
+}
+
+/** The lines that hold most at the peak and over the whole trace. @param {Device} device @returns {Groups} */
+function groupsByLine({ data, stacks, sweep, totals }) {
+  const weight = new Float64Array(stacks.lines);
+  /** @param {Uint32Array} rows @param {number} share */
+  const weigh = (rows, share) => {
+    for (const row of rows) weight[stacks.lineOfKind[data.kind[row]]] += data.bytes[row] * share;
+  };
+  weigh(sweep.live(totals.peak), 1);
+  for (const rows of sweep.keyframes) weigh(rows, 1 / sweep.keyframes.length);
+  const order = Array.from(weight.keys()).sort((a, b) => weight[b] - weight[a] || a - b);
+  const group = new Uint32Array(stacks.lines);
+  order.forEach((line, rank) => (group[line] = Math.min(rank, MOST_LINES)));
+  const names = order.slice(0, MOST_LINES).map((line) => stacks.textOfLine(line));
+  if (order.length > MOST_LINES) names.push(`${countText(order.length - MOST_LINES)} other lines`);
+  return {
+    names,
+    of: stacks.lineOfKind.map((line) => group[line]),
+    colours: names.map((_, at) => (at === MOST_LINES ? CATEGORY_COLOURS.other : LINE_COLOURS[at % LINE_COLOURS.length])),
+  };
+}

@@ -1,0 +1,102 @@
+// What is lit up: a search in stacks, a category, a line, or the blocks in the way of a request. All are one text, so that
+// a link can hold it.
+
+/**
+ * For each allocation whether it is lit, or null: all are alike.
+ * @param {Device} device
+ * @param {string} query
+ * @returns {Uint8Array | null}
+ */
+function litBy(device, query) {
+  if (!query.trim()) return null;
+  const blocker = /^blocker:(\d+)\.(\d+)$/.exec(query);
+  if (blocker) return litByBlocker(device, Number(blocker[1]), Number(blocker[2]));
+  const kinds = litKinds(device, query);
+  const { data } = device;
+  const lit = new Uint8Array(data.allocations);
+  for (let row = 0; row < lit.length; row += 1) lit[row] = kinds[data.kind[row]];
+  return lit;
+}
+
+/** @param {Device} device @param {string} query @returns {Uint8Array} by kind */
+function litKinds({ data, stacks, groups }, query) {
+  const lit = new Uint8Array(data.kinds);
+  const category = groups.category.names.indexOf(query.replace(/^category:/, ""));
+  /** @type {(kind: number) => number | boolean} */
+  let test;
+  if (query.startsWith("category:")) {
+    test = (kind) => data.category[kind] === category;
+  } else if (query.startsWith("line:")) {
+    const line = query.slice(5);
+    test = (kind) => stacks.textOfLine(stacks.lineOfKind[kind]) === line;
+  } else {
+    const nodes = stacks.nodesWith(query.trim());
+    test = (kind) => nodes[data.node[kind]];
+  }
+  for (let kind = 0; kind < lit.length; kind += 1) lit[kind] = test(kind) ? 1 : 0;
+  return lit;
+}
+
+/** The blocks of one row of a failure's blockers, where they stood when it failed. @param {Device} device @param {number} index of the failure @param {number} at */
+function litByBlocker(device, index, at) {
+  const { data, stacks, analysis } = device;
+  const lit = new Uint8Array(data.allocations);
+  const failure = data.header.failures.find((/** @type {any} */ one) => one.index === index);
+  const blocker = analysis?.ooms?.[index]?.blockers?.[at];
+  if (!failure || !blocker) return lit;
+  const nodes = stacks.nodesOf(blocker.frames || []);
+  /** @param {number} row */
+  const isOf = (row) => nodes[data.node[data.kind[row]]] === 1;
+  for (const segment of momentAt(device, failure.moment).segments) {
+    for (let from = 0; from < segment.rows.length; from += 1) {
+      const first = from;
+      while (from < segment.rows.length && isOf(segment.rows[from])) from += 1;
+      if (from > first) for (const row of inTheWay(data, segment, first, from)) lit[row] = 1;
+    }
+  }
+  return lit;
+}
+
+/**
+ * Of a run of blocks `from..to` of one stack those beside free memory, or in a granule that would go back to the device
+ * without the run.
+ * @param {Columns} data @param {Segment} segment @param {number} from @param {number} to
+ * @returns {number[]}
+ */
+function inTheWay(data, segment, from, to) {
+  const { unit, granules, pools } = data.header;
+  /** @param {number} at */
+  const endOf = (at) => data.addr[segment.rows[at]] + data.bytes[segment.rows[at]] / unit - segment.addr;
+  const start = from ? endOf(from - 1) : 0;
+  const end = to < segment.rows.length ? data.addr[segment.rows[to]] - segment.addr : segment.size;
+  const granule = segment.expandable ? granules[segment.small ? 0 : 1] / unit : segment.size;
+  const goesBack = pools[segment.pool] === "0:0" ? [Math.ceil(start / granule) * granule, Math.floor(end / granule) * granule] : [0, 0];
+  const holes = segment.holes.slice(firstHole(segment, start), firstHole(segment, end));
+  let hole = 0;
+  return segment.rows.slice(from, to).filter((row, at) => {
+    const [first, last] = [data.addr[row] - segment.addr, endOf(from + at)];
+    while (hole < holes.length && holes[hole].addr - segment.addr < first) hole += 1;
+    const before = hole ? holes[hole - 1].addr + holes[hole - 1].size - segment.addr : -1;
+    const after = hole < holes.length ? holes[hole].addr - segment.addr : Infinity;
+    const low = Math.max(Math.floor(first / granule) * granule, goesBack[0]);
+    const high = Math.min(Math.ceil(last / granule) * granule, goesBack[1]);
+    return before >= first || after <= last || (low < high && (before > low || after < high));
+  });
+}
+
+/** The first free block that begins at or after a place in its segment. @param {Segment} segment @param {number} offset */
+function firstHole({ addr, holes }, offset) {
+  let low = 0;
+  for (let high = holes.length; low < high; ) {
+    const middle = (low + high) >> 1;
+    if (holes[middle].addr - addr < offset) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** What a query means, in words. @param {string} query */
+function litText(query) {
+  const blocker = /^blocker:(\d+)\.(\d+)$/.exec(query);
+  return blocker ? `in the way, ${Number(blocker[2]) + 1}` : query;
+}

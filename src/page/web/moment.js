@@ -1,0 +1,74 @@
+// The figures of a moment: the same as `analyze --at` has, from the columns.
+
+/**
+ * @typedef {object} Moment
+ * @property {number} m
+ * @property {Uint32Array} rows live allocations, oldest first
+ * @property {Segment[]} segments
+ */
+
+/** @param {Device} device @param {number} m @returns {Moment} */
+function momentAt(device, m) {
+  const rows = device.sweep.live(m);
+  return { m, rows, segments: spaceAt(device.data, m, rows) };
+}
+
+/** @param {Device} device @param {Moment} moment */
+function figuresOf(device, { m, rows, segments }) {
+  const { data, totals } = device;
+  const unit = data.header.unit;
+  let [requested, blocks, releasable, free, largest] = [0, 0, 0, 0, 0];
+  for (const row of rows) {
+    requested += data.requested[data.kind[row]];
+    if (data.req[row] > m) blocks += 1;
+  }
+  for (const segment of segments) {
+    releasable += segment.releasable * unit;
+    free += (segment.releasable + segment.stranded) * unit;
+    largest = Math.max(largest, segment.largest * unit);
+  }
+  return {
+    allocated: totals.allocated[m],
+    reserved: totals.reserved[m],
+    requested,
+    pending: totals.pending[m],
+    free,
+    releasable,
+    stranded: free - releasable,
+    blocks,
+    largest_free_block: largest,
+    segments: segments.length,
+  };
+}
+
+/**
+ * Allocated bytes and blocks by some number of each kind, most bytes first.
+ * @param {Device} device
+ * @param {Moment} moment
+ * @param {Uint32Array} of by kind
+ * @returns {{key: number, bytes: number, blocks: number}[]}
+ */
+function sumsBy(device, { m, rows }, of) {
+  const { data } = device;
+  /** @type {Map<number, {key: number, bytes: number, blocks: number}>} */
+  const sums = new Map();
+  for (const row of rows) {
+    if (data.req[row] <= m) continue;
+    const key = of[data.kind[row]];
+    let sum = sums.get(key);
+    if (!sum) sums.set(key, (sum = { key, bytes: 0, blocks: 0 }));
+    sum.bytes += data.bytes[row];
+    sum.blocks += 1;
+  }
+  return [...sums.values()].sort((a, b) => b.bytes - a.bytes || a.key - b.key);
+}
+
+/** @param {Device} device @param {Moment} moment @param {number} count */
+function topLines(device, moment, count) {
+  const { stacks } = device;
+  return sumsBy(device, moment, stacks.lineOfKind).slice(0, count).map(({ key, bytes, blocks }) => {
+    const frame = stacks.lineFrame[key] - 1;
+    const where = frame < 0 ? null : { file: stacks.strings[stacks.file[frame]], line: stacks.line[frame], name: stacks.strings[stacks.name[frame]] };
+    return { file: where?.file ?? null, line: where?.line ?? null, name: where?.name ?? null, text: stacks.textOfLine(key), bytes, blocks };
+  });
+}

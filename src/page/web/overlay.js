@@ -1,0 +1,240 @@
+// What lies over the picture of memory over time: the scale, failures and other marks, steps, phases, ranges, the moment.
+
+const PHASE_COLOURS = { init: "#8892a0", data: "#8a6d3b", forward: "#3f9c6b", backward: "#3b6fb6", optimizer: "#8d5fb0", other: "#8892a0" };
+const MARK_WORDS = { reclaim: "memory given back for a request", "empty-cache": "cache emptied", snapshot: "snapshot" };
+/** Rows for named ranges below the picture. */
+const RANGE_ROWS = 3;
+
+/** Text on a strip of the background. @param {CanvasRenderingContext2D} context @param {string} text @param {number} x @param {number} y @param {string} colour */
+function label(context, text, x, y, colour) {
+  const width = context.measureText(text).width;
+  context.globalAlpha = 0.85;
+  context.fillStyle = theme.back;
+  context.fillRect(x - 3, y - 11, width + 6, 15);
+  context.globalAlpha = 1;
+  context.fillStyle = colour;
+  context.fillText(text, x, y);
+  return width;
+}
+
+/** A canvas to draw on in CSS pixels. @param {string} id @returns {[CanvasRenderingContext2D, number, number] | null} */
+function cleared(id) {
+  const canvas = byId(id);
+  const [width, height, ratio] = fitCanvas(canvas);
+  if (!width || !height) return null;
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  context.font = "12px system-ui, sans-serif";
+  return [context, width / ratio, height / ratio];
+}
+
+function drawOverlay() {
+  const drawn = cleared("overlay");
+  if (!drawn) return;
+  const [context, width, height] = drawn;
+  drawScale(context, width, height);
+  drawMarks(context, width);
+  drawFailures(context, width, height);
+  drawSelected(context, width, height);
+  const x = acrossZoom(view.m + 0.5) * width;
+  context.fillStyle = theme.accent;
+  context.fillRect(x - 1, 0, 2, height);
+}
+
+/** @param {CanvasRenderingContext2D} context @param {number} width @param {number} height */
+function drawScale(context, width, height) {
+  const step = niceStep(topBytes / 5);
+  for (let bytes = step; bytes < topBytes * 0.97; bytes += step) {
+    const y = height - (bytes / topBytes) * height;
+    context.fillStyle = theme.fore;
+    context.globalAlpha = 0.18;
+    context.fillRect(0, y, width, 1);
+    context.globalAlpha = 1;
+    if (y > 18) label(context, bytesText(bytes), 6, y - 4, theme.fore);
+  }
+}
+
+/** A round number of bytes about as large: 1, 2 or 5 times a power of two or ten of it. @param {number} bytes */
+function niceStep(bytes) {
+  let power = 1;
+  while (power * 1024 <= bytes) power *= 1024;
+  for (const factor of [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]) if (factor * power >= bytes * 0.75) return factor * power;
+  return power * 1024;
+}
+
+/** @param {CanvasRenderingContext2D} context @param {number} width */
+function drawMarks(context, width) {
+  let last = -1;
+  for (const mark of device.data.header.marks || []) {
+    const x = acrossZoom(mark.moment) * width;
+    if (x < 0 || x > width || x - last < 1) continue;
+    last = x;
+    context.fillStyle = mark.kind === "reclaim" ? theme.bad : theme.muted;
+    context.beginPath();
+    context.moveTo(x - 4, 0);
+    context.lineTo(x + 4, 0);
+    context.lineTo(x, 7);
+    context.fill();
+  }
+}
+
+/** @param {CanvasRenderingContext2D} context @param {number} width @param {number} height */
+function drawFailures(context, width, height) {
+  let free = -1;
+  for (const failure of device.data.header.failures) {
+    const x = Math.min(acrossZoom(failure.moment + 0.5) * width, acrossZoom(failure.moment) < 1 ? width - 3 : Infinity);
+    if (x < 0 || x > width) continue;
+    const bottom = height - (device.totals.allocated[failure.moment] / topBytes) * height;
+    const top = Math.max(0, bottom - (failure.requested_bytes / topBytes) * height);
+    context.fillStyle = theme.bad;
+    context.globalAlpha = 0.75;
+    context.fillRect(x - 3, top, 6, bottom - top);
+    context.globalAlpha = 1;
+    context.setLineDash([5, 3]);
+    context.strokeStyle = theme.bad;
+    context.beginPath();
+    context.moveTo(x, 0);
+    context.lineTo(x, height);
+    context.stroke();
+    context.setLineDash([]);
+    const text = `failed: ${bytesText(failure.requested_bytes)} requested`;
+    const wide = context.measureText(text).width + 12;
+    const at = x + wide > width ? x - wide : x + 6;
+    if (at > free) free = at + label(context, text, at, 22, theme.bad) + 10;
+  }
+}
+
+/** From when to when the selected allocation is there. @param {CanvasRenderingContext2D} context @param {number} width @param {number} height */
+function drawSelected(context, width, height) {
+  if (view.sel < 0) return;
+  const { start, done, entries } = device.data;
+  const from = Math.max(0, acrossZoom(start[view.sel]) * width);
+  const to = Math.min(width, acrossZoom(Math.min(done[view.sel], entries + 1)) * width);
+  context.fillStyle = theme.accent;
+  context.fillRect(from, height - 4, Math.max(2, to - from), 4);
+}
+
+/** The strips below: phases, named ranges, and the axis with the ends of steps. */
+function drawBands() {
+  const drawn = cleared("bands");
+  if (!drawn) return;
+  const [context, width] = drawn;
+  const { header } = device.data;
+  let y = 0;
+  if (header.phase_runs?.length > 1) {
+    drawPhases(context, width, y);
+    y += 15;
+  }
+  drawRanges(context, width, y);
+  drawAxis(context, width, y + rangeRows() * 15);
+}
+
+/** @param {CanvasRenderingContext2D} context @param {number} width @param {number} y */
+function drawPhases(context, width, y) {
+  const { phase_runs: runs, phases } = device.data.header;
+  let low = 0;
+  for (let high = runs.length; low + 1 < high; ) {
+    const middle = (low + high) >> 1;
+    if (runs[middle][0] <= view.a) low = middle;
+    else high = middle;
+  }
+  let drawnTo = -1;
+  for (let at = low; at < runs.length && runs[at][0] < view.b; at += 1) {
+    const from = Math.max(0, acrossZoom(runs[at][0]) * width);
+    const to = Math.min(width, acrossZoom(at + 1 < runs.length ? runs[at + 1][0] : device.data.entries + 1) * width);
+    if (to < drawnTo + 0.5) continue;
+    drawnTo = to;
+    const word = phases[runs[at][1]];
+    box(context, word, /** @type {any} */ (PHASE_COLOURS)[word] || "#8892a0", from, to, y);
+  }
+}
+
+/** @param {CanvasRenderingContext2D} context @param {string} text @param {string} colour @param {number} from @param {number} to @param {number} y */
+function box(context, text, colour, from, to, y) {
+  context.fillStyle = colour;
+  context.fillRect(from, y, Math.max(1, to - from - 1), 13);
+  context.font = "11px system-ui, sans-serif";
+  if (to - from < 24) return;
+  let shown = text;
+  while (shown && context.measureText(shown).width > to - from - 8) shown = shown.slice(0, -1);
+  context.fillStyle = inkOn(colour);
+  if (shown === text || shown.length > 4) context.fillText(shown === text ? text : `${shown.slice(0, -1)}…`, from + 4, y + 10);
+}
+
+/** @param {CanvasRenderingContext2D} context @param {number} width @param {number} y */
+function drawRanges(context, width, y) {
+  const ends = new Array(rangeRows()).fill(-1);
+  for (const range of device.data.header.ranges || []) {
+    if (range.end <= view.a || range.start >= view.b) continue;
+    const from = Math.max(0, acrossZoom(range.start) * width);
+    const to = Math.min(width, Math.max(from + 2, acrossZoom(range.end) * width));
+    const row = ends.findIndex((end) => end <= from + 0.5);
+    if (row < 0) continue;
+    ends[row] = to;
+    box(context, range.name, LINE_COLOURS[hashOf(range.name) % LINE_COLOURS.length], from, to, y + row * 15);
+  }
+}
+
+/** How many rows the ranges of the whole trace take. */
+function rangeRows() {
+  const ends = new Array(RANGE_ROWS).fill(-1);
+  for (const range of device.data.header.ranges || []) {
+    const row = ends.findIndex((end) => end <= range.start);
+    if (row >= 0) ends[row] = range.end;
+  }
+  return ends.filter((end) => end >= 0).length;
+}
+
+/** @param {string} text */
+function hashOf(text) {
+  let hash = 7;
+  for (const letter of text) hash = (hash * 31 + (letter.codePointAt(0) || 0)) >>> 0;
+  return hash;
+}
+
+/** 1, 2 or 5 times a power of ten, at least `wanted`. @param {number} wanted @param {number} least */
+function roundStep(wanted, least) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(wanted, least)));
+  const factor = [1, 2, 5, 10].find((one) => one * power >= Math.max(wanted, least) * 0.999) ?? 10;
+  return factor * power;
+}
+
+/** @param {CanvasRenderingContext2D} context @param {number} width @param {number} y */
+function drawAxis(context, width, y) {
+  context.fillStyle = theme.muted;
+  context.textAlign = "center";
+  const isEntry = view.x === "entry";
+  const first = device.data.header.first_event - 1;
+  const [from, to] = isEntry ? [view.a + first, view.b + first] : [device.data.timeAt(view.a) / 1e6, device.data.timeAt(view.b) / 1e6];
+  const step = roundStep(((to - from) * 130) / width, isEntry ? 1 : 1e-6);
+  for (let value = Math.ceil(from / step) * step; value < to; value += step) {
+    const x = ((value - from) / (to - from)) * width;
+    if (value < 0 || x < 60 || x > width - 30) continue;
+    context.fillRect(x, y, 1, 4);
+    context.fillText(isEntry ? countText(value) : `${Number(value.toFixed(6))} s`, x, y + 15);
+  }
+  context.textAlign = "start";
+  context.fillText(isEntry ? "entry" : "time", 2, y + 15);
+  let last = -10;
+  let free = -1;
+  for (const [number, step] of (device.data.header.steps || []).entries()) {
+    const x = acrossZoom(step) * width;
+    if (x < 0 || x > width || x - last < 6) continue;
+    context.fillStyle = theme.fore;
+    context.fillRect(x, y, 1, 6);
+    last = x;
+    context.fillStyle = theme.muted;
+    const text = `step ${number} ends`;
+    const at = Math.min(x + 3, width - 80);
+    if (at < free) continue;
+    context.fillText(text, at, y + 30);
+    free = at + 90;
+  }
+}
+
+/** How high the strips are. */
+function bandsHeight() {
+  const { header } = device.data;
+  return (header.phase_runs?.length > 1 ? 15 : 0) + rangeRows() * 15 + (header.steps?.length ? 34 : 20);
+}

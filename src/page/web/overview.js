@@ -1,0 +1,111 @@
+// The whole trace in a strip, with a brush that chooses the zoom.
+
+/** @type {HTMLCanvasElement | null} */
+let overviewPicture = null;
+/** @type {string} */
+let overviewOf = "";
+
+function drawOverview() {
+  const canvas = byId("overview");
+  const [width, height, ratio] = fitCanvas(canvas);
+  if (!width || !height) return;
+  const key = `${view.page} ${view.x} ${width} ${height} ${theme.back}`;
+  if (overviewOf !== key) {
+    overviewPicture = courseOf(width, height);
+    overviewOf = key;
+  }
+  const context = canvas.getContext("2d");
+  context.drawImage(/** @type {HTMLCanvasElement} */ (overviewPicture), 0, 0);
+  const [from, to] = brushAt().map((share) => share * width);
+  context.globalAlpha = 0.72;
+  context.fillStyle = theme.back;
+  context.fillRect(0, 0, from, height);
+  context.fillRect(to, 0, width - to, height);
+  context.globalAlpha = 1;
+  context.strokeStyle = theme.fore;
+  context.lineWidth = ratio;
+  context.strokeRect(from + ratio / 2, ratio / 2, Math.max(3, to - from - ratio), height - ratio);
+  context.fillStyle = theme.bad;
+  for (const failure of device.data.header.failures) context.fillRect(acrossAll(failure.moment) * width - ratio, 0, 2 * ratio, height);
+}
+
+/** Where a moment is across the whole trace. @param {number} x */
+function acrossAll(x) {
+  const { data } = device;
+  return view.x === "entry" ? x / (data.entries + 1) : data.timeAt(x) / data.timeAt(data.entries + 1);
+}
+
+/** @param {number} share */
+function fromAcrossAll(share) {
+  const { data } = device;
+  return view.x === "entry" ? share * (data.entries + 1) : data.momentAt(share * data.timeAt(data.entries + 1));
+}
+
+/** The zoom across the whole trace. @returns {[number, number]} */
+function brushAt() {
+  return [acrossAll(view.a), acrossAll(view.b)];
+}
+
+/** Allocated and reserved over the whole trace. @param {number} width @param {number} height */
+function courseOf(width, height) {
+  const picture = document.createElement("canvas");
+  picture.width = width;
+  picture.height = height;
+  const context = /** @type {CanvasRenderingContext2D} */ (picture.getContext("2d"));
+  const { entries } = device.data;
+  const { allocated, reserved, mostReserved, peaks } = device.totals;
+  const scale = (height * 0.95) / (Math.max(mostReserved, allocated[device.totals.peak]) || 1);
+  context.fillStyle = theme.back;
+  context.fillRect(0, 0, width, height);
+  for (let x = 0; x < width; x += 1) {
+    const from = Math.min(entries, Math.floor(fromAcrossAll(x / width)));
+    const to = Math.max(from + 1, Math.min(entries + 1, Math.ceil(fromAcrossAll((x + 1) / width))));
+    const m = peaks.argmax(from, to);
+    context.fillStyle = theme.free;
+    context.fillRect(x, height - reserved[m] * scale, 1, height);
+    context.fillStyle = theme.accent;
+    context.fillRect(x, height - allocated[m] * scale, 1, height);
+  }
+  return picture;
+}
+
+function wireOverview() {
+  const canvas = byId("overview");
+  /** @type {{kind: "new" | "move" | "from" | "to", at: number, from: number, to: number} | null} */
+  let drag = null;
+  canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
+    const [x] = pointIn(event, canvas);
+    const [from, to] = brushAt();
+    const near = 6 / canvas.clientWidth;
+    const whole = to - from > 0.999;
+    const kind = whole ? "new" : Math.abs(x - from) < near ? "from" : Math.abs(x - to) < near ? "to" : x > from && x < to ? "move" : "new";
+    drag = { kind, at: x, from, to };
+    canvas.setPointerCapture(event.pointerId);
+  });
+  canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
+    if (!drag) return;
+    const [x] = pointIn(event, canvas);
+    if (drag.kind === "move") {
+      const by = Math.max(-drag.from, Math.min(1 - drag.to, x - drag.at));
+      setZoom(fromAcrossAll(drag.from + by), fromAcrossAll(drag.to + by));
+      return;
+    }
+    const fixed = drag.kind === "from" ? drag.to : drag.kind === "to" ? drag.from : drag.at;
+    const [low, high] = [Math.max(0, Math.min(fixed, x)), Math.min(1, Math.max(fixed, x))];
+    if (high - low > 3 / canvas.clientWidth) setZoom(fromAcrossAll(low), fromAcrossAll(high));
+  });
+  canvas.addEventListener("pointerup", (/** @type {PointerEvent} */ event) => {
+    const [x] = pointIn(event, canvas);
+    if (drag && drag.kind === "new" && Math.abs(x - drag.at) * canvas.clientWidth < 3) {
+      const width = drag.to - drag.from;
+      setZoom(fromAcrossAll(Math.max(0, x - width / 2)), fromAcrossAll(Math.min(1, x + width / 2)));
+    }
+    drag = null;
+  });
+  canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
+    panBy(event.key === "ArrowLeft" ? -0.2 : 0.2);
+    event.preventDefault();
+    event.stopPropagation();
+  });
+}

@@ -1,0 +1,44 @@
+// The list of pages: one row for each device of each snapshot, the worst first, each with its course.
+
+/** @type {any[]} */
+let pages = [];
+
+function pagesList() {
+  const list = make("div", { class: "pages", role: "listbox", "aria-label": "devices, the worst first" });
+  const most = pages.reduce((top, page) => Math.max(top, page.course?.scale_bytes || page.peak_reserved_bytes || 0), 1);
+  const isOneDevice = pages.every((page) => page.device === pages[0].device);
+  pages.forEach((page, index) => {
+    const canvas = make("canvas", { width: 112, height: 24, "aria-hidden": "true" });
+    drawCourse(canvas, page, most);
+    const failures = page.failures ? make("b", { class: "bad" }, countOf(page.failures, "failure")) : make("span", { class: "muted" }, "no failure");
+    list.append(make("button", { class: "page", role: "option", "data-page": index, onclick: () => showPage(index) },
+      make("span", { class: "page-name", title: page.title }, make("span", {}, page.title.replace(/, device \d+$/, "")), ...(isOneDevice ? [] : [make("b", {}, `device ${page.device}`)])), canvas, make("span", {}, `peak ${bytesText(page.peak_allocated_bytes)}`), failures));
+  });
+  return list;
+}
+
+/** Draws a page's reserved and allocated memory. @param {any} canvas @param {any} page @param {number} most bytes at the top */
+function drawCourse(canvas, page, most) {
+  if (!page.course) return;
+  const context = canvas.getContext("2d");
+  const { scale_bytes: scale, reserved, allocated } = page.course;
+  const wide = canvas.width / (reserved.length || 1);
+  context.clearRect(0, 0, canvas.width, canvas.height);
+  for (const [values, colour] of /** @type {[number[], string][]} */ ([[reserved, theme.muted], [allocated, theme.accent]])) {
+    context.globalAlpha = colour === theme.muted ? 0.4 : 1;
+    context.fillStyle = colour;
+    values.forEach((value, at) => {
+      const high = ((value / 1000) * scale / most) * canvas.height;
+      context.fillRect(at * wide, canvas.height - high, wide, high);
+    });
+  }
+}
+
+function drawPages() {
+  const most = pages.reduce((top, page) => Math.max(top, page.course?.scale_bytes || 0), 1);
+  for (const button of document.querySelectorAll(".page")) {
+    const index = Number(button.getAttribute("data-page"));
+    button.setAttribute("aria-selected", String(index === view.page));
+    drawCourse(button.querySelector("canvas"), pages[index], most);
+  }
+}

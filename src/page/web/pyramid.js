@@ -1,0 +1,53 @@
+// Which moment of a range has the most memory, in logarithmic time: each level has the best of 64 below it.
+
+const FAN = 64;
+
+class Pyramid {
+  /** @param {Float64Array} values */
+  constructor(values) {
+    this.values = values;
+    /** @type {Uint32Array[]} indices into `values` */
+    this.levels = [];
+    let length = values.length;
+    while (length > FAN) {
+      const below = this.levels.at(-1);
+      const level = new Uint32Array(Math.ceil(length / FAN));
+      for (let at = 0; at < level.length; at += 1) {
+        const end = Math.min(length, (at + 1) * FAN);
+        let best = below ? below[at * FAN] : at * FAN;
+        for (let child = at * FAN + 1; child < end; child += 1) {
+          const index = below ? below[child] : child;
+          if (values[index] > values[best]) best = index;
+        }
+        level[at] = best;
+      }
+      this.levels.push(level);
+      length = level.length;
+    }
+  }
+
+  /** The first index of the largest value in `from..to`; `from` if that is empty. @param {number} from @param {number} to */
+  argmax(from, to) {
+    const { values, levels } = this;
+    let best = from;
+    /** @param {number} index */
+    const see = (index) => {
+      if (values[index] > values[best] || (values[index] === values[best] && index < best)) best = index;
+    };
+    /** @param {number} depth @param {number} low @param {number} high */
+    const look = (depth, low, high) => {
+      const own = depth ? levels[depth - 1] : null;
+      const first = Math.ceil(low / FAN);
+      const last = Math.floor(high / FAN);
+      if (first >= last || depth >= levels.length) {
+        for (let at = low; at < high; at += 1) see(own ? own[at] : at);
+        return;
+      }
+      for (let at = low; at < first * FAN; at += 1) see(own ? own[at] : at);
+      for (let at = last * FAN; at < high; at += 1) see(own ? own[at] : at);
+      look(depth + 1, first, last);
+    };
+    look(0, from, to);
+    return best;
+  }
+}

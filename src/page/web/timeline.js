@@ -1,0 +1,199 @@
+// Memory over time: the picture, and what a pointer does to it.
+
+/** The moment that each column of the picture shows. */
+let shownMoments = new Uint32Array(0);
+/** Bytes at the top of the picture. */
+let topBytes = 1;
+/** @type {ImageData | null} */
+let timelineImage = null;
+/** Milliseconds that one allocation in one column took, as measured. */
+let costOfRow = 4e-6;
+let finer = 0;
+let isFine = false;
+/** A frame's worth of drawing, in milliseconds: beyond it fewer columns are drawn at first, and all when idle. */
+const FRAME = 16;
+
+function drawTimeline() {
+  const canvas = byId("timeline");
+  const [width, height] = fitCanvas(canvas);
+  if (!width || !height) return;
+  const context = canvas.getContext("2d", { alpha: false });
+  if (!timelineImage || timelineImage.width !== width || timelineImage.height !== height) timelineImage = context.createImageData(width, height);
+  const out = new Uint32Array(/** @type {ImageData} */ (timelineImage).data.buffer);
+  shownMoments = momentsAcross(width);
+  scaleTimeline(height);
+  const scale = height / topBytes;
+  paintReserved(out, width, height, scale);
+  if (view.mode === "each") {
+    sweepEach(out, width, height, scale);
+  } else {
+    const paint = paintBands(out, width, height, scale);
+    sweepBands(shownMoments, (sums, x) => {
+      if (x && shownMoments[x] === shownMoments[x - 1]) repeatColumn(out, width, height, x);
+      else paint(sums, x);
+    });
+  }
+  lineOfReserved(out, width, height, scale);
+  context.putImageData(timelineImage, 0, 0);
+}
+
+/** Room for everything reserved in the zoom, and for what a failed request asked beyond. @param {number} height */
+function scaleTimeline(height) {
+  const { reserved, allocated, pending } = device.totals;
+  let top = 0;
+  for (const m of shownMoments) top = Math.max(top, reserved[m], allocated[m] + pending[m]);
+  for (const failure of device.data.header.failures) {
+    if (failure.moment < view.a || failure.moment >= view.b) continue;
+    top = Math.max(top, Math.min(top * 1.5, allocated[failure.moment] + failure.requested_bytes));
+  }
+  topBytes = (top || 1) * (1 + 26 / Math.max(60, height));
+}
+
+/** The background: what is reserved, and above it nothing. @param {Uint32Array} out @param {number} width @param {number} height @param {number} scale */
+function paintReserved(out, width, height, scale) {
+  out.fill(pixels.back);
+  for (let x = 0; x < width; x += 1) {
+    const from = height - Math.floor(device.totals.reserved[shownMoments[x]] * scale);
+    for (let y = Math.max(0, from), at = y * width + x; y < height; y += 1, at += width) out[at] = pixels.free;
+  }
+}
+
+/** @param {Uint32Array} out @param {number} width @param {number} height @param {number} scale */
+function lineOfReserved(out, width, height, scale) {
+  let before = -1;
+  for (let x = 0; x < width; x += 1) {
+    const y = Math.max(0, height - 1 - Math.floor(device.totals.reserved[shownMoments[x]] * scale));
+    const [from, to] = before < 0 ? [y, y] : [Math.min(y, before), Math.max(y, before)];
+    for (let at = from; at <= Math.min(height - 1, to + 1); at += 1) out[at * width + x] = pixels.muted;
+    before = y;
+  }
+}
+
+/** Every allocation, in as many columns as a frame has time for; the others follow when idle. @param {Uint32Array} out @param {number} width @param {number} height @param {number} scale */
+function sweepEach(out, width, height, scale) {
+  const start = performance.now();
+  const live = device.sweep.keyframes[Math.floor(shownMoments[width >> 1] / KEYFRAME)].length;
+  let every = 1;
+  while (!isFine && every < 32 && (width / every) * live * costOfRow > FRAME) every *= 2;
+  const paint = paintEach(out, width, height, scale);
+  for (let x = 0; x < width; x += 1) {
+    const skipped = x % every !== 0;
+    if (skipped) shownMoments[x] = shownMoments[x - 1];
+    if (skipped || (x && shownMoments[x] === shownMoments[x - 1])) repeatColumn(out, width, height, x);
+    else paint(shownMoments[x], x);
+  }
+  if (live > 500) costOfRow = Math.min(2e-5, Math.max(5e-7, (performance.now() - start) / ((width / every) * live)));
+  clearTimeout(finer);
+  isFine = false;
+  if (every > 1) {
+    finer = setTimeout(() => {
+      isFine = true;
+      redraw("timeline");
+    }, 180);
+  }
+}
+
+/**
+ * What is under a point of the picture.
+ * @param {number} x 0 to 1 @param {number} y 0 to 1, from above
+ * @returns {{m: number, row: number, group: number, bytes: number}} `row` and `group` are -1 where nothing is
+ */
+function atPoint(x, y) {
+  const column = Math.max(0, Math.min(shownMoments.length - 1, Math.floor(x * shownMoments.length)));
+  const m = shownMoments[column] ?? 0;
+  const wanted = (1 - y) * topBytes;
+  let bytes = 0;
+  if (view.mode === "each") {
+    for (const row of device.sweep.live(m)) {
+      bytes += device.data.bytes[row];
+      if (bytes >= wanted) return { m, row, group: groups.of[device.data.kind[row]], bytes: device.data.bytes[row] };
+    }
+    return { m, row: -1, group: -1, bytes: 0 };
+  }
+  let found = { m, row: -1, group: -1, bytes: 0 };
+  sweepBands(Uint32Array.of(m), (sums) => {
+    for (let band = 0; band < sums.length && found.group < 0; band += 1) {
+      bytes += sums[band];
+      if (bytes < wanted || !sums[band]) continue;
+      const group = band >> 1;
+      found = { m, row: -1, group, bytes: group < groups.names.length ? sums[group * 2] + sums[group * 2 + 1] : sums[band] };
+    }
+  });
+  return found;
+}
+
+/** @param {number} group */
+function groupName(group) {
+  return groups.names[group] ?? "freed, waiting for another stream";
+}
+
+function wireTimeline() {
+  const canvas = byId("timeline");
+  /** @type {{x: number, from: number, to: number, moved: boolean} | null} */
+  let drag = null;
+  canvas.addEventListener("wheel", (/** @type {WheelEvent} */ event) => {
+    event.preventDefault();
+    const [x] = pointIn(event, canvas);
+    if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) panBy((event.deltaX || event.deltaY) / canvas.clientWidth);
+    else zoomBy(Math.exp(event.deltaY * 0.0018), x);
+  }, { passive: false });
+  canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
+    drag = { x: pointIn(event, canvas)[0], from: view.a, to: view.b, moved: false };
+    canvas.setPointerCapture(event.pointerId);
+  });
+  canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
+    const [x, y] = pointIn(event, canvas);
+    if (!drag) {
+      showTip(event, tipAt(x, y));
+      return;
+    }
+    drag.moved ||= Math.abs(x - drag.x) * canvas.clientWidth > 3;
+    if (drag.moved) {
+      [view.a, view.b] = [drag.from, drag.to];
+      panBy(drag.x - x);
+    }
+  });
+  canvas.addEventListener("pointerup", (/** @type {PointerEvent} */ event) => {
+    if (drag && !drag.moved) {
+      const hit = atPoint(...pointIn(event, canvas));
+      setMoment(hit.m);
+      if (hit.row >= 0) select(hit.row);
+    }
+    drag = null;
+  });
+  canvas.addEventListener("pointerleave", () => showTip(null, ""));
+}
+
+/** @param {number} x @param {number} y */
+function tipAt(x, y) {
+  const { m, row, group, bytes } = atPoint(x, y);
+  const { allocated, reserved } = device.totals;
+  const head = `${device.momentText(m)}${device.data.hasTime ? `, ${secondsText(device.data.time[m])}` : ""}: ${bytesText(allocated[m])} allocated of ${bytesText(reserved[m])} reserved`;
+  if (row >= 0) return `${head}\n${allocationText(row, 8)}`;
+  return group >= 0 ? `${head}\n${groupName(group)}: ${bytesText(bytes)}` : head;
+}
+
+/** Zooms about a place in the picture. @param {number} factor @param {number} x 0 to 1 */
+function zoomBy(factor, x) {
+  const at = x * (1 - factor);
+  const [a, b] = [fromAcross(Math.max(-1, at)), fromAcross(at + factor)];
+  if (view.x === "entry" || factor < 1) setZoom(a, b);
+  else zoomTime(at, at + factor);
+}
+
+/** Moves the zoom by a part of its width. @param {number} share */
+function panBy(share) {
+  if (view.x === "entry") setZoom(view.a + (view.b - view.a) * share, view.b + (view.b - view.a) * share);
+  else zoomTime(share, 1 + share);
+}
+
+/** The zoom on the axis of seconds, from and to in widths of the zoom; keeps within the trace. @param {number} from @param {number} to */
+function zoomTime(from, to) {
+  const { data } = device;
+  const start = data.timeAt(view.a);
+  const width = data.timeAt(view.b) - start;
+  const all = data.timeAt(data.entries + 1);
+  const wanted = Math.min(all, width * (to - from));
+  const at = Math.max(0, Math.min(all - wanted, start + width * from));
+  setZoom(data.momentAt(at), data.momentAt(at + wanted));
+}

@@ -1,0 +1,46 @@
+// Allocated, waiting and reserved bytes at every moment.
+
+class Totals {
+  /** @param {Columns} data */
+  constructor(data) {
+    const { entries, change, changeAt, bytes, req, done } = data;
+    this.allocated = new Float64Array(entries + 1);
+    /** Freed by the program, and waiting for another stream. */
+    this.pending = new Float64Array(entries + 1);
+    this.reserved = new Float64Array(entries + 1);
+    let allocated = 0;
+    let pending = 0;
+    for (let m = 0; m <= entries; m += 1) {
+      for (let at = changeAt[m]; at < changeAt[m + 1]; at += 1) {
+        const row = change[at] >>> 2;
+        const what = change[at] & 3;
+        if (what === BEGINS) {
+          if (req[row] === m) pending += bytes[row];
+          else allocated += bytes[row];
+        } else if (what === ENDS) {
+          pending -= bytes[row];
+        } else if (data.start[row] !== m) {
+          allocated -= bytes[row];
+          pending += bytes[row];
+        }
+      }
+      this.allocated[m] = allocated;
+      this.pending[m] = pending;
+    }
+    for (let at = 0; at < data.segments; at += 1) {
+      const size = data.segmentSize[at] * data.header.unit;
+      this.reserved[data.segmentStart[at]] += size;
+      if (data.segmentEnd[at] <= entries) this.reserved[data.segmentEnd[at]] -= size;
+    }
+    for (let m = 1; m <= entries; m += 1) this.reserved[m] += this.reserved[m - 1];
+    /** Whether anything ever waits for another stream, for longer than it takes to say so. */
+    this.hasPending = false;
+    for (let m = 1; m <= entries && !this.hasPending; m += 1) this.hasPending = this.pending[m] > 0 && this.pending[m - 1] > 0;
+    this.hasPending ||= this.pending[entries] > 0;
+    this.peaks = new Pyramid(this.allocated);
+    /** The first moment of the most allocated bytes. */
+    this.peak = this.peaks.argmax(0, entries + 1);
+    this.mostReserved = 0;
+    for (const value of this.reserved) if (value > this.mostReserved) this.mostReserved = value;
+  }
+}

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""How fast the page of `oomscope report` is, in Chromium without a window; and PyTorch's memory_viz beside it.
+
+    tests/bench/page.py [--oomscope target/release/oomscope] [--memory-viz DIR] [--runs 3] SNAPSHOT...
+
+Prints for each snapshot: megabytes of the page; milliseconds from the start of loading to the first picture; from a turn
+of the wheel to the second frame after it; and megabytes of the heap with its typed arrays. Times are given as they passed
+(p95) and as processor time of all of the browser's processes (mean), which a busy machine hardly changes. Medians of the runs.
+
+DIR holds `MemoryViz.js` (with what it imports beside it) and `node_modules` with d3 (`npm install d3@7`): it is served from
+here, with the snapshot in the page as `torch.cuda._memory_viz` writes it. Only Python's standard library is used.
+"""
+
+import argparse
+import base64
+import functools
+import http.server
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+
+PROGRAMS = ["/usr/lib/chromium/chromium", "chromium", "chromium-browser", "google-chrome"]
+FLAGS = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --remote-debugging-pipe --window-size=1600,1000"
+
+
+class Browser:
+    """DevTools over two pipes: JSON messages, each ended by a zero byte."""
+
+    def __init__(self):
+        program = next(path for path in map(shutil.which, PROGRAMS) if path)
+        self.profile = tempfile.mkdtemp()
+        command = f'exec "$0" {FLAGS} "--user-data-dir=$1" about:blank 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null'
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = subprocess.Popen(["sh", "-c", command, program, self.profile], **pipes)
+        self.sent, self.rest, self.session = 0, b"", None
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ["Runtime", "Page", "HeapProfiler"]:
+            self.call(f"{domain}.enable")
+
+    def call(self, method, **params):
+        self.sent += 1
+        message = {"id": self.sent, "method": method, "params": params}
+        if self.session:
+            message["sessionId"] = self.session
+        self.process.stdin.write(json.dumps(message).encode() + b"\0")
+        self.process.stdin.flush()
+        while True:
+            while b"\0" in self.rest:
+                one, self.rest = self.rest.split(b"\0", 1)
+                answer = json.loads(one)
+                if answer.get("id") == self.sent:
+                    assert "error" not in answer, (method, answer)
+                    return answer["result"]
+            chunk = self.process.stdout.read1(1 << 20)
+            assert chunk, "the browser ended"
+            self.rest += chunk
+
+    def value(self, expression):
+        answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def open(self, url, is_there):
+        self.call("Page.navigate", url="about:blank")
+        self.call("Page.navigate", url=url)
+        end = time.monotonic() + 300
+        while not self.value(f"location.href !== 'about:blank' && !!({is_there})"):
+            assert time.monotonic() < end, f"{url} was not drawn"
+            time.sleep(0.02)
+
+    def cpu_ms(self):
+        """Processor time of the browser's processes so far."""
+        own, ticks = {self.process.pid}, 0
+        # A process has a higher number than the one that began it, mostly: twice around finds the rest.
+        for _ in range(3):
+            ticks = 0
+            for number in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+                try:
+                    with open(f"/proc/{number}/stat") as file:
+                        fields = file.read().rsplit(") ", 1)[1].split()
+                except OSError:
+                    continue
+                if number in own or int(fields[1]) in own:
+                    own.add(number)
+                    ticks += int(fields[11]) + int(fields[12])
+        return 1000 * ticks / os.sysconf("SC_CLK_TCK")
+
+    def each(self, turns, turn):
+        """How long turns of something take."""
+        before = self.cpu_ms()
+        passed = [self.value(turn(at)) for at in range(turns)]
+        return {"p95 ms": p95(passed), "mean cpu ms": (self.cpu_ms() - before) / turns}
+
+    def heap_mb(self):
+        self.call("HeapProfiler.collectGarbage")
+        used = self.call("Runtime.getHeapUsage")
+        return (used["usedSize"] + used.get("backingStorageSize", 0)) / 1e6
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        shutil.rmtree(self.profile, ignore_errors=True)
+
+
+def p95(values):
+    return sorted(values)[int(len(values) * 0.95)] if values else 0.0
+
+
+FRAMES = "const frame = () => new Promise(requestAnimationFrame); const start = performance.now();"
+
+
+def wheel(element, turns):
+    """Over a picture: in, and out again, about different places. Milliseconds to the second frame after it."""
+    return lambda at: f"""(async () => {{ const element = {element}, box = element.getBoundingClientRect(); {FRAMES}
+      const clientX = box.left + box.width * {0.2 + 0.6 * (at % 7) / 7}, clientY = box.top + box.height * 0.4, deltaY = {-240 if at < turns / 2 else 240};
+      document.elementFromPoint(clientX, clientY).dispatchEvent(new WheelEvent('wheel', {{ deltaY, clientX, clientY, bubbles: true, cancelable: true }}));
+      await frame(); await frame(); return performance.now() - start; }})()"""
+
+
+def drag(turns):
+    """The moment, over the whole trace."""
+    return lambda at: f"""(async () => {{ const slider = document.getElementById('slider'); {FRAMES}
+      slider.value = {round(4000 * ((at * 7) % turns + 0.5) / turns)}; slider.dispatchEvent(new Event('input'));
+      await frame(); await frame(); return performance.now() - start; }})()"""
+
+
+def of_report(oomscope, snapshot, folder):
+    page = os.path.join(folder, "page.html")
+    subprocess.run([oomscope, "report", snapshot, "-o", page], check=True, stdout=subprocess.DEVNULL)
+    browser = Browser()
+    before = browser.cpu_ms()
+    browser.open("file://" + page, "window.oomscope")
+    browser.value("oomscope.ready.then(() => 1)")
+    row = {"page MB": os.path.getsize(page) / 1e6, "first ms": browser.value("oomscope.timings.first[0]"), "first cpu ms": browser.cpu_ms() - before}
+    for mode in ["category", "line", "each"]:
+        browser.value(f"oomscope.show({{ mode: '{mode}', a: 0, b: 1e12 }})")
+        time.sleep(0.6)
+        took = browser.each(20, wheel("document.getElementById('timeline')", 20))
+        row |= {f"zoom, {mode}: {key}": value for key, value in took.items()}
+    browser.value("oomscope.show({ mode: 'category', a: 0, b: 1e12 })")
+    time.sleep(0.6)
+    row |= {f"moment: {key}": value for key, value in browser.each(30, drag(30)).items()}
+    row["heap MB"] = browser.heap_mb()
+    browser.close()
+    return row
+
+
+def of_memory_viz(folder, snapshot, kind):
+    with open(snapshot, "rb") as file:
+        data = file.read()
+    data += b"\0" * (3 - len(data) % 3)
+    local = json.dumps([{"name": "snapshot.pickle", "base64": base64.b64encode(data).decode()}])
+    modules = os.path.join(folder, "node_modules")
+    names = [name for name in os.listdir(modules) if name.startswith("d3") or name == "internmap"]
+    imports = {}
+    for name in [*names, "delaunator", "robust-predicates"]:
+        with open(os.path.join(modules, name, "package.json")) as file:
+            imports[name] = f"/node_modules/{name}/{json.load(file)['module']}"
+    imports |= {f"https://cdn.jsdelivr.net/npm/{name}/+esm": imports[name.split("@")[0]] for name in ["d3@7", "d3-axis@3", "d3-scale@4", "d3-zoom@3", "d3-brush@3"]}
+    page = os.path.join(folder, "bench.html")
+    with open(page, "w") as out:
+        out.write(f"<!doctype html><body><script type=importmap>{json.dumps({'imports': imports})}</script><script type=module>"
+                  f"import {{add_local_files}} from '/MemoryViz.js'; add_local_files({local}, {kind!r});"
+                  "const look = () => { if (document.querySelectorAll('svg path, svg polygon, svg rect').length > 20) requestAnimationFrame(() => requestAnimationFrame("
+                  "() => { window.drawn = performance.now(); })); else setTimeout(look, 5); }; look();</script></body>")
+    handler = functools.partial(type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None}), directory=folder)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    browser = Browser()
+    before = browser.cpu_ms()
+    browser.open(f"http://127.0.0.1:{server.server_port}/bench.html", "window.drawn")
+    row = {"page MB": os.path.getsize(page) / 1e6, "first ms": browser.value("window.drawn"), "first cpu ms": browser.cpu_ms() - before}
+    element = "[...document.querySelectorAll('svg')].find((one) => one.getBoundingClientRect().height > 200)"
+    row |= {f"zoom: {key}": value for key, value in browser.each(12, wheel(element, 12)).items()}
+    row["heap MB"] = browser.heap_mb()
+    browser.close()
+    server.shutdown()
+    os.remove(page)
+    return row
+
+
+def medians(rows):
+    return {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("snapshots", nargs="+")
+    parser.add_argument("--oomscope", default="target/release/oomscope")
+    parser.add_argument("--memory-viz")
+    parser.add_argument("--runs", type=int, default=3)
+    args = parser.parse_args()
+    for snapshot in args.snapshots:
+        with tempfile.TemporaryDirectory() as folder:
+            tools = {"oomscope report": lambda: of_report(args.oomscope, snapshot, folder)}
+            if args.memory_viz:
+                tools["memory_viz"] = lambda: of_memory_viz(args.memory_viz, snapshot, "Active Memory Timeline")
+            for name, tool in tools.items():
+                print(f"{os.path.basename(snapshot)}: {name}", flush=True)
+                for key, value in medians([tool() for _ in range(args.runs)]).items():
+                    print(f"  {value:10.2f}  {key}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+//! The page of `oomscope report` in a browser: what it says is what `analyze` says, and what is done to it does what it
+//! should. Where no browser is installed, that is said and nothing is tried.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::support::browser::Browser;
+use crate::support::fixtures;
+use crate::support::program::{analyze, result_of, text};
+
+/// One of every kind: failures of both sorts of segments, streams that lag, devices, private pools, graphs, a ring that
+/// lost entries, no trace at all, an old release.
+const KINDS: [&str; 11] = [
+    "2.15.0-oom_varlen-at-oom",
+    "2.9.1-oom_varlen-expandable-at-oom",
+    "2.15.0-fuzz_streams-expandable-oom-lag",
+    "2.15.0-fuzz-max_split-gc-oom",
+    "2.15.0-two_devices",
+    "2.15.0-mempool",
+    "2.15.0-graphs-expandable",
+    "2.15.0-holes-expandable",
+    "2.15.0-gpt_varlen-wrapped",
+    "2.15.0-gpt_varlen-no-history",
+    "2.1.2-streams-expandable-lag",
+];
+
+fn page(directory: &Path, snapshots: &[&str]) -> PathBuf {
+    let out = directory.join("page.html");
+    result_of(&[&["report", "-o", &text(&out)], snapshots].concat());
+    out
+}
+
+fn fixture(name: &str) -> String {
+    text(&fixtures::path(name))
+}
+
+/// What the page should answer, from a device of `analyze`.
+fn figures(device: &Value) -> Value {
+    let (blocks, free) = (&device["blocks"], &device["fragmentation"]);
+    json!({
+        "allocated": device["allocated_bytes"],
+        "reserved": device["reserved_bytes"],
+        "requested": device["requested_bytes"],
+        "pending": blocks["active_pending_free"]["bytes"],
+        "free": blocks["inactive"]["bytes"],
+        "releasable": free["releasable_bytes"],
+        "stranded": free["stranded_bytes"],
+        "blocks": blocks["active_allocated"]["count"],
+        "largest_free_block": free["largest_free_block_bytes"],
+        "segments": device["segments"]["count"],
+    })
+}
+
+#[test]
+fn figures_at_any_moment_are_those_of_analyze() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    for name in KINDS {
+        let file = fixture(name);
+        browser.open(&page(directory.path(), &[&file]), "");
+        let pages: Value = serde_json::from_value(
+            browser.value("JSON.parse(document.getElementById('pages').textContent)"),
+        )
+        .unwrap();
+        for (index, row) in pages.as_array().unwrap().iter().enumerate() {
+            browser.value(&format!("oomscope.show({{ page: {index} }})"));
+            let device = row["device"].to_string();
+            let whole = analyze(&["--device", &device, &file]);
+            let whole = &whole["snapshots"][0]["devices"][0];
+            let entries = row["entries"].as_u64().unwrap();
+            let failed = whole["ooms"]
+                .as_array()
+                .unwrap()
+                .last()
+                .map(|oom| oom["event"].as_u64().unwrap() + 1);
+            let mut moments = vec![entries, entries / 2, entries / 3, entries.min(1)];
+            moments.extend(whole["peak"]["allocated_event"].as_u64().map(|event| event + 1));
+            moments.extend(failed);
+            moments.sort_unstable();
+            moments.dedup();
+            for m in moments.into_iter().filter(|m| *m > 0 || entries == 0) {
+                let told = match m.checked_sub(1) {
+                    Some(at) => analyze(&["--device", &device, "--at", &at.to_string(), &file]),
+                    None => analyze(&["--device", &device, &file]),
+                };
+                let told = &told["snapshots"][0]["devices"][0];
+                let mut state = browser.value(&format!("oomscope.state({m})"));
+                let lines = state.as_object_mut().unwrap().remove("top_lines").unwrap();
+                assert_eq!(state, figures(told), "{name}, device {device}, moment {m}");
+                let bytes = |lines: &Value| {
+                    lines
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .map(|line| line["bytes"].clone())
+                        .collect::<Vec<_>>()
+                };
+                assert_eq!(
+                    bytes(&lines),
+                    bytes(&told["top_lines"]),
+                    "{name}, device {device}, moment {m}"
+                );
+            }
+        }
+        assert_eq!(browser.errors(), Vec::<Value>::new(), "{name}");
+    }
+}
+
+/// What PyTorch itself said (`tests/oracle/moments.py`).
+#[test]
+fn figures_are_those_that_pytorch_told_at_that_moment() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    for run in ["native", "expandable"] {
+        let told = fixtures::directory().join(format!("moments/2.15.0-{run}.moments.json"));
+        let told: Value = serde_json::from_str(&std::fs::read_to_string(told).unwrap()).unwrap();
+        browser.open(&page(directory.path(), &[&fixture(&format!("moments/2.15.0-{run}"))]), "");
+        for truth in told.as_array().unwrap() {
+            let m = truth["entry"].as_u64().unwrap() + 1;
+            let state = browser.value(&format!("oomscope.state({m})"));
+            for figure in ["allocated", "reserved", "requested"] {
+                assert_eq!(state[figure], truth[format!("{figure}_bytes")], "{run} {figure} {m}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_done_to_the_page_does_what_it_should() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
+    browser.open(&file, "");
+    let view = |browser: &mut Browser| browser.value("oomscope.view()");
+    let first = view(&mut browser);
+    assert_eq!(
+        (&first["m"], &first["a"], &first["b"]),
+        (&json!(53_079), &json!(0), &json!(53_080))
+    );
+
+    let over = browser.middle("timeline");
+    browser.mouse("mouseMoved", over, 0.0);
+    assert_eq!(
+        browser.value("document.getElementById('tip').hidden"),
+        false,
+        "a pointer is told what is under it"
+    );
+    browser.mouse("mouseWheel", over, -400.0);
+    browser.settle();
+    let zoomed = view(&mut browser);
+    assert!(
+        zoomed["a"].as_f64() > Some(1000.0) && zoomed["b"].as_f64() < Some(52_000.0),
+        "{zoomed}"
+    );
+
+    browser.mouse("mousePressed", over, 0.0);
+    browser.mouse("mouseReleased", over, 0.0);
+    browser.settle();
+    let clicked = view(&mut browser)["m"].as_u64().unwrap();
+    assert!((20_000..33_000).contains(&clicked), "a click chooses the moment: {clicked}");
+    for (key, by) in [("ArrowRight", 1), ("ArrowLeft", 0)] {
+        browser.key(key);
+        assert_eq!(view(&mut browser)["m"], json!(clicked + by), "{key}");
+    }
+    let text_of = |browser: &mut Browser, id: &str| {
+        browser.value(&format!("document.getElementById('{id}').textContent"))
+    };
+    let before = text_of(&mut browser, "tiles");
+    browser.key("p");
+    browser.settle();
+    assert_eq!(view(&mut browser)["m"], 53_038, "p goes to the peak");
+    assert_ne!(text_of(&mut browser, "tiles"), before);
+    browser.value("(() => { const s = document.getElementById('slider'); s.value = 2000; s.dispatchEvent(new Event('input')); })()");
+    let (slid, zoomed) = (view(&mut browser)["m"].as_f64().unwrap(), view(&mut browser));
+    let half = (zoomed["a"].as_f64().unwrap() + zoomed["b"].as_f64().unwrap()) / 2.0;
+    assert!((slid - half).abs() < 2.0, "the slider is as wide as the zoom");
+
+    // Each blocker lights as many blocks as the analysis counts.
+    let blockers = browser.value("JSON.parse(document.getElementById('analysis').textContent).snapshots[0].devices[0].ooms[0].blockers");
+    for (at, blocker) in blockers.as_array().unwrap().iter().enumerate() {
+        browser.value(&format!("document.querySelectorAll('#failure button.row')[{at}].click()"));
+        browser.settle();
+        let note = text_of(&mut browser, "lit-note");
+        assert!(
+            note.as_str().unwrap().contains(&format!("in {} block", blocker["blocks"])),
+            "{note} {blocker}"
+        );
+        assert_eq!(view(&mut browser)["m"], 53_079, "they are shown where they stood");
+    }
+    browser.value("oomscope.show({ q: 'attention' })");
+    assert!(text_of(&mut browser, "lit-note").as_str().unwrap().starts_with("lit: "));
+    let dark = "getComputedStyle(document.body).backgroundColor";
+    let light = browser.value(dark);
+    browser.value("document.getElementById('theme').click()");
+    assert_ne!(browser.value(dark), light);
+
+    // What the address says is what is seen again.
+    browser.value("oomscope.show({ mode: 'each', a: 30000, b: 32000, m: 30949, sel: 5 })");
+    browser.settle();
+    let (seen, hash) = (view(&mut browser), browser.value("location.hash"));
+    browser.open(&file, hash.as_str().unwrap());
+    assert_eq!(view(&mut browser), seen);
+    assert!(text_of(&mut browser, "selection").as_str().unwrap().contains("allocated at entry"));
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn devices_are_a_list_and_one_is_opened_from_it() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let (two, plain) = (fixture("2.15.0-two_devices"), fixture("2.15.0-holes-at-oom"));
+    browser.open(&page(directory.path(), &[&two, &plain]), "");
+    let rows = browser.value("document.querySelectorAll('.page').length");
+    assert_eq!(rows, 3);
+    assert_eq!(
+        browser.value("document.querySelector('.page').textContent.includes('1 failure')"),
+        true,
+        "the worst is first"
+    );
+    browser.value("document.querySelectorAll('.page')[2].click()");
+    browser.settle();
+    assert_eq!(browser.value("oomscope.view().page"), 2);
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+/// A file that anyone may have written, with names that would be markup or script, and no entries but these.
+#[test]
+fn hostile_names_stay_text() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let hostile = "</script><script>window.taken=1</script><img src=x onerror=window.taken=2>";
+    let frames = json!([{ "filename": format!("/app/{hostile}.py"), "line": 7, "name": hostile }]);
+    let entry = |action: &str, addr: u64, size: u64| json!({ "action": action, "addr": addr, "size": size, "stream": 0, "frames": frames });
+    let block = json!({ "address": 4096, "size": 1024, "requested_size": 1000, "state": "active_allocated", "frames": frames });
+    let free = json!({ "address": 5120, "size": 2_096_128, "requested_size": 0, "state": "inactive", "frames": [] });
+    let segment = json!({ "device": 0, "address": 4096, "total_size": 2_097_152, "allocated_size": 1024, "active_size": 1024,
+        "requested_size": 1000, "stream": 0, "segment_type": "small", "segment_pool_id": [0, 0], "is_expandable": false,
+        "frames": frames, "blocks": [block, free] });
+    let written =
+        |entries: Value| json!({ "segments": [segment], "device_traces": [entries] }).to_string();
+    let traced = written(json!([
+        entry("segment_alloc", 4096, 2_097_152),
+        entry("alloc", 4096, 1000),
+        entry("oom", 0, 1 << 30)
+    ]));
+    for (name, snapshot) in [("traced.json", traced), ("untraced.json", written(json!([])))] {
+        let file = directory.path().join(name);
+        std::fs::write(&file, snapshot).unwrap();
+        browser.open(&page(directory.path(), &[&text(&file)]), "#sel=0");
+        browser.value("oomscope.show({ mode: 'line', q: 'onerror' })");
+        browser.settle();
+        for moved in ["timeline", "map", "flame"] {
+            let over = browser.middle(moved);
+            browser.mouse("mouseMoved", over, 0.0);
+        }
+        assert_eq!(
+            browser.value(
+                "[window.taken, document.querySelectorAll('img, #app script, main script').length]"
+            ),
+            json!([null, 0]),
+            "{name}"
+        );
+        assert_eq!(browser.value("document.getElementById('selection').textContent.includes('onerror=window.taken=2')"), true, "{name}");
+        assert_eq!(browser.errors(), Vec::<Value>::new(), "{name}");
+    }
+}

@@ -1,0 +1,179 @@
+//! Chromium without a window, where one is installed: DevTools' messages over two pipes, each ended by a zero byte.
+#![allow(clippy::print_stderr, unreachable_pub)]
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const NAMES: [&str; 5] =
+    ["/usr/lib/chromium/chromium", "chromium", "chromium-browser", "google-chrome", "chrome"];
+
+pub struct Browser {
+    process: Child,
+    to: ChildStdin,
+    from: Receiver<Value>,
+    session: Option<String>,
+    sent: u64,
+    /// What it told on its own.
+    told: VecDeque<Value>,
+    _profile: TempDir,
+}
+
+/// A browser's program, or `None` with a sentence.
+fn program() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let found = NAMES.iter().find_map(|name| {
+        places.iter().map(|place| place.join(name)).find(|candidate| candidate.is_file())
+    });
+    if found.is_none() {
+        eprintln!("no Chromium is installed: the page was not tried in a browser");
+    }
+    found
+}
+
+impl Browser {
+    /// `None` where there is none.
+    pub fn start() -> Option<Self> {
+        let program = program()?;
+        let profile = tempfile::tempdir().unwrap();
+        let mut process = Command::new("sh")
+            .arg("-c")
+            .arg(
+                "exec \"$0\" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
+                 --remote-debugging-pipe --window-size=1280,900 \"--user-data-dir=$1\" about:blank \
+                 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null",
+            )
+            .arg(&program)
+            .arg(profile.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let to = process.stdin.take().unwrap();
+        let mut out = process.stdout.take().unwrap();
+        let (send, from) = channel();
+        std::thread::spawn(move || {
+            let (mut all, mut chunk) = (Vec::new(), vec![0; 1 << 16]);
+            while let Ok(length @ 1..) = out.read(&mut chunk) {
+                all.extend_from_slice(&chunk[..length]);
+                while let Some(end) = all.iter().position(|byte| *byte == 0) {
+                    let rest = all.split_off(end + 1);
+                    let message = serde_json::from_slice(&all[..end]).unwrap();
+                    all = rest;
+                    if send.send(message).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        let session = None;
+        let mut browser =
+            Self { process, to, from, session, sent: 0, told: VecDeque::new(), _profile: profile };
+        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
+        let attach = json!({ "targetId": target["targetId"], "flatten": true });
+        let session = browser.call("Target.attachToTarget", attach);
+        browser.session = Some(session["sessionId"].as_str().unwrap().to_owned());
+        for domain in ["Runtime", "Page", "Log"] {
+            browser.call(&format!("{domain}.enable"), json!({}));
+        }
+        Some(browser)
+    }
+
+    /// What the browser answers to a command.
+    pub fn call(&mut self, method: &str, params: Value) -> Value {
+        self.sent += 1;
+        let mut message = json!({ "id": self.sent, "method": method, "params": params });
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        self.to.write_all(message.to_string().as_bytes()).unwrap();
+        self.to.write_all(&[0]).unwrap();
+        loop {
+            let mut answer = self.from.recv_timeout(PATIENCE).expect("the browser answers");
+            if answer["id"] == self.sent {
+                assert_eq!(answer.get("error"), None, "{method}");
+                return answer["result"].take();
+            }
+            self.told.push_back(answer);
+        }
+    }
+
+    /// The value of an expression; of a promise, what it promised.
+    pub fn value(&mut self, expression: &str) -> Value {
+        let params =
+            json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let mut answer = self.call("Runtime.evaluate", params);
+        assert_eq!(answer.get("exceptionDetails"), None, "{expression}");
+        answer["result"]["value"].take()
+    }
+
+    /// Opens a file, at `hash`, and waits until the page has drawn itself.
+    pub fn open(&mut self, path: &Path, hash: &str) {
+        self.call("Page.navigate", json!({ "url": "about:blank" }));
+        let url = format!("file://{}{hash}", path.display());
+        self.call("Page.navigate", json!({ "url": url }));
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while self.value("location.protocol === 'file:' && !!window.oomscope") != true {
+            assert!(std::time::Instant::now() < deadline, "{url} has no script");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.value("oomscope.ready.then(() => true)");
+    }
+
+    /// Exceptions, and what was written to the console as an error, since the last time.
+    pub fn errors(&mut self) -> Vec<Value> {
+        self.value("true");
+        let is_error = |one: &Value| match one["method"].as_str() {
+            Some("Runtime.exceptionThrown") => true,
+            Some("Runtime.consoleAPICalled") => one["params"]["type"] == "error",
+            Some("Log.entryAdded") => one["params"]["entry"]["level"] == "error",
+            _ => false,
+        };
+        self.told.drain(..).filter(is_error).collect()
+    }
+
+    /// Where the middle of an element is on the screen, after scrolling to it.
+    pub fn middle(&mut self, id: &str) -> (f64, f64) {
+        let place = self.value(&format!(
+            "(() => {{ const e = document.getElementById('{id}'); e.scrollIntoView({{ block: 'center' }}); \
+             const b = e.getBoundingClientRect(); return [b.left + b.width / 2, b.top + b.height / 2]; }})()"
+        ));
+        (place[0].as_f64().unwrap(), place[1].as_f64().unwrap())
+    }
+
+    /// A pointer's event: `mousePressed`, `mouseReleased`, `mouseMoved`, `mouseWheel`.
+    pub fn mouse(&mut self, kind: &str, (x, y): (f64, f64), turned: f64) {
+        let button = if kind == "mouseMoved" || kind == "mouseWheel" { "none" } else { "left" };
+        let params = json!({ "type": kind, "x": x, "y": y, "deltaX": 0, "deltaY": turned, "button": button, "clickCount": 1 });
+        self.call("Input.dispatchMouseEvent", params);
+    }
+
+    pub fn key(&mut self, key: &str) {
+        for kind in ["keyDown", "keyUp"] {
+            self.call("Input.dispatchKeyEvent", json!({ "type": kind, "key": key }));
+        }
+    }
+
+    /// Waits until what was asked for is drawn.
+    pub fn settle(&mut self) {
+        self.value(
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 320))))",
+        );
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
