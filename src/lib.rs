@@ -3,8 +3,8 @@
 //! Floors, lowest first; a room uses only rooms below its own floor (`tests/suite/layers.rs` checks it):
 //!
 //! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`terms`], [`device`], [`notice`], [`releases`],
-//!    [`systems`]: bytes, numbers, settings, words, where memory comes from, codes of warnings, what each release
-//!    changed, what other systems print when memory runs out
+//!    [`systems`], [`summary`]: bytes, numbers, settings, words, where memory comes from, codes of warnings, what each
+//!    release changed, what other systems print when memory runs out, the lines that every answer begins with
 //! 1. [`snapshot`]: what a file says; [`message`]: what a log says; [`allocator`]: PyTorch's rules; [`figures`]: what
 //!    is measured; [`verdict`]: why a request failed
 //! 2. [`facts`]: the trace applied literally; [`calls`]: its entries as the calls of the program; [`model`]: these
@@ -91,6 +91,7 @@ pub mod releases;
 pub mod report;
 pub mod snapshot;
 pub mod study;
+pub mod summary;
 pub mod systems;
 pub mod terms;
 pub mod timeline;

@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::ranks::{Ranks, compare_ranks};
 use super::snapshot::SnapshotReport;
-use super::summary::{self, Summary};
+use super::summary;
+use crate::summary::Summary;
 
 /// The JSON of `oomscope analyze`.
 #[derive(Debug, Serialize)]

@@ -25,12 +25,21 @@ pub struct DeviceReport {
     /// The segments in which most is free and stuck.
     #[serde(flatten)]
     pub segments: SegmentList,
+    /// Bytes of device memory, where they were given or recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_bytes: Option<u64>,
     /// The highest totals, of the recorded time and what was live before it.
     pub peak: Peak,
     /// Failed requests in all.
     pub oom_count: u64,
     /// Failed requests, oldest first; the last 1000 where there are more.
     pub ooms: Vec<OomReport>,
+    /// What to do about the last of them, most useful first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<String>,
+    /// What to copy for the first of it.
+    #[serde(skip)]
+    pub copy: Option<String>,
     /// What would become of one more request, if that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestReport>,
@@ -99,10 +108,13 @@ pub(super) fn report(
     DeviceReport {
         device: device.id(),
         moment,
+        capacity_bytes: device.capacity(),
         segments: memory.segments(top),
         peak: Peak { is_at_least: device.lost_history().is_some(), ..device.peak() },
         oom_count: device.failed().count() as u64,
         ooms,
+        advice: Vec::new(),
+        copy: None,
         request: options.request.map(|asked| request(device, asked)),
         top_stacks: by_stack(stacks, memory.held.clone(), all, top).rows,
         top_lines: by_line(stacks, memory.held, all, top).rows,

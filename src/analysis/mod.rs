@@ -4,9 +4,12 @@
 //! study of it. This room knows no terminal, no colour and no file: renderers lay these structs out, and compute
 //! nothing more.
 
+mod advice;
 mod analyzed;
+mod brief;
 mod device;
 mod lines;
+mod names;
 mod options;
 mod ranks;
 mod snapshot;
@@ -15,9 +18,9 @@ mod summary;
 pub use crate::facts::Bucket;
 pub use crate::notice::Warning;
 pub use analyzed::{AnalyzeReport, Unreadable};
+pub use brief::{Brief, BriefLine};
 pub use device::DeviceReport;
 pub use lines::{Contribution, LineShare, lines};
 pub use options::Options;
 pub use ranks::{Alike, Rank, Ranks};
 pub use snapshot::{HostReport, SnapshotReport, analyze, analyze_study, remark_on_file, remarks};
-pub use summary::Summary;

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::device::DeviceReport;
+use super::names::rank;
 use super::snapshot::SnapshotReport;
-use crate::units::{counted, percent, plain_name, ratio, size};
+use crate::units::{count, counted, percent, plain_name, ratio, size};
 use crate::verdict::Verdict;
 
 /// Peaks within this of the median are alike.
@@ -27,6 +28,12 @@ pub struct Rank {
     pub oom_count: u64,
     /// Why the last of them failed; `None` where none did.
     pub verdict: Option<Verdict>,
+    /// Bytes of device memory, where they were given or recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_bytes: Option<u64>,
+    /// What the last failure shows to have been within reach: reserved and free on the device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reach_bytes: Option<u64>,
     /// Peak of allocated memory.
     pub peak_allocated_bytes: u64,
     /// Peak of reserved memory.
@@ -78,9 +85,9 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     if devices.len() < 2 && earlier_dumps == 0 {
         return None;
     }
-    devices.sort_by(|(a, _), (b, _)| {
-        let key = |r: &Rank| (r.oom_count > 0, r.peak_reserved_bytes, r.peak_allocated_bytes);
-        key(b).cmp(&key(a)).then_with(|| (&a.path, a.device).cmp(&(&b.path, b.device)))
+    devices.sort_by_cached_key(|(row, _)| {
+        let bad = (row.oom_count > 0, row.peak_reserved_bytes, row.peak_allocated_bytes);
+        (Reverse(bad), rank(&row.path), row.path.clone(), row.device)
     });
     let failures = failures(&devices);
     let rows: Vec<Rank> = devices.into_iter().map(|(rank, _)| rank).collect();
@@ -191,7 +198,12 @@ fn failures_in_words(failures: &[Alike], rows: &[Rank], names: Names) -> String 
     let more = failures.len().checked_sub(NAMED).filter(|more| *more > 0);
     let more = more.map(|more| format!("{} elsewhere", counted(more as u64, "more group")));
     let groups: Vec<String> = groups.chain(more).collect();
-    format!("{failed} of {} ran out of memory: {}", rows.len(), groups.join(", "))
+    format!(
+        "{} of {} ran out of memory: {}",
+        count(failed as u64),
+        count(rows.len() as u64),
+        groups.join(", ")
+    )
 }
 
 fn peaks_in_words(outlier: Option<&Rank>, median: u64, names: Names) -> String {
@@ -221,6 +233,11 @@ impl Rank {
             device: device.device,
             oom_count: device.oom_count,
             verdict: device.ooms.last().map(|oom| oom.verdict),
+            capacity_bytes: device.capacity_bytes,
+            reach_bytes: device
+                .ooms
+                .last()
+                .map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes)),
             peak_allocated_bytes: device.peak.allocated_bytes,
             peak_reserved_bytes: device.peak.reserved_bytes,
             reserved_bytes: device.memory.reserved_bytes,

@@ -6,13 +6,14 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::advice::{Known, against};
 use super::device::{self, DeviceReport};
 use super::options::Options;
 use crate::facts::foreign;
 use crate::memory::Count;
 use crate::notice::{Code, Warning, Warnings};
 use crate::snapshot::{Device, Recorded, Snapshot};
-use crate::study::{Study, remark_on_trace};
+use crate::study::{DeviceStudy, Study, remark_on_trace};
 use crate::whatif::found_settings;
 use crate::whatif::{caution, not_in_effect};
 
@@ -79,7 +80,7 @@ pub fn analyze_study(
     let snapshot = study.snapshot();
     let mut warnings = snapshot.warnings.clone();
     let devices: Vec<DeviceReport> =
-        study.devices().map(|device| device::report(device, options, &mut warnings)).collect();
+        study.devices().map(|device| advised(device, options, &mut warnings)).collect();
     remark_on_file(study, &mut warnings);
     let raw = snapshot.settings.clone();
     let host = snapshot.host_segments.iter().fold(Count::default(), |sum, bytes| Count {
@@ -103,6 +104,22 @@ pub fn analyze_study(
         recorder: snapshot.recorded.clone(),
         devices,
     }
+}
+
+/// Everything about `device`, and what to do about its last failure.
+fn advised(
+    device: DeviceStudy<'_, '_>,
+    options: Options<'_>,
+    warnings: &mut Warnings,
+) -> DeviceReport {
+    let mut report = device::report(device, options, warnings);
+    let known = Known {
+        recorded: device.snapshot().settings.as_ref().map(|raw| raw.string.as_str()),
+        is_device_known: device.capacity().is_some(),
+    };
+    let advised = report.ooms.last().map(|oom| against(oom, &report, known)).unwrap_or_default();
+    (report.advice, report.copy) = (advised.texts, advised.copy);
+    report
 }
 
 /// How the trace of `device` begins: the times of a few entries, in microseconds, are never those of another

@@ -1,33 +1,19 @@
-//! The three lines that an answer begins with: what happened, who holds most, what to do.
-
-use serde::Serialize;
+//! What an analysis comes to.
 
 use super::device::DeviceReport;
 use super::ranks::Ranks;
 use super::snapshot::SnapshotReport;
-use crate::failure::{OomReport, Remedy};
+use crate::failure::OomReport;
 use crate::frames::FrameReport;
 use crate::held::{ByCategory, Category, HeldAt};
 use crate::memory::HeldByLine;
 use crate::notice::{Code, RECORD};
+use crate::summary::{Summary, environment};
 use crate::units::{duration, percent, ratio, size};
-use crate::verdict::Verdict;
+use crate::verdict::EXPANDABLE;
 
 /// Free memory that is stuck beside live blocks is worth a word from this share of what is reserved on.
 const STRANDED_RATIO: f64 = 0.2;
-
-/// What an answer comes to.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Summary {
-    /// What failed, where and why; or that nothing did.
-    pub answer: String,
-    /// Who holds most; `None` where nobody holds anything.
-    pub who: Option<String>,
-    /// What to do; `None` where nothing needs doing.
-    pub action: Option<String>,
-    /// What to copy for it: a setting, a line of code to look at, a call to add.
-    pub copy: Option<String>,
-}
 
 /// Of all `snapshots`, which `ranks` put side by side.
 pub(super) fn of_all(snapshots: &[SnapshotReport], ranks: Option<&Ranks>) -> Summary {
@@ -45,26 +31,23 @@ pub(super) fn of_all(snapshots: &[SnapshotReport], ranks: Option<&Ranks>) -> Sum
 }
 
 /// Of `snapshot`, whose worst device is `worst`, if it has several.
-fn of_snapshot(snapshot: &SnapshotReport, worst: Option<u64>) -> Summary {
+pub(super) fn of_snapshot(snapshot: &SnapshotReport, worst: Option<u64>) -> Summary {
     let device = match worst {
         Some(worst) => snapshot.devices.iter().find(|device| device.device == worst),
         None => snapshot.devices.first(),
     };
     let foreign = snapshot.warnings.iter().find(|warning| warning.code == Code::ForeignBackend);
     match (foreign, device) {
-        (Some(foreign), _) => Summary { answer: foreign.message.clone(), ..Summary::default() },
+        (Some(foreign), _) => Summary::only(&*foreign.message),
         (None, Some(device)) => match device.ooms.last() {
-            Some(oom) => of_failure(oom, device, snapshot),
+            Some(oom) => of_failure(oom, device),
             None => without_failure(device, snapshot),
         },
-        (None, None) => Summary {
-            answer: "the allocator held no memory and recorded nothing".to_owned(),
-            ..Summary::default()
-        },
+        (None, None) => Summary::only("the allocator held no memory and recorded nothing"),
     }
 }
 
-fn of_failure(oom: &OomReport, device: &DeviceReport, snapshot: &SnapshotReport) -> Summary {
+fn of_failure(oom: &OomReport, device: &DeviceReport) -> Summary {
     let why = match device.explained_by_growth(oom) {
         Some(growth) => format!("{growth} ({})", oom.verdict),
         None => oom.verdict.to_string(),
@@ -77,67 +60,9 @@ fn of_failure(oom: &OomReport, device: &DeviceReport, snapshot: &SnapshotReport)
         size(oom.device_free_bytes),
         size(oom.cached_bytes)
     );
-    let (action, copy) = against(oom, device, snapshot);
     let held = device.at_moment.as_ref().or(oom.held.as_ref());
-    Summary { answer, who: held.and_then(who), action: Some(action), copy }
-}
-
-/// What to do against a failure, and what to copy for it.
-fn against(
-    oom: &OomReport,
-    device: &DeviceReport,
-    snapshot: &SnapshotReport,
-) -> (String, Option<String>) {
-    let lines = oom.held.iter().flat_map(|held| &held.by_line.rows);
-    let largest = lines.filter_map(|line| line.frame.as_ref()).map(FrameReport::place).next();
-    if device.explained_by_growth(oom).is_some() {
-        let growing = device.leaks.suspects.first();
-        let keeps = growing.map(|one| one.around.in_short(one.frame.as_ref()));
-        let what = keeps.map_or_else(
-            || "what is kept after each step".to_owned(),
-            |line| format!("what {line} keeps after each step"),
-        );
-        return (
-            format!("free {what}: no setting helps for long"),
-            growing.and_then(|one| one.frame.as_ref()).map(FrameReport::place),
-        );
-    }
-    // What comes after the request is known of some; of the others a verdict of capacity says that more comes.
-    let lasting = |remedy: &&Remedy| {
-        let goes_on = remedy.next_step.map(|next| !next.fails);
-        remedy.avoids_oom && goes_on.unwrap_or(oom.verdict != Verdict::Capacity)
-    };
-    if let Some(remedy) = oom.remedies.iter().find(lasting).filter(|it| it.without.is_none()) {
-        let all = match snapshot.settings_string.as_deref() {
-            None | Some("") => remedy.settings.clone(),
-            Some(recorded) => format!("{recorded},{}", remedy.settings),
-        };
-        let action = format!("set {}: in a replay the request then succeeds", remedy.settings);
-        return (action, Some(format!("PYTORCH_CUDA_ALLOC_CONF={all}")));
-    }
-    let why = match oom.undisturbed {
-        Some(own) if own.no_setting_helps => Some("no allocator setting helps"),
-        Some(_) if oom.remedies.iter().any(|remedy| remedy.avoids_oom) => {
-            Some("the settings that were replayed only postpone the failure")
-        }
-        Some(_) if !oom.remedies.is_empty() => {
-            Some("no setting that was replayed serves the request")
-        }
-        _ => None,
-    };
-    // Where settings were replayed, advice to try one is stale.
-    let is_stale = matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);
-    if let Some(why) = why.filter(|_| is_stale) {
-        let hold_less =
-            "hold less at that moment, with a smaller batch or activation checkpointing";
-        return (format!("{hold_less}: {why}"), largest);
-    }
-    let copy = match oom.verdict {
-        Verdict::Capacity => largest,
-        Verdict::NonPytorch => Some("nvidia-smi".to_owned()),
-        _ => None,
-    };
-    (oom.verdict.advice().to_owned(), copy)
+    let action = device.advice.first().cloned();
+    Summary { answer, who: held.and_then(who), action, copy: device.copy.clone() }
 }
 
 fn without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary {
@@ -169,19 +94,28 @@ fn without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary 
         size(peak.allocated_bytes),
         size(peak.reserved_bytes)
     );
+    let contradicts =
+        snapshot.warnings.iter().any(|warning| warning.code == Code::TraceInconsistent);
+    let estimates = if contradicts { " (estimates: the trace contradicts itself)" } else { "" };
+    let answer = format!("{answer}{estimates}");
     let held = device.at_moment.as_ref().or(device.at_peak.as_ref());
-    let stranded = memory.fragmentation.stranded_bytes;
+    // What private pools have free is not stuck: their graphs use it again.
+    let private = memory.pools.iter().filter(|pool| pool.pool_id != [0, 0]);
+    let private = private.map(|pool| pool.inactive_bytes).sum::<u64>();
+    let stranded = memory.fragmentation.stranded_bytes.saturating_sub(private);
     let (action, copy) = if let Some(leak) = device.leaks.suspects.first() {
         let line = leak.around.in_short(leak.frame.as_ref());
         let rate = size(device.leaks.bytes_per_step);
         let action = format!("look at {line}: memory grows by {rate} with every step");
         (Some(action), leak.frame.as_ref().map(FrameReport::place))
-    } else if memory.fragmentation.stranded_ratio >= STRANDED_RATIO {
+    } else if ratio(stranded, memory.reserved_bytes) >= STRANDED_RATIO
+        && memory.segments.expandable.count == 0
+    {
         let action = format!(
             "{} of free memory is stuck between live blocks: try expandable segments",
             size(stranded)
         );
-        (Some(action), Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True".to_owned()))
+        (Some(action), Some(environment(EXPANDABLE, snapshot.settings_string.as_deref())))
     } else if lost {
         let action = "to see all of it, record again with more entries in the ring";
         (Some(action.to_owned()), Some(RECORD.to_owned()))
@@ -210,11 +144,18 @@ fn who(held: &HeldAt) -> Option<String> {
 
 fn line_in_words(lines: &[HeldByLine], all: u64) -> Option<String> {
     let most = lines.first()?;
-    Some(format!(
+    let told = |line: &HeldByLine| line.around.in_short(line.frame.as_ref());
+    let told_most = format!(
         "{}: {} of {} allocated ({})",
-        most.around.in_short(most.frame.as_ref()),
+        told(most),
         size(most.bytes),
         size(all),
         percent(ratio(most.bytes, all))
-    ))
+    );
+    // What has no line is followed by what has one.
+    let next = lines.iter().find(|line| line.frame.is_some()).filter(|_| most.frame.is_none());
+    Some(match next {
+        Some(line) => format!("{told_most}, then {}: {}", told(line), size(line.bytes)),
+        None => told_most,
+    })
 }

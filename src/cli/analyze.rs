@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{OutputArgs, WindowArgs, parse_capacity, parse_moment, parse_release};
+use super::args::{Format, OutputArgs, WindowArgs, parse_capacity, parse_moment, parse_release};
 use super::configuration::configuration;
 use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
-use crate::analysis::{AnalyzeReport, Options, analyze};
+use crate::analysis::{AnalyzeReport, Brief, Options, analyze};
+use crate::formats;
 use crate::report;
 use crate::study::AskedMoment;
 use crate::units::parse_size;
@@ -22,6 +23,8 @@ Examples:
   oomscope analyze snapshot.pickle                 for a terminal
   oomscope analyze ranks/                          64 ranks, the worst first
   oomscope analyze --format json snapshot.pickle   for a script; keys are stable
+  oomscope analyze --format json --brief s.pickle  in 2 KB, for an agent or a chat
+  oomscope analyze --format jsonl ranks/           a line each, for DuckDB or jq
   oomscope analyze --request 2GiB s.pickle         would 2 GiB more fit?
   oomscope analyze --at peak snapshot.pickle       segments and holders when most was allocated
   zstd -dc big.pickle.zst | oomscope analyze -     from standard input
@@ -71,6 +74,10 @@ pub(super) struct Analyze {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
+    /// With --format json: the verdict, the line, the figures and the remedies alone, in less than 2 KB
+    #[arg(long)]
+    brief: bool,
+
     #[command(flatten)]
     output: OutputArgs,
 
@@ -85,8 +92,14 @@ fn parse_request(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Bytes that a brief answer is less than.
+const BRIEF: usize = 2048;
+
 /// Reads, analyzes and writes.
 pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
+    if args.brief && args.output.format != Format::Json {
+        bail!("--brief is of --format json; --format jsonl is brief by itself");
+    }
     let (config, config_path) = configuration(args.config.as_deref())?;
     let mut inputs = inputs::expand(&args.snapshots)?;
     if let Some(path) = &args.output.output {
@@ -142,6 +155,15 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
             }
         }
     }
-    output.write_answer(args.output.format, &report, report::analyze)?;
+    match args.output.format {
+        Format::Json if args.brief => {
+            output.write(&formats::json(&Brief::within(&report, BRIEF))?)?;
+        }
+        Format::Jsonl => {
+            let lines = Brief::each(&report).map(|brief| formats::json_line(&brief));
+            output.write(&lines.collect::<Result<String, _>>()?)?;
+        }
+        format => output.write_answer(format, &report, report::analyze)?,
+    }
     Ok(done)
 }

@@ -112,7 +112,7 @@ pub(super) struct OutputArgs {
     pub(super) output: Option<PathBuf>,
 }
 
-/// The form of a result. Every command has the first three; which others it has stands in its arguments.
+/// The form of a result. Every command has the first four; which others it has stands in its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) enum Format {
@@ -120,6 +120,8 @@ pub(super) enum Format {
     Human,
     /// JSON with stable keys
     Json,
+    /// JSON without line breaks, one object per snapshot
+    Jsonl,
     /// Markdown, for a CI step summary, a comment or an issue
     Markdown,
     /// Numbers only, one row per bucket
@@ -136,7 +138,9 @@ pub(super) enum Format {
 
 /// Reads the forms that every command has, and `others`.
 pub(super) fn forms(others: &[Format]) -> impl TypedValueParser<Value = Format> + use<> {
-    let all = [Format::Human, Format::Json, Format::Markdown].into_iter().chain(others.to_vec());
+    let all = [Format::Human, Format::Json, Format::Jsonl, Format::Markdown]
+        .into_iter()
+        .chain(others.to_vec());
     let names = all.filter_map(|format| format.to_possible_value());
     PossibleValuesParser::new(names).try_map(|name| Format::from_str(&name, false))
 }

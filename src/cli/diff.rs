@@ -113,10 +113,11 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Done> {
         }
     };
     if let (Some(limit), Some(text)) = (limit, &args.fail_on) {
-        report.fail_on = Some(match &report.ranks {
+        let fail_on = match &report.ranks {
             Some(ranks) => FailOn::new(limit, text, ranks.growths(), &ranks.only_before),
             None => FailOn::new(limit, text, report.devices.iter().map(DeviceDiff::growth), &[]),
-        });
+        };
+        report = report.failing_on(fail_on);
     }
     match args.format {
         Format::Folded => output.write(&formats::diff_folded(&report))?,

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::args::Format;
 use super::whole_file::WholeFile;
-use crate::document::{Document, Style, markdown, terminal};
+use crate::document::{Document, Style, comment, terminal};
 use crate::formats;
 
 /// Columns of a page that is not shown on a terminal.
@@ -87,7 +87,8 @@ impl Output {
         let text = match format {
             Format::Human => terminal(&page(answer), self.style()),
             Format::Json => formats::json(answer)?,
-            Format::Markdown => markdown(&page(answer)),
+            Format::Jsonl => formats::json_line(answer)?,
+            Format::Markdown => comment(&page(answer)),
             other => bail!("{other:?} is not a format of this command"),
         };
         self.write(&text)

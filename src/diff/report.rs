@@ -12,10 +12,12 @@ use super::ranks::RanksDiff;
 use super::settings::{SettingChange, changed};
 use crate::analysis::remarks;
 use crate::figures::Figure;
+use crate::frames::FrameReport;
 use crate::notice::{Code, Warning};
 use crate::snapshot::Snapshot;
 use crate::study::{DeviceStudy, OverTime, Scope, Study};
-use crate::units::plain;
+use crate::summary::{Summary, command};
+use crate::units::{plain, signed_size, size};
 
 /// A snapshot and where it was read.
 #[derive(Debug, Clone, Copy)]
@@ -49,8 +51,8 @@ pub struct DiffReport {
     pub after: String,
     /// The moment compared.
     pub at: At,
-    /// The finding in a sentence: of the device that grew most, of the worst rank.
-    pub summary: String,
+    /// What it comes to: of the device that grew most, of the worst rank.
+    pub summary: Summary,
     /// Whether `--fail-on` was kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fail_on: Option<FailOn>,
@@ -87,7 +89,7 @@ pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffRepo
         before: before.path.to_owned(),
         after: after.path.to_owned(),
         at: options.at,
-        summary: summary(&devices),
+        summary: summary(&devices, after.path),
         fail_on: None,
         ranks: None,
         settings_changed: changed(&studies[0], &studies[1]),
@@ -97,26 +99,57 @@ pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffRepo
 }
 
 impl DiffReport {
+    /// The same, held against a limit.
+    #[must_use]
+    pub fn failing_on(mut self, fail_on: FailOn) -> Self {
+        if fail_on.failed {
+            self.summary.answer = format!("FAILED: {}", self.summary.answer);
+        }
+        Self { fail_on: Some(fail_on), ..self }
+    }
+
     /// The report of two directories, whose worst rank this is the report of.
     #[must_use]
     pub fn of_ranks(self, ranks: RanksDiff, before: String, after: String) -> Self {
         let name = ranks.rows.first().map_or("", |worst| worst.name.as_str());
-        let summary = format!("{}: {}", plain(name), self.summary);
+        let answer = format!("{}: {}", plain(name), self.summary.answer);
+        let summary = Summary { answer, ..self.summary };
         Self { before, after, summary, ranks: Some(ranks), ..self }
     }
 }
 
 /// The finding of the device that grew most, failing that of the one that changed most.
-fn summary(devices: &[DeviceDiff]) -> String {
+fn summary(devices: &[DeviceDiff], after: &str) -> Summary {
     let key = |device: &&DeviceDiff| {
         let by = device.delta.change(Figure::Allocated);
         (by.max(0), by.unsigned_abs(), std::cmp::Reverse(device.device))
     };
-    match devices.iter().max_by_key(key) {
-        None => "neither snapshot holds memory or a trace".to_owned(),
-        Some(only) if devices.len() == 1 => only.summary.clone(),
-        Some(most) => format!("device {}: {}", most.device, most.summary),
-    }
+    let Some(most) = devices.iter().max_by_key(key) else {
+        return Summary::only("neither snapshot holds memory or a trace");
+    };
+    let answer = match devices {
+        [only] => only.summary.clone(),
+        _ => format!("device {}: {}", most.device, most.summary),
+    };
+    let most_held = most.lines.iter().max_by_key(|line| line.held.after_bytes);
+    let who = most_held.filter(|line| line.held.after_bytes > 0).map(|line| {
+        let place = line.around.in_short(line.frame.as_ref());
+        let (held, by) = (size(line.held.after_bytes), signed_size(line.held.delta_bytes));
+        format!("{place}: {held} after ({by})")
+    });
+    let [ooms_before, ooms_after] =
+        [most.before, most.after].map(|side| side.unwrap_or_default().number(Figure::Ooms));
+    let grown = most.lines.iter().find(|line| line.held.delta_bytes > 0);
+    let grown = grown.filter(|_| most.delta.change(Figure::Allocated) > 0);
+    let place = grown.and_then(|line| line.frame.as_ref()).map(FrameReport::place);
+    let (action, copy) = match place {
+        _ if ooms_after > ooms_before => {
+            (Some("see why requests fail now".to_owned()), command("analyze", after))
+        }
+        Some(place) => (Some("look at what changed at that line".to_owned()), Some(place)),
+        None => (None, None),
+    };
+    Summary { answer, who, action, copy }
 }
 
 fn warnings(studies: &[Study<'_>; 2], at: At, devices: &[DeviceDiff]) -> Vec<SideWarning> {

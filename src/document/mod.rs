@@ -7,6 +7,7 @@
 
 mod area;
 mod block;
+mod bounded;
 mod chart;
 mod drawing;
 mod html;
@@ -24,6 +25,7 @@ mod ticks;
 mod wrap;
 
 pub use block::{Block, Document, Field, Item, Stack};
+pub use bounded::comment;
 pub use chart::{Chart, Layer, Note, Row, Shape, Stretch};
 pub use html::html;
 pub use markdown::markdown;

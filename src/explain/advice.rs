@@ -1,8 +1,25 @@
 //! What to do about a failure: only what the numbers bear out.
 
 use super::reckoning::Reckoning;
+use crate::summary::environment;
 use crate::units::size;
-use crate::verdict::{About, Holds, USUAL_OUTSIDE, Verdict, rough};
+use crate::verdict::{
+    About, EMPTY_CACHE, Holds, OWN_OUTSIDE, ToCopy, USUAL_OUTSIDE, Verdict, rough,
+};
+
+/// What to copy for a `verdict` whose `first` advice is the table's, in the words of the vendor; nothing where that is
+/// the line of code.
+pub(super) fn to_copy(r: &Reckoning, verdict: Verdict, first: &str) -> Option<String> {
+    let row = verdict.remedy();
+    let is_tables = first.starts_with(&r.vendor.own_words(row.text.to_owned()));
+    let words = match row.copy {
+        // Whoever holds the memory, this shows it.
+        ToCopy::Words(words) if is_tables || verdict == Verdict::NonPytorch => words.to_owned(),
+        ToCopy::Setting(option) if is_tables => environment(option, None),
+        _ => return None,
+    };
+    Some(r.vendor.own_words(words))
+}
 
 /// For free memory in pieces.
 pub(super) fn fragmentation(r: &Reckoning) -> Vec<String> {
@@ -21,11 +38,7 @@ pub(super) fn fragmentation(r: &Reckoning) -> Vec<String> {
     } else {
         advice.push("Try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 (1.10 or later), or PyTorch 2.1 or later with expandable_segments:True, which leaves fewer pieces.".to_owned());
     }
-    advice.push(
-        "torch.cuda.empty_cache() would not have helped: PyTorch gave back every whole \
-                 free segment before the request failed."
-            .to_owned(),
-    );
+    advice.push(EMPTY_CACHE.to_owned());
     advice
 }
 
@@ -85,8 +98,8 @@ pub(super) fn outside(r: &Reckoning) -> Vec<String> {
     }
     if let Some(own) = r.own_outside.filter(|own| own.bytes > USUAL_OUTSIDE) {
         advice.push(format!(
-            "This process uses {} outside PyTorch's allocator, more than a CUDA context takes: NCCL buffers, \
-             cuBLAS workspaces, and libraries with allocators of their own (RAPIDS, TensorFlow, JAX, DALI).",
+            "This process uses {} outside PyTorch's allocator, more than a CUDA context takes: \
+             {OWN_OUTSIDE}.",
             rough(own)
         ));
     }

@@ -6,6 +6,7 @@ use super::figures::PrintedFigure;
 use super::recording::Recording;
 use super::statistics::StatisticsReport;
 use crate::frames::FrameReport;
+use crate::summary::Summary;
 use crate::verdict::{Cause, Certainty, Verdict};
 
 /// The JSON of `oomscope explain`.
@@ -13,6 +14,8 @@ use crate::verdict::{Cause, Certainty, Verdict};
 pub struct ExplainReport {
     /// `oomscope/explain/1`
     pub schema: &'static str,
+    /// What it comes to.
+    pub summary: Summary,
     /// As given; `-` for standard input.
     pub path: String,
     /// Lines of the log.
@@ -87,6 +90,9 @@ pub struct Failure {
     pub settings_can_help: Option<bool>,
     /// What to do, most useful first.
     pub advice: Vec<String>,
+    /// What to copy for the first of it: a setting, a command, or the line of code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy: Option<String>,
     /// Where memory was that could have served the request, largest first.
     pub causes: Vec<Cause>,
     /// The numbers and their meanings, in reading order.
@@ -141,4 +147,23 @@ pub struct RefusedMapping {
     pub device_free_bytes: u64,
     /// The device's memory.
     pub capacity_bytes: u64,
+}
+
+impl Failure {
+    /// What failed, on `devices` where they are known.
+    pub fn what(&self, devices: Option<&str>) -> String {
+        if let Some(title) = self.title {
+            return title.to_owned();
+        }
+        let backend = self.backend.as_deref().filter(|backend| *backend != "CUDA");
+        match (devices, backend) {
+            (Some(devices), backend) => {
+                let backend = backend.map(|name| format!("{name} ")).unwrap_or_default();
+                let noun = if devices.contains(['-', ',']) { "devices" } else { "device" };
+                format!("Out of memory on {backend}{noun} {devices}")
+            }
+            (None, Some(backend)) => format!("Out of memory on a device of {backend}"),
+            (None, None) => "Out of memory".to_owned(),
+        }
+    }
 }

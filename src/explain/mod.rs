@@ -13,6 +13,7 @@ mod figures;
 mod reckoning;
 mod recording;
 mod statistics;
+mod summary;
 mod verdict;
 
 pub use answer::{ExplainReport, Failure, RefusedMapping};
@@ -23,6 +24,7 @@ pub use statistics::StatisticsReport;
 use self::reckoning::Reckoning;
 use crate::frames::{FrameReport, lines_of};
 use crate::message::{Log, Message, Saying};
+use crate::summary::Summary;
 use crate::units::{plain, plain_name};
 use crate::verdict::{About, Certainty};
 
@@ -41,8 +43,9 @@ pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
         device_free_bytes: m.free_bytes,
         capacity_bytes: m.capacity_bytes,
     };
-    Some(ExplainReport {
+    let report = ExplainReport {
         schema: "oomscope/explain/1",
+        summary: Summary::default(),
         path: path.to_owned(),
         lines: log.lines,
         message_count: log.message_count,
@@ -53,7 +56,8 @@ pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
         statistics: log.statistics.iter().map(statistics::report).collect(),
         refused_mappings: log.mappings.iter().map(refused).collect(),
         recording: recording::recording(log),
-    })
+    };
+    Some(ExplainReport { summary: summary::of(&report), ..report })
 }
 
 fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> Failure {
@@ -82,6 +86,9 @@ fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> F
             (None, elsewhere::conclude(whose), elsewhere::figures(whose, &message.text))
         }
     };
+    let first = conclusion.advice.first().map_or("", String::as_str);
+    let copy = reckoning.as_ref().and_then(|r| advice::to_copy(r, conclusion.verdict, first));
+    let copy = copy.or_else(|| culprit.as_ref().map(FrameReport::place));
     let system = match &message.saying {
         Saying::Allocation(_) => None,
         Saying::Elsewhere(system) => Some(*system),
@@ -113,6 +120,7 @@ fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> F
         settled_by: conclusion.settled_by,
         settings_can_help: conclusion.settings_can_help,
         advice: conclusion.advice,
+        copy,
         causes: conclusion.causes,
         requested_bytes: bytes(|r| r.request).or_else(|| named("requested")),
         capacity_bytes: bytes(|r| r.capacity),

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use crate::gate::{CheckReport, Finding, Severity};
-use crate::report::gate::words::{lost, notes, place, share, subject, verdict};
+use crate::report::gate::words::{notes, place, share, subject};
 use crate::units::plain;
 
 /// An annotation for every limit that does not hold, and the verdict.
 pub fn github(report: &CheckReport) -> String {
     let mut out = String::new();
-    for finding in lost(report) {
+    for finding in report.lost() {
         let command = match finding.severity {
             Severity::Fail => "error",
             Severity::Warn => "warning",
@@ -28,7 +28,7 @@ pub fn github(report: &CheckReport) -> String {
         let message = plain(&format!("{}: {}{others}", noted.path, noted.message));
         let _ = writeln!(out, "note: {message}");
     }
-    let _ = writeln!(out, "oomscope check {}", verdict(report));
+    let _ = writeln!(out, "oomscope check {}", report.summary.answer);
     out
 }
 

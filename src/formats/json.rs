@@ -1,10 +1,10 @@
-//! JSON in lines, with escapes for what a terminal or a CI runner would act on.
+//! JSON indented or on one line, with escapes for what a terminal or a CI runner would act on.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::Serializer;
-use serde_json::ser::{CharEscape, Formatter, PrettyFormatter};
+use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter};
 
 use crate::units::{begins_command, is_active};
 
@@ -13,17 +13,28 @@ use crate::units::{begins_command, is_active};
 /// # Errors
 /// Never for these results; the type is `serde_json`'s.
 pub fn json(report: &impl Serialize) -> serde_json::Result<String> {
+    written(report, PlainJson(PrettyFormatter::new()))
+}
+
+/// The same on one line.
+///
+/// # Errors
+/// Never for these results; the type is `serde_json`'s.
+pub fn json_line(report: &impl Serialize) -> serde_json::Result<String> {
+    written(report, PlainJson(CompactFormatter))
+}
+
+fn written(report: &impl Serialize, formatter: impl Formatter) -> serde_json::Result<String> {
     let mut text = Vec::new();
-    report.serialize(&mut Serializer::with_formatter(&mut text, PlainJson::default()))?;
+    report.serialize(&mut Serializer::with_formatter(&mut text, formatter))?;
     text.push(b'\n');
     Ok(String::from_utf8(text).unwrap_or_default())
 }
 
-/// As `PrettyFormatter`; what a reader of JSON gets is the same.
-#[derive(Default)]
-struct PlainJson(PrettyFormatter<'static>);
+/// As the formatter in it; what a reader of JSON gets is the same.
+struct PlainJson<F>(F);
 
-impl Formatter for PlainJson {
+impl<F: Formatter> Formatter for PlainJson<F> {
     fn write_string_fragment<W: ?Sized + Write>(
         &mut self,
         out: &mut W,

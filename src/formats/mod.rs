@@ -13,6 +13,6 @@ mod sarif;
 pub use csv::timeline_csv;
 pub use folded::diff_folded;
 pub use github::github;
-pub use json::json;
+pub use json::{json, json_line};
 pub use junit::junit;
 pub use sarif::sarif;

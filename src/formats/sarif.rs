@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::figures::{Figure, LimitRow};
 use crate::gate::{CheckReport, CodeLine, Finding, Severity};
-use crate::report::gate::words::{lost, place, share};
+use crate::report::gate::words::{place, share};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -16,7 +16,7 @@ const ROOT: &str = "%SRCROOT%";
 /// A log of one run of version `version` of this program: a result for every limit that does not hold.
 pub fn sarif(report: &CheckReport, version: &str) -> Value {
     let rules: Vec<Value> = rules().map(|(figure, row)| rule(figure, row)).collect();
-    let results: Vec<Value> = lost(report).into_iter().map(result).collect();
+    let results: Vec<Value> = report.lost().into_iter().map(result).collect();
     let unreadable: Vec<Value> = report
         .not_checked()
         .into_iter()

@@ -12,6 +12,7 @@ mod finding;
 mod judge;
 mod limits;
 mod measured;
+mod summary;
 mod verdict;
 
 pub use allow_missing::AllowMissing;

@@ -1,11 +1,13 @@
 //! The gate's answer over all snapshots: `oomscope/check/1`.
 
+use std::cmp::Ordering;
+
 use serde::Serialize;
 
 use super::baseline::Peaks;
 use super::finding::{Finding, Noted, Severity};
-use super::judge::Judged;
 use crate::analysis::Unreadable;
+use crate::summary::Summary;
 use crate::units::counted;
 
 /// The JSON of `oomscope check`.
@@ -13,6 +15,8 @@ use crate::units::counted;
 pub struct CheckReport {
     /// `oomscope/check/1`
     pub schema: &'static str,
+    /// What it comes to.
+    pub summary: Summary,
     /// Whether every snapshot was read and every limit holds, save those that only warn.
     pub passed: bool,
     /// The configuration whose limits apply.
@@ -58,34 +62,14 @@ pub struct Worst {
 }
 
 impl CheckReport {
-    /// Puts together what came of every snapshot.
-    pub fn new(
-        judged: Vec<Judged>,
-        missing: Vec<Finding>,
-        config: Option<String>,
-        unreadable: Vec<Unreadable>,
-        ranks: Option<usize>,
-    ) -> Self {
-        let mut report = Self {
-            schema: "oomscope/check/1",
-            passed: false,
-            config,
-            findings: Vec::new(),
-            worst: None,
-            replayed: Vec::new(),
-            warnings: Vec::new(),
-            unreadable,
-            ranks: ranks.map(|expected| RankCount { expected, checked: judged.len() }),
-        };
-        for one in judged {
-            report.findings.extend(one.findings);
-            report.replayed.extend(one.replayed);
-            report.warnings.extend(one.warnings);
-        }
-        report.findings.extend(missing);
-        report.passed = report.not_checked().is_empty() && report.count(Severity::Fail) == 0;
-        report.worst = report.worst_of_several();
-        report
+    /// The findings that have not passed: those that fail the gate first, of those the worst.
+    pub fn lost(&self) -> Vec<&Finding> {
+        let mut lost: Vec<&Finding> = self.findings.iter().filter(|f| !f.passed).collect();
+        lost.sort_by(|a, b| {
+            let worse = b.excess().partial_cmp(&a.excess()).unwrap_or(Ordering::Equal);
+            a.severity.cmp(&b.severity).then(worse)
+        });
+        lost
     }
 
     /// What could not be checked, each with why: files that cannot be read, ranks that are not there.
@@ -105,7 +89,7 @@ impl CheckReport {
         self.findings.iter().filter(|f| !f.passed && f.severity == severity).count()
     }
 
-    fn worst_of_several(&self) -> Option<Worst> {
+    pub(super) fn worst_of_several(&self) -> Option<Worst> {
         let of_device = |of: &[Finding]| {
             let first = of.first()?;
             let lost =

@@ -66,20 +66,7 @@ impl Alike<'_> {
 
     /// What failed.
     pub(super) fn title(&self) -> String {
-        let failure = self.first;
-        if let Some(title) = failure.title {
-            return title.to_owned();
-        }
-        let backend = failure.backend.as_deref().filter(|backend| *backend != "CUDA");
-        match (self.devices(), backend) {
-            (Some(devices), backend) => {
-                let backend = backend.map(|name| format!("{name} ")).unwrap_or_default();
-                let noun = if devices.contains(['-', ',']) { "devices" } else { "device" };
-                format!("Out of memory on {backend}{noun} {devices}")
-            }
-            (None, Some(backend)) => format!("Out of memory on a device of {backend}"),
-            (None, None) => "Out of memory".to_owned(),
-        }
+        self.first.what(self.devices().as_deref())
     }
 }
 

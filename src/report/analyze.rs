@@ -3,11 +3,12 @@
 
 use super::failure::{ooms, request};
 use super::memory::{memory, pools_and_streams, segments};
+use super::summary::summary;
 use super::timeline::{area, course, row};
 use super::words::{provenance, span};
 use super::{held as held_by, ranks};
-use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport, Summary};
-use crate::document::{Chart, Document, Layer, Note, Shape, Text, code, strong};
+use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport};
+use crate::document::{Chart, Document, Layer, Note, Shape, Text, code};
 use crate::failure::OomReport;
 use crate::held;
 use crate::notice::{Code, Warning};
@@ -50,14 +51,6 @@ pub fn after_run(report: &AnalyzeReport, directory: &str) -> Document {
     summary(&mut document, &report.summary);
     document.field("more", code(format!("oomscope {directory}")));
     document
-}
-
-/// The three lines that a page begins with.
-fn summary(document: &mut Document, summary: &Summary) {
-    document.field("result", strong(&*summary.answer));
-    document.fields("held by", summary.who.as_deref());
-    document.fields("to do", summary.action.as_deref());
-    document.fields("copy", summary.copy.as_deref().map(code));
 }
 
 /// Whether nothing is to be read without having read this first.

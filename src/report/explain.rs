@@ -1,6 +1,7 @@
 //! The answer of `oomscope explain`.
 
 use super::alike::{Alike, alike, by};
+use super::summary::summary;
 use super::words::{called_from, place_in, stack};
 use crate::document::{Cell, Document, Table, Text, alarm, code, faint, strong};
 use crate::explain::{ExplainReport, Failure, Recording, RefusedMapping, StatisticsReport};
@@ -17,6 +18,7 @@ pub fn explain(report: &ExplainReport, top: usize) -> Document {
         "-" => "standard input".into(),
         path => code(path),
     });
+    summary(&mut document, &report.summary);
     document.paragraph(found(report));
     let alike = alike(&report.failures);
     for (i, group) in alike.iter().take(top).enumerate() {

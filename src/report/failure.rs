@@ -72,6 +72,7 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
         "remedies",
         remedies.chain(of_remedies(oom, entries_after(oom, device) == 0).map(faint)),
     );
+    document.fields("what to do", device.advice.iter().map(|advice| Text::from(&**advice)));
     circumstances(document, oom);
     document.stack(stack("stack", &oom.frames));
 }

@@ -11,6 +11,7 @@ pub fn live(report: &LiveReport) -> Document {
     replayed(
         &mut document,
         &report.path,
+        None,
         &report.torch_version,
         report.settings_string.as_deref(),
         &report.warnings,

@@ -15,6 +15,7 @@ mod live;
 mod memory;
 mod ranks;
 mod replay;
+mod summary;
 mod timeline;
 mod whatif;
 mod words;

@@ -37,18 +37,37 @@ fn cells(rank: &Rank, directory: &str, ending: &str) -> Vec<Cell> {
     vec![
         code(name.strip_suffix(ending).unwrap_or(name)).into(),
         rank.device.to_string().into(),
-        rank.verdict.map_or("no", Verdict::word).into(),
+        rank.verdict.map_or("no failure", Verdict::word).into(),
         size(rank.peak_allocated_bytes).into(),
         size(rank.peak_reserved_bytes).into(),
         size(rank.allocated_bytes).into(),
         size(rank.reserved_bytes).into(),
         percent(rank.gap_ratio).into(),
+        capacity(rank).into(),
     ]
+}
+
+/// What is known of the device's memory.
+fn capacity(rank: &Rank) -> String {
+    match (rank.capacity_bytes, rank.reach_bytes) {
+        (Some(bytes), _) => size(bytes),
+        (None, Some(bytes)) => format!(">= {}", size(bytes)),
+        (None, None) => String::new(),
+    }
 }
 
 /// The title of a page on several snapshots.
 pub(super) fn title(document: &mut Document, ranks: &Ranks) {
-    let number = counted(ranks.rows.len() as u64, "snapshot");
+    let mut paths: Vec<&str> = ranks.rows.iter().map(|row| &*row.path).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let number = counted(paths.len() as u64, "snapshot");
+    let number = match ranks.rows.len() {
+        devices if devices > paths.len() => {
+            format!("{number} of {}", counted(devices as u64, "device"))
+        }
+        _ => number,
+    };
     let which = match common_directory(&ranks.rows).as_str() {
         "" => Text::from(number),
         directory => Text::from(format!("{number} in ")).and(code(directory)),
@@ -71,17 +90,20 @@ pub(super) fn table(document: &mut Document, ranks: &Ranks, top: usize) {
     let header = [
         "snapshot",
         "device",
-        "failed",
+        "verdict",
         "peak allocated",
         "peak reserved",
         "allocated",
         "reserved",
         "gap",
+        "capacity",
     ];
+    let is_known = rows.iter().any(|row| !capacity(row).is_empty());
     let others = rows.len().saturating_sub(top) as u64;
     let note = (others > 0).then(|| format!("and {}; --top shows more", counted(others, "other")));
     let cells = rows.iter().take(top).map(|rank| cells(rank, &directory, &ending));
     let table = Table::new(&header, &[0, 2], cells).least(&[5, 4, 7]).note(note);
+    let table = if is_known { table } else { table.without(8) };
     document.table(if is_one { table.without(0) } else { table });
     if ranks.earlier_dumps > 0 {
         let dumps = counted(ranks.earlier_dumps, "earlier snapshot");

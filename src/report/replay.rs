@@ -4,7 +4,7 @@ use super::words::{failed, replayed};
 use crate::document::{Document, Table, alarm};
 use crate::study::LostHistory;
 use crate::units::{count, counted, size};
-use crate::whatif::{ReplayReport, ReplayedDevice};
+use crate::whatif::{ReplayReport, ReplayedDevice, outcome};
 
 /// The answer as a document.
 pub fn replay(report: &ReplayReport) -> Document {
@@ -12,6 +12,7 @@ pub fn replay(report: &ReplayReport) -> Document {
     replayed(
         &mut document,
         &report.path,
+        Some(&report.summary),
         &report.torch_version,
         report.settings_string.as_deref(),
         &report.warnings,
@@ -83,14 +84,7 @@ fn what_if(document: &mut Document, device: &ReplayedDevice, recorded: &Replayed
     if device.events.recorded == 0 {
         return document.heading(format!("Device {name}: no trace to replay"));
     }
-    let was = recorded.ooms.len();
-    let verdict = match (was, device.ooms.len()) {
-        (0, 0) => "no request fails, as before".to_owned(),
-        (_, 0) => format!("no request fails; {} did", count(was as u64)),
-        (0, n) => format!("{}; none did", failing(n)),
-        (_, n) => format!("{}; {} did", failing(n), count(was as u64)),
-    };
-    let title = format!("Device {name}: {verdict}");
+    let title = format!("Device {name}: {}", outcome(recorded.ooms.len(), device.ooms.len()));
     document.heading(if device.ooms.is_empty() { title.into() } else { alarm(title) });
     start(document, device);
     assumed(document, device);
@@ -146,12 +140,4 @@ fn figures(document: &mut Document, device: &ReplayedDevice, recorded: Option<&R
         None => &["", "recorded"],
     };
     document.table(Table::new(header, &[0], rows));
-}
-
-fn failing(requests: usize) -> String {
-    if requests == 1 {
-        "1 request fails".to_owned()
-    } else {
-        format!("{} requests fail", count(requests as u64))
-    }
 }

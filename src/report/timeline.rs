@@ -1,5 +1,6 @@
 //! The answer of `oomscope timeline`: charts over one axis, then the worst moments in words.
 
+use super::summary::summary;
 use super::words::{extent, warnings};
 use crate::document::{Chart, Document, Layer, Note, Row, Shape, Stretch, code};
 use crate::figures::Figure;
@@ -42,6 +43,7 @@ const TOLD: usize = 3;
 pub fn timeline(report: &TimelineReport) -> Document {
     let mut document = Document::default();
     document.title(code(&*report.path));
+    summary(&mut document, &report.summary);
     warnings(&mut document, &report.warnings);
     for device in &report.devices {
         Drawn { document: &mut document, device }.whole();

@@ -1,14 +1,16 @@
 //! The answer of `oomscope whatif`.
 
+use super::summary::summary;
 use super::words::warnings;
 use crate::document::{Cell, Document, Table, alarm, code};
 use crate::units::{count, counted, duration, size};
-use crate::whatif::{WhatIfDevice, WhatIfReport, WhatIfRow};
+use crate::whatif::{WhatIfDevice, WhatIfReport, WhatIfRow, needed};
 
 /// The answer as a document.
 pub fn whatif(report: &WhatIfReport) -> Document {
     let mut document = Document::default();
     document.title(code(&*report.path));
+    summary(&mut document, &report.summary);
     warnings(&mut document, &report.warnings);
     document.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     if let Some(gpu) = &report.costs_of {
@@ -51,7 +53,7 @@ fn device(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfRow]) {
         );
     }
     if !device.some_row_serves {
-        document.field("needed", needed(device, rows));
+        document.field("needed", needed(device, rows.iter().copied()));
     }
     // What calls cost says more than how many there are, and settings need the room.
     let header: &[&str] = if rows.iter().any(|row| row.device_time_us.is_some()) {
@@ -60,25 +62,6 @@ fn device(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfRow]) {
         &["fails", "peak reserved", "fits from", "allocs", "frees", "retries", "settings"]
     };
     document.table(Table::new(header, &[header.len() - 1], rows.iter().map(|row| cells(row))));
-}
-
-/// What it would take, where every row fails.
-fn needed(device: &WhatIfDevice, rows: &[&WhatIfRow]) -> String {
-    let capacity = device.capacity_bytes.unwrap_or(u64::MAX);
-    if device.lower_bound_bytes > capacity {
-        return "live memory alone is more than the device: only a smaller program or a larger \
-                device helps, no setting"
-            .to_owned();
-    }
-    if device.reserved_before_bytes > capacity {
-        return "more was reserved before the recording than the device has; a recording from the \
-                program's start tells whether less would be enough"
-            .to_owned();
-    }
-    match rows.iter().filter_map(|row| row.smallest_capacity_bytes).min() {
-        Some(smallest) => format!("a device with {} within reach", size(smallest)),
-        None => "no device is large enough under these settings".to_owned(),
-    }
 }
 
 fn cells(row: &WhatIfRow) -> Vec<Cell> {

@@ -6,6 +6,7 @@ use crate::failure::{NextStep, OomReport, Remedy, Undisturbed};
 use crate::frames::{Around, FrameReport, Origin, UNKNOWN};
 use crate::notice::Warning;
 use crate::study::{Moment, OverTime};
+use crate::summary::Summary;
 use crate::units::{count, counted, duration, percent, size};
 use crate::whatif::FailedRequest;
 
@@ -109,11 +110,15 @@ pub(super) fn provenance(snapshot: &SnapshotReport) -> String {
 pub(super) fn replayed(
     document: &mut Document,
     path: &str,
+    summary: Option<&Summary>,
     torch_version: &str,
     settings_string: Option<&str>,
     warnings: &[Warning],
 ) {
     document.title(code(path));
+    if let Some(summary) = summary {
+        super::summary::summary(document, summary);
+    }
     let settings = match settings_string {
         Some("") => "default settings".into(),
         Some(settings) => Text::from("settings ").and(code(settings)),

@@ -1,11 +1,12 @@
 //! A device's memory over time: allocated, reserved, free by kind, fragmentation, what happened when.
 
+mod answer;
 mod marks;
 mod ranges;
 mod series;
+mod summary;
 
-use serde::Serialize;
-
+pub use self::answer::{DeviceTimeline, TimelineReport};
 pub use self::marks::{Mark, MarkKind, Marks};
 pub(crate) use self::ranges::ranges;
 pub use self::ranges::{NamedRange, NamedRanges, RangeSpan};
@@ -13,53 +14,10 @@ use self::series::SeriesBook;
 pub use self::series::{Buckets, Series, SeriesSet};
 use crate::calls::given_back;
 use crate::facts::{Keep, is_completed_at_once};
-use crate::notice::{Warning, Warnings};
+use crate::notice::Warnings;
 use crate::snapshot::{BlockState, Snapshot};
 use crate::study::warn_of_trace;
 use crate::study::{Course, DeviceStudy, Scope, Study, Window, place};
-
-/// The JSON of `oomscope timeline`.
-#[derive(Debug, Serialize)]
-pub struct TimelineReport {
-    /// `oomscope/timeline/1`
-    pub schema: &'static str,
-    /// As given.
-    pub path: String,
-    /// The releases that write these keys, such as `2.10-2.11` or `2.14+`.
-    pub torch_version: String,
-    /// What is odd about the file.
-    pub warnings: Vec<Warning>,
-    /// Every device with an entry in the part of its trace that is looked at.
-    pub devices: Vec<DeviceTimeline>,
-}
-
-/// One device over time.
-#[derive(Debug, Serialize)]
-pub struct DeviceTimeline {
-    /// Device number.
-    pub device: u64,
-    /// Index of the first entry that is looked at.
-    pub first_event: u64,
-    /// Entries that are looked at.
-    pub events: u64,
-    /// Entries in the whole trace.
-    pub trace_events: u64,
-    /// When the first of them was recorded, in microseconds since the epoch; `None` before 2.2.
-    pub start_us: Option<u64>,
-    /// Microseconds from the first to the last of them.
-    pub duration_us: Option<u64>,
-    /// Where each bucket lies.
-    pub buckets: Buckets,
-    /// The values in each bucket.
-    pub series: SeriesSet,
-    /// What happened.
-    pub marks: Marks,
-    /// What the program said that it was doing.
-    pub ranges: NamedRanges,
-    /// What it was doing as its stacks tell, for a chart.
-    #[serde(skip)]
-    pub course: Course,
-}
 
 /// Which part of a snapshot to follow, and how closely.
 #[derive(Debug, Clone, Copy)]
@@ -81,12 +39,14 @@ pub fn timeline(snapshot: &Snapshot, path: &str, options: TimelineOptions) -> Ti
     let mut warnings = snapshot.warnings.clone();
     let looked_at = study.devices().filter(|device| !device.window().is_empty());
     let follow = |device| follow(device, buckets, &mut warnings);
-    let devices = looked_at.filter_map(follow).collect();
+    let devices: Vec<DeviceTimeline> = looked_at.filter_map(follow).collect();
+    let warnings = warnings.to_vec();
     TimelineReport {
         schema: "oomscope/timeline/1",
+        summary: summary::of_devices(&devices, &warnings, path),
         path: path.to_owned(),
         torch_version: minor.map_or_else(|| snapshot.torch_version(), |minor| format!("2.{minor}")),
-        warnings: warnings.to_vec(),
+        warnings,
         devices,
     }
 }

@@ -9,10 +9,12 @@
 //! This room knows only numbers, not snapshots, messages or wording.
 
 mod about;
+mod advice;
 mod ladder;
 mod words;
 
 pub use about::{About, Holds, rough};
+pub use advice::{Advice, EMPTY_CACHE, EXPANDABLE, MONITOR, OWN_OUTSIDE, ToCopy};
 pub use ladder::{Circumstances, Free, Ruling, USUAL_OUTSIDE, rule, spare};
 pub use words::{Certainty, Verdict};
 

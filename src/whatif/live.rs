@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use thiserror::Error;
 
+use super::answer::{EntryReport, FailedRequest};
 use super::change::{WhatIf, changed};
-use super::replay::{EntryReport, FailedRequest, entry_report, failed};
+use super::replay::{entry_report, failed};
 use crate::allocator::Entry;
 use crate::conf::Settings;
 use crate::device::cuda::{Cuda, CudaError, DeviceCall, GpuFacts, Refusal, Timing};

@@ -4,6 +4,7 @@
 //! times, and with the feature `cuda` `live` replays it on a GPU. All of them make the calls of a study's
 //! program under a hypothesis that is the inferred one, less what is changed ([`WhatIf`]).
 
+mod answer;
 #[cfg(feature = "cuda")]
 mod calibrate;
 mod cautions;
@@ -18,7 +19,12 @@ mod recorded;
 mod replay;
 mod rows;
 mod smallest;
+mod summary;
 
+pub use self::answer::{
+    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,
+    ReplayedDevice, WhatIfDevice, WhatIfReport, WhatIfRow,
+};
 #[cfg(feature = "cuda")]
 pub use self::calibrate::calibrate;
 pub(crate) use self::cautions::{caution, not_in_effect};
@@ -33,9 +39,7 @@ pub use self::live::{
     CallReport, CallTimes, GpuReport, LiveDevice, LiveDifference, LiveError, LiveOptions,
     LiveReport, live,
 };
-pub use self::replay::{
-    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,
-    ReplayedDevice, verified, what_if,
-};
+pub use self::replay::{verified, what_if};
 pub(crate) use self::rows::is_worth_trying;
-pub use self::rows::{Asked, WhatIfDevice, WhatIfReport, WhatIfRow, whatif};
+pub use self::rows::{Asked, whatif};
+pub use self::summary::{needed, outcome};

@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
-use serde::Serialize;
 
+use super::answer::{
+    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,
+    ReplayedDevice,
+};
 use super::cautions::parted;
 use super::change::{WhatIf, changed};
 use super::emitted::{Emitted, Journal};
 use super::found::found_settings;
 use super::recorded::RecordedRun;
 use super::smallest::too_small_for;
+use super::summary::of_replay;
 use crate::allocator::{CachingAllocator, Entry};
 use crate::conf::{self, Settings, Unknown};
 use crate::facts::{foreign, releases};
@@ -21,148 +25,23 @@ use crate::model::{
 use crate::notice::{Code, Warning};
 use crate::snapshot::{Device, Snapshot, TraceEntry};
 use crate::study::{DeviceStudy, LostHistory, Study};
+use crate::summary::Summary;
 use crate::units::{counted, size};
-
-/// The JSON of `oomscope replay`.
-#[derive(Debug, Serialize)]
-pub struct ReplayReport {
-    /// `oomscope/replay/1`
-    pub schema: &'static str,
-    /// As given.
-    pub path: String,
-    /// `verify` or `what-if`.
-    pub mode: &'static str,
-    /// The settings replayed under, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`; `None` where the
-    /// release does not record them.
-    pub settings_string: Option<String>,
-    /// The releases whose rules were followed, such as `2.10-2.11`.
-    pub torch_version: String,
-    /// What was odd about the file.
-    pub warnings: Vec<Warning>,
-    /// Every device that has a segment or an entry.
-    pub devices: Vec<ReplayedDevice>,
-}
-
-/// One device.
-#[derive(Debug, Serialize)]
-pub struct ReplayedDevice {
-    /// Device number.
-    pub device: u64,
-    /// `empty` or `reconstructed`.
-    pub start: &'static str,
-    /// How many entries.
-    pub events: EventCounts,
-    /// Whether every recorded entry was reproduced; `None` in a what-if, and without a trace.
-    pub exact: Option<bool>,
-    /// Whether the model ended with the snapshot's segments and blocks; `None` in a what-if, and without a
-    /// trace.
-    pub end_state_exact: Option<bool>,
-    /// Segments that differ at the end; `None` in a what-if.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub end_differences: Option<usize>,
-    /// Where the model diverges from the recording.
-    pub first_divergence: Option<DivergenceReport>,
-    /// Calls whose circumstances the trace leaves open: counters such as `num_alloc_retries` may be
-    /// off by as much.
-    pub ambiguous_calls: usize,
-    /// Under the keys of `torch.cuda.memory_stats()`; those that the trace alone tells, of a recorded run that
-    /// the model does not reproduce.
-    pub statistics: BTreeMap<String, i64>,
-    /// The most that was held from the device.
-    pub peak_reserved_bytes: u64,
-    /// The most that the program held.
-    pub peak_allocated_bytes: u64,
-    /// Calls that took memory from the device.
-    pub device_allocs: u64,
-    /// Calls that gave memory back.
-    pub device_frees: u64,
-    /// Requests for which everything free was given back first.
-    pub retries: u64,
-    /// Requests that failed.
-    pub ooms: Vec<FailedRequest>,
-    /// Requests that failed when they were recorded, and did not in this what-if.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub avoided_ooms: Vec<FailedRequest>,
-    /// What the file does not say and the replay found out or was told.
-    pub assumed: Assumed,
-    /// The recorded run, beside a what-if.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub recorded: Option<Box<ReplayedDevice>>,
-}
-
-/// Entries of one device.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct EventCounts {
-    /// In the file.
-    pub recorded: usize,
-    /// Written by the model.
-    pub predicted: usize,
-    /// Equal, up to the first difference; `None` in a what-if.
-    pub matched: Option<usize>,
-}
-
-/// A request that failed.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct FailedRequest {
-    /// Index of the recorded entry.
-    pub event: usize,
-    /// Rounded bytes.
-    pub requested_bytes: u64,
-}
-
-/// What was taken for granted.
-#[derive(Debug, Clone, Serialize)]
-pub struct Assumed {
-    /// Bytes of device memory within reach; `None` where nothing bounds them.
-    pub capacity_bytes: Option<u64>,
-    /// The most that the process may reserve, where something shows that there is a limit.
-    pub limit_bytes: Option<u64>,
-    /// Private pools whose blocks are handed out whole.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub no_split_pools: Vec<[u64; 2]>,
-    /// Options that are in effect but not recorded, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub settings: Vec<String>,
-}
-
-/// The first difference.
-#[derive(Debug, Serialize)]
-pub struct DivergenceReport {
-    /// Index of the entry in the device's trace.
-    pub event: usize,
-    /// What the model wrote.
-    pub predicted: Option<EntryReport>,
-    /// What was recorded.
-    pub recorded: Option<EntryReport>,
-    /// Which rule is in question.
-    pub why: String,
-}
-
-/// A trace entry.
-#[derive(Debug, Serialize)]
-pub struct EntryReport {
-    /// The trace's word.
-    pub action: &'static str,
-    /// Address; the device's free bytes of an `oom`.
-    pub addr: u64,
-    /// Bytes.
-    pub size: u64,
-    /// The stream's handle.
-    pub stream: u64,
-}
 
 /// Holds the model against the recording.
 pub fn verified(study: &Study<'_>, path: &str) -> ReplayReport {
     let (snapshot, inference) = (study.snapshot(), study.inference());
-    ReplayReport {
+    let report = ReplayReport {
         schema: "oomscope/replay/1",
+        summary: Summary::default(),
         path: path.to_owned(),
         mode: "verify",
         settings_string: snapshot.settings.as_ref().map(|raw| raw.string.clone()),
         torch_version: release_range(inference),
         warnings: warnings(snapshot, inference),
         devices: study.devices().map(verified_device).collect(),
-    }
+    };
+    ReplayReport { summary: of_replay(&report), ..report }
 }
 
 /// What is odd about the file, and what the replay cannot know.
@@ -252,6 +131,7 @@ pub fn what_if(
         .collect();
     let (devices, emitted) = simulated.into_iter().unzip();
     report.devices = devices;
+    report.summary = of_replay(&report);
     (report, emitted)
 }
 

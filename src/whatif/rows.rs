@@ -3,93 +3,22 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
-use serde::Serialize;
 
+use super::answer::{WhatIfDevice, WhatIfReport, WhatIfRow};
 use super::cautions::{caution, parted};
 use super::change::{WhatIf, changed, option_change};
 use super::cost::Costs;
 use super::grid::{COMMON, FINER, PLAIN};
 use super::recorded::RecordedRun;
 use super::smallest::{on, smallest_capacity, too_small_for};
+use super::summary::{Circumstances, of_rows};
 use crate::allocator::Entry;
 use crate::conf::Settings;
 use crate::device::UNBOUNDED;
 use crate::model::{Sink, simulate};
 use crate::notice::{Code, Warning, Warnings};
+use crate::snapshot::Action;
 use crate::study::{DeviceStudy, LostHistory, Study};
-
-/// The JSON of `oomscope whatif`.
-#[derive(Debug, Serialize)]
-pub struct WhatIfReport {
-    /// `oomscope/whatif/1`
-    pub schema: &'static str,
-    /// As given.
-    pub path: String,
-    /// Bytes of device memory replayed on; `None` where nothing bounds them.
-    pub capacity_bytes: Option<u64>,
-    /// The releases whose rules were followed.
-    pub torch_version: String,
-    /// The GPU on which the costs of device calls were measured; `None` where none are given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub costs_of: Option<String>,
-    /// What was odd about the file.
-    pub warnings: Vec<Warning>,
-    /// How many rows there were before `top` left some out.
-    pub rows_tried: usize,
-    /// Of each device the recorded settings first, then the others, best first.
-    pub rows: Vec<WhatIfRow>,
-    /// The most that the program held at once, in rounded bytes: no setting needs less. The largest of
-    /// all devices.
-    pub lower_bound_bytes: u64,
-    /// What bounds the rows of each device.
-    pub devices: Vec<WhatIfDevice>,
-}
-
-/// What a device's rows are to be held against.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct WhatIfDevice {
-    /// Device number.
-    pub device: u64,
-    /// Bytes of its memory replayed on; `None` where nothing bounds them.
-    pub capacity_bytes: Option<u64>,
-    /// The most that the program held at once on it, in rounded bytes.
-    pub lower_bound_bytes: u64,
-    /// What was reserved before the first entry: no smaller device is said to be enough.
-    pub reserved_before_bytes: u64,
-    /// Whether the model reproduces the recording: every row is an estimate where it does not.
-    pub exact: bool,
-    /// Whether some setting that was replayed, the recorded ones included, serves every request.
-    pub some_row_serves: bool,
-}
-
-/// One setting on one device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct WhatIfRow {
-    /// The options tried; empty for the recorded settings.
-    pub settings: String,
-    /// Device number.
-    pub device: u64,
-    /// Requests that fail.
-    pub ooms: usize,
-    /// Index of the first of them in the device's trace.
-    pub first_oom_event: Option<usize>,
-    /// The most that is held from the device.
-    pub peak_reserved_bytes: u64,
-    /// The most that the program holds.
-    pub peak_allocated_bytes: u64,
-    /// Calls that take memory from the device.
-    pub device_allocs: u64,
-    /// Calls that give memory back.
-    pub device_frees: u64,
-    /// How long these calls take together; `None` where no costs are given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device_time_us: Option<u64>,
-    /// Requests for which everything free is given back first.
-    pub retries: u64,
-    /// The smallest device on which no request fails, to within 2 MiB or 1/256; `None` where none is
-    /// large enough.
-    pub smallest_capacity_bytes: Option<u64>,
-}
 
 /// What to try.
 #[derive(Debug, Clone, Copy, Default)]
@@ -127,7 +56,7 @@ pub fn whatif(
     }
     let all = tried.iter().map(|(_, tried)| tried.len()).sum();
     let done = AtomicUsize::new(0);
-    let (mut rows, mut devices) = (Vec::new(), Vec::new());
+    let (mut rows, mut devices, mut summaries) = (Vec::new(), Vec::new(), Vec::new());
     for (device, tried) in tried {
         let mut of_device: Vec<WhatIfRow> = tried
             .into_par_iter()
@@ -140,7 +69,7 @@ pub fn whatif(
         if let [_, others @ ..] = of_device.as_mut_slice() {
             others.sort_by_key(|r| (r.ooms, r.peak_reserved_bytes, r.device_allocs));
         }
-        devices.push(WhatIfDevice {
+        let of_it = WhatIfDevice {
             device: device.id(),
             capacity_bytes: asked.capacity.or(device.shown_capacity()),
             // Every setting rounds to at least as much as the default ones do.
@@ -148,12 +77,16 @@ pub fn whatif(
             reserved_before_bytes: device.reserved_before(),
             exact: device.inferred().verification.is_exact(),
             some_row_serves: of_device.iter().any(|row| row.ooms == 0),
-        });
+        };
+        summaries.push(of_rows(&of_it, &of_device, circumstances(device, path)));
+        devices.push(of_it);
         of_device.truncate(asked.top.unwrap_or(usize::MAX).saturating_add(1));
         rows.append(&mut of_device);
     }
     Ok(WhatIfReport {
         schema: "oomscope/whatif/1",
+        // The first of equals.
+        summary: summaries.into_iter().rev().max_by_key(|(bad, _)| *bad).unwrap_or_default().1,
         path: path.to_owned(),
         capacity_bytes: devices.iter().filter_map(|one| one.capacity_bytes).max(),
         torch_version: verified.torch_version,
@@ -164,6 +97,21 @@ pub fn whatif(
         lower_bound_bytes: devices.iter().map(|one| one.lower_bound_bytes).max().unwrap_or(0),
         devices,
     })
+}
+
+/// What the summary of `device` needs to know beside its rows.
+fn circumstances<'s>(device: DeviceStudy<'s, '_>, path: &'s str) -> Circumstances<'s> {
+    let trace = device.device();
+    let last = trace.failed().last();
+    let goes_on = |failed: usize| {
+        (failed..trace.len()).any(|entry| trace.action(entry) == Some(Action::Alloc))
+    };
+    Circumstances {
+        path,
+        recorded: device.snapshot().settings.as_ref().map(|raw| raw.string.as_str()),
+        lost: device.lost_history(),
+        ends_at_failure: last.is_some_and(|failed| !goes_on(failed)),
+    }
 }
 
 /// That the trace of `device` is one entry, so that next to nothing is replayed.

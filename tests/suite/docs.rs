@@ -13,6 +13,7 @@ const JSON: [(&str, &[&str]); 7] = [
         "oomscope analyze",
         &[
             "~oom_varlen-at-oom.pickle.gz",
+            "--brief ~oom_varlen-at-oom.pickle.gz",
             "--request 1GiB --capacity 3GiB ~fuzz_streams-oom-lag.pickle.gz",
             "--request 1KiB ~gpt_varlen-late.pickle.gz",
             "fixtures/2.1.2-fuzz-max_split-oom.pickle.gz",

@@ -14,6 +14,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("input", 0),
     ("pickle", 0),
     ("conf", 0),
+    ("summary", 0),
     ("terms", 0),
     ("device", 0),
     ("notice", 0),
@@ -68,6 +69,7 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("page", "document"),
     ("page", "formats"),
     ("page", "report"),
+    ("summary", "conf"),
     ("pickle", "ids"),
     ("report", "document"),
 ];
@@ -80,13 +82,13 @@ const KNOWS_ONLY: &[(&str, &[&str])] = &[
         "report",
         &[
             "analysis", "diff", "document", "explain", "failure", "figures", "frames", "gate",
-            "held", "memory", "notice", "phases", "study", "timeline", "units", "verdict",
-            "whatif",
+            "held", "memory", "notice", "phases", "study", "summary", "timeline", "units",
+            "verdict", "whatif",
         ],
     ),
     ("allocator", &["conf", "device", "ids", "releases", "terms", "units"]),
     ("verdict", &["notice", "units"]),
-    ("explain", &["allocator", "frames", "message", "systems", "units", "verdict"]),
+    ("explain", &["allocator", "frames", "message", "summary", "systems", "units", "verdict"]),
 ];
 
 /// Where alone a word may stand in code. Only the command line talks, exits and looks around.

@@ -56,6 +56,14 @@ fn devices_of_one_snapshot_stand_side_by_side_the_worst_first() {
     assert!(!page.contains("DataParallel"));
     let memory = |device: u64| page.find(&format!("Memory of device {device}")).unwrap();
     assert!(memory(1) < memory(2) && memory(2) < memory(0), "{page}");
+    assert!(page.contains("no failure") && !page.contains("capacity"), "{page}");
+    let known = result_of(&["analyze", "--capacity", "80GiB", &path]);
+    let header = known.lines().find(|line| line.contains("verdict")).unwrap();
+    assert!(header.ends_with("capacity"), "{known}");
+    assert!(
+        known.lines().any(|line| line.contains("78 GiB") && line.ends_with("80 GiB")),
+        "{known}"
+    );
 }
 
 #[test]

@@ -1,7 +1,35 @@
 //! The lines that a page begins with: the answer, who holds most, what to do, what to copy.
 
-use crate::support::program::{analyze, result_of};
+use crate::support::program::{analyze, result_of, run};
+use crate::support::{fixtures, schema};
 use serde_json::Value;
+use tempfile::TempDir;
+
+const FAILED: &str = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
+/// A run of every command.
+const COMMANDS: [&str; 9] = [
+    "analyze fixtures/2.15.0-oom_varlen-at-oom.pickle.gz",
+    "analyze fixtures/2.15.0-two_devices.pickle.gz fixtures/2.15.0-holes-at-oom.pickle.gz",
+    "replay fixtures/2.15.0-holes-at-oom.pickle.gz",
+    "replay --set expandable_segments:True fixtures/2.15.0-holes-at-oom.pickle.gz",
+    "whatif fixtures/2.15.0-holes-at-oom.pickle.gz",
+    "timeline fixtures/2.15.0-holes-at-oom.pickle.gz",
+    "check --max-ooms 0 fixtures/2.15.0-holes-at-oom.pickle.gz",
+    "diff fixtures/diff/base.pickle.gz fixtures/diff/renamed.pickle.gz",
+    "explain fixtures/logs/2.15.0-fragmentation.log",
+];
+
+/// What a run of `command` prints as `format`.
+fn printed(command: &str, format: &str) -> String {
+    let args: Vec<&str> = command.split(' ').chain(["--format", format]).collect();
+    run(&args).out
+}
+
+/// The summary in the JSON of `command`.
+fn told(command: &str) -> Value {
+    let report: Value = serde_json::from_str(&printed(command, "json")).unwrap();
+    report["summary"].clone()
+}
 
 fn summary(file: &str) -> Value {
     analyze(&[&format!("fixtures/{file}.pickle.gz")])["summary"].clone()
@@ -63,5 +91,142 @@ fn the_page_begins_with_it() {
         let page = result_of(&["analyze", "--format", format, file]);
         let line = page.lines().take(4).find(|line| line.contains("out of memory on device 0"));
         assert!(line.is_some(), "{page}");
+    }
+}
+
+#[test]
+fn every_command_begins_with_its_answer() {
+    for command in COMMANDS {
+        let told = told(command);
+        schema::has(&told, &["answer", "who", "action", "copy"]);
+        assert_eq!(told.as_object().unwrap().len(), 4, "{command}");
+        let answer: Vec<&str> = text(&told, "answer").split_whitespace().take(5).collect();
+        assert!(answer.len() == 5, "{command}: {told}");
+        // The title, and the answer.
+        let page = printed(command, "human");
+        let first: Vec<&str> = page.lines().take(2).flat_map(str::split_whitespace).collect();
+        assert!(first.windows(5).any(|words| words == answer), "{command}\n{page}");
+        let line = printed(command, "jsonl");
+        assert_eq!(line.trim_end().lines().count(), if command.contains("two_") { 2 } else { 1 });
+    }
+}
+
+#[test]
+fn what_is_copied_from_a_what_if_serves_the_request() {
+    let told = told(&format!("whatif {FAILED}"));
+    assert!(
+        text(&told, "answer").starts_with("expandable_segments:True serves the failed request")
+    );
+    assert!(text(&told, "answer").contains("to spare; what would come after it is not recorded"));
+    assert_eq!(told["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    let none = self::told("whatif fixtures/failures/capacity.pickle.gz");
+    assert!(text(&none, "answer").starts_with("no setting that was tried serves every request"));
+    assert!(text(&none, "action").contains("live memory alone is more than the device"), "{none}");
+    assert_eq!(none["copy"], Value::Null);
+    let served = self::told("whatif fixtures/2.15.0-gpt_varlen-late.pickle.gz");
+    assert!(text(&served, "answer").starts_with("no request fails on device 0 as recorded"));
+    let little = self::told("whatif fixtures/dead_ends/fsdp2.pickle.gz");
+    assert!(text(&little, "action").contains("leaves next to nothing"), "{little}");
+    assert_eq!(little["copy"], "oomscope analyze fixtures/dead_ends/fsdp2.pickle.gz");
+}
+
+#[test]
+fn a_replay_says_whether_what_ifs_can_be_relied_on() {
+    let exact = told(&format!("replay {FAILED}"));
+    assert!(text(&exact, "answer").starts_with("the model reproduces all 53,079 recorded entries"));
+    assert_eq!(text(&exact, "copy"), format!("oomscope whatif {FAILED}"));
+    let changed = told(&format!("replay --set expandable_segments:True {FAILED}"));
+    assert!(text(&changed, "answer").starts_with("on device 0 no request fails; 1 did"));
+    assert_eq!(changed["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+}
+
+#[test]
+fn memory_of_others_is_asked_for_where_the_device_is_not_known() {
+    let file = "fixtures/failures/outside.pickle.gz";
+    let unknown = told(&format!("analyze {file}"));
+    assert!(text(&unknown, "answer").contains(": capacity;"), "{unknown}");
+    assert!(text(&unknown, "action").contains("--capacity 80GiB"), "{unknown}");
+    let known = told(&format!("analyze --capacity 500MiB {file}"));
+    assert!(text(&known, "answer").contains(": non-pytorch;"), "{known}");
+    assert!(!text(&known, "action").contains("--capacity"), "{known}");
+    assert_eq!(known["copy"], "nvidia-smi");
+}
+
+#[test]
+fn advice_says_what_is_largest_and_what_would_fit() {
+    let report = analyze(&["fixtures/failures/capacity.pickle.gz"]);
+    let advice = schema::list(&report["snapshots"][0]["devices"][0]["advice"]);
+    let says = |words: &str| advice.iter().any(|line| line.as_str().unwrap().contains(words));
+    assert!(says("Largest is app/failures.py:35 in blockers"), "{advice:?}");
+    assert!(says("at least 20 MiB less has to be held"), "{advice:?}");
+    let page = result_of(&["analyze", "fixtures/failures/pending_free.pickle.gz"]);
+    assert!(page.contains("what to do      Synchronize with the other stream"), "{page}");
+}
+
+#[test]
+fn recorded_options_are_kept_in_what_is_copied() {
+    let told = told("analyze fixtures/2.15.0-fuzz-roundup.pickle.gz");
+    let set = "'roundup_power2_divisions:[256:1,512:2,1024:4,>:8],expandable_segments:True'";
+    assert_eq!(text(&told, "copy"), format!("PYTORCH_CUDA_ALLOC_CONF={set}"));
+    let on = self::told("analyze fixtures/2.15.0-holes-expandable.pickle.gz");
+    assert!(!text(&on, "copy").contains("expandable_segments"), "it is set: {on}");
+}
+
+#[test]
+fn a_brief_answer_is_small_whatever_the_names() {
+    let directory = TempDir::new().unwrap();
+    let long = directory.path().join("d".repeat(200)).join("e".repeat(200));
+    std::fs::create_dir_all(&long).unwrap();
+    let names = fixtures::names().into_iter().filter(|name| name.starts_with("2.15.0-"));
+    for name in names
+        .map(|name| fixtures::path(&name))
+        .chain(["fixtures/failures/outside.pickle.gz".into()])
+    {
+        let file = long.join(name.file_name().unwrap());
+        std::fs::copy(&name, &file).unwrap();
+        let printed =
+            result_of(&["analyze", "--format", "json", "--brief", file.to_str().unwrap()]);
+        assert!(printed.len() < 2048, "{}: {}", name.display(), printed.len());
+        let brief: Value = serde_json::from_str(&printed).unwrap();
+        assert_eq!(brief["schema"], "oomscope/analyze-brief/1");
+        assert!(!text(&brief["summary"], "answer").is_empty());
+    }
+    assert_eq!(run(&["analyze", "--brief", FAILED]).code, 2);
+}
+
+#[test]
+fn a_line_each_tells_rank_host_and_verdict() {
+    let directory = TempDir::new().unwrap();
+    let node = directory.path().join("node-1");
+    std::fs::create_dir(&node).unwrap();
+    for (rank, file) in [(0, FAILED), (13, "fixtures/2.15.0-streams.pickle.gz")] {
+        std::fs::copy(file, node.join(format!("rank{rank}.pickle.gz"))).unwrap();
+    }
+    let printed = result_of(&["analyze", "--format", "jsonl", directory.path().to_str().unwrap()]);
+    let rows: Vec<Value> =
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = |row: &Value| (row["rank"].clone(), row["host"].clone(), row["verdict"].clone());
+    assert_eq!(
+        rows.iter().map(told).collect::<Vec<_>>(),
+        [
+            (0.into(), "node-1".into(), "fragmentation".into()),
+            (13.into(), "node-1".into(), Value::Null),
+        ]
+    );
+    assert!(schema::list(&rows[0]["top_lines"]).len() > 3);
+}
+
+#[test]
+fn a_comment_has_room_for_many_ranks() {
+    let directory = TempDir::new().unwrap();
+    for rank in 0..64 {
+        let name = directory.path().join(format!("rank{rank}.pickle.gz"));
+        std::fs::copy("fixtures/2.15.0-holes-at-oom.pickle.gz", name).unwrap();
+    }
+    let directory = directory.path().to_str().unwrap();
+    for top in ["10", "1000000"] {
+        let page = result_of(&["analyze", "--format", "markdown", "--top", top, directory]);
+        assert!(page.chars().count() <= 65_536, "{}", page.len());
+        assert!(page.contains("**result**: **"), "{page}");
     }
 }

@@ -1,5 +1,6 @@
 //! The answer of `oomscope diff`, for people: the answer first, then the figures, then who it was.
 
+use super::super::summary::summary;
 use super::super::words::{named, operation, place_in, telling_frames};
 use super::cells::{
     FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moments, moved, phases,
@@ -8,7 +9,7 @@ use super::cells::{
 use crate::diff::{
     At, DeviceDiff, DiffReport, FailOn, HeldChange, LineChange, RanksDiff, StackChange,
 };
-use crate::document::{Cell, Document, Item, Table, Text, alarm, code, place, strong};
+use crate::document::{Cell, Document, Item, Table, Text, alarm, code, place};
 use crate::figures::Figure;
 use crate::units::{count, counted, signed_size, size};
 
@@ -18,7 +19,7 @@ const FRAMES: usize = 5;
 /// The answer as a document.
 pub fn diff(report: &DiffReport) -> Document {
     let mut document = Document::default();
-    document.paragraph(strong(&*report.summary));
+    summary(&mut document, &report.summary);
     for message in report.fail_on.iter().flat_map(FailOn::messages) {
         document.paragraph(alarm(format!("FAILED: {message}")));
     }

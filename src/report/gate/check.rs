@@ -1,6 +1,7 @@
 //! The answer of `oomscope check`, for people.
 
-use super::words::{LimitKind, SHOWN, kinds, lost, notes, outcome, place, share, verdict};
+use super::super::summary::what_to_do;
+use super::words::{LimitKind, SHOWN, kinds, notes, outcome, place, share};
 use crate::document::{Cell, Document, Item, Table, Text, alarm, code, strong};
 use crate::gate::{CheckReport, Finding, Severity, Worst};
 use crate::units::{count, counted};
@@ -8,8 +9,9 @@ use crate::units::{count, counted};
 /// The answer as a document.
 pub fn check(report: &CheckReport) -> Document {
     let mut document = Document::default();
-    let verdict = verdict(report);
-    document.title(if report.passed { verdict.into() } else { alarm(verdict) });
+    let answer = &*report.summary.answer;
+    document.title(if report.passed { answer.into() } else { alarm(answer) });
+    what_to_do(&mut document, &report.summary);
     if let Some(config) = &report.config {
         let limits = Text::from("limits of ").and(code(&**config));
         document.paragraph(limits.and(", where no flag says otherwise"));
@@ -21,7 +23,7 @@ pub fn check(report: &CheckReport) -> Document {
     if !kinds.is_empty() {
         document.table(limits(&kinds));
     }
-    let lost = lost(report);
+    let lost = report.lost();
     for finding in lost.iter().take(SHOWN) {
         self::finding(&mut document, finding);
     }

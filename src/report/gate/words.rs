@@ -1,51 +1,12 @@
 //! Phrases that the formats share.
 
-use std::cmp::Ordering;
-
 use super::super::words::place_in;
 use crate::frames::FrameReport;
 use crate::gate::{CheckReport, CodeLine, Finding, Noted, Severity};
-use crate::units::{count, counted, plain, size};
+use crate::units::{counted, plain, size};
 
 /// Limits that do not hold and are described for people; the others are counted.
 pub(crate) const SHOWN: usize = 10;
-
-/// The verdict in one sentence.
-pub(crate) fn verdict(report: &CheckReport) -> String {
-    let all = report.findings.len() as u64;
-    let failed = report.count(Severity::Fail) as u64;
-    let warned = report.count(Severity::Warn) as u64;
-    let mut said = match (failed, all) {
-        (_, 0) => "no limit was checked".to_owned(),
-        (0, 1) if warned == 0 => "the limit holds".to_owned(),
-        (0, _) if warned == 0 => format!("all {} limits hold", count(all)),
-        (0, _) => "no limit fails".to_owned(),
-        (1, 1) => "the limit does not hold".to_owned(),
-        (1, _) => format!("1 of {} limits does not hold", count(all)),
-        _ => format!("{} of {} limits do not hold", count(failed), count(all)),
-    };
-    if warned > 0 {
-        let only = if failed > 0 { "more only" } else { "only" };
-        said = format!(
-            "{said}, {} {only} {}",
-            count(warned),
-            if warned == 1 { "warns" } else { "warn" }
-        );
-    }
-    let mut parts = vec![said];
-    if !report.unreadable.is_empty() {
-        let files = counted(report.unreadable.len() as u64, "file");
-        parts.push(format!("{files} could not be checked"));
-    }
-    if let Some(ranks) = report.ranks.filter(|ranks| ranks.checked != ranks.expected) {
-        parts.push(format!("{} of {} ranks were checked", ranks.checked, ranks.expected));
-    }
-    // First what it failed by.
-    if failed == 0 && !report.passed {
-        parts.rotate_left(1);
-    }
-    format!("{}: {}", if report.passed { "passed" } else { "FAILED" }, parts.join(", "))
-}
 
 /// What became of a limit.
 pub(crate) fn outcome(finding: &Finding) -> &'static str {
@@ -102,16 +63,6 @@ pub(crate) fn kinds(report: &CheckReport) -> Vec<LimitKind<'_>> {
         }
     }
     kinds
-}
-
-/// The findings that have not passed: those that fail the gate first, of those the worst.
-pub(crate) fn lost(report: &CheckReport) -> Vec<&Finding> {
-    let mut lost: Vec<&Finding> = report.findings.iter().filter(|f| !f.passed).collect();
-    lost.sort_by(|a, b| {
-        let worse = b.excess().partial_cmp(&a.excess()).unwrap_or(Ordering::Equal);
-        a.severity.cmp(&b.severity).then(worse)
-    });
-    lost
 }
 
 /// What is odd about the files, a sentence a code: about the first file, and how many others.

@@ -1,0 +1,36 @@
+//! What the path of a snapshot says of the process that wrote it.
+
+/// The number behind the last `rank` in `path`.
+pub(super) fn rank(path: &str) -> Option<u32> {
+    let lower = path.to_ascii_lowercase();
+    let (_, behind) = lower.rsplit_once("rank")?;
+    let number = behind.trim_start_matches(['_', '-', '=', '.']);
+    let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
+    number.get(..digits)?.parse().ok()
+}
+
+/// The directory in `path` that is called by a host.
+pub(super) fn host(path: &str) -> Option<String> {
+    let (directories, _) = path.rsplit_once('/')?;
+    let is_host = |name: &&str| {
+        let lower = name.to_ascii_lowercase();
+        lower.starts_with("node") || lower.starts_with("host")
+    };
+    directories.rsplit('/').find(is_host).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_and_hosts_are_read_from_paths() {
+        assert_eq!(rank("/a/rank3.pickle"), Some(3));
+        assert_eq!(rank("run/rank_12/step.pickle"), Some(12));
+        assert_eq!(rank("run/Rank-7_memory.pickle.gz"), Some(7));
+        assert_eq!(rank("frank.pickle"), None);
+        assert_eq!(rank("a.pickle"), None);
+        assert_eq!(host("job/node-1/rank3.pickle").as_deref(), Some("node-1"));
+        assert_eq!(host("node.pickle"), None);
+    }
+}
