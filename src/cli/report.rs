@@ -14,8 +14,9 @@ use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
 use crate::analysis::{AnalyzeReport, Options, SnapshotReport, analyze_study};
-use crate::page::{self, PageData};
+use crate::page::{self, PageData, SnapshotData};
 use crate::study::{AskedMoment, Study};
+use crate::whatif::{Asked, whatif};
 
 /// Write one HTML page to look at: the analysis, and every allocation over time, in memory and by stack
 #[derive(Debug, Args)]
@@ -64,6 +65,10 @@ pub(super) struct Report {
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
+    /// Replay the trace under other settings as well, as 'oomscope whatif' does: a table of them
+    #[arg(long)]
+    whatif: bool,
+
     /// Leave directories out of all paths, for a page that leaves the house
     #[arg(long)]
     strip_paths: bool,
@@ -106,8 +111,15 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Done> {
         let report = analyze_study(&study, path, bytes, options);
         let budget = page::budget(inputs.len() * report.devices.len());
         let devices = study.devices().zip(&report.devices);
-        let pages = devices.map(|(device, report)| PageData::of(device, report, budget));
-        pages.collect::<io::Result<Vec<PageData>>>().map(|pages| (report, pages))
+        let devices = devices.map(|(device, report)| PageData::of(device, report, budget));
+        let asked = Asked { capacity: args.capacity, ..Asked::default() };
+        let tried = args.whatif && !snapshot.entries.is_empty();
+        let tried = tried.then(|| whatif(&study, path, asked, &|_, _| ())).transpose();
+        let data = SnapshotData {
+            devices: devices.collect::<io::Result<Vec<PageData>>>()?,
+            whatif: tried.map_err(anyhow::Error::msg)?,
+        };
+        anyhow::Ok((report, data))
     });
     for file in &unreadable {
         complain(&format!("{}: {}", file.path, file.message));
@@ -119,14 +131,19 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Done> {
         return Ok(Done::Partly);
     }
     let done = if unreadable.is_empty() { Done::Well } else { Done::Partly };
-    let read = read.into_iter().collect::<io::Result<Vec<_>>>()?;
-    let (mut snapshots, pages): (Vec<_>, Vec<_>) = read.into_iter().unzip();
+    let read = read.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    let (mut snapshots, mut data): (Vec<_>, Vec<_>) = read.into_iter().unzip();
     if args.strip_paths {
         strip(snapshots.iter_mut().map(|one: &mut SnapshotReport| &mut one.path));
         strip(unreadable.iter_mut().map(|one| &mut one.path));
+        for (report, data) in snapshots.iter().zip(&mut data) {
+            if let Some(tried) = &mut data.whatif {
+                tried.path.clone_from(&report.path);
+            }
+        }
     }
     let report = AnalyzeReport::new(snapshots, unreadable, args.top);
-    output.write_by(|out| page::write(&report, &pages, env!("CARGO_PKG_VERSION"), out))?;
+    output.write_by(|out| page::write(&report, &data, env!("CARGO_PKG_VERSION"), out))?;
     if let Some(path) = args.output.as_deref().filter(|_| args.open) {
         open(path)?;
     }

@@ -27,7 +27,11 @@ fn block(block: &Block) -> String {
         Block::Chart(chart) => picture(chart),
         Block::Stack(stack) => self::stack(stack),
         Block::Code(lines) => format!("<pre><code>{}</code></pre>\n", joined(lines)),
-        Block::Details(heading, inside) => details("", &inline(heading), &html(inside)),
+        Block::Details(heading, inside) => {
+            // A picture is there to be seen, on paper too, where nothing unfolds.
+            let is_picture = inside.blocks.iter().any(|block| matches!(block, Block::Chart(_)));
+            details(if is_picture { " open" } else { "" }, &inline(heading), &html(inside))
+        }
         Block::Warning(code, text) => {
             format!(
                 "<p class=\"warning\"><strong>{}</strong>: {}</p>\n",
@@ -94,7 +98,7 @@ fn cell(cell: &Cell) -> String {
         Cell::Bar(share) => {
             let share = share.clamp(0.0, 1.0);
             format!(
-                "<svg class=\"bar\" viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">\
+                "<svg class=\"part\" viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">\
                  <rect width=\"{:.1}\" height=\"10\"/></svg>",
                 percent(share),
                 share * 100.0
@@ -110,8 +114,8 @@ fn stack(stack: &Stack) -> String {
 }
 
 /// A section that is folded until the reader unfolds it.
-fn details(class: &str, summary: &str, inside: &str) -> String {
-    format!("<details{class}><summary>{summary}</summary>\n{inside}</details>\n")
+fn details(attributes: &str, summary: &str, inside: &str) -> String {
+    format!("<details{attributes}><summary>{summary}</summary>\n{inside}</details>\n")
 }
 
 /// `lines` as they are.

@@ -54,6 +54,21 @@ fn said(chart: &Chart) -> String {
     format!("Over {} entries: {}", chart.entries, names.join("; "))
 }
 
+/// What `class` stands for: in a picture of its own, for its colour.
+fn key(class: &str, name: &str) -> String {
+    format!(
+        "<span><svg class=\"chart key\" viewBox=\"0 0 1 1\" aria-hidden=\"true\"><rect class=\"{class}\" width=\"1\" \
+         height=\"1\"/></svg>{}</span>\n",
+        literal(name)
+    )
+}
+
+/// A class after what a layer shows.
+fn class_of(layer: &Layer) -> String {
+    let letter = |c: char| if c.is_ascii_lowercase() { c } else { '-' };
+    format!("layer of-{}", layer.name.chars().map(letter).collect::<String>())
+}
+
 struct Drawing<'a> {
     chart: &'a Chart,
     out: String,
@@ -73,10 +88,8 @@ impl Drawing<'_> {
                 self.layers(layers, scale);
                 self.text(LEFT - 6.0, 10.0, "end", &size(top));
                 self.text(LEFT - 6.0, AREA, "end", "0");
-                self.captions
-                    .push(format!("<span><i class=\"front\"></i>{}</span>\n", literal(front_name)));
-                self.captions
-                    .push(format!("<span><i class=\"back\"></i>{}</span>\n", literal(back_name)));
+                self.captions.push(key("front", front_name));
+                self.captions.push(key("back", back_name));
                 AREA
             }
             Shape::Amounts { values, highest } => {
@@ -155,11 +168,11 @@ impl Drawing<'_> {
         }
         // Each hides what it has in common with the one behind.
         for (at, sums) in drawn.iter().enumerate().rev() {
-            self.steps(&format!("layer{at}"), AREA, sums.iter().map(&scale));
+            let class = layers.get(at).map(class_of).unwrap_or_default();
+            self.steps(&class, AREA, sums.iter().map(&scale));
         }
-        for (at, layer) in layers.iter().enumerate() {
-            let name = literal(&layer.name);
-            self.captions.push(format!("<span><i class=\"layer{at}\"></i>{name}</span>\n"));
+        for layer in layers {
+            self.captions.push(key(&class_of(layer), &layer.name));
         }
     }
 

@@ -5,11 +5,12 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::{Course, PageData, base64, web};
+use super::{Course, PageData, SnapshotData, base64, web};
 use crate::analysis::AnalyzeReport;
 use crate::document::{Block, Document, html, html_literal};
 use crate::formats::json;
 use crate::report;
+use crate::whatif::WhatIfReport;
 
 /// What the script is told of one device, before it looks at its data.
 #[derive(Serialize)]
@@ -25,14 +26,14 @@ struct Row<'a> {
     course: Option<&'a Course>,
 }
 
-/// Writes the page of `report` to `out`; `data` is of its snapshots, each with its devices, in their order, and
-/// `version` that of the program.
+/// Writes the page of `report` to `out`; `data` is of its snapshots, in their order, and `version` that of the
+/// program.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write(
     report: &AnalyzeReport,
-    data: &[Vec<PageData>],
+    data: &[SnapshotData],
     version: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -51,13 +52,19 @@ pub fn write(
     )?;
     let mut document = report::analyze(report);
     let below = Document { blocks: document.blocks.split_off(summary(&document)) };
+    let tried: Vec<&WhatIfReport> = data.iter().filter_map(|one| one.whatif.as_ref()).collect();
     write!(
         out,
-        "<main id=\"first\">\n{}<div id=\"app\"></div>\n{}</main>\n",
+        "<main id=\"first\">\n{}<div id=\"app\"></div>\n{}",
         html(&document),
         html(&below)
     )?;
+    for report in &tried {
+        write!(out, "<section class=\"whatif\">\n{}</section>\n", html(&report::whatif(report)))?;
+    }
+    out.write_all(b"</main>\n")?;
     data_block(out, "analysis", &json(report)?)?;
+    data_block(out, "whatif", &json(&tried)?)?;
     let order = order(report, data);
     let rows = order.iter().map(|(snapshot, _, page)| row(report, *snapshot, page));
     data_block(out, "pages", &serde_json::to_string(&rows.collect::<Vec<Row<'_>>>())?)?;
@@ -97,14 +104,14 @@ fn data_block(out: &mut dyn Write, id: &str, json: &str) -> io::Result<()> {
 /// All devices, the worst first: which snapshot each is of.
 fn order<'a>(
     report: &AnalyzeReport,
-    data: &'a [Vec<PageData>],
+    data: &'a [SnapshotData],
 ) -> Vec<(usize, usize, &'a PageData)> {
     let ranks = report.ranks.as_ref().map(|ranks| ranks.rows.as_slice()).unwrap_or_default();
     let rank: std::collections::HashMap<(&str, u64), usize> =
         ranks.iter().enumerate().map(|(at, row)| ((&*row.path, row.device), at)).collect();
     let mut all: Vec<(usize, usize, &PageData)> = Vec::new();
-    for (snapshot, (told, pages)) in report.snapshots.iter().zip(data).enumerate() {
-        for page in pages {
+    for (snapshot, (told, of)) in report.snapshots.iter().zip(data).enumerate() {
+        for page in &of.devices {
             let worse = rank.get(&(&*told.path, page.device)).copied().unwrap_or(usize::MAX);
             all.push((snapshot, worse, page));
         }

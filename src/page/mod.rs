@@ -28,9 +28,19 @@ pub use self::budget::budget;
 pub use self::html::write;
 use crate::analysis::DeviceReport;
 use crate::study::{DeviceStudy, OverTime, SERIES_ALLOCATED, SERIES_RESERVED};
+use crate::whatif::WhatIfReport;
 
 /// Buckets of the course of a device, beside the others'.
 const COURSE: usize = 128;
+
+/// What a page has of one snapshot, beside its analysis.
+#[derive(Debug)]
+pub struct SnapshotData {
+    /// Its devices, in the order of the analysis.
+    pub devices: Vec<PageData>,
+    /// Its trace under other settings, if that was asked for.
+    pub whatif: Option<WhatIfReport>,
+}
 
 /// One device of a page.
 #[derive(Debug)]

@@ -5,7 +5,10 @@ use super::allocations::{Allocation, Stretch};
 /// The unit of addresses and sizes in every file that an allocator wrote.
 const UNIT: u64 = 512;
 
-/// Stretches of the address space, laid end to end.
+/// Units between one region and the next: what does not touch in memory does not on the tape.
+const APART: u64 = 1;
+
+/// Stretches of the address space, laid one after the other.
 #[derive(Debug)]
 pub(super) struct Space {
     /// Bytes: the largest power of two up to [`UNIT`] that divides all addresses and sizes.
@@ -28,7 +31,7 @@ impl Space {
                 Some((_, end, _)) if from <= *end => *end = to.max(*end),
                 last => {
                     let before = last.map_or(0, |(start, end, before)| {
-                        before.saturating_add((*end - *start) / unit)
+                        before.saturating_add((*end - *start) / unit + APART)
                     });
                     regions.push((from, to, before));
                 }
@@ -44,10 +47,11 @@ impl Space {
         region.map_or(0, |(from, _, before)| before.saturating_add((address - from) / self.unit))
     }
 
-    /// The regions: first address in hexadecimal, and units.
+    /// The regions: first address in hexadecimal, and units, with those up to the next.
     pub(super) fn regions(&self) -> Vec<(String, u64)> {
-        let told =
-            |(from, to, _): &(u64, u64, u64)| (format!("{from:#x}"), (to - from) / self.unit);
+        let told = |(from, to, _): &(u64, u64, u64)| {
+            (format!("{from:#x}"), (to - from) / self.unit + APART)
+        };
         self.regions.iter().map(told).collect()
     }
 }

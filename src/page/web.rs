@@ -43,7 +43,7 @@ pub(super) const SCRIPT: &[&str] = &[
 ];
 
 /// The style.
-pub(super) const STYLE: &str = include_str!("web/page.css");
+pub(super) const STYLE: &str = concat!(include_str!("web/page.css"), include_str!("web/first.css"));
 
 /// The script as a page has it.
 pub(super) fn script() -> String {

@@ -3,13 +3,15 @@
 
 use std::path::Path;
 
+use oomscope::analysis::{AnalyzeReport, Options, analyze_study};
+use oomscope::page::{PageData, SnapshotData};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{DeviceStudy, Moment, Scope, Study};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::support::page::{Page, Recording, State};
-use crate::support::program::{analyze, file, result_of};
+use crate::support::program::{analyze, file, job, result_of, run};
 use crate::support::{fixtures, page};
 
 /// Fixtures of other kinds than those of [`fixtures::names`].
@@ -151,6 +153,33 @@ fn the_page_holds_what_analyze_prints() {
     }
 }
 
+#[test]
+fn what_another_setting_does_is_in_the_page() {
+    let path = relative("2.15.0-holes-at-oom");
+    let page = report(&["--whatif", &path]);
+    let told: Value =
+        serde_json::from_str(&result_of(&["whatif", "--format", "json", &path])).unwrap();
+    assert_eq!(page.block("whatif"), json!([told]));
+    assert_eq!(report(&[&path]).block("whatif"), json!([]));
+    assert!(page.html.contains("<section class=\"whatif\">"));
+}
+
+#[test]
+fn memory_that_does_not_touch_is_not_joined() {
+    let run = |address: u64| {
+        let block =
+            json!({"address": address, "size": 2 << 20, "requested_size": 0, "state": "inactive"});
+        json!({"device": 0, "address": address, "total_size": 2 << 20, "stream": 0, "segment_type": "small",
+               "is_expandable": true, "blocks": [block]})
+    };
+    let segments = [run(0x2000_0000), run(0x2040_0000), run(0x2080_0000)];
+    let directory = tempfile::tempdir().unwrap();
+    let snapshot = serde_json::to_vec(&json!({"segments": segments, "device_traces": []})).unwrap();
+    let page = report(&[&file(&directory, "gaps.json", &snapshot)]);
+    let state = page.devices[0].state(0);
+    assert_eq!((state.segments, state.reserved, state.releasable), (3, 6 << 20, 6 << 20));
+}
+
 /// A name that would be much in a page, were it more than text.
 const HOSTILE: &str =
     "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'><!--\u{202e}evil";
@@ -183,7 +212,7 @@ fn names_from_a_file_are_text() {
     assert_eq!(page.devices[0].number("allocations"), 1);
     assert!(page.devices[0].strings.iter().any(|name| name.contains("<script>alert(1)")));
     let scripts = page.html.matches("<script").count();
-    assert_eq!(scripts, 4, "the analysis, the list, one device and the script");
+    assert_eq!(scripts, 5, "the analysis, what-if, the list, one device and the script");
     assert_eq!(page.html.matches("</script").count(), scripts);
     for markup in ["<img", "<!--", "<b>", "\u{202e}", "onerror=alert(2)\">"] {
         assert!(!page.html.contains(markup), "{markup}");
@@ -226,4 +255,100 @@ fn every_file_of_the_script_is_in_the_page() {
             assert!(!is_source || !text.contains(end), "{end} in {name}");
         }
     }
+}
+
+/// Undrawn bytes of the stretch that `moment` lies in.
+fn undrawn_at(recording: &Recording, moment: u64) -> u64 {
+    let series = recording.column("undrawn");
+    let width = (recording.number("entries") + 1).div_ceil(1024);
+    series[(moment / width) as usize]
+}
+
+#[test]
+fn what_finds_no_room_is_told() {
+    let name = "2.15.0-oom_varlen-at-oom";
+    let snapshot = fixtures::snapshot(name);
+    let study = Study::new(&snapshot, Scope::default());
+    let report = analyze_study(&study, name, 0, Options { top: 3, ..Options::default() });
+    let device = study.devices().next().unwrap();
+    let read = |budget: usize| {
+        let data = PageData::of(device, &report.devices[0], budget).unwrap();
+        let mut html = Vec::new();
+        let report = AnalyzeReport::new(vec![report.clone()], Vec::new(), 3);
+        oomscope::page::write(
+            &report,
+            &[SnapshotData { devices: vec![data], whatif: None }],
+            "0",
+            &mut html,
+        )
+        .unwrap();
+        Page::read(String::from_utf8(html).unwrap())
+    };
+    let whole = read(usize::MAX);
+    let budget = 60_000;
+    let small = read(budget);
+    assert!(whole.devices[0].header["undrawn"].is_null());
+    assert!(small.html.len() < whole.html.len());
+    let (whole, small) = (&whole.devices[0], &small.devices[0]);
+    let left_out = small.header["undrawn"]["allocations"].as_u64().unwrap();
+    assert_eq!(small.number("allocations") + left_out, whole.number("allocations"));
+    assert!(left_out > 0 && small.number("allocations") > 1000, "{left_out}");
+    for moment in moments(whole) {
+        let [of_all, drawn] = [whole, small].map(|one| one.state(moment));
+        let missing = of_all.allocated + of_all.pending - drawn.allocated - drawn.pending;
+        let told = undrawn_at(small, moment);
+        assert!(missing <= told, "{missing} are missing at {moment}, {told} are told");
+        assert_eq!(drawn.reserved, of_all.reserved);
+    }
+}
+
+#[test]
+fn a_page_that_leaves_the_house_names_no_directory() {
+    for name in ["2.15.0-oom_varlen-at-oom", "2.15.0-gpt_train-cpp_stacks"] {
+        let page = report(&["--strip-paths", &relative(name)]);
+        let told = report(&[&relative(name)]);
+        let data = page.devices[0].strings.join("\n");
+        assert!(told.html.contains("/app/") && told.html.contains("fixtures/"));
+        for directory in ["/app/", "/venv/", "fixtures/", "/usr/"] {
+            assert!(!page.html.contains(directory), "{directory} in {name}");
+            assert!(!data.contains(directory), "{directory} in the data of {name}");
+        }
+        // Nothing else is told otherwise.
+        let figures = |page: &Page| {
+            let device = page.analysis_of(0);
+            let verdicts = device["ooms"].as_array().unwrap().iter().map(|oom| &oom["verdict"]);
+            let verdicts: Vec<Value> = verdicts.cloned().collect();
+            (verdicts, device["at_peak"]["by_category"].clone(), device["fragmentation"].clone())
+        };
+        assert_eq!(figures(&page), figures(&told));
+        assert_eq!(page.devices[0].allocations.len(), told.devices[0].allocations.len());
+    }
+}
+
+#[test]
+fn ranks_are_in_the_order_of_the_analysis() {
+    let directory = tempfile::tempdir().unwrap();
+    let job = job(&directory);
+    for options in [&[][..], &["--strip-paths"]] {
+        let args = [&["report"], options, &[job.to_str().unwrap()]].concat();
+        let page = Page::read(run(&args).out);
+        let ranks = page.analysis["ranks"]["rows"].as_array().unwrap();
+        assert_eq!((ranks.len(), page.rows.len()), (3, 3));
+        for (at, (rank, row)) in ranks.iter().zip(&page.rows).enumerate() {
+            let snapshot = &page.analysis["snapshots"][row["snapshot"].as_u64().unwrap() as usize];
+            assert_eq!(rank["path"], snapshot["path"]);
+            assert_eq!(rank["peak_allocated_bytes"], row["peak_allocated_bytes"]);
+            assert_eq!(page.analysis_of(at)["device"], rank["device"]);
+            let course = row["course"]["reserved"].as_array().unwrap();
+            assert!(course.len() <= 128 && course.contains(&json!(1000)));
+        }
+        assert_eq!(page.html.contains("node1/"), options.is_empty());
+    }
+}
+
+#[test]
+fn a_page_needs_a_file_to_be_opened() {
+    let said = run(&["report", "--open", &relative("2.15.0-holes")]);
+    assert_eq!(said.code, 2);
+    assert!(said.err.contains("--output"), "{}", said.err);
 }

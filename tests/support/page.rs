@@ -17,13 +17,7 @@ pub struct Page {
 
 impl Page {
     pub fn read(html: String) -> Self {
-        let block = |id: &str| {
-            let (_, rest) = html
-                .split_once(&format!("<script type=\"application/json\" id=\"{id}\">"))
-                .unwrap();
-            serde_json::from_str::<Value>(rest.split_once("</script>").unwrap().0).unwrap()
-        };
-        let (analysis, rows) = (block("analysis"), block("pages"));
+        let (analysis, rows) = (block(&html, "analysis"), block(&html, "pages"));
         let parts = html.split("<script type=\"text/plain\" class=\"data\" data-page=\"").skip(1);
         let devices = parts
             .map(|part| {
@@ -34,6 +28,11 @@ impl Page {
         Self { analysis, rows: rows.as_array().unwrap().clone(), devices, html }
     }
 
+    /// The JSON of element `id`.
+    pub fn block(&self, id: &str) -> Value {
+        block(&self.html, id)
+    }
+
     /// The analysis of the device of row `at`.
     pub fn analysis_of(&self, at: usize) -> &Value {
         let row = &self.rows[at];
@@ -41,6 +40,12 @@ impl Page {
         let devices = self.analysis["snapshots"][snapshot]["devices"].as_array().unwrap();
         devices.iter().find(|device| device["device"] == row["device"]).unwrap()
     }
+}
+
+fn block(html: &str, id: &str) -> Value {
+    let begin = format!("<script type=\"application/json\" id=\"{id}\">");
+    let (_, rest) = html.split_once(&begin).unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
 }
 
 fn base64(text: &str) -> Vec<u8> {
