@@ -8,8 +8,8 @@
 //! 1. [`snapshot`]: what a file says; [`message`]: what a log says; [`allocator`]: PyTorch's rules; [`figures`]: what
 //!    is measured; [`verdict`]: why a request failed
 //! 2. [`facts`]: the trace applied literally; [`calls`]: its entries as the calls of the program; [`model`]: these
-//!    calls made to the allocator; [`frames`]: whose code a stack is of; [`phases`]: what the program was doing at
-//!    each entry
+//!    calls made to the allocator; [`frames`]: whose code a stack is of; [`counterparts`]: which stack of
+//!    one snapshot is which of another; [`phases`]: what the program was doing at each entry
 //! 3. [`memory`]: what one moment's memory amounts to; [`study`]: what questions share, worked out once; [`explain`]:
 //!    what a message in a log means
 //! 4. [`held`]: where the memory was; [`timeline`]: the memory over time; [`whatif`]: the recording replayed;
@@ -66,6 +66,7 @@ pub mod calls;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod conf;
+pub mod counterparts;
 pub mod device;
 pub mod diff;
 pub mod document;

@@ -6,13 +6,12 @@ use super::figures::Figures;
 use super::holders::{HeldOnBothSides, Holders, Others, StackChange, StackCounts};
 use super::limit::Growth;
 use super::lines::LineChange;
-use super::matching::matched;
-use super::moment::ComparedMemory;
-use super::names::Vocabulary;
+use super::moment::{ComparedMemory, HeldStack};
 use super::options::{At, DiffOptions};
 use super::space::{PoolChange, StreamChange, pools, streams};
 use super::steps::{CommonSteps, ComparedPart, PhaseChange, StepChange};
 use super::summary::{failures, moment, summary};
+use crate::counterparts::{Vocabulary, matched};
 use crate::figures::Figure;
 use crate::frames::StackReader;
 use crate::study::{DeviceStudy, Moment};
@@ -91,7 +90,10 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
     });
     let moments = memories.each_ref().map(|it| it.as_ref().map(|it| it.moment));
     let memories = memories.map(Option::unwrap_or_default);
-    let pairs = matched(&memories[0].stacks, &memories[1].stacks, both.words);
+    let stacks = memories
+        .each_ref()
+        .map(|it| it.stacks.iter().map(HeldStack::candidate).collect::<Vec<_>>());
+    let pairs = matched(&stacks[0], &stacks[1], both.words);
     let holders = Holders {
         readers: both.readers,
         words: both.words,

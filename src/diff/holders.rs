@@ -4,9 +4,8 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use super::matching::{MatchedBy, Pair};
 use super::moment::{ComparedMemory, HeldStack};
-use super::names::Vocabulary;
+use crate::counterparts::{MatchedBy, Pair, Vocabulary};
 use crate::frames::{FrameList, StackReader};
 use crate::notice::words;
 use crate::units::change;

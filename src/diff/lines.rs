@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::holders::{HeldChange, Holders, Others, Status, listed};
 use super::moment::HeldStack;
-use super::names::Place;
+use crate::counterparts::Place;
 use crate::frames::{Around, FrameReport};
 use crate::ids::FrameId;
 use crate::memory::main_operation;

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::names::{Place, Vocabulary};
 use super::options::At;
+use crate::counterparts::{Candidate, Place, Vocabulary};
 use crate::ids::StackId;
 use crate::memory::{Memory, Sum, ranked};
 use crate::study::{DeviceStudy, Moment, Peak};
@@ -15,6 +15,13 @@ pub(super) struct HeldStack {
     pub(super) bytes: u64,
     pub(super) blocks: u64,
     pub(super) places: Vec<Place>,
+}
+
+impl HeldStack {
+    /// To be found on the other side.
+    pub(super) fn candidate(&self) -> Candidate<'_> {
+        Candidate { places: &self.places, weight: self.bytes }
+    }
 }
 
 /// The memory of a device at the moment compared.

@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use super::device::{DeviceDiff, DevicePair, device_diff};
 use super::limit::FailOn;
-use super::names::Vocabulary;
 use super::options::{At, DiffOptions};
 use super::ranks::RanksDiff;
 use super::settings::{SettingChange, changed};
 use crate::analysis::remarks;
+use crate::counterparts::Vocabulary;
 use crate::figures::Figure;
 use crate::frames::FrameReport;
 use crate::notice::{Code, Warning};

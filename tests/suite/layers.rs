@@ -29,6 +29,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("calls", 2),
     ("model", 2),
     ("frames", 2),
+    ("counterparts", 2),
     ("phases", 2),
     ("memory", 3),
     ("study", 3),

@@ -2,7 +2,7 @@
 //!
 //! An edit moves lines without changing their order. So there are two readings: the stacks whose lines
 //! are the same are the same, and only the others moved; or all of them moved, in order. The one that
-//! leaves fewer bytes changed is taken, the first one in doubt.
+//! leaves less weight changed is taken, the first one in doubt.
 
 /// Above this many pairs to weigh, stacks are paired in order without weighing them.
 const MAX_CELLS: usize = 1 << 20;
@@ -12,13 +12,13 @@ const MAX_CELLS: usize = 1 << 20;
 pub(super) struct StackLines {
     /// The lines of its frames.
     pub(super) lines: Vec<u32>,
-    /// What it holds.
-    pub(super) bytes: u64,
+    /// What tells it from others: see [`super::Candidate`].
+    pub(super) weight: u64,
     /// Its row among the stacks of its side.
     pub(super) row: usize,
 }
 
-/// Cost of a pairing: bytes that it says have changed, then in how many stacks, then lines by which frames
+/// Cost of a pairing: the weight that it says has changed, then in how many stacks, then lines by which frames
 /// moved.
 type PairingCost = (u64, u64, u64);
 
@@ -30,7 +30,7 @@ fn plus(a: PairingCost, b: PairingCost) -> PairingCost {
 
 fn cost(a: &StackLines, b: &StackLines) -> PairingCost {
     let lines = a.lines.iter().zip(&b.lines).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
-    (a.bytes.abs_diff(b.bytes), u64::from(a.bytes != b.bytes), lines)
+    (a.weight.abs_diff(b.weight), u64::from(a.weight != b.weight), lines)
 }
 
 /// Pairs of rows, before and after; a stack without a pair is new or gone.
@@ -73,12 +73,12 @@ fn same_lines<'a>(
     (pairs, left)
 }
 
-/// Bytes that `pairs` leave changed.
+/// Weight that `pairs` leave changed.
 fn changed(pairs: &Pairs<'_>, before: &[StackLines], after: &[StackLines]) -> u64 {
-    let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
-    let all = sum(&mut before.iter().chain(after).map(|item| item.bytes));
-    let paired = sum(&mut pairs.iter().flat_map(|(b, a)| [b.bytes, a.bytes]));
-    let differing = sum(&mut pairs.iter().map(|(b, a)| b.bytes.abs_diff(a.bytes)));
+    let sum = |weight: &mut dyn Iterator<Item = u64>| weight.fold(0, u64::saturating_add);
+    let all = sum(&mut before.iter().chain(after).map(|item| item.weight));
+    let paired = sum(&mut pairs.iter().flat_map(|(b, a)| [b.weight, a.weight]));
+    let differing = sum(&mut pairs.iter().map(|(b, a)| b.weight.abs_diff(a.weight)));
     all.saturating_sub(paired).saturating_add(differing)
 }
 
@@ -86,7 +86,7 @@ fn changed(pairs: &Pairs<'_>, before: &[StackLines], after: &[StackLines]) -> u6
 fn in_order<'a>(before: &[&'a StackLines], after: &[&'a StackLines]) -> Pairs<'a> {
     // One orientation for both ways round, so that the reverse diff finds the same pairs.
     let content = |items: &[&'a StackLines]| -> Vec<(&'a [u32], u64)> {
-        items.iter().map(|item| (item.lines.as_slice(), item.bytes)).collect()
+        items.iter().map(|item| (item.lines.as_slice(), item.weight)).collect()
     };
     let (len_before, len_after) = (before.len(), after.len());
     if (len_before, content(before)) > (len_after, content(after)) {
@@ -104,8 +104,8 @@ fn in_order<'a>(before: &[&'a StackLines], after: &[&'a StackLines]) -> Pairs<'a
     let choices = |least: &[PairingCost], i: usize, j: usize| {
         let (x, y) = (before.get(i), after.get(j));
         let paired = x.zip(y).map_or(NEVER, |(x, y)| plus(cost(x, y), at(least, i + 1, j + 1)));
-        let gone = x.map_or(NEVER, |x| plus((x.bytes, 1, 0), at(least, i + 1, j)));
-        let new = y.map_or(NEVER, |y| plus((y.bytes, 1, 0), at(least, i, j + 1)));
+        let gone = x.map_or(NEVER, |x| plus((x.weight, 1, 0), at(least, i + 1, j)));
+        let new = y.map_or(NEVER, |y| plus((y.weight, 1, 0), at(least, i, j + 1)));
         [paired, gone, new]
     };
     for i in (0..=len_before).rev() {
@@ -141,7 +141,7 @@ mod tests {
     fn items(of: &[(u32, u64)]) -> Vec<StackLines> {
         of.iter()
             .enumerate()
-            .map(|(row, (line, bytes))| StackLines { lines: vec![*line], bytes: *bytes, row })
+            .map(|(row, (line, weight))| StackLines { lines: vec![*line], weight: *weight, row })
             .collect()
     }
 
@@ -200,7 +200,7 @@ mod tests {
             ..Default::default()
         })]
 
-        /// Stacks of one function, much alike: the same pairs there and back, and no more bytes changed than
+        /// Stacks of one function, much alike: the same pairs there and back, and no more weight changed than
         /// by the same lines.
         #[test]
         fn whatever_the_lines(
@@ -208,7 +208,7 @@ mod tests {
             after in proptest::collection::btree_map(0u32..12, 1u64..4, 1..8),
         ) {
             let list = |of: &std::collections::BTreeMap<u32, u64>| -> Vec<(u32, u64)> {
-                of.iter().map(|(line, bytes)| (*line, *bytes)).collect()
+                of.iter().map(|(line, weight)| (*line, *weight)).collect()
             };
             let found = pairs(&list(&before), &list(&after));
             let all: u64 = before.values().chain(after.values()).sum();

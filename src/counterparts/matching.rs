@@ -1,9 +1,8 @@
-//! Which stack of one snapshot is which of the other.
+//! Pairs the stacks of two lists.
 
 use rustc_hash::FxHashMap;
 
 use super::align::{StackLines, pair_up};
-use super::moment::HeldStack;
 use super::names::{Place, Vocabulary};
 use crate::notice::words;
 
@@ -20,18 +19,31 @@ words! {
     }
 }
 
+/// A stack to be found on the other side.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate<'a> {
+    /// Its frames, innermost first.
+    pub(crate) places: &'a [Place],
+    /// What tells it from others of the same functions: bytes that it holds, requests that it made.
+    pub(crate) weight: u64,
+}
+
 /// A stack of both sides, or of one: rows of the lists that were matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pair {
+pub(crate) struct Pair {
     /// Before and after.
-    pub(super) rows: [Option<usize>; 2],
+    pub(crate) rows: [Option<usize>; 2],
     /// `None` for one of one side.
-    pub(super) matched_by: Option<MatchedBy>,
+    pub(crate) matched_by: Option<MatchedBy>,
 }
 
 /// Every stack of `before` and `after`, once: first among those of the same functions of the same files,
 /// then among those whose files moved.
-pub(super) fn matched(before: &[HeldStack], after: &[HeldStack], words: &Vocabulary) -> Vec<Pair> {
+pub(crate) fn matched(
+    before: &[Candidate<'_>],
+    after: &[Candidate<'_>],
+    words: &Vocabulary,
+) -> Vec<Pair> {
     let sides = [before, after];
     let mut left = sides.map(|stacks| (0..stacks.len()).collect::<Vec<_>>());
     let mut pairs = Vec::new();
@@ -52,7 +64,7 @@ pub(super) fn matched(before: &[HeldStack], after: &[HeldStack], words: &Vocabul
             rows.retain(|row| taken.get(*row) == Some(&false));
         }
         pairs.extend(found.into_iter().filter_map(|(b, a)| {
-            let matched_by = how(&before.get(b)?.places, &after.get(a)?.places);
+            let matched_by = how(before.get(b)?.places, after.get(a)?.places);
             Some(Pair { rows: [Some(b), Some(a)], matched_by: Some(matched_by) })
         }));
     }
@@ -75,7 +87,7 @@ fn how(before: &[Place], after: &[Place]) -> MatchedBy {
 
 /// Pairs of rows among the `left` ones whose frames have the same keys.
 fn by_functions(
-    sides: [&[HeldStack]; 2],
+    sides: [&[Candidate<'_>]; 2],
     left: &[Vec<usize>; 2],
     key: &dyn Fn(&Place) -> u32,
 ) -> Vec<(usize, usize)> {
@@ -86,7 +98,7 @@ fn by_functions(
             let group = groups.entry(stack.places.iter().map(key).collect()).or_default();
             let lines = stack.places.iter().map(|place| place.line).collect();
             if let Some(group) = group.get_mut(side) {
-                group.push(StackLines { lines, bytes: stack.bytes, row: *row });
+                group.push(StackLines { lines, weight: stack.weight, row: *row });
             }
         }
     }

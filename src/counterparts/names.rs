@@ -9,14 +9,14 @@ use crate::snapshot::Snapshot;
 
 /// A frame in the words of the vocabulary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Place {
-    pub(super) function: FunctionId,
-    pub(super) line: u32,
+pub(crate) struct Place {
+    pub(crate) function: FunctionId,
+    pub(crate) line: u32,
 }
 
 /// The frames of two snapshots, before (0) and after (1), in the same words.
 #[derive(Debug)]
-pub(super) struct Vocabulary {
+pub(crate) struct Vocabulary {
     places: [Vec<Place>; 2],
     /// For every function the one that stands for it and for what it moved to.
     classes: Vec<FunctionId>,
@@ -24,7 +24,7 @@ pub(super) struct Vocabulary {
 
 impl Vocabulary {
     /// Reads every frame of both.
-    pub(super) fn new(snapshots: [&Snapshot; 2]) -> Self {
+    pub(crate) fn new(snapshots: [&Snapshot; 2]) -> Self {
         let mut symbols = Symbols::default();
         let mut functions: Vec<Function> = Vec::new();
         let mut known: FxHashMap<(SymbolId, SymbolId), FunctionId> = FxHashMap::default();
@@ -52,13 +52,13 @@ impl Vocabulary {
     }
 
     /// The frame `id` of one side.
-    pub(super) fn place(&self, side: usize, id: FrameId) -> Place {
+    pub(crate) fn place(&self, side: usize, id: FrameId) -> Place {
         let places = self.places.get(side);
         places.and_then(|places| places.get(id.index())).copied().unwrap_or_default()
     }
 
     /// The frames of `stack`, innermost first, then those of the call that its thread serves.
-    pub(super) fn stack(&self, side: usize, snapshot: &Snapshot, stack: StackId) -> Vec<Place> {
+    pub(crate) fn stack(&self, side: usize, snapshot: &Snapshot, stack: StackId) -> Vec<Place> {
         let maker = snapshot.stacks.maker(stack);
         let stacks = [stack, maker.caller, maker.forward];
         let ids = stacks.iter().flat_map(|stack| snapshot.stacks.frames(*stack));
@@ -66,7 +66,7 @@ impl Vocabulary {
     }
 
     /// The same for a function and what it moved to.
-    pub(super) fn class(&self, function: FunctionId) -> FunctionId {
+    pub(crate) fn class(&self, function: FunctionId) -> FunctionId {
         self.classes.get(function as usize).copied().unwrap_or(function)
     }
 }
