@@ -14,7 +14,8 @@
 //!    what a message in a log means
 //! 4. [`held`]: where the memory was; [`timeline`]: the memory over time; [`whatif`]: the recording replayed;
 //!    [`failure`]: why requests failed; [`analysis`]: the report of one snapshot
-//! 5. [`gate`], [`diff`]: answers held against limits and against each other
+//! 5. [`gate`], [`diff`]: answers held against limits and against each other; [`fit`]: what recordings of several sizes
+//!    say of others
 //! 6. [`document`]: blocks, and how they are shown; [`report`]: answers laid out in blocks; [`formats`]: answers in the
 //!    forms that programs read; [`page`]: an answer with its data as a page to look at
 //! 7. [`cli`]: what was typed and what it means
@@ -74,6 +75,7 @@ pub mod explain;
 pub mod facts;
 pub mod failure;
 pub mod figures;
+pub mod fit;
 pub mod formats;
 pub mod frames;
 pub mod gate;

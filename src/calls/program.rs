@@ -143,6 +143,60 @@ impl Program<'_> {
         Self { held: Vec::new(), residents: Vec::new(), operations, ..self }
     }
 
+    /// Every request in order: the index of its entry, its stack and its bytes.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = (usize, StackId, u64)> + '_ {
+        self.operations.iter().filter_map(|operation| match operation.kind {
+            OperationKind::Malloc { size, context, .. } => {
+                Some((operation.at as usize, context, size))
+            }
+            _ => None,
+        })
+    }
+
+    /// Every free of a block that was asked for: the row of its request, and how many had been made by then.
+    pub(crate) fn frees(&self) -> Vec<(usize, usize)> {
+        let mut rows: Vec<Option<usize>> = vec![None; self.slots];
+        let (mut made, mut frees) = (0, Vec::new());
+        for operation in &self.operations {
+            match operation.kind {
+                OperationKind::Malloc { slot, .. } => {
+                    if let Some(slot) = slot {
+                        rows[slot as usize] = Some(made);
+                    }
+                    made += 1;
+                }
+                OperationKind::Free { slot, .. } => {
+                    frees.extend(rows[slot as usize].take().map(|row| (row, made)));
+                }
+                _ => {}
+            }
+        }
+        frees
+    }
+
+    /// The same calls with other bytes: of each request in order, and of each block that was held before. Where
+    /// these are others than recorded, the program asks for them first, as in [`Self::from_empty`]: where they
+    /// would have lain, no recording says.
+    #[must_use]
+    pub(crate) fn resized(&self, requests: &[u64], held: &[u64]) -> Self {
+        let mut resized = self.clone();
+        let mut bytes = requests.iter();
+        for operation in &mut resized.operations {
+            if let OperationKind::Malloc { size, .. } = &mut operation.kind {
+                *size = bytes.next().copied().unwrap_or(*size);
+            }
+        }
+        let is_as_held =
+            self.residents.iter().map(|resident| resident.requested).eq(held.iter().copied());
+        if is_as_held {
+            return resized;
+        }
+        for (resident, bytes) in resized.residents.iter_mut().zip(held) {
+            resident.requested = *bytes;
+        }
+        resized.from_empty()
+    }
+
     /// The operation that frees each resident, or completes its free; the end of time for those that stay.
     fn ends_of_residents(&self) -> Vec<usize> {
         let mut ends = vec![usize::MAX; self.residents.len()];

@@ -8,6 +8,7 @@ mod diff;
 mod dump;
 mod exit;
 mod explain;
+mod fit;
 mod generate;
 mod inputs;
 mod live;
@@ -64,6 +65,7 @@ enum Command {
     Report(report::Report),
     Timeline(timeline::Timeline),
     Whatif(whatif::Whatif),
+    Fit(fit::Fit),
     Explain(explain::Explain),
     Check(check::Check),
     Live(live::Live),
@@ -93,6 +95,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Timeline(args) => timeline::run(&args),
         Command::Whatif(args) => whatif::run(&args),
+        Command::Fit(args) => fit::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Live(args) => live::run(&args),

@@ -8,6 +8,8 @@ words! {
     pub enum Code {
         /// No entry of a device is in the part of the trace asked for
         EmptyWindow = "empty-window",
+        /// A recording ends with a failed request, so what the program would have asked for next is not in it
+        EndsInFailure = "ends-in-failure",
         /// The release does not record the pool of a failed request, and there are private pools
         FailedPoolNotRecorded = "failed-pool-not-recorded",
         /// The memory is managed by other rules than those of PyTorch's native CUDA allocator: another
@@ -42,6 +44,8 @@ words! {
         NotChecked = "not-checked",
         /// The baseline does not have this snapshot or device
         NotInBaseline = "not-in-baseline",
+        /// A recording is not as the others predict it
+        PredictionOff = "prediction-off",
         /// What a file says of its release contradicts itself or the model
         ReleaseUnclear = "release-unclear",
         /// The blocks of a segment do not add up to its size
@@ -70,6 +74,10 @@ words! {
         UnknownKey = "unknown-key",
         /// An option in the recorded settings that the release does not know
         UnknownSetting = "unknown-setting",
+        /// Recordings that are to be of one program differ in more than its size: settings, or what shrinks as it grows
+        UnlikeRecordings = "unlike-recordings",
+        /// Memory was asked for in one recording only, so that its growth is not known
+        Unpaired = "unpaired",
     }
 }
 

@@ -8,6 +8,7 @@ mod analyze;
 mod diff;
 mod explain;
 mod failure;
+mod fit;
 pub(crate) mod gate;
 mod held;
 #[cfg(feature = "cuda")]
@@ -23,6 +24,7 @@ mod words;
 pub use analyze::{after_run, analyze};
 pub use diff::diff;
 pub use explain::explain;
+pub use fit::fit;
 pub use gate::check;
 #[cfg(feature = "cuda")]
 pub use live::{costs, live};

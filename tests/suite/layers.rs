@@ -41,6 +41,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("analysis", 4),
     ("gate", 5),
     ("diff", 5),
+    ("fit", 5),
     ("document", 6),
     ("report", 6),
     ("formats", 6),
@@ -82,9 +83,9 @@ const KNOWS_ONLY: &[(&str, &[&str])] = &[
     (
         "report",
         &[
-            "analysis", "diff", "document", "explain", "failure", "figures", "frames", "gate",
-            "held", "memory", "notice", "phases", "study", "summary", "timeline", "units",
-            "verdict", "whatif",
+            "analysis", "diff", "document", "explain", "failure", "figures", "fit", "frames",
+            "gate", "held", "memory", "notice", "phases", "study", "summary", "timeline", "units",
+            "fit", "verdict", "whatif",
         ],
     ),
     ("allocator", &["conf", "device", "ids", "releases", "terms", "units"]),

@@ -35,6 +35,7 @@ mod explain;
 mod explain_command;
 mod explain_messages;
 mod failures;
+mod fit;
 mod fuzz_targets;
 mod gate_pool_history;
 mod generator;

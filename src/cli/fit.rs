@@ -1,0 +1,115 @@
+//! `oomscope fit`
+
+use std::path::PathBuf;
+
+use anyhow::{anyhow, bail};
+use clap::Args;
+
+use super::args::{OutputArgs, parse_capacity, parse_release};
+use super::exit::Done;
+use super::inputs;
+use super::output::Output;
+use crate::fit::{FitOptions, Sized, fit};
+use crate::report;
+use crate::study::{Scope, Study};
+
+/// Predict the peak at other sizes, and the largest that fits, from recordings at two sizes or more
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oomscope fit 4=b4.pickle 8=b8.pickle --capacity 80GiB            the largest batch that fits
+  oomscope fit 512=s512.pickle 1024=s1024.pickle --at 2048,4096    peaks at other lengths
+  oomscope fit 4=b4.pickle 8=b8.pickle 16=b16.pickle               learned from two, checked by the third
+
+Record the same program, unchanged but for its size, for two or three steps each, from before the model is built. A size \
+is any whole number: a batch, a length, layers. Each request of one recording is found in the others by its stack; how \
+its bytes grow tells what it needs at another size; the allocator model replays that. What could not be paired is said.
+
+Exit codes: 0 done, whether or not a size fits; 2 wrong usage, an unreadable file, or recordings of different programs.")]
+#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
+pub(super) struct Fit {
+    /// Recordings, each with the size that the program was given: 8=snapshot.pickle
+    #[arg(value_name = "SIZE=SNAPSHOT", required = true, value_parser = parse_sized)]
+    recordings: Vec<(u64, PathBuf)>,
+
+    /// Sizes to predict, instead of those recorded and those around the largest that fits
+    #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
+    at: Vec<u64>,
+
+    /// Device memory, e.g. 80GiB; default: what a failed request in a recording shows to be within reach
+    #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]
+    capacity: Option<u64>,
+
+    /// Settings to replay under, as in PYTORCH_CUDA_ALLOC_CONF; default: as recorded, then a grid
+    #[arg(long, value_name = "KEY:VALUE[,..]")]
+    set: Option<String>,
+
+    /// Look only for multiples of N
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..))]
+    multiple_of: u64,
+
+    /// Only this device
+    #[arg(long, value_name = "N")]
+    device: Option<u64>,
+
+    /// Lines of code to list
+    #[arg(long, value_name = "N", default_value = "10")]
+    top: usize,
+
+    /// PyTorch release that recorded the snapshots; default: inferred from the files
+    #[arg(long, value_name = "X.Y", value_parser = parse_release)]
+    torch_version: Option<u32>,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// A size and a file in `8=snapshot.pickle`.
+fn parse_sized(text: &str) -> Result<(u64, PathBuf), String> {
+    let Some((size, path)) = text.split_once('=') else {
+        return Err(format!("give the size that the program had, such as 8={text}"));
+    };
+    match size.parse() {
+        Ok(size @ 1..) if !path.is_empty() => Ok((size, path.into())),
+        _ => Err("a size is a whole number from 1 on, such as 8=snapshot.pickle".to_owned()),
+    }
+}
+
+/// Reads, learns and writes.
+pub(super) fn run(args: &Fit) -> anyhow::Result<Done> {
+    let output_path = args.output.output.as_deref();
+    for (_, path) in &args.recordings {
+        output_path.map_or(Ok(()), |output| inputs::spare_one(path, output))?;
+    }
+    let output = Output::open(output_path)?;
+    let read = |(size, path): &(u64, PathBuf)| {
+        Ok((*size, path.display().to_string(), inputs::read_one(path)?))
+    };
+    let read: Vec<_> = args.recordings.iter().map(read).collect::<anyhow::Result<_>>()?;
+    let scope = Scope { device: args.device, minor: args.torch_version, ..Scope::default() };
+    let studies: Vec<Study<'_>> =
+        read.iter().map(|(.., snapshot)| Study::new(snapshot, scope)).collect();
+    for ((_, path, _), study) in read.iter().zip(&studies) {
+        inputs::first_traced(study, path)?;
+    }
+    let sized = read.iter().zip(&studies);
+    let sized: Vec<Sized<'_, '_>> =
+        sized.map(|((size, path, _), study)| Sized { size: *size, path, study }).collect();
+    if args.at.len() > MOST_SIZES {
+        bail!("--at takes at most {MOST_SIZES} sizes");
+    }
+    let options = FitOptions {
+        device: args.device,
+        at: &args.at,
+        capacity: args.capacity,
+        settings: args.set.as_deref(),
+        multiple: args.multiple_of,
+        top: args.top,
+    };
+    let report = fit(&sized, &options).map_err(|error| anyhow!(error))?;
+    output.write_answer(args.output.format, &report, report::fit)?;
+    Ok(Done::Well)
+}
+
+/// Each is a replay.
+const MOST_SIZES: usize = 256;

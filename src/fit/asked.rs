@@ -1,0 +1,18 @@
+//! What is asked.
+
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct FitOptions<'o> {
+    /// Only this device.
+    pub device: Option<u64>,
+    /// Sizes to tell of; those recorded, and around the largest that fits, where there are none.
+    pub at: &'o [u64],
+    /// Bytes of device memory.
+    pub capacity: Option<u64>,
+    /// Settings in place of those recorded.
+    pub settings: Option<&'o str>,
+    /// Only multiples of this are looked for.
+    pub multiple: u64,
+    /// How many lines to tell of.
+    pub top: usize,
+}

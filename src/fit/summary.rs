@@ -1,0 +1,99 @@
+//! What the answer comes to.
+
+use super::device::FitDevice;
+use super::growth::GrowingLine;
+use super::largest::Largest;
+use super::prediction::FailedAt;
+use crate::snapshot::Snapshot;
+use crate::summary::{Summary, environment};
+use crate::units::{count, size};
+use crate::verdict::Verdict;
+
+/// How large it may be, by the device on which least fits; settings are told beside those of `recorded`.
+pub(super) fn summary(devices: &[FitDevice], recorded: Option<&Snapshot>) -> Summary {
+    let fits = |device: &&FitDevice| {
+        device.largest.as_ref().map_or(u64::MAX, |largest| largest.size.unwrap_or(u64::MAX))
+    };
+    let Some(device) = devices.iter().min_by_key(fits) else { return Summary::default() };
+    let of = match devices {
+        [_] => String::new(),
+        _ => format!("device {}: ", device.device),
+    };
+    let estimate = if device.is_doubtful() { "an estimate, see the warnings: " } else { "" };
+    let settings = recorded.and_then(|snapshot| snapshot.settings.as_ref());
+    let settings = settings.map(|settings| settings.string.as_str());
+    let (action, copy) = match (&device.best, device.capacity_bytes) {
+        (Some(Largest { size: Some(better), settings: option }), _) => {
+            let action = format!("size {} fits with {option}", count(*better));
+            (Some(action), Some(environment(option, settings)))
+        }
+        (_, None) => {
+            let action = "give --capacity, such as 80GiB, to learn the largest size that fits";
+            (Some(action.to_owned()), None)
+        }
+        _ => (None, None),
+    };
+    Summary {
+        answer: format!("{of}{estimate}{}", answer(device)),
+        who: device.growth.first().map(|line| grows(line, device)),
+        action,
+        copy,
+    }
+}
+
+fn answer(device: &FitDevice) -> String {
+    let Some(capacity) = device.capacity_bytes else {
+        let largest = device.sizes.last();
+        return largest.map_or_else(String::new, |at| {
+            format!(
+                "at size {} the peak is {} allocated, {} reserved",
+                count(at.size),
+                size(at.peak_allocated_bytes),
+                size(at.peak_reserved_bytes)
+            )
+        });
+    };
+    let Some(largest) = &device.largest else {
+        return "how large it may be cannot be told: a larger size makes more requests, and how many \
+                more is not known"
+            .to_owned();
+    };
+    let on = size(capacity);
+    match largest.size {
+        None => format!("every size fits on {on}: the peak does not grow"),
+        Some(0) => format!("no size fits on {on}"),
+        Some(fits) => {
+            let next = device.sizes.iter().find(|size| size.size > fits && size.failed.is_some());
+            let fails = next.and_then(|next| Some((next.size, next.failed.as_ref()?)));
+            let fails = fails.map_or_else(String::new, |(n, failed)| {
+                format!(", {} fails{}", count(n), failed.in_short())
+            });
+            format!("size {} fits on {on}{fails}", count(fits))
+        }
+    }
+}
+
+/// Who grows most.
+fn grows(line: &GrowingLine, device: &FitDevice) -> String {
+    format!(
+        "{}: {} at size {}, {} more for each unit",
+        line.around.in_short(line.frame.as_ref()),
+        size(line.bytes),
+        count(device.growth_at),
+        size(line.bytes_per_unit.unsigned_abs())
+    )
+}
+
+impl FailedAt {
+    /// Where, and why.
+    pub fn in_short(&self) -> String {
+        let why = match self.verdict {
+            Verdict::Fragmentation => ": fragmentation",
+            _ => "",
+        };
+        match &self.frame {
+            Some(_) => format!(" at {}{why}", self.around.in_short(self.frame.as_ref())),
+            None => why.to_owned(),
+        }
+    }
+}

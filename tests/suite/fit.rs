@@ -1,0 +1,124 @@
+//! `oomscope fit`: what it says of other sizes is what PyTorch's allocator did there.
+
+use serde_json::Value;
+
+use crate::support::program::{refusal, result_of};
+
+/// What PyTorch measured: `fixtures/sizes/truth.json`.
+fn truth(program: &str, size: u64, key: &str) -> u64 {
+    let text = std::fs::read_to_string("fixtures/sizes/truth.json").unwrap();
+    let facts: Value = serde_json::from_str(&text).unwrap();
+    facts[program][size.to_string()][key].as_u64().unwrap()
+}
+
+fn file(program: &str, size: u64) -> String {
+    format!("{size}=fixtures/sizes/2.15.0-{program}-{size}.pickle.gz")
+}
+
+fn fit(program: &str, sizes: &[u64], more: &[&str]) -> Value {
+    let files: Vec<String> = sizes.iter().map(|size| file(program, *size)).collect();
+    let args = ["fit", "--format", "json"].into_iter();
+    let args: Vec<&str> =
+        args.chain(files.iter().map(String::as_str)).chain(more.iter().copied()).collect();
+    serde_json::from_str(&result_of(&args)).unwrap()
+}
+
+fn codes(report: &Value) -> Vec<&str> {
+    let warnings = report["warnings"].as_array().unwrap();
+    warnings.iter().map(|warning| warning["code"].as_str().unwrap()).collect()
+}
+
+/// At 4 the backward pass, whose threads have no stack, takes another path than at 8.
+#[test]
+fn peaks_at_a_size_that_nobody_recorded_are_those_of_the_allocator() {
+    for program in ["dense", "gan"] {
+        for (learned, unseen) in [([4, 8], 13), ([8, 13], 4)] {
+            let report = fit(program, &learned, &["--at", &unseen.to_string()]);
+            let device = &report["devices"][0];
+            let row = &device["sizes"][0];
+            assert_eq!(row["size"], unseen);
+            let said = row["peak_allocated_bytes"].as_u64().unwrap();
+            let error = said.abs_diff(truth(program, unseen, "peak_allocated"));
+            if unseen > 8 {
+                assert_eq!(error, 0, "{program} at {unseen}");
+                assert_eq!(row["peak_reserved_bytes"], truth(program, unseen, "peak_reserved"));
+                assert_eq!(codes(&report), [""; 0], "{program}");
+            } else {
+                assert!(error * 100 <= said, "{program} at {unseen}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_recorded_size_is_as_recorded() {
+    let report = fit("dense", &[4, 8], &[]);
+    for row in report["devices"][0]["sizes"].as_array().unwrap() {
+        let size = row["size"].as_u64().unwrap();
+        if row["is_recorded"] == true {
+            assert_eq!(row["peak_allocated_bytes"], truth("dense", size, "peak_allocated"));
+            assert_eq!(row["peak_reserved_bytes"], truth("dense", size, "peak_reserved"));
+        }
+    }
+}
+
+/// The program was really run at 19 and 20 on a device of 316 MiB: see `tests/oracle/fit.py`.
+#[test]
+fn the_largest_size_fits_and_the_next_does_not() {
+    let report =
+        fit("dense", &[4, 8], &["--capacity", "316MiB", "--set", "expandable_segments:False"]);
+    let device = &report["devices"][0];
+    let largest = device["largest"]["size"].as_u64().unwrap();
+    assert_eq!(largest, LARGEST_OF_DENSE);
+    let row = |size: u64| {
+        device["sizes"].as_array().unwrap().iter().find(|row| row["size"] == size).unwrap()
+    };
+    assert_eq!((&row(largest)["fits"], &row(largest + 1)["fits"]), (&true.into(), &false.into()));
+    assert!(row(largest + 1)["failed"]["requested_bytes"].as_u64().is_some());
+    let even = fit("dense", &[4, 8], &["--capacity", "316MiB", "--multiple-of", "4"]);
+    assert_eq!(even["devices"][0]["largest"]["size"], largest / 4 * 4);
+}
+
+const LARGEST_OF_DENSE: u64 = 19;
+
+/// Each step of the recurrence keeps blocks of its own: their number grows, which no law of one request tells.
+#[test]
+fn requests_that_grow_in_number_are_told() {
+    let report = fit("rnn_steps", &[4, 8], &["--at", "13"]);
+    assert_eq!(codes(&report), ["unpaired"]);
+    let device = &report["devices"][0];
+    assert!(device["paired_ratio"].as_f64().unwrap() < 0.999);
+    let requests: Vec<u64> =
+        device["requests"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+    assert!(requests[0] < requests[1]);
+    let page =
+        result_of(&["fit", &file("rnn_steps", 4), &file("rnn_steps", 8), "--capacity", "1GiB"]);
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        page.contains("an estimate, see the warnings: how large it may be cannot be told"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_third_recording_checks_the_others() {
+    let report = fit("dense", &[4, 8, 13], &[]);
+    let checked = report["devices"][0]["checked"].as_array().unwrap();
+    assert_eq!(checked.len(), 3);
+    let last = &checked[2];
+    assert_eq!((&last["size"], &last["allocated_error_ratio"]), (&13.into(), &0.0.into()));
+}
+
+#[test]
+fn recordings_of_different_programs_are_refused() {
+    let said = refusal(&["fit", &file("dense", 4), &file("gan", 8)]);
+    assert!(said.contains("these are not recordings of one program: only "), "{said}");
+}
+
+#[test]
+fn what_cannot_be_learned_from_is_refused_in_a_sentence() {
+    let one = "fixtures/sizes/2.15.0-dense-4.pickle.gz";
+    let same = format!("4={one}");
+    assert!(refusal(&["fit", &same]).contains("one recording does not tell how a program grows"));
+    assert!(refusal(&["fit", &same, &same]).contains("two recordings are of the same size"));
+}
