@@ -117,7 +117,8 @@ FRAMES = "const frame = () => new Promise(requestAnimationFrame); const start = 
 
 def wheel(element, turns):
     """Over a picture: in, and out again, about different places. Milliseconds to the second frame after it."""
-    return lambda at: f"""(async () => {{ const element = {element}, box = element.getBoundingClientRect(); {FRAMES}
+    return lambda at: f"""(async () => {{ const element = {element}; element.scrollIntoView({{ block: 'center' }});
+      const box = element.getBoundingClientRect(); {FRAMES}
       const clientX = box.left + box.width * {0.2 + 0.6 * (at % 7) / 7}, clientY = box.top + box.height * 0.4, deltaY = {-240 if at < turns / 2 else 240};
       document.elementFromPoint(clientX, clientY).dispatchEvent(new WheelEvent('wheel', {{ deltaY, clientX, clientY, bubbles: true, cancelable: true }}));
       await frame(); await frame(); return performance.now() - start; }})()"""

@@ -66,8 +66,10 @@ class Columns {
     } else {
       for (let m = 0; m <= entries; m += 1) this.time[m] = m;
     }
+    /** How many moments each part of `undrawn` has. */
+    this.undrawnPart = Math.max(1, Math.ceil((entries + 1) / 1024));
     /** The most bytes that are left out in each part of the trace, if any are. */
-    this.undrawn = header.undrawn ? large("undrawn", Math.min(1024, entries + 1)) : null;
+    this.undrawn = header.undrawn ? large("undrawn", Math.ceil((entries + 1) / this.undrawnPart)) : null;
     /** @type {Uint32Array} */
     this.change = new Uint32Array(0);
     this.changeAt = new Uint32Array(entries + 3);
@@ -107,6 +109,11 @@ class Columns {
       }
     });
     this.change = change;
+  }
+
+  /** Bytes at moment m that are not among the allocations, at most. @param {number} m */
+  undrawnAt(m) {
+    return this.undrawn ? this.undrawn[Math.floor(m / this.undrawnPart)] : 0;
   }
 
   /** The moment's place among microseconds: linear between moments, so that a zoom may begin between two. @param {number} x */

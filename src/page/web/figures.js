@@ -8,11 +8,12 @@ function tile(name, value, note) {
 function drawFigures() {
   const figures = figuresOf(device, moment);
   const { allocated, reserved } = figures;
+  const undrawn = device.data.undrawnAt(view.m);
   const time = device.data.hasTime ? `, ${secondsText(device.data.time[view.m])}` : "";
   const { entries } = device.data;
   byId("when").textContent = entries ? `${device.momentText(view.m)} of ${countText(entries)}${time}` : "at the snapshot; no history was recorded";
   const tiles = [
-    tile("allocated", bytesText(allocated), `${countOf(figures.blocks, "block")}`),
+    tile("allocated", bytesText(allocated), undrawn ? `and at most ${bytesText(undrawn)} left out` : countOf(figures.blocks, "block")),
     tile("reserved", bytesText(reserved), countOf(figures.segments, "segment")),
     tile("free, stranded", bytesText(figures.stranded), "beside live blocks"),
     tile("free, releasable", bytesText(figures.releasable), "by empty_cache()"),

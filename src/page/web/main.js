@@ -34,7 +34,7 @@ async function showPage(index, wish = {}) {
   if (!device.data.hasTime) view.x = "entry";
   byId("page-title").textContent = device.page.title;
   const { undrawn } = device.data.header;
-  byId("undrawn").textContent = undrawn ? `${countText(undrawn.allocations)} of the smallest and shortest allocations are left out to bound the size of this page: at most ${bytesText(undrawn.bytes_at_most)} at a moment.` : "";
+  byId("undrawn").textContent = undrawn ? `${countText(undrawn.allocations)} of the smallest and shortest allocations are left out to bound the size of this page, and hatched: at most ${bytesText(undrawn.bytes_at_most)} at a moment.` : "";
   byId("course").hidden = !device.data.entries;
   byId("time-title").textContent = device.data.entries ? "Memory over time" : "Memory at the snapshot";
   byId("bands-frame").style.height = `${bandsHeight()}px`;
@@ -59,8 +59,9 @@ function show(wish) {
 function foldRest() {
   const rest = make("details", { class: "rest" }, make("summary", {}, "Everything that the analysis says, in words"));
   const app = byId("app");
+  const tried = document.querySelectorAll("#first > section.whatif");
   while (app.nextSibling) rest.append(app.nextSibling);
-  app.after(rest);
+  app.after(...tried, rest);
 }
 
 /** What has been drawn when two frames have passed. */

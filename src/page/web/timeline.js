@@ -33,6 +33,7 @@ function drawTimeline() {
       else paint(sums, x);
     });
   }
+  paintUndrawn(out, width, height, scale);
   lineOfReserved(out, width, height, scale);
   context.putImageData(timelineImage, 0, 0);
 }
@@ -41,7 +42,7 @@ function drawTimeline() {
 function scaleTimeline(height) {
   const { reserved, allocated, pending } = device.totals;
   let top = 0;
-  for (const m of shownMoments) top = Math.max(top, reserved[m], allocated[m] + pending[m]);
+  for (const m of shownMoments) top = Math.max(top, reserved[m], allocated[m] + pending[m] + device.data.undrawnAt(m));
   for (const failure of device.data.header.failures) {
     if (failure.moment < view.a || failure.moment >= view.b) continue;
     top = Math.max(top, Math.min(top * 1.5, allocated[failure.moment] + failure.requested_bytes));
@@ -55,6 +56,18 @@ function paintReserved(out, width, height, scale) {
   for (let x = 0; x < width; x += 1) {
     const from = height - Math.floor(device.totals.reserved[shownMoments[x]] * scale);
     for (let y = Math.max(0, from), at = y * width + x; y < height; y += 1, at += width) out[at] = pixels.free;
+  }
+}
+
+/** What is left out of the data, on top of what is not. @param {Uint32Array} out @param {number} width @param {number} height @param {number} scale */
+function paintUndrawn(out, width, height, scale) {
+  if (!device.data.undrawn) return;
+  const { allocated, pending } = device.totals;
+  for (let x = 0; x < width; x += 1) {
+    const m = shownMoments[x];
+    const from = Math.floor((allocated[m] + pending[m]) * scale);
+    const to = Math.min(height, Math.floor((allocated[m] + pending[m] + device.data.undrawnAt(m)) * scale));
+    for (let y = from; y < to; y += 1) out[(height - 1 - y) * width + x] = (x + y) % 4 ? pixels.line : pixels.muted;
   }
 }
 
