@@ -54,6 +54,7 @@ function buildPage() {
       make("div", { class: "moment" }, slider),
       make("div", { class: "strips", id: "bands-frame" }, make("canvas", { id: "bands", "aria-hidden": "true" })),
       make("p", { class: "muted bar" }, make("span", { id: "zoom-note" }), make("span", {}, "Each column of pixels shows its busiest moment, with every allocation live then; the grey line is what is reserved."),
+        make("span", { id: "mark-note" }, "▾ red: memory given back for a request; grey: cache emptied, or a snapshot."),
         make("span", { id: "undrawn" }), make("button", { id: "outside", hidden: true }, "the moment is outside: go there")),
       folded("course-table", "The picture in numbers"))),
     make("div", { class: "two" },

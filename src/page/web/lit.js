@@ -94,9 +94,3 @@ function firstHole({ addr, holes }, offset) {
   }
   return low;
 }
-
-/** What a query means, in words. @param {string} query */
-function litText(query) {
-  const blocker = /^blocker:(\d+)\.(\d+)$/.exec(query);
-  return blocker ? `in the way, ${Number(blocker[2]) + 1}` : query;
-}

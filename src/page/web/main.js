@@ -35,6 +35,7 @@ async function showPage(index, wish = {}) {
   byId("page-title").textContent = device.page.title;
   const { undrawn } = device.data.header;
   byId("undrawn").textContent = undrawn ? `${countText(undrawn.allocations)} of the smallest and shortest allocations are left out to bound the size of this page, and hatched: at most ${bytesText(undrawn.bytes_at_most)} at a moment.` : "";
+  byId("mark-note").hidden = !device.data.header.marks?.length;
   byId("course").hidden = !device.data.entries;
   byId("time-title").textContent = device.data.entries ? "Memory over time" : "Memory at the snapshot";
   byId("bands-frame").style.height = `${bandsHeight()}px`;
@@ -80,7 +81,7 @@ async function start() {
     search: drawSearch, failure: drawFailurePanel, figures: drawFigures, overview: drawOverview, timeline: drawTimeline, overlay: drawOverlay, bands: drawBands,
     slider: drawSlider, map: drawMap, flame: drawFlame, selection: drawSelection, tables: drawTables, pages: drawPages, hash: drawHash,
   });
-  for (const wire of [wireTimeline, wireOverview, wireSlider, wireMap, wireFlame, wireSearch, wireKeys]) wire();
+  for (const wire of [wireTimeline, wireBands, wireOverview, wireSlider, wireMap, wireFlame, wireSearch, wireKeys]) wire();
   const repaint = () => {
     readTheme();
     recolour();

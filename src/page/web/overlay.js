@@ -79,6 +79,34 @@ function drawMarks(context, width) {
   }
 }
 
+/** The marks near a place in the picture, in words. @param {number} x 0 to 1 @param {number} near @returns {string[]} */
+function marksNear(x, near) {
+  const marks = (device.data.header.marks || []).filter((/** @type {any} */ mark) => Math.abs(acrossZoom(mark.moment) - x) < near);
+  return marks.slice(0, 5).map((/** @type {any} */ mark) => {
+    const entry = device.entryOf(mark.moment);
+    const word = /** @type {any} */ (MARK_WORDS)[mark.kind] || mark.kind;
+    return `▾ ${word}${mark.bytes ? `, ${bytesText(mark.bytes)}` : ""}, at entry ${countText(entry ?? 0)}`;
+  });
+}
+
+/** What the strips say of a place: the step, the phase, the named ranges. @param {number} x 0 to 1 */
+function bandsText(x) {
+  const m = Math.max(0, Math.min(device.data.entries, Math.floor(fromAcross(x))));
+  const { steps = [], phase_runs: runs = [], phases, ranges = [] } = device.data.header;
+  const lines = [device.momentText(m)];
+  if (steps.length) lines.push(`step ${steps.filter((/** @type {number} */ step) => step <= m).length}`);
+  const run = runs.findLast((/** @type {[number, number]} */ one) => one[0] <= m);
+  if (run) lines.push(`phase: ${phases[run[1]]}`);
+  for (const range of ranges) if (range.start <= m && m < range.end) lines.push(range.name);
+  return lines.slice(0, 12).join("\n");
+}
+
+function wireBands() {
+  const canvas = byId("bands");
+  canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => showTip(event, bandsText(pointIn(event, canvas)[0])));
+  canvas.addEventListener("pointerleave", () => showTip(null, ""));
+}
+
 /** @param {CanvasRenderingContext2D} context @param {number} width @param {number} height */
 function drawFailures(context, width, height) {
   let free = -1;

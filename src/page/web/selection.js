@@ -7,7 +7,7 @@ function allocationText(row, most) {
   const requested = data.requested[kind];
   const lines = [`${bytesText(data.bytes[row])}${requested === data.bytes[row] ? "" : `, ${countText(requested)} bytes requested`}: ${by.category.names[data.category[kind]]}, ${placeText(data.pool[kind], data.stream[kind])}`];
   lines.push(lifeText(row));
-  const frames = stacks.framesOf(data.node[kind]);
+  const frames = stacks.toldFrames(data.node[kind]);
   if (!frames.length) lines.push("no stack recorded");
   for (const frame of frames.slice(0, most)) lines.push(`${stacks.isUsers(frame) ? "▸ " : "   "}${stacks.frameText(frame)}`);
   if (frames.length > most) lines.push(`   and ${countOf(frames.length - most, "more frame")}`);
@@ -34,10 +34,6 @@ function drawSelection() {
   const { data, stacks } = device;
   const kind = data.kind[row];
   const [size, life] = allocationText(row, 0).split("\n");
-  const list = make("ol", { class: "stack" });
-  for (const frame of stacks.framesOf(data.node[kind])) {
-    list.append(make("li", { class: stacks.isUsers(frame) ? "own" : null }, stacks.frameText(frame)));
-  }
   /** @param {string} text @param {() => void} does */
   const button = (text, does) => make("button", { onclick: does }, text);
   body.replaceChildren(
@@ -49,8 +45,20 @@ function drawSelection() {
       button("zoom to its life", () => setZoom(data.start[row] - 20, Math.min(data.entries + 1, data.done[row]) + 20)),
       button("light its line", () => setQuery(`line:${stacks.textOfLine(stacks.lineOfKind[kind])}`)),
       button("unselect", () => select(-1))),
-    data.node[kind] ? list : make("p", { class: "muted" }, "no stack recorded"),
+    ...stackOf(data.node[kind]),
   );
+}
+
+/** The frames of a stack, innermost first; the interpreter's and native ones folded. @param {number} node @returns {Node[]} */
+function stackOf(node) {
+  const { stacks } = device;
+  const whole = stacks.framesOf(node);
+  if (!whole.length) return [make("p", { class: "muted" }, "no stack recorded")];
+  /** @param {number[]} frames */
+  const list = (frames) => make("ol", { class: "stack" }, ...frames.map((frame) => make("li", { class: stacks.isUsers(frame) ? "own" : null }, stacks.frameText(frame))));
+  const told = stacks.toldFrames(node);
+  if (told.length === whole.length) return [list(whole)];
+  return [list(told), make("details", {}, make("summary", {}, `all ${whole.length} frames`), list(whole))];
 }
 
 /** @param {any} event where, or null to hide @param {string} text */

@@ -41,6 +41,13 @@ class Stacks {
     return this.origin[frame] < 2;
   }
 
+  /** The same without the interpreter's and native frames; all of them where there are no others. @param {number} node */
+  toldFrames(node) {
+    const frames = this.framesOf(node);
+    const told = frames.filter((frame) => this.origin[frame] <= 2);
+    return told.length ? told : frames;
+  }
+
   /** Is it PyTorch's Python code, and not what lies around every call? @param {number} frame */
   isTorch(frame) {
     return this.origin[frame] === 2;

@@ -182,8 +182,9 @@ function tipAt(x, y) {
   const { m, row, group, bytes } = atPoint(x, y);
   const { allocated, reserved } = device.totals;
   const head = `${device.momentText(m)}${device.data.hasTime ? `, ${secondsText(device.data.time[m])}` : ""}: ${bytesText(allocated[m])} allocated of ${bytesText(reserved[m])} reserved`;
-  if (row >= 0) return `${head}\n${allocationText(row, 8)}`;
-  return group >= 0 ? `${head}\n${groupName(group)}: ${bytesText(bytes)}` : head;
+  const marks = marksNear(x, 5 / byId("timeline").clientWidth).map((text) => `\n${text}`).join("");
+  if (row >= 0) return `${head}${marks}\n${allocationText(row, 8)}`;
+  return group >= 0 ? `${head}${marks}\n${groupName(group)}: ${bytesText(bytes)}` : head + marks;
 }
 
 /** Zooms about a place in the picture. @param {number} factor @param {number} x 0 to 1 */
