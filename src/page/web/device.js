@@ -42,8 +42,13 @@ class Device {
     return other > 0.9 * this.totals.allocated[m] ? "line" : "category";
   }
 
-  /** The moment that is looked at first. */
+  /** The moment that is looked at first: the one asked for with `--at`, the last failure, or the peak. */
   firstMoment() {
+    const asked = this.analysis?.moment;
+    if (asked) {
+      const m = asked.at === "entry" ? asked.event + 1 - this.data.header.first_event : 0;
+      if (m >= 0 && m <= this.data.entries) return m;
+    }
     return this.lastFailure()?.moment ?? this.totals.peak;
   }
 }
