@@ -187,19 +187,24 @@ impl Lifetimes {
         };
         let is_pending = tile.state == BlockState::ActivePendingFree;
         if let Some(known) = known {
+            let is_same = !is_new || known.start == now;
+            if is_same && is_pending {
+                known.requested = known.requested.or(Some(now));
+                // Where an entry cuts what is on its way out, the file contradicts itself.
+                known.bytes = tile.size;
+            }
             // Whatever one entry says of a block several times, it is one block.
-            if known.bytes == tile.size && !(is_new && known.start < now) {
-                if is_pending {
-                    known.requested = known.requested.or(Some(now));
-                }
+            if is_same && known.bytes == tile.size {
                 return;
             }
             known.end(now);
         }
-        if let Some(place) = self.place_of(step, tile.stream_pool) {
+        // Nothing is freed when it comes.
+        let place = (!is_pending).then(|| self.place_of(step, tile.stream_pool)).flatten();
+        if let Some(place) = place {
             self.born(Allocation {
                 start: now,
-                requested: is_pending.then_some(now),
+                requested: None,
                 done: None,
                 address,
                 bytes: tile.size,

@@ -31,7 +31,7 @@ impl Space {
                 Some((_, end, _)) if from <= *end => *end = to.max(*end),
                 last => {
                     let before = last.map_or(0, |(start, end, before)| {
-                        before.saturating_add((*end - *start) / unit + APART)
+                        before.saturating_add((*end - *start) / unit).saturating_add(APART)
                     });
                     regions.push((from, to, before));
                 }
@@ -50,7 +50,7 @@ impl Space {
     /// The regions: first address in hexadecimal, and units, with those up to the next.
     pub(super) fn regions(&self) -> Vec<(String, u64)> {
         let told = |(from, to, _): &(u64, u64, u64)| {
-            (format!("{from:#x}"), (to - from) / self.unit + APART)
+            (format!("{from:#x}"), ((to - from) / self.unit).saturating_add(APART))
         };
         self.regions.iter().map(told).collect()
     }

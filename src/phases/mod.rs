@@ -25,7 +25,7 @@ use self::steps::Steps;
 pub use self::steps::StepsFrom;
 use crate::frames::StackReader;
 use crate::ids::{StackId, SymbolId, row};
-use crate::snapshot::{Action, Device};
+use crate::snapshot::{Action, Device, Stacks};
 
 /// Phases and steps of one device's trace. An entry is named by its index in that trace.
 #[derive(Debug)]
@@ -49,6 +49,8 @@ impl Phases {
         let mut read =
             |stack: StackId| *signs[stack.index()].get_or_insert_with(|| reader.read(stack));
         let hints = hints(device, &named, &mut read);
+        // What the trace only frees has none.
+        read(Stacks::EMPTY);
         // Blocks at the end may be older than the trace, which forgets, while they do not.
         for block in device.blocks() {
             read(block.stack);

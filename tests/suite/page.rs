@@ -6,13 +6,14 @@ use std::path::Path;
 use oomscope::analysis::{AnalyzeReport, Options, analyze_study};
 use oomscope::page::{PageData, SnapshotData};
 use oomscope::snapshot::Snapshot;
-use oomscope::study::{DeviceStudy, Moment, Scope, Study};
+use oomscope::study::{DeviceStudy, Moment, Scope, Study, Window};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::support::page::{Page, Recording, State};
 use crate::support::program::{analyze, file, job, result_of, run};
-use crate::support::{fixtures, page};
+use crate::support::{fixtures, garbage, page};
 
 /// Fixtures of other kinds than those of [`fixtures::names`].
 const MORE: [&str; 6] = [
@@ -351,4 +352,24 @@ fn a_page_needs_a_file_to_be_opened() {
     let said = run(&["report", "--open", &relative("2.15.0-holes")]);
     assert_eq!(said.code, 2);
     assert!(said.err.contains("--output"), "{}", said.err);
+}
+
+proptest! {
+    #[test]
+    fn no_entries_whatever_keep_a_page_from_being_written(file in garbage::snapshot(), last in 0..60_u64) {
+        let snapshot = Snapshot::read(&serde_json::to_vec(&file).unwrap(), &|_| {}).unwrap();
+        for (window, budget) in [(Window::Whole, usize::MAX), (Window::Last(last), 200)] {
+            let options = Options { top: 2, window, ..Options::default() };
+            let study = Study::new(&snapshot, options.scope());
+            let report = analyze_study(&study, "a", 0, options);
+            let devices = study.devices().zip(&report.devices);
+            let devices = devices.map(|(device, report)| PageData::of(device, report, budget).unwrap());
+            let data = SnapshotData { devices: devices.collect(), whatif: None };
+            let report = AnalyzeReport::new(vec![report], Vec::new(), 2);
+            let mut html = Vec::new();
+            oomscope::page::write(&report, &[data], "0", &mut html).unwrap();
+            let page = Page::read(String::from_utf8(html).unwrap());
+            prop_assert_eq!(page.rows.len(), page.devices.len());
+        }
+    }
 }
