@@ -163,6 +163,7 @@ pub fn counted(n: u64, noun: &str) -> String {
     let plural = match n {
         1 => "",
         _ if noun.ends_with('y') => return format!("{} {}ies", count(n), &noun[..noun.len() - 1]),
+        _ if noun.ends_with('s') => "es",
         _ => "s",
     };
     format!("{} {noun}{plural}", count(n))

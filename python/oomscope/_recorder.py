@@ -401,7 +401,8 @@ def attach_observer(observer):
     import torch
 
     attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
-    (attach or torch._C._cuda_attachOutOfMemoryObserver)(observer)
+    attach = attach or torch._C._cuda_attachOutOfMemoryObserver
+    attach(observer)
 
 
 def snapshot(reason, oom, options):

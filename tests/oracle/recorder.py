@@ -56,8 +56,8 @@ class Job:
     def command(self, *python):
         return ["bash", str(HERE / "run.sh"), *map(str, python)]
 
-    def start(self, *python, options=(), **environment):
-        run = [str(self.oomscope), "run", "-o", "out", *options, "--", *self.command(*python)]
+    def start(self, *python, options=(), before=(), **environment):
+        run = [str(self.oomscope), "run", "-o", "out", *options, "--", *before, *self.command(*python)]
         return subprocess.Popen(run, cwd=self.work, env=self.environment(**environment), text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -78,6 +78,21 @@ class Job:
     def snapshots(self):
         return [read(self.work / "out" / name) for name in self.files() if name.endswith(".pickle.gz")]
 
+    def when_recorded(self, process):
+        """Waits for the first process that records; its number."""
+        while process.poll() is None:
+            found = list((self.work / "out" / ".recorder").glob("recorded-*"))
+            whole = [path for path in found if not path.name.endswith(".part")]
+            if whole:
+                return int(whole[0].name.rpartition("-")[2])
+            time.sleep(0.1)
+        raise AssertionError("nothing was recorded: " + process.communicate()[1][-2000:])
+
+    def has(self, package):
+        """Whether the environment has a package that only some cases need."""
+        look = [self.venv / "bin/python", "-c", f"import importlib.util as u; u.find_spec('{package}') or 1 / 0"]
+        return subprocess.run(look, stderr=subprocess.DEVNULL).returncode == 0
+
     def said(self):
         return [line for line in self.errors.splitlines() if line.startswith("oomscope: ")]
 
@@ -89,7 +104,7 @@ class Job:
 
     def expect(self, code, files):
         assert self.code == code, f"exit code {self.code}, not {code}: {self.errors[-2000:]}"
-        names = [re.sub(r"^.*-pid\d+-", "", name) for name in self.files()]
+        names = sorted(re.sub(r"^.*-pid\d+-", "", name) for name in self.files())
         assert names == files, f"{names}, not {files}: {self.errors[-2000:]}"
         if any("-oom" in name or name.startswith("oom") for name in files):
             page = self.page()
@@ -144,6 +159,214 @@ def torchrun_four(job):
 def torchrun_all_fail(job):
     """torchrun, 4 ranks, all fail: one of each"""
     torchrun(job, 4, "all").expect(1, [f"rank{n}-oom1.pickle.gz" for n in range(4)])
+
+
+@case
+def spawn(job):
+    """torch.multiprocessing.spawn, 2 processes, one fails: the other writes one, too"""
+    job.run(job.script("""
+import time, torch, torch.multiprocessing as mp
+def work(index, barrier):
+    held = [torch.empty(1 << 20, device="cuda")]
+    barrier.wait()
+    while index: held.append(torch.empty(128 << 20, device="cuda"))
+    time.sleep(60)
+if __name__ == "__main__":
+    mp.spawn(work, args=(mp.get_context("spawn").Barrier(2),), nprocs=2)
+""")).expect(1, ["asked1.pickle.gz", "oom1.pickle.gz"])
+
+
+@case
+def fork(job):
+    """fork before CUDA and after it: the child before records for itself, the other is left alone"""
+    job.run(job.script("""
+import os, torch
+def fail():
+    try: torch.empty(1 << 45, device="cuda")
+    except torch.OutOfMemoryError if hasattr(torch, "OutOfMemoryError") else RuntimeError: pass
+early = os.fork()
+if early == 0:
+    fail(); os._exit(0)
+os.waitpid(early, 0)
+fail()
+late = os.fork()
+if late == 0: os._exit(0)
+assert os.waitpid(late, 0)[1] == 0
+""")).expect(0, ["oom1.pickle.gz", "oom1.pickle.gz"])
+
+
+@case
+def dataloader(job):
+    """workers of a DataLoader: nothing of them, one snapshot of the process that fails"""
+    job.run(job.script("""
+import torch
+from torch.utils.data import DataLoader
+held = []
+for batch in DataLoader(torch.zeros(64, 8), batch_size=4, num_workers=2):
+    batch.cuda()
+    held.append(torch.empty(256 << 20, device="cuda"))
+""")).expect(1, ["oom1.pickle.gz"])
+
+
+@case
+def sitecustomize(job):
+    """the environment's own sitecustomize runs, too"""
+    (job.work / "own").mkdir()
+    (job.work / "own/sitecustomize.py").write_text("import sys; sys.own = True")
+    script = job.script("import sys; assert sys.own\n" + jobs("fill.py").read_text())
+    job.run(script, PYTHONPATH=job.work / "own").expect(1, ["oom1.pickle.gz"])
+
+
+@case
+def isolated(job):
+    """python -I ignores PYTHONPATH: without the package that is said, with it (torch 2.5 and later) all is recorded"""
+    if job.has("oomscope"):
+        job.run("-I", jobs("fill.py")).expect(1, ["oom1.pickle.gz"])
+        return "with the package"
+    job.run("-I", jobs("fill.py")).expect(1, [])
+    assert "-I and -E ignore PYTHONPATH" in job.said()[-1], job.said()
+    return "without the package"
+
+
+@case
+def survived(job):
+    """1,000 failures that the program survives: two snapshots, one more after 30 s, exit code 0"""
+    job.run(job.script("""
+import time, torch
+began = time.time()
+for _ in range(1000):
+    try: torch.empty(1 << 45, device="cuda")
+    except RuntimeError: pass
+print(time.time() - began)
+"""))
+    job.expect(0, ["oom1.pickle.gz", "oom2.pickle.gz", "oom3.pickle.gz"][:2 + (len(job.files()) == 3)])
+    return f"{float(job.out):.1f} s for all"
+
+
+@case
+def terminated(job):
+    """SIGTERM to oomscope ends the job: exit code 143, no snapshot"""
+    process = job.start(job.script("import time, torch\ntorch.empty(1, device='cuda')\ntime.sleep(60)"))
+    job.when_recorded(process)
+    process.terminate()
+    (job.out, job.errors), job.code = process.communicate(), process.returncode
+    job.expect(143, [])
+
+
+@case
+def killed(job):
+    """SIGKILL to the job: exit code 137, which is said"""
+    process = job.start(job.script("import time, torch\ntorch.empty(1, device='cuda')\ntime.sleep(60)"))
+    os.kill(job.when_recorded(process), signal.SIGKILL)
+    (job.out, job.errors), job.code = process.communicate(), process.returncode
+    job.expect(137, [])
+    assert "ended by signal 9" in job.said()[-1], job.said()
+
+
+@case
+def full_disk(job):
+    """no room for the snapshot: one line, no half of a file, the program's own error"""
+    (job.work / "out").mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48k", "tmpfs", job.work / "out"],
+                             stderr=subprocess.DEVNULL).returncode == 0
+    try:
+        limit = "" if mounted else "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
+        fill = "import torch\n" + limit + "x = [torch.empty(512, device='cuda') for _ in range(20000)]\n"
+        job.run(job.script(fill + jobs("fill.py").read_text())).expect(1, [])
+    finally:
+        if mounted:
+            subprocess.run(["umount", job.work / "out"], check=True)
+    assert any("no snapshot written: OSError" in line for line in job.said()), job.errors[-2000:]
+    assert "CUDA out of memory" in job.errors
+    return "a full file system" if mounted else "a limit on the size of files"
+
+
+@case
+def no_permission(job):
+    """the job may not write to the directory: one line, the program's own error"""
+    without_rights = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    script = job.script("import os, torch\nos.chmod('out', 0o555)\n" + jobs("fill.py").read_text())
+    job.run(script, before=without_rights).expect(1, [])
+    assert "CUDA out of memory" in job.errors and "Permission denied" in "".join(job.said()), job.errors[-2000:]
+
+
+@case
+def uncached(job):
+    """PYTORCH_NO_CUDA_MEMORY_CACHING: said, the program runs"""
+    job.run(job.script("import torch\ntorch.empty(1, device='cuda')"), PYTORCH_NO_CUDA_MEMORY_CACHING=1).expect(0, [])
+    assert "PYTORCH_NO_CUDA_MEMORY_CACHING is set" in job.said()[0], job.said()
+
+
+@case
+def asynchronous(job):
+    """the cudaMallocAsync backend has no history: said, the program runs"""
+    job.run(job.script("import torch\ntorch.cuda.init()\nprint('done')"),
+            PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync").expect(0, [])
+    assert "not recording" in job.said()[0] and job.out == "done\n", job.errors[-2000:]
+
+
+DEEP = """
+import sys, time, torch
+def deep(frames, calls):
+    if frames: return deep(frames - 1, calls)
+    began = time.perf_counter()
+    for _ in range(calls): torch.empty(4096, dtype=torch.uint8, device="cuda")
+    return (time.perf_counter() - began) / calls * 1e6
+"""
+
+
+@case
+def million(job):
+    """a ring of a million entries at a failure: seconds until the program goes on, memory, size"""
+    job.run(job.script(DEEP + """
+import resource
+deep(20, 340_000)
+before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.time()
+try: torch.empty(1 << 45, device="cuda")
+except RuntimeError: pass
+print(time.time() - began, before // 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+""")).expect(0, ["oom1.pickle.gz"])
+    path = next((job.work / "out").glob("*.gz"))
+    took, before, after = job.out.split()
+    began = time.monotonic()
+    assert len(read(path)["device_traces"][0]) == 1_000_000
+    return f"{float(took):.1f} s, {before} to {after} MiB of host memory, {path.stat().st_size / 1e6:.1f} MB"
+
+
+@case
+def overhead(job):
+    """microseconds for an allocation and its free under 20 frames: without, with stacks of Python, with all"""
+    script = job.script(DEEP + "deep(20, 20_000)\nprint(min(deep(20, 50_000) for _ in range(5)))")
+    plain = subprocess.run(job.command(script), env=job.environment(), stdout=subprocess.PIPE, text=True, check=True)
+    figures = [float(plain.stdout)]
+    for stacks in ("python", "all"):
+        figures.append(float(job.run(script, options=["--stacks", stacks]).out))
+    return ", ".join(f"{figure:.1f} us" for figure in figures)
+
+
+@case
+def accelerate(job):
+    """accelerate launch, 2 processes, one fails"""
+    if not job.has("accelerate"):
+        return "not run: accelerate is not there"
+    job.run("-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
+            "--mixed_precision", "no", "--dynamo_backend", "no", jobs("ranks.py"), FAILS="1", STUBCUDA_DEVICES=2,
+            OMP_NUM_THREADS=1).expect(1, ["rank0-asked1.pickle.gz", "rank1-oom1.pickle.gz"])
+
+
+@case
+def notebook(job):
+    """a kernel of Jupyter, started by nbclient: a cell fails, the kernel lives on"""
+    if not (job.has("nbclient") and job.has("ipykernel")):
+        return "not run: nbclient is not there"
+    job.run(job.script("""
+import nbformat, nbclient
+cells = ["import torch", "held = [torch.empty(1 << 30, device='cuda') for _ in range(99)]", "print('lives')"]
+book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+nbclient.NotebookClient(book, allow_errors=True, timeout=120).execute()
+assert "OutOfMemory" in str(book.cells[1].outputs) and "lives" in str(book.cells[2].outputs)
+""")).expect(0, ["oom1.pickle.gz"])
+    assert re.search(r"Cell In\[|ipykernel_|<ipython", "\n".join(job.page())), job.page()
 
 
 def neutral(snapshot, venv):

@@ -53,9 +53,13 @@ pub(super) struct Run {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_seconds)]
     wait: Duration,
 
+    /// Write the page on these snapshots: the run itself asks for it, in a process of its own
+    #[arg(long, hide = true, value_name = "FILE", num_args = 1..)]
+    page_on: Vec<PathBuf>,
+
     /// The command and its arguments
     #[arg(
-        required = true,
+        required_unless_present = "page_on",
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "COMMAND"
@@ -91,6 +95,9 @@ pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
 
 /// Runs the command to its end, then says what was recorded.
 pub(super) fn run(args: &Run) -> anyhow::Result<Done> {
+    if !args.page_on.is_empty() {
+        return page::write(&args.page_on).map(|()| Done::Well);
+    }
     let options = Options {
         max_entries: args.max_entries,
         stacks: args.stacks,

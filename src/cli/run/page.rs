@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use super::child::Ended;
 use super::directory::Seen;
@@ -21,12 +22,22 @@ pub(super) fn show(command: &[OsString], ended: Ended, seen: &Seen, snapshots: &
     }
     if snapshots.is_empty() {
         complain(&without_snapshot(command, ended, seen));
-    } else if let Err(error) = page(snapshots) {
-        complain(&format!("{error:#}"));
+    } else if !written_elsewhere(snapshots) {
+        complain("the page on these snapshots could not be written");
     }
 }
 
-fn page(snapshots: &[PathBuf]) -> anyhow::Result<()> {
+/// Has another process write the page: whatever happens to that, as for lack of host memory, the exit code of the
+/// command is told.
+fn written_elsewhere(snapshots: &[PathBuf]) -> bool {
+    let Ok(program) = std::env::current_exe() else { return false };
+    let mut writer = Command::new(program);
+    writer.args(["run", "--page-on"]).args(snapshots).stdin(Stdio::null());
+    writer.status().is_ok_and(|status| status.success())
+}
+
+/// Writes the page on `snapshots`.
+pub(super) fn write(snapshots: &[PathBuf]) -> anyhow::Result<()> {
     let inputs = inputs::expand(snapshots)?;
     let options = Options { top: 3, ..Options::default() };
     let (read, unreadable) =
@@ -65,11 +76,11 @@ fn without_snapshot(command: &[OsString], ended: Ended, seen: &Seen) -> String {
         "this PyTorch was built without CUDA"
     } else if seen.torch {
         "PyTorch was imported, but nothing used CUDA"
-    } else if seen.python {
-        "no Python process imported torch"
     } else if isolated {
         "Python's options -I and -E ignore PYTHONPATH, by which the recorder comes in; leave them out, or \
          `pip install oomscope` there, which PyTorch 2.5 and later finds by itself"
+    } else if seen.python {
+        "no Python process imported torch"
     } else {
         "no Python process was started that reads PYTHONPATH"
     };
