@@ -14,6 +14,9 @@ use crate::ids::{SymbolId, row};
 /// fall together. Its order is chance's: it is never walked.
 pub type SeededMap<K, V> = std::collections::HashMap<K, V, RandomState>;
 
+/// The same of keys alone.
+pub type SeededSet<K> = std::collections::HashSet<K, RandomState>;
+
 /// Distinct slices of `T`; ids are dense and in order of first appearance.
 #[derive(Debug, Clone)]
 pub struct Slices<T> {

@@ -78,6 +78,11 @@ impl CachingAllocator {
         &self.statistics
     }
 
+    /// `settings` are in effect from now on.
+    pub fn set_settings(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
     /// The settings in effect.
     pub fn settings(&self) -> &Settings {
         &self.settings

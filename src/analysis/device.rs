@@ -115,7 +115,7 @@ pub(super) fn report(
         ooms,
         advice: Vec::new(),
         copy: None,
-        request: options.request.map(|asked| request(device, asked)),
+        request: options.request.map(|asked| request(device, (shown, &memory), asked)),
         top_stacks: by_stack(stacks, memory.held.clone(), all, top).rows,
         top_lines: by_line(stacks, memory.held, all, top).rows,
         memory: memory.figures,

@@ -7,15 +7,14 @@
 
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
-
 use super::call::{Boundary, Call};
 use crate::facts::{SegmentPools, is_completed_at_once, lacks_completions};
 use crate::ids::{PoolId, StackId};
+use crate::intern::SeededMap;
 use crate::snapshot::{Action, Device, TraceEntry};
 
 /// Reads one device's trace call by call.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Calls<'a> {
     device: Device<'a>,
     pub(crate) pools: SegmentPools,
@@ -24,7 +23,7 @@ pub(crate) struct Calls<'a> {
     /// The most that was ever reserved: the device holds at least that much.
     most_reserved: u64,
     /// The stack under which memory was taken from the device, by its first address.
-    taken_under: FxHashMap<u64, StackId>,
+    taken_under: SeededMap<u64, StackId>,
     /// No free is seen to wait: see [`lacks_completions`].
     lacks_completions: bool,
 }
@@ -48,9 +47,14 @@ impl<'a> Calls<'a> {
             next: 0,
             reserved,
             most_reserved,
-            taken_under: FxHashMap::default(),
+            taken_under: SeededMap::default(),
             lacks_completions: lacks_completions(device),
         }
+    }
+
+    /// Index of the entry with which the next call begins.
+    pub(crate) fn position(&self) -> usize {
+        self.next
     }
 
     fn action(&self, row: usize) -> Option<Action> {

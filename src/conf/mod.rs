@@ -10,6 +10,7 @@ mod pairs;
 mod parse;
 mod settings;
 mod tokens;
+mod written;
 
 pub use change::Change;
 pub use error::ConfError;

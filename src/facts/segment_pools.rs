@@ -12,7 +12,7 @@ use crate::snapshot::{Action, Block, BlockState, Device, TraceEntry};
 
 /// The pools of recorded memory as the trace goes on: a private pool is known from the segments that
 /// are still there at the end; memory that is gone by then is taken to be of the default pool.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct SegmentPools {
     /// Nothing to find out: entries say it, or there is but one pool.
     is_trivial: bool,

@@ -11,7 +11,7 @@ use crate::snapshot::{Action, Device, TraceEntry};
 pub fn shown_capacity(device: Device<'_>, reserved_before: u64) -> Option<u64> {
     let mut most = reserved_before;
     let mut at_failure: Option<u64> = None;
-    walk(device, reserved_before, |event, reserved| {
+    walk(device, reserved_before, |_, event, reserved| {
         most = most.max(reserved);
         if event.action == Action::Oom {
             let reach = reserved.saturating_add(event.addr);
@@ -24,16 +24,21 @@ pub fn shown_capacity(device: Device<'_>, reserved_before: u64) -> Option<u64> {
 /// What the process was allowed to reserve, where some request failed although the device had room for
 /// it: at least what it did reserve, and less than what was refused. `None` when no failure shows that
 /// there was a limit.
-pub fn shown_limit(
+/// `settings` are those of an entry.
+pub fn shown_limit<'s>(
     device: Device<'_>,
-    settings: &Settings,
+    settings: impl Fn(usize) -> &'s Settings,
     reserved_before: u64,
 ) -> Option<RangeInclusive<u64>> {
     let mut limit: Option<u64> = None;
     let mut most = reserved_before;
-    walk(device, reserved_before, |event, reserved| {
+    walk(device, reserved_before, |entry, event, reserved| {
         most = most.max(reserved);
-        if event.action == Action::Oom && event.addr >= most_taken(event.size, settings) {
+        if event.action != Action::Oom {
+            return;
+        }
+        let settings = settings(entry);
+        if event.addr >= most_taken(event.size, settings) {
             let refused = reserved.saturating_add(segment_size(event.size, settings));
             limit = Some(limit.map_or(refused, |known| known.min(refused)));
         }
@@ -41,16 +46,16 @@ pub fn shown_limit(
     limit.map(|refused| most..=refused.saturating_sub(1).max(most))
 }
 
-/// Shows `see` every entry that moves memory, and every failure, with what is reserved after it.
-fn walk(device: Device<'_>, reserved_before: u64, mut see: impl FnMut(&TraceEntry, u64)) {
+/// Shows `see` every entry that moves memory, and every failure, by its index, with what is reserved after it.
+fn walk(device: Device<'_>, reserved_before: u64, mut see: impl FnMut(usize, &TraceEntry, u64)) {
     let mut reserved = reserved_before;
     let shows = |action: Action| action.moves_memory() || action == Action::Oom;
-    for (_, event) in device.entries_where(shows) {
+    for (entry, event) in device.entries_where(shows) {
         if event.action.is_growth() {
             reserved = reserved.saturating_add(event.size);
         } else if event.action.is_shrinking() {
             reserved = reserved.saturating_sub(event.size);
         }
-        see(&event, reserved);
+        see(entry, &event, reserved);
     }
 }

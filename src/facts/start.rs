@@ -8,8 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
+use super::layout::Layout;
 use super::pool_index::PoolIndex;
 use super::reservations::Reservations;
 use super::tiling::{Run, Tiling};
@@ -19,7 +20,8 @@ use crate::allocator::{
 use crate::conf::Settings;
 use crate::device::UNBOUNDED;
 use crate::ids::StackId;
-use crate::snapshot::{Action, Block, BlockState, Device, TraceEntry};
+use crate::intern::{SeededMap, SeededSet};
+use crate::snapshot::{Action, Block, BlockState, Device, Segment, TraceEntry};
 use crate::units::MIB;
 
 /// What was there when the recording began.
@@ -94,6 +96,24 @@ impl Start {
         blocks.sort_by_key(|b| b.addr);
         blocks.dedup_by_key(|b| b.addr);
         Self { runs: runs_before(device, &[], &PoolIndex::of(device)), blocks }
+    }
+
+    /// The memory of a `layout`.
+    pub(crate) fn of_layout(layout: &Layout) -> Self {
+        let run = |segment: &Segment| Run {
+            addr: segment.address,
+            size: segment.total_size,
+            pool: segment.pool,
+            stream: segment.stream,
+            is_small: segment.is_small,
+            is_expandable: segment.is_expandable,
+        };
+        let blocks = (0..layout.blocks.len()).filter_map(|row| layout.blocks.get(row));
+        let used = blocks.filter(|block| block.state != BlockState::Inactive);
+        Self {
+            runs: layout.segments.iter().map(run).collect(),
+            blocks: used.map(LiveAtStart::at_snapshot).collect(),
+        }
     }
 
     /// The memory that the model holds.
@@ -180,9 +200,9 @@ impl Start {
 
     /// Every block that no entry allocated: freed later, or still there at the end.
     fn find_blocks(&mut self, device: Device<'_>) {
-        let mut live: FxHashSet<u64> = FxHashSet::default();
+        let mut live: SeededSet<u64> = SeededSet::default();
         // With its row in `self.blocks`, when it was there at the start.
-        let mut pending: FxHashMap<u64, Option<usize>> = FxHashMap::default();
+        let mut pending: SeededMap<u64, Option<usize>> = SeededMap::default();
         for (index, event) in device.entries().enumerate() {
             let state = match event.action {
                 Action::Alloc => {
@@ -281,8 +301,8 @@ impl Start {
 
     /// For blocks of unknown size: where the first allocation landed just behind them while they
     /// lived. A large block may be up to 1 MiB larger than its rounded request.
-    fn landings(&self, device: Device<'_>, settings: &Settings) -> FxHashMap<u64, u64> {
-        let mut landings = FxHashMap::default();
+    fn landings(&self, device: Device<'_>, settings: &Settings) -> SeededMap<u64, u64> {
+        let mut landings = SeededMap::default();
         for (index, event) in device.entries_where(|action| action == Action::Alloc) {
             let after = self.blocks.partition_point(|b| b.addr < event.addr);
             let Some(block) = after.checked_sub(1).and_then(|i| self.blocks.get(i)) else {

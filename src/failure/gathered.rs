@@ -2,7 +2,6 @@
 
 use super::failed::Failed;
 use super::oom::{Found, OomReport};
-use super::outlook::{ends_trace, prolonged};
 use super::remedies::remedies;
 use crate::facts::{Keep, Step};
 use crate::held::HeldAt;
@@ -63,9 +62,8 @@ impl<'s, 'a> Failures<'s, 'a> {
     ) -> Vec<OomReport> {
         let Self { device, failed, .. } = self;
         let earlier = failed.len().saturating_sub(DESCRIBED_OOMS);
-        let ends_trace = failed.last().is_some_and(|last| ends_trace(device, last));
-        let goes_on = failed.last().filter(|_| ends_trace);
-        let goes_on = goes_on.and_then(|last| prolonged(device, last));
+        let ends_trace = !failed.is_empty() && device.ends_with_failure();
+        let goes_on = if ends_trace { device.goes_on() } else { None };
         let tried = remedies(device, &failed[earlier..], goes_on.as_ref());
         let is_reproduced = tried.is_ok();
         let tried = tried.unwrap_or_else(|parted| {

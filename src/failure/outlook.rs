@@ -3,9 +3,7 @@
 use serde::Serialize;
 
 use super::failed::Failed;
-use super::remedies::MOST_ENTRIES;
 use crate::calls::Prolonged;
-use crate::snapshot::Action;
 use crate::study::DeviceStudy;
 
 /// Requests in a row that fill memory.
@@ -149,20 +147,6 @@ fn growth(held: &[u64], spare: Option<u64>, missing: u64) -> Option<Growth> {
         steps_left,
         explains: rises >= STEPS_THAT_EXPLAIN && bytes >= missing && is_short,
     })
-}
-
-/// Whether the trace of `device` shows nothing of what came after a request that `failed`, and is not too long to
-/// look at its calls.
-pub(super) fn ends_trace(device: DeviceStudy<'_, '_>, failed: &Failed) -> bool {
-    let trace = device.device();
-    let follows = |entry: usize| trace.action(entry) == Some(Action::Alloc);
-    trace.len() <= MOST_ENTRIES && !(failed.request.entry..trace.len()).any(follows)
-}
-
-/// The program of `device` as it would have gone on after a request that `failed`, its last.
-pub(super) fn prolonged<'s>(device: DeviceStudy<'s, '_>, failed: &Failed) -> Option<Prolonged<'s>> {
-    let phases = device.phases();
-    device.program().prolonged(failed.request.entry, &|entry| phases.step_of(entry))
 }
 
 #[cfg(test)]

@@ -11,11 +11,9 @@ use crate::calls::Prolonged;
 use crate::conf::Settings;
 use crate::device::UNBOUNDED;
 use crate::model::{Divergence, Hypothesis, Simulation, simulate};
-use crate::study::DeviceStudy;
+use crate::study::{DeviceStudy, MOST_ENTRIES};
 use crate::whatif::{COMMON, WhatIf, changed, is_worth_trying, option_change};
 
-/// A trace of more entries is not replayed a dozen times unasked.
-pub(super) const MOST_ENTRIES: usize = 2_000_000;
 const MAX_SPLIT: &str = "max_split_size_mb";
 const ROUNDUP: &str = "roundup_power2_divisions";
 
@@ -281,7 +279,7 @@ struct Candidate {
 
 fn candidates(device: DeviceStudy<'_, '_>) -> Vec<Candidate> {
     let recorded = &device.inferred().hypothesis;
-    let own = &recorded.settings;
+    let own = recorded.last_settings();
     let mut candidates: Vec<Candidate> = Vec::new();
     if own.max_split_size != u64::MAX {
         let settings = Settings { max_split_size: u64::MAX, ..own.clone() };

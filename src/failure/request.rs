@@ -1,4 +1,4 @@
-//! One more request, asked of the memory as the snapshot has it.
+//! One more request, asked of the memory as the snapshot has it, or as it was at another moment.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::allocator::Service;
 use crate::facts::{releases, shown_capacity};
 use crate::model::{Answer, Hypothesis, ask};
 use crate::snapshot::{Action, Device, Pools, Stacks};
-use crate::study::DeviceStudy;
+use crate::study::{DeviceStudy, MemoryAt, Moment};
 use crate::units::{self, size};
 
 /// Whether a request would succeed, and how.
@@ -40,10 +40,19 @@ pub struct Served {
     pub bytes: u64,
 }
 
-/// Asks for `asked` bytes in the default pool of `device`.
-pub(crate) fn request(device: DeviceStudy<'_, '_>, asked: u64) -> RequestReport {
-    let (recorded, reserved) = (device.device(), device.memory().reserved_bytes);
-    let stream = stream_of(recorded);
+/// Asks for `asked` bytes in the default pool of `device` at `moment`, when its memory was `memory`.
+pub(crate) fn request(
+    device: DeviceStudy<'_, '_>,
+    (moment, memory): (Moment, &MemoryAt<'_, '_>),
+    asked: u64,
+) -> RequestReport {
+    let (recorded, reserved) = (device.device(), memory.figures.reserved_bytes);
+    let next = match moment {
+        Moment::Snapshot => recorded.len(),
+        Moment::Start => 0,
+        Moment::Entry { event } => usize::try_from(event).map_or(usize::MAX, |event| event + 1),
+    };
+    let stream = stream_of(recorded, next);
     let mut assumed = vec![format!(
         "the request is made on stream {}, in the default pool",
         units::stream(stream)
@@ -80,12 +89,14 @@ pub(crate) fn request(device: DeviceStudy<'_, '_>, asked: u64) -> RequestReport 
         capacity: Some(capacity),
         no_split: Vec::new(),
         captures: true,
+        later: Vec::new(),
     };
     let limit = hypothesis.recorded_limit();
-    let answer = ask(recorded, &Hypothesis { limit, ..hypothesis }, asked, stream);
+    let hypothesis = Hypothesis { limit, ..hypothesis };
+    let answer = ask(recorded, memory.layout(), &hypothesis, (asked, stream));
     let served_from = served(&answer);
     let request = RequestFacts {
-        entry: recorded.len(),
+        entry: next,
         bytes: answer.rounded,
         stream,
         pool: Some(Pools::DEFAULT),
@@ -105,10 +116,11 @@ pub(crate) fn request(device: DeviceStudy<'_, '_>, asked: u64) -> RequestReport 
     }
 }
 
-/// The stream of the last recorded request; without a trace the one with most memory.
-fn stream_of(device: Device<'_>) -> u64 {
+/// The stream of the last recorded request before entry `next`; without one that with most memory at the snapshot.
+fn stream_of(device: Device<'_>, next: usize) -> u64 {
     let is_request = |action| matches!(action, Action::Alloc | Action::Oom);
-    if let Some((_, event)) = device.entries_where(is_request).next_back() {
+    let mut before = device.entries_where(is_request).rev().skip_while(|(row, _)| *row >= next);
+    if let Some((_, event)) = before.next() {
         return event.stream;
     }
     let mut streams: BTreeMap<u64, u64> = BTreeMap::new();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Disjoint address ranges.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct AddressRanges(BTreeMap<u64, u64>);
 
 impl AddressRanges {

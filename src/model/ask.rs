@@ -1,10 +1,10 @@
-//! One more request at the snapshot: what the allocator would do with it.
+//! One more request, at the snapshot or another moment: what the allocator would do with it.
 
 use super::hypothesis::Hypothesis;
 use super::simulate::take_over;
 use crate::allocator::{Behaviour, CachingAllocator, Request, Service, round_size};
 use crate::device::{DeviceMemory as _, Simulated, UNBOUNDED};
-use crate::facts::{Keep, Reservations, Start, Tiling};
+use crate::facts::{Keep, Layout, Reservations, Start, Tiling};
 use crate::ids::{PoolId, StackId};
 use crate::snapshot::{Action, Device};
 
@@ -25,15 +25,20 @@ pub struct Answer {
     pub tiling: Tiling,
 }
 
-/// Asks for `size` bytes on `stream` in the default pool, with the memory of `device` as the snapshot
-/// has it. The device's capacity is that of `hypothesis`.
-pub fn ask(device: Device<'_>, hypothesis: &Hypothesis, size: u64, stream: u64) -> Answer {
+/// Asks for `size` bytes on `stream` in the default pool, with the memory of `device` as in `layout`, or as the
+/// snapshot has it. The device's capacity is that of `hypothesis`.
+pub fn ask(
+    device: Device<'_>,
+    layout: Option<&Layout>,
+    hypothesis: &Hypothesis,
+    (size, stream): (u64, u64),
+) -> Answer {
     let settings = &hypothesis.settings;
     let mut allocator =
         CachingAllocator::new(Behaviour::of(hypothesis.minor), settings.clone(), hypothesis.limit);
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
     let mut simulated = Simulated::new(device.id(), capacity);
-    let start = Start::at_snapshot(device);
+    let start = layout.map_or_else(|| Start::at_snapshot(device), Start::of_layout);
     let (held, residents) = start.to_adopt(&Reservations::new(device));
     take_over(&mut simulated, &held, settings);
     allocator.adopt(&held, &residents);

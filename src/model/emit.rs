@@ -136,10 +136,12 @@ impl Emitter<'_> {
         self.unsigned("requested_size", requested)?;
         self.unsigned("stream", segment.stream)?;
         self.word("segment_type", if segment.is_small { "small" } else { "large" })?;
-        self.pool("segment_pool_id", segment.pool)?;
-        self.pickle.interned("is_expandable")?;
-        self.pickle.boolean(segment.is_expandable)?;
-        self.frames(segment.context)?;
+        if self.writes("is_expandable") {
+            self.pool("segment_pool_id", segment.pool)?;
+            self.pickle.interned("is_expandable")?;
+            self.pickle.boolean(segment.is_expandable)?;
+            self.frames(segment.context)?;
+        }
         self.pickle.interned("blocks")?;
         self.list(blocks.len(), blocks, Self::block)?;
         self.pickle.end_dict();
@@ -147,8 +149,11 @@ impl Emitter<'_> {
     }
 
     fn block(&mut self, block: &BlockView) -> io::Result<()> {
+        let names_addresses = self.writes("is_expandable");
         self.pickle.begin_dict()?;
-        self.unsigned("address", block.addr)?;
+        if names_addresses {
+            self.unsigned("address", block.addr)?;
+        }
         self.unsigned("size", block.size)?;
         self.unsigned("requested_size", block.requested)?;
         let state = match block.state {
@@ -157,9 +162,27 @@ impl Emitter<'_> {
             BlockState::Inactive => "inactive",
         };
         self.word("state", state)?;
-        self.frames(block.context)?;
+        if names_addresses {
+            self.frames(block.context)?;
+        } else if block.state != BlockState::Inactive {
+            self.history(block)?;
+        }
         self.pickle.end_dict();
         Ok(())
+    }
+
+    /// Where 2.0 has the stack of a block, among those that it was made of.
+    fn history(&mut self, block: &BlockView) -> io::Result<()> {
+        self.pickle.interned("history")?;
+        self.list(1, [block], |this, block| {
+            this.pickle.begin_dict()?;
+            this.unsigned("addr", block.addr)?;
+            this.unsigned("real_size", block.requested)?;
+            this.frames(block.context)?;
+            this.pickle.end_dict();
+            Ok(())
+        })
+        .map(drop)
     }
 
     /// A list for each device, in the place of its number.

@@ -3,13 +3,24 @@
 use crate::conf::Settings;
 use crate::ids::PoolId;
 
+/// Settings that the program put into effect as it ran.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LaterSettings {
+    /// Index of the first entry of the first call that is made under them.
+    pub from: usize,
+    /// All settings in effect from there.
+    pub settings: Settings,
+}
+
 /// One way in which the recorded run may have been set up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hypothesis {
     /// The minor release of PyTorch 2.
     pub minor: u32,
-    /// The allocator's settings.
+    /// The allocator's settings at the first entry.
     pub settings: Settings,
+    /// What they were changed to at run time, in order; most programs change nothing.
+    pub later: Vec<LaterSettings>,
     /// The most the process was allowed to reserve, in bytes.
     pub limit: Option<u64>,
     /// Bytes of the device, if known.
@@ -23,6 +34,30 @@ pub struct Hypothesis {
 }
 
 impl Hypothesis {
+    /// The settings at the last entry.
+    pub fn last_settings(&self) -> &Settings {
+        self.later.last().map_or(&self.settings, |later| &later.settings)
+    }
+
+    /// The settings of a call whose last entry is `entry`.
+    pub fn settings_at(&self, entry: usize) -> &Settings {
+        let after = self.later.partition_point(|later| later.from <= entry);
+        let last = after.checked_sub(1).and_then(|at| self.later.get(at));
+        last.map_or(&self.settings, |later| &later.settings)
+    }
+
+    /// The settings, where they do not change; else such as need no more memory than any of them: with
+    /// which nothing is rounded, and segments are expandable if they ever are.
+    pub fn mildest(&self) -> Settings {
+        let mut mildest = self.settings.clone();
+        if !self.later.is_empty() {
+            mildest.roundup_power2_divisions = [0; 16];
+            mildest.expandable_segments |=
+                self.later.iter().any(|later| later.settings.expandable_segments);
+        }
+        mildest
+    }
+
     /// The limit that the settings themselves set, where the device is known.
     pub fn recorded_limit(&self) -> Option<u64> {
         let fraction = self.settings.per_process_memory_fraction;

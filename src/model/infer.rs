@@ -10,10 +10,12 @@ use std::ops::RangeInclusive;
 
 use rayon::prelude::*;
 
+use super::changes::with_changes;
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
+use super::likely::{DIVISIONS, FRACTIONS, SPLIT_LIMITS};
 use super::verification::Verification;
-use super::verify::verify;
+use super::walk::verify;
 use crate::allocator::{Behaviour, SMALL_SEGMENT};
 use crate::conf::Settings;
 use crate::facts::{no_split_pools, releases, settings_of, settings_under, shown_capacity};
@@ -67,7 +69,7 @@ pub fn infer<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], known: Setup) -
     if best.is_exact {
         return best;
     }
-    let refined = best.devices.into_par_iter().map(refine).collect();
+    let refined = best.devices.into_par_iter().map(refine).map(reconfigured).collect();
     Inference::new(best.releases, refined)
 }
 
@@ -88,6 +90,7 @@ fn best_of<'a>(
                 capacity,
                 no_split: Vec::new(),
                 captures: true,
+                later: Vec::new(),
             };
             let start = Hypothesis { limit: start.recorded_limit(), ..start };
             let verify_one = |&device: &Device<'a>| {
@@ -122,7 +125,7 @@ pub fn settings_in_effect(snapshot: &Snapshot, minor: Option<u32>) -> Settings {
     }
     let inference = infer(snapshot, &traced, Setup { minor, capacity: None });
     let furthest = inference.devices.into_iter().max_by_key(|one| one.verification.matched);
-    furthest.map_or_else(|| settings_of(snapshot), |one| one.hypothesis.settings)
+    furthest.map_or_else(|| settings_of(snapshot), |one| one.hypothesis.last_settings().clone())
 }
 
 impl<'a> Inference<'a> {
@@ -152,6 +155,17 @@ fn candidates(
         }
     }
     groups
+}
+
+/// The same, with settings that changed at run time if they account for the whole trace.
+fn reconfigured(one: Inferred<'_>) -> Inferred<'_> {
+    if one.verification.is_exact() {
+        return one;
+    }
+    match with_changes(one.device, &one.hypothesis) {
+        Some((hypothesis, verification)) => Inferred { hypothesis, verification, ..one },
+        None => one,
+    }
 }
 
 /// Betters a hypothesis as long as that gets the model further.
@@ -250,19 +264,6 @@ fn reservation_sizes(device: Device<'_>, event: &TraceEntry) -> Vec<u64> {
     let parts = (1..=4).map(|parts| own / parts);
     before.into_iter().chain(parts).filter(|size| *size > 0).collect()
 }
-
-/// Percentages of the device that `set_per_process_memory_fraction` is given in practice.
-const FRACTIONS: [u64; 24] = [
-    100, 99, 98, 95, 92, 90, 88, 85, 80, 75, 70, 66, 65, 60, 55, 50, 45, 40, 33, 30, 25, 20, 15, 10,
-];
-/// Divisions that `roundup_power2_divisions` is set to in practice.
-const DIVISIONS: [u64; 8] = [0, 1, 2, 4, 8, 16, 32, 64];
-/// Values in MiB that `max_split_size_mb` is set to in practice, beside those that the sizes at the
-/// divergence suggest; no limit comes first.
-const SPLIT_LIMITS: [u64; 26] = [
-    21, 24, 25, 28, 30, 32, 40, 48, 50, 60, 64, 80, 96, 100, 128, 160, 192, 200, 256, 300, 400,
-    512, 768, 1024, 2048, 4096,
-];
 
 /// Settings of releases that do not record them.
 fn unrecorded_settings<'a>(

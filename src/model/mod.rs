@@ -7,24 +7,27 @@
 
 mod address_ranges;
 mod ask;
+mod changes;
 mod checkpoints;
 mod divergence;
 mod emit;
 mod end_state;
 mod hypothesis;
 mod infer;
+mod likely;
 mod readings;
 mod recorded_device;
 mod simulate;
 mod verification;
 mod verify;
+mod walk;
 
 pub use ask::{Answer, ask};
 pub use divergence::{Divergence, Fault};
 pub use emit::{EmittedDevice, emit};
 pub use end_state::end_differences;
-pub use hypothesis::Hypothesis;
+pub use hypothesis::{Hypothesis, LaterSettings};
 pub use infer::{Inference, Inferred, Setup, infer, settings_in_effect};
 pub use simulate::{ModelFigures, Simulation, enough, fits, simulate, simulate_on};
 pub use verification::{Sink, Verification};
-pub use verify::{verify, verify_and_keep};
+pub use walk::{verify, verify_and_keep};

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::hypothesis::Hypothesis;
+use super::hypothesis::{Hypothesis, LaterSettings};
 use super::verification::Sink;
 use crate::allocator::{
     Behaviour, BlockId, CachingAllocator, HeldSegment, Request, SMALL_SEGMENT, Ticket, granule,
@@ -145,6 +145,8 @@ fn simulated(program: &Program<'_>, hypothesis: &Hypothesis) -> Simulated {
 
 struct Simulator<'a, D> {
     program: &'a Program<'a>,
+    /// Settings that come into effect yet.
+    later: &'a [LaterSettings],
     allocator: CachingAllocator,
     device: D,
     /// By slot.
@@ -162,7 +164,7 @@ struct Simulator<'a, D> {
 }
 
 impl<'a, D: ReplayDevice> Simulator<'a, D> {
-    fn new(program: &'a Program<'a>, hypothesis: &Hypothesis, mut device: D) -> Self {
+    fn new(program: &'a Program<'a>, hypothesis: &'a Hypothesis, mut device: D) -> Self {
         let behaviour = Behaviour::of(hypothesis.minor);
         let mut allocator =
             CachingAllocator::new(behaviour, hypothesis.settings.clone(), hypothesis.limit);
@@ -181,6 +183,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
         }
         Self {
             program,
+            later: &hypothesis.later,
             allocator,
             device,
             blocks,
@@ -196,6 +199,12 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
 
     #[inline]
     fn perform(&mut self, operation: &Operation) {
+        while let [next, later @ ..] = self.later
+            && next.from <= operation.at as usize
+        {
+            self.allocator.set_settings(next.settings.clone());
+            self.later = later;
+        }
         match operation.kind {
             OperationKind::Malloc { size, stream, pool, context, slot, completions } => {
                 self.finish(completions);

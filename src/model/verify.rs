@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::address_ranges::AddressRanges;
 use super::checkpoints::restoring;
@@ -11,7 +11,7 @@ use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
 use super::readings::{Prelude, PreludeReading, readings, request_of};
 use super::recorded_device::RecordedDevice;
-use super::verification::{Sink, Verification};
+use super::verification::Verification;
 use crate::allocator::{
     Behaviour, BlockId, CachingAllocator, Entry, Request, Ticket, is_small_request, round_size,
 };
@@ -19,52 +19,24 @@ use crate::calls::{Boundary, Call, Calls};
 use crate::conf::Settings;
 use crate::facts::{PoolIndex, Reservations, Start};
 use crate::ids::{PoolId, StackId};
+use crate::intern::SeededMap;
 use crate::snapshot::{Action, Device, TraceEntry};
-
-/// Holds the model under `hypothesis` against the trace of `device`.
-pub fn verify(device: Device<'_>, hypothesis: &Hypothesis) -> Verification {
-    verify_and_keep(device, hypothesis, None)
-}
-
-/// The same; `keep` sees every entry that the model writes, with the recorded time of the call.
-pub fn verify_and_keep(
-    device: Device<'_>,
-    hypothesis: &Hypothesis,
-    mut keep: Option<&mut Sink<'_>>,
-) -> Verification {
-    let reservations = Reservations::new(device);
-    let mut verifier = Verifier::new(device, hypothesis, &reservations);
-    let mut calls = Calls::new(device, verifier.reserved_before);
-    while verifier.divergence.is_none()
-        && let Some(call) = calls.next()
-    {
-        verifier.step(&call, &calls);
-        if let Some(keep) = &mut keep {
-            let last = call.rows().end.saturating_sub(1);
-            let time = device.time_us(last).unwrap_or(0);
-            for entry in verifier.allocator.entries() {
-                keep(entry, time);
-            }
-        }
-        verifier.allocator.clear_entries();
-    }
-    verifier.finish()
-}
 
 /// Where and why no call can be made of an entry.
 type Stop = (usize, Fault);
 type CallResult = Result<(), Stop>;
 
-struct Verifier<'a> {
+#[derive(Clone)]
+pub(super) struct Verifier<'a> {
     trace: Device<'a>,
     starts_empty: bool,
-    reserved_before: u64,
+    pub(super) reserved_before: u64,
     misfits: usize,
-    allocator: CachingAllocator,
+    pub(super) allocator: CachingAllocator,
     device: RecordedDevice<'a>,
     address_ranges: AddressRanges,
-    live: FxHashMap<u64, BlockId>,
-    pending: FxHashMap<u64, Ticket>,
+    pub(super) live: SeededMap<u64, BlockId>,
+    pending: SeededMap<u64, Ticket>,
     freeable: Vec<PoolId>,
     /// The stacks under which pools are put back into the state of a checkpoint.
     restoring: FxHashSet<StackId>,
@@ -75,7 +47,7 @@ struct Verifier<'a> {
     matched: usize,
     last_time: u64,
     time_reversals: usize,
-    divergence: Option<Divergence>,
+    pub(super) divergence: Option<Divergence>,
     /// Bytes that garbage collection had given back before this call.
     collected: u64,
     /// Calls that can have come about in several ways.
@@ -83,13 +55,14 @@ struct Verifier<'a> {
 }
 
 impl<'a> Verifier<'a> {
-    fn new(trace: Device<'a>, hypothesis: &Hypothesis, reservations: &'a Reservations) -> Self {
-        let mut allocator = CachingAllocator::new(
-            Behaviour::of(hypothesis.minor),
-            // A request that is refused leaves no line, so none that was recorded was refused.
-            Settings { throw_on_cudamalloc_oom: false, ..hypothesis.settings.clone() },
-            hypothesis.limit,
-        );
+    pub(super) fn new(
+        trace: Device<'a>,
+        hypothesis: &Hypothesis,
+        reservations: &'a Reservations,
+    ) -> Self {
+        let behaviour = Behaviour::of(hypothesis.minor);
+        let settings = as_recorded(&hypothesis.settings);
+        let mut allocator = CachingAllocator::new(behaviour, settings, hypothesis.limit);
         for pool in &hypothesis.no_split {
             allocator.set_no_split(*pool);
         }
@@ -128,7 +101,12 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn finish(self) -> Verification {
+    /// From here on the allocator goes by `settings`.
+    pub(super) fn set_settings(&mut self, settings: &Settings) {
+        self.allocator.set_settings(as_recorded(settings));
+    }
+
+    pub(super) fn finish(self) -> Verification {
         Verification {
             starts_empty: self.starts_empty,
             reserved_before: self.reserved_before,
@@ -149,7 +127,7 @@ impl<'a> Verifier<'a> {
     }
 
     #[inline]
-    fn step(&mut self, call: &Call, calls: &Calls<'_>) {
+    pub(super) fn step(&mut self, call: &Call, calls: &Calls<'_>) {
         self.collected = self.allocator.collected_bytes();
         let done = match call {
             Call::Free { rows, waits } => self.free(rows.start, *waits),
@@ -481,6 +459,11 @@ impl<'a> Verifier<'a> {
             has_collected: self.allocator.collected_bytes() > self.collected,
         });
     }
+}
+
+/// A request that is refused leaves no line, so none that was recorded was refused.
+fn as_recorded(settings: &Settings) -> Settings {
+    Settings { throw_on_cudamalloc_oom: false, ..settings.clone() }
 }
 
 /// A tensor of this many bytes is refused before the allocator is asked.

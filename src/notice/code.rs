@@ -50,6 +50,8 @@ words! {
         ReleaseUnclear = "release-unclear",
         /// The blocks of a segment do not add up to its size
         SegmentSum = "segment-sum",
+        /// Settings change at run time, as a replay found out
+        SettingsChanged = "settings-changed",
         /// A recorded option that is not in effect
         SettingsNotInEffect = "settings-not-in-effect",
         /// The recorded settings were cut off, since they are larger than any that PyTorch writes

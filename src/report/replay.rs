@@ -4,7 +4,7 @@ use super::words::{failed, replayed};
 use crate::document::{Document, Table, alarm};
 use crate::study::LostHistory;
 use crate::units::{count, counted, size};
-use crate::whatif::{ReplayReport, ReplayedDevice, outcome};
+use crate::whatif::{ReplayReport, ReplayedDevice, SettingsFrom, outcome};
 
 /// The answer as a document.
 pub fn replay(report: &ReplayReport) -> Document {
@@ -113,8 +113,34 @@ fn assumed(document: &mut Document, device: &ReplayedDevice) {
     for [a, b] in &assumed.no_split_pools {
         document.field("pool", format!("({a}, {b}) splits no blocks (inferred from its use)"));
     }
+    settings_changes(document, device);
     for setting in &assumed.settings {
         document.field("inferred", format!("{setting} (not recorded by this release)"));
+    }
+}
+
+/// More changes of settings than this are not listed.
+const CHANGES: usize = 8;
+
+fn settings_changes(document: &mut Document, device: &ReplayedDevice) {
+    let changes = &device.assumed.settings_changes;
+    let options = |change: &SettingsFrom| match &*change.settings_string {
+        "" => "default".to_owned(),
+        options => options.to_owned(),
+    };
+    for pair in changes.windows(2).take(CHANGES) {
+        let [before, after] = pair else { continue };
+        let at = if after.event == device.events.recorded {
+            "after the last entry".to_owned()
+        } else {
+            format!("at about entry {}", count(after.event as u64))
+        };
+        let (before, after) = (options(before), options(after));
+        document.field("settings", format!("change {at}: {before} -> {after} (found by trying)"));
+    }
+    if let Some(more @ 1..) = changes.len().checked_sub(CHANGES + 1) {
+        let changes = counted(more as u64, "more time");
+        document.field("settings", format!("change {changes}"));
     }
 }
 

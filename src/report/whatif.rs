@@ -62,11 +62,21 @@ fn device(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfRow]) {
         &["fails", "peak reserved", "fits from", "allocs", "frees", "retries", "settings"]
     };
     document.table(Table::new(header, &[header.len() - 1], rows.iter().map(|row| cells(row))));
+    if rows.iter().any(|row| row.next_step_fails == Some(true)) {
+        document.paragraph(
+            "later: every recorded request is served, but one more step like the last fails: such settings \
+             only postpone the failure",
+        );
+    }
 }
 
 fn cells(row: &WhatIfRow) -> Vec<Cell> {
     let mut cells: Vec<Cell> = vec![
-        if row.ooms == 0 { "no".into() } else { count(row.ooms as u64).into() },
+        match (row.ooms, row.next_step_fails) {
+            (0, Some(true)) => "later".into(),
+            (0, _) => "no".into(),
+            (requests, _) => count(requests as u64).into(),
+        },
         size(row.peak_reserved_bytes).into(),
         row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size).into(),
         count(row.device_allocs).into(),

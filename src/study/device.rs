@@ -209,7 +209,8 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// What the process was allowed to reserve, where the recording shows a limit: see [`shown_limit`].
     pub fn shown_limit(self) -> Option<RangeInclusive<u64>> {
-        let settings = &self.inferred().hypothesis.settings;
+        let recorded = &self.inferred().hypothesis;
+        let settings = |entry| recorded.settings_at(entry);
         let shown = || shown_limit(self.device(), settings, self.reserved_before());
         self.kept.shown_limit.get_or_init(shown).clone()
     }

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use rustc_hash::FxHashSet;
-
 use crate::facts::Outcome;
+use crate::intern::SeededSet;
 use crate::notice::RECORD;
 use crate::snapshot::{Action, BlockState, Device, Stacks};
 use crate::units::{count, counted};
@@ -45,7 +44,7 @@ impl LostHistory {
 /// Blocks of the snapshot whose stack was recorded and whose allocation is not in the trace: it was once.
 fn recorded_before(device: Device<'_>) -> u64 {
     let in_use = device.blocks().filter(|block| block.state != BlockState::Inactive);
-    let mut recorded: FxHashSet<u64> =
+    let mut recorded: SeededSet<u64> =
         in_use.filter(|block| block.stack != Stacks::EMPTY).map(|block| block.address).collect();
     for (_, entry) in device.entries_where(|action| action == Action::Alloc) {
         recorded.remove(&entry.addr);

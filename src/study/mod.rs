@@ -18,6 +18,7 @@
 mod course;
 mod device;
 mod from_empty;
+mod goes_on;
 mod lost_history;
 mod moment;
 mod over_time;
@@ -30,6 +31,7 @@ pub use self::course::{Course, Stretch};
 pub use self::device::DeviceStudy;
 use self::device::Kept;
 pub use self::from_empty::FromEmpty;
+pub(crate) use self::goes_on::MOST_ENTRIES;
 pub use self::lost_history::LostHistory;
 pub use self::moment::{AskedMoment, MemoryAt, Moment};
 pub use self::over_time::{OverTime, Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
@@ -120,7 +122,10 @@ impl<'a> Study<'a> {
     fn inferred_settings(&self) -> Settings {
         let devices = self.inference().devices.iter();
         let furthest = devices.max_by_key(|one| one.verification.matched);
-        furthest.map_or_else(|| settings_of(self.snapshot), |one| one.hypothesis.settings.clone())
+        furthest.map_or_else(
+            || settings_of(self.snapshot),
+            |one| one.hypothesis.last_settings().clone(),
+        )
     }
 
     /// How the recording came about, as far as can be found out, of all devices looked at.

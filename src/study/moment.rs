@@ -97,6 +97,11 @@ pub struct MemoryAt<'s, 'a> {
 }
 
 impl MemoryAt<'_, '_> {
+    /// Its segments and blocks; `None` at the snapshot, where the file itself has them.
+    pub(crate) fn layout(&self) -> Option<&Layout> {
+        self.layout.as_ref()
+    }
+
     /// Lists `top` of its segments.
     pub(crate) fn segments(&self, top: usize) -> SegmentList {
         let (snapshot, settings) = (self.device.snapshot(), self.device.settings());

@@ -54,11 +54,16 @@ pub(crate) fn warn_of_trace(device: Device<'_>, outcome: Outcome, warnings: &mut
         warnings.add(Code::HistoryLost, format!("device {id}: {lost}"));
     }
     if outcome.start.reserved > 0 {
-        let instead = if lost.is_some() { "" } else { RECORD_EARLIER };
+        // What is known to be lost says why, and what to do.
+        let (why, instead) = if lost.is_some() {
+            ("", "")
+        } else {
+            (" (recording began late, or its ring buffer of max_entries wrapped)", RECORD_EARLIER)
+        };
         warnings.add(
             Code::Truncated,
             format!(
-                "the trace of device {id} does not begin at an empty allocator (recording began late, or its ring buffer of max_entries wrapped): it begins with {} reserved and {} allocated, rebuilt from the final segments{instead}",
+                "the trace of device {id} does not begin at an empty allocator{why}: it begins with {} reserved and {} allocated, rebuilt from the final segments{instead}",
                 size(outcome.start.reserved),
                 size(outcome.start.allocated)
             ),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::found::SettingsFrom;
 use crate::notice::Warning;
 use crate::summary::Summary;
 
@@ -109,6 +110,9 @@ pub struct Assumed {
     /// Options that are in effect but not recorded, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
+    /// The settings from each change on, the first ones first, where the program changed them as it ran.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settings_changes: Vec<SettingsFrom>,
 }
 
 /// The first difference.
@@ -194,6 +198,10 @@ pub struct WhatIfRow {
     pub ooms: usize,
     /// Index of the first of them in the device's trace.
     pub first_oom_event: Option<usize>,
+    /// Whether, although no request fails, one more step like the last would: of a recording that ends with a
+    /// failure, where what came one step before shows what would come next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_step_fails: Option<bool>,
     /// The most that is held from the device.
     pub peak_reserved_bytes: u64,
     /// The most that the program holds.

@@ -59,6 +59,20 @@ pub(super) fn parted(device: DeviceStudy<'_, '_>) -> Option<Warning> {
     Some(Warning::new(Code::ModelParted, message))
 }
 
+/// That the settings of `device` changed as the program ran, and what a what-if makes of it.
+pub(super) fn reconfigured(device: DeviceStudy<'_, '_>) -> Option<Warning> {
+    let recorded = &device.inferred().hypothesis;
+    let changes = counted(recorded.later.len() as u64, "time");
+    (!recorded.later.is_empty()).then(|| {
+        let message = format!(
+            "device {}: settings change {changes} at run time, as a replay found out; as recorded, they are \
+             followed; what is set instead, over the last of them, holds from the first entry to the last",
+            device.id()
+        );
+        Warning::new(Code::SettingsChanged, message)
+    })
+}
+
 /// Options of the recorded string whose recorded value is another, by the grammar of every release that
 /// can have written the file.
 pub(crate) fn not_in_effect(snapshot: &Snapshot) -> Vec<String> {

@@ -16,7 +16,7 @@ pub struct WhatIf {
     pub minor: Option<u32>,
 }
 
-/// The recorded settings with the options in `option` in place of their own, and the string that says so.
+/// The recorded settings, the last ones if they changed at run time, with the options in `option` in place of their own, and the string that says so.
 /// `default` takes all recorded options back, `key:default` one.
 ///
 /// # Errors
@@ -28,7 +28,7 @@ pub fn option_change(
 ) -> Result<(Settings, String), String> {
     let (minor, change) = (recorded.minor, Change::of(option));
     let mut before =
-        if change.undoes_all { Settings::plain(minor) } else { recorded.settings.clone() };
+        if change.undoes_all { Settings::plain(minor) } else { recorded.last_settings().clone() };
     for key in &change.undone {
         before = before.without(key, minor).map_err(|error| format!("{option}: {error}"))?;
     }
@@ -45,7 +45,7 @@ pub fn option_change(
         .settings;
     if snapshot.settings.is_none() && !change.undoes_all {
         // A parse sets these back, and there is no string that says what was found.
-        let found = &recorded.settings;
+        let found = recorded.last_settings();
         if option_in(option, "max_split_size_mb").is_none() {
             settings.max_split_size = found.max_split_size;
         }
@@ -62,6 +62,8 @@ pub(crate) fn changed(device: DeviceStudy<'_, '_>, change: &WhatIf) -> Hypothesi
     let mut hypothesis = recorded.clone();
     if let Some((settings, _)) = &change.settings {
         hypothesis.settings = settings.clone();
+        // What is set holds from the first entry to the last.
+        hypothesis.later.clear();
     }
     if let Some(minor) = change.minor {
         hypothesis.minor = minor;
@@ -73,7 +75,7 @@ pub(crate) fn changed(device: DeviceStudy<'_, '_>, change: &WhatIf) -> Hypothesi
     // the program sets by a call holds, whatever its settings say; a limit of recorded settings goes with
     // them.
     let of = |settings: &Settings| settings.per_process_memory_fraction;
-    let (was, is) = (of(&recorded.settings), of(&hypothesis.settings));
+    let (was, is) = (of(recorded.last_settings()), of(hypothesis.last_settings()));
     let is_lifted = was < 1.0 && is.total_cmp(&was).is_ne();
     if change.capacity.is_none() && !is_lifted {
         // What is sure to have been allowed: a remedy that needs more is not claimed to help.

@@ -55,6 +55,9 @@ pub fn write_snapshot(
         })
         .collect();
     let under = change.settings.as_ref().map(|(settings, string)| (string.as_str(), settings));
-    let minor = change.minor.unwrap_or(*study.inference().releases.end());
+    // What is older than the rules that are known is replayed by the oldest of them, and written as it was.
+    let is_older = study.snapshot().torch.last == Some(0);
+    let as_recorded = if is_older { 0 } else { *study.inference().releases.end() };
+    let minor = change.minor.unwrap_or(as_recorded);
     emit(study.snapshot(), minor, under, &devices, out)
 }

@@ -1,25 +1,40 @@
-//! Settings that a replay found out, where the release does not record them.
+//! Settings that a replay found out, where the release does not record them or the program changed them.
+
+use serde::Serialize;
 
 use crate::conf::Settings;
+use crate::model::Hypothesis;
 use crate::snapshot::Snapshot;
-use crate::units::MIB;
 
-/// Options in effect that the file does not record, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`.
+/// Settings from an entry on, of a program that changed them as it ran.
+#[derive(Debug, Clone, Serialize)]
+pub struct SettingsFrom {
+    /// Index of the entry from which they hold; the number of entries where nothing was asked for after.
+    pub event: usize,
+    /// The options that are not at their defaults, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`.
+    pub settings_string: String,
+}
+
+/// The settings of `hypothesis` from each change on, the first ones first; none if nothing changed.
+pub(super) fn changes(hypothesis: &Hypothesis) -> Vec<SettingsFrom> {
+    if hypothesis.later.is_empty() {
+        return Vec::new();
+    }
+    let first = std::iter::once((0, &hypothesis.settings));
+    let later = hypothesis.later.iter().map(|later| (later.from, &later.settings));
+    let written = |(event, settings): (usize, &Settings)| SettingsFrom {
+        event,
+        settings_string: settings.options().join(","),
+    };
+    first.chain(later).map(written).collect()
+}
+
+/// Options in effect that the file does not record, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`. The use of
+/// expandable segments shows in the trace, and a threshold is known to be there, not what it is.
 pub(crate) fn found_settings(snapshot: &Snapshot, found: &Settings) -> Vec<String> {
-    let mut options = Vec::new();
     if snapshot.settings.is_some() {
-        return options;
+        return Vec::new();
     }
-    if found.max_split_size != u64::MAX {
-        options.push(format!("max_split_size_mb:{}", found.max_split_size / MIB));
-    }
-    let divisions = found.roundup_power2_divisions;
-    if divisions.iter().any(|d| *d != divisions[0]) {
-        let bucket = |(bucket, d): (usize, &u64)| format!("{}:{d}", 1u64 << bucket);
-        let buckets: Vec<String> = divisions.iter().enumerate().map(bucket).collect();
-        options.push(format!("roundup_power2_divisions:[{}]", buckets.join(",")));
-    } else if divisions[0] > 0 {
-        options.push(format!("roundup_power2_divisions:{}", divisions[0]));
-    }
-    options
+    let Settings { max_split_size, roundup_power2_divisions, .. } = *found;
+    Settings { max_split_size, roundup_power2_divisions, ..Settings::default() }.options()
 }

@@ -32,6 +32,7 @@ pub(crate) use self::change::changed;
 pub use self::change::{WhatIf, option_change};
 pub use self::cost::{COST_SCHEMA, Cost, Costs, CostsByCall};
 pub use self::emitted::{Emitted, Journal, emitted, write_snapshot};
+pub use self::found::SettingsFrom;
 pub(crate) use self::found::found_settings;
 pub(crate) use self::grid::COMMON;
 #[cfg(feature = "cuda")]

@@ -8,10 +8,10 @@ use super::answer::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,
     ReplayedDevice,
 };
-use super::cautions::parted;
+use super::cautions::{parted, reconfigured};
 use super::change::{WhatIf, changed};
 use super::emitted::{Emitted, Journal};
-use super::found::found_settings;
+use super::found::{changes, found_settings};
 use super::recorded::RecordedRun;
 use super::smallest::too_small_for;
 use super::summary::of_replay;
@@ -105,8 +105,13 @@ pub fn what_if(
     report.mode = "what-if";
     // What the figures are worth comes before them.
     let parted = study.devices().filter_map(parted);
+    let reconfigured = study.devices().filter_map(reconfigured);
     let lacking = study.devices().filter_map(|device| does_not_fit(device, change.capacity));
-    report.warnings = parted.chain(lacking).chain(std::mem::take(&mut report.warnings)).collect();
+    report.warnings = parted
+        .chain(reconfigured)
+        .chain(lacking)
+        .chain(std::mem::take(&mut report.warnings))
+        .collect();
     if let Some((_, string)) = &change.settings {
         report.settings_string = Some(string.clone());
     }
@@ -250,6 +255,7 @@ fn device_report(
             } else {
                 Vec::new()
             },
+            settings_changes: changes(hypothesis),
         },
         recorded: None,
     }

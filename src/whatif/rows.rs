@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use super::answer::{WhatIfDevice, WhatIfReport, WhatIfRow};
-use super::cautions::{caution, parted};
+use super::cautions::{caution, parted, reconfigured};
 use super::change::{WhatIf, changed, option_change};
 use super::cost::Costs;
 use super::grid::{COMMON, FINER, PLAIN};
@@ -13,6 +13,7 @@ use super::recorded::RecordedRun;
 use super::smallest::{on, smallest_capacity, too_small_for};
 use super::summary::{Circumstances, of_rows};
 use crate::allocator::Entry;
+use crate::calls::Prolonged;
 use crate::conf::Settings;
 use crate::device::UNBOUNDED;
 use crate::model::{Sink, simulate};
@@ -48,6 +49,7 @@ pub fn whatif(
     let mut warnings = Warnings::default();
     // What the figures are worth comes before them.
     warnings.extend(study.devices().filter_map(parted));
+    warnings.extend(study.devices().filter_map(reconfigured));
     warnings.extend(verified.warnings);
     warnings.extend(study.devices().filter_map(one_entry));
     let mut tried = Vec::new();
@@ -58,16 +60,19 @@ pub fn whatif(
     let done = AtomicUsize::new(0);
     let (mut rows, mut devices, mut summaries) = (Vec::new(), Vec::new(), Vec::new());
     for (device, tried) in tried {
+        let goes_on = device.goes_on();
         let mut of_device: Vec<WhatIfRow> = tried
             .into_par_iter()
             .map(|(option, change)| {
-                let row = row(device, option, &change, asked.costs);
+                let row = row(device, option, &change, (asked.costs, goes_on.as_ref()));
                 progress(done.fetch_add(1, Ordering::Relaxed) + 1, all);
                 row
             })
             .collect();
         if let [_, others @ ..] = of_device.as_mut_slice() {
-            others.sort_by_key(|r| (r.ooms, r.peak_reserved_bytes, r.device_allocs));
+            let order =
+                |r: &WhatIfRow| (r.ooms, r.next_step_fails, r.peak_reserved_bytes, r.device_allocs);
+            others.sort_by_key(order);
         }
         let of_it = WhatIfDevice {
             device: device.id(),
@@ -159,7 +164,8 @@ fn changes(
 /// large as the program's.
 pub(crate) fn is_worth_trying(settings: &Settings, device: DeviceStudy<'_, '_>) -> bool {
     let limit = settings.max_split_size;
-    *settings != device.inferred().hypothesis.settings
+    let recorded = &device.inferred().hypothesis;
+    (!recorded.later.is_empty() || *settings != recorded.settings)
         && caution(settings, true).is_none()
         && (limit == u64::MAX || device.program().largest_request() >= limit)
 }
@@ -168,7 +174,7 @@ fn row(
     device: DeviceStudy<'_, '_>,
     option: String,
     change: &WhatIf,
-    costs: Option<&Costs>,
+    (costs, goes_on): (Option<&Costs>, Option<&Prolonged<'_>>),
 ) -> WhatIfRow {
     let hypothesis = changed(device, change);
     let mut ns = 0u64;
@@ -192,6 +198,9 @@ fn row(
         device: device.id(),
         ooms: done.ooms.len(),
         first_oom_event: done.ooms.first().map(|(event, _)| *event),
+        next_step_fails: goes_on
+            .filter(|_| done.ooms.is_empty() && !done.avoided.is_empty())
+            .map(|goes_on| !simulate(&goes_on.program, &hypothesis, None).ooms.is_empty()),
         peak_reserved_bytes: statistics.reserved_bytes.all.peak,
         peak_allocated_bytes: statistics.allocated_bytes.all.peak,
         device_allocs: statistics.num_device_alloc,

@@ -30,7 +30,7 @@ pub(super) fn too_small_for(
     capacity: u64,
     change: &WhatIf,
 ) -> Option<(usize, u64)> {
-    let Hypothesis { settings, .. } = on(device, capacity, change);
+    let settings = on(device, capacity, change).mildest();
     let program = device.program();
     if least(device, &settings) <= capacity {
         return None;
@@ -54,7 +54,7 @@ pub(super) fn smallest_capacity(
     known: (u64, Option<u64>),
 ) -> Option<u64> {
     let fits_on = |capacity| fits(device.program(), &on(device, capacity, change));
-    let Hypothesis { settings, .. } = on(device, UNBOUNDED, change);
+    let settings = on(device, UNBOUNDED, change).mildest();
     let fraction = settings.per_process_memory_fraction;
     // How many addresses are reserved, and how much may be, goes by the size of the device; if neither
     // matters, a device that has no more than was reserved sees the same run.

@@ -52,9 +52,12 @@ pub(super) fn of_rows(
 }
 
 /// Of the rows under which no request fails the one to name: settings that cut large blocks off from small requests
-/// come last, and of those that need about the same the simplest is best.
+/// come last, and of those that need about the same the simplest is best. What only postpones the failure is named
+/// where nothing does more.
 fn best(rows: &[WhatIfRow]) -> Option<&WhatIfRow> {
-    let served = || rows.iter().filter(|row| row.ooms == 0);
+    let lasts = |row: &&WhatIfRow| row.ooms == 0 && row.next_step_fails != Some(true);
+    let some_last = rows.iter().any(|row| lasts(&row));
+    let served = || rows.iter().filter(|row| row.ooms == 0 && (!some_last || lasts(row)));
     let least = served().map(|row| row.peak_reserved_bytes).min()?;
     let enough = least.saturating_add(least / NEARLY);
     served().min_by_key(|row| {
@@ -107,14 +110,23 @@ fn serves(
     };
     let least = best.smallest_capacity_bytes;
     let spare = device.capacity_bytes.zip(least).and_then(|(has, needs)| has.checked_sub(needs));
+    let only_later = best.next_step_fails == Some(true);
     let (action, copy) = match spare {
+        _ if only_later => (
+            "that only postpones the failure: see what the program holds",
+            command("analyze", of.path),
+        ),
         Some(bytes) if of.ends_at_failure && is_little(bytes, device) => (
             "that leaves next to nothing for what comes after the failure: see whether the next step would fit",
             command("analyze", of.path),
         ),
         _ => ("set it", Some(environment(&best.settings, of.recorded))),
     };
-    let after = if of.ends_at_failure { "; what would come after it is not recorded" } else { "" };
+    let after = match of.ends_at_failure {
+        _ if only_later => "; one more step like the last fails",
+        true => "; what would come after it is not recorded",
+        false => "",
+    };
     let spare = spare.map(|spare| format!("; {} to spare", size(spare))).unwrap_or_default();
     let (setting, id) = (&best.settings, device.device);
     Summary {

@@ -77,6 +77,7 @@ fn replayed(snapshot: &Snapshot) -> Option<Vec<Device>> {
         capacity: None,
         no_split: Vec::new(),
         captures: true,
+        later: Vec::new(),
     };
     let device = |number| {
         let verification = verify(snapshot.device(number), &hypothesis);
@@ -209,6 +210,30 @@ fn what_is_emitted_is_of_the_same_release_and_verifies_alike() {
             assert!(releases(&copy.torch_by_keys).contains(&minor), "{name}: 2.{minor}");
         }
     }
+}
+
+/// A file with the keys of 2.0, where a block has its stack in its history and no address of its own.
+#[test]
+fn what_is_older_than_the_rules_is_written_with_its_own_keys() {
+    let recording = describe::read(&fixtures::pickle("2.1.2-holes-at-oom"));
+    let study = Study::new(&recording, Scope::default());
+    let devices = oomscope::whatif::emitted(&study);
+    let oldest = |of: &Study<'_>, minor| {
+        let (change, mut bytes) = (WhatIf { minor, ..WhatIf::default() }, Vec::new());
+        write_snapshot(of, &change, &oomscope::whatif::emitted(of), &mut bytes).unwrap();
+        describe::read(&bytes)
+    };
+    assert!(!devices.is_empty());
+    let old = oldest(&study, Some(0));
+    assert_eq!(old.torch_by_keys.last, Some(0), "read as 2.0");
+    let again = oldest(&Study::new(&old, Scope::default()), None);
+    assert_eq!(again.torch_by_keys, old.torch_by_keys, "and written as 2.0");
+    check_content("2.0", &old, &again);
+    let sizes = |of: &Snapshot| -> Vec<(u64, u64, u64)> {
+        let blocks = (0..of.blocks.len()).filter_map(|row| of.blocks.get(row));
+        blocks.map(|block| (block.address, block.size, block.requested_size)).collect()
+    };
+    assert_eq!(sizes(&old), sizes(&recording));
 }
 
 #[test]

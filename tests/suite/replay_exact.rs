@@ -9,6 +9,7 @@ use oomscope::calls::given_back;
 use oomscope::conf::Settings;
 use oomscope::input::Source;
 use oomscope::model::end_differences;
+use oomscope::notice::Code;
 use oomscope::snapshot::{Block, BlockState, Snapshot};
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::{ReplayReport, WhatIf, verified, what_if};
@@ -63,6 +64,53 @@ fn unusual_programs_are_reproduced() {
             assert_eq!(device.exact, Some(true), "{name}: {:?}", device.first_divergence);
             assert_eq!(device.end_state_exact, Some(true), "{name}");
         }
+    }
+}
+
+/// What the program itself noted: from which entry on which options were in effect.
+#[test]
+fn settings_that_change_at_run_time_are_found() {
+    const ES: &str = "expandable_segments:True";
+    let known: [(&str, &[(usize, &str)]); 2] = [
+        (
+            "2.15.0-settings_three",
+            &[(0, ""), (302, "expandable_segments:True,roundup_power2_divisions:8"), (610, "")],
+        ),
+        (
+            "2.15.0-settings_back_and_forth",
+            &[
+                (0, ES),
+                (185, ""),
+                (250, ES),
+                (426, ""),
+                (492, ES),
+                (673, ""),
+                (739, ES),
+                (918, ""),
+                (983, ES),
+                (1161, ""),
+                (1222, ES),
+                (1406, ""),
+                (1471, ES),
+            ],
+        ),
+    ];
+    for (name, noted) in known {
+        let snapshot = program(name);
+        let (_, report) = replay(&snapshot, name);
+        let changes = &report.devices[0].assumed.settings_changes;
+        for (event, settings) in noted {
+            let is_near = |at: usize| at.abs_diff(*event) < 16;
+            assert!(
+                changes.iter().any(|c| is_near(c.event) && c.settings_string == *settings),
+                "{name}: {event} {settings} of {changes:?}"
+            );
+        }
+        let peak = report.devices[0].peak_reserved_bytes;
+        let change = WhatIf { capacity: Some(1 << 40), ..WhatIf::default() };
+        let (replayed, _) = what_if(&Study::new(&snapshot, Scope::default()), "", &change, false);
+        assert_eq!(replayed.devices[0].peak_reserved_bytes, peak, "{name}: a what-if follows them");
+        assert!(replayed.warnings.iter().any(|warning| warning.code == Code::SettingsChanged));
     }
 }
 

@@ -119,15 +119,20 @@ fn what_is_copied_from_a_what_if_serves_the_request() {
     );
     assert!(text(&told, "answer").contains("to spare; what would come after it is not recorded"));
     assert_eq!(told["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    let later = self::told(&format!("whatif --set max_split_size_mb:256 {FAILED}"));
+    assert!(text(&later, "answer").ends_with("one more step like the last fails"), "{later}");
+    assert_eq!(text(&later, "copy"), format!("oomscope analyze {FAILED}"));
     let none = self::told("whatif fixtures/failures/capacity.pickle.gz");
     assert!(text(&none, "answer").starts_with("no setting that was tried serves every request"));
     assert!(text(&none, "action").contains("live memory alone is more than the device"), "{none}");
     assert_eq!(none["copy"], Value::Null);
     let served = self::told("whatif fixtures/2.15.0-gpt_varlen-late.pickle.gz");
     assert!(text(&served, "answer").starts_with("no request fails on device 0 as recorded"));
-    let little = self::told("whatif fixtures/dead_ends/fsdp2.pickle.gz");
+    let later = self::told("whatif fixtures/dead_ends/fsdp2.pickle.gz");
+    assert!(text(&later, "action").contains("only postpones the failure"), "{later}");
+    assert_eq!(later["copy"], "oomscope analyze fixtures/dead_ends/fsdp2.pickle.gz");
+    let little = self::told("whatif fixtures/2.15.0-gpt_varlen-at-oom.pickle.gz");
     assert!(text(&little, "action").contains("leaves next to nothing"), "{little}");
-    assert_eq!(little["copy"], "oomscope analyze fixtures/dead_ends/fsdp2.pickle.gz");
 }
 
 #[test]

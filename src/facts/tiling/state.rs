@@ -9,6 +9,7 @@ use super::free::{Keep, Kinds};
 use crate::allocator::{block_size, is_small_request, round_size};
 use crate::conf::Settings;
 use crate::ids::{PoolId, StackId, row};
+use crate::intern::SeededMap;
 use crate::snapshot::BlockState;
 
 pub(crate) const NONE: u32 = u32::MAX;
@@ -49,7 +50,7 @@ pub struct Tiling {
     pub(super) settings: Settings,
     pub(super) tiles: Vec<Tile>,
     pub(super) vacant: Vec<u32>,
-    pub(super) by_addr: FxHashMap<u64, u32>,
+    pub(super) by_addr: SeededMap<u64, u32>,
     pub(super) ordered: Option<BTreeSet<u64>>,
     pub(super) stream_pools: Vec<StreamPool>,
     pub(super) stream_pool_ids: FxHashMap<(PoolId, u64, bool), u32>,
@@ -88,7 +89,7 @@ impl Tiling {
             settings,
             tiles: Vec::new(),
             vacant: Vec::new(),
-            by_addr: FxHashMap::default(),
+            by_addr: SeededMap::default(),
             ordered: None,
             stream_pools: Vec::new(),
             stream_pool_ids: FxHashMap::default(),
@@ -130,9 +131,10 @@ impl Tiling {
             .map(|t| (t.addr, t.size, t.requested, t.state, t.stack))
     }
 
-    /// Every tile, in no order.
+    /// Every tile, in an order that follows from the trace alone.
     pub(crate) fn tiles(&self) -> impl Iterator<Item = &Tile> {
-        self.by_addr.values().map(|id| &self.tiles[*id as usize])
+        let is_there = |id: u32, tile: &Tile| self.find(tile.addr) == Some(id);
+        (0..).zip(&self.tiles).filter(move |(id, tile)| is_there(*id, tile)).map(|(_, tile)| tile)
     }
 
     /// Size and state of the block that begins at `addr`.
