@@ -2,14 +2,13 @@
 
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
-
 use super::call::Call;
 use super::program::{ListRange, Operation, OperationKind, Program, ReleaseScope};
 use super::reader::Calls;
 use crate::conf::Settings;
 use crate::facts::{PoolIndex, Reservations, Start};
 use crate::ids::{PoolId, StackId, row};
+use crate::intern::SeededMap;
 use crate::snapshot::{Action, BlockState, Device, TraceEntry};
 
 impl<'a> Program<'a> {
@@ -28,8 +27,8 @@ impl<'a> Program<'a> {
                 pools: Vec::new(),
                 slots: 0,
             },
-            live: FxHashMap::default(),
-            pending: FxHashMap::default(),
+            live: SeededMap::default(),
+            pending: SeededMap::default(),
             vacant: Vec::new(),
             freeable: Vec::new(),
         };
@@ -47,8 +46,8 @@ impl<'a> Program<'a> {
 struct ProgramReader<'a> {
     program: Program<'a>,
     /// Slots by recorded address.
-    live: FxHashMap<u64, u32>,
-    pending: FxHashMap<u64, u32>,
+    live: SeededMap<u64, u32>,
+    pending: SeededMap<u64, u32>,
     vacant: Vec<u32>,
     freeable: Vec<PoolId>,
 }

@@ -55,15 +55,16 @@ pub(super) struct Analyze {
 
     /// Show the memory as it was at this moment: after an ENTRY (index from 0, per device), at the peak, or at
     /// the last failure; default: at the snapshot
-    #[arg(long, value_name = "ENTRY|peak|failure", value_parser = parse_moment)]
+    #[arg(long, value_name = "ENTRY|peak|failure", value_parser = parse_moment,
+        allow_negative_numbers = true)]
     at: Option<AskedMoment>,
 
     /// Total device memory, e.g. 80GiB, which no snapshot records; shows how much is used outside PyTorch
     #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]
     capacity: Option<u64>,
 
-    /// Test whether an allocation of SIZE (e.g. 2GiB) would succeed at the snapshot
-    #[arg(long, value_name = "SIZE", value_parser = parse_request, conflicts_with = "at")]
+    /// Test whether an allocation of SIZE (e.g. 2GiB) would succeed at the snapshot, or at the moment of --at
+    #[arg(long, value_name = "SIZE", value_parser = parse_request)]
     request: Option<u64>,
 
     /// PyTorch release that recorded the snapshots; default: inferred from the files

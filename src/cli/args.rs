@@ -55,10 +55,9 @@ pub(super) fn parse_moment(text: &str) -> Result<AskedMoment, String> {
     match text {
         "peak" => Ok(AskedMoment::Peak),
         "failure" => Ok(AskedMoment::Failure),
-        _ => text
-            .parse()
-            .map(AskedMoment::Entry)
-            .map_err(|_| "give the index of a trace entry, peak or failure".to_owned()),
+        _ => text.parse().map(AskedMoment::Entry).map_err(|_| {
+            "give the index of a trace entry, counted from 0, or peak or failure".to_owned()
+        }),
     }
 }
 

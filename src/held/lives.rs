@@ -8,6 +8,7 @@ use super::samples::Samples;
 use crate::facts::{Keep, Tiling};
 use crate::frames::StackReader;
 use crate::ids::{StackId, row};
+use crate::intern::SeededMap;
 use crate::phases::{Makes, Phase, PhaseRun, Phases, Signs};
 use crate::snapshot::{Action, BlockState, TraceEntry};
 use crate::study::DeviceStudy;
@@ -182,9 +183,9 @@ impl<'a> Lives<'a> {
         let (stacks, phases) = (device.stacks(), device.phases());
         let mut lives = Self::new(phases, device.snapshot().stacks.len());
         lives.samples = samples;
-        let mut live: FxHashMap<u64, OpenLife> = FxHashMap::default();
+        let mut live: SeededMap<u64, OpenLife> = SeededMap::default();
         // Blocks of moments that are past, to see where they go.
-        let mut awaited: FxHashMap<u64, Vec<(usize, usize)>> = FxHashMap::default();
+        let mut awaited: SeededMap<u64, Vec<(usize, usize)>> = SeededMap::default();
         let mut at = Point { entry: 0, run: 0 };
         wanted.sort_unstable();
         wanted.dedup();
@@ -231,8 +232,8 @@ impl<'a> Lives<'a> {
     }
 
     /// The blocks that the program holds before the first entry.
-    fn start(&mut self, stacks: &StackReader<'_>, tiling: &Tiling) -> FxHashMap<u64, OpenLife> {
-        let mut held = FxHashMap::default();
+    fn start(&mut self, stacks: &StackReader<'_>, tiling: &Tiling) -> SeededMap<u64, OpenLife> {
+        let mut held = SeededMap::default();
         for (address, bytes, requested, state, made_by) in tiling.active() {
             if state == BlockState::ActiveAllocated {
                 let stack = stacks.recorded(made_by);
@@ -272,8 +273,8 @@ impl<'a> Lives<'a> {
         event: &TraceEntry,
         at: Point,
         tiling: &Tiling,
-        live: &mut FxHashMap<u64, OpenLife>,
-        awaited: &mut FxHashMap<u64, Vec<(usize, usize)>>,
+        live: &mut SeededMap<u64, OpenLife>,
+        awaited: &mut SeededMap<u64, Vec<(usize, usize)>>,
     ) {
         match event.action {
             Action::Alloc => {
@@ -419,7 +420,7 @@ impl<'a> Lives<'a> {
 fn blocks(
     stacks: &StackReader<'_>,
     tiling: &Tiling,
-    live: &FxHashMap<u64, OpenLife>,
+    live: &SeededMap<u64, OpenLife>,
 ) -> Vec<LiveBlock> {
     let mut blocks: Vec<LiveBlock> = tiling
         .active()

@@ -2,8 +2,8 @@
 
 use super::held::growth;
 use super::words::{
-    entries_after, missing, moment, named, named_in_line, of_remedies, operation, remedies, stack,
-    when,
+    at_in, entries_after, missing, moment, named, named_in_line, of_remedies, operation, remedies,
+    stack, when,
 };
 use crate::analysis::DeviceReport;
 use crate::document::{Document, Text, alarm, code, faint, strong};
@@ -58,7 +58,8 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
     // Growth that explains the failure is the first thing to know.
     let explains = device.explained_by_growth(oom).is_some();
     let of_steps = oom.growth.map(|growth| Text::from(in_steps(growth)));
-    let grows = of_steps.into_iter().chain(growth(&device.leaks)).map(strong).collect::<Vec<_>>();
+    let grows =
+        of_steps.into_iter().chain(growth(&device.leaks, false)).map(strong).collect::<Vec<_>>();
     let verdict = strong(&*oom.verdict_reason);
     if explains {
         document.fields("grows", grows);
@@ -106,7 +107,8 @@ fn circumstances(document: &mut Document, oom: &OomReport) {
 pub(super) fn request(document: &mut Document, device: &DeviceReport) {
     let Some(request) = &device.request else { return };
     let oom = &request.outcome;
-    let asked = format!("{} more on device {}", size(request.asked_bytes), device.device);
+    let when = device.moment.map_or_else(String::new, |at| format!(" {}", at_in(device, at)));
+    let asked = format!("{} more on device {}{when}", size(request.asked_bytes), device.device);
     if request.served_from.is_some() {
         document.heading(format!("{asked} would be served"));
         document.field(oom.verdict.word(), &*oom.verdict_reason);

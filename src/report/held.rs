@@ -23,7 +23,7 @@ pub(super) fn held(document: &mut Document, device: &DeviceReport) {
     document.fields("kept", kept(held));
     // Beside a failure it stands there.
     if device.ooms.is_empty() {
-        document.fields("grows", growth(&device.leaks).map(strong));
+        document.fields("grows", growth(&device.leaks, true).map(strong));
     }
     let lines = lines(held, device);
     if !lines.is_empty() {
@@ -37,7 +37,9 @@ pub(super) fn holders(document: &mut Document, device: &DeviceReport) {
     if all.bytes > 0 {
         document.heading(match device.moment {
             None => "Who holds the allocated memory, by line".to_owned(),
-            Some(at) => format!("Who held the allocated memory {}, by line", words::at(at)),
+            Some(at) => {
+                format!("Who held the allocated memory {}, by line", words::at_in(device, at))
+            }
         });
         document.table(by_line(&device.top_lines, all.bytes, all.count));
     }
@@ -101,7 +103,7 @@ fn age(age: Age) -> &'static str {
 
 /// The state to show: that asked for, else that of the last failure, else that of the peak, with a name for it.
 fn telling(device: &DeviceReport) -> Option<(&HeldAt, String)> {
-    let asked = device.at_moment.as_ref().zip(device.moment.map(words::at));
+    let asked = device.at_moment.as_ref().zip(device.moment.map(|at| words::at_in(device, at)));
     let failure = device.ooms.last().and_then(|oom| oom.held.as_ref());
     let failure = || failure.map(|held| (held, "at the failure".to_owned()));
     let peak = || device.at_peak.as_ref().map(|held| (held, "at its peak".to_owned()));
@@ -192,8 +194,9 @@ fn kept(held: &HeldAt) -> Option<Text> {
     Some(Text::from(most).and(named_in_line(first.frame.as_ref(), &first.around)))
 }
 
-/// What grows with every step.
-pub(super) fn growth(leaks: &Leaks) -> Option<Text> {
+/// What grows with every step; how long what is left lasts only `with_end`: beside a failure something else
+/// says how it ended.
+pub(super) fn growth(leaks: &Leaks, with_end: bool) -> Option<Text> {
     let first = leaks.suspects.first()?;
     let lines = leaks.suspects.len() as u64 + leaks.other_suspects;
     let by = match first.every_steps {
@@ -217,7 +220,7 @@ pub(super) fn growth(leaks: &Leaks) -> Option<Text> {
         format!("{lines} lines hold {more}, {} a step in all; most: ", size(leaks.bytes_per_step))
     };
     let last = match (leaks.steps_left, leaks.remaining_bytes) {
-        (Some(steps @ 1..), Some(bytes)) => format!(
+        (Some(steps @ 1..), Some(bytes)) if with_end => format!(
             "; at this rate the {} left after the last step is used up in {}",
             size(bytes),
             counted(steps, "more step")

@@ -9,7 +9,7 @@ use crate::units::{count, counted, percent, ratio, size, stream};
 /// The totals, what of them is rounding, and the peaks.
 pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     let memory = &device.memory;
-    let at = words::at(device.moment.unwrap_or_default());
+    let at = words::at_in(device, device.moment.unwrap_or_default());
     document.heading(format!("Memory of device {} {at}", device.device));
     document.table(Table::new(&["", "bytes", "share", ""], &[0, 3], totals(memory)));
     let free = &memory.fragmentation;

@@ -156,6 +156,19 @@ pub(super) fn at(moment: Moment) -> String {
     }
 }
 
+/// The same, and what is known to have come about then.
+pub(super) fn at_in(device: &DeviceReport, moment: Moment) -> String {
+    let Moment::Entry { event } = moment else { return at(moment) };
+    let entry = format!("entry {}", count(event));
+    if device.ooms.iter().any(|oom| oom.event == event) {
+        format!("at a failed request ({entry})")
+    } else if device.peak.allocated_event == Some(event) {
+        format!("at the peak of allocated memory ({entry})")
+    } else {
+        at(moment)
+    }
+}
+
 /// How many entries follow a failed request.
 pub(super) fn entries_after(oom: &OomReport, device: &DeviceReport) -> u64 {
     let entries = device.timeline.as_ref().map_or(0, |timeline| timeline.trace_events);
@@ -329,14 +342,19 @@ fn remedy_in_words(remedy: &Remedy, own: &Undisturbed, next: Option<NextStep>) -
 /// What a remedy leaves, and what becomes of one more step.
 fn leaves(remedy: &Remedy, next: Option<NextStep>) -> String {
     let Some(spare) = remedy.spare_bytes else { return String::new() };
-    let spare = format!("; {} to spare", size(spare));
-    let (Some(next), Some(then)) = (next, remedy.next_step) else { return spare };
+    let left = format!("; {} to spare", size(spare));
+    let (Some(next), Some(then)) = (next, remedy.next_step) else { return left };
     let asks = format!("one more step asks for {}", size(next.needed_bytes));
-    match (then.fails, then.served_requests) {
-        (false, _) => format!("{spare}; {asks} and succeeds too"),
-        (true, 0) => format!("{spare}; {asks}, and its first request fails"),
-        (true, served) => format!("{spare}; {asks} and fails after {}", counted(served, "request")),
+    if !then.fails {
+        return format!("{left}; {asks} and succeeds too");
     }
+    // What would be enough in one piece is not in one.
+    let pieces = if next.needed_bytes > spare { "" } else { " in pieces" };
+    let fails = match then.served_requests {
+        0 => "its first request fails".to_owned(),
+        served => format!("it fails after {}", counted(served, "request")),
+    };
+    format!("{left}{pieces}, but {asks}, and {fails}")
 }
 
 /// The x axis of a chart in words.

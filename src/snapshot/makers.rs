@@ -11,6 +11,7 @@ use super::contents::Snapshot;
 use super::stacks::{Frame, Maker, Stacks};
 use super::trace::TraceEntry;
 use crate::ids::{FrameId, StackId, SymbolId};
+use crate::intern::SeededMap;
 use crate::terms::BlockState;
 
 /// The file of PyTorch that calls backward passes, with the separators of Linux.
@@ -97,11 +98,11 @@ pub(super) fn find(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, Symbol
         return;
     }
     let mut makers: Vec<StackId> = Vec::with_capacity(snapshot.entries.len());
-    let mut of_blocks: Vec<FxHashMap<u64, StackId>> = Vec::new();
+    let mut of_blocks: Vec<SeededMap<u64, StackId>> = Vec::new();
     for rows in snapshot.traces.clone() {
         makers.resize(rows.start, Stacks::EMPTY);
         let mut open: Option<(StackId, Bottom)> = None;
-        let mut live: FxHashMap<u64, StackId> = FxHashMap::default();
+        let mut live: SeededMap<u64, StackId> = SeededMap::default();
         for row in rows {
             let Some(entry) = snapshot.entries.get(row) else { break };
             let maker = Maker {
@@ -162,7 +163,7 @@ fn called_from(
     caller: StackId,
     rows: std::ops::Range<usize>,
     makers: &mut [StackId],
-    mut live: Option<&mut FxHashMap<u64, StackId>>,
+    mut live: Option<&mut SeededMap<u64, StackId>>,
 ) {
     let is_failure = |row: &usize| snapshot.entries.action(*row) == Some(crate::terms::Action::Oom);
     let Some(failed) = rows.clone().rev().find(is_failure) else { return };
@@ -186,7 +187,7 @@ fn called_from(
 }
 
 /// Keeps in mind who made what lives at each address, where that is more than a stack.
-fn note(live: &mut FxHashMap<u64, StackId>, entry: &TraceEntry, maker: StackId) {
+fn note(live: &mut SeededMap<u64, StackId>, entry: &TraceEntry, maker: StackId) {
     if entry.action != crate::terms::Action::Alloc {
         return;
     }

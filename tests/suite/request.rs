@@ -93,3 +93,21 @@ fn a_request_that_cannot_be_is_refused() {
     let asked = request(&["--request", "18446744073709551615", AT_OOM]);
     assert_eq!(asked["verdict"], "capacity");
 }
+
+#[test]
+fn a_request_can_be_made_at_any_moment() {
+    const HOLES: &str = "fixtures/2.15.0-holes.pickle.gz";
+    let capacity = ["--capacity", "1GiB"];
+    let ask = |bytes: &str, at: &[&str]| {
+        request(&[&["--request", bytes], at, &capacity, &[HOLES]].concat())
+    };
+    let entries = analyze(&[HOLES])["snapshots"][0]["events"].as_u64().unwrap();
+    let last = (entries - 1).to_string();
+    for bytes in ["1MiB", "64MiB", "900MiB"] {
+        assert_eq!(ask(bytes, &["--at", &last]), ask(bytes, &[]), "the end is the snapshot");
+    }
+    let early = ask("900MiB", &["--at", "1"]);
+    assert_eq!((&early["event"], &early["verdict"]), (&json!(2), &json!("served")), "{early}");
+    let page = result_of(&["analyze", "--request", "3GiB", "--at", "peak", AT_OOM]);
+    assert!(page.contains("at the peak of allocated memory (entry "), "{page}");
+}

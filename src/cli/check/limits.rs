@@ -26,8 +26,21 @@ fn flag(limit: Limit) -> Arg {
         .value_name(limit.unit().placeholder())
         .value_parser(move |text: &str| limit.unit().read(text))
         .allow_hyphen_values(true)
-        .help(limit.meanings().collect::<Vec<_>>().join("; "))
+        .help(limit.meanings().map(str::to_owned).reduce(|a, b| either(&a, &b)).unwrap_or_default())
         .help_heading(heading)
+}
+
+/// One sentence for two that differ in a word or a few.
+fn either(a: &str, b: &str) -> String {
+    let [a, b] = [a, b].map(|text| text.split(' ').collect::<Vec<_>>());
+    let alike = |(a, b): &(&&str, &&str)| a == b;
+    let before = a.iter().zip(&b).take_while(alike).count();
+    let [rest_a, rest_b] = [&a[before..], &b[before..]];
+    let after = rest_a.iter().rev().zip(rest_b.iter().rev()).take_while(alike).count();
+    let [own_a, own_b] = [rest_a, rest_b].map(|rest| rest[..rest.len() - after].join(" "));
+    let own = [own_a, "or".to_owned(), own_b];
+    let words = a[..before].iter().copied().chain(own.iter().map(String::as_str));
+    words.chain(a[a.len() - after..].iter().copied()).collect::<Vec<_>>().join(" ")
 }
 
 impl Args for LimitArgs {

@@ -3,7 +3,7 @@
 use super::super::summary::what_to_do;
 use super::words::{LimitKind, SHOWN, kinds, notes, outcome, place, share};
 use crate::document::{Cell, Document, Item, Table, Text, alarm, code, strong};
-use crate::gate::{CheckReport, Finding, Severity, Worst};
+use crate::gate::{CheckReport, Finding, Noted, Severity, Worst};
 use crate::units::{count, counted};
 
 /// The answer as a document.
@@ -24,14 +24,21 @@ pub fn check(report: &CheckReport) -> Document {
         document.table(limits(&kinds));
     }
     let lost = report.lost();
-    for finding in lost.iter().take(SHOWN) {
-        self::finding(&mut document, finding);
+    let shown = &lost[..lost.len().min(SHOWN)];
+    for alike in shown.chunk_by(|a, b| says_the_same(a, b)) {
+        findings(&mut document, alike);
     }
     let more = lost.len().checked_sub(SHOWN).filter(|more| *more > 0).map(|more| {
         let more = count(more as u64);
         format!("{more} more do not hold: --format json lists all of them").into()
     });
-    let notes = notes(report).into_iter().map(|(noted, others)| {
+    let is_said = |noted: &Noted| {
+        let why = noted.message.split_once(": ").map_or(&*noted.message, |(_, why)| why);
+        shown.iter().any(|finding| finding.path == noted.path && finding.message.ends_with(why))
+    };
+    let notes =
+        notes(report).into_iter().filter(|(noted, others)| !others.is_empty() || !is_said(noted));
+    let notes = notes.map(|(noted, others)| {
         let said = format!(": {}{others} [{}]", noted.message, noted.code);
         code(&*noted.path).and(said)
     });
@@ -80,8 +87,17 @@ fn row(kind: &LimitKind<'_>, are_several: bool) -> Vec<Cell> {
     row
 }
 
-fn finding(document: &mut Document, finding: &Finding) {
-    let title = toned(finding, &format!("{} {}", outcome(finding), finding.code.word()));
+/// Whether one sentence is said of both: why they are not known.
+fn says_the_same(a: &Finding, b: &Finding) -> bool {
+    let of = |finding: &Finding| (finding.device, finding.severity, finding.missing);
+    of(a) == of(b) && a.path == b.path && a.message == b.message
+}
+
+/// Findings of one device that say the same.
+fn findings(document: &mut Document, alike: &[&Finding]) {
+    let Some(finding) = alike.first() else { return };
+    let codes: Vec<&str> = alike.iter().map(|finding| finding.code.word()).collect();
+    let title = toned(finding, &format!("{} {}", outcome(finding), codes.join(", ")));
     let device = format!(", device {} of ", finding.device);
     document.subheading(title.and(device).and(code(&*finding.path)));
     document.paragraph(&*finding.message);
