@@ -137,8 +137,12 @@ fn between(a: Point, b: Point, n: u64) -> f64 {
     let signed = |value: u64| i128::from(value);
     let run = signed(b.0) - signed(a.0);
     let rise = signed(b.1) - signed(a.1);
-    let away = (signed(n) - signed(a.0)).checked_mul(rise);
-    let Some((away, run)) = away.zip((run != 0).then_some(run)) else { return a.1 as f64 };
+    if run == 0 {
+        return a.1 as f64;
+    }
+    let Some(away) = (signed(n) - signed(a.0)).checked_mul(rise) else {
+        return a.1 as f64 + (signed(n) - signed(a.0)) as f64 * (rise as f64 / run as f64);
+    };
     // Whole part and rest apart: a double has 53 bits.
     (signed(a.1) + away.div_euclid(run)) as f64 + away.rem_euclid(run) as f64 / run as f64
 }
