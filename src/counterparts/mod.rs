@@ -1,8 +1,8 @@
 //! Which stack of one snapshot is which of another.
 //!
 //! Stacks are the same if their frames are; those left over if their functions are and only lines moved; then if a
-//! function's file was renamed or stands in another directory. [`Vocabulary`] gives the frames of both snapshots the
-//! same words, [`matched`] pairs the stacks of two lists.
+//! function's file was renamed or stands in another directory. `Vocabulary` gives the frames of both snapshots the
+//! same words, `matched` pairs the stacks of two lists.
 
 mod align;
 mod matching;

@@ -1,7 +1,7 @@
 //! `oomscope report`: one HTML file that holds an analysis and every allocation behind it.
 //!
 //! A page begins with the answer of `analyze`, laid out as on a terminal, which needs no script. Behind it lies the
-//! analysis itself as JSON, and of every device its [`data`]: each allocation and each stretch of device memory from
+//! analysis itself as JSON, and of every device its `data`: each allocation and each stretch of device memory from
 //! its beginning to its end, as columns. The script in `web/` draws from these; it asks nothing of any server.
 //!
 //! [`PageData::of`] packs one device; [`write()`] writes the file to any writer.

@@ -19,7 +19,7 @@ pub enum Keep {
     Sums,
     /// The sums by kind as well: see [`Tiling::free_kinds`].
     Kinds,
-    /// The sums, and what each entry changed: see [`Tiling::changes`].
+    /// The sums, and what each entry changed: see `Tiling::changes`.
     Changes,
 }
 
