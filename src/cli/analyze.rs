@@ -7,10 +7,11 @@ use clap::Args;
 
 use super::args::{Format, OutputArgs, WindowArgs, parse_capacity, parse_moment, parse_release};
 use super::configuration::configuration;
-use super::exit::{Done, complain};
+use super::exit::Done;
+use super::gathered::gathered;
 use super::inputs;
 use super::output::Output;
-use crate::analysis::{AnalyzeReport, Brief, Options, analyze};
+use crate::analysis::{Brief, Options, analyze};
 use crate::formats;
 use crate::report;
 use crate::study::AskedMoment;
@@ -122,40 +123,9 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
     };
     let (snapshots, unreadable) =
         inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
-    for file in &unreadable {
-        complain(&format!("{}: {}", file.path, file.message));
-    }
-    if snapshots.is_empty() {
-        if unreadable.is_empty() {
-            bail!("no snapshot among the files given");
-        }
+    let Some((report, done)) = gathered(snapshots, unreadable, options)? else {
         return Ok(Done::Partly);
-    }
-    if let Some(asked) = args.at {
-        let mut devices = snapshots.iter().flat_map(|snapshot| &snapshot.devices);
-        if devices.all(|device| device.moment.is_none()) {
-            bail!(match asked {
-                AskedMoment::Peak => "--at peak: no history was recorded".to_owned(),
-                AskedMoment::Failure => "--at failure: no request failed".to_owned(),
-                AskedMoment::Entry(entry) => format!("--at {entry}: no trace is that long"),
-            });
-        }
-    }
-    let done = if unreadable.is_empty() { Done::Well } else { Done::Partly };
-    let report = AnalyzeReport::new(snapshots, unreadable, args.top);
-    if let Some(device) = args.device {
-        let snapshots = &report.snapshots;
-        let without = snapshots.iter().filter(|s| s.devices.is_empty()).map(|s| &*s.path);
-        if let Some(message) = inputs::lacking(without, device) {
-            if snapshots.iter().all(|s| s.devices.is_empty()) {
-                bail!(message);
-            }
-            // Beside a table of ranks the notes of those that are not in it are not shown.
-            if report.ranks.is_some() {
-                complain(&message);
-            }
-        }
-    }
+    };
     match args.output.format {
         Format::Json if args.brief => {
             output.write(&formats::json(&Brief::within(&report, BRIEF))?)?;

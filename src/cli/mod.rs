@@ -9,6 +9,7 @@ mod dump;
 mod exit;
 mod explain;
 mod fit;
+mod gathered;
 mod generate;
 mod inputs;
 mod live;

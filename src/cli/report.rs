@@ -10,10 +10,11 @@ use clap::Args;
 
 use super::args::{WindowArgs, parse_capacity, parse_moment, parse_release};
 use super::configuration::configuration;
-use super::exit::{Done, complain};
+use super::exit::Done;
+use super::gathered::gathered;
 use super::inputs;
 use super::output::Output;
-use crate::analysis::{AnalyzeReport, Options, SnapshotReport, analyze_study};
+use crate::analysis::{Options, SnapshotReport, analyze_study};
 use crate::page::{self, PageData, SnapshotData};
 use crate::study::{AskedMoment, Study};
 use crate::whatif::{Asked, whatif};
@@ -121,16 +122,6 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Done> {
         };
         anyhow::Ok((report, data))
     });
-    for file in &unreadable {
-        complain(&format!("{}: {}", file.path, file.message));
-    }
-    if read.is_empty() {
-        if unreadable.is_empty() {
-            bail!("no snapshot among the files given");
-        }
-        return Ok(Done::Partly);
-    }
-    let done = if unreadable.is_empty() { Done::Well } else { Done::Partly };
     let read = read.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     let (mut snapshots, mut data): (Vec<_>, Vec<_>) = read.into_iter().unzip();
     if args.strip_paths {
@@ -142,7 +133,9 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Done> {
             }
         }
     }
-    let report = AnalyzeReport::new(snapshots, unreadable, args.top);
+    let Some((report, done)) = gathered(snapshots, unreadable, options)? else {
+        return Ok(Done::Partly);
+    };
     output.write_by(|out| page::write(&report, &data, env!("CARGO_PKG_VERSION"), out))?;
     if let Some(path) = args.output.as_deref().filter(|_| args.open) {
         open(path)?;

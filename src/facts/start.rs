@@ -21,7 +21,7 @@ use crate::conf::Settings;
 use crate::device::UNBOUNDED;
 use crate::ids::StackId;
 use crate::intern::{SeededMap, SeededSet};
-use crate::snapshot::{Action, Block, BlockState, Device, Segment, TraceEntry};
+use crate::snapshot::{Action, Block, BlockState, Device, TraceEntry};
 use crate::units::MIB;
 
 /// What was there when the recording began.
@@ -100,18 +100,10 @@ impl Start {
 
     /// The memory of a `layout`.
     pub(crate) fn of_layout(layout: &Layout) -> Self {
-        let run = |segment: &Segment| Run {
-            addr: segment.address,
-            size: segment.total_size,
-            pool: segment.pool,
-            stream: segment.stream,
-            is_small: segment.is_small,
-            is_expandable: segment.is_expandable,
-        };
         let blocks = (0..layout.blocks.len()).filter_map(|row| layout.blocks.get(row));
         let used = blocks.filter(|block| block.state != BlockState::Inactive);
         Self {
-            runs: layout.segments.iter().map(run).collect(),
+            runs: layout.segments.iter().map(Run::from).collect(),
             blocks: used.map(LiveAtStart::at_snapshot).collect(),
         }
     }
@@ -324,17 +316,7 @@ impl Start {
 fn runs_before(device: Device<'_>, moves: &[TraceEntry], pools: &PoolIndex) -> Vec<Run> {
     let mut runs: BTreeMap<u64, Run> = BTreeMap::new();
     for segment in device.segments().filter(|s| s.total_size > 0) {
-        runs.insert(
-            segment.address,
-            Run {
-                addr: segment.address,
-                size: segment.total_size,
-                pool: segment.pool,
-                stream: segment.stream,
-                is_small: segment.is_small,
-                is_expandable: segment.is_expandable,
-            },
-        );
+        runs.insert(segment.address, Run::from(segment));
     }
     for event in moves.iter().rev() {
         match event.action {

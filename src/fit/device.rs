@@ -127,7 +127,7 @@ impl<'s, 'a> Family<'s, 'a> {
         let grows_in_number = at_recorded.paired_ratio() < 1.0 - TOLD
             && self.recordings.windows(2).any(|two| two[0].requests.len() < two[1].requests.len());
         let found = if grows_in_number { None } else { search(&change, largest_recorded) };
-        let largest = found.map(|found| told(found, &change));
+        let largest = found.map(|found| told(found, &change, learned));
         let best = match found {
             Some(Found::Size(size)) if options.settings.is_none() => {
                 best(base, &change, size, &learned, &search, options.multiple)
@@ -227,7 +227,8 @@ fn asked(
 ) -> Result<WhatIf, String> {
     let device = base.base.device;
     let of = |option| option_change(device.snapshot(), &device.inferred().hypothesis, option);
-    let settings = options.settings.map(of).transpose()?;
+    let settings = options.settings.map(of).transpose();
+    let settings = settings.map_err(|error| format!("--set {error}"))?;
     Ok(WhatIf { settings, capacity, minor: None })
 }
 
@@ -260,15 +261,22 @@ fn best<'r, 's: 'r, 'a: 'r>(
     let found: Vec<(u64, WhatIf)> = found.collect();
     // The first of equals: the grid begins with what is simplest.
     let (size, change) = found.into_iter().rev().max_by_key(|(size, _)| *size)?;
-    Some(told(Found::Size(size), &change))
+    Some(told(Found::Size(size), &change, learned))
 }
 
-fn told(found: Found, change: &WhatIf) -> Largest {
+fn told<'r, 's: 'r, 'a: 's>(
+    found: Found,
+    change: &WhatIf,
+    learned: impl Fn(u64) -> &'r Learned<'r, 's, 'a>,
+) -> Largest {
     let settings = change.settings.as_ref().map_or_else(String::new, |(_, text)| text.clone());
-    let size = match found {
-        Found::Nothing => Some(0),
-        Found::Everything => None,
-        Found::Size(size) => Some(size),
+    let (size, unreserved_bytes) = match found {
+        Found::Nothing => (Some(0), None),
+        Found::Everything => (None, None),
+        Found::Size(size) => {
+            let peak = predicted(learned(size), size, false, change).peak_reserved_bytes;
+            (Some(size), change.capacity.map(|capacity| capacity.saturating_sub(peak)))
+        }
     };
-    Largest { size, settings }
+    Largest { size, settings, unreserved_bytes }
 }

@@ -14,6 +14,8 @@ pub struct Largest {
     pub size: Option<u64>,
     /// In the syntax of `PYTORCH_CUDA_ALLOC_CONF`; empty for the recorded settings.
     pub settings: String,
+    /// What of the device is not reserved at the peak of that size; `None` without a size.
+    pub unreserved_bytes: Option<u64>,
 }
 
 /// What a search asks.

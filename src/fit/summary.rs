@@ -23,8 +23,8 @@ pub(super) fn summary(devices: &[FitDevice], recorded: Option<&Snapshot>) -> Sum
     let settings = recorded.and_then(|snapshot| snapshot.settings.as_ref());
     let settings = settings.map(|settings| settings.string.as_str());
     let (action, copy) = match (&device.best, device.capacity_bytes) {
-        (Some(Largest { size: Some(better), settings: option }), _) => {
-            let action = format!("size {} fits with {option}", count(*better));
+        (Some(better @ Largest { size: Some(fits), settings: option, .. }), _) => {
+            let action = format!("size {} fits with {option}{}", count(*fits), to_spare(better));
             (Some(action), Some(environment(option, settings)))
         }
         (_, None) => {
@@ -66,10 +66,19 @@ fn answer(device: &FitDevice) -> String {
             let next = device.sizes.iter().find(|size| size.size > fits && size.failed.is_some());
             let fails = next.and_then(|next| Some((next.size, next.failed.as_ref()?)));
             let fails = fails.map_or_else(String::new, |(n, failed)| {
-                format!(", {} fails{}", count(n), failed.in_short())
+                format!("; {} fails{}", count(n), failed.in_short())
             });
-            format!("size {} fits on {on}{fails}", count(fits))
+            format!("size {} fits on {on}{}{fails}", count(fits), to_spare(largest))
         }
+    }
+}
+
+/// What is left of the device: the less, the more a prediction that is a little low matters.
+fn to_spare(largest: &Largest) -> String {
+    match largest.unreserved_bytes {
+        None => String::new(),
+        Some(0) => ", nothing to spare".to_owned(),
+        Some(bytes) => format!(", {} to spare", size(bytes)),
     }
 }
 

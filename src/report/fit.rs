@@ -4,7 +4,7 @@ use super::summary::summary;
 use super::words::warnings;
 use crate::document::{Cell, Document, Table, alarm, code};
 use crate::fit::{FitDevice, FitReport, GrowingLine, LawKind, SizeReport};
-use crate::units::{count, percent, signed_size, size};
+use crate::units::{count, percent, ratio, signed_size, size};
 
 /// The answer as a document.
 pub fn fit(report: &FitReport) -> Document {
@@ -25,9 +25,15 @@ pub fn fit(report: &FitReport) -> Document {
 
 fn device(document: &mut Document, device: &FitDevice) {
     document.heading("Peak at each size");
-    let header = ["size", "peak allocated", "peak reserved", "fits", ""];
-    let rows = device.sizes.iter().map(sizes_row);
-    document.table(Table::new(&header, &[4], rows));
+    // Without a capacity the bars are of the greatest peak.
+    let greatest = device.sizes.iter().map(|of| of.peak_reserved_bytes).max().unwrap_or(0);
+    let (whole, of_whole) = match device.capacity_bytes {
+        Some(capacity) => (capacity, "of the device"),
+        None => (greatest, "of the greatest"),
+    };
+    let header = ["size", "peak allocated", "peak reserved", of_whole, "fits", ""];
+    let rows = device.sizes.iter().map(|of| sizes_row(of, whole));
+    document.table(Table::new(&header, &[3, 5], rows));
     if !device.growth.is_empty() {
         document.heading(format!("What the peak at {} is of", count(device.growth_at)));
         let header = ["bytes", "share", "each unit more", "grows", "line"];
@@ -80,11 +86,13 @@ fn off(error: f64) -> String {
     }
 }
 
-fn sizes_row(of: &SizeReport) -> Vec<Cell> {
+/// `whole` bytes make a whole bar.
+fn sizes_row(of: &SizeReport, whole: u64) -> Vec<Cell> {
     vec![
         count(of.size).into(),
         size(of.peak_allocated_bytes).into(),
         size(of.peak_reserved_bytes).into(),
+        Cell::Bar(ratio(of.peak_reserved_bytes, whole).min(1.0)),
         match of.fits {
             Some(true) => "yes".into(),
             Some(false) => alarm("no").into(),

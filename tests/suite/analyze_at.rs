@@ -126,7 +126,13 @@ fn a_moment_that_no_trace_has_is_refused() {
         ("99999999", &holes, "--at 99999999: no trace is that long"),
         ("peak", &untraced, "--at peak: no history was recorded"),
     ] {
-        assert!(refusal(&["analyze", "--at", at, path]).contains(why), "{at}");
+        for command in ["analyze", "report"] {
+            assert!(refusal(&[command, "--at", at, path]).contains(why), "{command} {at}");
+        }
+    }
+    let why = "no memory and no trace of device 9";
+    for command in ["analyze", "report"] {
+        assert!(refusal(&[command, "--device", "9", &holes]).contains(why), "{command}");
     }
 }
 

@@ -75,6 +75,8 @@ fn the_largest_size_fits_and_the_next_does_not() {
     };
     assert_eq!((&row(largest)["fits"], &row(largest + 1)["fits"]), (&true.into(), &false.into()));
     assert!(row(largest + 1)["failed"]["requested_bytes"].as_u64().is_some());
+    let reserved = row(largest)["peak_reserved_bytes"].as_u64().unwrap();
+    assert_eq!(device["largest"]["unreserved_bytes"], (316 << 20) - reserved);
     let even = fit("dense", &[4, 8], &["--capacity", "316MiB", "--multiple-of", "4"]);
     assert_eq!(even["devices"][0]["largest"]["size"], largest / 4 * 4);
 }

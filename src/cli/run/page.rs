@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 
 use super::child::Ended;
 use super::directory::Seen;
-use crate::analysis::{AnalyzeReport, Options, analyze};
+use crate::analysis::{Options, analyze};
 use crate::cli::exit::complain;
+use crate::cli::gathered::gathered;
 use crate::cli::inputs;
 use crate::cli::output::style_of_errors;
 use crate::document::terminal;
@@ -42,14 +43,8 @@ pub(super) fn write(snapshots: &[PathBuf]) -> anyhow::Result<()> {
     let options = Options { top: 3, ..Options::default() };
     let (read, unreadable) =
         inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
-    for file in &unreadable {
-        complain(&format!("{}: {}", file.path, file.message));
-    }
-    if read.is_empty() {
-        return Ok(());
-    }
+    let Some((report, _)) = gathered(read, unreadable, options)? else { return Ok(()) };
     let directory = snapshots.first().and_then(|path| path.parent()).unwrap_or(Path::new("."));
-    let report = AnalyzeReport::new(read, unreadable, options.top);
     let document = report::after_run(&report, &directory.display().to_string());
     let text = terminal(&document, style_of_errors());
     // Nobody is left to tell when standard error itself is closed.

@@ -10,7 +10,7 @@ use crate::allocator::{block_size, is_small_request, round_size};
 use crate::conf::Settings;
 use crate::ids::{PoolId, StackId, row};
 use crate::intern::SeededMap;
-use crate::snapshot::BlockState;
+use crate::snapshot::{BlockState, Segment};
 
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -23,6 +23,19 @@ pub(crate) struct Run {
     pub(crate) stream: u64,
     pub(crate) is_small: bool,
     pub(crate) is_expandable: bool,
+}
+
+impl From<&Segment> for Run {
+    fn from(segment: &Segment) -> Self {
+        Self {
+            addr: segment.address,
+            size: segment.total_size,
+            pool: segment.pool,
+            stream: segment.stream,
+            is_small: segment.is_small,
+            is_expandable: segment.is_expandable,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
