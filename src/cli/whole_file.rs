@@ -64,10 +64,12 @@ impl WholeFile {
 }
 
 /// Whoever may read a new file of the user's may read this one.
+#[cfg(unix)]
 fn for_others_too(builder: &mut Builder<'_, '_>) {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        builder.permissions(fs::Permissions::from_mode(0o666));
-    }
+    use std::os::unix::fs::PermissionsExt as _;
+    builder.permissions(fs::Permissions::from_mode(0o666));
 }
+
+/// A file has the rights of its directory.
+#[cfg(not(unix))]
+fn for_others_too(_: &mut Builder<'_, '_>) {}

@@ -14,7 +14,6 @@ use memmap2::Mmap;
 #[derive(Debug)]
 pub(super) struct Mapped {
     map: Mmap,
-    #[cfg(unix)]
     watched: &'static signal::Watched,
 }
 
@@ -23,27 +22,15 @@ impl Mapped {
     pub(super) fn new(file: &File) -> io::Result<Self> {
         // SAFETY: the map is read-only and lives as long as the `Mapped`. Another process may change the bytes
         // meanwhile: they are only ever read as bytes, whatever they are. What is cut off reads as zeros, see
-        // `signal` (other systems refuse to cut off what is mapped).
+        // `signal`.
         let map = unsafe { Mmap::map(file) }?;
-        #[cfg(unix)]
         let watched = signal::watch(&map);
-        Ok(Self {
-            map,
-            #[cfg(unix)]
-            watched,
-        })
+        Ok(Self { map, watched })
     }
 
     /// Whether bytes were asked for that the file no longer has.
-    #[cfg(unix)]
     pub(super) fn is_cut(&self) -> bool {
         self.watched.is_cut()
-    }
-
-    /// Whether bytes were asked for that the file no longer has.
-    #[cfg(not(unix))]
-    pub(super) fn is_cut(&self) -> bool {
-        false
     }
 }
 
@@ -55,7 +42,6 @@ impl Deref for Mapped {
     }
 }
 
-#[cfg(unix)]
 impl Drop for Mapped {
     fn drop(&mut self) {
         self.watched.release();
@@ -184,12 +170,32 @@ mod signal {
     }
 }
 
-#[cfg(test)]
+#[cfg(not(unix))]
+mod signal {
+    //! Other systems refuse to cut off what is mapped.
+
+    #[derive(Debug)]
+    pub(super) struct Watched;
+
+    #[expect(clippy::unused_self, reason = "the signatures are those of the other systems")]
+    impl Watched {
+        pub(super) fn is_cut(&self) -> bool {
+            false
+        }
+
+        pub(super) fn release(&self) {}
+    }
+
+    pub(super) fn watch(_: &[u8]) -> &'static Watched {
+        &Watched
+    }
+}
+
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 
     #[test]
-    #[cfg(unix)]
     fn what_is_cut_off_reads_as_zeros() {
         let file = tempfile::tempfile().unwrap();
         let big = vec![7; 1 << 20];

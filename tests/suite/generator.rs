@@ -2,7 +2,6 @@
 //! takes little memory of one's own.
 
 use crate::support::generator::{Options, Summary, write_snapshot};
-use crate::support::program;
 use oomscope::facts::{Keep, Literal, Totals, settings_of};
 use oomscope::snapshot::{Action, Snapshot};
 
@@ -78,7 +77,7 @@ fn a_large_file_takes_a_quarter_of_its_size_in_memory() {
         write_snapshot(&mut out, &options).unwrap().bytes
     };
     let limit = size / 4 + (8 << 20);
-    let mut child = program::command()
+    let mut child = crate::support::program::command()
         .args(["analyze", "--format", "json"])
         .arg(file.path())
         .stdout(std::process::Stdio::null())

@@ -29,12 +29,11 @@ pub(super) enum Ended {
 
 impl Ended {
     fn of(status: ExitStatus) -> Self {
-        #[cfg(unix)]
-        if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
-            return Self::By(signal);
+        match (signals::ended_by(status), status.code()) {
+            (Some(signal), _) => Self::By(signal),
+            // Windows has codes of 32 bits: what does not fit is a failure all the same.
+            (None, code) => Self::With(code.map_or(1, |code| u8::try_from(code).unwrap_or(1))),
         }
-        // Windows has codes of 32 bits: what does not fit is a failure all the same.
-        Self::With(status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1)))
     }
 
     /// The exit code to end with.
@@ -79,6 +78,8 @@ fn not_run(program: &OsStr, error: &io::Error) -> Ended {
 #[cfg(unix)]
 mod signals {
     use std::io;
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::ExitStatus;
     use std::thread::JoinHandle;
 
     use rustix::process::{Pid, Signal, kill_process};
@@ -88,6 +89,11 @@ mod signals {
     /// Signals that the command gets in our place. A terminal sends SIGINT and SIGQUIT to both: those are passed
     /// over here, and what the command makes of them decides.
     const FORWARDED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+
+    /// The signal that ended the command.
+    pub(super) fn ended_by(status: ExitStatus) -> Option<i32> {
+        status.signal()
+    }
 
     /// Catches them from now on.
     pub(super) struct Forwarded(Signals);
@@ -144,14 +150,36 @@ mod signals {
 
 #[cfg(not(unix))]
 mod signals {
-    /// The console sends its events to the command, too.
-    pub(super) struct Forwarded;
+    //! There are none, but Ctrl-C, which the console tells the command, too: what that makes of it decides.
+
+    use std::io;
+    use std::process::ExitStatus;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use signal_hook::SigId;
+    use signal_hook::consts::SIGINT;
+
+    pub(super) fn ended_by(_: ExitStatus) -> Option<i32> {
+        None
+    }
+
+    /// Outlives a Ctrl-C from now on.
+    pub(super) struct Forwarded(SigId);
 
     impl Forwarded {
-        pub(super) fn new() -> std::io::Result<Self> {
-            Ok(Self)
+        pub(super) fn new() -> io::Result<Self> {
+            signal_hook::flag::register(SIGINT, Arc::new(AtomicBool::new(false))).map(Self)
         }
 
-        pub(super) fn to(self, _child: u32) {}
+        pub(super) fn to(self, _child: u32) -> Self {
+            self
+        }
+    }
+
+    impl Drop for Forwarded {
+        fn drop(&mut self) {
+            signal_hook::low_level::unregister(self.0);
+        }
     }
 }
