@@ -15,6 +15,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use oomscope::analysis::{Options, analyze};
 use oomscope::calls::Program;
 use oomscope::facts::{Keep, Literal, settings_of};
+use oomscope::fit::{FitOptions, Sized, fit};
 use oomscope::model::{simulate, verify};
 use oomscope::releases::NEWEST;
 use oomscope::snapshot::Snapshot;
@@ -92,6 +93,41 @@ fn many_settings(c: &mut Criterion) {
     group.finish();
 }
 
+/// The largest batch that fits, recorded settings and grid, from two recordings of about 100,000 entries each.
+fn other_sizes(c: &mut Criterion) {
+    let sizes = [4, 8];
+    let recorded = sizes.map(|batch| {
+        let mut bytes = Vec::new();
+        let options =
+            generator::Options { target_bytes: 19_000_000, batch, ..generator::Options::default() };
+        generator::write_snapshot(&mut bytes, &options).unwrap();
+        made_by_the_model(&bytes)
+    });
+    let options = FitOptions {
+        device: None,
+        at: &[],
+        capacity: Some(80 << 30),
+        settings: None,
+        multiple: 1,
+        top: 10,
+    };
+    let mut group = c.benchmark_group("fit");
+    let entries = recorded.iter().map(|snapshot| snapshot.entries.len() as u64).sum();
+    group.sample_size(10).throughput(Throughput::Elements(entries));
+    group.bench_function("largest of a grid", |b| {
+        b.iter(|| {
+            let studies = [&recorded[0], &recorded[1]].map(|s| Study::new(s, Scope::default()));
+            let sized: Vec<Sized<'_, '_>> = sizes
+                .iter()
+                .zip(&studies)
+                .map(|(size, study)| Sized { size: *size, path: "bench", study })
+                .collect();
+            fit(&sized, &options).unwrap()
+        });
+    });
+    group.finish();
+}
+
 fn benches(c: &mut Criterion) {
     for (name, distinct_stacks) in [("2000 stacks", Some(2000)), ("all stacks distinct", None)] {
         let bytes = generated(distinct_stacks);
@@ -124,5 +160,5 @@ fn benches(c: &mut Criterion) {
     }
 }
 
-criterion_group!(all, benches, model, many_settings);
+criterion_group!(all, benches, model, many_settings, other_sizes);
 criterion_main!(all);

@@ -1,6 +1,6 @@
 //! Writes a large snapshot to try the analyzer on:
 //! `cargo run --release --example generate -- OUT [--seed N] [--size 300MB] [--depth 40]
-//! [--distinct-stacks 2000|all]`.
+//! [--distinct-stacks 2000|all] [--batch 8]`.
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
@@ -14,7 +14,7 @@ mod generator;
 use generator::{Options, write_snapshot};
 
 const USAGE: &str =
-    "generate OUT [--seed N] [--size 300MB] [--depth 40] [--distinct-stacks 2000|all]";
+    "generate OUT [--seed N] [--size 300MB] [--depth 40] [--distinct-stacks 2000|all] [--batch 8]";
 /// In decimal, as file sizes mostly are; the first unit that matches counts, so `B` comes last.
 const UNITS: [(&str, u64); 4] = [("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000), ("B", 1)];
 
@@ -50,6 +50,7 @@ fn parse(
             "--depth" => options.depth = value.parse()?,
             "--distinct-stacks" if value == "all" => options.distinct_stacks = None,
             "--distinct-stacks" => options.distinct_stacks = Some(value.parse()?),
+            "--batch" => options.batch = value.parse()?,
             _ => return Err(USAGE.into()),
         }
     }

@@ -208,9 +208,7 @@ def fsdp2():
 
 
 def ddp():
-    sharded.group()
-    model = nn.parallel.DistributedDataParallel(Model(4).cuda())
-    train(model, torch.optim.AdamW(model.parameters()), lambda: ids(SIZE, 128))
+    sharded.ddp(Model(4), batch=lambda: ids(SIZE, 128))
 
 
 def width():

@@ -288,7 +288,13 @@ fn promises_hold_on_generated_traces() {
     let generated = |seed, target_bytes| {
         let mut bytes = Vec::new();
         let distinct_stacks = Some(40);
-        let options = generator::Options { seed, target_bytes, depth: 8, distinct_stacks };
+        let options = generator::Options {
+            seed,
+            target_bytes,
+            depth: 8,
+            distinct_stacks,
+            ..generator::Options::default()
+        };
         generator::write_snapshot(&mut bytes, &options).unwrap();
         Snapshot::read(&bytes, &|_| {}).unwrap()
     };

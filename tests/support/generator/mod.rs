@@ -39,11 +39,19 @@ pub struct Options {
     /// How many different stacks there are to choose from; with `None` no two mallocs or frees
     /// have the same stack, provided that `depth` is 16 or more.
     pub distinct_stacks: Option<usize>,
+    /// Sequences in a batch: activations grow with it.
+    pub batch: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { seed: 1, target_bytes: 20_000_000, depth: 40, distinct_stacks: Some(2_000) }
+        Options {
+            seed: 1,
+            target_bytes: 20_000_000,
+            depth: 40,
+            distinct_stacks: Some(2_000),
+            batch: 8,
+        }
     }
 }
 
@@ -64,7 +72,7 @@ pub fn write_snapshot(out: &mut dyn Write, options: &Options) -> io::Result<Summ
     let rehearsal = Rehearsal::run(options, &stacks)?;
 
     let mut writer = SnapshotWriter::new(PickleWriter::new(out)?, &stacks)?;
-    let mut workload = Workload::new(options.seed, options.distinct_stacks);
+    let mut workload = Workload::new(options);
     writer.segments(&rehearsal.workload.allocator)?;
     writer.begin_trace()?;
     let mut events = 0;
@@ -100,7 +108,7 @@ impl Rehearsal {
     fn run(options: &Options, stacks: &StackSpeller) -> io::Result<Self> {
         let mut nowhere = io::sink();
         let mut writer = SnapshotWriter::new(PickleWriter::new(&mut nowhere)?, stacks)?;
-        let mut workload = Workload::new(options.seed, options.distinct_stacks);
+        let mut workload = Workload::new(options);
         let (mut operations, mut events) = (STAND_IN, 0);
         for _ in 0..STAND_IN {
             workload.advance();

@@ -10,7 +10,6 @@ const LAYERS: usize = 24;
 const HIDDEN: u64 = 1024;
 const HEADS: u64 = 16;
 const VOCABULARY: u64 = 32_000;
-const BATCH: u64 = 8;
 /// Bytes of a bfloat16 activation and of a float32 parameter.
 const HALF: u64 = 2;
 const FULL: u64 = 4;
@@ -34,6 +33,8 @@ pub enum Operation {
 
 pub struct Planner {
     random: Random,
+    /// Sequences in a batch.
+    batch: u64,
     steps: u64,
     slots: Slot,
     vacant: Vec<Slot>,
@@ -43,9 +44,10 @@ pub struct Planner {
 }
 
 impl Planner {
-    pub fn new(random: Random) -> Self {
+    pub fn new(random: Random, batch: u64) -> Self {
         Planner {
             random,
+            batch,
             steps: 0,
             slots: 0,
             vacant: Vec::new(),
@@ -59,7 +61,7 @@ impl Planner {
         if self.steps == 0 {
             self.make_model(plan);
         }
-        let tokens = BATCH * (256 + 8 * self.random.below(97));
+        let tokens = self.batch * (256 + 8 * self.random.below(97));
         let batch = [
             self.allocate(plan, tokens * 8, Site::MallocInMain),
             self.allocate(plan, tokens * 8, Site::MallocInMain),

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::Options;
 use super::allocator::{Allocator, BlockId};
 use super::journal::Journal;
 use super::plan::{Operation, Planner};
@@ -19,13 +20,15 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Two workloads of the same seed do the same, whatever their stacks are.
-    pub fn new(seed: u64, distinct_stacks: Option<usize>) -> Self {
+    /// Two workloads of the same seed do the same, whatever their stacks are; those of another batch with other
+    /// sizes.
+    pub fn new(options: &Options) -> Self {
+        let Options { seed, distinct_stacks, batch, .. } = *options;
         Workload {
             allocator: Allocator::default(),
             journal: Journal::new(Random::new(seed, 1)),
             stacks: StackSource::new(distinct_stacks, Random::new(seed, 2)),
-            planner: Planner::new(Random::new(seed, 3)),
+            planner: Planner::new(Random::new(seed, 3), batch),
             planned: VecDeque::new(),
             slots: Vec::new(),
         }
