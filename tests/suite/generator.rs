@@ -10,7 +10,8 @@ const STACKS: [Option<usize>; 2] = [Some(200), None];
 
 fn generated(seed: u64, distinct_stacks: Option<usize>) -> (Vec<u8>, Summary) {
     let mut bytes = Vec::new();
-    let options = Options { seed, target_bytes: 1_000_000, depth: 20, distinct_stacks };
+    let options =
+        Options { seed, target_bytes: 1_000_000, depth: 20, distinct_stacks, ..Options::default() };
     let summary = write_snapshot(&mut bytes, &options).unwrap();
     (bytes, summary)
 }
