@@ -31,6 +31,8 @@ pub struct FitDevice {
     /// The largest share of the bytes at the peak of a recording that another had freed by then: two programs that ask
     /// for the same and do not keep the same, as with and without gradients.
     pub freed_elsewhere_ratio: f64,
+    /// The share of those bytes that each step asks for in another size, as the data are: the largest step is taken.
+    pub varying_ratio: f64,
     /// In ascending order.
     pub sizes: Vec<SizeReport>,
     /// The largest that fits under the settings recorded, or those of `--set`; `None` without a capacity, and where
@@ -63,6 +65,7 @@ impl FitDevice {
         self.paired_ratio < 1.0 - TOLD
             || self.shrinking_ratio > TOLD
             || self.freed_elsewhere_ratio > OFF
+            || self.varying_ratio > TOLD
             || self.checked.iter().any(Checked::is_off)
     }
 }
@@ -160,6 +163,7 @@ impl<'s, 'a> Family<'s, 'a> {
             paired_ratio: at_recorded.paired_ratio(),
             shrinking_ratio: at_recorded.shrinking_ratio(),
             freed_elsewhere_ratio,
+            varying_ratio: at_recorded.varying_ratio(base),
             sizes,
             largest,
             best,

@@ -179,6 +179,14 @@ impl PeakMemory {
         ratio(freed.max().unwrap_or(0), self.all())
     }
 
+    /// The share of its bytes whose law is of the most that any step asks for.
+    pub(super) fn varying_ratio(&self, learned: &Learned<'_, '_, '_>) -> f64 {
+        let is_varied = |block: &&AtPeak| block.row.is_some_and(|row| learned.varies[row]);
+        let varied = self.blocks.iter().filter(is_varied);
+        let bytes = varied.fold(0u64, |sum, block| sum.saturating_add(block.bytes));
+        ratio(bytes, self.all())
+    }
+
     /// The share of its bytes that would be fewer at a larger size: of recordings of one program, none.
     pub(super) fn shrinking_ratio(&self) -> f64 {
         let next = self.size.saturating_mul(2);

@@ -27,6 +27,7 @@ mod partners;
 mod prediction;
 mod recording;
 mod report;
+mod steps;
 mod summary;
 
 pub use self::asked::FitOptions;

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use super::align::aligned;
 use super::law::is_power_through;
 use super::recording::{Recording, Request};
+use super::steps::Steps;
 use crate::counterparts::{Candidate, Place, Vocabulary, matched};
 use crate::ids::{StackId, row};
 
@@ -92,51 +93,6 @@ fn tokens(sides: [&Recording<'_, '_>; 2]) -> [FxHashMap<StackId, StackNumber>; 2
         }
     }
     [0, 1].map(|side| ids[side].iter().map(|(stack, row)| (*stack, numbers[side][*row])).collect())
-}
-
-/// The requests of a recording, step by step.
-struct Steps {
-    /// Those before the first step, those of each whole step, and those after the last.
-    ranges: Vec<Range<usize>>,
-    whole: usize,
-}
-
-impl Steps {
-    fn of(recording: &Recording<'_, '_>) -> Self {
-        let phases = recording.device.phases();
-        let at = |entry: usize| recording.requests.partition_point(|request| request.at < entry);
-        let mut ranges = Vec::new();
-        let mut start = 0;
-        let whole = phases.completed_steps();
-        let firsts = (whole > 0).then(|| phases.entries_of(0).map_or(0, |first| first.start));
-        let ends = phases.step_ends().iter().map(|end| *end as usize);
-        for end in firsts.into_iter().chain(ends) {
-            let end = at(end);
-            ranges.push(start..end);
-            start = end;
-        }
-        ranges.push(start..recording.requests.len());
-        Self { ranges, whole }
-    }
-
-    /// Where the partners of `step` of the `other` recording may be, the likeliest first.
-    fn like(&self, step: usize, other: &Self) -> Vec<Range<usize>> {
-        // One of the two was not told apart: all of it is held against all.
-        if (self.whole == 0) != (other.whole == 0) {
-            let all = 0..self.ranges.last().map_or(0, |last| last.end);
-            return vec![all];
-        }
-        let (is_before, is_after) = (step == 0, step > other.whole);
-        let last_whole = self.whole.min(step);
-        let rows = if is_before {
-            vec![0]
-        } else if is_after {
-            vec![self.ranges.len() - 1, last_whole]
-        } else {
-            vec![last_whole]
-        };
-        rows.into_iter().filter_map(|row| self.ranges.get(row).cloned()).collect()
-    }
 }
 
 /// The same stack has the same number on both sides.

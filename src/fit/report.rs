@@ -203,6 +203,17 @@ fn doubt(device: &FitDevice, warnings: &mut Warnings) {
             ),
         );
     }
+    if device.varying_ratio > TOLD {
+        warnings.add(
+            Code::VaryingShapes,
+            format!(
+                "device {id}: {} of the memory at the peak is asked for in other sizes at each step, \
+                 as the data are: every step is taken to be as large as the largest recorded; longer \
+                 data need more",
+                percent(device.varying_ratio)
+            ),
+        );
+    }
     if device.freed_elsewhere_ratio > OFF {
         warnings.add(
             Code::UnlikeRecordings,

@@ -80,6 +80,8 @@ words! {
         UnlikeRecordings = "unlike-recordings",
         /// Memory was asked for in one recording only, so that its growth is not known
         Unpaired = "unpaired",
+        /// Steps ask for other sizes, as their data are: the largest is taken
+        VaryingShapes = "varying-shapes",
     }
 }
 

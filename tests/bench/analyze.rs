@@ -95,8 +95,8 @@ fn many_settings(c: &mut Criterion) {
 
 /// The largest batch that fits, recorded settings and grid, from two recordings of about 100,000 entries each.
 fn other_sizes(c: &mut Criterion) {
-    let sizes = [4, 8];
-    let recorded = sizes.map(|batch| {
+    let batches = [4, 8];
+    let recorded = batches.map(|batch| {
         let mut bytes = Vec::new();
         let options =
             generator::Options { target_bytes: 19_000_000, batch, ..generator::Options::default() };
@@ -117,7 +117,7 @@ fn other_sizes(c: &mut Criterion) {
     group.bench_function("largest of a grid", |b| {
         b.iter(|| {
             let studies = [&recorded[0], &recorded[1]].map(|s| Study::new(s, Scope::default()));
-            let sized: Vec<Sized<'_, '_>> = sizes
+            let sized: Vec<Sized<'_, '_>> = batches
                 .iter()
                 .zip(&studies)
                 .map(|(size, study)| Sized { size: *size, path: "bench", study })

@@ -56,10 +56,10 @@ def one(oomscope, directory, venv, program):
     capacity = (facts[13]["peak_reserved"] * 2 + facts[29]["peak_reserved"]) // 3 >> 20
     for kind, env in KINDS.items():
         device, _ = fit(oomscope, recordings, "--capacity", f"{capacity}MiB", "--set", kind or "expandable_segments:False")
-        n = device["largest"]["size"]
+        n = (device["largest"] or {}).get("size")
         kept = f"{program}-{capacity}-{'e' if kind else 'p'}"
-        fails = [record(program, size, directory / f"{kept}-{size}.pickle.gz", venv, STUBCUDA_TOTAL_MIB=str(capacity), **env)["error"] is not None for size in (n, n + 1)] if n else ["-"]
-        cells.append(f"{n} right" if fails == [False, True] else f"{n} WRONG {fails}")
+        fails = [record(program, size, directory / f"{kept}-{size}.pickle.gz", venv, STUBCUDA_TOTAL_MIB=str(capacity), **env)["error"] is not None for size in (n, n + 1)] if n else None
+        cells.append("not told" if fails is None else f"{n} right" if fails == [False, True] else f"{n} WRONG {fails}")
     return f"| {program} | " + " | ".join(cells) + f" | {device['paired_ratio']:.4f} | {codes} |"
 
 

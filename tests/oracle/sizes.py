@@ -224,6 +224,13 @@ def vary():
     train(model, torch.optim.AdamW(model.parameters()), lambda: ids(SIZE, next(lengths)), steps=6)
 
 
+def vary_data():
+    """The same, and the lengths are others at every size, as data that are shuffled have them."""
+    model = Model(2).cuda()
+    lengths = iter(torch.randint(64, 160, (6,), generator=torch.Generator().manual_seed(SIZE)).tolist())
+    train(model, torch.optim.AdamW(model.parameters()), lambda: ids(SIZE, next(lengths)), steps=6)
+
+
 PROGRAMS = {name: it for name, it in list(globals().items()) if callable(it) and getattr(it, "__module__", "") == __name__ and not isinstance(it, type)}
 
 if __name__ == "__main__":

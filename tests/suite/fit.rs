@@ -83,6 +83,19 @@ fn the_largest_size_fits_and_the_next_does_not() {
 
 const LARGEST_OF_DENSE: u64 = 19;
 
+/// Shuffled data: at every size the steps have other lengths, so that the n-th of one recording says nothing of the n-th
+/// of the other.
+#[test]
+fn data_of_many_lengths_are_taken_at_their_longest() {
+    let report = fit("vary_data", &[4, 8], &["--at", "13"]);
+    assert_eq!(codes(&report), ["varying-shapes"]);
+    let device = &report["devices"][0];
+    assert!(device["varying_ratio"].as_f64().unwrap() > 0.3);
+    let said = device["sizes"][0]["peak_allocated_bytes"].as_u64().unwrap() as f64;
+    let of_truth = said / truth("vary_data", 13, "peak_allocated") as f64;
+    assert!((0.98..1.05).contains(&of_truth), "{of_truth}");
+}
+
 /// Each step of the recurrence keeps blocks of its own: their number grows, which no law of one request tells.
 #[test]
 fn requests_that_grow_in_number_are_told() {
