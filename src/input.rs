@@ -130,11 +130,12 @@ impl Source {
             let bytes = Bytes::Owned(to_the_end(io::stdin().lock())?);
             return Self { stored_bytes: 0, bytes, file: None, was_cut: false }.decompressed();
         }
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if metadata.is_dir() {
+        // Windows opens no directory; elsewhere it is opened like a file.
+        if path.is_dir() {
             return Err(InputError::Directory);
         }
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
         let stamp = Stamp::of(&file)?;
         let bytes = map(&file)?;
         let file = metadata.is_file().then_some((file, stamp));

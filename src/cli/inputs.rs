@@ -109,7 +109,7 @@ pub(super) fn ranks(
     let mut ranks: BTreeMap<String, Input> = BTreeMap::new();
     for input in inputs {
         let inside = input.path.strip_prefix(directory).unwrap_or(&input.path);
-        let name = without_compression(inside).display().to_string();
+        let name = with_slashes(&without_compression(inside));
         if let Some(other) = ranks.get(&name) {
             bail!(
                 "{} and {} are the same rank: keep one of them",
@@ -120,6 +120,12 @@ pub(super) fn ranks(
         ranks.insert(name, input);
     }
     Ok(ranks)
+}
+
+/// The parts of `path` with slashes between them, on every system: names in a file that another system may read.
+pub(super) fn with_slashes(path: &Path) -> String {
+    let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
+    parts.join("/")
 }
 
 fn find(directory: &Path, inputs: &mut Vec<Input>) -> std::io::Result<()> {

@@ -13,7 +13,8 @@ pytest_plugins = ["pytester"]
 
 def program():
     """The program under test: OOMSCOPE_PROGRAM, else the build that is there."""
-    built = [ROOT / "target" / profile / "oomscope" for profile in ("debug", "release")]
+    name = "oomscope.exe" if os.name == "nt" else "oomscope"
+    built = [ROOT / "target" / profile / name for profile in ("debug", "release")]
     named = os.environ.get("OOMSCOPE_PROGRAM")
     found = [Path(named)] if named else [path for path in built if path.exists()]
     if not found:

@@ -117,10 +117,12 @@ fn files_of_the_repository_are_named_from_its_root() {
     let segment = json!({"device": 0, "address": 4096, "total_size": 512, "stream": 0, "segment_type": "small", "blocks": blocks});
     let snapshot = json!({"segments": [segment], "device_traces": []});
     repository.write("snapshot.json", snapshot.to_string().as_bytes());
+    repository.write("no-limits.toml", b"");
+    let config = root.join("no-limits.toml");
+    let config = config.to_str().unwrap();
     for directory in ["", "src"] {
         let path = if directory.is_empty() { "snapshot.json" } else { "../snapshot.json" };
-        let args =
-            ["check", "--config", "/dev/null", "--max-reserved", "1", "--format", "github", path];
+        let args = ["check", "--config", config, "--max-reserved", "1", "--format", "github", path];
         let (code, log) = repository.oomscope(directory, &args);
         assert_eq!(code, 1, "{log}");
         assert!(log.starts_with("::error file=src/a%2Cb.py,line=1,title=reserved"), "{log}");

@@ -190,7 +190,9 @@ fn the_result_goes_to_a_file_and_never_over_the_input() {
     }
     assert_eq!(fs::read(&own).unwrap(), bytes, "as it was");
     assert!(refusal(&["replay", "-o", &target, "--emit-snapshot", &target, HOLES]).contains("two"));
-    result_of(&["replay", "-o", "/dev/null", "--emit-snapshot", "/dev/null", HOLES]);
+    if cfg!(unix) {
+        result_of(&["replay", "-o", "/dev/null", "--emit-snapshot", "/dev/null", HOLES]);
+    }
 }
 
 #[test]

@@ -98,15 +98,17 @@ pub fn wait_briefly(child: &mut Child) -> Option<ExitStatus> {
     None
 }
 
-/// A new file in `directory`, as an argument.
+/// A new file in `directory`, as an argument. Windows knows fewer names.
 pub fn file(directory: &TempDir, name: &str, bytes: &[u8]) -> String {
-    let path = directory.path().join(name);
+    let refused = |c: char| cfg!(windows) && (c.is_control() || "<>:\"|?*".contains(c));
+    let path = directory.path().join(name.replace(refused, "_"));
     std::fs::write(&path, bytes).unwrap();
     text(&path)
 }
 
+/// As the program writes it.
 pub fn text(path: &Path) -> String {
-    path.to_str().unwrap().to_owned()
+    path.to_str().unwrap().replace('/', std::path::MAIN_SEPARATOR_STR)
 }
 
 /// A sound snapshot with `entries` trace entries; the last one has `mark` in it.

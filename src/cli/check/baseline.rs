@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 
 use super::super::exit::Done;
-use super::super::inputs::{self, Input};
+use super::super::inputs::{self, Input, with_slashes};
 use super::super::output::Output;
 use super::args::Check;
-use super::repository::with_slashes;
 use crate::formats;
 use crate::gate::{Baseline, Config, Limit, Peaks, peaks};
 use crate::study::{Scope, Study};

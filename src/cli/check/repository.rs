@@ -2,6 +2,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use crate::cli::inputs::with_slashes;
+
 /// The root of the repository around the working directory; that itself where there is none.
 pub(super) fn repository() -> PathBuf {
     let here = std::env::current_dir().unwrap_or_default();
@@ -34,12 +36,6 @@ pub(super) fn source(root: &Path, file: &str) -> Option<String> {
     let first = parts.len() - tried;
     let mut ends = (first..parts.len()).map(|from| parts.iter().skip(from).collect::<PathBuf>());
     ends.find(|end| root.join(end).is_file()).map(|end| with_slashes(&end))
-}
-
-/// Its parts with slashes between them, on every system.
-pub(super) fn with_slashes(path: &Path) -> String {
-    let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
-    parts.join("/")
 }
 
 #[cfg(test)]
