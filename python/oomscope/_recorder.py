@@ -11,7 +11,7 @@ itself, and starts CUDA never: it waits until the program does both. It is used 
 
 What is done, in order: `install` waits for torch, `arm` waits for CUDA, `Recorder.start` records, `Recorder.on_oom`
 writes. DIR/.recorder holds, by process (HOST-PID): `recorded-*` one file for each process that records, `done-*` what it
-last wrote, and `dump`: whoever changes that file asks every recorded process for a snapshot.
+writes or last wrote, and `dump`: whoever changes that file asks every recorded process for a snapshot.
 
 Whatever fails in here is one line on standard error, never an exception in the program. Python 3.8 and later; older
 ones can read this file, and are left alone.
@@ -23,6 +23,10 @@ import sys
 POLL_S = 0.5
 # Failures that are survived, after the first few: at most one snapshot in so many seconds.
 EVERY_S = 30.0
+# Who has begun to write is waited for so many times as long as who has not.
+BEGUN = 10
+# What a process says that has begun.
+WRITING = "writing"
 # A snapshot that is not older than this serves whoever asks for one.
 FRESH_S = 5.0
 # How a request by `oomscope dump` begins; the others come from processes in which a request failed.
@@ -260,6 +264,7 @@ class Recorder(object):
         import time
 
         with self.lock, Uninterrupted():
+            self.tell("done", WRITING)
             try:
                 taken = snapshot(reason, oom, self.options)
                 path = write(taken, self.directory, stem(), reason)
@@ -322,19 +327,22 @@ class Recorder(object):
         return content(os.path.join(self.control, "done-" + name))
 
     def wait_for(self, before):
-        """Until each process has answered that has not ended, and no longer than is allowed."""
+        """Until each process has answered that has not ended, and no longer than is allowed: a snapshot of a full ring
+        takes longer than it takes to notice that one is wanted."""
         import time
 
-        until = time.monotonic() + self.options["wait"]
-        waiting = dict(before)
-        while waiting and time.monotonic() < until:
-            waiting = {name: old for name, old in waiting.items()
-                       if old != "gone" and self.answer_of(name) == old and may_live(name)}
-            if waiting:
-                time.sleep(POLL_S / 2)
+        began, allowed = time.monotonic(), self.options["wait"]
+        waiting = {name: old for name, old in before.items() if old != "gone"}
+        while waiting:
+            now = {name: self.answer_of(name) for name in waiting}
+            waiting = {name: old for name, old in waiting.items() if now[name] in (old, WRITING) and may_live(name)}
+            has_begun = any(now[name] == WRITING for name in waiting)
+            if not waiting or time.monotonic() >= began + allowed * (BEGUN if has_begun else 1):
+                break
+            time.sleep(POLL_S / 2)
         if waiting:
-            say("no snapshot from %d of %d other processes after %g s"
-                % (len(waiting), len(before), self.options["wait"]))
+            say("no snapshot from %d of %d other processes after %d s"
+                % (len(waiting), len(before), time.monotonic() - began))
 
     def tell(self, what, text):
         try:
@@ -369,10 +377,18 @@ def content(path):
 
 def replace(path, text):
     """Writes a small file that appears whole."""
+    import time
+
     part = "%s.%d.part" % (path, os.getpid())
     with open(part, "w") as file:
         file.write(text)
-    os.replace(part, path)
+    for tries_left in reversed(range(20)):
+        try:
+            return os.replace(part, path)
+        except PermissionError:  # on Windows also where another process reads the file just now
+            if os.name != "nt" or not tries_left:
+                raise
+            time.sleep(0.01)
 
 
 def make_directory(path):

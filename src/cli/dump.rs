@@ -48,8 +48,7 @@ pub(super) fn run(args: &Dump) -> anyhow::Result<Done> {
     while !waiting.is_empty() && Instant::now() < until {
         sleep(POLL);
         let now = Recorded::all(directory);
-        // Whoever has not answered says what it said before.
-        waiting.retain(|process| now.contains(process) && process.may_live());
+        waiting.retain(|process| now.iter().any(|it| it.is_still(process)) && process.may_live());
     }
     let mut out = std::io::stdout().lock();
     for path in snapshots_in(directory).iter().filter(|path| !before.contains(path)) {

@@ -317,26 +317,43 @@ def deep(frames, calls):
 
 @case
 def million(job):
-    """a ring of a million entries at a failure: seconds until the program goes on, memory, size"""
+    """a ring of a million entries at a failure: seconds of the processor until the program goes on, memory, size"""
     job.run(job.script(DEEP + """
 import resource
 deep(20, 340_000)
-before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.time()
+before, began, used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.time(), time.process_time()
 try: torch.empty(1 << 45, device="cuda")
 except RuntimeError: pass
-print(time.time() - began, before // 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+print(time.process_time() - used, time.time() - began, before // 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """)).expect(0, ["oom1.pickle.gz"])
     path = next((job.work / "out").glob("*.gz"))
-    took, before, after = job.out.split()
-    began = time.monotonic()
+    used, took, before, after = job.out.split()
     assert len(read(path)["device_traces"][0]) == 1_000_000
-    return f"{float(took):.1f} s, {before} to {after} MiB of host memory, {path.stat().st_size / 1e6:.1f} MB"
+    return f"{float(used):.1f} s, {float(took):.1f} s on the clock, {before} to {after} MiB of host memory, {path.stat().st_size / 1e6:.1f} MB"
+
+
+@case
+def million_of_ranks(job):
+    """torchrun, 3 ranks, one with a short history fails: the others, with full rings of a million entries, are waited for"""
+    script = job.script(DEEP + """
+import glob, os
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+deep(20, 10 if os.environ["RANK"] == "1" else 340_000)
+open("ready-" + os.environ["RANK"], "w").close()
+while len(glob.glob("ready-*")) < 3: time.sleep(0.1)
+if os.environ["RANK"] == "1": torch.empty(1 << 45, device="cuda")
+time.sleep(600)
+""")
+    job.run("-m", "torch.distributed.run", "--nproc-per-node", 3, script, STUBCUDA_DEVICES=3, OMP_NUM_THREADS=1)
+    job.expect(1, ["rank0-asked1.pickle.gz", "rank1-oom1.pickle.gz", "rank2-asked1.pickle.gz"])
+    assert not any("no snapshot" in line for line in job.said()), job.said()
 
 
 @case
 def overhead(job):
     """microseconds for an allocation and its free under 20 frames: without, with stacks of Python, with all"""
-    script = job.script(DEEP + "deep(20, 20_000)\nprint(min(deep(20, 50_000) for _ in range(5)))")
+    # Each shorter than a turn on the processor, so that other programs do not count.
+    script = job.script(DEEP + "deep(20, 20_000)\nprint(min(deep(20, 1_000) for _ in range(300)))")
     plain = subprocess.run(job.command(script), env=job.environment(), stdout=subprocess.PIPE, text=True, check=True)
     figures = [float(plain.stdout)]
     for stacks in ("python", "all"):
@@ -351,6 +368,34 @@ def accelerate(job):
         return "not run: accelerate is not there"
     job.run("-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
             "--mixed_precision", "no", "--dynamo_backend", "no", jobs("ranks.py"), FAILS="1", STUBCUDA_DEVICES=2,
+            OMP_NUM_THREADS=1).expect(1, ["rank0-asked1.pickle.gz", "rank1-oom1.pickle.gz"])
+
+
+def trainer(job, package, script):
+    if not job.has(package):
+        return f"not run: {package} is not there"
+    job.run(jobs(script)).expect(1, ["oom1.pickle.gz"])
+    assert re.search(rf"jobs/{script}:\d+ in training_step", "\n".join(job.page())), job.page()
+
+
+@case
+def lightning(job):
+    """the Trainer of Lightning: the line in training_step"""
+    return trainer(job, "lightning", "lit.py")
+
+
+@case
+def transformers(job):
+    """the Trainer of transformers: the line in training_step"""
+    return trainer(job, "transformers", "hf.py")
+
+
+@case
+def deepspeed(job):
+    """DeepSpeed's launcher, 2 processes, one fails"""
+    if not job.has("deepspeed"):
+        return "not run: deepspeed is not there"
+    job.run("-m", "deepspeed.launcher.runner", "--num_gpus", "2", jobs("ranks.py"), FAILS="1", STUBCUDA_DEVICES=2,
             OMP_NUM_THREADS=1).expect(1, ["rank0-asked1.pickle.gz", "rank1-oom1.pickle.gz"])
 
 

@@ -2,10 +2,13 @@
 import ast
 import gzip
 import json
+import os
 import pickle
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,9 @@ for _ in range(%d):
     try: torch.empty(2 << 30, device='cuda')
     except torch.OutOfMemoryError: pass
 """
+
+
+needs_posix = pytest.mark.skipif(os.name != "posix", reason="fork, or a limit on the size of files")
 
 
 class Plain(pickle.Unpickler):
@@ -41,7 +47,7 @@ def recorded(tmp_path, child):
         shutil.copy(str(RECORDER), str(control / "sitecustomize.py"))
         if options is not None:
             (control / "config").write_text(json.dumps(options))
-        path = str(control) + ":" + environment()["PYTHONPATH"]
+        path = str(control) + os.pathsep + environment()["PYTHONPATH"]
         done = child(code, PYTHONPATH=path, **variables)
         return done, sorted((tmp_path / "out").glob("*.pickle.gz"))
 
@@ -109,7 +115,7 @@ def test_an_own_sitecustomize_runs_and_its_error_is_its_own(recorded, tmp_path):
     (own / "sitecustomize.py").write_text("import sys\nsys.own = True\n")
     code = "import sys\nassert sys.own\nimport torch\nassert sys.modules['sitecustomize'].__file__.startswith(%r)\n" + OOM
     control = str(tmp_path / "out" / ".recorder")
-    path = ":".join([control, str(own), environment()["PYTHONPATH"]])
+    path = os.pathsep.join([control, str(own), environment()["PYTHONPATH"]])
     done, paths = recorded(code % str(own))
     assert "AttributeError" in done.stderr  # not on the path yet
     recorded("pass")
@@ -129,7 +135,7 @@ def test_two_recorders_hide_each_other_without_a_circle(recorded, tmp_path):
     other.mkdir(parents=True)
     shutil.copy(str(RECORDER), str(other / "sitecustomize.py"))
     recorded("pass")
-    path = ":".join([str(tmp_path / "out" / ".recorder"), str(other), environment()["PYTHONPATH"]])
+    path = os.pathsep.join([str(tmp_path / "out" / ".recorder"), str(other), environment()["PYTHONPATH"]])
     done = subprocess.run([sys.executable, "-c", OOM], env=environment(PYTHONPATH=path), stderr=subprocess.PIPE,
                           universal_newlines=True)
     assert "RecursionError" not in done.stderr and "OutOfMemoryError" in done.stderr
@@ -144,6 +150,7 @@ def test_a_directory_that_cannot_be_written_is_one_line(recorded, tmp_path):
     assert 1 <= len(done.stderr.splitlines()) <= 3
 
 
+@needs_posix
 def test_a_full_disk_leaves_no_half_of_a_file(recorded, tmp_path):
     code = "import resource\nimport torch\ntorch.empty(1, device='cuda')\n" \
            "resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))\n" + SURVIVE % 3 + "\nprint('done')"
@@ -159,6 +166,7 @@ def test_an_allocator_that_cannot_be_recorded_is_said(recorded):
     assert "PYTORCH_NO_CUDA_MEMORY_CACHING" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+@needs_posix
 def test_a_forked_child_is_left_alone(recorded):
     code = "import os, torch\ntorch.empty(1, device='cuda')\npid = os.fork()\nif pid == 0: os._exit(0)\n" \
            "assert os.waitpid(pid, 0)[1] == 0\n" + SURVIVE % 1
@@ -166,10 +174,35 @@ def test_a_forked_child_is_left_alone(recorded):
     assert done.returncode == 0 and len(paths) == 1, done.stderr
 
 
+@needs_posix
 def test_a_fork_before_cuda_is_recorded_for_itself(recorded):
     code = "import os, torch\npid = os.fork()\n" + SURVIVE % 1 + "\nif pid: os.waitpid(pid, 0)\n"
     done, paths = recorded(code)
     assert done.returncode == 0 and len(paths) == 2, done.stderr
+
+
+def test_who_has_begun_to_write_is_waited_for_longer(tmp_path, capsys):
+    from oomscope import _recorder
+
+    one = _recorder.Recorder(str(tmp_path))
+    one.options["wait"] = 0.4
+    answer = tmp_path / ".recorder" / "done-elsewhere-7"
+    answer.parent.mkdir()
+
+    def waits(*answers):
+        """Seconds until it goes on, when the other process gives these answers, a second apart."""
+        answer.write_text(answers[0])
+        later = [threading.Timer(at, answer.write_text, [text]) for at, text in enumerate(answers) if at]
+        began = time.monotonic()
+        for timer in later:
+            timer.start()
+        one.wait_for({"elsewhere-7": ""})
+        return time.monotonic() - began, capsys.readouterr().err
+
+    took, said = waits("writing", "asked 1.0")
+    assert 0.9 < took and said == ""
+    took, said = waits("")
+    assert 0.4 <= took and "no snapshot from 1 of 1 other processes" in said
 
 
 def test_old_pythons_can_read_it():

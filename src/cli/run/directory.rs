@@ -168,7 +168,7 @@ pub(in crate::cli) fn snapshots_in(directory: &Path) -> Vec<PathBuf> {
 pub(in crate::cli) struct Recorded {
     /// `HOST-PID`
     name: String,
-    /// What it last wrote down as done; empty at first.
+    /// What it last wrote down as done; empty at first, `writing` meanwhile.
     answer: String,
 }
 
@@ -197,6 +197,11 @@ impl Recorded {
         let request = format!("by hand {} {now}", std::process::id());
         WholeFile::open(&directory.join(CONTROL).join("dump"))?
             .write_by(|out| out.write_all(request.as_bytes()))
+    }
+
+    /// Whether it has not answered since it was as `before`.
+    pub(in crate::cli) fn is_still(&self, before: &Self) -> bool {
+        self.name == before.name && (self.answer == before.answer || self.answer == "writing")
     }
 
     /// Whether it has not said that it ended, and nothing shows that it did. What runs on another host may live.

@@ -49,7 +49,8 @@ pub(super) struct Run {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     keep: u64,
 
-    /// How long a process whose request failed waits for the snapshots of the other processes
+    /// How long a process whose request failed waits for the other processes to begin with theirs; who has begun is
+    /// waited for ten times as long
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_seconds)]
     wait: Duration,
 
