@@ -44,6 +44,7 @@ mod layers;
 mod layers_over_time;
 mod layout;
 mod lines;
+mod packaging;
 mod page;
 mod phases;
 mod pickle_writer;
