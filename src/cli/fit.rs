@@ -17,7 +17,9 @@ use crate::study::{Scope, Study};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oomscope fit 4=b4.pickle 8=b8.pickle --capacity 80GiB            the largest batch that fits
+  oomscope run --at exit -o b4 -- python train.py --batch 4        a recording, then another at 8
+  oomscope fit 4=b4 8=b8                                           the largest batch that fits
+  oomscope fit 4=b4.pickle 8=b8.pickle --capacity 80GiB            on another device
   oomscope fit 512=s512.pickle 1024=s1024.pickle --at 2048,4096    peaks at other lengths
   oomscope fit 4=b4.pickle 8=b8.pickle 16=b16.pickle               learned from two, checked by the third
 
@@ -28,7 +30,8 @@ its bytes grow tells what it needs at another size; the allocator model replays 
 Exit codes: 0 done, whether or not a size fits; 2 wrong usage, an unreadable file, or recordings of different programs.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Fit {
-    /// Recordings, each with the size that the program was given: 8=snapshot.pickle
+    /// Recordings, each with the size that the program was given: 8=snapshot.pickle, or a directory with one snapshot,
+    /// as `run` writes
     #[arg(value_name = "SIZE=SNAPSHOT", required = true, value_parser = parse_sized)]
     recordings: Vec<(u64, PathBuf)>,
 
@@ -78,14 +81,17 @@ fn parse_sized(text: &str) -> Result<(u64, PathBuf), String> {
 /// Reads, learns and writes.
 pub(super) fn run(args: &Fit) -> anyhow::Result<Done> {
     let output_path = args.output.output.as_deref();
-    for (_, path) in &args.recordings {
+    let recordings =
+        args.recordings.iter().map(|(size, path)| Ok((*size, inputs::only_one(path)?)));
+    let recordings: Vec<(u64, PathBuf)> = recordings.collect::<anyhow::Result<_>>()?;
+    for (_, path) in &recordings {
         output_path.map_or(Ok(()), |output| inputs::spare_one(path, output))?;
     }
     let output = Output::open(output_path)?;
     let read = |(size, path): &(u64, PathBuf)| {
         Ok((*size, path.display().to_string(), inputs::read_one(path)?))
     };
-    let read: Vec<_> = args.recordings.iter().map(read).collect::<anyhow::Result<_>>()?;
+    let read: Vec<_> = recordings.iter().map(read).collect::<anyhow::Result<_>>()?;
     let scope = Scope { device: args.device, minor: args.torch_version, ..Scope::default() };
     let studies: Vec<Study<'_>> =
         read.iter().map(|(.., snapshot)| Study::new(snapshot, scope)).collect();

@@ -266,6 +266,22 @@ pub(super) fn lacking<'a>(mut paths: impl Iterator<Item = &'a str>, device: u64)
     Some(format!("{first}{others}: no memory and no trace of device {device}"))
 }
 
+/// The one snapshot in `path`, if that is a directory, as `run` and `dump` write for one process; else `path`.
+pub(super) fn only_one(path: &Path) -> anyhow::Result<PathBuf> {
+    if !path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    match expand(&[path.to_owned()])?.as_slice() {
+        [first, _, ..] => bail!(
+            "{}: holds several snapshots; name one of them, such as {}",
+            path.display(),
+            first.path.display()
+        ),
+        [only] => Ok(only.path.clone()),
+        [] => Ok(path.to_owned()),
+    }
+}
+
 /// Reads the one snapshot at `path`.
 pub(super) fn read_one(path: &Path) -> anyhow::Result<Snapshot> {
     if path.is_dir() {

@@ -25,7 +25,9 @@ pub struct FitDevice {
     pub capacity_bytes: Option<u64>,
     /// The share of the bytes at the peak of the largest recording that is asked for by the same stacks in another.
     pub paired_ratio: f64,
-    /// The share of those bytes that would be fewer at a larger size. There is no such program: the recordings are of
+    /// The same of all bytes that are asked for in that recording: less, where another path of the code was taken.
+    pub asked_paired_ratio: f64,
+    /// The share of those at the peak that would be fewer at a larger size. There is no such program: the recordings are of
     /// different ones, or of different types of numbers.
     pub shrinking_ratio: f64,
     /// The largest share of the bytes at the peak of a recording that another had freed by then: two programs that ask
@@ -62,7 +64,7 @@ pub(super) struct Family<'s, 'a> {
 impl FitDevice {
     /// Whether something about the recordings or the answer speaks against it: it is an estimate then.
     pub fn is_doubtful(&self) -> bool {
-        self.paired_ratio < 1.0 - TOLD
+        self.paired_ratio.min(self.asked_paired_ratio) < 1.0 - TOLD
             || self.shrinking_ratio > TOLD
             || self.freed_elsewhere_ratio > OFF
             || self.varying_ratio > TOLD
@@ -161,6 +163,7 @@ impl<'s, 'a> Family<'s, 'a> {
             device: base.base.device.id(),
             capacity_bytes: capacity,
             paired_ratio: at_recorded.paired_ratio(),
+            asked_paired_ratio: base.asked_paired_ratio(),
             shrinking_ratio: at_recorded.shrinking_ratio(),
             freed_elsewhere_ratio,
             varying_ratio: at_recorded.varying_ratio(base),

@@ -1,10 +1,13 @@
 //! What recordings say of each request of one of them.
 
-use super::law::{Law, Point};
+use rustc_hash::FxHashMap;
+
+use super::law::{Law, LawKind, Point};
 use super::partners::{Partners, partners};
-use super::recording::Recording;
+use super::recording::{Recording, Request};
 use super::steps::most_of_any_step;
 use crate::calls::Program;
+use crate::units::ratio;
 
 /// A recording, with the law of each of its requests as it and others have them.
 #[derive(Debug)]
@@ -19,6 +22,8 @@ pub(super) struct Learned<'r, 's, 'a> {
     pub(super) varies: Vec<bool>,
     /// Of each block from before the recording.
     pub(super) held: Vec<Option<Law>>,
+    /// The law of most requests of so many bytes.
+    by_bytes: FxHashMap<u64, Law>,
 }
 
 impl<'r, 's, 'a> Learned<'r, 's, 'a> {
@@ -67,20 +72,60 @@ impl<'r, 's, 'a> Learned<'r, 's, 'a> {
             }
             (law(most[row].unwrap_or(request.bytes), row, &most_of_request), true)
         });
-        let (requests, varies) = learned.unzip();
+        let (requests, varies): (Vec<Option<Law>>, Vec<bool>) = learned.unzip();
         let held = base.program().residents.iter().enumerate();
         let held = held.map(|(row, resident)| law(resident.requested, row, &of_held));
         let held = held.collect();
-        Self { base, others, requests, varies, held }
+        let by_bytes = by_bytes(base, &requests);
+        Self { base, others, requests, varies, held, by_bytes }
+    }
+
+    /// How a request without a partner may grow: as most others of as many bytes; else in proportion, as what works
+    /// on the data does as a rule, and what is never freed does not.
+    fn supposed(&self, request: &Request) -> Option<Law> {
+        let in_proportion = Law::Power { degree: 1, point: (self.base.size, request.bytes) };
+        let like = self.by_bytes.get(&request.bytes).copied();
+        like.or(request.freed.map(|_| in_proportion))
+    }
+
+    /// Of all bytes asked for in the recording, the share whose growth is known.
+    pub(super) fn asked_paired_ratio(&self) -> f64 {
+        let requests = self.base.requests.iter().zip(&self.requests);
+        let (mut all, mut paired) = (0u64, 0u64);
+        for (request, law) in requests {
+            all = all.saturating_add(request.bytes);
+            paired = paired.saturating_add(law.map_or(0, |_| request.bytes));
+        }
+        if all == 0 { 1.0 } else { ratio(paired, all) }
     }
 
     /// The calls of the recording with the bytes of size `n`. What it held before is laid out anew where that grows.
     pub(super) fn program_at(&self, n: u64) -> Program<'a> {
         let at = |law: &Option<Law>, own: u64| law.map_or(own, |law| law.at(n));
         let requests = self.requests.iter().zip(&self.base.requests);
-        let requests: Vec<u64> = requests.map(|(law, request)| at(law, request.bytes)).collect();
+        let requests: Vec<u64> = requests
+            .map(|(law, request)| at(&law.or_else(|| self.supposed(request)), request.bytes))
+            .collect();
         let held = self.held.iter().zip(&self.base.program().residents);
         let held: Vec<u64> = held.map(|(law, resident)| at(law, resident.requested)).collect();
         self.base.program().resized(&requests, &held)
     }
+}
+
+/// Of every number of bytes that requests of `base` ask for, the law that most of them have; the simplest of equals.
+fn by_bytes(base: &Recording<'_, '_>, laws: &[Option<Law>]) -> FxHashMap<u64, Law> {
+    let mut known: FxHashMap<u64, [(usize, Option<Law>); LawKind::ALL.len()]> =
+        FxHashMap::default();
+    for (request, law) in base.requests.iter().zip(laws) {
+        let Some(law) = law else { continue };
+        let kind = LawKind::ALL.iter().position(|kind| *kind == law.kind()).unwrap_or(0);
+        let (times, one) = &mut known.entry(request.bytes).or_default()[kind];
+        *times += 1;
+        one.get_or_insert(*law);
+    }
+    let most = known.into_iter().filter_map(|(bytes, laws)| {
+        let most = laws.into_iter().rev().max_by_key(|(times, _)| *times);
+        Some((bytes, most?.1?))
+    });
+    most.collect()
 }

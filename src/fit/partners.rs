@@ -5,7 +5,7 @@
 //! in [`crate::counterparts`], so that an edited line or a moved file does not part them.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use rustc_hash::FxHashMap;
 
@@ -126,11 +126,16 @@ fn in_order(
     if own.len() == others.len() && (0..own.len()).all(|at| is_same(at, at)) {
         return (0..own.len()).map(|at| shift((at, at))).collect();
     }
-    let is_alike = |a: usize, b: usize| {
+    let grows = |degrees: RangeInclusive<u32>, a: usize, b: usize| {
         let points = [(one.size, own[a].bytes), (other.size, others[b].bytes)];
-        is_same(a, b) && (0..=2).any(|degree| is_power_through(degree, points[0], points[1]))
+        let mut degrees = degrees;
+        is_same(a, b) && degrees.any(|degree| is_power_through(degree, points[0], points[1]))
     };
-    let sure = aligned(own.len(), others.len(), is_alike);
+    let least = aligned(own.len(), others.len(), |a, b| grows(0..=1, a, b));
+    let all = aligned(own.len(), others.len(), |a, b| grows(0..=2, a, b));
+    // Sizes are often powers of two: what is four times as large at twice the size need not be the same request.
+    let sure =
+        least.filter(|least| all.as_ref().is_none_or(|all| least.len() >= all.len())).or(all);
     let Some(sure) = sure.or_else(|| aligned(own.len(), others.len(), is_same)) else {
         return Vec::new();
     };

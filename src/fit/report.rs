@@ -188,8 +188,20 @@ fn doubt(device: &FitDevice, warnings: &mut Warnings) {
             Code::Unpaired,
             format!(
                 "device {id}: {} of the memory at the peak was asked for in one recording \
-                 only{example}; it is taken not to grow{more}",
+                 only{example}; it is taken to grow as \
+                 other memory of its size does{more}",
                 percent(1.0 - device.paired_ratio)
+            ),
+        );
+    }
+    if device.paired_ratio >= 1.0 - TOLD && device.asked_paired_ratio < 1.0 - TOLD {
+        warnings.add(
+            Code::Unpaired,
+            format!(
+                "device {id}: {} of what the largest recording asks for in all was not asked for at the \
+                 other size: another path of the code; at larger sizes there may be others. Recordings \
+                 at larger sizes tell more",
+                percent(1.0 - device.asked_paired_ratio)
             ),
         );
     }

@@ -196,6 +196,13 @@ def inference():
             model(ids(SIZE, 256))
 
 
+def encoder():
+    """PyTorch's own layers; at 8 its backward pass sums in two stages and asks for what it does not at 4."""
+    layer = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True, dropout=0.0)
+    model = nn.Sequential(nn.Embedding(1000, 256), nn.TransformerEncoder(layer, 4), nn.Linear(256, 1000)).cuda()
+    train(model, torch.optim.AdamW(model.parameters()), lambda: ids(SIZE, 128), loss_of=lambda y: F.cross_entropy(y.flatten(0, 1), torch.zeros(y.shape[0] * y.shape[1], dtype=torch.long, device="cuda")))
+
+
 def fsdp2():
     from torch.distributed.fsdp import fully_shard
 
