@@ -101,10 +101,27 @@ def install(directory):
         return
     sys._oomscope_installed = True
     mark(directory, "saw-python")
-    if "torch" in sys.modules:
+    dry_run = prepare_dry_run(directory)
+    if "torch" in sys.modules and dry_run:
+        say("a dry run begins before torch is imported: leave out Python's options -I and -E")
+        os._exit(2)
+    elif "torch" in sys.modules:
         arm(directory)
     else:
         sys.meta_path.insert(0, TorchFinder(directory))
+
+
+def prepare_dry_run(directory):
+    """What `oomscope dry-run` wants of this process; None where a GPU is to be used."""
+    control = os.path.join(os.path.abspath(directory), ".recorder")
+    if not os.path.exists(os.path.join(control, "dry-run.json")):
+        return None
+    if control not in sys.path:
+        sys.path.append(control)
+    import _oomscope_dry_run
+
+    sys._oomscope_dry_run = _oomscope_dry_run.DryRun(control)
+    return sys._oomscope_dry_run
 
 
 class TorchFinder(object):
@@ -131,7 +148,12 @@ class TorchFinder(object):
         execute = loader.exec_module
 
         def exec_module(module):
+            dry_run = getattr(sys, "_oomscope_dry_run", None)
+            if dry_run:
+                dry_run.before_torch(os.path.dirname(module.__spec__.origin))
             execute(module)
+            if dry_run:
+                dry_run.after_torch(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
             try:
@@ -217,6 +239,7 @@ class Recorder(object):
         start_history(self.options["max_entries"], self.options["stacks"])
         sys._oomscope_recording = True
         attach_observer(self.on_oom)
+        sys._oomscope_recorder = self
         atexit.register(self.at_exit)
         make_directory(self.control)
         self.seen.add(self.request())
@@ -255,7 +278,7 @@ class Recorder(object):
     def at_exit(self):
         if os.getpid() != self.pid:
             return
-        if self.options["at"] == "exit" and self.kept == 0:
+        if self.options["at"] == "exit" and self.kept == 0 and not is_idle():
             self.dump("exit")
         self.tell("done", "gone")
 
@@ -349,6 +372,13 @@ class Recorder(object):
             replace(os.path.join(self.control, "%s-%s" % (what, self.name)), text)
         except OSError:
             pass
+
+
+def is_idle():
+    """Whether this is a process of a dry run that has taken no memory, such as one that compiles for another."""
+    import torch
+
+    return hasattr(sys, "_oomscope_dry_run") and torch.cuda.max_memory_reserved() == 0
 
 
 def may_live(name):
@@ -457,6 +487,7 @@ def metadata(reason, oom, options):
         "stacks": options["stacks"],
         "time": int(time.time()),
         "threads": threads(),
+        "dry_run": sys._oomscope_dry_run.describe() if hasattr(sys, "_oomscope_dry_run") else None,
     }
 
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::advice::{Known, against};
 use super::device::{self, DeviceReport};
+use super::dry_run::{DryRunReport, dry_run};
 use super::options::Options;
 use crate::facts::foreign;
 use crate::memory::Count;
@@ -56,6 +57,9 @@ pub struct SnapshotReport {
     /// What the recorder of `oomscope run` knew besides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorder: Option<Recorded>,
+    /// What a run without a GPU assumed, and what it could not know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<DryRunReport>,
     /// Every device that has a segment or an entry.
     pub devices: Vec<DeviceReport>,
 }
@@ -82,6 +86,7 @@ pub fn analyze_study(
     let devices: Vec<DeviceReport> =
         study.devices().map(|device| advised(device, options, &mut warnings)).collect();
     remark_on_file(study, &mut warnings);
+    let dry_run = dry_run(study, &devices, &mut warnings);
     let raw = snapshot.settings.clone();
     let host = snapshot.host_segments.iter().fold(Count::default(), |sum, bytes| Count {
         count: sum.count + 1,
@@ -102,6 +107,7 @@ pub fn analyze_study(
         warnings: warnings.to_vec(),
         host: (host.count > 0).then_some(HostReport { segments: host }),
         recorder: snapshot.recorded.clone(),
+        dry_run,
         devices,
     }
 }

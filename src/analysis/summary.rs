@@ -27,6 +27,11 @@ pub(super) fn of_all(snapshots: &[SnapshotReport], ranks: Option<&Ranks>) -> Sum
     if let Some(ranks) = ranks.filter(|_| snapshots.len() > 1) {
         summary.answer.clone_from(&ranks.summary);
     }
+    if let Some(dry_run) = shown.and_then(|snapshot| snapshot.dry_run.as_ref()) {
+        let has_failed = snapshots.iter().flat_map(|snapshot| &snapshot.devices);
+        let has_failed = has_failed.into_iter().any(|device| device.oom_count > 0);
+        summary.answer = format!("{}: {}", dry_run.verdict(has_failed), summary.answer);
+    }
     summary
 }
 

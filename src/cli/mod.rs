@@ -5,6 +5,7 @@ mod args;
 mod check;
 mod configuration;
 mod diff;
+mod dry_run;
 mod dump;
 mod exit;
 mod explain;
@@ -59,6 +60,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Run),
+    DryRun(dry_run::DryRun),
     Dump(dump::Dump),
     Analyze(analyze::Analyze),
     Diff(diff::Diff),
@@ -89,6 +91,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     let done = match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::DryRun(args) => dry_run::run(&args),
         Command::Dump(args) => dump::run(&args),
         Command::Analyze(args) => analyze::run(&args),
         Command::Diff(args) => diff::run(&args),

@@ -4,13 +4,16 @@
 //! memory mapped into them, and how much is free. It is asked once a segment, not once an allocation,
 //! so it is a trait object. [`Simulated`] is a device of a given capacity; the replay of a recording
 //! answers with the recording's own addresses and failures; `cuda::Cuda` (feature `cuda`) is a real GPU.
+//! [`Gpu`] is what can be said of one by its name.
 //!
 //! Knows nothing of blocks, pools, streams or traces.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod named;
 mod simulated;
 
+pub use named::{GPUS, Gpu};
 pub use simulated::Simulated;
 
 /// Bytes of a device whose size does not matter: larger than any, small enough to add up.

@@ -6,6 +6,8 @@ words! {
     /// What a warning is about. Scripts go by the words; documentation lists them from here.
     #[non_exhaustive]
     pub enum Code {
+        /// No GPU was used: `oomscope dry-run` ran the program over a stub of CUDA
+        DryRun = "dry-run",
         /// No entry of a device is in the part of the trace asked for
         EmptyWindow = "empty-window",
         /// A recording ends with a failed request, so what the program would have asked for next is not in it
@@ -74,12 +76,16 @@ words! {
         UnknownAction = "unknown-action",
         /// Unknown keys were left out
         UnknownKey = "unknown-key",
+        /// A dry run lacks memory, or a choice, that only a GPU or a closed library knows
+        UnknownMemory = "unknown-memory",
         /// An option in the recorded settings that the release does not know
         UnknownSetting = "unknown-setting",
         /// Recordings that are to be of one program differ in more than its size: settings, or what shrinks as it grows
         UnlikeRecordings = "unlike-recordings",
         /// Memory was asked for in one recording only, so that its growth is not known
         Unpaired = "unpaired",
+        /// What values of the GPU a dry run read back, all of them zero, and whether they decide a size
+        ValuesRead = "values-read",
         /// Steps ask for other sizes, as their data are: the largest is taken
         VaryingShapes = "varying-shapes",
     }

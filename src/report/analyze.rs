@@ -49,13 +49,26 @@ pub fn after_run(report: &AnalyzeReport, directory: &str) -> Document {
     let snapshots = counted(report.snapshots.len() as u64, "snapshot");
     document.title(Text::from(format!("{snapshots} in ")).and(code(directory)));
     summary(&mut document, &report.summary);
+    // Of one rank: the others ran the same program.
+    let first = report.snapshots.first().filter(|snapshot| snapshot.dry_run.is_some());
+    let told = first.into_iter().flat_map(|snapshot| &snapshot.warnings);
+    for warning in told.filter(|warning| comes_first(warning)) {
+        document.field(warning.code.word().replace('-', " "), &*warning.message);
+    }
     document.field("more", code(format!("oomscope {directory}")));
     document
 }
 
 /// Whether nothing is to be read without having read this first.
 fn comes_first(warning: &Warning) -> bool {
-    matches!(warning.code, Code::ForeignBackend | Code::NotAllocated)
+    matches!(
+        warning.code,
+        Code::DryRun
+            | Code::ForeignBackend
+            | Code::NotAllocated
+            | Code::UnknownMemory
+            | Code::ValuesRead
+    )
 }
 
 fn snapshot(document: &mut Document, snapshot: &SnapshotReport, report: &AnalyzeReport) {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::dry_run::DryRun;
 use crate::ids::StackId;
 
 /// The recorder's own words. Whatever it left out, or an older recorder did not know, is absent.
@@ -40,6 +41,9 @@ pub struct Recorded {
     /// Where each Python thread was, innermost frame first; the one that asked for memory first.
     #[serde(skip)]
     pub threads: Vec<StackId>,
+    /// What `oomscope dry-run` assumed, where no GPU was used.
+    #[serde(skip)]
+    pub dry_run: Option<DryRun>,
 }
 
 /// A device as the driver describes it.

@@ -30,6 +30,8 @@ mod confirm;
 mod diff;
 mod diff_properties;
 mod docs;
+mod dry_run;
+mod dry_run_stub;
 mod emit;
 mod explain;
 mod explain_command;

@@ -2,8 +2,9 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::anyhow;
 
@@ -18,7 +19,7 @@ const SIGNALLED: i32 = 128;
 
 /// How the command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(in crate::cli) enum Ended {
     /// With this exit code.
     With(u8),
     /// By this signal.
@@ -37,7 +38,7 @@ impl Ended {
     }
 
     /// The exit code to end with.
-    pub(super) fn code(self) -> u8 {
+    pub(in crate::cli) fn code(self) -> u8 {
         match self {
             Self::With(code) | Self::NotRun(code) => code,
             Self::By(signal) => u8::try_from(SIGNALLED + signal).unwrap_or(1),
@@ -45,8 +46,12 @@ impl Ended {
     }
 }
 
-/// Runs `command` to its end.
-pub(super) fn run(command: &[OsString], directory: &Directory) -> anyhow::Result<Ended> {
+/// Runs `command` to its end; what it says goes to `log`, where there is one.
+pub(super) fn run(
+    command: &[OsString],
+    directory: &Directory,
+    log: Option<&File>,
+) -> anyhow::Result<Ended> {
     let Some((program, args)) = command.split_first() else {
         return Err(anyhow!("no command"));
     };
@@ -57,6 +62,9 @@ pub(super) fn run(command: &[OsString], directory: &Directory) -> anyhow::Result
         .map_err(|_| anyhow!("{}: PYTHONPATH cannot hold this name", control.display()))?;
     let mut command = Command::new(program);
     command.args(args).env("PYTHONPATH", path).env("OOMSCOPE_DIR", directory.path());
+    if let Some(log) = log {
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
+    }
     let signals = signals::Forwarded::new()?;
     match command.spawn() {
         Ok(mut child) => {

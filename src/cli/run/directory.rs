@@ -20,19 +20,28 @@ const MOST_RUNS: u32 = 100_000;
 
 /// What the recorder is told: its `DEFAULTS` have the same keys.
 #[derive(Debug, Serialize)]
-pub(super) struct Options {
-    pub(super) max_entries: u64,
-    pub(super) stacks: Frames,
-    pub(super) at: At,
-    pub(super) keep: u64,
+pub(in crate::cli) struct Options {
+    pub(in crate::cli) max_entries: u64,
+    pub(in crate::cli) stacks: Frames,
+    pub(in crate::cli) at: At,
+    pub(in crate::cli) keep: u64,
     /// Seconds.
-    pub(super) wait: f64,
+    pub(in crate::cli) wait: f64,
+}
+
+/// What a directory is made for.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cli) struct Purpose<'p> {
+    /// Directories without a name are called `NAME-1` and so on.
+    pub(in crate::cli) name: &'static str,
+    /// Files beside the recorder: paths below the control directory, and their text.
+    pub(in crate::cli) files: &'p [(&'p str, &'p str)],
 }
 
 /// Which frames a stack has.
 #[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Frames {
+pub(in crate::cli) enum Frames {
     Python,
     All,
 }
@@ -40,14 +49,14 @@ pub(super) enum Frames {
 /// When snapshots are written.
 #[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum At {
+pub(in crate::cli) enum At {
     Oom,
     Exit,
 }
 
 /// A directory that the recorder writes to.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(in crate::cli) struct Directory {
     /// As it is called by whoever reads.
     name: PathBuf,
     /// The same from every directory.
@@ -58,7 +67,7 @@ pub(super) struct Directory {
 
 /// How far the processes of a run came.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Seen {
+pub(in crate::cli) struct Seen {
     pub(super) python: bool,
     pub(super) torch: bool,
     /// A torch that was built without CUDA.
@@ -69,7 +78,11 @@ pub(super) struct Seen {
 
 impl Directory {
     /// Makes it, with the recorder in it.
-    pub(super) fn prepare(asked: Option<&Path>, options: &Options) -> anyhow::Result<Self> {
+    pub(in crate::cli) fn prepare(
+        asked: Option<&Path>,
+        options: &Options,
+        purpose: Purpose<'_>,
+    ) -> anyhow::Result<Self> {
         let (path, is_ours) = match asked {
             Some(path) => {
                 let is_new = !path.exists();
@@ -77,7 +90,7 @@ impl Directory {
                     .with_context(|| format!("{}: cannot be made", path.display()))?;
                 (path.to_owned(), is_new)
             }
-            None => (next_free()?, true),
+            None => (next_free(purpose.name)?, true),
         };
         let before = snapshots_in(&path);
         let control = path.join(CONTROL);
@@ -89,18 +102,20 @@ impl Directory {
             );
         }
         let directory = Self { path: std::path::absolute(&path)?, name: path, is_ours, before };
-        directory.write_recorder(options).with_context(|| {
+        directory.write_recorder(options, purpose.files).with_context(|| {
             format!("{}: the recorder cannot be written there", directory.name.display())
         })?;
         Ok(directory)
     }
 
-    fn write_recorder(&self, options: &Options) -> io::Result<()> {
+    fn write_recorder(&self, options: &Options, others: &[(&str, &str)]) -> io::Result<()> {
         let control = self.control();
-        fs::create_dir_all(&control)?;
         let config = serde_json::to_string(options)?;
-        for (name, text) in [("sitecustomize.py", RECORDER), ("config", config.as_str())] {
-            WholeFile::open(&control.join(name))?.write_by(|out| out.write_all(text.as_bytes()))?;
+        let own = [("sitecustomize.py", RECORDER), ("config", config.as_str())];
+        for (name, text) in own.iter().chain(others) {
+            let path = control.join(name);
+            fs::create_dir_all(path.parent().unwrap_or(&control))?;
+            WholeFile::open(&path)?.write_by(|out| out.write_all(text.as_bytes()))?;
         }
         Ok(())
     }
@@ -116,7 +131,7 @@ impl Directory {
     }
 
     /// What came of it: how far processes came, and the snapshots of this run. What is of no more use is removed.
-    pub(super) fn finish(self) -> (Seen, Vec<PathBuf>) {
+    pub(in crate::cli) fn finish(self) -> (Seen, Vec<PathBuf>) {
         let control = self.control();
         let processes = Recorded::all(&self.path);
         let seen = Seen {
@@ -138,10 +153,10 @@ impl Directory {
     }
 }
 
-/// Makes the first `oomscope-run-N` that is not there. Tasks of one job may start at the same time.
-fn next_free() -> anyhow::Result<PathBuf> {
+/// Makes the first `NAME-N` that is not there. Tasks of one job may start at the same time.
+pub(in crate::cli) fn next_free(name: &str) -> anyhow::Result<PathBuf> {
     for number in 1..MOST_RUNS {
-        let path = PathBuf::from(format!("oomscope-run-{number}"));
+        let path = PathBuf::from(format!("{name}-{number}"));
         match fs::create_dir(&path) {
             Ok(()) => return Ok(path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -151,7 +166,7 @@ fn next_free() -> anyhow::Result<PathBuf> {
             }
         }
     }
-    bail!("there are too many directories oomscope-run-N here: remove some")
+    bail!("there are too many directories {name}-N here: remove some")
 }
 
 /// The snapshots that a recorder left in `directory`, by name.

@@ -5,13 +5,18 @@ mod directory;
 mod page;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::Args;
 
-use self::directory::{At, Directory, Frames, Options};
-pub(super) use self::directory::{Recorded, snapshots_in};
+pub(super) use self::child::Ended;
+pub(super) use self::directory::{
+    At, Directory, Frames, Options, Purpose, Recorded, Seen, next_free, snapshots_in,
+};
+pub(super) use self::page::show;
 use super::exit::Done;
 
 /// Run a command and record its CUDA memory history; a failed request writes a snapshot
@@ -69,7 +74,7 @@ pub(super) struct Run {
 }
 
 /// `1000000`, `200K` or `1M`.
-fn parse_count(text: &str) -> Result<u64, String> {
+pub(super) fn parse_count(text: &str) -> Result<u64, String> {
     let (digits, factor) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (text.get(..text.len() - 1), 1_000),
         Some(b'm' | b'M') => (text.get(..text.len() - 1), 1_000_000),
@@ -106,12 +111,35 @@ pub(super) fn run(args: &Run) -> anyhow::Result<Done> {
         keep: args.keep,
         wait: args.wait.as_secs_f64(),
     };
-    let directory = Directory::prepare(args.output.as_deref(), &options)?;
-    let ended = child::run(&args.command, &directory);
-    let (recorded, left) = directory.finish();
-    let ended = ended?;
-    page::show(&args.command, ended, &recorded, &left);
+    let purpose = Purpose { name: "oomscope-run", files: &[] };
+    let directory = Directory::prepare(args.output.as_deref(), &options, purpose)?;
+    let (ended, seen, left) = recorded(&args.command, directory)?;
+    show(&args.command, ended, &seen, &left);
     Ok(Done::As(ended.code()))
+}
+
+/// Runs `command` to its end with the recorder of `directory`: how it ended, how far its processes came, and the
+/// snapshots that they left.
+pub(super) fn recorded(
+    command: &[OsString],
+    directory: Directory,
+) -> anyhow::Result<(Ended, Seen, Vec<PathBuf>)> {
+    let ended = child::run(command, &directory, None);
+    let (seen, left) = directory.finish();
+    Ok((ended?, seen, left))
+}
+
+/// The same, with what the command says in the file `log`.
+pub(super) fn recorded_quietly(
+    command: &[OsString],
+    directory: Directory,
+    log: &Path,
+) -> anyhow::Result<(Ended, Vec<PathBuf>)> {
+    let file =
+        File::create(log).with_context(|| format!("{}: cannot be written", log.display()))?;
+    let ended = child::run(command, &directory, Some(&file));
+    let (_, left) = directory.finish();
+    Ok((ended?, left))
 }
 
 #[cfg(test)]

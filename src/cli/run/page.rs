@@ -17,7 +17,7 @@ use crate::report;
 use crate::units::counted;
 
 /// Says what was recorded: of failures a page, else a line.
-pub(super) fn show(command: &[OsString], ended: Ended, seen: &Seen, snapshots: &[PathBuf]) {
+pub(in crate::cli) fn show(command: &[OsString], ended: Ended, seen: &Seen, snapshots: &[PathBuf]) {
     if matches!(ended, Ended::NotRun(_)) {
         return;
     }

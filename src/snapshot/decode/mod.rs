@@ -6,6 +6,7 @@
 //! pickle writes piecemeal (protocol 0) stays generic until something uses it ([`Decoder::settle`]);
 //! what is used may not grow any more, so nothing contains itself.
 
+mod dry_run;
 mod finish;
 mod recorded;
 mod records;

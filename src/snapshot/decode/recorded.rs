@@ -6,9 +6,9 @@ use crate::ids::StackId;
 use crate::pickle::{Kind, Value};
 
 /// Longest text that is kept; release, host and settings are shorter.
-const MAX_TEXT: usize = 2000;
+pub(super) const MAX_TEXT: usize = 2000;
 /// Most devices and threads that are looked at.
-const MAX_ITEMS: usize = 1000;
+pub(super) const MAX_ITEMS: usize = 1000;
 
 impl Decoder {
     pub(super) fn recorded(&mut self, value: Value) {
@@ -29,6 +29,7 @@ impl Decoder {
                 "oom" => {
                     recorded.failed_on = self.find(value, "device").and_then(|it| self.integer(it));
                 }
+                "dry_run" => recorded.dry_run = self.dry_run(value),
                 "threads" => recorded.threads = self.recorded_threads(value),
                 _ => {}
             }
@@ -60,8 +61,14 @@ impl Decoder {
         self.items(value).into_iter().take(MAX_ITEMS).filter_map(stack).collect()
     }
 
+    /// The text of `key` in a dict; empty where there is none, or too much.
+    pub(super) fn short_text(&self, dict: Value, key: &str) -> String {
+        let text = self.find(dict, key).and_then(|it| self.as_text(it));
+        text.filter(|text| text.len() <= MAX_TEXT).unwrap_or_default().to_owned()
+    }
+
     /// The value of `key` in a dict.
-    fn find(&self, dict: Value, key: &str) -> Option<Value> {
+    pub(super) fn find(&self, dict: Value, key: &str) -> Option<Value> {
         let mut pairs = self.pairs(dict).into_iter();
         pairs.find(|(name, _)| self.snapshot.symbols.get(*name) == key).map(|(_, value)| value)
     }

@@ -1,0 +1,251 @@
+//! What a dry run cannot know, and what that does to the answer.
+
+use serde::Serialize;
+
+use super::device::DeviceReport;
+use crate::frames::{Around, FrameReport};
+use crate::notice::{Code, Warnings};
+use crate::snapshot::{DryRun, Unsized, ValueRead};
+use crate::study::Study;
+use crate::units::{count, counted, size};
+
+/// A run without a GPU.
+#[derive(Debug, Clone, Serialize)]
+pub struct DryRunReport {
+    /// The GPU that was assumed, as its driver calls it.
+    pub gpu: String,
+    /// Its compute capability.
+    pub capability: String,
+    /// All of its memory.
+    pub total_bytes: u64,
+    /// What the context was taken to need of that.
+    pub context_bytes: u64,
+    /// How far the requests are those of a GPU.
+    pub certainty: Certainty,
+    /// Values that the host read, all of them zero: the first read first.
+    pub reads: Vec<ReadReport>,
+    /// Reads by lines beyond those.
+    pub reads_untold: u64,
+    /// How often something was asked whose memory only a closed library or a GPU knows.
+    pub unknown_sizes: Unsized,
+    /// Entry points that the program asked for, and that the stub of CUDA does not have.
+    pub missing: Vec<String>,
+    /// Bytes of large tensors of the host that were left as they were.
+    pub unfilled_bytes: u64,
+    /// Whether the program was stopped as it went on to read values and nothing came of it.
+    pub stopped: bool,
+}
+
+/// How far the requests of a dry run are those of a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Certainty {
+    /// No value was read before the peak, and no memory is unknown.
+    Exact,
+    /// Values were read before the peak: the program may go another way on a GPU.
+    MayDiffer,
+    /// Values decided sizes, or memory of closed libraries is missing: a GPU may need more.
+    LowerBound,
+}
+
+/// Reads of values by one line.
+#[derive(Debug, Clone, Serialize)]
+pub struct ReadReport {
+    /// The line; `None` for threads without Python.
+    pub frame: Option<FrameReport>,
+    /// What stands beside it.
+    #[serde(flatten)]
+    pub around: Around,
+    /// The operator that read, such as `nonzero`; empty where none is known.
+    pub operator: String,
+    /// How often.
+    pub count: u64,
+    /// Bytes of the first.
+    pub bytes: u64,
+    /// Whether the first came before memory peaked.
+    pub is_before_peak: bool,
+    /// Whether values decide how large the operator's result is: with zeros it is empty.
+    pub decides_a_size: bool,
+}
+
+/// Operators whose result is as large as values say.
+const SIZED_BY_VALUES: [&str; 9] = [
+    "nonzero",
+    "nonzero_numpy",
+    "masked_select",
+    "unique_dim",
+    "_unique",
+    "_unique2",
+    "unique_consecutive",
+    "unique_dim_consecutive",
+    "repeat_interleave",
+];
+/// Lines that are named in a sentence.
+const NAMED: usize = 3;
+
+/// What `study` has of a dry run, whose `devices` were analyzed; what to know before all else goes to `warnings`.
+pub(super) fn dry_run(
+    study: &Study<'_>,
+    devices: &[DeviceReport],
+    warnings: &mut Warnings,
+) -> Option<DryRunReport> {
+    let told = study.snapshot().recorded.as_ref()?.dry_run.as_ref()?;
+    let peak_us = devices.iter().filter_map(|device| device.peak.time_us).max();
+    let reads: Vec<ReadReport> =
+        told.reads.iter().map(|read| read_report(study, read, peak_us)).collect();
+    let report = DryRunReport {
+        gpu: told.gpu.clone(),
+        capability: told.capability.clone(),
+        total_bytes: told.total_bytes,
+        context_bytes: told.context_bytes,
+        certainty: Certainty::of(told, &reads),
+        reads,
+        reads_untold: told.reads_untold,
+        unknown_sizes: told.unsized_by,
+        missing: told.missing.clone(),
+        unfilled_bytes: told.unfilled_bytes,
+        stopped: told.is_stopped,
+    };
+    report.remark(warnings);
+    Some(report)
+}
+
+fn read_report(study: &Study<'_>, read: &ValueRead, peak_us: Option<u64>) -> ReadReport {
+    let line = read.stack.map(|stack| study.stacks().told(study.stacks().line(stack)));
+    let (frame, around) = line.unwrap_or_default();
+    let mut operators = read.operators.split(' ');
+    let sized_by = operators.clone().find(|name| SIZED_BY_VALUES.contains(name));
+    let operator = sized_by.or(operators.next()).unwrap_or_default();
+    ReadReport {
+        frame,
+        around,
+        operator: operator.trim_start_matches('_').to_owned(),
+        count: read.count,
+        bytes: read.bytes,
+        is_before_peak: peak_us.is_none_or(|peak| read.first_us <= peak),
+        decides_a_size: sized_by.is_some(),
+    }
+}
+
+impl Certainty {
+    fn of(told: &DryRun, reads: &[ReadReport]) -> Self {
+        let Unsized { cudnn, cusolver, cufft, cusparse, timings: _ } = told.unsized_by;
+        let before = || reads.iter().filter(|read| read.is_before_peak);
+        if before().any(|read| read.decides_a_size)
+            || cudnn + cusolver + cufft + cusparse > 0
+            || !told.missing.is_empty()
+            || told.is_stopped
+        {
+            Self::LowerBound
+        } else if before().next().is_some() || told.reads_untold > 0 {
+            Self::MayDiffer
+        } else {
+            Self::Exact
+        }
+    }
+}
+
+impl ReadReport {
+    fn in_short(&self) -> String {
+        let line = match &self.frame {
+            None => "a thread without Python".to_owned(),
+            Some(_) => self.around.in_short(self.frame.as_ref()),
+        };
+        let times =
+            if self.count > 1 { format!(", {} times", count(self.count)) } else { String::new() };
+        match self.operator.as_str() {
+            "" => format!("{line}{times}"),
+            "local_scalar_dense" => format!("{line} by item{times}"),
+            name => format!("{line} by {name}{times}"),
+        }
+    }
+}
+
+impl DryRunReport {
+    /// Whether it fits, before anything else: `would fit on an NVIDIA H100 (dry run): ..`.
+    pub(super) fn verdict(&self, has_failed: bool) -> String {
+        let fits = match (has_failed, self.certainty) {
+            (true, _) => "would not fit",
+            (false, Certainty::LowerBound) => "may fit",
+            (false, _) => "would fit",
+        };
+        format!("{fits} on {} (dry run)", self.gpu)
+    }
+
+    fn remark(&self, warnings: &mut Warnings) {
+        warnings.add(
+            Code::DryRun,
+            format!(
+                "no GPU was used: PyTorch's own allocator ran over a stub of CUDA, with the memory of {} (compute \
+                 capability {}; {}, of which the context takes {})",
+                self.gpu,
+                self.capability,
+                size(self.total_bytes),
+                size(self.context_bytes)
+            ),
+        );
+        warnings.add(Code::ValuesRead, self.of_values());
+        let Unsized { cudnn, cusolver, cufft, cusparse, timings } = self.unknown_sizes;
+        for (library, calls) in
+            [("cuDNN", cudnn), ("cuSOLVER", cusolver), ("cuFFT", cufft), ("cuSPARSE", cusparse)]
+        {
+            if calls > 0 {
+                let calls = counted(calls, "call");
+                let message = format!(
+                    "{library} alone knows the workspaces that it takes ({calls}): they are not in it, a GPU needs \
+                     more"
+                );
+                warnings.add(Code::UnknownMemory, message);
+            }
+        }
+        if timings > 0 {
+            let timings = counted(timings, "time");
+            warnings.add(
+                Code::UnknownMemory,
+                format!("{timings} between events, all of them 1 ms: what was chosen by them was chosen at random"),
+            );
+        }
+        if !self.missing.is_empty() {
+            let message =
+                format!("the stub of CUDA lacks what was asked for: {}", self.missing.join(", "));
+            warnings.add(Code::UnknownMemory, message);
+        }
+        if self.stopped {
+            let message = "the program was stopped, as it went on to read values and took no more memory: what would \
+                           have come is not in it";
+            warnings.add(Code::UnknownMemory, message);
+        }
+    }
+
+    /// What the ledger holds.
+    fn of_values(&self) -> String {
+        let before: Vec<&ReadReport> =
+            self.reads.iter().filter(|read| read.is_before_peak).collect();
+        let all = before.iter().map(|read| read.count).sum::<u64>() + self.reads_untold;
+        if all == 0 {
+            return "no value of the GPU was read back before the peak: nothing that a GPU computes decides a request"
+                .to_owned();
+        }
+        let values = if all == 1 { "1 value".to_owned() } else { format!("{} values", count(all)) };
+        let deciding: Vec<&ReadReport> =
+            before.iter().copied().filter(|read| read.decides_a_size).collect();
+        let listed = if deciding.is_empty() { &before } else { &deciding };
+        let mut lines: Vec<String> =
+            listed.iter().take(NAMED).map(|read| read.in_short()).collect();
+        if listed.len() > NAMED {
+            lines.push(format!("{} more", counted((listed.len() - NAMED) as u64, "line")));
+        }
+        let lines = lines.join("; ");
+        if deciding.is_empty() {
+            format!(
+                "{values} read back before the peak, all zero here: {lines}; none decides a size by itself, though the \
+                 program may do otherwise with another value"
+            )
+        } else {
+            format!(
+                "{values} read back before the peak, all zero here; values decide a size at {lines}: with zeros it is \
+                 empty, so a GPU may need more"
+            )
+        }
+    }
+}

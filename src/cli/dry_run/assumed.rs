@@ -1,0 +1,95 @@
+//! The GPU that is assumed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::device::{GPUS, Gpu};
+use crate::units::{MIB, size};
+
+/// What a dry run takes for there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Assumed {
+    pub(super) gpu: &'static Gpu,
+    /// Bytes in place of the GPU's own.
+    pub(super) memory: Option<u64>,
+    /// Whether it was asked for by its name.
+    pub(super) is_named: bool,
+    pub(super) devices: u64,
+}
+
+/// What the stub and the recorder are told of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Told {
+    gpu: String,
+    capability: String,
+    total_bytes: u64,
+    context_bytes: u64,
+    /// Seconds.
+    patience: f64,
+    environment: BTreeMap<&'static str, String>,
+}
+
+impl Assumed {
+    /// All memory of a device.
+    pub(super) fn total_bytes(&self) -> u64 {
+        self.memory.unwrap_or(self.gpu.total_mib * MIB) / MIB * MIB
+    }
+
+    /// What a program gets of it.
+    pub(super) fn usable_bytes(&self) -> u64 {
+        self.total_bytes().saturating_sub(self.gpu.context_mib * MIB)
+    }
+
+    /// What it is called.
+    pub(super) fn name(&self) -> String {
+        let memory = || size(self.total_bytes());
+        match (self.is_named, self.memory) {
+            (true, None) => self.gpu.product.to_owned(),
+            (true, Some(_)) => format!("{} with {}", self.gpu.product, memory()),
+            _ => format!("GPU of compute capability {}, {}", self.gpu.capability_text(), memory()),
+        }
+    }
+
+    pub(super) fn told(&self, patience: Duration) -> Told {
+        let gpu = self.gpu;
+        let environment = [
+            ("STUBCUDA_NAME", gpu.product.to_owned()),
+            ("STUBCUDA_CC", gpu.capability.to_string()),
+            ("STUBCUDA_SMS", gpu.multiprocessors.to_string()),
+            ("STUBCUDA_THREADS", gpu.threads.to_string()),
+            ("STUBCUDA_SHARED", gpu.shared_bytes.to_string()),
+            ("STUBCUDA_L2", gpu.l2_bytes.to_string()),
+            ("STUBCUDA_TOTAL_MIB", (self.total_bytes() / MIB).to_string()),
+            ("STUBCUDA_OTHER_MIB", gpu.context_mib.to_string()),
+            ("STUBCUDA_DEVICES", self.devices.to_string()),
+        ];
+        Told {
+            gpu: self.name(),
+            capability: gpu.capability_text(),
+            total_bytes: self.total_bytes(),
+            context_bytes: gpu.context_mib * MIB,
+            patience: patience.as_secs_f64(),
+            environment: environment.into(),
+        }
+    }
+}
+
+/// The GPU that is called so.
+pub(super) fn parse_gpu(text: &str) -> Result<&'static Gpu, String> {
+    Gpu::named(text).ok_or_else(|| {
+        let names: Vec<&str> = GPUS.iter().map(|gpu| gpu.name).collect();
+        format!("known are {}; --memory and --capability describe another", names.join(", "))
+    })
+}
+
+/// A GPU of the compute capability `9.0`.
+pub(super) fn parse_capability(text: &str) -> Result<&'static Gpu, String> {
+    let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
+    let number = |digits: &str| digits.parse::<u32>().ok().filter(|number| *number < 100);
+    let asked = number(major).zip(number(minor)).map(|(major, minor)| major * 10 + minor);
+    asked
+        .and_then(Gpu::of_capability)
+        .ok_or_else(|| "known are 7.0, 7.5, 8.0, 8.6, 8.9, 9.0, 10.0 and 12.0".to_owned())
+}

@@ -1,0 +1,132 @@
+//! GPUs by name: what a program could learn of them, and what of their memory it gets.
+//!
+//! Capability, multiprocessors, threads, shared memory and L2 are those of NVIDIA's "CUDA C++ Programming Guide",
+//! chapter "Compute Capabilities", and of the white paper of each architecture. Total memory is what
+//! `torch.cuda.get_device_properties` says, as messages of failed requests repeat it ("GPU 0 has a total capacity of
+//! 79.10 GiB"): ECC and the driver keep the rest, and releases of the driver differ by up to 0.2 GiB; where several
+//! were seen this is a lower one. What the context takes is the difference, in such messages, between the memory in
+//! use by the process and what PyTorch reserved: 0.1 to 0.6 GiB, more on more multiprocessors and on newer drivers.
+
+/// A GPU that can be assumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gpu {
+    /// What it is asked for by.
+    pub name: &'static str,
+    /// What the driver calls it.
+    pub product: &'static str,
+    /// Compute capability: 90 is 9.0.
+    pub capability: u32,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Threads that a multiprocessor holds.
+    pub threads: u32,
+    /// Bytes of shared memory that one block can have.
+    pub shared_bytes: u64,
+    /// Bytes of the L2 cache.
+    pub l2_bytes: u64,
+    /// All memory, in MiB.
+    pub total_mib: u64,
+    /// What a process has lost of it once it uses CUDA, in MiB.
+    pub context_mib: u64,
+}
+
+const fn gpu(
+    (name, product): (&'static str, &'static str),
+    capability: u32,
+    (multiprocessors, threads): (u32, u32),
+    (shared_kib, l2_kib): (u64, u64),
+    (total_mib, context_mib): (u64, u64),
+) -> Gpu {
+    Gpu {
+        name,
+        product,
+        capability,
+        multiprocessors,
+        threads,
+        shared_bytes: shared_kib << 10,
+        l2_bytes: l2_kib << 10,
+        total_mib,
+        context_mib,
+    }
+}
+
+/// All of them, the oldest first.
+pub const GPUS: &[Gpu] = &[
+    gpu(("v100", "Tesla V100-SXM2-16GB"), 70, (80, 2048), (96, 6144), (16_144, 310)), // 15.77 GiB
+    gpu(("v100-32gb", "Tesla V100-SXM2-32GB"), 70, (80, 2048), (96, 6144), (32_494, 310)), // 31.73 GiB
+    gpu(("t4", "Tesla T4"), 75, (40, 1024), (64, 4096), (14_913, 110)), // 14.56 GiB; 14.75 with older drivers
+    gpu(("a100-40gb", "NVIDIA A100-SXM4-40GB"), 80, (108, 2048), (163, 40_960), (40_326, 420)), // 39.38 GiB
+    gpu(("a100", "NVIDIA A100-SXM4-80GB"), 80, (108, 2048), (163, 40_960), (81_037, 490)), // 79.14 GiB
+    gpu(("a10", "NVIDIA A10"), 86, (72, 1536), (99, 6144), (22_589, 260)), // 22.06 GiB
+    gpu(("rtx3090", "NVIDIA GeForce RTX 3090"), 86, (82, 1536), (99, 6144), (24_135, 310)), // 23.57 GiB
+    gpu(("l4", "NVIDIA L4"), 89, (58, 1536), (99, 49_152), (22_563, 240)), // 22.03 GiB
+    gpu(("rtx4090", "NVIDIA GeForce RTX 4090"), 89, (128, 1536), (99, 73_728), (24_084, 470)), // 23.52 GiB
+    gpu(("l40s", "NVIDIA L40S"), 89, (142, 1536), (99, 98_304), (45_466, 490)), // 44.40 GiB
+    gpu(("h100", "NVIDIA H100 80GB HBM3"), 90, (132, 2048), (227, 51_200), (80_995, 540)), // 79.10 GiB
+    gpu(("h200", "NVIDIA H200"), 90, (132, 2048), (227, 61_440), (143_155, 540)), // 139.80 GiB
+    gpu(("b200", "NVIDIA B200"), 100, (148, 2048), (227, 129_536), (182_630, 650)), // 178.35 GiB
+    gpu(("rtx5090", "NVIDIA GeForce RTX 5090"), 120, (170, 1536), (99, 98_304), (32_113, 590)), // 31.36 GiB
+];
+
+impl Gpu {
+    /// The one that `text` names: `H100`, `rtx-4090`, `4090`, `A100 80GB`.
+    pub fn named(text: &str) -> Option<&'static Self> {
+        let plain = |text: &str| {
+            let text = text.to_ascii_lowercase();
+            text.chars().filter(char::is_ascii_alphanumeric).collect::<String>()
+        };
+        let asked = plain(text);
+        let asked = asked.trim_start_matches("nvidia").trim_start_matches("geforce");
+        let is_asked = |gpu: &&Self| {
+            let name = plain(gpu.name);
+            let memory = format!("{}gb", gpu.total_mib.next_multiple_of(8192) >> 10);
+            asked == name
+                || name.strip_prefix("rtx").is_some_and(|number| number == asked)
+                || asked == format!("{name}{memory}")
+                || name.strip_suffix("gb").is_some_and(|short| short == asked)
+        };
+        GPUS.iter().find(is_asked)
+    }
+
+    /// The first of this compute capability, `90` for 9.0.
+    pub fn of_capability(capability: u32) -> Option<&'static Self> {
+        GPUS.iter().find(|gpu| gpu.capability == capability)
+    }
+
+    /// The capability as it is written: `9.0`.
+    pub fn capability_text(&self) -> String {
+        format!("{}.{}", self.capability / 10, self.capability % 10)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_people_write_them() {
+        for (text, name) in [
+            ("H100", "h100"),
+            ("h100-80gb", "h100"),
+            ("rtx-4090", "rtx4090"),
+            ("4090", "rtx4090"),
+            ("NVIDIA GeForce RTX 3090", "rtx3090"),
+            ("A100 80GB", "a100"),
+            ("a100-40", "a100-40gb"),
+            ("V100_32GB", "v100-32gb"),
+            ("v100-16gb", "v100"),
+        ] {
+            assert_eq!(Gpu::named(text).map(|gpu| gpu.name), Some(name), "{text}");
+        }
+        assert_eq!(Gpu::named("gtx1080"), None);
+        assert_eq!(Gpu::named(""), None);
+    }
+
+    #[test]
+    fn every_name_is_its_own() {
+        for gpu in GPUS {
+            assert_eq!(Gpu::named(gpu.name), Some(gpu));
+            assert_eq!(Gpu::named(gpu.product).map_or(gpu.name, |found| found.name), gpu.name);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What `oomscope dry-run` wrote under `oomscope.dry_run`. It is no more to be trusted than the rest.
+
+use super::super::{DryRun, Unsized, ValueRead};
+use super::recorded::{MAX_ITEMS, MAX_TEXT};
+use super::{Decoder, STACK};
+use crate::ids::StackId;
+use crate::pickle::{Kind, Value};
+
+impl Decoder {
+    /// `None` where it is not a dict of ours.
+    pub(super) fn dry_run(&self, value: Value) -> Option<DryRun> {
+        let text = |dict, key| self.short_text(dict, key);
+        let number = |dict, key| self.find(dict, key).and_then(|it| self.integer(it)).unwrap_or(0);
+        let unsized_by = self.find(value, "unsized")?;
+        let read = |item: Value| ValueRead {
+            operators: text(item, "operators"),
+            count: number(item, "count"),
+            bytes: number(item, "bytes"),
+            first_us: number(item, "first_us"),
+            stack: match self.find(item, "frames").map(Value::kind) {
+                Some(Kind::Node(STACK, id)) => Some(StackId(id)),
+                _ => None,
+            },
+        };
+        let items = |key| self.find(value, key).map(|it| self.items(it)).unwrap_or_default();
+        let missing = items("missing").into_iter().take(MAX_ITEMS);
+        let is_short = |name: &String| name.len() <= MAX_TEXT;
+        Some(DryRun {
+            gpu: text(value, "gpu"),
+            capability: text(value, "capability"),
+            total_bytes: number(value, "total_bytes"),
+            context_bytes: number(value, "context_bytes"),
+            reads: items("reads").into_iter().take(MAX_ITEMS).map(read).collect(),
+            reads_untold: number(value, "reads_untold"),
+            unsized_by: Unsized {
+                cudnn: number(unsized_by, "cudnn"),
+                cusolver: number(unsized_by, "cusolver"),
+                cufft: number(unsized_by, "cufft"),
+                cusparse: number(unsized_by, "cusparse"),
+                timings: number(unsized_by, "timings"),
+            },
+            missing: missing
+                .filter_map(|it| self.as_text(it).map(str::to_owned))
+                .filter(is_short)
+                .collect(),
+            unfilled_bytes: number(value, "unfilled_bytes"),
+            is_stopped: self.find(value, "stopped").is_some_and(|it| it.kind() == Kind::Bool(true)),
+        })
+    }
+}

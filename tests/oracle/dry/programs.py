@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Programs of many kinds, for a dry run: a few training steps each, with random weights and made-up data.
+
+usage: programs.py NAME        (`torchrun --nproc-per-node 2 programs.py ddp` for those of several ranks)
+
+Needs torch; transformers, accelerate, peft, diffusers, torchvision and lightning where the name says so.
+"""
+import os
+import sys
+import tempfile
+
+import torch
+from torch import nn
+
+
+def steps(model, batch, loss, n=3, optimizer=torch.optim.AdamW):
+    step = optimizer(model.parameters(), lr=1e-3)
+    for _ in range(n):
+        value = loss(model(*batch()))
+        value.backward()
+        step.step()
+        step.zero_grad()
+    print("loss", value.item())
+
+
+def device():
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def trainer(kind, **options):
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+    if kind == "gpt2":
+        model = GPT2LMHeadModel(GPT2Config())
+    else:
+        small = dict(hidden_size=1024, intermediate_size=2816, num_hidden_layers=12, num_attention_heads=16)
+        model = LlamaForCausalLM(LlamaConfig(num_key_value_heads=8, vocab_size=32000, **small))
+
+    class Data(torch.utils.data.Dataset):
+        def __len__(self):
+            return 64
+
+        def __getitem__(self, index):
+            ids = torch.randint(0, 1000, (512,))
+            return dict(input_ids=ids, labels=ids)
+
+    arguments = dict(output_dir=tempfile.mkdtemp(), per_device_train_batch_size=4, max_steps=3, logging_steps=1, save_strategy="no", report_to=[])
+    Trainer(model=model, args=TrainingArguments(**arguments, **options), train_dataset=Data()).train()
+
+
+def lora():
+    from peft import LoraConfig, get_peft_model
+    from transformers import LlamaConfig, LlamaForCausalLM
+    config = LlamaConfig(hidden_size=1024, intermediate_size=2816, num_hidden_layers=12, num_attention_heads=16, vocab_size=32000)
+    model = get_peft_model(LlamaForCausalLM(config).bfloat16().cuda(), LoraConfig(r=16, target_modules=["q_proj", "v_proj"]))
+    ids = torch.randint(0, 1000, (4, 512), device="cuda")
+    steps(model, lambda: (ids,), lambda out: out.logits.float().mean())
+
+
+def unet():
+    from diffusers import UNet2DConditionModel
+    model = UNet2DConditionModel(sample_size=32, block_out_channels=(128, 256, 512, 512), cross_attention_dim=256).cuda()
+    noise, text = torch.randn(4, 4, 32, 32, device="cuda"), torch.randn(4, 77, 256, device="cuda")
+    steps(model, lambda: (noise, 10, text), lambda out: out.sample.square().mean())
+
+
+def resnet50():
+    from torchvision.models import resnet50
+    images, labels = torch.randn(16, 3, 224, 224, device="cuda"), torch.randint(0, 1000, (16,), device="cuda")
+    steps(resnet50().cuda(), lambda: (images,), lambda out: nn.functional.cross_entropy(out, labels), optimizer=torch.optim.SGD)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.lstm, self.head = nn.Embedding(10000, 256), nn.LSTM(256, 512, 2, batch_first=True), nn.Linear(512, 10000)
+
+    def forward(self, ids):
+        return self.head(self.lstm(self.embed(ids))[0])
+
+
+def lstm():
+    ids = torch.randint(0, 10000, (32, 100), device="cuda")
+    steps(Recurrent().cuda(), lambda: (ids,), lambda out: out.square().mean())
+
+
+class Experts(nn.Module):
+    """Each token goes to the two experts that a router chooses: how many tokens an expert gets, values decide."""
+
+    def __init__(self, width=512, experts=8):
+        super().__init__()
+        self.router = nn.Linear(width, experts)
+        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)) for _ in range(experts))
+
+    def forward(self, x):
+        weights, chosen = self.router(x).softmax(-1).topk(2)
+        out = torch.zeros_like(x)
+        for index, expert in enumerate(self.experts):
+            token, which = torch.where(chosen == index)
+            out = out.index_add(0, token, expert(x[token]) * weights[token, which, None])
+        return out
+
+
+def moe():
+    x = torch.randn(4096, 512, device="cuda")
+    steps(nn.Sequential(Experts(), Experts()).cuda(), lambda: (x,), lambda out: out.square().mean())
+
+
+def transformer(layers=4):
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True), layers)
+
+
+def compiled():
+    model = torch.compile(nn.Sequential(*[nn.Sequential(nn.LayerNorm(512), nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)) for _ in range(4)]).cuda())
+    x = torch.randn(64, 256, 512, device="cuda")
+    steps(model, lambda: (x,), lambda out: out.square().mean())
+
+
+def ddp():
+    torch.distributed.init_process_group("nccl")
+    here = device()
+    model = nn.parallel.DistributedDataParallel(transformer().to(here), device_ids=[here.index])
+    x = torch.randn(8, 256, 512, device=here)
+    steps(model, lambda: (x,), lambda out: out.square().mean())
+    torch.distributed.destroy_process_group()
+
+
+def fsdp2():
+    from torch.distributed.fsdp import fully_shard
+    torch.distributed.init_process_group("nccl")
+    model = transformer().to(device())
+    for layer in model.layers:
+        fully_shard(layer)
+    fully_shard(model)
+    x = torch.randn(8, 256, 512, device="cuda")
+    steps(model, lambda: (x,), lambda out: out.square().mean())
+    torch.distributed.destroy_process_group()
+
+
+def lightning():
+    import lightning as L
+
+    class Module(L.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model = transformer()
+
+        def training_step(self, batch, index):
+            return self.model(batch).square().mean()
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters())
+
+    data = torch.utils.data.DataLoader(torch.randn(32, 256, 512), batch_size=8)
+    L.Trainer(max_steps=3, accelerator="gpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False).fit(Module(), data)
+
+
+PROGRAMS = {
+    "gpt2": lambda: trainer("gpt2"),
+    "gpt2-bf16": lambda: trainer("gpt2", bf16=True),
+    "gpt2-fp16": lambda: trainer("gpt2", fp16=True),
+    "llama": lambda: trainer("llama"),
+    "llama-bf16-checkpointed": lambda: trainer("llama", bf16=True, gradient_checkpointing=True),
+    "gpt2-compiled": lambda: trainer("gpt2", torch_compile=True),
+    "lora": lora, "unet": unet, "resnet50": resnet50, "lstm": lstm, "moe": moe, "compiled": compiled,
+    "ddp": ddp, "fsdp2": fsdp2, "lightning": lightning,
+}
+
+if __name__ == "__main__":
+    PROGRAMS[sys.argv[1]]()

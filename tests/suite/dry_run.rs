@@ -1,0 +1,154 @@
+//! `oomscope dry-run`: what it says of itself, of what it could not know, and of what it cannot do.
+//!
+//! Those that start a program need Python 3.8 or later, and have the stand-in for torch of tests/python/fake.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use crate::support::program::{analyze, file, run};
+
+const MIB: u64 = 1 << 20;
+
+fn dry_run(directory: &Path, arguments: &[&str]) -> Output {
+    let fake = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/fake");
+    Command::new(env!("CARGO_BIN_EXE_oomscope"))
+        .current_dir(directory)
+        .arg("dry-run")
+        .args(arguments)
+        .env("PYTHONPATH", fake)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("XDG_CACHE_HOME", directory)
+        .output()
+        .unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_cannot_be_is_said_in_a_sentence() {
+    let directory = tempfile::tempdir().unwrap();
+    let cases = [
+        (&["--gpu", "gtx1080", "--", "true"][..], "--memory and --capability describe another"),
+        (&["--memory", "40GiB", "--capability", "6.1", "--", "true"][..], "known are 7.0"),
+        (&["--fit", "BATCH=4", "--", "true", "{BATCH}"][..], "two sizes or more"),
+        (&["--fit", "BATCH=4,8", "--", "true"][..], "the command has no {BATCH}"),
+    ];
+    for (arguments, sentence) in cases {
+        let output = dry_run(directory.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(said(&output).contains(sentence), "{arguments:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_torch_without_cuda_headers_is_told_and_not_run() {
+    let check = "import sys; sys.exit(sys.version_info < (3, 8))";
+    if !Command::new("python3").args(["-c", check]).status().is_ok_and(|status| status.success()) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let command = ["--", "python3", "-c", "import torch; print('it went on')"];
+    let output = dry_run(directory.path(), &command);
+    let errors = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("oomscope: no dry run: "), "{errors}");
+    assert!(!errors.contains("Traceback"), "{errors}");
+    assert!(output.stdout.is_empty());
+}
+
+/// A recording of one request for 100 MiB and its end, at 1 s and 3 s, by a dry run with these `reads`.
+fn recording(reads: &Value, cudnn: u64, fails: bool) -> Value {
+    let frames = json!([{ "filename": "/app/train.py", "line": 7, "name": "main" }]);
+    let entry = |action: &str, time_us: u64| {
+        json!({ "action": action, "addr": 0x4000_0000_0000u64, "size": 100 * MIB, "stream": 0, "frames": frames,
+                "time_us": time_us })
+    };
+    let mut trace = vec![
+        entry("segment_alloc", 1_000_000),
+        entry("alloc", 1_000_000),
+        entry("free_requested", 3_000_000),
+        entry("free_completed", 3_000_000),
+    ];
+    if fails {
+        let oom = json!({ "action": "oom", "size": 200 * MIB, "device_free": 0, "stream": 0, "frames": frames,
+                          "time_us": 4_000_000, "addr": 0 });
+        trace.push(oom);
+    }
+    let block = json!({ "address": 0x4000_0000_0000u64, "size": 100 * MIB, "requested_size": 100 * MIB,
+                        "state": "inactive", "frames": [] });
+    let segment = json!({ "device": 0, "address": 0x4000_0000_0000u64, "total_size": 100 * MIB, "allocated_size": 0,
+                          "active_size": 0, "requested_size": 0, "stream": 0, "segment_type": "large",
+                          "segment_pool_id": [0, 0], "is_expandable": false, "frames": [], "blocks": [block] });
+    let dry_run = json!({
+        "gpu": "NVIDIA A10", "capability": "8.6", "total_bytes": 22_589 * MIB, "context_bytes": 260 * MIB,
+        "reads": reads, "reads_untold": 0,
+        "unsized": { "cudnn": cudnn, "cusolver": 0, "cufft": 0, "cusparse": 0, "timings": 0 },
+        "missing": [], "unfilled_bytes": 0, "stopped": false,
+    });
+    json!({ "segments": [segment], "device_traces": [trace],
+            "oomscope": { "reason": "exit", "torch": "2.15.0", "dry_run": dry_run } })
+}
+
+fn read(operators: &str, count: u64, at_us: u64, line: u64) -> Value {
+    let frames = json!([{ "filename": "/app/train.py", "line": line, "name": "main" }]);
+    json!({ "operators": operators, "count": count, "bytes": 4, "first_us": at_us, "last_us": at_us, "frames": frames })
+}
+
+/// The report on a recording, and the page.
+fn told(recording: &Value) -> (Value, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(&directory, "dry.json", recording.to_string().as_bytes());
+    let page = run(&["analyze", &path]);
+    (analyze(&[&path])["snapshots"][0].clone(), page.out.replace("\n                  ", " "))
+}
+
+#[test]
+fn a_page_says_first_that_no_gpu_was_used_and_what_was_read() {
+    let reads = json!([read("_local_scalar_dense item", 3, 900_000, 88)]);
+    let (report, page) = told(&recording(&reads, 0, false));
+    assert_eq!(report["dry_run"]["certainty"], "may-differ");
+    assert_eq!(report["dry_run"]["reads"][0]["operator"], "local_scalar_dense");
+    assert!(page.contains("would fit on NVIDIA A10 (dry run)"), "{page}");
+    let (first, _) = page.split_once("written by PyTorch").unwrap();
+    assert!(first.contains("no GPU was used"), "{page}");
+    assert!(first.contains("3 values read back before the peak"), "{page}");
+    assert!(first.contains("train.py:88"), "{page}");
+    assert!(first.contains("none decides a size"), "{page}");
+}
+
+#[test]
+fn what_was_read_after_the_peak_decides_nothing_before() {
+    let (report, page) = told(&recording(&json!([read("nonzero", 1, 2_000_000, 9)]), 0, false));
+    assert_eq!(report["dry_run"]["certainty"], "exact");
+    assert!(page.contains("no value of the GPU was read back before the peak"), "{page}");
+}
+
+#[test]
+fn values_that_decide_sizes_and_closed_libraries_make_a_bound() {
+    let masked = json!([read("nonzero index", 1, 900_000, 9)]);
+    let (report, page) = told(&recording(&masked, 0, false));
+    assert_eq!(report["dry_run"]["certainty"], "lower-bound");
+    assert!(page.contains("may fit on NVIDIA A10 (dry run)"), "{page}");
+    assert!(page.contains("values decide a size at"), "{page}");
+    let (report, page) = told(&recording(&json!([]), 5, false));
+    assert_eq!(report["dry_run"]["certainty"], "lower-bound");
+    assert!(page.contains("cuDNN alone knows the workspaces that it takes (5 calls)"), "{page}");
+}
+
+#[test]
+fn a_failed_request_would_not_fit() {
+    let (_, page) = told(&recording(&json!([]), 0, true));
+    assert!(page.contains("would not fit on NVIDIA A10 (dry run): out of memory"), "{page}");
+}
+
+#[test]
+fn what_is_not_of_the_recorder_is_passed_over() {
+    let mut broken = recording(&json!([]), 0, false);
+    broken["oomscope"]["dry_run"] = json!([1, "two"]);
+    let (report, _) = told(&broken);
+    assert!(report.get("dry_run").is_none());
+}
