@@ -13,7 +13,7 @@
 //! 3. [`memory`]: what one moment's memory amounts to; [`study`]: what questions share, worked out once; [`explain`]:
 //!    what a message in a log means
 //! 4. [`held`]: where the memory was; [`timeline`]: the memory over time; [`whatif`]: the recording replayed;
-//!    [`failure`]: why requests failed; [`analysis`]: the report of one snapshot
+//!    [`program`]: the program changed, and replayed; [`failure`]: why requests failed; [`analysis`]: the report of one snapshot
 //! 5. [`gate`], [`diff`]: answers held against limits and against each other; [`fit`]: what recordings of several sizes
 //!    say of others
 //! 6. [`document`]: blocks, and how they are shown; [`report`]: answers laid out in blocks; [`formats`]: answers in the
@@ -90,6 +90,7 @@ pub mod notice;
 pub mod page;
 pub mod phases;
 pub mod pickle;
+pub mod program;
 pub mod releases;
 pub mod report;
 pub mod snapshot;

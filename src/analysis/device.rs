@@ -8,8 +8,10 @@ use crate::failure::{Failures, OomReport, RequestReport, request};
 use crate::held::{self, HeldAt, Layer, Leaks, StepsReport};
 use crate::memory::{HeldByLine, HeldByStack, Memory, SegmentList, Sum, by_line, by_stack};
 use crate::notice::{Code, Warnings};
+use crate::program::{ProgramRow, best_changes};
 use crate::study::{AskedMoment, Course, DeviceStudy, Moment, OverTime, Peak, remark_on_trace};
 use crate::units::{counted, size};
+use crate::verdict::Verdict;
 
 /// One device of a snapshot.
 #[derive(Debug, Clone, Serialize)]
@@ -40,6 +42,12 @@ pub struct DeviceReport {
     /// What to copy for the first of it.
     #[serde(skip)]
     pub copy: Option<String>,
+    /// Changes to the program that do most for the last failed request, where no setting does: each one replayed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<ProgramRow>,
+    /// Whether they were left out, because the trace is long.
+    #[serde(skip)]
+    pub changes_left_out: bool,
     /// What would become of one more request, if that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestReport>,
@@ -102,6 +110,10 @@ pub(super) fn report(
     let found = over_time.map(whereabouts);
     let found = found.unwrap_or_default();
     let ooms = failures.reports(found.at_failure, !found.leaks.suspects.is_empty(), warnings);
+    let changes = match ooms.last().filter(|oom| is_for_the_program(oom)) {
+        Some(_) => best_changes(device, CHANGES),
+        None => Some(Vec::new()),
+    };
     remark_on_trace(device, warnings);
     let (stacks, memory) = (device.stacks(), device.memory_at(shown));
     let all = memory.held.values().fold(Sum::default(), |all, sum| all.and(*sum));
@@ -115,6 +127,8 @@ pub(super) fn report(
         ooms,
         advice: Vec::new(),
         copy: None,
+        changes_left_out: changes.is_none(),
+        changes: changes.unwrap_or_default(),
         request: options.request.map(|asked| request(device, (shown, &memory), asked)),
         top_stacks: by_stack(stacks, memory.held.clone(), all, top).rows,
         top_lines: by_line(stacks, memory.held, all, top).rows,
@@ -127,6 +141,19 @@ pub(super) fn report(
         layers: found.layers,
         course: over_time.map(|_| Course::of(device)).unwrap_or_default(),
         truncated: over_time.is_some_and(OverTime::is_truncated),
+    }
+}
+
+/// Changes to the program that are told unasked.
+const CHANGES: usize = 3;
+
+/// Whether the program has to change for `oom`: it holds too much, or no setting that was replayed serves it.
+fn is_for_the_program(oom: &OomReport) -> bool {
+    let is_served = || oom.remedies.iter().any(|remedy| remedy.avoids_oom);
+    match oom.verdict {
+        Verdict::Capacity => true,
+        Verdict::Fragmentation => !oom.remedies.is_empty() && !is_served(),
+        _ => false,
     }
 }
 

@@ -3,7 +3,7 @@
 //! A trace lists effects: one `malloc` may first complete frees, give segments back and take new ones,
 //! and writes its own entry last. `reader` says which entries are of one call; [`Program`] is the whole
 //! trace as operations on blocks that are named by number, to be made to the model as often as one
-//! likes; [`given_back`] says what was given back to the device and on whose account.
+//! likes; `Script` is the same with acts that can be left out, added and moved; [`given_back`] says what was given back to the device and on whose account.
 
 mod call;
 mod given_back;
@@ -11,6 +11,9 @@ mod program;
 mod program_reader;
 mod prolonged;
 mod reader;
+mod script;
+#[cfg(test)]
+mod script_tests;
 
 pub(crate) use call::{Boundary, Call};
 pub use given_back::{GivenBack, given_back};
@@ -18,3 +21,4 @@ pub use program::Program;
 pub(crate) use program::{ListRange, Operation, OperationKind, ReleaseScope};
 pub use prolonged::Prolonged;
 pub(crate) use reader::Calls;
+pub(crate) use script::{Act, Block, Script, What};

@@ -116,6 +116,9 @@ impl Program<'_> {
         let mut operations = Vec::with_capacity(order.len() + self.operations.len());
         for (.., index) in order {
             let resident = &self.residents[index];
+            if resident.requested == 0 {
+                continue;
+            }
             let after = self.held.partition_point(|held| held.addr <= resident.addr);
             let Some(held) = after.checked_sub(1).and_then(|at| self.held.get(at)) else {
                 continue;

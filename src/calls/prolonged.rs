@@ -14,6 +14,8 @@ pub struct Prolonged<'a> {
     /// followed it one step before, up to the same request once more. The requests after the failed one
     /// have the entries that follow it, one each.
     pub program: Program<'a>,
+    /// Of each of its calls, the one that it repeats: of a recorded one that itself.
+    pub(crate) repeats: Vec<u32>,
     /// What the program held with this request in each step in a row up to the one in which it failed, in
     /// bytes of blocks of 512.
     pub held: Vec<u64>,
@@ -119,6 +121,7 @@ impl<'a> Program<'a> {
             at: row(failed),
             slots: FxHashMap::default(),
             gone: FxHashSet::default(),
+            repeats: (0..=row(last)).collect(),
             program: &mut program,
         };
         goes_on.request(last, before);
@@ -126,6 +129,7 @@ impl<'a> Program<'a> {
             goes_on.call(index);
         }
         goes_on.request(last, last);
+        let repeats = std::mem::take(&mut goes_on.repeats);
         let requests = (goes_on.at as usize - failed).saturating_sub(1);
         let mut same = vec![last];
         while let Some(earlier) = same.last().and_then(|index| roles.beside(*index, false)) {
@@ -142,7 +146,7 @@ impl<'a> Program<'a> {
                 (most_after, held_after) = (with_it.max(most_after), with_it);
             }
         });
-        Some(Prolonged { program, held, most_after, held_after, requests })
+        Some(Prolonged { program, repeats, held, most_after, held_after, requests })
     }
 }
 
@@ -157,12 +161,15 @@ struct GoesOn<'r, 'a> {
     slots: FxHashMap<usize, u32>,
     /// Calls whose blocks of this step are freed already.
     gone: FxHashSet<usize>,
+    /// See [`Prolonged::repeats`].
+    repeats: Vec<u32>,
     program: &'r mut Program<'a>,
 }
 
 impl GoesOn<'_, '_> {
-    fn push(&mut self, kind: OperationKind) {
+    fn push(&mut self, like: usize, kind: OperationKind) {
         self.program.operations.push(Operation { at: self.at, kind });
+        self.repeats.push(row(like));
     }
 
     /// Makes the request of call `like`, whose block plays the part of that of call `part`.
@@ -178,7 +185,8 @@ impl GoesOn<'_, '_> {
         self.at = self.at.saturating_add(1);
         self.slots.insert(part, slot);
         let slot = Some(slot);
-        self.push(OperationKind::Malloc { size, stream, pool, context, slot, completions });
+        let kind = OperationKind::Malloc { size, stream, pool, context, slot, completions };
+        self.push(part, kind);
     }
 
     fn call(&mut self, index: usize) {
@@ -187,12 +195,12 @@ impl GoesOn<'_, '_> {
             OperationKind::Free { waits, context, .. } => {
                 let made = self.roles.frees[index];
                 if let Some(slot) = self.slot_of(made).filter(|_| self.gone.insert(made)) {
-                    self.push(OperationKind::Free { slot, waits, context });
+                    self.push(index, OperationKind::Free { slot, waits, context });
                 }
             }
             OperationKind::Release { scope, context, completions } => {
                 let completions = self.completions(completions);
-                self.push(OperationKind::Release { scope, context, completions });
+                self.push(index, OperationKind::Release { scope, context, completions });
             }
             // Those that failed were not to be had; nothing else holds memory.
             OperationKind::Malloc { .. }

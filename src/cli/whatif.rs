@@ -10,6 +10,7 @@ use super::exit::Done;
 use super::inputs;
 use super::output::Output;
 use super::progress::Progress;
+use crate::program::program;
 use crate::report;
 use crate::study::{Scope, Study};
 use crate::whatif::{Asked, Costs, whatif};
@@ -37,7 +38,11 @@ pub(super) struct Whatif {
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     set: Vec<String>,
 
-    /// List only the best N settings of each device; default: all
+    /// Change the program instead of the settings: one row for each change that the recording gives reason for
+    #[arg(long, conflicts_with_all = ["set", "cost"])]
+    program: bool,
+
+    /// List only the best N settings of each device, or the N largest lines of the program; default: all settings, 10 lines
     #[arg(long, value_name = "N")]
     top: Option<usize>,
 
@@ -64,6 +69,11 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Done> {
     let (device, minor) = (args.model.device, args.torch_version);
     let study = Study::new(&snapshot, Scope { device, minor, ..Scope::default() });
     inputs::first_traced(&study, &path)?;
+    if args.program {
+        let report = program(&study, &path, args.model.capacity, args.top.unwrap_or(LINES));
+        output.write_answer(args.model.output.format, &report, report::program)?;
+        return Ok(Done::Well);
+    }
     let progress = Progress::of_replays();
     let asked = Asked {
         options: &args.set,
@@ -77,6 +87,9 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Done> {
     output.write_answer(args.model.output.format, &report, report::whatif)?;
     Ok(Done::Well)
 }
+
+/// Lines of a program that are left out one at a time.
+const LINES: usize = 10;
 
 fn read_costs(path: &Path) -> anyhow::Result<Costs> {
     let name = path.display();

@@ -10,6 +10,7 @@ use crate::document::{Document, Text, alarm, code, faint, strong};
 use crate::failure::{Blocker, Growth, OomReport};
 use crate::frames::{Around, FrameReport};
 use crate::memory::HeldByLine;
+use crate::program::ProgramRow;
 use crate::units::{count, counted, size, stream};
 use crate::verdict::Verdict;
 
@@ -74,8 +75,32 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
         remedies.chain(of_remedies(oom, entries_after(oom, device) == 0).map(faint)),
     );
     document.fields("what to do", device.advice.iter().map(|advice| Text::from(&**advice)));
+    document.fields("in the program", device.changes.iter().map(in_the_program));
+    if device.changes_left_out {
+        document.field(
+            "in the program",
+            "oomscope whatif --program replays what could be changed there; left out here, because the trace is long",
+        );
+    }
     circumstances(document, oom);
     document.stack(stack("stack", &oom.frames));
+}
+
+/// A change to the program, and what its replay came to.
+fn in_the_program(row: &ProgramRow) -> Text {
+    let was = row.peak_reserved_bytes.saturating_add_signed(row.reserved_gain_bytes);
+    let serves = match (row.fits, row.serves_failed) {
+        (Some(true), _) => "every request is served",
+        (_, Some(true)) => "this request is served, not all that follow",
+        _ => "not enough",
+    };
+    Text::from(format!(
+        "{}: {serves}; peak reserved {} instead of {} ({})",
+        row.in_short(),
+        size(row.peak_reserved_bytes),
+        size(was),
+        row.sure
+    ))
 }
 
 /// How what is held grew from step to step.

@@ -14,6 +14,7 @@ mod held;
 #[cfg(feature = "cuda")]
 mod live;
 mod memory;
+mod program;
 mod ranks;
 mod replay;
 mod summary;
@@ -28,6 +29,7 @@ pub use fit::fit;
 pub use gate::check;
 #[cfg(feature = "cuda")]
 pub use live::{costs, live};
+pub use program::program;
 pub use replay::replay;
 pub use timeline::timeline;
 pub use whatif::whatif;

@@ -45,7 +45,7 @@ pub(crate) fn caution(settings: &Settings, is_limited: bool) -> Option<Warning> 
 }
 
 /// What whoever reads a what-if of `device` should know first: the model does not reproduce its recording.
-pub(super) fn parted(device: DeviceStudy<'_, '_>) -> Option<Warning> {
+pub(crate) fn parted(device: DeviceStudy<'_, '_>) -> Option<Warning> {
     let verification = &device.inferred().verification;
     let divergence = verification.divergence.as_ref()?;
     let message = format!(
@@ -60,7 +60,7 @@ pub(super) fn parted(device: DeviceStudy<'_, '_>) -> Option<Warning> {
 }
 
 /// That the settings of `device` changed as the program ran, and what a what-if makes of it.
-pub(super) fn reconfigured(device: DeviceStudy<'_, '_>) -> Option<Warning> {
+pub(crate) fn reconfigured(device: DeviceStudy<'_, '_>) -> Option<Warning> {
     let recorded = &device.inferred().hypothesis;
     let changes = counted(recorded.later.len() as u64, "time");
     (!recorded.later.is_empty()).then(|| {

@@ -31,7 +31,13 @@ const JSON: [(&str, &[&str]); 7] = [
         ],
     ),
     ("oomscope timeline", &["~oom_varlen-at-oom.pickle.gz", "~graphs.pickle.gz"]),
-    ("oomscope whatif", &["--set max_split_size_mb:512 ~two_devices.pickle.gz"]),
+    (
+        "oomscope whatif",
+        &[
+            "--set max_split_size_mb:512 ~two_devices.pickle.gz",
+            "--program fixtures/changes/2.15.0-dense-320MiB.pickle.gz",
+        ],
+    ),
     ("oomscope explain", &["fixtures/logs/ranks.log", "fixtures/logs/2.15.0-full.log"]),
     (
         "oomscope diff",

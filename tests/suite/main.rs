@@ -51,6 +51,7 @@ mod page;
 mod phases;
 mod pickle_writer;
 mod plain_text;
+mod program;
 mod ranks;
 mod reader_bad_input;
 mod reader_compressed;
