@@ -84,12 +84,11 @@ pub fn fit(recordings: &[Sized<'_, '_>], options: &FitOptions<'_>) -> Result<Fit
                     devices"
             .to_owned());
     }
-    let largest_snapshot = recordings.last().map(|one| one.study.snapshot());
     let largest = recordings.last().map(|one| one.study.inference());
     let releases = largest.map(|inference| inference.releases.clone());
     Ok(FitReport {
         schema: "oomscope/fit/1",
-        summary: summary(&devices, largest_snapshot),
+        summary: summary(&devices, recordings.last()),
         recordings: recordings
             .iter()
             .map(|one| RecordingGiven { size: one.size, path: one.path.to_owned() })

@@ -4,13 +4,14 @@ use super::device::FitDevice;
 use super::growth::GrowingLine;
 use super::largest::Largest;
 use super::prediction::FailedAt;
-use crate::snapshot::Snapshot;
+use super::recording::Sized;
 use crate::summary::{Summary, environment};
 use crate::units::{count, size};
 use crate::verdict::Verdict;
 
-/// How large it may be, by the device on which least fits; settings are told beside those of `recorded`.
-pub(super) fn summary(devices: &[FitDevice], recorded: Option<&Snapshot>) -> Summary {
+/// How large it may be, by the device on which least fits. `largest` is the recording of the largest size: settings are
+/// told beside its own.
+pub(super) fn summary(devices: &[FitDevice], largest: Option<&Sized<'_, '_>>) -> Summary {
     let fits = |device: &&FitDevice| {
         device.largest.as_ref().map_or(u64::MAX, |largest| largest.size.unwrap_or(u64::MAX))
     };
@@ -20,7 +21,7 @@ pub(super) fn summary(devices: &[FitDevice], recorded: Option<&Snapshot>) -> Sum
         _ => format!("device {}: ", device.device),
     };
     let estimate = if device.is_doubtful() { "an estimate, see the warnings: " } else { "" };
-    let settings = recorded.and_then(|snapshot| snapshot.settings.as_ref());
+    let settings = largest.and_then(|one| one.study.snapshot().settings.as_ref());
     let settings = settings.map(|settings| settings.string.as_str());
     let (action, copy) = match (&device.best, device.capacity_bytes) {
         (Some(better @ Largest { size: Some(fits), settings: option, .. }), _) => {
@@ -34,14 +35,14 @@ pub(super) fn summary(devices: &[FitDevice], recorded: Option<&Snapshot>) -> Sum
         _ => (None, None),
     };
     Summary {
-        answer: format!("{of}{estimate}{}", answer(device)),
+        answer: format!("{of}{estimate}{}", answer(device, largest.map_or(0, |one| one.size))),
         who: device.growth.first().map(|line| grows(line, device)),
         action,
         copy,
     }
 }
 
-fn answer(device: &FitDevice) -> String {
+fn answer(device: &FitDevice, recorded: u64) -> String {
     let Some(capacity) = device.capacity_bytes else {
         let largest = device.sizes.last();
         return largest.map_or_else(String::new, |at| {
@@ -68,8 +69,17 @@ fn answer(device: &FitDevice) -> String {
             let fails = fails.map_or_else(String::new, |(n, failed)| {
                 format!("; {} fails{}", count(n), failed.in_short())
             });
-            format!("size {} fits on {on}{}{fails}", count(fits), to_spare(largest))
+            let fits = format!("{}{}", count(fits), far(fits, recorded));
+            format!("size {fits} fits on {on}{}{fails}", to_spare(largest))
         }
+    }
+}
+
+/// How far from what was recorded: other kernels, other paths of the code may begin in between.
+fn far(fits: u64, recorded: u64) -> String {
+    match fits.checked_div(recorded) {
+        Some(times @ 2..) => format!(", {} times the largest recorded,", count(times)),
+        _ => String::new(),
     }
 }
 
