@@ -19,6 +19,8 @@ pub(super) enum Buckets {
     None,
     /// What was the gradients themselves, until they were given up.
     Empty,
+    /// The gradients themselves from the end of the pass on that goes on: it sends them all then (`static_graph`).
+    Late,
 }
 
 impl Buckets {
@@ -29,7 +31,7 @@ impl Buckets {
             .iter()
             .filter(|block| phases.signs_of(block.stack).makes == Some(Makes::Buckets));
         let bytes: u64 = buckets.map(|block| block.requested).sum();
-        let now = moment.entry.unwrap_or(0);
+        let (now, run) = (moment.entry.unwrap_or(0), moment.at.run);
         let is_begun = |run: &&PhaseRun| run.start as usize <= now;
         let runs = phases.runs().iter().take_while(is_begun);
         let last = runs.filter(|run| run.phase == Phase::Backward).last();
@@ -37,6 +39,18 @@ impl Buckets {
             _ if bytes == 0 => Self::None,
             _ if lives.most_left() > bytes / 2 => Self::Copies,
             _ if !lives.ends_backward() => Self::Unknown,
+            // A pass that sends nothing: what it makes is kept, to be added to what the next one sends.
+            _ if lives.phase(moment.at) == Phase::Backward
+                && lives.kept_in_pass(run) > bytes / 2 =>
+            {
+                Self::Empty
+            }
+            _ if lives.phase(moment.at) == Phase::Backward
+                && !lives.is_after_last_allocation(moment.at)
+                && lives.freed_at_end(run) > bytes / 10 * 9 =>
+            {
+                Self::Late
+            }
             None => Self::Empty,
             Some(last) => {
                 let since = last.start as usize..=now;
@@ -63,12 +77,13 @@ impl Buckets {
         let (mut own, mut in_buckets) = (0_u64, 0_u64);
         for (block, (category, _)) in moment.blocks.iter().zip(judged.iter()) {
             match category {
-                Category::Gradients if is_bucket(block) => in_buckets += block.bytes,
-                Category::Gradients => own += block.bytes,
+                Category::Gradients if is_bucket(block) => in_buckets += block.requested,
+                Category::Gradients => own += block.requested,
                 _ => {}
             }
         }
-        if own > in_buckets / 2 {
+        // As the next one sends them they become less, and each has its place in a bucket.
+        if own > in_buckets / 20 * 19 {
             for (block, judged) in moment.blocks.iter().zip(judged) {
                 if is_bucket(block) {
                     *judged = Self::Empty.judged();
@@ -82,7 +97,7 @@ impl Buckets {
         match self {
             Self::Copies => (Category::Communication, Confidence::High),
             Self::Gradients => (Category::Gradients, Confidence::Medium),
-            Self::Unknown | Self::Empty | Self::None => {
+            Self::Unknown | Self::Empty | Self::Late | Self::None => {
                 (Category::Communication, Confidence::Medium)
             }
         }

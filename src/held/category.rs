@@ -1,13 +1,14 @@
 //! What a block is for, from the stack that allocated it, how long it lived, and what became of other
 //! blocks of that stack. docs/where.md says the same rules in words.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::buckets::Buckets;
 use super::kinds::{Category, Confidence, Judged};
-use super::lives::{LiveBlock, LiveSet, Lives, Point};
+use super::lives::{Gathered, LiveBlock, LiveSet, Lives, Point};
 use super::sets;
 use crate::ids::{StackId, row};
+use crate::intern::{SeededMap, SeededSet};
 use crate::phases::{Makes, Phase, Phases, Signs};
 
 /// What each block of `moment` is for, in their order.
@@ -15,7 +16,7 @@ pub(super) fn sort_out(moment: &LiveSet, lives: &Lives<'_>, phases: &Phases) -> 
     let mut judge = Judge {
         lives,
         end: moment.end.unwrap_or(moment.at),
-        parameters: FxHashSet::default(),
+        parameters: SeededSet::default(),
         buckets: Buckets::at(moment, lives, phases),
         kept: FxHashMap::default(),
         phases,
@@ -51,14 +52,14 @@ pub(super) fn sort_out(moment: &LiveSet, lives: &Lives<'_>, phases: &Phases) -> 
 
 /// How many parameters of each size the state tells that an optimizer made before the recording began: as many
 /// as one line made tensors of that size.
-fn sizes_of_state(moment: &LiveSet, judged: &[Judged]) -> FxHashMap<u64, u32> {
-    let mut of_stacks: FxHashMap<(StackId, u64), u32> = FxHashMap::default();
+fn sizes_of_state(moment: &LiveSet, judged: &[Judged]) -> SeededMap<u64, u32> {
+    let mut of_stacks: SeededMap<(StackId, u64), u32> = SeededMap::default();
     for (block, (category, _)) in moment.blocks.iter().zip(judged) {
         if *category == Category::OptimizerState && block.born.is_none() {
             *of_stacks.entry((block.stack, block.requested)).or_default() += 1;
         }
     }
-    let mut sizes: FxHashMap<u64, u32> = FxHashMap::default();
+    let mut sizes: SeededMap<u64, u32> = SeededMap::default();
     for ((_, requested), blocks) in of_stacks {
         let most = sizes.entry(requested).or_default();
         *most = blocks.max(*most);
@@ -74,7 +75,7 @@ struct Judge<'a> {
     /// Up to where it is seen what becomes of the blocks.
     end: Point,
     /// Requested sizes of parameters.
-    parameters: FxHashSet<u64>,
+    parameters: SeededSet<u64>,
     /// What the buckets of replicated training hold.
     buckets: Buckets,
     /// Of the blocks of each stack that were never freed: how many backward passes had begun before the
@@ -173,13 +174,13 @@ impl Judge<'_> {
     /// that backward passes left belongs one parameter of its size, and to that up to two tensors of
     /// optimizer state. Where an optimizer's state has stacks, it tells the sizes. What only serves forward
     /// passes is a model.
-    fn by_size(&self, unknown: Vec<(u64, &mut Judged)>, state: &FxHashMap<u64, u32>) {
+    fn by_size(&self, unknown: Vec<(u64, &mut Judged)>, state: &SeededMap<u64, u32>) {
         use Category::{Gradients, OptimizerState, Parameters};
         let gradients = &self.lives.kept_by_backward;
         let is_trained = self.lives.has_backward() || self.phases.has_optimizer();
         let only_runs =
             !is_trained && state.is_empty() && self.phases.forwards_until(usize::MAX) > 0;
-        let mut seen: FxHashMap<u64, u32> = FxHashMap::default();
+        let mut seen: SeededMap<u64, u32> = SeededMap::default();
         for (requested, judged) in unknown {
             let parameters = gradients.get(&requested).or(state.get(&requested));
             let Some(&parameters) = parameters else {
@@ -345,15 +346,28 @@ impl Judge<'_> {
             self.parameters.contains(&block.requested)
                 || self.lives.parameter_sizes.contains(&block.requested)
         };
-        let of_gathered = self.lives.gathered_sizes.contains(&block.requested);
+        let gathered = self.lives.may_be_gathered(block.requested);
+        let of_gathered = gathered == Gathered::Yes;
         match life {
             // What a shard of is to be kept.
             _ if block.freed_by.makes == Some(Makes::ReducedGradients) => (Gradients, High),
             Life::InRun if of_gathered && !signs.is_forward => (Gradients, Medium),
+            // What waits for the end of the pass to be sent.
+            Life::InRun
+                if self.buckets == Buckets::Late
+                    && like_a_gradient
+                    && !signs.is_forward
+                    && block
+                        .freed
+                        .is_some_and(|freed| self.lives.is_after_last_allocation(freed)) =>
+            {
+                (Gradients, Medium)
+            }
             _ if signs.makes == Some(Makes::Gradients) => (Gradients, High),
             // Activation checkpointing runs the forward pass again.
             Life::InRun if signs.is_forward => (Activations, High),
             Life::Unknown if signs.is_forward => (Activations, Medium),
+            Life::InRun if gathered == Gathered::Perhaps => (Temporaries, Medium),
             Life::InRun => (Temporaries, High),
             Life::Unknown if like_a_gradient => (Gradients, Medium),
             Life::Unknown => (Temporaries, Medium),

@@ -2,11 +2,12 @@
 
 use std::cmp::Reverse;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::frames::{Around, FrameReport, LineId, StackReader};
 use crate::ids::{StackId, row};
+use crate::intern::SeededSet;
 
 /// Steps in a row that must each end with more blocks than the one before.
 const STEPS_OF_BLOCKS: u32 = 3;
@@ -128,7 +129,7 @@ struct LineGrowth {
     by_blocks: Streak,
     is_touched: bool,
     /// Sizes of its blocks, where some blocks are older than the recording.
-    sizes: FxHashSet<u64>,
+    sizes: SeededSet<u64>,
     /// One of its stacks.
     stack: StackId,
 }
@@ -161,7 +162,7 @@ pub(super) struct Tracker {
     /// Whether some blocks are older than the recording.
     is_late: bool,
     /// Sizes of those that were freed in this step.
-    older_gone: FxHashSet<u64>,
+    older_gone: SeededSet<u64>,
     ended: u32,
     /// Bytes that the program held after the last step.
     allocated: u64,

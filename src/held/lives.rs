@@ -1,14 +1,17 @@
 //! One replay of a trace: where every live block of a moment came from and where it went, what became
 //! of other blocks of its stack, and what each line held at the end of each step.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
 
+use rustc_hash::FxHashMap;
+
+use super::fates::Fates;
 use super::leaks::Tracker;
 use super::samples::Samples;
 use crate::facts::{Keep, Tiling};
 use crate::frames::StackReader;
 use crate::ids::{StackId, row};
-use crate::intern::SeededMap;
+use crate::intern::{SeededMap, SeededSet};
 use crate::phases::{Makes, Phase, PhaseRun, Phases, Signs};
 use crate::snapshot::{Action, BlockState, TraceEntry};
 use crate::study::DeviceStudy;
@@ -63,34 +66,16 @@ pub(super) struct LiveSet {
     pub(super) blocks: Vec<LiveBlock>,
 }
 
-/// What became of the blocks of one stack that were freed.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Fates {
-    /// Freed in the run of the phase that allocated them.
-    pub(super) in_run: u32,
-    /// Freed later, before a backward pass began.
-    pub(super) before_backward: u32,
-    /// Freed after one began.
-    pub(super) after: u32,
-    /// Of these, freed while one went on, as what is kept for it is.
-    pub(super) in_backward: u32,
-    /// The most backward passes that began in the life of one.
-    pub(super) most_passes: u32,
-    /// The most entries that one lived through which was freed before.
-    pub(super) longest_early: u32,
+/// Whether parameters of a size were gathered for a pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gathered {
+    Yes,
+    Perhaps,
+    No,
 }
 
-impl Fates {
-    /// Whether those that were there when a backward pass began were all kept for it.
-    pub(super) fn are_kept_for_backward(self) -> bool {
-        self.after > 0 && self.in_backward == self.after
-    }
-
-    /// How many were freed before a backward pass began.
-    pub(super) fn early(self) -> u32 {
-        self.in_run.saturating_add(self.before_backward)
-    }
-}
+/// What makes shards equal is at most this part of what is gathered.
+const PADDING: u64 = 8;
 
 /// What the replay found out.
 pub(super) struct Lives<'a> {
@@ -108,15 +93,19 @@ pub(super) struct Lives<'a> {
     /// Of each stack.
     fates: Vec<Fates>,
     /// How many blocks of each requested size outlived the backward pass, by its run, that made them.
-    kept_in_run: FxHashMap<(u32, u64), u32>,
+    kept_in_run: SeededMap<(u32, u64), u32>,
     /// Bytes that outlived the backward pass, by its run, that made them, and that no backward pass freed.
     left_in_run: FxHashMap<u32, u64>,
+    /// The same, whatever freed them.
+    kept_in_pass: FxHashMap<u32, u64>,
+    /// Of each run, bytes in sizes of parameters that it made, and freed since its last allocation.
+    freed_at_end: Vec<u64>,
     /// The most blocks of a requested size that outlived the backward pass that made them.
-    pub(super) kept_by_backward: FxHashMap<u64, u32>,
+    pub(super) kept_by_backward: SeededMap<u64, u32>,
     /// Requested sizes of what code made that makes parameters and nothing else, and of parameters that
     /// were gathered.
-    pub(super) parameter_sizes: FxHashSet<u64>,
-    pub(super) gathered_sizes: FxHashSet<u64>,
+    pub(super) parameter_sizes: SeededSet<u64>,
+    gathered_sizes: BTreeSet<u64>,
     pub(super) leaks: Tracker,
     /// The entry after which what is freed is given up, not done with, if that came to pass.
     given_up: Option<u32>,
@@ -163,12 +152,14 @@ impl<'a> Lives<'a> {
             moments: Vec::new(),
             samples: Samples::at(Vec::new()),
             fates: vec![Fates::default(); stacks],
-            kept_in_run: FxHashMap::default(),
-            kept_by_backward: FxHashMap::default(),
+            kept_in_run: SeededMap::default(),
+            kept_by_backward: SeededMap::default(),
             left_in_run: FxHashMap::default(),
+            kept_in_pass: FxHashMap::default(),
+            freed_at_end: vec![0; phases.runs().len()],
             given_up: None,
-            parameter_sizes: FxHashSet::default(),
-            gathered_sizes: FxHashSet::default(),
+            parameter_sizes: SeededSet::default(),
+            gathered_sizes: BTreeSet::new(),
             leaks: Tracker::of(stacks),
         }
     }
@@ -282,8 +273,11 @@ impl<'a> Lives<'a> {
                     return;
                 };
                 let run = (at.run as usize).checked_sub(1);
-                if let Some(last) = run.and_then(|run| self.last_alloc.get_mut(run)) {
-                    *last = at.entry;
+                if let Some(run) = run
+                    && let (Some(last), Some(freed)) =
+                        (self.last_alloc.get_mut(run), self.freed_at_end.get_mut(run))
+                {
+                    (*last, *freed) = (at.entry, 0);
                 }
                 let (stack, requested) = (event.stack, event.size);
                 let made_by = event.made_by;
@@ -342,7 +336,14 @@ impl<'a> Lives<'a> {
         let in_backward = self.phase(freed) == Phase::Backward && !by_program;
         let fates = &mut self.fates[block.stack.index()];
         match () {
-            () if born.run == freed.run => fates.in_run += 1,
+            () if born.run == freed.run => {
+                fates.in_run += 1;
+                let run = (born.run as usize).checked_sub(1);
+                let run = run.filter(|_| self.parameter_sizes.contains(&block.requested));
+                if let Some(freed) = run.and_then(|run| self.freed_at_end.get_mut(run)) {
+                    *freed = freed.saturating_add(block.requested);
+                }
+            }
             () if no_backward => fates.before_backward += 1,
             () => {
                 fates.after += 1;
@@ -359,6 +360,8 @@ impl<'a> Lives<'a> {
     fn count_kept(&mut self, block: OpenLife, born: Point, end: Point, by_program: bool) {
         if self.phase(born) == Phase::Backward && (born.run != end.run || by_program) {
             *self.kept_in_run.entry((born.run, block.requested)).or_default() += 1;
+            let kept = self.kept_in_pass.entry(born.run).or_default();
+            *kept = kept.saturating_add(block.requested);
             if by_program || self.phase(end) != Phase::Backward {
                 let left = self.left_in_run.entry(born.run).or_default();
                 *left = left.saturating_add(block.requested);
@@ -383,8 +386,7 @@ impl<'a> Lives<'a> {
 
     /// Whether nothing shows that the run of `point` was still going on: it allocated nothing more.
     pub(super) fn may_be_over(&self, point: Point) -> bool {
-        let run = (point.run as usize).checked_sub(1).and_then(|run| self.last_alloc.get(run));
-        !self.has_stacks_of_frees && run.is_some_and(|last| *last < point.entry)
+        !self.has_stacks_of_frees && self.is_after_last_allocation(point)
     }
 
     /// Whether a backward pass was recorded.
@@ -395,6 +397,39 @@ impl<'a> Lives<'a> {
     /// The most bytes that a backward pass left for the optimizer, or for whatever came after it.
     pub(super) fn most_left(&self) -> u64 {
         self.left_in_run.values().copied().max().unwrap_or(0)
+    }
+
+    /// Whether a parameter of `bytes`, in its full precision or in half of it, may have been gathered for a pass: in
+    /// memory as large, or larger by the rows that make all shards equal.
+    pub(super) fn may_be_gathered(&self, bytes: u64) -> Gathered {
+        let most = bytes.saturating_add(bytes / PADDING);
+        let is_parameter =
+            |bytes: Option<u64>| bytes.is_some_and(|bytes| self.parameter_sizes.contains(&bytes));
+        match self.gathered_sizes.range(bytes..=most).next() {
+            Some(size) if *size == bytes => Gathered::Yes,
+            Some(_) if is_parameter(Some(bytes)) || is_parameter(bytes.checked_mul(2)) => {
+                Gathered::Yes
+            }
+            Some(_) => Gathered::Perhaps,
+            None => Gathered::No,
+        }
+    }
+
+    /// Bytes that outlived the backward pass of run `run`, which made them.
+    pub(super) fn kept_in_pass(&self, run: u32) -> u64 {
+        self.kept_in_pass.get(&run).copied().unwrap_or(0)
+    }
+
+    /// Bytes in sizes of parameters that run `run` made, and freed when it allocated nothing more.
+    pub(super) fn freed_at_end(&self, run: u32) -> u64 {
+        let run = (run as usize).checked_sub(1).and_then(|run| self.freed_at_end.get(run));
+        run.copied().unwrap_or(0)
+    }
+
+    /// Whether the run of `point` allocated nothing more.
+    pub(super) fn is_after_last_allocation(&self, point: Point) -> bool {
+        let run = (point.run as usize).checked_sub(1).and_then(|run| self.last_alloc.get(run));
+        run.is_some_and(|last| *last < point.entry)
     }
 
     /// Whether a backward pass was recorded to its end.

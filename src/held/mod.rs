@@ -7,6 +7,7 @@
 mod buckets;
 mod category;
 mod every;
+mod fates;
 mod kinds;
 mod layers;
 mod leaks;

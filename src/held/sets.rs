@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use super::kinds::{Category, Confidence, Judged};
 use super::lives::{LiveBlock, LiveSet, Lives, Point};
 use crate::ids::StackId;
+use crate::intern::SeededMap;
 use crate::phases::{Makes, Own, Phase, Phases};
 
 /// How many times as large as the parameters a copy of other precision may be: `.1 / .0`.
@@ -14,7 +15,7 @@ const SCALES: [(u64, u64); 5] = [(1, 1), (1, 2), (1, 4), (2, 1), (4, 1)];
 const FEW: u64 = 8;
 
 /// How many blocks there are of each requested size.
-type Sizes = FxHashMap<u64, u64>;
+type Sizes = SeededMap<u64, u64>;
 
 fn bytes(sizes: &Sizes) -> u64 {
     sizes.iter().fold(0, |all, (size, blocks)| all.saturating_add(size.saturating_mul(*blocks)))

@@ -4,7 +4,8 @@
 usage: score_categories.py HELD_BLOCKS RECORDING... [--each] [--wrong N] [--only CATEGORY]
 
 HELD_BLOCKS is the example of that name (cargo build --example held_blocks). Beside each RECORDING.pickle.gz stands
-RECORDING.truth.json: a list of moments, or an object with `moments`. A moment has the `entry` after which it is,
+RECORDING.truth.json: a list of moments, or an object with `moments`. What was for different things at moments that
+nothing in the trace separates is left out, and told. A moment has the `entry` after which it is,
 and, by kind, the storages [address, bytes] that the program knew. Shares are by bytes of whole blocks.
 --each prints a line for each recording, --wrong the largest N mistakes of each with the stack that allocated.
 
@@ -42,7 +43,7 @@ class Score:
     """Bytes by category: said, true, right; and the first and the last of those said with high confidence."""
 
     def __init__(self):
-        self.said, self.true, self.right, self.high, self.high_right = (collections.Counter() for _ in range(5))
+        self.said, self.true, self.right, self.high, self.high_right, self.undecided = (collections.Counter() for _ in range(6))
 
     def add(self, other):
         for name in vars(self):
@@ -53,6 +54,24 @@ class Score:
             return f"{100 * a[kind] / b[kind]:7.2f}%" if b[kind] else "       -"
 
         return f"{share(self.right, self.said)} {share(self.right, self.true)} {share(self.high_right, self.high)} {share(self.high, self.said)}"
+
+
+def contradicted(moments, trace):
+    """(name, entry, address) of what was for different things at moments between which the trace has nothing but that a
+    snapshot was taken: no reader can tell those apart."""
+    last, latest = [], -1
+    for index, e in enumerate(trace):
+        latest = latest if e["action"] == "snapshot" else index
+        last.append(latest)
+    alike = collections.defaultdict(list)
+    for entry, name, kinds in moments:
+        alike[last[entry] if entry < len(last) else entry].append((entry, name, kinds))
+    found = set()
+    for group in alike.values():
+        for address in {a for _, _, kinds in group for a in kinds}:
+            if len({kinds.get(address, (None,))[0] for _, _, kinds in group}) > 1:
+                found.update((name, entry, address) for entry, name, _ in group)
+    return found
 
 
 def stacks_until(trace, entry):
@@ -79,11 +98,17 @@ def score(tool, path, wrong, only):
     for line in out.splitlines():
         entry, address, size, category, confidence = line.split()
         said[int(entry)].append((int(address), int(size), category, confidence))
-    trace = None
+    with gzip.open(path) as f:
+        trace = Plain(f).load()["device_traces"][0]
+    born, at = None, None
+    undecided = contradicted(moments, trace)
     for entry, name, kinds in moments:
         one, mistakes, unseen = Score(), collections.Counter(), dict(kinds)
         for address, size, category, confidence in said[entry]:
             kind, _ = unseen.pop(address, (None, 0))
+            if (name, entry, address) in undecided:
+                total.undecided[kind] += size
+                continue
             if kind in KINDS:
                 one.true[kind] += size
             is_right = category == kind
@@ -99,10 +124,6 @@ def score(tool, path, wrong, only):
                     one.high_right[category] += size if is_right else 0
             is_wrong = not is_right and (kind in KINDS or category in KINDS + ["temporaries"])
             if wrong and is_wrong and only in (None, kind, category):
-                if trace is None:
-                    with gzip.open(path) as f:
-                        trace = Plain(f).load()["device_traces"][0]
-                    born, at = None, None
                 if at != entry:
                     born, at = stacks_until(trace, entry), entry
                 mistakes[(f"{kind} is said {category} {confidence}", show(born.get(address)))] += size
@@ -137,6 +158,9 @@ def main():
     print(f"{len(args.recordings)} recordings     {heading}")
     for kind in [*KINDS, "temporaries"]:
         print(f"{kind:>19} {total.line(kind)}")
+    if total.undecided:
+        told = ", ".join(f"{size:,} {kind}" for kind, size in total.undecided.most_common())
+        print(f"not counted, since the file cannot tell: bytes of {told}")
 
 
 main()

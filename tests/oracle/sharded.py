@@ -117,10 +117,10 @@ def train(model, *opts, steps=3, batch=ids, micro=1, before=None, clip=None, aft
         note("after zero_grad")
 
 
-def group():
+def group(world=8):
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    dist.init_process_group("fake", rank=0, world_size=8, store=FakeStore())
+    dist.init_process_group("fake", rank=0, world_size=world, store=FakeStore())
     torch.cuda.set_device(0)
     dist._verify_params_across_processes = lambda *_: None  # the others would say nothing
     watch_collectives(truth)

@@ -1,11 +1,12 @@
 //! Where the memory was: held against what the recorded programs knew of it (`tests/oracle/categories.py`).
 
 use crate::support::{fixtures, program};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use crate::support::program::result_of;
 use oomscope::held::{Category, Confidence, held_blocks};
+use oomscope::snapshot::{Action, Device};
 use oomscope::study::{Scope, Study};
 use serde_json::{Value, json};
 
@@ -75,6 +76,28 @@ impl Score {
 
 type Scores = BTreeMap<Category, Score>;
 
+/// What was for different things at moments between which the trace has nothing but that a snapshot was taken, by
+/// number of the moment and address: no reader can tell those apart.
+fn contradicted(moments: &[Moment], device: Device<'_>) -> BTreeSet<(usize, u64)> {
+    let is_told = |entry: &usize| device.action(*entry) != Some(Action::Snapshot);
+    let last = |moment: &Moment| (0..=moment.entry.min(device.len() - 1)).rev().find(is_told);
+    let mut alike: BTreeMap<Option<usize>, Vec<usize>> = BTreeMap::new();
+    for (number, moment) in moments.iter().enumerate() {
+        alike.entry(last(moment)).or_default().push(number);
+    }
+    let mut found = BTreeSet::new();
+    for group in alike.values() {
+        let truth =
+            |number: &usize, address| moments[*number].truth.get(address).map(|(is, _)| *is);
+        for address in group.iter().flat_map(|number| moments[*number].truth.keys()) {
+            if group.iter().any(|number| truth(number, address) != truth(&group[0], address)) {
+                found.extend(group.iter().map(|number| (*number, *address)));
+            }
+        }
+    }
+    found
+}
+
 /// Judges every moment of the runs that `keep`, counting what is said with `least` confidence.
 fn judge(keep: impl Fn(&Moment) -> bool, least: Confidence) -> Scores {
     let mut scores = Scores::new();
@@ -85,9 +108,14 @@ fn judge(keep: impl Fn(&Moment) -> bool, least: Confidence) -> Scores {
         }
         let snapshot = fixtures::snapshot(&run);
         let study = Study::new(&snapshot, Scope::default());
-        for moment in kept {
+        let contradicted = contradicted(&kept, snapshot.device(0));
+        for (number, moment) in kept.into_iter().enumerate() {
             let mut truth = moment.truth;
             for block in held_blocks(study.device(0).unwrap(), moment.entry) {
+                if contradicted.contains(&(number, block.address)) {
+                    truth.remove(&block.address);
+                    continue;
+                }
                 let is = truth.remove(&block.address).map(|(category, bytes)| {
                     assert!(bytes <= block.bytes, "{run} {}: {block:?}", moment.name);
                     category
@@ -147,11 +175,19 @@ fn is_one_of(moment: &Moment, runs: &[&str]) -> bool {
     runs.iter().any(|run| moment.run.ends_with(run))
 }
 
-/// Shards and what is gathered of them, what gradients are reduced from and into, buckets. Buckets that are the
-/// gradients are so until these are given up, which nothing tells where no entry follows.
+/// Shards and what is gathered of them (with the rows that make them equal), what gradients are reduced from and into,
+/// buckets. Buckets that are the gradients are so until these are given up; not in passes that send nothing, and not
+/// before the end of one that sends all of them then.
 #[test]
 fn sharded_and_replicated_training_is_told_like_any_other() {
-    let sharded = ["fsdp1_mixed", "fsdp2_mixed", "tp_fsdp2", "ddp_small_buckets", "zero1_view"];
+    let sharded = [
+        "fsdp1_mixed",
+        "fsdp2_mixed",
+        "fsdp2_mixed_wide",
+        "tp_fsdp2",
+        "ddp_small_buckets",
+        "zero1_view",
+    ];
     let whole = (0.999, 0.999);
     let bounds = |gradients: (f64, f64)| {
         [
@@ -161,8 +197,9 @@ fn sharded_and_replicated_training_is_told_like_any_other() {
         ]
     };
     held_to(&judge(|moment| is_one_of(moment, &sharded), Confidence::Low), &bounds((0.98, 0.98)));
-    let views = judge(|moment| is_one_of(moment, &["ddp_view"]), Confidence::Low);
-    held_to(&views, &bounds((0.6, 0.999)));
+    let views = ["ddp_view", "ddp_view_static", "ddp_view_micro"];
+    let views = judge(|moment| is_one_of(moment, &views), Confidence::Low);
+    held_to(&views, &bounds((0.97, 0.999)));
 }
 
 /// State made before any step, in no file of optimizers, or of no class of PyTorch's; weights kept twice, averages
@@ -182,6 +219,7 @@ fn memory_in_the_sizes_of_the_parameters_is_told_apart() {
     );
 }
 
+/// Buckets that are the gradients are so with medium confidence at most.
 #[test]
 fn high_confidence_is_deserved() {
     let scores = judge(|_| true, Confidence::High);
@@ -189,7 +227,7 @@ fn high_confidence_is_deserved() {
         &scores,
         &[
             (Category::Parameters, 0.9999, 0.7),
-            (Category::Gradients, 0.9999, 0.7),
+            (Category::Gradients, 0.9999, 0.6),
             (Category::OptimizerState, 0.9999, 0.7),
             (Category::Activations, 0.9999, 0.35),
         ],
