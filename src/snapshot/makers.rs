@@ -97,6 +97,7 @@ pub(super) fn find(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, Symbol
     if threads.is_empty() && forwards.is_empty() && !has_context && in_progress.is_none() {
         return;
     }
+    let passes = passes(snapshot, &threads);
     let mut makers: Vec<StackId> = Vec::with_capacity(snapshot.entries.len());
     let mut of_blocks: Vec<SeededMap<u64, StackId>> = Vec::new();
     for rows in snapshot.traces.clone() {
@@ -105,9 +106,16 @@ pub(super) fn find(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, Symbol
         let mut live: SeededMap<u64, StackId> = SeededMap::default();
         for row in rows {
             let Some(entry) = snapshot.entries.get(row) else { break };
+            let thread = threads.get(entry.stack.index());
+            let caller = match caller(thread, &mut open) {
+                Stacks::EMPTY if matches!(thread, Some(Thread::Bare)) => {
+                    called_elsewhere(&passes, entry.time_us)
+                }
+                caller => caller,
+            };
             let maker = Maker {
                 stack: entry.stack,
-                caller: caller(threads.get(entry.stack.index()), &mut open),
+                caller,
                 forward: forwards.get(&entry.forward).copied().unwrap_or(Stacks::EMPTY),
                 compile_context: entry.compile_context.filter(is_compiled),
             };
@@ -136,6 +144,51 @@ pub(super) fn find(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, Symbol
             }
         }
     }
+}
+
+/// A backward pass, by the clock: from the entry that begins it, on whatever device, up to the next one that shows the
+/// thread that called it at something else.
+struct Pass {
+    from: u64,
+    until: u64,
+    caller: StackId,
+}
+
+/// The backward passes of a program that has memory on several devices: each device has a thread of autograd's, but the
+/// call shows on one device alone. None where entries have no times.
+fn passes(snapshot: &Snapshot, threads: &[Thread]) -> Vec<Pass> {
+    let is_alone = snapshot.traces.iter().filter(|rows| !rows.is_empty()).count() < 2;
+    if threads.is_empty() || is_alone {
+        return Vec::new();
+    }
+    let told = (0..snapshot.entries.len()).filter_map(|row| {
+        let thread = threads.get(snapshot.entries.stack(row)?.index())?;
+        let is_told = matches!(thread, Thread::Calls(..) | Thread::Python { .. });
+        Some((snapshot.entries.time_us(row)?, thread)).filter(|_| is_told)
+    });
+    let mut told: Vec<(u64, &Thread)> = told.collect();
+    told.sort_by_key(|(time, _)| *time);
+    let (mut passes, mut open): (Vec<Pass>, _) = (Vec::new(), None);
+    for (time, thread) in told {
+        caller(Some(thread), &mut open);
+        if let Some(last) = passes.last_mut().filter(|last| last.until == u64::MAX) {
+            if open.is_some() && !matches!(thread, Thread::Calls(..)) {
+                continue;
+            }
+            last.until = time;
+        }
+        if let Some((caller, _)) = open {
+            passes.push(Pass { from: time, until: u64::MAX, caller });
+        }
+    }
+    passes
+}
+
+/// The call of the backward pass that went on at `time`.
+fn called_elsewhere(passes: &[Pass], time: u64) -> StackId {
+    let begun = passes.partition_point(|pass| pass.from <= time);
+    let last = begun.checked_sub(1).and_then(|last| passes.get(last));
+    last.filter(|pass| time < pass.until).map_or(Stacks::EMPTY, |pass| pass.caller)
 }
 
 /// The device on which a request failed, and the call of the backward pass that was going on as the recorder saw it.

@@ -172,6 +172,47 @@ fn so_is_a_failure_of_one() {
     assert!(page.contains("in its backward pass"), "{page}");
 }
 
+/// Each device has a thread of autograd's, but a backward pass is called on one: the clock tells which goes on. After
+/// the caller has gone on to other work, a thread without a stack is nobody's.
+#[test]
+fn so_is_what_it_does_on_other_devices() {
+    const AUTOGRAD: &str = "/venv/lib/python3.12/site-packages/torch/autograd/__init__.py";
+    let call = frames(&[
+        (AUTOGRAD, 100, "_make_grads"),
+        (AUTOGRAD, 300, "backward"),
+        ("/app/train.py", 7, "step"),
+        ("/app/train.py", 9, "<module>"),
+    ]);
+    let step = frames(&[("/app/train.py", 8, "step"), ("/app/train.py", 9, "<module>")]);
+    let bare = frames(&[]);
+    let alloc = |at: u64, stack: &Value| {
+        json!({"action": "alloc", "addr": at << 21, "size": 2 << 20, "stream": 0, "time_us": at,
+               "frames": stack})
+    };
+    let segment = |device: u64, at: u64, stack: &Value| {
+        let size = 2 << 20;
+        json!({"device": device, "address": at << 21, "total_size": size, "stream": 0,
+            "segment_type": "large", "blocks": [{"address": at << 21, "size": size,
+            "requested_size": size, "state": "active_allocated", "frames": stack}]})
+    };
+    let traces = [
+        vec![alloc(20, &call), alloc(22, &bare), alloc(30, &step)],
+        vec![alloc(11, &bare), alloc(25, &bare), alloc(35, &bare)],
+    ];
+    let segments = [(0, 20, &call), (0, 22, &bare), (0, 30, &step)].into_iter();
+    let segments = segments.chain([(1, 11, &bare), (1, 25, &bare), (1, 35, &bare)]);
+    let segments: Vec<Value> = segments.map(|(d, at, stack)| segment(d, at, stack)).collect();
+    let snapshot = json!({"segments": segments, "device_traces": traces});
+    let directory = tempfile::TempDir::new().unwrap();
+    let path = program::file(&directory, "devices.json", snapshot.to_string().as_bytes());
+    let report = program::analyze(&[&path]);
+    let rows = report["snapshots"][0]["devices"][1]["top_lines"].as_array().unwrap();
+    let told = |row: &Value| (row["bytes"].as_u64().unwrap() >> 20, place(&row["frame"]));
+    let mut told: Vec<_> = rows.iter().map(told).collect();
+    told.sort();
+    assert_eq!(told, [(2, "/app/train.py:7".to_owned()), (4, ":null".to_owned())]);
+}
+
 #[test]
 fn anomaly_mode_tells_the_line_of_the_forward_pass() {
     let rows = recorded("anomaly");
