@@ -120,6 +120,9 @@ impl Maxima {
         let mut maxima = Self::default();
         device.follow(Keep::Sums, |step| {
             let entry = step.entry.map(|(index, _)| index);
+            if entry.is_none() {
+                maxima = Self::default();
+            }
             let is_beyond = |entry| until.is_some_and(|until| entry as u64 >= until);
             if !entry.is_some_and(is_beyond) {
                 maxima.see(entry, step.tiling.totals(), device.phases());

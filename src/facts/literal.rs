@@ -16,6 +16,17 @@ pub struct Literal<'a> {
     pub device: Device<'a>,
     /// The settings it was recorded under.
     pub settings: &'a Settings,
+    /// Others that the program put into effect as it ran, each from an entry on, in order.
+    pub later: &'a [LaterSettings],
+}
+
+/// Settings that the program put into effect as it ran.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LaterSettings {
+    /// Index of the first entry of the first call that is made under them.
+    pub from: usize,
+    /// All settings in effect from there.
+    pub settings: Settings,
 }
 
 /// A moment of the replay: the start, or just after an entry.
@@ -69,7 +80,11 @@ impl Literal<'_> {
         let mut of_failures = None;
         let lacks_completions = lacks_completions(self.device);
         observe(&Step { entry: None, tiling: &tiling, lacks_completions });
+        let mut later = self.later.iter().peekable();
         for (index, mut event) in self.device.entries().enumerate() {
+            while let Some(changed) = later.next_if(|later| later.from <= index) {
+                tiling.reconfigure(&changed.settings);
+            }
             let mut applied = event;
             if lacks_completions && event.action == Action::FreeRequested {
                 applied.action = Action::FreeCompleted;

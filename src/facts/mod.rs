@@ -28,7 +28,7 @@ pub use completions::is_completed_at_once;
 pub(crate) use completions::lacks_completions;
 pub(crate) use foreign::foreign;
 pub use layout::Layout;
-pub use literal::{Literal, Outcome, Step};
+pub use literal::{LaterSettings, Literal, Outcome, Step};
 pub(crate) use pool_index::PoolIndex;
 pub(crate) use reservations::Reservations;
 pub use sampler::{Bucket, Highest, Sampler};

@@ -1,9 +1,8 @@
 //! Where expandable segments are reserved.
 
-use rustc_hash::FxHashMap;
-
 use super::pool_index::{PoolIndex, is_of_small_half};
 use crate::ids::PoolId;
+use crate::intern::SeededMap;
 use crate::snapshot::{Action, Device};
 
 /// Where expandable segments are reserved, as far as mapped addresses tell.
@@ -12,7 +11,7 @@ pub(crate) struct Reservations {
     /// Every mapping, in the order of the trace.
     maps: Vec<MappedRange>,
     /// The lowest address that was ever mapped or unmapped for each (stream, half).
-    lowest: FxHashMap<(u64, bool), u64>,
+    lowest: SeededMap<(u64, bool), u64>,
 }
 
 #[derive(Debug, Clone, Copy)]

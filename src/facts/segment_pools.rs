@@ -8,6 +8,7 @@ use super::pool_index::{PoolIndex, is_of_small_half};
 use crate::allocator::{block_size, is_small_request, round_size};
 use crate::conf::Settings;
 use crate::ids::PoolId;
+use crate::intern::SeededMap;
 use crate::snapshot::{Action, Block, BlockState, Device, TraceEntry};
 
 /// The pools of recorded memory as the trace goes on: a private pool is known from the segments that
@@ -21,7 +22,7 @@ pub(crate) struct SegmentPools {
     /// Recorded memory now: address to (end, pool).
     live: BTreeMap<u64, (u64, PoolId)>,
     /// The pool that all memory of a stream and size class is of; `None` where it is of several.
-    of_streams: FxHashMap<(u64, bool), Option<PoolId>>,
+    of_streams: SeededMap<(u64, bool), Option<PoolId>>,
 }
 
 /// The stream that programs use unless they say otherwise, and the default pool with it.
@@ -34,7 +35,7 @@ impl SegmentPools {
             is_trivial,
             brought: FxHashMap::default(),
             live: BTreeMap::new(),
-            of_streams: FxHashMap::default(),
+            of_streams: SeededMap::default(),
         };
         if is_trivial {
             return pools;

@@ -8,8 +8,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashMap;
-
 use super::layout::Layout;
 use super::pool_index::PoolIndex;
 use super::reservations::Reservations;
@@ -141,7 +139,7 @@ impl Start {
         &self,
         reservations: &Reservations,
     ) -> (Vec<HeldSegment>, Vec<Resident>) {
-        let mut lowest = FxHashMap::default();
+        let mut lowest = SeededMap::default();
         for run in self.runs.iter().filter(|run| run.is_expandable) {
             lowest.entry((run.stream, run.is_small, run.pool)).or_insert(run.addr);
         }

@@ -41,9 +41,12 @@ impl<'s, 'a> Failures<'s, 'a> {
     /// A moment of the replay.
     #[inline]
     pub(crate) fn see(&mut self, step: &Step<'_>) {
-        let Some((index, entry)) = step.entry else { return };
+        let Some((index, entry)) = step.entry else {
+            *self = Self::of(self.device);
+            return;
+        };
         if entry.action == Action::Oom && self.device.window().contains(&index) {
-            debug_assert!(self.left > 0, "a replay passes every entry once");
+            debug_assert!(self.left > 0, "a replay passes every entry once, from its start");
             self.left = self.left.saturating_sub(1);
             if self.left < MAX_OOMS {
                 let is_late = self.left < DESCRIBED_OOMS;

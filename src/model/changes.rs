@@ -6,12 +6,12 @@
 //! the work is bounded by a multiple of the trace.
 
 use super::divergence::{Divergence, Fault};
-use super::hypothesis::{Hypothesis, LaterSettings};
+use super::hypothesis::Hypothesis;
 use super::likely::{DIVISIONS, LARGE, SPLIT_LIMITS};
 use super::verification::Verification;
 use super::walk::{Walk, verify};
 use crate::conf::Settings;
-use crate::facts::Reservations;
+use crate::facts::{LaterSettings, Reservations};
 use crate::releases::option_since;
 use crate::snapshot::{Action, Device};
 use crate::units::MIB;

@@ -192,7 +192,8 @@ impl Emitter<'_> {
         let total = self.snapshot.traces.len().max(highest.map_or(0, |h| h.saturating_add(1)));
         self.pickle.interned("device_traces")?;
         self.list(total, 0..total, |this, number| {
-            let device = devices.iter().find(|device| device.device == number as u64);
+            let device = devices.binary_search_by_key(&(number as u64), |device| device.device);
+            let device = device.ok().and_then(|index| devices.get(index));
             let entries = device.map(|device| device.entries).unwrap_or_default();
             let named = || entries.iter().filter(|(entry, _)| entry.action != Action::Other);
             this.list(named().count(), named(), Self::entry).map(drop)

@@ -1,16 +1,8 @@
 //! What a replay takes for granted that the snapshot may not say.
 
 use crate::conf::Settings;
+use crate::facts::LaterSettings;
 use crate::ids::PoolId;
-
-/// Settings that the program put into effect as it ran.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LaterSettings {
-    /// Index of the first entry of the first call that is made under them.
-    pub from: usize,
-    /// All settings in effect from there.
-    pub settings: Settings,
-}
 
 /// One way in which the recorded run may have been set up.
 #[derive(Debug, Clone, PartialEq)]

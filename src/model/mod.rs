@@ -26,7 +26,7 @@ pub use ask::{Answer, ask};
 pub use divergence::{Divergence, Fault};
 pub use emit::{EmittedDevice, emit};
 pub use end_state::end_differences;
-pub use hypothesis::{Hypothesis, LaterSettings};
+pub use hypothesis::Hypothesis;
 pub use infer::{Inference, Inferred, Setup, infer, settings_in_effect};
 pub use simulate::{ModelFigures, Simulation, enough, fits, simulate, simulate_on};
 pub use verification::{Sink, Verification};

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::hypothesis::{Hypothesis, LaterSettings};
+use super::hypothesis::Hypothesis;
 use super::verification::Sink;
 use crate::allocator::{
     Behaviour, BlockId, CachingAllocator, HeldSegment, Request, SMALL_SEGMENT, Ticket, granule,
@@ -16,6 +16,7 @@ use crate::allocator::{
 use crate::calls::{ListRange, Operation, OperationKind, Program, ReleaseScope};
 use crate::conf::Settings;
 use crate::device::{DeviceMemory as _, ReplayDevice, Reservation, Simulated, UNBOUNDED};
+use crate::facts::LaterSettings;
 use crate::ids::{PoolId, StackId};
 
 /// How often a device is enlarged for one request: mapped memory is rounded up, to granules of some

@@ -13,7 +13,7 @@ use crate::facts::{Keep, Literal, Step, shown_capacity, shown_limit};
 use crate::frames::StackReader;
 use crate::ids::StackId;
 use crate::memory::{Memory, Sums, figures, live_by_stack};
-use crate::model::Inferred;
+use crate::model::{Hypothesis, Inferred};
 use crate::phases::Phases;
 use crate::snapshot::{Device, Snapshot};
 
@@ -130,23 +130,39 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         self.kept.phases.get_or_init(|| Phases::of(self.device(), self.stacks()))
     }
 
-    /// Replays the trace literally, once; `observe` sees the start and every entry. Works out on the way what
-    /// is not known yet of the memory over time. `None` without a trace: then there is nothing to see.
+    /// Replays the trace literally; `observe` sees the start and every entry. Works out on the way what is not known
+    /// yet of the memory over time: if that shows that the settings changed as the program ran, the replay begins anew,
+    /// with the start. `None` without a trace: then there is nothing to see.
     pub fn follow(self, keep: Keep, mut observe: impl FnMut(&Step<'_>)) -> Option<&'s OverTime> {
         if self.device().is_empty() {
             return None;
         }
-        let literal = Literal { device: self.device(), settings: self.settings() };
+        let device = self.device();
+        let literal = |is_changed| {
+            let Some(recorded) = Some(self).filter(|_| is_changed).map(Self::inferred) else {
+                return Literal { device, settings: self.settings(), later: &[] };
+            };
+            let Hypothesis { settings, later, .. } = &recorded.hypothesis;
+            Literal { device, settings, later }
+        };
         if let Some(known) = self.kept.over_time.get() {
-            literal.run(keep, observe);
+            literal(known.has_changed_settings).run(keep, observe);
             return Some(known);
         }
-        let mut gatherer = Gatherer::new(self.device(), self.scope().window);
-        let outcome = literal.run(keep, |step| {
-            gatherer.see(step);
-            observe(step);
-        });
-        Some(self.kept.over_time.get_or_init(|| gatherer.close(outcome)))
+        let mut run = |is_changed| {
+            let mut gatherer = Gatherer::new(device, self.scope().window);
+            let outcome = literal(is_changed).run(keep, |step| {
+                gatherer.see(step);
+                observe(step);
+            });
+            gatherer.close(outcome, is_changed)
+        };
+        let mut found = run(false);
+        // A snapshot has the last settings alone: where these do not fit, others may have been in effect before.
+        if found.outcome.contradicts_itself() && !self.inferred().hypothesis.later.is_empty() {
+            found = run(true);
+        }
+        Some(self.kept.over_time.get_or_init(|| found))
     }
 
     /// Its memory over the part of the trace that is looked at; `None` without a trace.

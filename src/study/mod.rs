@@ -97,7 +97,8 @@ impl<'a> Study<'a> {
 
     /// Device `id`, if it is one of those.
     pub fn device(&self, id: u64) -> Option<DeviceStudy<'_, 'a>> {
-        self.devices().find(|device| device.id() == id)
+        let index = self.devices.binary_search_by_key(&id, |kept| kept.device.id()).ok()?;
+        Some(DeviceStudy::new(self, index))
     }
 
     /// Reads its stacks.

@@ -58,6 +58,9 @@ pub struct OverTime {
     pub peak: Peak,
     /// What the replay of the whole trace found out.
     pub outcome: Outcome,
+    /// Whether settings changed as the program ran, so that it was replayed under those that a replay by the model
+    /// found out.
+    pub has_changed_settings: bool,
 }
 
 impl OverTime {
@@ -83,7 +86,7 @@ impl<'a> Gatherer<'a> {
         Self { device, window, samples, fullest: Vec::new() }
     }
 
-    pub(super) fn close(self, outcome: Outcome) -> OverTime {
+    pub(super) fn close(self, outcome: Outcome, has_changed_settings: bool) -> OverTime {
         let Self { device, window, samples, fullest } = self;
         let [reserved, allocated, _] = samples.highest();
         let entry_of = |highest: Highest| window::entry_of(&window, highest.sample);
@@ -114,6 +117,7 @@ impl<'a> Gatherer<'a> {
             samples,
             peak,
             outcome,
+            has_changed_settings,
         }
     }
 

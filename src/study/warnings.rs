@@ -17,6 +17,17 @@ const RECORD_EARLIER: &str = "; to see all of it, record before the model is bui
 pub fn remark_on_trace(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) {
     if let Some(over_time) = device.over_time() {
         warn_of_options(device, over_time, warnings);
+        if over_time.has_changed_settings {
+            let changes = device.inferred().hypothesis.later.len() as u64;
+            warnings.add(
+                Code::SettingsChanged,
+                format!(
+                    "device {}: settings change {} at run time, as a replay found out; figures over time follow them",
+                    device.id(),
+                    counted(changes, "time")
+                ),
+            );
+        }
         warn_of_trace(device.device(), over_time.outcome, warnings);
     }
 }

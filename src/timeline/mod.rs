@@ -57,9 +57,12 @@ fn follow(
     warnings: &mut Warnings,
 ) -> Option<DeviceTimeline> {
     let (device, window) = (study.device(), &study.window());
-    let mut book = SeriesBook::new(window.len(), buckets);
-    let mut marks = Marks::new();
+    let fresh = || (SeriesBook::new(window.len(), buckets), Marks::new());
+    let (mut book, mut marks) = fresh();
     let over_time = study.follow(Keep::Kinds, |step| {
+        if step.entry.is_none() {
+            (book, marks) = fresh();
+        }
         let entry = step.entry.map(|(index, _)| index);
         let Some(place) = place(window, entry) else { return };
         // In the midst of one call nobody sees the block wait.

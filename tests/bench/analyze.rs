@@ -139,7 +139,7 @@ fn benches(c: &mut Criterion) {
             b.iter(|| Snapshot::read(black_box(&bytes), &|_| ()).unwrap());
         });
         group.bench_function("replay", |b| {
-            let literal = Literal { device: snapshot.device(0), settings: &settings };
+            let literal = Literal { device: snapshot.device(0), settings: &settings, later: &[] };
             b.iter(|| literal.run(Keep::Sums, |step| _ = black_box(step.tiling.totals())));
         });
         group.bench_function("read and analyze", |b| {

@@ -51,7 +51,7 @@ fn a_generated_trace_leads_exactly_to_its_segments() {
         let snapshot = Snapshot::read(&bytes, &|_| {}).unwrap();
         let settings = settings_of(&snapshot);
         let mut last = Totals::default();
-        let outcome = Literal { device: snapshot.device(0), settings: &settings }
+        let outcome = Literal { device: snapshot.device(0), settings: &settings, later: &[] }
             .run(Keep::Sums, |step| last = step.tiling.totals());
         assert_eq!((outcome.contradictions, outcome.end_differences), (0, 0), "{stacks:?}");
         assert_eq!(outcome.start, Totals::default());

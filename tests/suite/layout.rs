@@ -41,7 +41,7 @@ fn the_last_moment_is_the_snapshot() {
         let settings = settings_in_effect(&snapshot, None);
         for device in snapshot.devices().filter(|device| !device.is_empty()) {
             let (mut last, entries) = (Layout::default(), device.len());
-            let literal = Literal { device, settings: &settings };
+            let literal = Literal { device, settings: &settings, later: &[] };
             let outcome = literal.run(Keep::Sums, |step| {
                 if step.entry.is_none_or(|(index, _)| index + 1 == entries) {
                     last = Layout::of(step.tiling, device.id());

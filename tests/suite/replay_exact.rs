@@ -107,6 +107,13 @@ fn settings_that_change_at_run_time_are_found() {
             );
         }
         let peak = report.devices[0].peak_reserved_bytes;
+        let study = Study::new(&snapshot, Scope::default());
+        let over_time = study.device(0).unwrap().peak();
+        assert_eq!(
+            [over_time.reserved_bytes, over_time.allocated_bytes],
+            [peak, report.devices[0].peak_allocated_bytes],
+            "{name}: figures over time follow them"
+        );
         let change = WhatIf { capacity: Some(1 << 40), ..WhatIf::default() };
         let (replayed, _) = what_if(&Study::new(&snapshot, Scope::default()), "", &change, false);
         assert_eq!(replayed.devices[0].peak_reserved_bytes, peak, "{name}: a what-if follows them");

@@ -51,12 +51,13 @@ fn is_sound(tiling: &Tiling) -> Result<(), String> {
 fn replay(snapshot: &Snapshot, device: u64, settings: &Settings) -> (Vec<Totals>, Outcome) {
     let mut totals = Vec::new();
     let mut unsound = None;
-    let outcome = Literal { device: snapshot.device(device), settings }.run(Keep::Sums, |step| {
-        totals.push(step.tiling.totals());
-        if let Err(what) = is_sound(step.tiling) {
-            unsound.get_or_insert((step.entry.map(|(index, _)| index), what));
-        }
-    });
+    let outcome =
+        Literal { device: snapshot.device(device), settings, later: &[] }.run(Keep::Sums, |step| {
+            totals.push(step.tiling.totals());
+            if let Err(what) = is_sound(step.tiling) {
+                unsound.get_or_insert((step.entry.map(|(index, _)| index), what));
+            }
+        });
     assert_eq!(unsound, None, "at an entry the sums are unsound");
     (totals, outcome)
 }

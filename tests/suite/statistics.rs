@@ -88,7 +88,7 @@ fn the_memory_at_the_snapshot_is_what_pytorch_counted() {
 fn peaks(device: Device<'_>) -> (Totals, Outcome) {
     let settings = settings_in_effect(device.snapshot(), None);
     let mut peak = Totals::default();
-    let outcome = Literal { device, settings: &settings }.run(Keep::Sums, |step| {
+    let outcome = Literal { device, settings: &settings, later: &[] }.run(Keep::Sums, |step| {
         let now = step.tiling.totals();
         peak.reserved = peak.reserved.max(now.reserved);
         peak.allocated = peak.allocated.max(now.allocated);
@@ -156,7 +156,7 @@ fn a_rebuilt_start_ends_where_pytorch_ended() {
         let recorded = recorded::of(name).unwrap();
         let settings = settings_in_effect(&snapshot, None);
         let mut last = Totals::default();
-        let literal = Literal { device: snapshot.device(0), settings: &settings };
+        let literal = Literal { device: snapshot.device(0), settings: &settings, later: &[] };
         let outcome = literal.run(Keep::Sums, |step| last = step.tiling.totals());
         assert_eq!((outcome.contradictions, outcome.end_differences), (0, 0), "{name}");
         assert!(outcome.start.reserved > 0, "{name}");

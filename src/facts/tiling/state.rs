@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use rustc_hash::FxHashMap;
-
 use super::super::totals::{StreamPool, Totals};
 use super::free::{Keep, Kinds};
 use crate::allocator::{block_size, is_small_request, round_size};
@@ -66,7 +64,7 @@ pub struct Tiling {
     pub(super) by_addr: SeededMap<u64, u32>,
     pub(super) ordered: Option<BTreeSet<u64>>,
     pub(super) stream_pools: Vec<StreamPool>,
-    pub(super) stream_pool_ids: FxHashMap<(PoolId, u64, bool), u32>,
+    pub(super) stream_pool_ids: SeededMap<(PoolId, u64, bool), u32>,
     /// Free memory by kind; kept only when asked for.
     pub(super) kinds: Option<Kinds>,
     /// What the last entry changed; kept only when asked for.
@@ -105,10 +103,15 @@ impl Tiling {
             by_addr: SeededMap::default(),
             ordered: None,
             stream_pools: Vec::new(),
-            stream_pool_ids: FxHashMap::default(),
+            stream_pool_ids: SeededMap::default(),
             no_split: Vec::new(),
             totals: Totals::default(),
         }
+    }
+
+    /// Other settings come into effect.
+    pub(crate) fn reconfigure(&mut self, settings: &Settings) {
+        self.settings = settings.clone();
     }
 
     /// Blocks of `pools` are handed out whole (`MemPool(no_split=True)`).

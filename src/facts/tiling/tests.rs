@@ -61,7 +61,7 @@ fn recordings() {
         let snapshot = Snapshot::read(&Source::open(&path).unwrap(), &|_| {}).unwrap();
         let settings = settings_of(&snapshot);
         for device in snapshot.devices() {
-            Literal { device, settings: &settings }.run(Keep::Kinds, |step| {
+            Literal { device, settings: &settings, later: &[] }.run(Keep::Kinds, |step| {
                 entries += 1;
                 let kinds = step.tiling.free_kinds().unwrap();
                 if entries % 37 == 0 {
