@@ -4,7 +4,7 @@ use super::failed::Failed;
 use super::outlook::{Growth, Outlook};
 use crate::allocator::is_small_request;
 use crate::conf::Settings;
-use crate::units::{count, counted, size};
+use crate::units::{counted, size};
 use crate::verdict::{Circumstances, Verdict};
 
 /// Why `failed` has this verdict.
@@ -112,19 +112,10 @@ fn in_pieces(c: &Circumstances, free: &str, wanted: &str) -> String {
 /// setting that was tried does serve it.
 pub(super) fn dead_end(outlook: Outlook, is_served: bool) -> String {
     match outlook {
-        Outlook {
-            growth: Some(Growth { explains: true, bytes_per_step, steps_left, .. }), ..
-        } => {
-            let lasts = match steps_left {
-                Some(1) => "what is left then lasts one more step".to_owned(),
-                Some(steps @ 2..) => format!("what is left then lasts {} more steps", count(steps)),
-                _ => "what is left then does not last another step".to_owned(),
-            };
-            format!(
-                ", but what the program holds grows by {} a step: {lasts}",
-                size(bytes_per_step)
-            )
-        }
+        Outlook { growth: Some(Growth { explains: true, bytes_per_step, .. }), .. } => format!(
+            ", but what the program holds grows by {} a step, which no layout makes room for long",
+            size(bytes_per_step)
+        ),
         Outlook { next_step: Some(next), .. } if next.is_too_much() => format!(
             ", but one more step like the last needs {} more, and {} would be left",
             size(next.needed_bytes),

@@ -59,8 +59,11 @@ fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
     // Growth that explains the failure is the first thing to know.
     let explains = device.explained_by_growth(oom).is_some();
     let of_steps = oom.growth.map(|growth| Text::from(in_steps(growth)));
-    let grows =
-        of_steps.into_iter().chain(growth(&device.leaks, false)).map(strong).collect::<Vec<_>>();
+    let grows = of_steps
+        .into_iter()
+        .chain(growth(&device.leaks, oom.growth.is_none(), false))
+        .map(strong)
+        .collect::<Vec<_>>();
     let verdict = strong(&*oom.verdict_reason);
     if explains {
         document.fields("grows", grows);

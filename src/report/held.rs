@@ -23,7 +23,7 @@ pub(super) fn held(document: &mut Document, device: &DeviceReport) {
     document.fields("kept", kept(held));
     // Beside a failure it stands there.
     if device.ooms.is_empty() {
-        document.fields("grows", growth(&device.leaks, true).map(strong));
+        document.fields("grows", growth(&device.leaks, true, true).map(strong));
     }
     let lines = lines(held, device);
     if !lines.is_empty() {
@@ -194,9 +194,9 @@ fn kept(held: &HeldAt) -> Option<Text> {
     Some(Text::from(most).and(named_in_line(first.frame.as_ref(), &first.around)))
 }
 
-/// What grows with every step; how long what is left lasts only `with_end`: beside a failure something else
-/// says how it ended.
-pub(super) fn growth(leaks: &Leaks, with_end: bool) -> Option<Text> {
+/// What grows with every step. Beside a failure something else says how it ended, so that how long what is left
+/// lasts is told only `with_end`, and may say by how much memory grew in all, so that this is told only `with_total`.
+pub(super) fn growth(leaks: &Leaks, with_total: bool, with_end: bool) -> Option<Text> {
     let first = leaks.suspects.first()?;
     let lines = leaks.suspects.len() as u64 + leaks.other_suspects;
     let by = match first.every_steps {
@@ -216,8 +216,10 @@ pub(super) fn growth(leaks: &Leaks, with_end: bool) -> Option<Text> {
     let more = if is_even { "more after every step" } else { "more and more" };
     let what = if lines == 1 {
         format!("one line holds {more}: ")
-    } else {
+    } else if with_total {
         format!("{lines} lines hold {more}, {} a step in all; most: ", size(leaks.bytes_per_step))
+    } else {
+        format!("{lines} lines hold {more}; most: ")
     };
     let last = match (leaks.steps_left, leaks.remaining_bytes) {
         (Some(steps @ 1..), Some(bytes)) if with_end => format!(

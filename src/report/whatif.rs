@@ -17,9 +17,10 @@ pub fn whatif(report: &WhatIfReport) -> Document {
         document
             .paragraph(format!("Times of device calls are estimated from calls measured on {gpu}"));
     }
+    let mut rows = report.rows.iter().peekable();
     for device in &report.devices {
-        let rows = report.rows.iter().filter(|row| row.device == device.device);
-        self::device(&mut document, device, &rows.collect::<Vec<_>>());
+        let own = std::iter::from_fn(|| rows.next_if(|row| row.device == device.device));
+        self::device(&mut document, device, &own.collect::<Vec<_>>());
     }
     if let Some(out @ 1..) = report.rows_tried.checked_sub(report.rows.len()) {
         document.paragraph(format!("{} left out by --top", counted(out as u64, "more row")));

@@ -344,17 +344,22 @@ fn leaves(remedy: &Remedy, next: Option<NextStep>) -> String {
     let Some(spare) = remedy.spare_bytes else { return String::new() };
     let left = format!("; {} to spare", size(spare));
     let (Some(next), Some(then)) = (next, remedy.next_step) else { return left };
-    let asks = format!("one more step asks for {}", size(next.needed_bytes));
     if !then.fails {
-        return format!("{left}; {asks} and succeeds too");
+        return match next.needed_bytes {
+            0 => format!("{left}; one more step succeeds too"),
+            needed => format!("{left}; one more step asks for {} and succeeds too", size(needed)),
+        };
     }
-    // What would be enough in one piece is not in one.
-    let pieces = if next.needed_bytes > spare { "" } else { " in pieces" };
     let fails = match then.served_requests {
-        0 => "its first request fails".to_owned(),
-        served => format!("it fails after {}", counted(served, "request")),
+        0 => "fails at its first request".to_owned(),
+        served => format!("fails after {}", counted(served, "request")),
     };
-    format!("{left}{pieces}, but {asks}, and {fails}")
+    if next.needed_bytes > spare {
+        format!("{left}, but one more step asks for {} and {fails}", size(next.needed_bytes))
+    } else {
+        // It would be enough in one piece, but is not in one: how much is asked for says nothing.
+        format!("{left} in pieces, but one more step {fails}")
+    }
 }
 
 /// The x axis of a chart in words.

@@ -376,6 +376,13 @@ fn growth_that_explains_a_failure_is_said_first() {
     assert!(failure.contains("7 lines hold more after every step"), "{failure}");
     assert!(!rest.contains("\n  grows "), "once is enough: {rest}");
     assert!(!failure.contains("in the way"), "everything is held: {failure}");
+    // One figure from one place, beside that of the line that grows most; nothing lasts where a replay fails.
+    let words: Vec<&str> = failure.split_whitespace().collect();
+    let failure = words.join(" ");
+    let section = failure.split_once("Out of memory on").unwrap().1;
+    let figures = ["MiB a step", "6.92 MiB a step", "lasts", "asks for"];
+    assert_eq!(figures.map(|text| section.matches(text).count()), [3, 2, 0, 0], "{section}");
+    assert!(section.contains("but one more step fails after 7 requests"), "{section}");
     let few = dead_end("fsdp2").growth.unwrap();
     assert!(few.steps < 6 && !few.explains, "as many random sizes may rise: {few:?}");
 }
