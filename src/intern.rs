@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 use crate::ids::{SymbolId, row};
 
 /// A map whose keys a file chooses: its hash has a seed of this process alone, so that no file can be made whose keys
-/// fall together. Its order is chance's: it is never walked.
+/// fall together. Its order is chance's: what walks it adds up, or sorts.
 pub type SeededMap<K, V> = std::collections::HashMap<K, V, RandomState>;
 
 /// The same of keys alone.

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::block::{BlockId, PoolBlock};
 use super::free_set::FreeSet;
 use crate::ids::{PoolId, row};
+use crate::intern::SeededMap;
 
 /// The free blocks of one half of a pool and one stream: where a block may be used again.
 #[derive(Debug, Clone)]
@@ -102,7 +103,7 @@ pub(super) struct PoolSet {
     by_id: FxHashMap<PoolId, u32>,
     pub(super) free_lists: Vec<FreeList>,
     /// The free lists of (pool, stream), by half.
-    by_lane: FxHashMap<(PoolId, u64), [u32; 2]>,
+    by_lane: SeededMap<(PoolId, u64), [u32; 2]>,
     /// The lane asked for last: nearly always the next one too.
     last: Option<(PoolId, u64, [u32; 2])>,
 }

@@ -1,9 +1,8 @@
 //! Pairs the stacks of two lists.
 
-use rustc_hash::FxHashMap;
-
 use super::align::{StackLines, pair_up};
 use super::names::{Place, Vocabulary};
+use crate::intern::SeededMap;
 use crate::notice::words;
 
 words! {
@@ -91,7 +90,7 @@ fn by_functions(
     left: &[Vec<usize>; 2],
     key: &dyn Fn(&Place) -> u32,
 ) -> Vec<(usize, usize)> {
-    let mut groups: FxHashMap<Vec<u32>, [Vec<StackLines>; 2]> = FxHashMap::default();
+    let mut groups: SeededMap<Vec<u32>, [Vec<StackLines>; 2]> = SeededMap::default();
     for (side, (stacks, rows)) in sides.into_iter().zip(left).enumerate() {
         for row in rows {
             let Some(stack) = stacks.get(*row) else { continue };

@@ -3,7 +3,7 @@
 //! Lines that a matched stack links are one line, wherever it stands now; a line that no stack links is
 //! the one of the same number in the same function.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::holders::{HeldChange, Holders, Others, Status, listed};
@@ -11,6 +11,7 @@ use super::moment::HeldStack;
 use crate::counterparts::Place;
 use crate::frames::{Around, FrameReport};
 use crate::ids::FrameId;
+use crate::intern::{SeededMap, SeededSet};
 use crate::memory::main_operation;
 use crate::units::ratio;
 
@@ -54,7 +55,7 @@ type SideLine = (usize, Line);
 /// Sets of lines that are one: every line leads to another of its set, the last one to itself.
 #[derive(Default)]
 struct Links {
-    rows: FxHashMap<SideLine, usize>,
+    rows: SeededMap<SideLine, usize>,
     leads_to: Vec<usize>,
 }
 
@@ -169,7 +170,7 @@ impl<'a> Holders<'a> {
     fn links(&self) -> Links {
         let mut links = Links::default();
         let mut alone: Vec<SideLine> = Vec::new();
-        let mut linked: FxHashSet<SideLine> = FxHashSet::default();
+        let mut linked: SeededSet<SideLine> = SeededSet::default();
         for pair in self.pairs {
             let stacks = self.stacks(pair);
             let both = [0, 1].map(|side| stacks[side].map(|stack| self.line(side, stack)));
@@ -191,7 +192,7 @@ impl<'a> Holders<'a> {
             forward: class(line.forward),
             ..*line
         };
-        let mut free: FxHashMap<Line, [Option<SideLine>; 2]> = FxHashMap::default();
+        let mut free: SeededMap<Line, [Option<SideLine>; 2]> = SeededMap::default();
         for line in alone.iter().filter(|line| !linked.contains(line)) {
             if let Some(known) = free.entry(key(line)).or_default().get_mut(line.0) {
                 *known = Some(*line);

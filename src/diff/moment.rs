@@ -1,10 +1,9 @@
 //! One device of one snapshot at the moment compared.
 
-use rustc_hash::FxHashMap;
-
 use super::options::At;
 use crate::counterparts::{Candidate, Place, Vocabulary};
 use crate::ids::StackId;
+use crate::intern::SeededMap;
 use crate::memory::{Memory, Sum, ranked};
 use crate::study::{DeviceStudy, Moment, Peak};
 
@@ -57,7 +56,7 @@ impl ComparedMemory {
         let snapshot = device.snapshot();
         let memory = device.memory_at(moment);
         // Stacks of other calls, or of other regions of compiled code, may have the same frames.
-        let mut by_places: FxHashMap<Vec<Place>, (StackId, Sum)> = FxHashMap::default();
+        let mut by_places: SeededMap<Vec<Place>, (StackId, Sum)> = SeededMap::default();
         for (id, held) in ranked(memory.held) {
             let places = words.stack(side, snapshot, id);
             let known = by_places.entry(places).or_insert((id, Sum::default()));

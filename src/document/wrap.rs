@@ -5,6 +5,9 @@ use unicode_width::UnicodeWidthStr;
 
 /// Columns that `text` takes; escape sequences take none.
 pub(super) fn width(text: &str) -> usize {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.len();
+    }
     strip_str(text).map(UnicodeWidthStr::width).sum()
 }
 

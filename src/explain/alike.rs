@@ -1,8 +1,7 @@
 //! Failures of several ranks that are one and the same.
 
-use rustc_hash::FxHashMap;
-
 use super::answer::Failure;
+use crate::intern::SeededMap;
 
 /// Who failed, and the line of the log that says so.
 struct Teller {
@@ -13,7 +12,7 @@ struct Teller {
 
 /// Says of each failure which earlier one, of another rank, it is like.
 pub(super) fn put_together(mut failures: Vec<Failure>) -> Vec<Failure> {
-    let mut known: FxHashMap<String, Vec<Teller>> = FxHashMap::default();
+    let mut known: SeededMap<String, Vec<Teller>> = SeededMap::default();
     for failure in &mut failures {
         let (rank, source) = (failure.rank, failure.source.clone());
         if rank.is_none() && source.is_none() {

@@ -15,6 +15,7 @@ use super::recording::{Recording, Request};
 use super::steps::Steps;
 use crate::counterparts::{Candidate, Place, Vocabulary, matched};
 use crate::ids::{StackId, row};
+use crate::intern::SeededMap;
 
 /// Rows of the other recording, for each of one.
 #[derive(Debug, Default)]
@@ -64,7 +65,7 @@ fn tokens(sides: [&Recording<'_, '_>; 2]) -> [FxHashMap<StackId, StackNumber>; 2
     let mut ids = [0, 1].map(|_| FxHashMap::<StackId, usize>::default());
     let mut lists: [Vec<(Vec<Place>, u64)>; 2] = Default::default();
     for (side, recording) in sides.into_iter().enumerate() {
-        let mut by_places: FxHashMap<Vec<Place>, usize> = FxHashMap::default();
+        let mut by_places: SeededMap<Vec<Place>, usize> = SeededMap::default();
         let residents = recording.program().residents.iter().map(|resident| resident.context);
         let stacks = recording.requests.iter().map(|request| request.stack).chain(residents);
         for stack in stacks {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::sums::{Sum, Sums, TopRows, ranked, summed, table};
 use crate::frames::{Around, FrameList, FrameReport, LineId, StackReader};
 use crate::ids::StackId;
+use crate::intern::SeededMap;
 use crate::snapshot::{Block, BlockState, Segment};
 use crate::units::ratio;
 
@@ -101,7 +102,7 @@ pub(crate) fn by_line(
 pub(crate) fn main_operation(
     of: impl Iterator<Item = (Option<String>, u64)>,
 ) -> Option<(String, u64)> {
-    let mut rows: FxHashMap<String, usize> = FxHashMap::default();
+    let mut rows: SeededMap<String, usize> = SeededMap::default();
     let mut sums: Vec<(String, u64)> = Vec::new();
     for (operation, bytes) in of {
         let Some(operation) = operation else { continue };

@@ -1,12 +1,11 @@
 //! What was found in a log, gathered: equal messages counted, too many of anything let go.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use super::line::LineSource;
 use super::marks::Mapping;
 use super::statistics::Statistics;
 use super::traceback::TracebackFrame;
 use super::wording::Allocation;
+use crate::intern::{SeededMap, SeededSet};
 use crate::systems::System;
 
 /// Different messages that are kept; more are counted.
@@ -65,7 +64,7 @@ pub enum Saying {
 pub(super) struct Gathered {
     pub(super) log: Log,
     /// The messages with the same numbers.
-    known: FxHashMap<String, Vec<usize>>,
+    known: SeededMap<String, Vec<usize>>,
 }
 
 impl Gathered {
@@ -119,7 +118,7 @@ impl Gathered {
 
     /// Of each system, signs are left out beside a message, and beside the first of them.
     fn leave_out_signs(messages: &mut Vec<Message>) {
-        let mut told: FxHashSet<&str> = FxHashSet::default();
+        let mut told: SeededSet<&str> = SeededSet::default();
         let of = |message: &Message| match &message.saying {
             Saying::Elsewhere(whose) => Some(*whose),
             Saying::Allocation(_) => None,

@@ -2,8 +2,6 @@
 
 use std::io::{self, BufRead, Read as _};
 
-use rustc_hash::FxHashMap;
-
 use super::filter::Filter;
 use super::line::{self, LineSource};
 use super::log::{Gathered, Log, Message, Saying};
@@ -11,6 +9,7 @@ use super::marks::{self, LineMark};
 use super::statistics::{self, Statistics};
 use super::traceback::{self, TracebackFrame};
 use super::wording::{self, Wording};
+use crate::intern::SeededMap;
 
 /// Longer lines are read in pieces of this size.
 const LONGEST_LINE: u64 = 1 << 20;
@@ -92,7 +91,7 @@ struct Begun {
 
 struct Scanner {
     gathered: Gathered,
-    open: FxHashMap<LineSource, Open>,
+    open: SeededMap<LineSource, Open>,
     /// Sources whose next line matters whatever it is.
     waiting: usize,
     at_line_start: bool,
@@ -103,7 +102,7 @@ impl Default for Scanner {
     fn default() -> Self {
         Self {
             gathered: Gathered::default(),
-            open: FxHashMap::default(),
+            open: SeededMap::default(),
             waiting: 0,
             at_line_start: true,
             filter: Filter::new(),

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-
 use crate::facts::{Change, Keep, Layout, Step};
 use crate::held::{self, Category, Confidence};
 use crate::ids::{PoolId, StackId, row};
+use crate::intern::SeededMap;
 use crate::phases::Phase;
 use crate::snapshot::{Action, Block, BlockState, Segment};
 use crate::study::DeviceStudy;
@@ -64,9 +63,9 @@ pub(super) struct Lifetimes {
     /// By their beginnings. Neighbours in one expandable segment are not joined.
     pub(super) stretches: Vec<Stretch>,
     pub(super) places: Vec<Place>,
-    rows: FxHashMap<Place, u32>,
+    rows: SeededMap<Place, u32>,
     /// The rows of what is in use, by address.
-    live: FxHashMap<u64, u32>,
+    live: SeededMap<u64, u32>,
     /// The rows of what is held, by address.
     held: BTreeMap<u64, u32>,
 }

@@ -1,8 +1,7 @@
 //! What a page names by its place in a list of the header.
 
-use rustc_hash::FxHashMap;
-
 use crate::ids::PoolId;
+use crate::intern::SeededMap;
 use crate::study::DeviceStudy;
 
 /// Streams and pools by name, as the header lists them.
@@ -10,7 +9,7 @@ use crate::study::DeviceStudy;
 pub(super) struct Names {
     pub(super) streams: Vec<String>,
     pub(super) pools: Vec<String>,
-    rows: FxHashMap<String, usize>,
+    rows: SeededMap<String, usize>,
 }
 
 impl Names {
@@ -27,7 +26,7 @@ impl Names {
         Self::row(&mut self.pools, &mut self.rows, format!("{first}:{second}"))
     }
 
-    fn row(list: &mut Vec<String>, rows: &mut FxHashMap<String, usize>, name: String) -> usize {
+    fn row(list: &mut Vec<String>, rows: &mut SeededMap<String, usize>, name: String) -> usize {
         *rows.entry(name).or_insert_with_key(|name| {
             list.push(name.clone());
             list.len() - 1

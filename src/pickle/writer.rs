@@ -5,9 +5,8 @@
 //! memoized, lists and dicts are filled in batches of 1000, and integers take the shortest of five
 //! forms. Only the empty batch is left out that it adds to a dict whose last batch is full.
 
+use crate::intern::SeededMap;
 use std::io::{self, Write};
-
-use rustc_hash::FxHashMap;
 
 const FRAME_TARGET: usize = 64 * 1024;
 /// What is shorter stands without a frame.
@@ -52,7 +51,7 @@ pub struct PickleWriter<'a> {
     frame: Vec<u8>,
     written: u64,
     next_memo: MemoKey,
-    interned: FxHashMap<Box<str>, MemoKey>,
+    interned: SeededMap<Box<str>, MemoKey>,
 }
 
 impl<'a> PickleWriter<'a> {
@@ -64,7 +63,7 @@ impl<'a> PickleWriter<'a> {
             frame: Vec::with_capacity(FRAME_TARGET + 1024),
             written: PROTO_4.len() as u64,
             next_memo: 0,
-            interned: FxHashMap::default(),
+            interned: SeededMap::default(),
         })
     }
 

@@ -38,6 +38,8 @@ impl Snapshot {
 impl<'a> Device<'a> {
     /// Its number.
     pub fn id(self) -> u64 {
+        #[cfg(debug_assertions)]
+        super::reads::count();
         self.id
     }
 
@@ -51,7 +53,11 @@ impl<'a> Device<'a> {
         let all = self.snapshot.segments.as_slice();
         let first = all.partition_point(|segment| segment.device < self.id);
         let own = all.get(first..).unwrap_or_default();
-        own.iter().take_while(move |segment| segment.device == self.id)
+        own.iter().take_while(move |segment| {
+            #[cfg(debug_assertions)]
+            super::reads::count();
+            segment.device == self.id
+        })
     }
 
     /// The blocks of its segments, a segment's in address order.
@@ -72,6 +78,8 @@ impl<'a> Device<'a> {
 
     #[inline]
     fn row(self, index: usize) -> Option<usize> {
+        #[cfg(debug_assertions)]
+        super::reads::count();
         (index < self.len).then(|| self.first + index)
     }
 

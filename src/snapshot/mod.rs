@@ -19,6 +19,8 @@ mod error;
 mod json;
 mod keys;
 mod makers;
+#[cfg(debug_assertions)]
+mod reads;
 mod recorded;
 mod segments;
 mod settings;
@@ -31,6 +33,8 @@ pub use contents::{Pools, Snapshot};
 pub use device::Device;
 pub use dry_run::{DryRun, Unsized, ValueRead};
 pub use error::SnapshotError;
+#[cfg(debug_assertions)]
+pub use reads::reads;
 pub use recorded::{Recorded, RecordedDevice};
 pub use segments::{Block, Blocks, Segment, Segments};
 pub use settings::RawSettings;

@@ -60,6 +60,7 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("conf", "releases"),
     ("conf", "units"),
     ("device", "units"),
+    ("pickle", "intern"),
     ("failure", "held"),
     ("failure", "whatif"),
     ("formats", "report"),
@@ -92,9 +93,12 @@ const KNOWS_ONLY: &[(&str, &[&str])] = &[
             "timeline", "units", "fit", "verdict", "whatif",
         ],
     ),
-    ("allocator", &["conf", "device", "ids", "releases", "terms", "units"]),
+    ("allocator", &["conf", "device", "ids", "intern", "releases", "terms", "units"]),
     ("verdict", &["notice", "units"]),
-    ("explain", &["allocator", "frames", "message", "summary", "systems", "units", "verdict"]),
+    (
+        "explain",
+        &["allocator", "frames", "intern", "message", "summary", "systems", "units", "verdict"],
+    ),
 ];
 
 /// Where alone a word may stand in code. Only the command line talks, exits and looks around.

@@ -45,6 +45,8 @@ mod golden;
 mod layers;
 mod layers_over_time;
 mod layout;
+#[cfg(debug_assertions)]
+mod linear;
 mod lines;
 mod packaging;
 mod page;

@@ -13,6 +13,7 @@ pub struct Counting;
 thread_local! {
     static LIVE: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
+    static TAKEN: Cell<usize> = const { Cell::new(0) };
 }
 
 fn count(bytes: usize, sign: isize) {
@@ -20,6 +21,9 @@ fn count(bytes: usize, sign: isize) {
     let _ = LIVE.try_with(|live| {
         live.set(live.get() + sign * isize::try_from(bytes).unwrap_or(isize::MAX / 2));
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));
+        if sign > 0 {
+            let _ = TAKEN.try_with(|taken| taken.set(taken.get() + bytes));
+        }
     });
 }
 
@@ -52,4 +56,9 @@ pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
     PEAK.set(before);
     let result = work();
     (result, usize::try_from(PEAK.get() - before).unwrap_or(0))
+}
+
+/// All the heap bytes that this thread ever took, those that it gave back included.
+pub fn taken() -> usize {
+    TAKEN.get()
 }

@@ -1,0 +1,204 @@
+//! Work grows in proportion to the file, whatever there is much of. It is counted, not timed: what is read of the
+//! snapshot, and what is taken from the heap.
+
+use crate::support::peak_heap;
+use oomscope::analysis::{AnalyzeReport, Options, analyze};
+use oomscope::diff::{At, DiffOptions, File, diff};
+use oomscope::document::{Style, terminal};
+use oomscope::gate::{AllowMissing, Config, Gate, Limits, judge};
+use oomscope::report;
+use oomscope::snapshot::{Snapshot, reads};
+use oomscope::study::{Scope, Study, Window};
+use oomscope::timeline::{TimelineOptions, timeline};
+use oomscope::whatif::{Asked, whatif};
+use serde_json::{Value, json};
+
+const MIB: u64 = 1 << 20;
+const BASE: u64 = 0x7f00_0000_0000;
+/// How many of a thing, and how many times as many.
+const FEW: u64 = 150;
+const TIMES: u64 = 8;
+
+fn frames(line: u64) -> Value {
+    json!([{"filename": "/app/train.py", "line": line % 1_000_000, "name": "f"}])
+}
+
+fn entry(action: &str, addr: u64, size: u64, stream: u64, time: u64) -> Value {
+    json!({"action": action, "addr": addr, "size": size, "stream": stream, "time_us": 1_000 + time,
+           "frames": frames(1)})
+}
+
+/// A segment of `device` that is one block, or the blocks of `sizes`.
+fn segment(device: u64, addr: u64, stream: u64, pool: u64, sizes: &[u64]) -> Value {
+    let mut at = addr;
+    let blocks = sizes.iter().enumerate().map(|(line, size)| {
+        at += size;
+        json!({"address": at - size, "size": size, "requested_size": size, "state": "active_allocated",
+               "frames": frames(line as u64)})
+    });
+    let blocks: Vec<Value> = blocks.collect();
+    let total: u64 = sizes.iter().sum();
+    json!({"device": device, "address": addr, "total_size": total, "allocated_size": total,
+           "active_size": total, "requested_size": total, "stream": stream,
+           "segment_type": if sizes.len() > 1 { "small" } else { "large" }, "segment_pool_id": [pool, 0],
+           "is_expandable": false, "frames": frames(1), "blocks": blocks})
+}
+
+fn file(segments: Vec<Value>, traces: Vec<Vec<Value>>, annotations: Vec<Value>) -> Snapshot {
+    let settings = json!({"PYTORCH_CUDA_ALLOC_CONF": ""});
+    let whole = json!({"segments": segments, "device_traces": traces, "allocator_settings": settings,
+                       "external_annotations": annotations});
+    Snapshot::read(whole.to_string().as_bytes(), &|_| ()).unwrap()
+}
+
+/// `n` segments of one block each, on streams, in pools or on devices of their own.
+fn apart(n: u64, of: impl Fn(u64) -> [u64; 3]) -> Snapshot {
+    let (mut segments, mut traces) = (Vec::new(), Vec::new());
+    for at in 0..n {
+        let ([device, stream, pool], addr) = (of(at), BASE + at * 20 * MIB);
+        segments.push(segment(device, addr, stream, pool, &[20 * MIB]));
+        traces.resize(device as usize + 1, Vec::new());
+        for action in ["segment_alloc", "alloc"] {
+            traces[device as usize].push(entry(action, addr, 20 * MIB, stream, at));
+        }
+    }
+    file(segments, traces, Vec::new())
+}
+
+fn failures(n: u64) -> Snapshot {
+    let mut trace =
+        vec![entry("segment_alloc", BASE, 20 * MIB, 0, 0), entry("alloc", BASE, 20 * MIB, 0, 0)];
+    trace.extend((0..n).map(|at| entry("oom", 10 * MIB, 30 * MIB, 0, at)));
+    file(vec![segment(0, BASE, 0, 0, &[20 * MIB])], vec![trace], Vec::new())
+}
+
+/// Small blocks, each of a line of its own, every other one freed and allocated again.
+fn small(n: u64) -> Snapshot {
+    let (mut segments, mut trace) = (Vec::new(), Vec::new());
+    for at in 0..n / 50 {
+        let addr = BASE + at * 2 * MIB;
+        let mut sizes = vec![512; 49];
+        sizes.push(2 * MIB - 49 * 512);
+        segments.push(segment(0, addr, 0, 0, &sizes));
+        trace.push(entry("segment_alloc", addr, 2 * MIB, 0, at));
+        for (block, size) in sizes.iter().enumerate() {
+            let block_at = addr + block as u64 * 512;
+            for action in ["alloc", "free_requested", "free_completed", "alloc"] {
+                let mut one = entry(action, block_at, *size, 0, at);
+                one["frames"] = frames(at * 50 + block as u64);
+                trace.push(one);
+            }
+        }
+    }
+    file(segments, vec![trace], Vec::new())
+}
+
+fn nested_annotations(n: u64) -> Snapshot {
+    let mark = |stage: &str, at: u64| json!({"name": format!("range {at}"), "stage": stage, "device": 0, "time_us": at});
+    let begin = (0..n).map(|at| mark("START", 900 + at));
+    let marks = begin.chain((0..n).map(|at| mark("END", 900 + 3 * n - at)));
+    let trace = (0..n).flat_map(|at| {
+        let addr = BASE + at * 20 * MIB;
+        ["segment_alloc", "alloc"].map(|action| entry(action, addr, 20 * MIB, 0, at))
+    });
+    let segments = (0..n).map(|at| segment(0, BASE + at * 20 * MIB, 0, 0, &[20 * MIB]));
+    file(segments.collect(), vec![trace.collect()], marks.collect())
+}
+
+/// What `answer` of `snapshot` costs: things read, bytes taken.
+fn cost(snapshot: &Snapshot, answer: fn(&Snapshot)) -> [u64; 2] {
+    let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    alone.install(|| {
+        let before = [reads(), peak_heap::taken() as u64];
+        answer(snapshot);
+        [reads() - before[0], peak_heap::taken() as u64 - before[1]]
+    })
+}
+
+fn grows_in_proportion(what: &str, made: &dyn Fn(u64) -> Snapshot) {
+    let [few, many] = [made(FEW), made(FEW * TIMES)];
+    for (command, answer) in ANSWERS {
+        let (few, many) = (cost(&few, answer), cost(&many, answer));
+        for (kind, (few, many)) in ["read", "taken"].into_iter().zip(few.into_iter().zip(many)) {
+            assert!(
+                many <= few.max(1) * TIMES * 3 / 2,
+                "{command} of {TIMES} times as many {what}: {kind} {few} before, {many} after"
+            );
+        }
+    }
+}
+
+/// A command, and what answers it.
+type Answer = (&'static str, fn(&Snapshot));
+
+const STYLE: Style = Style { width: 100, unicode: true, colour: false };
+
+const ANSWERS: [Answer; 5] = [
+    ("analyze", |snapshot| {
+        let report = analyze(snapshot, "a", 1, Options::default());
+        let report = AnalyzeReport::new(vec![report], Vec::new(), 5);
+        terminal(&report::analyze(&report), STYLE);
+    }),
+    ("diff", |snapshot| {
+        let file = File { snapshot, path: "a", size_bytes: 1 };
+        let options =
+            DiffOptions { device: None, at: At::Peak, top: 5, minor: None, all_stacks: false };
+        terminal(&report::diff(&diff(file, file, options)), STYLE);
+    }),
+    ("timeline", |snapshot| {
+        let window = Window::Whole;
+        let options = TimelineOptions { device: None, window, minor: None, buckets: 64 };
+        terminal(&report::timeline(&timeline(snapshot, "a", options)), STYLE);
+    }),
+    ("whatif", |snapshot| {
+        let study = Study::new(snapshot, Scope::default());
+        let options = ["expandable_segments:True".to_owned()];
+        let asked = Asked { options: &options, ..Asked::default() };
+        terminal(&report::whatif(&whatif(&study, "a", asked, &|_, _| ()).unwrap()), STYLE);
+    }),
+    ("check", |snapshot| {
+        let config = Config::parse("max-ooms = 0\nmax-gap-ratio = 0.1\n").unwrap();
+        let gate = Gate {
+            config: &config,
+            flags: &Limits::default(),
+            baseline: None,
+            is_only: true,
+            is_whole: true,
+            allow_missing: &AllowMissing::new(&[]),
+            device: None,
+            minor: None,
+            source: &|_| None,
+        };
+        judge(snapshot, "a", "a", &gate);
+    }),
+];
+
+#[test]
+fn devices() {
+    grows_in_proportion("devices", &|n| apart(n, |at| [at, 0, 0]));
+}
+
+#[test]
+fn streams() {
+    grows_in_proportion("streams", &|n| apart(n, |at| [0, at, 0]));
+}
+
+#[test]
+fn pools() {
+    grows_in_proportion("pools", &|n| apart(n, |at| [0, 0, at]));
+}
+
+#[test]
+fn consecutive_failures() {
+    grows_in_proportion("failures", &failures);
+}
+
+#[test]
+fn small_blocks() {
+    grows_in_proportion("small blocks", &small);
+}
+
+#[test]
+fn annotations_within_each_other() {
+    grows_in_proportion("annotations", &nested_annotations);
+}
