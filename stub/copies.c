@@ -1,7 +1,7 @@
 /* Copies: what the host reads of a device is zero; what it writes there is lost. */
 static int copy(void *dst, const void *src, size_t n, int kind) {
   int dd = is_device_pointer((uint64_t)dst), sd = is_device_pointer((uint64_t)src);
-  if (!dd && sd) { memset(dst, 0, n); host_reads(n); } else if (!dd && !sd) memmove(dst, src, n);
+  if (!dd && sd) { if (!host_reads(n)) memset(dst, 0, n); } else if (!dd && !sd) memmove(dst, src, n);
   return 0;
 }
 EXPORT int cudaMemcpy(void *d, const void *s, size_t n, int k) { return copy(d, s, n, k); }

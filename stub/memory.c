@@ -36,7 +36,7 @@ static int unlucky(void) { uint64_t n = env_u64("STUBCUDA_FAIL_ONE_IN", 0); retu
  * position-independent program begins above 0x555555554000, libraries and stacks lie above 0x7f0000000000. */
 __attribute__((constructor)) static void keep_clear(void) {
   void *all = (void *)RESERVE_BASE; uint64_t size = MALLOC_END - RESERVE_BASE;
-  if (mmap(all, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == all) return;
+  if (mmap(all, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == all) { madvise(all, size, MADV_DONTDUMP); return; }
   fprintf(stderr, "oomscope: the addresses of the assumed devices, 0x%llx to 0x%llx, are not free; a limit on virtual memory (ulimit -v) has this effect\n", (unsigned long long)RESERVE_BASE, (unsigned long long)MALLOC_END);
   _exit(2);
 }

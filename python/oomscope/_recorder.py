@@ -376,9 +376,8 @@ class Recorder(object):
 
 def is_idle():
     """Whether this is a process of a dry run that has taken no memory, such as one that compiles for another."""
-    import torch
-
-    return hasattr(sys, "_oomscope_dry_run") and torch.cuda.max_memory_reserved() == 0
+    dry_run = getattr(sys, "_oomscope_dry_run", None)
+    return dry_run is not None and dry_run.most_used() == 0
 
 
 def may_live(name):

@@ -56,7 +56,7 @@ pub struct ReadReport {
     /// What stands beside it.
     #[serde(flatten)]
     pub around: Around,
-    /// The operator that read, such as `nonzero`; empty where none is known.
+    /// The operator that read, such as `item` or `nonzero`; empty where none is known.
     pub operator: String,
     /// How often.
     pub count: u64,
@@ -115,11 +115,14 @@ fn read_report(study: &Study<'_>, read: &ValueRead, peak_us: Option<u64>) -> Rea
     let (frame, around) = line.unwrap_or_default();
     let mut operators = read.operators.split(' ');
     let sized_by = operators.clone().find(|name| SIZED_BY_VALUES.contains(name));
-    let operator = sized_by.or(operators.next()).unwrap_or_default();
+    let operator = match sized_by.or(operators.next()).unwrap_or_default() {
+        "_local_scalar_dense" => "item",
+        name => name.trim_start_matches('_'),
+    };
     ReadReport {
         frame,
         around,
-        operator: operator.trim_start_matches('_').to_owned(),
+        operator: operator.to_owned(),
         count: read.count,
         bytes: read.bytes,
         is_before_peak: peak_us.is_none_or(|peak| read.first_us <= peak),
@@ -151,11 +154,12 @@ impl ReadReport {
             None => "a thread without Python".to_owned(),
             Some(_) => self.around.in_short(self.frame.as_ref()),
         };
-        let times =
-            if self.count > 1 { format!(", {} times", count(self.count)) } else { String::new() };
+        let times = match self.count {
+            0 | 1 => String::new(),
+            many => format!(", {} times in all", count(many)),
+        };
         match self.operator.as_str() {
             "" => format!("{line}{times}"),
-            "local_scalar_dense" => format!("{line} by item{times}"),
             name => format!("{line} by {name}{times}"),
         }
     }
@@ -192,8 +196,8 @@ impl DryRunReport {
             if calls > 0 {
                 let calls = counted(calls, "call");
                 let message = format!(
-                    "{library} alone knows the workspaces that it takes ({calls}): they are not in it, a GPU needs \
-                     more"
+                    "{library} alone knows the workspaces that it takes ({calls}): they are not in these figures, \
+                     a GPU needs more"
                 );
                 warnings.add(Code::UnknownMemory, message);
             }
@@ -221,12 +225,10 @@ impl DryRunReport {
     fn of_values(&self) -> String {
         let before: Vec<&ReadReport> =
             self.reads.iter().filter(|read| read.is_before_peak).collect();
-        let all = before.iter().map(|read| read.count).sum::<u64>() + self.reads_untold;
-        if all == 0 {
+        if before.is_empty() && self.reads_untold == 0 {
             return "no value of the GPU was read back before the peak: nothing that a GPU computes decides a request"
                 .to_owned();
         }
-        let values = if all == 1 { "1 value".to_owned() } else { format!("{} values", count(all)) };
         let deciding: Vec<&ReadReport> =
             before.iter().copied().filter(|read| read.decides_a_size).collect();
         let listed = if deciding.is_empty() { &before } else { &deciding };
@@ -238,13 +240,13 @@ impl DryRunReport {
         let lines = lines.join("; ");
         if deciding.is_empty() {
             format!(
-                "{values} read back before the peak, all zero here: {lines}; none decides a size by itself, though the \
-                 program may do otherwise with another value"
+                "values of the GPU were read back before the peak, all zero here: {lines}; none decides a size by itself, \
+                 though the program may do otherwise with another value"
             )
         } else {
             format!(
-                "{values} read back before the peak, all zero here; values decide a size at {lines}: with zeros it is \
-                 empty, so a GPU may need more"
+                "values of the GPU were read back before the peak, all zero here, and decide a size at {lines}: with \
+                 zeros it is empty, so a GPU may need more"
             )
         }
     }
