@@ -35,7 +35,7 @@ pub(super) struct Fit {
     #[arg(value_name = "SIZE=SNAPSHOT", required = true, value_parser = parse_sized)]
     recordings: Vec<(u64, PathBuf)>,
 
-    /// Sizes to predict, instead of those recorded and those around the largest that fits
+    /// Sizes to predict, instead of those recorded, beside those around the largest that fits
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     at: Vec<u64>,
 
@@ -86,6 +86,12 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Done> {
     let recordings: Vec<(u64, PathBuf)> = recordings.collect::<anyhow::Result<_>>()?;
     for (_, path) in &recordings {
         output_path.map_or(Ok(()), |output| inputs::spare_one(path, output))?;
+    }
+    for (index, (size, path)) in recordings.iter().enumerate() {
+        let is_same = |other: &&(u64, PathBuf)| other.0 != *size && inputs::are_one(&other.1, path);
+        if let Some((other, _)) = recordings[..index].iter().find(is_same) {
+            bail!("{}: is given for size {other} and for {size}: record each size", path.display());
+        }
     }
     let output = Output::open(output_path)?;
     let read = |(size, path): &(u64, PathBuf)| {

@@ -7,6 +7,9 @@ pub(super) const TOLD: f64 = 0.001;
 /// An error of a prediction that is worth a word, and a share of memory that is not kept alike.
 pub(super) const OFF: f64 = 0.01;
 
+/// Below this share that is paired nothing is predicted.
+pub(super) const LEAST_PAIRED: f64 = 0.5;
+
 /// A recording as it is predicted from the others.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Checked {

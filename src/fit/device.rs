@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::asked::FitOptions;
-use super::checked::{Checked, OFF, TOLD};
+use super::checked::{Checked, LEAST_PAIRED, OFF, TOLD};
 use super::growth::{GrowingLine, PeakMemory};
 use super::largest::{Found, Largest, Search, error};
 use super::learned::Learned;
@@ -25,6 +25,8 @@ pub struct FitDevice {
     pub capacity_bytes: Option<u64>,
     /// The share of the bytes at the peak of the largest recording that is asked for by the same stacks in another.
     pub paired_ratio: f64,
+    /// The same of the bytes that were asked for with a stack: where there is none, bytes alone make a pair.
+    pub stacks_paired_ratio: f64,
     /// The same of all bytes that are asked for in that recording: less, where another path of the code was taken.
     pub asked_paired_ratio: f64,
     /// The share of those at the peak that would be fewer at a larger size. There is no such program: the recordings are of
@@ -35,6 +37,11 @@ pub struct FitDevice {
     pub freed_elsewhere_ratio: f64,
     /// The share of those bytes that each step asks for in another size, as the data are: the largest step is taken.
     pub varying_ratio: f64,
+    /// The share of all bytes that are asked for in that recording whose growth is a parabola through three recordings,
+    /// which none checks.
+    pub guessed_ratio: f64,
+    /// The largest size that was recorded.
+    pub largest_recorded: u64,
     /// In ascending order.
     pub sizes: Vec<SizeReport>,
     /// The largest that fits under the settings recorded, or those of `--set`; `None` without a capacity, and where
@@ -68,9 +75,22 @@ impl FitDevice {
             || self.shrinking_ratio > TOLD
             || self.freed_elsewhere_ratio > OFF
             || self.varying_ratio > TOLD
+            || self.guessed_ratio > TOLD
+            || self.far_away().is_some()
             || self.checked.iter().any(Checked::is_off)
     }
+
+    /// The largest size that fits and how many times the largest recorded that is, where it is far away.
+    pub(super) fn far_away(&self) -> Option<(u64, u64)> {
+        let fits = self.largest.as_ref()?.size?;
+        let times = fits / self.largest_recorded.max(1);
+        (times >= FAR).then_some((fits, times))
+    }
 }
+
+/// From so many times the largest size recorded on an answer is an estimate: a recording nearer to it costs little, and
+/// the kernels of small sizes are often others.
+const FAR: u64 = 8;
 
 impl<'s, 'a> Family<'s, 'a> {
     /// The recording that is nearest to size `n`, but for the one of size `left_out`; one that came to its end
@@ -113,6 +133,13 @@ impl<'s, 'a> Family<'s, 'a> {
         let change = asked(base, capacity, options)?;
         let settings = changed(base.base.device, &change).settings;
         let at_recorded = PeakMemory::at(base, base.base.size, &settings);
+        if at_recorded.falls() && at_recorded.stacks_paired_ratio(base) >= LEAST_PAIRED {
+            return Err(format!(
+                "device {}: the memory at the peak is less at the larger size: are the sizes swapped, \
+                 or the recordings of different programs?",
+                base.base.device.id()
+            ));
+        }
         let freed_elsewhere = self.recordings.iter().map(|one| {
             let learned = learned(one.size);
             PeakMemory::at(learned, one.size, &settings).freed_elsewhere_ratio(learned)
@@ -163,10 +190,13 @@ impl<'s, 'a> Family<'s, 'a> {
             device: base.base.device.id(),
             capacity_bytes: capacity,
             paired_ratio: at_recorded.paired_ratio(),
+            stacks_paired_ratio: at_recorded.stacks_paired_ratio(base),
             asked_paired_ratio: base.asked_paired_ratio(),
             shrinking_ratio: at_recorded.shrinking_ratio(),
             freed_elsewhere_ratio,
             varying_ratio: at_recorded.varying_ratio(base),
+            guessed_ratio: base.guessed_ratio(),
+            largest_recorded,
             sizes,
             largest,
             best,
@@ -182,7 +212,11 @@ impl<'s, 'a> Family<'s, 'a> {
     /// Which sizes to tell of.
     fn sizes(&self, found: Option<Found>, options: &FitOptions<'_>) -> Vec<u64> {
         if !options.at.is_empty() {
-            return options.at.to_vec();
+            let around = match found {
+                Some(Found::Size(size)) => vec![size, size.saturating_add(options.multiple)],
+                _ => Vec::new(),
+            };
+            return [options.at, &around].concat();
         }
         let mut sizes: Vec<u64> = self.recordings.iter().map(|one| one.size).collect();
         let largest = sizes.iter().copied().max().unwrap_or(1);

@@ -162,6 +162,17 @@ impl PeakMemory {
         if self.blocks.is_empty() { 1.0 } else { ratio(bytes, self.all()) }
     }
 
+    /// The same of the bytes that were asked for with a stack.
+    pub(super) fn stacks_paired_ratio(&self, learned: &Learned<'_, '_, '_>) -> f64 {
+        let stacks = &learned.base.device.snapshot().stacks;
+        let (mut all, mut paired) = (0u64, 0u64);
+        for block in self.blocks.iter().filter(|block| !stacks.frames(block.stack).is_empty()) {
+            all = all.saturating_add(block.bytes);
+            paired = paired.saturating_add(block.law.map_or(0, |_| block.bytes));
+        }
+        if all == 0 { 1.0 } else { ratio(paired, all) }
+    }
+
     /// The share of its bytes that another recording had freed by then: the two do not keep the same.
     pub(super) fn freed_elsewhere_ratio(&self, learned: &Learned<'_, '_, '_>) -> f64 {
         let freed = learned.others.iter().map(|(other, partners)| {
@@ -195,6 +206,16 @@ impl PeakMemory {
         let shrinking = self.blocks.iter().filter(is_shrinking);
         let bytes = shrinking.fold(0u64, |sum, block| sum.saturating_add(block.bytes));
         ratio(bytes, self.all())
+    }
+
+    /// Whether all of it would be less at twice the size.
+    pub(super) fn falls(&self) -> bool {
+        let at = |n: u64| {
+            let bytes =
+                self.blocks.iter().map(|block| block.law.map_or(block.bytes, |law| law.at(n)));
+            bytes.fold(0, u64::saturating_add)
+        };
+        at(self.size.saturating_mul(2)) < at(self.size)
     }
 
     /// The `top` lines with most bytes of which nothing is known.

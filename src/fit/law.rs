@@ -55,18 +55,13 @@ impl Law {
             }
         }
         let line = Self::Line([*first, *last]);
-        let [_, middle, _] = points else {
-            return Some(if points.len() == 2 { line } else { Self::nearest(points) });
-        };
         if misses(line, points) == 0.0 {
             return Some(line);
         }
         let near = Self::nearest(points);
-        Some(if misses(near, points) <= PADDING {
-            near
-        } else {
-            Self::Parabola([*first, *middle, *last])
-        })
+        let parabola = Self::Parabola([*first, points[points.len() / 2], *last]);
+        let is_curved = misses(near, points) > PADDING && misses(parabola, points) <= PADDING;
+        Some(if is_curved { parabola } else { near })
     }
 
     /// The line with the least squares.
@@ -209,8 +204,12 @@ mod tests {
     #[test]
     fn three_points_tell_a_line_from_a_parabola() {
         assert_eq!(law(&[(1, 13), (2, 23), (4, 43)]).kind(), LawKind::Line);
-        let curved = law(&[(10, 110), (20, 420), (40, 1640)]);
-        assert_eq!((curved.kind(), curved.at(80)), (LawKind::Parabola, 6480));
+        let mut curve = vec![(10, 110), (20, 420), (40, 1640)];
+        for more in [50, 60] {
+            let curved = law(&curve);
+            assert_eq!((curved.kind(), curved.at(80)), (LawKind::Parabola, 6480));
+            curve.push((more, more * (more + 1)));
+        }
         // Padded to multiples of 64.
         let padded = law(&[(100, 6400), (200, 12_800), (301, 19_328)]);
         assert_eq!(padded.kind(), LawKind::Near);

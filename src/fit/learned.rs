@@ -90,13 +90,25 @@ impl<'r, 's, 'a> Learned<'r, 's, 'a> {
 
     /// Of all bytes asked for in the recording, the share whose growth is known.
     pub(super) fn asked_paired_ratio(&self) -> f64 {
-        let requests = self.base.requests.iter().zip(&self.requests);
-        let (mut all, mut paired) = (0u64, 0u64);
-        for (request, law) in requests {
-            all = all.saturating_add(request.bytes);
-            paired = paired.saturating_add(law.map_or(0, |_| request.bytes));
+        1.0 - self.asked_ratio(Option::is_none)
+    }
+
+    /// Of all bytes asked for in the recording, the share of a parabola that is through all there is.
+    pub(super) fn guessed_ratio(&self) -> f64 {
+        if self.others.len() > 2 {
+            return 0.0;
         }
-        if all == 0 { 1.0 } else { ratio(paired, all) }
+        self.asked_ratio(|law| matches!(law, Some(Law::Parabola(_))))
+    }
+
+    /// The share of requests with such a law.
+    fn asked_ratio(&self, is_such: impl Fn(&Option<Law>) -> bool) -> f64 {
+        let (mut all, mut such) = (0u64, 0u64);
+        for (request, law) in self.base.requests.iter().zip(&self.requests) {
+            all = all.saturating_add(request.bytes);
+            such = such.saturating_add(if is_such(law) { request.bytes } else { 0 });
+        }
+        ratio(such, all)
     }
 
     /// The calls of the recording with the bytes of size `n`. What it held before is laid out anew where that grows.

@@ -19,6 +19,7 @@ mod align;
 mod asked;
 mod checked;
 mod device;
+mod doubts;
 mod growth;
 mod largest;
 mod law;

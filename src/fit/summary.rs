@@ -11,7 +11,11 @@ use crate::verdict::Verdict;
 
 /// How large it may be, by the device on which least fits. `largest` is the recording of the largest size: settings are
 /// told beside its own.
-pub(super) fn summary(devices: &[FitDevice], largest: Option<&Sized<'_, '_>>) -> Summary {
+pub(super) fn summary(
+    devices: &[FitDevice],
+    largest: Option<&Sized<'_, '_>>,
+    multiple: u64,
+) -> Summary {
     let fits = |device: &&FitDevice| {
         device.largest.as_ref().map_or(u64::MAX, |largest| largest.size.unwrap_or(u64::MAX))
     };
@@ -32,17 +36,20 @@ pub(super) fn summary(devices: &[FitDevice], largest: Option<&Sized<'_, '_>>) ->
             let action = "give --capacity, such as 80GiB, to learn the largest size that fits";
             (Some(action.to_owned()), None)
         }
+        _ if multiple > 1 && device.largest.as_ref().is_some_and(|none| none.size == Some(0)) => {
+            (Some("leave out --multiple-of to learn what fits".to_owned()), None)
+        }
         _ => (None, None),
     };
     Summary {
-        answer: format!("{of}{estimate}{}", answer(device, largest.map_or(0, |one| one.size))),
+        answer: format!("{of}{estimate}{}", answer(device, multiple)),
         who: device.growth.first().map(|line| grows(line, device)),
         action,
         copy,
     }
 }
 
-fn answer(device: &FitDevice, recorded: u64) -> String {
+fn answer(device: &FitDevice, multiple: u64) -> String {
     let Some(capacity) = device.capacity_bytes else {
         let largest = device.sizes.last();
         return largest.map_or_else(String::new, |at| {
@@ -62,6 +69,7 @@ fn answer(device: &FitDevice, recorded: u64) -> String {
     let on = size(capacity);
     match largest.size {
         None => format!("every size fits on {on}: the peak does not grow"),
+        Some(0) if multiple > 1 => format!("no multiple of {} fits on {on}", count(multiple)),
         Some(0) => format!("no size fits on {on}"),
         Some(fits) => {
             let next = device.sizes.iter().find(|size| size.size > fits && size.failed.is_some());
@@ -69,7 +77,7 @@ fn answer(device: &FitDevice, recorded: u64) -> String {
             let fails = fails.map_or_else(String::new, |(n, failed)| {
                 format!("; {} fails{}", count(n), failed.in_short())
             });
-            let fits = format!("{}{}", count(fits), far(fits, recorded));
+            let fits = format!("{}{}", count(fits), far(fits, device.largest_recorded));
             format!("size {fits} fits on {on}{}{fails}", to_spare(largest))
         }
     }

@@ -17,8 +17,12 @@ words! {
         /// The memory is managed by other rules than those of PyTorch's native CUDA allocator: another
         /// `backend`, or `torch_npu` and its like
         ForeignBackend = "foreign-backend",
+        /// The largest size that fits is many times the largest recorded
+        FarAway = "far-away",
         /// The trace has no `free_completed` entries, so pending blocks count as free
         FreesNotCompleted = "frees-not-completed",
+        /// Memory grows as a parabola through three recordings, which none checks
+        GuessedGrowth = "guessed-growth",
         /// Settings that do harm together
         HarmfulSettings = "harmful-settings",
         /// Entries before the first were recorded and are lost: the ring of `max_entries` is full, or holds

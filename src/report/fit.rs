@@ -45,8 +45,10 @@ fn device(document: &mut Document, device: &FitDevice) {
     document.field(
         "paired",
         format!(
-            "{} of the memory at the peak of the largest recording is asked for by the same stacks in another",
-            percent(device.paired_ratio)
+            "{} of the memory at the peak of the largest recording, and {} of all that it asks for, is asked for by the \
+             same stacks in another",
+            percent(device.paired_ratio),
+            percent(device.asked_paired_ratio)
         ),
     );
     document.fields(

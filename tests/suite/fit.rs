@@ -152,3 +152,26 @@ fn what_cannot_be_learned_from_is_refused_in_a_sentence() {
     assert!(refusal(&["fit", &same]).contains("one recording does not tell how a program grows"));
     assert!(refusal(&["fit", &same, &same]).contains("two recordings are of the same size"));
 }
+
+#[test]
+fn what_cannot_be_an_answer_is_refused_and_what_is_far_is_told() {
+    let of = |program: &str, file: u64, size: u64| {
+        format!("{size}=fixtures/sizes/2.15.0-{program}-{file}.pickle.gz")
+    };
+    let swapped = refusal(&["fit", &of("dense", 8, 4), &of("dense", 4, 8)]);
+    assert!(swapped.contains("are the sizes swapped"), "{swapped}");
+    let twice = refusal(&["fit", &of("dense", 4, 4), &of("dense", 4, 8)]);
+    assert!(twice.contains("is given for size 4 and for 8"), "{twice}");
+    let two = refusal(&["fit", &of("gan", 4, 4), &of("dense", 8, 8)]);
+    assert!(two.contains("not recordings of one program"), "{two}");
+
+    let multiple = fit("dense", &[4, 8], &["--capacity", "316MiB", "--multiple-of", "128"]);
+    let answer = multiple["summary"]["answer"].as_str().unwrap();
+    assert!(answer.ends_with("no multiple of 128 fits on 316 MiB"), "{answer}");
+    let far = fit("gan", &[4, 8], &["--capacity", "1GiB"]);
+    assert_eq!(codes(&far), ["far-away"]);
+    assert!(far["summary"]["answer"].as_str().unwrap().starts_with("an estimate"));
+    let asked = fit("dense", &[4, 8], &["--capacity", "316MiB", "--at", "6"]);
+    let sizes = asked["devices"][0]["sizes"].as_array().unwrap().iter().map(|row| &row["size"]);
+    assert_eq!(sizes.collect::<Vec<_>>(), [6, LARGEST_OF_DENSE, LARGEST_OF_DENSE + 1]);
+}
