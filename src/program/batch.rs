@@ -1,7 +1,9 @@
 //! Half the batch, twice: each pass is made two times with half of what it makes, and the gradients of the second time
 //! are added to those of the first.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
 
 use super::change::{Changed, ProgramChange, Sure};
 use super::passes::{Pass, passes};
@@ -9,10 +11,15 @@ use super::recording::Recording;
 use crate::calls::{Act, Script, What};
 use crate::held::Category;
 use crate::ids::row;
+use crate::intern::SeededSet;
 use crate::phases::Phase;
 
 /// Each forward and backward pass in two halves.
-pub(super) fn halves(recording: &Recording<'_, '_>) -> Option<Changed> {
+pub(super) fn halves(recording: &Recording<'_, '_>) -> Vec<Changed> {
+    changed(recording).into_iter().collect()
+}
+
+fn changed(recording: &Recording<'_, '_>) -> Option<Changed> {
     let passes = passes(recording);
     let purposes = recording.purposes();
     let halved = halved(recording, &passes);
@@ -29,8 +36,9 @@ pub(super) fn halves(recording: &Recording<'_, '_>) -> Option<Changed> {
     let mut done = 0;
     for pass in passes.iter().filter(|pass| !pass.backward.is_empty()) {
         let (from, to) = (pass.forward.start as usize, pass.backward.end as usize);
-        acts.extend_from_slice(&recording.script.acts[done..from]);
-        twice(&recording.script.acts[from..to], purposes, &mut script, &mut acts);
+        let part = |range: Range<usize>| recording.script.acts.get(range).unwrap_or_default();
+        acts.extend_from_slice(part(done..from));
+        twice(part(from..to), purposes, &mut script, &mut acts);
         done = to;
     }
     acts.extend_from_slice(&recording.script.acts[done..]);
@@ -56,7 +64,7 @@ fn halved(recording: &Recording<'_, '_>, passes: &[Pass]) -> Vec<bool> {
         .iter()
         .zip(purposes)
         .filter(|(_, purpose)| matches!(purpose, Category::Parameters | Category::Gradients));
-    let sizes: FxHashSet<u64> = of_model.map(|(block, _)| block.bytes).collect();
+    let sizes: SeededSet<u64> = of_model.map(|(block, _)| block.bytes).collect();
     let is_one = |(number, purpose): (usize, &Category)| {
         let block = &blocks[number];
         let Some(asked) = block.asked else { return false };

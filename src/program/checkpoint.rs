@@ -22,6 +22,15 @@ const MODULES: usize = 3;
 
 /// Each repeated module checkpointed, those that hold most at the peak first.
 pub(super) fn checkpointed(recording: &Recording<'_, '_>) -> Vec<Changed> {
+    largest(recording, MODULES)
+}
+
+/// The repeated module that holds most at the peak checkpointed.
+pub(super) fn checkpointed_most(recording: &Recording<'_, '_>) -> Vec<Changed> {
+    largest(recording, 1)
+}
+
+fn largest(recording: &Recording<'_, '_>, most: usize) -> Vec<Changed> {
     let passes = passes(recording);
     let is_at_peak: FxHashSet<u32> = recording.peak.blocks.iter().copied().collect();
     let at_peak = |module: &Module| {
@@ -33,7 +42,7 @@ pub(super) fn checkpointed(recording: &Recording<'_, '_>) -> Vec<Changed> {
     let mut modules: Vec<(u64, Module)> = modules.filter(|(bytes, _)| *bytes > 0).collect();
     // Of those that hold the same, the outermost.
     modules.sort_by_key(|(bytes, _)| Reverse(*bytes));
-    modules.truncate(MODULES);
+    modules.truncate(most);
     let rows = modules.into_iter().map(|(_, module)| row(recording, &passes, &module));
     rows.filter(|row| row.bytes_at_peak > 0).collect()
 }

@@ -11,9 +11,14 @@ use super::recording::Recording;
 use crate::calls::{Act, What};
 use crate::held::Category;
 use crate::ids::row;
+use crate::intern::SeededMap;
 
 /// Gradients gone before the forward pass that they live into.
-pub(super) fn gradients(recording: &Recording<'_, '_>) -> Option<Changed> {
+pub(super) fn gradients(recording: &Recording<'_, '_>) -> Vec<Changed> {
+    changed(recording).into_iter().collect()
+}
+
+fn changed(recording: &Recording<'_, '_>) -> Option<Changed> {
     let passes = passes(recording);
     let (purposes, by_size) = (recording.purposes(), BySize::of(recording, &passes));
     let blocks = &recording.script.blocks;
@@ -81,7 +86,7 @@ fn free_before(pass: &Pass, block: u32) -> Act {
 
 /// What each backward pass asks for, by bytes, in order.
 struct BySize {
-    passes: Vec<FxHashMap<u64, Vec<u32>>>,
+    passes: Vec<SeededMap<u64, Vec<u32>>>,
     /// Of each block, its place among those of its size in its pass.
     places: FxHashMap<u32, usize>,
 }
@@ -91,7 +96,7 @@ impl BySize {
         let mut places = FxHashMap::default();
         let mut of_pass = |pass: &Pass| {
             let range = pass.backward.start as usize..pass.backward.end as usize;
-            let mut by_size: FxHashMap<u64, Vec<u32>> = FxHashMap::default();
+            let mut by_size: SeededMap<u64, Vec<u32>> = SeededMap::default();
             for act in recording.script.acts.get(range).unwrap_or_default() {
                 let What::Ask(block) = act.what else { continue };
                 let bytes = recording.script.blocks[block as usize].bytes;

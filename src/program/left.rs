@@ -13,7 +13,11 @@ use crate::ids::{StackId, row};
 const WORTH: u64 = 1000;
 
 /// What lines leave behind in step after step, freed at the end of each.
-pub(super) fn left_behind(recording: &Recording<'_, '_>) -> Option<Changed> {
+pub(super) fn left_behind(recording: &Recording<'_, '_>) -> Vec<Changed> {
+    changed(recording).into_iter().collect()
+}
+
+fn changed(recording: &Recording<'_, '_>) -> Option<Changed> {
     let purposes = recording.purposes();
     // What a line makes once may be there for good: a cache, a buffer.
     let mut steps: FxHashMap<StackId, FxHashSet<u32>> = FxHashMap::default();

@@ -25,8 +25,9 @@ mod recording;
 mod replayed;
 mod rows;
 mod summary;
+mod unasked;
 
 pub use self::answer::{ProgramDevice, ProgramReport, ProgramRow, RowFailure};
 pub use self::change::{ProgramChange, Sure};
-pub(crate) use self::rows::best_changes;
 pub use self::rows::program;
+pub(crate) use self::unasked::best_changes;

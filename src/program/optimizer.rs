@@ -18,16 +18,76 @@ const RANKS: u64 = 8;
 /// Directories of code that shards what optimizers keep.
 const SHARDING: [&str; 3] = ["/distributed/fsdp/", "zero_redundancy_optimizer", "/deepspeed/"];
 
-/// Without the temporaries of the optimizer's step; with its state in 8 bits, shared out, on the host.
-pub(super) fn optimizer(recording: &Recording<'_, '_>) -> Vec<Changed> {
-    let mut rows = Vec::new();
-    let temporaries = temporaries(recording);
-    let is_temporary = |block: u32| temporaries[block as usize];
-    let change = |change,
-                  sure,
-                  what: String,
-                  is_one: &dyn Fn(u32) -> bool,
-                  bytes: &dyn Fn(&Block) -> u64| {
+/// Without the temporaries of the optimizer's step.
+pub(super) fn without_temporaries(recording: &Recording<'_, '_>) -> Vec<Changed> {
+    let optimizer = Optimizer::of(recording);
+    let what = "no temporaries in the optimizer's step (fused=True)";
+    let row = || {
+        let row =
+            optimizer.row(ProgramChange::OptimizerTemporaries, what, &|_| false, &|it| it.bytes);
+        Changed { sure: Sure::Exact, ..row }
+    };
+    optimizer.temporaries.contains(&true).then(row).into_iter().collect()
+}
+
+/// With the optimizer's state in 8 bits, and shared out among ranks.
+pub(super) fn smaller_state(recording: &Recording<'_, '_>) -> Vec<Changed> {
+    let optimizer = Optimizer::of(recording);
+    let in_8_bits = |block: &Block| match block.bytes / FLOAT {
+        few if few < FEW => block.bytes,
+        numbers => numbers.saturating_add(numbers.div_ceil(SCALED).saturating_mul(FLOAT)),
+    };
+    let what = "the optimizer's state in 8 bits";
+    let mut rows = optimizer.of_state(ProgramChange::State8Bit, what, &in_8_bits);
+    if !is_sharded(recording) {
+        let what = format!("the optimizer's state shared out among {RANKS} ranks");
+        let part = |block: &Block| block.bytes.div_ceil(RANKS);
+        rows.extend(optimizer.of_state(ProgramChange::StateSharded, &what, &part));
+    }
+    rows
+}
+
+/// With the optimizer's state on the host.
+pub(super) fn offloaded(recording: &Recording<'_, '_>) -> Vec<Changed> {
+    let what = "the optimizer's state on the host";
+    Optimizer::of(recording).of_state(ProgramChange::StateOffloaded, what, &|_| 0)
+}
+
+/// What optimizers make.
+struct Optimizer<'r, 's, 'a> {
+    recording: &'r Recording<'s, 'a>,
+    /// Of each block, whether a step makes it and is done with it.
+    temporaries: Vec<bool>,
+}
+
+impl<'r, 's, 'a> Optimizer<'r, 's, 'a> {
+    fn of(recording: &'r Recording<'s, 'a>) -> Self {
+        Self { recording, temporaries: temporaries(recording) }
+    }
+
+    /// The program with state of other `bytes`, where it has any.
+    fn of_state(
+        &self,
+        change: ProgramChange,
+        what: &str,
+        bytes: &dyn Fn(&Block) -> u64,
+    ) -> Vec<Changed> {
+        let purposes = self.recording.purposes();
+        let is_state = |block: u32| purposes[block as usize] == Category::OptimizerState;
+        let row = || self.row(change, what, &is_state, bytes);
+        purposes.contains(&Category::OptimizerState).then(row).into_iter().collect()
+    }
+
+    /// The program without temporaries, and with other `bytes` of what `is_one`.
+    fn row(
+        &self,
+        change: ProgramChange,
+        what: &str,
+        is_one: &dyn Fn(u32) -> bool,
+        bytes: &dyn Fn(&Block) -> u64,
+    ) -> Changed {
+        let recording = self.recording;
+        let is_temporary = |block: u32| self.temporaries[block as usize];
         let mut script = recording.script.clone();
         for (number, block) in script.blocks.iter_mut().enumerate() {
             if is_temporary(row(number)) {
@@ -36,58 +96,17 @@ pub(super) fn optimizer(recording: &Recording<'_, '_>) -> Vec<Changed> {
                 block.bytes = bytes(block);
             }
         }
+        let is_changed = |block: u32| is_one(block) || is_temporary(block);
         let all = 0..row(recording.script.blocks.len());
         Changed {
             change,
-            sure,
-            what,
-            line: recording.main_line(all.filter(|block| is_one(*block) || is_temporary(*block))),
-            bytes_at_peak: recording.bytes_at_peak(|block| is_one(block) || is_temporary(block)),
+            sure: Sure::Guess,
+            what: what.to_owned(),
+            line: recording.main_line(all.filter(|block| is_changed(*block))),
+            bytes_at_peak: recording.bytes_at_peak(is_changed),
             script,
         }
-    };
-    if temporaries.contains(&true) {
-        rows.push(change(
-            ProgramChange::OptimizerTemporaries,
-            Sure::Exact,
-            "fused=True: no temporaries in the optimizer's step".to_owned(),
-            &|_| false,
-            &|block| block.bytes,
-        ));
     }
-    let purposes = recording.purposes();
-    let is_state = |block: u32| purposes[block as usize] == Category::OptimizerState;
-    if !purposes.contains(&Category::OptimizerState) {
-        return rows;
-    }
-    let in_8_bits = |block: &Block| match block.bytes / FLOAT {
-        few if few < FEW => block.bytes,
-        numbers => numbers.saturating_add(numbers.div_ceil(SCALED).saturating_mul(FLOAT)),
-    };
-    rows.push(change(
-        ProgramChange::State8Bit,
-        Sure::Guess,
-        "the optimizer's state in 8 bits".to_owned(),
-        &is_state,
-        &in_8_bits,
-    ));
-    if !is_sharded(recording) {
-        rows.push(change(
-            ProgramChange::StateSharded,
-            Sure::Guess,
-            format!("the optimizer's state shared out among {RANKS} ranks"),
-            &is_state,
-            &|block| block.bytes.div_ceil(RANKS),
-        ));
-    }
-    rows.push(change(
-        ProgramChange::StateOffloaded,
-        Sure::Guess,
-        "the optimizer's state on the host".to_owned(),
-        &is_state,
-        &|_| 0,
-    ));
-    rows
 }
 
 /// Of each block, whether a step of an optimizer makes it and is done with it.

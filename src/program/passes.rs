@@ -21,6 +21,13 @@ pub(super) struct Pass {
 
 /// The passes of `recording`, in order. Of forward passes without a backward pass only the last is one.
 pub(super) fn passes(recording: &Recording<'_, '_>) -> Vec<Pass> {
+    let asks = recording.script.acts.iter().filter(|act| matches!(act.what, What::Ask(_)));
+    let asks = asks.map(|act| (act.like, recording.phase_of(act.like)));
+    told_apart(asks, row(recording.script.acts.len()))
+}
+
+/// The passes of a program of so many calls, which `asks` for memory in these phases.
+fn told_apart(asks: impl Iterator<Item = (u32, Phase)>, end: u32) -> Vec<Pass> {
     let mut passes: Vec<Pass> = Vec::new();
     let (mut forward, mut backward): (Option<u32>, Option<u32>) = (None, None);
     let mut fed = None;
@@ -30,26 +37,29 @@ pub(super) fn passes(recording: &Recording<'_, '_>) -> Vec<Pass> {
             (*forward, *backward) = (None, None);
         }
     };
-    for act in &recording.script.acts {
-        let What::Ask(_) = act.what else { continue };
-        match recording.phase_of(act.like) {
+    for (call, phase) in asks {
+        match phase {
             Phase::Forward => {
-                close(&mut forward, &mut backward, act.like);
-                forward = forward.or(fed.take()).or(Some(act.like));
+                close(&mut forward, &mut backward, call);
+                forward = forward.or(fed.take()).or(Some(call));
             }
             Phase::Data => {
-                close(&mut forward, &mut backward, act.like);
-                fed.get_or_insert(act.like);
+                close(&mut forward, &mut backward, call);
+                fed.get_or_insert(call);
             }
-            Phase::Backward if forward.is_some() => _ = backward.get_or_insert(act.like),
-            Phase::Backward => {}
+            Phase::Backward => {
+                // What was fed in the midst of a pass is not of the next.
+                fed = None;
+                if forward.is_some() {
+                    backward.get_or_insert(call);
+                }
+            }
             _ => {
-                close(&mut forward, &mut backward, act.like);
+                close(&mut forward, &mut backward, call);
                 fed = None;
             }
         }
     }
-    let end = row(recording.script.acts.len());
     close(&mut forward, &mut backward, end);
     if let (Some(first), None) = (forward, backward) {
         passes.push(Pass { forward: first..end, backward: end..end, is_cut: true });
@@ -65,4 +75,30 @@ pub(super) fn forward_of(passes: &[Pass], call: u32) -> Option<usize> {
     let after = passes.partition_point(|pass| pass.forward.start <= call);
     let pass = after.checked_sub(1)?;
     passes[pass].forward.contains(&call).then_some(pass)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(phases: &[Phase]) -> Vec<(Range<u32>, Range<u32>, bool)> {
+        let asks = phases.iter().enumerate().map(|(at, phase)| (row(at), *phase));
+        let passes = told_apart(asks, row(phases.len()));
+        passes.into_iter().map(|pass| (pass.forward, pass.backward, pass.is_cut)).collect()
+    }
+
+    #[test]
+    fn passes_follow_one_another() {
+        use Phase::{Backward, Data, Forward, Optimizer};
+        let two = [Data, Forward, Backward, Optimizer, Forward, Backward];
+        assert_eq!(ranges(&two), [(0..2, 2..3, false), (4..5, 5..6, true)]);
+        // A batch that is copied ahead in the midst of a pass.
+        let ahead = [Forward, Data, Backward, Forward, Backward, Optimizer];
+        assert_eq!(ranges(&ahead), [(0..2, 2..3, false), (3..4, 4..5, false)]);
+        assert_eq!(
+            ranges(&[Forward, Backward, Forward]),
+            [(0..1, 1..2, false), (2..3, 3..3, true)]
+        );
+        assert_eq!(ranges(&[Backward, Optimizer]), []);
+    }
 }

@@ -1,12 +1,11 @@
 //! Numbers of half the size: the model with all that follows from it, or what is kept for the backward pass.
 
-use rustc_hash::FxHashSet;
-
 use super::change::{Changed, ProgramChange, Sure};
 use super::passes::{Pass, passes};
 use super::recording::Recording;
 use crate::held::Category;
 use crate::ids::row;
+use crate::intern::SeededSet;
 
 /// What is called where a program computes in half precision already.
 const HALF: [&str; 6] =
@@ -16,12 +15,16 @@ const HALF: [&str; 6] =
 const FEW: usize = 3;
 
 /// The model in half precision, where no stack shows that it is.
-pub(super) fn half(recording: &Recording<'_, '_>) -> Option<Changed> {
+pub(super) fn half(recording: &Recording<'_, '_>) -> Vec<Changed> {
+    changed(recording).into_iter().collect()
+}
+
+fn changed(recording: &Recording<'_, '_>) -> Option<Changed> {
     let snapshot = recording.device.snapshot();
     let is_half =
-        snapshot.stacks.all_frames().any(|frame| HALF.contains(&snapshot.text(frame.name)));
+        || snapshot.stacks.all_frames().any(|frame| HALF.contains(&snapshot.text(frame.name)));
     let purposes = recording.purposes();
-    if is_half || !purposes.contains(&Category::Parameters) || casts_parameters(recording) {
+    if !purposes.contains(&Category::Parameters) || is_half() || casts_parameters(recording) {
         return None;
     }
     let is_one = |block: u32| {
@@ -49,7 +52,7 @@ pub(super) fn half(recording: &Recording<'_, '_>) -> Option<Changed> {
 /// the half of some by chance.
 fn casts_parameters(recording: &Recording<'_, '_>) -> bool {
     let purposes = recording.purposes();
-    let (mut parameters, mut made) = (FxHashSet::default(), FxHashSet::default());
+    let (mut parameters, mut made) = (SeededSet::default(), SeededSet::default());
     let passes = passes(recording);
     // The longest pass: the first may be the last.
     let longest = passes.iter().max_by_key(|pass| pass.forward.len());

@@ -39,6 +39,24 @@ impl Outcome {
     }
 }
 
+/// What one replay came to.
+struct Peaks {
+    allocated: u64,
+    reserved: u64,
+    /// The requests that failed: the entry, and the bytes.
+    failed: Vec<(usize, u64)>,
+}
+
+fn peaks(program: &Program<'_>, hypothesis: &Hypothesis) -> Peaks {
+    let done = simulate(program, hypothesis, None);
+    let statistics = done.allocator.statistics();
+    Peaks {
+        allocated: statistics.allocated_bytes.all.peak,
+        reserved: statistics.reserved_bytes.all.peak,
+        failed: done.ooms,
+    }
+}
+
 impl<'r, 's, 'a> Replays<'r, 's, 'a> {
     pub(super) fn of(recording: &'r Recording<'s, 'a>, capacity: Option<u64>) -> Self {
         let device = recording.device;
@@ -64,37 +82,48 @@ impl<'r, 's, 'a> Replays<'r, 's, 'a> {
         self.hypothesis.capacity
     }
 
+    /// What the program as it is reserves at its peak.
+    pub(super) fn peak_reserved(&self) -> u64 {
+        self.plain.reserved
+    }
+
+    /// A changed program, if the last request that failed is served in it.
+    pub(super) fn row_that_serves(&self, row: Changed) -> Option<ProgramRow> {
+        let is_anew = row.script.begins_otherwise(&self.recording.program);
+        let program = row.script.program(&self.recording.program);
+        let own = peaks(&program, &self.hypothesis);
+        if own.failed.iter().any(|(at, _)| Some(*at) == self.last_failed) {
+            return None;
+        }
+        let outcome = self.outcome_of(&program, own);
+        Some(self.told(row, &outcome, is_anew)).filter(|row| row.serves_failed == Some(true))
+    }
+
     fn outcome(&self, program: &Program<'_>) -> Outcome {
-        let peaks = |program: &Program<'_>, hypothesis: &Hypothesis| {
-            let done = simulate(program, hypothesis, None);
-            let statistics = done.allocator.statistics();
-            let (allocated, reserved) =
-                (statistics.allocated_bytes.all.peak, statistics.reserved_bytes.all.peak);
-            (allocated, reserved, done.ooms)
-        };
+        self.outcome_of(program, peaks(program, &self.hypothesis))
+    }
+
+    /// What `program` comes to, the replay of which on the device came to `own`.
+    fn outcome_of(&self, program: &Program<'_>, own: Peaks) -> Outcome {
         // What the program needs, not what the device has, nor what earlier work left in the pool.
         let needed = |program: &Program<'_>| {
             let change = WhatIf { capacity: Some(UNBOUNDED), ..WhatIf::default() };
             peaks(program, &Hypothesis { limit: None, ..changed(self.recording.device, &change) })
         };
-        let from_empty = (!program.held.is_empty()).then(|| needed(&program.clone().from_empty()));
-        if self.hypothesis.capacity.is_none() {
-            let (allocated, reserved, _) =
-                from_empty.unwrap_or_else(|| peaks(program, &self.hypothesis));
-            return Outcome { allocated, reserved, failed: None };
-        }
-        let (mut allocated, mut reserved, mut failed) = peaks(program, &self.hypothesis);
+        let begins_late = !program.held.is_empty();
+        let needs = match () {
+            () if begins_late => needed(&program.clone().from_empty()),
+            () if !own.failed.is_empty() => needed(program),
+            () => Peaks { failed: Vec::new(), ..own },
+        };
+        let mut failed = own.failed;
         // What was held before and stays may be more than the device has.
         let before = self.recording.device.reserved_before();
-        if from_empty.is_some() && self.capacity.is_some_and(|bytes| bytes < before) {
+        if begins_late && self.capacity.is_some_and(|bytes| bytes < before) {
             failed.insert(0, (0, before));
         }
-        if let Some((most, held, _)) = from_empty {
-            (allocated, reserved) = (most, held);
-        } else if !failed.is_empty() {
-            (allocated, reserved, _) = needed(program);
-        }
-        Outcome { allocated, reserved, failed: Some(failed) }
+        let failed = self.hypothesis.capacity.map(|_| failed);
+        Outcome { allocated: needs.allocated, reserved: needs.reserved, failed }
     }
 
     /// The program as it is.

@@ -7,11 +7,11 @@ use rayon::prelude::*;
 use super::answer::{ProgramDevice, ProgramReport, ProgramRow};
 use super::batch::halves;
 use super::change::{Changed, ProgramChange, Sure};
-use super::checkpoint::checkpointed;
+use super::checkpoint::{checkpointed, checkpointed_most};
 use super::gradients::gradients;
 use super::left::left_behind;
 use super::lines::Lines;
-use super::optimizer::optimizer;
+use super::optimizer::{offloaded, smaller_state, without_temporaries};
 use super::precision::half;
 use super::recording::Recording;
 use super::replayed::Replays;
@@ -42,30 +42,12 @@ pub fn program(study: &Study<'_>, path: &str, capacity: Option<u64>, top: usize)
     }
 }
 
-/// A trace of more entries is not replayed a dozen times more unasked.
-const UNASKED: usize = 200_000;
-
-/// The `most` changes that do most for `device`, of a trace that is not too long to try them unasked.
-pub(crate) fn best_changes(device: DeviceStudy<'_, '_>, most: usize) -> Option<Vec<ProgramRow>> {
-    if device.device().len() > UNASKED {
-        return None;
-    }
-    let found = of_device(device, device.scope().capacity, 0);
-    let mut told = Vec::new();
-    let is_new = |row: &&ProgramRow| {
-        let is_new = !told.contains(&row.change);
-        told.push(row.change);
-        is_new
-    };
-    Some(found.best().into_iter().filter(is_new).take(most).cloned().collect())
-}
-
 fn of_device(device: DeviceStudy<'_, '_>, capacity: Option<u64>, top: usize) -> ProgramDevice {
     let recording = Recording::of(device);
     let replays = Replays::of(&recording, capacity);
     // Each is a copy of the program: they are made and replayed one after the other, as many at once as there are threads.
-    let changed = CHANGES.par_iter().filter(|of| !of.needs_steps || recording.has_steps());
-    let replayed = changed.flat_map_iter(|of| (of.make)(&recording)).map(|row| replays.row(row));
+    let changed = makers(&recording).flat_map_iter(|maker| (maker.make)(&recording));
+    let replayed = changed.map(|row| replays.row(row));
     let mut rows: Vec<ProgramRow> = replayed.collect();
     rows.sort_by_key(|row| {
         (Reverse(row.fits), Reverse(row.serves_failed), Reverse(row.reserved_gain_bytes))
@@ -93,21 +75,41 @@ fn of_device(device: DeviceStudy<'_, '_>, capacity: Option<u64>, top: usize) -> 
 }
 
 /// What makes rows of one kind.
-struct Maker {
+pub(super) struct Maker {
     /// Whether they are about training steps.
     needs_steps: bool,
-    make: fn(&Recording<'_, '_>) -> Vec<Changed>,
+    make: Make,
+    /// What makes those that are worth trying unasked.
+    pub(super) unasked: Option<Make>,
 }
 
+type Make = fn(&Recording<'_, '_>) -> Vec<Changed>;
+
 /// Every change that a recording may give reason for.
-const CHANGES: [Maker; 6] = [
-    Maker { needs_steps: false, make: checkpointed },
-    Maker { needs_steps: true, make: optimizer },
-    Maker { needs_steps: true, make: |it| gradients(it).into_iter().collect() },
-    Maker { needs_steps: true, make: |it| left_behind(it).into_iter().collect() },
-    Maker { needs_steps: true, make: |it| halves(it).into_iter().collect() },
-    Maker { needs_steps: true, make: |it| half(it).into_iter().collect() },
+static CHANGES: [Maker; 8] = [
+    Maker { needs_steps: false, make: checkpointed, unasked: Some(checkpointed_most) },
+    of_steps(without_temporaries, true),
+    of_steps(smaller_state, false),
+    of_steps(offloaded, true),
+    of_steps(gradients, true),
+    of_steps(left_behind, true),
+    of_steps(halves, true),
+    of_steps(half, true),
 ];
+
+const fn of_steps(make: Make, is_unasked: bool) -> Maker {
+    Maker { needs_steps: true, make, unasked: if is_unasked { Some(make) } else { None } }
+}
+
+/// What makes rows of `recording`.
+pub(super) fn makers(
+    recording: &Recording<'_, '_>,
+) -> impl IndexedParallelIterator<Item = &'static Maker> {
+    let has_steps = recording.has_steps();
+    let given: Vec<&Maker> =
+        CHANGES.iter().filter(|maker| has_steps || !maker.needs_steps).collect();
+    given.into_par_iter()
+}
 
 fn as_recorded(recording: &Recording<'_, '_>) -> Changed {
     Changed {

@@ -29,20 +29,25 @@ impl ProgramRow {
 }
 
 impl ProgramDevice {
-    /// Its changes, those first that serve most; of them what is surely worth it before what is a guess.
-    pub fn best(&self) -> Vec<&ProgramRow> {
-        let worth = self.as_recorded.peak_reserved_bytes / WORTH;
-        let is_worth = |row: &ProgramRow| {
-            row.sure != Sure::Guess
-                && u64::try_from(row.reserved_gain_bytes).is_ok_and(|gain| gain >= worth)
-        };
-        let mut rows: Vec<&ProgramRow> = self.rows.iter().filter(|row| row.is_gain()).collect();
-        rows.sort_by_key(|row| {
-            let serves = (row.fits, row.serves_failed);
-            Reverse((serves, is_worth(row), row.reserved_gain_bytes, row.allocated_gain_bytes))
-        });
-        rows
+    /// The change to begin with.
+    fn best(&self) -> Option<&ProgramRow> {
+        best(&self.rows, self.as_recorded.peak_reserved_bytes).into_iter().next()
     }
+}
+
+/// The `rows` that gain anything, those first that serve most; of them what is surely worth it before what is a guess,
+/// where the program as it is reserves so many bytes at its `peak`.
+pub(super) fn best(rows: &[ProgramRow], peak: u64) -> Vec<&ProgramRow> {
+    let is_worth = |row: &ProgramRow| {
+        let gain = u64::try_from(row.reserved_gain_bytes);
+        row.sure != Sure::Guess && gain.is_ok_and(|gain| gain >= peak / WORTH)
+    };
+    let mut rows: Vec<&ProgramRow> = rows.iter().filter(|row| row.is_gain()).collect();
+    rows.sort_by_key(|row| {
+        let serves = (row.fits, row.serves_failed);
+        Reverse((serves, is_worth(row), row.reserved_gain_bytes, row.allocated_gain_bytes))
+    });
+    rows
 }
 
 /// The device that stands worst: where not all fits, else the one that holds most.
@@ -64,8 +69,7 @@ pub(super) fn summary(devices: &[ProgramDevice]) -> Summary {
             size(plain.peak_allocated_bytes)
         )
     });
-    let best = worst.best();
-    let Some(best) = best.first() else {
+    let Some(best) = worst.best() else {
         let answer = if worst.rows.is_empty() {
             format!(
                 "this recording gives no reason for a change to the program on device {id}: it shows no training \

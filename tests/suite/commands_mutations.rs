@@ -15,6 +15,7 @@ use oomscope::document::{self, Style};
 use oomscope::gate::{
     AllowMissing, Baseline, CheckReport, Config, EXAMPLE, Gate, Limits, judge, peaks,
 };
+use oomscope::program::program;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Window;
 use oomscope::study::{Scope, Study};
@@ -174,6 +175,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
             Ok(report) => shown(&report::whatif(&report)).concat(),
             Err(sentence) => sentence.escape_debug().to_string(),
         });
+        said.extend(shown(&report::program(&program(&study, "a", capacity, 2))));
     }
 
     let of_other = Study::new(other, Scope::default());
