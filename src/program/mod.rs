@@ -5,7 +5,7 @@
 //! what that replay came to, nothing else. [`Sure`] says how sure the premise is: that the program, so changed, would
 //! make these calls.
 //!
-//! [`Recording`] is the calls, as a script, with the phase of each; `rows` has every row, each made by a file of its
+//! `Recording` is the calls, as a script, with the phase of each; `rows` has every row, each made by a file of its
 //! own that turns the script into another; `replayed` replays them. A recording that ends with a failure is taken to
 //! go on for a step, where the step before tells how ([`crate::calls::Prolonged`]).
 
