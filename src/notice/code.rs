@@ -14,11 +14,11 @@ words! {
         EndsInFailure = "ends-in-failure",
         /// The release does not record the pool of a failed request, and there are private pools
         FailedPoolNotRecorded = "failed-pool-not-recorded",
+        /// The largest size that fits is many times the largest recorded
+        FarAway = "far-away",
         /// The memory is managed by other rules than those of PyTorch's native CUDA allocator: another
         /// `backend`, or `torch_npu` and its like
         ForeignBackend = "foreign-backend",
-        /// The largest size that fits is many times the largest recorded
-        FarAway = "far-away",
         /// The trace has no `free_completed` entries, so pending blocks count as free
         FreesNotCompleted = "frees-not-completed",
         /// Memory grows as a parabola through three recordings, which none checks
