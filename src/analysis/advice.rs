@@ -5,6 +5,7 @@ use crate::failure::{Blocker, OomReport, Remedy};
 use crate::frames::FrameReport;
 use crate::held::Category;
 use crate::memory::HeldByLine;
+use crate::program::{ProgramRow, Sure};
 use crate::summary::environment;
 use crate::units::{counted, percent, ratio, size};
 use crate::verdict::{EMPTY_CACHE, ToCopy, Verdict};
@@ -92,6 +93,12 @@ fn first(oom: &OomReport, device: &DeviceReport, recorded: Option<&str>) -> Advi
     if let Some(remedy) = oom.remedies.iter().find(lasting).filter(|it| it.without.is_none()) {
         let text = format!("set {}: in a replay the request then succeeds", remedy.settings);
         return one(text, Some(environment(&remedy.settings, recorded)));
+    }
+    // What follows from the calls, not from a guess, and serves all of them.
+    let is_sure = |row: &&ProgramRow| row.sure != Sure::Guess && row.fits == Some(true);
+    if let Some(change) = device.changes.first().filter(is_sure) {
+        let text = format!("{}; in a replay every request is then served", change.in_short());
+        return one(text, change.frame.as_ref().map(FrameReport::place));
     }
     let held = lines(oom).find_map(|line| line.frame.as_ref()).map(FrameReport::place);
     // Where settings were replayed, advice to try one is stale.

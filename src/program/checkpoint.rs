@@ -70,7 +70,7 @@ fn row(recording: &Recording<'_, '_>, passes: &[Pass], module: &Module) -> Chang
     Changed {
         change: ProgramChange::Checkpoint,
         sure: if plan.is_guess { Sure::Guess } else { Sure::About },
-        what: format!("checkpoint each of {}", counted(calls as u64, "call")),
+        what: format!("activation checkpointing of each of {}", counted(calls as u64, "call")),
         line: module.line.map(|line| LineId {
             code: Some(line),
             has_stack: true,

@@ -22,7 +22,9 @@ pub(crate) fn best_changes(device: DeviceStudy<'_, '_>, most: usize) -> Option<V
     let replays = Replays::of(&recording, device.scope().capacity);
     let unasked = makers(&recording).filter_map(|maker| maker.unasked);
     let changed = unasked.flat_map_iter(|make| make(&recording));
-    let rows: Vec<ProgramRow> = changed.filter_map(|row| replays.row_that_serves(row)).collect();
+    let needs_less = |row: &ProgramRow| row.allocated_gain_bytes > 0 || row.reserved_gain_bytes > 0;
+    let rows = changed.filter_map(|row| replays.row_that_serves(row)).filter(needs_less);
+    let rows: Vec<ProgramRow> = rows.collect();
     let mut rows = best(&rows, replays.peak_reserved());
     rows.truncate(most);
     Some(rows.into_iter().cloned().collect())
