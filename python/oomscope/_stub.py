@@ -225,7 +225,7 @@ def build(torch_directory, sources, directory):
     asked = wanted(torch_directory) | {name for name, (_, _, whole) in known.items() if whole}
     shims = sorted(asked - defined)
     with open(os.path.join(directory, "generated.c"), "w") as file:
-        file.write('#include "stub.c"\n/* accepted, with nothing behind them */\n')
+        file.write('#include <stub.c>\n/* accepted, with nothing behind them */\n')
         file.write("".join(generated(name, known) for name in shims))
     if not os.path.exists(os.path.join(types, "crt", "host_defines.h")):  # newer packages ship it apart
         host_defines(os.path.join(directory, "crt"))
