@@ -14,6 +14,16 @@ pub(crate) struct Place {
     pub(crate) line: u32,
 }
 
+/// What code that `torch.compile` wrote is known by. Its file has the hash of its text for a name, in a directory
+/// `torchinductor_USER`: another at every size.
+const COMPILED: &str = "torchinductor";
+
+/// `file`, or what stands for it in every snapshot.
+fn lasting(file: &str) -> &str {
+    let mut directories = file.split(['/', '\\']);
+    if directories.any(|directory| directory.starts_with(COMPILED)) { COMPILED } else { file }
+}
+
 /// The frames of two snapshots, before (0) and after (1), in the same words.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
@@ -32,7 +42,7 @@ impl Vocabulary {
         for (side, (snapshot, places)) in snapshots.into_iter().zip(&mut places).enumerate() {
             let frames = (0..snapshot.stacks.frame_count()).map(FrameId::from_index);
             for frame in frames.map(|id| snapshot.stacks.frame(id)) {
-                let file = symbols.intern(snapshot.text(frame.file));
+                let file = symbols.intern(lasting(snapshot.text(frame.file)));
                 let name = symbols.intern(snapshot.text(frame.name));
                 let function = *known.entry((file, name)).or_insert_with(|| {
                     functions.push(Function { file, name, seen: [false; 2] });
@@ -68,5 +78,21 @@ impl Vocabulary {
     /// The same for a function and what it moved to.
     pub(crate) fn class(&self, function: FunctionId) -> FunctionId {
         self.classes.get(function as usize).copied().unwrap_or(function)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compiled_code_is_one_file_whatever_its_hash() {
+        for file in ["/tmp/torchinductor_me/2i/c2iym3.py", "C:\\t\\torchinductor_me\\mg\\cmgqo7.py"]
+        {
+            assert_eq!(lasting(file), COMPILED);
+        }
+        for file in ["/app/train.py", "/app/my_torchinductor/x.py", "<string>"] {
+            assert_eq!(lasting(file), file);
+        }
     }
 }

@@ -203,6 +203,12 @@ def encoder():
     train(model, torch.optim.AdamW(model.parameters()), lambda: ids(SIZE, 128), loss_of=lambda y: F.cross_entropy(y.flatten(0, 1), torch.zeros(y.shape[0] * y.shape[1], dtype=torch.long, device="cuda")))
 
 
+def compiled():
+    """By inductor: what kernels are fused, and what is kept for the backward pass, is the compiler's."""
+    model = torch.compile(Model(4).cuda())
+    train(model, torch.optim.AdamW(model.parameters()), lambda: ids(SIZE, 128))
+
+
 def fsdp2():
     from torch.distributed.fsdp import fully_shard
 
