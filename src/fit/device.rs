@@ -57,7 +57,8 @@ pub struct FitDevice {
     pub growth_rest_bytes: u64,
     /// Requests of each recording, in the order of size: where they grow in number, memory at other sizes is not told.
     pub requests: Vec<u64>,
-    /// Lines that hold memory at the peak of the largest recording and have no partner: taken not to grow.
+    /// Lines that hold memory at the peak of the largest recording and have no partner: taken to grow as most others
+    /// of their bytes do.
     pub unpaired: Vec<GrowingLine>,
     /// Each recording as it is predicted from the others; of three or more.
     pub checked: Vec<Checked>,
@@ -160,12 +161,14 @@ impl<'s, 'a> Family<'s, 'a> {
             && self.recordings.windows(2).any(|two| two[0].requests.len() < two[1].requests.len());
         let found = if grows_in_number { None } else { search(&change, largest_recorded) };
         let largest = found.map(|found| told(found, &change, learned));
-        let best = match found {
-            Some(Found::Size(size)) if options.settings.is_none() => {
-                best(base, &change, size, &learned, &search, options.multiple)
-            }
+        let exceeded = match found {
+            Some(Found::Size(size)) => Some(size),
+            Some(Found::Nothing) => Some(0),
             _ => None,
         };
+        let exceeded = exceeded.filter(|_| options.settings.is_none());
+        let best = exceeded
+            .and_then(|size| best(base, &change, size, &learned, &search, options.multiple));
         let growth_at = match found {
             Some(Found::Size(size)) => size,
             _ => largest_recorded,

@@ -11,8 +11,8 @@
 //!            --growth----> which lines the memory at the peak is of, and how they grow
 //! ```
 //!
-//! What has no partner keeps its bytes, and is said: `paired_ratio`, warnings. Where less than half of the memory at
-//! the peak is paired, nothing is predicted. With three recordings or more each is predicted from the others and held
+//! What has no partner is taken to grow as most others of its bytes do, and is said: `paired_ratio`, warnings. Where
+//! less than half of the memory at the peak is paired, nothing is predicted. With three recordings or more each is predicted from the others and held
 //! against itself.
 
 mod align;

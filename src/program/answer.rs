@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::change::{ProgramChange, Sure};
 use crate::frames::{Around, FrameReport};
 use crate::notice::Warning;
+use crate::study::LostHistory;
 use crate::summary::Summary;
 
 /// The JSON of `oomscope whatif --program`.
@@ -33,6 +34,9 @@ pub struct ProgramDevice {
     pub capacity_bytes: Option<u64>,
     /// Whether the model reproduces the recording: every row is an estimate where it does not.
     pub exact: bool,
+    /// What is lost of the trace.
+    #[serde(skip)]
+    pub lost: Option<LostHistory>,
     /// What was reserved before the first entry. If anything was, peaks are of a pool that begins empty, in which what
     /// was held before is laid out anew: earlier work may have left more in it than the program needs.
     pub reserved_before_bytes: u64,

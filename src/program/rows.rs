@@ -18,7 +18,7 @@ use super::replayed::Replays;
 use super::summary::summary;
 use crate::notice::Warnings;
 use crate::study::{DeviceStudy, Study};
-use crate::whatif::{parted, reconfigured, verified};
+use crate::whatif::{one_entry, parted, reconfigured, verified};
 
 /// Every change to the program on each device of `study`, on a device of `capacity` bytes if that is given; and the
 /// `top` lines that hold most.
@@ -26,6 +26,7 @@ pub fn program(study: &Study<'_>, path: &str, capacity: Option<u64>, top: usize)
     let verified = verified(study, path);
     let mut warnings = Warnings::default();
     // What the figures are worth comes before them.
+    warnings.extend(study.devices().filter_map(one_entry));
     warnings.extend(study.devices().filter_map(parted));
     warnings.extend(study.devices().filter_map(reconfigured));
     warnings.extend(verified.warnings);
@@ -65,6 +66,7 @@ fn of_device(device: DeviceStudy<'_, '_>, capacity: Option<u64>, top: usize) -> 
         device: device.id(),
         capacity_bytes: replays.capacity(),
         exact: device.inferred().verification.is_exact(),
+        lost: device.lost_history(),
         reserved_before_bytes: device.reserved_before(),
         ends_in_failure: device.ends_with_failure(),
         goes_on: recording.goes_on(),

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 
 use super::answer::{ProgramDevice, ProgramRow};
-use super::change::Sure;
+use super::change::{ProgramChange, Sure};
 use crate::frames::FrameReport;
+use crate::study::LostHistory;
 use crate::summary::Summary;
 use crate::units::size;
 
@@ -69,6 +70,10 @@ pub(super) fn summary(devices: &[ProgramDevice]) -> Summary {
             size(plain.peak_allocated_bytes)
         )
     });
+    if worst.lost == Some(LostHistory::RingOfOne) {
+        let answer = format!("nothing can be said of a change to the program on device {id}");
+        return Summary { who, ..Summary::only(format!("{answer}: {}", LostHistory::RingOfOne)) };
+    }
     let Some(best) = worst.best() else {
         let answer = if worst.rows.is_empty() {
             format!(
@@ -90,6 +95,9 @@ pub(super) fn summary(devices: &[ProgramDevice]) -> Summary {
         outcome(best, worst)
     );
     let action = match best.sure {
+        Sure::Guess if best.change == ProgramChange::Checkpoint => {
+            "try it, and record a backward pass: none is recorded, and what it would ask for again is a guess"
+        }
         Sure::Exact => "change it: the replay rests on calls that were recorded, less some of them",
         Sure::About => {
             "change it, and record once more: when memory comes back was told from the order of calls"

@@ -6,7 +6,7 @@ use crate::conf::{self, Settings, Unknown, option_in};
 use crate::facts::releases;
 use crate::notice::{Code, Warning};
 use crate::snapshot::{RawSettings, Snapshot};
-use crate::study::DeviceStudy;
+use crate::study::{DeviceStudy, LostHistory};
 use crate::units::{MIB, count, counted};
 
 /// Whether reserved memory can grow without bound under `settings`: where segments are expandable, a
@@ -42,6 +42,14 @@ pub(crate) fn caution(settings: &Settings, is_limited: bool) -> Option<Warning> 
     let threshold = settings.garbage_collection_threshold;
     let message = format!("garbage_collection_threshold:{threshold} has no effect: {why}");
     Some(Warning::new(Code::IdleSetting, message))
+}
+
+/// That the trace of `device` is one entry, so that next to nothing is replayed.
+pub(crate) fn one_entry(device: DeviceStudy<'_, '_>) -> Option<Warning> {
+    let lost = device.lost_history().filter(|lost| *lost == LostHistory::RingOfOne)?;
+    let id = device.id();
+    let message = format!("device {id}: {lost}; the rows below replay that entry alone");
+    Some(Warning::new(Code::HistoryLost, message))
 }
 
 /// What whoever reads a what-if of `device` should know first: the model does not reproduce its recording.

@@ -27,7 +27,7 @@ pub use self::answer::{
 };
 #[cfg(feature = "cuda")]
 pub use self::calibrate::calibrate;
-pub(crate) use self::cautions::{caution, not_in_effect, parted, reconfigured};
+pub(crate) use self::cautions::{caution, not_in_effect, one_entry, parted, reconfigured};
 pub(crate) use self::change::changed;
 pub use self::change::{WhatIf, option_change};
 pub use self::cost::{COST_SCHEMA, Cost, Costs, CostsByCall};

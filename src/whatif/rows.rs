@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use super::answer::{WhatIfDevice, WhatIfReport, WhatIfRow};
-use super::cautions::{caution, parted, reconfigured};
+use super::cautions::{caution, one_entry, parted, reconfigured};
 use super::change::{WhatIf, changed, option_change};
 use super::cost::Costs;
 use super::grid::{COMMON, FINER, PLAIN};
@@ -17,9 +17,9 @@ use crate::calls::Prolonged;
 use crate::conf::Settings;
 use crate::device::UNBOUNDED;
 use crate::model::{Sink, simulate};
-use crate::notice::{Code, Warning, Warnings};
+use crate::notice::Warnings;
 use crate::snapshot::Action;
-use crate::study::{DeviceStudy, LostHistory, Study};
+use crate::study::{DeviceStudy, Study};
 
 /// What to try.
 #[derive(Debug, Clone, Copy, Default)]
@@ -117,14 +117,6 @@ fn circumstances<'s>(device: DeviceStudy<'s, '_>, path: &'s str) -> Circumstance
         lost: device.lost_history(),
         ends_at_failure: last.is_some_and(|failed| !goes_on(failed)),
     }
-}
-
-/// That the trace of `device` is one entry, so that next to nothing is replayed.
-fn one_entry(device: DeviceStudy<'_, '_>) -> Option<Warning> {
-    let lost = device.lost_history().filter(|lost| *lost == LostHistory::RingOfOne)?;
-    let id = device.id();
-    let message = format!("device {id}: {lost}; the rows below replay that entry alone");
-    Some(Warning::new(Code::HistoryLost, message))
 }
 
 /// The recorded settings, then those to try with what they mean here.

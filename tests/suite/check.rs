@@ -124,6 +124,11 @@ fn what_is_lost_of_a_recording_does_not_pass() {
     );
     let twice = recording(&directory, "twice.json", 0, &[("alloc", 0), ("alloc", 0)]);
     let pages = ["replay", "analyze", "whatif"].map(|command| run(&[command, &one]).out);
+    let program = run(&["whatif", "--program", &one]).out;
+    let program = program.split_whitespace().collect::<Vec<_>>().join(" ");
+    let nothing =
+        "nothing can be said of a change to the program on device 0: the trace has one entry";
+    assert!(program.contains(nothing) && program.contains("[history-lost]"), "{program}");
     assert!(pages[0].contains("one entry shows no decision to reproduce"), "{}", pages[0]);
     assert!(!pages[0].contains("1 of 1"), "{}", pages[0]);
     assert!(pages[1].contains(" at least 1 MiB allocated"), "{}", pages[1]);

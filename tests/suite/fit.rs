@@ -79,6 +79,11 @@ fn the_largest_size_fits_and_the_next_does_not() {
     assert_eq!(device["largest"]["unreserved_bytes"], (316 << 20) - reserved);
     let even = fit("dense", &[4, 8], &["--capacity", "316MiB", "--multiple-of", "4"]);
     assert_eq!(even["devices"][0]["largest"]["size"], largest / 4 * 4);
+    // 22 was really run under the settings that are named.
+    let none = fit("dense", &[4, 8], &["--capacity", "316MiB", "--multiple-of", "22"]);
+    let best = &none["devices"][0]["best"];
+    assert_eq!(none["devices"][0]["largest"]["size"], 0);
+    assert_eq!((&best["size"], &best["settings"]), (&22.into(), &"max_split_size_mb:32".into()));
 }
 
 const LARGEST_OF_DENSE: u64 = 19;
