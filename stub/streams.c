@@ -3,8 +3,15 @@ typedef struct { uint64_t id; int capturing; uint64_t capture_id; } stream_rec;
 #define MAX_STREAMS 4096
 static stream_rec streams[MAX_STREAMS]; static int n_streams = 0; static uint64_t captures = 0; static uint64_t next_handle = 0x10000;
 static stream_rec *stream_of(uint64_t s) {
-  for (int i = 0; i < n_streams; i++) if (streams[i].id == s) return &streams[i];
-  streams[n_streams].id = s; return &streams[n_streams++];
+  int row = -1; /* what is known of a stream is only whether it captures: where there is no room, one that does not is forgotten */
+  for (int i = 0; i < n_streams; i++) {
+    if (streams[i].id == s) return &streams[i];
+    if (!streams[i].capturing) row = i;
+  }
+  if (n_streams < MAX_STREAMS) row = n_streams++;
+  if (row < 0) row = 0;
+  streams[row] = (stream_rec){s, 0, 0};
+  return &streams[row];
 }
 EXPORT int cudaStreamCreateWithPriority(void **s, unsigned f, int p) { pthread_mutex_lock(&lock); next_handle += 0x100; *s = (void *)next_handle; pthread_mutex_unlock(&lock); return 0; }
 EXPORT int cudaStreamCreateWithFlags(void **s, unsigned f) { return cudaStreamCreateWithPriority(s, f, 0); }

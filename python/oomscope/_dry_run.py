@@ -8,6 +8,7 @@ The ledger: each line that reads a value of a device (all are zero), by which op
 whose memory only a closed library knows; entry points that are missing; large tensors of the host that were not filled.
 """
 import ctypes
+import importlib.util
 import json
 import os
 import sys
@@ -84,6 +85,7 @@ class DryRun(object):
     def after_torch(self, torch):
         self.leave_large_tensors(torch)
         self.trust_other_ranks(torch)
+        sys.meta_path.insert(0, After("transformers.generation.utils", end_generation))
 
     # Values that are read ----------------------------------------------------------------------------------------
 
@@ -208,3 +210,49 @@ class DryRun(object):
             "total_bytes": self.options["total_bytes"], "context_bytes": self.options["context_bytes"],
             "reads": reads, "reads_untold": self.untold, "unsized": {name: int(counts[at]) for at, name in enumerate(UNSIZED)},
             "missing": missing, "unfilled_bytes": self.unfilled_bytes, "stopped": bool(self.stopped)}
+
+
+class After(object):
+    """Finds the module `name` as the other finders do, and does `then` with it once it is imported."""
+
+    def __init__(self, name, then):
+        self.name = name
+        self.then = then
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        execute = getattr(spec.loader, "exec_module", None) if spec else None
+        if execute is not None:
+
+            def exec_module(module):
+                execute(module)
+                self.then(module)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def end_generation(module):
+    """`generate` of transformers asks the device whether every sequence is done, which is never so where all is zero. How
+    long one may become the host knows: generation goes on until then, which is the most that it can need."""
+    criterion = getattr(module, "MaxLengthCriteria", None)
+    loop = getattr(module, "GenerationMixin", None)
+    unfinished = getattr(loop, "_has_unfinished_sequences", None)
+    if criterion is None or unfinished is None:
+        return
+    is_reached, left = criterion.__call__, []
+
+    def reached(self, input_ids, *args, **named):
+        left[:] = [input_ids.shape[-1] < self.max_length]
+        return is_reached(self, input_ids, *args, **named)
+
+    def has_unfinished(self, *args, **named):
+        goes_on = left[0] if left else unfinished(self, *args, **named)
+        del left[:]
+        return goes_on
+
+    criterion.__call__ = reached
+    loop._has_unfinished_sequences = has_unfinished

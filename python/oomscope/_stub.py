@@ -26,8 +26,9 @@ import tempfile
 # The library, and the names under which others look for it: CUDA's driver and its management library.
 LIBRARY = "libcuda.so.1"
 NVML = "libnvidia-ml.so.1"
-# Whose symbols the stub has: all that touches a GPU. The compiler for run-time compilation (nvrtc) needs none.
-OURS = re.compile(r"(__cuda|cuda|cublas|cudnn|cusolver|cusparse|cufft|curand|nccl|cuFile|cu[A-Z])\w*$")
+# Whose symbols the stub has: all that touches a GPU, and what traces it (cupti), which crashes where there is none. The
+# compiler for run-time compilation (nvrtc) needs none.
+OURS = re.compile(r"(__cuda|cuda|cublas|cudnn|cupti|cusolver|cusparse|cufft|curand|nccl|cuFile|cu[A-Z])\w*$")
 # What would give something out, were it there.
 GIVES = re.compile(r"Get|Create|Query|ufferSize|Alloc|Import|Export|Heuristic")
 # Headers whose every function is generated: extensions beside torch ask for more than torch does.

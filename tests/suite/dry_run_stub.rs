@@ -142,3 +142,9 @@ fn every_read_of_a_device_value_gives_zero() {
     let Some(stub) = stub() else { return };
     assert_eq!(answers(&stub, 1000, "c\n"), ["zero"]);
 }
+
+#[test]
+fn a_capture_outlasts_any_number_of_streams() {
+    let Some(stub) = stub() else { return };
+    assert_eq!(answers(&stub, 1000, "s\n"), ["kept"]);
+}

@@ -155,6 +155,22 @@ def lightning():
     L.Trainer(max_steps=3, accelerator="gpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False).fit(Module(), data)
 
 
+def generate():
+    """The length alone ends it: what the device says of it is zero."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+    config = LlamaConfig(hidden_size=1024, intermediate_size=2816, num_hidden_layers=12, num_attention_heads=16, vocab_size=32000)
+    model, ids = LlamaForCausalLM(config).half().cuda().eval(), torch.randint(0, 1000, (4, 512), device="cuda")
+    with torch.inference_mode():
+        print(model.generate(ids, max_new_tokens=64, do_sample=True, top_k=50, pad_token_id=0).shape)
+
+
+def profiled():
+    model, x = transformer().half().cuda(), torch.randn(8, 256, 512, device="cuda").half()
+    with torch.profiler.profile() as profile:
+        model(x).float().square().mean().backward()
+    print(len(profile.key_averages()))
+
+
 PROGRAMS = {
     "gpt2": lambda: trainer("gpt2"),
     "gpt2-bf16": lambda: trainer("gpt2", bf16=True),
@@ -163,7 +179,7 @@ PROGRAMS = {
     "llama-bf16-checkpointed": lambda: trainer("llama", bf16=True, gradient_checkpointing=True),
     "gpt2-compiled": lambda: trainer("gpt2", torch_compile=True),
     "lora": lora, "unet": unet, "resnet50": resnet50, "lstm": lstm, "moe": moe, "compiled": compiled,
-    "ddp": ddp, "fsdp2": fsdp2, "lightning": lightning,
+    "ddp": ddp, "fsdp2": fsdp2, "lightning": lightning, "generate": generate, "profiled": profiled,
 }
 
 if __name__ == "__main__":

@@ -28,6 +28,15 @@ static const char *copies(void) {
   return memcmp(pinned, host, PART) ? "a copy within the host was lost" : "zero";
 }
 
+/* A stream that captures is remembered, however many others a program makes. */
+static const char *many_streams(void) {
+  void *first, *s; int capturing = 0;
+  cudaStreamCreate(&first); cudaStreamBeginCapture(first, 0);
+  for (int i = 0; i < 3 * MAX_STREAMS; i++) { cudaStreamCreate(&s); cudaStreamIsCapturing(s, &capturing); if (capturing || n_streams > MAX_STREAMS) return "one too many"; }
+  cudaStreamIsCapturing(first, &capturing);
+  return capturing ? "kept" : "forgotten";
+}
+
 int main(void) {
   char line[128], call; unsigned long long at, size;
   while (fgets(line, sizeof line, stdin)) {
@@ -41,6 +50,7 @@ int main(void) {
       case 'm': if (!take_memory(1, size)) what = " oom"; break;
       case 'u': give_memory(1, size); break;
       case 'c': puts(copies()); continue;
+      case 's': puts(many_streams()); continue;
     }
     printf("%llu%s %llu\n", (unsigned long long)got, what, (unsigned long long)memory_free_bytes(1));
   }
