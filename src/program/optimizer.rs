@@ -23,8 +23,8 @@ pub(super) fn without_temporaries(recording: &Recording<'_, '_>) -> Vec<Changed>
     let optimizer = Optimizer::of(recording);
     let what = "no temporaries in the optimizer's step (fused=True)";
     let row = || {
-        let row =
-            optimizer.row(ProgramChange::OptimizerTemporaries, what, &|_| false, &|it| it.bytes);
+        let gone = Sizes { state: &|it| it.bytes, temporary: &|_| 0 };
+        let row = optimizer.row(ProgramChange::OptimizerTemporaries, what, &|_| false, gone);
         Changed { sure: Sure::Exact, ..row }
     };
     optimizer.temporaries.contains(&true).then(row).into_iter().collect()
@@ -38,11 +38,13 @@ pub(super) fn smaller_state(recording: &Recording<'_, '_>) -> Vec<Changed> {
         numbers => numbers.saturating_add(numbers.div_ceil(SCALED).saturating_mul(FLOAT)),
     };
     let what = "the optimizer's state in 8 bits";
-    let mut rows = optimizer.of_state(ProgramChange::State8Bit, what, &in_8_bits);
+    let sizes = Sizes { state: &in_8_bits, temporary: &|_| 0 };
+    let mut rows = optimizer.of_state(ProgramChange::State8Bit, what, sizes);
     if !is_sharded(recording) {
         let what = format!("the optimizer's state shared out among {RANKS} ranks");
         let part = |block: &Block| block.bytes.div_ceil(RANKS);
-        rows.extend(optimizer.of_state(ProgramChange::StateSharded, &what, &part));
+        let sizes = Sizes { state: &part, temporary: &part };
+        rows.extend(optimizer.of_state(ProgramChange::StateSharded, &what, sizes));
     }
     rows
 }
@@ -50,7 +52,16 @@ pub(super) fn smaller_state(recording: &Recording<'_, '_>) -> Vec<Changed> {
 /// With the optimizer's state on the host.
 pub(super) fn offloaded(recording: &Recording<'_, '_>) -> Vec<Changed> {
     let what = "the optimizer's state on the host";
-    Optimizer::of(recording).of_state(ProgramChange::StateOffloaded, what, &|_| 0)
+    let sizes = Sizes { state: &|_| 0, temporary: &|_| 0 };
+    Optimizer::of(recording).of_state(ProgramChange::StateOffloaded, what, sizes)
+}
+
+/// The bytes of what optimizers make, in a program that is changed.
+#[derive(Clone, Copy)]
+struct Sizes<'f> {
+    state: &'f dyn Fn(&Block) -> u64,
+    /// Of what a step makes and is done with.
+    temporary: &'f dyn Fn(&Block) -> u64,
 }
 
 /// What optimizers make.
@@ -65,35 +76,30 @@ impl<'r, 's, 'a> Optimizer<'r, 's, 'a> {
         Self { recording, temporaries: temporaries(recording) }
     }
 
-    /// The program with state of other `bytes`, where it has any.
-    fn of_state(
-        &self,
-        change: ProgramChange,
-        what: &str,
-        bytes: &dyn Fn(&Block) -> u64,
-    ) -> Vec<Changed> {
+    /// The program with state of other `sizes`, where it has any.
+    fn of_state(&self, change: ProgramChange, what: &str, sizes: Sizes<'_>) -> Vec<Changed> {
         let purposes = self.recording.purposes();
         let is_state = |block: u32| purposes[block as usize] == Category::OptimizerState;
-        let row = || self.row(change, what, &is_state, bytes);
+        let row = || self.row(change, what, &is_state, sizes);
         purposes.contains(&Category::OptimizerState).then(row).into_iter().collect()
     }
 
-    /// The program without temporaries, and with other `bytes` of what `is_one`.
+    /// The program with other `sizes` of temporaries, and of state, which `is_one`.
     fn row(
         &self,
         change: ProgramChange,
         what: &str,
         is_one: &dyn Fn(u32) -> bool,
-        bytes: &dyn Fn(&Block) -> u64,
+        sizes: Sizes<'_>,
     ) -> Changed {
         let recording = self.recording;
         let is_temporary = |block: u32| self.temporaries[block as usize];
         let mut script = recording.script.clone();
         for (number, block) in script.blocks.iter_mut().enumerate() {
             if is_temporary(row(number)) {
-                block.bytes = 0;
+                block.bytes = (sizes.temporary)(block);
             } else if is_one(row(number)) {
-                block.bytes = bytes(block);
+                block.bytes = (sizes.state)(block);
             }
         }
         let is_changed = |block: u32| is_one(block) || is_temporary(block);

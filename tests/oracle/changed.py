@@ -3,12 +3,14 @@
 usage: run.sh changed.py PROGRAM CHANGE OUT.pickle.gz
 
 The changes: none, checkpoint (each block), fused, loop (foreach=False), unset (gradients set to none before the forward
-pass), halves (half the batch, twice), bits8 (state in 8 bits), offload (no state on the device), half (the model in
-bfloat16), dropped (what a step leaves is deleted). OUT's name with .json gets what PyTorch measured. STUBCUDA_TOTAL_MIB
+pass), halves (half the batch, twice), bits8 (state in 8 bits), offload (no state on the device), sharded (state shared
+out among 8 ranks, of which this is one), half (the model in bfloat16), dropped (what a step leaves is deleted). OUT's name with .json gets what PyTorch measured. STUBCUDA_TOTAL_MIB
 is the device.
 """
 import contextlib
+import os
 import sys
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +18,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from recording import write
+
+RANK, RANKS = int(os.environ.get("RANK", 0)), 8
 
 PROGRAM, CHANGE, OUT = sys.argv[1:]
 torch.backends.cudnn.enabled = False  # its kernels cannot be looked for without a GPU
@@ -183,6 +187,15 @@ class Offload(Bits8):
         pass
 
 
+def sharded(make, parameters, **options):
+    import torch.distributed as dist
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", store=FakeStore(), rank=RANK, world_size=RANKS)
+    return ZeroRedundancyOptimizer(parameters, optimizer_class=make, **options)
+
+
 def ids(batch, length):
     return torch.zeros(batch, length, dtype=torch.long).cuda()
 
@@ -195,7 +208,7 @@ def train(model, make, batch, steps=3, size=8, keeps=None, **options):
         options["fused"] = True
     if CHANGE == "loop":
         options["foreach"] = False
-    make = {"bits8": Bits8, "offload": Offload}.get(CHANGE, make)
+    make = {"bits8": Bits8, "offload": Offload, "sharded": partial(sharded, make)}.get(CHANGE, make)
     optimizer = make(model.parameters(), **options)
     micro = 2 if CHANGE == "halves" else 1
     is_amp = keeps == "amp"

@@ -15,10 +15,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROWS = {
-    "checkpoint": "checkpoint", "fused": "optimizer-temporaries", "loop": "optimizer-temporaries", "bits8": "state-8-bit",
+    "checkpoint": "checkpoint", "fused": "optimizer-temporaries", "loop": "optimizer-temporaries", "bits8": "state-8-bit", "sharded": "state-sharded",
     "offload": "state-offloaded", "half": "half-precision", "unset": "gradients-gone", "dropped": "left-behind", "halves": "half-batch",
 }
-OPTIMIZER = ("fused", "loop", "bits8", "offload")
+OPTIMIZER = ("fused", "loop", "bits8", "sharded", "offload")
 PROGRAMS = {
     "dense": ("checkpoint", "halves", "half", *OPTIMIZER),
     "small": ("halves", "half", *OPTIMIZER),
@@ -28,7 +28,7 @@ PROGRAMS = {
     "flash": ("checkpoint",),
     "long": ("checkpoint",),
     "amp": ("checkpoint", "halves", *OPTIMIZER),
-    "tower": ("checkpoint", "halves", "half", "fused", "loop", "offload"),
+    "tower": ("checkpoint", "halves", "half", "fused", "loop", "sharded", "offload"),
     "pixels": ("checkpoint", "halves", "half", "loop"),
     "translate": ("checkpoint", "halves", "half", "loop", "bits8", "offload"),
     "zeros": ("unset", "half", "loop", "offload"),

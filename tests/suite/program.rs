@@ -78,6 +78,8 @@ fn other_changes_need_what_the_allocator_said() {
         ("small", "optimizer-temporaries", "fused", 1),
         ("dense", "state-8-bit", "bits8", 1),
         ("small", "state-8-bit", "bits8", 20),
+        ("dense", "state-sharded", "sharded", 1),
+        ("small", "state-sharded", "sharded", 12),
         ("dense", "state-offloaded", "offload", 0),
         ("small", "state-offloaded", "offload", 0),
         ("after", "state-offloaded", "offload", 0),
