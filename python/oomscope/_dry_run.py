@@ -14,6 +14,7 @@ import os
 import sys
 import time
 
+import _oomscope_ranks as ranks
 import _oomscope_stub as stub
 
 # Lines that are told apart; reads by further lines are counted together.
@@ -66,9 +67,9 @@ class DryRun(object):
     def load(self, place):
         for name, value in self.options["environment"].items():
             os.environ[name] = str(value)
-        ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
-        if ranks.isdigit() and int(ranks) > int(os.environ.get("STUBCUDA_DEVICES", "1")):
-            os.environ["STUBCUDA_DEVICES"] = ranks  # a device for each rank of this machine
+        beside = os.environ.get("LOCAL_WORLD_SIZE", "1")
+        if beside.isdigit() and int(beside) > int(os.environ.get("STUBCUDA_DEVICES", "1")):
+            os.environ["STUBCUDA_DEVICES"] = beside  # a device for each rank of this machine
         os.environ["TRITON_LIBCUDA_PATH"] = place
         mode = os.RTLD_NOW | os.RTLD_GLOBAL
         self.library = ctypes.CDLL(os.path.join(place, stub.LIBRARY), mode)
@@ -84,7 +85,7 @@ class DryRun(object):
 
     def after_torch(self, torch):
         self.leave_large_tensors(torch)
-        self.trust_other_ranks(torch)
+        ranks.after_torch(torch, self.options["alone"])
         sys.meta_path.insert(0, After("transformers.generation.utils", end_generation))
 
     # Values that are read ----------------------------------------------------------------------------------------
@@ -133,22 +134,6 @@ class DryRun(object):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
-
-    def trust_other_ranks(self, torch):
-        """DistributedDataParallel has the ranks compare the shapes of their parameters: what they hear is zero."""
-        name = "_verify_params_across_processes"
-        compare = getattr(torch.distributed, name, None)
-        if compare is None:
-            return
-
-        def compared(*args, **named):
-            try:
-                return compare(*args, **named)
-            except RuntimeError as error:
-                if "across all ranks" not in str(error) and "inconsistent" not in str(error):
-                    raise
-
-        setattr(torch.distributed, name, compared)
 
     # Memory of the host ------------------------------------------------------------------------------------------
 
@@ -209,7 +194,8 @@ class DryRun(object):
             "gpu": self.options["gpu"], "capability": self.options["capability"],
             "total_bytes": self.options["total_bytes"], "context_bytes": self.options["context_bytes"],
             "reads": reads, "reads_untold": self.untold, "unsized": {name: int(counts[at]) for at, name in enumerate(UNSIZED)},
-            "missing": missing, "unfilled_bytes": self.unfilled_bytes, "stopped": bool(self.stopped)}
+            "missing": missing, "unfilled_bytes": self.unfilled_bytes, "stopped": bool(self.stopped),
+            "alone": self.options["alone"]}
 
 
 class After(object):

@@ -34,6 +34,9 @@ pub struct DryRunReport {
     pub unfilled_bytes: u64,
     /// Whether the program was stopped as it went on to read values and nothing came of it.
     pub stopped: bool,
+    /// The one rank that ran, and of how many, such as `3 of 64`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alone: Option<String>,
 }
 
 /// How far the requests of a dry run are those of a GPU.
@@ -89,7 +92,9 @@ pub(super) fn dry_run(
     devices: &[DeviceReport],
     warnings: &mut Warnings,
 ) -> Option<DryRunReport> {
-    let told = study.snapshot().recorded.as_ref()?.dry_run.as_ref()?;
+    let recorded = study.snapshot().recorded.as_ref()?;
+    let told = recorded.dry_run.as_ref()?;
+    let place = recorded.rank.as_ref().zip(recorded.world_size.as_ref()).filter(|_| told.is_alone);
     let peak_us = devices.iter().filter_map(|device| device.peak.time_us).max();
     let reads: Vec<ReadReport> =
         told.reads.iter().map(|read| read_report(study, read, peak_us)).collect();
@@ -105,6 +110,7 @@ pub(super) fn dry_run(
         missing: told.missing.clone(),
         unfilled_bytes: told.unfilled_bytes,
         stopped: told.is_stopped,
+        alone: place.map(|(rank, ranks)| format!("{rank} of {ranks}")),
     };
     report.remark(warnings);
     Some(report)
@@ -177,11 +183,14 @@ impl DryRunReport {
     }
 
     fn remark(&self, warnings: &mut Warnings) {
+        let alone = self.alone.as_ref().map_or_else(String::new, |place| {
+            format!("; rank {place} ran alone, and heard of the others what it said itself")
+        });
         warnings.add(
             Code::DryRun,
             format!(
                 "no GPU was used: PyTorch's own allocator ran over a stub of CUDA, with the memory of {} (compute \
-                 capability {}; {}, of which the context takes {})",
+                 capability {}; {}, of which the context takes {}){alone}",
                 self.gpu,
                 self.capability,
                 size(self.total_bytes),

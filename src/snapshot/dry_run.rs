@@ -25,6 +25,8 @@ pub struct DryRun {
     pub unfilled_bytes: u64,
     /// Whether it was stopped as it went on to read values and nothing came of it.
     pub is_stopped: bool,
+    /// Whether it was one rank of a job, and no other was there.
+    pub is_alone: bool,
 }
 
 /// Reads of values by one stack.

@@ -36,6 +36,8 @@ fn what_cannot_be_is_said_in_a_sentence() {
         (&["--memory", "40GiB", "--capability", "6.1", "--", "true"][..], "known are 7.0"),
         (&["--fit", "BATCH=4", "--", "true", "{BATCH}"][..], "two sizes or more"),
         (&["--fit", "BATCH=4,8", "--", "true"][..], "the command has no {BATCH}"),
+        (&["--rank", "1", "--", "true"][..], "--world-size"),
+        (&["--rank", "64", "--world-size", "64", "--", "true"][..], "are 0 to 63"),
     ];
     for (arguments, sentence) in cases {
         let output = dry_run(directory.path(), arguments);
@@ -58,6 +60,22 @@ fn a_torch_without_cuda_headers_is_told_and_not_run() {
     assert!(errors.contains("oomscope: no dry run: "), "{errors}");
     assert!(!errors.contains("Traceback"), "{errors}");
     assert!(output.stdout.is_empty());
+}
+
+#[test]
+#[cfg(unix)]
+fn one_rank_of_many_is_told_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let told = "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE on $GROUP_RANK";
+    for (options, expected) in [
+        (&["--rank", "11", "--world-size", "64"][..], "11 of 64, 3 of 8 on 1\n"),
+        (&["--rank", "11", "--world-size", "64", "--devices", "4"][..], "11 of 64, 3 of 4 on 2\n"),
+        (&["--world-size", "2"][..], "0 of 2, 0 of 2 on 0\n"),
+    ] {
+        let command = [options, &["--", "sh", "-c", told]].concat();
+        let output = dry_run(directory.path(), &command);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{}", said(&output));
+    }
 }
 
 /// A recording of one request for 100 MiB and its end, at 1 s and 3 s, by a dry run with these `reads`.
@@ -118,6 +136,19 @@ fn a_page_says_first_that_no_gpu_was_used_and_what_was_read() {
     assert!(first.contains("were read back before the peak"), "{page}");
     assert!(first.contains("train.py:88 in main by item, 3 times in all"), "{page}");
     assert!(first.contains("none decides a size"), "{page}");
+}
+
+#[test]
+fn one_rank_that_ran_alone_is_told() {
+    let mut alone = recording(&json!([]), 0, false);
+    alone["oomscope"]["rank"] = json!("3");
+    alone["oomscope"]["world_size"] = json!("64");
+    let (report, _) = told(&alone);
+    assert!(report["dry_run"].get("alone").is_none());
+    alone["oomscope"]["dry_run"]["alone"] = json!(true);
+    let (report, page) = told(&alone);
+    assert_eq!(report["dry_run"]["alone"], "3 of 64");
+    assert!(page.contains("rank 3 of 64 ran alone"), "{page}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::alone::Alone;
 use super::assumed::{Assumed, parse_capability, parse_gpu};
 use super::{asked, stub};
 use crate::cli::args::parse_capacity;
@@ -20,6 +21,7 @@ Examples:
   oomscope dry-run --gpu rtx4090 -- torchrun --nproc-per-node 2 train.py     a device for each rank
   oomscope dry-run --gpu h100 --fit BATCH=4,8 -- python train.py --batch {BATCH}
                                                                              the largest batch that fits
+  oomscope dry-run --gpu h100 --rank 3 --world-size 64 -- python train.py    one rank of 64, alone
   oomscope dry-run --memory 40GiB --capability 8.0 -- python train.py        a GPU that has no name here
 
 PyTorch's own operators and its own allocator run; the GPU only lends addresses, and its kernels do nothing. Every value \
@@ -43,9 +45,17 @@ pub(in crate::cli) struct DryRun {
     #[arg(long, value_name = "X.Y", value_parser = parse_capability, conflicts_with = "gpu", requires = "memory")]
     capability: Option<&'static Gpu>,
 
-    /// Devices; at least one for each rank of torchrun
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=16))]
-    devices: u64,
+    /// Devices of this machine; at least one for each rank of torchrun; default: 1, with --world-size 8
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=16))]
+    devices: Option<u64>,
+
+    /// Run the command once, as one rank of a job of N: nothing else of the job has to run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    world_size: Option<u64>,
+
+    /// Which rank
+    #[arg(long, value_name = "K", default_value = "0", requires = "world_size")]
+    rank: u64,
 
     /// Run with each of these in place of {NAME} in the command, predict the largest that fits, and confirm it
     #[arg(long, value_name = "NAME=N,M,..", value_parser = asked::parse)]
@@ -78,12 +88,22 @@ pub(in crate::cli) struct DryRun {
 }
 
 impl DryRun {
+    /// Whether the command is one rank of a job, alone: as which.
+    fn alone(&self) -> anyhow::Result<Option<Alone>> {
+        let devices = self.devices.unwrap_or(Alone::DEVICES);
+        let alone = self.world_size.map(|world_size| Alone::new(self.rank, world_size, devices));
+        alone.transpose()
+    }
+
     pub(super) fn assumed(&self) -> Assumed {
         Assumed {
             gpu: self.capability.unwrap_or(self.gpu),
             memory: self.memory,
             is_named: self.capability.is_none(),
-            devices: self.devices,
+            devices: self
+                .devices
+                .or(self.world_size.map(|size| size.min(Alone::DEVICES)))
+                .unwrap_or(1),
         }
     }
 
@@ -96,10 +116,13 @@ impl DryRun {
             keep: 3,
             wait: 10.0,
         };
-        let told = serde_json::to_string(&self.assumed().told(self.patience))?;
+        let alone = self.alone()?;
+        let told = serde_json::to_string(&self.assumed().told(self.patience, alone.is_some()))?;
         let mut files = stub::FILES.to_vec();
         files.push(("dry-run.json", &told));
-        let purpose = Purpose { name: "oomscope-dry-run", files: &files };
+        let environment = alone.map(Alone::environment).unwrap_or_default();
+        let purpose =
+            Purpose { name: "oomscope-dry-run", files: &files, environment: &environment };
         Directory::prepare(output, &options, purpose)
     }
 }

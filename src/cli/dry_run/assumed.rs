@@ -28,6 +28,8 @@ pub(super) struct Told {
     context_bytes: u64,
     /// Seconds.
     patience: f64,
+    /// Whether the program is one rank of a job, and no other rank is there.
+    alone: bool,
     environment: BTreeMap<&'static str, String>,
 }
 
@@ -52,7 +54,7 @@ impl Assumed {
         }
     }
 
-    pub(super) fn told(&self, patience: Duration) -> Told {
+    pub(super) fn told(&self, patience: Duration, alone: bool) -> Told {
         let gpu = self.gpu;
         let environment = [
             ("STUBCUDA_NAME", gpu.product.to_owned()),
@@ -71,6 +73,7 @@ impl Assumed {
             total_bytes: self.total_bytes(),
             context_bytes: gpu.context_mib * MIB,
             patience: patience.as_secs_f64(),
+            alone,
             environment: environment.into(),
         }
     }

@@ -5,6 +5,7 @@
 //! lie in this program as text and are put beside the recorder. Nothing here knows CUDA: a GPU is a row of
 //! `device::GPUS`, told to the stub by environment variables.
 
+mod alone;
 mod args;
 mod asked;
 mod assumed;

@@ -61,7 +61,11 @@ pub(super) fn run(
     let path = env::join_paths(std::iter::once(control.clone()).chain(others))
         .map_err(|_| anyhow!("{}: PYTHONPATH cannot hold this name", control.display()))?;
     let mut command = Command::new(program);
-    command.args(args).env("PYTHONPATH", path).env("OOMSCOPE_DIR", directory.path());
+    command
+        .args(args)
+        .envs(directory.environment().iter().cloned())
+        .env("PYTHONPATH", path)
+        .env("OOMSCOPE_DIR", directory.path());
     if let Some(log) = log {
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
     }

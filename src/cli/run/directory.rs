@@ -36,6 +36,8 @@ pub(in crate::cli) struct Purpose<'p> {
     pub(in crate::cli) name: &'static str,
     /// Files beside the recorder: paths below the control directory, and their text.
     pub(in crate::cli) files: &'p [(&'p str, &'p str)],
+    /// What the command finds in its environment.
+    pub(in crate::cli) environment: &'p [(&'static str, String)],
 }
 
 /// Which frames a stack has.
@@ -63,6 +65,7 @@ pub(in crate::cli) struct Directory {
     path: PathBuf,
     is_ours: bool,
     before: Vec<PathBuf>,
+    environment: Vec<(&'static str, String)>,
 }
 
 /// How far the processes of a run came.
@@ -101,7 +104,9 @@ impl Directory {
                 path.display()
             );
         }
-        let directory = Self { path: std::path::absolute(&path)?, name: path, is_ours, before };
+        let environment = purpose.environment.to_vec();
+        let directory =
+            Self { path: std::path::absolute(&path)?, name: path, is_ours, before, environment };
         directory.write_recorder(options, purpose.files).with_context(|| {
             format!("{}: the recorder cannot be written there", directory.name.display())
         })?;
@@ -123,6 +128,11 @@ impl Directory {
     /// Where the snapshots go; absolute.
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What the command finds in its environment besides.
+    pub(super) fn environment(&self) -> &[(&'static str, String)] {
+        &self.environment
     }
 
     /// What belongs on PYTHONPATH.

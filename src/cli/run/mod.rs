@@ -111,7 +111,7 @@ pub(super) fn run(args: &Run) -> anyhow::Result<Done> {
         keep: args.keep,
         wait: args.wait.as_secs_f64(),
     };
-    let purpose = Purpose { name: "oomscope-run", files: &[] };
+    let purpose = Purpose { name: "oomscope-run", files: &[], environment: &[] };
     let directory = Directory::prepare(args.output.as_deref(), &options, purpose)?;
     let (ended, seen, left) = recorded(&args.command, directory)?;
     show(&args.command, ended, &seen, &left);

@@ -24,6 +24,7 @@ impl Decoder {
         };
         let items = |key| self.find(value, key).map(|it| self.items(it)).unwrap_or_default();
         let missing = items("missing").into_iter().take(MAX_ITEMS);
+        let is_true = |key| self.find(value, key).is_some_and(|it| it.kind() == Kind::Bool(true));
         let is_short = |name: &String| name.len() <= MAX_TEXT;
         Some(DryRun {
             gpu: text(value, "gpu"),
@@ -44,7 +45,8 @@ impl Decoder {
                 .filter(is_short)
                 .collect(),
             unfilled_bytes: number(value, "unfilled_bytes"),
-            is_stopped: self.find(value, "stopped").is_some_and(|it| it.kind() == Kind::Bool(true)),
+            is_stopped: is_true("stopped"),
+            is_alone: is_true("alone"),
         })
     }
 }

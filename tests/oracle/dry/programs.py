@@ -8,6 +8,7 @@ Needs torch; transformers, accelerate, peft, diffusers, torchvision and lightnin
 import os
 import sys
 import tempfile
+from functools import partial
 
 import torch
 from torch import nn
@@ -125,6 +126,82 @@ def ddp():
     torch.distributed.destroy_process_group()
 
 
+def zero():
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+    torch.distributed.init_process_group("nccl")
+    here = device()
+    model = nn.parallel.DistributedDataParallel(transformer().to(here), device_ids=[here.index])
+    x = torch.randn(8, 256, 512, device=here)
+    shared = lambda parameters, lr: ZeroRedundancyOptimizer(parameters, torch.optim.AdamW, lr=lr)
+    steps(model, lambda: (x,), lambda out: out.square().mean(), optimizer=shared)
+    torch.distributed.destroy_process_group()
+
+
+def fsdp1():
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+    torch.distributed.init_process_group("nccl")
+    here = device()
+    policy = partial(transformer_auto_wrap_policy, transformer_layer_cls={nn.TransformerEncoderLayer})
+    model = FullyShardedDataParallel(transformer(), auto_wrap_policy=policy, device_id=here, sync_module_states=True, use_orig_params=True)
+    x = torch.randn(8, 256, 512, device=here)
+    steps(model, lambda: (x,), lambda out: out.square().mean())
+    torch.distributed.destroy_process_group()
+
+
+class Feed(nn.Module):
+    def __init__(self, width=512):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+
+def tensor_parallel():
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    here = device()
+    mesh = init_device_mesh("cuda", (int(os.environ["WORLD_SIZE"]),))
+    model = nn.Sequential(*[Feed() for _ in range(4)]).to(here)
+    for layer in model:
+        parallelize_module(layer, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    x = torch.randn(8, 256, 512, device=here)
+    steps(model, lambda: (x,), lambda out: out.square().mean(), optimizer=partial(torch.optim.AdamW, foreach=False))
+    torch.distributed.destroy_process_group()
+
+
+def objects():
+    """What ranks say to each other in Python objects and on the CPU, and groups of groups."""
+    from torch import distributed
+    here = device()
+    distributed.init_process_group("cpu:gloo,cuda:nccl", device_id=here)
+    rank, size = distributed.get_rank(), distributed.get_world_size()
+    for group in (None, distributed.new_group(backend="nccl"), distributed.new_group(backend="gloo")):
+        heard = [None] * size
+        distributed.all_gather_object(heard, {"rank": rank, "name": "x" * 1000}, group)
+        assert all(len(one["name"]) == 1000 for one in heard), heard
+        told = [f"of {rank}", "as it was"]
+        distributed.broadcast_object_list(told, src=0, group=group)
+        assert told[1] == "as it was", told
+        gathered = [None] * size if rank == 0 else None
+        distributed.gather_object(rank, gathered, dst=0, group=group)
+        assert rank or None not in gathered, gathered
+        scattered = [None]
+        distributed.scatter_object_list(scattered, list(range(size)) if rank == 0 else None, src=0, group=group)
+        assert rank or scattered == [0], scattered
+        distributed.barrier(group=group)
+    count = torch.ones(4)
+    distributed.all_reduce(count)
+    distributed.monitored_barrier(distributed.new_group(backend="gloo"))
+    on_device = torch.ones(1000, 1000, device=here)
+    distributed.all_reduce(on_device)
+    distributed.all_gather([torch.empty_like(on_device) for _ in range(size)], on_device)
+    pairs = distributed.new_subgroups(2)[0]
+    distributed.all_reduce(on_device, group=pairs)
+    distributed.destroy_process_group()
+
+
 def fsdp2():
     from torch.distributed.fsdp import fully_shard
     torch.distributed.init_process_group("nccl")
@@ -180,6 +257,7 @@ PROGRAMS = {
     "gpt2-compiled": lambda: trainer("gpt2", torch_compile=True),
     "lora": lora, "unet": unet, "resnet50": resnet50, "lstm": lstm, "moe": moe, "compiled": compiled,
     "ddp": ddp, "fsdp2": fsdp2, "lightning": lightning, "generate": generate, "profiled": profiled,
+    "zero": zero, "fsdp1": fsdp1, "tensor-parallel": tensor_parallel, "objects": objects,
 }
 
 if __name__ == "__main__":
