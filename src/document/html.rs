@@ -1,6 +1,8 @@
 //! A document as HTML: elements for what its blocks mean, classes for how they look, and nothing that runs. What it
 //! looks like is up to whoever puts it into a page.
 
+use std::borrow::Cow;
+
 use super::block::{Block, Document, Field, Item, Stack};
 use super::markup::literal;
 use super::picture::picture;
@@ -61,7 +63,7 @@ fn table(table: &Table) -> String {
     };
     let caption =
         table.caption.as_ref().map(|text| format!("<caption>{}</caption>\n", inline(text)));
-    let head = |(column, name): (usize, &&str)| {
+    let head = |(column, name): (usize, &Cow<'_, str>)| {
         format!("<th scope=\"col\"{}>{}</th>", class(column), literal(name))
     };
     let header: String = table.header.iter().enumerate().map(head).collect();

@@ -1,5 +1,7 @@
 //! Tables.
 
+use std::borrow::Cow;
+
 use super::text::Text;
 
 /// Rows under a header.
@@ -8,7 +10,7 @@ pub struct Table {
     /// What the rows are.
     pub caption: Option<Text>,
     /// The names of the columns; empty where the cells speak for themselves.
-    pub header: Vec<&'static str>,
+    pub header: Vec<Cow<'static, str>>,
     /// Which columns hold words; the others hold numbers.
     pub words: Vec<usize>,
     /// The columns that are left out, one after the other, where there is no room for all.
@@ -40,15 +42,15 @@ impl<T: Into<Text>> From<T> for Cell {
 
 impl Table {
     /// A table whose columns in `words` hold words, the others numbers.
-    pub fn new<C: Into<Cell>>(
-        header: &[&'static str],
+    pub fn new<H: Into<Cow<'static, str>> + Clone, C: Into<Cell>>(
+        header: &[H],
         words: &[usize],
         rows: impl IntoIterator<Item = Vec<C>>,
     ) -> Self {
         let cells = |row: Vec<C>| row.into_iter().map(Into::into).collect();
         Self {
             caption: None,
-            header: header.to_vec(),
+            header: header.iter().cloned().map(Into::into).collect(),
             words: words.to_vec(),
             least: Vec::new(),
             rows: rows.into_iter().map(cells).collect(),

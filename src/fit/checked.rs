@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::size::Size;
+
 /// What is not paired is worth a word from this share on.
 pub(super) const TOLD: f64 = 0.001;
 /// An error of a prediction that is worth a word, and a share of memory that is not kept alike.
@@ -14,7 +16,8 @@ pub(super) const LEAST_PAIRED: f64 = 0.5;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Checked {
     /// Its size.
-    pub size: u64,
+    #[serde(flatten)]
+    pub size: Size,
     /// The most that was allocated.
     pub recorded_allocated_bytes: u64,
     /// What the others say of that.

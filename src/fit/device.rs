@@ -1,5 +1,7 @@
 //! One device at every size asked for.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use rayon::prelude::*;
@@ -8,13 +10,15 @@ use serde::Serialize;
 use super::asked::FitOptions;
 use super::checked::{Checked, LEAST_PAIRED, OFF, TOLD};
 use super::growth::{GrowingLine, PeakMemory};
-use super::largest::{Found, Largest, Search, error};
+use super::largest::{Found, error};
 use super::learned::Learned;
-use super::prediction::{SizeReport, is_served, most_held, predicted};
+use super::prediction::{FailedAt, SizeReport, predicted};
 use super::recording::Recording;
+use super::size::{Size, lacking};
+use super::slice::{Largest, LargestAt, Slice};
 
 use crate::study::DeviceStudy;
-use crate::whatif::{COMMON, WhatIf, changed, is_worth_trying, option_change};
+use crate::whatif::{WhatIf, changed, option_change};
 
 /// One device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -37,20 +41,30 @@ pub struct FitDevice {
     pub freed_elsewhere_ratio: f64,
     /// The share of those bytes that each step asks for in another size, as the data are: the largest step is taken.
     pub varying_ratio: f64,
-    /// The share of all bytes that are asked for in that recording whose growth is a parabola through three recordings,
-    /// which none checks.
+    /// The share of all bytes that are asked for in that recording that grow along a bend, of which too few sizes were
+    /// recorded to tell it from another.
     pub guessed_ratio: f64,
-    /// The largest size that was recorded.
+    /// The largest size that was recorded, its first number.
     pub largest_recorded: u64,
-    /// In ascending order.
+    /// The largest second number, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest_recorded_second: Option<u64>,
+    /// In ascending order; by the second number first.
     pub sizes: Vec<SizeReport>,
     /// The largest that fits under the settings recorded, or those of `--set`; `None` without a capacity, and where
     /// requests that are part of the peak grow in number.
     pub largest: Option<Largest>,
     /// The largest that fits under any setting that was tried, where that is larger.
     pub best: Option<Largest>,
+    /// Of sizes of two numbers, the same for each second number that was recorded or asked for. `largest` and `best` are
+    /// of the largest of those asked for, or else recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_second: Vec<LargestAt>,
     /// The size at which `growth` is told: the largest that fits, or the largest recorded.
     pub growth_at: u64,
+    /// Its second number, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub growth_at_second: Option<u64>,
     /// Which lines the memory at the peak is of, those that grow most first.
     pub growth: Vec<GrowingLine>,
     /// What other lines hold at that peak, in bytes.
@@ -81,32 +95,53 @@ impl FitDevice {
             || self.checked.iter().any(Checked::is_off)
     }
 
+    /// The largest recorded.
+    pub(super) fn recorded(&self) -> Size {
+        Size { first: self.largest_recorded, second: self.largest_recorded_second }
+    }
+
     /// The largest size that fits and how many times the largest recorded that is, where it is far away.
-    pub(super) fn far_away(&self) -> Option<(u64, u64)> {
-        let fits = self.largest.as_ref()?.size?;
-        let times = fits / self.largest_recorded.max(1);
-        (times >= FAR).then_some((fits, times))
+    pub(super) fn far_away(&self) -> Option<(Size, u128)> {
+        let others = self.by_second.iter().filter_map(|of| of.largest.as_ref());
+        let fits = self.largest.iter().chain(others).filter_map(Largest::at);
+        let farthest = fits.max_by_key(|size| size.extent())?;
+        let times = farthest.extent() / self.recorded().extent().max(1);
+        (times >= FAR).then_some((farthest, times))
+    }
+
+    /// The next size with the same second number that is known to fail, and what does.
+    pub fn failing_beyond(&self, fits: Size) -> Option<(Size, &FailedAt)> {
+        let rows = self.sizes.iter().filter(|row| row.size.second == fits.second);
+        let mut rows = rows.filter(|row| row.size.first > fits.first);
+        rows.find_map(|row| Some((row.size, row.failed.as_ref()?)))
+    }
+
+    /// Where `growth` is told.
+    pub fn growth_size(&self) -> Size {
+        Size { first: self.growth_at, second: self.growth_at_second }
     }
 }
 
 /// From so many times the largest size recorded on an answer is an estimate: a recording nearer to it costs little, and
 /// the kernels of small sizes are often others.
-const FAR: u64 = 8;
+const FAR: u128 = 8;
 
 impl<'s, 'a> Family<'s, 'a> {
     /// The recording that is nearest to size `n`, but for the one of size `left_out`; one that came to its end
     /// rather than one that ended in a failure, and the larger of two.
-    fn nearest(&self, n: u64, left_out: Option<u64>) -> Option<usize> {
+    fn nearest(&self, n: Size, left_out: Option<Size>) -> Option<usize> {
         let candidates = self.recordings.iter().enumerate();
         let candidates = candidates.filter(|(_, one)| Some(one.size) != left_out);
         let key = |(_, one): &(usize, &Recording<'_, '_>)| {
-            (one.ends_in_failure(), one.size.abs_diff(n), std::cmp::Reverse(one.size))
+            let [away, second_away] =
+                [0, 1].map(|of| one.size.numbers()[of].abs_diff(n.numbers()[of]));
+            (one.ends_in_failure(), second_away, away, Reverse(one.size))
         };
         candidates.min_by_key(key).map(|(row, _)| row)
     }
 
     /// What is learned for the recording in `row` from all, but for the one of size `left_out`.
-    fn learned(&self, row: usize, left_out: Option<u64>) -> Learned<'_, 's, 'a> {
+    fn learned(&self, row: usize, left_out: Option<Size>) -> Learned<'_, 's, 'a> {
         let base = &self.recordings[row];
         let is_other =
             |one: &&Recording<'s, 'a>| one.size != base.size && Some(one.size) != left_out;
@@ -119,10 +154,9 @@ impl<'s, 'a> Family<'s, 'a> {
     /// # Errors
     /// One sentence, for an option that cannot be.
     pub(super) fn fit(&self, options: &FitOptions<'_>) -> Result<FitDevice, String> {
-        let largest_recorded = self.recordings.last().map_or(0, |one| one.size);
         let known: Vec<OnceLock<Learned<'_, 's, 'a>>> =
             self.recordings.iter().map(|_| OnceLock::new()).collect();
-        let learned = |n: u64| {
+        let learned = |n: Size| {
             let row = self.nearest(n, None).unwrap_or(0);
             known[row].get_or_init(|| self.learned(row, None))
         };
@@ -130,6 +164,7 @@ impl<'s, 'a> Family<'s, 'a> {
         let recorded = all().find_map(DeviceStudy::recorded_capacity);
         let shown = || all().filter_map(DeviceStudy::shown_capacity).max();
         let capacity = options.capacity.or(recorded).or_else(shown);
+        let largest_recorded = self.largest_recorded();
         let base = learned(largest_recorded);
         let change = asked(base, capacity, options)?;
         let settings = changed(base.base.device, &change).settings;
@@ -146,38 +181,44 @@ impl<'s, 'a> Family<'s, 'a> {
             PeakMemory::at(learned, one.size, &settings).freed_elsewhere_ratio(learned)
         });
         let freed_elsewhere_ratio = freed_elsewhere.fold(0.0, f64::max);
-        let search = |change: &WhatIf, near: u64| {
-            let capacity = change.capacity?;
-            let search = Search {
-                most_held: &|n| most_held(learned(n), n, change),
-                is_served: &|n| is_served(learned(n), n, change),
-                capacity,
-                multiple: options.multiple,
-            };
-            Some(search.largest(near))
-        };
         // Where requests grow in number, what they keep at another size is not known.
         let grows_in_number = at_recorded.paired_ratio() < 1.0 - TOLD
             && self.recordings.windows(2).any(|two| two[0].requests.len() < two[1].requests.len());
-        let found = if grows_in_number { None } else { search(&change, largest_recorded) };
-        let largest = found.map(|found| told(found, &change, learned));
-        let exceeded = match found {
-            Some(Found::Size(size)) => Some(size),
-            Some(Found::Nothing) => Some(0),
-            _ => None,
-        };
-        let exceeded = exceeded.filter(|_| options.settings.is_none());
-        let best = exceeded
-            .and_then(|size| best(base, &change, size, &learned, &search, options.multiple));
-        let growth_at = match found {
-            Some(Found::Size(size)) => size,
-            _ => largest_recorded,
-        };
-        let mut sizes = self.sizes(found, options);
-        sizes.sort_unstable();
-        sizes.dedup();
-        let is_recorded = |n: u64| self.recordings.iter().any(|one| one.size == n);
-        let sizes = sizes
+        let slices: Vec<(Slice<'_, '_, 's, 'a>, Option<Found>)> = self
+            .seconds(options)
+            .into_iter()
+            .map(|second| {
+                let slice = Slice { learned: &learned, second, multiple: options.multiple };
+                let found = if grows_in_number {
+                    None
+                } else {
+                    slice.search(&change, largest_recorded.first)
+                };
+                (slice, found)
+            })
+            .collect();
+        let mut by_second: Vec<LargestAt> = slices
+            .iter()
+            .map(|(slice, found)| LargestAt {
+                second: slice.second,
+                largest: found.map(|found| slice.told(found, &change)),
+                best: match found {
+                    _ if options.settings.is_some() => None,
+                    Some(Found::Size(size)) => slice.best(&change, *size),
+                    Some(Found::Nothing) => slice.best(&change, 0),
+                    _ => None,
+                },
+            })
+            .collect();
+        let answered = options.at_second.iter().max().copied().or(largest_recorded.second);
+        let answer = by_second.iter().find(|of| of.second == answered).cloned();
+        let (largest, best) = answer.map_or((None, None), |of| (of.largest, of.best));
+        let fits = largest.as_ref().and_then(Largest::at).filter(|size| size.first > 0);
+        let growth_at = fits.unwrap_or(Size { second: answered, ..largest_recorded });
+        by_second.retain(|of| of.second.is_some());
+        let is_recorded = |n: Size| self.recordings.iter().any(|one| one.size == n);
+        let sizes = self
+            .sizes(&slices, options)
             .into_par_iter()
             .map(|n| {
                 let own = is_recorded(n);
@@ -199,11 +240,14 @@ impl<'s, 'a> Family<'s, 'a> {
             freed_elsewhere_ratio,
             varying_ratio: at_recorded.varying_ratio(base),
             guessed_ratio: base.guessed_ratio(),
-            largest_recorded,
+            largest_recorded: largest_recorded.first,
+            largest_recorded_second: largest_recorded.second,
             sizes,
             largest,
             best,
-            growth_at,
+            by_second,
+            growth_at: growth_at.first,
+            growth_at_second: growth_at.second,
             growth_rest_bytes: at_growth.all().saturating_sub(told),
             growth,
             requests: self.recordings.iter().map(|one| one.requests.len() as u64).collect(),
@@ -212,39 +256,74 @@ impl<'s, 'a> Family<'s, 'a> {
         })
     }
 
-    /// Which sizes to tell of.
-    fn sizes(&self, found: Option<Found>, options: &FitOptions<'_>) -> Vec<u64> {
-        if !options.at.is_empty() {
-            let around = match found {
-                Some(Found::Size(size)) => vec![size, size.saturating_add(options.multiple)],
-                _ => Vec::new(),
-            };
-            return [options.at, &around].concat();
+    /// The largest of each number that was recorded.
+    fn largest_recorded(&self) -> Size {
+        let sizes = || self.recordings.iter().map(|one| one.size);
+        Size {
+            first: sizes().map(|size| size.first).max().unwrap_or(1),
+            second: sizes().filter_map(|size| size.second).max(),
         }
-        let mut sizes: Vec<u64> = self.recordings.iter().map(|one| one.size).collect();
-        let largest = sizes.iter().copied().max().unwrap_or(1);
-        match found {
-            Some(Found::Size(size)) => {
-                sizes.extend([size, size.saturating_add(options.multiple)]);
-                let mut double = largest.saturating_mul(2);
-                while double < size {
-                    sizes.push(double);
-                    double = double.saturating_mul(2);
+    }
+
+    /// The second numbers, of which the largest first is told; none of sizes of one number.
+    fn seconds(&self, options: &FitOptions<'_>) -> BTreeSet<Option<u64>> {
+        let recorded = self.recordings.iter().map(|one| one.size.second);
+        recorded.chain(options.at_second.iter().copied().map(Some)).collect()
+    }
+
+    /// Which sizes to tell of.
+    fn sizes(
+        &self,
+        slices: &[(Slice<'_, '_, 's, 'a>, Option<Found>)],
+        options: &FitOptions<'_>,
+    ) -> Vec<Size> {
+        let multiple = options.multiple;
+        let around = |found: &Option<Found>| match found {
+            Some(Found::Size(size)) => vec![*size, size.saturating_add(multiple)],
+            _ => Vec::new(),
+        };
+        let mut sizes = options.at.to_vec();
+        if sizes.is_empty() && options.at_second.is_empty() {
+            let mut firsts: BTreeSet<u64> =
+                self.recordings.iter().map(|one| one.size.first).collect();
+            let largest = self.largest_recorded().first;
+            for (_, found) in slices {
+                firsts.extend(around(found));
+                match found {
+                    Some(Found::Size(size)) => {
+                        let mut double = largest.saturating_mul(2);
+                        while double < *size {
+                            firsts.insert(double);
+                            double = double.saturating_mul(2);
+                        }
+                    }
+                    Some(Found::Nothing) => _ = firsts.insert(multiple),
+                    _ => firsts.extend([2, 4, 8].map(|times| largest.saturating_mul(times))),
                 }
             }
-            Some(Found::Nothing) => sizes.push(options.multiple),
-            _ => sizes.extend([2, 4, 8].map(|times| largest.saturating_mul(times))),
+            let of = |(slice, _): &(Slice<'_, '_, 's, 'a>, _)| {
+                firsts.iter().map(|first| slice.at(*first)).collect::<Vec<_>>()
+            };
+            sizes = slices.iter().flat_map(of).collect();
+        } else {
+            for (slice, found) in slices {
+                sizes.extend(around(found).into_iter().map(|first| slice.at(first)));
+            }
         }
+        sizes.sort_unstable_by_key(|size| (size.second, size.first));
+        sizes.dedup();
         sizes
     }
 
-    /// Each recording predicted from the others, where two are left.
+    /// Each recording predicted from the others, where enough are left.
     fn checked(&self) -> Vec<Checked> {
-        if self.recordings.len() < 3 {
-            return Vec::new();
-        }
         let own = WhatIf { settings: None, capacity: None, minor: None };
         let check = |one: &Recording<'_, '_>| {
+            let others = self.recordings.iter().map(|other| other.size);
+            let others: Vec<Size> = others.filter(|size| *size != one.size).collect();
+            if !lacking(&others).is_empty() {
+                return None;
+            }
             let row = self.nearest(one.size, Some(one.size))?;
             let learned = self.learned(row, Some(one.size));
             let said = predicted(&learned, one.size, true, &own);
@@ -274,53 +353,4 @@ fn asked(
     let settings = options.settings.map(of).transpose();
     let settings = settings.map_err(|error| format!("--set {error}"))?;
     Ok(WhatIf { settings, capacity, minor: None })
-}
-
-/// The settings of the grid under which a larger size than `size` fits, and the largest of those.
-fn best<'r, 's: 'r, 'a: 'r>(
-    base: &Learned<'_, '_, '_>,
-    change: &WhatIf,
-    size: u64,
-    learned: &(dyn Fn(u64) -> &'r Learned<'r, 's, 'a> + Sync),
-    search: &(dyn Fn(&WhatIf, u64) -> Option<Found> + Sync),
-    multiple: u64,
-) -> Option<Largest> {
-    let device = base.base.device;
-    let hypothesis = &device.inferred().hypothesis;
-    let next = size.saturating_add(multiple);
-    let tried = COMMON.par_iter().filter_map(|option| {
-        let settings = option_change(device.snapshot(), hypothesis, option).ok()?;
-        if !is_worth_trying(&settings.0, device) {
-            return None;
-        }
-        let change =
-            WhatIf { settings: Some((settings.0, (*option).to_owned())), ..change.clone() };
-        is_served(learned(next), next, &change).then_some(change)
-    });
-    let better: Vec<WhatIf> = tried.collect();
-    let found = better.into_par_iter().filter_map(|change| match search(&change, next)? {
-        Found::Size(size) => Some((size, change)),
-        _ => None,
-    });
-    let found: Vec<(u64, WhatIf)> = found.collect();
-    // The first of equals: the grid begins with what is simplest.
-    let (size, change) = found.into_iter().rev().max_by_key(|(size, _)| *size)?;
-    Some(told(Found::Size(size), &change, learned))
-}
-
-fn told<'r, 's: 'r, 'a: 's>(
-    found: Found,
-    change: &WhatIf,
-    learned: impl Fn(u64) -> &'r Learned<'r, 's, 'a>,
-) -> Largest {
-    let settings = change.settings.as_ref().map_or_else(String::new, |(_, text)| text.clone());
-    let (size, unreserved_bytes) = match found {
-        Found::Nothing => (Some(0), None),
-        Found::Everything => (None, None),
-        Found::Size(size) => {
-            let peak = predicted(learned(size), size, false, change).peak_reserved_bytes;
-            (Some(size), change.capacity.map(|capacity| capacity.saturating_sub(peak)))
-        }
-    };
-    Largest { size, settings, unreserved_bytes }
 }

@@ -44,9 +44,11 @@ pub(super) fn remark(family: &Family<'_, '_>, warnings: &mut Warnings) {
     let asked = |one: &Recording<'_, '_>| {
         one.requests.iter().fold(0u64, |sum, request| sum.saturating_add(request.bytes))
     };
-    if let [first, .., last] = family.recordings.as_slice()
-        && asked(first) == asked(last)
-    {
+    let alike = family.recordings.first().and_then(|first| {
+        let last = family.recordings.iter().skip(1).rfind(|one| asked(one) == asked(first))?;
+        Some((first, last))
+    });
+    if let Some((first, last)) = alike {
         warnings.add(
             Code::UnlikeRecordings,
             format!(
@@ -136,8 +138,8 @@ pub(super) fn doubt(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::GuessedGrowth,
             format!(
-                "device {id}: {} of what is asked for in all grows as a parabola through three \
-                 recordings, which nothing checks: a fourth would",
+                "device {id}: {} of what is asked for in all grows faster than in proportion, along a \
+                 bend that too few sizes tell: a recording at one more would",
                 percent(device.guessed_ratio)
             ),
         );
@@ -146,10 +148,8 @@ pub(super) fn doubt(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::FarAway,
             format!(
-                "device {id}: {} is {} times the largest size recorded: other kernels and other paths \
-                 of the code may begin in between; a recording nearer to it tells more",
-                count(largest),
-                count(times)
+                "device {id}: {largest} is {times} times the largest size recorded: other kernels and other paths \
+                 of the code may begin in between; a recording nearer to it tells more"
             ),
         );
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::law::{Law, LawKind};
 use super::learned::Learned;
+use super::size::{Numbers, Size};
 use crate::allocator::round_size;
 use crate::calls::{OperationKind, Program};
 use crate::conf::Settings;
@@ -22,10 +23,16 @@ pub struct GrowingLine {
     pub bytes: u64,
     /// Of all bytes at that peak.
     pub share_ratio: f64,
-    /// What it would hold more at the next size.
+    /// What it would hold more at the next size: with one more of the first number.
     pub bytes_per_unit: i64,
-    /// How it grows, for the most part.
+    /// How it grows with that, for the most part.
     pub law: LawKind,
+    /// With one more of the second number, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub second_bytes_per_unit: Option<i64>,
+    /// How it grows with that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub second_law: Option<LawKind>,
     /// The stack of the line that most of that is of, innermost first.
     pub frames: FrameList,
     /// The line.
@@ -49,7 +56,7 @@ struct AtPeak {
 /// The memory at the peak, at one size.
 #[derive(Debug)]
 pub(super) struct PeakMemory {
-    size: u64,
+    size: Size,
     /// How many requests have been made.
     made: usize,
     blocks: Vec<AtPeak>,
@@ -101,7 +108,7 @@ fn walk(
 
 impl PeakMemory {
     /// At size `n`, with requests rounded as under `settings`.
-    pub(super) fn at(learned: &Learned<'_, '_, '_>, n: u64, settings: &Settings) -> Self {
+    pub(super) fn at(learned: &Learned<'_, '_, '_>, n: Size, settings: &Settings) -> Self {
         let program = learned.program_at(n);
         // Where what was held before is laid out anew, it is asked for first.
         let asked_anew = if program.residents.is_empty() { learned.held.len() } else { 0 };
@@ -112,7 +119,7 @@ impl PeakMemory {
             .map(|((stack, law), resident)| {
                 let bytes = match (law, resident.state) {
                     (_, BlockState::ActivePendingFree) => 0,
-                    (Some(law), _) => round_size(law.at(n), settings),
+                    (Some(law), _) => round_size(law.at(n.numbers()), settings),
                     (None, _) => resident.size,
                 };
                 AtPeak { bytes, stack, law: *law, row: None }
@@ -200,22 +207,31 @@ impl PeakMemory {
 
     /// The share of its bytes that would be fewer at a larger size: of recordings of one program, none.
     pub(super) fn shrinking_ratio(&self) -> f64 {
-        let next = self.size.saturating_mul(2);
-        let is_shrinking =
-            |block: &&AtPeak| block.law.is_some_and(|law| law.at(next) < law.at(self.size));
+        let is_shrinking = |block: &&AtPeak| {
+            let is_less =
+                |law: Law| self.doubled().any(|n| law.at(n) < law.at(self.size.numbers()));
+            block.law.is_some_and(is_less)
+        };
         let shrinking = self.blocks.iter().filter(is_shrinking);
         let bytes = shrinking.fold(0u64, |sum, block| sum.saturating_add(block.bytes));
         ratio(bytes, self.all())
     }
 
-    /// Whether all of it would be less at twice the size.
+    /// Twice the size, by each of its numbers.
+    fn doubled(&self) -> impl Iterator<Item = Numbers> {
+        let size = self.size;
+        let of = move |variable| size.changed(variable, |n| n.saturating_mul(2)).numbers();
+        (0..size.variables()).map(of)
+    }
+
+    /// Whether all of it would be less at twice a number of the size.
     pub(super) fn falls(&self) -> bool {
-        let at = |n: u64| {
+        let at = |n: Numbers| {
             let bytes =
                 self.blocks.iter().map(|block| block.law.map_or(block.bytes, |law| law.at(n)));
             bytes.fold(0, u64::saturating_add)
         };
-        at(self.size.saturating_mul(2)) < at(self.size)
+        self.doubled().any(|n| at(n) < at(self.size.numbers()))
     }
 
     /// The `top` lines with most bytes of which nothing is known.
@@ -237,10 +253,10 @@ impl PeakMemory {
         #[derive(Default)]
         struct Line {
             bytes: u64,
-            next: u64,
+            /// What it holds more with one more of each number, and by how it grows with that.
+            next: [(u64, [u64; LawKind::ALL.len()]); 2],
             /// By the stack.
             most: FxHashMap<StackId, u64>,
-            by_law: [u64; LawKind::ALL.len()],
         }
         let stacks = learned.base.device.stacks();
         let mut names: FxHashMap<StackId, LineId> = FxHashMap::default();
@@ -249,29 +265,41 @@ impl PeakMemory {
             let name = *names.entry(block.stack).or_insert_with(|| stacks.line(block.stack));
             let line = lines.entry(name).or_default();
             line.bytes = line.bytes.saturating_add(block.bytes);
-            let kind = block.law.map_or(LawKind::Constant, |law| law.kind());
-            let of_law = LawKind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
-            let grown = block.law.map_or(0, |law| {
-                law.at(self.size.saturating_add(1)).saturating_sub(law.at(self.size))
-            });
-            line.next = line.next.saturating_add(grown);
-            *line.most.entry(block.stack).or_default() += grown.max(1);
-            // What does not grow says how only where nothing does.
-            line.by_law[of_law] = line.by_law[of_law].saturating_add(grown.max(1));
+            for variable in 0..self.size.variables() {
+                let (next, by_law) = &mut line.next[variable];
+                let kind = block.law.map_or(LawKind::Constant, |law| law.kind(variable));
+                let of_law = LawKind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
+                let more = self.size.changed(variable, |n| n.saturating_add(1)).numbers();
+                let grown = block
+                    .law
+                    .map_or(0, |law| law.at(more).saturating_sub(law.at(self.size.numbers())));
+                *next = next.saturating_add(grown);
+                *line.most.entry(block.stack).or_default() += grown.max(1);
+                // What does not grow says how only where nothing does.
+                by_law[of_law] = by_law[of_law].saturating_add(grown.max(1));
+            }
         }
         let all = self.all();
         let mut rows: Vec<(LineId, Line)> = lines.into_iter().collect();
-        rows.sort_by_key(|(name, line)| (Reverse(line.next), Reverse(line.bytes), *name));
+        rows.sort_by_key(|(name, line)| {
+            (line.next.map(|(next, _)| Reverse(next)), Reverse(line.bytes), *name)
+        });
         rows.truncate(top);
         let told = rows.into_iter().map(|(name, line)| {
             let (frame, around) = stacks.told(name);
             let stack = line.most.iter().max_by_key(|(stack, grown)| (**grown, Reverse(**stack)));
-            let most = LawKind::ALL.iter().zip(line.by_law).rev().max_by_key(|(_, bytes)| *bytes);
+            let [(next, law), (second_next, second_law)] = line.next.map(|(next, by_law)| {
+                let most = LawKind::ALL.iter().zip(by_law).rev().max_by_key(|(_, bytes)| *bytes);
+                (change(0, next), most.map_or(LawKind::Constant, |(kind, _)| *kind))
+            });
+            let of_second = self.size.second;
             GrowingLine {
                 bytes: line.bytes,
                 share_ratio: ratio(line.bytes, all),
-                bytes_per_unit: change(0, line.next),
-                law: most.map_or(LawKind::Constant, |(kind, _)| *kind),
+                bytes_per_unit: next,
+                law,
+                second_bytes_per_unit: of_second.map(|_| second_next),
+                second_law: of_second.map(|_| second_law),
                 frames: stack.map_or_else(FrameList::default, |(stack, _)| stacks.whole(*stack)),
                 frame,
                 around,

@@ -1,22 +1,9 @@
-//! The largest size at which every request is served.
-
-use serde::Serialize;
+//! The largest number at which every request is served.
 
 use crate::units::ratio;
 
 /// Sizes beyond this are not looked at: nothing grows that far.
 const MOST: u64 = 1 << 40;
-
-/// A size, and the settings under which it is the largest.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Largest {
-    /// The largest size at which no request fails; `None` where every size looked at fits.
-    pub size: Option<u64>,
-    /// In the syntax of `PYTORCH_CUDA_ALLOC_CONF`; empty for the recorded settings.
-    pub settings: String,
-    /// What of the device is not reserved at the peak of that size; `None` without a size.
-    pub unreserved_bytes: Option<u64>,
-}
 
 /// What a search asks.
 pub(super) struct Search<'f> {

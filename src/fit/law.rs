@@ -1,112 +1,99 @@
 //! How the bytes of one request grow with the size.
 
+use super::size::Numbers;
+use super::sum::{Exponents, Point, Points, Sum};
 use crate::notice::words;
 
 words! {
-    /// How bytes grow with the size.
+    /// How bytes grow with one number of the size.
     pub enum LawKind {
-        /// The same at every size
+        /// The same whatever it is
         Constant = "constant",
         /// So many bytes for each unit
         Linear = "linear",
-        /// With the square of the size
+        /// With its square
         Quadratic = "quadratic",
         /// With its cube
         Cubic = "cubic",
         /// A part that is the same at every size, and so many bytes for each unit
         Line = "line",
-        /// A part with the square of the size and others, as three recordings say
+        /// A part with its square and others
         Parabola = "parabola",
         /// A line that comes near what was recorded
         Near = "near-line",
     }
 }
 
-/// A size, and the bytes of one request at it.
-pub(super) type Point = (u64, u64);
-
 /// The bytes of one request as a function of the size. At the sizes that it was learned from it gives what was
-/// recorded there, but for [`Law::Near`].
+/// recorded there, but for a sum that only comes near.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Law {
-    /// `bytes * (n / size) ^ degree`, exactly so at every point.
-    Power { degree: u32, point: Point },
-    /// Through both.
-    Line([Point; 2]),
-    /// Through all three.
-    Parabola([Point; 3]),
-    /// Least squares, as `at zero + slope * n`; some point is off by more than it should be.
-    Near { at_zero: f64, slope: f64 },
+    /// Of each number `(n / size) ^ degree` times the bytes of the point, exactly so at every point.
+    Power { degrees: Exponents, point: Point },
+    /// So many times each of some products.
+    Sum(Sum),
 }
-
-/// A line that misses no point by more than this part of it is taken for what was meant, and what misses for
-/// padding: kernels round up rows, tables and workspaces.
-const PADDING: f64 = 0.02;
 
 impl Law {
     /// The simplest law through `points`, of sizes that all differ; `None` where there is but one.
     pub(super) fn through(points: &[Point]) -> Option<Self> {
-        let [first, .., last] = points else { return None };
-        let largest = *points.iter().max_by_key(|(size, _)| *size)?;
-        for degree in 0..=if points.len() > 2 { 3 } else { 2 } {
-            let law = Self::Power { degree, point: largest };
-            if points.iter().all(|point| is_power_through(degree, largest, *point)) {
-                return Some(law);
-            }
+        let largest =
+            *points.iter().max_by_key(|(size, _)| size.map(u128::from).iter().product::<u128>())?;
+        if points.len() < 2 {
+            return None;
         }
-        let line = Self::Line([*first, *last]);
-        if misses(line, points) == 0.0 {
-            return Some(line);
-        }
-        let near = Self::nearest(points);
-        let parabola = Self::Parabola([*first, points[points.len() / 2], *last]);
-        let is_curved = misses(near, points) > PADDING && misses(parabola, points) <= PADDING;
-        Some(if is_curved { parabola } else { near })
-    }
-
-    /// The line with the least squares.
-    fn nearest(points: &[Point]) -> Self {
-        let count = points.len() as f64;
-        let mean = |of: fn(&Point) -> u64| {
-            points.iter().map(|point| of(point) as f64).sum::<f64>() / count
+        let points = Points::of(points, largest);
+        let top = points.values.map(|values| [0, 0, 2, 3][values.min(3)]);
+        let mut powers: Vec<Exponents> =
+            (0..=top[0]).flat_map(|i| (0..=top[1]).map(move |j| [i, j])).collect();
+        powers.sort_by_key(|[i, j]| (i + j, *j));
+        let exact = |degrees: &&Exponents| {
+            points.all.iter().all(|point| is_power_through(**degrees, largest, *point))
         };
-        let (x, y) = (mean(|point| point.0), mean(|point| point.1));
-        let (mut together, mut spread) = (0.0, 0.0);
-        for (size, bytes) in points {
-            let away = *size as f64 - x;
-            together += away * (*bytes as f64 - y);
-            spread += away * away;
+        if let Some(degrees) = powers.iter().find(exact) {
+            return Some(Self::Power { degrees: *degrees, point: largest });
         }
-        let slope = if spread > 0.0 { together / spread } else { 0.0 };
-        Self::Near { at_zero: y - slope * x, slope }
+        points.short_sum().or_else(|| points.whole_sum()).map(Self::Sum)
     }
 
     /// The bytes at size `n`; at least one, since that is what a request is.
-    pub(super) fn at(&self, n: u64) -> u64 {
+    pub(super) fn at(&self, n: Numbers) -> u64 {
         match self {
-            Self::Power { degree, point: (size, bytes) } => {
-                let times = u128::from(n).saturating_pow(*degree);
-                let of = u128::from(*size).saturating_pow(*degree).max(1);
-                saturated(u128::from(*bytes).saturating_mul(times) / of)
+            Self::Power { degrees, point: (size, bytes) } => {
+                let power = |of: Numbers| {
+                    let [a, b] = [0, 1].map(|at| u128::from(of[at]).saturating_pow(degrees[at]));
+                    a.saturating_mul(b)
+                };
+                saturated(u128::from(*bytes).saturating_mul(power(n)) / power(*size).max(1))
             }
-            Self::Line([a, b]) => rounded(between(*a, *b, n)),
-            Self::Parabola(points) => rounded(lagrange(points, n)),
-            Self::Near { at_zero, slope } => rounded(at_zero + slope * n as f64),
+            Self::Sum(sum) => sum.bytes(n),
         }
         .max(1)
     }
 
-    /// In a word.
-    pub(super) fn kind(&self) -> LawKind {
+    /// How it grows with one of the two numbers, in a word.
+    pub(super) fn kind(&self, variable: usize) -> LawKind {
         match self {
-            Self::Power { degree: 0, .. } => LawKind::Constant,
-            Self::Power { degree: 1, .. } => LawKind::Linear,
-            Self::Power { degree: 2, .. } => LawKind::Quadratic,
-            Self::Power { .. } => LawKind::Cubic,
-            Self::Line(_) => LawKind::Line,
-            Self::Parabola(_) => LawKind::Parabola,
-            Self::Near { .. } => LawKind::Near,
+            Self::Power { degrees, .. } => match degrees[variable] {
+                0 => LawKind::Constant,
+                1 => LawKind::Linear,
+                2 => LawKind::Quadratic,
+                _ => LawKind::Cubic,
+            },
+            Self::Sum(sum) if sum.is_near => LawKind::Near,
+            Self::Sum(sum) => match sum.exponents(variable) {
+                0b001 => LawKind::Constant,
+                0b010 => LawKind::Linear,
+                0b100 => LawKind::Quadratic,
+                0b011 => LawKind::Line,
+                _ => LawKind::Parabola,
+            },
         }
+    }
+
+    /// Whether it bends by no more than as many sizes say as it takes: another curve may go through them.
+    pub(super) fn is_guess(&self) -> bool {
+        matches!(self, Self::Sum(sum) if sum.is_guess)
     }
 }
 
@@ -114,62 +101,43 @@ fn saturated(bytes: u128) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, as meant")]
-fn rounded(bytes: f64) -> u64 {
-    bytes.round() as u64
-}
-
-/// Whether bytes grow from one point to the other exactly with the power `degree` of the size.
-pub(super) fn is_power_through(degree: u32, a: Point, b: Point) -> bool {
-    let power = |point: Point| u128::from(point.0).checked_pow(degree);
-    let (Some(of_a), Some(of_b)) = (power(a), power(b)) else { return false };
-    let left = u128::from(a.1).checked_mul(of_b);
-    left.is_some() && left == u128::from(b.1).checked_mul(of_a)
-}
-
-/// The line through both points at `n`; exact at both, and wherever the true line has whole numbers.
-fn between(a: Point, b: Point, n: u64) -> f64 {
-    let signed = |value: u64| i128::from(value);
-    let run = signed(b.0) - signed(a.0);
-    let rise = signed(b.1) - signed(a.1);
-    if run == 0 {
-        return a.1 as f64;
-    }
-    let Some(away) = (signed(n) - signed(a.0)).checked_mul(rise) else {
-        return a.1 as f64 + (signed(n) - signed(a.0)) as f64 * (rise as f64 / run as f64);
+/// Whether bytes grow from one point to the other exactly with these powers of the numbers.
+fn is_power_through(degrees: Exponents, a: Point, b: Point) -> bool {
+    let of = |point: Point, by: Point| {
+        let powers = [0, 1].map(|at| u128::from(by.0[at]).checked_pow(degrees[at]));
+        u128::from(point.1).checked_mul(powers[0]?)?.checked_mul(powers[1]?)
     };
-    // Whole part and rest apart: a double has 53 bits.
-    (signed(a.1) + away.div_euclid(run)) as f64 + away.rem_euclid(run) as f64 / run as f64
+    let left = of(a, b);
+    left.is_some() && left == of(b, a)
 }
 
-fn lagrange(points: &[Point; 3], n: u64) -> f64 {
-    let n = n as f64;
-    let mut sum = 0.0;
-    for (at, (size, bytes)) in points.iter().enumerate() {
-        let mut part = *bytes as f64;
-        for (other, (elsewhere, _)) in points.iter().enumerate() {
-            if other != at {
-                part *= (n - *elsewhere as f64) / (*size as f64 - *elsewhere as f64);
-            }
-        }
-        sum += part;
-    }
-    sum
-}
-
-/// The most by which `law` misses one of `points`, as a part of it.
-fn misses(law: Law, points: &[Point]) -> f64 {
-    let miss =
-        |(size, bytes): &Point| law.at(*size).abs_diff(*bytes) as f64 / (*bytes).max(1) as f64;
-    points.iter().map(miss).fold(0.0, f64::max)
+/// Whether bytes grow from one point to the other exactly with some power, up to `most`, of each number that differs.
+pub(super) fn grows_by_powers(most: u32, a: Point, b: Point) -> bool {
+    let top = [0, 1].map(|at| if a.0[at] == b.0[at] { 0 } else { most });
+    (0..=top[0]).any(|i| (0..=top[1]).any(|j| is_power_through([i, j], a, b)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn law(points: &[Point]) -> Law {
-        Law::through(points).unwrap()
+    fn through(points: &[(u64, u64)]) -> Option<Law> {
+        Law::through(&points.iter().map(|(n, bytes)| ([*n, 1], *bytes)).collect::<Vec<_>>())
+    }
+
+    fn law(points: &[(u64, u64)]) -> Law {
+        through(points).unwrap()
+    }
+
+    /// Of one number.
+    trait Single {
+        fn one(&self, n: u64) -> u64;
+    }
+
+    impl Single for Law {
+        fn one(&self, n: u64) -> u64 {
+            self.at([n, 1])
+        }
     }
 
     #[test]
@@ -181,7 +149,7 @@ mod tests {
             (&[(2, 8), (4, 64), (6, 216)], LawKind::Cubic, 10, 1000),
         ] {
             let law = law(points);
-            assert_eq!((law.kind(), law.at(n)), (kind, bytes), "{points:?}");
+            assert_eq!((law.kind(0), law.one(n)), (kind, bytes), "{points:?}");
         }
     }
 
@@ -189,37 +157,37 @@ mod tests {
     fn two_points_make_a_line() {
         let law = law(&[(4, 1000), (8, 1400)]);
         assert_eq!(
-            (law.kind(), law.at(4), law.at(8), law.at(29)),
+            (law.kind(0), law.one(4), law.one(8), law.one(29)),
             (LawKind::Line, 1000, 1400, 3500)
         );
-        assert_eq!(law.at(1), 700);
-        assert_eq!(super::Law::through(&[(4, 1000)]), None);
+        assert_eq!(law.one(1), 700);
+        assert_eq!(through(&[(4, 1000)]), None);
     }
 
     #[test]
     fn falling_lines_end_at_one_byte() {
-        assert_eq!(law(&[(4, 1000), (8, 500)]).at(100), 1);
+        assert_eq!(law(&[(4, 1000), (8, 500)]).one(100), 1);
     }
 
     #[test]
     fn three_points_tell_a_line_from_a_parabola() {
-        assert_eq!(law(&[(1, 13), (2, 23), (4, 43)]).kind(), LawKind::Line);
+        assert_eq!(law(&[(1, 13), (2, 23), (4, 43)]).kind(0), LawKind::Line);
         let mut curve = vec![(10, 110), (20, 420), (40, 1640)];
         for more in [50, 60] {
             let curved = law(&curve);
-            assert_eq!((curved.kind(), curved.at(80)), (LawKind::Parabola, 6480));
+            assert_eq!((curved.kind(0), curved.one(80)), (LawKind::Parabola, 6480));
             curve.push((more, more * (more + 1)));
         }
         // Padded to multiples of 64.
         let padded = law(&[(100, 6400), (200, 12_800), (301, 19_328)]);
-        assert_eq!(padded.kind(), LawKind::Near);
+        assert_eq!(padded.kind(0), LawKind::Near);
     }
 
     #[test]
     fn nothing_overflows() {
         let huge = law(&[(4, u64::MAX / 2), (8, u64::MAX)]);
-        assert_eq!(huge.at(u64::MAX), u64::MAX);
-        assert!(law(&[(1, 1), (2, u64::MAX)]).at(u64::MAX) > 1 << 60);
+        assert_eq!(huge.one(u64::MAX), u64::MAX);
+        assert!(law(&[(1, 1), (2, u64::MAX)]).one(u64::MAX) > 1 << 60);
     }
 
     proptest::proptest! {
@@ -229,7 +197,7 @@ mod tests {
         ) {
             let points = [(a, x), (a + more, y)];
             let law = law(&points);
-            assert_eq!(points.map(|(n, _)| law.at(n)), points.map(|(_, bytes)| bytes));
+            assert_eq!(points.map(|(n, _)| law.one(n)), points.map(|(_, bytes)| bytes));
         }
     }
 }

@@ -1,11 +1,15 @@
 //! What recordings say of each request of one of them.
 
+use std::cmp::Reverse;
+
 use rustc_hash::FxHashMap;
 
-use super::law::{Law, LawKind, Point};
-use super::partners::{Partners, partners};
+use super::law::{Law, LawKind};
+use super::partners::{Partners, all_partners};
 use super::recording::{Recording, Request};
+use super::size::Size;
 use super::steps::most_of_any_step;
+use super::sum::Point;
 use crate::calls::Program;
 use crate::units::ratio;
 
@@ -29,13 +33,21 @@ pub(super) struct Learned<'r, 's, 'a> {
 impl<'r, 's, 'a> Learned<'r, 's, 'a> {
     /// Learns from `base` and all `others`, of other sizes.
     pub(super) fn of(base: &'r Recording<'s, 'a>, others: &[&'r Recording<'s, 'a>]) -> Self {
-        let others: Vec<_> = others.iter().map(|other| (*other, partners(base, other))).collect();
+        let others: Vec<_> = others.iter().copied().zip(all_partners(base, others)).collect();
+        let variables = base.size.variables();
         let law = |own: u64, row: usize, bytes_of: &dyn Fn(usize, usize) -> Option<u64>| {
-            let mut points: Vec<Point> = vec![(base.size, own)];
+            let mut points: Vec<Point> = vec![(base.size.numbers(), own)];
             for (index, (other, _)) in others.iter().enumerate() {
-                points.extend(bytes_of(index, row).map(|bytes| (other.size, bytes)));
+                points.extend(bytes_of(index, row).map(|bytes| (other.size.numbers(), bytes)));
             }
             points.sort_unstable();
+            let is_told = |variable: usize| {
+                points.iter().any(|(size, _)| size[variable] != points[0].0[variable])
+            };
+            // How it grows with every number has to be told.
+            if points.len() <= variables || !(0..variables).all(is_told) {
+                return None;
+            }
             Law::through(&points)
         };
         let of_request = |index: usize, row: usize| {
@@ -63,9 +75,12 @@ impl<'r, 's, 'a> Learned<'r, 's, 'a> {
             let residents = &other.program().residents;
             residents.get(partner as usize).map(|resident| resident.requested)
         };
+        let stacks = &base.device.snapshot().stacks;
         let requests = base.requests.iter().enumerate();
         let learned = requests.map(|(row, request)| {
             let own = law(request.bytes, row, &of_request);
+            // Without a stack bytes alone make a pair: where they bend, not of the same request.
+            let own = own.filter(|law| !law.is_guess() || !stacks.frames(request.stack).is_empty());
             // The same data at every size grows alike, whatever its steps are.
             if matches!(own, None | Some(Law::Power { .. })) || !is_varied(row) {
                 return (own, false);
@@ -83,37 +98,37 @@ impl<'r, 's, 'a> Learned<'r, 's, 'a> {
     /// How a request without a partner may grow: as most others of as many bytes; else in proportion, as what works
     /// on the data does as a rule, and what is never freed does not.
     fn supposed(&self, request: &Request) -> Option<Law> {
-        let in_proportion = Law::Power { degree: 1, point: (self.base.size, request.bytes) };
+        let in_proportion =
+            Law::Power { degrees: [1, 1], point: (self.base.size.numbers(), request.bytes) };
         let like = self.by_bytes.get(&request.bytes).copied();
         like.or(request.freed.map(|_| in_proportion))
     }
 
     /// Of all bytes asked for in the recording, the share whose growth is known.
     pub(super) fn asked_paired_ratio(&self) -> f64 {
-        1.0 - self.asked_ratio(Option::is_none)
+        1.0 - self.asked_ratio(|row| self.requests[row].is_none())
     }
 
-    /// Of all bytes asked for in the recording, the share of a parabola that is through all there is.
+    /// Of all bytes asked for in the recording, the share that grows along a bend which no recording checks.
     pub(super) fn guessed_ratio(&self) -> f64 {
-        if self.others.len() > 2 {
-            return 0.0;
-        }
-        self.asked_ratio(|law| matches!(law, Some(Law::Parabola(_))))
+        // Of what varies it is told that it does.
+        let is_guess = |row: usize| self.requests[row].is_some_and(|law| law.is_guess());
+        self.asked_ratio(|row| is_guess(row) && !self.varies[row])
     }
 
-    /// The share of requests with such a law.
-    fn asked_ratio(&self, is_such: impl Fn(&Option<Law>) -> bool) -> f64 {
+    /// The share of such requests, by row.
+    fn asked_ratio(&self, is_such: impl Fn(usize) -> bool) -> f64 {
         let (mut all, mut such) = (0u64, 0u64);
-        for (request, law) in self.base.requests.iter().zip(&self.requests) {
+        for (row, request) in self.base.requests.iter().enumerate() {
             all = all.saturating_add(request.bytes);
-            such = such.saturating_add(if is_such(law) { request.bytes } else { 0 });
+            such = such.saturating_add(if is_such(row) { request.bytes } else { 0 });
         }
         ratio(such, all)
     }
 
     /// The calls of the recording with the bytes of size `n`. What it held before is laid out anew where that grows.
-    pub(super) fn program_at(&self, n: u64) -> Program<'a> {
-        let at = |law: &Option<Law>, own: u64| law.map_or(own, |law| law.at(n));
+    pub(super) fn program_at(&self, n: Size) -> Program<'a> {
+        let at = |law: &Option<Law>, own: u64| law.map_or(own, |law| law.at(n.numbers()));
         let requests = self.requests.iter().zip(&self.base.requests);
         let requests: Vec<u64> = requests
             .map(|(law, request)| at(&law.or_else(|| self.supposed(request)), request.bytes))
@@ -126,18 +141,14 @@ impl<'r, 's, 'a> Learned<'r, 's, 'a> {
 
 /// Of every number of bytes that requests of `base` ask for, the law that most of them have; the simplest of equals.
 fn by_bytes(base: &Recording<'_, '_>, laws: &[Option<Law>]) -> FxHashMap<u64, Law> {
-    let mut known: FxHashMap<u64, [(usize, Option<Law>); LawKind::ALL.len()]> =
-        FxHashMap::default();
+    let place = |kind: LawKind| LawKind::ALL.iter().position(|known| *known == kind);
+    let mut known: FxHashMap<_, (usize, Law)> = FxHashMap::default();
     for (request, law) in base.requests.iter().zip(laws) {
         let Some(law) = law else { continue };
-        let kind = LawKind::ALL.iter().position(|kind| *kind == law.kind()).unwrap_or(0);
-        let (times, one) = &mut known.entry(request.bytes).or_default()[kind];
-        *times += 1;
-        one.get_or_insert(*law);
+        let kinds = [1, 0].map(|variable| place(law.kind(variable)));
+        known.entry((request.bytes, kinds)).or_insert((0, *law)).0 += 1;
     }
-    let most = known.into_iter().filter_map(|(bytes, laws)| {
-        let most = laws.into_iter().rev().max_by_key(|(times, _)| *times);
-        Some((bytes, most?.1?))
-    });
-    most.collect()
+    let mut known: Vec<_> = known.into_iter().collect();
+    known.sort_by_key(|((bytes, kinds), (times, _))| (*bytes, *times, Reverse(*kinds)));
+    known.into_iter().map(|((bytes, _), (_, law))| (bytes, law)).collect()
 }

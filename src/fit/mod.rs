@@ -1,13 +1,14 @@
 //! How large may it be? What a program needs at a size that nobody recorded, from recordings at two or more sizes.
 //!
-//! A size is any whole number that the program was given: a batch, a length, the side of an image, layers.
+//! A size is any whole number that the program was given: a batch, a length, the side of an image, layers; or two such
+//! numbers, of which the first is searched. One number is two of which the second is 1 everywhere.
 //!
 //! ```text
 //! recordings --partners--> which request of one recording is which of another, stack by stack, in order
-//!            --law-------> how the bytes of each grow with the size
+//!            --law, sum--> how the bytes of each grow with the size
 //!            --learned---> the calls of the nearest recording, with the bytes of another size
 //!            --model-----> those calls made to the allocator: peaks, failures
-//!            --largest---> the largest size at which none fails, by bisection
+//!            --largest---> the largest size at which none fails, by bisection; --slice--> for each second number
 //!            --growth----> which lines the memory at the peak is of, and how they grow
 //! ```
 //!
@@ -28,15 +29,19 @@ mod partners;
 mod prediction;
 mod recording;
 mod report;
+mod size;
+mod slice;
 mod steps;
+mod sum;
 mod summary;
 
 pub use self::asked::FitOptions;
 pub use self::checked::Checked;
 pub use self::device::FitDevice;
 pub use self::growth::GrowingLine;
-pub use self::largest::Largest;
 pub use self::law::LawKind;
 pub use self::prediction::{FailedAt, SizeReport};
 pub use self::recording::Sized;
 pub use self::report::{FitReport, RecordingGiven, fit};
+pub use self::size::Size;
+pub use self::slice::{Largest, LargestAt};

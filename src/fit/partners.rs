@@ -5,13 +5,14 @@
 //! in [`crate::counterparts`], so that an edited line or a moved file does not part them.
 
 use std::collections::BTreeMap;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
 use super::align::aligned;
-use super::law::is_power_through;
+use super::law::grows_by_powers;
 use super::recording::{Recording, Request};
+use super::size::Numbers;
 use super::steps::Steps;
 use crate::counterparts::{Candidate, Place, Vocabulary, matched};
 use crate::ids::{StackId, row};
@@ -26,8 +27,50 @@ pub(super) struct Partners {
     pub(super) held: Vec<Option<u32>>,
 }
 
+impl Partners {
+    /// The partners of these in a third recording, those of which in it are `next`.
+    fn then(&self, next: &Self) -> Self {
+        let through = |own: &[Option<u32>], next: &[Option<u32>]| {
+            own.iter().map(|row| *next.get((*row)? as usize)?).collect()
+        };
+        Self {
+            requests: through(&self.requests, &next.requests),
+            held: through(&self.held, &next.held),
+        }
+    }
+}
+
+/// The partners of `base` in each of `others`. One that differs in both numbers of its size is held against one that
+/// shares a number with each: where both change, twice, four and eight times as large are hardly told apart.
+pub(super) fn all_partners<'s, 'a>(
+    base: &Recording<'s, 'a>,
+    others: &[&Recording<'s, 'a>],
+) -> Vec<Partners> {
+    let differs = |other: &Recording<'_, '_>| {
+        let [own, others] = [base.size.numbers(), other.size.numbers()];
+        own[0] != others[0] && own[1] != others[1]
+    };
+    let between = |other: &Recording<'_, '_>| {
+        let [own, wanted] = [base.size.numbers(), other.size.numbers()];
+        let is_between = |size: Numbers| size == [own[0], wanted[1]] || size == [wanted[0], own[1]];
+        others.iter().position(|one| is_between(one.size.numbers()))
+    };
+    let near = others.iter().map(|other| (!differs(other)).then(|| partners(base, other)));
+    let near: Vec<Option<Partners>> = near.collect();
+    let far = others.iter().zip(&near).map(|(other, known)| {
+        known.is_none().then(|| {
+            match between(other).and_then(|at| Some((others[at], near[at].as_ref()?))) {
+                Some((one, known)) => known.then(&partners(one, other)),
+                None => partners(base, other),
+            }
+        })
+    });
+    let far: Vec<Option<Partners>> = far.collect();
+    near.into_iter().zip(far).filter_map(|(near, far)| near.or(far)).collect()
+}
+
 /// The partners of what `one` asked for, and held, in `other`.
-pub(super) fn partners<'s, 'a>(one: &Recording<'s, 'a>, other: &Recording<'s, 'a>) -> Partners {
+fn partners<'s, 'a>(one: &Recording<'s, 'a>, other: &Recording<'s, 'a>) -> Partners {
     let tokens = tokens([one, other]);
     let [own, others] = &tokens;
     let read = |recording: &Recording<'_, '_>, tokens: &FxHashMap<StackId, StackNumber>| {
@@ -35,7 +78,7 @@ pub(super) fn partners<'s, 'a>(one: &Recording<'s, 'a>, other: &Recording<'s, 'a
         let asked =
             |request: &Request| Asked { number: number(request.stack), bytes: request.bytes };
         let asked = recording.requests.iter().map(asked).collect();
-        Side { size: recording.size, asked }
+        Side { size: recording.size.numbers(), asked }
     };
     let sides = [read(one, own), read(other, others)];
     let steps = [Steps::of(one), Steps::of(other)];
@@ -108,7 +151,7 @@ struct Asked {
 
 /// All of one recording.
 struct Side {
-    size: u64,
+    size: Numbers,
     asked: Vec<Asked>,
 }
 
@@ -127,13 +170,12 @@ fn in_order(
     if own.len() == others.len() && (0..own.len()).all(|at| is_same(at, at)) {
         return (0..own.len()).map(|at| shift((at, at))).collect();
     }
-    let grows = |degrees: RangeInclusive<u32>, a: usize, b: usize| {
+    let grows = |most: u32, a: usize, b: usize| {
         let points = [(one.size, own[a].bytes), (other.size, others[b].bytes)];
-        let mut degrees = degrees;
-        is_same(a, b) && degrees.any(|degree| is_power_through(degree, points[0], points[1]))
+        is_same(a, b) && grows_by_powers(most, points[0], points[1])
     };
-    let least = aligned(own.len(), others.len(), |a, b| grows(0..=1, a, b));
-    let all = aligned(own.len(), others.len(), |a, b| grows(0..=2, a, b));
+    let least = aligned(own.len(), others.len(), |a, b| grows(1, a, b));
+    let all = aligned(own.len(), others.len(), |a, b| grows(2, a, b));
     // Sizes are often powers of two: what is four times as large at twice the size need not be the same request.
     let sure =
         least.filter(|least| all.as_ref().is_none_or(|all| least.len() >= all.len())).or(all);
@@ -175,7 +217,7 @@ fn between(
 }
 
 /// Of each block that the first of `sides` held before its recording, the partner in the other: one of the same stack
-/// and as many bytes, or in proportion to the size; then, where as many are left of a stack, the next by bytes.
+/// and as many bytes, or in proportion to a number of the size or to both; then, where as many are left of a stack, the next by bytes.
 fn held_before(
     sides: [&Recording<'_, '_>; 2],
     tokens: &[FxHashMap<StackId, StackNumber>; 2],
@@ -192,8 +234,8 @@ fn held_before(
         for side in &mut left {
             side.sort_unstable();
         }
-        let proportion = sides.map(|side| u128::from(side.size));
-        for scale in [[1, 1], proportion] {
+        let of = |at: usize| sides.map(|side| u128::from(side.size.numbers()[at]));
+        for scale in [[1, 1], of(0), of(1), sides.map(|side| side.size.extent())] {
             take(&mut left, scale, &mut partners);
         }
         if left[0].len() == left[1].len() {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::learned::Learned;
+use super::size::Size;
 use crate::calls::Program;
 use crate::device::UNBOUNDED;
 use crate::frames::{Around, FrameReport};
@@ -14,7 +15,8 @@ use crate::whatif::{WhatIf, changed};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SizeReport {
     /// The size.
-    pub size: u64,
+    #[serde(flatten)]
+    pub size: Size,
     /// Whether a recording at this size was given.
     pub is_recorded: bool,
     /// The most that the program would hold; all of it, where not all requests are served.
@@ -44,20 +46,20 @@ pub struct FailedAt {
 }
 
 /// Whether every request at size `n` is served under `change`, which names a capacity.
-pub(super) fn is_served(learned: &Learned<'_, '_, '_>, n: u64, change: &WhatIf) -> bool {
+pub(super) fn is_served(learned: &Learned<'_, '_, '_>, n: Size, change: &WhatIf) -> bool {
     let (program, hypothesis) = (learned.program_at(n), on(learned, change));
     !is_beyond(learned, &program, &hypothesis) && fits(&program, &hypothesis).is_some()
 }
 
 /// The most that the program holds at once at size `n`: no device with less serves it.
-pub(super) fn most_held(learned: &Learned<'_, '_, '_>, n: u64, change: &WhatIf) -> u64 {
+pub(super) fn most_held(learned: &Learned<'_, '_, '_>, n: Size, change: &WhatIf) -> u64 {
     learned.program_at(n).most_held(&on(learned, change).settings)
 }
 
 /// Size `n` under `change`.
 pub(super) fn predicted(
     learned: &Learned<'_, '_, '_>,
-    n: u64,
+    n: Size,
     is_recorded: bool,
     change: &WhatIf,
 ) -> SizeReport {

@@ -1,5 +1,6 @@
 //! One recording of the program, at one size.
 
+use super::size::Size;
 use crate::calls::Program;
 use crate::ids::StackId;
 use crate::study::{DeviceStudy, Study};
@@ -7,8 +8,8 @@ use crate::study::{DeviceStudy, Study};
 /// A snapshot, and the size that the program was given when it was recorded.
 #[derive(Debug, Clone, Copy)]
 pub struct Sized<'s, 'a> {
-    /// Any whole number: a batch, a length.
-    pub size: u64,
+    /// Any whole number: a batch, a length; or two.
+    pub size: Size,
     /// Where it was read.
     pub path: &'s str,
     /// The snapshot.
@@ -18,7 +19,7 @@ pub struct Sized<'s, 'a> {
 /// One device of it.
 #[derive(Debug)]
 pub(super) struct Recording<'s, 'a> {
-    pub(super) size: u64,
+    pub(super) size: Size,
     pub(super) device: DeviceStudy<'s, 'a>,
     /// In the order of the program's requests.
     pub(super) requests: Vec<Request>,

@@ -9,6 +9,7 @@ use super::checked::LEAST_PAIRED;
 use super::device::{Family, FitDevice};
 use super::doubts::{doubt, remark};
 use super::recording::{Recording, Sized};
+use super::size::{Size, lacking};
 use super::summary::summary;
 use crate::notice::{Warning, Warnings};
 use crate::study::DeviceStudy;
@@ -36,7 +37,8 @@ pub struct FitReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecordingGiven {
     /// The size of the program.
-    pub size: u64,
+    #[serde(flatten)]
+    pub size: Size,
     /// The file.
     pub path: String,
 }
@@ -48,16 +50,8 @@ pub struct RecordingGiven {
 /// option that cannot be.
 pub fn fit(recordings: &[Sized<'_, '_>], options: &FitOptions<'_>) -> Result<FitReport, String> {
     let mut recordings = recordings.to_vec();
-    recordings.sort_by_key(|one| one.size);
-    let sizes: BTreeSet<u64> = recordings.iter().map(|one| one.size).collect();
-    if sizes.len() < recordings.len() {
-        return Err("two recordings are of the same size: give one of each size".to_owned());
-    }
-    let [first, _, ..] = recordings.as_slice() else {
-        return Err("one recording does not tell how a program grows: give two, of different \
-                    sizes, such as 4=small.pickle 8=larger.pickle"
-            .to_owned());
-    };
+    recordings.sort_by_key(|one| (one.size.extent(), one.size));
+    let first = can_tell(&recordings, options)?;
     let is_wanted = |id: &u64| options.device.is_none_or(|only| only == *id);
     let ids: Vec<u64> = first.study.devices().map(DeviceStudy::id).filter(is_wanted).collect();
     let mut warnings = Warnings::default();
@@ -100,6 +94,51 @@ pub fn fit(recordings: &[Sized<'_, '_>], options: &FitOptions<'_>) -> Result<Fit
         devices,
         warnings: warnings.to_vec(),
     })
+}
+
+/// The first of `recordings`, if they are enough, and of as many numbers as what is asked for.
+fn can_tell<'r, 's, 'a>(
+    recordings: &'r [Sized<'s, 'a>],
+    options: &FitOptions<'_>,
+) -> Result<&'r Sized<'s, 'a>, String> {
+    let sizes: Vec<Size> = recordings.iter().map(|one| one.size).collect();
+    if sizes.iter().collect::<BTreeSet<_>>().len() < sizes.len() {
+        return Err("two recordings are of the same size: give one of each size".to_owned());
+    }
+    let few = "one recording does not tell how a program grows: give two, of different \
+               sizes, such as 4=small.pickle 8=larger.pickle";
+    let first = recordings.first().ok_or(few)?;
+    let variables = first.size.variables();
+    if let Some(other) = sizes.iter().find(|size| size.variables() != variables) {
+        return Err(format!(
+            "a size of one number does not stand beside one of two: {} and {other}",
+            first.size
+        ));
+    }
+    let told = |sizes: &[Size]| sizes.iter().map(Size::to_string).collect::<Vec<_>>().join(", ");
+    match (variables, lacking(&sizes).as_slice()) {
+        (_, []) => {}
+        (1, _) => return Err(few.to_owned()),
+        (_, lacking) => {
+            return Err(format!(
+                "{} do not tell how a program grows with both numbers: record {} as well",
+                told(&sizes),
+                told(lacking)
+            ));
+        }
+    }
+    if let Some(at) = options.at.iter().find(|size| size.variables() != variables) {
+        return Err(format!(
+            "--at {at}: give as many numbers as the recordings have: {}",
+            told(&sizes)
+        ));
+    }
+    match (variables, options.at_second) {
+        (1, [second, ..]) => {
+            Err(format!("--at x{second}: the sizes recorded have no second number"))
+        }
+        _ => Ok(first),
+    }
 }
 
 fn refused(device: &FitDevice) -> String {

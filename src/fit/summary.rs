@@ -2,9 +2,10 @@
 
 use super::device::FitDevice;
 use super::growth::GrowingLine;
-use super::largest::Largest;
 use super::prediction::FailedAt;
 use super::recording::Sized;
+use super::size::Size;
+use super::slice::Largest;
 use crate::summary::{Summary, environment};
 use crate::units::{count, size};
 use crate::verdict::Verdict;
@@ -28,9 +29,11 @@ pub(super) fn summary(
     let settings = largest.and_then(|one| one.study.snapshot().settings.as_ref());
     let settings = settings.map(|settings| settings.string.as_str());
     let (action, copy) = match (&device.best, device.capacity_bytes) {
-        (Some(better @ Largest { size: Some(fits), settings: option, .. }), _) => {
-            let action = format!("size {} fits with {option}{}", count(*fits), to_spare(better));
-            (Some(action), Some(environment(option, settings)))
+        (Some(better), _) => {
+            let (fits, option) = (better.at(), &better.settings);
+            let action =
+                fits.map(|fits| format!("size {fits} fits with {option}{}", to_spare(better)));
+            (action, Some(environment(option, settings)))
         }
         (_, None) => {
             let action = "give --capacity, such as 80GiB, to learn the largest size that fits";
@@ -55,7 +58,7 @@ fn answer(device: &FitDevice, multiple: u64) -> String {
         return largest.map_or_else(String::new, |at| {
             format!(
                 "at size {} the peak is {} allocated, {} reserved",
-                count(at.size),
+                at.size,
                 size(at.peak_allocated_bytes),
                 size(at.peak_reserved_bytes)
             )
@@ -67,26 +70,26 @@ fn answer(device: &FitDevice, multiple: u64) -> String {
             .to_owned();
     };
     let on = size(capacity);
+    let of = largest.second.map_or_else(String::new, |second| format!(" with x{second}"));
     match largest.size {
-        None => format!("every size fits on {on}: the peak does not grow"),
-        Some(0) if multiple > 1 => format!("no multiple of {} fits on {on}", count(multiple)),
-        Some(0) => format!("no size fits on {on}"),
-        Some(fits) => {
-            let next = device.sizes.iter().find(|size| size.size > fits && size.failed.is_some());
-            let fails = next.and_then(|next| Some((next.size, next.failed.as_ref()?)));
-            let fails = fails.map_or_else(String::new, |(n, failed)| {
-                format!("; {} fails{}", count(n), failed.in_short())
+        None => format!("every size{of} fits on {on}: the peak does not grow"),
+        Some(0) if multiple > 1 => format!("no multiple of {}{of} fits on {on}", count(multiple)),
+        Some(0) => format!("no size{of} fits on {on}"),
+        Some(first) => {
+            let fits = Size { first, second: largest.second };
+            let fails = device.failing_beyond(fits).map_or_else(String::new, |(n, failed)| {
+                format!("; {n} fails{}", failed.in_short())
             });
-            let fits = format!("{}{}", count(fits), far(fits, device.largest_recorded));
+            let fits = format!("{fits}{}", far(fits, device.recorded()));
             format!("size {fits} fits on {on}{}{fails}", to_spare(largest))
         }
     }
 }
 
 /// How far from what was recorded: other kernels, other paths of the code may begin in between.
-fn far(fits: u64, recorded: u64) -> String {
-    match fits.checked_div(recorded) {
-        Some(times @ 2..) => format!(", {} times the largest recorded,", count(times)),
+fn far(fits: Size, recorded: Size) -> String {
+    match fits.extent().checked_div(recorded.extent()) {
+        Some(times @ 2..) => format!(", {times} times the largest recorded,"),
         _ => String::new(),
     }
 }
@@ -106,7 +109,7 @@ fn grows(line: &GrowingLine, device: &FitDevice) -> String {
         "{}: {} at size {}, {} more for each unit",
         line.around.in_short(line.frame.as_ref()),
         size(line.bytes),
-        count(device.growth_at),
+        device.growth_size(),
         size(line.bytes_per_unit.unsigned_abs())
     )
 }

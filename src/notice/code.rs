@@ -21,7 +21,7 @@ words! {
         ForeignBackend = "foreign-backend",
         /// The trace has no `free_completed` entries, so pending blocks count as free
         FreesNotCompleted = "frees-not-completed",
-        /// Memory grows as a parabola through three recordings, which none checks
+        /// Memory grows along a bend, of which too few sizes were recorded to tell it from another
         GuessedGrowth = "guessed-growth",
         /// Settings that do harm together
         HarmfulSettings = "harmful-settings",

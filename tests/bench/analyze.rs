@@ -106,6 +106,7 @@ fn other_sizes(c: &mut Criterion) {
     let options = FitOptions {
         device: None,
         at: &[],
+        at_second: &[],
         capacity: Some(80 << 30),
         settings: None,
         multiple: 1,
@@ -120,7 +121,7 @@ fn other_sizes(c: &mut Criterion) {
             let sized: Vec<Sized<'_, '_>> = batches
                 .iter()
                 .zip(&studies)
-                .map(|(size, study)| Sized { size: *size, path: "bench", study })
+                .map(|(size, study)| Sized { size: (*size).into(), path: "bench", study })
                 .collect();
             fit(&sized, &options).unwrap()
         });

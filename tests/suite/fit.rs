@@ -1,22 +1,24 @@
 //! `oomscope fit`: what it says of other sizes is what PyTorch's allocator did there.
 
+use std::fmt::Display;
+
 use serde_json::Value;
 
 use crate::support::program::{refusal, result_of};
 
 /// What PyTorch measured: `fixtures/sizes/truth.json`.
-fn truth(program: &str, size: u64, key: &str) -> u64 {
+fn truth(program: &str, size: impl ToString, key: &str) -> u64 {
     let text = std::fs::read_to_string("fixtures/sizes/truth.json").unwrap();
     let facts: Value = serde_json::from_str(&text).unwrap();
     facts[program][size.to_string()][key].as_u64().unwrap()
 }
 
-fn file(program: &str, size: u64) -> String {
+fn file(program: &str, size: impl Display) -> String {
     format!("{size}=fixtures/sizes/2.15.0-{program}-{size}.pickle.gz")
 }
 
-fn fit(program: &str, sizes: &[u64], more: &[&str]) -> Value {
-    let files: Vec<String> = sizes.iter().map(|size| file(program, *size)).collect();
+fn fit(program: &str, sizes: &[impl Display], more: &[&str]) -> Value {
+    let files: Vec<String> = sizes.iter().map(|size| file(program, size)).collect();
     let args = ["fit", "--format", "json"].into_iter();
     let args: Vec<&str> =
         args.chain(files.iter().map(String::as_str)).chain(more.iter().copied()).collect();
@@ -179,4 +181,63 @@ fn what_cannot_be_an_answer_is_refused_and_what_is_far_is_told() {
     let asked = fit("dense", &[4, 8], &["--capacity", "316MiB", "--at", "6"]);
     let sizes = asked["devices"][0]["sizes"].as_array().unwrap().iter().map(|row| &row["size"]);
     assert_eq!(sizes.collect::<Vec<_>>(), [6, LARGEST_OF_DENSE, LARGEST_OF_DENSE + 1]);
+}
+
+const GRID: [&str; 4] = ["4x128", "8x128", "4x256", "8x256"];
+
+#[test]
+fn a_batch_and_a_length_that_nobody_recorded_are_those_of_the_allocator() {
+    let report = fit("two_fused", &GRID, &["--at", "6x192,4x384,12x512"]);
+    assert_eq!(codes(&report), [""; 0]);
+    let rows = report["devices"][0]["sizes"].as_array().unwrap();
+    for (row, size) in rows.iter().zip(["6x192", "4x384", "12x512"]) {
+        assert_eq!(format!("{}x{}", row["size"], row["second"]), size);
+        assert_eq!(row["peak_allocated_bytes"], truth("two_fused", size, "peak_allocated"));
+        assert_eq!(row["peak_reserved_bytes"], truth("two_fused", size, "peak_reserved"));
+    }
+    let four = truth("two_fused", "4x128", "peak_reserved");
+    let recorded = fit("two_fused", &GRID, &["--at", "4x128"]);
+    assert_eq!(recorded["devices"][0]["sizes"][0]["peak_reserved_bytes"], four);
+}
+
+#[test]
+fn the_largest_first_number_is_told_for_each_second() {
+    let of = |more: &[&str]| {
+        let report = fit("two_fused", &GRID, &[&["--capacity", "200MiB"], more].concat());
+        let rows = report["devices"][0]["by_second"].as_array().unwrap().clone();
+        let pair = |row: &Value| (row["second"].as_u64().unwrap(), row["largest"]["size"].as_u64());
+        let rows: Vec<(u64, Option<u64>)> = rows.iter().map(pair).collect();
+        (rows, report)
+    };
+    let (rows, report) = of(&[]);
+    assert_eq!(rows, [(128, Some(32)), (256, Some(16))]);
+    let device = &report["devices"][0];
+    assert_eq!(
+        (&device["largest"]["size"], &device["largest"]["second"]),
+        (&16.into(), &256.into())
+    );
+    assert!(report["summary"]["answer"].as_str().unwrap().contains("17x256 fails"));
+    let line = &device["growth"][0];
+    assert_eq!((&line["law"], &line["second_law"]), (&"linear".into(), &"linear".into()));
+    let (rows, report) = of(&["--at", "x512", "--multiple-of", "4"]);
+    assert_eq!(rows, [(128, Some(32)), (256, Some(16)), (512, Some(8))]);
+    assert!(report["summary"]["answer"].as_str().unwrap().contains("size 8x512"));
+}
+
+#[test]
+fn two_numbers_take_four_recordings_of_two_by_two() {
+    let said = |sizes: &[&str], more: &[&str]| {
+        let files: Vec<String> = sizes.iter().map(|size| file("two_fused", size)).collect();
+        let files = files.iter().map(String::as_str);
+        refusal(&["fit"].into_iter().chain(files).chain(more.iter().copied()).collect::<Vec<_>>())
+    };
+    let lacks = said(&GRID[..3], &[]);
+    assert!(lacks.contains("4x128, 4x256, 8x128 do not tell how a program grows"), "{lacks}");
+    assert!(lacks.contains("record 8x256 as well"), "{lacks}");
+    assert!(said(&GRID[..2], &[]).contains("record 4x256, 8x256 as well"));
+    let mixed = refusal(&["fit", &file("two_fused", "4x128"), &file("dense", 8)]);
+    assert!(mixed.contains("does not stand beside one of two: 8 and 4x128"), "{mixed}");
+    assert!(said(&GRID, &["--at", "16"]).contains("--at 16: give as many numbers"));
+    let one = refusal(&["fit", &file("dense", 4), &file("dense", 8), "--at", "x512"]);
+    assert!(one.contains("--at x512: the sizes recorded have no second number"), "{one}");
 }

@@ -214,11 +214,12 @@ impl Runs<'_> {
             read.iter().map(|(.., snapshot)| Study::new(snapshot, Scope::default())).collect();
         let sized = read.iter().zip(&studies);
         let sized: Vec<Sized<'_, '_>> =
-            sized.map(|((at, path, _), study)| Sized { size: *at, path, study }).collect();
+            sized.map(|((at, path, _), study)| Sized { size: (*at).into(), path, study }).collect();
         let usable = self.args.assumed().usable_bytes();
         let options = FitOptions {
             device: None,
             at: &[],
+            at_second: &[],
             capacity: Some(usable),
             settings: None,
             multiple: 1,

@@ -72,7 +72,7 @@ fn lay_out(table: &Table, style: Style, narrowed: Option<(usize, usize)>) -> com
     laid_out.load_style(TableStyle::new().header_separator(rule));
     laid_out.set_content_arrangement(ContentArrangement::Dynamic);
     laid_out.set_width(u16::try_from(style.width.saturating_sub(2)).unwrap_or(u16::MAX));
-    laid_out.set_header(&table.header);
+    laid_out.set_header(table.header.iter().map(AsRef::as_ref).collect::<Vec<&str>>());
     laid_out.add_rows(
         table.rows.iter().map(|row| {
             row.iter().enumerate().map(|(column, cell)| lines(cell, room(column), style))
@@ -108,7 +108,7 @@ fn stacked(table: &Table, row: &[Cell], style: Style) -> Vec<String> {
     });
     let others = others.filter_map(|(column, cell)| {
         let value = lines(cell, usize::MAX, style);
-        let name = table.header.get(column).copied().unwrap_or_default();
+        let name = table.header.get(column).map_or("", AsRef::as_ref);
         (!value.is_empty()).then(|| format!("{name} {}", value.trim()).trim().to_owned())
     });
     let others = others.collect::<Vec<_>>().join(", ");

@@ -1,0 +1,109 @@
+//! The largest first number of the size where the second is fixed; of sizes of one number, the largest size.
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::largest::{Found, Search};
+use super::learned::Learned;
+use super::prediction::{is_served, most_held, predicted};
+use super::size::Size;
+use crate::whatif::{COMMON, WhatIf, is_worth_trying, option_change};
+
+/// A size, and the settings under which it is the largest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Largest {
+    /// The largest size at which no request fails, its first number; `None` where every size looked at fits.
+    pub size: Option<u64>,
+    /// Its second number, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub second: Option<u64>,
+    /// In the syntax of `PYTORCH_CUDA_ALLOC_CONF`; empty for the recorded settings.
+    pub settings: String,
+    /// What of the device is not reserved at the peak of that size; `None` without a size.
+    pub unreserved_bytes: Option<u64>,
+}
+
+/// The answer at one second number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LargestAt {
+    /// The second number; `None` of sizes of one number.
+    pub second: Option<u64>,
+    /// As [`super::FitDevice::largest`].
+    pub largest: Option<Largest>,
+    /// As [`super::FitDevice::best`].
+    pub best: Option<Largest>,
+}
+
+impl Largest {
+    /// The whole size, if there is a largest.
+    pub fn at(&self) -> Option<Size> {
+        self.size.map(|first| Size { first, second: self.second })
+    }
+}
+
+/// Sizes of one second number.
+pub(super) struct Slice<'f, 'r, 's, 'a> {
+    /// What is known at a size.
+    pub(super) learned: &'f (dyn Fn(Size) -> &'r Learned<'r, 's, 'a> + Sync),
+    pub(super) second: Option<u64>,
+    /// Only multiples of this.
+    pub(super) multiple: u64,
+}
+
+impl Slice<'_, '_, '_, '_> {
+    pub(super) fn at(&self, first: u64) -> Size {
+        Size { first, second: self.second }
+    }
+
+    /// The largest that fits under `change`, looked for from `near` on; `None` without a capacity.
+    pub(super) fn search(&self, change: &WhatIf, near: u64) -> Option<Found> {
+        let search = Search {
+            most_held: &|n| most_held((self.learned)(self.at(n)), self.at(n), change),
+            is_served: &|n| is_served((self.learned)(self.at(n)), self.at(n), change),
+            capacity: change.capacity?,
+            multiple: self.multiple,
+        };
+        Some(search.largest(near))
+    }
+
+    /// The settings of the grid under which a larger size than `size` fits, and the largest of those.
+    pub(super) fn best(&self, change: &WhatIf, size: u64) -> Option<Largest> {
+        let next = size.saturating_add(self.multiple);
+        let learned = (self.learned)(self.at(next));
+        let device = learned.base.device;
+        let hypothesis = &device.inferred().hypothesis;
+        let tried = COMMON.par_iter().filter_map(|option| {
+            let settings = option_change(device.snapshot(), hypothesis, option).ok()?;
+            if !is_worth_trying(&settings.0, device) {
+                return None;
+            }
+            let change =
+                WhatIf { settings: Some((settings.0, (*option).to_owned())), ..change.clone() };
+            is_served(learned, self.at(next), &change).then_some(change)
+        });
+        let better: Vec<WhatIf> = tried.collect();
+        let found =
+            better.into_par_iter().filter_map(|change| match self.search(&change, next)? {
+                Found::Size(size) => Some((size, change)),
+                _ => None,
+            });
+        let found: Vec<(u64, WhatIf)> = found.collect();
+        // The first of equals: the grid begins with what is simplest.
+        let (size, change) = found.into_iter().rev().max_by_key(|(size, _)| *size)?;
+        Some(self.told(Found::Size(size), &change))
+    }
+
+    pub(super) fn told(&self, found: Found, change: &WhatIf) -> Largest {
+        let settings = change.settings.as_ref().map_or_else(String::new, |(_, text)| text.clone());
+        let (size, unreserved_bytes) = match found {
+            Found::Nothing => (Some(0), None),
+            Found::Everything => (None, None),
+            Found::Size(size) => {
+                let at = self.at(size);
+                let peak = predicted((self.learned)(at), at, false, change).peak_reserved_bytes;
+                (Some(size), change.capacity.map(|capacity| capacity.saturating_sub(peak)))
+            }
+        };
+        Largest { size, second: self.second, settings, unreserved_bytes }
+    }
+}
