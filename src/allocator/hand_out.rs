@@ -249,7 +249,7 @@ impl CachingAllocator {
     pub(super) fn insert_free(&mut self, id: BlockId) {
         let key = self.free_key(id);
         let free_list = self.blocks[id].free_list;
-        self.pools.free_lists[free_list as usize].free.insert(key);
+        self.pools.insert(free_list, key);
         if self.limit.is_some() {
             let (_, is_small) = self.pools.kind_of(free_list);
             self.blocks[id].since = self.pools.owner(free_list).half(is_small).searches;

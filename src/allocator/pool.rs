@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::block::{BlockId, PoolBlock};
-use super::free_set::FreeSet;
+use super::free_set::{FreeKey, FreeSet};
 use crate::ids::{PoolId, row};
 use crate::intern::SeededMap;
 
@@ -20,6 +20,8 @@ pub(super) struct FreeList {
     /// PyTorch keeps one set a pool in order of (stream, size, ..); a search never leaves its stream.
     pub(super) free: FreeSet,
     pub(super) unmapped: Unmapped,
+    /// Whether it is among [`Half::filled`].
+    is_filled: bool,
 }
 
 /// Addresses of expandable segments with no memory behind them.
@@ -70,6 +72,9 @@ impl Unmapped {
 pub(super) struct Half {
     /// Homes by stream.
     pub(super) free_lists: BTreeMap<u64, u32>,
+    /// Those that got a block since the pool was last released. Nothing in the others can be given back: a program of
+    /// many streams that fails again and again does not look through all of them each time.
+    filled: Vec<u32>,
     /// Searches so far, counted only while garbage collection is on.
     pub(super) searches: u64,
 }
@@ -127,7 +132,16 @@ impl PoolSet {
             let free_lists = [false, true].map(|is_small| {
                 let free_list = row(self.free_lists.len());
                 let (free, unmapped) = (FreeSet::default(), Unmapped::default());
-                self.free_lists.push(FreeList { pool, owner, is_small, stream, free, unmapped });
+                let is_filled = false;
+                self.free_lists.push(FreeList {
+                    pool,
+                    owner,
+                    is_small,
+                    stream,
+                    free,
+                    unmapped,
+                    is_filled,
+                });
                 self.rows[owner as usize].half_mut(is_small).free_lists.insert(stream, free_list);
                 free_list
             });
@@ -172,6 +186,35 @@ impl PoolSet {
     pub(super) fn get_mut(&mut self, pool: PoolId) -> &mut Pool {
         let row = self.row(pool);
         &mut self.rows[row as usize]
+    }
+
+    /// Puts a free block in its list.
+    #[inline]
+    pub(super) fn insert(&mut self, number: u32, key: FreeKey) {
+        let free_list = &mut self.free_lists[number as usize];
+        free_list.free.insert(key);
+        if !free_list.is_filled {
+            free_list.is_filled = true;
+            let (owner, is_small) = (free_list.owner as usize, free_list.is_small);
+            self.rows[owner].half_mut(is_small).filled.push(number);
+        }
+    }
+
+    /// The free lists of one half of `pool` that got a block since this was last asked, by stream.
+    pub(super) fn take_filled(&mut self, pool: PoolId, is_small: bool) -> Vec<u32> {
+        let Some(owner) = self.by_id.get(&pool).copied() else { return Vec::new() };
+        let half = self.rows[owner as usize].half_mut(is_small);
+        let mut filled = std::mem::take(&mut half.filled);
+        filled.sort_unstable_by_key(|number| self.free_lists[*number as usize].stream);
+        for number in &filled {
+            self.free_lists[*number as usize].is_filled = false;
+        }
+        filled
+    }
+
+    /// The same, which may be asked again.
+    pub(super) fn filled(&self, pool: PoolId, is_small: bool) -> &[u32] {
+        self.get(pool).map_or(&[], |pool| &pool.half(is_small).filled)
     }
 
     /// The free lists of one half of `pool`, by stream.

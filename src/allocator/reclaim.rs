@@ -144,7 +144,7 @@ impl CachingAllocator {
     ) {
         let mut expandable = Vec::new();
         let mut whole = Vec::new();
-        for free_list in self.pools.homes_of(pool, is_small) {
+        for free_list in self.pools.take_filled(pool, is_small) {
             for key in self.pools.free_lists[free_list as usize].free.iter() {
                 let block = &self.blocks[key.id];
                 if block.is_expandable() {
@@ -167,19 +167,18 @@ impl CachingAllocator {
     pub fn can_release(&self, freeable: &[PoolId]) -> bool {
         std::iter::once(&DEFAULT_POOL).chain(freeable).any(|pool| {
             [true, false].into_iter().any(|is_small| {
-                self.pools.homes_of(*pool, is_small).into_iter().any(|free_list| {
-                    let mut free = self.pools.free_lists[free_list as usize].free.iter();
-                    free.any(|key| {
-                        let block = &self.blocks[key.id];
-                        if block.is_expandable() {
-                            self.whole_granules(key.id).is_some()
-                        } else {
-                            !block.is_split()
-                        }
-                    })
+                self.pools.filled(*pool, is_small).iter().any(|free_list| {
+                    let mut free = self.pools.free_lists[*free_list as usize].free.iter();
+                    free.any(|key| self.is_releasable(key.id))
                 })
             })
         })
+    }
+
+    /// Whether any of a free block can be given back.
+    pub(super) fn is_releasable(&self, id: BlockId) -> bool {
+        let block = &self.blocks[id];
+        if block.is_expandable() { self.whole_granules(id).is_some() } else { !block.is_split() }
     }
 
     /// Gives a whole segment back.

@@ -133,7 +133,7 @@ type Answer = (&'static str, fn(&Snapshot));
 
 const STYLE: Style = Style { width: 100, unicode: true, colour: false };
 
-const ANSWERS: [Answer; 5] = [
+const ANSWERS: [Answer; 6] = [
     ("analyze", |snapshot| {
         let report = analyze(snapshot, "a", 1, Options::default());
         let report = AnalyzeReport::new(vec![report], Vec::new(), 5);
@@ -154,6 +154,13 @@ const ANSWERS: [Answer; 5] = [
         let study = Study::new(snapshot, Scope::default());
         let options = ["expandable_segments:True".to_owned()];
         let asked = Asked { options: &options, ..Asked::default() };
+        terminal(&report::whatif(&whatif(&study, "a", asked, &|_, _| ()).unwrap()), STYLE);
+    }),
+    // Most requests fail.
+    ("whatif on a small device", |snapshot| {
+        let study = Study::new(snapshot, Scope::default());
+        let options = ["max_split_size_mb:64".to_owned()];
+        let asked = Asked { options: &options, capacity: Some(100 * MIB), ..Asked::default() };
         terminal(&report::whatif(&whatif(&study, "a", asked, &|_, _| ()).unwrap()), STYLE);
     }),
     ("check", |snapshot| {

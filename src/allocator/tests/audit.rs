@@ -6,6 +6,7 @@ use crate::allocator::behaviour::TieBreak;
 use crate::allocator::block::{BlockId, PoolBlock, State};
 use crate::allocator::{CachingAllocator, Entry, Request, Stat, StatByPool, round_size};
 use crate::device::{DeviceMemory, OutOfMemory, Simulated};
+use crate::ids::row;
 use crate::terms::Action;
 
 /// A device that checks what it is asked, and sometimes refuses what it has.
@@ -351,6 +352,9 @@ fn sets(allocator: &CachingAllocator, ids: &[BlockId]) {
             assert_eq!(*key, allocator.free_key(key.id), "a key out of date");
             assert_eq!(allocator.blocks[key.id].free_list as usize, number);
             assert!(free.insert(key.id));
+            let filled = allocator.pools.filled(free_list.pool, free_list.is_small);
+            let is_known = filled.contains(&row(number));
+            assert!(is_known || !allocator.is_releasable(key.id), "would be forgotten");
         }
         for (addr, id) in free_list.unmapped.iter() {
             assert_eq!(*addr, allocator.blocks[*id].addr, "a key out of date");
