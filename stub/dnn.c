@@ -1,15 +1,20 @@
-/* cuDNN: one engine for every plan, with a workspace of STUBCUDA_CUDNN_WORKSPACE bytes; what the real one takes only
- * it knows. Whatever is not here is generated and gives objects that nobody looks into. */
-static uint64_t workspace(void) { return env_u64("STUBCUDA_CUDNN_WORKSPACE", 0); }
-static int asked_workspace(size_t *s) { unsized[CUDNN]++; if (s) *s = workspace(); return 0; }
-EXPORT int cudnnBackendCreateDescriptor(int type, void **d) { *d = calloc(1, 256); return 0; }
+/* cuDNN: one engine for every plan, without a workspace; what the real one takes only it knows. What it could take is told
+ * beside: see workspaces.c. Whatever is not here is generated and gives objects that nobody looks into. */
+static int asked_workspace(size_t *s) { unsized[CUDNN]++; if (s) *s = 0; return 0; }
+EXPORT int cudnnBackendCreateDescriptor(int type, void **d) { *d = calloc(1, sizeof(descriptor)); return 0; }
 EXPORT int cudnnBackendDestroyDescriptor(void *d) { free(d); return 0; }
-EXPORT int cudnnBackendExecute(void *h, void *p, void *v) { ticks++; unsized[CUDNN]++; return 0; }
-EXPORT int cudnnBackendGetAttribute(void *d, int a, int t, int64_t want, int64_t *got, void *to) {
+EXPORT int cudnnBackendSetAttribute(descriptor *d, int a, int type, int64_t n, const void *from) { set_attribute(d, a, type, n, from); return 0; }
+EXPORT int cudnnBackendFinalize(descriptor *d) { finalize(d); return 0; }
+EXPORT int cudnnBackendExecute(void *h, descriptor *plan, void *v) { ticks++; unsized[CUDNN]++; tell_workspace(plan); return 0; }
+EXPORT int cudnnSetStream(void *h, void *stream) { dnn_stream = (uint64_t)stream; return 0; }
+EXPORT int cudnnBackendGetAttribute(descriptor *d, int a, int t, int64_t want, int64_t *got, void *to) {
   int64_t n = 0, value = 0; int wide = 1;
   switch (a) {                                /* numbers of cudnnBackendAttributeName_t */
-    case 202: n = 1; wide = -1; break;        /* heuristics found one configuration */
-    case 303: case 402: n = 1; value = workspace(); break;  /* workspace of a configuration, of a plan */
+    case 202:                                 /* heuristics found one configuration */
+      n = 1; wide = -1;
+      if (want > 0 && to && *(descriptor **)to) (*(descriptor **)to)->bytes = d->bytes;
+      break;
+    case 303: case 402: n = 1; break;         /* workspace of a configuration, of a plan */
     case 300: n = 1; wide = -1; break;        /* the engine of a configuration */
     case 304: n = 1; wide = 0; break;         /* index of an engine */
     case 802: n = 1; value = 1; break;

@@ -26,7 +26,6 @@
  *   STUBCUDA_FAIL_ONE_IN   about one device allocation in this many fails with
  *                          "out of memory" though there is room (default 0: none)
  *   STUBCUDA_SEED          of the three random choices above     (default 1)
- *   STUBCUDA_CUDNN_WORKSPACE  bytes that each cuDNN plan asks for (default 0)
  *   STUBCUDA_LOG           path: log every device allocation call there
  */
 #define _GNU_SOURCE
@@ -48,6 +47,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <sys/mman.h>
 #include <sys/types.h>
@@ -61,6 +61,7 @@
 #include "copies.c"
 #include "kernels.c"
 #include "blas.c"
+#include "workspaces.c"
 #include "dnn.c"
 #include "rnn.c"
 #include "nccl.c"

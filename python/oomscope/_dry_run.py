@@ -75,6 +75,7 @@ class DryRun(object):
         self.library = ctypes.CDLL(os.path.join(place, stub.LIBRARY), mode)
         ctypes.CDLL(os.path.join(place, stub.NVML), mode)
         self.library.stub_unsized.restype = ctypes.POINTER(ctypes.c_uint64)
+        self.library.stub_workspaces.restype = ctypes.POINTER(ctypes.c_uint64)
         self.library.stub_most_used.restype = ctypes.c_uint64
         self.library.stub_missing.restype = ctypes.c_char_p
         self.library.stub_catch_crashes()
@@ -190,11 +191,14 @@ class DryRun(object):
         while self.library.stub_missing(index):
             missing.append(self.library.stub_missing(index).decode("ascii", "replace"))
             index += 1
+        told = ctypes.c_uint64()
+        rows = self.library.stub_workspaces(ctypes.byref(told))
+        workspaces = [[int(rows[4 * at + part]) for part in range(4)] for at in range(told.value)]
         return {
             "gpu": self.options["gpu"], "capability": self.options["capability"],
             "total_bytes": self.options["total_bytes"], "context_bytes": self.options["context_bytes"],
             "reads": reads, "reads_untold": self.untold, "unsized": {name: int(counts[at]) for at, name in enumerate(UNSIZED)},
-            "missing": missing, "unfilled_bytes": self.unfilled_bytes, "stopped": bool(self.stopped),
+            "workspaces": workspaces, "missing": missing, "unfilled_bytes": self.unfilled_bytes, "stopped": bool(self.stopped),
             "alone": self.options["alone"]}
 
 

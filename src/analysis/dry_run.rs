@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::device::DeviceReport;
+use super::dry_range::{RangeReport, range};
 use crate::frames::{Around, FrameReport};
 use crate::notice::{Code, Warnings};
 use crate::snapshot::{DryRun, Unsized, ValueRead};
@@ -26,6 +27,8 @@ pub struct DryRunReport {
     pub reads: Vec<ReadReport>,
     /// Reads by lines beyond those.
     pub reads_untold: u64,
+    /// What each device could come to: with other addresses, and with workspaces of cuDNN. None where a request failed.
+    pub ranges: Vec<RangeReport>,
     /// How often something was asked whose memory only a closed library or a GPU knows.
     pub unknown_sizes: Unsized,
     /// Entry points that the program asked for, and that the stub of CUDA does not have.
@@ -106,6 +109,11 @@ pub(super) fn dry_run(
         certainty: Certainty::of(told, &reads),
         reads,
         reads_untold: told.reads_untold,
+        ranges: if devices.iter().any(|device| device.oom_count > 0) {
+            Vec::new()
+        } else {
+            study.devices().filter_map(|device| range(device, told)).collect()
+        },
         unknown_sizes: told.unsized_by,
         missing: told.missing.clone(),
         unfilled_bytes: told.unfilled_bytes,
@@ -174,12 +182,62 @@ impl ReadReport {
 impl DryRunReport {
     /// Whether it fits, before anything else: `would fit on an NVIDIA H100 (dry run): ..`.
     pub(super) fn verdict(&self, has_failed: bool) -> String {
-        let fits = match (has_failed, self.certainty) {
+        let fits = match (has_failed, self.fits_throughout()) {
             (true, _) => "would not fit",
-            (false, Certainty::LowerBound) => "may fit",
-            (false, _) => "would fit",
+            (false, false) => "may fit",
+            (false, true) => "would fit",
         };
         format!("{fits} on {} (dry run)", self.gpu)
+    }
+
+    /// Whether no memory is unknown but workspaces of cuDNN for which there is a size that they could have, and all is
+    /// served with those, wherever memory lies.
+    pub fn fits_throughout(&self) -> bool {
+        let is_known = self.certainty != Certainty::LowerBound || self.is_bounded();
+        is_known && self.ranges.iter().all(RangeReport::fits)
+    }
+
+    /// The figures with workspaces of cuDNN, of the device that reserves most.
+    pub(super) fn upper_end(&self) -> Option<String> {
+        let with = self.ranges.iter().filter_map(|range| range.with_workspaces.as_ref());
+        with.max_by_key(|with| with.reserved_bytes.most).map(|with| {
+            format!(
+                "; with workspaces of cuDNN up to {} allocated, {} reserved",
+                size(with.allocated_bytes),
+                size(with.reserved_bytes.most)
+            )
+        })
+    }
+
+    /// Whether nothing is missing but workspaces of cuDNN, for each of which there is a size that it could have.
+    pub fn is_bounded(&self) -> bool {
+        let Unsized { cudnn, cusolver, cufft, cusparse, timings: _ } = self.unknown_sizes;
+        let decides = self.reads.iter().any(|read| read.is_before_peak && read.decides_a_size);
+        let is_all = cusolver + cufft + cusparse == 0 && self.missing.is_empty();
+        is_all && !decides && !self.stopped && cudnn == self.sized_workspaces()
+    }
+
+    /// Workspaces of cuDNN in the ranges.
+    fn sized_workspaces(&self) -> u64 {
+        let with = self.ranges.iter().filter_map(|range| range.with_workspaces.as_ref());
+        with.map(|with| with.calls).sum()
+    }
+
+    /// What cuDNN's workspaces come to, of its `calls`.
+    fn of_cudnn(&self, calls: u64) -> String {
+        let sized = self.sized_workspaces();
+        let mut told = vec!["a GPU needs more".to_owned()];
+        told.extend(self.ranges.iter().filter_map(RangeReport::of_workspaces));
+        if sized > 0 && calls > sized {
+            let others = counted(calls - sized, "call");
+            told.push(format!("what the other {others} take is not known at all"));
+        }
+        if sized > 0 {
+            let bound =
+                "nothing bounds them, but where one is not to be had PyTorch tries another plan";
+            told.push(bound.to_owned());
+        }
+        told.join("; ")
     }
 
     fn remark(&self, warnings: &mut Warnings) {
@@ -197,16 +255,23 @@ impl DryRunReport {
                 size(self.context_bytes)
             ),
         );
+        for message in self.ranges.iter().filter_map(RangeReport::of_placements) {
+            warnings.add(Code::DryRun, message);
+        }
         warnings.add(Code::ValuesRead, self.of_values());
         let Unsized { cudnn, cusolver, cufft, cusparse, timings } = self.unknown_sizes;
         for (library, calls) in
             [("cuDNN", cudnn), ("cuSOLVER", cusolver), ("cuFFT", cufft), ("cuSPARSE", cusparse)]
         {
             if calls > 0 {
+                let more = match library {
+                    "cuDNN" => self.of_cudnn(calls),
+                    _ => "a GPU needs more".to_owned(),
+                };
                 let calls = counted(calls, "call");
                 let message = format!(
                     "{library} alone knows the workspaces that it takes ({calls}): they are not in these figures, \
-                     a GPU needs more"
+                     {more}"
                 );
                 warnings.add(Code::UnknownMemory, message);
             }

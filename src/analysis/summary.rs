@@ -30,7 +30,8 @@ pub(super) fn of_all(snapshots: &[SnapshotReport], ranks: Option<&Ranks>) -> Sum
     if let Some(dry_run) = shown.and_then(|snapshot| snapshot.dry_run.as_ref()) {
         let has_failed = snapshots.iter().flat_map(|snapshot| &snapshot.devices);
         let has_failed = has_failed.into_iter().any(|device| device.oom_count > 0);
-        summary.answer = format!("{}: {}", dry_run.verdict(has_failed), summary.answer);
+        let upper_end = dry_run.upper_end().unwrap_or_default();
+        summary.answer = format!("{}: {}{upper_end}", dry_run.verdict(has_failed), summary.answer);
     }
     summary
 }

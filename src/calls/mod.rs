@@ -11,6 +11,7 @@ mod program;
 mod program_reader;
 mod prolonged;
 mod reader;
+mod scratch;
 mod script;
 #[cfg(test)]
 mod script_tests;
@@ -21,4 +22,5 @@ pub use program::Program;
 pub(crate) use program::{ListRange, Operation, OperationKind, ReleaseScope};
 pub use prolonged::Prolonged;
 pub(crate) use reader::Calls;
+pub use scratch::Scratch;
 pub(crate) use script::{Act, Block, Script, What};

@@ -74,6 +74,8 @@ pub(crate) enum OperationKind {
     Freeable(PoolId),
     /// The program asked for a snapshot.
     Snapshot(PoolId),
+    /// Memory for the time of one call of a library, which does without where there is none.
+    Scratch { size: u64, stream: u64 },
 }
 
 /// A request, with what it comes to.
@@ -215,7 +217,9 @@ impl Program<'_> {
                 | OperationKind::Release { completions, .. } => {
                     completions.of(&self.completed).iter().for_each(|slot| ends_at(*slot, at));
                 }
-                OperationKind::Freeable(_) | OperationKind::Snapshot(_) => {}
+                OperationKind::Freeable(_)
+                | OperationKind::Snapshot(_)
+                | OperationKind::Scratch { .. } => {}
             }
         }
         ends
@@ -313,7 +317,8 @@ impl Program<'_> {
                 }
                 OperationKind::Release { .. }
                 | OperationKind::Freeable(_)
-                | OperationKind::Snapshot(_) => {}
+                | OperationKind::Snapshot(_)
+                | OperationKind::Scratch { .. } => {}
             }
         }
         most

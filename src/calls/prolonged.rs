@@ -82,7 +82,9 @@ impl Roles {
                 OperationKind::Release { completions, .. } => {
                     complete(completions, &mut roles.completes, &made_by);
                 }
-                OperationKind::Freeable(_) | OperationKind::Snapshot(_) => {}
+                OperationKind::Freeable(_)
+                | OperationKind::Snapshot(_)
+                | OperationKind::Scratch { .. } => {}
             }
         }
         roles
@@ -205,7 +207,8 @@ impl GoesOn<'_, '_> {
             // Those that failed were not to be had; nothing else holds memory.
             OperationKind::Malloc { .. }
             | OperationKind::Freeable(_)
-            | OperationKind::Snapshot(_) => {}
+            | OperationKind::Snapshot(_)
+            | OperationKind::Scratch { .. } => {}
         }
     }
 

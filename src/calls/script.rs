@@ -160,7 +160,9 @@ impl Reading {
                 complete(completions, &in_slot);
                 NONE
             }
-            OperationKind::Freeable(_) | OperationKind::Snapshot(_) => NONE,
+            OperationKind::Freeable(_)
+            | OperationKind::Snapshot(_)
+            | OperationKind::Scratch { .. } => NONE,
         });
         let of_operation = of_operation.collect();
         Self { of_operation, completed }

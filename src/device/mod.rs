@@ -14,7 +14,7 @@ mod named;
 mod simulated;
 
 pub use named::{GPUS, Gpu};
-pub use simulated::Simulated;
+pub use simulated::{Placement, Simulated};
 
 /// Bytes of a device whose size does not matter: larger than any, small enough to add up.
 pub const UNBOUNDED: u64 = 1 << 46;

@@ -15,12 +15,31 @@ const RESERVATIONS: u64 = 0x3000_0000_0000;
 const DEVICE_SHIFT: u32 = 36;
 /// The same for reservations, which are larger than the device.
 const RESERVATION_SHIFT: u32 = 42;
+/// Addresses among which memory that is not placed lowest lies.
+const SEGMENT_SPAN: u64 = 1 << 40;
+/// The same for reservations.
+const RESERVATION_SPAN: u64 = 1 << 44;
+/// How often an address is drawn before the lowest is taken.
+const DRAWS: usize = 64;
+
+/// Where new memory lies: which address a driver lends decides which of two equal blocks PyTorch takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// In the lowest free range that is large enough.
+    #[default]
+    Lowest,
+    /// Just below everything that is in use.
+    Highest,
+    /// Anywhere, as this number draws.
+    Scattered(u64),
+}
 
 /// A device of `capacity` bytes, which hands out the lowest free range that is large enough.
 #[derive(Debug, Clone)]
 pub struct Simulated {
     capacity: u64,
     used: u64,
+    placement: Placement,
     segments: Ranges,
     reservations: Ranges,
 }
@@ -32,9 +51,20 @@ impl Simulated {
         Self {
             capacity,
             used: 0,
-            segments: Ranges::starting_at(SEGMENTS + (device << DEVICE_SHIFT)),
-            reservations: Ranges::starting_at(RESERVATIONS + (device << RESERVATION_SHIFT)),
+            placement: Placement::Lowest,
+            segments: Ranges::over(SEGMENTS + (device << DEVICE_SHIFT), SEGMENT_SPAN),
+            reservations: Ranges::over(
+                RESERVATIONS + (device << RESERVATION_SHIFT),
+                RESERVATION_SPAN,
+            ),
         }
+    }
+
+    /// The same device, whose new memory lies elsewhere.
+    #[must_use]
+    pub fn placing(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
     }
 
     /// `bytes` of it belong to somebody else.
@@ -64,7 +94,7 @@ fn whole_pages(size: u64) -> Option<u64> {
 impl DeviceMemory for Simulated {
     fn allocate(&mut self, size: u64) -> Result<u64, OutOfMemory> {
         let pages = self.take(size)?;
-        self.segments.take(pages)
+        self.segments.take(pages, &mut self.placement)
     }
 
     fn free(&mut self, addr: u64, size: u64) {
@@ -73,7 +103,7 @@ impl DeviceMemory for Simulated {
     }
 
     fn reserve(&mut self, size: u64, _granule: u64) -> Result<u64, OutOfMemory> {
-        self.reservations.take(whole_pages(size).ok_or(OutOfMemory)?)
+        self.reservations.take(whole_pages(size).ok_or(OutOfMemory)?, &mut self.placement)
     }
 
     fn release(&mut self, addr: u64, size: u64) {
@@ -112,25 +142,65 @@ impl ReplayDevice for Simulated {
     }
 }
 
-/// Addresses that are free, found by first fit.
+impl Placement {
+    /// The next number of those that draw addresses (splitmix64).
+    fn draw(state: &mut u64) -> u64 {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = *state;
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// Addresses that are free.
 #[derive(Debug, Clone)]
 struct Ranges {
     origin: u64,
+    span: u64,
     /// The gaps by where they begin, with their ends; no two adjoin.
     gaps: BTreeMap<u64, u64>,
 }
 
 impl Ranges {
-    fn starting_at(origin: u64) -> Self {
-        Self { origin, gaps: BTreeMap::from([(origin, u64::MAX)]) }
+    fn over(origin: u64, span: u64) -> Self {
+        Self { origin, span, gaps: BTreeMap::from([(origin, u64::MAX)]) }
     }
 
-    fn take(&mut self, size: u64) -> Result<u64, OutOfMemory> {
-        let large_enough = |(base, end): &(&u64, &u64)| *end - *base >= size;
-        let (&base, &end) = self.gaps.iter().find(large_enough).ok_or(OutOfMemory)?;
-        self.gaps.remove(&base);
+    fn take(&mut self, size: u64, placement: &mut Placement) -> Result<u64, OutOfMemory> {
+        let found = match placement {
+            Placement::Lowest => None,
+            Placement::Highest => self.below_all(size),
+            Placement::Scattered(state) => (0..DRAWS).find_map(|_| {
+                let pages = self.span / 4 / PAGE;
+                let base = self.origin + Placement::draw(state) % pages * PAGE;
+                self.gap_around(base, size)
+            }),
+        };
+        let (gap, end, base) = found.or_else(|| self.lowest(size)).ok_or(OutOfMemory)?;
+        self.gaps.remove(&gap);
+        self.add(gap, base);
         self.add(base + size, end);
         Ok(base)
+    }
+
+    /// The first gap of `size`, with where to begin in it.
+    fn lowest(&self, size: u64) -> Option<(u64, u64, u64)> {
+        let large_enough = |(base, end): &(&u64, &u64)| *end - *base >= size;
+        self.gaps.iter().find(large_enough).map(|(&base, &end)| (base, end, base))
+    }
+
+    /// Below all that is taken; in the middle where nothing is.
+    fn below_all(&self, size: u64) -> Option<(u64, u64, u64)> {
+        let (&gap, &end) = self.gaps.first_key_value()?;
+        let top = if end == u64::MAX { self.origin + self.span / 2 } else { end };
+        (gap == self.origin && top - gap >= size).then(|| (gap, end, top - size))
+    }
+
+    /// The gap that `size` bytes from `base` on lie in.
+    fn gap_around(&self, base: u64, size: u64) -> Option<(u64, u64, u64)> {
+        let (&gap, &end) = self.gaps.range(..=base).next_back()?;
+        (end >= base && end - base >= size).then_some((gap, end, base))
     }
 
     /// Takes a range that was taken before; it may lie anywhere.

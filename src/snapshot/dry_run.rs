@@ -19,6 +19,8 @@ pub struct DryRun {
     pub reads_untold: u64,
     /// Work whose memory only a closed library or a GPU knows.
     pub unsized_by: Unsized,
+    /// What plans of cuDNN could have taken, the first first.
+    pub workspaces: Vec<Workspace>,
     /// Entry points that the program asked for and that the stub does not have.
     pub missing: Vec<String>,
     /// Bytes of large tensors of the host that were left as they were.
@@ -42,6 +44,19 @@ pub struct ValueRead {
     pub first_us: u64,
     /// Where, if the thread ran Python.
     pub stack: Option<StackId>,
+}
+
+/// What one plan of cuDNN could take, by what is known of its algorithms; what it takes only cuDNN knows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Workspace {
+    /// When it was executed, in microseconds since the epoch.
+    pub time_us: u64,
+    /// On which device.
+    pub device: u64,
+    /// On which stream.
+    pub stream: u64,
+    /// How much.
+    pub bytes: u64,
 }
 
 /// How often each was asked.

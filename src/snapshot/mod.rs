@@ -31,7 +31,7 @@ mod version;
 pub use column::Column;
 pub use contents::{Pools, Snapshot};
 pub use device::Device;
-pub use dry_run::{DryRun, Unsized, ValueRead};
+pub use dry_run::{DryRun, Unsized, ValueRead, Workspace};
 pub use error::SnapshotError;
 #[cfg(debug_assertions)]
 pub use reads::reads;

@@ -183,3 +183,52 @@ fn what_is_not_of_the_recorder_is_passed_over() {
     let (report, _) = told(&broken);
     assert!(report.get("dry_run").is_none());
 }
+
+/// A workspace of `mib` at a time, on device 0.
+fn workspace(time_us: u64, mib: u64) -> Value {
+    json!([time_us, 0, 0, mib * MIB])
+}
+
+#[test]
+fn workspaces_of_cudnn_make_a_range() {
+    let mut convolved = recording(&json!([]), 3, false);
+    convolved["oomscope"]["dry_run"]["workspaces"] =
+        json!([workspace(500_000, 900), workspace(2_000_000, 300), workspace(2_500_000, 200)]);
+    let (report, page) = told(&convolved);
+    let dry_run = &report["dry_run"];
+    assert_eq!(dry_run["certainty"], "lower-bound");
+    let range = &dry_run["ranges"][0];
+    assert_eq!(range["reserved_bytes"], json!({ "least": 100 * MIB, "most": 100 * MIB }));
+    let with = &range["with_workspaces"];
+    assert_eq!(with["calls"], 3);
+    assert_eq!(with["largest_bytes"], 900 * MIB);
+    // The largest came before anything was held; the request and the next one are served of what it left.
+    assert_eq!(with["allocated_bytes"], 900 * MIB);
+    assert_eq!(with["reserved_bytes"], json!({ "least": 900 * MIB, "most": 900 * MIB }));
+    assert_eq!(with["failing_placements"], 0);
+    assert!(page.contains("would fit on NVIDIA A10 (dry run)"), "{page}");
+    assert!(page.contains("with workspaces of cuDNN up to 900 MiB allocated"), "{page}");
+    assert!(page.contains("the largest 900 MiB"), "{page}");
+}
+
+#[test]
+fn a_workspace_that_is_not_to_be_had_fails_nothing() {
+    let mut convolved = recording(&json!([]), 1, false);
+    convolved["oomscope"]["dry_run"]["workspaces"] = json!([workspace(2_000_000, 30_000)]);
+    let (report, page) = told(&convolved);
+    let with = &report["dry_run"]["ranges"][0]["with_workspaces"];
+    assert_eq!(
+        (&with["failing_placements"], &with["allocated_bytes"]),
+        (&json!(0), &json!(100 * MIB))
+    );
+    assert!(page.contains("would fit on NVIDIA A10 (dry run)"), "{page}");
+}
+
+#[test]
+fn calls_of_cudnn_without_a_size_leave_a_bound() {
+    let mut mixed = recording(&json!([]), 5, false);
+    mixed["oomscope"]["dry_run"]["workspaces"] = json!([workspace(2_000_000, 10), [1, 2], "x"]);
+    let (_, page) = told(&mixed);
+    assert!(page.contains("may fit on NVIDIA A10 (dry run)"), "{page}");
+    assert!(page.contains("what the other 4 calls take is not known at all"), "{page}");
+}

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use oomscope::device::{DeviceMemory as _, Simulated};
+use oomscope::device::{DeviceMemory as _, Placement, Simulated};
 use oomscope::units::MIB;
 
 /// The stub as a program that reads calls, in a directory that goes with the result.
@@ -32,9 +32,16 @@ fn stub() -> Option<tempfile::TempDir> {
     Some(directory)
 }
 
-/// What the stub answers to `calls`, on devices of `mib`.
-fn answers(stub: &tempfile::TempDir, mib: u64, calls: &str) -> Vec<String> {
+/// What the stub answers to `calls`, on devices of `mib`, which place memory as `placement` says.
+fn answers(stub: &tempfile::TempDir, mib: u64, placement: Placement, calls: &str) -> Vec<String> {
+    let (word, seed) = match placement {
+        Placement::Lowest => ("lowest", 1),
+        Placement::Highest => ("highest", 1),
+        Placement::Scattered(seed) => ("random", seed),
+    };
     let mut child = Command::new(stub.path().join("stub"))
+        .env("STUBCUDA_PLACEMENT", word)
+        .env("STUBCUDA_SEED", seed.to_string())
         .env("STUBCUDA_TOTAL_MIB", mib.to_string())
         .env("STUBCUDA_DEVICES", "2")
         .stdin(Stdio::piped())
@@ -69,9 +76,9 @@ impl Numbers {
 }
 
 /// Random calls and what `device::Simulated` answers, in the words of the stub's program.
-fn simulated(seed: u64, mib: u64) -> (String, Vec<String>) {
+fn simulated(seed: u64, mib: u64, placement: Placement) -> (String, Vec<String>) {
     let mut numbers = Numbers(seed);
-    let mut device = Simulated::new(1, mib * MIB);
+    let mut device = Simulated::new(1, mib * MIB).placing(placement);
     let mut other = Simulated::new(1, 100 * MIB);
     let bases = (other.allocate(1).unwrap(), other.reserve(1, 1).unwrap());
     let (mut taken, mut reserved, mut mapped) = (Vec::new(), Vec::new(), Vec::new());
@@ -126,12 +133,14 @@ fn simulated(seed: u64, mib: u64) -> (String, Vec<String>) {
 #[test]
 fn its_memory_is_the_simulated_device() {
     let Some(stub) = stub() else { return };
-    for seed in 0..20 {
+    for seed in 0..24 {
         let mib = [100, 512, 4000, 80_000][seed as usize % 4];
-        let (calls, expected) = simulated(seed, mib);
-        let given = answers(&stub, mib, &calls);
+        let placement = [Placement::Lowest, Placement::Highest, Placement::Scattered(seed + 1)];
+        let placement = placement[seed as usize / 4 % 3];
+        let (calls, expected) = simulated(seed, mib, placement);
+        let given = answers(&stub, mib, placement, &calls);
         for ((call, given), expected) in calls.lines().zip(&given).zip(&expected) {
-            assert_eq!(given, expected, "seed {seed}, {mib} MiB: {call}");
+            assert_eq!(given, expected, "seed {seed}, {mib} MiB, {placement:?}: {call}");
         }
         assert_eq!(given.len(), expected.len());
     }
@@ -140,11 +149,11 @@ fn its_memory_is_the_simulated_device() {
 #[test]
 fn every_read_of_a_device_value_gives_zero() {
     let Some(stub) = stub() else { return };
-    assert_eq!(answers(&stub, 1000, "c\n"), ["zero"]);
+    assert_eq!(answers(&stub, 1000, Placement::Lowest, "c\n"), ["zero"]);
 }
 
 #[test]
 fn a_capture_outlasts_any_number_of_streams() {
     let Some(stub) = stub() else { return };
-    assert_eq!(answers(&stub, 1000, "s\n"), ["kept"]);
+    assert_eq!(answers(&stub, 1000, Placement::Lowest, "s\n"), ["kept"]);
 }

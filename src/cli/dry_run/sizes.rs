@@ -9,7 +9,7 @@ use anyhow::{Context as _, anyhow, bail};
 
 use super::args::DryRun;
 use super::asked::Sizes;
-use crate::analysis::{Certainty, Options, SnapshotReport, analyze};
+use crate::analysis::{Certainty, Options, RangeReport, SnapshotReport, analyze};
 use crate::cli::exit::{Done, complain};
 use crate::cli::inputs;
 use crate::cli::run::{Ended, next_free, recorded_quietly};
@@ -19,6 +19,8 @@ use crate::units::{count, size};
 
 /// Dry runs after the prediction, at most.
 const MOST_CHECKS: usize = 8;
+/// Dry runs for the largest size that fits throughout, at most.
+const MOST_SURE_CHECKS: usize = 5;
 
 /// One dry run.
 struct Ran {
@@ -49,8 +51,16 @@ impl Ran {
         }
     }
 
+    /// Whether memory is missing for which there is no size that it could have.
     fn is_sure(&self) -> bool {
-        self.report.dry_run.as_ref().is_none_or(|dry| dry.certainty != Certainty::LowerBound)
+        let dry_run = self.report.dry_run.as_ref();
+        dry_run.is_none_or(|dry| dry.certainty != Certainty::LowerBound || dry.is_bounded())
+    }
+
+    /// Whether it fits wherever memory lies, and whatever cuDNN takes within its rule.
+    fn fits_throughout(&self) -> bool {
+        let ranges = self.report.dry_run.iter().flat_map(|dry| &dry.ranges);
+        !self.failed() && ranges.into_iter().all(RangeReport::fits)
     }
 }
 
@@ -174,12 +184,14 @@ impl Runs<'_> {
             self.run(next)?;
         }
         let low = self.fitting().last().unwrap_or(0);
+        let throughout = self.throughout(low)?;
         let fits = self.done[&low].told();
         let sure = if self.done.values().all(Ran::is_sure) {
             ""
         } else {
             "; memory is missing that only a GPU knows, so it may be less: see the snapshot"
         };
+        let sure = format!("{throughout}{sure}");
         Ok(match self.failing() {
             Some(high) if high == low + 1 => format!(
                 "the largest {name} that fits on {gpu} is {} (dry run): it {fits}, {} {}{sure}",
@@ -196,6 +208,35 @@ impl Runs<'_> {
             None => format!(
                 "{name} = {} fits on {gpu} (dry run), and more may: it {fits}{sure}",
                 count(low)
+            ),
+        })
+    }
+
+    /// What is to be said of the largest size that fits throughout, where that is not `low`: it is the one to promise.
+    fn throughout(&mut self, low: u64) -> anyhow::Result<String> {
+        for _ in 0..MOST_SURE_CHECKS {
+            let fits = |(_, ran): &(&u64, &Ran)| ran.fits_throughout();
+            let sure = self.done.iter().rev().find(fits).map_or(0, |(at, _)| *at);
+            if sure + 1 >= low || self.done[&low].fits_throughout() {
+                break;
+            }
+            let mut below = self.done.range(sure + 1..=low);
+            let high = below.next().map_or(low, |(at, _)| *at);
+            if high == sure + 1 {
+                break;
+            }
+            self.run(sure.midpoint(high))?;
+        }
+        let sure = self.done.iter().rev().find(|(_, ran)| ran.fits_throughout());
+        let name = &self.asked.name;
+        Ok(match sure.map(|(at, _)| *at) {
+            Some(sure) if sure >= low => String::new(),
+            Some(sure) => format!(
+                "; only {name} = {} also fits with workspaces of cuDNN and wherever memory lies",
+                count(sure)
+            ),
+            None => format!(
+                "; with workspaces of cuDNN, or memory elsewhere, no {name} that was tried is sure to fit"
             ),
         })
     }

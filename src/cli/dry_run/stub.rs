@@ -19,4 +19,5 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("stub/rnn.c", include_str!("../../../stub/rnn.c")),
     ("stub/streams.c", include_str!("../../../stub/streams.c")),
     ("stub/told.c", include_str!("../../../stub/told.c")),
+    ("stub/workspaces.c", include_str!("../../../stub/workspaces.c")),
 ];

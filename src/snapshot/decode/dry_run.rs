@@ -1,10 +1,13 @@
 //! What `oomscope dry-run` wrote under `oomscope.dry_run`. It is no more to be trusted than the rest.
 
-use super::super::{DryRun, Unsized, ValueRead};
+use super::super::{DryRun, Unsized, ValueRead, Workspace};
 use super::recorded::{MAX_ITEMS, MAX_TEXT};
 use super::{Decoder, STACK};
 use crate::ids::StackId;
 use crate::pickle::{Kind, Value};
+
+/// Workspaces that are taken note of: as many as the stub tells.
+const MAX_WORKSPACES: usize = 1 << 18;
 
 impl Decoder {
     /// `None` where it is not a dict of ours.
@@ -23,6 +26,13 @@ impl Decoder {
             },
         };
         let items = |key| self.find(value, key).map(|it| self.items(it)).unwrap_or_default();
+        let workspace = |row: Value| {
+            let row: Vec<u64> =
+                self.items(row).into_iter().take(4).filter_map(|it| self.integer(it)).collect();
+            let [time_us, device, stream, bytes] = *row.as_slice() else { return None };
+            Some(Workspace { time_us, device, stream, bytes })
+        };
+        let workspaces = items("workspaces").into_iter().take(MAX_WORKSPACES);
         let missing = items("missing").into_iter().take(MAX_ITEMS);
         let is_true = |key| self.find(value, key).is_some_and(|it| it.kind() == Kind::Bool(true));
         let is_short = |name: &String| name.len() <= MAX_TEXT;
@@ -40,6 +50,7 @@ impl Decoder {
                 cusparse: number(unsized_by, "cusparse"),
                 timings: number(unsized_by, "timings"),
             },
+            workspaces: workspaces.filter_map(workspace).collect(),
             missing: missing
                 .filter_map(|it| self.as_text(it).map(str::to_owned))
                 .filter(is_short)
