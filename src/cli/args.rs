@@ -133,6 +133,8 @@ pub(super) enum Format {
     Junit,
     /// SARIF 2.1.0, for code scanning
     Sarif,
+    /// One page to look at in a browser, which asks nothing of any server
+    Html,
 }
 
 /// Reads the forms that every command has, and `others`.

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail};
 use clap::Args;
 
-use super::args::{OutputArgs, parse_capacity, parse_release};
+use super::args::{Format, forms, parse_capacity, parse_release};
 use super::exit::Done;
 use super::inputs;
 use super::output::Output;
 use crate::fit::{FitOptions, Size, Sized, fit};
+use crate::page;
 use crate::report;
 use crate::study::{Scope, Study};
 
@@ -22,6 +23,7 @@ Examples:
   oomscope fit 4=b4.pickle 8=b8.pickle --capacity 80GiB            on another device
   oomscope fit 512=s512.pickle 1024=s1024.pickle --at 2048,4096    peaks at other lengths
   oomscope fit 4=b4.pickle 8=b8.pickle 16=b16.pickle               learned from two, checked by the third
+  oomscope fit 4=b4 8=b8 --format html -o fit.html                 the curve of peaks, in a browser
   oomscope fit 2x512=a 4x512=b 2x1024=c 4x1024=d --at x2048        the largest batch at another length
 
 Record the same program, unchanged but for its size, for two or three steps each, from before the model is built. A size \
@@ -66,8 +68,13 @@ pub(super) struct Fit {
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
-    #[command(flatten)]
-    output: OutputArgs,
+    /// Output format
+    #[arg(long, value_parser = forms(&[Format::Html]), default_value = "human")]
+    format: Format,
+
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 /// A size and a file in `8=snapshot.pickle`.
@@ -102,7 +109,7 @@ fn parse_asked(text: &str) -> Result<Asked, String> {
 
 /// Reads, learns and writes.
 pub(super) fn run(args: &Fit) -> anyhow::Result<Done> {
-    let output_path = args.output.output.as_deref();
+    let output_path = args.output.as_deref();
     let recordings =
         args.recordings.iter().map(|(size, path)| Ok((*size, inputs::only_one(path)?)));
     let recordings: Vec<(Size, PathBuf)> = recordings.collect::<anyhow::Result<_>>()?;
@@ -149,11 +156,19 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Done> {
         settings: args.set.as_deref(),
         multiple: args.multiple_of,
         top: args.top,
+        curve: if args.format == Format::Html { CURVE } else { 0 },
     };
     let report = fit(&sized, &options).map_err(|error| anyhow!(error))?;
-    output.write_answer(args.output.format, &report, report::fit)?;
+    match args.format {
+        Format::Html => {
+            output.write_by(|out| page::write_fit(&report, env!("CARGO_PKG_VERSION"), out))?;
+        }
+        format => output.write_answer(format, &report, report::fit)?,
+    }
     Ok(Done::Well)
 }
 
 /// Each is a replay.
 const MOST_SIZES: usize = 256;
+/// Sizes of a curve.
+const CURVE: u64 = 32;

@@ -19,4 +19,6 @@ pub struct FitOptions<'o> {
     pub multiple: u64,
     /// How many lines to tell of.
     pub top: usize,
+    /// How many sizes a curve is to have, at least; 0 for none.
+    pub curve: u64,
 }

@@ -15,7 +15,7 @@ use super::learned::Learned;
 use super::prediction::{FailedAt, SizeReport, predicted};
 use super::recording::Recording;
 use super::size::{Size, lacking};
-use super::slice::{Largest, LargestAt, Slice};
+use super::slice::{FitCurve, Largest, LargestAt, Slice};
 
 use crate::study::DeviceStudy;
 use crate::whatif::{WhatIf, changed, option_change};
@@ -51,6 +51,10 @@ pub struct FitDevice {
     pub largest_recorded_second: Option<u64>,
     /// In ascending order; by the second number first.
     pub sizes: Vec<SizeReport>,
+    /// Peaks by the first number, if asked for: of each second under the settings recorded, or those of `--set`, and
+    /// under those of `best`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub curves: Vec<FitCurve>,
     /// The largest that fits under the settings recorded, or those of `--set`; `None` without a capacity, and where
     /// requests that are part of the peak grow in number.
     pub largest: Option<Largest>,
@@ -215,6 +219,10 @@ impl<'s, 'a> Family<'s, 'a> {
         let (largest, best) = answer.map_or((None, None), |of| (of.largest, of.best));
         let fits = largest.as_ref().and_then(Largest::at).filter(|size| size.first > 0);
         let growth_at = fits.unwrap_or(Size { second: answered, ..largest_recorded });
+        let curves = match options.curve {
+            0 => Vec::new(),
+            points => self.curves(&slices, &by_second, &change, points, base),
+        };
         by_second.retain(|of| of.second.is_some());
         let is_recorded = |n: Size| self.recordings.iter().any(|one| one.size == n);
         let sizes = self
@@ -243,6 +251,7 @@ impl<'s, 'a> Family<'s, 'a> {
             largest_recorded: largest_recorded.first,
             largest_recorded_second: largest_recorded.second,
             sizes,
+            curves,
             largest,
             best,
             by_second,
@@ -254,6 +263,47 @@ impl<'s, 'a> Family<'s, 'a> {
             unpaired: at_recorded.unpaired(base, options.top),
             checked: self.checked(),
         })
+    }
+
+    /// Peaks by the first number, at `points` sizes or more, for each slice; with its best settings too.
+    fn curves(
+        &self,
+        slices: &[(Slice<'_, '_, 's, 'a>, Option<Found>)],
+        answers: &[LargestAt],
+        change: &WhatIf,
+        points: u64,
+        base: &Learned<'_, '_, '_>,
+    ) -> Vec<FitCurve> {
+        let device = base.base.device;
+        let recorded: Vec<Size> = self.recordings.iter().map(|one| one.size).collect();
+        let mut curves = Vec::new();
+        for ((slice, found), answer) in slices.iter().zip(answers) {
+            let mut firsts: BTreeSet<u64> = recorded.iter().map(|size| size.first).collect();
+            let fits = |of: &Option<Largest>| of.as_ref().and_then(|of| of.size).filter(|n| *n > 0);
+            for size in [fits(&answer.largest), fits(&answer.best)].into_iter().flatten() {
+                firsts.extend([size, size.saturating_add(1)]);
+            }
+            let (low, high) = (firsts.first().copied(), firsts.last().copied());
+            let (low, mut high) = (low.unwrap_or(1), high.unwrap_or(1));
+            if !matches!(found, Some(Found::Size(_))) && fits(&answer.best).is_none() {
+                high = high.saturating_mul(4);
+            }
+            // A little beyond what fits.
+            high = high.saturating_add(high / 8);
+            let step = ((high - low) / points).max(1);
+            firsts.extend((0..=(high - low) / step).map(|n| low + n * step));
+            curves.push(slice.curve(change, &firsts, &recorded));
+            let settings = answer.best.as_ref().and_then(|best| {
+                let hypothesis = &device.inferred().hypothesis;
+                let (settings, _) =
+                    option_change(device.snapshot(), hypothesis, &best.settings).ok()?;
+                Some((settings, best.settings.clone()))
+            });
+            if settings.is_some() {
+                curves.push(slice.curve(&WhatIf { settings, ..change.clone() }, &firsts, &[]));
+            }
+        }
+        curves
     }
 
     /// The largest of each number that was recorded.

@@ -44,4 +44,4 @@ pub use self::prediction::{FailedAt, SizeReport};
 pub use self::recording::Sized;
 pub use self::report::{FitReport, RecordingGiven, fit};
 pub use self::size::Size;
-pub use self::slice::{Largest, LargestAt};
+pub use self::slice::{FitCurve, Largest, LargestAt};

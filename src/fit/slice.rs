@@ -1,11 +1,13 @@
 //! The largest first number of the size where the second is fixed; of sizes of one number, the largest size.
 
+use std::collections::BTreeSet;
+
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::largest::{Found, Search};
 use super::learned::Learned;
-use super::prediction::{is_served, most_held, predicted};
+use super::prediction::{SizeReport, is_served, most_held, predicted};
 use super::size::Size;
 use crate::whatif::{COMMON, WhatIf, is_worth_trying, option_change};
 
@@ -32,6 +34,17 @@ pub struct LargestAt {
     pub largest: Option<Largest>,
     /// As [`super::FitDevice::best`].
     pub best: Option<Largest>,
+}
+
+/// Peaks by the first number.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FitCurve {
+    /// The second number; `None` of sizes of one number.
+    pub second: Option<u64>,
+    /// In the syntax of `PYTORCH_CUDA_ALLOC_CONF`; empty for the recorded settings.
+    pub settings: String,
+    /// In ascending order.
+    pub sizes: Vec<SizeReport>,
 }
 
 impl Largest {
@@ -91,6 +104,23 @@ impl Slice<'_, '_, '_, '_> {
         // The first of equals: the grid begins with what is simplest.
         let (size, change) = found.into_iter().rev().max_by_key(|(size, _)| *size)?;
         Some(self.told(Found::Size(size), &change))
+    }
+
+    /// Peaks under `change` at `firsts`; those in `recorded` are.
+    pub(super) fn curve(
+        &self,
+        change: &WhatIf,
+        firsts: &BTreeSet<u64>,
+        recorded: &[Size],
+    ) -> FitCurve {
+        let firsts: Vec<u64> = firsts.iter().copied().collect();
+        let of = |first: u64| {
+            let at = self.at(first);
+            predicted((self.learned)(at), at, recorded.contains(&at), change)
+        };
+        let settings = change.settings.as_ref().map_or_else(String::new, |(_, text)| text.clone());
+        let sizes = firsts.into_par_iter().map(of).collect();
+        FitCurve { second: self.second, settings, sizes }
     }
 
     pub(super) fn told(&self, found: Found, change: &WhatIf) -> Largest {

@@ -38,18 +38,7 @@ pub fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let script = web::script();
-    let title = html_literal(&report.summary.answer);
-    write!(
-        out,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src '{}'; style-src '{}'; \
-         img-src data: blob:; base-uri 'none'; form-action 'none'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"generator\" content=\"oomscope {version}\">\n<title>{title}</title>\n<style>{}</style>\n</head>\n<body>\n",
-        hash(&script)?,
-        hash(web::STYLE)?,
-        web::STYLE,
-    )?;
+    begin(&report.summary.answer, Some(&script), version, out)?;
     let mut document = report::analyze(report);
     let below = Document { blocks: document.blocks.split_off(summary(&document)) };
     let tried: Vec<&WhatIfReport> = data.iter().filter_map(|one| one.whatif.as_ref()).collect();
@@ -76,8 +65,32 @@ pub fn write(
     write!(out, "<script>{script}</script>\n</body>\n</html>\n")
 }
 
+/// Writes the head of a page that runs `script` and nothing else.
+pub(super) fn begin(
+    title: &str,
+    script: Option<&str>,
+    version: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let scripts = match script {
+        Some(script) => format!("script-src '{}'; ", hash(script)?),
+        None => String::new(),
+    };
+    let title = html_literal(title);
+    write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; {scripts}style-src '{}'; \
+         img-src data: blob:; base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"generator\" content=\"oomscope {version}\">\n<title>{title}</title>\n<style>{}</style>\n</head>\n<body>\n",
+        hash(web::STYLE)?,
+        web::STYLE,
+    )
+}
+
 /// How many blocks the summary takes: all up to the first section.
-fn summary(document: &Document) -> usize {
+pub(super) fn summary(document: &Document) -> usize {
     let is_section = |block: &Block| matches!(block, Block::Heading(2.., _) | Block::Table(_));
     document.blocks.iter().position(is_section).unwrap_or(document.blocks.len())
 }

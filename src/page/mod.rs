@@ -4,6 +4,8 @@
 //! analysis itself as JSON, and of every device its `data`: each allocation and each stretch of device memory from
 //! its beginning to its end, as columns. The script in `web/` draws from these; it asks nothing of any server.
 //!
+//! [`write_fit`] writes the page of `oomscope fit`, which has no script.
+//!
 //! [`PageData::of`] packs one device; [`write()`] writes the file to any writer.
 
 mod allocations;
@@ -12,6 +14,7 @@ mod budget;
 mod columns;
 mod data;
 mod events;
+mod fit;
 mod header;
 mod html;
 mod names;
@@ -25,6 +28,7 @@ use std::io;
 use serde::Serialize;
 
 pub use self::budget::budget;
+pub use self::fit::write_fit;
 pub use self::html::write;
 use crate::analysis::DeviceReport;
 use crate::study::{DeviceStudy, OverTime, SERIES_ALLOCATED, SERIES_RESERVED};

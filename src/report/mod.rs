@@ -9,6 +9,7 @@ mod diff;
 mod explain;
 mod failure;
 mod fit;
+mod fit_curves;
 pub(crate) mod gate;
 mod held;
 #[cfg(feature = "cuda")]
@@ -26,6 +27,7 @@ pub use analyze::{after_run, analyze};
 pub use diff::diff;
 pub use explain::explain;
 pub use fit::fit;
+pub use fit_curves::fit_curves;
 pub use gate::check;
 #[cfg(feature = "cuda")]
 pub use live::{costs, live};

@@ -38,6 +38,7 @@ mod explain_command;
 mod explain_messages;
 mod failures;
 mod fit;
+mod fit_page;
 mod fuzz_targets;
 mod gate_pool_history;
 mod generator;

@@ -129,6 +129,19 @@ impl Browser {
         self.value("oomscope.ready.then(() => true)");
     }
 
+    /// Opens a file that has no script.
+    pub fn show(&mut self, path: &Path) {
+        let url = format!("file://{}", path.display());
+        self.call("Page.navigate", json!({ "url": url }));
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while self.value("location.protocol === 'file:' && document.readyState === 'complete'")
+            != true
+        {
+            assert!(std::time::Instant::now() < deadline, "{url} is not shown");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Exceptions, and what was written to the console as an error, since the last time.
     pub fn errors(&mut self) -> Vec<Value> {
         self.value("true");

@@ -265,6 +265,7 @@ impl Runs<'_> {
             settings: None,
             multiple: 1,
             top: 1,
+            curve: 0,
         };
         let report: FitReport = fit(&sized, &options).map_err(|error| anyhow!(error))?;
         let largest = report.devices.iter().map(|device| match &device.largest {
