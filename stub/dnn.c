@@ -12,7 +12,7 @@ EXPORT int cudnnBackendGetAttribute(descriptor *d, int a, int t, int64_t want, i
   switch (a) {                                /* numbers of cudnnBackendAttributeName_t */
     case 202:                                 /* heuristics found one configuration */
       n = 1; wide = -1;
-      if (want > 0 && to && *(descriptor **)to) (*(descriptor **)to)->bytes = d->bytes;
+      if (want > 0 && to && *(descriptor **)to) { (*(descriptor **)to)->bytes = d->bytes; (*(descriptor **)to)->is_needed = d->is_needed; }
       break;
     case 303: case 402: n = 1; break;         /* workspace of a configuration, of a plan */
     case 300: n = 1; wide = -1; break;        /* the engine of a configuration */

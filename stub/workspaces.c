@@ -2,8 +2,9 @@
  * and nothing bounds it; this is what the algorithms that it documents need of themselves. See docs/dry-run.md. */
 typedef struct { int64_t n[8]; int rank, is_virtual; } shape;
 /* A tensor has a shape; an operation has the shapes of a convolution, or the bytes of its tensors; whatever is made of an
- * operation, up to a plan, has its bytes. */
-typedef struct { shape own, w, x, y; int is_strided; uint64_t bytes; } descriptor;
+ * operation, up to a plan, has its bytes, and whether PyTorch has nothing to fall back on: for a convolution it tries other
+ * plans where memory is short. */
+typedef struct { shape own, w, x, y; int is_strided, is_needed; uint64_t bytes; } descriptor;
 
 static uint64_t elements(const shape *s, int multiple) { /* with channels, the second of its lengths, in a multiple */
   uint64_t n = 1;
@@ -56,13 +57,13 @@ static void set_attribute(descriptor *d, int a, int type, int64_t n, const void 
     else if (what == 1) d->w = it->own;
     else if (what == 2) d->x = it->own;
     else if (what == 3) d->y = it->own;
-    else if (it->own.rank) d->bytes += it->own.is_virtual ? 0 : 4 * elements(&it->own, 1);
-    else d->bytes += it->bytes;
+    else if (it->own.rank) { d->bytes += it->own.is_virtual ? 0 : 4 * elements(&it->own, 1); d->is_needed = 1; }
+    else { d->bytes += it->bytes; d->is_needed |= it->is_needed; }
   }
 }
 
 /* ---- what is told: when, where and how much ---- */
-typedef struct { uint64_t time_us, device, stream, bytes; } workspace;
+typedef struct { uint64_t time_us, device, stream, bytes, is_needed; } workspace;
 #define MOST_WORKSPACES (1 << 18)
 static workspace *workspaces; static uint64_t n_workspaces, room;
 static __thread uint64_t dnn_stream;
@@ -76,6 +77,6 @@ static void tell_workspace(const descriptor *plan) {
     void *more = realloc(workspaces, (room = room ? 2 * room : 1024) * sizeof(workspace));
     if (more) workspaces = more; else room = n_workspaces;
   }
-  if (n_workspaces < room) workspaces[n_workspaces++] = (workspace){now.tv_sec * 1000000ull + now.tv_nsec / 1000, current_device, dnn_stream, plan->bytes};
+  if (n_workspaces < room) workspaces[n_workspaces++] = (workspace){now.tv_sec * 1000000ull + now.tv_nsec / 1000, current_device, dnn_stream, plan->bytes, plan->is_needed};
   pthread_mutex_unlock(&lock);
 }

@@ -193,7 +193,7 @@ class DryRun(object):
             index += 1
         told = ctypes.c_uint64()
         rows = self.library.stub_workspaces(ctypes.byref(told))
-        workspaces = [[int(rows[4 * at + part]) for part in range(4)] for at in range(told.value)]
+        workspaces = [[int(rows[5 * at + part]) for part in range(5)] for at in range(told.value)]
         return {
             "gpu": self.options["gpu"], "capability": self.options["capability"],
             "total_bytes": self.options["total_bytes"], "context_bytes": self.options["context_bytes"],

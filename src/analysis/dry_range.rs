@@ -48,7 +48,7 @@ pub struct Span {
     pub most: u64,
 }
 
-/// With workspaces as large as the documented algorithms of cuDNN need.
+/// With workspaces as large as its tensors and the documented algorithms of cuDNN suggest.
 #[derive(Debug, Clone, Serialize)]
 pub struct WorkspacesReport {
     /// How many there are.
@@ -82,6 +82,7 @@ pub(super) fn range(device: DeviceStudy<'_, '_>, told: &DryRun) -> Option<RangeR
             time_us: workspace.time_us,
             stream: workspace.stream,
             bytes: workspace.bytes,
+            is_needed: workspace.is_needed,
         })
         .collect();
     let with_workspaces = scratch.iter().map(|scratch| scratch.bytes).max().map(|largest| {
@@ -176,7 +177,7 @@ impl RangeReport {
     pub(super) fn of_workspaces(&self) -> Option<String> {
         let with = self.with_workspaces.as_ref()?;
         Some(format!(
-            "with {} as large as cuDNN's documented algorithms need (the largest {}) device {} peaks at {} allocated, {} \
+            "with {} as large as its tensors and documented algorithms suggest (the largest {}) device {} peaks at {} allocated, {} \
              reserved, and {}",
             counted(with.calls, "workspace"),
             size(with.largest_bytes),

@@ -233,8 +233,7 @@ impl DryRunReport {
             told.push(format!("what the other {others} take is not known at all"));
         }
         if sized > 0 {
-            let bound =
-                "nothing bounds them, but where one is not to be had PyTorch tries another plan";
+            let bound = "nothing bounds them; where a convolution's is not to be had PyTorch tries another plan";
             told.push(bound.to_owned());
         }
         told.join("; ")

@@ -74,8 +74,8 @@ pub(crate) enum OperationKind {
     Freeable(PoolId),
     /// The program asked for a snapshot.
     Snapshot(PoolId),
-    /// Memory for the time of one call of a library, which does without where there is none.
-    Scratch { size: u64, stream: u64 },
+    /// Memory for the time of one call of a library, which may do without where there is none.
+    Scratch { size: u64, stream: u64, is_needed: bool },
 }
 
 /// A request, with what it comes to.

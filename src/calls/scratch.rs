@@ -11,21 +11,22 @@ pub struct Scratch {
     pub stream: u64,
     /// How much.
     pub bytes: u64,
+    /// Whether the program fails without.
+    pub is_needed: bool,
 }
 
 impl Program<'_> {
-    /// The same program with a `scratch`, in the order of time, after all that was called by then. Whether one is to be
-    /// had decides nothing: it is a library's, which does without.
+    /// The same program with a `scratch`, in the order of time, after all that was called by then.
     #[must_use]
     pub fn with_scratch(&self, scratch: &[Scratch]) -> Self {
         let mut operations = Vec::with_capacity(self.operations.len() + scratch.len());
         let mut next = scratch.iter().peekable();
         let mut at = 0;
         let mut add = |until: u64, at: u32, operations: &mut Vec<Operation>| {
-            while let Some(Scratch { stream, bytes, .. }) =
+            while let Some(&Scratch { stream, bytes, is_needed, .. }) =
                 next.next_if(|scratch| scratch.time_us < until)
             {
-                let kind = OperationKind::Scratch { size: *bytes, stream: *stream };
+                let kind = OperationKind::Scratch { size: bytes, stream, is_needed };
                 operations.push(Operation { at, kind });
             }
         };

@@ -262,12 +262,16 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 }
             }
             OperationKind::Snapshot(pool) => self.allocator.snapshot(pool),
-            OperationKind::Scratch { size, stream } => self.lend(size, stream),
+            OperationKind::Scratch { size, stream, is_needed } => {
+                if !self.lend(size, stream) && is_needed {
+                    self.ooms.push((operation.at as usize, size));
+                }
+            }
         }
     }
 
-    /// Asks for memory and gives it back; nothing comes of it where there is none.
-    fn lend(&mut self, size: u64, stream: u64) {
+    /// Asks for memory and gives it back; whether there was any.
+    fn lend(&mut self, size: u64, stream: u64) -> bool {
         let request = Request {
             size,
             stream,
@@ -278,9 +282,11 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
             freeable: &self.freeable,
             is_capturing: false,
         };
-        if let Some(id) = self.allocator.malloc(&request, &mut self.device) {
+        let lent = self.allocator.malloc(&request, &mut self.device);
+        if let Some(id) = lent {
             self.allocator.free(id, false, StackId::default());
         }
+        lent.is_some()
     }
 
     /// Whether a request waits for nothing and has nothing given back for it by other pools. In a capture

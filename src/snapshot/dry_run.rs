@@ -57,6 +57,8 @@ pub struct Workspace {
     pub stream: u64,
     /// How much.
     pub bytes: u64,
+    /// Whether the program fails without: for a convolution PyTorch tries another plan.
+    pub is_needed: bool,
 }
 
 /// How often each was asked.

@@ -186,7 +186,7 @@ fn what_is_not_of_the_recorder_is_passed_over() {
 
 /// A workspace of `mib` at a time, on device 0.
 fn workspace(time_us: u64, mib: u64) -> Value {
-    json!([time_us, 0, 0, mib * MIB])
+    json!([time_us, 0, 0, mib * MIB, 0])
 }
 
 #[test]
@@ -222,6 +222,13 @@ fn a_workspace_that_is_not_to_be_had_fails_nothing() {
         (&json!(0), &json!(100 * MIB))
     );
     assert!(page.contains("would fit on NVIDIA A10 (dry run)"), "{page}");
+    // Attention has nothing to fall back on.
+    convolved["oomscope"]["dry_run"]["workspaces"][0][4] = json!(1);
+    let (report, page) = told(&convolved);
+    let range = &report["dry_run"]["ranges"][0];
+    assert_eq!(range["with_workspaces"]["failing_placements"], range["placements"]);
+    assert!(page.contains("may fit on NVIDIA A10 (dry run)"), "{page}");
+    assert!(page.contains("and a request fails"), "{page}");
 }
 
 #[test]

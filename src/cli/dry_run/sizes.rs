@@ -186,59 +186,61 @@ impl Runs<'_> {
         let low = self.fitting().last().unwrap_or(0);
         let throughout = self.throughout(low)?;
         let fits = self.done[&low].told();
-        let sure = if self.done.values().all(Ran::is_sure) {
+        let sure = if self.done.values().all(|ran| ran.failed() || ran.is_sure()) {
             ""
         } else {
             "; memory is missing that only a GPU knows, so it may be less: see the snapshot"
         };
-        let sure = format!("{throughout}{sure}");
-        Ok(match self.failing() {
-            Some(high) if high == low + 1 => format!(
-                "the largest {name} that fits on {gpu} is {} (dry run): it {fits}, {} {}{sure}",
-                count(low),
-                count(high),
-                self.done[&high].told()
-            ),
-            Some(high) => format!(
-                "{name} = {} fits on {gpu} (dry run): it {fits}; {} {}, between them was not tried{sure}",
-                count(low),
-                count(high),
-                self.done[&high].told()
-            ),
+        let high = self.failing();
+        let is_next = high == Some(low + 1);
+        let and_high = match high {
+            Some(high) if is_next => format!(", {} {}", count(high), self.done[&high].told()),
+            Some(high) => {
+                format!("; {} {}, between them was not tried", count(high), self.done[&high].told())
+            }
+            None => String::new(),
+        };
+        let with = "with workspaces of cuDNN and wherever memory lies";
+        let (low, is_largest) = (count(low), if is_next { "largest" } else { "largest tried" });
+        let without = format!("without, the {is_largest} is {low}: it {fits}{and_high}{sure}");
+        Ok(match throughout {
             None => format!(
-                "{name} = {} fits on {gpu} (dry run), and more may: it {fits}{sure}",
-                count(low)
+                "no {name} that was tried is sure to fit on {gpu} (dry run) {with}; {without}"
             ),
+            Some(at) if count(at) != low => {
+                format!("{name} = {} fits on {gpu} (dry run) {with}; {without}", count(at))
+            }
+            Some(_) if is_next => format!(
+                "the largest {name} that fits on {gpu} is {low} (dry run): it {fits}{and_high}{sure}"
+            ),
+            Some(_) => {
+                let more = if high.is_none() { ", and more may" } else { "" };
+                format!("{name} = {low} fits on {gpu} (dry run){more}: it {fits}{and_high}{sure}")
+            }
         })
     }
 
-    /// What is to be said of the largest size that fits throughout, where that is not `low`: it is the one to promise.
-    fn throughout(&mut self, low: u64) -> anyhow::Result<String> {
-        for _ in 0..MOST_SURE_CHECKS {
-            let fits = |(_, ran): &(&u64, &Ran)| ran.fits_throughout();
-            let sure = self.done.iter().rev().find(fits).map_or(0, |(at, _)| *at);
-            if sure + 1 >= low || self.done[&low].fits_throughout() {
+    /// The largest size up to `low` that is known to fit throughout: the one to promise. Looked for close to `low` first.
+    fn throughout(&mut self, low: u64) -> anyhow::Result<Option<u64>> {
+        let sure = |done: &BTreeMap<u64, Ran>| {
+            let found = done.iter().rev().find(|(_, ran)| ran.fits_throughout());
+            found.map(|(at, _)| *at)
+        };
+        let first = sure(&self.done);
+        for tried in 0..MOST_SURE_CHECKS {
+            let found = sure(&self.done);
+            let from = found.unwrap_or(0) + 1;
+            let Some((&high, _)) = self.done.range(from..=low).next() else { break };
+            if high == from {
                 break;
             }
-            let mut below = self.done.range(sure + 1..=low);
-            let high = below.next().map_or(low, |(at, _)| *at);
-            if high == sure + 1 {
-                break;
-            }
-            self.run(sure.midpoint(high))?;
+            let next = match found {
+                Some(found) if found != first.unwrap_or(0) => found.midpoint(high),
+                _ => high.saturating_sub((low / 64).max(1) << tried).max(from),
+            };
+            self.run(next)?;
         }
-        let sure = self.done.iter().rev().find(|(_, ran)| ran.fits_throughout());
-        let name = &self.asked.name;
-        Ok(match sure.map(|(at, _)| *at) {
-            Some(sure) if sure >= low => String::new(),
-            Some(sure) => format!(
-                "; only {name} = {} also fits with workspaces of cuDNN and wherever memory lies",
-                count(sure)
-            ),
-            None => format!(
-                "; with workspaces of cuDNN, or memory elsewhere, no {name} that was tried is sure to fit"
-            ),
-        })
+        Ok(sure(&self.done))
     }
 
     /// The largest size that `fit` says fits; `None` where every one does.

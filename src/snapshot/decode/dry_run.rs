@@ -28,9 +28,9 @@ impl Decoder {
         let items = |key| self.find(value, key).map(|it| self.items(it)).unwrap_or_default();
         let workspace = |row: Value| {
             let row: Vec<u64> =
-                self.items(row).into_iter().take(4).filter_map(|it| self.integer(it)).collect();
-            let [time_us, device, stream, bytes] = *row.as_slice() else { return None };
-            Some(Workspace { time_us, device, stream, bytes })
+                self.items(row).into_iter().take(5).filter_map(|it| self.integer(it)).collect();
+            let [time_us, device, stream, bytes, needed] = *row.as_slice() else { return None };
+            Some(Workspace { time_us, device, stream, bytes, is_needed: needed != 0 })
         };
         let workspaces = items("workspaces").into_iter().take(MAX_WORKSPACES);
         let missing = items("missing").into_iter().take(MAX_ITEMS);
