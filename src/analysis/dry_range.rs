@@ -188,3 +188,27 @@ impl RangeReport {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{RangeReport, Span};
+    use crate::units::MIB;
+
+    #[test]
+    fn placements_are_told_where_they_make_a_difference() {
+        let span = |least, most| Span { least: least * MIB, most: most * MIB };
+        let range = |failing_placements, reserved_bytes| RangeReport {
+            device: 0,
+            placements: 6,
+            failing_placements,
+            reserved_bytes,
+            with_workspaces: None,
+        };
+        assert_eq!(range(0, span(100, 100)).of_placements(), None);
+        let told = range(0, span(100, 120)).of_placements().unwrap();
+        assert!(told.contains("between 100 MiB and 120 MiB reserved, and every request"), "{told}");
+        let told = range(2, span(100, 100)).of_placements().unwrap();
+        assert!(told.contains("a request fails in 2 of 6 placements"), "{told}");
+        assert!(!range(2, span(100, 100)).fits());
+    }
+}

@@ -275,4 +275,19 @@ mod tests {
         device.unmap(base, 2 * MIB);
         assert_eq!(device.map(base + 10 * MIB, 2 * MIB), Ok(()));
     }
+
+    #[test]
+    fn memory_lies_where_it_is_placed() {
+        let below = &mut Simulated::new(0, 100 * MIB).placing(Placement::Highest);
+        let taken = [2, 20, 4].map(|mib| below.allocate(mib * MIB).unwrap());
+        assert_eq!(taken.map(|addr| (taken[0] - addr) / MIB), [0, 20, 24]);
+        below.free(taken[1], 20 * MIB);
+        assert_eq!(below.allocate(2 * MIB), Ok(taken[2] - 2 * MIB), "no gap is filled");
+        let drawn = |seed| {
+            let mut device = Simulated::new(0, 100 * MIB).placing(Placement::Scattered(seed));
+            [2, 20, 4].map(|mib| device.allocate(mib * MIB).unwrap())
+        };
+        assert_eq!(drawn(1), drawn(1));
+        assert_ne!(drawn(1), drawn(2));
+    }
 }
