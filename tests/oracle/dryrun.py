@@ -15,7 +15,7 @@ from pathlib import Path
 
 PROGRAMS = Path(__file__).resolve().parent / "dry" / "programs.py"
 NAMES = ("gpt2 gpt2-bf16 gpt2-fp16 gpt2-compiled llama llama-bf16-checkpointed lora unet resnet50 lstm moe compiled ddp fsdp2 "
-         "lightning").split()
+         "lightning generate profiled").split()
 RANKS = ("ddp", "fsdp2")
 
 
