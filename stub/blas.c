@@ -7,5 +7,5 @@ EXPORT int cublasLtMatmulDescCreate(void **d, int c, int t) { *d = malloc(64); r
 EXPORT int cublasLtMatrixLayoutCreate(void **d, int t, uint64_t r, uint64_t c, int64_t ld) { *d = malloc(64); return 0; }
 EXPORT int cublasLtMatmulPreferenceCreate(void **d) { *d = malloc(64); return 0; }
 EXPORT int cublasLtMatmulAlgoGetHeuristic(void *h, void *o, void *a, void *b, void *c, void *d, void *p, int n, char *res, int *got) {
-  memset(res, 0, 128); *got = 1; return 0;
+  memset(res, 0, 96); *got = 1; return 0; /* the size of one result, in every release */
 }

@@ -153,6 +153,12 @@ fn every_read_of_a_device_value_gives_zero() {
 }
 
 #[test]
+fn an_algorithm_fits_its_place() {
+    let Some(stub) = stub() else { return };
+    assert_eq!(answers(&stub, 1000, Placement::Lowest, "h\n"), ["fits"]);
+}
+
+#[test]
 fn a_capture_outlasts_any_number_of_streams() {
     let Some(stub) = stub() else { return };
     assert_eq!(answers(&stub, 1000, Placement::Lowest, "s\n"), ["kept"]);

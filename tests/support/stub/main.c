@@ -37,6 +37,14 @@ static const char *many_streams(void) {
   return capturing ? "kept" : "forgotten";
 }
 
+/* A product's algorithm fits where cuBLAS has it written: an object of 96 bytes, often the last of a caller's frame. */
+static const char *one_product(void) {
+  unsigned char result[256]; int got = 0;
+  memset(result, 0xff, sizeof result);
+  cublasLtMatmulAlgoGetHeuristic(0, 0, 0, 0, 0, 0, 0, 1, (char *)result, &got);
+  return got == 1 && zero(result, 96) && result[96] == 0xff ? "fits" : "does not fit";
+}
+
 int main(void) {
   char line[128], call; unsigned long long at, size;
   while (fgets(line, sizeof line, stdin)) {
@@ -51,6 +59,7 @@ int main(void) {
       case 'u': give_memory(1, size); break;
       case 'c': puts(copies()); continue;
       case 's': puts(many_streams()); continue;
+      case 'h': puts(one_product()); continue;
     }
     printf("%llu%s %llu\n", (unsigned long long)got, what, (unsigned long long)memory_free_bytes(1));
   }
