@@ -80,8 +80,9 @@ fn answer(device: &FitDevice, multiple: u64) -> String {
             let fails = device.failing_beyond(fits).map_or_else(String::new, |(n, failed)| {
                 format!("; {n} fails{}", failed.in_short())
             });
-            let fits = format!("{fits}{}", far(fits, device.recorded()));
-            format!("size {fits} fits on {on}{}{fails}", to_spare(largest))
+            let away = far(fits, device.recorded());
+            let will = will_fit(&away, device);
+            format!("size {fits}{away} {will} on {on}{}{fails}", to_spare(largest))
         }
     }
 }
@@ -92,6 +93,11 @@ fn far(fits: Size, recorded: Size) -> String {
         Some(times @ 2..) => format!(", {times} times the largest recorded,"),
         _ => String::new(),
     }
+}
+
+/// A prediction that is far and that nothing checks is no promise.
+fn will_fit(away: &str, device: &FitDevice) -> &'static str {
+    if away.is_empty() || !device.checked.is_empty() { "fits" } else { "should fit" }
 }
 
 /// What is left of the device: the less, the more a prediction that is a little low matters.

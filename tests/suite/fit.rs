@@ -224,6 +224,19 @@ fn the_largest_first_number_is_told_for_each_second() {
     assert!(report["summary"]["answer"].as_str().unwrap().contains("size 8x512"));
 }
 
+/// Other kernels may begin in between, which two recordings cannot show.
+#[test]
+fn what_is_far_and_not_checked_is_no_promise() {
+    for (sizes, words) in [
+        (&[4, 8][..], "size 19, 2 times the largest recorded, should fit on 316 MiB"),
+        (&[4, 8, 13], "size 19 fits on 316 MiB"),
+    ] {
+        let report = fit("dense", sizes, &["--capacity", "316MiB"]);
+        let answer = report["summary"]["answer"].as_str().unwrap();
+        assert!(answer.contains(words), "{answer}");
+    }
+}
+
 #[test]
 fn two_numbers_take_four_recordings_of_two_by_two() {
     let said = |sizes: &[&str], more: &[&str]| {
