@@ -41,8 +41,8 @@ pub struct FitDevice {
     pub freed_elsewhere_ratio: f64,
     /// The share of those bytes that each step asks for in another size, as the data are: the largest step is taken.
     pub varying_ratio: f64,
-    /// The share of all bytes that are asked for in that recording that grow along a bend, of which too few sizes were
-    /// recorded to tell it from another.
+    /// The share of all bytes that are asked for in that recording that grow along a bend, or all of them in no exact
+    /// proportion, of which too few sizes were recorded to tell it from another.
     pub guessed_ratio: f64,
     /// The largest size that was recorded, its first number.
     pub largest_recorded: u64,

@@ -138,8 +138,9 @@ pub(super) fn doubt(device: &FitDevice, warnings: &mut Warnings) {
         warnings.add(
             Code::GuessedGrowth,
             format!(
-                "device {id}: {} of what is asked for in all grows faster than in proportion, along a \
-                 bend that too few sizes tell: a recording at one more would",
+                "device {id}: {} of what is asked for in all grows neither in proportion to the size nor as \
+                 its square, and too few sizes tell how: padding, one token more, or another number \
+                 than the one given. A recording at one more size tells",
                 percent(device.guessed_ratio)
             ),
         );

@@ -91,6 +91,16 @@ impl Law {
         }
     }
 
+    /// Whether it is more with more of any number.
+    pub(super) fn grows(&self) -> bool {
+        (0..2).any(|variable| self.kind(variable) != LawKind::Constant)
+    }
+
+    /// Whether no more sizes say so than it takes: another sum may go through them.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, Self::Sum(sum) if sum.is_open)
+    }
+
     /// Whether it bends by no more than as many sizes say as it takes: another curve may go through them.
     pub(super) fn is_guess(&self) -> bool {
         matches!(self, Self::Sum(sum) if sum.is_guess)
@@ -162,6 +172,20 @@ mod tests {
         );
         assert_eq!(law.one(1), 700);
         assert_eq!(through(&[(4, 1000)]), None);
+    }
+
+    #[test]
+    fn what_rises_as_the_square_and_begins_below_nothing_bends() {
+        for (of, kind) in [
+            ((|n| (100 * n + 7) * (100 * n + 7) * 4) as fn(u64) -> u64, LawKind::Parabola),
+            (|n| (16 * n - 2) * (16 * n - 2), LawKind::Parabola),
+            (|n| (n - 1) * 1000, LawKind::Line),
+        ] {
+            let law = law(&[(4, of(4)), (8, of(8))]);
+            assert!(law.is_guess() && law.kind(0) == kind, "{law:?}");
+            assert!(law.one(29).abs_diff(of(29)) * 1000 < of(29), "{law:?}: {}", law.one(29));
+        }
+        assert!(!law(&[(4, 3996), (8, 7996)]).is_guess());
     }
 
     #[test]

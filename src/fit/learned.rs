@@ -13,6 +13,9 @@ use super::sum::Point;
 use crate::calls::Program;
 use crate::units::ratio;
 
+/// Where more than this part of what grows does so in no exact proportion, the size is not the number that counts.
+const LITTLE: f64 = 0.5;
+
 /// A recording, with the law of each of its requests as it and others have them.
 #[derive(Debug)]
 pub(super) struct Learned<'r, 's, 'a> {
@@ -79,8 +82,10 @@ impl<'r, 's, 'a> Learned<'r, 's, 'a> {
         let requests = base.requests.iter().enumerate();
         let learned = requests.map(|(row, request)| {
             let own = law(request.bytes, row, &of_request);
-            // Without a stack bytes alone make a pair: where they bend, not of the same request.
-            let own = own.filter(|law| !law.is_guess() || !stacks.frames(request.stack).is_empty());
+            // Without a stack bytes alone make a pair: where they bend, not of the same request. Of two recordings, in
+            // order, all that grows may.
+            let may_bend = others.len() == 1 || !stacks.frames(request.stack).is_empty();
+            let own = own.filter(|law| may_bend || !law.is_guess());
             // The same data at every size grows alike, whatever its steps are.
             if matches!(own, None | Some(Law::Power { .. })) || !is_varied(row) {
                 return (own, false);
@@ -109,11 +114,18 @@ impl<'r, 's, 'a> Learned<'r, 's, 'a> {
         1.0 - self.asked_ratio(|row| self.requests[row].is_none())
     }
 
-    /// Of all bytes asked for in the recording, the share that grows along a bend which no recording checks.
+    /// Of all bytes asked for in the recording, the share whose growth no recording checks: what grows along a bend; and
+    /// where little of what grows is in exact proportion to a power of the size, all that is not. The program works
+    /// with another number then, as one that is padded, or that has a token more.
     pub(super) fn guessed_ratio(&self) -> f64 {
         // Of what varies it is told that it does.
-        let is_guess = |row: usize| self.requests[row].is_some_and(|law| law.is_guess());
-        self.asked_ratio(|row| is_guess(row) && !self.varies[row])
+        let share = |is_such: fn(&Law) -> bool| {
+            self.asked_ratio(|row| {
+                !self.varies[row] && self.requests[row].is_some_and(|law| is_such(&law))
+            })
+        };
+        let open = share(Law::is_open);
+        if open > share(Law::grows) * LITTLE { open } else { share(Law::is_guess) }
     }
 
     /// The share of such requests, by row.

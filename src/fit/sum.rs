@@ -23,13 +23,17 @@ pub(super) struct Sum {
     factors: [f64; PRODUCTS.len()],
     /// Whether it goes by a point, and does not go through it.
     pub(super) is_near: bool,
-    /// Whether it bends, and as many powers of a number are in it as there are points to tell.
+    /// Whether as many powers of a number are in it as there are points to tell: another sum may go through them.
+    pub(super) is_open: bool,
+    /// Whether it is open, and bends: then the other is far from it at larger sizes.
     pub(super) is_guess: bool,
 }
 
 /// A line that misses no point by more than this part of it is taken for what was meant, and what misses for
 /// padding: kernels round up rows, tables and workspaces.
 const PADDING: f64 = 0.02;
+/// The powers of a line.
+const LINE: u32 = 0b011;
 /// Sums of so many terms are looked for where more points than these tell that they are right.
 const MOST_TERMS: u32 = 3;
 
@@ -41,6 +45,16 @@ fn products(terms: u16) -> impl Iterator<Item = (usize, Exponents)> {
 fn terms_of(is_wanted: impl Fn(Exponents) -> bool) -> u16 {
     let wanted = PRODUCTS.iter().enumerate().filter(|(_, powers)| is_wanted(**powers));
     wanted.fold(0, |all, (at, _)| all | 1 << at)
+}
+
+/// The same terms with one power more of one of the numbers.
+fn bent(terms: u16, variable: usize) -> u16 {
+    let more = products(terms).map(|(_, mut powers)| {
+        powers[variable] += 1;
+        powers
+    });
+    let more: Vec<Exponents> = more.collect();
+    terms_of(|powers| more.contains(&powers))
 }
 
 fn product(powers: Exponents, n: Numbers) -> f64 {
@@ -61,6 +75,18 @@ impl Sum {
     /// Which powers of a number are in it, a bit for each.
     pub(super) fn exponents(&self, variable: usize) -> u32 {
         products(self.terms).map(|(_, powers)| 1 << powers[variable]).fold(0, |all, bit| all | bit)
+    }
+
+    /// The powers of a number in products that have the same power of the other: only values of that number tell these
+    /// apart.
+    fn powers_alike(&self, variable: usize) -> impl Iterator<Item = u32> {
+        let of = move |other: u32, terms: u16| {
+            products(terms).filter(move |(_, powers)| powers[1 - variable] == other)
+        };
+        let terms = self.terms;
+        (0..3).map(move |other| {
+            of(other, terms).fold(0, |all, (_, powers)| all | 1 << powers[variable])
+        })
     }
 
     fn at(&self, n: Numbers) -> f64 {
@@ -101,9 +127,9 @@ impl<'p> Points<'p> {
             let mut candidates: Vec<u16> = candidates.collect();
             let degree = |terms: u16| products(terms).map(|(_, [i, j])| i + j).sum::<u32>();
             candidates.sort_by_key(|terms| (degree(*terms), *terms));
-            candidates
-                .into_iter()
-                .find_map(|terms| self.sum(terms).filter(|sum| self.misses(sum) == 0.0))
+            candidates.into_iter().find_map(|terms| {
+                self.sum(terms).filter(|sum| !sum.is_guess && self.misses(sum) == 0.0)
+            })
         })
     }
 
@@ -113,14 +139,33 @@ impl<'p> Points<'p> {
             terms_of(|[i, j]| i as usize <= most[0] && j as usize <= most[1] && i + j <= 3)
         };
         let most = self.values.map(|values| values - 1);
-        let line = self.sum(up_to(most.map(|most| most.min(1))))?;
+        let lines = up_to(most.map(|most| most.min(1)));
+        let line = (0..2).fold(lines, |terms, variable| {
+            if self.rises_steeply(variable) { bent(terms, variable) } else { terms }
+        });
+        let line = self.sum(line).or_else(|| self.sum(lines))?;
         let miss = self.misses(&line);
         if miss == 0.0 {
             return Some(line);
         }
-        let bent =
-            self.sum(up_to(most)).filter(|bent| miss > PADDING && self.misses(bent) <= PADDING);
-        Some(bent.unwrap_or(Sum { is_near: true, ..line }))
+        let curve =
+            self.sum(up_to(most)).filter(|curve| miss > PADDING && self.misses(curve) <= PADDING);
+        Some(curve.unwrap_or(Sum { is_near: true, ..line }))
+    }
+
+    /// Whether two values of a number are all there is, and bytes grow with it rather as its square than in proportion.
+    /// Bytes are products of lengths, and these have nothing negative in them but ones: a line that begins far below
+    /// nothing is not what was meant.
+    fn rises_steeply(&self, variable: usize) -> bool {
+        let (size, bytes) = self.largest;
+        let is_alike = |other: &&Point| {
+            other.0[1 - variable] == size[1 - variable] && other.0[variable] < size[variable]
+        };
+        let other = self.all.iter().find(is_alike).filter(|_| self.values[variable] == 2);
+        other.is_some_and(|(less, fewer)| {
+            let times = size[variable] as f64 / less[variable] as f64;
+            bytes as f64 / *fewer as f64 > times.powf(1.5)
+        })
     }
 
     /// The sum of `terms` with the least squares; `None` where the points do not tell these terms apart.
@@ -144,28 +189,35 @@ impl<'p> Points<'p> {
             factors[at] = factor;
         }
         let (n, bytes) = self.largest;
+        let origin = (n, bytes as f64);
         let mut sum =
-            Sum { origin: (n, bytes as f64), terms, factors, is_near: false, is_guess: false };
+            Sum { origin, terms, factors, is_near: false, is_open: false, is_guess: false };
         // Where it only comes near, it need not go through the largest.
         let off = self.all.iter().map(|(n, bytes)| *bytes as f64 - sum.at(*n));
         let off = off.sum::<f64>() / self.all.len() as f64;
         if off.abs() > 0.5 {
             sum.origin.1 += off;
         }
-        sum.is_guess = self.is_guess(&sum);
+        let open = |variable| {
+            let powers = sum.powers_alike(variable);
+            powers.filter(move |powers| {
+                let count = powers.count_ones() as usize;
+                count > 1 && count >= self.values[variable]
+            })
+        };
+        let bends =
+            |variable| open(variable).any(|powers| powers != LINE || self.falls(&sum, variable));
+        let is_guess = (0..2).any(bends);
+        sum.is_open = (0..2).any(|variable| open(variable).next().is_some());
+        sum.is_guess = is_guess;
         Some(sum)
     }
 
-    /// Whether as many powers of a number are in `sum` as there are points to tell: then a bend may be another's.
-    fn is_guess(&self, sum: &Sum) -> bool {
-        (0..2).any(|variable| {
-            let powers = sum.exponents(variable).count_ones() as usize;
-            let mut none = self.largest.0;
-            none[variable] = 0;
-            // A line that would be less than nothing at the beginning grows faster than in proportion.
-            let is_bent = powers > 2 || sum.at(none) < -PADDING * self.largest.1 as f64;
-            powers > 1 && powers >= self.values[variable] && is_bent
-        })
+    /// Whether `sum` would be less than nothing where a number begins.
+    fn falls(&self, sum: &Sum, variable: usize) -> bool {
+        let mut none = self.largest.0;
+        none[variable] = 0;
+        sum.at(none) < -PADDING * self.largest.1 as f64
     }
 
     /// The most by which `sum` misses a point, as a part of it.
@@ -312,8 +364,10 @@ mod tests {
                 let single: Vec<Point> =
                     a.iter().map(|first| ([*first, 1], sum(&terms, [*first, 1]))).collect();
                 let single = Law::through(&single).unwrap();
-                prop_assert_eq!(single.at([64, 1]), law.at([64, 777]));
-                prop_assert_eq!(single.kind(0), law.kind(0));
+                if !single.is_guess() {
+                    prop_assert_eq!(single.at([64, 1]), law.at([64, 777]));
+                    prop_assert_eq!(single.kind(0), law.kind(0));
+                }
             }
         }
     }

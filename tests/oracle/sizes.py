@@ -230,6 +230,18 @@ def width():
     train(model, torch.optim.AdamW(model.parameters()), lambda: ids(4, 64))
 
 
+def padded():
+    """SIZE is a 24th of the length, which is padded to a multiple of 64."""
+    model = Model(2).cuda()
+    train(model, torch.optim.AdamW(model.parameters()), lambda: ids(4, -(-24 * SIZE // 64) * 64))
+
+
+def pairs():
+    """Each of so many against each, and one more: 407 at 4, 807 at 8."""
+    model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 64)).cuda()
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1), lambda: torch.zeros(100 * SIZE + 7, 64, device="cuda"), lambda x: (x @ x.T).relu().mean())
+
+
 def vary():
     """Batches of many lengths: what is asked for depends on the data."""
     model = Model(2).cuda()

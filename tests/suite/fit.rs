@@ -105,6 +105,24 @@ fn data_of_many_lengths_are_taken_at_their_longest() {
 
 /// At 8 the backward pass asks for what it does not at 4, in threads without stacks and in powers of two: what is four
 /// times as large there is no partner, and what has none grows as others of its size.
+/// Of 407 things each against each at one size and 807 at the other.
+#[test]
+fn what_grows_almost_as_the_square_is_followed_and_told_to_be_a_guess() {
+    let report = fit("pairs", &[4, 8], &["--at", "29"]);
+    let said = report["devices"][0]["sizes"][0]["peak_allocated_bytes"].as_u64().unwrap();
+    let true_bytes = truth("pairs", 29, "peak_allocated");
+    assert!(said.abs_diff(true_bytes) * 1000 < true_bytes, "{said} for {true_bytes}");
+    assert_eq!(codes(&report), ["guessed-growth"]);
+}
+
+/// Nothing grows in proportion then, or as the square.
+#[test]
+fn lengths_that_are_padded_are_told() {
+    let report = fit("padded", &[4, 8], &[]);
+    assert_eq!(codes(&report), ["guessed-growth"]);
+    assert!(report["summary"]["answer"].as_str().unwrap().starts_with("an estimate"));
+}
+
 #[test]
 fn another_path_of_the_code_is_told_and_followed() {
     let report = fit("encoder", &[4, 8], &["--at", "29,64"]);
