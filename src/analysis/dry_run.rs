@@ -75,7 +75,9 @@ pub struct ReadReport {
 }
 
 /// Operators whose result is as large as values say.
-const SIZED_BY_VALUES: [&str; 9] = [
+const SIZED_BY_VALUES: [&str; 13] = [
+    "bincount",
+    "one_hot",
     "nonzero",
     "nonzero_numpy",
     "masked_select",
@@ -85,6 +87,8 @@ const SIZED_BY_VALUES: [&str; 9] = [
     "unique_consecutive",
     "unique_dim_consecutive",
     "repeat_interleave",
+    "repeat_interleave_Tensor",
+    "repeat_interleave_self_Tensor",
 ];
 /// Lines that are named in a sentence.
 const NAMED: usize = 3;
@@ -146,15 +150,15 @@ fn read_report(study: &Study<'_>, read: &ValueRead, peak_us: Option<u64>) -> Rea
 
 impl Certainty {
     fn of(told: &DryRun, reads: &[ReadReport]) -> Self {
-        let Unsized { cudnn, cusolver, cufft, cusparse, timings: _ } = told.unsized_by;
-        let before = || reads.iter().filter(|read| read.is_before_peak);
-        if before().any(|read| read.decides_a_size)
+        let Unsized { cudnn, cusolver, cufft, cusparse, timings } = told.unsized_by;
+        // What was read after the peak of zeros may be before the peak of a GPU.
+        if reads.iter().any(|read| read.decides_a_size)
             || cudnn + cusolver + cufft + cusparse > 0
             || !told.missing.is_empty()
             || told.is_stopped
         {
             Self::LowerBound
-        } else if before().next().is_some() || told.reads_untold > 0 {
+        } else if !reads.is_empty() || told.reads_untold > 0 || timings > 0 {
             Self::MayDiffer
         } else {
             Self::Exact
@@ -212,7 +216,7 @@ impl DryRunReport {
     /// Whether nothing is missing but workspaces of cuDNN, for each of which there is a size that it could have.
     pub fn is_bounded(&self) -> bool {
         let Unsized { cudnn, cusolver, cufft, cusparse, timings: _ } = self.unknown_sizes;
-        let decides = self.reads.iter().any(|read| read.is_before_peak && read.decides_a_size);
+        let decides = self.reads.iter().any(|read| read.decides_a_size);
         let is_all = cusolver + cufft + cusparse == 0 && self.missing.is_empty();
         is_all && !decides && !self.stopped && cudnn == self.sized_workspaces()
     }
@@ -277,10 +281,12 @@ impl DryRunReport {
         }
         if timings > 0 {
             let timings = counted(timings, "time");
-            warnings.add(
-                Code::UnknownMemory,
-                format!("{timings} between events, all of them 1 ms: what was chosen by them was chosen at random"),
+            let message = format!(
+                "the time between events was asked for {timings}, and is always 1 ms here: what is chosen by it, as by \
+                 autotuning, may be another choice on a GPU; what only logs it, as DistributedDataParallel, asks for no \
+                 other memory"
             );
+            warnings.add(Code::UnknownMemory, message);
         }
         if !self.missing.is_empty() {
             let message =
@@ -296,17 +302,23 @@ impl DryRunReport {
 
     /// What the ledger holds.
     fn of_values(&self) -> String {
-        let before: Vec<&ReadReport> =
-            self.reads.iter().filter(|read| read.is_before_peak).collect();
-        if before.is_empty() && self.reads_untold == 0 {
-            return "no value of the GPU was read back before the peak: nothing that a GPU computes decides a request"
+        if self.reads.is_empty() && self.reads_untold == 0 {
+            return "no value of the GPU was read back: nothing that a GPU computes decides a request"
                 .to_owned();
         }
         let deciding: Vec<&ReadReport> =
-            before.iter().copied().filter(|read| read.decides_a_size).collect();
+            self.reads.iter().filter(|read| read.decides_a_size).collect();
+        let before: Vec<&ReadReport> =
+            self.reads.iter().filter(|read| read.is_before_peak).collect();
+        if deciding.is_empty() && before.is_empty() && self.reads_untold == 0 {
+            return "values of the GPU were read back after the peak only, all zero here: with other values the program \
+                    may go on otherwise"
+                .to_owned();
+        }
         let listed = if deciding.is_empty() { &before } else { &deciding };
         let mut lines: Vec<String> =
             listed.iter().take(NAMED).map(|read| read.in_short()).collect();
+        lines.dedup();
         if listed.len() > NAMED {
             lines.push(format!("{} more", counted((listed.len() - NAMED) as u64, "line")));
         }
@@ -318,8 +330,8 @@ impl DryRunReport {
             )
         } else {
             format!(
-                "values of the GPU were read back before the peak, all zero here, and decide a size at {lines}: with \
-                 zeros it is empty, so a GPU may need more"
+                "values of the GPU were read back, all zero here, and decide a size at {lines}: with zeros it is empty, \
+                 so a GPU may need more"
             )
         }
     }

@@ -80,6 +80,9 @@ pub struct FitDevice {
     pub unpaired: Vec<GrowingLine>,
     /// Each recording as it is predicted from the others; of three or more.
     pub checked: Vec<Checked>,
+    /// Whether the recordings themselves are remarked upon: they end in a failure, or are not alike.
+    #[serde(skip)]
+    pub(super) is_remarked: bool,
 }
 
 /// All recordings of one device, what is learned of each worked out once.
@@ -95,6 +98,7 @@ impl FitDevice {
             || self.freed_elsewhere_ratio > OFF
             || self.varying_ratio > TOLD
             || self.guessed_ratio > TOLD
+            || self.is_remarked
             || self.far_away().is_some()
             || self.checked.iter().any(Checked::is_off)
     }
@@ -104,11 +108,13 @@ impl FitDevice {
         Size { first: self.largest_recorded, second: self.largest_recorded_second }
     }
 
-    /// The largest size that fits and how many times the largest recorded that is, where it is far away.
+    /// The largest size that fits, or of which a peak is told, and how many times the largest recorded that is, where it
+    /// is far away.
     pub(super) fn far_away(&self) -> Option<(Size, u128)> {
         let others = self.by_second.iter().filter_map(|of| of.largest.as_ref());
         let fits = self.largest.iter().chain(others).filter_map(Largest::at);
-        let farthest = fits.max_by_key(|size| size.extent())?;
+        let fits_or_told = self.sizes.iter().filter(|row| row.failed.is_none()).map(|row| row.size);
+        let farthest = fits.chain(fits_or_told).max_by_key(|size| size.extent())?;
         let times = farthest.extent() / self.recorded().extent().max(1);
         (times >= FAR).then_some((farthest, times))
     }
@@ -262,6 +268,7 @@ impl<'s, 'a> Family<'s, 'a> {
             requests: self.recordings.iter().map(|one| one.requests.len() as u64).collect(),
             unpaired: at_recorded.unpaired(base, options.top),
             checked: self.checked(),
+            is_remarked: false,
         })
     }
 
@@ -348,7 +355,7 @@ impl<'s, 'a> Family<'s, 'a> {
                         }
                     }
                     Some(Found::Nothing) => _ = firsts.insert(multiple),
-                    _ => firsts.extend([2, 4, 8].map(|times| largest.saturating_mul(times))),
+                    _ => firsts.extend([2, 4].map(|times| largest.saturating_mul(times))),
                 }
             }
             let of = |(slice, _): &(Slice<'_, '_, 's, 'a>, _)| {

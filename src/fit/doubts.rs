@@ -7,12 +7,15 @@ use crate::notice::{Code, Warnings};
 use crate::study::LostHistory;
 use crate::units::{count, counted, percent};
 
-/// What about the recordings makes the answer less sure.
-pub(super) fn remark(family: &Family<'_, '_>, warnings: &mut Warnings) {
+/// What about the recordings makes the answer less sure; whether anything does but that they begin late, in which the
+/// figures may still be exact.
+pub(super) fn remark(family: &Family<'_, '_>, warnings: &mut Warnings) -> bool {
+    let mut is_remarked = false;
     let of = |one: &Recording<'_, '_>| (one.size, one.device.id());
     for one in &family.recordings {
         let (size, id) = of(one);
         if one.ends_in_failure() {
+            is_remarked = true;
             warnings.add(
                 Code::EndsInFailure,
                 format!(
@@ -22,6 +25,7 @@ pub(super) fn remark(family: &Family<'_, '_>, warnings: &mut Warnings) {
             );
         }
         if !one.device.inferred().verification.is_exact() {
+            is_remarked = true;
             warnings.add(
                 Code::ModelParted,
                 format!(
@@ -49,6 +53,7 @@ pub(super) fn remark(family: &Family<'_, '_>, warnings: &mut Warnings) {
         Some((first, last))
     });
     if let Some((first, last)) = alike {
+        is_remarked = true;
         warnings.add(
             Code::UnlikeRecordings,
             format!(
@@ -64,6 +69,7 @@ pub(super) fn remark(family: &Family<'_, '_>, warnings: &mut Warnings) {
     if let [first, rest @ ..] = family.recordings.as_slice()
         && rest.iter().any(|one| settings(one) != settings(first))
     {
+        is_remarked = true;
         warnings.add(
             Code::UnlikeRecordings,
             format!(
@@ -73,6 +79,7 @@ pub(super) fn remark(family: &Family<'_, '_>, warnings: &mut Warnings) {
             ),
         );
     }
+    is_remarked
 }
 
 /// What about the answer makes it less sure.

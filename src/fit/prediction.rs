@@ -74,11 +74,16 @@ pub(super) fn predicted(
     let counted = if failed == Some(None) { &hypothesis } else { &unbounded };
     let simulation = simulate(&program, counted, None);
     let statistics = simulation.allocator.statistics();
+    let peaks = [&statistics.allocated_bytes, &statistics.reserved_bytes].map(|stat| stat.all.peak);
+    // Requests beyond what any device has are not served: then what is held at once is all that can be told.
+    let is_served = failed == Some(None) || simulation.ooms.is_empty();
+    let held = if is_served { 0 } else { program.most_held(&unbounded.settings) };
+    let [peak_allocated_bytes, peak_reserved_bytes] = peaks.map(|peak| peak.max(held));
     SizeReport {
         size: n,
         is_recorded,
-        peak_allocated_bytes: statistics.allocated_bytes.all.peak,
-        peak_reserved_bytes: statistics.reserved_bytes.all.peak,
+        peak_allocated_bytes,
+        peak_reserved_bytes,
         fits: failed.as_ref().map(Option::is_none),
         failed: failed.flatten(),
     }

@@ -63,8 +63,8 @@ pub fn fit(recordings: &[Sized<'_, '_>], options: &FitOptions<'_>) -> Result<Fit
             continue;
         }
         let family = Family { recordings: of_device };
-        remark(&family, &mut warnings);
-        let device = family.fit(options)?;
+        let is_remarked = remark(&family, &mut warnings);
+        let device = FitDevice { is_remarked, ..family.fit(options)? };
         if device.paired_ratio.min(device.stacks_paired_ratio) < LEAST_PAIRED {
             return Err(refused(&device));
         }
@@ -144,11 +144,11 @@ fn can_tell<'r, 's, 'a>(
 fn refused(device: &FitDevice) -> String {
     let line = device.unpaired.first();
     let example = line.map_or_else(String::new, |line| {
-        format!(": {} is in one of them only", line.around.in_short(line.frame.as_ref()))
+        format!(", and most of the rest by {}", line.around.in_short(line.frame.as_ref()))
     });
     format!(
-        "device {}: these are not recordings of one program: only {} of the memory at the peak is \
-         asked for by the same stacks{example}",
+        "device {}: these recordings tell nothing of other sizes: only {} of the memory at the peak is asked for by \
+         the same stacks in both{example}; were they of different programs, or does it work otherwise at another size?",
         device.device,
         percent(device.paired_ratio.min(device.stacks_paired_ratio))
     )

@@ -97,7 +97,8 @@ impl Slice<'_, '_, '_, '_> {
         let better: Vec<WhatIf> = tried.collect();
         let found =
             better.into_par_iter().filter_map(|change| match self.search(&change, next)? {
-                Found::Size(size) => Some((size, change)),
+                // Where a larger one fits it is still not all that fit below it.
+                Found::Size(found) if found > size => Some((found, change)),
                 _ => None,
             });
         let found: Vec<(u64, WhatIf)> = found.collect();

@@ -1,5 +1,7 @@
 //! What the answer comes to.
 
+use std::cmp::Reverse;
+
 use super::device::FitDevice;
 use super::growth::GrowingLine;
 use super::prediction::FailedAt;
@@ -18,7 +20,9 @@ pub(super) fn summary(
     multiple: u64,
 ) -> Summary {
     let fits = |device: &&FitDevice| {
-        device.largest.as_ref().map_or(u64::MAX, |largest| largest.size.unwrap_or(u64::MAX))
+        let size = device.largest.as_ref().and_then(|largest| largest.size).unwrap_or(u64::MAX);
+        let peak = device.sizes.iter().map(|at| at.peak_reserved_bytes).max();
+        (size, Reverse(peak))
     };
     let Some(device) = devices.iter().min_by_key(fits) else { return Summary::default() };
     let of = match devices {
@@ -55,14 +59,18 @@ pub(super) fn summary(
 fn answer(device: &FitDevice, multiple: u64) -> String {
     let Some(capacity) = device.capacity_bytes else {
         let largest = device.sizes.last();
-        return largest.map_or_else(String::new, |at| {
-            format!(
-                "at size {} the peak is {} allocated, {} reserved",
-                at.size,
-                size(at.peak_allocated_bytes),
-                size(at.peak_reserved_bytes)
-            )
-        });
+        let unasked = || "without a capacity no largest size is told";
+        return largest.map_or_else(
+            || unasked().to_owned(),
+            |at| {
+                format!(
+                    "at size {} the peak is {} allocated, {} reserved",
+                    at.size,
+                    size(at.peak_allocated_bytes),
+                    size(at.peak_reserved_bytes)
+                )
+            },
+        );
     };
     let Some(largest) = &device.largest else {
         return "how large it may be cannot be told: a larger size makes more requests, and how many \
@@ -74,6 +82,9 @@ fn answer(device: &FitDevice, multiple: u64) -> String {
     match largest.size {
         None => format!("every size{of} fits on {on}: the peak does not grow"),
         Some(0) if multiple > 1 => format!("no multiple of {}{of} fits on {on}", count(multiple)),
+        Some(0) if device.best.is_some() => {
+            format!("no size{of} fits on {on} under the settings recorded")
+        }
         Some(0) => format!("no size{of} fits on {on}"),
         Some(first) => {
             let fits = Size { first, second: largest.second };

@@ -43,7 +43,8 @@ pub(super) fn best(rows: &[ProgramRow], peak: u64) -> Vec<&ProgramRow> {
         let gain = u64::try_from(row.reserved_gain_bytes);
         row.sure != Sure::Guess && gain.is_ok_and(|gain| gain >= peak / WORTH)
     };
-    let mut rows: Vec<&ProgramRow> = rows.iter().filter(|row| row.is_gain()).collect();
+    let is_better = |row: &&ProgramRow| row.is_gain() && row.reserved_gain_bytes >= 0;
+    let mut rows: Vec<&ProgramRow> = rows.iter().filter(is_better).collect();
     rows.sort_by_key(|row| {
         let serves = (row.fits, row.serves_failed);
         Reverse((serves, is_worth(row), row.reserved_gain_bytes, row.allocated_gain_bytes))

@@ -13,7 +13,7 @@ mod sizes;
 mod stub;
 
 pub(super) use self::args::DryRun;
-use super::exit::Done;
+use super::exit::{Done, complain};
 use super::run::{recorded, show};
 
 /// Runs the command to its end, then says what it would have needed.
@@ -24,5 +24,12 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Done> {
     let directory = args.prepare(args.output.as_deref())?;
     let (ended, seen, left) = recorded(&args.command, directory)?;
     show(&args.command, ended, &seen, &left);
+    if !left.is_empty() && ended.code() != 0 {
+        complain(&format!(
+            "the command ended with exit code {}: unless that was for want of GPU memory, it did not come to its end, \
+             and what is said above is of the part that ran",
+            ended.code()
+        ));
+    }
     Ok(Done::As(ended.code()))
 }

@@ -230,6 +230,9 @@ impl Runs<'_> {
         for tried in 0..MOST_SURE_CHECKS {
             let found = sure(&self.done);
             let from = found.unwrap_or(0) + 1;
+            if from > low {
+                break;
+            }
             let Some((&high, _)) = self.done.range(from..=low).next() else { break };
             if high == from {
                 break;
