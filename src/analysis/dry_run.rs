@@ -288,6 +288,16 @@ impl DryRunReport {
             );
             warnings.add(Code::UnknownMemory, message);
         }
+        if self.unfilled_bytes > 0 {
+            warnings.add(
+                Code::DryRun,
+                format!(
+                    "{} of large tensors of the host that a program fills with random numbers were left \
+                     zero: what is chosen by their values, as by a mask, may be another choice",
+                    size(self.unfilled_bytes)
+                ),
+            );
+        }
         if !self.missing.is_empty() {
             let message =
                 format!("the stub of CUDA lacks what was asked for: {}", self.missing.join(", "));

@@ -139,6 +139,14 @@ fn a_page_says_first_that_no_gpu_was_used_and_what_was_read() {
 }
 
 #[test]
+fn tensors_of_the_host_that_were_not_filled_are_told() {
+    let mut lazy = recording(&json!([]), 0, false);
+    lazy["oomscope"]["dry_run"]["unfilled_bytes"] = json!(16 << 20);
+    let (_, page) = told(&lazy);
+    assert!(page.contains("16 MiB of large tensors of the host"), "{page}");
+}
+
+#[test]
 fn one_rank_that_ran_alone_is_told() {
     let mut alone = recording(&json!([]), 0, false);
     alone["oomscope"]["rank"] = json!("3");
