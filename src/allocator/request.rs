@@ -49,6 +49,22 @@ pub struct Request<'a> {
     pub is_capturing: bool,
 }
 
+impl Request<'_> {
+    /// A request of the default pool, of nobody in particular, with nothing else going on.
+    pub fn plain(size: u64, stream: u64) -> Self {
+        Self {
+            size,
+            stream,
+            pool: DEFAULT_POOL,
+            context: StackId::default(),
+            finished: &[],
+            wait_order: &[],
+            freeable: &[],
+            is_capturing: false,
+        }
+    }
+}
+
 /// A request in the allocator's own terms.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Need {

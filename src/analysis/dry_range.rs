@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::calls::{Program, Scratch};
+use crate::calls::Program;
 use crate::device::{Placement, Simulated};
 use crate::model::{Hypothesis, simulate_on};
 use crate::snapshot::DryRun;
@@ -74,21 +74,11 @@ pub(super) fn range(device: DeviceStudy<'_, '_>, told: &DryRun) -> Option<RangeR
     hypothesis.capacity = Some(told.total_bytes.saturating_sub(told.context_bytes));
     let program = device.program();
     let tried = Tried::of(program, &hypothesis);
-    let scratch: Vec<Scratch> = told
-        .workspaces
-        .iter()
-        .filter(|workspace| workspace.device == device.id())
-        .map(|workspace| Scratch {
-            time_us: workspace.time_us,
-            stream: workspace.stream,
-            bytes: workspace.bytes,
-            is_needed: workspace.is_needed,
-        })
-        .collect();
-    let with_workspaces = scratch.iter().map(|scratch| scratch.bytes).max().map(|largest| {
-        let with = Tried::of(&program.with_scratch(&scratch), &hypothesis);
+    let own = || told.workspaces.iter().filter(|workspace| workspace.device == device.id());
+    let with_workspaces = own().map(|workspace| workspace.bytes).max().map(|largest| {
+        let with = Tried::of(&program.with_workspaces(&told.workspaces), &hypothesis);
         WorkspacesReport {
-            calls: scratch.len() as u64,
+            calls: own().count() as u64,
             largest_bytes: largest,
             allocated_bytes: with.allocated,
             reserved_bytes: with.reserved,

@@ -194,11 +194,14 @@ impl DryRunReport {
         format!("{fits} on {} (dry run)", self.gpu)
     }
 
-    /// Whether no memory is unknown but workspaces of cuDNN for which there is a size that they could have, and all is
-    /// served with those, wherever memory lies.
-    pub fn fits_throughout(&self) -> bool {
-        let is_known = self.certainty != Certainty::LowerBound || self.is_bounded();
-        is_known && self.ranges.iter().all(RangeReport::fits)
+    /// Whether no memory is unknown but workspaces of cuDNN for which there is a size that they could have.
+    pub fn is_known(&self) -> bool {
+        self.certainty != Certainty::LowerBound || self.is_bounded()
+    }
+
+    /// Whether all is served with those, wherever memory lies, and no other is unknown.
+    fn fits_throughout(&self) -> bool {
+        self.is_known() && self.ranges.iter().all(RangeReport::fits)
     }
 
     /// The figures with workspaces of cuDNN, of the device that reserves most.
@@ -214,7 +217,7 @@ impl DryRunReport {
     }
 
     /// Whether nothing is missing but workspaces of cuDNN, for each of which there is a size that it could have.
-    pub fn is_bounded(&self) -> bool {
+    fn is_bounded(&self) -> bool {
         let Unsized { cudnn, cusolver, cufft, cusparse, timings: _ } = self.unknown_sizes;
         let decides = self.reads.iter().any(|read| read.decides_a_size);
         let is_all = cusolver + cufft + cusparse == 0 && self.missing.is_empty();

@@ -11,10 +11,10 @@ mod program;
 mod program_reader;
 mod prolonged;
 mod reader;
-mod scratch;
 mod script;
 #[cfg(test)]
 mod script_tests;
+mod workspaces;
 
 pub(crate) use call::{Boundary, Call};
 pub use given_back::{GivenBack, given_back};
@@ -22,5 +22,4 @@ pub use program::Program;
 pub(crate) use program::{ListRange, Operation, OperationKind, ReleaseScope};
 pub use prolonged::Prolonged;
 pub(crate) use reader::Calls;
-pub use scratch::Scratch;
 pub(crate) use script::{Act, Block, Script, What};

@@ -75,7 +75,7 @@ pub(crate) enum OperationKind {
     /// The program asked for a snapshot.
     Snapshot(PoolId),
     /// Memory for the time of one call of a library, which may do without where there is none.
-    Scratch { size: u64, stream: u64, is_needed: bool },
+    Workspace { size: u64, stream: u64, is_needed: bool },
 }
 
 /// A request, with what it comes to.
@@ -219,7 +219,7 @@ impl Program<'_> {
                 }
                 OperationKind::Freeable(_)
                 | OperationKind::Snapshot(_)
-                | OperationKind::Scratch { .. } => {}
+                | OperationKind::Workspace { .. } => {}
             }
         }
         ends
@@ -318,7 +318,7 @@ impl Program<'_> {
                 OperationKind::Release { .. }
                 | OperationKind::Freeable(_)
                 | OperationKind::Snapshot(_)
-                | OperationKind::Scratch { .. } => {}
+                | OperationKind::Workspace { .. } => {}
             }
         }
         most

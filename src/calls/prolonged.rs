@@ -84,7 +84,7 @@ impl Roles {
                 }
                 OperationKind::Freeable(_)
                 | OperationKind::Snapshot(_)
-                | OperationKind::Scratch { .. } => {}
+                | OperationKind::Workspace { .. } => {}
             }
         }
         roles
@@ -208,7 +208,7 @@ impl GoesOn<'_, '_> {
             OperationKind::Malloc { .. }
             | OperationKind::Freeable(_)
             | OperationKind::Snapshot(_)
-            | OperationKind::Scratch { .. } => {}
+            | OperationKind::Workspace { .. } => {}
         }
     }
 

@@ -162,7 +162,7 @@ impl Reading {
             }
             OperationKind::Freeable(_)
             | OperationKind::Snapshot(_)
-            | OperationKind::Scratch { .. } => NONE,
+            | OperationKind::Workspace { .. } => NONE,
         });
         let of_operation = of_operation.collect();
         Self { of_operation, completed }

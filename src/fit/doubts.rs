@@ -11,12 +11,15 @@ use crate::units::{count, counted, percent};
 /// figures may still be exact.
 pub(super) fn remark(family: &Family<'_, '_>, warnings: &mut Warnings) -> bool {
     let mut is_remarked = false;
+    let mut remark = |code, message: String| {
+        is_remarked |= code != Code::Truncated;
+        warnings.add(code, message);
+    };
     let of = |one: &Recording<'_, '_>| (one.size, one.device.id());
     for one in &family.recordings {
         let (size, id) = of(one);
         if one.ends_in_failure() {
-            is_remarked = true;
-            warnings.add(
+            remark(
                 Code::EndsInFailure,
                 format!(
                     "device {id}: the recording at {size} ends with a failed request: what the \
@@ -25,8 +28,7 @@ pub(super) fn remark(family: &Family<'_, '_>, warnings: &mut Warnings) -> bool {
             );
         }
         if !one.device.inferred().verification.is_exact() {
-            is_remarked = true;
-            warnings.add(
+            remark(
                 Code::ModelParted,
                 format!(
                     "device {id}: the model does not reproduce the recording at {size}: every \
@@ -36,7 +38,7 @@ pub(super) fn remark(family: &Family<'_, '_>, warnings: &mut Warnings) -> bool {
         }
         let held = one.device.reserved_before();
         if held > 0 || matches!(one.device.lost_history(), Some(LostHistory::RingOfOne)) {
-            warnings.add(
+            remark(
                 Code::Truncated,
                 format!(
                     "device {id}: the recording at {size} begins late: what was held before it is \
@@ -53,8 +55,7 @@ pub(super) fn remark(family: &Family<'_, '_>, warnings: &mut Warnings) -> bool {
         Some((first, last))
     });
     if let Some((first, last)) = alike {
-        is_remarked = true;
-        warnings.add(
+        remark(
             Code::UnlikeRecordings,
             format!(
                 "device {}: the recordings at {} and {} ask for as many bytes: was the program given \
@@ -69,8 +70,7 @@ pub(super) fn remark(family: &Family<'_, '_>, warnings: &mut Warnings) -> bool {
     if let [first, rest @ ..] = family.recordings.as_slice()
         && rest.iter().any(|one| settings(one) != settings(first))
     {
-        is_remarked = true;
-        warnings.add(
+        remark(
             Code::UnlikeRecordings,
             format!(
                 "device {}: the recordings were made under different settings: each size is \

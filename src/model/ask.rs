@@ -5,7 +5,6 @@ use super::simulate::take_over;
 use crate::allocator::{Behaviour, CachingAllocator, Request, Service, round_size};
 use crate::device::{DeviceMemory as _, Simulated, UNBOUNDED};
 use crate::facts::{Keep, Layout, Reservations, Start, Tiling};
-use crate::ids::{PoolId, StackId};
 use crate::snapshot::{Action, Device};
 
 /// What came of it.
@@ -42,16 +41,7 @@ pub fn ask(
     let (held, residents) = start.to_adopt(&Reservations::new(device));
     take_over(&mut simulated, &held, settings);
     allocator.adopt(&held, &residents);
-    let request = Request {
-        size,
-        stream,
-        pool: PoolId::default(),
-        context: StackId::default(),
-        finished: &[],
-        wait_order: &[],
-        freeable: &[],
-        is_capturing: false,
-    };
+    let request = Request::plain(size, stream);
     let fit = allocator.fit_for(&request);
     let service = match allocator.malloc(&request, &mut simulated) {
         Some(_) => allocator.service(),

@@ -93,14 +93,5 @@ pub(super) fn readings(
 
 /// The request that an entry records, with nothing known of its circumstances.
 pub(super) fn request_of(event: &TraceEntry, pool: PoolId) -> Request<'static> {
-    Request {
-        size: event.size,
-        stream: event.stream,
-        pool,
-        context: event.stack,
-        finished: &[],
-        wait_order: &[],
-        freeable: &[],
-        is_capturing: false,
-    }
+    Request { pool, context: event.stack, ..Request::plain(event.size, event.stream) }
 }

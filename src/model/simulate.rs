@@ -262,7 +262,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 }
             }
             OperationKind::Snapshot(pool) => self.allocator.snapshot(pool),
-            OperationKind::Scratch { size, stream, is_needed } => {
+            OperationKind::Workspace { size, stream, is_needed } => {
                 if !self.lend(size, stream) && is_needed {
                     self.ooms.push((operation.at as usize, size));
                 }
@@ -272,16 +272,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
 
     /// Asks for memory and gives it back; whether there was any.
     fn lend(&mut self, size: u64, stream: u64) -> bool {
-        let request = Request {
-            size,
-            stream,
-            pool: PoolId::default(),
-            context: StackId::default(),
-            finished: &[],
-            wait_order: &[],
-            freeable: &self.freeable,
-            is_capturing: false,
-        };
+        let request = Request { freeable: &self.freeable, ..Request::plain(size, stream) };
         let lent = self.allocator.malloc(&request, &mut self.device);
         if let Some(id) = lent {
             self.allocator.free(id, false, StackId::default());

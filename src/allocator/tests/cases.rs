@@ -23,16 +23,7 @@ fn run(minor: u32, settings: Settings, capacity: u64, limit: Option<u64>) -> Run
 }
 
 fn bare(size: u64) -> Request<'static> {
-    Request {
-        size,
-        stream: 0,
-        pool: PoolId(0),
-        context: StackId::default(),
-        finished: &[],
-        wait_order: &[],
-        freeable: &[],
-        is_capturing: false,
-    }
+    Request::plain(size, 0)
 }
 
 fn plain() -> Settings {

@@ -9,7 +9,7 @@ use anyhow::{Context as _, anyhow, bail};
 
 use super::args::DryRun;
 use super::asked::Sizes;
-use crate::analysis::{Certainty, Options, RangeReport, SnapshotReport, analyze};
+use crate::analysis::{DryRunReport, Options, RangeReport, SnapshotReport, analyze};
 use crate::cli::exit::{Done, complain};
 use crate::cli::inputs;
 use crate::cli::run::{Ended, next_free, recorded_quietly};
@@ -51,10 +51,9 @@ impl Ran {
         }
     }
 
-    /// Whether memory is missing for which there is no size that it could have.
+    /// Whether no memory is missing for which there is no size that it could have.
     fn is_sure(&self) -> bool {
-        let dry_run = self.report.dry_run.as_ref();
-        dry_run.is_none_or(|dry| dry.certainty != Certainty::LowerBound || dry.is_bounded())
+        self.report.dry_run.as_ref().is_none_or(DryRunReport::is_known)
     }
 
     /// Whether it fits wherever memory lies, and whatever cuDNN takes within its rule.
