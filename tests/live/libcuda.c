@@ -33,8 +33,14 @@
 #define MIB (1024ull * 1024ull)
 #define PAGE (2 * MIB)
 enum {
-  OK, INVALID_VALUE, OUT_OF_MEMORY, NOT_INITIALIZED, INVALID_DEVICE = 101, INVALID_CONTEXT = 201,
-  ILLEGAL_ADDRESS = 700, NOT_SUPPORTED = 801
+  OK,
+  INVALID_VALUE,
+  OUT_OF_MEMORY,
+  NOT_INITIALIZED,
+  INVALID_DEVICE = 101,
+  INVALID_CONTEXT = 201,
+  ILLEGAL_ADDRESS = 700,
+  NOT_SUPPORTED = 801
 };
 
 typedef int Code;
@@ -101,25 +107,33 @@ static Code enter(const char *slow) {
     struct timespec start, now;
     clock_gettime(CLOCK_MONOTONIC, &start);
     do clock_gettime(CLOCK_MONOTONIC, &now);
-    while ((now.tv_sec - start.tv_sec) * 1000000ll + (now.tv_nsec - start.tv_nsec) / 1000
-           < (long long)number(slow, 0));
+    while ((now.tv_sec - start.tv_sec) * 1000000ll + (now.tv_nsec - start.tv_nsec) / 1000 < (long long)number(slow, 0));
   }
   if (calls == number("STUB_FAIL_AT", 0)) return (Code)number("STUB_FAIL_WITH", 999);
   if (!is_initialized) return NOT_INITIALIZED;
   return contexts && is_current ? OK : INVALID_CONTEXT;
 }
-#define TRY(call) do { Code failed = call; if (failed) return failed; } while (0)
+#define TRY(call) \
+  do { \
+    Code failed = call; \
+    if (failed) return failed; \
+  } while (0)
 #define ENTER(slow) TRY(enter(slow))
 /* The calls for memory that is mapped. */
-#define ENTER_MAPPED(slow) do { ENTER(slow); if (!maps()) return NOT_SUPPORTED; } while (0)
+#define ENTER_MAPPED(slow) \
+  do { \
+    ENTER(slow); \
+    if (!maps()) return NOT_SUPPORTED; \
+  } while (0)
 static int maps(void) { return !number("STUB_NO_VMM", 0); }
 
 static uint64_t total(void) { return number("STUB_TOTAL_MIB", 81920) * MIB; }
 static uint64_t others(void) { return number("STUB_OTHERS_MIB", 0) * MIB; }
-static int fits(uint64_t size) {
-  return taken + size + others() + number("STUB_HIDDEN_MIB", 0) * MIB <= total();
+static int fits(uint64_t size) { return taken + size + others() + number("STUB_HIDDEN_MIB", 0) * MIB <= total(); }
+static void count_in(uint64_t size) {
+  taken += size;
+  if (taken > peak) peak = taken;
 }
-static void count_in(uint64_t size) { taken += size; if (taken > peak) peak = taken; }
 
 static int is_gpu(int ordinal) { return ordinal >= 0 && ordinal < (int)number("STUB_GPUS", 1); }
 
@@ -133,8 +147,15 @@ Code cuInit(unsigned flags) {
   is_initialized = code == OK;
   return code;
 }
-Code cuDriverGetVersion(int *version) { *version = 12080; return OK; }
-Code cuDeviceGetCount(int *n) { TRY(without_context(40)); *n = (int)number("STUB_GPUS", 1); return OK; }
+Code cuDriverGetVersion(int *version) {
+  *version = 12080;
+  return OK;
+}
+Code cuDeviceGetCount(int *n) {
+  TRY(without_context(40));
+  *n = (int)number("STUB_GPUS", 1);
+  return OK;
+}
 Code cuDeviceGet(int *device, int n) {
   *device = n + 40; /* what stands for a device is not its number */
   return without_context(*device);
@@ -153,8 +174,10 @@ Code cuDeviceGetName(char *name, int length, int device) {
   return OK;
 }
 Code cuGetErrorName(int code, const char **text) {
-  *text = code == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
-        : code == INVALID_VALUE ? "CUDA_ERROR_INVALID_VALUE" : code == 999 ? "CUDA_ERROR_UNKNOWN" : NULL;
+  *text = code == OUT_OF_MEMORY   ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : code == INVALID_VALUE ? "CUDA_ERROR_INVALID_VALUE"
+          : code == 999           ? "CUDA_ERROR_UNKNOWN"
+                                  : NULL;
   return *text ? OK : INVALID_VALUE;
 }
 Code cuGetErrorString(int code, const char **text) {
@@ -168,9 +191,22 @@ Code cuDevicePrimaryCtxRetain(void **context, int device) {
   *context = &contexts;
   return OK;
 }
-Code cuDevicePrimaryCtxRelease_v2(int device) { TRY(without_context(device)); ENTER(NULL); contexts--; return OK; }
-Code cuCtxSetCurrent(void *context) { is_current = context == &contexts; ENTER(NULL); return OK; }
-Code cuCtxSynchronize(void) { ENTER(NULL); is_writing = 0; return OK; }
+Code cuDevicePrimaryCtxRelease_v2(int device) {
+  TRY(without_context(device));
+  ENTER(NULL);
+  contexts--;
+  return OK;
+}
+Code cuCtxSetCurrent(void *context) {
+  is_current = context == &contexts;
+  ENTER(NULL);
+  return OK;
+}
+Code cuCtxSynchronize(void) {
+  ENTER(NULL);
+  is_writing = 0;
+  return OK;
+}
 
 Code cuMemGetInfo_v2(size_t *free_bytes, size_t *all) {
   ENTER(NULL);
@@ -213,9 +249,15 @@ Code cuMemsetD8_v2(uint64_t base, unsigned char byte, size_t size) {
 typedef struct {
   int type, handle_types, location_type, location;
   void *for_windows;
-  struct { unsigned char compression, is_for_rdma; unsigned short usage; unsigned char reserved[4]; } flags;
+  struct {
+    unsigned char compression, is_for_rdma;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } flags;
 } Properties;
-typedef struct { int location_type, location, flags; } Access;
+typedef struct {
+  int location_type, location, flags;
+} Access;
 _Static_assert(sizeof(Properties) == 32 && sizeof(Access) == 12, "the driver's own sizes");
 
 static int is_whole(uint64_t base, uint64_t size) { return size && base % PAGE == 0 && size % PAGE == 0; }
@@ -230,15 +272,17 @@ Code cuMemAddressReserve(uint64_t *out, size_t size, size_t alignment, uint64_t 
 }
 Code cuMemAddressFree(uint64_t base, size_t size) {
   ENTER_MAPPED(NULL);
-  if (!is_whole(base, size) || meets(mappings, base, size) || !take(&reservations, base, size, NULL)) return INVALID_VALUE;
+  if (!is_whole(base, size) || meets(mappings, base, size) || !take(&reservations, base, size, NULL))
+    return INVALID_VALUE;
   return OK;
 }
 Code cuMemCreate(uint64_t *out, size_t size, const Properties *properties, unsigned long long flags) {
   static const Properties unset;
   ENTER_MAPPED(NULL);
-  if (!is_whole(0, size) || flags || properties->type != 1 || properties->handle_types
-      || properties->location_type != 1 || properties->for_windows
-      || memcmp(&properties->flags, &unset.flags, sizeof unset.flags)) return INVALID_VALUE;
+  if (!is_whole(0, size) || flags || properties->type != 1 || properties->handle_types ||
+      properties->location_type != 1 || properties->for_windows ||
+      memcmp(&properties->flags, &unset.flags, sizeof unset.flags))
+    return INVALID_VALUE;
   if (!is_gpu(properties->location)) return INVALID_DEVICE;
   if (!fits(size)) return OUT_OF_MEMORY;
   count_in(size);
@@ -258,8 +302,9 @@ Code cuMemRelease(uint64_t handle) {
 Code cuMemMap(uint64_t base, size_t size, size_t offset, uint64_t handle, unsigned long long flags) {
   ENTER_MAPPED("STUB_MAP_US");
   Range *created = around(handles, handle, 1);
-  if (!is_whole(base, size) || !created || created->base != handle || created->size != size || offset || flags
-      || !around(reservations, base, size) || meets(mappings, base, size)) return INVALID_VALUE;
+  if (!is_whole(base, size) || !created || created->base != handle || created->size != size || offset || flags ||
+      !around(reservations, base, size) || meets(mappings, base, size))
+    return INVALID_VALUE;
   add(&mappings, base, size, handle);
   return OK;
 }
@@ -293,9 +338,8 @@ __attribute__((destructor)) static void close_ledger(void) {
   fprintf(file,
           "{\"calls\": %llu, \"taken\": %llu, \"peak\": %llu, \"written\": %llu, \"segments\": %llu,"
           " \"reservations\": %llu, \"mappings\": %llu, \"handles\": %llu, \"contexts\": %d}\n",
-          (unsigned long long)calls, (unsigned long long)taken, (unsigned long long)peak,
-          (unsigned long long)written, (unsigned long long)count(segments),
-          (unsigned long long)count(reservations), (unsigned long long)count(mappings),
-          (unsigned long long)count(handles), contexts);
+          (unsigned long long)calls, (unsigned long long)taken, (unsigned long long)peak, (unsigned long long)written,
+          (unsigned long long)count(segments), (unsigned long long)count(reservations),
+          (unsigned long long)count(mappings), (unsigned long long)count(handles), contexts);
   fclose(file);
 }
