@@ -7,6 +7,7 @@
 
 The work is done by the program `oomscope`, which lies beside this package; nothing of it is linked into Python.
 """
+
 from ._program import OomscopeError, Report, analyze, find_program, run
 from ._record import Recording, record
 

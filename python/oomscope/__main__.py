@@ -1,4 +1,5 @@
 """`python -m oomscope` is the program `oomscope`."""
+
 import os
 import subprocess
 import sys

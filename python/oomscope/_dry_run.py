@@ -7,6 +7,7 @@ import. `describe` is what the recorder writes under `oomscope.dry_run` of a sna
 The ledger: each line that reads a value of a device (all are zero), by which operators, how often, first when; calls
 whose memory only a closed library knows; entry points that are missing; large tensors of the host that were not filled.
 """
+
 import ctypes
 import importlib.util
 import json
@@ -34,7 +35,7 @@ UNSIZED = ("cudnn", "cusolver", "cufft", "cusparse", "timings")
 READER = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_uint64)
 
 
-class DryRun(object):
+class DryRun:
     """The dry run of this process."""
 
     def __init__(self, control):
@@ -123,11 +124,14 @@ class DryRun(object):
         if not patience or now - self.most[1] < patience or os.getpid() != self.pid or self.stopped:
             return
         self.stopped = True
-        own = next((frame for frame in frames if "-packages" not in frame[0] and "/lib/python" not in frame[0]), frames[0])
+        own = next(
+            (frame for frame in frames if "-packages" not in frame[0] and "/lib/python" not in frame[0]), frames[0]
+        )
         sys.stderr.write(
             "oomscope: dry run: stopped: %s:%d has read values of the GPU again and again for %d s, and the program took no "
             "more memory: it repeats its steps, or waits for a value that is always zero here (--patience)\n"
-            % (own[0], own[1], now - self.most[1]))
+            % (own[0], own[1], now - self.most[1])
+        )
         recorder = getattr(sys, "_oomscope_recorder", None)
         if recorder is not None and not recorder.kept:
             recorder.dump("exit")
@@ -143,7 +147,11 @@ class DryRun(object):
         kind = torch.Tensor
 
         def is_left(tensor):
-            return tensor.device.type == "cpu" and tensor.is_floating_point() and type(tensor) in (kind, torch.nn.Parameter)
+            return (
+                tensor.device.type == "cpu"
+                and tensor.is_floating_point()
+                and type(tensor) in (kind, torch.nn.Parameter)
+            )
 
         def fill(name, fills):
             before = getattr(kind, name, None)
@@ -182,9 +190,16 @@ class DryRun(object):
         """Plain types alone, for the snapshot."""
         reads = []
         for (operators, frames), (count, size, first, last) in self.lines.items():
-            reads.append({
-                "operators": operators, "count": count, "bytes": int(size), "first_us": int(first * 1e6), "last_us": int(last * 1e6),
-                "frames": [{"filename": file, "line": line, "name": name} for file, line, name in frames]})
+            reads.append(
+                {
+                    "operators": operators,
+                    "count": count,
+                    "bytes": int(size),
+                    "first_us": int(first * 1e6),
+                    "last_us": int(last * 1e6),
+                    "frames": [{"filename": file, "line": line, "name": name} for file, line, name in frames],
+                }
+            )
         reads.sort(key=lambda read: read["first_us"])
         counts = self.library.stub_unsized()
         missing, index = [], 0
@@ -195,14 +210,22 @@ class DryRun(object):
         rows = self.library.stub_workspaces(ctypes.byref(told))
         workspaces = [[int(rows[5 * at + part]) for part in range(5)] for at in range(told.value)]
         return {
-            "gpu": self.options["gpu"], "capability": self.options["capability"],
-            "total_bytes": self.options["total_bytes"], "context_bytes": self.options["context_bytes"],
-            "reads": reads, "reads_untold": self.untold, "unsized": {name: int(counts[at]) for at, name in enumerate(UNSIZED)},
-            "workspaces": workspaces, "missing": missing, "unfilled_bytes": self.unfilled_bytes, "stopped": bool(self.stopped),
-            "alone": self.options["alone"]}
+            "gpu": self.options["gpu"],
+            "capability": self.options["capability"],
+            "total_bytes": self.options["total_bytes"],
+            "context_bytes": self.options["context_bytes"],
+            "reads": reads,
+            "reads_untold": self.untold,
+            "unsized": {name: int(counts[at]) for at, name in enumerate(UNSIZED)},
+            "workspaces": workspaces,
+            "missing": missing,
+            "unfilled_bytes": self.unfilled_bytes,
+            "stopped": bool(self.stopped),
+            "alone": self.options["alone"],
+        }
 
 
-class After(object):
+class After:
     """Finds the module `name` as the other finders do, and does `then` with it once it is imported."""
 
     def __init__(self, name, then):

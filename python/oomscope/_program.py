@@ -1,4 +1,5 @@
 """The program `oomscope`, called as a script would."""
+
 import json
 import os
 import shutil

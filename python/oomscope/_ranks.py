@@ -7,6 +7,7 @@ goes on, each rank hears what it said itself: DistributedDataParallel that compa
 at is its own and never waits; groups of gloo, which connect to one another, become groups that only pretend to. What
 another rank alone could have said (an object that it broadcasts) stays as it was.
 """
+
 import inspect
 import os
 import pickle
@@ -57,8 +58,11 @@ def in_place_of(distributed, function, other):
 
 # Collectives of objects: what the list is called that each fills.
 FILLED = {
-    "all_gather_object": "object_list", "gather_object": "object_gather_list", "broadcast_object_list": "object_list",
-    "recv_object_list": "object_list", "scatter_object_list": "scatter_object_output_list",
+    "all_gather_object": "object_list",
+    "gather_object": "object_gather_list",
+    "broadcast_object_list": "object_list",
+    "recv_object_list": "object_list",
+    "scatter_object_list": "scatter_object_output_list",
 }
 
 

@@ -1,4 +1,5 @@
 """Records a block of a program that is yours to change."""
+
 import contextlib
 import os
 import sys
@@ -30,8 +31,13 @@ def _on_oom(device: int, requested: int, total: int, free: int) -> None:
     for recording in _observing:
         recording.failed += 1
         if recording.failed == 1:
-            oom = {"device": device, "request_bytes": requested, "device_total_bytes": total,
-                   "device_free_bytes": free, "nth": 1}
+            oom = {
+                "device": device,
+                "request_bytes": requested,
+                "device_total_bytes": total,
+                "device_free_bytes": free,
+                "nth": 1,
+            }
             try:
                 recording.write("oom", oom)
             except Exception as error:  # never instead of the program's own

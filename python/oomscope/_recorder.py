@@ -16,6 +16,7 @@ writes or last wrote, and `dump`: whoever changes that file asks every recorded 
 Whatever fails in here is one line on standard error, never an exception in the program. Python 3.8 and later; older
 ones can read this file, and are left alone.
 """
+
 import os
 import sys
 
@@ -256,8 +257,13 @@ class Recorder(object):
             self.failed += 1
             if self.is_kept():
                 self.kept, self.last_kept = self.kept + 1, time.monotonic()
-                oom = {"device": device, "request_bytes": requested, "device_total_bytes": total,
-                       "device_free_bytes": free, "nth": self.failed}
+                oom = {
+                    "device": device,
+                    "request_bytes": requested,
+                    "device_total_bytes": total,
+                    "device_free_bytes": free,
+                    "nth": self.failed,
+                }
                 others = self.answers()
                 self.ask_others()
                 self.dump("oom", oom)
@@ -343,7 +349,7 @@ class Recorder(object):
     def answers(self):
         """What every other recorded process last wrote."""
         found = [name for name in os.listdir(self.control) if name.startswith("recorded-")]
-        names = [name[len("recorded-"):] for name in found if not name.endswith(".part")]
+        names = [name[len("recorded-") :] for name in found if not name.endswith(".part")]
         return {name: self.answer_of(name) for name in names if name != self.name}
 
     def answer_of(self, name):
@@ -364,8 +370,10 @@ class Recorder(object):
                 break
             time.sleep(POLL_S / 2)
         if waiting:
-            say("no snapshot from %d of %d other processes after %d s"
-                % (len(waiting), len(before), time.monotonic() - began))
+            say(
+                "no snapshot from %d of %d other processes after %d s"
+                % (len(waiting), len(before), time.monotonic() - began)
+            )
 
     def tell(self, what, text):
         try:

@@ -11,6 +11,7 @@ fails, and is said by name.
 `ready(torch_directory)` is what a dry run calls: it builds once per release of torch and of the stub, into
 $XDG_CACHE_HOME/oomscope, or takes what is there. Needs Linux on x86-64 and a C compiler: `cc`, or the package `ziglang`.
 """
+
 import glob
 import hashlib
 import importlib.util
@@ -34,7 +35,9 @@ GIVES = re.compile(r"Get|Create|Query|ufferSize|Alloc|Import|Export|Heuristic")
 # Headers whose every function is generated: extensions beside torch ask for more than torch does.
 WHOLE = ("cuda.h", "cuda_runtime_api.h", "cublas_api.h", "cublasLt.h")
 NUMBERS = re.compile(r"(unsigned|signed|int|long|short|char|size_t|u?int\d+_t|cuuint\d+_t)$")
-COMPILERS = "install a C compiler (Debian, Ubuntu: apt install gcc), or `pip install ziglang` into the program's environment"
+COMPILERS = (
+    "install a C compiler (Debian, Ubuntu: apt install gcc), or `pip install ziglang` into the program's environment"
+)
 
 
 class StubError(Exception):
@@ -78,7 +81,7 @@ def cache_directory():
 def key(torch_directory, sources):
     """What a stub depends on: its sources, this file, and torch's libraries."""
     digest = hashlib.sha256()
-    for path in sorted(glob.glob(os.path.join(sources, "*.c"))) + [__file__]:
+    for path in [*sorted(glob.glob(os.path.join(sources, "*.c"))), __file__]:
         with open(path, "rb") as file:
             digest.update(file.read())
     for path in torch_libraries(torch_directory):
@@ -105,8 +108,10 @@ def headers(torch_directory):
     site = os.path.dirname(os.path.abspath(torch_directory))
     found = sorted(glob.glob(os.path.join(site, "nvidia", "*", "include")))
     if not any(os.path.exists(os.path.join(path, "driver_types.h")) for path in found):
-        raise StubError("torch %s has no headers of CUDA beside it (nvidia/*/include): a dry run needs the torch of PyPI or "
-                        "of download.pytorch.org, built for CUDA" % version(torch_directory))
+        raise StubError(
+            "torch %s has no headers of CUDA beside it (nvidia/*/include): a dry run needs the torch of PyPI or "
+            "of download.pytorch.org, built for CUDA" % version(torch_directory)
+        )
     return found
 
 
@@ -118,16 +123,16 @@ def undefined_symbols(path):
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if data[:5] != b"\x7fELF\x02":
             return
-        sections, = struct.unpack_from("<Q", data, 40)
+        (sections,) = struct.unpack_from("<Q", data, 40)
         size, count = struct.unpack_from("<HH", data, 58)
         tables = [struct.unpack_from("<IIQQQQIIQQ", data, sections + index * size) for index in range(count)]
         for _, kind, _, _, offset, length, link, _, _, _ in tables:
             if kind == 11:  # SHT_DYNSYM
                 names = tables[link][4]
-                for name, _, _, section, _, _ in struct.iter_unpack("<IBBHQQ", data[offset:offset + length]):
+                for name, _, _, section, _, _ in struct.iter_unpack("<IBBHQQ", data[offset : offset + length]):
                     if section == 0 and name:
                         end = data.find(b"\0", names + name)
-                        yield data[names + name:end].decode("ascii", "replace")
+                        yield data[names + name : end].decode("ascii", "replace")
 
 
 def wanted(torch_directory):
@@ -141,8 +146,11 @@ def wanted(torch_directory):
     for path in glob.glob(triton):
         if path.endswith((".c", ".py")):
             with open(path) as file:
-                called = re.findall(r"\b(cu(?:Ctx|Device|Event|Func|Get|Init|Kernel|Launch|Library|Link|Mem|Module|"
-                                    r"Occupancy|Pointer|Stream|Tensor)[A-Z]?\w*)\s*[;,)(]", file.read())
+                called = re.findall(
+                    r"\b(cu(?:Ctx|Device|Event|Func|Get|Init|Kernel|Launch|Library|Link|Mem|Module|"
+                    r"Occupancy|Pointer|Stream|Tensor)[A-Z]?\w*)\s*[;,)(]",
+                    file.read(),
+                )
             names.update(name for name in called if not re.search(r"_t$|Utils", name))
     return names
 
@@ -177,7 +185,11 @@ def generated(name, known):
         if pointer or parameter.endswith("]"):
             taken.append("void *a%d" % index)
             is_input = "const" in words
-            if re.search(r"Create|Init", name) and not is_input and re.search(r"(_t|_st|Handle|Descr|Info|Plan)$|^CU\w+$", kind[0]):
+            if (
+                re.search(r"Create|Init", name)
+                and not is_input
+                and re.search(r"(_t|_st|Handle|Descr|Info|Plan)$|^CU\w+$", kind[0])
+            ):
                 body.append(("made(a%d);" if pointer == 1 and kind[0] != "cufftHandle" else "out(a%d, 4);") % index)
             elif pointer == 2 and not is_input:
                 body.append("out(a%d, 8);" % index)
@@ -211,7 +223,9 @@ def build(torch_directory, sources, directory):
         digits = release.group(1)
         cudart = int(digits) * 1000 if len(digits) < 3 else int(digits[:-1]) * 1000 + int(digits[-1]) * 10
     releases = ["-DCUDART_V=%d" % cudart]
-    major, minor, patch = [number(include, "cudnn_version*.h", "CUDNN_" + part) for part in ("MAJOR", "MINOR", "PATCHLEVEL")]
+    major, minor, patch = [
+        number(include, "cudnn_version*.h", "CUDNN_" + part) for part in ("MAJOR", "MINOR", "PATCHLEVEL")
+    ]
     if major is not None:
         releases.append("-DCUDNN_V=%d" % (major * (1000 if major < 9 else 10000) + minor * 100 + patch))
     major, minor, patch = [number(include, "nccl.h", "NCCL_" + part) for part in ("MAJOR", "MINOR", "PATCH")]
@@ -226,21 +240,41 @@ def build(torch_directory, sources, directory):
     asked = wanted(torch_directory) | {name for name, (_, _, whole) in known.items() if whole}
     shims = sorted(asked - defined)
     with open(os.path.join(directory, "generated.c"), "w") as file:
-        file.write('#include <stub.c>\n/* accepted, with nothing behind them */\n')
+        file.write("#include <stub.c>\n/* accepted, with nothing behind them */\n")
         file.write("".join(generated(name, known) for name in shims))
     if not os.path.exists(os.path.join(types, "crt", "host_defines.h")):  # newer packages ship it apart
         host_defines(os.path.join(directory, "crt"))
     for name in (LIBRARY, NVML, "libcuda.so"):  # an older build had links there
         if os.path.lexists(os.path.join(directory, name)):
             os.unlink(os.path.join(directory, name))
-    flags = ["-O1", "-w", "-shared", "-fPIC", "-fno-builtin", "-I" + sources, "-I" + types, "-I" + directory] + releases
-    compile_c(flags + ["-Wl,-soname," + LIBRARY, os.path.join(directory, "generated.c"),
-                       "-o", os.path.join(directory, LIBRARY), "-ldl", "-lpthread"])
+    flags = ["-O1", "-w", "-shared", "-fPIC", "-fno-builtin", "-I" + sources, "-I" + types, "-I" + directory, *releases]
+    compile_c(
+        [
+            *flags,
+            "-Wl,-soname," + LIBRARY,
+            os.path.join(directory, "generated.c"),
+            "-o",
+            os.path.join(directory, LIBRARY),
+            "-ldl",
+            "-lpthread",
+        ]
+    )
     # A library of its own, that leads to the same entry points: the loader must see one library with one state.
     with open(os.path.join(directory, "nvml.c"), "w") as file:
         file.write("extern int nvmlInit_v2(void); void *oomscope_nvml = (void *)nvmlInit_v2;\n")
-    compile_c(["-w", "-shared", "-fPIC", "-Wl,-soname," + NVML, os.path.join(directory, "nvml.c"),
-               "-o", os.path.join(directory, NVML), os.path.join(directory, LIBRARY), "-Wl,-rpath,$ORIGIN"])
+    compile_c(
+        [
+            "-w",
+            "-shared",
+            "-fPIC",
+            "-Wl,-soname," + NVML,
+            os.path.join(directory, "nvml.c"),
+            "-o",
+            os.path.join(directory, NVML),
+            os.path.join(directory, LIBRARY),
+            "-Wl,-rpath,$ORIGIN",
+        ]
+    )
     os.symlink(LIBRARY, os.path.join(directory, "libcuda.so"))  # what a linker looks for
     return len(defined), len(shims)
 
@@ -259,11 +293,15 @@ def number(directories, name, macro):
 def host_defines(directory):
     """What the headers of the runtime take from a header that is not there."""
     os.makedirs(directory, exist_ok=True)
-    empty = ("__device_builtin__ __device_builtin_texture_type__ __device_builtin_surface_type__ __cudart_builtin__ "
-             "CUDARTAPI CUDARTAPI_CDECL CUDART_CB __CUDA_ARCH_HAS_FEATURE__").split()
+    empty = (
+        "__device_builtin__ __device_builtin_texture_type__ __device_builtin_surface_type__ __cudart_builtin__ "
+        "CUDARTAPI CUDARTAPI_CDECL CUDART_CB __CUDA_ARCH_HAS_FEATURE__"
+    ).split()
     with open(os.path.join(directory, "host_defines.h"), "w") as file:
         file.write("".join("#define %s\n" % name for name in empty))
-        file.write("#define __builtin_align__(n) __attribute__((aligned(n)))\n#define __align__(n) __attribute__((aligned(n)))\n")
+        file.write(
+            "#define __builtin_align__(n) __attribute__((aligned(n)))\n#define __align__(n) __attribute__((aligned(n)))\n"
+        )
 
 
 def compiler():
@@ -278,7 +316,9 @@ def compiler():
 def compile_c(arguments):
     command = compiler()
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "OOMSCOPE_DIR")}
-    done = subprocess.run(command + arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
+    done = subprocess.run(
+        command + arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+    )
     if done.returncode:
         said = done.stdout.decode("utf-8", "replace").strip().split("\n")
         wrong = next((line for line in said if "error" in line), said[0])
@@ -292,8 +332,10 @@ def main():
     directory = spec.submodule_search_locations[0]
     os.makedirs(sys.argv[1], exist_ok=True)
     with_code, without = build(directory, os.path.abspath(sources), sys.argv[1])
-    print("%s  (torch %s, %d implemented, %d accepted and ignored)"
-          % (os.path.join(sys.argv[1], LIBRARY), version(directory), with_code, without))
+    print(
+        "%s  (torch %s, %d implemented, %d accepted and ignored)"
+        % (os.path.join(sys.argv[1], LIBRARY), version(directory), with_code, without)
+    )
 
 
 if __name__ == "__main__":

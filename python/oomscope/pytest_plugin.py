@@ -2,6 +2,7 @@
 
 The test is recorded, and what it recorded is held against the limits by `oomscope check`, whose flags they are.
 """
+
 import functools
 import os
 import re
@@ -18,7 +19,7 @@ MARKER = "oomscope_limits"
 def pytest_configure(config: Any) -> None:
     config.addinivalue_line(
         "markers",
-        MARKER + '(**limits): limits of `oomscope check` on what the test does with GPU memory, such as '
+        MARKER + "(**limits): limits of `oomscope check` on what the test does with GPU memory, such as "
         'max_peak_allocated="2GiB" or max_ooms=0',
     )
 
@@ -53,7 +54,7 @@ def pytest_pyfunc_call(pyfuncitem: Any) -> Iterator[None]:
         failed = check(path, **marker.kwargs)
         if failed:
             lines = [finding["message"] for finding in failed]
-            pytest.fail("\n".join(lines + ["look further: oomscope " + path]), pytrace=False)
+            pytest.fail("\n".join([*lines, "look further: oomscope " + path]), pytrace=False)
         return result
 
     pyfuncitem.obj = recorded

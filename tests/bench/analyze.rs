@@ -12,14 +12,14 @@ mod pickle_tree;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use oomscope::allocator::releases::NEWEST;
 use oomscope::analysis::{Options, analyze};
-use oomscope::calls::Program;
-use oomscope::facts::{Keep, Literal, settings_of};
-use oomscope::fit::{FitOptions, Sized, fit};
-use oomscope::model::{simulate, verify};
-use oomscope::releases::NEWEST;
+use oomscope::replay::calls::Program;
+use oomscope::replay::facts::{Keep, Literal, settings_of};
+use oomscope::replay::model::{simulate, verify};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
+use oomscope::whatif::fit::{FitOptions, Sized, fit};
 use oomscope::whatif::{Asked, WhatIf, what_if, whatif, write_snapshot};
 
 const SIZE: u64 = 30_000_000;

@@ -9,6 +9,7 @@ Prints, for each command, the minimum, median and maximum of wall seconds and th
 highest private memory (RssAnon, Linux) seen while it ran, and the ratio of the
 medians. Make a snapshot with `cargo run --release --example generate`.
 """
+
 import statistics
 import subprocess
 import sys

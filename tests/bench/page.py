@@ -117,18 +117,22 @@ FRAMES = "const frame = () => new Promise(requestAnimationFrame); const start = 
 
 def wheel(element, turns):
     """Over a picture: in, and out again, about different places. Milliseconds to the second frame after it."""
-    return lambda at: f"""(async () => {{ const element = {element}; element.scrollIntoView({{ block: 'center' }});
+    return lambda at: (
+        f"""(async () => {{ const element = {element}; element.scrollIntoView({{ block: 'center' }});
       const box = element.getBoundingClientRect(); {FRAMES}
       const clientX = box.left + box.width * {0.2 + 0.6 * (at % 7) / 7}, clientY = box.top + box.height * 0.4, deltaY = {-240 if at < turns / 2 else 240};
       document.elementFromPoint(clientX, clientY).dispatchEvent(new WheelEvent('wheel', {{ deltaY, clientX, clientY, bubbles: true, cancelable: true }}));
       await frame(); await frame(); return performance.now() - start; }})()"""
+    )
 
 
 def drag(turns):
     """The moment, over the whole trace."""
-    return lambda at: f"""(async () => {{ const slider = document.getElementById('slider'); {FRAMES}
+    return lambda at: (
+        f"""(async () => {{ const slider = document.getElementById('slider'); {FRAMES}
       slider.value = {round(4000 * ((at * 7) % turns + 0.5) / turns)}; slider.dispatchEvent(new Event('input'));
       await frame(); await frame(); return performance.now() - start; }})()"""
+    )
 
 
 def of_report(oomscope, snapshot, folder):
@@ -138,7 +142,11 @@ def of_report(oomscope, snapshot, folder):
     before = browser.cpu_ms()
     browser.open("file://" + page, "window.oomscope")
     browser.value("oomscope.ready.then(() => 1)")
-    row = {"page MB": os.path.getsize(page) / 1e6, "first ms": browser.value("oomscope.timings.first[0]"), "first cpu ms": browser.cpu_ms() - before}
+    row = {
+        "page MB": os.path.getsize(page) / 1e6,
+        "first ms": browser.value("oomscope.timings.first[0]"),
+        "first cpu ms": browser.cpu_ms() - before,
+    }
     for mode in ["category", "line", "each"]:
         browser.value(f"oomscope.show({{ mode: '{mode}', a: 0, b: 1e12 }})")
         time.sleep(0.6)
@@ -163,20 +171,31 @@ def of_memory_viz(folder, snapshot, kind):
     for name in [*names, "delaunator", "robust-predicates"]:
         with open(os.path.join(modules, name, "package.json")) as file:
             imports[name] = f"/node_modules/{name}/{json.load(file)['module']}"
-    imports |= {f"https://cdn.jsdelivr.net/npm/{name}/+esm": imports[name.split("@")[0]] for name in ["d3@7", "d3-axis@3", "d3-scale@4", "d3-zoom@3", "d3-brush@3"]}
+    imports |= {
+        f"https://cdn.jsdelivr.net/npm/{name}/+esm": imports[name.split("@")[0]]
+        for name in ["d3@7", "d3-axis@3", "d3-scale@4", "d3-zoom@3", "d3-brush@3"]
+    }
     page = os.path.join(folder, "bench.html")
     with open(page, "w") as out:
-        out.write(f"<!doctype html><body><script type=importmap>{json.dumps({'imports': imports})}</script><script type=module>"
-                  f"import {{add_local_files}} from '/MemoryViz.js'; add_local_files({local}, {kind!r});"
-                  "const look = () => { if (document.querySelectorAll('svg path, svg polygon, svg rect').length > 20) requestAnimationFrame(() => requestAnimationFrame("
-                  "() => { window.drawn = performance.now(); })); else setTimeout(look, 5); }; look();</script></body>")
-    handler = functools.partial(type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None}), directory=folder)
+        out.write(
+            f"<!doctype html><body><script type=importmap>{json.dumps({'imports': imports})}</script><script type=module>"
+            f"import {{add_local_files}} from '/MemoryViz.js'; add_local_files({local}, {kind!r});"
+            "const look = () => { if (document.querySelectorAll('svg path, svg polygon, svg rect').length > 20) requestAnimationFrame(() => requestAnimationFrame("
+            "() => { window.drawn = performance.now(); })); else setTimeout(look, 5); }; look();</script></body>"
+        )
+    handler = functools.partial(
+        type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None}), directory=folder
+    )
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     browser = Browser()
     before = browser.cpu_ms()
     browser.open(f"http://127.0.0.1:{server.server_port}/bench.html", "window.drawn")
-    row = {"page MB": os.path.getsize(page) / 1e6, "first ms": browser.value("window.drawn"), "first cpu ms": browser.cpu_ms() - before}
+    row = {
+        "page MB": os.path.getsize(page) / 1e6,
+        "first ms": browser.value("window.drawn"),
+        "first cpu ms": browser.cpu_ms() - before,
+    }
     element = "[...document.querySelectorAll('svg')].find((one) => one.getBoundingClientRect().height > 200)"
     row |= {f"zoom: {key}": value for key, value in browser.each(12, wheel(element, 12)).items()}
     row["heap MB"] = browser.heap_mb()

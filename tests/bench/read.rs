@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use oomscope::input::Source;
+use oomscope::base::input::Source;
 use oomscope::snapshot::Snapshot;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -12,6 +12,7 @@ NAME.pickle[.gz] holds them ({"memory_stats": [one dict per device]}). Without
 One line per mismatch, then a summary; exit status 1 on any mismatch.
 Needs Python 3.8 and nothing else.
 """
+
 import argparse
 import gzip
 import io
@@ -164,23 +165,27 @@ def device_figures(device, segments, trace, large):
     pools = []
     for pool in sorted({pool_of(s) for s in segments}):
         own = [s for s in segments if pool_of(s) == pool]
-        pools.append({
-            "pool_id": list(pool),
-            "reserved_bytes": total(own, "total_size"),
-            "allocated_bytes": total(blocks_of(own, ["active_allocated"])),
-            "inactive_bytes": total(blocks_of(own, ["inactive"])),
-            "streams": sorted({s["stream"] for s in own}),
-        })
+        pools.append(
+            {
+                "pool_id": list(pool),
+                "reserved_bytes": total(own, "total_size"),
+                "allocated_bytes": total(blocks_of(own, ["active_allocated"])),
+                "inactive_bytes": total(blocks_of(own, ["inactive"])),
+                "streams": sorted({s["stream"] for s in own}),
+            }
+        )
     streams = []
     for stream in sorted({s["stream"] for s in segments}):
         own = [s for s in segments if s["stream"] == stream]
-        streams.append({
-            "stream": stream,
-            "reserved_bytes": total(own, "total_size"),
-            "allocated_bytes": total(blocks_of(own, ["active_allocated"])),
-            "inactive_bytes": total(blocks_of(own, ["inactive"])),
-            "largest_free_block_bytes": largest(blocks_of(own, ["inactive"])),
-        })
+        streams.append(
+            {
+                "stream": stream,
+                "reserved_bytes": total(own, "total_size"),
+                "allocated_bytes": total(blocks_of(own, ["active_allocated"])),
+                "inactive_bytes": total(blocks_of(own, ["inactive"])),
+                "largest_free_block_bytes": largest(blocks_of(own, ["inactive"])),
+            }
+        )
 
     # Reserved memory over time: backwards to what was there before the first entry, then forwards.
     before = reserved
@@ -241,7 +246,7 @@ def device_figures(device, segments, trace, large):
             "rounding_bytes": rounding,
             "rounding_ratio": ratio(rounding, total(active)),
         },
-        "peak": {"reserved_bytes": max([before] + reserved_after)},  # allocated: from memory_stats, see confirm()
+        "peak": {"reserved_bytes": max([before, *reserved_after])},  # allocated: from memory_stats, see confirm()
         "ooms": ooms,
     }
     return figures, before, reserved_after
@@ -308,7 +313,9 @@ def compare_statistics(where, figures, segments, trace, stats):
 
 def covers_everything(trace, stats):
     """Whether the trace holds all that the device's allocator ever did: it shows all growth there was."""
-    return bool(trace) and stats.get("reserved_bytes.all.allocated") == sum(e["size"] for e in trace if e["action"] in GROW)
+    return bool(trace) and stats.get("reserved_bytes.all.allocated") == sum(
+        e["size"] for e in trace if e["action"] in GROW
+    )
 
 
 def compare_binary(where, figures, segments, before, reserved_after, got):
@@ -328,7 +335,10 @@ def compare_binary(where, figures, segments, before, reserved_after, got):
 
     rows = got.get("top_stacks", [])
     want = live_by_stack(segments)
-    if sum(r["bytes"] for r in rows) != figures["allocated_bytes"] or sum(r["blocks"] for r in rows) != figures["blocks"]["active_allocated"]["count"]:
+    if (
+        sum(r["bytes"] for r in rows) != figures["allocated_bytes"]
+        or sum(r["blocks"] for r in rows) != figures["blocks"]["active_allocated"]["count"]
+    ):
         yield f"{where}.top_stacks: do not add up to the live blocks"
     for r in rows:
         if abs(r["share_ratio"] - ratio(r["bytes"], figures["allocated_bytes"])) > 1e-9:
@@ -353,7 +363,11 @@ def confirm(path, oomscope):
     large = large_segment_bytes(snapshot)
     answer = {"devices": []}
     if oomscope:
-        run = subprocess.run([oomscope, "analyze", "--format", "json", "--top", "100000", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        run = subprocess.run(
+            [oomscope, "analyze", "--format", "json", "--top", "100000", str(path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         if run.returncode != 0:
             yield f"{path}: analyze ended with status {run.returncode}: {run.stderr.decode(errors='replace').strip()}"
             return

@@ -3,6 +3,7 @@ both must reserve as much at most. Skips with a word where there is no PyTorch o
 
 Usage: beside_pytorch.py OOMSCOPE..., the words of the command
 """
+
 import json
 import os
 import random
@@ -43,16 +44,24 @@ def main(oomscope):
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, "snapshot.pickle")
             environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": settings}
-            ran = subprocess.run([sys.executable, __file__, "--program", path], env=environment,
-                                 stdout=subprocess.PIPE, check=True, text=True)
+            ran = subprocess.run(
+                [sys.executable, __file__, "--program", path],
+                env=environment,
+                stdout=subprocess.PIPE,
+                check=True,
+                text=True,
+            )
             reserved = int(ran.stdout)
-            ran = subprocess.run([*oomscope, "live", "--format", "json", path],
-                                 stdout=subprocess.PIPE, check=True, text=True)
+            ran = subprocess.run(
+                [*oomscope, "live", "--format", "json", path], stdout=subprocess.PIPE, check=True, text=True
+            )
             device = json.loads(ran.stdout)["devices"][0]
         live = device["peak_reserved_bytes"]
         assert live == reserved, f"{settings!r}: PyTorch reserved {reserved}, the replay {live}"
-        print(f"{settings or 'default settings'}: {live} bytes reserved at most by both; "
-              f"{device['driver_peak_bytes']} by the driver's count")
+        print(
+            f"{settings or 'default settings'}: {live} bytes reserved at most by both; "
+            f"{device['driver_peak_bytes']} by the driver's count"
+        )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ inputs and tensors saved for the backward pass, as [address, bytes] of their sto
 all of these; nothing is read from the recording. The batch, the loss and other tensors that only a
 variable holds are in no list.
 """
+
 import json
 import os
 import sys
@@ -48,7 +49,14 @@ class Truth:
         found = {
             "parameters": places(parameters + [b for m in self.models for b in m.buffers()]),
             "gradients": places(p.grad for p in parameters if p.grad is not None),
-            "optimizer_state": places(t for o in self.optimizers for s in o.state.values() for v in s.values() for t in (v if isinstance(v, list) else [v]) if isinstance(t, torch.Tensor)),
+            "optimizer_state": places(
+                t
+                for o in self.optimizers
+                for s in o.state.values()
+                for v in s.values()
+                for t in (v if isinstance(v, list) else [v])
+                if isinstance(t, torch.Tensor)
+            ),
             "inputs": places(self.inputs),
             "activations": places(s.tensor for s in Saved.alive),
         }
@@ -154,7 +162,9 @@ def adam():
 
 def momentum():
     """SGD with momentum whose gradients stay; PyTorch's own transformer layer."""
-    model = nn.Sequential(nn.Linear(64, D), nn.TransformerEncoderLayer(D, 4, 2 * D, batch_first=True), nn.Linear(D, 64)).cuda()
+    model = nn.Sequential(
+        nn.Linear(64, D), nn.TransformerEncoderLayer(D, 4, 2 * D, batch_first=True), nn.Linear(D, 64)
+    ).cuda()
     train(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), 4, at={0, 2}, set_to_none=False)
 
 
@@ -383,7 +393,12 @@ def rivals():
     torch.backends.cudnn.enabled = False
     global step, noted
     noted = {0, 2}
-    maker, judge = Model(layers=2).cuda(), nn.Sequential(nn.Conv1d(48, 64, 5), nn.BatchNorm1d(64), nn.ReLU(), nn.Conv1d(64, 64, 5), nn.Flatten(), nn.LazyLinear(1))
+    maker, judge = (
+        Model(layers=2).cuda(),
+        nn.Sequential(
+            nn.Conv1d(48, 64, 5), nn.BatchNorm1d(64), nn.ReLU(), nn.Conv1d(64, 64, 5), nn.Flatten(), nn.LazyLinear(1)
+        ),
+    )
     judge = judge.cuda()
     judge(torch.empty(2, 48, 512, device=DEVICE))
     opts = [torch.optim.RMSprop(maker.parameters(), momentum=0.5), torch.optim.Adam(judge.parameters())]
@@ -448,7 +463,31 @@ def engine():
             truth.note("after the optimizer's step")
 
 
-SCENARIOS = [adam, momentum, sgd, sgd_by_hand, in_backward, penalty, decode, accumulate, recompute, recompute_reentrant, half, evaluate, late, leak_graph, leak_cache, leak_third, queue, cut_forward, cut_backward, clip, rivals, closure, engine]
+SCENARIOS = [
+    adam,
+    momentum,
+    sgd,
+    sgd_by_hand,
+    in_backward,
+    penalty,
+    decode,
+    accumulate,
+    recompute,
+    recompute_reentrant,
+    half,
+    evaluate,
+    late,
+    leak_graph,
+    leak_cache,
+    leak_third,
+    queue,
+    cut_forward,
+    cut_backward,
+    clip,
+    rivals,
+    closure,
+    engine,
+]
 
 
 scenario, out = sys.argv[1], Path(sys.argv[2])

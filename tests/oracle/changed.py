@@ -7,6 +7,7 @@ pass), halves (half the batch, twice), bits8 (state in 8 bits), offload (no stat
 out among 8 ranks, of which this is one), half (the model in bfloat16), dropped (what a step leaves is deleted). OUT's name with .json gets what PyTorch measured. STUBCUDA_TOTAL_MIB
 is the device.
 """
+
 import contextlib
 import os
 import sys
@@ -88,7 +89,9 @@ class Flash(Block):
         b, t, d = x.shape
         h = self.norm(x)
         q, k, v = self.attention.qkv(h).view(b, t, 3, 4, d // 4).permute(2, 0, 3, 1, 4)
-        x = x + self.attention.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, d))
+        x = x + self.attention.out(
+            F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, d)
+        )
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
@@ -134,7 +137,13 @@ class Pixels(nn.Module):
     def __init__(self, c=16, layers=4):
         super().__init__()
         self.first, self.last = nn.Conv2d(3, c, 3, padding=1), nn.Linear(c, 10)
-        make = lambda: nn.Sequential(nn.Conv2d(c, c, 3, padding=1), nn.BatchNorm2d(c), nn.ReLU(), nn.Conv2d(c, c, 3, padding=1), nn.BatchNorm2d(c))
+        make = lambda: nn.Sequential(
+            nn.Conv2d(c, c, 3, padding=1),
+            nn.BatchNorm2d(c),
+            nn.ReLU(),
+            nn.Conv2d(c, c, 3, padding=1),
+            nn.BatchNorm2d(c),
+        )
         self.blocks = nn.ModuleList(make() for _ in range(layers))
 
     def forward(self, x):
@@ -175,7 +184,9 @@ class Bits8:
             if p not in self.state:
                 small = p.numel() < 4096
                 make = lambda: torch.zeros(p.shape, dtype=torch.float32 if small else torch.uint8, device=p.device)
-                self.state[p] = [make(), make()] + ([] if small else [torch.zeros(-(-p.numel() // 256), device=p.device) for _ in range(2)])
+                self.state[p] = [make(), make()] + (
+                    [] if small else [torch.zeros(-(-p.numel() // 256), device=p.device) for _ in range(2)]
+                )
 
     def zero_grad(self, set_to_none=True):
         for p in self.parameters:
@@ -306,5 +317,11 @@ if __name__ == "__main__":
     except torch.cuda.OutOfMemoryError as failed:
         error = str(failed)
     stats = torch.cuda.memory_stats()
-    facts = {"program": PROGRAM, "change": CHANGE, "error": error, "peak_allocated": stats["allocated_bytes.all.peak"], "peak_reserved": stats["reserved_bytes.all.peak"]}
+    facts = {
+        "program": PROGRAM,
+        "change": CHANGE,
+        "error": error,
+        "peak_allocated": stats["allocated_bytes.all.peak"],
+        "peak_reserved": stats["reserved_bytes.all.peak"],
+    }
     write(OUT, facts)

@@ -13,6 +13,7 @@ entry), keys only one side has, and the runs whose outcome the snapshot does not
 changed in mid-run, entries lost, behaviour PyTorch leaves undefined, runs that an internal error of
 PyTorch stopped).
 """
+
 import argparse
 import collections
 import json
@@ -76,7 +77,12 @@ def compare(path, facts, report, code, stderr):
         if not got.get("exact"):
             exact = False
             f = got.get("first_divergence") or {}
-            out.append(("diverged", f"device {d} event {f.get('event')} of {recorded}: {f.get('why')}; predicted {short(f.get('predicted'))} recorded {short(f.get('recorded'))}"))
+            out.append(
+                (
+                    "diverged",
+                    f"device {d} event {f.get('event')} of {recorded}: {f.get('why')}; predicted {short(f.get('predicted'))} recorded {short(f.get('recorded'))}",
+                )
+            )
         elif ev.get("matched") != ev.get("recorded") or ev.get("predicted") != ev.get("recorded"):
             out.append(("events", f"device {d}: exact, yet {short(ev)}"))
         elif got.get("first_divergence") is not None:
@@ -84,18 +90,34 @@ def compare(path, facts, report, code, stderr):
         if not got.get("end_state_exact"):
             exact = False
             if got.get("exact"):
-                out.append(("end-state", f"device {d}: every entry matched, the end state did not {short(got.get('end_state_divergence'))}"))
+                out.append(
+                    (
+                        "end-state",
+                        f"device {d}: every entry matched, the end state did not {short(got.get('end_state_divergence'))}",
+                    )
+                )
         if got.get("exact"):
             have = got.get("statistics", {})
             for k in sorted(stats.keys() | have.keys()):
-                if k not in have and k.startswith("reserved_bytes_by_private_pools.") and not any(v for x, v in stats.items() if x.startswith(k[: k.index(".", 32) + 1])):
-                    out.append(("untold", f"device {d} {k}: predicted nothing, real 0 (a pool gone before the recording)"))
+                if (
+                    k not in have
+                    and k.startswith("reserved_bytes_by_private_pools.")
+                    and not any(v for x, v in stats.items() if x.startswith(k[: k.index(".", 32) + 1]))
+                ):
+                    out.append(
+                        ("untold", f"device {d} {k}: predicted nothing, real 0 (a pool gone before the recording)")
+                    )
                 elif k not in have:
                     out.append(("key-missing", k))
                 elif k not in stats:
                     out.append(("key-extra", k))
                 elif stats[k] != have[k]:
-                    out.append(("untold" if untold(k, facts) else "statistic", f"device {d} {k}: predicted {have[k]}, real {stats[k]}"))
+                    out.append(
+                        (
+                            "untold" if untold(k, facts) else "statistic",
+                            f"device {d} {k}: predicted {have[k]}, real {stats[k]}",
+                        )
+                    )
     if (code == 0) != exact or code not in (0, 1):
         out.append(("exit-code", f"exit {code} while exact is {exact}"))
     return out
@@ -115,7 +137,9 @@ def main():
     a = a.parse_args()
     files = []
     for folder in a.folder:
-        found = [folder] if folder.is_file() else sorted(list(folder.rglob("*.pickle.gz")) + list(folder.rglob("*.pickle")))
+        found = (
+            [folder] if folder.is_file() else sorted(list(folder.rglob("*.pickle.gz")) + list(folder.rglob("*.pickle")))
+        )
         files += [f for f in found if re.search(a.only, str(f))]
     table = collections.defaultdict(collections.Counter)
     keys, kinds_of_finding = collections.defaultdict(collections.Counter), collections.Counter()
@@ -133,7 +157,20 @@ def main():
         extra = ["--torch-version", release] if a.release_flag else []
         t = time.time()
         try:
-            done = subprocess.run([os.path.abspath(a.oomscope) if os.sep in a.oomscope else a.oomscope, "replay", "--format", "json", *extra, *a.arg, str(f)], capture_output=True, text=True, timeout=a.timeout)
+            done = subprocess.run(
+                [
+                    os.path.abspath(a.oomscope) if os.sep in a.oomscope else a.oomscope,
+                    "replay",
+                    "--format",
+                    "json",
+                    *extra,
+                    *a.arg,
+                    str(f),
+                ],
+                capture_output=True,
+                text=True,
+                timeout=a.timeout,
+            )
             code, err = done.returncode, done.stderr
             try:
                 report = json.loads(done.stdout)
@@ -151,7 +188,11 @@ def main():
         row["seconds"] += t
         row["clean"] += not wrong
         devices = (report or {}).get("devices", [])
-        row["exact"] += report is not None and all(d.get("exact") and d.get("end_state_exact") for d in devices) and not any(x[0] in ("missing", "unreadable") for x in wrong)
+        row["exact"] += (
+            report is not None
+            and all(d.get("exact") and d.get("end_state_exact") for d in devices)
+            and not any(x[0] in ("missing", "unreadable") for x in wrong)
+        )
         row["events"] += sum(facts.get("entries", [])) or sum(d.get("events", {}).get("recorded", 0) for d in devices)
         row["matched"] += sum(d.get("events", {}).get("matched", 0) for d in devices)
         if wrong and lost is None:
@@ -159,7 +200,19 @@ def main():
         shown = 0
         for what, text in findings:
             if sink:
-                sink.write(json.dumps({"file": str(f), "release": release, "kind": kind, "undetermined": lost, "finding": what, "text": text}) + "\n")
+                sink.write(
+                    json.dumps(
+                        {
+                            "file": str(f),
+                            "release": release,
+                            "kind": kind,
+                            "undetermined": lost,
+                            "finding": what,
+                            "text": text,
+                        }
+                    )
+                    + "\n"
+                )
             if what in ("key-missing", "key-extra"):
                 keys[what][family(text)] += 1
                 continue
@@ -169,7 +222,10 @@ def main():
                 continue
             shown += 1
             if not a.quiet and shown <= a.show:
-                print(f"{what.upper()}{' [' + lost + ']' if lost else ''} {release}/{f.name.removesuffix('.gz').removesuffix('.pickle')}: {text}", flush=True)
+                print(
+                    f"{what.upper()}{' [' + lost + ']' if lost else ''} {release}/{f.name.removesuffix('.gz').removesuffix('.pickle')}: {text}",
+                    flush=True,
+                )
         if shown > a.show and not a.quiet:
             print(f"  ... and {shown - a.show} more in this file")
 
@@ -177,13 +233,19 @@ def main():
         if not chosen:
             return
         width = max(28, max(len(k) for k in chosen))
-        print(f"\n{title:<{width}} {'files':>6} {'exact':>6} {'clean':>6} {'entries':>10} {'matched':>10} {'seconds':>8}")
+        print(
+            f"\n{title:<{width}} {'files':>6} {'exact':>6} {'clean':>6} {'entries':>10} {'matched':>10} {'seconds':>8}"
+        )
         total = collections.Counter()
         for k in sorted(chosen):
             c = chosen[k]
             total.update(c)
-            print(f"{k:<{width}} {c['files']:>6} {c['exact']:>6} {c['clean']:>6} {c['events']:>10} {c['matched']:>10} {c['seconds']:>8.1f}")
-        print(f"{'total':<{width}} {total['files']:>6} {total['exact']:>6} {total['clean']:>6} {total['events']:>10} {total['matched']:>10} {total['seconds']:>8.1f}")
+            print(
+                f"{k:<{width}} {c['files']:>6} {c['exact']:>6} {c['clean']:>6} {c['events']:>10} {c['matched']:>10} {c['seconds']:>8.1f}"
+            )
+        print(
+            f"{'total':<{width}} {total['files']:>6} {total['exact']:>6} {total['clean']:>6} {total['events']:>10} {total['matched']:>10} {total['seconds']:>8.1f}"
+        )
 
     def fold(part, key):
         out = collections.defaultdict(collections.Counter)
@@ -196,12 +258,18 @@ def main():
     rows("by release", fold(False, lambda k, r: r))
     rows("outcome not determined", fold(True, lambda k, r: k))
     print("\nexact: every entry and the end state; clean: statistics and exit code as well")
-    for what, title in (("untold", "statistics a trace cannot tell, that differ"), ("key-missing", "keys of memory_stats() that the report lacks"), ("key-extra", "keys of the report that memory_stats() lacks")):
+    for what, title in (
+        ("untold", "statistics a trace cannot tell, that differ"),
+        ("key-missing", "keys of memory_stats() that the report lacks"),
+        ("key-extra", "keys of the report that memory_stats() lacks"),
+    ):
         if keys[what]:
             print(f"{title}: " + ", ".join(f"{k} ({n})" for k, n in keys[what].most_common()))
     if kinds_of_finding:
         print("findings: " + ", ".join(f"{k} {n}" for k, n in kinds_of_finding.most_common()))
-    print(f"{sum(c['files'] for c in table.values())} files in {time.time() - began:.1f} s; {bad} determined runs not reproduced")
+    print(
+        f"{sum(c['files'] for c in table.values())} files in {time.time() - began:.1f} s; {bad} determined runs not reproduced"
+    )
     sys.exit(1 if bad else 0)
 
 

@@ -97,7 +97,17 @@ WORDS = {
     "large_segment_size_mb": ["11", "20", "32", "40", "x"],
     "garbage_collection_threshold": ["0.1", "0.8", "0.95", "1e-1", "1", "x"],
     "expandable_segments": ["True", "False", "true", "1"],
-    "roundup_power2_divisions": ["1", "2", "16", "[]", "[256:1,512:2,1024:4,>:8]", "[1:4,64:2,>:1]", "[64:8,256:4,>:0]", "3", "[64:8"],
+    "roundup_power2_divisions": [
+        "1",
+        "2",
+        "16",
+        "[]",
+        "[256:1,512:2,1024:4,>:8]",
+        "[1:4,64:2,>:1]",
+        "[64:8,256:4,>:0]",
+        "3",
+        "[64:8",
+    ],
     "backend": ["native", "cuda"],
     "release_lock_on_cudamalloc": ["True", "False", "yes"],
     "graph_capture_record_stream_reuse": ["True", "False"],
@@ -113,7 +123,7 @@ OFTEN = ["max_split_size_mb", "garbage_collection_threshold", "expandable_segmen
 
 
 def drawn(rng):
-    keys = rng.choices(OFTEN + [rng.choice(list(WORDS))], k=rng.randint(1, 4))
+    keys = rng.choices([*OFTEN, rng.choice(list(WORDS))], k=rng.randint(1, 4))
     text = ",".join(f"{key}:{rng.choice(WORDS[key])}" for key in keys)
     for _ in range(rng.choice([0, 0, 0, 1, 1, 2])):
         at = rng.randrange(len(text) + 1)

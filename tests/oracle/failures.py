@@ -11,6 +11,7 @@ function called `culprit`, the blocks in its way come from one called `blockers`
 all happens in a training step, between others. With --stop nothing is recorded: it prints, as JSON,
 whether the request was served and the statistics at that moment.
 """
+
 import json
 import sys
 

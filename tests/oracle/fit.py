@@ -10,6 +10,7 @@ really run there at that size and the next. Recordings are kept in DIR and made 
 Programs named two_.. have a batch and a length: learned from two batches at two lengths, then at three, the peaks at
 another batch and length between those and beyond them, and the largest batch at a length that was not shown.
 """
+
 import json
 import os
 import subprocess
@@ -31,15 +32,26 @@ def names():
 def record(program, size, out, venv, **more):
     sizes = dict(zip(("SIZE", "LENGTH"), str(size).split("x")))
     if not out.exists():
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("STUBCUDA_", "PYTORCH_")) or k == "STUBCUDA_BUILD"}
-        done = subprocess.run([HERE / "run.sh", HERE / "sizes.py", program, out], env=env | {"VENV": venv} | sizes | more, capture_output=True, text=True)
+        env = {
+            k: v for k, v in os.environ.items() if not k.startswith(("STUBCUDA_", "PYTORCH_")) or k == "STUBCUDA_BUILD"
+        }
+        done = subprocess.run(
+            [HERE / "run.sh", HERE / "sizes.py", program, out],
+            env=env | {"VENV": venv} | sizes | more,
+            capture_output=True,
+            text=True,
+        )
         if done.returncode:
             raise RuntimeError(f"{program} {size}: {done.stderr.strip().splitlines()[-1]}")
     return json.loads(out.with_name(out.name.replace(".pickle.gz", ".json")).read_text())
 
 
 def fit(oomscope, recordings, *more):
-    done = subprocess.run([oomscope, "fit", *(f"{n}={p}" for n, p in recordings.items()), "--format", "json", *more], capture_output=True, text=True)
+    done = subprocess.run(
+        [oomscope, "fit", *(f"{n}={p}" for n, p in recordings.items()), "--format", "json", *more],
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
         return None, done.stderr.strip()
     report = json.loads(done.stdout)
@@ -55,15 +67,30 @@ def one(oomscope, directory, venv, program):
         return f"| {program} | refused: {codes} |"
     cells = []
     for row in device["sizes"]:
-        for said, is_ in ((row["peak_allocated_bytes"], "peak_allocated"), (row["peak_reserved_bytes"], "peak_reserved")):
+        for said, is_ in (
+            (row["peak_allocated_bytes"], "peak_allocated"),
+            (row["peak_reserved_bytes"], "peak_reserved"),
+        ):
             true = facts[row["size"]][is_]
             cells.append(off(said, true))
     capacity = (facts[13]["peak_reserved"] * 2 + facts[29]["peak_reserved"]) // 3 >> 20
     for kind, env in KINDS.items():
-        device, _ = fit(oomscope, recordings, "--capacity", f"{capacity}MiB", "--set", kind or "expandable_segments:False")
+        device, _ = fit(
+            oomscope, recordings, "--capacity", f"{capacity}MiB", "--set", kind or "expandable_segments:False"
+        )
         n = (device["largest"] or {}).get("size")
         kept = f"{program}-{capacity}-{'e' if kind else 'p'}"
-        fails = [record(program, size, directory / f"{kept}-{size}.pickle.gz", venv, STUBCUDA_TOTAL_MIB=str(capacity), **env)["error"] is not None for size in (n, n + 1)] if n else None
+        fails = (
+            [
+                record(
+                    program, size, directory / f"{kept}-{size}.pickle.gz", venv, STUBCUDA_TOTAL_MIB=str(capacity), **env
+                )["error"]
+                is not None
+                for size in (n, n + 1)
+            ]
+            if n
+            else None
+        )
         cells.append("not told" if fails is None else f"{n} right" if fails == [False, True] else f"{n} WRONG {fails}")
     return f"| {program} | " + " | ".join(cells) + f" | {device['paired_ratio']:.4f} | {codes} |"
 
@@ -87,16 +114,46 @@ def two(oomscope, directory, venv, program):
             lines.append(f"| {program} | {name} | refused: {codes} |")
             continue
         rows = {f"{row['size']}x{row['second']}": row for row in device["sizes"]}
-        cells = [off(rows[size][f"peak_{what}_bytes"], facts[size][f"peak_{what}"]) for size in (INSIDE, OUTSIDE) for what in ("allocated", "reserved")]
+        cells = [
+            off(rows[size][f"peak_{what}_bytes"], facts[size][f"peak_{what}"])
+            for size in (INSIDE, OUTSIDE)
+            for what in ("allocated", "reserved")
+        ]
         # A device on which some 12 to 24 fit at the length that was not shown.
         length = OUTSIDE.split("x")[1]
         capacity = facts[OUTSIDE]["peak_reserved"] * 3 // 2 >> 20
         for kind, env in KINDS.items():
-            device, told = fit(oomscope, recordings, "--capacity", f"{capacity}MiB", "--at", f"x{length}", "--set", kind or "expandable_segments:False")
+            device, told = fit(
+                oomscope,
+                recordings,
+                "--capacity",
+                f"{capacity}MiB",
+                "--at",
+                f"x{length}",
+                "--set",
+                kind or "expandable_segments:False",
+            )
             n = (device["largest"] or {}).get("size")
             kept = f"{program}-{capacity}-{'e' if kind else 'p'}"
-            fails = [record(program, size, directory / f"{kept}-{size}.pickle.gz", venv, STUBCUDA_TOTAL_MIB=str(capacity), **env)["error"] is not None for size in (f"{n}x{length}", f"{n + 1}x{length}")] if n else None
-            cells.append("not told" if fails is None else f"{n} right" if fails == [False, True] else f"{n} WRONG {fails}")
+            fails = (
+                [
+                    record(
+                        program,
+                        size,
+                        directory / f"{kept}-{size}.pickle.gz",
+                        venv,
+                        STUBCUDA_TOTAL_MIB=str(capacity),
+                        **env,
+                    )["error"]
+                    is not None
+                    for size in (f"{n}x{length}", f"{n + 1}x{length}")
+                ]
+                if n
+                else None
+            )
+            cells.append(
+                "not told" if fails is None else f"{n} right" if fails == [False, True] else f"{n} WRONG {fails}"
+            )
         lines.append(f"| {program} | {name} | " + " | ".join(cells) + f" | {told} |")
     return "\n".join(lines)
 
@@ -105,15 +162,23 @@ def main():
     oomscope, directory, venv, *wanted = sys.argv[1:]
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    print("| program | 13 allocated | 13 reserved | 29 allocated | 29 reserved | largest | expandable | paired | warnings |")
+    print(
+        "| program | 13 allocated | 13 reserved | 29 allocated | 29 reserved | largest | expandable | paired | warnings |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     with ThreadPoolExecutor(2) as pool:
         wanted = wanted or names()
-        for line in pool.map(lambda name: one(oomscope, directory, venv, name), [name for name in wanted if not name.startswith("two_")]):
+        for line in pool.map(
+            lambda name: one(oomscope, directory, venv, name), [name for name in wanted if not name.startswith("two_")]
+        ):
             print(line, flush=True)
-        print(f"\n| program | grid | {INSIDE} allocated | {INSIDE} reserved | {OUTSIDE} allocated | {OUTSIDE} reserved | largest | expandable | warnings |")
+        print(
+            f"\n| program | grid | {INSIDE} allocated | {INSIDE} reserved | {OUTSIDE} allocated | {OUTSIDE} reserved | largest | expandable | warnings |"
+        )
         print("|---|---|---|---|---|---|---|---|---|")
-        for lines in pool.map(lambda name: two(oomscope, directory, venv, name), [name for name in wanted if name.startswith("two_")]):
+        for lines in pool.map(
+            lambda name: two(oomscope, directory, venv, name), [name for name in wanted if name.startswith("two_")]
+        ):
             print(lines, flush=True)
 
 

@@ -5,6 +5,7 @@ usage: run.sh fuzz.py PLAN.json OUT.pickle[.gz]
 The plan (see plan.py) says everything; fuzz_matrix.py makes plans, sets the environment they
 ask for and calls this. Only torch.empty is used: bytes on the device, no kernels.
 """
+
 import concurrent.futures
 import gc
 import json
@@ -41,9 +42,38 @@ def thresholds(p):
     large = setting(p, "large_segment_size_mb", 20) * MIB
     split = setting(p, "max_split_size_mb", 0) * MIB
     slack = setting(p, "max_non_split_rounding_mb", large // MIB) * MIB
-    marks = [512, 1024, MIB, MIB, 2 * MIB, 2 * MIB, 10 * MIB, 10 * MIB, 20 * MIB, large, large - MIB, large + MIB, 2 * large, 2 * large - MIB, 19 * MIB, 9 * MIB, 8 * MIB, 12 * MIB]
+    marks = [
+        512,
+        1024,
+        MIB,
+        MIB,
+        2 * MIB,
+        2 * MIB,
+        10 * MIB,
+        10 * MIB,
+        20 * MIB,
+        large,
+        large - MIB,
+        large + MIB,
+        2 * large,
+        2 * large - MIB,
+        19 * MIB,
+        9 * MIB,
+        8 * MIB,
+        12 * MIB,
+    ]
     if split:
-        marks += [split, split, split - MIB, split + MIB, split + slack, split + slack, split + 2 * MIB, 2 * split, split + slack // 2]
+        marks += [
+            split,
+            split,
+            split - MIB,
+            split + MIB,
+            split + slack,
+            split + slack,
+            split + 2 * MIB,
+            2 * split,
+            split + slack // 2,
+        ]
     marks += [1 << k for k in range(9, 31)]
     for d in (2, 4, 8, 16):
         marks += [(1 << k) + (1 << k) // d * j for k in range(13, 28, 2) for j in (1, d - 1)]
@@ -68,7 +98,9 @@ class Workload:
         self.streams = []
         for d in range(p["devices"]):
             with torch.cuda.device(d):
-                self.streams.append([torch.cuda.default_stream(d)] + [torch.cuda.Stream(d) for _ in range(p["streams"] - 1)])
+                self.streams.append(
+                    [torch.cuda.default_stream(d)] + [torch.cuda.Stream(d) for _ in range(p["streams"] - 1)]
+                )
         self.pools = {}  # number -> [handle, device]
         self.numbered = 0
         self.graphs = []
@@ -78,7 +110,21 @@ class Workload:
         self.inside = 0  # depth of scopes and captures
         self.capturing = False
         self.workers = []
-        self.untold = {"empty_cache": 0, "empty_cache_silent": 0, "oom": 0, "rejected": 0, "empty_requests": 0, "absurd_requests": 0, "pools_made": 0, "pools_dropped": 0, "pools_dropped_silent": 0, "use_mem_pool": 0, "captures": 0, "record_stream": 0, "settings": []}
+        self.untold = {
+            "empty_cache": 0,
+            "empty_cache_silent": 0,
+            "oom": 0,
+            "rejected": 0,
+            "empty_requests": 0,
+            "absurd_requests": 0,
+            "pools_made": 0,
+            "pools_dropped": 0,
+            "pools_dropped_silent": 0,
+            "use_mem_pool": 0,
+            "captures": 0,
+            "record_stream": 0,
+            "settings": [],
+        }
         self.error = None
         self.phase()
 
@@ -94,7 +140,16 @@ class Workload:
         self.p_alloc = r.choice([0.51, 0.55, 0.65, 0.8, 0.95])
         self.order = r.choice(["random", "random", "random", "lifo", "fifo", "saw", "alternate"])
         self.reuse = r.choice([0.0, 0.5, 0.9, 1.0])
-        self.mix = r.choice([(40, 20, 20, 14, 5, 1), (10, 70, 15, 5, 0, 0), (30, 0, 5, 40, 22, 3), (80, 5, 5, 5, 5, 0), (20, 30, 30, 18, 2, 0), (40, 0, 0, 10, 40, 10)])
+        self.mix = r.choice(
+            [
+                (40, 20, 20, 14, 5, 1),
+                (10, 70, 15, 5, 0, 0),
+                (30, 0, 5, 40, 22, 3),
+                (80, 5, 5, 5, 5, 0),
+                (20, 30, 30, 18, 2, 0),
+                (40, 0, 0, 10, 40, 10),
+            ]
+        )
         self.pick = [k for k, w in enumerate(self.mix) for _ in range(w)]
         self.usual = [self.fresh() for _ in range(r.choice([1, 4, 16, 64]))]
         self.flush = r.choice([0, 0.0003, 0.001, 0.004])
@@ -211,7 +266,9 @@ class Workload:
                     pass
             elif self.p["capacity"] < 40000:
                 try:
-                    torch.empty(int(self.capacity * r.choice((1, 1.5, 3, 20))), dtype=U8, device=self.devices[self.device])
+                    torch.empty(
+                        int(self.capacity * r.choice((1, 1.5, 3, 20))), dtype=U8, device=self.devices[self.device]
+                    )
                 except OOM as e:
                     self.out_of_memory("preemptively rejected" in str(e))
         if p["devices"] > 1 and r.random() < 0.02:
@@ -283,7 +340,7 @@ class Workload:
                 if x < 0.003 and RELEASE >= (2, 6):
                     self.empty_cache()
                 elif p.get("nested") and x < 0.003 + p["nested"] / 10 and len(outer) < 2:
-                    self.pool_session(outer + (k,))
+                    self.pool_session((*outer, k))
                 elif p.get("in_thread") and x > 1 - p["in_thread"]:
                     self.elsewhere(lambda: [self.step(None) for _ in range(6)])
             self.inside -= 1
@@ -291,7 +348,9 @@ class Workload:
     def elsewhere(self, work):
         """Run on another thread, waiting for it: the order of everything stays fixed."""
         if not self.workers:
-            self.workers = [concurrent.futures.ThreadPoolExecutor(1) for _ in range(max(1, self.p.get("threads", 2) - 1))]
+            self.workers = [
+                concurrent.futures.ThreadPoolExecutor(1) for _ in range(max(1, self.p.get("threads", 2) - 1))
+            ]
 
         def job():
             torch.cuda.set_device(self.device)
@@ -317,7 +376,7 @@ class Workload:
             choices = [None]
         handle = r.choice(choices)
         mine = [s for s in self.streams[self.device][1:]]
-        stream = r.choice([None] + mine)
+        stream = r.choice([None, *mine])
         if p["devices"] > 1 and stream is None:
             stream = torch.cuda.Stream(self.device)
         before = torch.cuda.current_stream()
@@ -386,17 +445,29 @@ class Workload:
     def checkpoint(self):
         """What cudagraph trees do: capture, remember the pool's state, capture on, put the state back."""
         r, d = self.rng, self.device
-        if not self.checkpoints or r.random() < 0.1 and len(self.checkpoints) < 4:
+        if not self.checkpoints or (r.random() < 0.1 and len(self.checkpoints) < 4):
             stream = r.choice(self.streams[d][1:] or [torch.cuda.Stream(d)])
-            self.checkpoints.append({"handle": torch.cuda.graph_pool_handle(), "stream": stream, "graphs": [], "state": None, "owner": -10 - len(self.checkpoints)})
+            self.checkpoints.append(
+                {
+                    "handle": torch.cuda.graph_pool_handle(),
+                    "stream": stream,
+                    "graphs": [],
+                    "state": None,
+                    "owner": -10 - len(self.checkpoints),
+                }
+            )
         c = r.choice(self.checkpoints)
         owner = c["owner"]
         mine = [x for x in self.live if x[2] == owner]
         storage = lambda t: t.untyped_storage() if isinstance(t, torch.Tensor) else t
         if c["state"] is not None and r.random() < 0.4:
             again = [torch._C._construct_storage_from_data_pointer(at, self.devices[d], n) for at, n in c["saved"]]
-            torch._C._cuda_setCheckpointPoolState(d, c["state"], [storage(x[0])._cdata for x in mine], [x._cdata for x in again])
-            self.live[:] = [x for x in self.live if x[2] != owner] + [(t, n, owner) for t, (_, n) in zip(again, c["saved"])]
+            torch._C._cuda_setCheckpointPoolState(
+                d, c["state"], [storage(x[0])._cdata for x in mine], [x._cdata for x in again]
+            )
+            self.live[:] = [x for x in self.live if x[2] != owner] + [
+                (t, n, owner) for t, (_, n) in zip(again, c["saved"])
+            ]
             self.bytes = sum(x[1] for x in self.live)
             self.untold["restored"] = self.untold.get("restored", 0) + 1
             return
@@ -479,7 +550,9 @@ _plug = []
 
 def plug():
     if not _plug:
-        _plug.append(torch.cuda.memory.CUDAPluggableAllocator(os.environ["LD_PRELOAD"], "stub_plug_alloc", "stub_plug_free"))
+        _plug.append(
+            torch.cuda.memory.CUDAPluggableAllocator(os.environ["LD_PRELOAD"], "stub_plug_alloc", "stub_plug_free")
+        )
     return _plug[0]
 
 

@@ -7,6 +7,7 @@ VENV is a virtual environment that holds torch. DIR/<release>/<name>.pickle.gz a
 written; the name says kind, settings, capacity, limits and seed, and what is there already is
 not recorded again. DIR/<release>/failed.txt lists the runs that wrote nothing.
 """
+
 import argparse
 import json
 import os
@@ -30,12 +31,31 @@ def version_of(venv):
 
 def record(venv, p, out):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("STUBCUDA_", "PYTORCH_")) or k == "STUBCUDA_BUILD"}
-    env.update(VENV=str(venv), PYTORCH_CUDA_ALLOC_CONF=p["settings"], STUBCUDA_TOTAL_MIB=str(p["capacity"]), STUBCUDA_OTHER_MIB=str(p["other"]), STUBCUDA_EVENT_LAG=str(p["lag"]), STUBCUDA_EVENT_JITTER=str(p["jitter"]), STUBCUDA_DEVICES=str(p["devices"]), STUBCUDA_PLACEMENT=p["placement"], STUBCUDA_FAIL_ONE_IN=str(p["fail_one_in"]), STUBCUDA_SEED=str(p["seed"]), TORCH_CPP_LOG_LEVEL="FATAL", PYTHONHASHSEED="0")
+    env.update(
+        VENV=str(venv),
+        PYTORCH_CUDA_ALLOC_CONF=p["settings"],
+        STUBCUDA_TOTAL_MIB=str(p["capacity"]),
+        STUBCUDA_OTHER_MIB=str(p["other"]),
+        STUBCUDA_EVENT_LAG=str(p["lag"]),
+        STUBCUDA_EVENT_JITTER=str(p["jitter"]),
+        STUBCUDA_DEVICES=str(p["devices"]),
+        STUBCUDA_PLACEMENT=p["placement"],
+        STUBCUDA_FAIL_ONE_IN=str(p["fail_one_in"]),
+        STUBCUDA_SEED=str(p["seed"]),
+        TORCH_CPP_LOG_LEVEL="FATAL",
+        PYTHONHASHSEED="0",
+    )
     with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
         json.dump(p, f)
         f.flush()
         try:
-            done = subprocess.run([HERE / "run.sh", HERE / "fuzz.py", f.name, out.resolve()], env=env, capture_output=True, text=True, timeout=300)
+            done = subprocess.run(
+                [HERE / "run.sh", HERE / "fuzz.py", f.name, out.resolve()],
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=300,
+            )
         except subprocess.TimeoutExpired:
             return None, "timed out"
     said = done.stdout.strip().splitlines()
@@ -66,7 +86,7 @@ def main():
                 p["entries"] = int(p["entries"] * a.scale)
                 name = plans.name(p)
                 out = a.out / version / (name + ".pickle.gz")
-                if not re.search(a.only, name) or out.exists() and not a.again:
+                if not re.search(a.only, name) or (out.exists() and not a.again):
                     continue
                 out.parent.mkdir(parents=True, exist_ok=True)
                 n, said = record(venv, p, out)

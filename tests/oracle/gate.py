@@ -8,6 +8,7 @@ there, so that these lie between holes. What the job holds when the recording be
 then on, is the same each time, for each seed; with --more each step keeps that much more, with --empty-cache some
 steps call empty_cache(). What `oomscope check --save-baseline` says of the recordings must not differ.
 """
+
 import argparse
 import functools
 import random

@@ -7,13 +7,14 @@ model, `leak` keeps 8 MiB a step, `moved` has a comment of ten lines above the m
 another file of another checkout, with the buffer. The program is compiled from text, so that its files are
 called the same on every machine.
 """
+
 import sys
 
 import torch
 
 import recording
 
-MODEL = '''\
+MODEL = """\
 import torch
 from torch import nn
 
@@ -39,9 +40,9 @@ class Model(nn.Module):
         for block in self.blocks:
             x = block(x)
         return x.float()
-'''
+"""
 
-TRAIN = '''\
+TRAIN = """\
 def train(steps):
     model = Model().cuda()
     opt = torch.optim.AdamW(model.parameters())
@@ -51,10 +52,13 @@ def train(steps):
         opt.step()
         opt.zero_grad(set_to_none=True)
     return model, opt
-'''
+"""
 
 BUFFER = ("        self.kept = []\n", '        self.kept = [torch.empty(64 << 20, dtype=torch.uint8, device="cuda")]\n')
-LEAK = ("        return x.float()\n", '        self.kept.append(torch.empty(8 << 20, dtype=torch.uint8, device="cuda"))\n        return x.float()\n')
+LEAK = (
+    "        return x.float()\n",
+    '        self.kept.append(torch.empty(8 << 20, dtype=torch.uint8, device="cuda"))\n        return x.float()\n',
+)
 
 STEPS = 3
 

@@ -5,9 +5,9 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use oomscope::held::held_blocks;
-use oomscope::input::Source;
+use oomscope::base::input::Source;
 use oomscope::snapshot::Snapshot;
+use oomscope::study::held::held_blocks;
 use oomscope::study::{Scope, Study};
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -7,6 +7,7 @@ KIND is one of
   anomaly   anomaly mode: of each block of a backward pass the line of the forward pass (since 2.12)
   compiled  compiled code (TorchDynamo, no kernels are written): its regions, and the source of its frames
 """
+
 import sys
 
 import torch

@@ -4,6 +4,7 @@
 What a program writes that runs out of memory, or that prints its statistics: run it with run.sh and keep both
 outputs. KIND says why it fails, or in which state it is when it prints; README.md has the STUBCUDA_* variables.
 """
+
 import json
 import sys
 

@@ -5,6 +5,7 @@
 writes the last snapshot and, as OUT.moments.json, for each moment: `entry`, the last trace entry before it, and what
 PyTorch itself said then: its statistics and every segment with its blocks.
 """
+
 import json
 import random
 import sys
@@ -22,8 +23,13 @@ def seen():
     stats = torch.cuda.memory_stats()
     snapshot = torch.cuda.memory._snapshot()
     segments = [
-        [s["address"], s["total_size"], s["stream"], list(s["segment_pool_id"]),
-         [[b["size"], b["requested_size"], b["state"]] for b in s["blocks"]]]
+        [
+            s["address"],
+            s["total_size"],
+            s["stream"],
+            list(s["segment_pool_id"]),
+            [[b["size"], b["requested_size"], b["state"]] for b in s["blocks"]],
+        ]
         for s in snapshot["segments"]
     ]
     entry = len(snapshot["device_traces"][0]) - 1

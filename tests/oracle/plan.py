@@ -4,6 +4,7 @@ A plan is a plain dictionary: the allocator settings, the stub device, the proce
 the knobs of the workload in fuzz.py. Nothing here needs torch. `KINDS` says which kinds of run
 there are, since which release each is possible, and what it is meant to reach.
 """
+
 import random
 import re
 import zlib
@@ -11,7 +12,10 @@ import zlib
 MIB = 1 << 20
 
 KINDS = {  # kind: (first release that has it, what it reaches)
-    "plain": ((2, 1), "default settings, one stream, room to spare: rounding, pool choice, split and merge at every threshold"),
+    "plain": (
+        (2, 1),
+        "default settings, one stream, room to spare: rounding, pool choice, split and merge at every threshold",
+    ),
     "tight": ((2, 1), "default settings, little memory: out of memory, release of the cache, retry"),
     "streams": ((2, 1), "many streams, record_stream, events that lag, synchronisation"),
     "streams-tight": ((2, 1), "the same with little memory"),
@@ -81,7 +85,17 @@ def plan(kind, version, seed):
     streams = lambda: rng.choice([2, 3, 4, 6, 9])
     lag = lambda: rng.choice([0, 1, 3, 10, 40, 200, 2000, 10**12])
     limit = lambda: rng.choice([0.1, 0.25, 0.333, 0.5, 0.6, 0.77, 0.9, 0.99, 1.0])
-    p.update(capacity=big(), other=0, lag=0, jitter=0, devices=1, streams=1, fraction=None, placement=rng.choice(["lowest", "lowest", "highest", "random"]), fail_one_in=0)
+    p.update(
+        capacity=big(),
+        other=0,
+        lag=0,
+        jitter=0,
+        devices=1,
+        streams=1,
+        fraction=None,
+        placement=rng.choice(["lowest", "lowest", "highest", "random"]),
+        fail_one_in=0,
+    )
 
     def put(key, value):
         settings.append(f"{key}:{value}")
@@ -101,7 +115,11 @@ def plan(kind, version, seed):
         p.update(pools=n, pool_rate=rng.choice([0.02, 0.08, 0.2]), pool_drop=rng.choice([0.1, 0.3, 0.6]))
 
     def graphs():
-        p.update(graph_rate=rng.choice([0.002, 0.005, 0.01]), graph_length=rng.choice([5, 20, 60]), graph_record=rng.choice([0, 0, 0.15]))
+        p.update(
+            graph_rate=rng.choice([0.002, 0.005, 0.01]),
+            graph_length=rng.choice([5, 20, 60]),
+            graph_record=rng.choice([0, 0, 0.15]),
+        )
 
     if kind == "plain":
         pass
@@ -213,7 +231,11 @@ def plan(kind, version, seed):
             expandable()
             p.update(capacity=rng.choice([little() + 500, big()]), keep_graphs=True)
     elif kind == "checkpoint":
-        p.update(checkpoint_rate=rng.choice([0.002, 0.006]), streams=rng.choice([1, 3]), capacity=rng.choice([little() + 500, big()]))
+        p.update(
+            checkpoint_rate=rng.choice([0.002, 0.006]),
+            streams=rng.choice([1, 3]),
+            capacity=rng.choice([little() + 500, big()]),
+        )
         if release >= (2, 11) and rng.random() < 0.3:  # earlier ones cannot restore a segment that was split
             expandable()
     elif kind == "marks":
@@ -223,7 +245,9 @@ def plan(kind, version, seed):
         elif rng.random() < 0.5:
             expandable()
     elif kind == "scopes":
-        p.update(scope_rate=rng.choice([0.005, 0.02]), streams=streams(), lag=lag(), capacity=rng.choice([little(), big()]))
+        p.update(
+            scope_rate=rng.choice([0.005, 0.02]), streams=streams(), lag=lag(), capacity=rng.choice([little(), big()])
+        )
     elif kind == "devices":
         p.update(devices=2, capacity=rng.choice([little(), little() + 1500, big()]), streams=rng.choice([1, 3]))
         p["lag"] = lag() if p["streams"] > 1 else 0
@@ -241,14 +265,25 @@ def plan(kind, version, seed):
         if rng.random() < 0.3:
             expandable()
     elif kind == "flaky":
-        p.update(fail_one_in=rng.choice([3, 8, 30]), capacity=rng.choice([little() + 1000, big()]), streams=rng.choice([1, 3]), lag=lag())
+        p.update(
+            fail_one_in=rng.choice([3, 8, 30]),
+            capacity=rng.choice([little() + 1000, big()]),
+            streams=rng.choice([1, 3]),
+            lag=lag(),
+        )
         what = rng.randrange(4)
         if what in (1, 2):
             expandable()
         elif what == 3:
             put("max_split_size_mb", _max_split(rng))
     elif kind in ("all", "late", "ring", "reconfigure"):
-        p.update(capacity=rng.choice([little(), little() + 2000, big()]), streams=rng.choice([1, 3, 6]), lag=lag(), jitter=rng.choice([0, 7]), devices=rng.choice([1, 1, 1, 2]))
+        p.update(
+            capacity=rng.choice([little(), little() + 2000, big()]),
+            streams=rng.choice([1, 3, 6]),
+            lag=lag(),
+            jitter=rng.choice([0, 7]),
+            devices=rng.choice([1, 1, 1, 2]),
+        )
         chosen = rng.random() < 0.35
         if chosen:
             expandable()
@@ -302,10 +337,32 @@ def plan(kind, version, seed):
 
 def name(p):
     """kind, settings, capacity, limits, seed; fit for a file name."""
-    short = {"expandable_segments:True": "es", "max_split_size_mb:": "ms", "max_non_split_rounding_mb:": "ns", "garbage_collection_threshold:": "gc", "roundup_power2_divisions:": "round", "large_segment_size_mb:": "ls", "expandable_segments_reserve:": "rsv", "per_process_memory_fraction:": "ppf", "throw_on_cudamalloc_oom:True": "throw", "release_lock_on_cudamalloc:True": "lock"}
+    short = {
+        "expandable_segments:True": "es",
+        "max_split_size_mb:": "ms",
+        "max_non_split_rounding_mb:": "ns",
+        "garbage_collection_threshold:": "gc",
+        "roundup_power2_divisions:": "round",
+        "large_segment_size_mb:": "ls",
+        "expandable_segments_reserve:": "rsv",
+        "per_process_memory_fraction:": "ppf",
+        "throw_on_cudamalloc_oom:True": "throw",
+        "release_lock_on_cudamalloc:True": "lock",
+    }
     s = p["settings"]
     for long, brief in short.items():
         s = s.replace(long, brief)
     s = re.sub(r"[^A-Za-z0-9.]+", "_", s.replace(",", "-").replace(">", "gt")).strip("_") or "default"
-    extra = "".join(f"-{k}{p[v]}" for k, v in (("fr", "fraction"), ("lag", "lag"), ("st", "streams"), ("dev", "devices"), ("other", "other"), ("fail", "fail_one_in")) if p[v] and not (v in ("streams", "devices") and p[v] == 1))
+    extra = "".join(
+        f"-{k}{p[v]}"
+        for k, v in (
+            ("fr", "fraction"),
+            ("lag", "lag"),
+            ("st", "streams"),
+            ("dev", "devices"),
+            ("other", "other"),
+            ("fail", "fail_one_in"),
+        )
+        if p[v] and not (v in ("streams", "devices") and p[v] == 1)
+    )
     return f"{p['kind']}--{s}--{p['capacity']}m{extra}--s{p['seed']}".replace("lag1000000000000", "lagmax")

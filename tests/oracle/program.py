@@ -6,6 +6,7 @@ usage: program.py OOMSCOPE DIR VENV [PROGRAM ..]
 Records each program of changed.py as it is and with every change that it can be given, replays the changes on the first
 recording, and compares peaks. Recordings are kept in DIR and made once.
 """
+
 import json
 import os
 import subprocess
@@ -15,8 +16,16 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROWS = {
-    "checkpoint": "checkpoint", "fused": "optimizer-temporaries", "loop": "optimizer-temporaries", "bits8": "state-8-bit", "sharded": "state-sharded",
-    "offload": "state-offloaded", "half": "half-precision", "unset": "gradients-gone", "dropped": "left-behind", "halves": "half-batch",
+    "checkpoint": "checkpoint",
+    "fused": "optimizer-temporaries",
+    "loop": "optimizer-temporaries",
+    "bits8": "state-8-bit",
+    "sharded": "state-sharded",
+    "offload": "state-offloaded",
+    "half": "half-precision",
+    "unset": "gradients-gone",
+    "dropped": "left-behind",
+    "halves": "half-batch",
 }
 OPTIMIZER = ("fused", "loop", "bits8", "sharded", "offload")
 PROGRAMS = {
@@ -40,8 +49,15 @@ def record(program, change, directory, venv):
     out = directory / f"{program}-{change}.pickle.gz"
     facts = directory / f"{program}-{change}.json"
     if not facts.exists():
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("STUBCUDA_", "PYTORCH_")) or k == "STUBCUDA_BUILD"}
-        done = subprocess.run([HERE / "run.sh", HERE / "changed.py", program, change, out], env=env | {"VENV": venv}, capture_output=True, text=True)
+        env = {
+            k: v for k, v in os.environ.items() if not k.startswith(("STUBCUDA_", "PYTORCH_")) or k == "STUBCUDA_BUILD"
+        }
+        done = subprocess.run(
+            [HERE / "run.sh", HERE / "changed.py", program, change, out],
+            env=env | {"VENV": venv},
+            capture_output=True,
+            text=True,
+        )
         if done.returncode:
             raise RuntimeError(f"{program} {change}: {done.stderr.strip().splitlines()[-1]}")
     return out, json.loads(facts.read_text())
@@ -53,7 +69,9 @@ def off(said, true):
 
 def one(oomscope, directory, venv, program):
     path, plain = record(program, "none", directory, venv)
-    done = subprocess.run([oomscope, "whatif", "--program", "--format", "json", path], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [oomscope, "whatif", "--program", "--format", "json", path], capture_output=True, text=True, check=True
+    )
     device = json.loads(done.stdout)["devices"][0]
     assert device["as_recorded"]["peak_allocated_bytes"] == plain["peak_allocated"], program
     for change in PROGRAMS[program]:
@@ -62,7 +80,11 @@ def one(oomscope, directory, venv, program):
         cells = [program, change, f"{plain['peak_allocated'] / 2**20:.1f}", f"{true['peak_allocated'] / 2**20:.1f}"]
         if rows:
             row = max(rows, key=lambda row: row["allocated_gain_bytes"])
-            cells += [off(row["peak_allocated_bytes"], true["peak_allocated"]), off(row["peak_reserved_bytes"], true["peak_reserved"]), row["sure"]]
+            cells += [
+                off(row["peak_allocated_bytes"], true["peak_allocated"]),
+                off(row["peak_reserved_bytes"], true["peak_reserved"]),
+                row["sure"],
+            ]
         else:
             cells += ["no row", "", ""]
         yield "| " + " | ".join(cells) + " |"

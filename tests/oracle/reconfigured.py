@@ -4,6 +4,7 @@ usage: run.sh reconfigured.py SCENARIO SEED OUT.pickle.gz        (torch 2.1 or l
 
 The facts beside a recording say from which entry on which string was in effect.
 """
+
 import random
 import sys
 
@@ -34,7 +35,9 @@ def burst(rng, live, count, largest=64, most=60):
         if live and (rng.random() < 0.45 or len(live) > most):
             del live[rng.randrange(len(live))]
         else:
-            size = rng.choice((rng.randrange(512, 900_000), rng.randrange(MIB, 10 * MIB), rng.randrange(10 * MIB, largest * MIB)))
+            size = rng.choice(
+                (rng.randrange(512, 900_000), rng.randrange(MIB, 10 * MIB), rng.randrange(10 * MIB, largest * MIB))
+            )
             live.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
 
 

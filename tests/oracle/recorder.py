@@ -7,12 +7,12 @@
 Plain Python, no torch: the jobs are run as anyone runs them. With --fixtures three recordings are kept, with names that
 tell nothing of this machine. Exit code 1 where a promise is broken.
 """
+
 import argparse
 import gzip
 import os
 import pickle
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -58,8 +58,14 @@ class Job:
 
     def start(self, *python, options=(), before=(), **environment):
         run = [str(self.oomscope), "run", "-o", "out", *options, "--", *before, *self.command(*python)]
-        return subprocess.Popen(run, cwd=self.work, env=self.environment(**environment), text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return subprocess.Popen(
+            run,
+            cwd=self.work,
+            env=self.environment(**environment),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
     def run(self, *python, **options):
         process = self.start(*python, **options)
@@ -100,7 +106,7 @@ class Job:
         """The page at the end, if there is one."""
         lines = self.errors.splitlines()
         first = [i for i, line in enumerate(lines) if re.match(r"\d+ snapshots? in ", line)]
-        return lines[first[-1]:] if first else []
+        return lines[first[-1] :] if first else []
 
     def expect(self, code, files):
         assert self.code == code, f"exit code {self.code}, not {code}: {self.errors[-2000:]}"
@@ -139,8 +145,16 @@ def outside(job):
 
 
 def torchrun(job, processes, fails):
-    return job.run("-m", "torch.distributed.run", "--nproc-per-node", processes, jobs("ranks.py"), FAILS=fails,
-                   STUBCUDA_DEVICES=processes, OMP_NUM_THREADS=1)
+    return job.run(
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        processes,
+        jobs("ranks.py"),
+        FAILS=fails,
+        STUBCUDA_DEVICES=processes,
+        OMP_NUM_THREADS=1,
+    )
 
 
 @case
@@ -164,7 +178,8 @@ def torchrun_all_fail(job):
 @case
 def spawn(job):
     """torch.multiprocessing.spawn, 2 processes, one fails: the other writes one, too"""
-    job.run(job.script("""
+    job.run(
+        job.script("""
 import time, torch, torch.multiprocessing as mp
 def work(index, barrier):
     held = [torch.empty(1 << 20, device="cuda")]
@@ -173,13 +188,15 @@ def work(index, barrier):
     time.sleep(60)
 if __name__ == "__main__":
     mp.spawn(work, args=(mp.get_context("spawn").Barrier(2),), nprocs=2)
-""")).expect(1, ["asked1.pickle.gz", "oom1.pickle.gz"])
+""")
+    ).expect(1, ["asked1.pickle.gz", "oom1.pickle.gz"])
 
 
 @case
 def fork(job):
     """fork before CUDA and after it: the child before records for itself, the other is left alone"""
-    job.run(job.script("""
+    job.run(
+        job.script("""
 import os, torch
 def fail():
     try: torch.empty(1 << 45, device="cuda")
@@ -192,20 +209,23 @@ fail()
 late = os.fork()
 if late == 0: os._exit(0)
 assert os.waitpid(late, 0)[1] == 0
-""")).expect(0, ["oom1.pickle.gz", "oom1.pickle.gz"])
+""")
+    ).expect(0, ["oom1.pickle.gz", "oom1.pickle.gz"])
 
 
 @case
 def dataloader(job):
     """workers of a DataLoader: nothing of them, one snapshot of the process that fails"""
-    job.run(job.script("""
+    job.run(
+        job.script("""
 import torch
 from torch.utils.data import DataLoader
 held = []
 for batch in DataLoader(torch.zeros(64, 8), batch_size=4, num_workers=2):
     batch.cuda()
     held.append(torch.empty(256 << 20, device="cuda"))
-""")).expect(1, ["oom1.pickle.gz"])
+""")
+    ).expect(1, ["oom1.pickle.gz"])
 
 
 @case
@@ -231,15 +251,17 @@ def isolated(job):
 @case
 def survived(job):
     """1,000 failures that the program survives: two snapshots, one more after 30 s, exit code 0"""
-    job.run(job.script("""
+    job.run(
+        job.script("""
 import time, torch
 began = time.time()
 for _ in range(1000):
     try: torch.empty(1 << 45, device="cuda")
     except RuntimeError: pass
 print(time.time() - began)
-"""))
-    job.expect(0, ["oom1.pickle.gz", "oom2.pickle.gz", "oom3.pickle.gz"][:2 + (len(job.files()) == 3)])
+""")
+    )
+    job.expect(0, ["oom1.pickle.gz", "oom2.pickle.gz", "oom3.pickle.gz"][: 2 + (len(job.files()) == 3)])
     return f"{float(job.out):.1f} s for all"
 
 
@@ -267,8 +289,12 @@ def killed(job):
 def full_disk(job):
     """no room for the snapshot: one line, no half of a file, the program's own error"""
     (job.work / "out").mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48k", "tmpfs", job.work / "out"],
-                             stderr=subprocess.DEVNULL).returncode == 0
+    mounted = (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=48k", "tmpfs", job.work / "out"], stderr=subprocess.DEVNULL
+        ).returncode
+        == 0
+    )
     try:
         limit = "" if mounted else "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
         fill = "import torch\n" + limit + "x = [torch.empty(512, device='cuda') for _ in range(20000)]\n"
@@ -300,8 +326,9 @@ def uncached(job):
 @case
 def asynchronous(job):
     """the cudaMallocAsync backend has no history: said, the program runs"""
-    job.run(job.script("import torch\ntorch.cuda.init()\nprint('done')"),
-            PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync").expect(0, [])
+    job.run(
+        job.script("import torch\ntorch.cuda.init()\nprint('done')"), PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync"
+    ).expect(0, [])
     assert "not recording" in job.said()[0] and job.out == "done\n", job.errors[-2000:]
 
 
@@ -318,14 +345,19 @@ def deep(frames, calls):
 @case
 def million(job):
     """a ring of a million entries at a failure: seconds of the processor until the program goes on, memory, size"""
-    job.run(job.script(DEEP + """
+    job.run(
+        job.script(
+            DEEP
+            + """
 import resource
 deep(20, 340_000)
 before, began, used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.time(), time.process_time()
 try: torch.empty(1 << 45, device="cuda")
 except RuntimeError: pass
 print(time.process_time() - used, time.time() - began, before // 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
-""")).expect(0, ["oom1.pickle.gz"])
+"""
+        )
+    ).expect(0, ["oom1.pickle.gz"])
     path = next((job.work / "out").glob("*.gz"))
     used, took, before, after = job.out.split()
     assert len(read(path)["device_traces"][0]) == 1_000_000
@@ -335,7 +367,9 @@ print(time.process_time() - used, time.time() - began, before // 1024, resource.
 @case
 def million_of_ranks(job):
     """torchrun, 3 ranks, one with a short history fails: the others, with full rings of a million entries, are waited for"""
-    script = job.script(DEEP + """
+    script = job.script(
+        DEEP
+        + """
 import glob, os
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 deep(20, 10 if os.environ["RANK"] == "1" else 340_000)
@@ -343,7 +377,8 @@ open("ready-" + os.environ["RANK"], "w").close()
 while len(glob.glob("ready-*")) < 3: time.sleep(0.1)
 if os.environ["RANK"] == "1": torch.empty(1 << 45, device="cuda")
 time.sleep(600)
-""")
+"""
+    )
     job.run("-m", "torch.distributed.run", "--nproc-per-node", 3, script, STUBCUDA_DEVICES=3, OMP_NUM_THREADS=1)
     job.expect(1, ["rank0-asked1.pickle.gz", "rank1-oom1.pickle.gz", "rank2-asked1.pickle.gz"])
     assert not any("no snapshot" in line for line in job.said()), job.said()
@@ -366,9 +401,23 @@ def accelerate(job):
     """accelerate launch, 2 processes, one fails"""
     if not job.has("accelerate"):
         return "not run: accelerate is not there"
-    job.run("-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
-            "--mixed_precision", "no", "--dynamo_backend", "no", jobs("ranks.py"), FAILS="1", STUBCUDA_DEVICES=2,
-            OMP_NUM_THREADS=1).expect(1, ["rank0-asked1.pickle.gz", "rank1-oom1.pickle.gz"])
+    job.run(
+        "-m",
+        "accelerate.commands.launch",
+        "--multi_gpu",
+        "--num_processes",
+        "2",
+        "--num_machines",
+        "1",
+        "--mixed_precision",
+        "no",
+        "--dynamo_backend",
+        "no",
+        jobs("ranks.py"),
+        FAILS="1",
+        STUBCUDA_DEVICES=2,
+        OMP_NUM_THREADS=1,
+    ).expect(1, ["rank0-asked1.pickle.gz", "rank1-oom1.pickle.gz"])
 
 
 def trainer(job, package, script):
@@ -395,8 +444,16 @@ def deepspeed(job):
     """DeepSpeed's launcher, 2 processes, one fails"""
     if not job.has("deepspeed"):
         return "not run: deepspeed is not there"
-    job.run("-m", "deepspeed.launcher.runner", "--num_gpus", "2", jobs("ranks.py"), FAILS="1", STUBCUDA_DEVICES=2,
-            OMP_NUM_THREADS=1).expect(1, ["rank0-asked1.pickle.gz", "rank1-oom1.pickle.gz"])
+    job.run(
+        "-m",
+        "deepspeed.launcher.runner",
+        "--num_gpus",
+        "2",
+        jobs("ranks.py"),
+        FAILS="1",
+        STUBCUDA_DEVICES=2,
+        OMP_NUM_THREADS=1,
+    ).expect(1, ["rank0-asked1.pickle.gz", "rank1-oom1.pickle.gz"])
 
 
 @case
@@ -404,21 +461,28 @@ def notebook(job):
     """a kernel of Jupyter, started by nbclient: a cell fails, the kernel lives on"""
     if not (job.has("nbclient") and job.has("ipykernel")):
         return "not run: nbclient is not there"
-    job.run(job.script("""
+    job.run(
+        job.script("""
 import nbformat, nbclient
 cells = ["import torch", "held = [torch.empty(1 << 30, device='cuda') for _ in range(99)]", "print('lives')"]
 book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
 nbclient.NotebookClient(book, allow_errors=True, timeout=120).execute()
 assert "OutOfMemory" in str(book.cells[1].outputs) and "lives" in str(book.cells[2].outputs)
-""")).expect(0, ["oom1.pickle.gz"])
+""")
+    ).expect(0, ["oom1.pickle.gz"])
     assert re.search(r"Cell In\[|ipykernel_|<ipython", "\n".join(job.page())), job.page()
 
 
 def neutral(snapshot, venv):
     """Rewrites whatever tells something of this machine, in place."""
     torch = next(iter(venv.glob("lib/python3*/site-packages")))
-    shown = {str(torch): "/venv/site-packages", str(HERE): "/app", str(torch.parent): "/usr/lib/python3",
-             str(Path(os.__file__).resolve().parent): "/usr/lib/python3", str(venv): "/venv"}
+    shown = {
+        str(torch): "/venv/site-packages",
+        str(HERE): "/app",
+        str(torch.parent): "/usr/lib/python3",
+        str(Path(os.__file__).resolve().parent): "/usr/lib/python3",
+        str(venv): "/venv",
+    }
     done = set()
 
     def text(value):
@@ -445,8 +509,16 @@ def neutral(snapshot, venv):
 
 def keep(arguments):
     """Records the fixtures."""
-    release = subprocess.run([arguments.venv / "bin/python", "-c", "import torch; print(torch.__version__)"],
-                             capture_output=True, text=True, check=True).stdout.split("+")[0].strip()
+    release = (
+        subprocess.run(
+            [arguments.venv / "bin/python", "-c", "import torch; print(torch.__version__)"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        .stdout.split("+")[0]
+        .strip()
+    )
     arguments.fixtures.mkdir(parents=True, exist_ok=True)
     for name, record in (("backward", backward), ("outside", outside), ("ranks", torchrun_one_fails)):
         with tempfile.TemporaryDirectory() as work:

@@ -1,4 +1,5 @@
 """Write what the allocator did: a snapshot with machine-independent file names, and the facts beside it."""
+
 import gzip
 import json
 import os
@@ -61,7 +62,11 @@ def write(out, facts, **options):
     opened = gzip.GzipFile(out, "wb", compresslevel=1, mtime=0) if out.suffix == ".gz" else open(out, "wb")
     with opened as f:
         pickle.dump(snapshot, f)
-    env = {k: v for k, v in os.environ.items() if k.startswith("STUBCUDA_") and k not in ("STUBCUDA_BUILD", "STUBCUDA_LOG") or k.endswith("ALLOC_CONF")}
+    env = {
+        k: v
+        for k, v in os.environ.items()
+        if (k.startswith("STUBCUDA_") and k not in ("STUBCUDA_BUILD", "STUBCUDA_LOG")) or k.endswith("ALLOC_CONF")
+    }
     facts = {"torch": torch.__version__, "environment": env, "entries": entries, **facts, "memory_stats": stats}
     stem = out.name.removesuffix(".gz").removesuffix(".pickle")
     (out.parent / (stem + ".json")).write_text(json.dumps(facts, indent=1) + "\n")

@@ -8,6 +8,7 @@ the same program is run under it by PyTorch itself and stopped right after the r
 FIXTURES/remedies.json gets what came of it, for tests/suite/failures.rs to hold the replays against. The
 same inputs give the same file.
 """
+
 import json
 import os
 import subprocess
@@ -19,7 +20,11 @@ DEVICE = {"outside": {"STUBCUDA_OTHER_MIB": "200"}, "spurious": {"STUBCUDA_EVENT
 
 
 def replayed(oomscope, path):
-    report = json.loads(subprocess.run([oomscope, "analyze", "--format", "json", path], capture_output=True, text=True, check=True).stdout)
+    report = json.loads(
+        subprocess.run(
+            [oomscope, "analyze", "--format", "json", path], capture_output=True, text=True, check=True
+        ).stdout
+    )
     [snapshot] = report["snapshots"]
     [oom] = snapshot["devices"][0]["ooms"]
     return snapshot["settings_string"], oom["remedies"]
@@ -35,7 +40,9 @@ def joined(recorded, remedy):
 def run(scenario, settings, venv):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("STUBCUDA_", "PYTORCH_")) or k == "STUBCUDA_BUILD"}
     env |= {"VENV": venv, "STUBCUDA_TOTAL_MIB": "400", "PYTORCH_CUDA_ALLOC_CONF": settings} | DEVICE.get(scenario, {})
-    done = subprocess.run([HERE / "run.sh", HERE / "failures.py", scenario, "--stop"], env=env, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [HERE / "run.sh", HERE / "failures.py", scenario, "--stop"], env=env, capture_output=True, text=True, check=True
+    )
     return json.loads(done.stdout)
 
 
@@ -49,7 +56,9 @@ def main():
         recorded, remedies = replayed(oomscope, path)
         for remedy in sorted(remedies, key=lambda r: (r["settings"], r.get("without", ""))):
             settings = joined(recorded, remedy)
-            rows.append({"scenario": name, "settings": settings, **run(name.removesuffix("-expandable"), settings, venv)})
+            rows.append(
+                {"scenario": name, "settings": settings, **run(name.removesuffix("-expandable"), settings, venv)}
+            )
     text = ",\n".join(" " + json.dumps(row) for row in rows)
     (fixtures / "remedies.json").write_text(f"[\n{text}\n]\n")
 

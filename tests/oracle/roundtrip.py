@@ -3,6 +3,7 @@
 
 usage: VENV=path/to/venv ./run.sh roundtrip.py
 """
+
 import torch
 
 HOST = list(range(5))

@@ -11,6 +11,7 @@ and, by kind, the storages [address, bytes] that the program knew. Shares are by
 
 Plain Python, no torch. Recordings are read by a pickle reader that makes nothing but containers.
 """
+
 import argparse
 import collections
 import gzip
@@ -33,7 +34,7 @@ def truth_of(path):
         if moment.get("entry") is None:
             continue
         kinds = {}
-        for kind in KINDS + ["other"]:
+        for kind in [*KINDS, "other"]:
             for address, size in moment.get(kind, moment.get(kind.replace("-", "_"), ())):
                 kinds.setdefault(address, (kind, size))
         yield moment["entry"], moment["name"], kinds
@@ -43,7 +44,9 @@ class Score:
     """Bytes by category: said, true, right; and the first and the last of those said with high confidence."""
 
     def __init__(self):
-        self.said, self.true, self.right, self.high, self.high_right, self.undecided = (collections.Counter() for _ in range(6))
+        self.said, self.true, self.right, self.high, self.high_right, self.undecided = (
+            collections.Counter() for _ in range(6)
+        )
 
     def add(self, other):
         for name in vars(self):
@@ -93,7 +96,12 @@ def score(tool, path, wrong, only):
     moments = list(truth_of(path.with_name(path.name.removesuffix(".pickle.gz") + ".truth.json")))
     if not moments:
         return None
-    out = subprocess.run([tool, path, *(str(entry) for entry in sorted({m[0] for m in moments}))], check=True, capture_output=True, text=True).stdout
+    out = subprocess.run(
+        [tool, path, *(str(entry) for entry in sorted({m[0] for m in moments}))],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     said = collections.defaultdict(list)
     for line in out.splitlines():
         entry, address, size, category, confidence = line.split()
@@ -122,13 +130,15 @@ def score(tool, path, wrong, only):
                 if confidence == "high":
                     one.high[category] += size
                     one.high_right[category] += size if is_right else 0
-            is_wrong = not is_right and (kind in KINDS or category in KINDS + ["temporaries"])
+            is_wrong = not is_right and (kind in KINDS or category in [*KINDS, "temporaries"])
             if wrong and is_wrong and only in (None, kind, category):
                 if at != entry:
                     born, at = stacks_until(trace, entry), entry
                 mistakes[(f"{kind} is said {category} {confidence}", show(born.get(address)))] += size
         if unseen:
-            print(f"  {path.name} {name}: {len(unseen)} of the program's storages are not held: {list(unseen.items())[:2]}")
+            print(
+                f"  {path.name} {name}: {len(unseen)} of the program's storages are not held: {list(unseen.items())[:2]}"
+            )
         for (what, where), size in mistakes.most_common(wrong):
             print(f"  {path.name} {name} @{entry}: {size} {what}: {where}")
         total.add(one)

@@ -4,6 +4,7 @@ usage: run.sh sharded.py SCENARIO OUT.pickle.gz        (torch 2.9 or later)
 
 Eight processes are played by one: the backend `fake` of torch.testing takes part in every collective and moves nothing.
 """
+
 import copy
 
 import torch
@@ -55,8 +56,15 @@ class Net(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.blocks = nn.ModuleList([nn.Sequential(nn.Conv1d(64, 96, 5, padding=2), nn.BatchNorm1d(96), nn.ReLU()), nn.Sequential(nn.Conv1d(96, 64, 3, padding=1), nn.GroupNorm(4, 64), nn.SiLU())])
-        self.tower = nn.Sequential(nn.Linear(64, 700), nn.Tanh(), nn.Linear(700, 300), nn.Tanh(), nn.Linear(300, VOCABULARY))
+        self.blocks = nn.ModuleList(
+            [
+                nn.Sequential(nn.Conv1d(64, 96, 5, padding=2), nn.BatchNorm1d(96), nn.ReLU()),
+                nn.Sequential(nn.Conv1d(96, 64, 3, padding=1), nn.GroupNorm(4, 64), nn.SiLU()),
+            ]
+        )
+        self.tower = nn.Sequential(
+            nn.Linear(64, 700), nn.Tanh(), nn.Linear(700, 300), nn.Tanh(), nn.Linear(300, VOCABULARY)
+        )
 
     def forward(self, x):
         for block in self.blocks:
@@ -85,10 +93,14 @@ def signal(n=16):
 
 def loss_of(model, x):
     out = model(x).float()
-    return F.cross_entropy(out.reshape(-1, out.shape[-1]), torch.zeros(out.numel() // out.shape[-1], dtype=torch.int64, device=DEVICE))
+    return F.cross_entropy(
+        out.reshape(-1, out.shape[-1]), torch.zeros(out.numel() // out.shape[-1], dtype=torch.int64, device=DEVICE)
+    )
 
 
-def train(model, *opts, steps=3, batch=ids, micro=1, before=None, clip=None, after=None, set_to_none=True, on_micro=None):
+def train(
+    model, *opts, steps=3, batch=ids, micro=1, before=None, clip=None, after=None, set_to_none=True, on_micro=None
+):
     global step
     truth.models = truth.models or [model]
     truth.optimizers = list(opts)
@@ -128,13 +140,21 @@ def group(world=8):
 
 # ---------------------------------------------------------------- FSDP
 
+
 def fsdp1(precision=None, orig=False, strategy=None, opt=torch.optim.AdamW, model=None, batch=ids, **more):
     from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
     group()
     kinds = {Block, nn.Sequential}
-    model = FullyShardedDataParallel(model or Model(), auto_wrap_policy=ModuleWrapPolicy(kinds), device_id=0, use_orig_params=orig, mixed_precision=precision, sharding_strategy=strategy or ShardingStrategy.FULL_SHARD)
+    model = FullyShardedDataParallel(
+        model or Model(),
+        auto_wrap_policy=ModuleWrapPolicy(kinds),
+        device_id=0,
+        use_orig_params=orig,
+        mixed_precision=precision,
+        sharding_strategy=strategy or ShardingStrategy.FULL_SHARD,
+    )
     train(model, opt(model.parameters(), lr=1e-3), batch=batch, **more)
 
 
@@ -188,16 +208,26 @@ def fsdp2_accumulate():
     for block in model.blocks:
         fully_shard(block)
     fully_shard(model)
-    train(model, torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False), micro=3, on_micro=model.set_requires_gradient_sync)
+    train(
+        model,
+        torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False),
+        micro=3,
+        on_micro=model.set_requires_gradient_sync,
+    )
 
 
 # ---------------------------------------------------------------- tensor parallel
+
 
 def parallel(model, mesh):
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
     for block in model.blocks:
-        plan = dict.fromkeys("qkv", ColwiseParallel()) | {"out": RowwiseParallel(), "up": ColwiseParallel(), "down": RowwiseParallel()}
+        plan = dict.fromkeys("qkv", ColwiseParallel()) | {
+            "out": RowwiseParallel(),
+            "up": ColwiseParallel(),
+            "down": RowwiseParallel(),
+        }
         parallelize_module(block, mesh, plan)
     return model
 
@@ -221,6 +251,7 @@ def tp_fsdp2():
 
 
 # ---------------------------------------------------------------- replicated
+
 
 class KeepsBuckets:
     """A reducer that does not make its buckets anew after the first step: it would read their order back from the
@@ -258,7 +289,11 @@ def ddp_view():
 
 
 def ddp_view_small_buckets():
-    ddp(ddp_options={"gradient_as_bucket_view": True, "bucket_cap_mb": 1}, opt=lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), set_to_none=False)
+    ddp(
+        ddp_options={"gradient_as_bucket_view": True, "bucket_cap_mb": 1},
+        opt=lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+        set_to_none=False,
+    )
 
 
 def ddp_small_buckets():
@@ -276,6 +311,7 @@ def zero1_view():
 
 
 # ---------------------------------------------------------------- one's own
+
 
 class Lion(torch.optim.Optimizer):
     """State made when it is, not when it steps."""
@@ -420,6 +456,7 @@ def ahead():
 
 # ---------------------------------------------------------------- recordings that begin late or end early
 
+
 def cut_step():
     """The recording ends in the midst of an optimizer's first step."""
     model = Model().cuda()
@@ -453,7 +490,32 @@ def late_inference():
             truth.note("after a request")
 
 
-TUNED = [cut_step, late_inference, fsdp1, fsdp1_mixed, fsdp1_grad_op, fsdp2, fsdp2_mixed, fsdp2_keep, fsdp2_accumulate, tp, tp_fsdp2, ddp, ddp_view, ddp_view_small_buckets, ddp_small_buckets, zero1, zero1_view, lion, lion_master, sophia, masters, averages, average_model, ahead]
+TUNED = [
+    cut_step,
+    late_inference,
+    fsdp1,
+    fsdp1_mixed,
+    fsdp1_grad_op,
+    fsdp2,
+    fsdp2_mixed,
+    fsdp2_keep,
+    fsdp2_accumulate,
+    tp,
+    tp_fsdp2,
+    ddp,
+    ddp_view,
+    ddp_view_small_buckets,
+    ddp_small_buckets,
+    zero1,
+    zero1_view,
+    lion,
+    lion_master,
+    sophia,
+    masters,
+    averages,
+    average_model,
+    ahead,
+]
 
 if __name__ == "__main__":
     run(TUNED, truth)

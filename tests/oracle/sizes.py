@@ -5,6 +5,7 @@ usage: SIZE=8 run.sh sizes.py PROGRAM OUT.pickle.gz        (torch 2.9 or later f
 What SIZE is (a batch, a length, a width) each program says; those named two_.. have LENGTH besides. OUT's name with
 .json gets what PyTorch measured, and whether a request failed. STUBCUDA_TOTAL_MIB is the device.
 """
+
 import os
 import sys
 
@@ -12,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from recording import write
 import sharded
+from recording import write
 from sharded import Block, Model, ids
 
 SIZE, LENGTH = int(os.environ.get("SIZE", "4")), int(os.environ.get("LENGTH", "64"))
@@ -75,7 +76,9 @@ class Experts(nn.Module):
     def __init__(self, d=256):
         super().__init__()
         self.embed, self.gate = nn.Embedding(1000, d), nn.Linear(d, 4)
-        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d)) for _ in range(4))
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d)) for _ in range(4)
+        )
         self.head = nn.Linear(d, 1000)
 
     def forward(self, x):
@@ -93,7 +96,9 @@ def experts():
 class UNet(nn.Module):
     def __init__(self, c=16):
         super().__init__()
-        self.down = nn.ModuleList([nn.Conv2d(3, c, 3, padding=1), nn.Conv2d(c, 2 * c, 3, padding=1), nn.Conv2d(2 * c, 4 * c, 3, padding=1)])
+        self.down = nn.ModuleList(
+            [nn.Conv2d(3, c, 3, padding=1), nn.Conv2d(c, 2 * c, 3, padding=1), nn.Conv2d(2 * c, 4 * c, 3, padding=1)]
+        )
         self.up = nn.ModuleList([nn.Conv2d(6 * c, 2 * c, 3, padding=1), nn.Conv2d(3 * c, c, 3, padding=1)])
         self.out = nn.Conv2d(c, 3, 1)
 
@@ -113,13 +118,23 @@ class UNet(nn.Module):
 def unet():
     """Convolutions without cuDNN loop over the batch: how many requests there are grows with SIZE."""
     model = UNet().cuda()
-    train(model, torch.optim.AdamW(model.parameters()), lambda: torch.zeros(SIZE, 3, 32, 32).cuda(), loss_of=lambda y: y.square().mean())
+    train(
+        model,
+        torch.optim.AdamW(model.parameters()),
+        lambda: torch.zeros(SIZE, 3, 32, 32).cuda(),
+        loss_of=lambda y: y.square().mean(),
+    )
 
 
 def image():
     """The same; SIZE is an eighth of the image's side."""
     model = UNet().cuda()
-    train(model, torch.optim.AdamW(model.parameters()), lambda: torch.zeros(2, 3, 8 * SIZE, 8 * SIZE).cuda(), loss_of=lambda y: y.square().mean())
+    train(
+        model,
+        torch.optim.AdamW(model.parameters()),
+        lambda: torch.zeros(2, 3, 8 * SIZE, 8 * SIZE).cuda(),
+        loss_of=lambda y: y.square().mean(),
+    )
 
 
 class Recurrent(nn.Module):
@@ -200,7 +215,14 @@ def encoder():
     """PyTorch's own layers; at 8 its backward pass sums in two stages and asks for what it does not at 4."""
     layer = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True, dropout=0.0)
     model = nn.Sequential(nn.Embedding(1000, 256), nn.TransformerEncoder(layer, 4), nn.Linear(256, 1000)).cuda()
-    train(model, torch.optim.AdamW(model.parameters()), lambda: ids(SIZE, 128), loss_of=lambda y: F.cross_entropy(y.flatten(0, 1), torch.zeros(y.shape[0] * y.shape[1], dtype=torch.long, device="cuda")))
+    train(
+        model,
+        torch.optim.AdamW(model.parameters()),
+        lambda: ids(SIZE, 128),
+        loss_of=lambda y: F.cross_entropy(
+            y.flatten(0, 1), torch.zeros(y.shape[0] * y.shape[1], dtype=torch.long, device="cuda")
+        ),
+    )
 
 
 def compiled():
@@ -239,7 +261,12 @@ def padded():
 def pairs():
     """Each of so many against each, and one more: 407 at 4, 807 at 8."""
     model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 64)).cuda()
-    train(model, torch.optim.SGD(model.parameters(), lr=0.1), lambda: torch.zeros(100 * SIZE + 7, 64, device="cuda"), lambda x: (x @ x.T).relu().mean())
+    train(
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        lambda: torch.zeros(100 * SIZE + 7, 64, device="cuda"),
+        lambda x: (x @ x.T).relu().mean(),
+    )
 
 
 def vary():
@@ -309,7 +336,14 @@ def two_tokens():
 def two_encoder():
     layer = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True, dropout=0.0)
     model = nn.Sequential(nn.Embedding(1000, 256), nn.TransformerEncoder(layer, 3), nn.Linear(256, 1000)).cuda()
-    train(model, torch.optim.AdamW(model.parameters()), lambda: ids(SIZE, LENGTH), loss_of=lambda y: F.cross_entropy(y.flatten(0, 1), torch.zeros(y.shape[0] * y.shape[1], dtype=torch.long, device="cuda")))
+    train(
+        model,
+        torch.optim.AdamW(model.parameters()),
+        lambda: ids(SIZE, LENGTH),
+        loss_of=lambda y: F.cross_entropy(
+            y.flatten(0, 1), torch.zeros(y.shape[0] * y.shape[1], dtype=torch.long, device="cuda")
+        ),
+    )
 
 
 def two_checkpointing():
@@ -320,7 +354,14 @@ def two_checkpointing():
 def two_shifted():
     """Logits of all but the last position, as language models are trained."""
     model = Model(3).cuda()
-    train(model, torch.optim.SGD(model.parameters(), lr=0.1), lambda: ids(SIZE, LENGTH), loss_of=lambda y: F.cross_entropy(y[:, :-1].flatten(0, 1), torch.zeros(y.shape[0] * (y.shape[1] - 1), dtype=torch.long, device="cuda")))
+    train(
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        lambda: ids(SIZE, LENGTH),
+        loss_of=lambda y: F.cross_entropy(
+            y[:, :-1].flatten(0, 1), torch.zeros(y.shape[0] * (y.shape[1] - 1), dtype=torch.long, device="cuda")
+        ),
+    )
 
 
 class WithClass(Model):
@@ -339,7 +380,11 @@ def two_class():
     train(model, torch.optim.AdamW(model.parameters()), lambda: ids(SIZE, LENGTH))
 
 
-PROGRAMS = {name: it for name, it in list(globals().items()) if callable(it) and getattr(it, "__module__", "") == __name__ and not isinstance(it, type)}
+PROGRAMS = {
+    name: it
+    for name, it in list(globals().items())
+    if callable(it) and getattr(it, "__module__", "") == __name__ and not isinstance(it, type)
+}
 
 if __name__ == "__main__":
     program, out = sys.argv[1:]
@@ -350,4 +395,14 @@ if __name__ == "__main__":
     except torch.cuda.OutOfMemoryError as failed:
         error = str(failed)
     stats = torch.cuda.memory_stats()
-    write(out, {"program": program, "size": SIZE, "length": LENGTH, "error": error, "peak_allocated": stats["allocated_bytes.all.peak"], "peak_reserved": stats["reserved_bytes.all.peak"]})
+    write(
+        out,
+        {
+            "program": program,
+            "size": SIZE,
+            "length": LENGTH,
+            "error": error,
+            "peak_allocated": stats["allocated_bytes.all.peak"],
+            "peak_reserved": stats["reserved_bytes.all.peak"],
+        },
+    )

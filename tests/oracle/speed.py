@@ -7,6 +7,7 @@ binding, without tensors, with and without its trace recorded, and prints trace 
 allocation is one entry, a free two. The calls come from a Python loop, whose own cost is measured with
 calls that do nothing and shown beside.
 """
+
 import gzip
 import pickle
 import sys
@@ -59,7 +60,9 @@ def main():
             torch.cuda.empty_cache()
             best = min(best or seconds, seconds)
         net = max(best - loop, 1e-9)
-        print(f"{name}: {best:.3f} s, {entries / best / 1e6:.2f} M entries/s; without the loop {entries / net / 1e6:.2f} M entries/s")
+        print(
+            f"{name}: {best:.3f} s, {entries / best / 1e6:.2f} M entries/s; without the loop {entries / net / 1e6:.2f} M entries/s"
+        )
 
 
 main()

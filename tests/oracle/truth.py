@@ -4,6 +4,7 @@ Nothing is read from the recording. A moment has the index of the last entry of 
 kind, the storages [address, bytes]: parameters (with buffers, shards, whole ones that were gathered, copies in another precision and averages),
 gradients, optimizer state, inputs, tensors saved for the backward pass, and buffers that collectives were called on.
 """
+
 import json
 import os
 import sys
@@ -52,7 +53,9 @@ def of_fsdp(module):
         yield from ((getattr(flat, name, None), None) for name in ("_local_shard", "_full_param_padded", "data"))
         yield from ((None, getattr(flat, name, None)) for name in ("grad", "_saved_grad_shard"))
     state = getattr(module, "_get_fsdp_state", None)  # FSDP2
-    for group in getattr(state(), "_fsdp_param_groups", None) or [getattr(state(), "_fsdp_param_group", None)] if state else ():
+    for group in (
+        getattr(state(), "_fsdp_param_groups", None) or [getattr(state(), "_fsdp_param_group", None)] if state else ()
+    ):
         for p in group.fsdp_params if group else ():
             yield p._sharded_param_data, getattr(p, "unsharded_accumulated_grad", None)
             for gathered in getattr(p, "all_gather_outputs", ()):
@@ -64,7 +67,15 @@ def of_fsdp(module):
 
 class Truth:
     def __init__(self):
-        self.moments, self.models, self.optimizers, self.states, self.inputs, self.gradients, self.weights = [], [], [], [], [], [], []
+        self.moments, self.models, self.optimizers, self.states, self.inputs, self.gradients, self.weights = (
+            [],
+            [],
+            [],
+            [],
+            [],
+            [],
+            [],
+        )
         self.buffers = {}
 
     def used_by_a_collective(self, *used):
@@ -75,15 +86,25 @@ class Truth:
 
     def note(self, name):
         def places(found):
-            storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in found if t is not None and t.is_cuda}
+            storages = {
+                t.untyped_storage().data_ptr(): t.untyped_storage().nbytes()
+                for t in found
+                if t is not None and t.is_cuda
+            }
             return {a: n for a, n in storages.items() if a and n}
 
         parameters = [p for m in self.models for p in m.parameters()]
         hidden = [h for m in self.models for module in m.modules() for h in of_fsdp(module)]
         self.buffers = {a: b for a, b in self.buffers.items() if not b[0].expired()}
         found = {
-            "parameters": places([local(t) for m in self.models for t in (*m.parameters(), *m.buffers())] + list(tensors([p for p, _ in hidden] + self.weights))),
-            "gradients": places([local(p.grad) for p in parameters if p.grad is not None] + list(tensors([g for _, g in hidden] + self.gradients))),
+            "parameters": places(
+                [local(t) for m in self.models for t in (*m.parameters(), *m.buffers())]
+                + list(tensors([p for p, _ in hidden] + self.weights))
+            ),
+            "gradients": places(
+                [local(p.grad) for p in parameters if p.grad is not None]
+                + list(tensors([g for _, g in hidden] + self.gradients))
+            ),
             "optimizer_state": places(tensors([getattr(o, "optim", o).state for o in self.optimizers] + self.states)),
             "inputs": places(self.inputs),
             "activations": places(local(s.tensor) for s in Saved.alive),
@@ -107,7 +128,16 @@ def watch_collectives(truth):
 
         return wrapper
 
-    for name in ("all_gather_into_tensor", "reduce_scatter_tensor", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "_all_gather_base", "_reduce_scatter_base"):
+    for name in (
+        "all_gather_into_tensor",
+        "reduce_scatter_tensor",
+        "all_reduce",
+        "broadcast",
+        "all_gather",
+        "reduce_scatter",
+        "_all_gather_base",
+        "_reduce_scatter_base",
+    ):
         setattr(dist, name, watched(getattr(dist, name)))
 
 

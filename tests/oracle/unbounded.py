@@ -4,6 +4,7 @@ usage: PYTORCH_CUDA_ALLOC_CONF=... run.sh unbounded.py
 
 Prints what is reserved, in MiB, after each of 100 rounds that keep 2 MiB each (pytorch/pytorch#123548).
 """
+
 import torch
 
 MIB = 1 << 20

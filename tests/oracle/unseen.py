@@ -4,6 +4,7 @@ usage: run.sh unseen.py SCENARIO OUT.pickle.gz        (torch 2.9 or later)
 
 They mix what sharded.py shows one by one, with other models, other optimizers and other names.
 """
+
 import copy
 
 import torch
@@ -11,7 +12,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 
 import sharded
-from sharded import Block, Model, Net, ddp, fsdp1, fsdp2, group, ids, note, parallel, signal, train, truth, zero1
+from sharded import Block, Model, Net, ddp, fsdp2, group, note, signal, train, truth, zero1
 from truth import run
 
 
@@ -21,7 +22,9 @@ class Translator(nn.Module):
     def __init__(self, d=192):
         super().__init__()
         self.embed = nn.Embedding(3000, d)
-        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(d, 4, 3 * d, batch_first=True, dropout=0.1) for _ in range(3))
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(d, 4, 3 * d, batch_first=True, dropout=0.1) for _ in range(3)
+        )
         self.head = nn.Linear(d, 3000, bias=False)
         self.head.weight = self.embed.weight
 
@@ -55,20 +58,34 @@ def plain_translator():
 
 def plain_recurrent():
     model = Recurrent().cuda()
-    train(model, torch.optim.RMSprop(model.parameters(), momentum=0.9, centered=True), batch=signal, micro=2, set_to_none=False)
+    train(
+        model,
+        torch.optim.RMSprop(model.parameters(), momentum=0.9, centered=True),
+        batch=signal,
+        micro=2,
+        set_to_none=False,
+    )
 
 
 def plain_two_groups():
     model = Model(3).cuda()
     flat = [p for p in model.parameters() if p.dim() < 2]
-    train(model, torch.optim.AdamW([p for p in model.parameters() if p.dim() > 1]), torch.optim.SGD(flat, lr=0.1, momentum=0.9))
+    train(
+        model,
+        torch.optim.AdamW([p for p in model.parameters() if p.dim() > 1]),
+        torch.optim.SGD(flat, lr=0.1, momentum=0.9),
+    )
 
 
 def plain_frozen():
     """Adapters on a model that stays as it is."""
     model = Model(3).cuda().bfloat16().requires_grad_(False)
     for block in model.blocks:
-        block.up = nn.Sequential(block.up, nn.Linear(1024, 16, device="cuda", dtype=torch.bfloat16), nn.Linear(16, 1024, device="cuda", dtype=torch.bfloat16))
+        block.up = nn.Sequential(
+            block.up,
+            nn.Linear(1024, 16, device="cuda", dtype=torch.bfloat16),
+            nn.Linear(16, 1024, device="cuda", dtype=torch.bfloat16),
+        )
     train(model, torch.optim.AdamW([p for p in model.parameters() if p.requires_grad]))
 
 
@@ -82,7 +99,13 @@ def fsdp1_translator():
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
     group()
-    model = FullyShardedDataParallel(Translator(), auto_wrap_policy=ModuleWrapPolicy({nn.TransformerEncoderLayer}), device_id=0, use_orig_params=True, mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32))
+    model = FullyShardedDataParallel(
+        Translator(),
+        auto_wrap_policy=ModuleWrapPolicy({nn.TransformerEncoderLayer}),
+        device_id=0,
+        use_orig_params=True,
+        mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32),
+    )
     train(model, torch.optim.Adam(model.parameters()), micro=2)
 
 
@@ -100,7 +123,14 @@ def fsdp1_backward_clip():
     from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
 
     group()
-    model = FullyShardedDataParallel(Model(4).cuda(), auto_wrap_policy=lambda module, recurse, nonwrapped_numel: size_based_auto_wrap_policy(module, recurse, nonwrapped_numel, min_num_params=300000), backward_prefetch=BackwardPrefetch.BACKWARD_POST, sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)
+    model = FullyShardedDataParallel(
+        Model(4).cuda(),
+        auto_wrap_policy=lambda module, recurse, nonwrapped_numel: size_based_auto_wrap_policy(
+            module, recurse, nonwrapped_numel, min_num_params=300000
+        ),
+        backward_prefetch=BackwardPrefetch.BACKWARD_POST,
+        sharding_strategy=ShardingStrategy.SHARD_GRAD_OP,
+    )
     train(model, torch.optim.AdamW(model.parameters()))
 
 
@@ -111,7 +141,13 @@ def fsdp2_translator():
 def fsdp2_net():
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
-    fsdp2(model=Net(), kinds=(nn.Sequential,), opt=torch.optim.RMSprop, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16), train_more={"batch": lambda: signal().bfloat16()})
+    fsdp2(
+        model=Net(),
+        kinds=(nn.Sequential,),
+        opt=torch.optim.RMSprop,
+        mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16),
+        train_more={"batch": lambda: signal().bfloat16()},
+    )
 
 
 def fsdp2_hybrid():
@@ -157,15 +193,34 @@ def fsdp2_average():
 
 
 def tp_sequence():
-    from torch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel, parallelize_module
-    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
 
     group()
     model = Model(2).cuda()
     mesh = init_device_mesh("cuda", (8,))
     for block in model.blocks:
-        parallelize_module(block, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel(), "q": ColwiseParallel(), "k": ColwiseParallel(), "v": ColwiseParallel(), "out": RowwiseParallel()})
-    parallelize_module(model, mesh, {"head": ColwiseParallel(output_layouts=Replicate()), "embed": RowwiseParallel(input_layouts=Replicate())})
+        parallelize_module(
+            block,
+            mesh,
+            {
+                "up": ColwiseParallel(),
+                "down": RowwiseParallel(),
+                "q": ColwiseParallel(),
+                "k": ColwiseParallel(),
+                "v": ColwiseParallel(),
+                "out": RowwiseParallel(),
+            },
+        )
+    parallelize_module(
+        model,
+        mesh,
+        {"head": ColwiseParallel(output_layouts=Replicate()), "embed": RowwiseParallel(input_layouts=Replicate())},
+    )
     train(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=False))
 
 
@@ -176,12 +231,19 @@ def tp_translator():
     model = Translator().cuda()
     model.train()
     for layer in model.layers:
-        parallelize_module(layer, init_device_mesh("cuda", (8,)), {"linear1": ColwiseParallel(), "linear2": RowwiseParallel()})
+        parallelize_module(
+            layer, init_device_mesh("cuda", (8,)), {"linear1": ColwiseParallel(), "linear2": RowwiseParallel()}
+        )
     train(model, torch.optim.Adam(model.parameters(), foreach=False))
 
 
 def ddp_net():
-    ddp(Net(), batch=signal, opt=lambda p: torch.optim.Adamax(p), ddp_options={"broadcast_buffers": True, "bucket_cap_mb": 1})
+    ddp(
+        Net(),
+        batch=signal,
+        opt=lambda p: torch.optim.Adamax(p),
+        ddp_options={"broadcast_buffers": True, "bucket_cap_mb": 1},
+    )
 
 
 def ddp_no_sync():
@@ -328,7 +390,33 @@ def own_teacher():
     train(model, torch.optim.Adam(model.parameters()), batch=signal, after=after)
 
 
-UNSEEN = [plain_translator, plain_recurrent, plain_two_groups, plain_frozen, plain_adafactor, fsdp1_translator, fsdp1_alone, fsdp1_backward_clip, fsdp2_translator, fsdp2_net, fsdp2_hybrid, fsdp2_recompute, fsdp2_average, tp_sequence, tp_translator, ddp_net, ddp_no_sync, ddp_half_hook, zero1_translator, zero1_bucket_views, own_tiger, own_prepared, own_functions, own_average_class, own_teacher]
+UNSEEN = [
+    plain_translator,
+    plain_recurrent,
+    plain_two_groups,
+    plain_frozen,
+    plain_adafactor,
+    fsdp1_translator,
+    fsdp1_alone,
+    fsdp1_backward_clip,
+    fsdp2_translator,
+    fsdp2_net,
+    fsdp2_hybrid,
+    fsdp2_recompute,
+    fsdp2_average,
+    tp_sequence,
+    tp_translator,
+    ddp_net,
+    ddp_no_sync,
+    ddp_half_hook,
+    zero1_translator,
+    zero1_bucket_views,
+    own_tiger,
+    own_prepared,
+    own_functions,
+    own_average_class,
+    own_teacher,
+]
 
 if __name__ == "__main__":
     run(UNSEEN, truth)

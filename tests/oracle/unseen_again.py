@@ -2,6 +2,7 @@
 
 usage: run.sh unseen_again.py SCENARIO OUT.pickle.gz        (torch 2.9 or later)
 """
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -54,7 +55,9 @@ def replicated(model, world, opt, **more):
         future.set_result(bucket.buffer())
         return future
 
-    options = {key: more.pop(key) for key in ("gradient_as_bucket_view", "bucket_cap_mb", "static_graph") if key in more}
+    options = {
+        key: more.pop(key) for key in ("gradient_as_bucket_view", "bucket_cap_mb", "static_graph") if key in more
+    }
     group(world)
     model = DistributedDataParallel(model.cuda(), **options)
     model.register_comm_hook(None, hook)
@@ -64,20 +67,40 @@ def replicated(model, world, opt, **more):
 
 
 def ddp_view_static():
-    replicated(Model(4, 384), 4, lambda p: torch.optim.NAdam(p), gradient_as_bucket_view=True, static_graph=True, steps=4)
+    replicated(
+        Model(4, 384), 4, lambda p: torch.optim.NAdam(p), gradient_as_bucket_view=True, static_graph=True, steps=4
+    )
 
 
 def ddp_view_micro():
-    replicated(Reader(256, 3), 2, lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True), gradient_as_bucket_view=True, bucket_cap_mb=2, micro=4, batch=pictures)
+    replicated(
+        Reader(256, 3),
+        2,
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+        gradient_as_bucket_view=True,
+        bucket_cap_mb=2,
+        micro=4,
+        batch=pictures,
+    )
 
 
 def ddp_view_clip():
-    replicated(Reader(), 16, lambda p: torch.optim.AdamW(p, amsgrad=True), gradient_as_bucket_view=True, bucket_cap_mb=4, clip=1.0, batch=pictures)
+    replicated(
+        Reader(),
+        16,
+        lambda p: torch.optim.AdamW(p, amsgrad=True),
+        gradient_as_bucket_view=True,
+        bucket_cap_mb=4,
+        clip=1.0,
+        batch=pictures,
+    )
 
 
 def ddp_view_kept():
     """Gradients are set to zero, not dropped."""
-    replicated(Model(3, 192), 3, lambda p: torch.optim.Adagrad(p), gradient_as_bucket_view=True, set_to_none=False, batch=words)
+    replicated(
+        Model(3, 192), 3, lambda p: torch.optim.Adagrad(p), gradient_as_bucket_view=True, set_to_none=False, batch=words
+    )
 
 
 def ddp_copies():
@@ -87,13 +110,25 @@ def ddp_copies():
 def zero_both_views():
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
-    replicated(Model(3, 320), 16, lambda p: ZeroRedundancyOptimizer(p, torch.optim.RAdam, lr=1e-3, parameters_as_bucket_view=True), gradient_as_bucket_view=True, batch=words)
+    replicated(
+        Model(3, 320),
+        16,
+        lambda p: ZeroRedundancyOptimizer(p, torch.optim.RAdam, lr=1e-3, parameters_as_bucket_view=True),
+        gradient_as_bucket_view=True,
+        batch=words,
+    )
 
 
 def zero_momentum():
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
-    replicated(Net(), 3, lambda p: ZeroRedundancyOptimizer(p, torch.optim.SGD, lr=0.1, momentum=0.9, parameters_as_bucket_view=True), bucket_cap_mb=1, batch=signal)
+    replicated(
+        Net(),
+        3,
+        lambda p: ZeroRedundancyOptimizer(p, torch.optim.SGD, lr=0.1, momentum=0.9, parameters_as_bucket_view=True),
+        bucket_cap_mb=1,
+        batch=signal,
+    )
 
 
 def one_sharded(world, model, opt, orig, batch, precision=None, strategy="FULL_SHARD", clip=None, **more):
@@ -101,14 +136,34 @@ def one_sharded(world, model, opt, orig, batch, precision=None, strategy="FULL_S
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
     group(world)
-    model = FullyShardedDataParallel(model, auto_wrap_policy=ModuleWrapPolicy({Block}), device_id=0, use_orig_params=orig, mixed_precision=precision, sharding_strategy=ShardingStrategy[strategy])
-    train(model, opt(model.parameters()), batch=batch, before=(lambda: model.clip_grad_norm_(clip)) if clip else None, **more)
+    model = FullyShardedDataParallel(
+        model,
+        auto_wrap_policy=ModuleWrapPolicy({Block}),
+        device_id=0,
+        use_orig_params=orig,
+        mixed_precision=precision,
+        sharding_strategy=ShardingStrategy[strategy],
+    )
+    train(
+        model,
+        opt(model.parameters()),
+        batch=batch,
+        before=(lambda: model.clip_grad_norm_(clip)) if clip else None,
+        **more,
+    )
 
 
 def fsdp1_flat_mixed():
     from torch.distributed.fsdp import MixedPrecision
 
-    one_sharded(4, Reader(), lambda p: torch.optim.Adagrad(p), False, pictures, MixedPrecision(torch.bfloat16, torch.bfloat16, torch.bfloat16))
+    one_sharded(
+        4,
+        Reader(),
+        lambda p: torch.optim.Adagrad(p),
+        False,
+        pictures,
+        MixedPrecision(torch.bfloat16, torch.bfloat16, torch.bfloat16),
+    )
 
 
 def fsdp1_orig_clip():
@@ -118,7 +173,16 @@ def fsdp1_orig_clip():
 def fsdp1_orig_half():
     from torch.distributed.fsdp import MixedPrecision
 
-    one_sharded(2, Reader(192, 5), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), True, pictures, MixedPrecision(torch.float16, torch.float32), "SHARD_GRAD_OP", micro=2)
+    one_sharded(
+        2,
+        Reader(192, 5),
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+        True,
+        pictures,
+        MixedPrecision(torch.float16, torch.float32),
+        "SHARD_GRAD_OP",
+        micro=2,
+    )
 
 
 def two_sharded(world, model, opt, batch, micro=1, **more):
@@ -136,13 +200,27 @@ def two_sharded(world, model, opt, batch, micro=1, **more):
 def fsdp2_mixed_wide():
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
-    two_sharded(16, Model(3, 512), lambda p: torch.optim.NAdam(p), words, mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32))
+    two_sharded(
+        16,
+        Model(3, 512),
+        lambda p: torch.optim.NAdam(p),
+        words,
+        mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32),
+    )
 
 
 def fsdp2_mixed_micro():
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
-    two_sharded(4, Model(5, 192), lambda p: torch.optim.Adamax(p), words, 3, mp_policy=MixedPrecisionPolicy(torch.bfloat16), reshard_after_forward=False)
+    two_sharded(
+        4,
+        Model(5, 192),
+        lambda p: torch.optim.Adamax(p),
+        words,
+        3,
+        mp_policy=MixedPrecisionPolicy(torch.bfloat16),
+        reshard_after_forward=False,
+    )
 
 
 def tp_deep():
@@ -174,7 +252,23 @@ def plain_autocast():
     train(model, torch.optim.Adamax(model.parameters()), batch=pictures, micro=2, clip=1.0)
 
 
-AGAIN = [ddp_view_static, ddp_view_micro, ddp_view_clip, ddp_view_kept, ddp_copies, zero_both_views, zero_momentum, fsdp1_flat_mixed, fsdp1_orig_clip, fsdp1_orig_half, fsdp2_mixed_wide, fsdp2_mixed_micro, tp_deep, tp_fsdp2_mixed, plain_autocast]
+AGAIN = [
+    ddp_view_static,
+    ddp_view_micro,
+    ddp_view_clip,
+    ddp_view_kept,
+    ddp_copies,
+    zero_both_views,
+    zero_momentum,
+    fsdp1_flat_mixed,
+    fsdp1_orig_clip,
+    fsdp1_orig_half,
+    fsdp2_mixed_wide,
+    fsdp2_mixed_micro,
+    tp_deep,
+    tp_fsdp2_mixed,
+    plain_autocast,
+]
 
 if __name__ == "__main__":
     run(AGAIN, truth)

@@ -1,4 +1,5 @@
 """The tests run with the stand-in for torch of `fake/`, or with a real torch where a GPU (or the stub) is there."""
+
 import os
 import subprocess
 import sys
@@ -41,7 +42,14 @@ def child(tmp_path):
         command = [sys.executable, *arguments, str(path)]
         if program_options is not None:
             command = [program(), "run", *program_options, "--", *command]
-        return subprocess.run(command, cwd=tmp_path, env=environment(**variables), stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, universal_newlines=True, timeout=120)
+        return subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environment(**variables),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+        )
 
     return run

@@ -1,11 +1,12 @@
 """What a dry run does to libraries whose loops wait for a value of the device."""
+
 import subprocess
 import sys
 
 from conftest import ROOT
 
 # As transformers has it: the device is asked whether every sequence is done, and says zero, which is no.
-LIBRARY = '''
+LIBRARY = """
 class MaxLengthCriteria:
     def __init__(self, max_length):
         self.max_length = max_length
@@ -36,7 +37,7 @@ class GenerationMixin:
             if ids.shape[1] > 1000:
                 return None
         return ids.shape[1]
-'''
+"""
 PROGRAM = """
 import sys
 sys.path[:0] = [{directory!r}, {stub!r}]

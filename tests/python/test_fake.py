@@ -1,16 +1,34 @@
 """The stand-in for torch has only what the real one has, with the same names of parameters."""
-import inspect
+
 import subprocess
 import sys
 
 import pytest
+
 from conftest import HERE
 
-NAMES = ["OutOfMemoryError", "empty", "uint8", "__version__", "version.cuda", "_C._cuda_init",
-         "_C._cuda_attach_out_of_memory_observer", "cuda._lazy_call", "cuda._lazy_init", "cuda.init", "cuda.is_available", "cuda.is_initialized",
-         "cuda.device_count", "cuda.current_device", "cuda.set_device", "cuda.get_device_properties",
-         "cuda.memory._record_memory_history", "cuda.memory._record_memory_history_impl", "cuda.memory._snapshot",
-         "cuda.memory._dump_snapshot"]
+NAMES = [
+    "OutOfMemoryError",
+    "empty",
+    "uint8",
+    "__version__",
+    "version.cuda",
+    "_C._cuda_init",
+    "_C._cuda_attach_out_of_memory_observer",
+    "cuda._lazy_call",
+    "cuda._lazy_init",
+    "cuda.init",
+    "cuda.is_available",
+    "cuda.is_initialized",
+    "cuda.device_count",
+    "cuda.current_device",
+    "cuda.set_device",
+    "cuda.get_device_properties",
+    "cuda.memory._record_memory_history",
+    "cuda.memory._record_memory_history_impl",
+    "cuda.memory._snapshot",
+    "cuda.memory._dump_snapshot",
+]
 SHOW = """
 import inspect, sys
 %s
@@ -26,8 +44,12 @@ for name in %r:
 
 
 def shown(first):
-    done = subprocess.run([sys.executable, "-c", SHOW % (first, NAMES)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          universal_newlines=True)
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW % (first, NAMES)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     return done.returncode, dict(line.split(" ", 1) for line in done.stdout.splitlines()), done.stderr
 
 

@@ -1,12 +1,13 @@
 """The package: what a notebook, a script and a test suite use."""
+
 import os
 import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, environment, program
 
 import oomscope
+from conftest import ROOT, environment, program
 
 SNAPSHOT = str(ROOT / "fixtures" / "2.15.0-oom_varlen-at-oom.pickle.gz")
 
@@ -35,8 +36,12 @@ def test_what_cannot_be_read_is_an_error_with_the_programs_words(tmp_path):
 
 
 def test_python_m_oomscope_is_the_program():
-    done = subprocess.run([sys.executable, "-m", "oomscope", "--version"], env=environment(), stdout=subprocess.PIPE,
-                          universal_newlines=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "oomscope", "--version"],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert done.returncode == 0 and done.stdout.startswith("oomscope ")
 
 
@@ -104,12 +109,16 @@ def test_limits_on_a_test(tmp_path):
     (tmp_path / "test_limits.py").write_text(LIMITS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_limits.py"]
     installed = environment(PYTEST_ADDOPTS="")
-    if subprocess.call([sys.executable, "-c", "import importlib.metadata as m; m.version('oomscope')"],
-                       stderr=subprocess.DEVNULL):
+    if subprocess.call(
+        [sys.executable, "-c", "import importlib.metadata as m; m.version('oomscope')"], stderr=subprocess.DEVNULL
+    ):
         command += ["-p", "oomscope.pytest_plugin"]
-    done = subprocess.run(command, cwd=str(tmp_path), env=installed, stdout=subprocess.PIPE, universal_newlines=True)
+    done = subprocess.run(command, cwd=str(tmp_path), env=installed, stdout=subprocess.PIPE, text=True)
     assert "3 failed, 1 passed" in done.stdout, done.stdout
-    assert "allocated memory peaks at 40 MiB; the limit is 20 MiB" in done.stdout and "look further: oomscope " in done.stdout
+    assert (
+        "allocated memory peaks at 40 MiB; the limit is 20 MiB" in done.stdout
+        and "look further: oomscope " in done.stdout
+    )
     assert "takes limits by name" in done.stdout and "CUDA out of memory" in done.stdout
 
 

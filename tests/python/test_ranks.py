@@ -1,4 +1,5 @@
 """One process as one rank of many: the store that never waits, and objects that nobody else gives."""
+
 import threading
 import types
 
@@ -50,9 +51,14 @@ def collectives(device, is_alone):
         scatter_object_output_list[0] = c10d._tensor_to_object(Tensor(device), 0)
 
     c10d = types.SimpleNamespace(
-        _tensor_to_object=lambda tensor, size: "of another rank", _get_object_coll_device=lambda group: device,
-        _rank_not_in_group=lambda group: group == "not ours", get_rank=lambda group: 1, all_gather_object=all_gather_object,
-        broadcast_object_list=broadcast_object_list, scatter_object_list=scatter_object_list)
+        _tensor_to_object=lambda tensor, size: "of another rank",
+        _get_object_coll_device=lambda group: device,
+        _rank_not_in_group=lambda group: group == "not ours",
+        get_rank=lambda group: 1,
+        all_gather_object=all_gather_object,
+        broadcast_object_list=broadcast_object_list,
+        scatter_object_list=scatter_object_list,
+    )
     distributed = types.SimpleNamespace(__file__="torch/distributed/__init__.py")
     _ranks.hear_own_objects(distributed, c10d, is_alone)
     return distributed, reached

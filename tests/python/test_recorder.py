@@ -1,4 +1,5 @@
 """The recorder on its own: what it does to a process that knows nothing of it."""
+
 import ast
 import gzip
 import json
@@ -9,9 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
+
 from conftest import ROOT, environment
 
 RECORDER = ROOT / "python" / "oomscope" / "_recorder.py"
@@ -78,14 +79,18 @@ def test_nothing_is_written_or_said_where_nothing_fails(recorded):
 def test_torch_is_not_imported_and_cuda_not_started(recorded):
     done, _ = recorded("import sys\nassert 'torch' not in sys.modules and 'json' not in sys.modules")
     assert (done.returncode, done.stderr) == (0, "")
-    done, _ = recorded("import torch\nassert not torch.cuda.is_initialized()\nimport sys\n"
-                       "assert not [f for f in sys.meta_path if 'Torch' in type(f).__name__]")
+    done, _ = recorded(
+        "import torch\nassert not torch.cuda.is_initialized()\nimport sys\n"
+        "assert not [f for f in sys.meta_path if 'Torch' in type(f).__name__]"
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_search_for_torch_alone_does_nothing(recorded):
-    code = "import importlib.util\nassert importlib.util.find_spec('torch')\nassert importlib.util.find_spec('json')\n" \
-           "import torch\ntry: torch.empty(2 << 30, device='cuda')\nexcept torch.OutOfMemoryError: pass\n"
+    code = (
+        "import importlib.util\nassert importlib.util.find_spec('torch')\nassert importlib.util.find_spec('json')\n"
+        "import torch\ntry: torch.empty(2 << 30, device='cuda')\nexcept torch.OutOfMemoryError: pass\n"
+    )
     done, paths = recorded(code)
     assert done.returncode == 0 and len(paths) == 1, done.stderr
 
@@ -113,19 +118,26 @@ def test_an_own_sitecustomize_runs_and_its_error_is_its_own(recorded, tmp_path):
     own = tmp_path / "own"
     own.mkdir()
     (own / "sitecustomize.py").write_text("import sys\nsys.own = True\n")
-    code = "import sys\nassert sys.own\nimport torch\nassert sys.modules['sitecustomize'].__file__.startswith(%r)\n" + OOM
+    code = (
+        "import sys\nassert sys.own\nimport torch\nassert sys.modules['sitecustomize'].__file__.startswith(%r)\n" + OOM
+    )
     control = str(tmp_path / "out" / ".recorder")
     path = os.pathsep.join([control, str(own), environment()["PYTHONPATH"]])
     done, paths = recorded(code % str(own))
     assert "AttributeError" in done.stderr  # not on the path yet
     recorded("pass")
-    done = subprocess.run([sys.executable, "-c", code % str(own)], env=environment(PYTHONPATH=path),
-                          stderr=subprocess.PIPE, universal_newlines=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code % str(own)],
+        env=environment(PYTHONPATH=path),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert "OutOfMemoryError" in done.stderr
     assert list((tmp_path / "out").glob("*oom1.pickle.gz"))
     (own / "sitecustomize.py").write_text("1 / 0\n")
-    done = subprocess.run([sys.executable, "-c", OOM], env=environment(PYTHONPATH=path), stderr=subprocess.PIPE,
-                          universal_newlines=True)
+    done = subprocess.run(
+        [sys.executable, "-c", OOM], env=environment(PYTHONPATH=path), stderr=subprocess.PIPE, text=True
+    )
     assert "ZeroDivisionError" in done.stderr and "OutOfMemoryError" in done.stderr
     assert len(list((tmp_path / "out").glob("*oom1.pickle.gz"))) == 2
 
@@ -136,8 +148,9 @@ def test_two_recorders_hide_each_other_without_a_circle(recorded, tmp_path):
     shutil.copy(str(RECORDER), str(other / "sitecustomize.py"))
     recorded("pass")
     path = os.pathsep.join([str(tmp_path / "out" / ".recorder"), str(other), environment()["PYTHONPATH"]])
-    done = subprocess.run([sys.executable, "-c", OOM], env=environment(PYTHONPATH=path), stderr=subprocess.PIPE,
-                          universal_newlines=True)
+    done = subprocess.run(
+        [sys.executable, "-c", OOM], env=environment(PYTHONPATH=path), stderr=subprocess.PIPE, text=True
+    )
     assert "RecursionError" not in done.stderr and "OutOfMemoryError" in done.stderr
     assert len(list(tmp_path.glob("*/*oom1.pickle.gz"))) == 1
 
@@ -152,8 +165,10 @@ def test_a_directory_that_cannot_be_written_is_one_line(recorded, tmp_path):
 
 @needs_posix
 def test_a_full_disk_leaves_no_half_of_a_file(recorded, tmp_path):
-    code = "import resource\nimport torch\ntorch.empty(1, device='cuda')\n" \
-           "resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))\n" + SURVIVE % 3 + "\nprint('done')"
+    code = (
+        "import resource\nimport torch\ntorch.empty(1, device='cuda')\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))\n" + SURVIVE % 3 + "\nprint('done')"
+    )
     done, paths = recorded(code)
     assert done.returncode == 0 and done.stdout == "done\n", done.stderr
     assert paths == [] and list((tmp_path / "out").glob("*.part")) == []
@@ -168,8 +183,10 @@ def test_an_allocator_that_cannot_be_recorded_is_said(recorded):
 
 @needs_posix
 def test_a_forked_child_is_left_alone(recorded):
-    code = "import os, torch\ntorch.empty(1, device='cuda')\npid = os.fork()\nif pid == 0: os._exit(0)\n" \
-           "assert os.waitpid(pid, 0)[1] == 0\n" + SURVIVE % 1
+    code = (
+        "import os, torch\ntorch.empty(1, device='cuda')\npid = os.fork()\nif pid == 0: os._exit(0)\n"
+        "assert os.waitpid(pid, 0)[1] == 0\n" + SURVIVE % 1
+    )
     done, paths = recorded(code, {"at": "exit"})
     assert done.returncode == 0 and len(paths) == 1, done.stderr
 
@@ -200,9 +217,9 @@ def test_who_has_begun_to_write_is_waited_for_longer(tmp_path, capsys):
         return time.monotonic() - began, capsys.readouterr().err
 
     took, said = waits("writing", "asked 1.0")
-    assert 0.9 < took and said == ""
+    assert took > 0.9 and said == ""
     took, said = waits("")
-    assert 0.4 <= took and "no snapshot from 1 of 1 other processes" in said
+    assert took >= 0.4 and "no snapshot from 1 of 1 other processes" in said
 
 
 def test_old_pythons_can_read_it():
@@ -218,5 +235,17 @@ def test_it_uses_the_standard_library_alone():
             names.update(alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             names.add(node.module.split(".")[0])
-    assert names - {"torch"} <= {"atexit", "gzip", "importlib", "json", "os", "pickle", "platform", "signal", "socket",
-                                 "sys", "threading", "time"}
+    assert names - {"torch"} <= {
+        "atexit",
+        "gzip",
+        "importlib",
+        "json",
+        "os",
+        "pickle",
+        "platform",
+        "signal",
+        "socket",
+        "sys",
+        "threading",
+        "time",
+    }

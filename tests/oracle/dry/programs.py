@@ -5,6 +5,7 @@ usage: programs.py NAME        (`torchrun --nproc-per-node 2 programs.py ddp` fo
 
 Needs torch; transformers, accelerate, peft, diffusers, torchvision and lightning where the name says so.
 """
+
 import os
 import sys
 import tempfile
@@ -31,6 +32,7 @@ def device():
 
 def trainer(kind, **options):
     from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+
     if kind == "gpt2":
         model = GPT2LMHeadModel(GPT2Config())
     else:
@@ -45,36 +47,61 @@ def trainer(kind, **options):
             ids = torch.randint(0, 1000, (512,))
             return dict(input_ids=ids, labels=ids)
 
-    arguments = dict(output_dir=tempfile.mkdtemp(), per_device_train_batch_size=4, max_steps=3, logging_steps=1, save_strategy="no", report_to=[])
+    arguments = dict(
+        output_dir=tempfile.mkdtemp(),
+        per_device_train_batch_size=4,
+        max_steps=3,
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+    )
     Trainer(model=model, args=TrainingArguments(**arguments, **options), train_dataset=Data()).train()
 
 
 def lora():
     from peft import LoraConfig, get_peft_model
     from transformers import LlamaConfig, LlamaForCausalLM
-    config = LlamaConfig(hidden_size=1024, intermediate_size=2816, num_hidden_layers=12, num_attention_heads=16, vocab_size=32000)
-    model = get_peft_model(LlamaForCausalLM(config).bfloat16().cuda(), LoraConfig(r=16, target_modules=["q_proj", "v_proj"]))
+
+    config = LlamaConfig(
+        hidden_size=1024, intermediate_size=2816, num_hidden_layers=12, num_attention_heads=16, vocab_size=32000
+    )
+    model = get_peft_model(
+        LlamaForCausalLM(config).bfloat16().cuda(), LoraConfig(r=16, target_modules=["q_proj", "v_proj"])
+    )
     ids = torch.randint(0, 1000, (4, 512), device="cuda")
     steps(model, lambda: (ids,), lambda out: out.logits.float().mean())
 
 
 def unet():
     from diffusers import UNet2DConditionModel
-    model = UNet2DConditionModel(sample_size=32, block_out_channels=(128, 256, 512, 512), cross_attention_dim=256).cuda()
+
+    model = UNet2DConditionModel(
+        sample_size=32, block_out_channels=(128, 256, 512, 512), cross_attention_dim=256
+    ).cuda()
     noise, text = torch.randn(4, 4, 32, 32, device="cuda"), torch.randn(4, 77, 256, device="cuda")
     steps(model, lambda: (noise, 10, text), lambda out: out.sample.square().mean())
 
 
 def resnet50():
     from torchvision.models import resnet50
+
     images, labels = torch.randn(16, 3, 224, 224, device="cuda"), torch.randint(0, 1000, (16,), device="cuda")
-    steps(resnet50().cuda(), lambda: (images,), lambda out: nn.functional.cross_entropy(out, labels), optimizer=torch.optim.SGD)
+    steps(
+        resnet50().cuda(),
+        lambda: (images,),
+        lambda out: nn.functional.cross_entropy(out, labels),
+        optimizer=torch.optim.SGD,
+    )
 
 
 class Recurrent(nn.Module):
     def __init__(self):
         super().__init__()
-        self.embed, self.lstm, self.head = nn.Embedding(10000, 256), nn.LSTM(256, 512, 2, batch_first=True), nn.Linear(512, 10000)
+        self.embed, self.lstm, self.head = (
+            nn.Embedding(10000, 256),
+            nn.LSTM(256, 512, 2, batch_first=True),
+            nn.Linear(512, 10000),
+        )
 
     def forward(self, ids):
         return self.head(self.lstm(self.embed(ids))[0])
@@ -91,7 +118,9 @@ class Experts(nn.Module):
     def __init__(self, width=512, experts=8):
         super().__init__()
         self.router = nn.Linear(width, experts)
-        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)) for _ in range(experts))
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)) for _ in range(experts)
+        )
 
     def forward(self, x):
         weights, chosen = self.router(x).softmax(-1).topk(2)
@@ -112,7 +141,11 @@ def transformer(layers=4):
 
 
 def compiled():
-    model = torch.compile(nn.Sequential(*[nn.Sequential(nn.LayerNorm(512), nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)) for _ in range(4)]).cuda())
+    model = torch.compile(
+        nn.Sequential(
+            *[nn.Sequential(nn.LayerNorm(512), nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)) for _ in range(4)]
+        ).cuda()
+    )
     x = torch.randn(64, 256, 512, device="cuda")
     steps(model, lambda: (x,), lambda out: out.square().mean())
 
@@ -128,6 +161,7 @@ def ddp():
 
 def zero():
     from torch.distributed.optim import ZeroRedundancyOptimizer
+
     torch.distributed.init_process_group("nccl")
     here = device()
     model = nn.parallel.DistributedDataParallel(transformer().to(here), device_ids=[here.index])
@@ -140,10 +174,13 @@ def zero():
 def fsdp1():
     from torch.distributed.fsdp import FullyShardedDataParallel
     from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
     torch.distributed.init_process_group("nccl")
     here = device()
     policy = partial(transformer_auto_wrap_policy, transformer_layer_cls={nn.TransformerEncoderLayer})
-    model = FullyShardedDataParallel(transformer(), auto_wrap_policy=policy, device_id=here, sync_module_states=True, use_orig_params=True)
+    model = FullyShardedDataParallel(
+        transformer(), auto_wrap_policy=policy, device_id=here, sync_module_states=True, use_orig_params=True
+    )
     x = torch.randn(8, 256, 512, device=here)
     steps(model, lambda: (x,), lambda out: out.square().mean())
     torch.distributed.destroy_process_group()
@@ -161,6 +198,7 @@ class Feed(nn.Module):
 def tensor_parallel():
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
     here = device()
     mesh = init_device_mesh("cuda", (int(os.environ["WORLD_SIZE"]),))
     model = nn.Sequential(*[Feed() for _ in range(4)]).to(here)
@@ -174,6 +212,7 @@ def tensor_parallel():
 def objects():
     """What ranks say to each other in Python objects and on the CPU, and groups of groups."""
     from torch import distributed
+
     here = device()
     distributed.init_process_group("cpu:gloo,cuda:nccl", device_id=here)
     rank, size = distributed.get_rank(), distributed.get_world_size()
@@ -204,6 +243,7 @@ def objects():
 
 def fsdp2():
     from torch.distributed.fsdp import fully_shard
+
     torch.distributed.init_process_group("nccl")
     model = transformer().to(device())
     for layer in model.layers:
@@ -229,13 +269,24 @@ def lightning():
             return torch.optim.AdamW(self.parameters())
 
     data = torch.utils.data.DataLoader(torch.randn(32, 256, 512), batch_size=8)
-    L.Trainer(max_steps=3, accelerator="gpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False).fit(Module(), data)
+    L.Trainer(
+        max_steps=3,
+        accelerator="gpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    ).fit(Module(), data)
 
 
 def generate():
     """The length alone ends it: what the device says of it is zero."""
     from transformers import LlamaConfig, LlamaForCausalLM
-    config = LlamaConfig(hidden_size=1024, intermediate_size=2816, num_hidden_layers=12, num_attention_heads=16, vocab_size=32000)
+
+    config = LlamaConfig(
+        hidden_size=1024, intermediate_size=2816, num_hidden_layers=12, num_attention_heads=16, vocab_size=32000
+    )
     model, ids = LlamaForCausalLM(config).half().cuda().eval(), torch.randint(0, 1000, (4, 512), device="cuda")
     with torch.inference_mode():
         print(model.generate(ids, max_new_tokens=64, do_sample=True, top_k=50, pad_token_id=0).shape)
@@ -255,9 +306,21 @@ PROGRAMS = {
     "llama": lambda: trainer("llama"),
     "llama-bf16-checkpointed": lambda: trainer("llama", bf16=True, gradient_checkpointing=True),
     "gpt2-compiled": lambda: trainer("gpt2", torch_compile=True),
-    "lora": lora, "unet": unet, "resnet50": resnet50, "lstm": lstm, "moe": moe, "compiled": compiled,
-    "ddp": ddp, "fsdp2": fsdp2, "lightning": lightning, "generate": generate, "profiled": profiled,
-    "zero": zero, "fsdp1": fsdp1, "tensor-parallel": tensor_parallel, "objects": objects,
+    "lora": lora,
+    "unet": unet,
+    "resnet50": resnet50,
+    "lstm": lstm,
+    "moe": moe,
+    "compiled": compiled,
+    "ddp": ddp,
+    "fsdp2": fsdp2,
+    "lightning": lightning,
+    "generate": generate,
+    "profiled": profiled,
+    "zero": zero,
+    "fsdp1": fsdp1,
+    "tensor-parallel": tensor_parallel,
+    "objects": objects,
 }
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ releases that the program's lock file names (einx 0.3.0 for 2.6, 0.4.3 for 2.11)
 below, each as OWNER+NAME (a git directory or one with it in `repo`); RECORDINGS the recordings, with the first digits of their
 blob at the end of the name. WORD: only rows that have it. Plain Python, no torch.
 """
+
 import contextlib
 import gzip
 import os
@@ -53,42 +54,110 @@ def medium(length, kind, pattern, blob):
     autocast = length == 512 or (length == 1024 and kind == "training")
     name = f"medium_{length}_{kind}_memory_snapshot"
     words = f"nsys_profile.py {MEDIUM} --context_length {length} --model_name medium --memory-profiler pytorch --pattern {pattern} --autocast {str(autocast).lower()}"
-    return Program("Wedsonlin/assignment2-systems", "HEAD", "2.11.0", ("--gpu", "a100"), "cs336_systems", words.split(), f"../results/{name}.pickle", name,
-                   blob, parts=("cs336-basics", "cs336_systems/nsys_profile.py"),
-                   changed=('{model.config["context_length"]}', "{model.config['context_length']}"))
+    return Program(
+        "Wedsonlin/assignment2-systems",
+        "HEAD",
+        "2.11.0",
+        ("--gpu", "a100"),
+        "cs336_systems",
+        words.split(),
+        f"../results/{name}.pickle",
+        name,
+        blob,
+        parts=("cs336-basics", "cs336_systems/nsys_profile.py"),
+        changed=('{model.config["context_length"]}', "{model.config['context_length']}"),
+    )
 
 
 def xl(blob, commit, length, mode, precision, gpu):
-    words = (f"benchmark_nvtx.py --model-size xl --context-length {length} --batch-size 4 --mode {mode} --warmup-steps 5 --measurement-steps 1 "
-             f"--device cuda:0 --mixed-precision {precision} --profile-memory --memory-snapshot out.pickle")
-    return Program("LINYUNLinYun/CS336-assignment2-systems", commit, "2.11.0", gpu, "cs336_systems", words.split(), "out.pickle",
-                   f"xl_ctx{length}_{mode}_{precision}", blob, parts=("cs336-basics", "cs336_systems/benchmark_nvtx.py"))
+    words = (
+        f"benchmark_nvtx.py --model-size xl --context-length {length} --batch-size 4 --mode {mode} --warmup-steps 5 --measurement-steps 1 "
+        f"--device cuda:0 --mixed-precision {precision} --profile-memory --memory-snapshot out.pickle"
+    )
+    return Program(
+        "LINYUNLinYun/CS336-assignment2-systems",
+        commit,
+        "2.11.0",
+        gpu,
+        "cs336_systems",
+        words.split(),
+        "out.pickle",
+        f"xl_ctx{length}_{mode}_{precision}",
+        blob,
+        parts=("cs336-basics", "cs336_systems/benchmark_nvtx.py"),
+    )
 
 
 def remote(blob, length, dtype, no_grad):
     call = f"import torch; from scripts.benchmark_base import profile; profile('fwd', 'xl', context_length={length}, dtype=torch.{dtype})"
-    return Program("bolongcheng/assignment2-systems", "5fc4888", "2.11.0", B200, ".", ["-c", call],
-                   f"benchmarks/memory_snapshot_xl_fwd_cl{length}_dtypetorch.{dtype}.pickle", f"memory_snapshot_xl_fwd_cl{length}", blob,
-                   parts=("cs336-basics", "scripts"), path=(".", "cs336-basics"), changed=("# @torch.no_grad()", "@torch.no_grad()") if no_grad else (),
-                   environment={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
+    return Program(
+        "bolongcheng/assignment2-systems",
+        "5fc4888",
+        "2.11.0",
+        B200,
+        ".",
+        ["-c", call],
+        f"benchmarks/memory_snapshot_xl_fwd_cl{length}_dtypetorch.{dtype}.pickle",
+        f"memory_snapshot_xl_fwd_cl{length}",
+        blob,
+        parts=("cs336-basics", "scripts"),
+        path=(".", "cs336-basics"),
+        changed=("# @torch.no_grad()", "@torch.no_grad()") if no_grad else (),
+        environment={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+    )
 
 
 def windows(blob, length, mixed=False):
     words = f"cs336_systems/profile_memory.py --profile_memory --context_length {length}" + " --mixed_precision" * mixed
     name = f"memory_snapshot_large_forward_ctx{length}{'_mp' * mixed}.pickle"
-    return Program("LilySu/stanford-cs336-assignment2-systems", "5b4971c", "2.6.0", SMALL, ".", words.split(), name, name[:-7], blob, parts=(".",), path=(".",))
+    return Program(
+        "LilySu/stanford-cs336-assignment2-systems",
+        "5b4971c",
+        "2.6.0",
+        SMALL,
+        ".",
+        words.split(),
+        name,
+        name[:-7],
+        blob,
+        parts=(".",),
+        path=(".",),
+    )
 
 
 def toy(blob, length):
     name = f"benchmark_toy_model_small_FP32_seq_{length}_inference"
-    words = "cs336_systems/playground/benchmark_toy_model.py --model-sizes small --precision-settings FP32 --inference-only"
-    return Program("HanFa/assignment2-systems", "4210ee8", "2.9.1", SMALL, ".", words.split(), f"trace/playground/{name}.pickle", name, blob,
-                   parts=("cs336_systems/playground",), path=(".",))
+    words = (
+        "cs336_systems/playground/benchmark_toy_model.py --model-sizes small --precision-settings FP32 --inference-only"
+    )
+    return Program(
+        "HanFa/assignment2-systems",
+        "4210ee8",
+        "2.9.1",
+        SMALL,
+        ".",
+        words.split(),
+        f"trace/playground/{name}.pickle",
+        name,
+        blob,
+        parts=("cs336_systems/playground",),
+        path=(".",),
+    )
 
 
 def at_once(name, blob):
-    return Program("siluy/assignment2-systems", "55e9b73", "2.6.0", ("--gpu", "a100-40gb"), "cs336_systems", ["profile_script.py"], f"{name}.pickle", name, blob,
-                   parts=("cs336-basics", "cs336_systems/profile_script.py", "cs336_systems/table.py"))
+    return Program(
+        "siluy/assignment2-systems",
+        "55e9b73",
+        "2.6.0",
+        ("--gpu", "a100-40gb"),
+        "cs336_systems",
+        ["profile_script.py"],
+        f"{name}.pickle",
+        name,
+        blob,
+        parts=("cs336-basics", "cs336_systems/profile_script.py", "cs336_systems/table.py"),
+    )
 
 
 ROWS = [
@@ -121,10 +190,30 @@ ROWS = [
     remote("0df6e0", 512, "float32", no_grad=False),
     remote("bf3e27", 512, "bfloat16", no_grad=False),
     remote("5f809f", 2048, "float32", no_grad=True),
-    Program("MAGMA27/assignment2-systems", "15883f2", "2.11.0", SMALL, "cs336_systems", ["benchmarking_script.py"], "memory_snapshot.pickle", "memory_snapshot", "a80ccc",
-            parts=("cs336-basics", "cs336_systems/benchmarking_script.py")),
-    Program("Charan6924/assignment2-systems", "4e7e497", "2.11.0", ("--gpu", "a100"), "cs336_systems", "benchmark.py --mode forward".split(), "memory_snapshot.pickle",
-            "memory_snapshot", "075dd0", parts=("cs336-basics", "cs336_systems/benchmark.py")),
+    Program(
+        "MAGMA27/assignment2-systems",
+        "15883f2",
+        "2.11.0",
+        SMALL,
+        "cs336_systems",
+        ["benchmarking_script.py"],
+        "memory_snapshot.pickle",
+        "memory_snapshot",
+        "a80ccc",
+        parts=("cs336-basics", "cs336_systems/benchmarking_script.py"),
+    ),
+    Program(
+        "Charan6924/assignment2-systems",
+        "4e7e497",
+        "2.11.0",
+        ("--gpu", "a100"),
+        "cs336_systems",
+        "benchmark.py --mode forward".split(),
+        "memory_snapshot.pickle",
+        "memory_snapshot",
+        "075dd0",
+        parts=("cs336-basics", "cs336_systems/benchmark.py"),
+    ),
     toy("21506e", 128),
     toy("209243", 512),
     windows("164687", 128),
@@ -133,13 +222,30 @@ ROWS = [
     windows("8abbc6", 512),
     at_once("large_forward_only", "4adb4b"),
     at_once("large_full_step", "a0d562"),
-    Program("notHanmin/assignment2-systems", "33be88e", "2.6.0", SMALL, "cs336_systems", ["benchmarking_script.py"], "memory_snapshot.pickle", "memory_snapshot", "96f7f9",
-            parts=("cs336_systems",), path=()),
+    Program(
+        "notHanmin/assignment2-systems",
+        "33be88e",
+        "2.6.0",
+        SMALL,
+        "cs336_systems",
+        ["benchmarking_script.py"],
+        "memory_snapshot.pickle",
+        "memory_snapshot",
+        "96f7f9",
+        parts=("cs336_systems",),
+        path=(),
+    ),
 ]
 # Failures of which only the log is public: by its commit, length and precision.
 FAILED = [
-    ("eac34c7", 128, "bf16", SMALL), ("eac34c7", 128, "none", SMALL), ("75c885f", 128, "none", SMALL), ("86eb1ab", 1024, "bf16", LARGE),
-    ("86eb1ab", 1024, "none", LARGE), ("766895c", 2048, "bf16", LARGE), ("766895c", 2048, "none", LARGE)]
+    ("eac34c7", 128, "bf16", SMALL),
+    ("eac34c7", 128, "none", SMALL),
+    ("75c885f", 128, "none", SMALL),
+    ("86eb1ab", 1024, "bf16", LARGE),
+    ("86eb1ab", 1024, "none", LARGE),
+    ("766895c", 2048, "bf16", LARGE),
+    ("766895c", 2048, "none", LARGE),
+]
 
 
 def facts(path, last=None):
@@ -148,13 +254,15 @@ def facts(path, last=None):
         snapshot = pickle.load(file)
     trace = max(snapshot["device_traces"], key=len)
     requests = [index for index, entry in enumerate(trace) if entry["action"] == "alloc"]
-    trace = trace[requests[-last] if last and last < len(requests) else 0:]
+    trace = trace[requests[-last] if last and last < len(requests) else 0 :]
     allocated = peak = sum(segment["allocated_size"] for segment in snapshot["segments"])
     reserved = most = sum(segment["total_size"] for segment in snapshot["segments"])
     for entry in reversed(trace):
         size = entry["size"]
         allocated += {"alloc": -size, "free_requested": size}.get(entry["action"], 0)
-        reserved += {"segment_alloc": -size, "segment_map": -size, "segment_free": size, "segment_unmap": size}.get(entry["action"], 0)
+        reserved += {"segment_alloc": -size, "segment_map": -size, "segment_free": size, "segment_unmap": size}.get(
+            entry["action"], 0
+        )
         peak, most = max(peak, allocated), max(most, reserved)
     sizes = [entry["size"] for entry in trace if entry["action"] == "alloc"]
     return sizes, [entry["size"] for entry in trace if entry["action"] == "oom"], peak, most
@@ -168,8 +276,14 @@ def ran(tools, program):
     git = clone / "repo" if (clone / "repo").exists() else clone
     with tempfile.TemporaryDirectory(prefix="cs336-") as directory:
         root = Path(directory)
-        archive = subprocess.run(["git", "-C", str(git), "archive", program.commit, *program.parts], capture_output=True, check=True)
-        subprocess.run(["tar", "x", "-C", directory, "--exclude=*.pickle", "--exclude=*.nsys-rep"], input=archive.stdout, check=True)
+        archive = subprocess.run(
+            ["git", "-C", str(git), "archive", program.commit, *program.parts], capture_output=True, check=True
+        )
+        subprocess.run(
+            ["tar", "x", "-C", directory, "--exclude=*.pickle", "--exclude=*.nsys-rep"],
+            input=archive.stdout,
+            check=True,
+        )
         init = root / "cs336-basics" / "cs336_basics" / "__init__.py"
         if init.exists():
             init.write_text("")  # it asks which release of itself is installed
@@ -177,7 +291,9 @@ def ran(tools, program):
             source.write_text(source.read_text().replace(*program.changed))
         (root / Path(program.directory, program.written)).resolve().parent.mkdir(parents=True, exist_ok=True)
         path = [str(root / part) for part in program.path] + [str(venvs / f"extra-{program.torch}")]
-        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path), PYTHONDONTWRITEBYTECODE="1", **program.environment)
+        environment = dict(
+            os.environ, PYTHONPATH=os.pathsep.join(path), PYTHONDONTWRITEBYTECODE="1", **program.environment
+        )
         python = venvs / f"venv-{program.torch}" / "bin" / "python"
         command = [oomscope, "dry-run", "-o", str(root / "out"), *program.gpu, "--", str(python), *program.command]
         done = subprocess.run(command, cwd=root / program.directory, env=environment, capture_output=True, text=True)
@@ -199,8 +315,16 @@ def run(tools, recordings, program):
 
 def failure(said):
     """The request that failed, allocated and reserved memory in the words of PyTorch, and the innermost line of the program."""
-    found = re.search(r"Tried to allocate ([\d.]+ \wiB).*?([\d.]+ \wiB) is allocated by PyTorch, and ([\d.]+ \wiB) is reserved", said, re.S)
-    lines = [f"{Path(file).name}:{line}" for file, line in re.findall(r'File "([^"]+)", line (\d+)', said) if "cs336" in file and "-packages" not in file]
+    found = re.search(
+        r"Tried to allocate ([\d.]+ \wiB).*?([\d.]+ \wiB) is allocated by PyTorch, and ([\d.]+ \wiB) is reserved",
+        said,
+        re.S,
+    )
+    lines = [
+        f"{Path(file).name}:{line}"
+        for file, line in re.findall(r'File "([^"]+)", line (\d+)', said)
+        if "cs336" in file and "-packages" not in file
+    ]
     return (*found.groups(), lines[-1]) if found else ("none", "", "", "")
 
 
@@ -217,7 +341,10 @@ def fail(tools, row):
 def main():
     tools = (os.path.abspath(sys.argv[1]), Path(os.path.abspath(sys.argv[2])), Path(sys.argv[3]))
     chosen = lambda row: all(word in str(row) for word in sys.argv[5:])
-    print("| recording | requests equal | peak allocated, dry / real | peak reserved, dry / real |\n|---|---|---|---|", flush=True)
+    print(
+        "| recording | requests equal | peak allocated, dry / real | peak reserved, dry / real |\n|---|---|---|---|",
+        flush=True,
+    )
     for program in filter(chosen, ROWS):
         print(run(tools, Path(sys.argv[4]), program), flush=True)
     print("\n| failure | request | allocated | reserved besides | line |\n|---|---|---|---|---|", flush=True)

@@ -7,6 +7,7 @@ NAME: of `programs.py`, by default those of several ranks; a number after a colo
 Markdown for each rank. A thread of NCCL gives memory back when it comes to it, so that entries may be in another order.
 Plain Python, no torch.
 """
+
 import gzip
 import os
 import pickle
@@ -31,7 +32,12 @@ def entries(path):
 
 
 def dry_run(oomscope, environment, directory, options, command):
-    done = subprocess.run([oomscope, "dry-run", "-o", directory, *options, "--", *command], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [oomscope, "dry-run", "-o", directory, *options, "--", *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
         wrong = [line for line in done.stderr.splitlines() if re.match(r"(\[rank\d+\]: )?\w*Error: ", line)]
         raise RuntimeError(f"exit {done.returncode}: {(wrong or done.stderr.splitlines())[0][:150]}")
@@ -41,12 +47,25 @@ def dry_run(oomscope, environment, directory, options, command):
 def alike(one, other):
     """How many are equal up to the first that is not."""
     same = next((index for index, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
-    return f"all {len(other):,}" if one == other else f"{same:,} of {len(other):,}, then {other[same:same + 1]} alone {one[same:same + 1]}"
+    return (
+        f"all {len(other):,}"
+        if one == other
+        else f"{same:,} of {len(other):,}, then {other[same : same + 1]} alone {one[same : same + 1]}"
+    )
 
 
 def compared(oomscope, python, environment, name, ranks):
     with tempfile.TemporaryDirectory() as directory:
-        launched = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), str(PROGRAMS), name]
+        launched = [
+            python,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            str(ranks),
+            str(PROGRAMS),
+            name,
+        ]
         together = dry_run(oomscope, environment, f"{directory}/together", [], launched)
         for rank in range(ranks):
             options = ["--rank", str(rank), "--world-size", str(ranks)]
@@ -64,7 +83,10 @@ def main():
         try:
             for rank, alone, other in compared(oomscope, python, environment, name, int(ranks or 2)):
                 requests, asked = ([entry for entry in of if entry[0] == "alloc"] for of in (alone, other))
-                print(f"| {name} | {rank} of {ranks or 2} | {alike(requests, asked)} | {alike(alone, other)} |", flush=True)
+                print(
+                    f"| {name} | {rank} of {ranks or 2} | {alike(requests, asked)} | {alike(alone, other)} |",
+                    flush=True,
+                )
         except RuntimeError as error:
             print(f"| {name} | | | {error} |", flush=True)
 

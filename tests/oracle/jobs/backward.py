@@ -1,4 +1,5 @@
 """Fails in a backward pass that begins with a gradient of its own: no entry of the trace names who called it."""
+
 import torch
 
 

@@ -1,4 +1,5 @@
 """Takes memory until there is no more."""
+
 import torch
 
 held = []

@@ -1,4 +1,5 @@
 """The Trainer of transformers, until memory runs out."""
+
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
@@ -13,6 +14,14 @@ class Keeping(Trainer):
 
 model = GPT2LMHeadModel(GPT2Config(n_layer=2, n_embd=128, n_head=2, vocab_size=512))
 data = [{"input_ids": torch.arange(64), "labels": torch.arange(64)} for _ in range(256)]
-options = TrainingArguments("hf", max_steps=100, per_device_train_batch_size=4, report_to=[], save_strategy="no",
-                            optim="adamw_torch", disable_tqdm=True, dataloader_pin_memory=False)
+options = TrainingArguments(
+    "hf",
+    max_steps=100,
+    per_device_train_batch_size=4,
+    report_to=[],
+    save_strategy="no",
+    optim="adamw_torch",
+    disable_tqdm=True,
+    dataloader_pin_memory=False,
+)
 Keeping(model=model, args=options, train_dataset=data).train()

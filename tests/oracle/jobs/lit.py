@@ -1,4 +1,5 @@
 """A Lightning Trainer whose layers grow until memory runs out."""
+
 import lightning as L
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -19,5 +20,6 @@ class Model(L.LightningModule):
 
 
 data = DataLoader(TensorDataset(torch.zeros(256, 4096)), batch_size=4)
-L.Trainer(max_epochs=1, accelerator="gpu", devices=1, logger=False, enable_checkpointing=False,
-          enable_progress_bar=False).fit(Model(), data)
+L.Trainer(
+    max_epochs=1, accelerator="gpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False
+).fit(Model(), data)

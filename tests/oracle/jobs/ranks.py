@@ -1,4 +1,5 @@
 """A rank of a job. Those that FAILS names take memory until there is no more; the others wait, as for a collective."""
+
 import glob
 import os
 import time

@@ -1,4 +1,5 @@
 """Three training steps of a small transformer; what `--batch` says is asked of `oomscope fit`."""
+
 import argparse
 
 import torch

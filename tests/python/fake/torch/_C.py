@@ -1,5 +1,6 @@
 """The allocator. The environment says how many devices there are and how large, in the words of the stub CUDA library,
 so that one test can run under either."""
+
 import os
 import sys
 import time
@@ -43,13 +44,22 @@ def frames():
 def write(device, action, address, size, stack):
     if State.recording is None:
         return
-    entry = {"action": action, "addr": address, "size": size, "stream": 0, "time_us": time.time_ns() // 1000,
-             "compile_context": "N/A", "user_metadata": "", "pool_id": (0, 0), "frames": stack}
+    entry = {
+        "action": action,
+        "addr": address,
+        "size": size,
+        "stream": 0,
+        "time_us": time.time_ns() // 1000,
+        "compile_context": "N/A",
+        "user_metadata": "",
+        "pool_id": (0, 0),
+        "frames": stack,
+    }
     if action == "oom":
         entry["device_free"] = entry.pop("addr")
     trace = State.traces[device]
     trace.append(entry)
-    del trace[:-State.recording]
+    del trace[: -State.recording]
 
 
 def allocate(requested, device):
@@ -80,11 +90,33 @@ def free(address):
 def snapshot():
     segments = []
     for address, (device, size, requested, stack) in sorted(State.live.items()):
-        block = {"address": address, "size": size, "requested_size": requested, "state": "active_allocated",
-                 "frames": stack}
-        segments.append({"device": device, "address": address, "total_size": size, "allocated_size": size,
-                         "active_size": size, "requested_size": requested, "stream": 0, "segment_type": "large",
-                         "segment_pool_id": (0, 0), "is_expandable": False, "frames": stack, "blocks": [block]})
+        block = {
+            "address": address,
+            "size": size,
+            "requested_size": requested,
+            "state": "active_allocated",
+            "frames": stack,
+        }
+        segments.append(
+            {
+                "device": device,
+                "address": address,
+                "total_size": size,
+                "allocated_size": size,
+                "active_size": size,
+                "requested_size": requested,
+                "stream": 0,
+                "segment_type": "large",
+                "segment_pool_id": (0, 0),
+                "is_expandable": False,
+                "frames": stack,
+                "blocks": [block],
+            }
+        )
     conf = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
-    return {"segments": segments, "device_traces": [list(trace) for trace in State.traces],
-            "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": conf}, "external_annotations": []}
+    return {
+        "segments": segments,
+        "device_traces": [list(trace) for trace in State.traces],
+        "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": conf},
+        "external_annotations": [],
+    }

@@ -1,5 +1,6 @@
 """A small stand-in for torch: as much of its interface as the recorder uses, with an allocator that takes every
 block from the device. `test_fake.py` checks it against the real one, where that is installed."""
+
 import os
 
 from . import _C, cuda, version

@@ -1,4 +1,5 @@
 """CUDA starts lazily: what is to be done then waits in a list."""
+
 import traceback
 
 from .. import _C

@@ -1,4 +1,5 @@
 """The history of memory."""
+
 import pickle
 
 from .. import _C
