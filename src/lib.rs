@@ -1,24 +1,17 @@
 //! oomscope reads PyTorch CUDA memory snapshots and says where the memory is and why a request failed.
 //!
-//! Floors, lowest first; a room uses only rooms below its own floor (`tests/suite/layers.rs` checks it):
+//! Twelve rooms on ten floors; a room uses only rooms on lower floors (`tests/suite/layers.rs` checks it):
 //!
-//! 0. [`units`], [`ids`], [`intern`], [`input`], [`pickle`], [`conf`], [`terms`], [`device`], [`notice`], [`releases`],
-//!    [`systems`], [`summary`]: bytes, numbers, settings, words, where memory comes from, codes of warnings, what each
-//!    release changed, what other systems print when memory runs out, the lines that every answer begins with
-//! 1. [`snapshot`]: what a file says; [`message`]: what a log says; [`allocator`]: PyTorch's rules; [`figures`]: what
-//!    is measured; [`verdict`]: why a request failed
-//! 2. [`facts`]: the trace applied literally; [`calls`]: its entries as the calls of the program; [`model`]: these
-//!    calls made to the allocator; [`frames`]: whose code a stack is of; [`counterparts`]: which stack of
-//!    one snapshot is which of another; [`phases`]: what the program was doing at each entry
-//! 3. [`memory`]: what one moment's memory amounts to; [`study`]: what questions share, worked out once; [`explain`]:
-//!    what a message in a log means
-//! 4. [`held`]: where the memory was; [`timeline`]: the memory over time; [`whatif`]: the recording replayed;
-//!    [`program`]: the program changed, and replayed; [`failure`]: why requests failed; [`analysis`]: the report of one snapshot
-//! 5. [`gate`], [`diff`]: answers held against limits and against each other; [`fit`]: what recordings of several sizes
-//!    say of others
-//! 6. [`document`]: blocks, and how they are shown; [`report`]: answers laid out in blocks; [`formats`]: answers in the
-//!    forms that programs read; [`page`]: an answer with its data as a page to look at
-//! 7. [`cli`]: what was typed and what it means
+//! 0. [`base`]: amounts, ids, interning, reading files, warnings
+//! 1. [`allocator`]: PyTorch's caching allocator as a pure machine
+//! 2. [`snapshot`]: the contents of a snapshot file, in columns
+//! 3. [`stacks`]: what a stack means; [`replay`]: a device's trace replayed
+//! 4. [`study`]: one snapshot, with everything that several questions need worked out once
+//! 5. [`whatif`]: the recording replayed under other settings, as another program, or at another size
+//! 6. [`analysis`]: the report of one snapshot, and why its requests failed
+//! 7. [`compare`]: snapshots compared, with each other or with limits; [`explain`]: what a message in a log means
+//! 8. [`output`]: answers rendered for people and programs
+//! 9. [`cli`]: the command line
 //!
 //! The library never prints, exits or reads the environment, save `cli`, which does nothing else.
 //!
@@ -31,7 +24,7 @@
 //! use std::path::Path;
 //!
 //! use oomscope::analysis::{Options, analyze_study};
-//! use oomscope::input::Source;
+//! use oomscope::base::input::Source;
 //! use oomscope::snapshot::Snapshot;
 //! use oomscope::study::{Scope, Study};
 //! use oomscope::whatif::{Asked, whatif};
@@ -63,42 +56,14 @@
 
 pub mod allocator;
 pub mod analysis;
-pub mod calls;
+pub mod base;
 #[cfg(feature = "cli")]
 pub mod cli;
-pub mod conf;
-pub mod counterparts;
-pub mod device;
-pub mod diff;
-pub mod document;
+pub mod compare;
 pub mod explain;
-pub mod facts;
-pub mod failure;
-pub mod figures;
-pub mod fit;
-pub mod formats;
-pub mod frames;
-pub mod gate;
-pub mod held;
-pub mod ids;
-pub mod input;
-pub mod intern;
-pub mod memory;
-pub mod message;
-pub mod model;
-pub mod notice;
-pub mod page;
-pub mod phases;
-pub mod pickle;
-pub mod program;
-pub mod releases;
-pub mod report;
+pub mod output;
+pub mod replay;
 pub mod snapshot;
+pub mod stacks;
 pub mod study;
-pub mod summary;
-pub mod systems;
-pub mod terms;
-pub mod timeline;
-pub mod units;
-pub mod verdict;
 pub mod whatif;

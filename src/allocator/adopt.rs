@@ -8,8 +8,8 @@ use super::caching::CachingAllocator;
 use super::free_set::FreeKey;
 use super::request::{DEFAULT_POOL, Request, Ticket};
 use super::size::granule;
-use crate::ids::{PoolId, StackId, row};
-use crate::terms::BlockState;
+use crate::allocator::terms::BlockState;
+use crate::base::ids::{PoolId, StackId, row};
 
 /// A segment that was there, or a mapped part of an expandable one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

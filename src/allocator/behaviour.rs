@@ -1,6 +1,6 @@
 //! What differs between releases of PyTorch in the allocator's decisions, as a value.
 
-use crate::releases::{Rule, follows};
+use crate::allocator::releases::{Rule, follows};
 
 /// When the pools that a program lends for emergencies are searched (`MemPool(use_on_oom=True)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

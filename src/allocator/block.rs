@@ -2,7 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use crate::ids::{StackId, row};
+use crate::base::ids::{StackId, row};
 
 /// A block of one [`super::CachingAllocator`]. It names the same block from `malloc` until the block is
 /// back in its pool, and is handed out again after that.

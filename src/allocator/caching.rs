@@ -8,10 +8,10 @@ use super::pool::PoolSet;
 use super::request::{DEFAULT_POOL, Entry, Need, Request, Service, Ticket};
 use super::size::{is_small_request, round_size, segment_size};
 use super::stats::AllocatorStatistics;
-use crate::conf::Settings;
-use crate::device::DeviceMemory;
-use crate::ids::{PoolId, StackId};
-use crate::terms::Action;
+use crate::allocator::conf::Settings;
+use crate::allocator::device::DeviceMemory;
+use crate::allocator::terms::Action;
+use crate::base::ids::{PoolId, StackId};
 
 /// The allocator of one device.
 #[derive(Debug, Clone)]

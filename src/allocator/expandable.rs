@@ -4,10 +4,10 @@ use super::block::{BlockId, Chain, PoolBlock, State};
 use super::caching::{CachingAllocator, fraction_of};
 use super::request::{DEFAULT_POOL, Need};
 use super::size::granule;
-use crate::conf::Reserve;
-use crate::device::DeviceMemory;
-use crate::ids::{StackId, row};
-use crate::terms::Action;
+use crate::allocator::conf::Reserve;
+use crate::allocator::device::DeviceMemory;
+use crate::allocator::terms::Action;
+use crate::base::ids::{StackId, row};
 
 impl CachingAllocator {
     /// Finds room for the request in an expandable segment and maps what is missing. What was mapped

@@ -6,8 +6,8 @@ use super::caching::CachingAllocator;
 use super::free_set::FreeKey;
 use super::request::{Need, Ticket};
 use super::size::leaves_a_block;
-use crate::ids::{PoolId, StackId};
-use crate::terms::Action;
+use crate::allocator::terms::Action;
+use crate::base::ids::{PoolId, StackId};
 
 impl CachingAllocator {
     /// The program gives a block back. Where `is_used_elsewhere`, by another stream, it stays pending

@@ -1,6 +1,6 @@
 //! PyTorch's caching allocator (`c10/cuda/CUDACachingAllocator.cpp`, backend `native`), as a pure machine.
 //!
-//! [`CachingAllocator`] serves [`Request`]s and frees from a [`crate::device::DeviceMemory`], decides
+//! [`CachingAllocator`] serves [`Request`]s and frees from a [`crate::allocator::device::DeviceMemory`], decides
 //! everything that PyTorch decides (which block, whether to split, when to grow, what to give back) in
 //! PyTorch's order, and writes the same trace and the same statistics. What differs between releases is
 //! a value, [`Behaviour`]. The rules are described in `docs/allocator-model.md`.
@@ -11,16 +11,21 @@ mod adopt;
 mod behaviour;
 mod block;
 mod caching;
+pub mod conf;
+pub mod device;
 mod expandable;
 mod free_set;
 mod hand_out;
 mod pool;
 mod reclaim;
+pub mod releases;
 mod request;
 mod restore;
 mod search;
 mod size;
 mod stats;
+pub mod terms;
+pub mod verdict;
 mod view;
 
 #[cfg(test)]

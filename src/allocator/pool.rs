@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 
 use super::block::{BlockId, PoolBlock};
 use super::free_set::{FreeKey, FreeSet};
-use crate::ids::{PoolId, row};
-use crate::intern::SeededMap;
+use crate::base::ids::{PoolId, row};
+use crate::base::intern::SeededMap;
 
 /// The free blocks of one half of a pool and one stream: where a block may be used again.
 #[derive(Debug, Clone)]

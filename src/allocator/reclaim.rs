@@ -4,9 +4,9 @@ use super::block::BlockId;
 use super::caching::{CachingAllocator, fraction_of};
 use super::free_set::FreeKey;
 use super::request::{DEFAULT_POOL, Need, Ticket};
-use crate::device::DeviceMemory;
-use crate::ids::{PoolId, StackId};
-use crate::terms::Action;
+use crate::allocator::device::DeviceMemory;
+use crate::allocator::terms::Action;
+use crate::base::ids::{PoolId, StackId};
 
 impl CachingAllocator {
     /// Gives back segments of the default large pool that were not asked for in a long time, until less

@@ -1,7 +1,7 @@
 //! What goes into the allocator and what comes out of it.
 
-use crate::ids::{PoolId, StackId};
-use crate::terms::Action;
+use crate::allocator::terms::Action;
+use crate::base::ids::{PoolId, StackId};
 
 /// The default pool.
 pub(super) const DEFAULT_POOL: PoolId = PoolId(0);

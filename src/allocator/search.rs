@@ -5,7 +5,7 @@ use super::caching::CachingAllocator;
 use super::free_set::FreeKey;
 use super::request::{DEFAULT_POOL, Need, Request, Service};
 use super::size::{is_small_request, round_size};
-use crate::ids::PoolId;
+use crate::base::ids::PoolId;
 
 impl CachingAllocator {
     /// Whether a free block would serve the request now.

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::conf::Settings;
-use crate::units::MIB;
+use crate::allocator::conf::Settings;
+use crate::base::units::MIB;
 
 /// All sizes are rounded to at least this (`kMinBlockSize`).
 const MIN_BLOCK: u64 = 512;

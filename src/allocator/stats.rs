@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::request::DEFAULT_POOL;
-use crate::ids::PoolId;
-use crate::releases::{Rule, follows, statistic_since};
+use crate::allocator::releases::{Rule, follows, statistic_since};
+use crate::base::ids::PoolId;
 
 /// One figure over time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -9,11 +9,11 @@ use proptest::prelude::*;
 
 use self::audit::{Audit, Picky};
 use super::*;
-use crate::conf::Settings;
-use crate::device::DeviceMemory;
-use crate::ids::{PoolId, StackId};
-use crate::terms::Action;
-use crate::units::MIB;
+use crate::allocator::conf::Settings;
+use crate::allocator::device::DeviceMemory;
+use crate::allocator::terms::Action;
+use crate::base::ids::{PoolId, StackId};
+use crate::base::units::MIB;
 
 const POOLS: u32 = 4;
 
@@ -88,7 +88,8 @@ fn settings() -> impl Strategy<Value = Settings> {
     let rounding = prop::sample::select(vec![20 * MIB, 32 * MIB]);
     let threshold = prop::sample::select(vec![0.0, 0.3, 0.8]);
     let large = prop_oneof![4 => Just(20 * MIB), 1 => Just(12 * MIB)];
-    let reserve = prop::option::weighted(0.2, Just(crate::conf::Reserve::Bytes(60 * MIB)));
+    let reserve =
+        prop::option::weighted(0.2, Just(crate::allocator::conf::Reserve::Bytes(60 * MIB)));
     let refusal = (prop::bool::weighted(0.1), prop::sample::select(vec![0.5, 1.0]));
     (divisions, split, rounding, threshold, large, any::<bool>(), reserve, refusal).prop_map(
         |(divisions, split, rounding, threshold, large, expandable, reserve, refusal)| Settings {

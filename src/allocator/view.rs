@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::block::{BlockId, PoolBlock, State};
 use super::caching::CachingAllocator;
-use crate::ids::{PoolId, StackId};
-use crate::terms::BlockState;
+use crate::allocator::terms::BlockState;
+use crate::base::ids::{PoolId, StackId};
 
 /// A segment: one `cudaMalloc`, or one mapped run of an expandable segment.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! What to do about a failed request: the row of its verdict, with what the recording shows besides.
 
 use super::device::DeviceReport;
-use crate::failure::{Blocker, OomReport, Remedy};
-use crate::frames::FrameReport;
-use crate::held::Category;
-use crate::memory::HeldByLine;
-use crate::program::{ProgramRow, Sure};
-use crate::summary::environment;
-use crate::units::{counted, percent, ratio, size};
-use crate::verdict::{EMPTY_CACHE, ToCopy, Verdict};
+use crate::allocator::conf::environment;
+use crate::allocator::verdict::{EMPTY_CACHE, ToCopy, Verdict};
+use crate::analysis::failure::{Blocker, OomReport, Remedy};
+use crate::base::units::{counted, percent, ratio, size};
+use crate::stacks::frames::FrameReport;
+use crate::study::held::Category;
+use crate::study::memory::HeldByLine;
+use crate::whatif::program::{ProgramRow, Sure};
 
 /// What may change a verdict of capacity, where the size of the device is not known.
 const OTHERS: &str = "; or others on this GPU hold what is missing: --capacity with the GPU's memory (such as \
@@ -61,7 +61,7 @@ pub(super) fn against(oom: &OomReport, device: &DeviceReport, known: Known<'_>) 
                     "{} of the device is held outside this allocator: by other processes (rocm-smi lists them on \
                      AMD), or by this one: the CUDA context, {}.",
                     size(cause.bytes),
-                    crate::verdict::OWN_OUTSIDE
+                    crate::allocator::verdict::OWN_OUTSIDE
                 )
             }));
         }

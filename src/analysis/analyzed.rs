@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::ranks::{Ranks, compare_ranks};
 use super::snapshot::SnapshotReport;
 use super::summary;
-use crate::summary::Summary;
+use crate::base::summary::Summary;
 
 /// The JSON of `oomscope analyze`.
 #[derive(Debug, Serialize)]

@@ -7,10 +7,10 @@ use super::device::DeviceReport;
 use super::names::{host, rank};
 use super::snapshot::SnapshotReport;
 use super::summary;
-use crate::frames::FrameReport;
-use crate::notice::Code;
-use crate::summary::Summary;
-use crate::verdict::{Certainty, Verdict};
+use crate::allocator::verdict::{Certainty, Verdict};
+use crate::base::summary::Summary;
+use crate::base::warning::Code;
+use crate::stacks::frames::FrameReport;
 
 /// Lines, remedies and codes that a brief answer lists.
 const LISTED: usize = 3;

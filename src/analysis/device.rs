@@ -3,15 +3,15 @@
 use serde::Serialize;
 
 use super::options::Options;
-use crate::facts::Keep;
-use crate::failure::{Failures, OomReport, RequestReport, request};
-use crate::held::{self, HeldAt, Layer, Leaks, StepsReport};
-use crate::memory::{HeldByLine, HeldByStack, Memory, SegmentList, Sum, by_line, by_stack};
-use crate::notice::{Code, Warnings};
-use crate::program::{ProgramRow, best_changes};
+use crate::allocator::verdict::Verdict;
+use crate::analysis::failure::{Failures, OomReport, RequestReport, request};
+use crate::base::units::{counted, size};
+use crate::base::warning::{Code, Warnings};
+use crate::replay::facts::Keep;
+use crate::study::held::{self, HeldAt, Layer, Leaks, StepsReport};
+use crate::study::memory::{HeldByLine, HeldByStack, Memory, SegmentList, Sum, by_line, by_stack};
 use crate::study::{AskedMoment, Course, DeviceStudy, Moment, OverTime, Peak, remark_on_trace};
-use crate::units::{counted, size};
-use crate::verdict::Verdict;
+use crate::whatif::program::{ProgramRow, best_changes};
 
 /// One device of a snapshot.
 #[derive(Debug, Clone, Serialize)]

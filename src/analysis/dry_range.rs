@@ -6,12 +6,12 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::calls::Program;
-use crate::device::{Placement, Simulated};
-use crate::model::{Hypothesis, simulate_on};
+use crate::allocator::device::{Placement, Simulated};
+use crate::base::units::{counted, size};
+use crate::replay::calls::Program;
+use crate::replay::model::{Hypothesis, simulate_on};
 use crate::snapshot::DryRun;
 use crate::study::DeviceStudy;
-use crate::units::{counted, size};
 
 /// Ways in which a driver could place memory; the stub does it the first way.
 const PLACEMENTS: [Placement; 6] = [
@@ -182,7 +182,7 @@ impl RangeReport {
 #[cfg(test)]
 mod tests {
     use super::{RangeReport, Span};
-    use crate::units::MIB;
+    use crate::base::units::MIB;
 
     #[test]
     fn placements_are_told_where_they_make_a_difference() {

@@ -4,11 +4,11 @@ use serde::Serialize;
 
 use super::device::DeviceReport;
 use super::dry_range::{RangeReport, range};
-use crate::frames::{Around, FrameReport};
-use crate::notice::{Code, Warnings};
+use crate::base::units::{count, counted, size};
+use crate::base::warning::{Code, Warnings};
 use crate::snapshot::{DryRun, Unsized, ValueRead};
+use crate::stacks::frames::{Around, FrameReport};
 use crate::study::Study;
-use crate::units::{count, counted, size};
 
 /// A run without a GPU.
 #[derive(Debug, Clone, Serialize)]

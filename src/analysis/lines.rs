@@ -1,11 +1,11 @@
 //! Which lines of the user's code a figure is made of, where no report says so already.
 
-use crate::facts::Keep;
-use crate::frames::{FrameReport, StackReader};
-use crate::ids::{FrameId, StackId};
-use crate::memory::{Sum, Sums, summed, table};
+use crate::base::ids::{FrameId, StackId};
+use crate::replay::facts::Keep;
 use crate::snapshot::{Block, BlockState};
+use crate::stacks::frames::{FrameReport, StackReader};
 use crate::study::DeviceStudy;
+use crate::study::memory::{Sum, Sums, summed, table};
 
 /// What is added up by line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,6 +10,7 @@ mod brief;
 mod device;
 mod dry_range;
 mod dry_run;
+pub mod failure;
 mod lines;
 mod names;
 mod options;
@@ -17,8 +18,8 @@ mod ranks;
 mod snapshot;
 mod summary;
 
-pub use crate::facts::Bucket;
-pub use crate::notice::Warning;
+pub use crate::base::warning::Warning;
+pub use crate::replay::facts::Bucket;
 pub use analyzed::{AnalyzeReport, Unreadable};
 pub use brief::{Brief, BriefLine};
 pub use device::DeviceReport;

@@ -1,6 +1,6 @@
 //! What is looked at.
 
-use crate::held::Rule;
+use crate::study::held::Rule;
 use crate::study::{AskedMoment, Scope, Window};
 
 /// What to look at.

@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::device::DeviceReport;
 use super::names::rank;
 use super::snapshot::SnapshotReport;
-use crate::units::{count, counted, percent, plain_name, ratio, size};
-use crate::verdict::Verdict;
+use crate::allocator::verdict::Verdict;
+use crate::base::units::{count, counted, percent, plain_name, ratio, size};
 
 /// Peaks within this of the median are alike.
 const ALIKE: f64 = 0.1;

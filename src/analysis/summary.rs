@@ -3,14 +3,15 @@
 use super::device::DeviceReport;
 use super::ranks::Ranks;
 use super::snapshot::SnapshotReport;
-use crate::failure::OomReport;
-use crate::frames::FrameReport;
-use crate::held::{ByCategory, Category, HeldAt};
-use crate::memory::HeldByLine;
-use crate::notice::{Code, RECORD};
-use crate::summary::{Summary, environment};
-use crate::units::{duration, percent, ratio, size};
-use crate::verdict::EXPANDABLE;
+use crate::allocator::conf::environment;
+use crate::allocator::verdict::EXPANDABLE;
+use crate::analysis::failure::OomReport;
+use crate::base::summary::Summary;
+use crate::base::units::{duration, percent, ratio, size};
+use crate::base::warning::{Code, RECORD};
+use crate::stacks::frames::FrameReport;
+use crate::study::held::{ByCategory, Category, HeldAt};
+use crate::study::memory::HeldByLine;
 
 /// Free memory that is stuck beside live blocks is worth a word from this share of what is reserved on.
 const STRANDED_RATIO: f64 = 0.2;

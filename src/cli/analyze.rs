@@ -12,10 +12,10 @@ use super::gathered::gathered;
 use super::inputs;
 use super::output::Output;
 use crate::analysis::{Brief, Options, analyze};
-use crate::formats;
-use crate::report;
+use crate::base::units::parse_size;
+use crate::output::formats;
+use crate::output::report;
 use crate::study::AskedMoment;
-use crate::units::parse_size;
 
 /// Show failed requests, memory use, fragmentation, peak, memory over time, and who holds the memory
 #[derive(Debug, Args)]

@@ -7,9 +7,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use crate::allocator::SMALL_SEGMENT;
-use crate::releases::{NEWEST, OLDEST};
+use crate::allocator::releases::{NEWEST, OLDEST};
+use crate::base::units::{parse_size, size};
 use crate::study::{AskedMoment, Window};
-use crate::units::{parse_size, size};
 
 /// Arguments of every replay on the model.
 #[derive(Debug, Args)]

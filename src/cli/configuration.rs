@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 
-use crate::gate::Config;
+use crate::compare::gate::Config;
 
 /// The configuration that is looked for.
 pub(super) const CONFIG: &str = "oomscope.toml";

@@ -9,11 +9,11 @@ use super::args::{Format, forms, parse_release};
 use super::exit::{Done, complain};
 use super::inputs::{self, Input, Read};
 use super::output::Output;
-use crate::diff::{
+use crate::compare::diff::{
     At, DeviceDiff, DiffOptions, DiffReport, FailOn, File, GrowthLimit, RanksDiff, diff,
 };
-use crate::formats;
-use crate::report;
+use crate::output::formats;
+use crate::output::report;
 
 /// Compare two snapshots: totals, settings, pools, and the lines of code that hold more or less
 #[derive(Debug, Args)]

@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::exit::{Done, complain};
 use super::run::{Recorded, parse_seconds, snapshots_in};
-use crate::units::counted;
+use crate::base::units::counted;
 
 /// Between two looks at what was written.
 const POLL: Duration = Duration::from_millis(200);

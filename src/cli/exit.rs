@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use crate::units::plain;
+use crate::base::units::plain;
 
 /// What a command came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

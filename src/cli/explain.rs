@@ -11,11 +11,11 @@ use super::args::OutputArgs;
 use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
+use crate::base::input::{Source, decompressed, with_an_end};
 use crate::explain::explain;
-use crate::input::{Source, decompressed, with_an_end};
-use crate::message::{Log, read};
-use crate::pickle::looks_like_pickle;
-use crate::report;
+use crate::explain::message::{Log, read};
+use crate::output::report;
+use crate::snapshot::pickle::looks_like_pickle;
 
 /// Explain out-of-memory messages in a log: each number, why the request failed, what to do
 #[derive(Debug, Args)]

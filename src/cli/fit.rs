@@ -9,10 +9,10 @@ use super::args::{Format, forms, parse_capacity, parse_release};
 use super::exit::Done;
 use super::inputs;
 use super::output::Output;
-use crate::fit::{FitOptions, Size, Sized, fit};
-use crate::page;
-use crate::report;
+use crate::output::page;
+use crate::output::report;
 use crate::study::{Scope, Study};
+use crate::whatif::fit::{FitOptions, Size, Sized, fit};
 
 /// Predict the peak at other sizes, and the largest that fits, from recordings at two sizes or more
 #[derive(Debug, Args)]

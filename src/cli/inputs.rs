@@ -12,10 +12,10 @@ use same_file::is_same_file;
 use super::exit::complain;
 use super::progress::Progress;
 use crate::analysis::Unreadable;
-use crate::input::Source;
+use crate::base::input::Source;
+use crate::base::units::counted;
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::study::{DeviceStudy, Study};
-use crate::units::counted;
 
 /// A file to read.
 #[derive(Debug, Clone)]

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::args::Format;
 use super::whole_file::WholeFile;
-use crate::document::{Document, Style, comment, terminal};
-use crate::formats;
+use crate::output::document::{Document, Style, comment, terminal};
+use crate::output::formats;
 
 /// Columns of a page that is not shown on a terminal.
 const DEFAULT_WIDTH: usize = 100;

@@ -9,9 +9,9 @@ use super::args::{Model, parse_release};
 use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
-use crate::conf::Settings;
-use crate::facts::releases;
-use crate::report;
+use crate::allocator::conf::Settings;
+use crate::output::report;
+use crate::replay::facts::releases;
 use crate::study::{DeviceStudy, Scope, Study};
 use crate::whatif::{WhatIf, emitted, option_change, verified, what_if, write_snapshot};
 

@@ -15,7 +15,7 @@ use super::gathered::gathered;
 use super::inputs;
 use super::output::Output;
 use crate::analysis::{Options, SnapshotReport, analyze_study};
-use crate::page::{self, PageData, SnapshotData};
+use crate::output::page::{self, PageData, SnapshotData};
 use crate::study::{AskedMoment, Study};
 use crate::whatif::{Asked, whatif};
 

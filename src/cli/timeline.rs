@@ -9,10 +9,10 @@ use super::args::{Format, WindowArgs, forms, parse_release};
 use super::exit::Done;
 use super::inputs;
 use super::output::Output;
-use crate::formats;
-use crate::report;
+use crate::output::formats;
+use crate::output::report;
 use crate::study::Window;
-use crate::timeline::{TimelineOptions, timeline};
+use crate::study::timeline::{TimelineOptions, timeline};
 
 /// Show memory over time: allocated, reserved and free memory, fragmentation, and failures
 #[derive(Debug, Args)]

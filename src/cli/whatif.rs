@@ -10,9 +10,9 @@ use super::exit::Done;
 use super::inputs;
 use super::output::Output;
 use super::progress::Progress;
-use crate::program::program;
-use crate::report;
+use crate::output::report;
 use crate::study::{Scope, Study};
+use crate::whatif::program::program;
 use crate::whatif::{Asked, Costs, whatif};
 
 /// Replay the trace under many settings: failures, peak reserved memory and smallest device of each

@@ -1,11 +1,11 @@
 //! What to do about a failure: only what the numbers bear out.
 
 use super::reckoning::Reckoning;
-use crate::summary::environment;
-use crate::units::size;
-use crate::verdict::{
+use crate::allocator::conf::environment;
+use crate::allocator::verdict::{
     About, EMPTY_CACHE, Holds, OWN_OUTSIDE, ToCopy, USUAL_OUTSIDE, Verdict, rough,
 };
+use crate::base::units::size;
 
 /// What to copy for a `verdict` whose `first` advice is the table's, in the words of the vendor; nothing where that is
 /// the line of code.

@@ -1,7 +1,7 @@
 //! Failures of several ranks that are one and the same.
 
 use super::answer::Failure;
-use crate::intern::SeededMap;
+use crate::base::intern::SeededMap;
 
 /// Who failed, and the line of the log that says so.
 struct Teller {

@@ -5,9 +5,9 @@ use serde::Serialize;
 use super::figures::PrintedFigure;
 use super::recording::Recording;
 use super::statistics::StatisticsReport;
-use crate::frames::FrameReport;
-use crate::summary::Summary;
-use crate::verdict::{Cause, Certainty, Verdict};
+use crate::allocator::verdict::{Cause, Certainty, Verdict};
+use crate::base::summary::Summary;
+use crate::stacks::frames::FrameReport;
 
 /// The JSON of `oomscope explain`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -53,7 +53,7 @@ pub struct Failure {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_as: Option<u64>,
     /// Whose request failed: `allocator` (PyTorch's, of device memory), or what the table in
-    /// [`crate::systems`] says.
+    /// [`crate::explain::systems`] says.
     pub kind: &'static str,
     /// The system that printed it, where that is not PyTorch's allocator.
     #[serde(skip_serializing_if = "Option::is_none")]

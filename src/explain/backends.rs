@@ -3,7 +3,7 @@
 use super::advice;
 use super::conclusion::{Conclusion, cut_short, text};
 use super::reckoning::Reckoning;
-use crate::verdict::{About, Holds, Verdict, rough};
+use crate::allocator::verdict::{About, Holds, Verdict, rough};
 
 /// Metal: a limit that PyTorch sets itself.
 pub(super) fn metal(r: &Reckoning) -> Conclusion {

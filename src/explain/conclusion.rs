@@ -1,9 +1,9 @@
 //! What a message comes to, and what there is to say of every message.
 
 use super::reckoning::Reckoning;
-use crate::message::PrintedAmount;
-use crate::systems::{SNAPSHOT, Vendor};
-use crate::verdict::{Cause, Verdict};
+use crate::allocator::verdict::{Cause, Verdict};
+use crate::explain::message::PrintedAmount;
+use crate::explain::systems::{SNAPSHOT, Vendor};
 
 /// What a message comes to.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! Memory that somebody else than PyTorch's allocator of device memory could not have: what the table of
-//! [`crate::systems`] says of it, and the numbers in the message.
+//! [`crate::explain::systems`] says of it, and the numbers in the message.
 
 use super::conclusion::Conclusion;
 use super::figures::PrintedFigure;
-use crate::message::PrintedAmount;
-use crate::systems::{Amount, At, System};
-use crate::units::{MIB, size};
+use crate::base::units::{MIB, size};
+use crate::explain::message::PrintedAmount;
+use crate::explain::systems::{Amount, At, System};
 
 /// What such a message means. The verdict stays open: it is a word for requests of PyTorch's allocator.
 pub(super) fn conclude(system: &System) -> Conclusion {

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::reckoning::Reckoning;
-use crate::message::{PrintedAmount, Wording};
-use crate::units::MIB;
-use crate::verdict::{About, rough};
+use crate::allocator::verdict::{About, rough};
+use crate::base::units::MIB;
+use crate::explain::message::{PrintedAmount, Wording};
 
 /// A number of a message, or one that follows from them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -1,6 +1,6 @@
 //! What messages about memory mean: `oomscope/explain/1`.
 //!
-//! The same ladder as for a snapshot decides ([`crate::verdict`]), as far as the numbers that were printed can;
+//! The same ladder as for a snapshot decides ([`crate::allocator::verdict`]), as far as the numbers that were printed can;
 //! where the answer depends on what was not printed, or on how a number was rounded, it says so.
 
 mod advice;
@@ -10,10 +10,12 @@ mod backends;
 mod conclusion;
 mod elsewhere;
 mod figures;
+pub mod message;
 mod reckoning;
 mod recording;
 mod statistics;
 mod summary;
+pub mod systems;
 mod verdict;
 
 pub use answer::{ExplainReport, Failure, RefusedMapping};
@@ -22,11 +24,11 @@ pub use recording::Recording;
 pub use statistics::StatisticsReport;
 
 use self::reckoning::Reckoning;
-use crate::frames::{FrameReport, lines_of};
-use crate::message::{Log, Message, Saying};
-use crate::summary::Summary;
-use crate::units::{plain, plain_name};
-use crate::verdict::{About, Certainty};
+use crate::allocator::verdict::{About, Certainty};
+use crate::base::summary::Summary;
+use crate::base::units::{plain, plain_name};
+use crate::explain::message::{Log, Message, Saying};
+use crate::stacks::frames::{FrameReport, lines_of};
 
 /// Says what `log`, read from `path`, means; `None` when nothing about memory stands in it.
 pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
@@ -36,7 +38,7 @@ pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
     }
     let has_expandable =
         |device: Option<u64>| log.mappings.iter().any(|m| Some(m.device) == device);
-    let refused = |m: &crate::message::Mapping| RefusedMapping {
+    let refused = |m: &crate::explain::message::Mapping| RefusedMapping {
         line: m.line,
         device: m.device,
         times: m.times,

@@ -1,10 +1,10 @@
 //! The numbers of a message put together: what it says, and what follows.
 
 use crate::allocator::SMALL_SEGMENT;
-use crate::message::{Allocation, PrintedAmount, Process, Wording};
-use crate::systems::{Vendor, vendor};
-use crate::units::MIB;
-use crate::verdict::{About, Circumstances, Free, spare};
+use crate::allocator::verdict::{About, Circumstances, Free, spare};
+use crate::base::units::MIB;
+use crate::explain::message::{Allocation, PrintedAmount, Process, Wording};
+use crate::explain::systems::{Vendor, vendor};
 
 /// A segment for requests of more than 1 MiB and less than 10 MiB, and what expandable segments grow by
 /// (`kLargeBuffer`); for smaller requests both are [`SMALL_SEGMENT`]. A message does not tell where

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::message::{Log, Saying, Wording};
+use crate::explain::message::{Log, Saying, Wording};
 
 /// What to put into the program, and what to do then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::message::{Gauge, Statistics};
-use crate::units::{MIB, counted, percent, plain, ratio, size};
+use crate::base::units::{MIB, counted, percent, plain, ratio, size};
+use crate::explain::message::{Gauge, Statistics};
 
 /// From here on what was reserved beyond the most ever allocated counts as waste.
 const WASTE_RATIO: f64 = 0.2;

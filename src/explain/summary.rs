@@ -1,9 +1,10 @@
 //! What a log comes to, in the lines that its page begins with.
 
 use super::answer::{ExplainReport, Failure};
-use crate::summary::{Summary, environment};
-use crate::units::{counted, percent, ratio, size};
-use crate::verdict::EXPANDABLE;
+use crate::allocator::conf::environment;
+use crate::allocator::verdict::EXPANDABLE;
+use crate::base::summary::Summary;
+use crate::base::units::{counted, percent, ratio, size};
 
 /// Of all that was found: the first message is the one that ended the program, others often follow from it.
 pub(super) fn of(report: &ExplainReport) -> Summary {

@@ -6,8 +6,10 @@
 use super::conclusion::{Conclusion, cut_short, text};
 use super::reckoning::Reckoning;
 use super::{advice, backends};
-use crate::message::Wording;
-use crate::verdict::{About, Cause, Circumstances, Holds, Verdict, largest_first, rough, rule};
+use crate::allocator::verdict::{
+    About, Cause, Circumstances, Holds, Verdict, largest_first, rough, rule,
+};
+use crate::explain::message::Wording;
 
 /// Says what `r` comes to.
 pub(super) fn conclude(r: &Reckoning) -> Conclusion {

@@ -8,10 +8,10 @@ use super::settings::RawSettings;
 use super::stacks::Stacks;
 use super::trace::{Annotation, TraceEntries};
 use super::version::TorchRange;
-use crate::ids::{PoolId, SymbolId};
-use crate::intern::{Slices, Symbols};
-use crate::notice::Warnings;
-use crate::units::plain_name;
+use crate::base::ids::{PoolId, SymbolId};
+use crate::base::intern::{Slices, Symbols};
+use crate::base::units::plain_name;
+use crate::base::warning::Warnings;
 
 /// Everything one file says.
 #[derive(Debug, Default)]

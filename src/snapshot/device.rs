@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{Block, Segment, Snapshot, TraceEntry};
-use crate::ids::StackId;
-use crate::terms::Action;
+use crate::allocator::terms::Action;
+use crate::base::ids::StackId;
 
 /// What a snapshot says of one device. A handle: it costs nothing to copy.
 ///

@@ -1,6 +1,6 @@
 //! What `oomscope dry-run` wrote down beside a snapshot: which GPU was assumed, and what could not be known.
 
-use crate::ids::StackId;
+use crate::base::ids::StackId;
 
 /// A run over a stub of CUDA.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

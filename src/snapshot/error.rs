@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-use crate::pickle::PickleError;
-use crate::units::counted;
+use crate::base::units::counted;
+use crate::snapshot::pickle::PickleError;
 
 /// Why a file is not a readable snapshot: the rest of a sentence that begins with its name.
 #[derive(Debug, Error, PartialEq)]

@@ -8,7 +8,7 @@ use serde_json::error::Category;
 
 use super::decode::Decoder;
 use super::{Snapshot, SnapshotError};
-use crate::pickle::{Builder, ErrorKind, Value};
+use crate::snapshot::pickle::{Builder, ErrorKind, Value};
 
 /// How what oomscope writes begins. Its keys mean other things than a snapshot's.
 const REPORT: &[u8] = b"{\n  \"schema\": \"oomscope/";
@@ -33,7 +33,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
             };
             let message = format!(
                 "{error}; {} before that place",
-                crate::units::counted(decoder.borrow().entries(), "whole trace entry")
+                crate::base::units::counted(decoder.borrow().entries(), "whole trace entry")
             );
             Err(SnapshotError::Json { message, offset })
         }

@@ -1,7 +1,7 @@
 //! The dict keys and words that PyTorch writes, interned first, so that a word is known by its id.
 
-use crate::ids::SymbolId;
-use crate::intern::Symbols;
+use crate::base::ids::SymbolId;
+use crate::base::intern::Symbols;
 
 macro_rules! words {
     ($($name:ident = $text:literal)*) => {

@@ -4,7 +4,7 @@
 //! protocol, from Python or from PyTorch's C++ pickler), a JSON dump of the same structure, or the
 //! bare list of segments of `torch.cuda.memory_snapshot()`. Every release since 1.5 is read; what a
 //! release does not record is absent here, never made up, and what is not known is named in a
-//! [`crate::notice::Warning`].
+//! [`crate::base::warning::Warning`].
 //!
 //! This room reports what was written, including nonsense. It knows nothing of the allocator's
 //! policy, and derives nothing but the range of releases that write these keys and, from entries around
@@ -19,6 +19,7 @@ mod error;
 mod json;
 mod keys;
 mod makers;
+pub mod pickle;
 #[cfg(debug_assertions)]
 mod reads;
 mod recorded;
@@ -42,8 +43,7 @@ pub use stacks::{Frame, Maker, Stacks};
 pub use trace::{Annotation, TraceEntries, TraceEntry};
 pub use version::TorchRange;
 
-use crate::pickle;
-pub use crate::terms::{Action, BlockState};
+pub use crate::allocator::terms::{Action, BlockState};
 
 impl Snapshot {
     /// Reads a snapshot; `progress` is told the offset now and then.

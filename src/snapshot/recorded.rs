@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::dry_run::DryRun;
-use crate::ids::StackId;
+use crate::base::ids::StackId;
 
 /// The recorder's own words. Whatever it left out, or an older recorder did not know, is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::ids::{PoolId, StackId};
-use crate::terms::BlockState;
+use crate::allocator::terms::BlockState;
+use crate::base::ids::{PoolId, StackId};
 
 /// Memory that the allocator holds from the device: one `cudaMalloc`, or one mapped run of an
 /// expandable segment.

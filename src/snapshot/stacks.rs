@@ -1,7 +1,7 @@
 //! Frames and stacks, each distinct one once.
 
-use crate::ids::{FrameId, StackId, SymbolId};
-use crate::intern::{SeededMap, Slices};
+use crate::base::ids::{FrameId, StackId, SymbolId};
+use crate::base::intern::{SeededMap, Slices};
 
 /// One line of a traceback. A frame known only as text (PyTorch 2.0 wrote C++ frames so) has the
 /// text as its name, an empty file and line 0.

@@ -3,8 +3,8 @@
 use super::column::Column;
 use super::keys;
 use super::stacks::Stacks;
-use crate::ids::{PoolId, StackId, SymbolId};
-use crate::terms::Action;
+use crate::allocator::terms::Action;
+use crate::base::ids::{PoolId, StackId, SymbolId};
 
 /// The action that a trace calls `word`, if it is one.
 pub(super) fn action_of(word: SymbolId) -> Option<Action> {

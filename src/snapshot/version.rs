@@ -7,9 +7,9 @@ use std::fmt;
 
 use super::keys::{self, Seen};
 use super::stacks::Stacks;
-use crate::ids::SymbolId;
-use crate::intern::Symbols;
-use crate::releases::{NEWEST, key_since, written_by};
+use crate::allocator::releases::{NEWEST, key_since, written_by};
+use crate::base::ids::SymbolId;
+use crate::base::intern::Symbols;
 
 /// A range of minor releases of PyTorch 2, such as 2.3-2.4, 2.8 or 2.14+.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ enum KeyMark {
     Setting,
 }
 
-/// The keys by which releases are told apart, the oldest first: see [`crate::releases`].
+/// The keys by which releases are told apart, the oldest first: see [`crate::allocator::releases`].
 const MARKS: [(&str, KeyMark); 12] = [
     ("device_traces", KeyMark::Top(keys::DEVICE_TRACES)),
     ("is_expandable", KeyMark::Segment(keys::IS_EXPANDABLE)),

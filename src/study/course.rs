@@ -1,7 +1,7 @@
 //! What a program was doing in the part of a trace that is looked at, as far as it can be drawn.
 
 use super::DeviceStudy;
-use crate::phases::Phase;
+use crate::stacks::phases::Phase;
 
 /// More steps than this are too many for any page.
 const STEPS: usize = 512;

@@ -7,15 +7,15 @@ use super::from_empty::{self, FromEmpty};
 use super::lost_history::LostHistory;
 use super::over_time::{Gatherer, OverTime, Peak};
 use super::{Scope, Study};
-use crate::calls::Program;
-use crate::conf::Settings;
-use crate::facts::{Keep, Literal, Step, shown_capacity, shown_limit};
-use crate::frames::StackReader;
-use crate::ids::StackId;
-use crate::memory::{Memory, Sums, figures, live_by_stack};
-use crate::model::{Hypothesis, Inferred};
-use crate::phases::Phases;
+use crate::allocator::conf::Settings;
+use crate::base::ids::StackId;
+use crate::replay::calls::Program;
+use crate::replay::facts::{Keep, Literal, Step, shown_capacity, shown_limit};
+use crate::replay::model::{Hypothesis, Inferred};
 use crate::snapshot::{Device, Snapshot};
+use crate::stacks::frames::StackReader;
+use crate::stacks::phases::Phases;
+use crate::study::memory::{Memory, Sums, figures, live_by_stack};
 
 /// What is known of one device so far.
 #[derive(Debug)]

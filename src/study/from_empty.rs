@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::calls::Program;
-use crate::model::{Hypothesis, simulate};
+use crate::replay::calls::Program;
+use crate::replay::model::{Hypothesis, simulate};
 use crate::snapshot::Device;
 
 /// Peaks of one device, as the recorded calls and settings alone make them: replayed from an empty pool,

@@ -1,7 +1,7 @@
 //! How a program would have gone on after the failure that ended its trace.
 
 use super::DeviceStudy;
-use crate::calls::Prolonged;
+use crate::replay::calls::Prolonged;
 use crate::snapshot::Action;
 
 /// A trace of more entries is not replayed a dozen times unasked.

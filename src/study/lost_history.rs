@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use crate::facts::Outcome;
-use crate::intern::SeededSet;
-use crate::notice::RECORD;
+use crate::base::intern::SeededSet;
+use crate::base::units::{count, counted};
+use crate::base::warning::RECORD;
+use crate::replay::facts::Outcome;
 use crate::snapshot::{Action, BlockState, Device, Stacks};
-use crate::units::{count, counted};
 
 /// Fewest entries that are taken for a full ring: below, round numbers come about by chance.
 const FEWEST: usize = 100;

@@ -17,11 +17,15 @@
 
 mod course;
 mod device;
+pub mod figures;
 mod from_empty;
 mod goes_on;
+pub mod held;
 mod lost_history;
+pub mod memory;
 mod moment;
 mod over_time;
+pub mod timeline;
 mod warnings;
 mod window;
 
@@ -39,11 +43,11 @@ pub use self::warnings::remark_on_trace;
 pub(crate) use self::warnings::warn_of_trace;
 pub use self::window::Window;
 pub(crate) use self::window::{entry_of, place};
-use crate::conf::Settings;
-use crate::facts::{settings_of, settings_under};
-use crate::frames::StackReader;
-use crate::model::{Inference, Setup, infer};
+use crate::allocator::conf::Settings;
+use crate::replay::facts::{settings_of, settings_under};
+use crate::replay::model::{Inference, Setup, infer};
 use crate::snapshot::{Device, Snapshot};
+use crate::stacks::frames::StackReader;
 
 /// What whoever asks knows of a recording, and which part of it to look at.
 #[derive(Debug, Clone, Copy, Default)]

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::DeviceStudy;
-use crate::facts::{Keep, Layout};
-use crate::ids::StackId;
-use crate::memory::{Memory, SegmentList, Sums, figures, list_segments, live_by_stack};
+use crate::base::ids::StackId;
+use crate::replay::facts::{Keep, Layout};
+use crate::study::memory::{Memory, SegmentList, Sums, figures, list_segments, live_by_stack};
 
 /// A moment of a recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

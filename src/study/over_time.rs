@@ -5,9 +5,9 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::window::{self, Window};
-use crate::facts::{Bucket, Highest, Outcome, Sampler, Step};
+use crate::base::units::ratio;
+use crate::replay::facts::{Bucket, Highest, Outcome, Sampler, Step};
 use crate::snapshot::Device;
-use crate::units::ratio;
 
 /// Buckets of the series: more than a terminal has columns.
 const BUCKETS: usize = 512;

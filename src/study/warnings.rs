@@ -3,10 +3,10 @@
 use super::device::DeviceStudy;
 use super::lost_history::LostHistory;
 use super::over_time::OverTime;
-use crate::facts::Outcome;
-use crate::notice::{Code, Warnings};
+use crate::base::units::{counted, size};
+use crate::base::warning::{Code, Warnings};
+use crate::replay::facts::Outcome;
 use crate::snapshot::Device;
-use crate::units::{counted, size};
 
 /// What to do about a recording that begins late.
 const RECORD_EARLIER: &str = "; to see all of it, record before the model is built: \

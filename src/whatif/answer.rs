@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::found::SettingsFrom;
-use crate::notice::Warning;
-use crate::summary::Summary;
+use crate::base::summary::Summary;
+use crate::base::warning::Warning;
 
 /// The JSON of `oomscope replay`.
 #[derive(Debug, Serialize)]

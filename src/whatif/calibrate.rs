@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::cost::{COST_SCHEMA, Cost, Costs, CostsByCall};
 use super::live::{LiveError, part};
 use crate::allocator::SMALL_SEGMENT;
-use crate::device::DeviceMemory as _;
-use crate::device::cuda::{Cuda, DeviceCall};
-use crate::units::MIB;
+use crate::allocator::device::DeviceMemory as _;
+use crate::allocator::device::cuda::{Cuda, DeviceCall};
+use crate::base::units::MIB;
 
 /// Bytes that are measured, as far as twice as much is within reach: a small segment, and multiples of
 /// what large expandable segments grow by.

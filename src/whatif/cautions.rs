@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::conf::{self, Settings, Unknown, option_in};
-use crate::facts::releases;
-use crate::notice::{Code, Warning};
+use crate::allocator::conf::{self, Settings, Unknown, option_in};
+use crate::base::units::{MIB, count, counted};
+use crate::base::warning::{Code, Warning};
+use crate::replay::facts::releases;
 use crate::snapshot::{RawSettings, Snapshot};
 use crate::study::{DeviceStudy, LostHistory};
-use crate::units::{MIB, count, counted};
 
 /// Whether reserved memory can grow without bound under `settings`: where segments are expandable, a
 /// block of the maximum split size or more is neither cut nor given to a smaller request, and what lies

@@ -1,7 +1,7 @@
 //! What a replay changes of the recording: its settings, the device, the release.
 
-use crate::conf::{self, Change, Settings, Unknown, option_in};
-use crate::model::Hypothesis;
+use crate::allocator::conf::{self, Change, Settings, Unknown, option_in};
+use crate::replay::model::Hypothesis;
 use crate::snapshot::Snapshot;
 use crate::study::DeviceStudy;
 

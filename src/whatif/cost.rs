@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::terms::Action;
+use crate::allocator::terms::Action;
 
 /// The file that `oomscope live --calibrate` writes.
 pub const COST_SCHEMA: &str = "oomscope/cost/1";

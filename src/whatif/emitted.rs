@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::change::WhatIf;
 use crate::allocator::{CachingAllocator, Entry};
-use crate::model::{EmittedDevice, Inferred, emit, verify_and_keep};
+use crate::replay::model::{EmittedDevice, Inferred, emit, verify_and_keep};
 use crate::study::Study;
 
 /// The entries of one device that the model wrote, each with the recorded time of its call.

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::conf::Settings;
-use crate::model::Hypothesis;
+use crate::allocator::conf::Settings;
+use crate::replay::model::Hypothesis;
 use crate::snapshot::Snapshot;
 
 /// Settings from an entry on, of a program that changed them as it ran.

@@ -11,13 +11,13 @@ use super::answer::{EntryReport, FailedRequest};
 use super::change::{WhatIf, changed};
 use super::replay::{entry_report, failed};
 use crate::allocator::Entry;
-use crate::conf::Settings;
-use crate::device::cuda::{Cuda, CudaError, DeviceCall, GpuFacts, Refusal, Timing};
-use crate::model::{Hypothesis, Simulation, simulate_on};
-use crate::notice::Warning;
+use crate::allocator::conf::Settings;
+use crate::allocator::device::cuda::{Cuda, CudaError, DeviceCall, GpuFacts, Refusal, Timing};
+use crate::base::units::{count, size};
+use crate::base::warning::Warning;
+use crate::replay::model::{Hypothesis, Simulation, simulate_on};
 use crate::snapshot::Device;
 use crate::study::{DeviceStudy, Study};
-use crate::units::{count, size};
 
 /// How often a replay that waits looks whether it is to stop.
 const PATIENCE: Duration = Duration::from_millis(50);

@@ -11,10 +11,12 @@ mod cautions;
 mod change;
 mod cost;
 mod emitted;
+pub mod fit;
 mod found;
 mod grid;
 #[cfg(feature = "cuda")]
 mod live;
+pub mod program;
 mod recorded;
 mod replay;
 mod rows;

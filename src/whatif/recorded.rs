@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::calls::given_back;
+use crate::replay::calls::given_back;
 use crate::snapshot::Action;
 use crate::study::DeviceStudy;
 

@@ -15,18 +15,18 @@ use super::found::{changes, found_settings};
 use super::recorded::RecordedRun;
 use super::smallest::too_small_for;
 use super::summary::of_replay;
+use crate::allocator::conf::{self, Settings, Unknown};
 use crate::allocator::{CachingAllocator, Entry};
-use crate::conf::{self, Settings, Unknown};
-use crate::facts::{foreign, releases};
-use crate::model::{
+use crate::base::summary::Summary;
+use crate::base::units::{counted, size};
+use crate::base::warning::{Code, Warning};
+use crate::replay::facts::{foreign, releases};
+use crate::replay::model::{
     Divergence, Hypothesis, Inference, Inferred, Simulation, Sink, Verification, end_differences,
     simulate,
 };
-use crate::notice::{Code, Warning};
 use crate::snapshot::{Device, Snapshot, TraceEntry};
 use crate::study::{DeviceStudy, LostHistory, Study};
-use crate::summary::Summary;
-use crate::units::{counted, size};
 
 /// Holds the model against the recording.
 pub fn verified(study: &Study<'_>, path: &str) -> ReplayReport {

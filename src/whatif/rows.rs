@@ -13,11 +13,11 @@ use super::recorded::RecordedRun;
 use super::smallest::{on, smallest_capacity, too_small_for};
 use super::summary::{Circumstances, of_rows};
 use crate::allocator::Entry;
-use crate::calls::Prolonged;
-use crate::conf::Settings;
-use crate::device::UNBOUNDED;
-use crate::model::{Sink, simulate};
-use crate::notice::Warnings;
+use crate::allocator::conf::Settings;
+use crate::allocator::device::UNBOUNDED;
+use crate::base::warning::Warnings;
+use crate::replay::calls::Prolonged;
+use crate::replay::model::{Sink, simulate};
 use crate::snapshot::Action;
 use crate::study::{DeviceStudy, Study};
 

@@ -1,11 +1,11 @@
 //! The smallest device on which a program's requests are all served.
 
 use super::change::{WhatIf, changed};
-use crate::conf::Settings;
-use crate::device::UNBOUNDED;
-use crate::model::{Hypothesis, enough, fits};
+use crate::allocator::conf::Settings;
+use crate::allocator::device::UNBOUNDED;
+use crate::base::units::MIB;
+use crate::replay::model::{Hypothesis, enough, fits};
 use crate::study::DeviceStudy;
-use crate::units::MIB;
 
 /// The smallest capacity is found to within this, or to a part of itself.
 const CAPACITY_STEP: u64 = 2 * MIB;

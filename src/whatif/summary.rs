@@ -1,9 +1,10 @@
 //! What a replay comes to, in the lines that its page begins with.
 
 use super::answer::{ReplayReport, ReplayedDevice, WhatIfDevice, WhatIfRow};
+use crate::allocator::conf::environment;
+use crate::base::summary::{Summary, command};
+use crate::base::units::{count, counted, size};
 use crate::study::LostHistory;
-use crate::summary::{Summary, command, environment};
-use crate::units::{count, counted, size};
 
 /// Settings that need less than this part more than the best are as good, and the simplest of them is named.
 const NEARLY: u64 = 50;

@@ -2,14 +2,15 @@
 //! `tests/suite/fuzz_targets.rs` with damaged fixtures on the stable toolchain. Each says whether the input was
 //! read, and panics if a promise is broken.
 
+use oomscope::allocator::conf::{self, Settings, Unknown};
+use oomscope::allocator::releases::NEWEST;
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
-use oomscope::conf::{self, Settings, Unknown};
-use oomscope::document::{self, Document, Style};
+use oomscope::compare::gate::Config;
 use oomscope::explain::explain;
-use oomscope::gate::Config;
-use oomscope::releases::NEWEST;
+use oomscope::output::document::{self, Document, Style};
+use oomscope::output::formats;
+use oomscope::output::report;
 use oomscope::snapshot::Snapshot;
-use oomscope::{formats, report};
 
 use pickle_tree::Tree;
 
@@ -74,7 +75,7 @@ pub fn analysis(bytes: &[u8]) -> bool {
 
 /// Any input is a log, with or without something to explain.
 pub fn log(bytes: &[u8]) -> bool {
-    let log = oomscope::message::read(bytes).expect("a slice can be read");
+    let log = oomscope::explain::message::read(bytes).expect("a slice can be read");
     let Some(report) = explain(&log, "a") else { return false };
     let texts = rendered(&report::explain(&report, 3), &formats::json(&report).expect("JSON"));
     texts.iter().for_each(|text| assert_harmless(text));

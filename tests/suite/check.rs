@@ -223,7 +223,7 @@ fn two_figures_that_print_alike_are_told_apart() {
     let reserved = &program::analyze(&[OOM])["snapshots"][0]["devices"][0]["reserved_bytes"];
     let less = reserved.as_u64().unwrap() - 1;
     let (_, finding) = finding(&["--max-reserved", &less.to_string(), OOM]);
-    let told = |bytes: u64| format!("{} bytes", oomscope::units::count(bytes));
+    let told = |bytes: u64| format!("{} bytes", oomscope::base::units::count(bytes));
     let message = finding["message"].as_str().unwrap();
     assert!(message.contains(&told(less)) && message.contains(&told(less + 1)), "{message}");
     let page = run(&["check", "--max-stranded-ratio", "6.62%", OOM]).out.replace('\n', " ");

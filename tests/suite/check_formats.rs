@@ -2,8 +2,8 @@
 
 use crate::support::json_schema::faults;
 use crate::support::program::{file, run};
-use oomscope::figures::Figure;
-use oomscope::gate::{Config, Limit};
+use oomscope::compare::gate::{Config, Limit};
+use oomscope::study::figures::Figure;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -9,7 +9,7 @@ use crate::support::rust_source::{Tree, code_of, paths_of};
 
 /// Two files that are one `impl`, for length, or a thing and the handle to it: their arrows do not count.
 const ONE_IMPL: &[(&str, &str)] =
-    &[("facts::tiling::free", "facts::tiling::state"), ("study", "study::device")];
+    &[("replay::facts::tiling::free", "replay::facts::tiling::state"), ("study", "study::device")];
 
 /// The modules of the crate, `a::b` each, with what their files use.
 struct Modules {

@@ -2,7 +2,7 @@
 
 use crate::support::program::{analyze, refusal, result_of, run};
 use crate::support::schema::{list, sum};
-use oomscope::units;
+use oomscope::base::units;
 
 const HOLES: &str = "fixtures/2.15.0-holes.pickle.gz";
 const OOM: &str = "fixtures/2.15.0-holes-at-oom.pickle.gz";

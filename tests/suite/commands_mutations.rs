@@ -10,18 +10,19 @@ use crate::support::mutate::{Random, with_seeds};
 use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, plain_json};
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
-use oomscope::diff::{self, At, diff};
-use oomscope::document::{self, Style};
-use oomscope::gate::{
+use oomscope::compare::diff::{self, At, diff};
+use oomscope::compare::gate::{
     AllowMissing, Baseline, CheckReport, Config, EXAMPLE, Gate, Limits, judge, peaks,
 };
-use oomscope::program::program;
+use oomscope::output::document::{self, Style};
+use oomscope::output::formats;
+use oomscope::output::report;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Window;
+use oomscope::study::timeline::{TimelineOptions, timeline};
 use oomscope::study::{Scope, Study};
-use oomscope::timeline::{TimelineOptions, timeline};
+use oomscope::whatif::program::program;
 use oomscope::whatif::{Asked, WhatIf, emitted, verified, what_if, whatif, write_snapshot};
-use oomscope::{formats, report};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;

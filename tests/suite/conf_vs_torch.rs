@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use oomscope::conf::{Parsed, Reserve, Settings, Unknown, parse};
-use oomscope::releases::NEWEST;
+use oomscope::allocator::conf::{Parsed, Reserve, Settings, Unknown, parse};
+use oomscope::allocator::releases::NEWEST;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -2,7 +2,7 @@
 
 use crate::support::program::{file, refusal, result_of, run};
 use crate::support::{fixtures, program};
-use oomscope::diff::{
+use oomscope::compare::diff::{
     At, DeviceDiff, DiffOptions, DiffReport, Figures, File, MatchedBy, Status, diff,
 };
 use oomscope::snapshot::Snapshot;
@@ -64,7 +64,7 @@ fn only(report: &DiffReport) -> &DeviceDiff {
 
 /// What became of the stacks, with MiB before and after.
 fn changes(device: &DeviceDiff) -> Vec<(Status, u64, u64)> {
-    let of = |s: &oomscope::diff::StackChange| {
+    let of = |s: &oomscope::compare::diff::StackChange| {
         (s.status, s.held.before_bytes / MIB, s.held.after_bytes / MIB)
     };
     device.stacks.iter().map(of).collect()

@@ -3,13 +3,13 @@
 
 use crate::support::{fixtures, generator};
 use oomscope::analysis::analyze;
-use oomscope::diff::{
+use oomscope::compare::diff::{
     At, DeviceDiff, DiffOptions, DiffReport, Figures, File, HeldChange, MatchedBy, Space,
     StackChange, Status, diff,
 };
-use oomscope::figures::Figure;
-use oomscope::frames::FrameReport;
 use oomscope::snapshot::Snapshot;
+use oomscope::stacks::frames::FrameReport;
+use oomscope::study::figures::Figure;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

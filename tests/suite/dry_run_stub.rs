@@ -6,8 +6,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use oomscope::device::{DeviceMemory as _, Placement, Simulated};
-use oomscope::units::MIB;
+use oomscope::allocator::device::{DeviceMemory as _, Placement, Simulated};
+use oomscope::base::units::MIB;
 
 /// The stub as a program that reads calls, in a directory that goes with the result.
 fn stub() -> Option<tempfile::TempDir> {

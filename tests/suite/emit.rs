@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use crate::support::python::{has_python, python};
+use oomscope::allocator::releases::{NEWEST, OLDEST};
 use oomscope::allocator::{BlockView, Entry, SegmentView};
-use oomscope::facts::{releases, settings_of, settings_under};
-use oomscope::ids::{PoolId, StackId};
-use oomscope::model::{EmittedDevice, Hypothesis, emit, verify};
-use oomscope::releases::{NEWEST, OLDEST};
+use oomscope::base::ids::{PoolId, StackId};
+use oomscope::replay::facts::{releases, settings_of, settings_under};
+use oomscope::replay::model::{EmittedDevice, Hypothesis, emit, verify};
 use oomscope::snapshot::{Action, BlockState, Snapshot, TorchRange, TraceEntry};
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::{WhatIf, verified, write_snapshot};

@@ -4,8 +4,8 @@
 use crate::support::program::analyze;
 use crate::support::{fixtures, recorded};
 
+use oomscope::explain::message;
 use oomscope::explain::{ExplainReport, Failure, explain};
-use oomscope::message;
 use serde_json::Value;
 
 pub(super) fn report(text: &[u8]) -> Option<ExplainReport> {

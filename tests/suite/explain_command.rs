@@ -5,7 +5,7 @@ use crate::support::{fixtures, peak_heap, program, schema};
 use std::io::{BufReader, Read, Write as _};
 
 use crate::support::program::{file, refusal, result_of};
-use oomscope::message;
+use oomscope::explain::message;
 use proptest::prelude::*;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -165,9 +165,13 @@ fn memory_does_not_grow_with_the_log() {
 
 fn never_panics(bytes: &[u8]) {
     if let Some(report) = report(bytes) {
-        let style = oomscope::document::Style { width: 80, unicode: true, colour: false };
+        let style = oomscope::output::document::Style { width: 80, unicode: true, colour: false };
         assert!(
-            !oomscope::document::terminal(&oomscope::report::explain(&report, 3), style).is_empty()
+            !oomscope::output::document::terminal(
+                &oomscope::output::report::explain(&report, 3),
+                style
+            )
+            .is_empty()
         );
         serde_json::to_string(&report).unwrap();
     }

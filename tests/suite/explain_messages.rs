@@ -3,9 +3,9 @@
 
 use crate::support::fixtures;
 
-use oomscope::document::{Style, markdown, terminal};
+use oomscope::explain::message;
 use oomscope::explain::{ExplainReport, Failure, explain};
-use oomscope::message;
+use oomscope::output::document::{Style, markdown, terminal};
 use toml::de::DeTable;
 
 fn report(text: &str) -> ExplainReport {
@@ -15,7 +15,7 @@ fn report(text: &str) -> ExplainReport {
 
 fn page(report: &ExplainReport, top: usize) -> String {
     let style = Style { width: 100, unicode: true, colour: false };
-    terminal(&oomscope::report::explain(report, top), style)
+    terminal(&oomscope::output::report::explain(report, top), style)
 }
 
 /// What is wrong with the answer to `expected`.
@@ -76,7 +76,7 @@ fn messages_as_people_paste_them_get_the_right_answer() {
 #[test]
 fn every_system_stands_in_the_documentation() {
     let docs = std::fs::read_to_string("docs/explain.md").unwrap();
-    for system in oomscope::systems::systems() {
+    for system in oomscope::explain::systems::systems() {
         let is_there = docs.lines().any(|row| row.starts_with("| ") && row.contains(system.name));
         assert!(is_there, "{}", system.name);
     }
@@ -136,7 +136,7 @@ fn ranks_that_fail_alike_are_one_block() {
     assert!(!whole.contains("Further messages"), "{whole}");
     let brief = page(&report, 1);
     assert!(brief.contains("Further messages") && brief.lines().count() < whole.lines().count());
-    let table = markdown(&oomscope::report::explain(&report, 0));
+    let table = markdown(&oomscope::output::report::explain(&report, 0));
     assert!(table.contains("| ranks 0-2, 5 | 0-2, 5 |"), "{table}");
 }
 

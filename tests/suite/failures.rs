@@ -2,8 +2,8 @@
 
 use crate::support::program::result_of;
 use crate::support::{fixtures, recorded};
+use oomscope::analysis::failure::{OomReport, Remedy};
 use oomscope::analysis::{Options, analyze};
-use oomscope::failure::{OomReport, Remedy};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::verified;

@@ -7,8 +7,8 @@ mod bodies;
 use crate::support::mutate::{Random, mutant, with_seeds};
 use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, plain_json};
-use oomscope::gate::EXAMPLE;
-use oomscope::input::Source;
+use oomscope::base::input::Source;
+use oomscope::compare::gate::EXAMPLE;
 
 type Body = fn(&[u8]) -> bool;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use oomscope::analysis::{Options, analyze};
-use oomscope::input::Source;
+use oomscope::base::input::Source;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
 

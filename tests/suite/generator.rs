@@ -2,7 +2,7 @@
 //! takes little memory of one's own.
 
 use crate::support::generator::{Options, Summary, write_snapshot};
-use oomscope::facts::{Keep, Literal, Totals, settings_of};
+use oomscope::replay::facts::{Keep, Literal, Totals, settings_of};
 use oomscope::snapshot::{Action, Snapshot};
 
 /// Both ways of stacks: a few that come again and again, and no two alike.

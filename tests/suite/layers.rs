@@ -8,98 +8,23 @@ use crate::support::rust_source::{code_of, has_word, modules_named};
 
 /// Every room and its floor.
 const FLOORS: &[(&str, usize)] = &[
-    ("units", 0),
-    ("ids", 0),
-    ("intern", 0),
-    ("input", 0),
-    ("pickle", 0),
-    ("conf", 0),
-    ("summary", 0),
-    ("terms", 0),
-    ("device", 0),
-    ("notice", 0),
-    ("releases", 0),
-    ("systems", 0),
-    ("snapshot", 1),
-    ("message", 1),
+    ("base", 0),
     ("allocator", 1),
-    ("figures", 1),
-    ("verdict", 1),
-    ("facts", 2),
-    ("calls", 2),
-    ("model", 2),
-    ("frames", 2),
-    ("counterparts", 2),
-    ("phases", 2),
-    ("memory", 3),
-    ("study", 3),
-    ("explain", 3),
-    ("held", 4),
-    ("timeline", 4),
-    ("whatif", 4),
-    ("program", 4),
-    ("failure", 4),
-    ("analysis", 4),
-    ("gate", 5),
-    ("diff", 5),
-    ("fit", 5),
-    ("document", 6),
-    ("report", 6),
-    ("formats", 6),
-    ("page", 6),
-    ("cli", 7),
-];
-
-/// The arrows between rooms of one floor: these and no others.
-const SIDEWAYS: &[(&str, &str)] = &[
-    ("analysis", "failure"),
-    ("analysis", "held"),
-    ("analysis", "program"),
-    ("analysis", "whatif"),
-    ("calls", "facts"),
-    ("conf", "releases"),
-    ("conf", "units"),
-    ("device", "units"),
-    ("pickle", "intern"),
-    ("failure", "held"),
-    ("failure", "whatif"),
-    ("formats", "report"),
-    ("input", "units"),
-    ("intern", "ids"),
-    ("model", "calls"),
-    ("model", "facts"),
-    ("notice", "units"),
-    ("phases", "frames"),
-    ("program", "held"),
-    ("program", "whatif"),
-    ("study", "memory"),
-    ("page", "document"),
-    ("page", "formats"),
-    ("page", "report"),
-    ("summary", "conf"),
-    ("pickle", "ids"),
-    ("report", "document"),
+    ("snapshot", 2),
+    ("stacks", 3),
+    ("replay", 3),
+    ("study", 4),
+    ("whatif", 5),
+    ("analysis", 6),
+    ("compare", 7),
+    ("explain", 7),
+    ("output", 8),
+    ("cli", 9),
 ];
 
 /// Rooms that know less than all of what is below them.
-const KNOWS_ONLY: &[(&str, &[&str])] = &[
-    ("figures", &["units"]),
-    ("document", &["units"]),
-    (
-        "report",
-        &[
-            "analysis", "diff", "document", "explain", "failure", "figures", "fit", "frames",
-            "gate", "held", "memory", "notice", "phases", "program", "study", "summary",
-            "timeline", "units", "fit", "verdict", "whatif",
-        ],
-    ),
-    ("allocator", &["conf", "device", "ids", "intern", "releases", "terms", "units"]),
-    ("verdict", &["notice", "units"]),
-    (
-        "explain",
-        &["allocator", "frames", "intern", "message", "summary", "systems", "units", "verdict"],
-    ),
-];
+const KNOWS_ONLY: &[(&str, &[&str])] =
+    &[("stacks", &["base", "snapshot"]), ("explain", &["allocator", "base", "stacks"])];
 
 /// Where alone a word may stand in code. Only the command line talks, exits and looks around.
 const CONFINED: [(&str, &[&str]); 13] = [
@@ -113,9 +38,9 @@ const CONFINED: [(&str, &[&str]); 13] = [
     ("env", &["src/cli/", "src/main.rs"]),
     ("exit", &["src/cli/"]),
     ("clap", &["src/cli/"]),
-    ("comfy_table", &["src/document/terminal/"]),
-    ("unsafe", &["src/input/mapped.rs", "src/device/cuda/"]),
-    ("unsafe_code", &["src/input/mapped.rs", "src/device/cuda/"]),
+    ("comfy_table", &["src/output/document/terminal/"]),
+    ("unsafe", &["src/base/input/mapped.rs", "src/allocator/device/cuda/"]),
+    ("unsafe_code", &["src/base/input/mapped.rs", "src/allocator/device/cuda/"]),
 ];
 
 const MAX_LINES: usize = 500;
@@ -148,8 +73,7 @@ fn faults(path: &str, source: &str) -> Vec<String> {
             faults.push(format!("{path}: the room {room} has no floor"));
         }
         for other in arrows(path, source) {
-            let sideways = SIDEWAYS.contains(&(room, other.as_str()));
-            if floor(&other) >= own && !sideways {
+            if floor(&other) >= own {
                 faults.push(format!("{path}: {room} may not use {other}, which is not below it"));
             }
             if let Some((_, known)) = KNOWS_ONLY.iter().find(|(name, _)| *name == room)
@@ -206,21 +130,6 @@ fn every_file_keeps_to_its_floor_its_knowledge_and_its_length() {
 }
 
 #[test]
-fn the_list_of_arrows_is_exactly_what_there_is() {
-    let mut found = BTreeSet::new();
-    for (path, source) in sources() {
-        let Some(room) = modules_of(&path).first().map(|room| (*room).to_owned()) else { continue };
-        for other in arrows(&path, &source) {
-            if floor(&other) == floor(&room) {
-                found.insert((room.clone(), other));
-            }
-        }
-    }
-    let listed = SIDEWAYS.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned()));
-    assert_eq!(found, listed.collect());
-}
-
-#[test]
 fn the_rooms_with_floors_are_exactly_those_of_the_crate() {
     let (_, lib) = sources().into_iter().find(|(path, _)| path == "src/lib.rs").unwrap();
     let declared: BTreeSet<String> = code_of(&lib)
@@ -248,20 +157,16 @@ fn verdict(path: &str, code: &str) -> String {
 #[test]
 fn a_planted_upward_import_is_found() {
     for (path, code) in [
-        ("src/facts/tiling/state.rs", "use crate::memory::Memory;"),
-        ("src/facts/tiling/state.rs", "use crate::{units, report::Style};"),
-        ("src/model/mod.rs", "use crate::{\n    units::{size, MIB},\n    cli,\n};"),
-        ("src/snapshot/decode/mod.rs", "fn f() -> crate::facts::Tiling { todo!() }"),
-        ("src/snapshot/decode/mod.rs", "use super::super::facts::Tiling;"),
-        ("src/units.rs", "use super::conf::Settings;"),
-        ("src/units.rs", "use crate::snapshot;"),
-        ("src/snapshot/mod.rs", "use crate::allocator::block_size;"),
+        ("src/replay/facts/tiling/state.rs", "use crate::study::memory::Memory;"),
+        ("src/replay/facts/tiling/state.rs", "use crate::{base, output::report::Style};"),
+        ("src/replay/model/mod.rs", "use crate::{\n    base::units::{size, MIB},\n    cli,\n};"),
+        ("src/snapshot/decode/mod.rs", "fn f() -> crate::replay::facts::Tiling { todo!() }"),
+        ("src/snapshot/decode/mod.rs", "use super::super::replay::facts::Tiling;"),
+        ("src/base/units.rs", "use super::super::allocator::conf::Settings;"),
+        ("src/base/units.rs", "use crate::snapshot;"),
         ("src/allocator/size.rs", "use crate::snapshot::Block;"),
-        ("src/pickle/memo.rs", "use crate::units::size;"),
-        ("src/report/page.rs", "use crate::snapshot::Snapshot;"),
-        ("src/report/page.rs", "use crate::facts::Totals;"),
-        ("src/report/page.rs", "use crate::allocator::granule;"),
-        ("src/report/table.rs", "use crate :: cli :: run;"),
+        ("src/explain/mod.rs", "use crate::snapshot::Snapshot;"),
+        ("src/output/report/table.rs", "use crate :: cli :: run;"),
     ] {
         assert!(verdict(path, code).contains("may not"), "{path}: {code}");
     }
@@ -270,21 +175,24 @@ fn a_planted_upward_import_is_found() {
 #[test]
 fn what_is_allowed_is_not_found() {
     for (path, code) in [
-        ("src/facts/tiling/state.rs", "use crate::snapshot::TraceEntry; use crate::facts::Totals;"),
+        (
+            "src/replay/facts/tiling/state.rs",
+            "use crate::snapshot::TraceEntry; use crate::replay::facts::Totals;",
+        ),
         ("src/snapshot/decode/mod.rs", "use super::super::keys; use super::records;"),
         (
             "src/snapshot/mod.rs",
             "/// See [`crate::analysis`].\n// use crate::cli;\n/* crate::cli */",
         ),
         (
-            "src/units.rs",
+            "src/base/units.rs",
             "const A: &str = \"crate::cli \\\" crate::report\"; const B: char = '\"';",
         ),
-        ("src/units.rs", "const A: &str = r#\"println!(\"crate::cli\")\"#;"),
-        ("src/units.rs", "fn f<'a>(x: &'a str) -> &'a str { x } // println!"),
-        ("src/cli/exit.rs", "use std::io::stderr; use crate::report; use crate::input;"),
-        ("src/input/mapped.rs", "#![allow(unsafe_code)]\nfn f() { unsafe {} }"),
-        ("src/device/cuda/driver.rs", "#![allow(unsafe_code)]\nfn f() { unsafe {} }"),
+        ("src/base/units.rs", "const A: &str = r#\"println!(\"crate::cli\")\"#;"),
+        ("src/base/units.rs", "fn f<'a>(x: &'a str) -> &'a str { x } // println!"),
+        ("src/cli/exit.rs", "use std::io::stderr; use crate::output; use crate::base::input;"),
+        ("src/base/input/mapped.rs", "#![allow(unsafe_code)]\nfn f() { unsafe {} }"),
+        ("src/allocator/device/cuda/driver.rs", "#![allow(unsafe_code)]\nfn f() { unsafe {} }"),
     ] {
         assert_eq!(verdict(path, code), "", "{path}: {code}");
     }
@@ -293,17 +201,17 @@ fn what_is_allowed_is_not_found() {
 #[test]
 fn planted_talk_exits_and_unsafe_code_are_found() {
     for (path, code) in [
-        ("src/report/page.rs", "fn f() { println!(\"x\"); }"),
-        ("src/model/mod.rs", "fn f() { eprintln!(\"x\"); }"),
-        ("src/model/mod.rs", "fn f() { std::process::exit(1); }"),
+        ("src/output/report/page.rs", "fn f() { println!(\"x\"); }"),
+        ("src/replay/model/mod.rs", "fn f() { eprintln!(\"x\"); }"),
+        ("src/replay/model/mod.rs", "fn f() { std::process::exit(1); }"),
         ("src/analysis/mod.rs", "use std::env;"),
         ("src/analysis/mod.rs", "fn f() { std::env::var(\"X\"); }"),
-        ("src/report/mod.rs", "use std::io::stdout;"),
-        ("src/conf/mod.rs", "use clap::Parser;"),
+        ("src/output/report/mod.rs", "use std::io::stdout;"),
+        ("src/allocator/conf/mod.rs", "use clap::Parser;"),
         ("src/cli/mod.rs", "fn f() { dbg!(1); }"),
-        ("src/pickle/machine.rs", "fn f() { unsafe {} }"),
-        ("src/pickle/machine.rs", "#[allow(unsafe_code)] fn f() {}"),
-        ("src/device/simulated.rs", "fn f() { unsafe {} }"),
+        ("src/snapshot/pickle/machine.rs", "fn f() { unsafe {} }"),
+        ("src/snapshot/pickle/machine.rs", "#[allow(unsafe_code)] fn f() {}"),
+        ("src/allocator/device/simulated.rs", "fn f() { unsafe {} }"),
     ] {
         assert!(verdict(path, code).contains("may only stand in"), "{path}: {code}");
     }
@@ -312,7 +220,7 @@ fn planted_talk_exits_and_unsafe_code_are_found() {
 #[test]
 fn planted_length_namelessness_and_homelessness_are_found() {
     let long = "//! Planted.\n".repeat(MAX_LINES + 1);
-    assert!(faults("src/units.rs", &long)[0].contains("501 lines"));
-    assert!(faults("src/units.rs", "use std::fmt;\n")[0].contains("saying what it is"));
+    assert!(faults("src/base/units.rs", &long)[0].contains("501 lines"));
+    assert!(faults("src/base/units.rs", "use std::fmt;\n")[0].contains("saying what it is"));
     assert!(verdict("src/attic/mod.rs", "").contains("has no floor"));
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::support::fixtures;
 use oomscope::analysis::{Options, analyze_study};
-use oomscope::held::{Category, held_blocks};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Study;
+use oomscope::study::held::{Category, held_blocks};
 
 /// Moments of each recording that are asked for one by one.
 const ASKED: usize = 6;

@@ -1,8 +1,8 @@
 //! The memory laid out at a moment of the literal replay is what a snapshot of that moment shows.
 
 use crate::support::fixtures;
-use oomscope::facts::{Keep, Layout, Literal};
-use oomscope::model::settings_in_effect;
+use oomscope::replay::facts::{Keep, Layout, Literal};
+use oomscope::replay::model::settings_in_effect;
 use oomscope::snapshot::{BlockState, Segment, Snapshot};
 
 /// Everything about a segment but the stack that allocated it, which no trace tells in all cases.

@@ -3,13 +3,13 @@
 
 use crate::support::peak_heap;
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
-use oomscope::diff::{At, DiffOptions, File, diff};
-use oomscope::document::{Style, terminal};
-use oomscope::gate::{AllowMissing, Config, Gate, Limits, judge};
-use oomscope::report;
+use oomscope::compare::diff::{At, DiffOptions, File, diff};
+use oomscope::compare::gate::{AllowMissing, Config, Gate, Limits, judge};
+use oomscope::output::document::{Style, terminal};
+use oomscope::output::report;
 use oomscope::snapshot::{Snapshot, reads};
+use oomscope::study::timeline::{TimelineOptions, timeline};
 use oomscope::study::{Scope, Study, Window};
-use oomscope::timeline::{TimelineOptions, timeline};
 use oomscope::whatif::{Asked, whatif};
 use serde_json::{Value, json};
 

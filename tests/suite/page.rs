@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use oomscope::analysis::{AnalyzeReport, Options, analyze_study};
-use oomscope::page::{PageData, SnapshotData};
+use oomscope::output::page::{PageData, SnapshotData};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{DeviceStudy, Moment, Scope, Study, Window};
 use proptest::prelude::*;
@@ -276,7 +276,7 @@ fn what_finds_no_room_is_told() {
         let data = PageData::of(device, &report.devices[0], budget).unwrap();
         let mut html = Vec::new();
         let report = AnalyzeReport::new(vec![report.clone()], Vec::new(), 3);
-        oomscope::page::write(
+        oomscope::output::page::write(
             &report,
             &[SnapshotData { devices: vec![data], whatif: None }],
             "0",
@@ -368,7 +368,7 @@ proptest! {
             let data = SnapshotData { devices: devices.collect(), whatif: None };
             let report = AnalyzeReport::new(vec![report], Vec::new(), 2);
             let mut html = Vec::new();
-            oomscope::page::write(&report, &[data], "0", &mut html).unwrap();
+            oomscope::output::page::write(&report, &[data], "0", &mut html).unwrap();
             let page = Page::read(String::from_utf8(html).unwrap());
             prop_assert_eq!(page.rows.len(), page.devices.len());
         }

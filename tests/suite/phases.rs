@@ -1,9 +1,9 @@
 //! Phases and steps of recorded training runs: those that the recorded programs went through.
 
 use crate::support::fixtures;
-use oomscope::frames::StackReader;
-use oomscope::phases::{Phase, Phases, StepsFrom};
 use oomscope::snapshot::{Action, Snapshot};
+use oomscope::stacks::frames::StackReader;
+use oomscope::stacks::phases::{Phase, Phases, StepsFrom};
 
 fn phases(snapshot: &Snapshot, device: u64) -> Phases {
     Phases::of(snapshot.device(device), &StackReader::new(snapshot))

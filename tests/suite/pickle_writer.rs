@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::support::pickle_tree::{self, Tree};
 use crate::support::python::{has_python, python};
-use oomscope::pickle::PickleWriter;
+use oomscope::snapshot::pickle::PickleWriter;
 
 /// The value of [`write_forms`], made and dumped by CPython.
 const FORMS: &str = r#"

@@ -1,7 +1,7 @@
 //! What a file names is shown, and nothing that shows it acts on it: a CI runner, a terminal, a page in Markdown.
 
 use crate::support::program::{file, run};
-use oomscope::units::is_active;
+use oomscope::base::units::is_active;
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -6,7 +6,7 @@ use std::io::Write;
 use crate::support::describe::{describe, read};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use oomscope::input::{InputError, Source};
+use oomscope::base::input::{InputError, Source};
 
 fn open(bytes: &[u8]) -> Result<Source, InputError> {
     let mut file = tempfile::NamedTempFile::new().unwrap();

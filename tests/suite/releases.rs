@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use oomscope::notice::Code;
-use oomscope::releases::{NEWEST, OLDEST};
+use oomscope::allocator::releases::{NEWEST, OLDEST};
+use oomscope::base::warning::Code;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::verified;

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use super::replay_bad_traces::{event, file, read, verify};
 use crate::support::{fixtures, garbage};
-use oomscope::ids::StackId;
+use oomscope::base::ids::StackId;
 use oomscope::snapshot::{Block, BlockState, Snapshot, TraceEntry};
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::{WhatIf, emitted, verified, what_if};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const MIB: u64 = 1 << 20;
 
 /// Everything that can be asked of a snapshot; what comes out must at least add up.
-fn survives(snapshot: &Snapshot, settings: Option<oomscope::conf::Settings>) {
+fn survives(snapshot: &Snapshot, settings: Option<oomscope::allocator::conf::Settings>) {
     let study = Study::new(snapshot, Scope::default());
     let report = verified(&study, "mutant");
     for device in &report.devices {

@@ -5,11 +5,11 @@
 use crate::support::{fixtures, late, recorded};
 use std::collections::BTreeSet;
 
-use oomscope::calls::given_back;
-use oomscope::conf::Settings;
-use oomscope::input::Source;
-use oomscope::model::end_differences;
-use oomscope::notice::Code;
+use oomscope::allocator::conf::Settings;
+use oomscope::base::input::Source;
+use oomscope::base::warning::Code;
+use oomscope::replay::calls::given_back;
+use oomscope::replay::model::end_differences;
 use oomscope::snapshot::{Block, BlockState, Snapshot};
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::{ReplayReport, WhatIf, verified, what_if};

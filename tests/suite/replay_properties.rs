@@ -5,13 +5,14 @@
 
 use crate::support::reference::{Reference, Step, program, snapshot_bytes};
 use crate::support::{garbage, reference};
+use oomscope::allocator::conf::Settings;
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
-use oomscope::conf::Settings;
-use oomscope::document::{Style, markdown, terminal};
-use oomscope::facts::{Keep, Literal, Outcome, Tiling, Totals, settings_of};
+use oomscope::output::document::{Style, markdown, terminal};
+use oomscope::output::formats;
+use oomscope::output::report;
+use oomscope::replay::facts::{Keep, Literal, Outcome, Tiling, Totals, settings_of};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{SERIES_ALLOCATED, SERIES_RESERVED, Window};
-use oomscope::{formats, report};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -35,7 +36,7 @@ fn read(bytes: &[u8]) -> Snapshot {
 /// The sums that hold whatever the file says.
 fn is_sound(tiling: &Tiling) -> Result<(), String> {
     let Totals { reserved, allocated, active, .. } = tiling.totals();
-    let sum = |of: fn(&oomscope::facts::StreamPool) -> u64| {
+    let sum = |of: fn(&oomscope::replay::facts::StreamPool) -> u64| {
         tiling.stream_pools().iter().map(of).sum::<u64>()
     };
     if !(allocated <= active && active <= reserved) {

@@ -2,9 +2,9 @@
 //! replaying one recording under the circumstances of another gives the other's own figures.
 
 use crate::support::{fixtures, recorded};
-use oomscope::conf::{self, Settings, Unknown};
-use oomscope::facts::settings_under;
-use oomscope::model::end_differences;
+use oomscope::allocator::conf::{self, Settings, Unknown};
+use oomscope::replay::facts::settings_under;
+use oomscope::replay::model::end_differences;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::{Emitted, ReplayReport, WhatIf, what_if};

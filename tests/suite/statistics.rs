@@ -4,8 +4,8 @@
 use crate::support::recorded::{Recorded, between, format_size};
 use crate::support::{fixtures, recorded};
 use oomscope::analysis::{DeviceReport, Options, SnapshotReport, analyze};
-use oomscope::facts::{Keep, Literal, Outcome, Totals};
-use oomscope::model::settings_in_effect;
+use oomscope::replay::facts::{Keep, Literal, Outcome, Totals};
+use oomscope::replay::model::settings_in_effect;
 use oomscope::snapshot::{Action, Block, BlockState, Device, Snapshot};
 
 /// Recordings of the C++ pickler, which have no statistics beside them.

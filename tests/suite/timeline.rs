@@ -6,13 +6,16 @@ use std::collections::BTreeSet;
 
 use crate::support::reference::{Reference, snapshot_bytes};
 use oomscope::analysis::{Options, analyze};
-use oomscope::document::{Style, terminal};
-use oomscope::figures::Figure;
-use oomscope::formats::timeline_csv;
+use oomscope::output::document::{Style, terminal};
+use oomscope::output::formats;
+use oomscope::output::formats::timeline_csv;
+use oomscope::output::report;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Window;
-use oomscope::timeline::{DeviceTimeline, Series, TimelineOptions, TimelineReport, timeline};
-use oomscope::{formats, report};
+use oomscope::study::figures::Figure;
+use oomscope::study::timeline::{
+    DeviceTimeline, Series, TimelineOptions, TimelineReport, timeline,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

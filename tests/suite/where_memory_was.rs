@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use crate::support::program::result_of;
-use oomscope::held::{Category, Confidence, held_blocks};
 use oomscope::snapshot::{Action, Device};
+use oomscope::study::held::{Category, Confidence, held_blocks};
 use oomscope::study::{Scope, Study};
 use serde_json::{Value, json};
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use oomscope::diff::{MatchedBy, Status};
-use oomscope::figures::Figure;
-use oomscope::gate::Severity;
-use oomscope::held::{Age, Category, Confidence};
-use oomscope::notice::Code;
-use oomscope::phases::{Phase, StepsFrom};
-use oomscope::verdict::{Certainty, Verdict};
+use oomscope::allocator::verdict::{Certainty, Verdict};
+use oomscope::base::warning::Code;
+use oomscope::compare::diff::{MatchedBy, Status};
+use oomscope::compare::gate::Severity;
+use oomscope::stacks::phases::{Phase, StepsFrom};
+use oomscope::study::figures::Figure;
+use oomscope::study::held::{Age, Category, Confidence};
 
 fn document(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);

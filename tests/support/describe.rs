@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use oomscope::ids::StackId;
+use oomscope::base::ids::StackId;
 use oomscope::snapshot::{Snapshot, TraceEntry};
 
 pub fn read(bytes: &[u8]) -> Snapshot {

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use oomscope::input::Source;
+use oomscope::base::input::Source;
 use oomscope::snapshot::Snapshot;
 
 pub fn directory() -> PathBuf {

@@ -2,7 +2,7 @@
 //! may overlap, adjoin or wrap around the end of memory.
 #![allow(dead_code, unreachable_pub)] // every test takes what it needs
 
-use oomscope::conf::Settings;
+use oomscope::allocator::conf::Settings;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -7,9 +7,9 @@
 
 use std::fmt::Write as _;
 
-use oomscope::ids::row;
-use oomscope::intern::Symbols;
-use oomscope::pickle::{self, Builder, ErrorKind, Kind, NodeKind, PickleError, Value};
+use oomscope::base::ids::row;
+use oomscope::base::intern::Symbols;
+use oomscope::snapshot::pickle::{self, Builder, ErrorKind, Kind, NodeKind, PickleError, Value};
 
 const TUPLE: NodeKind = 0;
 const LIST: NodeKind = 1;

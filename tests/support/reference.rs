@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use oomscope::facts::Totals;
+use oomscope::replay::facts::Totals;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::allocator::behaviour::TieBreak;
 use crate::allocator::block::{BlockId, PoolBlock, State};
+use crate::allocator::device::{DeviceMemory, OutOfMemory, Simulated};
+use crate::allocator::terms::Action;
 use crate::allocator::{CachingAllocator, Entry, Request, Stat, StatByPool, round_size};
-use crate::device::{DeviceMemory, OutOfMemory, Simulated};
-use crate::ids::row;
-use crate::terms::Action;
+use crate::base::ids::row;
 
 /// A device that checks what it is asked, and sometimes refuses what it has.
 #[derive(Debug)]

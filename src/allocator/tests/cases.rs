@@ -1,12 +1,12 @@
 //! Cases with known answers. Those called "observed" ran in PyTorch itself, on a device that is
 //! bookkeeping only.
 
+use crate::allocator::conf::{Reserve, Settings};
+use crate::allocator::device::{DeviceMemory, Simulated};
+use crate::allocator::terms::{Action, BlockState};
 use crate::allocator::{Behaviour, BlockId, CachingAllocator, Entry, Request, Service, Ticket};
-use crate::conf::{Reserve, Settings};
-use crate::device::{DeviceMemory, Simulated};
-use crate::ids::{PoolId, StackId};
-use crate::terms::{Action, BlockState};
-use crate::units::MIB;
+use crate::base::ids::{PoolId, StackId};
+use crate::base::units::MIB;
 
 const SEGMENTS: u64 = 0x5000_0000_0000;
 const RESERVATIONS: u64 = 0x3000_0000_0000;

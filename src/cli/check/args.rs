@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 
 use super::limits::LimitArgs;
 use crate::cli::args::{Format, forms, parse_release};
-use crate::gate::AllowMissing;
+use crate::compare::gate::AllowMissing;
 
 /// Check snapshots against limits, for CI: exit code 1 and the lines responsible if a limit does not hold
 #[derive(Debug, Args)]

@@ -8,10 +8,10 @@ use super::super::exit::Done;
 use super::super::inputs::{self, Input, with_slashes};
 use super::super::output::Output;
 use super::args::Check;
-use crate::formats;
-use crate::gate::{Baseline, Config, Limit, Peaks, peaks};
+use crate::base::units::counted;
+use crate::compare::gate::{Baseline, Config, Limit, Peaks, peaks};
+use crate::output::formats;
 use crate::study::{Scope, Study};
-use crate::units::counted;
 
 /// The baseline, where there is one and something is compared with it.
 pub(super) fn baseline(

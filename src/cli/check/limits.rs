@@ -2,8 +2,8 @@
 
 use clap::{Arg, ArgGroup, ArgMatches, Args, Command, FromArgMatches, Id};
 
-use crate::figures::Amount;
-use crate::gate::{Limit, Limits};
+use crate::compare::gate::{Limit, Limits};
+use crate::study::figures::Amount;
 
 /// The group of all these flags.
 const GROUP: &str = "LimitArgs";

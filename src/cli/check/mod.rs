@@ -16,9 +16,9 @@ use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
 use crate::analysis::Unreadable;
-use crate::formats;
-use crate::gate::{AllowMissing, CheckReport, EXAMPLE, Gate, Judged, Limit, judge};
-use crate::report;
+use crate::compare::gate::{AllowMissing, CheckReport, EXAMPLE, Gate, Judged, Limit, judge};
+use crate::output::formats;
+use crate::output::report;
 
 /// Reads, judges and writes.
 pub(super) fn run(args: &Check) -> anyhow::Result<Done> {

@@ -9,9 +9,9 @@ use clap::Args;
 use super::alone::Alone;
 use super::assumed::{Assumed, parse_capability, parse_gpu};
 use super::{asked, stub};
+use crate::allocator::device::Gpu;
 use crate::cli::args::parse_capacity;
 use crate::cli::run::{At, Directory, Frames, Options, Purpose, parse_count, parse_seconds};
-use crate::device::Gpu;
 
 /// Run a command without a GPU and record what it would ask of one: will it fit?
 #[derive(Debug, Args)]

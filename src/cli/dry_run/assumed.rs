@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::device::{GPUS, Gpu};
-use crate::units::{MIB, size};
+use crate::allocator::device::{GPUS, Gpu};
+use crate::base::units::{MIB, size};
 
 /// What a dry run takes for there.
 #[derive(Debug, Clone, Copy)]

@@ -10,12 +10,12 @@ use anyhow::{Context as _, anyhow, bail};
 use super::args::DryRun;
 use super::asked::Sizes;
 use crate::analysis::{DryRunReport, Options, RangeReport, SnapshotReport, analyze};
+use crate::base::units::{count, size};
 use crate::cli::exit::{Done, complain};
 use crate::cli::inputs;
 use crate::cli::run::{Ended, next_free, recorded_quietly};
-use crate::fit::{FitOptions, FitReport, Sized, fit};
 use crate::study::{Scope, Study};
-use crate::units::{count, size};
+use crate::whatif::fit::{FitOptions, FitReport, Sized, fit};
 
 /// Dry runs after the prediction, at most.
 const MOST_CHECKS: usize = 8;

@@ -9,15 +9,15 @@ use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use crate::allocator::device::cuda::Cuda;
+use crate::base::units::parse_size;
 use crate::cli::args::{OutputArgs, parse_release};
 use crate::cli::exit::Done;
 use crate::cli::inputs;
 use crate::cli::output::Output;
-use crate::device::cuda::Cuda;
-use crate::formats;
-use crate::report;
+use crate::output::formats;
+use crate::output::report;
 use crate::study::{Scope, Study};
-use crate::units::parse_size;
 use crate::whatif::{LiveOptions, calibrate, live, option_change};
 
 /// Replay the trace on a real GPU, to see whether it fits and how long the device calls take

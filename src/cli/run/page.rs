@@ -8,13 +8,13 @@ use std::process::{Command, Stdio};
 use super::child::Ended;
 use super::directory::Seen;
 use crate::analysis::{Options, analyze};
+use crate::base::units::counted;
 use crate::cli::exit::complain;
 use crate::cli::gathered::gathered;
 use crate::cli::inputs;
 use crate::cli::output::style_of_errors;
-use crate::document::terminal;
-use crate::report;
-use crate::units::counted;
+use crate::output::document::terminal;
+use crate::output::report;
 
 /// Says what was recorded: of failures a page, else a line.
 pub(in crate::cli) fn show(command: &[OsString], ended: Ended, seen: &Seen, snapshots: &[PathBuf]) {

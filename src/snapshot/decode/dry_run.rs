@@ -3,8 +3,8 @@
 use super::super::{DryRun, Unsized, ValueRead, Workspace};
 use super::recorded::{MAX_ITEMS, MAX_TEXT};
 use super::{Decoder, STACK};
-use crate::ids::StackId;
-use crate::pickle::{Kind, Value};
+use crate::base::ids::StackId;
+use crate::snapshot::pickle::{Kind, Value};
 
 /// Workspaces that are taken note of: as many as the stub tells.
 const MAX_WORKSPACES: usize = 1 << 18;

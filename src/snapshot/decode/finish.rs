@@ -3,9 +3,9 @@
 use super::super::{Annotation, RawSettings, Recorded, Snapshot, SnapshotError, TorchRange};
 use super::super::{keys, makers};
 use super::{DICT, Decoder, EVENT, LIST, List, PAIR, Rows, SCALAR, SEGMENT, STACK, Scalar, WARNED};
-use crate::notice::Code;
-use crate::pickle::{Kind, Value, printable};
-use crate::units::counted;
+use crate::base::units::counted;
+use crate::base::warning::Code;
+use crate::snapshot::pickle::{Kind, Value, printable};
 
 /// Settings nest no deeper than this.
 const SETTINGS_DEPTH: u32 = 4;

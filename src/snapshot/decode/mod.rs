@@ -18,9 +18,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::keys::{self};
 use super::version::KeysSeen;
 use super::{Frame, Snapshot, SnapshotError, TraceEntry};
-use crate::ids::{FrameId, StackId, SymbolId, row};
-use crate::notice::Code;
-use crate::pickle::{self, Builder, ErrorKind, Kind, NodeKind, PickleError, Value};
+use crate::base::ids::{FrameId, StackId, SymbolId, row};
+use crate::base::warning::Code;
+use crate::snapshot::pickle::{self, Builder, ErrorKind, Kind, NodeKind, PickleError, Value};
 
 const FRAME: NodeKind = 0;
 const STACK: NodeKind = 1;
@@ -340,7 +340,7 @@ impl Decoder {
                 Some(stacks.frames(StackId(id)).iter().map(item).collect())
             }
             Kind::Node(PAIR, id) => {
-                let pair = self.snapshot.pools.get(crate::ids::PoolId(id));
+                let pair = self.snapshot.pools.get(crate::base::ids::PoolId(id));
                 pair.iter().map(|n| Value::int(n.cast_signed())).collect()
             }
             _ => None,

@@ -2,8 +2,8 @@
 
 use super::super::{Recorded, RecordedDevice};
 use super::{Decoder, STACK};
-use crate::ids::StackId;
-use crate::pickle::{Kind, Value};
+use crate::base::ids::StackId;
+use crate::snapshot::pickle::{Kind, Value};
 
 /// Longest text that is kept; release, host and settings are shorter.
 pub(super) const MAX_TEXT: usize = 2000;

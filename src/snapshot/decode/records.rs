@@ -5,9 +5,9 @@ use super::super::trace::action_of;
 use super::super::{Block, BlockState, Frame, Segment, Stacks, TraceEntry};
 use super::{BLOCK, SEGMENT, WARNED};
 use super::{DICT, Decoder, Dict, FRAME, LIST, List, PAIR, SCALAR, STACK, Scalar, unexpected};
-use crate::ids::{PoolId, StackId, SymbolId, row};
-use crate::notice::Code;
-use crate::pickle::{Builder as _, ErrorKind, Kind, Value, printable};
+use crate::base::ids::{PoolId, StackId, SymbolId, row};
+use crate::base::warning::Code;
+use crate::snapshot::pickle::{Builder as _, ErrorKind, Kind, Value, printable};
 
 /// The pairs whose key is a string; others mean nothing in a snapshot.
 fn fields(pairs: &[Value]) -> impl Iterator<Item = (SymbolId, Value)> {
@@ -157,7 +157,7 @@ impl Decoder {
                     };
                     event.action = action_of(word).unwrap_or_else(|| {
                         self.unknown("action", word);
-                        crate::terms::Action::Other
+                        crate::allocator::terms::Action::Other
                     });
                 }
                 keys::ADDR | keys::DEVICE_FREE => event.addr = self.number(ENTRY, key, value)?,

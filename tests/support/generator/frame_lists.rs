@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use oomscope::pickle::{MemoKey, PickleWriter};
+use oomscope::snapshot::pickle::{MemoKey, PickleWriter};
 
 use super::frame_pool::FrameId;
 use super::stacks::{StackSpeller, Traceback};

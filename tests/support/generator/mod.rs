@@ -23,7 +23,7 @@ mod workload;
 use std::io::{self, Write};
 
 use frame_pool::FramePool;
-use oomscope::pickle::PickleWriter;
+use oomscope::snapshot::pickle::PickleWriter;
 use random::Random;
 use snapshot_writer::SnapshotWriter;
 use stacks::StackSpeller;

@@ -6,7 +6,7 @@
 
 use std::io;
 
-use oomscope::pickle::PickleWriter;
+use oomscope::snapshot::pickle::PickleWriter;
 
 use super::allocator::{Allocator, Block};
 use super::frame_lists::FrameLists;

@@ -1,0 +1,293 @@
+//! A device that is bookkeeping only.
+
+use std::collections::BTreeMap;
+
+use super::{DeviceMemory, OutOfMemory, ReplayDevice, Reservation};
+use crate::base::units::MIB;
+
+/// Memory and addresses are handed out in multiples of this, as the driver does.
+const PAGE: u64 = 2 * MIB;
+/// Where the segments of device 0 begin; each device has a range of its own.
+const SEGMENTS: u64 = 0x5000_0000_0000;
+/// Where reservations begin.
+const RESERVATIONS: u64 = 0x3000_0000_0000;
+/// Addresses between the ranges of two devices, as a power of two.
+const DEVICE_SHIFT: u32 = 36;
+/// The same for reservations, which are larger than the device.
+const RESERVATION_SHIFT: u32 = 42;
+/// Addresses among which memory that is not placed lowest lies.
+const SEGMENT_SPAN: u64 = 1 << 40;
+/// The same for reservations.
+const RESERVATION_SPAN: u64 = 1 << 44;
+/// How often an address is drawn before the lowest is taken.
+const DRAWS: usize = 64;
+
+/// Where new memory lies: which address a driver lends decides which of two equal blocks PyTorch takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// In the lowest free range that is large enough.
+    #[default]
+    Lowest,
+    /// Just below everything that is in use.
+    Highest,
+    /// Anywhere, as this number draws.
+    Scattered(u64),
+}
+
+/// A device of `capacity` bytes, which hands out the lowest free range that is large enough.
+#[derive(Debug, Clone)]
+pub struct Simulated {
+    capacity: u64,
+    used: u64,
+    placement: Placement,
+    segments: Ranges,
+    reservations: Ranges,
+}
+
+impl Simulated {
+    /// Device number `device` with `capacity` bytes, none of them in use.
+    pub fn new(device: u64, capacity: u64) -> Self {
+        let device = device.min(255);
+        Self {
+            capacity,
+            used: 0,
+            placement: Placement::Lowest,
+            segments: Ranges::over(SEGMENTS + (device << DEVICE_SHIFT), SEGMENT_SPAN),
+            reservations: Ranges::over(
+                RESERVATIONS + (device << RESERVATION_SHIFT),
+                RESERVATION_SPAN,
+            ),
+        }
+    }
+
+    /// The same device, whose new memory lies elsewhere.
+    #[must_use]
+    pub fn placing(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// `bytes` of it belong to somebody else.
+    pub fn lend(&mut self, bytes: u64) {
+        self.used = self.used.saturating_add(bytes);
+    }
+
+    fn take(&mut self, size: u64) -> Result<u64, OutOfMemory> {
+        let pages = whole_pages(size).ok_or(OutOfMemory)?;
+        let used = self.used.checked_add(pages).ok_or(OutOfMemory)?;
+        if used > self.capacity {
+            return Err(OutOfMemory);
+        }
+        self.used = used;
+        Ok(pages)
+    }
+
+    fn give(&mut self, size: u64) {
+        self.used = self.used.saturating_sub(whole_pages(size).unwrap_or(size));
+    }
+}
+
+fn whole_pages(size: u64) -> Option<u64> {
+    size.max(1).checked_next_multiple_of(PAGE)
+}
+
+impl DeviceMemory for Simulated {
+    fn allocate(&mut self, size: u64) -> Result<u64, OutOfMemory> {
+        let pages = self.take(size)?;
+        self.segments.take(pages, &mut self.placement)
+    }
+
+    fn free(&mut self, addr: u64, size: u64) {
+        self.segments.give(addr, whole_pages(size).unwrap_or(size));
+        self.give(size);
+    }
+
+    fn reserve(&mut self, size: u64, _granule: u64) -> Result<u64, OutOfMemory> {
+        self.reservations.take(whole_pages(size).ok_or(OutOfMemory)?, &mut self.placement)
+    }
+
+    fn release(&mut self, addr: u64, size: u64) {
+        self.reservations.give(addr, whole_pages(size).unwrap_or(size));
+    }
+
+    fn map(&mut self, _addr: u64, size: u64) -> Result<(), OutOfMemory> {
+        self.take(size).map(|_| ())
+    }
+
+    fn unmap(&mut self, _addr: u64, size: u64) {
+        self.give(size);
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.capacity.saturating_sub(self.used)
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.capacity
+    }
+}
+
+impl ReplayDevice for Simulated {
+    /// Whatever was held is there, on a device of any capacity.
+    fn take_over(&mut self, addr: u64, size: u64, within: Option<Reservation>) {
+        self.used = self.used.saturating_add(whole_pages(size).unwrap_or(size));
+        match within {
+            None => self.segments.insert(addr, size),
+            Some(reserved) => self.reservations.insert(reserved.base, reserved.size),
+        }
+    }
+
+    fn enlarge(&mut self, bytes: u64) {
+        self.capacity = self.capacity.saturating_add(bytes);
+    }
+}
+
+impl Placement {
+    /// The next number of those that draw addresses (splitmix64).
+    fn draw(state: &mut u64) -> u64 {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = *state;
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// Addresses that are free.
+#[derive(Debug, Clone)]
+struct Ranges {
+    origin: u64,
+    span: u64,
+    /// The gaps by where they begin, with their ends; no two adjoin.
+    gaps: BTreeMap<u64, u64>,
+}
+
+impl Ranges {
+    fn over(origin: u64, span: u64) -> Self {
+        Self { origin, span, gaps: BTreeMap::from([(origin, u64::MAX)]) }
+    }
+
+    fn take(&mut self, size: u64, placement: &mut Placement) -> Result<u64, OutOfMemory> {
+        let found = match placement {
+            Placement::Lowest => None,
+            Placement::Highest => self.below_all(size),
+            Placement::Scattered(state) => (0..DRAWS).find_map(|_| {
+                let pages = self.span / 4 / PAGE;
+                let base = self.origin + Placement::draw(state) % pages * PAGE;
+                self.gap_around(base, size)
+            }),
+        };
+        let (gap, end, base) = found.or_else(|| self.lowest(size)).ok_or(OutOfMemory)?;
+        self.gaps.remove(&gap);
+        self.add(gap, base);
+        self.add(base + size, end);
+        Ok(base)
+    }
+
+    /// The first gap of `size`, with where to begin in it.
+    fn lowest(&self, size: u64) -> Option<(u64, u64, u64)> {
+        let large_enough = |(base, end): &(&u64, &u64)| *end - *base >= size;
+        self.gaps.iter().find(large_enough).map(|(&base, &end)| (base, end, base))
+    }
+
+    /// Below all that is taken; in the middle where nothing is.
+    fn below_all(&self, size: u64) -> Option<(u64, u64, u64)> {
+        let (&gap, &end) = self.gaps.first_key_value()?;
+        let top = if end == u64::MAX { self.origin + self.span / 2 } else { end };
+        (gap == self.origin && top - gap >= size).then(|| (gap, end, top - size))
+    }
+
+    /// The gap that `size` bytes from `base` on lie in.
+    fn gap_around(&self, base: u64, size: u64) -> Option<(u64, u64, u64)> {
+        let (&gap, &end) = self.gaps.range(..=base).next_back()?;
+        (end >= base && end - base >= size).then_some((gap, end, base))
+    }
+
+    /// Takes a range that was taken before; it may lie anywhere.
+    fn insert(&mut self, base: u64, size: u64) {
+        let to = base.saturating_add(size);
+        while let Some((&from, &end)) = self.gaps.range(..to).next_back()
+            && end > base
+        {
+            self.gaps.remove(&from);
+            self.add(to, end);
+            self.add(from, base);
+        }
+    }
+
+    fn give(&mut self, base: u64, size: u64) {
+        let (mut from, mut to) = (base.max(self.origin), base.saturating_add(size));
+        while let Some((&gap, &end)) = self.gaps.range(..=to).next_back()
+            && end >= from
+        {
+            self.gaps.remove(&gap);
+            (from, to) = (from.min(gap), to.max(end));
+        }
+        self.add(from, to);
+    }
+
+    /// A gap, unless it is empty.
+    fn add(&mut self, from: u64, to: u64) {
+        if from < to {
+            self.gaps.insert(from, to);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_gap_is_taken() {
+        let mut device = Simulated::new(1, 100 * MIB);
+        let base = SEGMENTS + (1 << DEVICE_SHIFT);
+        let first = device.allocate(2 * MIB).unwrap();
+        let second = device.allocate(20 * MIB).unwrap();
+        assert_eq!((first, second), (base, base + 2 * MIB));
+        device.free(first, 2 * MIB);
+        assert_eq!(device.allocate(4 * MIB), Ok(base + 22 * MIB), "the gap is too small");
+        assert_eq!(device.allocate(MIB), Ok(base), "a page is the least");
+        assert_eq!(device.free_bytes(), (100 - 26) * MIB);
+        assert_eq!(device.allocate(75 * MIB), Err(OutOfMemory));
+    }
+
+    #[test]
+    fn gaps_join_again() {
+        let mut device = Simulated::new(0, 100 * MIB);
+        let taken = [4, 6, 8].map(|mib| device.allocate(mib * MIB).unwrap());
+        for (addr, mib) in [(taken[0], 4), (taken[2], 8), (taken[1], 6)] {
+            device.free(addr, mib * MIB);
+        }
+        assert_eq!(device.allocate(18 * MIB), Ok(SEGMENTS));
+        device.take_over(SEGMENTS + 20 * MIB, 10 * MIB, None);
+        assert_eq!(device.allocate(4 * MIB), Ok(SEGMENTS + 30 * MIB), "the gap is too small");
+        assert_eq!(device.allocate(2 * MIB), Ok(SEGMENTS + 18 * MIB));
+    }
+
+    #[test]
+    fn reservations_take_no_memory() {
+        let mut device = Simulated::new(0, 10 * MIB);
+        let base = device.reserve(100 * MIB, 2 * MIB).unwrap();
+        assert_eq!(device.reserve(100 * MIB, 2 * MIB), Ok(base + 100 * MIB));
+        assert_eq!(device.map(base, 10 * MIB), Ok(()));
+        assert_eq!(device.map(base + 10 * MIB, 2 * MIB), Err(OutOfMemory));
+        device.unmap(base, 2 * MIB);
+        assert_eq!(device.map(base + 10 * MIB, 2 * MIB), Ok(()));
+    }
+
+    #[test]
+    fn memory_lies_where_it_is_placed() {
+        let below = &mut Simulated::new(0, 100 * MIB).placing(Placement::Highest);
+        let taken = [2, 20, 4].map(|mib| below.allocate(mib * MIB).unwrap());
+        assert_eq!(taken.map(|addr| (taken[0] - addr) / MIB), [0, 20, 24]);
+        below.free(taken[1], 20 * MIB);
+        assert_eq!(below.allocate(2 * MIB), Ok(taken[2] - 2 * MIB), "no gap is filled");
+        let drawn = |seed| {
+            let mut device = Simulated::new(0, 100 * MIB).placing(Placement::Scattered(seed));
+            [2, 20, 4].map(|mib| device.allocate(mib * MIB).unwrap())
+        };
+        assert_eq!(drawn(1), drawn(1));
+        assert_ne!(drawn(1), drawn(2));
+    }
+}

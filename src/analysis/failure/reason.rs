@@ -1,0 +1,202 @@
+//! A verdict on a failed request in one sentence with the numbers.
+
+use super::failed::Failed;
+use super::outlook::{Growth, Outlook};
+use crate::allocator::conf::Settings;
+use crate::allocator::is_small_request;
+use crate::allocator::verdict::{Circumstances, Verdict};
+use crate::base::units::{counted, size};
+
+/// Why `failed` has this verdict.
+pub(super) fn reason(failed: &Failed, verdict: Verdict, settings: &Settings) -> String {
+    let c = &failed.circumstances;
+    let (wanted, free) = (size(c.wanted().bytes), size(c.device_free.bytes));
+    let covers = format!("with the {free} free on the device, that covers the {wanted} needed");
+    if let Some(bytes) = c.kept_back.filter(|_| verdict != Verdict::MemoryLimit) {
+        return kept_back(bytes.bytes, verdict, &covers);
+    }
+    match verdict {
+        Verdict::MemoryLimit => format!(
+            "the device had {free} free, enough for {wanted}, but a process limit \
+             (set_per_process_memory_fraction) or the driver refused it at {} reserved; a limit of \
+             {} would be enough",
+            size(failed.totals.reserved),
+            size(failed.totals.reserved.saturating_add(c.most.bytes))
+        ),
+        Verdict::Spurious => spurious(c, settings),
+        Verdict::PendingFree => {
+            let pending = size(c.pending.all.bytes);
+            let covers = if c.with_device(c.pending.all).is_yes() {
+                covers
+            } else {
+                format!("that covers the {} requested", size(c.request.bytes))
+            };
+            format!("{pending} was freed but still in use on other streams; {covers}")
+        }
+        Verdict::PrivatePool => format!(
+            "{} is free in other pools (CUDA graphs, MemPool), which this request cannot use; \
+             {covers}",
+            size(c.other_pool.bytes)
+        ),
+        Verdict::OtherStream => format!(
+            "{} is free in segments of other streams, which this stream cannot use; {covers}",
+            size(c.other_stream.bytes)
+        ),
+        Verdict::Fragmentation => in_pieces(c, &free, &wanted),
+        Verdict::NonPytorch => format!(
+            "{} of the device is in use outside this allocator (CUDA context, libraries, other \
+             processes); with the {free} free, that covers the {wanted} needed",
+            size(failed.outside)
+        ),
+        Verdict::Capacity => full(c, failed.totals.active),
+        Verdict::Unknown => format!(
+            "{} was freed, but the trace does not show how much of it other streams still used: it \
+             has no free_completed entries (skip_actions)",
+            size(failed.totals.reserved.saturating_sub(failed.totals.active))
+        ),
+        Verdict::Served => String::new(),
+    }
+}
+
+/// No pool is recorded, and `bytes`, which the default pool gives back before a request fails, were not.
+fn kept_back(bytes: u64, verdict: Verdict, covers: &str) -> String {
+    let rest = match verdict {
+        Verdict::PrivatePool => format!("; {covers}"),
+        _ => ", nor was the free memory of the request's own pool".to_owned(),
+    };
+    format!(
+        "{} of free memory could have been given back to the device and was not{rest}. Either the \
+         request was for a private pool (use_mem_pool, a graph capture), for which PyTorch up to \
+         2.12 gives nothing back, or that memory was in a private pool that no longer exists; the \
+         trace does not record which",
+        size(bytes)
+    )
+}
+
+fn spurious(c: &Circumstances, settings: &Settings) -> String {
+    let (request, largest) = (c.request.bytes, c.largest.unwrap_or_default().bytes);
+    let limit = settings.max_split_size;
+    let rule = if request < limit && largest >= limit {
+        format!(
+            "but max_split_size ({}) keeps blocks of that size for requests of that size",
+            size(limit)
+        )
+    } else {
+        "and no rule excluded it. Most likely it became free while the request waited for other \
+         streams: PyTorch does not search again. Repeating the request succeeds \
+         (pytorch/pytorch#189504)"
+            .to_owned()
+    };
+    format!("a free block of {} in this pool and stream was large enough, {rule}", size(largest))
+}
+
+fn in_pieces(c: &Circumstances, free: &str, wanted: &str) -> String {
+    let pieces = if c.own.in_place.bytes == 0 {
+        let which = if is_small_request(c.request.bytes) { "larger than" } else { "up to" };
+        format!("only in blocks for requests {which} 1 MiB")
+    } else {
+        format!("the largest piece is {}", size(c.largest.unwrap_or_default().bytes))
+    };
+    let covers = if c.with_device(c.own.all).is_yes() {
+        format!(
+            "In one piece, with the {free} free on the device, it would cover the {wanted} \
+             needed"
+        )
+    } else {
+        format!("In one piece it would cover the {} requested", size(c.request.bytes))
+    };
+    format!("{} is free in this pool and stream, but {pieces}. {covers}", size(c.own.all.bytes))
+}
+
+/// What comes of serving a request from memory in pieces, where that is no way out; `is_served` where some
+/// setting that was tried does serve it.
+pub(super) fn dead_end(outlook: Outlook, is_served: bool) -> String {
+    match outlook {
+        Outlook { growth: Some(Growth { explains: true, bytes_per_step, .. }), .. } => format!(
+            ", but what the program holds grows by {} a step, which no layout makes room for long",
+            size(bytes_per_step)
+        ),
+        Outlook { next_step: Some(next), .. } if next.is_too_much() => format!(
+            ", but one more step like the last needs {} more, and {} would be left",
+            size(next.needed_bytes),
+            size(next.spare_bytes.unwrap_or(0))
+        ),
+        Outlook { filling: Some(filling), .. } if filling.is_too_much() => format!(
+            ", but this line took {} in its last {}, and {} would be left",
+            size(filling.bytes),
+            counted(filling.requests, "request"),
+            size(filling.spare_bytes)
+        ),
+        Outlook { next_step: Some(_), .. } if is_served => {
+            ", but under every setting that was tried the next step fails".to_owned()
+        }
+        _ => ", but with what the program holds that is more than it may reserve".to_owned(),
+    }
+}
+
+/// Why no one thing would have been enough, when `active` bytes were in use.
+fn full(c: &Circumstances, active: u64) -> String {
+    let (own, device_free, wanted) = (c.own.all.bytes, c.device_free.bytes, c.wanted().bytes);
+    let (other_stream, other_pool) = (c.other_stream.bytes, c.other_pool.bytes);
+    let cache = own.saturating_add(other_stream).saturating_add(other_pool);
+    let all = cache.saturating_add(device_free);
+    let (held, request) = (size(active), size(c.request.bytes));
+    if all >= wanted {
+        let kinds = [
+            (device_free, "on the device"),
+            (own, "in this pool and stream"),
+            (other_stream, "in other streams' segments"),
+            (other_pool, "in other pools"),
+        ];
+        let parts = kinds.iter().filter(|(bytes, _)| *bytes > 0);
+        let parts: Vec<String> =
+            parts.map(|(bytes, place)| format!("{} {place}", size(*bytes))).collect();
+        return format!(
+            "the program holds {held} and requests {request} more; {} is free, but not in one \
+             place ({})",
+            size(all),
+            parts.join(", ")
+        );
+    }
+    let segment = if all >= c.request.bytes {
+        format!(", which takes a segment of {}", size(wanted))
+    } else {
+        String::new()
+    };
+    format!(
+        "the program holds {held} and requests {request} more{segment}; the device and the cache \
+         have {} free",
+        size(all)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocator::verdict::{About, Free};
+    use crate::base::units::MIB;
+
+    #[test]
+    fn a_full_device_is_told_from_one_where_no_one_thing_is_enough() {
+        let mib = |n: u64| About::exactly(n * MIB);
+        let tight = Circumstances {
+            request: mib(100),
+            segment: mib(100),
+            most: mib(100),
+            device_free: mib(10),
+            ..Circumstances::default()
+        };
+        let reason = |c: &Circumstances| full(c, 1000 * MIB);
+        assert!(
+            reason(&tight).ends_with("the device and the cache have 10 MiB free"),
+            "{}",
+            reason(&tight)
+        );
+        let own = Free { all: mib(40), in_place: mib(40) };
+        let c = Circumstances { own, other_stream: mib(40), other_pool: mib(40), ..tight };
+        let parts = "130 MiB is free, but not in one place (10 MiB on the";
+        assert!(reason(&c).contains(parts), "{}", reason(&c));
+        let c = Circumstances { request: mib(9), segment: mib(20), most: mib(20), ..tight };
+        assert!(reason(&c).contains("takes a segment of 20 MiB; the device"), "{}", reason(&c));
+    }
+}

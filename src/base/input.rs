@@ -1,0 +1,381 @@
+//! Bytes of a file or of standard input, decompressed when they are gzip or zstd.
+//!
+//! A [`Source`] has all bytes at once: plain files are mapped, not read, so that a 2 GB snapshot costs no
+//! private memory; compressed input and standard input are held in memory. [`decompressed`] has them one
+//! after the other.
+
+mod html;
+mod mapped;
+mod text;
+mod zstd;
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::ops::Deref;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::SystemTime;
+
+use thiserror::Error;
+
+use self::mapped::Mapped;
+use self::text::{Encoding, Utf8};
+use self::zstd::{ZstdFrames, is_zstd};
+use crate::base::units::{GIB, MIB, size};
+
+/// Decompressed bytes allowed for each compressed byte; real snapshots shrink 5 to 40 times.
+const MAX_EXPANSION: u64 = 100;
+/// Decompressed size that is always allowed.
+const MIN_LIMIT: u64 = 64 * MIB;
+
+/// Bytes that are read of what has no size of its own: standard input, a pipe, a device. No snapshot has as many.
+const ENDLESS: u64 = 4 * GIB;
+/// The same of a log, which is read line by line.
+const ENDLESS_LOG: u64 = GIB;
+
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Other compression, known to be named: how a file begins, its name, and what undoes it.
+const OTHERS: [(&[u8], &str, &str); 2] =
+    [(b"\xfd7zXZ\0", "xz", "xz -d"), (b"BZh", "bzip2", "bzip2 -d")];
+
+/// Why the bytes could not be had. The caller adds the name of the file.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// The file cannot be opened, mapped or read.
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// A directory where a file was asked for.
+    #[error("is a directory, not a snapshot")]
+    Directory,
+    /// Compressed in a way that is not read here.
+    #[error("is compressed with {0}: decompress it first ({1})")]
+    OtherCompression(&'static str, &'static str),
+    /// The compressed data is broken.
+    #[error("is damaged {kind} data: {source}")]
+    Compressed {
+        /// `gzip` or `zstd`.
+        kind: &'static str,
+        /// What the decompressor said.
+        source: io::Error,
+    },
+    /// Somebody wrote to the file, or cut it off, while it was read.
+    #[error("changed while it was read: read it again when it is whole")]
+    Changed,
+    /// What has no size of its own does not end.
+    #[error("does not end: more than {} were read; save it as a file and give that", size(*read))]
+    Endless {
+        /// Bytes that were read.
+        read: u64,
+    },
+    /// The compressed data grows beyond what a snapshot does.
+    #[error(
+        "grows beyond {} when decompressed, more than {MAX_EXPANSION} times its size, as only a file made to fill memory does; if it is sound, decompress it first",
+        size(*limit)
+    )]
+    Bomb {
+        /// Decompressed bytes that were allowed.
+        limit: u64,
+    },
+}
+
+/// The whole content of one input.
+#[derive(Debug)]
+pub struct Source {
+    bytes: Bytes,
+    stored_bytes: u64,
+    /// The file, as it was when it was opened; `None` of what has no size of its own.
+    file: Option<(File, Stamp)>,
+    /// Whether bytes were missing when they were decompressed.
+    was_cut: bool,
+}
+
+/// What a change of a file shows in.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp {
+    bytes: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Stamp {
+    fn of(file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        Ok(Self { bytes: metadata.len(), modified: metadata.modified().ok() })
+    }
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Mapped(Mapped),
+    Owned(Vec<u8>),
+}
+
+impl Deref for Source {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Mapped(map) => map,
+            Bytes::Owned(vec) => vec,
+        }
+    }
+}
+
+impl Source {
+    /// Opens `path`; `-` is standard input.
+    pub fn open(path: &Path) -> Result<Self, InputError> {
+        if path.as_os_str() == "-" {
+            let bytes = Bytes::Owned(to_the_end(io::stdin().lock())?);
+            return Self { stored_bytes: 0, bytes, file: None, was_cut: false }.decompressed();
+        }
+        // Windows opens no directory; elsewhere it is opened like a file.
+        if path.is_dir() {
+            return Err(InputError::Directory);
+        }
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        let stamp = Stamp::of(&file)?;
+        let bytes = map(&file)?;
+        let file = metadata.is_file().then_some((file, stamp));
+        Self { stored_bytes: 0, bytes, file, was_cut: false }.decompressed()
+    }
+
+    /// Whether the file is what it was when it was opened: to be asked after reading, before what was read is believed.
+    ///
+    /// # Errors
+    /// [`InputError::Changed`]
+    pub fn unchanged(&self) -> Result<(), InputError> {
+        match &self.file {
+            Some((file, stamp)) if self.is_cut() || Stamp::of(file)? != *stamp => {
+                Err(InputError::Changed)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes as stored, before decompression.
+    pub fn stored_bytes(&self) -> u64 {
+        self.stored_bytes
+    }
+
+    fn decompressed(mut self) -> Result<Self, InputError> {
+        self.stored_bytes = self.len() as u64;
+        let done = self.decompress();
+        self.unchanged()?; // the better reason, whatever came of it
+        done.map(|()| self)
+    }
+
+    fn decompress(&mut self) -> Result<(), InputError> {
+        let limit = allowed(self.stored_bytes);
+        if self.starts_with(&GZIP) {
+            let decoder = flate2::read::MultiGzDecoder::new(&**self);
+            self.replace(inflate("gzip", decoder, limit)?);
+        } else if is_zstd(self) {
+            self.replace(inflate("zstd", ZstdFrames::new(&**self), limit)?);
+        } else if let Some(error) = other_compression(self) {
+            return Err(error);
+        }
+        if let Some(encoding) = Encoding::of(self) {
+            let mut text = Vec::new();
+            Utf8::new(&**self, encoding).read_to_end(&mut text)?;
+            self.replace(text);
+        }
+        if let Some(pickle) = html::embedded(self) {
+            self.replace(pickle);
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, bytes: Vec<u8>) {
+        self.was_cut = self.is_cut();
+        self.bytes = Bytes::Owned(bytes);
+    }
+
+    fn is_cut(&self) -> bool {
+        self.was_cut || matches!(&self.bytes, Bytes::Mapped(map) if map.is_cut())
+    }
+}
+
+/// Decompressed bytes that so many compressed ones may grow to.
+fn allowed(stored: u64) -> u64 {
+    MIN_LIMIT.max(stored.saturating_mul(MAX_EXPANSION))
+}
+
+fn other_compression(start: &[u8]) -> Option<InputError> {
+    let (_, kind, remedy) = OTHERS.iter().find(|(magic, ..)| start.starts_with(magic))?;
+    Some(InputError::OtherCompression(kind, remedy))
+}
+
+/// `source` decompressed while it is read, when it is gzip or zstd, and as UTF-8: for text of which little is kept.
+///
+/// # Errors
+/// Those of `source`; compression that is not read here, or that grows beyond what text does; text that does not end.
+pub fn decompressed<'a>(mut source: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
+    let start = source.fill_buf()?;
+    let stored = Rc::new(Cell::new(0));
+    let is_gzip = start.starts_with(&GZIP);
+    let plain: Box<dyn BufRead + 'a> = if is_gzip || is_zstd(start) {
+        let source = BufReader::new(Counted { source, bytes: Rc::clone(&stored) });
+        let inflated: Box<dyn Read + 'a> = if is_gzip {
+            Box::new(flate2::bufread::MultiGzDecoder::new(source))
+        } else {
+            Box::new(ZstdFrames::new(source))
+        };
+        Box::new(BufReader::new(Limited { source: inflated, stored, bytes: 0 }))
+    } else if let Some(error) = other_compression(start) {
+        return Err(io::Error::other(error));
+    } else {
+        Box::new(source)
+    };
+    as_utf8(plain)
+}
+
+fn as_utf8<'a>(mut source: Box<dyn BufRead + 'a>) -> io::Result<Box<dyn BufRead + 'a>> {
+    Ok(match Encoding::of(source.fill_buf()?) {
+        Some(encoding) => Box::new(BufReader::new(Utf8::new(source, encoding))),
+        None => source,
+    })
+}
+
+/// `source`, which is given up when it has no end.
+pub fn with_an_end(source: impl Read) -> impl BufRead {
+    BufReader::new(Ending { source, left: ENDLESS_LOG })
+}
+
+/// A source of which no more than so many bytes are read.
+struct Ending<R> {
+    source: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Ending<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(out)?;
+        let left = self.left.checked_sub(read as u64);
+        self.left =
+            left.ok_or_else(|| io::Error::other(InputError::Endless { read: ENDLESS_LOG }))?;
+        Ok(read)
+    }
+}
+
+/// How many bytes were read of a source.
+struct Counted<R> {
+    source: R,
+    bytes: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(out)?;
+        self.bytes.set(self.bytes.get() + read as u64);
+        Ok(read)
+    }
+}
+
+/// A source that is given up when it grows beyond what was stored of it.
+struct Limited<R> {
+    source: R,
+    stored: Rc<Cell<u64>>,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(out)?;
+        self.bytes += read as u64;
+        let limit = allowed(self.stored.get());
+        if self.bytes > limit {
+            return Err(io::Error::other(InputError::Bomb { limit }));
+        }
+        Ok(read)
+    }
+}
+
+fn inflate(kind: &'static str, decoder: impl Read, limit: u64) -> Result<Vec<u8>, InputError> {
+    let mut out = Vec::new();
+    decoder
+        .take(limit + 1)
+        .read_to_end(&mut out)
+        .map_err(|source| InputError::Compressed { kind, source })?;
+    if out.len() as u64 > limit { Err(InputError::Bomb { limit }) } else { Ok(out) }
+}
+
+/// All of what has no size of its own.
+fn to_the_end(source: impl Read) -> Result<Vec<u8>, InputError> {
+    let mut vec = Vec::new();
+    source.take(ENDLESS + 1).read_to_end(&mut vec)?;
+    if vec.len() as u64 > ENDLESS { Err(InputError::Endless { read: ENDLESS }) } else { Ok(vec) }
+}
+
+/// Maps `file`, or reads it where it cannot be mapped (a pipe, `/dev/stdin`, an empty file).
+fn map(file: &File) -> Result<Bytes, InputError> {
+    match Mapped::new(file) {
+        Ok(map) if !map.is_empty() => Ok(Bytes::Mapped(map)),
+        _ => Ok(Bytes::Owned(to_the_end(file)?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn open(bytes: &[u8]) -> Result<Source, InputError> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        Source::open(file.path())
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        e.write_all(bytes).unwrap();
+        e.finish().unwrap()
+    }
+
+    #[test]
+    fn plain_empty_and_compressed() {
+        assert_eq!(&*open(b"abc").unwrap(), b"abc");
+        assert_eq!(&*open(b"").unwrap(), b"");
+        let packed = gzip(b"hello hello hello");
+        let source = open(&packed).unwrap();
+        assert_eq!(&*source, b"hello hello hello");
+        assert_eq!(source.stored_bytes(), packed.len() as u64);
+    }
+
+    #[test]
+    fn a_file_that_changes_meanwhile_says_so() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&vec![b'.'; 1 << 20]).unwrap();
+        let source = Source::open(file.path()).unwrap();
+        assert!(source.unchanged().is_ok());
+        file.as_file().set_len(10).unwrap();
+        assert!(matches!(source.unchanged(), Err(InputError::Changed)));
+        assert_eq!(source.last(), Some(&0), "no signal ends the process");
+        assert!(Source::open(file.path()).unwrap().unchanged().is_ok());
+    }
+
+    #[test]
+    fn zstd_is_recognised() {
+        // `printf oomscope | zstd --no-check`
+        let frame = b"\x28\xb5\x2f\xfd\x00\x58\x41\x00\x00oomscope";
+        assert_eq!(&*open(frame).unwrap(), b"oomscope");
+        let cut = open(&frame[..frame.len() - 1]);
+        assert!(matches!(cut, Err(InputError::Compressed { kind: "zstd", .. })));
+    }
+
+    #[test]
+    fn a_bomb_is_refused() {
+        let zeros = vec![0u8; 65 << 20];
+        assert!(matches!(open(&gzip(&zeros)), Err(InputError::Bomb { .. })));
+    }
+
+    #[test]
+    fn damaged_gzip_says_so() {
+        let mut packed = gzip(b"hello hello hello");
+        packed.truncate(12);
+        assert!(matches!(open(&packed), Err(InputError::Compressed { kind: "gzip", .. })));
+    }
+}

@@ -1,0 +1,135 @@
+//! Equal things stored once: strings and slices addressed by 32-bit ids.
+//!
+//! Contents lie end to end in one vector; a hash table holds only (hash, id), so that nothing is
+//! stored twice and growth never hashes a content again.
+
+use std::hash::{BuildHasher as _, Hash};
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+use crate::base::ids::{SymbolId, row};
+
+/// A map whose keys a file chooses: its hash has a seed of this process alone, so that no file can be made whose keys
+/// fall together. Its order is chance's: what walks it adds up, or sorts.
+pub type SeededMap<K, V> = std::collections::HashMap<K, V, RandomState>;
+
+/// The same of keys alone.
+pub type SeededSet<K> = std::collections::HashSet<K, RandomState>;
+
+/// Distinct slices of `T`; ids are dense and in order of first appearance.
+#[derive(Debug, Clone)]
+pub struct Slices<T> {
+    data: Vec<T>,
+    ends: Vec<usize>,
+    table: HashTable<(u32, u32)>,
+    /// As of a [`SeededMap`]; ids do not depend on it.
+    seed: RandomState,
+}
+
+impl<T> Default for Slices<T> {
+    fn default() -> Self {
+        let (data, ends, table) = (Vec::new(), Vec::new(), HashTable::new());
+        Self { data, ends, table, seed: RandomState::default() }
+    }
+}
+
+/// The 64-bit hash that hashbrown needs, from the 32 bits that the table keeps.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+impl<T: Copy + Eq + Hash> Slices<T> {
+    /// The id of `slice`, which is stored if it is new.
+    pub fn intern(&mut self, slice: &[T]) -> u32 {
+        let hash = (self.seed.hash_one(slice) >> 32) as u32;
+        let (data, ends) = (&self.data, &self.ends);
+        if let Some(&(_, id)) =
+            self.table.find(spread(hash), |&(h, id)| h == hash && slot(data, ends, id) == slice)
+        {
+            return id;
+        }
+        let id = row(self.ends.len());
+        self.data.extend_from_slice(slice);
+        self.ends.push(self.data.len());
+        self.table.insert_unique(spread(hash), (hash, id), |&(h, _)| spread(h));
+        id
+    }
+}
+
+impl<T> Slices<T> {
+    /// The content of `id`; empty for an id of another table.
+    pub fn get(&self, id: u32) -> &[T] {
+        slot(&self.data, &self.ends, id)
+    }
+
+    /// How many distinct slices there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether nothing was interned.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+}
+
+fn slot<'a, T>(data: &'a [T], ends: &[usize], id: u32) -> &'a [T] {
+    let id = id as usize;
+    let start = if id == 0 { 0 } else { ends.get(id - 1).copied().unwrap_or(usize::MAX) };
+    let end = ends.get(id).copied().unwrap_or(0);
+    data.get(start..end).unwrap_or(&[])
+}
+
+/// Distinct strings.
+#[derive(Debug, Clone, Default)]
+pub struct Symbols(Slices<u8>);
+
+impl Symbols {
+    /// The id of `text`, which is stored if it is new.
+    pub fn intern(&mut self, text: &str) -> SymbolId {
+        SymbolId(self.0.intern(text.as_bytes()))
+    }
+
+    /// The string of `id`; empty for an id of another table.
+    pub fn get(&self, id: SymbolId) -> &str {
+        std::str::from_utf8(self.0.get(id.0)).unwrap_or_default()
+    }
+
+    /// How many distinct strings there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing was interned.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_contents_share_an_id_and_empty_ones_count() {
+        let mut s = Slices::<u32>::default();
+        let ids: Vec<u32> =
+            [&[][..], &[1u32], &[1, 2], &[], &[1], &[2, 1]].iter().map(|x| s.intern(x)).collect();
+        assert_eq!(ids, [0, 1, 2, 0, 1, 3]);
+        assert_eq!(s.get(2), [1, 2]);
+        assert!(s.get(0).is_empty());
+        assert!(s.get(99).is_empty());
+        assert_eq!(s.len(), 4);
+    }
+
+    #[test]
+    fn ids_survive_growth() {
+        let mut s = Symbols::default();
+        let ids: Vec<_> = (0..5000).map(|i| s.intern(&format!("s{i}"))).collect();
+        for (i, id) in ids.iter().enumerate() {
+            assert_eq!(s.get(*id), format!("s{i}"));
+            assert_eq!(s.intern(&format!("s{i}")), *id);
+        }
+    }
+}

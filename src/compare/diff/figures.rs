@@ -1,0 +1,146 @@
+//! One device's figures on either side, and what they changed by, under the same names.
+
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+
+use crate::study::Peak;
+use crate::study::figures::{Amount, Figure, FigureSource, MemoryState, WhyUnknown};
+
+/// The figures compared, each with its place in the JSON. All but the peaks and `ooms` are those of the moment
+/// compared.
+const PLACES: [(&str, Figure); 26] = [
+    ("reserved_bytes", Figure::Reserved),
+    ("allocated_bytes", Figure::Allocated),
+    ("active_bytes", Figure::Active),
+    ("requested_bytes", Figure::Requested),
+    ("peak_allocated_bytes", Figure::PeakAllocated),
+    ("peak_reserved_bytes", Figure::PeakReserved),
+    ("ooms", Figure::Ooms),
+    ("segments.count", Figure::Segments),
+    ("segments.small.count", Figure::SmallSegments),
+    ("segments.small.bytes", Figure::SmallSegmentMemory),
+    ("segments.large.count", Figure::LargeSegments),
+    ("segments.large.bytes", Figure::LargeSegmentMemory),
+    ("segments.expandable.count", Figure::ExpandableSegments),
+    ("segments.expandable.bytes", Figure::ExpandableSegmentMemory),
+    ("blocks.active_allocated.count", Figure::AllocatedBlocks),
+    ("blocks.active_allocated.bytes", Figure::Allocated),
+    ("blocks.active_pending_free.count", Figure::PendingBlocks),
+    ("blocks.active_pending_free.bytes", Figure::Pending),
+    ("blocks.inactive.count", Figure::FreeBlocks),
+    ("blocks.inactive.bytes", Figure::Free),
+    ("fragmentation.gap_ratio", Figure::GapRatio),
+    ("fragmentation.inactive_split_bytes", Figure::InactiveSplit),
+    ("fragmentation.releasable_bytes", Figure::Releasable),
+    ("fragmentation.stranded_bytes", Figure::Stranded),
+    ("fragmentation.largest_free_block_bytes", Figure::LargestFreeBlock),
+    ("fragmentation.rounding_bytes", Figure::Rounding),
+];
+
+/// The figures of a device, or what they changed by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Figures([Amount; PLACES.len()]);
+
+/// What the figures are read from.
+struct Compared {
+    state: MemoryState,
+    peak: Peak,
+    ooms: u64,
+}
+
+impl FigureSource for Compared {
+    fn state(&self) -> MemoryState {
+        self.state
+    }
+
+    fn peak_reserved(&self) -> Result<u64, WhyUnknown> {
+        Ok(self.peak.reserved_bytes)
+    }
+
+    fn peak_allocated(&self) -> Result<u64, WhyUnknown> {
+        Ok(self.peak.allocated_bytes)
+    }
+
+    fn failed_requests(&self) -> Result<u64, WhyUnknown> {
+        Ok(self.ooms)
+    }
+}
+
+impl Figures {
+    /// Of the memory at the moment compared, the `peak` of what is compared and all failed requests.
+    pub(super) fn of(state: MemoryState, peak: Peak, ooms: u64) -> Self {
+        let compared = Compared { state, peak, ooms };
+        Self(PLACES.map(|(_, figure)| {
+            let reading = figure.read(&compared);
+            debug_assert!(reading.is_ok(), "{} is known of what is compared", figure.word());
+            reading.unwrap_or(Amount::Count(0))
+        }))
+    }
+
+    /// What they changed by on the way to `after`.
+    pub(super) fn change_to(&self, after: &Self) -> Self {
+        let mut change = *after;
+        for (amount, before) in change.0.iter_mut().zip(&self.0) {
+            *amount = amount.less(*before);
+        }
+        change
+    }
+
+    /// All of them, each with its place in the JSON.
+    pub fn places() -> &'static [(&'static str, Figure)] {
+        &PLACES
+    }
+
+    /// One of them.
+    pub fn amount(&self, figure: Figure) -> Amount {
+        let found = PLACES.iter().zip(&self.0).find(|((_, of), _)| *of == figure);
+        debug_assert!(found.is_some(), "{} is among the figures compared", figure.word());
+        found.map_or(Amount::Count(0), |(_, amount)| *amount)
+    }
+
+    /// One of them as a number of bytes or of things.
+    pub fn number(&self, figure: Figure) -> u64 {
+        u64::try_from(self.amount(figure).whole()).unwrap_or_default()
+    }
+
+    /// What one of them changed by, in bytes or things, of what `change_to` came to.
+    pub fn change(&self, figure: Figure) -> i64 {
+        let by = self.amount(figure).whole();
+        i64::try_from(by).unwrap_or(if by < 0 { i64::MIN } else { i64::MAX })
+    }
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self::of(MemoryState::default(), Peak::default(), 0)
+    }
+}
+
+impl Serialize for Figures {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let rows: Vec<_> = PLACES.iter().zip(&self.0).map(|((at, _), it)| (*at, *it)).collect();
+        Nested(&rows).serialize(serializer)
+    }
+}
+
+/// Amounts by paths such as `segments.small.count`, those of one object side by side.
+struct Nested<'a>(&'a [(&'static str, Amount)]);
+
+impl Serialize for Nested<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let head = |path: &'static str| path.split_once('.').map_or(path, |(head, _)| head);
+        let mut map = serializer.serialize_map(None)?;
+        for rows in self.0.chunk_by(|a, b| head(a.0) == head(b.0)) {
+            let inner: Vec<_> = rows
+                .iter()
+                .filter_map(|(path, amount)| Some((path.split_once('.')?.1, *amount)))
+                .collect();
+            match rows {
+                [(path, amount)] if inner.is_empty() => map.serialize_entry(path, amount)?,
+                [(path, _), ..] => map.serialize_entry(head(path), &Nested(&inner))?,
+                [] => {}
+            }
+        }
+        map.end()
+    }
+}

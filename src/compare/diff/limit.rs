@@ -1,0 +1,210 @@
+//! The growth that a script allows.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+use thiserror::Error;
+
+use super::summary::growth;
+use crate::base::units::{change, parse_factor, parse_size, size};
+
+/// How much the compared figure, what is allocated at the moment compared, may grow.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum GrowthLimit {
+    /// Of what it was before.
+    Ratio(f64),
+    /// Bytes.
+    Bytes(u64),
+}
+
+/// What is no limit.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("'{0}' is not a limit: write growth=5% (of the figure before) or growth=512MiB")]
+pub struct GrowthError(String);
+
+impl FromStr for GrowthLimit {
+    type Err = GrowthError;
+
+    /// Reads `growth=5%`, `growth=0.05` or `growth=512MiB`.
+    fn from_str(text: &str) -> Result<Self, GrowthError> {
+        let error = || GrowthError(text.to_owned());
+        let value = text.trim().strip_prefix("growth=").ok_or_else(error)?.trim();
+        // A number that is neither a percentage nor a fraction is bytes.
+        match parse_factor(value).filter(|_| value.contains(['%', '.'])) {
+            Some(ratio) => Ok(Self::Ratio(ratio)),
+            // `growth=5` is meant for 5%: no block is smaller than 512 bytes.
+            None => match parse_size(value) {
+                Ok(1..=511) | Err(_) => Err(error()),
+                Ok(bytes) => Ok(Self::Bytes(bytes)),
+            },
+        }
+    }
+}
+
+impl GrowthLimit {
+    /// How many bytes of growth from `before` are allowed, where they were not given as bytes.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a ratio is not negative; a large one saturates"
+    )]
+    fn allowed(self, before: u64) -> Option<u64> {
+        match self {
+            Self::Ratio(ratio) => Some((ratio * before as f64) as u64),
+            Self::Bytes(_) => None,
+        }
+    }
+
+    /// Whether growing from `before` to `after` bytes is more than allowed.
+    pub fn is_exceeded(self, before: u64, after: u64) -> bool {
+        let by = after.saturating_sub(before);
+        match self {
+            Self::Ratio(ratio) => by > 0 && by as f64 > ratio * before as f64,
+            Self::Bytes(bytes) => by > bytes,
+        }
+    }
+}
+
+/// What is allocated on a device at the moment compared.
+#[derive(Debug, Clone, Copy)]
+pub struct Growth<'a> {
+    /// The rank, where directories are compared.
+    pub name: Option<&'a str>,
+    /// Device number.
+    pub device: u64,
+    /// The moment compared, in words.
+    pub moment: &'a str,
+    /// Bytes before.
+    pub before_bytes: u64,
+    /// Bytes after.
+    pub after_bytes: u64,
+    /// Whether the recording after does not have the device.
+    pub is_gone: bool,
+}
+
+/// A device that grew more than allowed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExceededGrowth {
+    /// The rank, where directories are compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Device number.
+    pub device: u64,
+    /// Bytes before.
+    pub before_bytes: u64,
+    /// Bytes after.
+    pub after_bytes: u64,
+    /// After less before.
+    pub delta_bytes: i64,
+    /// In a sentence.
+    pub message: String,
+}
+
+/// Whether `--fail-on` was kept.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FailOn {
+    /// As given.
+    pub limit: String,
+    /// Whether a device grew more than that, or it cannot be told.
+    pub failed: bool,
+    /// The devices that did.
+    pub failures: Vec<ExceededGrowth>,
+    /// What is only before, a sentence each: how much it grew is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+}
+
+impl FailOn {
+    /// Holds every growth against `limit`, which was given as `text`. `ranks_gone` are only before.
+    pub fn new<'a>(
+        limit: GrowthLimit,
+        text: impl fmt::Display,
+        growths: impl Iterator<Item = Growth<'a>>,
+        ranks_gone: &[String],
+    ) -> Self {
+        let (gone, both): (Vec<Growth<'a>>, Vec<_>) = growths.partition(|g| g.is_gone);
+        let devices_gone = gone.iter().map(|g| format!("{}device {}", g.rank(), g.device));
+        let missing: Vec<String> = (ranks_gone.iter().cloned().chain(devices_gone))
+            .map(|what| format!("{what}: only before, so that {text} cannot be told"))
+            .collect();
+        let failures: Vec<ExceededGrowth> = both
+            .into_iter()
+            .filter(|g| limit.is_exceeded(g.before_bytes, g.after_bytes))
+            .map(|g| ExceededGrowth {
+                name: g.name.map(str::to_owned),
+                device: g.device,
+                before_bytes: g.before_bytes,
+                after_bytes: g.after_bytes,
+                delta_bytes: change(g.before_bytes, g.after_bytes),
+                message: format!(
+                    "{}device {}: allocated {} {}, more than {text} allows{}",
+                    g.rank(),
+                    g.device,
+                    g.moment,
+                    growth(g.before_bytes, g.after_bytes),
+                    limit
+                        .allowed(g.before_bytes)
+                        .map(|b| format!(" ({})", size(b)))
+                        .unwrap_or_default()
+                ),
+            })
+            .collect();
+        let failed = !(failures.is_empty() && missing.is_empty());
+        Self { limit: text.to_string(), failed, failures, missing }
+    }
+
+    /// What was not kept, a sentence each.
+    pub fn messages(&self) -> impl Iterator<Item = &str> {
+        let failures = self.failures.iter().map(|failure| failure.message.as_str());
+        failures.chain(self.missing.iter().map(String::as_str))
+    }
+}
+
+impl Growth<'_> {
+    fn rank(&self) -> String {
+        self.name.map(|name| format!("{name}, ")).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_read_as_documented() {
+        assert_eq!("growth=5%".parse(), Ok(GrowthLimit::Ratio(0.05)));
+        assert_eq!("growth=0.05".parse(), Ok(GrowthLimit::Ratio(0.05)));
+        assert_eq!("growth=512MiB".parse(), Ok(GrowthLimit::Bytes(512 << 20)));
+        assert_eq!("growth=1.5GiB".parse(), Ok(GrowthLimit::Bytes(3 << 29)));
+        assert_eq!("growth=0".parse(), Ok(GrowthLimit::Bytes(0)));
+        for bad in [
+            "",
+            "5%",
+            "growth",
+            "growth=",
+            "growth=%",
+            "growth=-1%",
+            "growth=nan%",
+            "peak=5%",
+            "growth=5x",
+            "growth=5",
+        ] {
+            assert!(bad.parse::<GrowthLimit>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_more_than_the_limit_exceeds_it() {
+        assert!(!GrowthLimit::Ratio(0.05).is_exceeded(100, 105));
+        assert!(GrowthLimit::Ratio(0.05).is_exceeded(100, 106));
+        assert!(!GrowthLimit::Bytes(5).is_exceeded(100, 105));
+        assert!(GrowthLimit::Bytes(5).is_exceeded(100, 106));
+        assert!(!GrowthLimit::Ratio(0.0).is_exceeded(100, 100));
+        assert!(!GrowthLimit::Bytes(0).is_exceeded(100, 1));
+        assert!(
+            GrowthLimit::Ratio(0.5).is_exceeded(0, 1),
+            "anything is more than a share of nothing"
+        );
+    }
+}

@@ -1,0 +1,111 @@
+//! Two directories of ranks side by side.
+
+use std::cmp::Reverse;
+
+use serde::Serialize;
+
+use super::device::DeviceDiff;
+use super::limit::Growth;
+use crate::analysis::Unreadable;
+use crate::study::figures::Figure;
+
+/// One device of one rank on both sides.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RankChange {
+    /// The rank: the path in its directory, without endings of compression.
+    pub name: String,
+    /// Device number.
+    pub device: u64,
+    /// The moment compared, in words.
+    #[serde(skip)]
+    pub moment: String,
+    /// Whether the rank does not have the device after.
+    #[serde(skip)]
+    pub is_gone: bool,
+    /// Allocated at the moment compared, before.
+    pub before_allocated_bytes: u64,
+    /// Allocated at the moment compared, after.
+    pub after_allocated_bytes: u64,
+    /// After less before.
+    pub delta_allocated_bytes: i64,
+    /// The most that was reserved, before.
+    pub before_peak_reserved_bytes: u64,
+    /// The most that was reserved, after.
+    pub after_peak_reserved_bytes: u64,
+    /// After less before.
+    pub delta_peak_reserved_bytes: i64,
+    /// Failed requests before.
+    pub before_ooms: u64,
+    /// Failed requests after.
+    pub after_ooms: u64,
+}
+
+/// The ranks of two directories.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RanksDiff {
+    /// The worst first: those that fail now and did not before, then by growth.
+    pub rows: Vec<RankChange>,
+    /// Ranks that only the directory before has.
+    pub only_before: Vec<String>,
+    /// Ranks that only the directory after has.
+    pub only_after: Vec<String>,
+    /// Files of ranks that both have and that could not be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<Unreadable>,
+}
+
+impl RankChange {
+    fn new(name: &str, device: &DeviceDiff) -> Self {
+        let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
+        let sides = |figure| [before.number(figure), after.number(figure)];
+        let [before_allocated_bytes, after_allocated_bytes] = sides(Figure::Allocated);
+        let [before_peak_reserved_bytes, after_peak_reserved_bytes] = sides(Figure::PeakReserved);
+        let [before_ooms, after_ooms] = sides(Figure::Ooms);
+        Self {
+            name: name.to_owned(),
+            device: device.device,
+            moment: device.moment.clone(),
+            is_gone: device.growth().is_gone,
+            before_allocated_bytes,
+            after_allocated_bytes,
+            delta_allocated_bytes: device.delta.change(Figure::Allocated),
+            before_peak_reserved_bytes,
+            after_peak_reserved_bytes,
+            delta_peak_reserved_bytes: device.delta.change(Figure::PeakReserved),
+            before_ooms,
+            after_ooms,
+        }
+    }
+}
+
+impl RanksDiff {
+    /// A row for every device of every rank that was compared, and the names of those that were not.
+    pub fn new<'a>(
+        compared: impl Iterator<Item = (&'a str, &'a [DeviceDiff])>,
+        only_before: Vec<String>,
+        only_after: Vec<String>,
+        unreadable: Vec<Unreadable>,
+    ) -> Self {
+        let of_rank = |(name, devices): (&'a str, &'a [DeviceDiff])| {
+            devices.iter().map(move |device| RankChange::new(name, device))
+        };
+        let mut rows: Vec<RankChange> = compared.flat_map(of_rank).collect();
+        rows.sort_by_key(|row| {
+            let fails_now = row.after_ooms > 0 && row.before_ooms == 0;
+            (Reverse((fails_now, row.delta_allocated_bytes)), row.name.clone(), row.device)
+        });
+        Self { rows, only_before, only_after, unreadable }
+    }
+
+    /// What every row allocates at the moment compared.
+    pub fn growths(&self) -> impl Iterator<Item = Growth<'_>> {
+        self.rows.iter().map(|row| Growth {
+            name: Some(&row.name),
+            device: row.device,
+            moment: &row.moment,
+            before_bytes: row.before_allocated_bytes,
+            after_bytes: row.after_allocated_bytes,
+            is_gone: row.is_gone,
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! Everything that changed from one snapshot to another.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::device::{DeviceDiff, DevicePair, device_diff};
+use super::limit::FailOn;
+use super::options::{At, DiffOptions};
+use super::ranks::RanksDiff;
+use super::settings::{SettingChange, changed};
+use crate::analysis::remarks;
+use crate::base::summary::{Summary, command};
+use crate::base::units::{plain, signed_size, size};
+use crate::base::warning::{Code, Warning};
+use crate::snapshot::Snapshot;
+use crate::stacks::counterparts::Vocabulary;
+use crate::stacks::frames::FrameReport;
+use crate::study::figures::Figure;
+use crate::study::{DeviceStudy, OverTime, Scope, Study};
+
+/// A snapshot and where it was read.
+#[derive(Debug, Clone, Copy)]
+pub struct File<'a> {
+    /// What it says.
+    pub snapshot: &'a Snapshot,
+    /// As given.
+    pub path: &'a str,
+    /// Stored size.
+    pub size_bytes: u64,
+}
+
+/// Something odd about one of the two files, or about both.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SideWarning {
+    /// `before`, `after` or `both`.
+    pub side: &'static str,
+    /// What.
+    #[serde(flatten)]
+    pub warning: Warning,
+}
+
+/// The JSON of `oomscope diff`.
+#[derive(Debug, Clone, Serialize)]
+pub struct DiffReport {
+    /// `oomscope/diff/1`
+    pub schema: &'static str,
+    /// The path before, as given.
+    pub before: String,
+    /// The path after, as given.
+    pub after: String,
+    /// The moment compared.
+    pub at: At,
+    /// What it comes to: of the device that grew most, of the worst rank.
+    pub summary: Summary,
+    /// Whether `--fail-on` was kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fail_on: Option<FailOn>,
+    /// Two directories side by side; what follows is then of the worst.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<RanksDiff>,
+    /// The release and the settings that differ.
+    pub settings_changed: Vec<SettingChange>,
+    /// What is odd about the files.
+    pub warnings: Vec<SideWarning>,
+    /// Every device of either snapshot.
+    pub devices: Vec<DeviceDiff>,
+}
+
+/// Compares two snapshots.
+pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffReport {
+    let scope = Scope { device: options.device, minor: options.minor, ..Scope::default() };
+    let studies = [Study::new(before.snapshot, scope), Study::new(after.snapshot, scope)];
+    let words = Vocabulary::new([before.snapshot, after.snapshot]);
+    let numbers: BTreeSet<u64> =
+        studies.iter().flat_map(Study::devices).map(DeviceStudy::id).collect();
+    let devices: Vec<DeviceDiff> = numbers
+        .into_iter()
+        .map(|number| {
+            let of = |study| Study::device(study, number);
+            let readers = studies.each_ref().map(Study::stacks);
+            let both =
+                DevicePair { number, devices: studies.each_ref().map(of), readers, words: &words };
+            device_diff(&both, options)
+        })
+        .collect();
+    DiffReport {
+        schema: "oomscope/diff/1",
+        before: before.path.to_owned(),
+        after: after.path.to_owned(),
+        at: options.at,
+        summary: summary(&devices, after.path),
+        fail_on: None,
+        ranks: None,
+        settings_changed: changed(&studies[0], &studies[1]),
+        warnings: warnings(&studies, options.at, &devices),
+        devices,
+    }
+}
+
+impl DiffReport {
+    /// The same, held against a limit.
+    #[must_use]
+    pub fn failing_on(mut self, fail_on: FailOn) -> Self {
+        if fail_on.failed {
+            self.summary.answer = format!("FAILED: {}", self.summary.answer);
+        }
+        Self { fail_on: Some(fail_on), ..self }
+    }
+
+    /// The report of two directories, whose worst rank this is the report of.
+    #[must_use]
+    pub fn of_ranks(self, ranks: RanksDiff, before: String, after: String) -> Self {
+        let name = ranks.rows.first().map_or("", |worst| worst.name.as_str());
+        let answer = format!("{}: {}", plain(name), self.summary.answer);
+        let summary = Summary { answer, ..self.summary };
+        Self { before, after, summary, ranks: Some(ranks), ..self }
+    }
+}
+
+/// The finding of the device that grew most, failing that of the one that changed most.
+fn summary(devices: &[DeviceDiff], after: &str) -> Summary {
+    let key = |device: &&DeviceDiff| {
+        let by = device.delta.change(Figure::Allocated);
+        (by.max(0), by.unsigned_abs(), std::cmp::Reverse(device.device))
+    };
+    let Some(most) = devices.iter().max_by_key(key) else {
+        return Summary::only("neither snapshot holds memory or a trace");
+    };
+    let answer = match devices {
+        [only] => only.summary.clone(),
+        _ => format!("device {}: {}", most.device, most.summary),
+    };
+    let most_held = most.lines.iter().max_by_key(|line| line.held.after_bytes);
+    let who = most_held.filter(|line| line.held.after_bytes > 0).map(|line| {
+        let place = line.around.in_short(line.frame.as_ref());
+        let (held, by) = (size(line.held.after_bytes), signed_size(line.held.delta_bytes));
+        format!("{place}: {held} after ({by})")
+    });
+    let [ooms_before, ooms_after] =
+        [most.before, most.after].map(|side| side.unwrap_or_default().number(Figure::Ooms));
+    let grown = most.lines.iter().find(|line| line.held.delta_bytes > 0);
+    let grown = grown.filter(|_| most.delta.change(Figure::Allocated) > 0);
+    let place = grown.and_then(|line| line.frame.as_ref()).map(FrameReport::place);
+    let (action, copy) = match place {
+        _ if ooms_after > ooms_before => {
+            (Some("see why requests fail now".to_owned()), command("analyze", after))
+        }
+        Some(place) => (Some("look at what changed at that line".to_owned()), Some(place)),
+        None => (None, None),
+    };
+    Summary { answer, who, action, copy }
+}
+
+fn warnings(studies: &[Study<'_>; 2], at: At, devices: &[DeviceDiff]) -> Vec<SideWarning> {
+    let [before, after] = studies.each_ref().map(remarks);
+    let is_late = studies.each_ref().map(|study| {
+        study.devices().filter_map(DeviceStudy::over_time).any(OverTime::is_truncated)
+    });
+    let one_is_late = is_late[0] != is_late[1]
+        && studies.iter().all(|study| !study.snapshot().entries.is_empty());
+    let late = one_is_late.then(|| SideWarning {
+        side: if is_late[0] { "before" } else { "after" },
+        warning: Warning {
+            code: Code::StartsLater,
+            message: "this recording begins late and the other does not, so training steps cannot \
+                      be aligned: both are compared as a whole"
+                .to_owned(),
+        },
+    });
+    let without_peak = devices.iter().filter(|device| device.at != at).map(|device| SideWarning {
+        side: "both",
+        warning: Warning {
+            code: Code::NoPeak,
+            message: format!(
+                "one of the snapshots has no history of device {}, so it has no peak: both are \
+                 compared as they were taken",
+                device.device
+            ),
+        },
+    });
+    let both = before.iter().filter(|warning| after.contains(warning)).map(|w| ("both", w));
+    let only_before = before.iter().filter(|w| !after.contains(w)).map(|w| ("before", w));
+    let only_after = after.iter().filter(|w| !before.contains(w)).map(|w| ("after", w));
+    both.chain(only_before)
+        .chain(only_after)
+        .map(|(side, warning)| SideWarning { side, warning: warning.clone() })
+        .chain(late)
+        .chain(without_peak)
+        .collect()
+}

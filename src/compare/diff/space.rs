@@ -1,0 +1,127 @@
+//! Pools and streams side by side.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::base::units::change;
+use crate::study::memory::{Memory, PoolReport, StreamReport};
+
+/// The memory of a pool or a stream (`u64`), or what it changed by (`i64`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Space<N> {
+    /// Bytes held from the device.
+    pub reserved_bytes: N,
+    /// Bytes held by the program.
+    pub allocated_bytes: N,
+    /// Bytes free.
+    pub inactive_bytes: N,
+}
+
+impl Space<u64> {
+    fn change_to(self, after: Self) -> Space<i64> {
+        Space {
+            reserved_bytes: change(self.reserved_bytes, after.reserved_bytes),
+            allocated_bytes: change(self.allocated_bytes, after.allocated_bytes),
+            inactive_bytes: change(self.inactive_bytes, after.inactive_bytes),
+        }
+    }
+}
+
+/// A pool on both sides; all 0 on a side that does not have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PoolChange {
+    /// (0, 0) is the default pool; others are private (CUDA graphs, `MemPool`).
+    pub pool_id: [u64; 2],
+    /// Before.
+    pub before: Space<u64>,
+    /// After.
+    pub after: Space<u64>,
+    /// What it changed by.
+    pub delta: Space<i64>,
+}
+
+/// A stream on both sides; all 0 on a side that does not have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct StreamChange {
+    /// Its raw handle before; `None` where it is only after.
+    pub before_stream: Option<u64>,
+    /// Its raw handle after; `None` where it is only before.
+    pub after_stream: Option<u64>,
+    /// Before.
+    pub before: Space<u64>,
+    /// After.
+    pub after: Space<u64>,
+    /// What it changed by.
+    pub delta: Space<i64>,
+}
+
+fn of_pool(pool: &PoolReport) -> Space<u64> {
+    Space {
+        reserved_bytes: pool.reserved_bytes,
+        allocated_bytes: pool.allocated_bytes,
+        inactive_bytes: pool.inactive_bytes,
+    }
+}
+
+fn of_stream(stream: &StreamReport) -> Space<u64> {
+    Space {
+        reserved_bytes: stream.reserved_bytes,
+        allocated_bytes: stream.allocated_bytes,
+        inactive_bytes: stream.inactive_bytes,
+    }
+}
+
+/// Every pool of either side, by id.
+pub(super) fn pools(sides: [&Memory; 2]) -> Vec<PoolChange> {
+    let mut by_id: BTreeMap<[u64; 2], [Space<u64>; 2]> = BTreeMap::new();
+    for (side, memory) in sides.into_iter().enumerate() {
+        for pool in &memory.pools {
+            if let Some(space) = by_id.entry(pool.pool_id).or_default().get_mut(side) {
+                *space = of_pool(pool);
+            }
+        }
+    }
+    let change = |(pool_id, [before, after]): ([u64; 2], [Space<u64>; 2])| PoolChange {
+        pool_id,
+        before,
+        after,
+        delta: before.change_to(after),
+    };
+    by_id.into_iter().map(change).collect()
+}
+
+/// Every stream of either side. A handle is an address in the process and may differ from run to run:
+/// those of one side only are matched by how much they reserve, the largest with the largest.
+pub(super) fn streams(sides: [&Memory; 2]) -> Vec<StreamChange> {
+    let [before, after] = sides.map(|memory| memory.streams.as_slice());
+    let by_handle = [before, after]
+        .map(|side| side.iter().map(|s| (s.stream, s)).collect::<BTreeMap<u64, &StreamReport>>());
+    let only = |own: &[StreamReport], other: &BTreeMap<u64, &StreamReport>| -> Vec<StreamReport> {
+        let missing = |s: &&StreamReport| !other.contains_key(&s.stream);
+        let mut only: Vec<StreamReport> = own.iter().filter(missing).cloned().collect();
+        only.sort_by_key(|s| std::cmp::Reverse((s.reserved_bytes, s.allocated_bytes)));
+        only
+    };
+    let mut pairs: Vec<[Option<StreamReport>; 2]> = Vec::new();
+    for stream in before {
+        let same = by_handle[1].get(&stream.stream);
+        pairs.extend(same.map(|other| [Some(stream.clone()), Some((*other).clone())]));
+    }
+    let (gone, new) = (only(before, &by_handle[1]), only(after, &by_handle[0]));
+    for row in 0..gone.len().max(new.len()) {
+        pairs.push([gone.get(row).cloned(), new.get(row).cloned()]);
+    }
+    let change = |[before, after]: [Option<StreamReport>; 2]| {
+        let space =
+            |stream: &Option<StreamReport>| stream.as_ref().map(of_stream).unwrap_or_default();
+        StreamChange {
+            before_stream: before.as_ref().map(|s| s.stream),
+            after_stream: after.as_ref().map(|s| s.stream),
+            before: space(&before),
+            after: space(&after),
+            delta: space(&before).change_to(space(&after)),
+        }
+    };
+    pairs.into_iter().map(change).collect()
+}

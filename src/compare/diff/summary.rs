@@ -1,0 +1,74 @@
+//! The finding in a sentence.
+
+use super::lines::LineChange;
+use super::options::At;
+use super::steps::CommonSteps;
+use crate::base::units::{change, counted, percent, ratio, size};
+
+/// The moment compared: `at peak`, `at the snapshot`, `after 3 steps`.
+pub(super) fn moment(at: At, steps: Option<CommonSteps>) -> String {
+    match (at, steps) {
+        (At::Peak, _) => "at peak".to_owned(),
+        (At::Snapshot, Some(steps)) if steps.before_until.is_some() => {
+            format!("after {}", counted(steps.compared_steps, "step"))
+        }
+        (At::Snapshot, _) => "at the snapshot".to_owned(),
+    }
+}
+
+/// `grew 1.20 GiB (+14%) to 9.77 GiB`
+pub(super) fn growth(before: u64, after: u64) -> String {
+    let (verb, sign) = if after > before { ("grew", "+") } else { ("shrank", "-") };
+    let by = after.abs_diff(before);
+    let share = match before {
+        0 => String::new(),
+        _ => format!(" ({sign}{})", percent(ratio(by, before))),
+    };
+    format!("{verb} {}{share} to {}", size(by), size(after))
+}
+
+/// What became of the memory allocated at a `moment`, and the line that has most of it; `lines` are those
+/// that changed, most first.
+pub(super) fn summary(moment: &str, [before, after]: [u64; 2], lines: &[LineChange]) -> String {
+    let by = change(before, after);
+    if by == 0 {
+        let more = lines.iter().filter(|line| line.held.delta_bytes > 0).count() as u64;
+        let less = lines.iter().filter(|line| line.held.delta_bytes < 0).count() as u64;
+        let though = match (more, less) {
+            (0, 0) => String::new(),
+            _ => format!(
+                ", though {} of code {} more and {} less",
+                counted(more, "line"),
+                if more == 1 { "holds" } else { "hold" },
+                crate::base::units::count(less)
+            ),
+        };
+        return format!("allocated {moment} is the same, {}{though}", size(after));
+    }
+    let first = lines.iter().find(|line| line.held.delta_bytes.signum() == by.signum());
+    let most = match first {
+        None => String::new(),
+        Some(line) => {
+            let place = line.around.in_short(line.frame.as_ref());
+            let bytes = line.held.delta_bytes;
+            if bytes == by {
+                format!(", all of it from {place}")
+            } else if bytes.unsigned_abs() < by.unsigned_abs() {
+                format!(", {} of it from {place}", size(bytes.unsigned_abs()))
+            } else {
+                let sign = if by > 0 { "+" } else { "-" };
+                format!("; {place} alone {sign}{}", size(bytes.unsigned_abs()))
+            }
+        }
+    };
+    format!("allocated {moment} {}{most}", growth(before, after))
+}
+
+/// What to add where requests failed on one side only.
+pub(super) fn failures([before, after]: [u64; 2]) -> String {
+    match (before, after) {
+        (0, 1..) => format!("; {} failed after, none before", counted(after, "request")),
+        (1.., 0) => format!("; {} failed before, none after", counted(before, "request")),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,210 @@
+//! One device under a gate: its figures, what each says in a sentence, and the lines that make it.
+
+use super::baseline::Peaks;
+use crate::analysis::failure::OomReport;
+use crate::analysis::{Contribution, LineShare, lines};
+use crate::base::units::{counted, size};
+use crate::replay::model::Verification;
+use crate::stacks::frames::Origin;
+use crate::study::figures::{Figure, FigureSource, MemoryState, WhyUnknown};
+use crate::study::{DeviceStudy, FromEmpty};
+
+/// A device, of which only what a limit asks for is worked out.
+pub(super) struct Measured<'s, 'a> {
+    pub(super) device: DeviceStudy<'s, 'a>,
+    /// What its snapshot is called in baselines.
+    pub(super) name: &'s str,
+    /// Its peaks in the baseline.
+    pub(super) baseline: Option<&'s Peaks>,
+    /// Its failed requests, if a limit asks for them.
+    pub(super) failures: Vec<OomReport>,
+}
+
+impl<'s> Measured<'s, '_> {
+    /// A figure of the whole recorded time; of part of it the trace shows no more than a lower bound.
+    fn traced(&self, figure: impl FnOnce() -> u64) -> Result<u64, WhyUnknown> {
+        let figure = self.device.over_time().map(|_| figure());
+        self.whole(figure)?;
+        figure.ok_or(WhyUnknown::NoHistory)
+    }
+
+    /// Whether the trace is all that was recorded; if not, so much is known of a figure.
+    fn whole(&self, at_least: Option<u64>) -> Result<(), WhyUnknown> {
+        let Some(over_time) = self.device.over_time() else { return Err(WhyUnknown::NoHistory) };
+        match self.device.lost_history() {
+            Some(lost) => Err(WhyUnknown::HistoryLost { why: lost.to_string(), at_least }),
+            None if over_time.outcome.contradicts_itself() => {
+                Err(WhyUnknown::Contradictory { at_least })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The model's replay of the trace, as far as it goes.
+    fn verification(&self) -> &'s Verification {
+        &self.device.inferred().verification
+    }
+
+    /// Some peak replayed from an empty pool: of the baseline, and now.
+    fn replayed(&self, before: fn(&Peaks) -> u64, now: fn(&FromEmpty) -> u64) -> Replayed {
+        let from_empty = self.device.from_empty().ok_or(WhyUnknown::NoHistory)?;
+        let baseline = self.baseline.ok_or_else(|| WhyUnknown::NotInBaseline {
+            device: self.device.id(),
+            snapshot: self.name.to_owned(),
+        })?;
+        self.whole(None)?;
+        Ok([before(baseline), now(from_empty)])
+    }
+}
+
+type Replayed = Result<[u64; 2], WhyUnknown>;
+
+impl FigureSource for Measured<'_, '_> {
+    fn state(&self) -> MemoryState {
+        self.device.memory().state()
+    }
+
+    fn peak_reserved(&self) -> Result<u64, WhyUnknown> {
+        self.traced(|| self.device.peak().reserved_bytes)
+    }
+
+    fn peak_allocated(&self) -> Result<u64, WhyUnknown> {
+        self.traced(|| self.device.peak().allocated_bytes)
+    }
+
+    fn failed_requests(&self) -> Result<u64, WhyUnknown> {
+        self.traced(|| self.device.failed().count() as u64)
+    }
+
+    fn retries(&self) -> Result<u64, WhyUnknown> {
+        let verification = self.verification();
+        if verification.recorded > 0 && !verification.is_exact() {
+            return Err(WhyUnknown::Diverges { entry: verification.matched as u64 });
+        }
+        self.whole(None)?;
+        Ok(verification.allocator.statistics().num_alloc_retries)
+    }
+
+    fn replayed_peak_allocated(&self) -> Replayed {
+        self.replayed(|it| it.replayed_peak_allocated_bytes, |it| it.peak_allocated_bytes)
+    }
+
+    fn replayed_peak_reserved(&self) -> Replayed {
+        self.replayed(|it| it.replayed_peak_reserved_bytes, |it| it.peak_reserved_bytes)
+    }
+}
+
+impl Measured<'_, '_> {
+    /// What the figure says, which is `told` in it.
+    pub(super) fn sentence(&self, figure: Figure, told: &str) -> String {
+        let memory = self.device.memory();
+        let free = &memory.fragmentation;
+        let reserved = size(memory.reserved_bytes);
+        match figure {
+            Figure::GapRatio => format!(
+                "{told} of the {reserved} reserved is not held by the program (empty_cache() would give \
+                 {} of it back)",
+                size(free.releasable_bytes)
+            ),
+            Figure::InactiveSplitRatio => {
+                format!("{told} of the {reserved} reserved is free in partly used segments")
+            }
+            Figure::StrandedRatio => format!(
+                "{told} of the {reserved} reserved is free beside live blocks, so empty_cache() \
+                 cannot give it back"
+            ),
+            Figure::ExternalRatio => format!(
+                "{told} of the {} free is outside the largest free block of {}",
+                size(memory.blocks.inactive.bytes),
+                size(free.largest_free_block_bytes)
+            ),
+            Figure::RoundingRatio => format!(
+                "{told} of the {} in use is rounding, beyond the requested bytes",
+                size(memory.active_bytes)
+            ),
+            Figure::Reserved => format!("{told} is reserved at the snapshot"),
+            Figure::PeakReserved => format!("reserved memory peaks at {told}"),
+            Figure::PeakAllocated => format!("allocated memory peaks at {told}"),
+            Figure::Ooms => self.failed(),
+            Figure::Retries => self.retried(),
+            _ if figure.needs_baseline() => self.growth(figure, told),
+            _ => format!("{}: {told}", figure.meaning()),
+        }
+    }
+
+    fn failed(&self) -> String {
+        let failed = counted(self.device.failed().count() as u64, "request");
+        let last = self.failures.last().map_or_else(String::new, |oom| {
+            format!("; the last asked for {}, verdict {}", size(oom.requested_bytes), oom.verdict)
+        });
+        format!("{failed} failed{last}")
+    }
+
+    fn retried(&self) -> String {
+        let verification = self.verification();
+        let count = verification.allocator.statistics().num_alloc_retries;
+        let open = match verification.ambiguous {
+            0 => String::new(),
+            calls => format!(" (give or take {calls}: the trace leaves that many calls open)"),
+        };
+        let were = if count == 1 { "was" } else { "were" };
+        let requests = counted(count, "request");
+        format!("{requests} {were} retried after the whole cache was given back{open}")
+    }
+
+    fn growth(&self, figure: Figure, told: &str) -> String {
+        let (kind, peaks) = match figure {
+            Figure::GrowthPeakAllocated | Figure::GrowthRatioPeakAllocated => {
+                ("allocated", self.replayed_peak_allocated())
+            }
+            _ => ("reserved", self.replayed_peak_reserved()),
+        };
+        let Ok([before, now]) = peaks else { return String::new() };
+        let peak = format!("the peak of {kind} memory, replayed from an empty pool,");
+        if before == now {
+            return format!("{peak} is {}, as in the baseline", size(now));
+        }
+        let (verb, by) = match told.strip_prefix('-') {
+            Some(less) => ("shrank", less),
+            None => ("grew", told),
+        };
+        format!("{peak} {verb} by {by}, from {} to {}", size(before), size(now))
+    }
+
+    /// The `top` lines that make the figure, and what their bytes are.
+    pub(super) fn lines(&self, figure: Figure, top: usize) -> (Vec<LineShare>, &'static str) {
+        let peak = self.device.over_time().map(|over_time| over_time.peak).unwrap_or_default();
+        let (of, what) = match figure {
+            Figure::GapRatio
+            | Figure::InactiveSplitRatio
+            | Figure::StrandedRatio
+            | Figure::ExternalRatio => {
+                (Contribution::KeptApart, "of free memory kept apart by its blocks")
+            }
+            Figure::RoundingRatio => (Contribution::Rounding, "of rounding in its blocks"),
+            Figure::Reserved => (Contribution::Held, "held at the snapshot"),
+            Figure::PeakAllocated
+            | Figure::GrowthPeakAllocated
+            | Figure::GrowthRatioPeakAllocated => {
+                (Contribution::HeldAfter(peak.allocated_event), "held when allocated memory peaked")
+            }
+            Figure::PeakReserved | Figure::GrowthPeakReserved | Figure::GrowthRatioPeakReserved => {
+                let entry = self.device.peak().reserved_event;
+                (Contribution::InUseAfter(entry), "held when reserved memory peaked")
+            }
+            Figure::Ooms => {
+                let last = self.failures.last();
+                let share = last.and_then(|oom| {
+                    let lines = [oom.culprit.as_ref(), oom.around.called_from.as_ref()];
+                    let lines = lines.into_iter().flatten();
+                    let own = lines.clone().find(|line| line.origin() == Origin::User);
+                    let frame = own.or(lines.into_iter().next())?.clone();
+                    Some(LineShare { frame, bytes: oom.requested_bytes })
+                });
+                return (share.into_iter().collect(), "requested, and refused");
+            }
+            _ => return (Vec::new(), ""),
+        };
+        (lines(self.device, of, top), what)
+    }
+}

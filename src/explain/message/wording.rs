@@ -1,0 +1,388 @@
+//! What an out-of-memory message says, in the wording of every release since 1.0.
+//!
+//! The text of each release is in c10/cuda/CUDACachingAllocator.cpp (before 1.1:
+//! aten/src/THC/THCCachingAllocator.cpp), in CUDAMallocAsyncAllocator.cpp beside it, and in
+//! aten/src/ATen/mps/MPSAllocator.mm.
+
+use std::fmt;
+
+use super::amount::PrintedAmount;
+use crate::explain::systems::vendor;
+
+/// Which text it is: what the numbers mean depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wording {
+    /// `(GPU 0; 7.93 GiB total capacity; ..; 10.50 MiB cached)`, 1.0 to 1.3.
+    Cached,
+    /// `(GPU 0; ..; 7.00 GiB reserved in total by PyTorch)`, 1.4 to 2.0.
+    Reserved,
+    /// `GPU 0 has a total capacity of ..`, since 2.1.
+    Unallocated,
+    /// `Allocation on device 0 would exceed allowed memory.`, of the backend cudaMallocAsync.
+    Async,
+    /// `MPS backend out of memory (MPS allocated: ..`, of Apple's GPUs.
+    Mps,
+    /// No number but, at most, the request: cut short, or another library's words.
+    Bare,
+}
+
+/// The releases that print such a text: the first, and the last if there is a later one that does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Releases {
+    /// Major and minor number.
+    pub first: (u32, u32),
+    /// The same; `None` when the newest release known does.
+    pub last: Option<(u32, u32)>,
+}
+
+impl fmt::Display for Releases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.first.0, self.first.1)?;
+        match self.last {
+            Some(last) if last == self.first => Ok(()),
+            Some((major, minor)) => write!(f, "-{major}.{minor}"),
+            None => f.write_str("+"),
+        }
+    }
+}
+
+/// Memory of the device in use by a process, as the driver reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// Its number, in the driver's eyes: not the one it has inside a container.
+    pub pid: u64,
+    /// All it uses of the device.
+    pub in_use: PrintedAmount,
+}
+
+/// A request that PyTorch's allocator could not serve. What the text does not say is absent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allocation {
+    /// Which text it is.
+    pub wording: Wording,
+    /// The word before "out of memory": `CUDA`, `HIP`, `XPU`, `MPS`.
+    pub backend: String,
+    /// The device's index.
+    pub device: Option<u64>,
+    /// What was asked of the device.
+    pub requested: Option<PrintedAmount>,
+    /// The device's memory.
+    pub capacity: Option<PrintedAmount>,
+    /// Free on the device.
+    pub free: Option<PrintedAmount>,
+    /// The most that the process may take.
+    pub allowed: Option<PrintedAmount>,
+    /// Handed out; since 2.4 with `private_pools`.
+    pub allocated: Option<PrintedAmount>,
+    /// Free blocks of private pools, which the text calls allocated.
+    pub private_pools: Option<PrintedAmount>,
+    /// Held by the allocator, not handed out; without `private_pools`.
+    pub unallocated: Option<PrintedAmount>,
+    /// All that the allocator holds, where the text says this instead of the above.
+    pub reserved: Option<PrintedAmount>,
+    /// Of the device, in use by this process.
+    pub this_process: Option<PrintedAmount>,
+    /// Processes named by number. Inside a container this process is one of them.
+    pub processes: Vec<Process>,
+    /// Metal: in use by the process outside PyTorch.
+    pub other: Option<PrintedAmount>,
+    /// Whether expandable segments are on, where the text tells.
+    pub expandable: Option<bool>,
+    /// The allocation exceeds the address range reserved for an expandable segment.
+    pub exceeds_reserve: bool,
+    /// The pool's own allocator, not the device, refused.
+    pub refused_by_pool: bool,
+    /// The most that the platform gives to one request.
+    pub block_limit: Option<PrintedAmount>,
+    /// The releases with this text.
+    pub releases: Option<Releases>,
+}
+
+/// Words that begin the number-bearing messages; the backend's name stands before the first.
+pub(super) const ALLOCATION: &str = " out of memory";
+pub(super) const TRIED: &str = "Tried to allocate";
+pub(super) const ASYNC: &str = "Allocation on device";
+/// Of Intel's extension for PyTorch: `.. 4GB! Tried to allocate 6.85 GiB (GPU 0; ..`
+pub(super) const BLOCK_LIMIT: &str =
+    "Current platform can NOT allocate memory block with size larger than ";
+
+/// Reads the message that `text` is, the exception's class and what precedes it in `before`.
+pub(super) fn allocation(before: &str, text: &str) -> Allocation {
+    let text = text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    let text = text.as_str();
+    let after = |phrase: &str| PrintedAmount::at_start(text.split_once(phrase)?.1);
+    let ahead = |phrase: &str| PrintedAmount::at_end(text.split_once(phrase)?.0);
+    let wording = wording(text);
+    let (processes, this_process) = processes(text);
+    let capacity = ahead(" total capacity;")
+        .or_else(|| after("total capacity of "))
+        .or_else(|| after("total capacty of ")) // so spelled in 2.1
+        .or_else(|| after("Device limit :"));
+    let backend = match wording {
+        Wording::Mps => "MPS",
+        Wording::Async => "CUDA",
+        _ if text.starts_with(BLOCK_LIMIT) => "XPU",
+        _ => text
+            .split_once(ALLOCATION)
+            .and_then(|(name, _)| name.split_whitespace().next_back())
+            .unwrap_or("CUDA"),
+    };
+    let mut found = Allocation {
+        wording,
+        backend: backend.to_owned(),
+        device: device(text),
+        requested: after(TRIED).or_else(|| after("Requested :")),
+        capacity,
+        free: ahead(" is free").or_else(|| ahead(" free;")).or_else(|| after("to CUDA):")),
+        allowed: ahead(" allowed;")
+            .or_else(|| after("memory fraction) :"))
+            .or_else(|| after("max allowed:")),
+        allocated: ahead(" is allocated by PyTorch")
+            .or_else(|| ahead(" already allocated"))
+            .or_else(|| after("Currently allocated :"))
+            .or_else(|| after("MPS allocated:")),
+        private_pools: ahead(" allocated in private pools"),
+        unallocated: ahead(" is reserved by PyTorch but unallocated").or_else(|| ahead(" cached)")),
+        reserved: ahead(" reserved in total by PyTorch"),
+        this_process,
+        processes,
+        other: after("other allocations:"),
+        expandable: text.contains("expandable_segments is enabled").then_some(true),
+        exceeds_reserve: text.contains("exceeds the expandable-segment reserve"),
+        refused_by_pool: text.contains("allocator backing this MemPool returned nullptr"),
+        block_limit: after(BLOCK_LIMIT),
+        // Others copied the wording at some time, and kept it.
+        releases: releases(before, text, wording).filter(|_| vendor(backend).is_cuda_allocator),
+    };
+    if found.exceeds_reserve {
+        found.expandable = Some(true);
+    }
+    found
+}
+
+impl Allocation {
+    /// The numbers as printed, and whether the words around them are known: the more, the more was read.
+    pub(super) fn printed(&self) -> Vec<&str> {
+        let amounts = [
+            &self.requested,
+            &self.capacity,
+            &self.free,
+            &self.allowed,
+            &self.allocated,
+            &self.private_pools,
+            &self.unallocated,
+            &self.reserved,
+            &self.other,
+            &self.this_process,
+        ];
+        let processes = self.processes.iter().map(|process| process.in_use.text.as_str());
+        let wording = Some("worded").filter(|_| self.wording != Wording::Bare);
+        amounts
+            .into_iter()
+            .flatten()
+            .map(|amount| amount.text.as_str())
+            .chain(processes)
+            .chain(wording)
+            .collect()
+    }
+}
+
+/// Whether nothing that matters can be missing from `text`.
+pub(super) fn is_whole(text: &str) -> bool {
+    ["PyTorch but unallocated", "reserved in total by PyTorch)", " cached)", "1EB memory"]
+        .iter()
+        .any(|end| text.contains(end))
+}
+
+fn wording(text: &str) -> Wording {
+    if text.contains("MPS backend") {
+        Wording::Mps
+    } else if text.starts_with(ASYNC) {
+        Wording::Async
+    } else if text.contains(" cached)") {
+        Wording::Cached
+    } else if text.contains(" total capacity;") {
+        Wording::Reserved
+    } else if text.contains(" has a total capac") || text.ends_with(" GPU") {
+        Wording::Unallocated
+    } else {
+        Wording::Bare
+    }
+}
+
+/// The number behind `GPU` (`NPU`, `XPU`), or behind "on device". PyTorch 2.3 prints it as the character of
+/// that code; for device 0 that ends the text.
+fn device(text: &str) -> Option<u64> {
+    let tried = text.split_once(TRIED).map_or("", |(_, rest)| rest);
+    let behind = ["GPU ", "NPU ", "XPU ", "MUSA "]
+        .iter()
+        .find_map(|word| tried.split_once(word))
+        .or_else(|| text.split_once("on device "))
+        .map(|(_, rest)| rest);
+    let Some(behind) = behind else { return tried.ends_with(" GPU").then_some(0) };
+    let end = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
+    if let Some(number) = behind.get(..end).and_then(|digits| digits.parse().ok()) {
+        return Some(number);
+    }
+    let code = behind.chars().next().map(u64::from);
+    code.filter(|code| (0..32).contains(code))
+}
+
+/// `Process 123 has 1.00 GiB memory in use.` and the same of this process.
+fn processes(text: &str) -> (Vec<Process>, Option<PrintedAmount>) {
+    const IN_USE: &str = " memory in use";
+    let (mut others, mut this) = (Vec::new(), None);
+    let mut parts: Vec<&str> = text.split(IN_USE).collect();
+    parts.pop();
+    for part in parts {
+        let Some(in_use) = PrintedAmount::at_end(part) else { continue };
+        let Some((subject, _)) = part.rsplit_once(" has ") else { continue };
+        let mut words = subject.split_whitespace().rev();
+        match (words.next(), words.next()) {
+            (Some("process"), Some("this" | "This")) => this = Some(in_use),
+            (Some(pid), Some("Process")) => {
+                if let Ok(pid) = pid.parse() {
+                    others.push(Process { pid, in_use });
+                }
+            }
+            _ => {}
+        }
+    }
+    (others, this)
+}
+
+/// The releases that print such a text, by what changed from one to the next.
+fn releases(before: &str, text: &str, wording: Wording) -> Option<Releases> {
+    let between = |first, last| Some(Releases { first, last });
+    let class = before.trim_end().trim_end_matches(':');
+    let old_class = class.ends_with("torch.cuda.OutOfMemoryError");
+    let new_class = class.ends_with("torch.OutOfMemoryError");
+    match wording {
+        Wording::Cached => between((1, 0), Some((1, 3))),
+        Wording::Reserved if old_class => between((1, 13), Some((2, 0))),
+        Wording::Reserved if text.contains("max_split_size_mb") => between((1, 10), Some((2, 0))),
+        Wording::Reserved => between((1, 4), Some((2, 0))),
+        Wording::Unallocated => {
+            let is_2_3 = text.ends_with(" GPU")
+                || text.contains(" GPU has a ")
+                || text
+                    .split_once(" GPU ")
+                    .is_some_and(|(_, rest)| rest.starts_with(char::is_control));
+            if text.contains("capacty") {
+                between((2, 1), Some((2, 1)))
+            } else if is_2_3 {
+                between((2, 3), Some((2, 3)))
+            } else if text.contains("expandable_segments is enabled") {
+                between((2, 12), None)
+            } else if text.contains("docs.pytorch.org") {
+                between((2, 11), None)
+            } else if text.contains("PYTORCH_ALLOC_CONF") {
+                between((2, 10), Some((2, 10)))
+            } else if text.contains("PYTORCH_CUDA_ALLOC_CONF") {
+                let has_pools = text.contains("private pools");
+                let first = if new_class {
+                    (2, 5)
+                } else if has_pools {
+                    (2, 4)
+                } else {
+                    (2, 2)
+                };
+                between(first, Some(if old_class { (2, 4) } else { (2, 9) }))
+            } else {
+                between((2, 1), None)
+            }
+        }
+        Wording::Async => between((2, 0), None),
+        Wording::Mps | Wording::Bare => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(amount: Option<&PrintedAmount>) -> &str {
+        amount.map_or("", |amount| &amount.text)
+    }
+
+    #[test]
+    fn the_wording_of_each_release_is_read() {
+        let old = allocation(
+            "RuntimeError: ",
+            "CUDA out of memory. Tried to allocate 128.00 MiB (GPU 2; 7.93 GiB total capacity; 6.92 GiB already allocated; 83.50 MiB free; 10.50 MiB cached)",
+        );
+        assert_eq!((old.wording, old.device), (Wording::Cached, Some(2)));
+        assert_eq!(text(old.unallocated.as_ref()), "10.50 MiB");
+        assert_eq!(old.releases.unwrap().to_string(), "1.0-1.3");
+
+        let limit = allocation(
+            "torch.cuda.OutOfMemoryError: ",
+            "CUDA out of memory. Tried to allocate 37.25 GiB (GPU 0; 23.68 GiB total capacity; 192.29 MiB already allocated; 15.79 GiB free; 2.37 GiB allowed; 5.05 GiB reserved in total by PyTorch)",
+        );
+        assert_eq!(text(limit.allowed.as_ref()), "2.37 GiB");
+        assert_eq!(text(limit.reserved.as_ref()), "5.05 GiB");
+        assert_eq!(text(limit.free.as_ref()), "15.79 GiB");
+        assert_eq!(limit.releases.unwrap().to_string(), "1.13-2.0");
+
+        let new = allocation(
+            "",
+            "HIP out of memory. Tried to allocate 10.74 GiB. GPU 0 has a total capacity of 47.53 GiB of which 7.86 GiB is free. Process 471567 has 39.44 GiB memory in use. Including non-PyTorch memory, this process has 1.50 GiB memory in use. 40.00 GiB allowed; Of the allocated memory 20.52 GiB is allocated by PyTorch, with 12.03 GiB allocated in private pools (e.g., CUDA Graphs), and 18.59 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        );
+        assert_eq!((new.backend.as_str(), new.wording), ("HIP", Wording::Unallocated));
+        let amounts = [
+            (&new.requested, "10.74 GiB"),
+            (&new.capacity, "47.53 GiB"),
+            (&new.free, "7.86 GiB"),
+            (&new.allowed, "40.00 GiB"),
+            (&new.allocated, "20.52 GiB"),
+            (&new.private_pools, "12.03 GiB"),
+            (&new.unallocated, "18.59 GiB"),
+            (&new.this_process, "1.50 GiB"),
+        ];
+        for (found, expected) in amounts {
+            assert_eq!(text(found.as_ref()), expected);
+        }
+        assert_eq!(new.processes.len(), 1);
+        assert_eq!(new.processes[0].pid, 471_567);
+        assert_eq!(new.releases.unwrap().to_string(), "2.4-2.9");
+    }
+
+    #[test]
+    fn device_numbers_of_2_3_are_characters() {
+        let cut = allocation("", "CUDA out of memory. Tried to allocate 96.00 MiB. GPU ");
+        assert_eq!((cut.device, cut.releases.unwrap().to_string().as_str()), (Some(0), "2.3"));
+        let one = allocation(
+            "",
+            "CUDA out of memory. Tried to allocate 96.00 MiB. GPU \u{1} has a total capacity of 1.00 GiB of which",
+        );
+        assert_eq!((one.device, one.releases.unwrap().to_string().as_str()), (Some(1), "2.3"));
+        let lost = allocation(
+            "",
+            "CUDA out of memory. Tried to allocate 96.00 MiB. GPU  has a total capacity of 1.00 GiB of which",
+        );
+        assert_eq!((lost.device, lost.releases.unwrap().to_string().as_str()), (None, "2.3"));
+    }
+
+    #[test]
+    fn the_async_backend_and_metal_are_read() {
+        let found = allocation(
+            "",
+            "Allocation on device 0 would exceed allowed memory. (out of memory) Currently allocated     : 15.16 GiB Requested               : 512.00 KiB Device limit            : 15.99 GiB Free (according to CUDA): 0 bytes PyTorch limit (set by user-supplied memory fraction)                         : 17179869184.00 GiB",
+        );
+        assert_eq!((found.wording, found.device), (Wording::Async, Some(0)));
+        assert_eq!(text(found.requested.as_ref()), "512.00 KiB");
+        assert_eq!(text(found.allocated.as_ref()), "15.16 GiB");
+        assert_eq!(text(found.capacity.as_ref()), "15.99 GiB");
+        assert_eq!(text(found.free.as_ref()), "0 bytes");
+        assert_eq!(found.allowed, None, "no limit is 2^64");
+
+        let found = allocation(
+            "",
+            "MPS backend out of memory (MPS allocated: 17.71 GB, other allocations: 17.13 GB, max allowed: 36.27 GB). Tried to allocate 2.46 GB on private pool.",
+        );
+        assert_eq!((found.wording, found.backend.as_str()), (Wording::Mps, "MPS"));
+        assert_eq!(text(found.other.as_ref()), "17.13 GB");
+        assert_eq!(text(found.allowed.as_ref()), "36.27 GB");
+        assert_eq!(text(found.requested.as_ref()), "2.46 GB");
+    }
+}

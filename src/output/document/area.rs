@@ -1,0 +1,154 @@
+//! The area of a chart: one series in front of another, and where colours can be seen the layers of the one in
+//! front.
+
+use super::pens::{LABELS, Pens};
+use super::wrap::width;
+use crate::base::units::{plain, size};
+
+const HEIGHT: u64 = 8;
+/// What no layer has.
+const REST: &str = "other";
+
+/// Values of each column.
+pub(super) struct Area<'a> {
+    pub(super) back: Vec<u64>,
+    pub(super) front: Vec<u64>,
+    /// What is in front, and what is behind it.
+    pub(super) names: [&'a str; 2],
+    /// From the bottom up; together no more than what is in front.
+    pub(super) layers: Vec<(&'a str, Vec<u64>)>,
+}
+
+impl Area<'_> {
+    /// Its lines, the legend first.
+    pub(super) fn draw(&self, pens: Pens) -> Vec<String> {
+        let indent = " ".repeat(LABELS + 2);
+        let legend = self.legend(pens);
+        let top = self.back.iter().copied().max().unwrap_or(0).max(1);
+        let line = |row: u64| {
+            let label = match row {
+                0 => "0".to_owned(),
+                _ if row + 1 == HEIGHT => size(top),
+                _ if row == HEIGHT / 2 => size(top / 2),
+                _ => String::new(),
+            };
+            let cells: Vec<Cell> =
+                (0..self.front.len()).map(|column| self.cell(column, row, top)).collect();
+            let painted = cells.chunk_by(|a, b| a == b).map(|run| painted(run, pens));
+            format!("{label:>LABELS$} {}{}", pens.axis, painted.collect::<String>())
+        };
+        let legend = legend.iter().map(|line| format!("{indent}{line}"));
+        legend.chain((0..HEIGHT).rev().map(line)).collect()
+    }
+
+    /// What each pen means, in lines as wide as the area.
+    fn legend(&self, pens: Pens) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        for said in self.pens_said(pens) {
+            match lines.last_mut() {
+                Some(line) if width(line) + 2 + width(&said) <= self.front.len() => {
+                    line.push_str("  ");
+                    line.push_str(&said);
+                }
+                _ => lines.push(said),
+            }
+        }
+        lines
+    }
+
+    fn pens_said(&self, pens: Pens) -> Vec<String> {
+        let [front, back] = self.names;
+        let behind = format!("{} {back}", pens.back);
+        let Some(paint) = pens.paint.filter(|_| !self.layers.is_empty()) else {
+            return vec![format!("{} {front}", pens.front), behind];
+        };
+        let layers = self.layers.iter().enumerate();
+        let layers = layers.map(|(layer, (name, _))| {
+            format!("{} {}", paint(layer, &pens.front.to_string()), plain(name))
+        });
+        let has_rest =
+            (0..self.front.len()).any(|column| self.layered(column) < self.front[column]);
+        let rest = has_rest.then(|| format!("{} {REST}", pens.front));
+        layers.chain(rest).chain([behind]).collect()
+    }
+
+    /// What all layers of a column come to.
+    fn layered(&self, column: usize) -> u64 {
+        let here = self.layers.iter().filter_map(|(_, values)| values.get(column));
+        here.fold(0, |sum, value| sum.saturating_add(*value))
+    }
+
+    fn cell(&self, column: usize, row: u64, top: u64) -> Cell {
+        // A cell is filled when its middle is reached; what is there at all shows at the bottom.
+        let reaches = |value: u64| {
+            let twice = u128::from(value) * u128::from(HEIGHT) * 2 / u128::from(top);
+            twice > u128::from(row) * 2 || (row == 0 && value > 0)
+        };
+        match (reaches(self.front[column]), reaches(self.back[column])) {
+            (false, false) => Cell::Empty,
+            (false, true) => Cell::Back,
+            (true, _) => {
+                let mut sum = 0_u64;
+                let layer = self.layers.iter().position(|(_, values)| {
+                    sum = sum.saturating_add(values[column]);
+                    reaches(sum)
+                });
+                layer.map_or(Cell::Front, Cell::Layer)
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cell {
+    Empty,
+    Back,
+    Front,
+    Layer(usize),
+}
+
+/// Cells that are alike.
+fn painted(run: &[Cell], pens: Pens) -> String {
+    let all = |pen: char| pen.to_string().repeat(run.len());
+    match run.first() {
+        Some(Cell::Front) => all(pens.front),
+        Some(Cell::Back) => all(pens.back),
+        Some(Cell::Layer(layer)) => {
+            let cells = all(pens.front);
+            pens.paint.map_or(cells.clone(), |paint| paint(*layer, &cells))
+        }
+        Some(Cell::Empty) | None => all(' '),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pens::UNICODE;
+    use super::*;
+
+    fn lettered(layer: usize, cells: &str) -> String {
+        cells.replace('█', ["a", "b"][layer.min(1)])
+    }
+
+    #[test]
+    fn layers_lie_on_each_other_where_colours_are_seen() {
+        let area = Area {
+            back: vec![80, 80],
+            front: vec![40, 80],
+            names: ["allocated", "reserved"],
+            layers: vec![("first", vec![20, 10]), ("second", vec![20, 50])],
+        };
+        let plain = area.draw(UNICODE);
+        assert_eq!([&plain[0], &plain[1]].map(|line| line.trim()), ["█ allocated", "░ reserved"]);
+        let columns = |lines: &[String]| -> Vec<String> {
+            let cells: Vec<Vec<char>> =
+                lines[lines.len() - 8..].iter().map(|line| line.chars().collect()).collect();
+            (LABELS + 2..LABELS + 4).map(|at| cells.iter().map(|line| line[at]).collect()).collect()
+        };
+        assert_eq!(columns(&plain), ["░░░░████", "████████"]);
+        let painted = area.draw(Pens { paint: Some(lettered), ..UNICODE });
+        let legend: Vec<&str> = painted[..4].iter().map(|line| line.trim()).collect();
+        assert_eq!(legend, ["a first", "b second", "█ other", "░ reserved"]);
+        assert_eq!(columns(&painted), ["░░░░bbaa", "██bbbbba"]);
+    }
+}

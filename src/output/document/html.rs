@@ -1,0 +1,171 @@
+//! A document as HTML: elements for what its blocks mean, classes for how they look, and nothing that runs. What it
+//! looks like is up to whoever puts it into a page.
+
+use std::borrow::Cow;
+
+use super::block::{Block, Document, Field, Item, Stack};
+use super::markup::literal;
+use super::picture::picture;
+use super::table::{Cell, Table};
+use super::text::{Span, Text, Tone};
+use crate::base::units::percent;
+
+/// `document` as HTML, a block on lines of its own.
+pub fn html(document: &Document) -> String {
+    document.blocks.iter().map(block).collect()
+}
+
+fn block(block: &Block) -> String {
+    match block {
+        Block::Heading(level, text) => format!("<h{level}>{}</h{level}>\n", inline(text)),
+        Block::Paragraph(text) => format!("<p>{}</p>\n", inline(text)),
+        Block::Fields(fields) => {
+            format!("<dl>\n{}</dl>\n", fields.iter().map(field).collect::<String>())
+        }
+        Block::List(items) => {
+            format!("<ul>\n{}</ul>\n", items.iter().map(item).collect::<String>())
+        }
+        Block::Table(table) => self::table(table),
+        Block::Chart(chart) => picture(chart),
+        Block::Stack(stack) => self::stack(stack),
+        Block::Code(lines) => format!("<pre><code>{}</code></pre>\n", joined(lines)),
+        Block::Details(heading, inside) => {
+            // A picture is there to be seen, on paper too, where nothing unfolds.
+            let is_picture = inside.blocks.iter().any(|block| matches!(block, Block::Chart(_)));
+            details(if is_picture { " open" } else { "" }, &inline(heading), &html(inside))
+        }
+        Block::Warning(code, text) => {
+            format!(
+                "<p class=\"warning\"><strong>{}</strong>: {}</p>\n",
+                literal(code),
+                inline(text)
+            )
+        }
+    }
+}
+
+fn field(field: &Field) -> String {
+    let said = |text: &Text| format!("<dd>{}</dd>", inline(text));
+    let texts: String = field.texts.iter().map(said).collect();
+    format!("<div><dt>{}</dt>{texts}</div>\n", literal(&field.name))
+}
+
+fn item(item: &Item) -> String {
+    let below = |text: &Text| format!("<li>{}</li>", inline(text));
+    let below: String = item.below.iter().map(below).collect();
+    let below = if below.is_empty() { below } else { format!("<ul>{below}</ul>") };
+    format!("<li>{}{below}</li>\n", inline(&item.text))
+}
+
+fn table(table: &Table) -> String {
+    let class = |column: usize| {
+        if table.words.contains(&column) { "" } else { " class=\"number\"" }
+    };
+    let caption =
+        table.caption.as_ref().map(|text| format!("<caption>{}</caption>\n", inline(text)));
+    let head = |(column, name): (usize, &Cow<'_, str>)| {
+        format!("<th scope=\"col\"{}>{}</th>", class(column), literal(name))
+    };
+    let header: String = table.header.iter().enumerate().map(head).collect();
+    let row = |cells: &Vec<Cell>| {
+        let cell = |(column, cell): (usize, &Cell)| {
+            format!("<td{}>{}</td>", class(column), self::cell(cell))
+        };
+        format!("<tr>{}</tr>\n", cells.iter().enumerate().map(cell).collect::<String>())
+    };
+    let header = if table.header.is_empty() {
+        String::new()
+    } else {
+        format!("<thead><tr>{header}</tr></thead>\n")
+    };
+    let note = table.note.as_ref().map(|text| format!("<p class=\"note\">{}</p>\n", inline(text)));
+    format!(
+        "<div class=\"table\"><table>\n{}{header}<tbody>\n{}</tbody>\n</table>\n{}</div>\n",
+        caption.unwrap_or_default(),
+        table.rows.iter().map(row).collect::<String>(),
+        note.unwrap_or_default()
+    )
+}
+
+fn cell(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) => inline(text),
+        Cell::Part(depth, text) => {
+            format!("<span class=\"part{}\">{}</span>", (*depth).min(4), inline(text))
+        }
+        Cell::Over(text, below) => {
+            let below = below.iter().map(|text| format!("<br>{}", inline(text)));
+            [inline(text)].into_iter().chain(below).collect()
+        }
+        Cell::Bar(share) => {
+            let share = share.clamp(0.0, 1.0);
+            format!(
+                "<svg class=\"part\" viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">\
+                 <rect width=\"{:.1}\" height=\"10\"/></svg>",
+                percent(share),
+                share * 100.0
+            )
+        }
+    }
+}
+
+fn stack(stack: &Stack) -> String {
+    let shown = stack.frames.len();
+    let summary = literal(&format!("{} ({shown} shown, {} folded)", stack.name, stack.folded));
+    details(" class=\"stack\"", &summary, &format!("<pre>{}</pre>\n", joined(&stack.frames)))
+}
+
+/// A section that is folded until the reader unfolds it.
+fn details(attributes: &str, summary: &str, inside: &str) -> String {
+    format!("<details{attributes}><summary>{summary}</summary>\n{inside}</details>\n")
+}
+
+/// `lines` as they are.
+fn joined(lines: &[String]) -> String {
+    lines.iter().map(|line| literal(line)).collect::<Vec<_>>().join("\n")
+}
+
+/// A text within a line.
+fn inline(text: &Text) -> String {
+    text.spans.iter().map(span).collect()
+}
+
+fn span(span: &Span) -> String {
+    let text = literal(&span.text);
+    let text = if span.is_code { format!("<code>{text}</code>") } else { text };
+    match span.tone {
+        Tone::Plain => text,
+        Tone::Strong => format!("<strong>{text}</strong>"),
+        Tone::Alarm => format!("<strong class=\"alarm\">{text}</strong>"),
+        Tone::Faint => format!("<span class=\"faint\">{text}</span>"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::text::{alarm, code};
+    use super::*;
+
+    #[test]
+    fn names_from_files_stay_text() {
+        let mut document = Document::default();
+        document.title(code("</h1><script>alert(1)</script>"));
+        document.field("a\"b", alarm("'x' & \u{202e}y"));
+        document.list(["<li>"]);
+        document.table(Table::new(&["t"], &[0], [vec!["<td onclick=\"x\">"]]).caption("<b>"));
+        document.code(["</code></pre><img src=x onerror=alert(1)>"]);
+        document.stack(Stack { name: "stack", frames: vec!["</details>".to_owned()], folded: 1 });
+        document.details("<summary>", Document::default());
+        document.warning("<w>", "</p>");
+        let page = html(&document);
+        for forbidden in ["<script", "<img", "</h1><", "<b>", "<w>", "onclick=\"", "\u{202e}"] {
+            assert!(!page.contains(forbidden), "{forbidden} in {page}");
+        }
+        assert!(page.contains("<h1><code>&lt;/h1&gt;&lt;script&gt;alert(1)"), "{page}");
+        assert!(
+            page.contains(
+                "<dt>a&quot;b</dt><dd><strong class=\"alarm\">&#39;x&#39; &amp; \\u{202e}y"
+            )
+        );
+    }
+}

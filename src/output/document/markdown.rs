@@ -1,0 +1,328 @@
+//! A document as GitHub-flavoured Markdown: for a step summary, a comment, an issue or a chat.
+
+use super::block::{Block, Document, Field, Item, Stack};
+use super::chart::Chart;
+use super::drawing::draw;
+use super::pens::UNICODE;
+use super::table::{Cell, Table};
+use super::text::{Span, Text, Tone};
+use crate::base::units::{plain, plain_lines};
+
+/// Columns of a chart.
+const WIDTH: usize = 90;
+/// Columns of the longest bar.
+const BAR: f64 = 10.0;
+
+/// `document` as Markdown.
+pub fn markdown(document: &Document) -> String {
+    let mut text = blocks(document).join("\n\n");
+    text.push('\n');
+    plain_lines(text)
+}
+
+fn blocks(document: &Document) -> Vec<String> {
+    document.blocks.iter().map(block).collect()
+}
+
+fn block(block: &Block) -> String {
+    match block {
+        Block::Heading(level, text) => {
+            format!("{} {}", "#".repeat(usize::from(*level) + 1), inline(text, Context::Text))
+        }
+        Block::Paragraph(text) => begun(text),
+        Block::Fields(fields) => fields.iter().map(field).collect::<Vec<_>>().join("\n"),
+        Block::List(items) => items.iter().map(item).collect::<Vec<_>>().join("\n"),
+        Block::Table(table) => self::table(table),
+        Block::Chart(chart) => drawn(chart),
+        Block::Stack(stack) => self::stack(stack),
+        Block::Code(lines) => fenced(lines),
+        Block::Details(heading, inside) => {
+            details(&inline(heading, Context::Html), &blocks(inside))
+        }
+        Block::Warning(code, text) => {
+            format!("> **{}**: {}", literal(code, Context::Text), inline(text, Context::Text))
+        }
+    }
+}
+
+fn field(field: &Field) -> String {
+    let name = literal(&field.name, Context::Text);
+    match field.texts.as_slice() {
+        [text] if field.name.is_empty() => format!("- {}", begun(text)),
+        [text] => format!("- **{name}**: {}", inline(text, Context::Text)),
+        texts => points(&format!("- **{name}**:"), texts),
+    }
+}
+
+fn item(item: &Item) -> String {
+    points(&format!("- {}", begun(&item.text)), &item.below)
+}
+
+/// `first`, and below it a point for each of `texts`.
+fn points(first: &str, texts: &[Text]) -> String {
+    let below = texts.iter().map(|text| format!("\n  - {}", begun(text)));
+    [first.to_owned()].into_iter().chain(below).collect()
+}
+
+fn table(table: &Table) -> String {
+    let row = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
+    let rule = |column: usize| if table.words.contains(&column) { "---" } else { "---:" };
+    let mut lines = vec![
+        row(table.header.iter().map(|name| literal(name, Context::Cell)).collect()),
+        row((0..table.header.len()).map(|column| rule(column).to_owned()).collect()),
+    ];
+    lines.extend(table.rows.iter().map(|cells| row(cells.iter().map(cell).collect())));
+    let caption = table.caption.as_ref().map(|text| inline(text, Context::Text));
+    let note = table.note.as_ref().map(|text| inline(text, Context::Text));
+    let parts = caption.into_iter().chain([lines.join("\n")]).chain(note);
+    parts.collect::<Vec<_>>().join("\n\n")
+}
+
+fn cell(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) => inline(text, Context::Cell),
+        Cell::Part(depth, text) => {
+            format!("{}{}", "&emsp;".repeat(usize::from(*depth)), inline(text, Context::Cell))
+        }
+        Cell::Over(text, below) => {
+            let below = below.iter().map(|text| format!("<br>{}", inline(text, Context::Cell)));
+            [inline(text, Context::Cell)].into_iter().chain(below).collect()
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to BAR")]
+        Cell::Bar(share) => "█".repeat((share.clamp(0.0, 1.0) * BAR).round() as usize),
+    }
+}
+
+fn drawn(chart: &Chart) -> String {
+    fenced(&draw(chart, WIDTH, UNICODE))
+}
+
+fn stack(stack: &Stack) -> String {
+    let shown = stack.frames.len();
+    let summary = format!("{} ({shown} shown, {} folded)", stack.name, stack.folded);
+    details(&literal(&summary, Context::Html), &[fenced(&stack.frames)])
+}
+
+/// A section that is folded until the reader unfolds it.
+fn details(summary: &str, inside: &[String]) -> String {
+    format!("<details><summary>{summary}</summary>\n\n{}\n\n</details>", inside.join("\n\n"))
+}
+
+/// `lines` as they are, between fences that they cannot close.
+fn fenced(lines: &[String]) -> String {
+    let lines: Vec<String> = lines.iter().map(|line| plain(line)).collect();
+    let longest = lines.iter().map(|line| longest_run(line)).max().unwrap_or(0);
+    let fence = "`".repeat(3.max(longest + 1));
+    format!("{fence}\n{}\n{fence}", lines.join("\n"))
+}
+
+/// The longest run of backquotes.
+fn longest_run(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
+}
+
+/// What stands around a text, and so what it must not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Context {
+    Text,
+    /// A cell of a table, which a bar ends.
+    Cell,
+    /// An element of HTML, in which Markdown means nothing.
+    Html,
+}
+
+fn inline(text: &Text, context: Context) -> String {
+    let mut out = String::new();
+    for span in text.spans.iter().filter(|span| !span.text.is_empty()) {
+        let span = self::span(span, context);
+        // Side by side, the quotes of two pieces of code would be one longer quote.
+        if out.ends_with('`') && span.starts_with('`') {
+            out.push_str("<!-- -->");
+        }
+        out.push_str(&span);
+    }
+    out
+}
+
+/// `text` where a line begins: what would make it a point of a list or a heading is escaped.
+fn begun(text: &Text) -> String {
+    let text = inline(text, Context::Text);
+    let text = text.trim_start();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let mark = text.get(digits..).unwrap_or_default();
+    match (digits, mark.chars().next()) {
+        (0, Some('-' | '+' | '=')) | (1.., Some('.' | ')'))
+            if !mark.get(1..).unwrap_or_default().starts_with(char::is_alphanumeric) =>
+        {
+            format!("{}\\{mark}", text.get(..digits).unwrap_or_default())
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn span(span: &Span, context: Context) -> String {
+    let text = match (span.is_code, context) {
+        (true, Context::Html) => format!("<code>{}</code>", literal(&span.text, context)),
+        (true, _) => code(&span.text, context),
+        (false, _) => literal(&span.text, context),
+    };
+    let is_emphasized = matches!(span.tone, Tone::Strong | Tone::Alarm);
+    match context {
+        Context::Html if is_emphasized => format!("<b>{text}</b>"),
+        Context::Text | Context::Cell if is_emphasized => {
+            // Emphasis neither begins nor ends at a blank.
+            let inner = text.trim();
+            text.replacen(inner, &format!("**{inner}**"), usize::from(!inner.is_empty()))
+        }
+        _ => text,
+    }
+}
+
+/// `text` that says what it says and commands nothing. All text but code passes here. Words that Markdown's readers
+/// would make a link or a mention of are code.
+fn literal(text: &str, context: Context) -> String {
+    let text = plain(text);
+    let word = |word: &str| match context {
+        _ if !links(word) => escaped(word, context),
+        Context::Html => format!("<code>{}</code>", escaped(word, context)),
+        _ => code(word, context),
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a reader of Markdown makes something of `word` by itself: `@name`, an address of mail or of a page.
+fn links(word: &str) -> bool {
+    let before = |mark: &str, is_told: fn(char) -> bool| {
+        word.split(mark).skip(1).any(|rest| rest.starts_with(is_told))
+    };
+    let lower = word.to_ascii_lowercase();
+    before("@", char::is_alphanumeric)
+        || lower.contains("://")
+        || lower.contains("www.")
+        || lower.contains("mailto:")
+        || lower.contains("xmpp:")
+}
+
+fn escaped(text: &str, context: Context) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match (c, context) {
+            ('&', _) => out.push_str("&amp;"),
+            ('<', _) => out.push_str("&lt;"),
+            ('>', _) => out.push_str("&gt;"),
+            (
+                '\\' | '`' | '*' | '_' | '|' | '[' | ']' | '#' | '~' | '$',
+                Context::Text | Context::Cell,
+            ) => {
+                out.push('\\');
+                out.push(c);
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// `text` between more backquotes than it has in a row.
+fn code(text: &str, context: Context) -> String {
+    let text = plain(text);
+    // GitHub takes a bar for the end of a cell even in code, unless it is escaped.
+    let text = if context == Context::Cell { text.replace('|', "\\|") } else { text };
+    let quotes = "`".repeat(longest_run(&text) + 1);
+    // A blank at both ends is taken off again.
+    let is_edged = text.starts_with(['`', ' ']) || text.ends_with(['`', ' ']);
+    let blank = if is_edged { " " } else { "" };
+    format!("{quotes}{blank}{text}{blank}{quotes}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::text::{self, strong};
+    use super::*;
+
+    fn paragraph(text: impl Into<Text>) -> String {
+        let mut document = Document::default();
+        document.paragraph(text);
+        markdown(&document)
+    }
+
+    #[test]
+    fn text_that_would_be_markup_is_escaped() {
+        assert_eq!(paragraph("a_b*c*"), "a\\_b\\*c\\*\n");
+        assert_eq!(paragraph("<img src=x> &lt;"), "&lt;img src=x&gt; &amp;lt;\n");
+        assert_eq!(paragraph("[x](y) #1 ~~no~~ $x$"), "\\[x\\](y) \\#1 \\~\\~no\\~\\~ \\$x\\$\n");
+        assert_eq!(paragraph("a\n# b\u{1b}[2J"), "a\\\\n\\# b\\\\u{1b}\\[2J\n");
+        assert_eq!(paragraph(strong(" a* ").and("b")), "**a\\*** b\n");
+        assert_eq!(paragraph(strong("")), "\n");
+        for (text, shown) in [
+            ("- a", "\\- a"),
+            ("  + a", "\\+ a"),
+            ("---", "\\---"),
+            ("1. a", "1\\. a"),
+            ("+64 MiB", "+64 MiB"),
+            ("1.50 GiB", "1.50 GiB"),
+            ("    a", "a"),
+        ] {
+            assert_eq!(paragraph(text), format!("{shown}\n"));
+        }
+    }
+
+    #[test]
+    fn nothing_is_mentioned_or_linked() {
+        assert_eq!(
+            paragraph("by @torvalds (@x) at a_b@c.d"),
+            "by `@torvalds` `(@x)` at `a_b@c.d`\n"
+        );
+        assert_eq!(
+            paragraph("see https://x.y/z_1 and WWW.x.y"),
+            "see `https://x.y/z_1` and `WWW.x.y`\n"
+        );
+        assert_eq!(paragraph("3 @ 4 MiB"), "3 @ 4 MiB\n");
+        assert_eq!(paragraph("::error::x"), ":\\u{3a}error::x\n");
+        assert_eq!(paragraph(Text::from("a@b").and(text::code("c"))), "`a@b`<!-- -->`c`\n");
+        let mut document = Document::default();
+        document.details("by @me", Document::default());
+        assert!(markdown(&document).contains("<summary>by <code>@me</code></summary>"));
+        let mut document = Document::default();
+        document.code(["  ::set-output name=a::b", "##[group]x"]);
+        assert_eq!(
+            markdown(&document),
+            "```\n  :\\u{3a}set-output name=a::b\n#\\u{23}[group]x\n```\n"
+        );
+    }
+
+    #[test]
+    fn code_cannot_be_closed() {
+        assert_eq!(paragraph(text::code("a.py:1 in f")), "`a.py:1 in f`\n");
+        assert_eq!(paragraph(text::code("a`b``c")), "```a`b``c```\n");
+        assert_eq!(paragraph(text::code("`a`")), "`` `a` ``\n");
+        assert_eq!(paragraph(text::code("a|b\\")), "`a|b\\`\n");
+        assert_eq!(paragraph(text::code("a\n\n# b")), "`a\\n\\n# b`\n");
+    }
+
+    #[test]
+    fn cells_are_not_ended_by_a_bar() {
+        let mut document = Document::default();
+        let cells = vec![
+            Cell::from("a|b"),
+            text::code("c|d\ne").into(),
+            Cell::Over("f".into(), vec!["g".into()]),
+        ];
+        document.table(Table::new(&["", "", "x|y"], &[0], [cells]));
+        let expected = "|  |  | x\\|y |\n| --- | ---: | ---: |\n| a\\|b | `c\\|d\\ne` | f<br>g |\n";
+        assert_eq!(markdown(&document), expected);
+    }
+
+    #[test]
+    fn fences_and_folds_cannot_be_closed() {
+        let mut document = Document::default();
+        document.code(["```", "</details>", "````x"]);
+        assert_eq!(markdown(&document), "`````\n```\n</details>\n````x\n`````\n");
+        let mut document = Document::default();
+        let mut inside = Document::default();
+        inside.paragraph("x");
+        document.details(Text::from("a </summary>*").and(text::code("<b>")), inside);
+        let expected = "<details><summary>a &lt;/summary&gt;*<code>&lt;b&gt;</code></summary>\n\nx\n\n</details>\n";
+        assert_eq!(markdown(&document), expected);
+    }
+}

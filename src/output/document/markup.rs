@@ -1,0 +1,20 @@
+//! Text in HTML and SVG.
+
+use crate::base::units::plain;
+
+/// `text` that is text and nothing else, in an element or in quotes. All text passes here.
+pub fn literal(text: &str) -> String {
+    let text = plain(text);
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            _ => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,126 @@
+//! JSON indented or on one line, with escapes for what a terminal or a CI runner would act on.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter};
+
+use crate::base::units::{begins_command, is_active};
+
+/// A result as JSON, with a newline at the end.
+///
+/// # Errors
+/// Never for these results; the type is `serde_json`'s.
+pub fn json(report: &impl Serialize) -> serde_json::Result<String> {
+    written(report, PlainJson(PrettyFormatter::new()))
+}
+
+/// The same on one line.
+///
+/// # Errors
+/// Never for these results; the type is `serde_json`'s.
+pub fn json_line(report: &impl Serialize) -> serde_json::Result<String> {
+    written(report, PlainJson(CompactFormatter))
+}
+
+fn written(report: &impl Serialize, formatter: impl Formatter) -> serde_json::Result<String> {
+    let mut text = Vec::new();
+    report.serialize(&mut Serializer::with_formatter(&mut text, formatter))?;
+    text.push(b'\n');
+    Ok(String::from_utf8(text).unwrap_or_default())
+}
+
+/// As the formatter in it; what a reader of JSON gets is the same.
+struct PlainJson<F>(F);
+
+impl<F: Formatter> Formatter for PlainJson<F> {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        out: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        if fragment.bytes().all(|byte| matches!(byte, b' '..=b'"' | b'$'..=b'~')) {
+            return out.write_all(fragment.as_bytes());
+        }
+        let mut done = 0;
+        for (at, c) in fragment.char_indices() {
+            let rest = fragment.get(at..).unwrap_or_default();
+            if is_active(c) || (c == '#' && begins_command(rest)) {
+                out.write_all(fragment.get(done..at).unwrap_or_default().as_bytes())?;
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    write!(out, "\\u{unit:04x}")?;
+                }
+                done = at + c.len_utf8();
+            }
+        }
+        out.write_all(fragment.get(done..).unwrap_or_default().as_bytes())
+    }
+
+    fn write_char_escape<W: ?Sized + Write>(
+        &mut self,
+        out: &mut W,
+        escape: CharEscape,
+    ) -> io::Result<()> {
+        self.0.write_char_escape(out, escape)
+    }
+
+    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_array(out)
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array(out)
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(
+        &mut self,
+        out: &mut W,
+        is_first: bool,
+    ) -> io::Result<()> {
+        self.0.begin_array_value(out, is_first)
+    }
+
+    fn end_array_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array_value(out)
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object(out)
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object(out)
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(
+        &mut self,
+        out: &mut W,
+        is_first: bool,
+    ) -> io::Result<()> {
+        self.0.begin_object_key(out, is_first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(out)
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object_value(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::json;
+
+    #[test]
+    fn what_would_act_is_escaped_and_read_back_the_same() {
+        let said = "a\u{9b}\u{202e}\u{200b}\u{e0041}##[error]b \u{1b}\"\\ Zoë 😀 # ##";
+        let text = json(&serde_json::json!({ said: [said, []] })).unwrap();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap()[said][0], said);
+        assert!(text.contains(r"a\u009b\u202e\u200b\udb40\udc41\u0023#[error]b \u001b"), "{text}");
+        let plain = serde_json::json!({"a": [1, {"b": null}, {}], "c": "é"});
+        assert_eq!(json(&plain).unwrap().trim_end(), serde_json::to_string_pretty(&plain).unwrap());
+    }
+}

@@ -1,0 +1,106 @@
+//! `JUnit` XML, which most CI systems show as tests: a test a limit.
+
+use std::fmt::Write as _;
+
+use crate::base::units::{begins_command, is_active, plain_lines};
+use crate::compare::gate::{CheckReport, Finding, Severity};
+use crate::output::report::gate::words::{place, share};
+
+/// One test for every limit of every device, one for every file that could not be read.
+pub fn junit(report: &CheckReport) -> String {
+    let same =
+        |a: &Finding, b: &Finding| (&a.path, a.device, a.code) == (&b.path, b.device, b.code);
+    let cases: Vec<&[Finding]> = report.findings.chunk_by(same).collect();
+    let fails = |f: &Finding| !f.passed && f.severity == Severity::Fail;
+    let failures = cases.iter().filter(|case| case.iter().any(fails)).count();
+    let not_checked = report.not_checked();
+    let errors = not_checked.len();
+    let tests = cases.len() + errors;
+    let counts = format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\"");
+    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    let _ = writeln!(out, "<testsuites name=\"oomscope check\" {counts}>");
+    let _ = writeln!(out, "  <testsuite name=\"oomscope check\" {counts} skipped=\"0\">");
+    for case in cases {
+        self::case(&mut out, case);
+    }
+    for (path, message) in &not_checked {
+        let (path, message) = (escaped(path), escaped(message));
+        let _ = writeln!(out, "    <testcase classname=\"{path}\" name=\"readable\">");
+        let _ = writeln!(out, "      <error message=\"{message}\"/>\n    </testcase>");
+    }
+    out.push_str("  </testsuite>\n</testsuites>\n");
+    plain_lines(out)
+}
+
+/// The limits of one code on one device: one that fails, one that warns, or both.
+fn case(out: &mut String, findings: &[Finding]) {
+    let Some(first) = findings.first() else { return };
+    let class = escaped(&format!("{}, device {}", first.path, first.device));
+    let lost: Vec<&Finding> = findings.iter().filter(|f| !f.passed).collect();
+    let end = if lost.is_empty() { "/>" } else { ">" };
+    let _ =
+        writeln!(out, "    <testcase classname=\"{class}\" name=\"{}\"{end}", first.code.word());
+    for finding in &lost {
+        let message = escaped(&finding.message);
+        let lines: Vec<String> =
+            finding.lines.iter().map(|line| format!("{}: {}", place(line), share(line))).collect();
+        let lines = escaped(&lines.join("\n"));
+        let _ = match finding.severity {
+            Severity::Fail => writeln!(
+                out,
+                "      <failure type=\"{}\" message=\"{message}\">{lines}</failure>",
+                finding.code.word()
+            ),
+            Severity::Warn => {
+                let lines = if lines.is_empty() { lines } else { format!("\n{lines}") };
+                writeln!(out, "      <system-out>warning: {message}{lines}</system-out>")
+            }
+        };
+    }
+    if !lost.is_empty() {
+        out.push_str("    </testcase>\n");
+    }
+}
+
+/// `text` inside an element or a quoted attribute; characters that XML 1.0 does not have at all become
+/// U+FFFD.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (at, c) in text.char_indices() {
+        match c {
+            '#' if begins_command(text.get(at..).unwrap_or_default()) => out.push_str("&#35;"),
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\n' | '\t' => out.push(c),
+            '\0'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            c if is_active(c) => {
+                let _ = write!(out, "&#{};", u32::from(c));
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_is_well_formed() {
+        let text = escaped("<a b=\"c\">&amp;]]> \u{1b}[2J\u{0}\u{ffff} \u{1f600}\n'");
+        assert!(
+            text.starts_with(
+                "&lt;a b=&quot;c&quot;&gt;&amp;amp;]]&gt; \u{fffd}[2J\u{fffd}\u{fffd}"
+            )
+        );
+        let all: String = (0..=0x1_0000u32).filter_map(char::from_u32).collect();
+        for document in
+            [format!("<a>{}</a>", escaped(&all)), format!("<a b=\"{}\"/>", escaped(&all))]
+        {
+            roxmltree::Document::parse(&document).unwrap();
+        }
+    }
+}

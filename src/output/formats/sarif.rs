@@ -1,0 +1,121 @@
+//! SARIF 2.1.0, which code hosts show beside the code.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use crate::compare::gate::{CheckReport, CodeLine, Finding, Severity};
+use crate::output::report::gate::words::{place, share};
+use crate::study::figures::{Figure, LimitRow};
+
+const SCHEMA: &str =
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
+/// The repository's root, as code hosts call it.
+const ROOT: &str = "%SRCROOT%";
+
+/// A log of one run of version `version` of this program: a result for every limit that does not hold.
+pub fn sarif(report: &CheckReport, version: &str) -> Value {
+    let rules: Vec<Value> = rules().map(|(figure, row)| rule(figure, row)).collect();
+    let results: Vec<Value> = report.lost().into_iter().map(result).collect();
+    let unreadable: Vec<Value> = report
+        .not_checked()
+        .into_iter()
+        .map(|(path, message)| {
+            let text = format!("{path}: {message}");
+            json!({ "level": "error", "message": { "text": text } })
+        })
+        .collect();
+    json!({
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": { "name": "oomscope", "version": version, "rules": rules } },
+            "invocations": [{
+                "executionSuccessful": unreadable.is_empty(),
+                "toolExecutionNotifications": unreadable,
+            }],
+            "columnKind": "unicodeCodePoints",
+            "results": results,
+        }],
+    })
+}
+
+/// The figures that a limit may be set on: each is a rule.
+fn rules() -> impl Iterator<Item = (Figure, LimitRow)> {
+    Figure::ALL.iter().filter_map(|figure| Some((*figure, figure.limit()?)))
+}
+
+fn rule(figure: Figure, row: LimitRow) -> Value {
+    json!({ "id": figure.word(), "shortDescription": { "text": format!("{}.", row.meaning) } })
+}
+
+fn result(finding: &Finding) -> Value {
+    let level = match finding.severity {
+        Severity::Fail => "error",
+        Severity::Warn => "warning",
+    };
+    let mut text = finding.message.clone();
+    for line in &finding.lines {
+        text = format!("{text}\n{}: {}", place(line), share(line));
+    }
+    let lines: Vec<Value> = finding.lines.iter().filter_map(location).collect();
+    // Where no line of the repository is to blame, the snapshot is all there is to point at.
+    let (main, related) = match lines.split_first() {
+        Some((first, rest)) => (first.clone(), rest.to_vec()),
+        None => (
+            json!({ "physicalLocation": { "artifactLocation": { "uri": uri(&finding.path) } } }),
+            Vec::new(),
+        ),
+    };
+    let fingerprint = format!("{}/{}/{}", finding.code.word(), finding.path, finding.device);
+    let mut result = Map::new();
+    result.insert("ruleId".to_owned(), json!(finding.code.word()));
+    result.insert("ruleIndex".to_owned(), json!(rules().position(|(it, _)| it == finding.code)));
+    result.insert("level".to_owned(), json!(level));
+    result.insert("message".to_owned(), json!({ "text": text }));
+    result.insert("locations".to_owned(), json!([main]));
+    if !related.is_empty() {
+        result.insert("relatedLocations".to_owned(), json!(related));
+    }
+    result.insert("partialFingerprints".to_owned(), json!({ "finding/v1": fingerprint }));
+    Value::Object(result)
+}
+
+/// A line of the repository.
+fn location(line: &CodeLine) -> Option<Value> {
+    let file = line.source.as_ref()?;
+    Some(json!({
+        "physicalLocation": {
+            "artifactLocation": { "uri": uri(file), "uriBaseId": ROOT },
+            "region": { "startLine": line.frame.line.max(1) },
+        },
+        "message": { "text": share(line) },
+    }))
+}
+
+/// A path as a URI reference.
+fn uri(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    if path.starts_with('/') {
+        out.push_str("file://");
+    }
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_become_uris() {
+        assert_eq!(uri("a b/ü.py"), "a%20b/%C3%BC.py");
+        assert_eq!(uri("/app/100%.pickle"), "file:///app/100%25.pickle");
+    }
+}

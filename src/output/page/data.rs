@@ -1,0 +1,242 @@
+//! The data of one device: a header and columns, deflated.
+
+use std::io::{self, Write as _};
+
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+use rustc_hash::FxHashMap;
+
+use super::allocations::{Allocation, Lifetimes, Place, Stretch};
+use super::budget::LeftOut;
+use super::columns::Column;
+use super::events;
+use super::header::Header;
+use super::names::{Names, place_in};
+use super::shown::Shown;
+use super::space::Space;
+use super::stacks::StackTable;
+use crate::allocator::granule;
+use crate::analysis::DeviceReport;
+use crate::base::ids::row;
+use crate::stacks::phases::Phase;
+use crate::study::DeviceStudy;
+use crate::study::held::{Category, Confidence};
+
+/// Columns with a value for each allocation, which come first.
+const ALLOCATIONS: usize = 6;
+
+/// What allocations are alike in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Kind {
+    requested_bytes: u64,
+    node: u32,
+    line: u32,
+    place: u32,
+    category: usize,
+    confidence: usize,
+    /// 0 for what is older than the recording.
+    phase: usize,
+}
+
+/// The data of `device`, whose analysis is `report`, deflated: about `budget` bytes at most.
+pub(super) fn pack(
+    device: DeviceStudy<'_, '_>,
+    report: &DeviceReport,
+    budget: usize,
+) -> io::Result<Vec<u8>> {
+    let window = device.window();
+    let shown = Shown { first: row(window.start), entries: row(window.len()) };
+    let mut lives = Lifetimes::of(device);
+    lives.cut(shown);
+    let space = Space::of(&lives.allocations, &lives.stretches);
+    let packing = Packing { device, report, shown, space };
+    let (mut blob, of_allocations) = packing.pack(&lives, None)?;
+    if blob.len() > budget {
+        // What else there is stays.
+        let room = budget.saturating_sub(blob.len().saturating_sub(of_allocations));
+        let all = lives.allocations.len() as u128;
+        // Those that are kept last longer, and are told in more bytes.
+        let keep = all * room as u128 * 4 / 5 / (of_allocations as u128).max(1);
+        let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+        let left_out = lives.leave_out(keep, shown.entries);
+        blob = packing.pack(&lives, left_out)?.0;
+    }
+    Ok(blob)
+}
+
+/// What is packed, once or twice.
+struct Packing<'p, 's, 'a> {
+    device: DeviceStudy<'s, 'a>,
+    report: &'p DeviceReport,
+    shown: Shown,
+    space: Space,
+}
+
+impl Packing<'_, '_, '_> {
+    /// The data, and how much of it is of allocations.
+    fn pack(&self, lives: &Lifetimes, left_out: Option<LeftOut>) -> io::Result<(Vec<u8>, usize)> {
+        let Self { device, report, shown, space } = self;
+        let (device, shown) = (*device, *shown);
+        let mut stacks = StackTable::new(device.stacks());
+        let mut names = Names::default();
+        let places: Vec<(usize, usize)> = lives
+            .places
+            .iter()
+            .map(|place| (names.stream(place.stream), names.pool(device, place.pool)))
+            .collect();
+        let (mut columns, kinds) = allocations(lives, space, &mut stacks, &places);
+        columns.extend(segments(lives, space, &places));
+        columns.extend(times(device).map(|times| ("time", times)));
+        let failures = events::failures(device, report, shown, &mut stacks, &mut names);
+        columns.extend(stacks.columns());
+        let (undrawn, series) = left_out.map(|left| (left.told, left.series)).unzip();
+        columns.extend(series.map(|series| ("undrawn", series)));
+        let phases = device.phases();
+        let is_pending = |one: &&Allocation| one.requested == Some(0);
+        let header = Header {
+            version: 1,
+            device: device.id(),
+            entries: shown.entries,
+            first_event: u64::from(shown.first),
+            allocations: lives.allocations.len(),
+            pending_at_start: lives.allocations.iter().filter(is_pending).count(),
+            kinds,
+            segments: lives.stretches.len(),
+            nodes: stacks.nodes(),
+            frames: stacks.frames(),
+            lines: stacks.lines(),
+            unit: space.unit,
+            granules: [true, false].map(|is_small| granule(is_small, device.settings())),
+            columns: columns.iter().map(|(name, bytes)| (*name, bytes.len())).collect(),
+            regions: space.regions(),
+            streams: names.streams,
+            pools: names.pools,
+            categories: Category::ALL.iter().map(|one| one.word()).collect(),
+            phases: Phase::ALL.iter().map(|one| one.word()).collect(),
+            failure_count: report.oom_count,
+            failures,
+            marks: events::marks(device, shown),
+            ranges: events::ranges(device, shown),
+            steps: events::steps(phases, shown),
+            phase_runs: events::phase_runs(phases, shown),
+            start_us: device.device().time_us(shown.first as usize),
+            undrawn,
+        };
+        let header = serde_json::to_vec(&header)?;
+        let mut out = DeflateEncoder::new(Vec::new(), Compression::default());
+        out.write_all(&row(header.len()).to_le_bytes())?;
+        out.write_all(&header)?;
+        let (own, others) = columns.split_at(ALLOCATIONS.min(columns.len()));
+        let before = written(&mut out)?;
+        own.iter().try_for_each(|(_, column)| out.write_all(column))?;
+        let of_allocations = written(&mut out)? - before;
+        others.iter().try_for_each(|(_, column)| out.write_all(column))?;
+        Ok((out.finish()?, of_allocations))
+    }
+}
+
+/// How many bytes have come out so far.
+fn written(out: &mut DeflateEncoder<Vec<u8>>) -> io::Result<usize> {
+    out.flush()?;
+    Ok(out.get_ref().len())
+}
+
+/// When each entry was recorded, in microseconds from the first, if it is known.
+fn times(device: DeviceStudy<'_, '_>) -> Option<Vec<u8>> {
+    let window = device.window();
+    let start = device.device().time_us(window.start)?;
+    let mut times = Column::default();
+    for entry in window {
+        times.push_change(device.device().time_us(entry).unwrap_or(start).wrapping_sub(start));
+    }
+    Some(times.bytes)
+}
+
+fn allocations(
+    lives: &Lifetimes,
+    space: &Space,
+    stacks: &mut StackTable<'_, '_>,
+    places: &[(usize, usize)],
+) -> (Vec<(&'static str, Vec<u8>)>, usize) {
+    let mut kinds: Vec<Kind> = Vec::new();
+    let mut rows: FxHashMap<Kind, u32> = FxHashMap::default();
+    let [mut start, mut req, mut done] = [(); 3].map(|()| Column::default());
+    let [mut addr, mut of_kind, mut slack] = [(); 3].map(|()| Column::default());
+    for one in &lives.allocations {
+        let freed = one.requested.unwrap_or(one.start);
+        start.push_more(u64::from(one.start));
+        req.push(u64::from(freed - one.start));
+        done.push(one.done.map_or(0, |done| u64::from(done - freed) + 1));
+        addr.push_change(space.place(one.address));
+        let rounded = one.requested_bytes.div_ceil(space.unit);
+        slack.push((one.bytes / space.unit).saturating_sub(rounded));
+        let (node, line) = stacks.of(one.made_by);
+        let kind = kind(one, node, line);
+        of_kind.push(u64::from(*rows.entry(kind).or_insert_with(|| {
+            kinds.push(kind);
+            row(kinds.len() - 1)
+        })));
+    }
+    let place = |kind: &Kind| places.get(kind.place as usize).copied().unwrap_or_default();
+    let of = |read: &dyn Fn(&Kind) -> u64| kinds.iter().map(read).collect::<Column>().bytes;
+    let columns = vec![
+        ("start", start.bytes),
+        ("req", req.bytes),
+        ("done", done.bytes),
+        ("addr", addr.bytes),
+        ("kind", of_kind.bytes),
+        ("slack", slack.bytes),
+        ("krequested", of(&|kind| kind.requested_bytes)),
+        ("knode", of(&|kind| u64::from(kind.node))),
+        ("kline", of(&|kind| u64::from(kind.line))),
+        ("kstream", of(&|kind| place(kind).0 as u64)),
+        ("kpool", of(&|kind| place(kind).1 as u64)),
+        ("kcategory", of(&|kind| kind.category as u64)),
+        ("kconfidence", of(&|kind| kind.confidence as u64)),
+        ("kphase", of(&|kind| kind.phase as u64)),
+    ];
+    (columns, kinds.len())
+}
+
+fn kind(one: &Allocation, node: u32, line: u32) -> Kind {
+    Kind {
+        requested_bytes: one.requested_bytes,
+        node,
+        line,
+        place: one.place,
+        category: place_in(Category::ALL, one.category),
+        confidence: place_in(Confidence::ALL, one.confidence),
+        phase: one.phase.map_or(0, |phase| place_in(Phase::ALL, phase) + 1),
+    }
+}
+
+fn segments(
+    lives: &Lifetimes,
+    space: &Space,
+    places: &[(usize, usize)],
+) -> Vec<(&'static str, Vec<u8>)> {
+    const SMALL: u64 = 1;
+    const EXPANDABLE: u64 = 2;
+    let all = &lives.stretches;
+    let of = |read: &dyn Fn(&Stretch) -> u64| all.iter().map(read).collect::<Column>().bytes;
+    let place = |one: &Stretch| places.get(one.place as usize).copied().unwrap_or_default();
+    let is_small = |one: &Stretch| {
+        lives.places.get(one.place as usize).is_some_and(|place: &Place| place.is_small)
+    };
+    let mut addr = Column::default();
+    for one in all {
+        addr.push_change(space.place(one.address));
+    }
+    vec![
+        ("sstart", of(&|one| u64::from(one.start))),
+        ("send", of(&|one| one.end.map_or(0, u64::from))),
+        ("saddr", addr.bytes),
+        ("ssize", of(&|one| one.bytes / space.unit)),
+        ("sstream", of(&|one| place(one).0 as u64)),
+        ("spool", of(&|one| place(one).1 as u64)),
+        (
+            "sflags",
+            of(&|one| u64::from(is_small(one)) * SMALL + u64::from(one.is_expandable) * EXPANDABLE),
+        ),
+    ]
+}

@@ -1,0 +1,150 @@
+//! The file itself: what is read, what the script reads, and the script.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::{Course, PageData, SnapshotData, base64, web};
+use crate::analysis::AnalyzeReport;
+use crate::output::document::{Block, Document, html, html_literal};
+use crate::output::formats::json;
+use crate::output::report;
+use crate::whatif::WhatIfReport;
+
+/// What the script is told of one device, before it looks at its data.
+#[derive(Serialize)]
+struct Row<'a> {
+    snapshot: usize,
+    device: u64,
+    title: String,
+    entries: u64,
+    first_event: u64,
+    peak_allocated_bytes: u64,
+    peak_reserved_bytes: u64,
+    failures: u64,
+    course: Option<&'a Course>,
+}
+
+/// Writes the page of `report` to `out`; `data` is of its snapshots, in their order, and `version` that of the
+/// program.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(
+    report: &AnalyzeReport,
+    data: &[SnapshotData],
+    version: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let script = web::script();
+    begin(&report.summary.answer, Some(&script), version, out)?;
+    let mut document = report::analyze(report);
+    let below = Document { blocks: document.blocks.split_off(summary(&document)) };
+    let tried: Vec<&WhatIfReport> = data.iter().filter_map(|one| one.whatif.as_ref()).collect();
+    write!(
+        out,
+        "<main id=\"first\">\n{}<div id=\"app\"></div>\n{}",
+        html(&document),
+        html(&below)
+    )?;
+    for report in &tried {
+        write!(out, "<section class=\"whatif\">\n{}</section>\n", html(&report::whatif(report)))?;
+    }
+    out.write_all(b"</main>\n")?;
+    data_block(out, "analysis", &json(report)?)?;
+    data_block(out, "whatif", &json(&tried)?)?;
+    let order = order(report, data);
+    let rows = order.iter().map(|(snapshot, _, page)| row(report, *snapshot, page));
+    data_block(out, "pages", &serde_json::to_string(&rows.collect::<Vec<Row<'_>>>())?)?;
+    for (index, (_, _, page)) in order.iter().enumerate() {
+        write!(out, "<script type=\"text/plain\" class=\"data\" data-page=\"{index}\">")?;
+        base64::write(&page.blob, out)?;
+        out.write_all(b"</script>\n")?;
+    }
+    write!(out, "<script>{script}</script>\n</body>\n</html>\n")
+}
+
+/// Writes the head of a page that runs `script` and nothing else.
+pub(super) fn begin(
+    title: &str,
+    script: Option<&str>,
+    version: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let scripts = match script {
+        Some(script) => format!("script-src '{}'; ", hash(script)?),
+        None => String::new(),
+    };
+    let title = html_literal(title);
+    write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; {scripts}style-src '{}'; \
+         img-src data: blob:; base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"generator\" content=\"oomscope {version}\">\n<title>{title}</title>\n<style>{}</style>\n</head>\n<body>\n",
+        hash(web::STYLE)?,
+        web::STYLE,
+    )
+}
+
+/// How many blocks the summary takes: all up to the first section.
+pub(super) fn summary(document: &Document) -> usize {
+    let is_section = |block: &Block| matches!(block, Block::Heading(2.., _) | Block::Table(_));
+    document.blocks.iter().position(is_section).unwrap_or(document.blocks.len())
+}
+
+/// What a policy names `text` by.
+fn hash(text: &str) -> io::Result<String> {
+    let mut name = b"sha256-".to_vec();
+    base64::write(&Sha256::digest(text.as_bytes()), &mut name)?;
+    Ok(String::from_utf8(name).unwrap_or_default())
+}
+
+/// JSON for the script, in which nothing ends the element.
+fn data_block(out: &mut dyn Write, id: &str, json: &str) -> io::Result<()> {
+    write!(out, "<script type=\"application/json\" id=\"{id}\">")?;
+    for (at, part) in json.split('<').enumerate() {
+        if at > 0 {
+            out.write_all(b"\\u003c")?;
+        }
+        out.write_all(part.as_bytes())?;
+    }
+    out.write_all(b"</script>\n")
+}
+
+/// All devices, the worst first: which snapshot each is of.
+fn order<'a>(
+    report: &AnalyzeReport,
+    data: &'a [SnapshotData],
+) -> Vec<(usize, usize, &'a PageData)> {
+    let ranks = report.ranks.as_ref().map(|ranks| ranks.rows.as_slice()).unwrap_or_default();
+    let rank: std::collections::HashMap<(&str, u64), usize> =
+        ranks.iter().enumerate().map(|(at, row)| ((&*row.path, row.device), at)).collect();
+    let mut all: Vec<(usize, usize, &PageData)> = Vec::new();
+    for (snapshot, (told, of)) in report.snapshots.iter().zip(data).enumerate() {
+        for page in &of.devices {
+            let worse = rank.get(&(&*told.path, page.device)).copied().unwrap_or(usize::MAX);
+            all.push((snapshot, worse, page));
+        }
+    }
+    all.sort_by_key(|(_, worse, _)| *worse);
+    all
+}
+
+fn row<'a>(report: &AnalyzeReport, snapshot: usize, page: &'a PageData) -> Row<'a> {
+    let path = report.snapshots.get(snapshot).map(|one| one.path.as_str()).unwrap_or_default();
+    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    Row {
+        snapshot,
+        device: page.device,
+        title: format!("{}, device {}", crate::base::units::plain_name(name), page.device),
+        entries: page.entries,
+        first_event: page.first_event,
+        peak_allocated_bytes: page.peak_allocated_bytes,
+        peak_reserved_bytes: page.peak_reserved_bytes,
+        failures: page.failures,
+        course: page.course.as_ref(),
+    }
+}

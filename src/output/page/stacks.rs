@@ -1,0 +1,147 @@
+//! The stacks of a page's allocations: a tree of frames, and the lines that tables name them by.
+
+use rustc_hash::FxHashMap;
+
+use super::columns::Column;
+use crate::base::ids::{FrameId, StackId, row};
+use crate::base::intern::Symbols;
+use crate::stacks::frames::{LineId, Origin, StackReader};
+
+/// The stacks that a page shows.
+pub(super) struct StackTable<'a, 's> {
+    reader: &'a StackReader<'s>,
+    /// Parent and frame; the root has neither.
+    nodes: Vec<(u32, Option<u32>)>,
+    node_rows: FxHashMap<(u32, u32), u32>,
+    frames: Vec<FrameId>,
+    frame_rows: FxHashMap<FrameId, u32>,
+    lines: Vec<LineId>,
+    line_rows: FxHashMap<LineId, u32>,
+    /// Node and line of each stack.
+    known: FxHashMap<StackId, (u32, u32)>,
+}
+
+impl<'a, 's> StackTable<'a, 's> {
+    pub(super) fn new(reader: &'a StackReader<'s>) -> Self {
+        Self {
+            reader,
+            nodes: vec![(0, None)],
+            node_rows: FxHashMap::default(),
+            frames: Vec::new(),
+            frame_rows: FxHashMap::default(),
+            lines: Vec::new(),
+            line_rows: FxHashMap::default(),
+            known: FxHashMap::default(),
+        }
+    }
+
+    /// The node in which `stack` ends, and the line it is named by.
+    pub(super) fn of(&mut self, stack: StackId) -> (u32, u32) {
+        if let Some(known) = self.known.get(&stack) {
+            return *known;
+        }
+        let mut node = 0;
+        for frame in self.reader.frames_behind(stack).into_iter().rev() {
+            let frame = self.frame(frame);
+            node = *self.node_rows.entry((node, frame)).or_insert_with(|| {
+                self.nodes.push((node, Some(frame)));
+                row(self.nodes.len() - 1)
+            });
+        }
+        let line = self.reader.line(stack);
+        let line = *self.line_rows.entry(line).or_insert_with(|| {
+            self.lines.push(line);
+            row(self.lines.len() - 1)
+        });
+        // The frames of lines are told as well.
+        if let Some(LineId { code, caller, .. }) = self.lines.get(line as usize).copied() {
+            for frame in [code, caller].into_iter().flatten() {
+                self.frame(frame);
+            }
+        }
+        self.known.insert(stack, (node, line));
+        (node, line)
+    }
+
+    fn frame(&mut self, frame: FrameId) -> u32 {
+        *self.frame_rows.entry(frame).or_insert_with(|| {
+            self.frames.push(frame);
+            row(self.frames.len() - 1)
+        })
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(super) fn frames(&self) -> usize {
+        self.frames.len()
+    }
+
+    pub(super) fn lines(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// All of it as columns, the strings as a JSON array.
+    pub(super) fn columns(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let mut strings = Strings::default();
+        let (mut parents, mut of_node) = (Column::default(), Column::default());
+        for (own, (parent, frame)) in (0_u64..).zip(&self.nodes) {
+            parents.push(own - u64::from(*parent));
+            of_node.push(frame.map_or(0, |frame| u64::from(frame) + 1));
+        }
+        let [mut file, mut line, mut name, mut origin] = [(); 4].map(|()| Column::default());
+        for id in &self.frames {
+            let frame = self.reader.report(*id);
+            file.push(strings.add(&frame.file));
+            line.push(u64::from(frame.line));
+            name.push(strings.add(&frame.name));
+            origin.push(match self.reader.origin(*id) {
+                Origin::User => 0,
+                Origin::Package => 1,
+                Origin::Torch => 2,
+                Origin::Plumbing => 3,
+                Origin::Native => 4,
+            });
+        }
+        let place = |frame: Option<FrameId>| {
+            let row = frame.and_then(|frame| self.frame_rows.get(&frame));
+            row.map_or(0, |row| u64::from(*row) + 1)
+        };
+        let [mut code, mut around, mut text] = [(); 3].map(|()| Column::default());
+        for id in &self.lines {
+            let (frame, beside) = self.reader.told(*id);
+            code.push(place(id.code));
+            around.push(place(id.caller));
+            text.push(strings.add(&beside.in_short(frame.as_ref())));
+        }
+        vec![
+            ("nparent", parents.bytes),
+            ("nframe", of_node.bytes),
+            ("ffile", file.bytes),
+            ("fline", line.bytes),
+            ("fname", name.bytes),
+            ("forigin", origin.bytes),
+            ("lline", code.bytes),
+            ("laround", around.bytes),
+            ("ltext", text.bytes),
+            ("strings", strings.json()),
+        ]
+    }
+}
+
+/// Distinct strings.
+#[derive(Default)]
+struct Strings(Symbols);
+
+impl Strings {
+    fn add(&mut self, text: &str) -> u64 {
+        self.0.intern(text).index() as u64
+    }
+
+    fn json(&self) -> Vec<u8> {
+        let all =
+            (0..self.0.len()).map(|at| self.0.get(crate::base::ids::SymbolId::from_index(at)));
+        serde_json::to_vec(&all.collect::<Vec<&str>>()).unwrap_or_default()
+    }
+}

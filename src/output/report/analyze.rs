@@ -1,0 +1,168 @@
+//! The answer of `oomscope analyze`: did it fail and where, how the memory is used, how that came, who holds
+//! it.
+
+use super::failure::{ooms, request};
+use super::memory::{memory, pools_and_streams, segments};
+use super::summary::summary;
+use super::timeline::{area, course, row};
+use super::words::{provenance, span};
+use super::{held as held_by, ranks};
+use crate::analysis::failure::OomReport;
+use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport};
+use crate::base::units::{counted, size};
+use crate::base::warning::{Code, Warning};
+use crate::output::document::{Chart, Document, Layer, Note, Shape, Text, code};
+use crate::study::held;
+use crate::study::{Moment, OverTime, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
+
+/// The answer on one snapshot, or the table of ranks and the answer on the worst of them.
+pub fn analyze(report: &AnalyzeReport) -> Document {
+    let mut document = Document::default();
+    let worst = report.ranks.as_ref().and_then(|ranks| ranks.rows.first());
+    let shown = match worst {
+        Some(worst) => report.snapshots.iter().find(|snapshot| snapshot.path == worst.path),
+        None => report.snapshots.first(),
+    };
+    let several = report.ranks.as_ref().filter(|_| report.snapshots.len() > 1);
+    if let Some(ranks) = several {
+        ranks::title(&mut document, ranks);
+        summary(&mut document, &report.summary);
+        ranks::table(&mut document, ranks, report.top);
+    }
+    if let Some(shown) = shown {
+        let which = if several.is_some() { "The worst of them: " } else { "" };
+        document.title(Text::from(which).and(code(&*shown.path)));
+        if several.is_none() {
+            summary(&mut document, &report.summary);
+        }
+        snapshot(&mut document, shown, report);
+    }
+    let unreadable =
+        report.unreadable.iter().map(|file| code(&*file.path).and(format!(": {}", file.message)));
+    document.list_under("Not read", unreadable);
+    document
+}
+
+/// What is said of the snapshots in `directory` when the command that left them is over: a page of a few lines.
+pub fn after_run(report: &AnalyzeReport, directory: &str) -> Document {
+    let mut document = Document::default();
+    let snapshots = counted(report.snapshots.len() as u64, "snapshot");
+    document.title(Text::from(format!("{snapshots} in ")).and(code(directory)));
+    summary(&mut document, &report.summary);
+    // Of one rank: the others ran the same program.
+    let first = report.snapshots.first().filter(|snapshot| snapshot.dry_run.is_some());
+    let told = first.into_iter().flat_map(|snapshot| &snapshot.warnings);
+    for warning in told.filter(|warning| comes_first(warning)) {
+        document.field(warning.code.word().replace('-', " "), &*warning.message);
+    }
+    document.field("more", code(format!("oomscope {directory}")));
+    document
+}
+
+/// Whether nothing is to be read without having read this first.
+fn comes_first(warning: &Warning) -> bool {
+    matches!(
+        warning.code,
+        Code::DryRun
+            | Code::ForeignBackend
+            | Code::NotAllocated
+            | Code::UnknownMemory
+            | Code::ValuesRead
+    )
+}
+
+fn snapshot(document: &mut Document, snapshot: &SnapshotReport, report: &AnalyzeReport) {
+    for warning in snapshot.warnings.iter().filter(|warning| comes_first(warning)) {
+        document.warning(warning.code.word(), &*warning.message);
+    }
+    document.paragraph(provenance(snapshot));
+    if let (Some(ranks), [_]) = (&report.ranks, report.snapshots.as_slice()) {
+        ranks::heading(document, ranks);
+        ranks::table(document, ranks, report.top);
+    }
+    // As in the table: the worst first.
+    let rows = report.ranks.iter().flat_map(|ranks| &ranks.rows);
+    let order: Vec<u64> =
+        rows.filter(|row| row.path == snapshot.path).map(|row| row.device).collect();
+    let mut devices: Vec<&DeviceReport> = snapshot.devices.iter().collect();
+    devices.sort_by_key(|device| order.iter().position(|id| *id == device.device));
+    for device in devices {
+        ooms(document, device);
+        request(document, device);
+        memory(document, device);
+        over_time(document, device);
+        held_by::held(document, device);
+        held_by::holders(document, device);
+        segments(document, device);
+        pools_and_streams(document, &device.memory);
+    }
+    if let Some(host) = &snapshot.host {
+        document.heading("Pinned host memory");
+        let segments = host.segments;
+        document.paragraph(format!(
+            "{} in {}",
+            size(segments.bytes),
+            counted(segments.count, "segment")
+        ));
+    }
+    let notes = snapshot.warnings.iter().filter(|warning| !comes_first(warning));
+    document.list_under("Notes", notes.map(|note| format!("{}: {}", note.code, note.message)));
+}
+
+fn over_time(document: &mut Document, device: &DeviceReport) {
+    let Some(timeline) = device.timeline.as_ref().filter(|t| t.events > 1) else { return };
+    if device.peak.reserved_bytes > 0 {
+        let mut inside = Document::default();
+        inside.chart(chart(timeline, device));
+        document.details(format!("Over time ({})", span(timeline)), inside);
+    }
+}
+
+/// Layers that are told apart; the others are one.
+const LAYERS: usize = 5;
+
+/// The largest layers, in the order of the categories.
+fn layers(device: &DeviceReport) -> Vec<Layer> {
+    let sum =
+        |layer: &held::Layer| layer.bytes.iter().map(|bytes| u128::from(*bytes)).sum::<u128>();
+    let mut largest: Vec<&held::Layer> = device.layers.iter().collect();
+    largest.sort_by_key(|layer| std::cmp::Reverse(sum(layer)));
+    largest.truncate(LAYERS);
+    largest.sort_by_key(|layer| layer.category);
+    let named = largest.into_iter().map(|layer| Layer {
+        name: layer.category.word().replace('-', " "),
+        values: layer.bytes.clone(),
+    });
+    named.collect()
+}
+
+fn chart(timeline: &OverTime, device: &DeviceReport) -> Chart {
+    let buckets = timeline.samples.buckets();
+    let most = |series: usize| buckets.iter().map(|bucket| bucket.max[series]).collect();
+    let mut rows = vec![
+        area(most(SERIES_RESERVED), most(SERIES_ALLOCATED), layers(device)),
+        row("", Shape::Axis, Note::None),
+    ];
+    rows.extend(course(&device.course));
+    let place = |entry: u64| [entry - timeline.first; 2];
+    if !device.ooms.is_empty() {
+        let failed = device.ooms.iter().map(|oom| place(oom.event)).collect();
+        rows.push(row("failed", Shape::Marks(failed), Note::None));
+        let said =
+            |oom: &OomReport| format!("{}: {}", size(oom.requested_bytes), oom.verdict.word());
+        let said = device.ooms.iter().map(|oom| (oom.event - timeline.first, said(oom)));
+        rows.push(row("", Shape::Labels(said.collect()), Note::None));
+    }
+    if let Some(Moment::Entry { event }) = device.moment
+        && (timeline.first..timeline.first + timeline.events).contains(&event)
+    {
+        rows.push(row("shown", Shape::Marks(vec![place(event)]), Note::None));
+    }
+    let unused = "reserved but not allocated, minimum of each column".to_owned();
+    // Kept in thousandths.
+    let gap = buckets.iter().map(|bucket| bucket.min[SERIES_GAP].saturating_mul(1000)).collect();
+    rows.push(row("gap", Shape::Shares(gap), Note::ExtentOf(unused)));
+    let starts = buckets.iter().map(|bucket| bucket.first as u64).collect();
+    let (entries, first) = (timeline.events, timeline.first);
+    Chart { entries, first, starts, times_us: timeline.times_us.clone(), rows }
+}

@@ -1,0 +1,310 @@
+//! The rows of the tables, and sentences about them.
+
+use serde_json::Value;
+
+use super::super::words::{self, pool};
+use crate::base::units::{count, counted, percent, ratio, signed_count, signed_size, size, stream};
+use crate::compare::diff::{
+    At, DeviceDiff, DiffReport, HeldChange, PhaseChange, PoolChange, RankChange, RanksDiff,
+    SettingChange, Space, Status, StepChange, StreamChange,
+};
+use crate::output::document::{Cell, code};
+use crate::study::figures::{Amount, Figure, Unit};
+
+/// The heads of [`figures`].
+pub(super) const FIGURES: [&str; 5] = ["", "before", "after", "change", ""];
+/// The heads of [`settings`].
+pub(super) const SETTINGS: [&str; 3] = ["setting", "before", "after"];
+/// The heads of [`pools`] and, with another first one, of [`streams`].
+pub(super) const SPACES: [&str; 6] =
+    ["pool", "reserved before", "after", "change", "allocated", "free"];
+/// The heads of [`ranks`].
+pub(super) const RANKS: [&str; 8] =
+    ["rank", "device", "before", "after", "change", "", "peak reserved", "failed"];
+
+/// The word of a status.
+pub(super) fn word(status: Status) -> &'static str {
+    match status {
+        Status::New => "new",
+        Status::Gone => "gone",
+        Status::Grown => "grown",
+        Status::Shrunk => "shrunk",
+    }
+}
+
+/// `+14%`, or `x25` for many times as much; nothing where nothing was before or nothing changed.
+pub(super) fn share(before: u64, by: i64) -> String {
+    const MANY: u64 = 10;
+    match (before, by.signum()) {
+        (0, _) | (_, 0) => String::new(),
+        (_, 1) if by.unsigned_abs() / before >= MANY => {
+            format!("x{}", count(by.unsigned_abs() / before + 1))
+        }
+        (_, sign) => {
+            let share = percent(ratio(by.unsigned_abs(), before));
+            let sign = if sign > 0 { "+" } else { "-" };
+            if share.starts_with('<') { share } else { format!("{sign}{share}") }
+        }
+    }
+}
+
+/// `3 → 5`, or the one number of both.
+pub(super) fn blocks(held: &HeldChange) -> String {
+    let (before, after) = (count(held.before_blocks), count(held.after_blocks));
+    if before == after { after } else { format!("{before} → {after}") }
+}
+
+/// Totals, segments, blocks and fragmentation.
+pub(super) fn figures(device: &DeviceDiff, at: At) -> Vec<Vec<Cell>> {
+    let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
+    let delta = &device.delta;
+    let row = |depth, name: &str, figure: Figure| {
+        let (was, is) = (before.amount(figure), after.amount(figure));
+        let (by, share) = match figure.unit() {
+            Unit::Ratio => (points(delta.amount(figure)), String::new()),
+            Unit::Bytes => {
+                let by = delta.change(figure);
+                (signed_size(by), share(before.number(figure), by))
+            }
+            Unit::Count => {
+                let by = delta.change(figure);
+                (signed_count(by), share(before.number(figure), by))
+            }
+        };
+        let name = Cell::Part(depth, name.into());
+        vec![name, was.to_string().into(), is.to_string().into(), by.into(), share.into()]
+    };
+    let occurs = |figure| before.number(figure) + after.number(figure) > 0;
+    let mut rows = Vec::new();
+    // Elsewhere one of the two has no peak.
+    if device.at == at {
+        rows.push(row(0, "peak allocated", Figure::PeakAllocated));
+        rows.push(row(0, "peak reserved", Figure::PeakReserved));
+    }
+    rows.push(vec![
+        format!("{}:", device.moment).into(),
+        "".into(),
+        "".into(),
+        "".into(),
+        "".into(),
+    ]);
+    rows.push(row(1, "allocated", Figure::Allocated));
+    rows.push(row(1, "reserved", Figure::Reserved));
+    if occurs(Figure::PendingBlocks) {
+        rows.push(row(1, "pending free", Figure::Pending));
+    }
+    rows.extend([
+        row(1, "free", Figure::Free),
+        row(2, "releasable", Figure::Releasable),
+        row(2, "stranded", Figure::Stranded),
+        row(2, "largest block", Figure::LargestFreeBlock),
+        row(1, "rounding", Figure::Rounding),
+        row(1, "gap", Figure::GapRatio),
+        row(1, "segments", Figure::Segments),
+        row(1, "blocks in use", Figure::AllocatedBlocks),
+        row(1, "free blocks", Figure::FreeBlocks),
+    ]);
+    if occurs(Figure::Ooms) {
+        rows.push(row(0, "failed requests", Figure::Ooms));
+    }
+    rows
+}
+
+/// What a ratio changed by, in points of a percentage.
+fn points(by: Amount) -> String {
+    let by = by.number();
+    let sign = if by > 0.0 { "+" } else { "-" };
+    match percent(by.abs()).as_str() {
+        "0%" => "0".to_owned(),
+        share => format!("{sign}{} points", share.trim_end_matches('%')),
+    }
+}
+
+/// The heads of [`phases`].
+pub(super) const PHASES: [&str; 5] = ["phase", "before", "after", "change", ""];
+
+/// What each phase needed at most.
+pub(super) fn phases(device: &DeviceDiff) -> Vec<Vec<String>> {
+    let row = |change: &PhaseChange| {
+        let by = change.delta_peak_allocated_bytes;
+        vec![
+            change.phase.word().to_owned(),
+            size(change.before_peak_allocated_bytes),
+            size(change.after_peak_allocated_bytes),
+            signed_size(by),
+            share(change.before_peak_allocated_bytes, by),
+        ]
+    };
+    let occurs = |change: &&PhaseChange| {
+        change.before_peak_allocated_bytes.max(change.after_peak_allocated_bytes) > 0
+    };
+    device.by_phase.iter().filter(occurs).map(row).collect()
+}
+
+/// Which steps are compared, where not all are.
+pub(super) fn compared(device: &DeviceDiff) -> Option<String> {
+    let steps = device.steps?;
+    if (steps.before_until, steps.after_until) == (None, None) {
+        return None;
+    }
+    let compared = match steps.compared_steps {
+        1 => "Only the first step is compared".to_owned(),
+        n => format!("Only the first {} are compared", counted(n, "step")),
+    };
+    Some(format!(
+        "{compared}: {} began before, {} after",
+        count(steps.before_steps),
+        count(steps.after_steps)
+    ))
+}
+
+/// Where in the two recordings the peaks are.
+pub(super) fn moments(device: &DeviceDiff) -> String {
+    let sides = [("old", device.before_moment), ("new", device.after_moment)];
+    let sides: Vec<String> = sides
+        .into_iter()
+        .filter_map(|(side, at)| Some(format!("{} in the {side} recording", words::at(at?))))
+        .collect();
+    sides.join(", ")
+}
+
+/// How many stacks were found again on other lines or in other files.
+pub(super) fn moved(device: &DeviceDiff) -> Option<String> {
+    let counts = &device.stack_counts;
+    let all = counts.new + counts.gone + counts.grown + counts.shrunk + counts.unchanged;
+    (counts.moved > 0).then(|| {
+        format!(
+            "{} of {} found again on other lines or in other files than before",
+            count(counts.moved),
+            counted(all, "stack")
+        )
+    })
+}
+
+/// Between what the steps changed by, where several are compared.
+pub(super) fn steps(device: &DeviceDiff) -> Option<String> {
+    let by = |step: &&StepChange| step.delta_peak_allocated_bytes;
+    let least = device.by_step.iter().min_by_key(by)?;
+    let most = device.by_step.iter().max_by_key(by)?;
+    let of = |step: &StepChange| {
+        format!("{} in step {}", signed_size(step.delta_peak_allocated_bytes), count(step.step))
+    };
+    let steps = counted(device.by_step.len() as u64, "step");
+    Some(match (by(&least), by(&most)) {
+        (0, 0) => format!("{steps} compared: each peaks as before"),
+        (least, most) if least == most => {
+            format!("{steps} compared: the peak of each changed by {}", signed_size(most))
+        }
+        _ => format!("{steps} compared: the peak changed by {} to {}", of(least), of(most)),
+    })
+}
+
+fn value(value: &Value) -> String {
+    match value {
+        Value::Null => "not recorded".to_owned(),
+        Value::String(text) if text.is_empty() => "none".to_owned(),
+        Value::String(text) => text.replace(',', ", "),
+        other => other.to_string(),
+    }
+}
+
+/// A setting that differs.
+pub(super) fn settings(changes: &[SettingChange]) -> Vec<Vec<String>> {
+    let name = |key: &str| match key {
+        "torch_version" => "PyTorch".to_owned(),
+        "settings_string" => "PYTORCH_CUDA_ALLOC_CONF".to_owned(),
+        "found_settings" => "inferred by replay".to_owned(),
+        key => key.to_owned(),
+    };
+    changes
+        .iter()
+        .map(|change| vec![name(&change.key), value(&change.before), value(&change.after)])
+        .collect()
+}
+
+fn space(name: String, before: Space<u64>, after: Space<u64>, by: Space<i64>) -> Vec<String> {
+    vec![
+        name,
+        size(before.reserved_bytes),
+        size(after.reserved_bytes),
+        signed_size(by.reserved_bytes),
+        signed_size(by.allocated_bytes),
+        signed_size(by.inactive_bytes),
+    ]
+}
+
+/// The pools, where there are several.
+pub(super) fn pools(device: &DeviceDiff) -> Vec<Vec<String>> {
+    let row = |p: &PoolChange| space(pool(p.pool_id), p.before, p.after, p.delta);
+    match device.pools.as_slice() {
+        [] | [_] => Vec::new(),
+        pools => pools.iter().map(row).collect(),
+    }
+}
+
+/// The streams, where there are several.
+pub(super) fn streams(device: &DeviceDiff) -> Vec<Vec<String>> {
+    let row = |s: &StreamChange| {
+        let name = match (s.before_stream, s.after_stream) {
+            (Some(before), Some(after)) if before != after => {
+                format!("{} (was {})", stream(after), stream(before))
+            }
+            (before, after) => after.or(before).map(stream).unwrap_or_default(),
+        };
+        space(name, s.before, s.after, s.delta)
+    };
+    match device.streams.as_slice() {
+        [] | [_] => Vec::new(),
+        streams => streams.iter().map(row).collect(),
+    }
+}
+
+/// The ranks, their names without the ending that all have.
+pub(super) fn ranks(ranks: &RanksDiff) -> Vec<Vec<Cell>> {
+    let ending = [".pickle", ".pkl", ".json"]
+        .into_iter()
+        .find(|ending| ranks.rows.iter().all(|row| row.name.ends_with(ending)))
+        .unwrap_or_default();
+    ranks.rows.iter().map(|row| rank(row, ending)).collect()
+}
+
+fn rank(row: &RankChange, ending: &str) -> Vec<Cell> {
+    let ooms = match (row.before_ooms, row.after_ooms) {
+        (before, after) if before == after => count(after),
+        (before, after) => format!("{} → {}", count(before), count(after)),
+    };
+    vec![
+        code(row.name.strip_suffix(ending).unwrap_or(&row.name)).into(),
+        row.device.to_string().into(),
+        size(row.before_allocated_bytes).into(),
+        size(row.after_allocated_bytes).into(),
+        signed_size(row.delta_allocated_bytes).into(),
+        share(row.before_allocated_bytes, row.delta_allocated_bytes).into(),
+        signed_size(row.delta_peak_reserved_bytes).into(),
+        ooms.into(),
+    ]
+}
+
+/// Ranks of one side only, and the verdict of `--fail-on`: what stands below the tables.
+pub(super) fn remarks(report: &DiffReport) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if let Some(ranks) = &report.ranks {
+        for (side, names) in [("before", &ranks.only_before), ("after", &ranks.only_after)] {
+            if !names.is_empty() {
+                remarks.push(format!("only {side}, not compared: {}", names.join(", ")));
+            }
+        }
+        for file in &ranks.unreadable {
+            let said = format!("not compared: {}: {}", file.path, file.message);
+            remarks.push(said);
+        }
+    }
+    for warning in &report.warnings {
+        let side = match warning.side {
+            "both" => "both files",
+            side => side,
+        };
+        remarks.push(format!("{side}: {}: {}", warning.warning.code, warning.warning.message));
+    }
+    remarks
+}

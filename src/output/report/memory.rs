@@ -1,0 +1,206 @@
+//! How a device's memory is used: totals, segments, blocks, pools and streams.
+
+use super::words::{self, pool};
+use crate::analysis::DeviceReport;
+use crate::base::units::{count, counted, percent, ratio, size, stream};
+use crate::output::document::{Cell, Document, Table};
+use crate::study::memory::{Memory, PoolReport, SegmentReport, StreamReport};
+
+/// The totals, what of them is rounding, and the peaks.
+pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
+    let memory = &device.memory;
+    let at = words::at_in(device, device.moment.unwrap_or_default());
+    document.heading(format!("Memory of device {} {at}", device.device));
+    document.table(Table::new(&["", "bytes", "share", ""], &[0, 3], totals(memory)));
+    let free = &memory.fragmentation;
+    if free.rounding_bytes > 0 {
+        let has_pending = memory.blocks.active_pending_free.count > 0;
+        let pending = if has_pending { " or pending" } else { "" };
+        document.field(
+            "rounding",
+            format!(
+                "{} ({}) of the blocks in use{pending} is rounding: the program asked for {}",
+                size(free.rounding_bytes),
+                percent(free.rounding_ratio),
+                size(memory.requested_bytes)
+            ),
+        );
+    }
+    let Some(timeline) = &device.timeline else { return };
+    let peak = &device.peak;
+    let at = |event: Option<u64>| match event {
+        Some(event) => format!("at entry {}", count(event)),
+        None if timeline.events < timeline.trace_events => {
+            "before this part of the trace".to_owned()
+        }
+        None => "before the first entry".to_owned(),
+    };
+    let least = if peak.is_at_least { "at least " } else { "" };
+    document.field(
+        "peak",
+        format!(
+            "{least}{} allocated {}, {least}{} reserved {}",
+            size(peak.allocated_bytes),
+            at(peak.allocated_event),
+            size(peak.reserved_bytes),
+            at(peak.reserved_event)
+        ),
+    );
+}
+
+fn totals(memory: &Memory) -> Vec<Vec<Cell>> {
+    let (blocks, free) = (&memory.blocks, &memory.fragmentation);
+    let row = |depth: u8, name: &str, bytes: u64, note: String| {
+        let share = percent(ratio(bytes, memory.reserved_bytes));
+        vec![Cell::Part(depth, name.into()), size(bytes).into(), share.into(), note.into()]
+    };
+    let held =
+        format!("held by the program in {}", counted(blocks.active_allocated.count, "block"));
+    let mut rows = vec![
+        row(0, "reserved", memory.reserved_bytes, counted(memory.segments.count, "segment")),
+        row(0, "allocated", memory.allocated_bytes, held),
+    ];
+    if blocks.active_pending_free.count > 0 {
+        let waiting = "freed by the program, waiting for work on another stream".to_owned();
+        rows.push(row(0, "pending free", blocks.active_pending_free.bytes, waiting));
+    }
+    let inactive = &blocks.inactive;
+    if inactive.count == 0 {
+        rows.push(row(0, "free", inactive.bytes, "nothing cached".to_owned()));
+        return rows;
+    }
+    let (cached, largest) = (counted(inactive.count, "block"), size(inactive.largest_bytes));
+    rows.push(row(0, "free", inactive.bytes, format!("cached in {cached}, the largest {largest}")));
+    let releasable = "empty_cache() would give it back to the device".to_owned();
+    rows.push(row(1, "releasable", free.releasable_bytes, releasable));
+    let private = memory.pools.iter().filter(|p| p.pool_id != [0, 0]);
+    let private = match private.map(|p| p.inactive_bytes).fold(0, u64::saturating_add) {
+        0 => String::new(),
+        bytes => format!(", or is in private pools ({})", size(bytes)),
+    };
+    let stranded = match free.stranded_bytes {
+        0 => "none of it is stuck beside live blocks".to_owned(),
+        _ => format!("stuck beside live blocks{private}: for smaller requests only"),
+    };
+    rows.push(row(1, "stranded", free.stranded_bytes, stranded));
+    rows
+}
+
+/// The segments by kind, the blocks by state, and where memory is free.
+pub(super) fn segments(document: &mut Document, device: &DeviceReport) {
+    let memory = &device.memory;
+    if device.segments.top_segments.is_empty() {
+        return;
+    }
+    let mut inside = Document::default();
+    let s = &memory.segments;
+    let kinds = [("small", s.small), ("large", s.large)].into_iter().filter(|(_, k)| k.count > 0);
+    let kinds: Vec<String> =
+        kinds.map(|(name, k)| format!("{} {name} ({})", count(k.count), size(k.bytes))).collect();
+    let expandable = match s.expandable.count {
+        0 => String::new(),
+        n => format!("; {} of them expandable ({})", count(n), size(s.expandable.bytes)),
+    };
+    let all = counted(s.count, "segment");
+    inside.paragraph(format!("{all}: {}{expandable}", kinds.join(", ")));
+    let blocks = &memory.blocks;
+    let states = [
+        ("active_allocated", blocks.active_allocated),
+        ("active_pending_free", blocks.active_pending_free),
+        ("inactive", blocks.inactive),
+    ];
+    let rows = states.iter().filter(|(_, b)| b.count > 0).map(|(state, b)| {
+        let sizes = [b.bytes, b.bytes / b.count, b.largest_bytes].map(size);
+        [(*state).to_owned(), count(b.count)].into_iter().chain(sizes).collect::<Vec<_>>()
+    });
+    inside.table(Table::new(&["block state", "blocks", "bytes", "mean", "largest"], &[0], rows));
+    if blocks.inactive.count > 0 {
+        inside.table(free_segments(device).caption("Where memory is free, most stranded first:"));
+    }
+    document.details("Segments and blocks", inside);
+}
+
+fn free_segments(device: &DeviceReport) -> Table {
+    /// What tells least.
+    const BLOCKS: usize = 3;
+    let kind = |s: &SegmentReport| match (s.small, s.expandable) {
+        (true, false) => "small",
+        (false, false) => "large",
+        (true, true) => "small, exp.",
+        (false, true) => "large, exp.",
+    };
+    let free = device.segments.top_segments.iter().filter(|s| s.inactive_bytes > 0);
+    let mut rows: Vec<Vec<String>> = free
+        .map(|s| {
+            vec![
+                format!("{:#x}", s.address),
+                kind(s).to_owned(),
+                size(s.bytes),
+                count(s.blocks),
+                size(s.allocated_bytes),
+                size(s.inactive_bytes),
+                size(s.releasable_bytes),
+            ]
+        })
+        .collect();
+    let full: Vec<_> =
+        device.segments.top_segments.iter().filter(|s| s.inactive_bytes == 0).collect();
+    let other = &device.segments.other_segments;
+    let others = other.count + full.len() as u64;
+    if others > 0 {
+        let add = |of: u64, each: fn(&SegmentReport) -> u64| {
+            full.iter().map(|s| each(s)).fold(of, u64::saturating_add)
+        };
+        rows.push(vec![
+            format!("{} others", count(others)),
+            String::new(),
+            size(add(other.bytes, |s| s.bytes)),
+            count(add(other.blocks, |s| s.blocks)),
+            size(add(other.allocated_bytes, |s| s.allocated_bytes)),
+            size(other.inactive_bytes),
+            size(other.releasable_bytes),
+        ]);
+    }
+    let header = ["segment", "kind", "bytes", "blocks", "allocated", "free", "releasable"];
+    Table::new(&header, &[0, 1], rows).least(&[BLOCKS])
+}
+
+/// A row a pool and a row a stream, where there are several.
+pub(super) fn pools_and_streams(document: &mut Document, memory: &Memory) {
+    if memory.pools.len() > 1 {
+        let row = |p: &PoolReport| {
+            let sizes = [p.reserved_bytes, p.allocated_bytes, p.pending_bytes, p.inactive_bytes];
+            let last = counted(p.streams.len() as u64, "stream");
+            cells(pool(p.pool_id), sizes, last)
+        };
+        let is_pending = memory.pools.iter().any(|p| p.pending_bytes > 0);
+        document.heading("Pools");
+        document.table(spaces("pool", "used by", memory.pools.iter().map(row), is_pending));
+    }
+    if memory.streams.len() > 1 {
+        let row = |s: &StreamReport| {
+            let sizes = [s.reserved_bytes, s.allocated_bytes, s.pending_bytes, s.inactive_bytes];
+            cells(stream(s.stream), sizes, size(s.largest_free_block_bytes))
+        };
+        let is_pending = memory.streams.iter().any(|s| s.pending_bytes > 0);
+        document.heading("Streams (each can only use its own free blocks)");
+        let rows = memory.streams.iter().map(row);
+        document.table(spaces("stream", "largest free block", rows, is_pending));
+    }
+}
+
+fn cells(name: String, sizes: [u64; 4], last: String) -> Vec<String> {
+    [name].into_iter().chain(sizes.map(size)).chain([last]).collect()
+}
+
+/// A table of pools or streams, the pending bytes left out where there are none.
+fn spaces(
+    first: &'static str,
+    last: &'static str,
+    rows: impl Iterator<Item = Vec<String>>,
+    is_pending: bool,
+) -> Table {
+    const PENDING: usize = 3;
+    let table = Table::new(&[first, "reserved", "allocated", "pending", "free", last], &[0], rows);
+    if is_pending { table } else { table.without(PENDING) }
+}

@@ -1,0 +1,105 @@
+//! The answer of `oomscope whatif --program`.
+
+use super::summary::summary;
+use super::words::warnings;
+use crate::base::units::{counted, signed_size, size};
+use crate::output::document::{Cell, Document, Table, alarm, code};
+use crate::whatif::program::{ProgramDevice, ProgramReport, ProgramRow};
+
+/// The answer as a document.
+pub fn program(report: &ProgramReport) -> Document {
+    let mut document = Document::default();
+    document.title(code(&*report.path));
+    summary(&mut document, &report.summary);
+    warnings(&mut document, &report.warnings);
+    document.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
+    for device in &report.devices {
+        self::device(&mut document, device);
+    }
+    document
+}
+
+fn device(document: &mut Document, device: &ProgramDevice) {
+    document.heading(format!("Device {}", device.device));
+    document.field(
+        "device",
+        match device.capacity_bytes {
+            Some(capacity) => format!("{} within reach", size(capacity)),
+            None => "unlimited: no request failed, so the file shows no capacity".to_owned(),
+        },
+    );
+    if device.reserved_before_bytes > 0 {
+        document.field(
+            "start",
+            format!(
+                "the recording began with {} reserved: peaks are those of the same calls on a pool that begins empty",
+                size(device.reserved_before_bytes)
+            ),
+        );
+    }
+    if device.goes_on {
+        document.field("goes on", "for a step after the failure, like the step before it");
+    } else if device.ends_in_failure {
+        document.field(
+            "goes on",
+            "not known: the recording ends with the failure, and shows no step like this one before it",
+        );
+    }
+    let is_bounded = device.capacity_bytes.is_some();
+    let header: &[&str] = if is_bounded {
+        &["change", "peak allocated", "peak reserved", "less", "fits", "sure"]
+    } else {
+        &["change", "peak allocated", "peak reserved", "less", "sure"]
+    };
+    let (gains, idle): (Vec<_>, Vec<_>) = device.rows.iter().partition(|row| row.is_gain());
+    let rows = [&device.as_recorded].into_iter().chain(gains);
+    document.table(Table::new(header, &[0], rows.map(|row| cells(row, is_bounded))));
+    if !idle.is_empty() {
+        let idle: Vec<&str> = idle.iter().map(|row| row.what.as_str()).collect();
+        document
+            .paragraph(format!("Replayed as well, and no less at the peak: {}", idle.join("; ")));
+    }
+    if !device.without.is_empty() {
+        document.heading("Without a line");
+        let header: &[&str] = if is_bounded {
+            &["holds", "peak allocated", "peak reserved", "less", "fits", "line"]
+        } else {
+            &["holds", "peak allocated", "peak reserved", "less", "line"]
+        };
+        let rows = device.without.iter().map(|row| without(row, is_bounded));
+        document.table(Table::new(header, &[header.len() - 1], rows));
+    }
+}
+
+fn cells(row: &ProgramRow, is_bounded: bool) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = vec![row.in_short().into()];
+    cells.extend(figures(row, is_bounded));
+    cells.push(row.sure.word().into());
+    cells
+}
+
+fn without(row: &ProgramRow, is_bounded: bool) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = vec![size(row.bytes_at_peak).into()];
+    cells.extend(figures(row, is_bounded));
+    cells.push(row.around.in_short(row.frame.as_ref()).into());
+    cells
+}
+
+fn figures(row: &ProgramRow, is_bounded: bool) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = vec![
+        size(row.peak_allocated_bytes).into(),
+        size(row.peak_reserved_bytes).into(),
+        signed_size(row.reserved_gain_bytes.saturating_neg()).into(),
+    ];
+    if is_bounded {
+        cells.push(match (&row.failed, row.serves_failed) {
+            (None, _) => "yes".into(),
+            (Some(failed), Some(true)) => match failed.requests_later {
+                Some(n) => format!("{} more", counted(n, "request")).into(),
+                None => "not all".into(),
+            },
+            (Some(_), _) => alarm("no").into(),
+        });
+    }
+    cells
+}

@@ -1,0 +1,301 @@
+//! The answer of `oomscope timeline`: charts over one axis, then the worst moments in words.
+
+use super::summary::summary;
+use super::words::{extent, warnings};
+use crate::base::units::{count, counted, duration, size};
+use crate::output::document::{Chart, Document, Layer, Note, Row, Shape, Stretch, code};
+use crate::stacks::phases::Phase;
+use crate::study::figures::Figure;
+use crate::study::timeline::{DeviceTimeline, Series, TimelineReport};
+use crate::study::{self, Course};
+
+/// Lines of free memory.
+const KINDS: [(&str, Figure); 5] = [
+    ("releasable", Figure::Releasable),
+    ("stranded", Figure::Stranded),
+    ("private", Figure::PrivateFree),
+    ("pending", Figure::Pending),
+    ("largest", Figure::LargestFreeBlock),
+];
+/// Lines of fragmentation.
+const RATIOS: [(&str, Figure); 3] = [
+    ("gap", Figure::GapRatio),
+    ("stranded", Figure::StrandedRatio),
+    ("external", Figure::ExternalRatio),
+];
+/// Figures whose highest value is told.
+const HIGHEST: [(&str, Figure); 5] = [
+    ("reserved", Figure::Reserved),
+    ("allocated", Figure::Allocated),
+    ("stranded", Figure::Stranded),
+    ("pending", Figure::Pending),
+    ("private pools", Figure::PrivateReserved),
+];
+/// Ranges that are drawn.
+const RANGES: usize = 6;
+/// What a reclaim is.
+const RECLAIM: &str = "made the allocator give cached memory back first, which is slow (a retry \
+                       after the device refused, or garbage collection)";
+/// Marks of one kind that are told one by one.
+const TOLD: usize = 3;
+
+/// The answer as a document, one device after the other.
+pub fn timeline(report: &TimelineReport) -> Document {
+    let mut document = Document::default();
+    document.title(code(&*report.path));
+    summary(&mut document, &report.summary);
+    warnings(&mut document, &report.warnings);
+    for device in &report.devices {
+        Drawn { document: &mut document, device }.whole();
+    }
+    document
+}
+
+/// What the line called `name` shows.
+fn said(name: &str, figure: Figure) -> String {
+    let mut meaning = figure.meaning().to_owned();
+    if let Some(first) = meaning.get_mut(..1) {
+        first.make_ascii_lowercase();
+    }
+    format!("{name}: {meaning}")
+}
+
+/// A row of a chart.
+pub(super) fn row(name: impl Into<String>, shape: Shape, note: Note) -> Row {
+    Row { name: name.into(), shape, note }
+}
+
+/// The first row of a chart.
+pub(super) fn area(reserved: Vec<u64>, allocated: Vec<u64>, layers: Vec<Layer>) -> Row {
+    let names = ["reserved, not allocated", "allocated"];
+    row("", Shape::Area { back: reserved, front: allocated, names, layers }, Note::None)
+}
+
+/// What the program was doing, below the axis.
+pub(super) fn course(course: &Course) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut stretches = |name: &str, stretches: Vec<Stretch>, is_numbered| {
+        if stretches.iter().any(|stretch| !stretch.name.is_empty()) {
+            rows.push(row(name, Shape::Stretches { stretches, is_numbered }, Note::None));
+        }
+    };
+    let steps = course.steps.iter().map(|s| stretch(s, s.what.to_string()));
+    stretches("step", steps.collect(), true);
+    let phases = course.phases.iter().map(|run| {
+        stretch(
+            run,
+            match run.what {
+                Phase::Other => String::new(),
+                phase => phase.word().to_owned(),
+            },
+        )
+    });
+    stretches("phase", phases.collect(), false);
+    rows
+}
+
+fn stretch<T>(of: &study::Stretch<T>, name: String) -> Stretch {
+    Stretch { span: [of.first, of.next], name }
+}
+
+/// One device, written down.
+struct Drawn<'a> {
+    document: &'a mut Document,
+    device: &'a DeviceTimeline,
+}
+
+impl Drawn<'_> {
+    fn whole(&mut self) {
+        let device = self.device;
+        let extent =
+            extent(device.first_event, device.events, device.trace_events, device.duration_us);
+        self.document.heading(format!("Device {} over time: {extent}", device.device));
+        self.memory();
+        self.kinds();
+        self.ratios();
+        self.moments();
+        self.events();
+    }
+
+    /// Where bucket `n` begins, counted from the first entry; after the last of them, where all end.
+    fn start(&self, n: u64) -> u64 {
+        let start = usize::try_from(n).ok().and_then(|n| self.device.buckets.first_event.get(n));
+        start.map_or(self.device.events, |event| event - self.device.first_event)
+    }
+
+    /// The entries of bucket `n`.
+    fn bucket(&self, n: u64) -> [u64; 2] {
+        [self.start(n), self.start(n + 1)]
+    }
+
+    /// A chart of all buckets.
+    fn chart(&mut self, rows: Vec<Row>) {
+        let starts = (0..self.device.buckets.first_event.len() as u64).map(|n| self.start(n));
+        let starts = starts.collect();
+        let begin = self.device.start_us.unwrap_or(0);
+        let times: Option<Vec<u64>> = self.device.buckets.time_us.iter().copied().collect();
+        let times = times.unwrap_or_default().into_iter();
+        let times_us = times.map(|time| time.saturating_sub(begin)).collect();
+        let (entries, first) = (self.device.events, self.device.first_event);
+        self.document.chart(Chart { entries, first, starts, times_us, rows });
+    }
+
+    fn memory(&mut self) {
+        let device = self.device;
+        let [reserved, allocated] = [Figure::Reserved, Figure::Allocated].map(|figure| {
+            device.series.size(figure).map_or_else(Vec::new, |series| series.max.clone())
+        });
+        let mut rows = vec![
+            area(reserved, allocated, Vec::new()),
+            row("", Shape::Axis, Note::Text(String::new())),
+        ];
+        rows.extend(course(&device.course));
+        let private = device.series.size(Figure::PrivateReserved);
+        if let Some(private) = private.filter(|series| series.highest > 0) {
+            let note = Note::Text(format!("to {}", size(private.highest)));
+            rows.push(row("in private", amounts(private), note));
+        }
+        rows.extend(self.marks());
+        rows.extend(self.ranges());
+        self.chart(rows);
+    }
+
+    fn marks(&self) -> Vec<Row> {
+        let marks = &self.device.marks;
+        let kinds = [
+            ("failed", &marks.oom),
+            ("reclaim", &marks.reclaim),
+            ("empty_cache", &marks.empty_cache),
+            ("snapshot", &marks.snapshot),
+        ];
+        let kinds = kinds.into_iter().filter(|(_, kind)| kind.count > 0);
+        let drawn = kinds.map(|(name, kind)| {
+            let buckets = kind.in_bucket.iter().zip(0..).filter(|(n, _)| **n > 0);
+            let spans = buckets.map(|(_, n)| self.bucket(n)).collect();
+            row(name, Shape::Marks(spans), Note::Text(counted(kind.count, "time")))
+        });
+        let first = self.device.first_event;
+        let failed = marks.oom.largest.iter().map(|mark| (mark.event - first, size(mark.bytes)));
+        let labels = row("", Shape::Labels(failed.collect()), Note::None);
+        let mut drawn: Vec<Row> = drawn.collect();
+        if marks.oom.count > 0 {
+            drawn.insert(1, labels);
+        }
+        drawn
+    }
+
+    fn ranges(&self) -> Vec<Row> {
+        let names = self.device.ranges.names.iter().take(RANGES).zip('a'..);
+        let end = self.device.buckets.first_event.len() as u64;
+        let drawn = names.map(|(range, letter)| {
+            let buckets =
+                range.in_buckets.iter().flat_map(|[first, last]| *first..=*last.min(&end));
+            let spans = buckets.map(|n| self.bucket(n)).collect();
+            let note = Note::Text(counted(range.count, "time"));
+            row(format!("range {letter}"), Shape::Ranges(spans), note)
+        });
+        drawn.collect()
+    }
+
+    fn kinds(&mut self) {
+        self.document.heading("Free memory, maximum of each column; each line has its own scale");
+        let highest = Note::Text("highest".to_owned());
+        let mut rows = vec![row("", Shape::Empty, highest)];
+        let mut words = Vec::new();
+        for (name, figure) in KINDS {
+            let series = self.device.series.size(figure);
+            if let Some(series) = series.filter(|series| series.highest > 0) {
+                words.push(said(name, figure));
+                rows.push(row(name, amounts(series), Note::Text(size(series.highest))));
+            }
+        }
+        self.chart(rows);
+        self.document.field("", words.join("; "));
+    }
+
+    fn ratios(&mut self) {
+        self.document.heading("Fragmentation, 0% to 100%, minimum of each column");
+        let series = &self.device.series;
+        let rows = RATIOS.iter().filter_map(|(name, figure)| {
+            Some(row(*name, shares(series.ratio(*figure)?), Note::Extent))
+        });
+        self.chart(rows.collect());
+        self.document.field("", RATIOS.map(|(name, figure)| said(name, figure)).join("; "));
+    }
+
+    /// The largest value of a series and when it was reached.
+    fn highest(&self, series: &Series<u64>) -> String {
+        let when = match series.highest_event {
+            Some(event) => self.when(event, series.highest_time_us),
+            None => "before the first entry shown".to_owned(),
+        };
+        format!("{} {when}", size(series.highest))
+    }
+
+    fn when(&self, event: u64, time_us: Option<u64>) -> String {
+        let after =
+            time_us.zip(self.device.start_us).map(|(time, start)| time.saturating_sub(start));
+        let after = after.map(|us| format!(", after {}", duration(us))).unwrap_or_default();
+        format!("at entry {}{after}", count(event))
+    }
+
+    fn moments(&mut self) {
+        self.document.heading("Highest");
+        for (name, figure) in HIGHEST {
+            let series = self.device.series.size(figure);
+            if let Some(series) = series.filter(|series| series.highest > 0) {
+                let text = self.highest(series);
+                self.document.field(name, text);
+            }
+        }
+    }
+
+    fn events(&mut self) {
+        let device = self.device;
+        let marks = &device.marks;
+        let kinds = [
+            ("failed", &marks.oom, "request", "failed"),
+            ("reclaim", &marks.reclaim, "request", RECLAIM),
+            ("empty_cache", &marks.empty_cache, "time", "the program had cached memory given back"),
+        ];
+        let ranges = &device.ranges;
+        if kinds.iter().all(|(_, kind, ..)| kind.count == 0) && ranges.names.is_empty() {
+            return;
+        }
+        self.document.heading("What happened");
+        for (name, kind, noun, what) in kinds {
+            if kind.count > 0 {
+                let mut largest: Vec<_> = kind.largest.iter().collect();
+                largest.sort_by_key(|mark| std::cmp::Reverse(mark.bytes));
+                largest.truncate(TOLD);
+                largest.sort_by_key(|mark| mark.event);
+                let told = largest.iter().map(|mark| {
+                    format!("{} {}", size(mark.bytes), self.when(mark.event, mark.time_us))
+                });
+                let told: Vec<String> = told.collect();
+                let more = if kind.count > TOLD as u64 { "; the largest: " } else { ": " };
+                let text = format!("{} {what}{more}{}", counted(kind.count, noun), told.join("; "));
+                self.document.field(name, text);
+            }
+        }
+        for (range, letter) in ranges.names.iter().take(RANGES).zip('a'..) {
+            let entries = counted(range.events, "entry");
+            let text = format!(" ({}): {entries} in all", range.source);
+            self.document.field(format!("range {letter}"), code(&*range.name).and(text));
+        }
+        if let Some(more @ 1..) = ranges.names.len().checked_sub(RANGES) {
+            let more = counted(more as u64, "other range");
+            self.document.field("", format!("and {more}: see --format json"));
+        }
+    }
+}
+
+fn amounts(series: &Series<u64>) -> Shape {
+    Shape::Amounts { values: series.max.clone(), highest: series.highest }
+}
+
+fn shares(series: &Series<f64>) -> Shape {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to a million")]
+    let millionths = series.min.iter().map(|ratio| (ratio * 1e6).round() as u64).collect();
+    Shape::Shares(millionths)
+}

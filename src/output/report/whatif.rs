@@ -1,0 +1,94 @@
+//! The answer of `oomscope whatif`.
+
+use super::summary::summary;
+use super::words::warnings;
+use crate::base::units::{count, counted, duration, size};
+use crate::output::document::{Cell, Document, Table, alarm, code};
+use crate::whatif::{WhatIfDevice, WhatIfReport, WhatIfRow, needed};
+
+/// The answer as a document.
+pub fn whatif(report: &WhatIfReport) -> Document {
+    let mut document = Document::default();
+    document.title(code(&*report.path));
+    summary(&mut document, &report.summary);
+    warnings(&mut document, &report.warnings);
+    document.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
+    if let Some(gpu) = &report.costs_of {
+        document
+            .paragraph(format!("Times of device calls are estimated from calls measured on {gpu}"));
+    }
+    let mut rows = report.rows.iter().peekable();
+    for device in &report.devices {
+        let own = std::iter::from_fn(|| rows.next_if(|row| row.device == device.device));
+        self::device(&mut document, device, &own.collect::<Vec<_>>());
+    }
+    if let Some(out @ 1..) = report.rows_tried.checked_sub(report.rows.len()) {
+        document.paragraph(format!("{} left out by --top", counted(out as u64, "more row")));
+    }
+    document
+}
+
+fn device(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfRow]) {
+    let name = format!("Device {}", device.device);
+    document.heading(if device.some_row_serves {
+        name.into()
+    } else {
+        alarm(format!("{name}: no setting that was tried serves every request"))
+    });
+    document.field(
+        "device",
+        match device.capacity_bytes {
+            Some(capacity) => format!("{} within reach", size(capacity)),
+            None => "unlimited: no request failed, so the file shows no capacity".to_owned(),
+        },
+    );
+    document.field("lower bound", format!("{} live at once", size(device.lower_bound_bytes)));
+    if device.reserved_before_bytes > 0 {
+        document.field(
+            "start",
+            format!(
+                "the recording began with {} reserved, which stays: no smaller device is said to be \
+                 enough",
+                size(device.reserved_before_bytes)
+            ),
+        );
+    }
+    if !device.some_row_serves {
+        document.field("needed", needed(device, rows.iter().copied()));
+    }
+    // What calls cost says more than how many there are, and settings need the room.
+    let header: &[&str] = if rows.iter().any(|row| row.device_time_us.is_some()) {
+        &["fails", "peak reserved", "fits from", "allocs", "calls take", "settings"]
+    } else {
+        &["fails", "peak reserved", "fits from", "allocs", "frees", "retries", "settings"]
+    };
+    document.table(Table::new(header, &[header.len() - 1], rows.iter().map(|row| cells(row))));
+    if rows.iter().any(|row| row.next_step_fails == Some(true)) {
+        document.paragraph(
+            "later: every recorded request is served, but one more step like the last fails: such settings \
+             only postpone the failure",
+        );
+    }
+}
+
+fn cells(row: &WhatIfRow) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = vec![
+        match (row.ooms, row.next_step_fails) {
+            (0, Some(true)) => "later".into(),
+            (0, _) => "no".into(),
+            (requests, _) => count(requests as u64).into(),
+        },
+        size(row.peak_reserved_bytes).into(),
+        row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size).into(),
+        count(row.device_allocs).into(),
+    ];
+    match row.device_time_us {
+        Some(us) => cells.push(duration(us).into()),
+        None => cells.extend([count(row.device_frees), count(row.retries)].map(Cell::from)),
+    }
+    cells.push(match row.settings.as_str() {
+        "" => "as recorded".into(),
+        settings => code(settings.replace(',', ", ")).into(),
+    });
+    cells
+}

@@ -1,0 +1,186 @@
+//! One value on the machine's stack: a tag of 4 bits and a payload of 60.
+
+use crate::base::ids::SymbolId;
+
+/// A pickle value in one word. Containers, floats and wide integers are nodes of the [`Builder`]
+/// that made them.
+///
+/// [`Builder`]: super::Builder
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Value(u64);
+
+/// Which of its own tables a builder's node is in: 0 to 8, the builder's choice.
+pub type NodeKind = u8;
+
+/// What a [`Value`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `None`
+    None,
+    /// `True` or `False`
+    Bool(bool),
+    /// An integer that fits 60 bits; wider ones are nodes.
+    Int(i64),
+    /// An interned string.
+    Text(SymbolId),
+    /// A list that holds nothing so far.
+    EmptyList,
+    /// A dict that holds nothing so far.
+    EmptyDict,
+    /// Something the builder made.
+    Node(NodeKind, u32),
+}
+
+const TAG_BITS: u32 = 4;
+const TAG_MASK: u64 = 15;
+const NONE: u64 = 0;
+const BOOL: u64 = 1;
+const INT: u64 = 2;
+const TEXT: u64 = 3;
+const FIRST_NODE: u64 = 4;
+/// From here on a memo slot does not simply hold its value: see [`is_plain`].
+const LIST: u64 = 13;
+const DICT: u64 = 14;
+/// The machine's own: a memo slot that points to a side table, and the one function it knows.
+const RESERVED: u64 = 15;
+/// [`TAG_MASK`] for packed words, in which [`RESERVED`] is all ones.
+const PACKED_TAG: u32 = 15;
+
+impl Value {
+    /// `None`
+    pub const NONE: Self = Self(NONE);
+    /// A list before anything is put into it.
+    pub const EMPTY_LIST: Self = Self(LIST);
+    /// A dict before anything is put into it.
+    pub const EMPTY_DICT: Self = Self(DICT);
+
+    /// The function `torch.jit._pickle.restore_type_tag`, which returns its first argument. Too wide
+    /// a payload for [`Value::pack`], so never taken for a side-table slot.
+    pub(super) const RESTORE_TYPE_TAG: Self = Self(1 << 40 | RESERVED);
+
+    /// `True` or `False`
+    pub fn bool(value: bool) -> Self {
+        Self(u64::from(value) << TAG_BITS | BOOL)
+    }
+
+    /// An integer of at most 60 bits, `None` if it is wider.
+    #[inline]
+    pub fn int(value: i64) -> Option<Self> {
+        let shifted = value << TAG_BITS;
+        (shifted >> TAG_BITS == value).then_some(Self(shifted.cast_unsigned() | INT))
+    }
+
+    /// An integer that surely fits.
+    #[inline]
+    pub(super) fn small(value: i32) -> Self {
+        Self((i64::from(value) << TAG_BITS).cast_unsigned() | INT)
+    }
+
+    /// A string interned by the builder.
+    pub fn text(id: SymbolId) -> Self {
+        Self(u64::from(id.0) << TAG_BITS | TEXT)
+    }
+
+    /// Row `index` of the builder's table `kind`.
+    #[inline]
+    pub fn node(kind: NodeKind, index: u32) -> Self {
+        debug_assert!(u64::from(kind) + FIRST_NODE < LIST);
+        Self(u64::from(index) << TAG_BITS | (u64::from(kind) + FIRST_NODE))
+    }
+
+    /// What this value is.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "payloads are as narrow as they were put in"
+    )]
+    pub fn kind(self) -> Kind {
+        let payload = self.0 >> TAG_BITS;
+        match self.0 & TAG_MASK {
+            NONE | RESERVED => Kind::None,
+            BOOL => Kind::Bool(payload != 0),
+            INT => Kind::Int(self.0.cast_signed() >> TAG_BITS),
+            TEXT => Kind::Text(SymbolId(payload as u32)),
+            LIST => Kind::EmptyList,
+            DICT => Kind::EmptyDict,
+            tag => Kind::Node((tag - FIRST_NODE) as NodeKind, payload as u32),
+        }
+    }
+
+    /// The integer that this is, if it is one of at most 60 bits.
+    #[inline]
+    pub fn as_int(self) -> Option<i64> {
+        (self.0 & TAG_MASK == INT).then_some(self.0.cast_signed() >> TAG_BITS)
+    }
+
+    /// The string that this is, if it is one.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "made from a 32-bit id")]
+    pub fn as_text(self) -> Option<SymbolId> {
+        (self.0 & TAG_MASK == TEXT).then_some(SymbolId((self.0 >> TAG_BITS) as u32))
+    }
+
+    /// The row of the builder's table `kind` that this is, if it is one.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "made from a 32-bit row")]
+    pub fn as_node(self, kind: NodeKind) -> Option<u32> {
+        (self.0 & TAG_MASK == u64::from(kind) + FIRST_NODE).then_some((self.0 >> TAG_BITS) as u32)
+    }
+
+    /// Whether this is a list or dict that was created and not filled yet. It can be filled later,
+    /// and then its memo slot must be told.
+    #[inline]
+    pub(super) fn is_unfilled(self) -> bool {
+        self.0 & TAG_MASK >= LIST && self.0 & TAG_MASK != RESERVED
+    }
+
+    /// The memo slot that an unfilled container was put in.
+    #[inline]
+    pub(super) fn home(self) -> Option<u64> {
+        (self.0 >> TAG_BITS).checked_sub(1)
+    }
+
+    /// The same unfilled container, known to live in memo slot `slot`.
+    pub(super) fn with_home(self, slot: u64) -> Self {
+        Self(self.0 & TAG_MASK | (slot + 1) << TAG_BITS)
+    }
+
+    /// This value in 32 bits, if it fits.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the tag is 4 bits, the payload checked")]
+    pub(super) fn pack(self) -> Option<u32> {
+        let (tag, payload) = (self.0 as u32 & TAG_MASK as u32, self.0 >> TAG_BITS);
+        (payload < 1 << 28).then_some((payload as u32) << TAG_BITS | tag)
+    }
+
+    /// The value that [`Value::pack`] packed.
+    #[inline]
+    pub(super) fn unpack(packed: u32) -> Self {
+        Self(u64::from(packed))
+    }
+}
+
+/// Whether a packed word is a value that needs no further look: neither an unfilled container nor
+/// [`reserved`].
+#[inline]
+pub(super) fn is_plain(packed: u32) -> bool {
+    u64::from(packed) & TAG_MASK < LIST
+}
+
+/// A packed word that no value packs to: slot `index` of a side table.
+#[inline]
+pub(super) fn reserved(index: u32) -> u32 {
+    index << TAG_BITS | PACKED_TAG
+}
+
+/// The side-table slot of a [`reserved`] word.
+#[inline]
+pub(super) fn as_reserved(packed: u32) -> Option<u32> {
+    (packed & PACKED_TAG == PACKED_TAG).then_some(packed >> TAG_BITS)
+}
+
+impl std::fmt::Debug for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.kind().fmt(f)
+    }
+}

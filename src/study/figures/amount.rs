@@ -1,0 +1,130 @@
+//! How much of something, and what it is measured in.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::base::units::{count, parse_ratio, parse_size, percent, size};
+
+/// What a figure is measured in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// A part of a whole, 1 for all of it.
+    Ratio,
+    /// Bytes.
+    Bytes,
+    /// How many.
+    Count,
+}
+
+impl Unit {
+    /// What stands for an amount in a command line: `RATIO`, `SIZE`, `N`.
+    pub fn placeholder(self) -> &'static str {
+        match self {
+            Self::Ratio => "RATIO",
+            Self::Bytes => "SIZE",
+            Self::Count => "N",
+        }
+    }
+
+    /// Reads an amount: `30%` or `0.3`, `20GiB` or bytes, or a number.
+    ///
+    /// # Errors
+    /// A sentence that says what was expected.
+    pub fn read(self, text: &str) -> Result<Amount, String> {
+        match self {
+            Self::Ratio => parse_ratio(text).map(Amount::Ratio).map_err(|e| e.to_string()),
+            Self::Bytes => {
+                parse_size(text).map(|n| Amount::Bytes(n.into())).map_err(|e| e.to_string())
+            }
+            Self::Count => {
+                let number = text.parse::<u64>().map(|n| Amount::Count(n.into()));
+                number.map_err(|_| format!("'{text}' is not a count: write a number such as 0"))
+            }
+        }
+    }
+}
+
+/// How much of something, or how much it changed by. Wide enough for any difference of two `u64`.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub enum Amount {
+    /// A part of a whole.
+    Ratio(f64),
+    /// Bytes.
+    Bytes(i128),
+    /// How many.
+    Count(i128),
+}
+
+impl Amount {
+    /// As a plain number.
+    pub fn number(self) -> f64 {
+        match self {
+            Self::Ratio(ratio) => ratio,
+            Self::Bytes(n) | Self::Count(n) => n as f64,
+        }
+    }
+
+    /// As a whole number; of a ratio 0.
+    pub fn whole(self) -> i128 {
+        match self {
+            Self::Ratio(_) => 0,
+            Self::Bytes(n) | Self::Count(n) => n,
+        }
+    }
+
+    /// What is left without `other`, an amount of the same unit.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Ratio(a), Self::Ratio(b)) => Self::Ratio(a - b),
+            (Self::Bytes(a), Self::Bytes(b)) => Self::Bytes(a - b),
+            (Self::Count(a), Self::Count(b)) => Self::Count(a - b),
+            _ => {
+                debug_assert!(false, "amounts of different units are not compared");
+                self
+            }
+        }
+    }
+
+    /// Bytes in full, percents with so many decimals, for two amounts that look alike when shortened.
+    pub fn precise(self, decimals: usize) -> String {
+        match self {
+            Self::Ratio(ratio) => format!("{:.decimals$}%", ratio * 100.0),
+            Self::Bytes(bytes) => format!("{}{} bytes", sign(bytes < 0), count(magnitude(bytes))),
+            Self::Count(_) => self.to_string(),
+        }
+    }
+}
+
+impl Serialize for Amount {
+    /// A plain number; at the ends of the range where JSON's readers have none so large.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match *self {
+            Self::Ratio(ratio) => serializer.serialize_f64(ratio),
+            Self::Bytes(n) | Self::Count(n) if n < 0 => {
+                serializer.serialize_i64(i64::try_from(n).unwrap_or(i64::MIN))
+            }
+            Self::Bytes(n) | Self::Count(n) => serializer.serialize_u64(magnitude(n)),
+        }
+    }
+}
+
+fn sign(is_negative: bool) -> &'static str {
+    if is_negative { "-" } else { "" }
+}
+
+fn magnitude(n: i128) -> u64 {
+    u64::try_from(n.unsigned_abs()).unwrap_or(u64::MAX)
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Ratio(ratio) => write!(f, "{}{}", sign(ratio < 0.0), percent(ratio.abs())),
+            Self::Bytes(n) => write!(f, "{}{}", sign(n < 0), size(magnitude(n))),
+            Self::Count(n) => write!(f, "{}{}", sign(n < 0), count(magnitude(n))),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What the program needs at one size, by replay.
+
+use serde::Serialize;
+
+use super::learned::Learned;
+use super::size::Size;
+use crate::allocator::device::UNBOUNDED;
+use crate::allocator::verdict::Verdict;
+use crate::replay::calls::Program;
+use crate::replay::model::{Hypothesis, fits, simulate};
+use crate::stacks::frames::{Around, FrameReport};
+use crate::whatif::{WhatIf, changed};
+
+/// One size.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SizeReport {
+    /// The size.
+    #[serde(flatten)]
+    pub size: Size,
+    /// Whether a recording at this size was given.
+    pub is_recorded: bool,
+    /// The most that the program would hold; all of it, where not all requests are served.
+    pub peak_allocated_bytes: u64,
+    /// The most that would be held from the device, on one that is large enough.
+    pub peak_reserved_bytes: u64,
+    /// Whether every request is served; `None` where no capacity is known.
+    pub fits: Option<bool>,
+    /// The first request that is not.
+    pub failed: Option<FailedAt>,
+}
+
+/// A request that fails.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FailedAt {
+    /// The index of its entry in the trace of the recording that is nearest in size.
+    pub event: usize,
+    /// Its bytes, rounded.
+    pub requested_bytes: u64,
+    /// Why: `capacity` where the program holds more than the device has, else `fragmentation`.
+    pub verdict: Verdict,
+    /// The line that asks.
+    pub frame: Option<FrameReport>,
+    /// What stands beside it.
+    #[serde(flatten)]
+    pub around: Around,
+}
+
+/// Whether every request at size `n` is served under `change`, which names a capacity.
+pub(super) fn is_served(learned: &Learned<'_, '_, '_>, n: Size, change: &WhatIf) -> bool {
+    let (program, hypothesis) = (learned.program_at(n), on(learned, change));
+    !is_beyond(learned, &program, &hypothesis) && fits(&program, &hypothesis).is_some()
+}
+
+/// The most that the program holds at once at size `n`: no device with less serves it.
+pub(super) fn most_held(learned: &Learned<'_, '_, '_>, n: Size, change: &WhatIf) -> u64 {
+    learned.program_at(n).most_held(&on(learned, change).settings)
+}
+
+/// Size `n` under `change`.
+pub(super) fn predicted(
+    learned: &Learned<'_, '_, '_>,
+    n: Size,
+    is_recorded: bool,
+    change: &WhatIf,
+) -> SizeReport {
+    let program = learned.program_at(n);
+    let hypothesis = on(learned, change);
+    let failed = change.capacity.map(|_| first_failure(learned, &program, &hypothesis));
+    let unbounded = Hypothesis {
+        limit: None,
+        ..on(learned, &WhatIf { capacity: Some(UNBOUNDED), ..change.clone() })
+    };
+    // What was released for want of room is not needed: where all fits, that run counts.
+    let counted = if failed == Some(None) { &hypothesis } else { &unbounded };
+    let simulation = simulate(&program, counted, None);
+    let statistics = simulation.allocator.statistics();
+    let peaks = [&statistics.allocated_bytes, &statistics.reserved_bytes].map(|stat| stat.all.peak);
+    // Requests beyond what any device has are not served: then what is held at once is all that can be told.
+    let is_served = failed == Some(None) || simulation.ooms.is_empty();
+    let held = if is_served { 0 } else { program.most_held(&unbounded.settings) };
+    let [peak_allocated_bytes, peak_reserved_bytes] = peaks.map(|peak| peak.max(held));
+    SizeReport {
+        size: n,
+        is_recorded,
+        peak_allocated_bytes,
+        peak_reserved_bytes,
+        fits: failed.as_ref().map(Option::is_none),
+        failed: failed.flatten(),
+    }
+}
+
+fn on(learned: &Learned<'_, '_, '_>, change: &WhatIf) -> Hypothesis {
+    changed(learned.base.device, change)
+}
+
+/// Whether what was held before the recording, and stays, is more than the device has.
+fn is_beyond(
+    learned: &Learned<'_, '_, '_>,
+    program: &Program<'_>,
+    hypothesis: &Hypothesis,
+) -> bool {
+    let stays =
+        if program.residents.is_empty() { 0 } else { learned.base.device.reserved_before() };
+    hypothesis.capacity.is_some_and(|capacity| stays > capacity)
+}
+
+fn first_failure(
+    learned: &Learned<'_, '_, '_>,
+    program: &Program<'_>,
+    hypothesis: &Hypothesis,
+) -> Option<FailedAt> {
+    let (event, requested_bytes) = if is_beyond(learned, program, hypothesis) {
+        (0, learned.base.device.reserved_before())
+    } else {
+        simulate(program, hypothesis, None).ooms.first().copied()?
+    };
+    let beyond = hypothesis
+        .capacity
+        .and_then(|capacity| program.first_beyond(capacity, &hypothesis.settings));
+    let is_full =
+        is_beyond(learned, program, hypothesis) || beyond.is_some_and(|(first, _)| first <= event);
+    let stacks = learned.base.device.stacks();
+    let asking = learned.base.requests.iter().find(|request| request.at == event);
+    let (frame, around) =
+        asking.map_or_else(Default::default, |request| stacks.told(stacks.line(request.stack)));
+    let verdict = if is_full { Verdict::Capacity } else { Verdict::Fragmentation };
+    Some(FailedAt { event, requested_bytes, verdict, frame, around })
+}
