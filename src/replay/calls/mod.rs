@@ -22,4 +22,4 @@ pub use program::Program;
 pub(crate) use program::{ListRange, Operation, OperationKind, ReleaseScope};
 pub use prolonged::Prolonged;
 pub(crate) use reader::Calls;
-pub(crate) use script::{Act, Block, Script, What};
+pub(crate) use script::{Op, Block, Script, What};

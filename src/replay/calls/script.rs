@@ -8,7 +8,7 @@ use crate::snapshot::BlockState;
 /// The calls of a program, to be changed and made a program again.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
-    pub(crate) acts: Vec<Act>,
+    pub(crate) acts: Vec<Op>,
     /// Every block: first those that were held before the recording, in address order, then those asked for.
     pub(crate) blocks: Vec<Block>,
     /// How many were held before.
@@ -17,7 +17,7 @@ pub(crate) struct Script {
 
 /// One call, or a repetition of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Act {
+pub(crate) struct Op {
     /// The operation that it is, or that it repeats.
     pub(crate) like: u32,
     pub(crate) what: What,
@@ -94,7 +94,7 @@ impl Script {
                 }
                 _ => What::Other,
             };
-            acts.push(Act { like, what });
+            acts.push(Op { like, what });
         }
         Self { acts, blocks, held }
     }
@@ -257,7 +257,7 @@ impl<'s, 'p, 'a> Writer<'s, 'p, 'a> {
         }
     }
 
-    fn write(&mut self, act: &Act, reading: &Reading) {
+    fn write(&mut self, act: &Op, reading: &Reading) {
         self.pass(act.like as usize, reading);
         let kind = self.program.operations[act.like as usize].kind;
         match (act.what, kind) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::program::{OperationKind, Program};
-use super::script::{Act, Script, What};
+use super::script::{Op, Script, What};
 use crate::allocator::conf::Settings;
 use crate::base::input::Source;
 use crate::replay::facts::settings_of;
@@ -106,7 +106,7 @@ proptest! {
                     What::Ask(block) => What::Ask(script.add_like(block)),
                     What::Other => continue,
                 };
-                script.acts.insert(to, Act { what, ..act });
+                script.acts.insert(to, Op { what, ..act });
             }
             prop_assert!(is_valid(&script.program(&program)));
         }

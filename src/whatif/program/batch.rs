@@ -10,7 +10,7 @@ use super::passes::{Pass, passes};
 use super::recording::Recording;
 use crate::base::ids::row;
 use crate::base::intern::SeededSet;
-use crate::replay::calls::{Act, Script, What};
+use crate::replay::calls::{Op, Script, What};
 use crate::stacks::phases::Phase;
 use crate::study::held::Category;
 
@@ -84,7 +84,7 @@ fn halved(recording: &Recording<'_, '_>, passes: &[Pass]) -> Vec<bool> {
 }
 
 /// `pass` made twice: the first time with blocks of its own, but for the gradients, which the second adds to.
-fn twice(pass: &[Act], purposes: &[Category], script: &mut Script, acts: &mut Vec<Act>) {
+fn twice(pass: &[Op], purposes: &[Category], script: &mut Script, acts: &mut Vec<Op>) {
     let mut first: FxHashMap<u32, u32> = FxHashMap::default();
     let mut second: FxHashMap<u32, u32> = FxHashMap::default();
     for act in pass {
@@ -106,9 +106,9 @@ fn twice(pass: &[Act], purposes: &[Category], script: &mut Script, acts: &mut Ve
             }
             What::Other => continue,
         };
-        acts.push(Act { what, ..*act });
+        acts.push(Op { what, ..*act });
     }
-    let mut added: Option<Act> = None;
+    let mut added: Option<Op> = None;
     for act in pass {
         // What was added to the gradient of the first time is gone when anything else is asked for.
         if matches!(act.what, What::Ask(_)) {
@@ -117,10 +117,10 @@ fn twice(pass: &[Act], purposes: &[Category], script: &mut Script, acts: &mut Ve
         match act.what {
             What::Ask(block) => {
                 let own = second.get(&block).copied();
-                acts.push(Act { what: What::Ask(own.unwrap_or(block)), ..*act });
+                acts.push(Op { what: What::Ask(own.unwrap_or(block)), ..*act });
                 let gone = own.or_else(|| first.remove(&block));
                 let gone = gone.map(|block| What::Free { block, is_moved: true });
-                let gone = gone.map(|what| Act { what, ..*act });
+                let gone = gone.map(|what| Op { what, ..*act });
                 if own.is_some() {
                     added = gone;
                 } else {

@@ -10,7 +10,7 @@ use super::passes::{Pass, passes};
 use super::recording::Recording;
 use crate::base::ids::row;
 use crate::base::intern::SeededMap;
-use crate::replay::calls::{Act, What};
+use crate::replay::calls::{Op, What};
 use crate::study::held::Category;
 
 /// Gradients gone before the forward pass that they live into.
@@ -28,7 +28,7 @@ fn changed(recording: &Recording<'_, '_>) -> Option<Changed> {
         let (own, before) = (step(passes.get(at)?), step(passes.get(at.checked_sub(1)?)?));
         (own.is_some() && own != before).then_some(at)
     };
-    let mut before: FxHashMap<u32, Vec<Act>> = FxHashMap::default();
+    let mut before: FxHashMap<u32, Vec<Op>> = FxHashMap::default();
     let mut dropped: FxHashSet<u32> = FxHashSet::default();
     let mut moved = Vec::new();
     for (number, block) in blocks.iter().enumerate() {
@@ -79,9 +79,9 @@ fn changed(recording: &Recording<'_, '_>) -> Option<Changed> {
     })
 }
 
-fn free_before(pass: &Pass, block: u32) -> Act {
+fn free_before(pass: &Pass, block: u32) -> Op {
     let like = pass.forward.start.saturating_sub(1);
-    Act { like, what: What::Free { block, is_moved: true } }
+    Op { like, what: What::Free { block, is_moved: true } }
 }
 
 /// What each backward pass asks for, by bytes, in order.

@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::change::{Changed, ProgramChange, Sure};
 use super::recording::Recording;
 use crate::base::ids::{StackId, row};
-use crate::replay::calls::{Act, What};
+use crate::replay::calls::{Op, What};
 use crate::study::held::Category;
 
 /// What comes to less than this part of the peak is no reason.
@@ -53,11 +53,11 @@ fn changed(recording: &Recording<'_, '_>) -> Option<Changed> {
             ends.insert(step, act.like);
         }
     }
-    let mut after: FxHashMap<u32, Vec<Act>> = FxHashMap::default();
+    let mut after: FxHashMap<u32, Vec<Op>> = FxHashMap::default();
     for (block, step) in &left {
         let like = *ends.get(step)?;
         let what = What::Free { block: *block, is_moved: true };
-        after.entry(like).or_default().push(Act { like, what });
+        after.entry(like).or_default().push(Op { like, what });
     }
     let mut script = recording.script.clone();
     script.acts.clear();

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::modules::ModuleCall;
 use super::passes::Pass;
 use crate::base::ids::StackId;
-use crate::replay::calls::{Act, Script, What};
+use crate::replay::calls::{Op, Script, What};
 
 /// A call that keeps fewer blocks than this keeps a cache, where no backward pass shows what is for it.
 const FEW: usize = 4;
@@ -16,7 +16,7 @@ const FEW: usize = 4;
 const PART: u64 = 16;
 
 /// Acts that are put before or after a call.
-type Inserted = FxHashMap<u32, Vec<Act>>;
+type Inserted = FxHashMap<u32, Vec<Op>>;
 
 /// What checkpointing a module changes.
 pub(super) struct Recompute<'p> {
@@ -61,7 +61,7 @@ impl<'p> Recompute<'p> {
                 What::Free { block, .. } if self.kept.contains(&block) => {}
                 What::Free { block, is_moved } => {
                     let block = self.again.get(&block).copied().unwrap_or(block);
-                    acts.push(Act { what: What::Free { block, is_moved }, ..*act });
+                    acts.push(Op { what: What::Free { block, is_moved }, ..*act });
                 }
                 _ => acts.push(*act),
             }
@@ -130,7 +130,7 @@ impl<'p> Recompute<'p> {
                 made_again.push(free_at(turn, block));
             }
             let new = self.script.add_like(block);
-            made_again.push(Act { like: at, what: What::Ask(new) });
+            made_again.push(Op { like: at, what: What::Ask(new) });
             if is_kept(block) && freed(block) > turn {
                 self.again.insert(block, new);
             } else {
@@ -214,13 +214,13 @@ fn places<'c>(
 
 /// The last of the frees that follow `call` at once; `call` where none do.
 fn after_frees(base: &Script, mut call: u32) -> u32 {
-    let is_free = |act: &Act| matches!(act.what, What::Free { .. });
+    let is_free = |act: &Op| matches!(act.what, What::Free { .. });
     while base.acts.get(call as usize + 1).is_some_and(is_free) {
         call += 1;
     }
     call
 }
 
-fn free_at(call: u32, block: u32) -> Act {
-    Act { like: call, what: What::Free { block, is_moved: true } }
+fn free_at(call: u32, block: u32) -> Op {
+    Op { like: call, what: What::Free { block, is_moved: true } }
 }
