@@ -12,12 +12,12 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("stub/devices.c", include_str!("../../../stub/devices.c")),
     ("stub/dnn.c", include_str!("../../../stub/dnn.c")),
     ("stub/kernels.c", include_str!("../../../stub/kernels.c")),
+    ("stub/ledger.c", include_str!("../../../stub/ledger.c")),
     ("stub/lookup.c", include_str!("../../../stub/lookup.c")),
     ("stub/memory.c", include_str!("../../../stub/memory.c")),
     ("stub/nccl.c", include_str!("../../../stub/nccl.c")),
     ("stub/nvml.c", include_str!("../../../stub/nvml.c")),
     ("stub/rnn.c", include_str!("../../../stub/rnn.c")),
     ("stub/streams.c", include_str!("../../../stub/streams.c")),
-    ("stub/told.c", include_str!("../../../stub/told.c")),
     ("stub/workspaces.c", include_str!("../../../stub/workspaces.c")),
 ];
