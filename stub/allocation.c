@@ -1,98 +1,100 @@
-/* Entry points that take and give device memory. */
+/* Entry points that allocate and free device memory. */
 static __thread int current_device = 0;
 static __thread int last_error = 0;
+/* Returns `code`, and keeps it for cudaGetLastError. */
 static int fail(int code) {
   last_error = code;
   return code;
 }
 
-static void note(const char *what, int dev, uint64_t a, uint64_t n, int rc) {
-  static FILE *out = NULL;
-  static int tried = 0;
-  if (!tried) {
-    const char *p = getenv("STUBCUDA_LOG");
-    tried = 1;
-    if (p && *p) out = fopen(p, "w");
+static void log_call(const char *call, int device, uint64_t address, uint64_t size, int result) {
+  static FILE *log = NULL;
+  static int is_opened = 0;
+  if (!is_opened) {
+    const char *path = getenv("STUBCUDA_LOG");
+    is_opened = 1;
+    if (path && *path) log = fopen(path, "w");
   }
-  if (out) {
-    fprintf(out, "%s %d 0x%llx %llu %d\n", what, dev, (unsigned long long)a, (unsigned long long)n, rc);
-    fflush(out);
+  if (log) {
+    fprintf(log, "%s %d 0x%llx %llu %d\n", call, device, (unsigned long long)address, (unsigned long long)size, result);
+    fflush(log);
   }
 }
 
 EXPORT int cudaMalloc(void **out, size_t size) {
   pthread_mutex_lock(&lock);
   ticks++;
-  int d = current_device;
-  uint64_t a = memory_allocate(d, size);
-  note("cudaMalloc", d, a, size, a ? 0 : OOM);
+  uint64_t address = memory_allocate(current_device, size);
+  log_call("cudaMalloc", current_device, address, size, address ? 0 : OOM);
   pthread_mutex_unlock(&lock);
-  *out = (void *)a;
-  return a ? 0 : fail(OOM);
+  *out = (void *)address;
+  return address ? 0 : fail(OOM);
 }
-EXPORT int cudaFree(void *p) {
-  if (!p) return 0;
+EXPORT int cudaFree(void *pointer) {
+  if (!pointer) return 0;
   pthread_mutex_lock(&lock);
   ticks++;
-  int d = pointer_device((uint64_t)p);
-  uint64_t n = 0;
-  int ok = memory_free(d, (uint64_t)p, &n);
-  note("cudaFree", d, (uint64_t)p, n, ok ? 0 : 1);
+  int device = pointer_device((uint64_t)pointer);
+  uint64_t size = 0;
+  int ok = memory_free(device, (uint64_t)pointer, &size);
+  log_call("cudaFree", device, (uint64_t)pointer, size, ok ? 0 : INVALID_VALUE);
   pthread_mutex_unlock(&lock);
-  return ok ? 0 : fail(1);
+  return ok ? 0 : fail(INVALID_VALUE);
 }
-EXPORT int cudaMemGetInfo(size_t *fr, size_t *total) {
+EXPORT int cudaMemGetInfo(size_t *free_bytes, size_t *total) {
   pthread_mutex_lock(&lock);
   *total = capacity();
-  *fr = memory_free_bytes(current_device);
+  *free_bytes = memory_free_bytes(current_device);
   pthread_mutex_unlock(&lock);
   return 0;
 }
-EXPORT int cuMemGetInfo_v2(size_t *f, size_t *t) { return cudaMemGetInfo(f, t); }
-EXPORT int cuMemAlloc_v2(uint64_t *p, size_t n) { return cudaMalloc((void **)p, n); }
-EXPORT int cuMemFree_v2(uint64_t p) { return cudaFree((void *)p); }
-/* Memory of a stream's pool, as cudaMallocAsync's backend and some libraries ask for it: given at once. */
-EXPORT int cudaMallocAsync(void **p, size_t n, void *s) { return cudaMalloc(p, n); }
-EXPORT int cudaFreeAsync(void *p, void *s) { return cudaFree(p); }
+EXPORT int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) { return cudaMemGetInfo(free_bytes, total); }
+EXPORT int cuMemAlloc_v2(uint64_t *pointer, size_t size) { return cudaMalloc((void **)pointer, size); }
+EXPORT int cuMemFree_v2(uint64_t pointer) { return cudaFree((void *)pointer); }
+/* Stream-ordered allocation, for PyTorch's cudaMallocAsync backend and some libraries. The stub has no queue of work,
+ * so it allocates and frees at once. */
+EXPORT int cudaMallocAsync(void **pointer, size_t size, void *stream) { return cudaMalloc(pointer, size); }
+EXPORT int cudaFreeAsync(void *pointer, void *stream) { return cudaFree(pointer); }
 
-/* ---- a pair for torch.cuda.memory.CUDAPluggableAllocator ---- */
-EXPORT int cudaSetDevice(int d);
+/* ---- alloc and free functions for torch.cuda.memory.CUDAPluggableAllocator ---- */
+EXPORT int cudaSetDevice(int device);
 EXPORT int cudaGetLastError(void);
-EXPORT void *stub_plug_alloc(ssize_t size, int device, void *stream) {
-  void *p = NULL;
-  int was = current_device;
+EXPORT void *stub_pluggable_alloc(ssize_t size, int device, void *stream) {
+  void *pointer = NULL;
+  int previous = current_device;
   current_device = device;
-  if (cudaMalloc(&p, size)) {
-    p = NULL;
+  if (cudaMalloc(&pointer, size)) {
+    pointer = NULL;
     cudaGetLastError();
   }
-  current_device = was;
-  return p;
+  current_device = previous;
+  return pointer;
 }
-EXPORT void stub_plug_free(void *p, ssize_t size, int device, void *stream) { cudaFree(p); }
+EXPORT void stub_pluggable_free(void *pointer, ssize_t size, int device, void *stream) { cudaFree(pointer); }
 
 /* ---- virtual memory management (expandable segments) ---- */
 typedef struct {
   uint64_t size;
-  int dev;
-} physical;
+  int device;
+} physical_memory;
 EXPORT int cuMemAddressReserve(uint64_t *out, size_t size, size_t align, uint64_t addr, unsigned long long flags) {
   pthread_mutex_lock(&lock);
   ticks++;
   *out = memory_reserve(current_device, size);
-  note("cuMemAddressReserve", current_device, *out, size, 0);
+  log_call("cuMemAddressReserve", current_device, *out, size, 0);
   pthread_mutex_unlock(&lock);
   return 0;
 }
-EXPORT int cuMemAddressFree(uint64_t p, size_t size) {
+EXPORT int cuMemAddressFree(uint64_t pointer, size_t size) {
   pthread_mutex_lock(&lock);
   ticks++;
-  uint64_t n = 0;
-  space_give(&reserve_space, p, &n);
-  note("cuMemAddressFree", current_device, p, n, 0);
+  uint64_t reserved = 0;
+  release_addresses(&reserve_space, pointer, &reserved);
+  log_call("cuMemAddressFree", current_device, pointer, reserved, 0);
   pthread_mutex_unlock(&lock);
   return 0;
 }
+/* The first fields of CUmemAllocationProp. */
 typedef struct {
   int type;
   int requestedHandleTypes;
@@ -100,54 +102,58 @@ typedef struct {
     int type;
     int id;
   } location;
-} prop_head;
-EXPORT int cuMemCreate(unsigned long long *handle, size_t size, const prop_head *prop, unsigned long long flags) {
+} allocation_prop;
+EXPORT int cuMemCreate(unsigned long long *handle, size_t size, const allocation_prop *prop, unsigned long long flags) {
   pthread_mutex_lock(&lock);
   ticks++;
-  int d = prop ? prop->location.id : current_device;
-  if (!take_memory(d, size)) {
-    note("cuMemCreate", d, 0, size, OOM);
+  int device = prop ? prop->location.id : current_device;
+  if (!take_memory(device, size)) {
+    log_call("cuMemCreate", device, 0, size, OOM);
     pthread_mutex_unlock(&lock);
     return OOM;
   }
-  physical *h = malloc(sizeof *h);
-  h->size = size;
-  h->dev = d;
-  *handle = (unsigned long long)(uintptr_t)h;
-  note("cuMemCreate", d, 0, size, 0);
+  physical_memory *memory = malloc(sizeof *memory);
+  memory->size = size;
+  memory->device = device;
+  *handle = (unsigned long long)(uintptr_t)memory;
+  log_call("cuMemCreate", device, 0, size, 0);
   pthread_mutex_unlock(&lock);
   return 0;
 }
 EXPORT int cuMemRelease(unsigned long long handle) {
   pthread_mutex_lock(&lock);
   ticks++;
-  physical *h = (physical *)(uintptr_t)handle;
-  give_memory(h->dev, h->size);
-  note("cuMemRelease", h->dev, 0, h->size, 0);
-  free(h);
+  physical_memory *memory = (physical_memory *)(uintptr_t)handle;
+  release_memory(memory->device, memory->size);
+  log_call("cuMemRelease", memory->device, 0, memory->size, 0);
+  free(memory);
   pthread_mutex_unlock(&lock);
   return 0;
 }
-EXPORT int cuMemMap(uint64_t p, size_t size, size_t off, unsigned long long h, unsigned long long f) {
+EXPORT int cuMemMap(uint64_t pointer, size_t size, size_t offset, unsigned long long handle, unsigned long long flags) {
   ticks++;
-  note("cuMemMap", current_device, p, size, 0);
+  log_call("cuMemMap", current_device, pointer, size, 0);
   return 0;
 }
-EXPORT int cuMemUnmap(uint64_t p, size_t size) {
+EXPORT int cuMemUnmap(uint64_t pointer, size_t size) {
   ticks++;
-  note("cuMemUnmap", current_device, p, size, 0);
+  log_call("cuMemUnmap", current_device, pointer, size, 0);
   return 0;
 }
-EXPORT int cuMemSetAccess(uint64_t p, size_t size, const void *d, size_t n) { return 0; }
-EXPORT int cuMemGetAllocationGranularity(size_t *g, const void *p, int o) {
-  *g = PAGE;
+EXPORT int cuMemSetAccess(uint64_t pointer, size_t size, const void *access, size_t count) { return 0; }
+EXPORT int cuMemGetAllocationGranularity(size_t *granularity, const void *prop, int option) {
+  *granularity = PAGE;
   return 0;
 }
-EXPORT int cuMemGetAddressRange_v2(uint64_t *b, size_t *s, uint64_t p) {
-  if (b) *b = p;
-  if (s) *s = 0;
+EXPORT int cuMemGetAddressRange_v2(uint64_t *base, size_t *size, uint64_t pointer) {
+  if (base) *base = pointer;
+  if (size) *size = 0;
   return 0;
 }
-EXPORT int cuMemGetAddressRange(uint64_t *b, size_t *s, uint64_t p) { return cuMemGetAddressRange_v2(b, s, p); }
-EXPORT int cuMemExportToShareableHandle(void *out, unsigned long long h, int type, unsigned long long f) { return 801; }
-EXPORT int cuMemRetainAllocationHandle(unsigned long long *h, void *p) { return 801; }
+EXPORT int cuMemGetAddressRange(uint64_t *base, size_t *size, uint64_t pointer) {
+  return cuMemGetAddressRange_v2(base, size, pointer);
+}
+EXPORT int cuMemExportToShareableHandle(void *out, unsigned long long handle, int type, unsigned long long flags) {
+  return NOT_SUPPORTED;
+}
+EXPORT int cuMemRetainAllocationHandle(unsigned long long *handle, void *pointer) { return NOT_SUPPORTED; }

@@ -1,35 +1,35 @@
-/* cuBLAS: handles, and one algorithm for every product. PyTorch gives it a workspace of its own, by capability. */
-EXPORT int cublasCreate_v2(void **h) {
-  *h = malloc(64);
+/* cuBLAS: opaque handles, and one algorithm for every product. PyTorch allocates its workspace, sized by capability. */
+EXPORT int cublasCreate_v2(void **handle) {
+  *handle = malloc(64);
   return 0;
 }
-EXPORT int cublasGetPointerMode_v2(void *h, int *m) {
-  *m = 0;
+EXPORT int cublasGetPointerMode_v2(void *handle, int *mode) {
+  *mode = 0;
   return 0;
 }
-EXPORT int cublasGetMathMode(void *h, int *m) {
-  *m = 0;
+EXPORT int cublasGetMathMode(void *handle, int *mode) {
+  *mode = 0;
   return 0;
 }
-EXPORT int cublasLtCreate(void **h) {
-  *h = malloc(64);
+EXPORT int cublasLtCreate(void **handle) {
+  *handle = malloc(64);
   return 0;
 }
-EXPORT int cublasLtMatmulDescCreate(void **d, int c, int t) {
-  *d = malloc(64);
+EXPORT int cublasLtMatmulDescCreate(void **description, int compute_type, int scale_type) {
+  *description = malloc(64);
   return 0;
 }
-EXPORT int cublasLtMatrixLayoutCreate(void **d, int t, uint64_t r, uint64_t c, int64_t ld) {
-  *d = malloc(64);
+EXPORT int cublasLtMatrixLayoutCreate(void **layout, int type, uint64_t rows, uint64_t columns, int64_t stride) {
+  *layout = malloc(64);
   return 0;
 }
-EXPORT int cublasLtMatmulPreferenceCreate(void **d) {
-  *d = malloc(64);
+EXPORT int cublasLtMatmulPreferenceCreate(void **preference) {
+  *preference = malloc(64);
   return 0;
 }
-EXPORT int cublasLtMatmulAlgoGetHeuristic(void *h, void *o, void *a, void *b, void *c, void *d, void *p, int n,
-                                          char *res, int *got) {
-  memset(res, 0, 96);
-  *got = 1;
-  return 0; /* the size of one result, in every release */
+EXPORT int cublasLtMatmulAlgoGetHeuristic(void *handle, void *operation, void *a, void *b, void *c, void *d,
+                                          void *preference, int requested, char *result, int *count) {
+  memset(result, 0, 96); /* sizeof(cublasLtMatmulHeuristicResult_t), in every release */
+  *count = 1;
+  return 0;
 }

@@ -1,110 +1,122 @@
-/* Copies: what the host reads of a device is zero; what it writes there is lost. */
-static int copy(void *dst, const void *src, size_t n, int kind) {
-  int dd = is_device_pointer((uint64_t)dst), sd = is_device_pointer((uint64_t)src);
-  if (!dd && sd) {
-    if (!host_reads(n)) memset(dst, 0, n);
-  } else if (!dd && !sd) memmove(dst, src, n);
+/* Copies. What the host reads from a device is zero; what it writes to a device is lost. The direction comes from the
+ * addresses: cudaMemcpyDefault leaves it to them. */
+static int copy(void *dst, const void *src, size_t size) {
+  int to_device = is_device_pointer((uint64_t)dst), from_device = is_device_pointer((uint64_t)src);
+  if (to_device) return 0;
+  if (!from_device) memmove(dst, src, size);
+  else if (!record_read(size)) memset(dst, 0, size);
   return 0;
 }
-EXPORT int cudaMemcpy(void *d, const void *s, size_t n, int k) { return copy(d, s, n, k); }
-EXPORT int cudaMemcpyAsync(void *d, const void *s, size_t n, int k, void *st) { return copy(d, s, n, k); }
-EXPORT int cudaMemcpy2D(void *d, size_t dp, const void *s, size_t sp, size_t w, size_t h, int k) {
-  int reads = !is_device_pointer((uint64_t)d) && is_device_pointer((uint64_t)s);
-  for (size_t i = 0; i < h; i++) {
-    if (reads) memset((char *)d + i * dp, 0, w);
-    else copy((char *)d + i * dp, (const char *)s + i * sp, w, k);
+EXPORT int cudaMemcpy(void *dst, const void *src, size_t size, int kind) { return copy(dst, src, size); }
+EXPORT int cudaMemcpyAsync(void *dst, const void *src, size_t size, int kind, void *stream) {
+  return copy(dst, src, size);
+}
+EXPORT int cudaMemcpy2D(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
+                        int kind) {
+  int is_read = !is_device_pointer((uint64_t)dst) && is_device_pointer((uint64_t)src);
+  for (size_t row = 0; row < height; row++) {
+    char *to = (char *)dst + row * dst_pitch;
+    if (is_read) memset(to, 0, width);
+    else copy(to, (const char *)src + row * src_pitch, width);
   }
-  if (reads) host_reads(w * h);
+  if (is_read) record_read(width * height);
   return 0;
 }
-EXPORT int cudaMemcpy2DAsync(void *d, size_t dp, const void *s, size_t sp, size_t w, size_t h, int k, void *st) {
-  return cudaMemcpy2D(d, dp, s, sp, w, h, k);
+EXPORT int cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width,
+                             size_t height, int kind, void *stream) {
+  return cudaMemcpy2D(dst, dst_pitch, src, src_pitch, width, height, kind);
 }
-EXPORT int cuMemcpyDtoH_v2(void *d, uint64_t s, size_t n) { return copy(d, (void *)s, n, 2); }
-EXPORT int cuMemcpyDtoHAsync_v2(void *d, uint64_t s, size_t n, void *st) { return copy(d, (void *)s, n, 2); }
-EXPORT int cuMemcpyAsync(uint64_t d, uint64_t s, size_t n, void *st) { return copy((void *)d, (void *)s, n, 4); }
-/* Both forms; the newer one has no place for the number of the copy that failed. */
-EXPORT int cudaMemcpyBatchAsync(void **d, void **s, size_t *n, size_t count) {
-  for (size_t i = 0; i < count; i++) copy(d[i], s[i], n[i], 4);
+EXPORT int cuMemcpyDtoH_v2(void *dst, uint64_t src, size_t size) { return copy(dst, (void *)src, size); }
+EXPORT int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t size, void *stream) {
+  return copy(dst, (void *)src, size);
+}
+EXPORT int cuMemcpyAsync(uint64_t dst, uint64_t src, size_t size, void *stream) {
+  return copy((void *)dst, (void *)src, size);
+}
+/* CUDA 13 removed a parameter (the index of the copy that failed). Both forms start with the ones used here. */
+EXPORT int cudaMemcpyBatchAsync(void **dsts, void **srcs, size_t *sizes, size_t count) {
+  for (size_t i = 0; i < count; i++) copy(dsts[i], srcs[i], sizes[i]);
   return 0;
 }
-EXPORT int cudaMemcpyFromSymbol(void *d, const void *s, size_t n, size_t off, int k) {
-  memset(d, 0, n);
-  host_reads(n);
+EXPORT int cudaMemcpyFromSymbol(void *dst, const void *symbol, size_t size, size_t offset, int kind) {
+  memset(dst, 0, size);
+  record_read(size);
   return 0;
 }
 
-/* Pinned memory, so that is_pinned() says so, which DDP insists on. What the table has no room for is not pinned. */
+/* Pinned host memory. The table is for Tensor.is_pinned(), which DistributedDataParallel checks; an allocation that
+ * does not fit into the table is reported as not pinned. */
+#define MAX_PINNED 4096
 static struct {
-  uint64_t at, bytes;
-} pinned[4096];
-static int pinned_row(uint64_t at) {
-  for (int i = 0; i < 4096; i++)
-    if (pinned[i].bytes && at - pinned[i].at < pinned[i].bytes) return i;
+  uint64_t address, bytes;
+} pinned[MAX_PINNED];
+static int pinned_index(uint64_t address) {
+  for (int i = 0; i < MAX_PINNED; i++)
+    if (pinned[i].bytes && address - pinned[i].address < pinned[i].bytes) return i;
   return -1;
 }
-/* Pinned memory is zero at first, as large memory is anyway: a kernel that would write there does not. */
-EXPORT int cudaHostAlloc(void **p, size_t n, unsigned f) {
-  *p = NULL;
-  if (posix_memalign(p, 4096, n ? n : 1)) return fail(OOM);
-  if (n < MIB) memset(*p, 0, n);
+/* Kernels that would write to pinned memory do not run, so it must start as zero. Large allocations already do. */
+EXPORT int cudaHostAlloc(void **pointer, size_t size, unsigned flags) {
+  *pointer = NULL;
+  if (posix_memalign(pointer, 4096, size ? size : 1)) return fail(OOM);
+  if (size < MIB) memset(*pointer, 0, size);
   pthread_mutex_lock(&lock);
-  for (int i = 0; i < 4096; i++)
+  for (int i = 0; i < MAX_PINNED; i++)
     if (!pinned[i].bytes) {
-      pinned[i].at = (uint64_t)*p;
-      pinned[i].bytes = n ? n : 1;
+      pinned[i].address = (uint64_t)*pointer;
+      pinned[i].bytes = size ? size : 1;
       break;
     }
   pthread_mutex_unlock(&lock);
   return 0;
 }
-EXPORT int cudaMallocHost(void **p, size_t n) { return cudaHostAlloc(p, n, 0); }
-EXPORT int cudaFreeHost(void *p) {
+EXPORT int cudaMallocHost(void **pointer, size_t size) { return cudaHostAlloc(pointer, size, 0); }
+EXPORT int cudaFreeHost(void *pointer) {
   pthread_mutex_lock(&lock);
-  int row = p ? pinned_row((uint64_t)p) : -1;
-  if (row >= 0) pinned[row].bytes = 0;
+  int index = pointer ? pinned_index((uint64_t)pointer) : -1;
+  if (index >= 0) pinned[index].bytes = 0;
   pthread_mutex_unlock(&lock);
-  free(p);
+  free(pointer);
   return 0;
 }
-EXPORT int cuMemHostAlloc(void **p, size_t n, unsigned f) { return cudaHostAlloc(p, n, f); }
-EXPORT int cuMemAllocHost_v2(void **p, size_t n) { return cudaHostAlloc(p, n, 0); }
-EXPORT int cuMemFreeHost(void *p) { return cudaFreeHost(p); }
-EXPORT int cudaHostGetDevicePointer(void **d, void *h, unsigned f) {
-  *d = h;
+EXPORT int cuMemHostAlloc(void **pointer, size_t size, unsigned flags) { return cudaHostAlloc(pointer, size, flags); }
+EXPORT int cuMemAllocHost_v2(void **pointer, size_t size) { return cudaHostAlloc(pointer, size, 0); }
+EXPORT int cuMemFreeHost(void *pointer) { return cudaFreeHost(pointer); }
+EXPORT int cudaHostGetDevicePointer(void **device, void *host, unsigned flags) {
+  *device = host;
   return 0;
 }
-EXPORT int cuMemHostGetDevicePointer_v2(uint64_t *d, void *p, unsigned f) {
-  *d = (uint64_t)p;
+EXPORT int cuMemHostGetDevicePointer_v2(uint64_t *device, void *host, unsigned flags) {
+  *device = (uint64_t)host;
   return 0;
 }
-EXPORT int cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p) {
-  memset(a, 0, sizeof *a);
-  if (is_device_pointer((uint64_t)p)) {
-    a->type = cudaMemoryTypeDevice;
-    a->device = pointer_device((uint64_t)p);
-    a->devicePointer = (void *)p;
+EXPORT int cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer) {
+  memset(attributes, 0, sizeof *attributes);
+  if (is_device_pointer((uint64_t)pointer)) {
+    attributes->type = cudaMemoryTypeDevice;
+    attributes->device = pointer_device((uint64_t)pointer);
+    attributes->devicePointer = (void *)pointer;
   } else {
     pthread_mutex_lock(&lock);
-    int is_pinned = pinned_row((uint64_t)p) >= 0;
+    int is_pinned = pinned_index((uint64_t)pointer) >= 0;
     pthread_mutex_unlock(&lock);
-    a->type = is_pinned ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
-    a->device = is_pinned ? 0 : -1;
-    if (is_pinned) a->devicePointer = a->hostPointer = (void *)p;
+    attributes->type = is_pinned ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
+    attributes->device = is_pinned ? 0 : -1;
+    if (is_pinned) attributes->devicePointer = attributes->hostPointer = (void *)pointer;
   }
   return 0;
 }
-EXPORT int cuPointerGetAttribute(void *data, int attribute, uint64_t p) {
-  if (!is_device_pointer(p)) return 1;
+EXPORT int cuPointerGetAttribute(void *data, int attribute, uint64_t pointer) {
+  if (!is_device_pointer(pointer)) return INVALID_VALUE;
   switch (attribute) {
-  case 2: *(int *)data = 2; break;      /* memory type: of a device */
-  case 3: *(uint64_t *)data = p; break; /* as the device calls it */
-  case 9: *(int *)data = pointer_device(p); break;
+  case 2: *(int *)data = 2; break;                       /* MEMORY_TYPE: device */
+  case 3: *(uint64_t *)data = pointer; break;            /* DEVICE_POINTER */
+  case 9: *(int *)data = pointer_device(pointer); break; /* DEVICE_ORDINAL */
   default: *(int *)data = 0;
   }
   return 0;
 }
-EXPORT int cuPointerGetAttributes(unsigned n, int *attributes, void **data, uint64_t p) {
-  for (unsigned i = 0; i < n; i++) cuPointerGetAttribute(data[i], attributes[i], p);
+EXPORT int cuPointerGetAttributes(unsigned count, int *attributes, void **data, uint64_t pointer) {
+  for (unsigned i = 0; i < count; i++) cuPointerGetAttribute(data[i], attributes[i], pointer);
   return 0;
 }

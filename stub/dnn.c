@@ -1,135 +1,130 @@
-/* cuDNN: one engine for every plan, without a workspace; what the real one takes only it knows. What it could take is
- * told beside: see workspaces.c. Whatever is not here is generated and gives objects that nobody looks into. */
-static int asked_workspace(size_t *s) {
-  unsized[CUDNN]++;
-  if (s) *s = 0;
+/* cuDNN. Heuristics find one engine, and its plans need no workspace: the real sizes are known only to cuDNN. What a
+ * plan could need is recorded (workspaces.c). Entry points that are not here are generated and return opaque objects.
+ */
+/* Answers 0, and counts that the real size is unknown. */
+static int no_workspace(size_t *bytes) {
+  unknown_sizes[CUDNN]++;
+  if (bytes) *bytes = 0;
   return 0;
 }
-EXPORT int cudnnBackendCreateDescriptor(int type, void **d) {
-  *d = calloc(1, sizeof(descriptor));
+EXPORT int cudnnBackendCreateDescriptor(int type, void **out) {
+  *out = calloc(1, sizeof(descriptor));
   return 0;
 }
 EXPORT int cudnnBackendDestroyDescriptor(void *d) {
   free(d);
   return 0;
 }
-EXPORT int cudnnBackendSetAttribute(descriptor *d, int a, int type, int64_t n, const void *from) {
-  set_attribute(d, a, type, n, from);
+EXPORT int cudnnBackendSetAttribute(descriptor *d, int name, int type, int64_t count, const void *values) {
+  set_attribute(d, name, type, count, values);
   return 0;
 }
 EXPORT int cudnnBackendFinalize(descriptor *d) {
-  finalize(d);
+  finalize_descriptor(d);
   return 0;
 }
-EXPORT int cudnnBackendExecute(void *h, descriptor *plan, void *v) {
+EXPORT int cudnnBackendExecute(void *handle, descriptor *plan, void *variants) {
   ticks++;
-  unsized[CUDNN]++;
-  tell_workspace(plan);
+  unknown_sizes[CUDNN]++;
+  record_workspace(plan);
   return 0;
 }
-EXPORT int cudnnSetStream(void *h, void *stream) {
+EXPORT int cudnnSetStream(void *handle, void *stream) {
   dnn_stream = (uint64_t)stream;
   return 0;
 }
-EXPORT int cudnnBackendGetAttribute(descriptor *d, int a, int t, int64_t want, int64_t *got, void *to) {
-  int64_t n = 0, value = 0;
-  int wide = 1;
-  switch (a) { /* numbers of cudnnBackendAttributeName_t */
-  case 202:    /* heuristics found one configuration */
-    n = 1;
-    wide = -1;
-    if (want > 0 && to && *(descriptor **)to) {
-      (*(descriptor **)to)->bytes = d->bytes;
-      (*(descriptor **)to)->is_needed = d->is_needed;
-    }
-    break;
-  case 303:
-  case 402: n = 1; break; /* workspace of a configuration, of a plan */
-  case 300:
-    n = 1;
-    wide = -1;
-    break; /* the engine of a configuration */
-  case 304:
-    n = 1;
-    wide = 0;
-    break; /* index of an engine */
-  case 802:
-    n = 1;
-    value = 1;
-    break;
-  case 1301: n = 1; break;
-  default: break;
+/* By number of cudnnBackendAttributeName_t. An attribute is an int64_t, an int32_t or a descriptor that the caller
+ * made. */
+EXPORT int cudnnBackendGetAttribute(descriptor *d, int name, int type, int64_t requested, int64_t *count, void *out) {
+  enum { NONE, INT64, INT32, DESCRIPTOR } kind = NONE;
+  int64_t value = 0;
+  switch (name) {
+  case 202: kind = DESCRIPTOR; break;       /* ENGINEHEUR_RESULTS: one configuration, of the same operations */
+  case 300: kind = DESCRIPTOR; break;       /* ENGINECFG_ENGINE */
+  case 303: kind = INT64; break;            /* ENGINECFG_WORKSPACE_SIZE */
+  case 304: kind = INT32; break;            /* ENGINECFG_SHARED_MEMORY_USED */
+  case 402: kind = INT64; break;            /* EXECUTION_PLAN_WORKSPACE_SIZE */
+  case 802: kind = INT64, value = 1; break; /* OPERATIONGRAPH_ENGINE_GLOBAL_COUNT */
+  case 1301: kind = INT64; break;           /* ENGINE_GLOBAL_INDEX */
   }
-  if (n && want > 0 && to && wide == 1) *(int64_t *)to = value;
-  if (n && want > 0 && to && wide == 0) *(int *)to = 0;
-  if (got) *got = n;
+  if (kind != NONE && requested > 0 && out) {
+    descriptor *result = name == 202 ? *(descriptor **)out : NULL;
+    if (result) result->bytes = d->bytes, result->is_required = d->is_required;
+    if (kind == INT64) *(int64_t *)out = value;
+    if (kind == INT32) *(int *)out = 0;
+  }
+  if (count) *count = kind != NONE;
   return 0;
 }
-/* An algorithm: its first two numbers are which, and that it succeeded. */
-static int algorithm(int *found, int *result) {
-  if (found) *found = 1;
+/* Fills a cudnnConvolution..AlgoPerf_t (48 bytes): algorithm 1, status success, no workspace. */
+static int one_algorithm(int *count, int *result) {
+  if (count) *count = 1;
   memset(result, 0, 48);
   result[0] = 1;
-  unsized[CUDNN]++;
+  unknown_sizes[CUDNN]++;
   return 0;
 }
-EXPORT int cudnnGetConvolutionForwardAlgorithm_v7(void *h, void *a, void *b, void *c, void *d, int n, int *found,
+EXPORT int cudnnGetConvolutionForwardAlgorithm_v7(void *handle, void *a, void *b, void *c, void *d, int n, int *count,
                                                   int *r) {
-  return algorithm(found, r);
+  return one_algorithm(count, r);
 }
-EXPORT int cudnnGetConvolutionBackwardDataAlgorithm_v7(void *h, void *a, void *b, void *c, void *d, int n, int *found,
-                                                       int *r) {
-  return algorithm(found, r);
+EXPORT int cudnnGetConvolutionBackwardDataAlgorithm_v7(void *handle, void *a, void *b, void *c, void *d, int n,
+                                                       int *count, int *r) {
+  return one_algorithm(count, r);
 }
-EXPORT int cudnnGetConvolutionBackwardFilterAlgorithm_v7(void *h, void *a, void *b, void *c, void *d, int n, int *found,
-                                                         int *r) {
-  return algorithm(found, r);
+EXPORT int cudnnGetConvolutionBackwardFilterAlgorithm_v7(void *handle, void *a, void *b, void *c, void *d, int n,
+                                                         int *count, int *r) {
+  return one_algorithm(count, r);
 }
-EXPORT int cudnnFindConvolutionForwardAlgorithmEx(void *h, void *a, void *x, void *b, void *y, void *c, void *d,
-                                                  void *z, int n, int *found, int *r) {
-  return algorithm(found, r);
+EXPORT int cudnnFindConvolutionForwardAlgorithmEx(void *handle, void *a, void *x, void *b, void *y, void *c, void *d,
+                                                  void *z, int n, int *count, int *r) {
+  return one_algorithm(count, r);
 }
-EXPORT int cudnnFindConvolutionBackwardDataAlgorithmEx(void *h, void *a, void *x, void *b, void *y, void *c, void *d,
-                                                       void *z, int n, int *found, int *r) {
-  return algorithm(found, r);
+EXPORT int cudnnFindConvolutionBackwardDataAlgorithmEx(void *handle, void *a, void *x, void *b, void *y, void *c,
+                                                       void *d, void *z, int n, int *count, int *r) {
+  return one_algorithm(count, r);
 }
-EXPORT int cudnnFindConvolutionBackwardFilterAlgorithmEx(void *h, void *a, void *x, void *b, void *y, void *c, void *d,
-                                                         void *z, int n, int *found, int *r) {
-  return algorithm(found, r);
+EXPORT int cudnnFindConvolutionBackwardFilterAlgorithmEx(void *handle, void *a, void *x, void *b, void *y, void *c,
+                                                         void *d, void *z, int n, int *count, int *r) {
+  return one_algorithm(count, r);
 }
-EXPORT int cudnnGetConvolutionForwardWorkspaceSize(void *h, void *a, void *b, void *c, void *d, int g, size_t *s) {
-  return asked_workspace(s);
+EXPORT int cudnnGetConvolutionForwardWorkspaceSize(void *handle, void *a, void *b, void *c, void *d, int g,
+                                                   size_t *bytes) {
+  return no_workspace(bytes);
 }
-EXPORT int cudnnGetConvolutionBackwardDataWorkspaceSize(void *h, void *a, void *b, void *c, void *d, int g, size_t *s) {
-  return asked_workspace(s);
+EXPORT int cudnnGetConvolutionBackwardDataWorkspaceSize(void *handle, void *a, void *b, void *c, void *d, int g,
+                                                        size_t *bytes) {
+  return no_workspace(bytes);
 }
-EXPORT int cudnnGetConvolutionBackwardFilterWorkspaceSize(void *h, void *a, void *b, void *c, void *d, int g,
-                                                          size_t *s) {
-  return asked_workspace(s);
+EXPORT int cudnnGetConvolutionBackwardFilterWorkspaceSize(void *handle, void *a, void *b, void *c, void *d, int g,
+                                                          size_t *bytes) {
+  return no_workspace(bytes);
 }
-EXPORT int cudnnGetRNNTempSpaceSizes(void *h, void *d, int m, void *x, size_t *s, size_t *r) {
-  if (r) *r = 0;
-  return asked_workspace(s);
+EXPORT int cudnnGetRNNTempSpaceSizes(void *handle, void *d, int m, void *x, size_t *bytes, size_t *reserve) {
+  if (reserve) *reserve = 0;
+  return no_workspace(bytes);
 }
-EXPORT int cudnnGetRNNWorkspaceSize(void *h, void *d, int n, void *x, size_t *s) { return asked_workspace(s); }
-EXPORT int cudnnGetRNNTrainingReserveSize(void *h, void *d, int n, void *x, size_t *s) {
-  unsized[CUDNN]++;
-  *s = 0;
+EXPORT int cudnnGetRNNWorkspaceSize(void *handle, void *d, int n, void *x, size_t *bytes) {
+  return no_workspace(bytes);
+}
+EXPORT int cudnnGetRNNTrainingReserveSize(void *handle, void *d, int n, void *x, size_t *bytes) {
+  unknown_sizes[CUDNN]++;
+  *bytes = 0;
   return 0;
 }
-EXPORT int cudnnDropoutGetStatesSize(void *h, size_t *s) {
-  *s = 3145728;
+EXPORT int cudnnDropoutGetStatesSize(void *handle, size_t *bytes) {
+  *bytes = 3145728;
   return 0;
 }
 
-/* PyTorch compares it with the release that it was built for: that of the headers beside it. */
+/* PyTorch checks this against the release that it was built with, which is the one of the headers beside it. */
 EXPORT size_t cudnnGetVersion(void) { return CUDNN_V; }
-EXPORT int cudnnGetProperty(int which, int *v) {
+EXPORT int cudnnGetProperty(int type, int *value) {
   int major = CUDNN_V < 90000 ? CUDNN_V / 1000 : CUDNN_V / 10000, minor = CUDNN_V / 100 % (CUDNN_V < 90000 ? 10 : 100);
-  *v = which == 0 ? major : which == 1 ? minor : CUDNN_V % 100;
+  *value = type == 0 ? major : type == 1 ? minor : CUDNN_V % 100;
   return 0;
 }
-EXPORT const char *cudnnGetErrorString(int e) { return e ? "CUDNN_STATUS_STUB" : "CUDNN_STATUS_SUCCESS"; }
-EXPORT void cudnnGetLastErrorString(char *s, size_t n) {
-  if (n) *s = 0;
+EXPORT const char *cudnnGetErrorString(int status) { return status ? "CUDNN_STATUS_STUB" : "CUDNN_STATUS_SUCCESS"; }
+EXPORT void cudnnGetLastErrorString(char *message, size_t size) {
+  if (size) *message = 0;
 }

@@ -1,150 +1,160 @@
-/* Kernels: accepted, never run. Modules and functions are handles that nobody looks into. */
+/* Kernel launches are accepted and nothing runs. Modules and functions are opaque handles. */
 #define MODULE ((void *)0x3000)
 #define FUNCTION ((void *)0x3100)
-#define SYMBOL 0x3ffff0000000ull /* where every variable of a module is */
+#define SYMBOL 0x3ffff0000000ull /* the address of every variable in a module */
 typedef struct {
   unsigned x, y, z;
-} d3;
+} dimensions;
 static __thread struct {
-  d3 g, b;
-  size_t sh;
-  void *s;
+  dimensions grid, block;
+  size_t shared_bytes;
+  void *stream;
 } launch;
-EXPORT unsigned __cudaPushCallConfiguration(d3 g, d3 b, size_t sh, void *s) {
-  launch.g = g;
-  launch.b = b;
-  launch.sh = sh;
-  launch.s = s;
+EXPORT unsigned __cudaPushCallConfiguration(dimensions grid, dimensions block, size_t shared_bytes, void *stream) {
+  launch.grid = grid;
+  launch.block = block;
+  launch.shared_bytes = shared_bytes;
+  launch.stream = stream;
   return 0;
 }
-EXPORT int __cudaPopCallConfiguration(d3 *g, d3 *b, size_t *sh, void *s) {
-  *g = launch.g;
-  *b = launch.b;
-  *sh = launch.sh;
-  *(void **)s = launch.s;
+EXPORT int __cudaPopCallConfiguration(dimensions *grid, dimensions *block, size_t *shared_bytes, void *stream) {
+  *grid = launch.grid;
+  *block = launch.block;
+  *shared_bytes = launch.shared_bytes;
+  *(void **)stream = launch.stream;
   return 0;
 }
-EXPORT int __cudaGetKernel(void **k, const void *f) {
-  *k = (void *)f;
+EXPORT int __cudaGetKernel(void **kernel, const void *function) {
+  *kernel = (void *)function;
   return 0;
 }
-EXPORT int __cudaLaunchKernel(void *k, d3 g, d3 b, void **a, size_t sh, void *s) {
+EXPORT int __cudaLaunchKernel(void *kernel, dimensions grid, dimensions block, void **args, size_t shared_bytes,
+                              void *stream) {
   ticks++;
   return 0;
 }
-EXPORT int cudaLaunchKernel(const void *k, d3 g, d3 b, void **a, size_t sh, void *s) {
+EXPORT int cudaLaunchKernel(const void *kernel, dimensions grid, dimensions block, void **args, size_t shared_bytes,
+                            void *stream) {
   ticks++;
   return 0;
 }
-EXPORT int cudaLaunchKernelExC(const void *c, const void *k, void **a) {
+EXPORT int cudaLaunchKernelExC(const void *config, const void *kernel, void **args) {
   ticks++;
   return 0;
 }
-EXPORT int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                          unsigned sh, void *s, void **a, void **e) {
+EXPORT int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                          unsigned shared_bytes, void *stream, void **args, void **extra) {
   ticks++;
   return 0;
 }
-EXPORT int cuLaunchKernelEx(const void *c, void *f, void **a, void **e) {
+EXPORT int cuLaunchKernelEx(const void *config, void *function, void **args, void **extra) {
   ticks++;
   return 0;
 }
-EXPORT int cuLaunchCooperativeKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                                     unsigned bz, unsigned sh, void *s, void **a) {
+EXPORT int cuLaunchCooperativeKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                                     unsigned bz, unsigned shared_bytes, void *stream, void **args) {
   ticks++;
   return 0;
 }
-EXPORT void **__cudaRegisterFatBinary(void *f) {
-  static void *h[4];
-  return h;
+EXPORT void **__cudaRegisterFatBinary(void *binary) {
+  static void *handle[4];
+  return handle;
 }
-EXPORT char __cudaInitModule(void **h) { return 1; }
-EXPORT int cudaFuncGetAttributes(struct cudaFuncAttributes *a, const void *f) {
-  memset(a, 0, sizeof *a);
-  a->maxThreadsPerBlock = 1024;
-  a->numRegs = 32;
-  a->ptxVersion = a->binaryVersion = cc() == 89 ? 86 : cc();
-  return 0;
-} /* wheels have no binary for 8.9: it runs that of 8.6 */
-EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, const void *f, int b, size_t s) {
-  *n = 2;
+EXPORT char __cudaInitModule(void **handle) { return 1; }
+EXPORT int cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function) {
+  memset(attributes, 0, sizeof *attributes);
+  attributes->maxThreadsPerBlock = 1024;
+  attributes->numRegs = 32;
+  /* PyTorch's wheels have no binary for 8.9; such a GPU runs the one for 8.6. */
+  attributes->ptxVersion = attributes->binaryVersion = compute_capability() == 89 ? 86 : compute_capability();
   return 0;
 }
-EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n, const void *f, int b, size_t s, unsigned fl) {
-  *n = 2;
+EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,
+                                                         size_t shared_bytes) {
+  *blocks = 2;
   return 0;
 }
-EXPORT int cudaOccupancyMaxPotentialBlockSize(int *g, int *b, const void *f, size_t s, int l) {
-  *g = sms();
-  *b = 256;
+EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function, int threads,
+                                                                  size_t shared_bytes, unsigned flags) {
+  *blocks = 2;
   return 0;
 }
-EXPORT int cudaGetSymbolAddress(void **p, const void *s) {
-  *p = (void *)SYMBOL;
+EXPORT int cudaOccupancyMaxPotentialBlockSize(int *grid, int *block, const void *function, size_t shared_bytes,
+                                              int limit) {
+  *grid = multiprocessors();
+  *block = 256;
+  return 0;
+}
+EXPORT int cudaGetSymbolAddress(void **pointer, const void *symbol) {
+  *pointer = (void *)SYMBOL;
   return 0;
 }
 
-/* ---- what Triton and run-time compilation ask of the driver ---- */
-EXPORT int cuFuncGetAttribute(int *v, int attr, void *f) {
-  *v = attr == 0 ? 1024 : attr == 4 ? 32 : 0;
-  return 0;
-} /* most threads of a block; registers */
-EXPORT int cuFuncGetModule(void **m, void *f) {
-  *m = MODULE;
+/* ---- driver calls of Triton and of run-time compilation ---- */
+EXPORT int cuFuncGetAttribute(int *value, int attr, void *function) {
+  *value = attr == 0 ? 1024 : attr == 4 ? 32 : 0; /* MAX_THREADS_PER_BLOCK, NUM_REGS */
   return 0;
 }
-EXPORT int cuKernelGetAttribute(int *v, int attr, void *k, int d) { return cuFuncGetAttribute(v, attr, k); }
-EXPORT int cuKernelGetFunction(void **f, void *k) {
-  *f = FUNCTION;
+EXPORT int cuFuncGetModule(void **module, void *function) {
+  *module = MODULE;
   return 0;
 }
-EXPORT int cuLibraryLoadData(void **l, const void *code, void *a, void *b, unsigned c, void *d, void *e, unsigned f) {
-  *l = MODULE;
+EXPORT int cuKernelGetAttribute(int *value, int attr, void *kernel, int device) {
+  return cuFuncGetAttribute(value, attr, kernel);
+}
+EXPORT int cuKernelGetFunction(void **function, void *kernel) {
+  *function = FUNCTION;
   return 0;
 }
-EXPORT int cuLibraryGetKernel(void **k, void *l, const char *n) {
-  *k = FUNCTION;
+EXPORT int cuLibraryLoadData(void **library, const void *code, void *jit_options, void *jit_values, unsigned jit_count,
+                             void *options, void *values, unsigned count) {
+  *library = MODULE;
   return 0;
 }
-EXPORT int cuLibraryGetModule(void **m, void *l) {
-  *m = MODULE;
+EXPORT int cuLibraryGetKernel(void **kernel, void *library, const char *name) {
+  *kernel = FUNCTION;
   return 0;
 }
-EXPORT int cuModuleLoad(void **m, const char *path) {
-  *m = MODULE;
+EXPORT int cuLibraryGetModule(void **module, void *library) {
+  *module = MODULE;
   return 0;
 }
-EXPORT int cuModuleLoadData(void **m, const void *image) {
-  *m = MODULE;
+EXPORT int cuModuleLoad(void **module, const char *path) {
+  *module = MODULE;
   return 0;
 }
-EXPORT int cuModuleLoadDataEx(void **m, const void *i, unsigned n, void *o, void *v) {
-  *m = MODULE;
+EXPORT int cuModuleLoadData(void **module, const void *image) {
+  *module = MODULE;
   return 0;
 }
-EXPORT int cuModuleLoadFatBinary(void **m, const void *i) {
-  *m = MODULE;
+EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned count, void *options, void *values) {
+  *module = MODULE;
   return 0;
 }
-EXPORT int cuModuleGetFunction(void **f, void *m, const char *name) {
-  *f = FUNCTION;
+EXPORT int cuModuleLoadFatBinary(void **module, const void *image) {
+  *module = MODULE;
   return 0;
 }
-EXPORT int cuModuleGetGlobal_v2(uint64_t *p, size_t *n, void *m, const char *name) {
-  if (p) *p = SYMBOL;
-  if (n) *n = 4096;
+EXPORT int cuModuleGetFunction(void **function, void *module, const char *name) {
+  *function = FUNCTION;
   return 0;
 }
-EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, void *f, int b, size_t s) {
-  *n = 2;
+EXPORT int cuModuleGetGlobal_v2(uint64_t *pointer, size_t *size, void *module, const char *name) {
+  if (pointer) *pointer = SYMBOL;
+  if (size) *size = 4096;
   return 0;
 }
-EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n, void *f, int b, size_t s, unsigned fl) {
-  *n = 2;
+EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads, size_t shared_bytes) {
+  *blocks = 2;
   return 0;
 }
-EXPORT int cuOccupancyMaxActiveClusters(int *n, void *f, const void *c) {
-  *n = sms();
+EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, void *function, int threads,
+                                                                size_t shared_bytes, unsigned flags) {
+  *blocks = 2;
+  return 0;
+}
+EXPORT int cuOccupancyMaxActiveClusters(int *clusters, void *function, const void *config) {
+  *clusters = multiprocessors();
   return 0;
 }
 EXPORT int cuTensorMapEncodeTiled(void *map) {

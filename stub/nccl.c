@@ -1,55 +1,58 @@
-/* NCCL: every rank succeeds alone, as the rank and size that it was given; nothing goes from one to another. */
+/* NCCL: every call succeeds at once, on the rank and group size that the program gave. No data is exchanged. */
 typedef struct {
   int rank, size;
 } communicator;
-static int join(communicator **c, int size, int rank) {
-  *c = calloc(1, 256);
-  (*c)->rank = rank;
-  (*c)->size = size;
+static int init_rank(communicator **comm, int size, int rank) {
+  *comm = calloc(1, 256);
+  (*comm)->rank = rank;
+  (*comm)->size = size;
   return 0;
 }
 typedef struct {
   char bytes[128];
 } unique_id;
-EXPORT int ncclGetVersion(int *v) {
-  *v = NCCL_V;
+EXPORT int ncclGetVersion(int *version) {
+  *version = NCCL_V;
   return 0;
 }
 EXPORT int ncclGetUniqueId(unique_id *id) {
   memset(id, 1, sizeof *id);
   return 0;
 }
-EXPORT int ncclCommInitRank(communicator **c, int size, unique_id id, int rank) { return join(c, size, rank); }
-EXPORT int ncclCommInitRankConfig(communicator **c, int size, unique_id id, int rank, void *config) {
-  return join(c, size, rank);
+EXPORT int ncclCommInitRank(communicator **comm, int size, unique_id id, int rank) {
+  return init_rank(comm, size, rank);
 }
-EXPORT int ncclCommInitRankScalable(communicator **c, int size, int rank, int n, unique_id *ids, void *config) {
-  return join(c, size, rank);
+EXPORT int ncclCommInitRankConfig(communicator **comm, int size, unique_id id, int rank, void *config) {
+  return init_rank(comm, size, rank);
 }
-EXPORT int ncclCommInitAll(communicator **c, int n, const int *devices) {
-  for (int i = 0; i < n; i++) join(&c[i], n, i);
+EXPORT int ncclCommInitRankScalable(communicator **comm, int size, int rank, int id_count, unique_id *ids,
+                                    void *config) {
+  return init_rank(comm, size, rank);
+}
+EXPORT int ncclCommInitAll(communicator **comms, int size, const int *devices) {
+  for (int rank = 0; rank < size; rank++) init_rank(&comms[rank], size, rank);
   return 0;
 }
-EXPORT int ncclCommSplit(communicator *c, int color, int key, communicator **made, void *config) {
-  return join(made, c->size, c->rank);
+EXPORT int ncclCommSplit(communicator *comm, int color, int key, communicator **result, void *config) {
+  return init_rank(result, comm->size, comm->rank);
 }
-EXPORT int ncclCommCount(communicator *c, int *n) {
-  *n = c->size;
+EXPORT int ncclCommCount(communicator *comm, int *size) {
+  *size = comm->size;
   return 0;
 }
-EXPORT int ncclCommUserRank(communicator *c, int *n) {
-  *n = c->rank;
+EXPORT int ncclCommUserRank(communicator *comm, int *rank) {
+  *rank = comm->rank;
   return 0;
 }
-EXPORT int ncclCommCuDevice(communicator *c, int *n) {
-  *n = current_device;
+EXPORT int ncclCommCuDevice(communicator *comm, int *device) {
+  *device = current_device;
   return 0;
 }
-EXPORT int ncclCommGetAsyncError(communicator *c, int *e) {
-  *e = 0;
+EXPORT int ncclCommGetAsyncError(communicator *comm, int *error) {
+  *error = 0;
   return 0;
 }
-EXPORT const char *ncclGetErrorString(int e) { return e ? "NCCL error of the stub" : "no error"; }
-EXPORT const char *ncclGetLastError(void *c) { return ""; }
-EXPORT int ncclMemAlloc(void **p, size_t n) { return cudaMalloc(p, n); }
-EXPORT int ncclMemFree(void *p) { return cudaFree(p); }
+EXPORT const char *ncclGetErrorString(int error) { return error ? "NCCL error of the stub" : "no error"; }
+EXPORT const char *ncclGetLastError(void *comm) { return ""; }
+EXPORT int ncclMemAlloc(void **pointer, size_t size) { return cudaMalloc(pointer, size); }
+EXPORT int ncclMemFree(void *pointer) { return cudaFree(pointer); }

@@ -1,32 +1,35 @@
-/* NVML: asked about fabric handles (none) and, on OOM, about other processes (none). */
+/* NVML: PyTorch queries fabric handles (none) and, on OOM, other processes on the device (none). */
+#define DEVICE_HANDLE ((void *)0x2000)
+#define NVML_NOT_SUPPORTED 3
 EXPORT int nvmlInit_v2(void) { return 0; }
-EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **d) {
-  *d = (void *)0x2000;
+EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **device) {
+  *device = DEVICE_HANDLE;
   return 0;
 }
-EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d) {
-  *d = (void *)0x2000;
+EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
+  *device = DEVICE_HANDLE;
   return 0;
 }
-EXPORT int nvmlDeviceGetCount_v2(unsigned *n) {
-  *n = device_count();
+EXPORT int nvmlDeviceGetCount_v2(unsigned *count) {
+  *count = device_count();
   return 0;
 }
-EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(void *d, unsigned l, int *t) { return 3; }
-EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *d, unsigned l, void *p) { return 3; }
-EXPORT int nvmlDeviceGetComputeRunningProcesses(void *d, unsigned *n, void *infos) {
-  *n = 0;
+EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned link, int *type) { return NVML_NOT_SUPPORTED; }
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, unsigned link, void *pci) { return NVML_NOT_SUPPORTED; }
+EXPORT int nvmlDeviceGetComputeRunningProcesses(void *device, unsigned *count, void *infos) {
+  *count = 0;
   return 0;
 }
-EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, void *infos) {
-  *n = 0;
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, void *infos) {
+  *count = 0;
   return 0;
 }
-EXPORT int nvmlSystemGetCudaDriverVersion_v2(int *v) {
-  *v = CUDART_V;
+EXPORT int nvmlSystemGetCudaDriverVersion_v2(int *version) {
+  *version = CUDART_V;
   return 0;
 }
-EXPORT int nvmlDeviceGetGpuFabricInfoV(void *d, void *info) {
+EXPORT int nvmlDeviceGetGpuFabricInfoV(void *device, void *info) {
+  /* After the version: clusterUuid[16], status, cliqueId and state, which is "not supported". */
   memset((char *)info + 4, 0, 16 + 4 + 4 + 1);
   return 0;
-} /* after the version: no cluster, state "not supported" */
+}

@@ -1,30 +1,33 @@
-/* cuDNN's recurrent networks: PyTorch asks where in one buffer each matrix and each bias is. Here all matrices come
- * first, layer by layer, then all biases; together they are as large as the parameters are. */
+/* cuDNN's recurrent networks: the layout of all parameters in one buffer. PyTorch queries the address of each matrix
+ * and each bias. Here all matrices come first, layer by layer, then all biases. The total size is that of the
+ * parameters. */
 typedef struct {
   int mode, biases, directions, type, input, hidden, projected, layers;
 } rnn;
-static int gates(const rnn *r) { return r->mode == 2 ? 4 : r->mode == 3 ? 3 : 1; } /* LSTM, GRU, plain */
-static size_t element(int type) { return type == 1 ? 8 : type == 2 || type == 9 ? 2 : 4; }
-static int state(const rnn *r) { return r->projected > 0 && r->projected < r->hidden ? r->projected : r->hidden; }
-/* Rows and columns of matrix `id` of a layer and direction; the last one is the projection. */
+static int gates(const rnn *r) { return r->mode == 2 ? 4 : r->mode == 3 ? 3 : 1; } /* LSTM, GRU, plain RNN */
+static size_t element_bytes(int type) {
+  return type == 1 ? 8 : type == 2 || type == 9 ? 2 : 4;
+} /* double, half, bf16 */
+static int state_size(const rnn *r) { return r->projected > 0 && r->projected < r->hidden ? r->projected : r->hidden; }
+/* Columns and rows of matrix `id` in a layer (each direction counts as one). The last matrix is the projection. */
 static int columns(const rnn *r, int layer, int id) {
   if (id == 2 * gates(r)) return r->hidden;
-  if (id >= gates(r)) return state(r);
-  return layer < r->directions ? r->input : state(r) * r->directions;
+  if (id >= gates(r)) return state_size(r);
+  return layer < r->directions ? r->input : state_size(r) * r->directions;
 }
-static int rows(const rnn *r, int id) { return id == 2 * gates(r) ? state(r) : r->hidden; }
-static int matrices(const rnn *r) { return 2 * gates(r) + (state(r) < r->hidden); }
+static int rows(const rnn *r, int id) { return id == 2 * gates(r) ? state_size(r) : r->hidden; }
+static int matrices(const rnn *r) { return 2 * gates(r) + (state_size(r) < r->hidden); }
 static int biases(const rnn *r) { return r->biases == 0 ? 0 : r->biases == 2 ? 2 * gates(r) : gates(r); }
-/* Elements before a matrix, or before a bias. */
-static size_t matrix_at(const rnn *r, int layer, int id) {
-  size_t n = 0;
+/* Offsets are numbers of elements. */
+static size_t matrix_offset(const rnn *r, int layer, int id) {
+  size_t offset = 0;
   for (int l = 0; l <= layer; l++)
-    for (int i = 0; i < (l == layer ? id : matrices(r)); i++) n += (size_t)rows(r, i) * columns(r, l, i);
-  return n;
+    for (int i = 0; i < (l == layer ? id : matrices(r)); i++) offset += (size_t)rows(r, i) * columns(r, l, i);
+  return offset;
 }
-static int all_layers(const rnn *r) { return r->layers * r->directions; }
-static size_t bias_at(const rnn *r, int layer, int id) {
-  return matrix_at(r, all_layers(r) - 1, matrices(r)) + ((size_t)layer * biases(r) + id) * r->hidden;
+static int layer_count(const rnn *r) { return r->layers * r->directions; }
+static size_t bias_offset(const rnn *r, int layer, int id) {
+  return matrix_offset(r, layer_count(r) - 1, matrices(r)) + ((size_t)layer * biases(r) + id) * r->hidden;
 }
 EXPORT int cudnnSetRNNDescriptor_v8(rnn *r, int algorithm, int mode, int bias, int direction, int input_mode, int type,
                                     int math, int math_type, int input, int hidden, int projected, int layers,
@@ -39,34 +42,36 @@ EXPORT int cudnnSetRNNDescriptor_v8(rnn *r, int algorithm, int mode, int bias, i
   r->layers = layers;
   return 0;
 }
-EXPORT int cudnnGetRNNWeightSpaceSize(void *h, rnn *r, size_t *s) {
-  *s = element(r->type) * bias_at(r, all_layers(r), 0);
+EXPORT int cudnnGetRNNWeightSpaceSize(void *handle, rnn *r, size_t *size) {
+  *size = element_bytes(r->type) * bias_offset(r, layer_count(r), 0);
   return 0;
 }
 typedef struct {
-  int type, n, dims[3];
+  int type, rank, dims[3];
 } tensor;
-EXPORT int cudnnGetRNNWeightParams(void *h, rnn *r, int layer, size_t all, char *space, int id, tensor *matrix,
+EXPORT int cudnnGetRNNWeightParams(void *handle, rnn *r, int layer, size_t size, char *space, int id, tensor *matrix,
                                    void **matrix_address, tensor *bias, void **bias_address) {
-  /* Whoever wants the one gives no place for the other. */
+  /* A caller that wants only the matrix, or only the bias, passes NULL for the other. */
   if (matrix && id < matrices(r)) *matrix = (tensor){r->type, 3, {1, rows(r, id), columns(r, layer, id)}};
-  if (matrix_address) *matrix_address = id < matrices(r) ? space + element(r->type) * matrix_at(r, layer, id) : NULL;
+  if (matrix_address)
+    *matrix_address = id < matrices(r) ? space + element_bytes(r->type) * matrix_offset(r, layer, id) : NULL;
   if (bias && id < biases(r)) *bias = (tensor){r->type, 3, {1, r->hidden, 1}};
-  if (bias_address) *bias_address = id < biases(r) ? space + element(r->type) * bias_at(r, layer, id) : NULL;
+  if (bias_address) *bias_address = id < biases(r) ? space + element_bytes(r->type) * bias_offset(r, layer, id) : NULL;
   return 0;
 }
-EXPORT int cudnnGetTensorNdDescriptor(tensor *t, int most, int *type, int *n, int *dims, int *strides) {
+EXPORT int cudnnGetTensorNdDescriptor(tensor *t, int requested, int *type, int *rank, int *dims, int *strides) {
   *type = t->type;
-  *n = t->n;
-  for (int i = 0, left = 1; i < t->n && i < most; i++) {
+  *rank = t->rank;
+  for (int i = 0, stride = 1; i < t->rank && i < requested; i++) {
+    int innermost = t->rank - 1 - i;
     dims[i] = t->dims[i];
-    strides[t->n - 1 - i] = left;
-    left *= t->dims[t->n - 1 - i];
+    strides[innermost] = stride;
+    stride *= t->dims[innermost];
   }
   return 0;
 }
-EXPORT int cudnnGetFilterNdDescriptor(tensor *t, int most, int *type, int *format, int *n, int *dims) {
+EXPORT int cudnnGetFilterNdDescriptor(tensor *t, int requested, int *type, int *format, int *rank, int *dims) {
   int strides[8];
   *format = 0;
-  return cudnnGetTensorNdDescriptor(t, most, type, n, dims, strides);
+  return cudnnGetTensorNdDescriptor(t, requested, type, rank, dims, strides);
 }

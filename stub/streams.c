@@ -1,162 +1,170 @@
-/* Streams, captures and events. Nothing runs, so all are always done; a lag can be asked for. */
+/* Streams, captures and events. Nothing runs, so every event is complete at once, unless STUBCUDA_EVENT_LAG says later.
+ */
 typedef struct {
-  uint64_t id;
-  int capturing;
+  uint64_t handle;
+  int is_capturing;
   uint64_t capture_id;
-} stream_rec;
+} stream_state;
+#define GRAPH ((void *)0x77)
+#define GRAPH_EXEC ((void *)0x78)
 #define MAX_STREAMS 4096
-static stream_rec streams[MAX_STREAMS];
-static int n_streams = 0;
-static uint64_t captures = 0;
+static stream_state streams[MAX_STREAMS];
+static int stream_count = 0;
+static uint64_t capture_count = 0;
 static uint64_t next_handle = 0x10000;
-static stream_rec *stream_of(uint64_t s) {
-  int row = -1; /* what is known of a stream is only whether it captures: where there is no room, one that does not is
-                   forgotten */
-  for (int i = 0; i < n_streams; i++) {
-    if (streams[i].id == s) return &streams[i];
-    if (!streams[i].capturing) row = i;
+/* The state of a stream, new if it has none. If there is no room, it replaces a stream that is not capturing: such a
+ * state holds no information. */
+static stream_state *find_stream(void *handle) {
+  int index = -1;
+  for (int i = 0; i < stream_count; i++) {
+    if (streams[i].handle == (uint64_t)handle) return &streams[i];
+    if (!streams[i].is_capturing) index = i;
   }
-  if (n_streams < MAX_STREAMS) row = n_streams++;
-  if (row < 0) row = 0;
-  streams[row] = (stream_rec){s, 0, 0};
-  return &streams[row];
+  if (stream_count < MAX_STREAMS) index = stream_count++;
+  if (index < 0) index = 0;
+  streams[index] = (stream_state){(uint64_t)handle, 0, 0};
+  return &streams[index];
 }
-EXPORT int cudaStreamCreateWithPriority(void **s, unsigned f, int p) {
+EXPORT int cudaStreamCreateWithPriority(void **stream, unsigned flags, int priority) {
   pthread_mutex_lock(&lock);
   next_handle += 0x100;
-  *s = (void *)next_handle;
+  *stream = (void *)next_handle;
   pthread_mutex_unlock(&lock);
   return 0;
 }
-EXPORT int cudaStreamCreateWithFlags(void **s, unsigned f) { return cudaStreamCreateWithPriority(s, f, 0); }
-EXPORT int cudaStreamCreate(void **s) { return cudaStreamCreateWithPriority(s, 0, 0); }
-EXPORT int cudaStreamIsCapturing(void *s, int *st) {
+EXPORT int cudaStreamCreateWithFlags(void **stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+EXPORT int cudaStreamCreate(void **stream) { return cudaStreamCreateWithPriority(stream, 0, 0); }
+EXPORT int cudaStreamIsCapturing(void *stream, int *status) {
   pthread_mutex_lock(&lock);
-  *st = stream_of((uint64_t)s)->capturing;
+  *status = find_stream(stream)->is_capturing;
   pthread_mutex_unlock(&lock);
   return 0;
 }
-static int capture_info(void *s, int *st, unsigned long long *id) {
+static int capture_info(void *stream, int *status, unsigned long long *id) {
   pthread_mutex_lock(&lock);
-  stream_rec *r = stream_of((uint64_t)s);
-  *st = r->capturing;
-  if (id) *id = r->capture_id;
+  stream_state *state = find_stream(stream);
+  *status = state->is_capturing;
+  if (id) *id = state->capture_id;
   pthread_mutex_unlock(&lock);
   return 0;
 }
-EXPORT int cudaStreamGetCaptureInfo(void *s, int *st, unsigned long long *id, void **g, const void ***deps,
-                                    const void **edges, size_t *n) {
+EXPORT int cudaStreamGetCaptureInfo(void *stream, int *status, unsigned long long *id, void **graph, const void ***deps,
+                                    const void **edges, size_t *count) {
   if (CUDART_V >= 13000) {
-    if (g) *g = (void *)0x77;
+    if (graph) *graph = GRAPH;
     if (deps) *deps = NULL;
     if (edges) *edges = NULL;
-    if (n) *n = 0;
+    if (count) *count = 0;
   }
-  return capture_info(s, st, id);
+  return capture_info(stream, status, id);
 }
-EXPORT int cudaStreamGetCaptureInfo_v2(void *s, int *st, unsigned long long *id, void **g, const void ***deps,
-                                       size_t *n) {
-  if (g) *g = (void *)0x77;
+EXPORT int cudaStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id, void **graph,
+                                       const void ***deps, size_t *count) {
+  if (graph) *graph = GRAPH;
   if (deps) *deps = NULL;
-  if (n) *n = 0;
-  return capture_info(s, st, id);
+  if (count) *count = 0;
+  return capture_info(stream, status, id);
 }
-EXPORT int cudaStreamBeginCapture(void *s, int mode) {
+EXPORT int cudaStreamBeginCapture(void *stream, int mode) {
   pthread_mutex_lock(&lock);
-  stream_rec *r = stream_of((uint64_t)s);
-  r->capturing = 1;
-  r->capture_id = ++captures;
+  stream_state *state = find_stream(stream);
+  state->is_capturing = 1;
+  state->capture_id = ++capture_count;
   pthread_mutex_unlock(&lock);
   return 0;
 }
-EXPORT int cudaStreamEndCapture(void *s, void **g) { /* every stream that joined leaves with it */
+EXPORT int cudaStreamEndCapture(void *stream, void **graph) { /* also ends it on every stream that joined */
   pthread_mutex_lock(&lock);
-  uint64_t id = stream_of((uint64_t)s)->capture_id;
-  for (int i = 0; i < n_streams; i++)
-    if (streams[i].capturing && streams[i].capture_id == id) streams[i].capturing = 0;
-  *g = (void *)0x77;
+  uint64_t id = find_stream(stream)->capture_id;
+  for (int i = 0; i < stream_count; i++)
+    if (streams[i].is_capturing && streams[i].capture_id == id) streams[i].is_capturing = 0;
+  *graph = GRAPH;
   pthread_mutex_unlock(&lock);
   return 0;
 }
-EXPORT int cudaGraphInstantiate(void **e, void *g, unsigned long long f) {
-  *e = (void *)0x78;
+EXPORT int cudaGraphInstantiate(void **exec, void *graph, unsigned long long flags) {
+  *exec = GRAPH_EXEC;
   return 0;
 }
-EXPORT int cudaGraphInstantiateWithFlags(void **e, void *g, unsigned long long f) {
-  *e = (void *)0x78;
+EXPORT int cudaGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags) {
+  *exec = GRAPH_EXEC;
   return 0;
 }
-EXPORT int cudaGraphGetNodes(void *g, void **nodes, size_t *n) {
-  if (n) *n = 1;
+EXPORT int cudaGraphGetNodes(void *graph, void **nodes, size_t *count) {
+  if (count) *count = 1;
   return 0;
 }
 
 typedef struct {
   uint64_t due, capture_id;
-} event_rec; /* capture_id: of the capture it was recorded in, 0 outside */
-EXPORT int cudaEventCreateWithFlags(void **e, unsigned f) {
-  event_rec *r = calloc(1, sizeof *r);
-  *e = r;
+} event_state; /* capture_id: the capture in which it was recorded, or 0 */
+EXPORT int cudaEventCreateWithFlags(void **event, unsigned flags) {
+  *event = calloc(1, sizeof(event_state));
   return 0;
 }
-EXPORT int cudaEventCreate(void **e) { return cudaEventCreateWithFlags(e, 0); }
-EXPORT int cudaEventDestroy(void *e) {
-  free(e);
+EXPORT int cudaEventCreate(void **event) { return cudaEventCreateWithFlags(event, 0); }
+EXPORT int cudaEventDestroy(void *event) {
+  free(event);
   return 0;
 }
-EXPORT int cudaEventRecord(void *e, void *s) {
+EXPORT int cudaEventRecord(void *event, void *stream) {
   static uint64_t lag, jitter;
-  static int known = 0;
+  static int is_known = 0;
   pthread_mutex_lock(&lock);
-  if (!known) {
+  if (!is_known) {
     lag = env_u64("STUBCUDA_EVENT_LAG", 0);
     jitter = env_u64("STUBCUDA_EVENT_JITTER", 0);
-    known = 1;
+    is_known = 1;
   }
-  stream_rec *r = stream_of((uint64_t)s);
-  ((event_rec *)e)->due = ticks + lag + (jitter ? next_random() % jitter : 0);
-  ((event_rec *)e)->capture_id = r->capturing ? r->capture_id : 0;
+  stream_state *state = find_stream(stream);
+  ((event_state *)event)->due = ticks + lag + (jitter ? next_random() % jitter : 0);
+  ((event_state *)event)->capture_id = state->is_capturing ? state->capture_id : 0;
   pthread_mutex_unlock(&lock);
   return 0;
 }
-EXPORT int cudaEventRecordWithFlags(void *e, void *s, unsigned f) { return cudaEventRecord(e, s); }
-EXPORT int cudaStreamWaitEvent(void *s, void *e, unsigned f) { /* waiting on a capturing stream joins its capture */
+EXPORT int cudaEventRecordWithFlags(void *event, void *stream, unsigned flags) {
+  return cudaEventRecord(event, stream);
+}
+EXPORT int cudaStreamWaitEvent(void *stream, void *event,
+                               unsigned flags) { /* waiting on a capturing stream joins its capture */
   pthread_mutex_lock(&lock);
-  uint64_t id = ((event_rec *)e)->capture_id;
+  uint64_t id = ((event_state *)event)->capture_id;
   int active = 0;
-  for (int i = 0; id && i < n_streams; i++)
-    if (streams[i].capturing && streams[i].capture_id == id) active = 1;
+  for (int i = 0; id && i < stream_count; i++)
+    if (streams[i].is_capturing && streams[i].capture_id == id) active = 1;
   if (active) {
-    stream_rec *r = stream_of((uint64_t)s);
-    r->capturing = 1;
-    r->capture_id = id;
+    stream_state *state = find_stream(stream);
+    state->is_capturing = 1;
+    state->capture_id = id;
   }
   pthread_mutex_unlock(&lock);
   return 0;
 }
-EXPORT int cudaEventQuery(void *e) {
+EXPORT int cudaEventQuery(void *event) {
   pthread_mutex_lock(&lock);
-  int busy = ticks < ((event_rec *)e)->due;
+  int busy = ticks < ((event_state *)event)->due;
   ticks++;
   pthread_mutex_unlock(&lock);
   return busy ? fail(NOT_READY) : 0;
 }
-EXPORT int cudaEventSynchronize(void *e) {
+EXPORT int cudaEventSynchronize(void *event) {
   pthread_mutex_lock(&lock);
-  ((event_rec *)e)->due = 0;
+  ((event_state *)event)->due = 0;
   pthread_mutex_unlock(&lock);
   return 0;
 }
-EXPORT int cudaEventElapsedTime(float *ms, void *a, void *b) {
-  unsized[TIMINGS]++;
-  *ms = 1.0f;
+EXPORT int cudaEventElapsedTime(float *ms, void *start, void *end) {
+  unknown_sizes[TIMINGS]++;
+  *ms = 1.0f; /* to an autotuner every candidate takes the same time */
   return 0;
-} /* autotuning cannot choose by it */
-EXPORT int cudaEventElapsedTime_v2(float *ms, void *a, void *b) { return cudaEventElapsedTime(ms, a, b); }
-EXPORT int cuEventElapsedTime(float *ms, void *a, void *b) { return cudaEventElapsedTime(ms, a, b); }
-EXPORT int cuStreamIsCapturing(void *s, int *st) { return cudaStreamIsCapturing(s, st); }
-EXPORT int cuStreamGetCaptureInfo_v2(void *s, int *st, unsigned long long *id, void **g, const void ***deps,
-                                     size_t *n) {
-  return cudaStreamGetCaptureInfo_v2(s, st, id, g, deps, n);
+}
+EXPORT int cudaEventElapsedTime_v2(float *ms, void *start, void *end) { return cudaEventElapsedTime(ms, start, end); }
+EXPORT int cuEventElapsedTime(float *ms, void *start, void *end) { return cudaEventElapsedTime(ms, start, end); }
+EXPORT int cuStreamIsCapturing(void *stream, int *status) { return cudaStreamIsCapturing(stream, status); }
+EXPORT int cuStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id, void **graph,
+                                     const void ***deps, size_t *count) {
+  return cudaStreamGetCaptureInfo_v2(stream, status, id, graph, deps, count);
 }
 EXPORT int cudaDeviceSynchronize(void) { return 0; }

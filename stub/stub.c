@@ -1,35 +1,32 @@
-/* A CUDA runtime, driver, cuBLAS, cuDNN and NCCL with no GPU behind them.
+/* CUDA runtime, driver, cuBLAS, cuDNN, NCCL and NVML without a GPU.
  *
- * Loaded before a stock PyTorch CUDA wheel it lets PyTorch's own caching allocator
- * (libc10_cuda.so) run on a machine without a GPU: device memory is bookkeeping
- * only, kernels are not executed, copies to the host read as zeros. Everything
- * the allocator decides (which block, when to split, when to map, when to give
- * up) is decided by PyTorch's own code. Only public entry points are here, by name.
+ * Loaded before a stock PyTorch CUDA wheel, it lets PyTorch's own caching allocator (libc10_cuda.so) run on a machine
+ * without a GPU. Device memory is bookkeeping only, kernels do not run, and copies to the host read as zeros. PyTorch's
+ * own code makes every decision of the allocator: which block, when to split, when to map, when to give up.
  *
- * One library in several files; python/oomscope/_stub.py compiles it for one installed
- * torch and adds an entry point for every symbol that torch asks for and that has none here.
+ * The stub is one library in several files. python/oomscope/_stub.py compiles it for one installed torch, and generates
+ * an entry point for every symbol that torch needs and that is not implemented here.
  *
  * Environment:
- *   STUBCUDA_DEVICES       number of devices                     (default 1)
- *   STUBCUDA_TOTAL_MIB     capacity of each device, MiB          (default 81920)
- *   STUBCUDA_OTHER_MIB     memory held by "other processes", and by the context, MiB (default 0)
- *   STUBCUDA_NAME          what the devices are called           (default "Stub GPU")
- *   STUBCUDA_CC            compute capability, 90 for 9.0        (default 90)
- *   STUBCUDA_SMS, _L2, _SHARED, _THREADS   multiprocessors; bytes of L2; bytes of shared memory that a
- *                          block can have; threads of a multiprocessor (default: those of an H100)
- *   STUBCUDA_EVENT_LAG     an event completes this many driver calls after it
- *                          was recorded                          (default 0)
+ *   STUBCUDA_DEVICES       number of devices (default 1)
+ *   STUBCUDA_TOTAL_MIB     capacity of each device, MiB (default 81920)
+ *   STUBCUDA_OTHER_MIB     memory used by other processes and by the context, MiB (default 0)
+ *   STUBCUDA_NAME          name of the devices (default "Stub GPU")
+ *   STUBCUDA_CC            compute capability, 90 for 9.0 (default 90)
+ *   STUBCUDA_SMS           number of multiprocessors (default 132, as an H100)
+ *   STUBCUDA_L2            size of the L2 cache, bytes (default: an H100's)
+ *   STUBCUDA_SHARED        maximum shared memory per block, bytes (default: an H100's)
+ *   STUBCUDA_THREADS       maximum threads per multiprocessor (default 2048)
+ *   STUBCUDA_EVENT_LAG     an event completes this many driver calls after it was recorded (default 0)
  *   STUBCUDA_EVENT_JITTER  plus a random number of calls below this (default 0)
- *   STUBCUDA_PLACEMENT     where new memory goes: lowest | highest | random
- *                          (lowest: the lowest free range; the other two keep
- *                          clear of it, so that age and address disagree)
- *   STUBCUDA_FAIL_ONE_IN   about one device allocation in this many fails with
- *                          "out of memory" though there is room (default 0: none)
- *   STUBCUDA_SEED          of the three random choices above     (default 1)
- *   STUBCUDA_LOG           path: log every device allocation call there
+ *   STUBCUDA_PLACEMENT     address of new memory: lowest | highest | random (default lowest: the lowest free range).
+ *                          With the other two, the order of addresses differs from the order of allocation.
+ *   STUBCUDA_FAIL_ONE_IN   about one device allocation in this many fails although there is room (default 0: none)
+ *   STUBCUDA_SEED          seed of the random choices above (default 1)
+ *   STUBCUDA_LOG           path of a log of every call that allocates, frees, reserves or maps device memory
  */
 #define _GNU_SOURCE
-/* Releases, of the headers beside torch: CUDA's, cuDNN's and NCCL's. */
+/* Releases of CUDA, cuDNN and NCCL; _stub.py takes them from the headers beside torch. */
 #ifndef CUDART_V
 #define CUDART_V 12010
 #endif
@@ -54,7 +51,7 @@
 #include <driver_types.h>
 
 #include "memory.c"
-#include "told.c"
+#include "ledger.c"
 #include "allocation.c"
 #include "devices.c"
 #include "streams.c"

@@ -1,107 +1,125 @@
-/* What the workspace of a plan of cuDNN could come to. Which algorithm cuDNN takes, and what it needs, only cuDNN
- * knows, and nothing bounds it; this is what the algorithms that it documents need of themselves. See docs/dry-run.md.
+/* An estimate of the workspace of a cuDNN plan. Only cuDNN knows which algorithm it chooses and what that needs, and
+ * nothing bounds it. The estimate is the largest need of the algorithms that cuDNN documents. See docs/dry-run.md. */
+#define MAX_RANK 8
+typedef struct {
+  int64_t dims[MAX_RANK]; /* images or filters, channels, then space */
+  int rank, is_virtual;
+} tensor_shape;
+/* Any cudnnBackendDescriptor_t. A tensor uses `shape`. A convolution uses `filter`, `input` and `output`; any other
+ * operation counts the bytes of its tensors. Descriptors made from an operation, up to the plan, take over its bytes.
  */
 typedef struct {
-  int64_t n[8];
-  int rank, is_virtual;
-} shape;
-/* A tensor has a shape; an operation has the shapes of a convolution, or the bytes of its tensors; whatever is made of
- * an operation, up to a plan, has its bytes, and whether PyTorch has nothing to fall back on: for a convolution it
- * tries other plans where memory is short. */
-typedef struct {
-  shape own, w, x, y;
-  int is_strided, is_needed;
+  tensor_shape shape, filter, input, output;
+  int is_strided;
+  int is_required; /* PyTorch has no other plan to try if memory is short; for a convolution it has */
   uint64_t bytes;
 } descriptor;
 
-static uint64_t elements(const shape *s, int multiple) { /* with channels, the second of its lengths, in a multiple */
-  uint64_t n = 1;
-  for (int i = 0; i < s->rank; i++) n *= i == 1 ? (s->n[i] + multiple - 1) / multiple * multiple : s->n[i];
-  return s->rank ? n : 0;
-}
-/* A transform by Fourier in tiles: of every image of the input, of the output and of every filter, complex numbers in
- * single precision, half of them as they are symmetrical. A tile has at most 32 by 32 points, or 16 by 16 by 16. */
-static uint64_t transforms(const descriptor *d) {
-  uint64_t tiles = d->x.n[0], points = 1;
-  int wide = 0, spatial = d->w.rank - 2;
-  for (int i = 2; i < d->w.rank; i++) {
-    int64_t filter = d->w.n[i], out = d->y.n[i], most = spatial > 2 ? 16 : 32, tile = 8;
-    if (filter > most) return 0;
-    if (filter > 1) wide = 1;
-    while (tile < most && tile < out + filter - 1) tile *= 2;
-    if (tile < filter) tile = most;
-    tiles *= (out + tile - filter) / (tile - filter + 1);
-    points *= i == d->w.rank - 1 ? tile / 2 + 1 : tile;
+/* Elements of a tensor whose channels are padded to a multiple of `channel_multiple`. */
+static uint64_t padded_elements(const tensor_shape *shape, int channel_multiple) {
+  uint64_t elements = 1;
+  for (int i = 0; i < shape->rank; i++) {
+    int multiple = i == 1 ? channel_multiple : 1;
+    elements *= (shape->dims[i] + multiple - 1) / multiple * multiple;
   }
-  return wide && !d->is_strided ? 8 * points * (tiles * (d->x.n[1] + d->y.n[1]) + d->w.n[0] * d->w.n[1]) : 0;
+  return shape->rank ? elements : 0;
 }
-/* The matrix of all that each output sees. */
-static uint64_t columns_of(const descriptor *d) {
-  uint64_t n = d->x.n[1] * d->y.n[0];
-  for (int i = 2; i < d->w.rank; i++) n *= d->w.n[i] * d->y.n[i];
-  return 4 * n;
+/* Convolution by FFT in tiles: the spectra of all input images, output images and filters, in complex single precision.
+ * Spectra of real data are symmetric, so half is stored. A tile has at most 32 x 32 or 16 x 16 x 16 points. */
+static uint64_t fft_workspace(const descriptor *conv) {
+  const int64_t *filter = conv->filter.dims, *input = conv->input.dims, *output = conv->output.dims;
+  uint64_t tiles = input[0], points = 1;
+  int rank = conv->filter.rank, is_pointwise = 1;
+  for (int i = 2; i < rank; i++) {
+    int64_t max_tile = rank - 2 > 2 ? 16 : 32, tile = 8;
+    if (filter[i] > max_tile) return 0;
+    if (filter[i] > 1) is_pointwise = 0;
+    while (tile < max_tile && tile < output[i] + filter[i] - 1) tile *= 2;
+    if (tile < filter[i]) tile = max_tile;
+    tiles *= (output[i] + tile - filter[i]) / (tile - filter[i] + 1);
+    points *= i == rank - 1 ? tile / 2 + 1 : tile;
+  }
+  if (is_pointwise || conv->is_strided) return 0;
+  return 8 * points * (tiles * (input[1] + output[1]) + filter[0] * filter[1]);
+}
+/* Convolution as a matrix product: each column holds the input values that one output value depends on. */
+static uint64_t im2col_workspace(const descriptor *conv) {
+  uint64_t elements = conv->input.dims[1] * conv->output.dims[0];
+  for (int i = 2; i < conv->filter.rank; i++) elements *= conv->filter.dims[i] * conv->output.dims[i];
+  return 4 * elements;
 }
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
-static void finalize(descriptor *d) {
-  if (!d || !d->w.rank || d->w.rank != d->x.rank || d->w.rank != d->y.rank) return;
-  uint64_t copies = 4 * (elements(&d->x, 8) + elements(&d->w, 8) + elements(&d->y, 8)); /* in its own layout */
-  uint64_t parts = 16 * 4 * elements(&d->w, 1); /* partial sums of the gradient of the weights */
-  d->bytes = copies + larger(larger(transforms(d), columns_of(d)), parts);
+static void finalize_descriptor(descriptor *d) {
+  if (!d || !d->filter.rank || d->filter.rank != d->input.rank || d->filter.rank != d->output.rank) return;
+  /* Copies of all tensors in cuDNN's own layout, and up to 16 partial sums of the gradient of the weights. */
+  uint64_t elements = padded_elements(&d->input, 8) + padded_elements(&d->filter, 8) + padded_elements(&d->output, 8);
+  uint64_t partial_sums = 16 * 4 * padded_elements(&d->filter, 1);
+  d->bytes = 4 * elements + larger(larger(fft_workspace(d), im2col_workspace(d)), partial_sums);
 }
-/* Numbers of cudnnBackendAttributeName_t: a convolution's (702, 708, 714) is followed by its weights, its input and its
- * output. */
-static void set_attribute(descriptor *d, int a, int type, int64_t n, const void *from) {
-  if (!d || !from || n < 1) return;
-  if (a == 902) { /* lengths of a tensor */
-    d->own.rank = n < 8 ? n : 8;
-    memcpy(d->own.n, from, 8 * d->own.rank);
-  } else if (a == 907) d->own.is_virtual = *(const char *)from;
-  else if (a == 103)
-    for (int i = 0; i < n; i++) d->is_strided |= ((const int64_t *)from)[i] > 1;
-  if (type != 15) return; /* a descriptor */
-  const descriptor *const *parts = from;
-  for (int i = 0; i < n; i++) {
-    const descriptor *it = parts[i];
-    if (!it) continue;
-    int what = a >= 702 && a <= 717 ? (a - 702) % 6 : -1;
-    if (what == 0) d->is_strided = it->is_strided;
-    else if (what == 1) d->w = it->own;
-    else if (what == 2) d->x = it->own;
-    else if (what == 3) d->y = it->own;
-    else if (it->own.rank) {
-      d->bytes += it->own.is_virtual ? 0 : 4 * elements(&it->own, 1);
-      d->is_needed = 1;
-    } else {
-      d->bytes += it->bytes;
-      d->is_needed |= it->is_needed;
+/* By number of cudnnBackendAttributeName_t. Each of the three convolutions has six attributes from 702 on (forward,
+ * backward data, backward filter): the convolution, its filter, input and output, and two factors. */
+static void set_attribute(descriptor *d, int name, int type, int64_t count, const void *values) {
+  if (!d || !values || count < 1) return;
+  switch (name) {
+  case 103: /* CONVOLUTION_FILTER_STRIDES */
+    for (int i = 0; i < count; i++) d->is_strided |= ((const int64_t *)values)[i] > 1;
+    break;
+  case 902: /* TENSOR_DIMENSIONS */
+    d->shape.rank = count < MAX_RANK ? count : MAX_RANK;
+    memcpy(d->shape.dims, values, sizeof(int64_t) * d->shape.rank);
+    break;
+  case 907: d->shape.is_virtual = *(const char *)values; break; /* TENSOR_IS_VIRTUAL */
+  }
+  if (type != 15) return; /* CUDNN_TYPE_BACKEND_DESCRIPTOR */
+  const descriptor *const *parts = values;
+  for (int i = 0; i < count; i++) {
+    const descriptor *part = parts[i];
+    if (!part) continue;
+    switch (name >= 702 && name <= 717 ? (name - 702) % 6 : -1) {
+    case 0: d->is_strided = part->is_strided; break;
+    case 1: d->filter = part->shape; break;
+    case 2: d->input = part->shape; break;
+    case 3: d->output = part->shape; break;
+    default:
+      if (part->shape.rank) {
+        d->bytes += part->shape.is_virtual ? 0 : 4 * padded_elements(&part->shape, 1);
+        d->is_required = 1;
+      } else {
+        d->bytes += part->bytes;
+        d->is_required |= part->is_required;
+      }
     }
   }
 }
 
-/* ---- what is told: when, where and how much ---- */
+/* ---- the workspaces of this run, for the ledger; _dry_run.py reads five numbers of 8 bytes each ---- */
 typedef struct {
-  uint64_t time_us, device, stream, bytes, is_needed;
+  uint64_t time_us, device, stream, bytes, is_required;
 } workspace;
-#define MOST_WORKSPACES (1 << 18)
+#define MAX_WORKSPACES (1 << 18)
 static workspace *workspaces;
-static uint64_t n_workspaces, room;
+static uint64_t workspace_count, workspace_room;
 static __thread uint64_t dnn_stream;
-EXPORT const workspace *stub_workspaces(uint64_t *n) {
-  *n = n_workspaces;
+EXPORT const workspace *stub_workspaces(uint64_t *count) {
+  *count = workspace_count;
   return workspaces;
 }
-static void tell_workspace(const descriptor *plan) {
+static void record_workspace(const descriptor *plan) {
   struct timespec now;
   if (!on_read || !plan || !plan->bytes) return;
   clock_gettime(CLOCK_REALTIME, &now);
   pthread_mutex_lock(&lock);
-  if (n_workspaces == room && room < MOST_WORKSPACES) {
-    void *more = realloc(workspaces, (room = room ? 2 * room : 1024) * sizeof(workspace));
-    if (more) workspaces = more;
-    else room = n_workspaces;
+  if (workspace_count == workspace_room && workspace_room < MAX_WORKSPACES) {
+    uint64_t room = workspace_room ? 2 * workspace_room : 1024;
+    void *larger = realloc(workspaces, room * sizeof(workspace));
+    if (larger) {
+      workspaces = larger;
+      workspace_room = room;
+    }
   }
-  if (n_workspaces < room)
-    workspaces[n_workspaces++] = (workspace){now.tv_sec * 1000000ull + now.tv_nsec / 1000, current_device, dnn_stream,
-                                             plan->bytes, plan->is_needed};
+  if (workspace_count < workspace_room) {
+    uint64_t time_us = now.tv_sec * 1000000ull + now.tv_nsec / 1000;
+    workspaces[workspace_count++] = (workspace){time_us, current_device, dnn_stream, plan->bytes, plan->is_required};
+  }
   pthread_mutex_unlock(&lock);
 }

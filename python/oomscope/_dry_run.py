@@ -75,9 +75,9 @@ class DryRun:
         mode = os.RTLD_NOW | os.RTLD_GLOBAL
         self.library = ctypes.CDLL(os.path.join(place, stub.LIBRARY), mode)
         ctypes.CDLL(os.path.join(place, stub.NVML), mode)
-        self.library.stub_unsized.restype = ctypes.POINTER(ctypes.c_uint64)
+        self.library.stub_unknown_sizes.restype = ctypes.POINTER(ctypes.c_uint64)
         self.library.stub_workspaces.restype = ctypes.POINTER(ctypes.c_uint64)
-        self.library.stub_most_used.restype = ctypes.c_uint64
+        self.library.stub_peak_bytes.restype = ctypes.c_uint64
         self.library.stub_missing.restype = ctypes.c_char_p
         self.library.stub_catch_crashes()
         self.library.stub_on_read(self.reader)
@@ -182,7 +182,7 @@ class DryRun:
 
     def most_used(self):
         """The most memory that any device lent at once, bytes."""
-        return max(self.library.stub_most_used(index) for index in range(16))
+        return max(self.library.stub_peak_bytes(index) for index in range(16))
 
     # Telling -----------------------------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class DryRun:
                 }
             )
         reads.sort(key=lambda read: read["first_us"])
-        counts = self.library.stub_unsized()
+        counts = self.library.stub_unknown_sizes()
         missing, index = [], 0
         while self.library.stub_missing(index):
             missing.append(self.library.stub_missing(index).decode("ascii", "replace"))

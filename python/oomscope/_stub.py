@@ -176,7 +176,7 @@ def generated(name, known):
     result, parameters, _ = known.get(name) or known.get(plain) or (None, None, None)
     if parameters is None:
         refuses = GIVES.search(name) is not None
-        body = 'is_missing("%s"); return 801;' % name if refuses else "return 0;"
+        body = 'report_missing("%s"); return 801;' % name if refuses else "return 0;"
         return "EXPORT long %s(void) { %s }\n" % (name, body)
     taken, body = [], []
     for index, parameter in enumerate(split(parameters)):
@@ -190,16 +190,16 @@ def generated(name, known):
                 and not is_input
                 and re.search(r"(_t|_st|Handle|Descr|Info|Plan)$|^CU\w+$", kind[0])
             ):
-                body.append(("made(a%d);" if pointer == 1 and kind[0] != "cufftHandle" else "out(a%d, 4);") % index)
+                body.append(("new_object(a%d);" if pointer == 1 and kind[0] != "cufftHandle" else "zero_output(a%d, 4);") % index)
             elif pointer == 2 and not is_input:
-                body.append("out(a%d, 8);" % index)
+                body.append("zero_output(a%d, 8);" % index)
             elif pointer == 1 and not is_input and NUMBERS.match(kind[0] if kind else "int"):
-                body.append("out(a%d, %d);" % (index, 8 if re.search(r"size_t|64|^long", kind[0]) else 4))
+                body.append("zero_output(a%d, %d);" % (index, 8 if re.search(r"size_t|64|^long", kind[0]) else 4))
         else:
             taken.append("%s a%d" % (kind[0] if kind[0] in ("float", "double") else "long", index))
     for library, counter in (("cusolver", "CUSOLVER"), ("cufft", "CUFFT"), ("cusparse", "CUSPARSE")):
         if name.startswith(library) and re.search(r"ufferSize|MakePlan|workEstimation|_compute$", name):
-            body.append("unsized[%s]++;" % counter)
+            body.append("unknown_sizes[%s]++;" % counter)
     answer = '""' if "char" in result else "0"
     kind = "const char *" if "char" in result else "long "
     return "EXPORT %s%s(%s) { %s return %s; }\n" % (kind, name, ", ".join(taken) or "void", " ".join(body), answer)

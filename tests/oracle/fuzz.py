@@ -551,7 +551,7 @@ _plug = []
 def plug():
     if not _plug:
         _plug.append(
-            torch.cuda.memory.CUDAPluggableAllocator(os.environ["LD_PRELOAD"], "stub_plug_alloc", "stub_plug_free")
+            torch.cuda.memory.CUDAPluggableAllocator(os.environ["LD_PRELOAD"], "stub_pluggable_alloc", "stub_pluggable_free")
         )
     return _plug[0]
 

@@ -1,4 +1,4 @@
-/* As much of CUDA's header of this name as the stub looks at, for tests without a CUDA package. */
+/* The part of CUDA's driver_types.h that the stub uses, for tests without a CUDA package. */
 struct cudaDeviceProp {
   char name[256];
   struct {

@@ -1,25 +1,27 @@
-/* Drives the stub from standard input, a call a line; prints what came of it and how much is free. Addresses are told
- * from where the device's begin. `c` reads memory of a device in every way there is, into memory that is not zero. */
+/* Drives the stub from standard input, one call per line. For each call it prints the result and the free memory of the
+ * device. Addresses are relative to the start of the device's range. tests/suite/dry_run_stub.rs runs it. */
 #include "stub.c"
 
-static int zero(const unsigned char *p, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    if (p[i]) return 0;
+static int is_zero(const unsigned char *bytes, size_t size) {
+  for (size_t i = 0; i < size; i++)
+    if (bytes[i]) return 0;
   return 1;
 }
-static uint64_t reads = 0;
-static void read_back(const char *operators, uint64_t size) { reads += size; }
-static const char *copies(void) {
+static uint64_t bytes_read = 0;
+static void count_read(const char *operators, uint64_t size) { bytes_read += size; }
+
+/* Reads device memory through every copy function, into host memory that is not zero. */
+static const char *check_copies(void) {
   static unsigned char host[1 << 16];
   void *device, *pinned;
   enum { ALL = sizeof host, PART = 1000 };
   if (cudaMalloc(&device, ALL) || cudaHostAlloc(&pinned, ALL, 0)) return "no memory";
-#define READS(call, n) \
+#define READS(call, size) \
   memset(host, 0xff, ALL); \
-  reads = 0; \
+  bytes_read = 0; \
   call; \
-  if (!zero(host, n) || host[n] != 0xff || reads != n) return #call;
-  stub_on_read(read_back);
+  if (!is_zero(host, size) || host[size] != 0xff || bytes_read != size) return #call;
+  stub_on_read(count_read);
   READS(cudaMemcpy(host, device, PART, 2), PART)
   READS(cudaMemcpy(host, (char *)device + 77, PART, 4), PART)
   READS(cudaMemcpyAsync(host, device, PART, 2, 0), PART)
@@ -34,68 +36,70 @@ static const char *copies(void) {
   READS(cudaMemcpyBatchAsync(to, from, sizes, 2), PART)
   memset(host, 7, PART);
   memset(pinned, 0xff, PART);
-  reads = 0;
   cudaMemcpy(device, host, PART, 1);
   cudaMemcpy(pinned, device, PART, 2);
-  if (!zero(pinned, PART)) return "what was written to the device came back";
+  if (!is_zero(pinned, PART)) return "what was written to the device came back";
   cudaMemcpy(pinned, host, PART, 0);
   return memcmp(pinned, host, PART) ? "a copy within the host was lost" : "zero";
 }
 
-/* A stream that captures is remembered, however many others a program makes. */
-static const char *many_streams(void) {
-  void *first, *s;
+/* A capturing stream keeps its state however many others a program creates. */
+static const char *check_streams(void) {
+  void *first, *other;
   int capturing = 0;
   cudaStreamCreate(&first);
   cudaStreamBeginCapture(first, 0);
   for (int i = 0; i < 3 * MAX_STREAMS; i++) {
-    cudaStreamCreate(&s);
-    cudaStreamIsCapturing(s, &capturing);
-    if (capturing || n_streams > MAX_STREAMS) return "one too many";
+    cudaStreamCreate(&other);
+    cudaStreamIsCapturing(other, &capturing);
+    if (capturing || stream_count > MAX_STREAMS) return "one too many";
   }
   cudaStreamIsCapturing(first, &capturing);
   return capturing ? "kept" : "forgotten";
 }
 
-/* A product's algorithm fits where cuBLAS has it written: an object of 96 bytes, often the last of a caller's frame. */
-static const char *one_product(void) {
+/* The stub writes only the 96 bytes of a cublasLt result, which is often the last object in the caller's stack frame.
+ */
+static const char *check_algorithm_size(void) {
   unsigned char result[256];
-  int got = 0;
+  int count = 0;
   memset(result, 0xff, sizeof result);
-  cublasLtMatmulAlgoGetHeuristic(0, 0, 0, 0, 0, 0, 0, 1, (char *)result, &got);
-  return got == 1 && zero(result, 96) && result[96] == 0xff ? "fits" : "does not fit";
+  cublasLtMatmulAlgoGetHeuristic(0, 0, 0, 0, 0, 0, 0, 1, (char *)result, &count);
+  return count == 1 && is_zero(result, 96) && result[96] == 0xff ? "fits" : "does not fit";
 }
 
+/* Calls on device 1: `a SIZE` and `f ADDRESS` allocate and free; `r SIZE` and `l ADDRESS` reserve and release
+ * addresses; `m 0 SIZE` and `u 0 SIZE` take and release physical memory. `c`, `s` and `h` run the checks above. */
 int main(void) {
   char line[128], call;
-  unsigned long long at, size;
+  unsigned long long first, size;
   while (fgets(line, sizeof line, stdin)) {
-    at = size = 0;
-    sscanf(line, "%c %llu %llu", &call, &at, &size);
-    uint64_t got = 0, n;
-    const char *what = "";
+    first = size = 0;
+    sscanf(line, "%c %llu %llu", &call, &first, &size);
+    uint64_t address = 0, freed;
+    const char *failure = "";
     switch (call) {
     case 'a':
-      got = memory_allocate(1, at);
-      if (got) got -= MALLOC_BASE + DEVICE_SPAN;
-      else what = " oom";
+      address = memory_allocate(1, first);
+      if (address) address -= MALLOC_BASE + DEVICE_SPAN;
+      else failure = " oom";
       break;
     case 'f':
-      if (!memory_free(1, at + MALLOC_BASE + DEVICE_SPAN, &n)) what = " unknown";
+      if (!memory_free(1, first + MALLOC_BASE + DEVICE_SPAN, &freed)) failure = " unknown";
       break;
-    case 'r': got = memory_reserve(1, at) - RESERVE_BASE; break;
+    case 'r': address = memory_reserve(1, first) - RESERVE_BASE; break;
     case 'l':
-      if (!space_give(&reserve_space, at + RESERVE_BASE, &n)) what = " unknown";
+      if (!release_addresses(&reserve_space, first + RESERVE_BASE, &freed)) failure = " unknown";
       break;
     case 'm':
-      if (!take_memory(1, size)) what = " oom";
+      if (!take_memory(1, size)) failure = " oom";
       break;
-    case 'u': give_memory(1, size); break;
-    case 'c': puts(copies()); continue;
-    case 's': puts(many_streams()); continue;
-    case 'h': puts(one_product()); continue;
+    case 'u': release_memory(1, size); break;
+    case 'c': puts(check_copies()); continue;
+    case 's': puts(check_streams()); continue;
+    case 'h': puts(check_algorithm_size()); continue;
     }
-    printf("%llu%s %llu\n", (unsigned long long)got, what, (unsigned long long)memory_free_bytes(1));
+    printf("%llu%s %llu\n", (unsigned long long)address, failure, (unsigned long long)memory_free_bytes(1));
   }
   return 0;
 }
