@@ -1,8 +1,8 @@
 //! What to do about a failed request: the row of its verdict, with what the recording shows besides.
 
 use super::device::DeviceReport;
-use crate::allocator::conf::environment;
-use crate::allocator::verdict::{EMPTY_CACHE, ToCopy, Verdict};
+use crate::allocator::conf::shell_assignment;
+use crate::allocator::verdict::{EMPTY_CACHE_NO_REMEDY, Snippet, Verdict};
 use crate::analysis::failure::{Blocker, OomReport, Remedy};
 use crate::base::units::{counted, percent, ratio, size};
 use crate::stacks::frames::FrameReport;
@@ -46,7 +46,7 @@ pub(super) fn against(oom: &OomReport, device: &DeviceReport, known: Known<'_>) 
         }
         Verdict::Fragmentation => {
             texts.extend(oom.blockers.first().map(in_the_way));
-            texts.push(EMPTY_CACHE.to_owned());
+            texts.push(EMPTY_CACHE_NO_REMEDY.to_owned());
         }
         Verdict::PendingFree => texts.extend(oom.pending.first().map(|line| {
             format!("Most of what waits was allocated at {}: {}.", named(line), size(line.bytes))
@@ -61,7 +61,7 @@ pub(super) fn against(oom: &OomReport, device: &DeviceReport, known: Known<'_>) 
                     "{} of the device is held outside this allocator: by other processes (rocm-smi lists them on \
                      AMD), or by this one: the CUDA context, {}.",
                     size(cause.bytes),
-                    crate::allocator::verdict::OWN_OUTSIDE
+                    crate::allocator::verdict::OUTSIDE_ALLOCATOR_USERS
                 )
             }));
         }
@@ -75,14 +75,14 @@ fn first(oom: &OomReport, device: &DeviceReport, recorded: Option<&str>) -> Advi
     let one = |text: String, copy| Advised { texts: vec![text], copy };
     if device.explained_by_growth(oom).is_some() {
         let growing = device.leaks.suspects.first();
-        let keeps = growing.map(|one| one.around.in_short(one.frame.as_ref()));
+        let keeps = growing.map(|one| one.location.label());
         let what = keeps.map_or_else(
             || "what is kept after each step".to_owned(),
             |line| format!("what {line} keeps after each step"),
         );
         return one(
             format!("free {what}: no setting helps for long"),
-            growing.and_then(|one| one.frame.as_ref()).map(FrameReport::place),
+            growing.and_then(|one| one.location.frame.as_ref()).map(FrameReport::place),
         );
     }
     // What comes after the request is known of some; of the others a verdict of capacity says that more comes.
@@ -92,34 +92,34 @@ fn first(oom: &OomReport, device: &DeviceReport, recorded: Option<&str>) -> Advi
     };
     if let Some(remedy) = oom.remedies.iter().find(lasting).filter(|it| it.without.is_none()) {
         let text = format!("set {}: in a replay the request then succeeds", remedy.settings);
-        return one(text, Some(environment(&remedy.settings, recorded)));
+        return one(text, Some(shell_assignment(&remedy.settings, recorded)));
     }
     // What follows from the calls, not from a guess, and serves all of them.
     let is_sure = |row: &&ProgramRow| row.sure != Sure::Guess && row.fits == Some(true);
     if let Some(change) = device.changes.first().filter(is_sure) {
         let text = format!("{}; in a replay every request is then served", change.in_short());
-        return one(text, change.frame.as_ref().map(FrameReport::place));
+        return one(text, change.location.frame.as_ref().map(FrameReport::place));
     }
-    let held = lines(oom).find_map(|line| line.frame.as_ref()).map(FrameReport::place);
+    let held = lines(oom).find_map(|line| line.location.frame.as_ref()).map(FrameReport::place);
     // Where settings were replayed, advice to try one is stale.
     let is_stale = matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);
     if let Some(why) = why_no_setting(oom).filter(|_| is_stale) {
         return one(format!("hold less at that moment: {}; {why}", means(oom)), held);
     }
-    let row = oom.verdict.remedy();
-    let culprit = oom.culprit.as_ref().map(FrameReport::place);
-    let copy = match row.copy {
-        ToCopy::Setting(option) => Some(environment(option, recorded)),
-        ToCopy::Words(words) => Some(words.to_owned()),
-        ToCopy::Line => match oom.verdict {
+    let row = oom.verdict.advice();
+    let culprit = oom.location.frame.as_ref().map(FrameReport::place);
+    let copy = match row.snippet {
+        Snippet::AllocConf(option) => Some(shell_assignment(option, recorded)),
+        Snippet::Command(words) => Some(words.to_owned()),
+        Snippet::CodeLine => match oom.verdict {
             Verdict::Capacity => held.or(culprit),
             Verdict::PendingFree => {
-                let waits = oom.pending.iter().find_map(|line| line.frame.as_ref());
+                let waits = oom.pending.iter().find_map(|line| line.location.frame.as_ref());
                 waits.map(FrameReport::place).or(culprit)
             }
             _ => culprit,
         },
-        ToCopy::Nothing => None,
+        Snippet::Nothing => None,
     };
     one(row.text.to_owned(), copy)
 }
@@ -149,7 +149,7 @@ fn lines(oom: &OomReport) -> impl Iterator<Item = &HeldByLine> {
 }
 
 fn named(line: &HeldByLine) -> String {
-    line.around.in_short(line.frame.as_ref())
+    line.location.label()
 }
 
 /// How less is held of what most memory is for.
@@ -205,7 +205,7 @@ fn in_the_way(blocker: &Blocker) -> String {
     format!(
         "{} of {}, {}, {} {} of free memory apart: allocate them before the rest, or free them earlier.",
         counted(blocker.blocks, "block"),
-        blocker.around.in_short(blocker.culprit.as_ref()),
+        blocker.location.label(),
         size(blocker.bytes_held),
         if blocker.blocks == 1 { "keeps" } else { "keep" },
         size(blocker.bytes_unlocked)

@@ -168,7 +168,7 @@ fn of(snapshot: &SnapshotReport, device: Option<&DeviceReport>, top: usize) -> B
         device: Some(device.device),
         verdict: last.map(|oom| oom.verdict),
         confidence: last.map(|oom| oom.confidence),
-        culprit: last.and_then(|oom| oom.culprit.as_ref()).map(FrameReport::place),
+        culprit: last.and_then(|oom| oom.location.frame.as_ref()).map(FrameReport::place),
         oom_count: device.oom_count,
         requested_bytes: last.map(|oom| oom.requested_bytes),
         device_free_bytes: last.map(|oom| oom.device_free_bytes),
@@ -180,7 +180,7 @@ fn of(snapshot: &SnapshotReport, device: Option<&DeviceReport>, top: usize) -> B
             .iter()
             .take(top)
             .map(|line| BriefLine {
-                line: line.around.in_short(line.frame.as_ref()),
+                line: line.location.label(),
                 bytes: line.bytes,
             })
             .collect(),

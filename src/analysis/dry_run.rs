@@ -7,7 +7,7 @@ use super::dry_range::{RangeReport, range};
 use crate::base::units::{count, counted, size};
 use crate::base::warning::{Code, Warnings};
 use crate::snapshot::{DryRun, Unsized, ValueRead};
-use crate::stacks::frames::{Around, FrameReport};
+use crate::stacks::frames::CodeLocation;
 use crate::study::Study;
 
 /// A run without a GPU.
@@ -58,10 +58,8 @@ pub enum Certainty {
 #[derive(Debug, Clone, Serialize)]
 pub struct ReadReport {
     /// The line; `None` for threads without Python.
-    pub frame: Option<FrameReport>,
-    /// What stands beside it.
     #[serde(flatten)]
-    pub around: Around,
+    pub location: CodeLocation,
     /// The operator that read, such as `item` or `nonzero`; empty where none is known.
     pub operator: String,
     /// How often.
@@ -129,8 +127,8 @@ pub(super) fn dry_run(
 }
 
 fn read_report(study: &Study<'_>, read: &ValueRead, peak_us: Option<u64>) -> ReadReport {
-    let line = read.stack.map(|stack| study.stacks().told(study.stacks().line(stack)));
-    let (frame, around) = line.unwrap_or_default();
+    let stacks = study.stacks();
+    let location = read.stack.map(|stack| stacks.code_location(stacks.line(stack)));
     let mut operators = read.operators.split(' ');
     let sized_by = operators.clone().find(|name| SIZED_BY_VALUES.contains(name));
     let operator = match sized_by.or(operators.next()).unwrap_or_default() {
@@ -138,8 +136,7 @@ fn read_report(study: &Study<'_>, read: &ValueRead, peak_us: Option<u64>) -> Rea
         name => name.trim_start_matches('_'),
     };
     ReadReport {
-        frame,
-        around,
+        location: location.unwrap_or_default(),
         operator: operator.to_owned(),
         count: read.count,
         bytes: read.bytes,
@@ -168,9 +165,9 @@ impl Certainty {
 
 impl ReadReport {
     fn in_short(&self) -> String {
-        let line = match &self.frame {
+        let line = match &self.location.frame {
             None => "a thread without Python".to_owned(),
-            Some(_) => self.around.in_short(self.frame.as_ref()),
+            Some(_) => self.location.label(),
         };
         let times = match self.count {
             0 | 1 => String::new(),

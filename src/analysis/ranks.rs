@@ -135,7 +135,7 @@ fn failures(devices: &[(Rank, &DeviceReport)]) -> Vec<Alike> {
     let mut alike: BTreeMap<(String, Verdict), Vec<usize>> = BTreeMap::new();
     for (row, (_, device)) in devices.iter().enumerate() {
         if let Some(oom) = device.ooms.last() {
-            let line = oom.around.in_short(oom.culprit.as_ref());
+            let line = oom.location.label();
             alike.entry((line, oom.verdict)).or_default().push(row);
         }
     }

@@ -3,8 +3,8 @@
 use super::device::DeviceReport;
 use super::ranks::Ranks;
 use super::snapshot::SnapshotReport;
-use crate::allocator::conf::environment;
-use crate::allocator::verdict::EXPANDABLE;
+use crate::allocator::conf::shell_assignment;
+use crate::allocator::verdict::EXPANDABLE_SEGMENTS;
 use crate::analysis::failure::OomReport;
 use crate::base::summary::Summary;
 use crate::base::units::{duration, percent, ratio, size};
@@ -62,7 +62,7 @@ fn of_failure(oom: &OomReport, device: &DeviceReport) -> Summary {
     let answer = format!(
         "out of memory on device {} at {}: {why}; {} requested, {} free on the device, {} in the cache",
         device.device,
-        oom.around.in_short(oom.culprit.as_ref()),
+        oom.location.label(),
         size(oom.requested_bytes),
         size(oom.device_free_bytes),
         size(oom.cached_bytes)
@@ -111,10 +111,10 @@ fn without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary 
     let private = private.map(|pool| pool.inactive_bytes).sum::<u64>();
     let stranded = memory.fragmentation.stranded_bytes.saturating_sub(private);
     let (action, copy) = if let Some(leak) = device.leaks.suspects.first() {
-        let line = leak.around.in_short(leak.frame.as_ref());
+        let line = leak.location.label();
         let rate = size(device.leaks.bytes_per_step);
         let action = format!("look at {line}: memory grows by {rate} with every step");
-        (Some(action), leak.frame.as_ref().map(FrameReport::place))
+        (Some(action), leak.location.frame.as_ref().map(FrameReport::place))
     } else if ratio(stranded, memory.reserved_bytes) >= STRANDED_RATIO
         && memory.segments.expandable.count == 0
     {
@@ -122,7 +122,7 @@ fn without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary 
             "{} of free memory is stuck between live blocks: try expandable segments",
             size(stranded)
         );
-        (Some(action), Some(environment(EXPANDABLE, snapshot.settings_string.as_deref())))
+        (Some(action), Some(shell_assignment(EXPANDABLE_SEGMENTS, snapshot.settings_string.as_deref())))
     } else if lost {
         let action = "to see all of it, record again with more entries in the ring";
         (Some(action.to_owned()), Some(RECORD.to_owned()))
@@ -151,7 +151,7 @@ fn who(held: &HeldAt) -> Option<String> {
 
 fn line_in_words(lines: &[HeldByLine], all: u64) -> Option<String> {
     let most = lines.first()?;
-    let told = |line: &HeldByLine| line.around.in_short(line.frame.as_ref());
+    let told = |line: &HeldByLine| line.location.label();
     let told_most = format!(
         "{}: {} of {} allocated ({})",
         told(most),
@@ -160,7 +160,7 @@ fn line_in_words(lines: &[HeldByLine], all: u64) -> Option<String> {
         percent(ratio(most.bytes, all))
     );
     // What has no line is followed by what has one.
-    let next = lines.iter().find(|line| line.frame.is_some()).filter(|_| most.frame.is_none());
+    let next = lines.iter().find(|line| line.location.frame.is_some()).filter(|_| most.location.frame.is_none());
     Some(match next {
         Some(line) => format!("{told_most}, then {}: {}", told(line), size(line.bytes)),
         None => told_most,

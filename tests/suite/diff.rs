@@ -211,8 +211,8 @@ fn another_checkout_and_another_python_are_no_change() {
     assert_eq!(device.stacks[0].matched_by, Some(MatchedBy::FileMoved));
     assert_eq!(device.stacks[0].moved_from.as_ref().unwrap()[1].line, 7);
     let line = &device.lines[0];
-    assert_eq!(line.frame.as_ref().unwrap().file, "/builds/1/proj/net/model.py");
-    assert_eq!(line.moved_from.as_ref().unwrap().file, "/home/a/proj/net/model.py");
+    assert_eq!(line.location.frame.as_ref().unwrap().file, "/builds/1/proj/net/model.py");
+    assert_eq!(line.location.moved_from.as_ref().unwrap().file, "/home/a/proj/net/model.py");
 }
 
 /// Another function of the same name in a file that both programs have is another stack.

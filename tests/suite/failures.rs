@@ -6,7 +6,7 @@ use oomscope::analysis::failure::{OomReport, Remedy};
 use oomscope::analysis::{Options, analyze};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
-use oomscope::whatif::verified;
+use oomscope::whatif::verify_study;
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -84,12 +84,12 @@ fn the_cause_the_line_and_the_blocks_in_the_way_are_those_arranged() {
     for (name, verdict, blockers) in SCENARIOS {
         let oom = failure(name, Some(CAPACITY));
         assert_eq!(oom.verdict.word(), verdict, "{name}: {}", oom.verdict_reason);
-        assert_eq!(oom.culprit.as_ref().unwrap().name, "culprit", "{name}");
+        assert_eq!(oom.location.frame.as_ref().unwrap().name, "culprit", "{name}");
         let found: Vec<_> = oom
             .blockers
             .iter()
             .map(|b| {
-                assert_eq!(b.culprit.as_ref().unwrap().name, "blockers", "{name}");
+                assert_eq!(b.location.frame.as_ref().unwrap().name, "blockers", "{name}");
                 let [each, unlocked, released] =
                     [b.bytes_held / b.blocks, b.bytes_unlocked, b.bytes_released].map(|n| n / MIB);
                 (b.blocks, each, unlocked, released)
@@ -112,10 +112,10 @@ fn in_the_middle_of_training_it_is_the_same() {
             }
             let oom = failure(&name, Some(CAPACITY));
             assert_eq!(oom.verdict.word(), verdict, "{name}: {}", oom.verdict_reason);
-            assert_eq!(oom.culprit.as_ref().unwrap().name, "culprit", "{name}");
+            assert_eq!(oom.location.frame.as_ref().unwrap().name, "culprit", "{name}");
             if let "fragmentation" | "other-stream" = verdict {
                 let first = &oom.blockers[0];
-                assert_eq!(first.culprit.as_ref().unwrap().name, "blockers", "{name}");
+                assert_eq!(first.location.frame.as_ref().unwrap().name, "blockers", "{name}");
             }
         }
     }
@@ -157,7 +157,7 @@ fn the_pool_of_a_capture_is_known_by_its_stream() {
     // In a capture nothing is given back and tried again: PyTorch counted no retry.
     let snapshot = recording("2.9.1-in_capture");
     let study = Study::new(&snapshot, Scope::default());
-    let replay = &verified(&study, "in_capture").devices[0];
+    let replay = &verify_study(&study, "in_capture").devices[0];
     assert_eq!((replay.exact, replay.retries, replay.ambiguous_calls), (Some(true), 0, 0));
 }
 

@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use crate::allocator::granules_in;
+use crate::allocator::whole_granules;
 use crate::base::ids::StackId;
-use crate::replay::facts::{Stretch, StretchBlock, Tiling};
+use crate::replay::literal::{Stretch, StretchBlock, Tiling};
 use crate::snapshot::BlockState;
-use crate::stacks::frames::{Around, FrameList, FrameReport, StackReader};
+use crate::stacks::frames::{CodeLocation, Culprit, FrameList, StackReader};
 
 /// Blockers that are listed.
 const SHOWN: usize = 5;
@@ -28,10 +28,8 @@ pub struct Blocker {
     /// Their own bytes.
     pub bytes_held: u64,
     /// The innermost line in that stack that is not PyTorch's.
-    pub culprit: Option<FrameReport>,
-    /// What stands beside that line.
-    #[serde(flatten)]
-    pub around: Around,
+    #[serde(flatten, with = "Culprit")]
+    pub location: CodeLocation,
     /// What was being done there.
     pub operation: Option<String>,
     /// The stack that allocated them.
@@ -64,14 +62,13 @@ pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker
     worth.sort_by(|(_, a), (_, b)| scale(b, a).cmp(&scale(a, b)).then(b.unlocked.cmp(&a.unlocked)));
     worth.truncate(SHOWN);
     let report = |(stack, one): (StackId, Locked)| {
-        let (culprit, around) = stacks.told(stacks.line(stack));
+        let location = stacks.code_location(stacks.line(stack));
         Blocker {
             bytes_unlocked: one.unlocked,
             bytes_released: one.released,
             blocks: one.blocks,
             bytes_held: one.bytes,
-            culprit,
-            around,
+            location,
             operation: stacks.operation(stack),
             frames: stacks.whole(stack),
         }
@@ -145,7 +142,7 @@ fn add_in_the_way(run: &[StretchBlock], granule: u64, given_back: &Range<u64>, h
 /// The whole granules in blocks that lie end to end.
 fn granules(run: &[StretchBlock], granule: u64) -> Range<u64> {
     let (Some(first), Some(last)) = (run.first(), run.last()) else { return 0..0 };
-    granules_in(&(first.offset..last.end()), granule)
+    whole_granules(&(first.offset..last.end()), granule)
 }
 
 fn overlap(a: &Range<u64>, b: &Range<u64>) -> u64 {

@@ -9,9 +9,9 @@ use super::outlook::{Filling, Growth, NextStep, Outlook};
 use super::remedies::{Remedy, Tried, Undisturbed};
 use crate::allocator::verdict::{Cause, Certainty, Verdict, largest_first};
 use crate::base::units::{plain_name, size};
-use crate::replay::calls::Prolonged;
+use crate::replay::ops::Continuation;
 use crate::snapshot::Pools;
-use crate::stacks::frames::{Around, FrameList, FrameReport};
+use crate::stacks::frames::{CodeLocation, Culprit, FrameList};
 use crate::study::DeviceStudy;
 use crate::study::held::HeldAt;
 use crate::study::memory::HeldByLine;
@@ -66,10 +66,8 @@ pub struct OomReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_step: Option<NextStep>,
     /// The innermost line of the request's stack that is not PyTorch's.
-    pub culprit: Option<FrameReport>,
-    /// What stands beside that line.
-    #[serde(flatten)]
-    pub around: Around,
+    #[serde(flatten, with = "Culprit")]
+    pub location: CodeLocation,
     /// What was being done there.
     pub operation: Option<String>,
     /// What the program said about itself: `user_metadata`, when set.
@@ -104,7 +102,7 @@ pub(super) struct Found<'p> {
     /// Whether no request follows in the trace: what came after it is not recorded.
     pub(super) ends_trace: bool,
     /// How the program goes on after that, where that is known.
-    pub(super) goes_on: Option<&'p Prolonged<'p>>,
+    pub(super) goes_on: Option<&'p Continuation<'p>>,
     /// Where the memory was, at the last failure of a trace.
     pub(super) held: Option<HeldAt>,
     /// Whether the model reproduces the recording.
@@ -120,7 +118,7 @@ impl OomReport {
         let (snapshot, stacks) = (device.snapshot(), device.stacks());
         let Failed { request, circumstances, totals, told, .. } = &failed;
         let largest = circumstances.largest.unwrap_or_default().bytes;
-        let segment = circumstances.wanted().bytes;
+        let segment = circumstances.needed_from_device().bytes;
         let lacking =
             segment.saturating_sub(request.device_free).min(request.bytes.saturating_sub(largest));
         let outlook = if ends_trace {
@@ -137,7 +135,7 @@ impl OomReport {
             (judged.verdict, judged.reason(&failed, device.settings()), judged.confidence)
         };
         let is_served = request.served.is_some();
-        let (culprit, around) = stacks.told(stacks.line(request.stack));
+        let location = stacks.code_location(stacks.line(request.stack));
         Self {
             event: request.entry as u64,
             requested_bytes: request.bytes,
@@ -158,8 +156,7 @@ impl OomReport {
             growth: outlook.growth,
             next_step: outlook.next_step,
             filling: outlook.filling,
-            culprit,
-            around,
+            location,
             operation: stacks.operation(request.stack),
             user_metadata: request
                 .user_metadata

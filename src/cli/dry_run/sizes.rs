@@ -45,7 +45,7 @@ impl Ran {
             None => format!("runs to its end with {} reserved", size(self.reserved())),
             Some(oom) => format!(
                 "fails at {} ({} requested)",
-                oom.around.in_short(oom.culprit.as_ref()),
+                oom.location.label(),
                 size(oom.requested_bytes)
             ),
         }

@@ -12,7 +12,7 @@ use crate::base::ids::FrameId;
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::base::units::ratio;
 use crate::stacks::counterparts::Place;
-use crate::stacks::frames::{Around, FrameReport};
+use crate::stacks::frames::CodeLocation;
 use crate::study::memory::main_operation;
 
 /// A line of the user's code that holds more or less than before, by whatever way.
@@ -24,13 +24,8 @@ pub struct LineChange {
     #[serde(flatten)]
     pub held: HeldChange,
     /// The line as it is after; as it was before when it is gone. `None` gathers stacks without one.
-    pub frame: Option<FrameReport>,
-    /// The line as it was before, where it moved.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub moved_from: Option<FrameReport>,
-    /// What stands beside the line.
     #[serde(flatten)]
-    pub around: Around,
+    pub location: CodeLocation,
     /// What most of the change was allocated for, as far as the stacks tell.
     pub operation: Option<String>,
     /// How much of what changed that is.
@@ -142,13 +137,15 @@ impl<'a> Holders<'a> {
         let rows = shown.into_iter().map(|(status, held, row)| {
             let told = |side: usize| {
                 let (stack, reader) = (row.largest[side]?, self.readers[side]);
-                Some(reader.told(reader.line(stack.id)))
+                Some(reader.code_location(reader.line(stack.id)))
             };
-            let (before, after) = (told(0), told(1));
-            let was = before.as_ref().and_then(|(frame, _)| frame.clone());
-            let is_there = after.is_some();
-            let (frame, around) = after.or(before).unwrap_or_default();
-            let moved_from = was.filter(|was| is_there && Some(was) != frame.as_ref());
+            let location = match (told(0), told(1)) {
+                (Some(before), Some(after)) => {
+                    let moved_from = before.frame.filter(|frame| Some(frame) != after.frame.as_ref());
+                    CodeLocation { moved_from, ..after }
+                }
+                (before, after) => after.or(before).unwrap_or_default(),
+            };
             let all = row.changed.iter().map(|(by, ..)| *by).fold(0, u64::saturating_add);
             let operations = row.changed.iter();
             let main = main_operation(
@@ -157,9 +154,7 @@ impl<'a> Holders<'a> {
             LineChange {
                 status,
                 held,
-                frame,
-                moved_from,
-                around,
+                location,
                 operation_share_ratio: main.as_ref().map(|(_, by)| ratio(*by, all)),
                 operation: main.map(|(operation, _)| operation),
             }

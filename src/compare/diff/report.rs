@@ -133,7 +133,7 @@ fn summary(devices: &[DeviceDiff], after: &str) -> Summary {
     };
     let most_held = most.lines.iter().max_by_key(|line| line.held.after_bytes);
     let who = most_held.filter(|line| line.held.after_bytes > 0).map(|line| {
-        let place = line.around.in_short(line.frame.as_ref());
+        let place = line.location.label();
         let (held, by) = (size(line.held.after_bytes), signed_size(line.held.delta_bytes));
         format!("{place}: {held} after ({by})")
     });
@@ -141,7 +141,7 @@ fn summary(devices: &[DeviceDiff], after: &str) -> Summary {
         [most.before, most.after].map(|side| side.unwrap_or_default().number(Figure::Ooms));
     let grown = most.lines.iter().find(|line| line.held.delta_bytes > 0);
     let grown = grown.filter(|_| most.delta.change(Figure::Allocated) > 0);
-    let place = grown.and_then(|line| line.frame.as_ref()).map(FrameReport::place);
+    let place = grown.and_then(|line| line.location.frame.as_ref()).map(FrameReport::place);
     let (action, copy) = match place {
         _ if ooms_after > ooms_before => {
             (Some("see why requests fail now".to_owned()), command("analyze", after))

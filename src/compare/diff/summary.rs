@@ -49,7 +49,7 @@ pub(super) fn summary(moment: &str, [before, after]: [u64; 2], lines: &[LineChan
     let most = match first {
         None => String::new(),
         Some(line) => {
-            let place = line.around.in_short(line.frame.as_ref());
+            let place = line.location.label();
             let bytes = line.held.delta_bytes;
             if bytes == by {
                 format!(", all of it from {place}")

@@ -195,7 +195,7 @@ impl Measured<'_, '_> {
             Figure::Ooms => {
                 let last = self.failures.last();
                 let share = last.and_then(|oom| {
-                    let lines = [oom.culprit.as_ref(), oom.around.called_from.as_ref()];
+                    let lines = [&oom.location.frame, &oom.location.called_from];
                     let lines = lines.into_iter().flatten();
                     let own = lines.clone().find(|line| line.origin() == Origin::User);
                     let frame = own.or(lines.into_iter().next())?.clone();

@@ -108,12 +108,11 @@ impl<'a, 's> StackTable<'a, 's> {
             let row = frame.and_then(|frame| self.frame_rows.get(&frame));
             row.map_or(0, |row| u64::from(*row) + 1)
         };
-        let [mut code, mut around, mut text] = [(); 3].map(|()| Column::default());
+        let [mut code, mut caller, mut text] = [(); 3].map(|()| Column::default());
         for id in &self.lines {
-            let (frame, beside) = self.reader.told(*id);
             code.push(place(id.code));
-            around.push(place(id.caller));
-            text.push(strings.add(&beside.in_short(frame.as_ref())));
+            caller.push(place(id.caller));
+            text.push(strings.add(&self.reader.code_location(*id).label()));
         }
         vec![
             ("nparent", parents.bytes),
@@ -123,7 +122,7 @@ impl<'a, 's> StackTable<'a, 's> {
             ("fname", name.bytes),
             ("forigin", origin.bytes),
             ("lline", code.bytes),
-            ("laround", around.bytes),
+            ("laround", caller.bytes),
             ("ltext", text.bytes),
             ("strings", strings.json()),
         ]

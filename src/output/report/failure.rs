@@ -10,7 +10,7 @@ use crate::analysis::DeviceReport;
 use crate::analysis::failure::{Blocker, Growth, OomReport};
 use crate::base::units::{count, counted, size, stream};
 use crate::output::document::{Document, Text, alarm, code, faint, strong};
-use crate::stacks::frames::{Around, FrameReport};
+use crate::stacks::frames::CodeLocation;
 use crate::study::memory::HeldByLine;
 use crate::whatif::program::ProgramRow;
 
@@ -43,7 +43,7 @@ pub(super) fn ooms(document: &mut Document, device: &DeviceReport) {
 }
 
 fn oom(document: &mut Document, oom: &OomReport, device: &DeviceReport) {
-    let (name, below) = named(oom.culprit.as_ref(), &oom.around);
+    let (name, below) = named(&oom.location);
     document.fields("line", [strong(name)].into_iter().chain(below));
     document.field(
         "request",
@@ -157,8 +157,7 @@ fn pending(line: &HeldByLine) -> Text {
     let blocks = counted(line.blocks, "block");
     let held = format!("{} in {blocks}, allocated at ", size(line.bytes));
     Text::from(held).and(origin(
-        line.frame.as_ref(),
-        &line.around,
+        &line.location,
         operation(line.operation.as_deref(), line.operation_share_ratio),
     ))
 }
@@ -167,15 +166,14 @@ fn pending(line: &HeldByLine) -> Text {
 fn in_the_way(it: &Blocker) -> Text {
     let (blocks, held) = (counted(it.blocks, "block"), size(it.bytes_held));
     Text::from(format!("{blocks}, {held}, {}: ", locked(it))).and(origin(
-        it.culprit.as_ref(),
-        &it.around,
+        &it.location,
         operation(it.operation.as_deref(), None),
     ))
 }
 
 /// The line that allocated, and what it was doing.
-fn origin(line: Option<&FrameReport>, around: &Around, operation: Option<Text>) -> Text {
-    let place = named_in_line(line, around);
+fn origin(location: &CodeLocation, operation: Option<Text>) -> Text {
+    let place = named_in_line(location);
     match operation {
         Some(operation) => place.and(", ").and(operation),
         None => place,

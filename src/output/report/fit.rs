@@ -82,7 +82,7 @@ fn device(document: &mut Document, device: &FitDevice) {
     document.fields(
         "not paired",
         device.unpaired.iter().map(|line| {
-            format!("{} by {}", size(line.bytes), line.around.in_short(line.frame.as_ref()))
+            format!("{} by {}", size(line.bytes), line.location.label())
         }),
     );
 }
@@ -209,7 +209,7 @@ fn growth_row(line: &GrowingLine) -> Vec<Cell> {
         percent(line.share_ratio).into(),
         more.into(),
         grows.into(),
-        line.around.in_short(line.frame.as_ref()).into(),
+        line.location.label().into(),
     ]
 }
 

@@ -66,7 +66,7 @@ fn by_line(lines: &[HeldByLine], bytes: u64, blocks: u64) -> Table {
 
 /// A line of code, with what was done there.
 fn holder(held: &HeldByLine) -> Cell {
-    let (line, below) = named(held.frame.as_ref(), &held.around);
+    let (line, below) = named(&held.location);
     let operation = operation(held.operation.as_deref(), held.operation_share_ratio);
     Cell::Over(line, below.into_iter().chain(operation).collect())
 }
@@ -109,7 +109,7 @@ fn telling(device: &DeviceReport) -> Option<(&HeldAt, String)> {
     let peak = || device.at_peak.as_ref().map(|held| (held, "at its peak".to_owned()));
     let found = asked.or_else(failure).or_else(peak)?;
     let lines = lines(found.0, device);
-    let tells = lines.iter().any(|line| line.frame.is_some()) || !rows(found.0).is_empty();
+    let tells = lines.iter().any(|line| line.location.frame.is_some()) || !rows(found.0).is_empty();
     tells.then_some(found)
 }
 
@@ -191,7 +191,7 @@ fn kept(held: &HeldAt) -> Option<Text> {
         size(bytes),
         size(first.bytes)
     );
-    Some(Text::from(most).and(named_in_line(first.frame.as_ref(), &first.around)))
+    Some(Text::from(most).and(named_in_line(&first.location)))
 }
 
 /// What grows with every step. Beside a failure something else says how it ended, so that how long what is left
@@ -211,7 +211,7 @@ pub(super) fn growth(leaks: &Leaks, with_total: bool, with_end: bool) -> Option<
             counted(u64::from(first.steps), "time")
         ),
     };
-    let most = named_in_line(first.frame.as_ref(), &first.around);
+    let most = named_in_line(&first.location);
     let is_even = leaks.suspects.iter().all(|one| one.every_steps <= 1);
     let more = if is_even { "more after every step" } else { "more and more" };
     let what = if lines == 1 {

@@ -81,7 +81,7 @@ fn cells(row: &ProgramRow, is_bounded: bool) -> Vec<Cell> {
 fn without(row: &ProgramRow, is_bounded: bool) -> Vec<Cell> {
     let mut cells: Vec<Cell> = vec![size(row.bytes_at_peak).into()];
     cells.extend(figures(row, is_bounded));
-    cells.push(row.around.in_short(row.frame.as_ref()).into());
+    cells.push(row.location.label().into());
     cells
 }
 

@@ -6,7 +6,7 @@ use crate::base::summary::Summary;
 use crate::base::units::{count, counted, duration, percent, size};
 use crate::base::warning::Warning;
 use crate::output::document::{Document, Stack, Text, code, place};
-use crate::stacks::frames::{Around, FrameReport, Origin, UNKNOWN};
+use crate::stacks::frames::{CodeLocation, FrameReport, Origin, UNKNOWN};
 use crate::study::{Moment, OverTime};
 use crate::whatif::FailedRequest;
 
@@ -16,20 +16,21 @@ pub(super) fn place_in(frame: &FrameReport) -> String {
 }
 
 /// What a stack is named by: of a backward pass its node, else the line; and what stands below that.
-pub(super) fn named(frame: Option<&FrameReport>, around: &Around) -> (Text, Vec<Text>) {
-    let caller = around.called_from.as_ref().map(called_from);
-    let (name, line) = match (around.backward.as_deref(), frame) {
+pub(super) fn named(location: &CodeLocation) -> (Text, Vec<Text>) {
+    let frame = location.frame.as_ref();
+    let caller = location.called_from.as_ref().map(called_from);
+    let (name, line) = match (location.backward.as_deref(), frame) {
         (Some(UNKNOWN), Some(frame)) => {
             (place(place_in(frame)), Some("in its backward pass".into()))
         }
         (Some(node), _) => (code(format!("backward: {node}")), frame.map(called_from)),
         (None, Some(frame)) => (place(place_in(frame)), None),
-        (None, None) if around.has_stack => ("no line of the user's code".into(), None),
+        (None, None) if location.has_stack => ("no line of the user's code".into(), None),
         (None, None) => ("no stack recorded".into(), None),
     };
     let words = Text::from("for the forward line ");
-    let forward = around.forward.as_ref().map(|frame| words.and(place(place_in(frame))));
-    let region = around.compile_context.as_deref();
+    let forward = location.forward.as_ref().map(|frame| words.and(place(place_in(frame))));
+    let region = location.compile_context.as_deref();
     let region =
         region.map(|region| region.strip_prefix("Torch-Compiled Region: ").unwrap_or(region));
     let compiled = region.map(|region| Text::from("in compiled region ").and(code(region)));
@@ -42,9 +43,9 @@ pub(super) fn called_from(frame: &FrameReport) -> Text {
 }
 
 /// The same in one sentence.
-pub(super) fn named_in_line(frame: Option<&FrameReport>, around: &Around) -> Text {
-    let (mut name, below) = named(frame, around);
-    if frame.is_none() && !around.has_stack {
+pub(super) fn named_in_line(location: &CodeLocation) -> Text {
+    let (mut name, below) = named(location);
+    if location.frame.is_none() && !location.has_stack {
         name = "a stack that was not recorded".into();
     }
     let between = |index| if index == 0 { " (" } else { ", " };

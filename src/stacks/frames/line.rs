@@ -26,9 +26,14 @@ pub(crate) struct LineId {
     pub(crate) has_stack: bool,
 }
 
-/// What stands beside the line of code that a stack is named by.
+/// The line of code that a stack is named by, with the lines and the autograd node that belong to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Around {
+pub struct CodeLocation {
+    /// The innermost line that is not PyTorch's; null for stacks without one (autograd threads, no stack recorded).
+    pub frame: Option<FrameReport>,
+    /// In a comparison, the line in the earlier snapshot where the code has moved since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_from: Option<FrameReport>,
     /// The innermost line of the user's own code outside of the line; of code that belongs to a package alone,
     /// that package's or another's. Absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,15 +52,41 @@ pub struct Around {
     pub has_stack: bool,
 }
 
+/// [`CodeLocation`] with the key `culprit` in place of `frame`, for failed requests and the blocks in their way.
+#[derive(Serialize)]
+#[serde(remote = "CodeLocation")]
+pub(crate) struct Culprit {
+    /// The innermost line that is not PyTorch's; null for stacks without one (autograd threads, no stack recorded).
+    #[serde(rename = "culprit")]
+    frame: Option<FrameReport>,
+    /// See [`CodeLocation::moved_from`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moved_from: Option<FrameReport>,
+    /// See [`CodeLocation::called_from`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    called_from: Option<FrameReport>,
+    /// See [`CodeLocation::backward`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backward: Option<String>,
+    /// See [`CodeLocation::forward`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forward: Option<FrameReport>,
+    /// See [`CodeLocation::compile_context`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compile_context: Option<String>,
+    /// See [`CodeLocation::has_stack`].
+    has_stack: bool,
+}
+
 /// In place of a node that is not known.
 pub const UNKNOWN: &str = "unknown";
 
-impl Around {
-    /// `frame` and what stands beside it, in a few words.
-    pub fn in_short(&self, frame: Option<&FrameReport>) -> String {
+impl CodeLocation {
+    /// One line of text: the code, and its caller or its autograd node.
+    pub fn label(&self) -> String {
         let from = |line: &FrameReport| format!(" (called from {})", line.in_short());
         let caller = self.called_from.as_ref().map(from).unwrap_or_default();
-        match (self.backward.as_deref(), frame) {
+        match (self.backward.as_deref(), &self.frame) {
             (Some(UNKNOWN), Some(line)) => {
                 format!("the backward pass of {}{caller}", line.in_short())
             }

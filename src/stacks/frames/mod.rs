@@ -8,8 +8,8 @@ mod reader;
 mod stripped;
 
 pub use self::frame::{FrameList, FrameReport};
-pub(crate) use self::line::LineId;
-pub use self::line::{Around, UNKNOWN, lines_of};
+pub(crate) use self::line::{Culprit, LineId};
+pub use self::line::{CodeLocation, UNKNOWN, lines_of};
 pub use self::origin::Origin;
 pub(crate) use self::origin::slashed;
 pub use self::reader::StackReader;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 
 use super::frame::{FrameList, FrameReport};
-use super::line::{Around, LineId, Seen, UNKNOWN, node, two_lines};
+use super::line::{CodeLocation, LineId, Seen, UNKNOWN, node, two_lines};
 use super::origin::{Origin, slashed};
 use super::stripped::without_directories;
 use crate::base::ids::{FrameId, StackId};
@@ -177,18 +177,19 @@ impl<'a> StackReader<'a> {
         self.two_lines(ids).0.and_then(|index| ids.get(index)).copied()
     }
 
-    /// `line` for people and JSON: the line of code, and what stands beside it.
-    pub(crate) fn told(&self, line: LineId) -> (Option<FrameReport>, Around) {
+    /// Frame, caller and autograd node of `line`, for output.
+    pub(crate) fn code_location(&self, line: LineId) -> CodeLocation {
         let node_of = |id| node(self.snapshot.text(self.snapshot.stacks.frame(id).name));
         let node = line.node.and_then(node_of).map(plain_name);
-        let around = Around {
+        CodeLocation {
+            frame: line.code.map(|id| self.report(id)),
+            moved_from: None,
             called_from: line.caller.map(|id| self.report(id)),
             backward: node.or_else(|| line.is_backward.then(|| UNKNOWN.to_owned())),
             forward: line.forward.map(|id| self.report(id)),
             compile_context: line.compiled.map(|id| plain_name(self.snapshot.text(id))),
             has_stack: line.has_stack,
-        };
-        (line.code.map(|id| self.report(id)), around)
+        }
     }
 
     /// The innermost frame of the user's own code; failing that, of an installed package other than

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::base::ids::{StackId, row};
 use crate::base::intern::SeededSet;
-use crate::stacks::frames::{Around, FrameReport, LineId, StackReader};
+use crate::stacks::frames::{CodeLocation, LineId, StackReader};
 
 /// Steps in a row that must each end with more blocks than the one before.
 const STEPS_OF_BLOCKS: u32 = 3;
@@ -22,10 +22,8 @@ const STEPS_OF_BYTES: u32 = 6;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LeakSuspect {
     /// The line; `None` gathers stacks without one.
-    pub frame: Option<FrameReport>,
-    /// What stands beside that line.
     #[serde(flatten)]
-    pub around: Around,
+    pub location: CodeLocation,
     /// What one of its stacks was doing, as far as the stack tells.
     pub operation: Option<String>,
     /// The first step that ended with more than the one before.
@@ -275,10 +273,8 @@ fn suspect(line: &LineGrowth, stacks: &StackReader<'_>) -> LeakSuspect {
         }
         _ => 0.0,
     };
-    let (frame, around) = stacks.told(stacks.line(line.stack));
     LeakSuspect {
-        frame,
-        around,
+        location: stacks.code_location(stacks.line(line.stack)),
         operation: stacks.operation(line.stack),
         // Steps count from 0.
         since_step: (bytes.until + bytes.every).saturating_sub(bytes.length() + 1),

@@ -8,7 +8,7 @@ use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
 use crate::base::units::ratio;
 use crate::snapshot::{Block, BlockState, Segment};
-use crate::stacks::frames::{Around, FrameList, FrameReport, LineId, StackReader};
+use crate::stacks::frames::{CodeLocation, FrameList, LineId, StackReader};
 
 /// Live memory that one stack allocated.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -34,10 +34,8 @@ pub struct HeldByLine {
     pub share_ratio: f64,
     /// The innermost line that is not PyTorch's; `None` gathers stacks without one (autograd threads, no
     /// stack recorded).
-    pub frame: Option<FrameReport>,
-    /// What stands beside that line.
     #[serde(flatten)]
-    pub around: Around,
+    pub location: CodeLocation,
     /// What most of it was allocated for, as far as the stacks tell.
     pub operation: Option<String>,
     /// How much of the line's bytes that is.
@@ -82,7 +80,6 @@ pub(crate) fn by_line(
         *held = held.and(sum);
     }
     table(lines, all, top, |line, sum| {
-        let (frame, around) = stacks.told(line);
         let of_line = members.get(&line).map(Vec::as_slice).unwrap_or_default();
         let operations = of_line.iter().map(|(stack, bytes)| (stacks.operation(*stack), *bytes));
         let main = main_operation(operations);
@@ -90,8 +87,7 @@ pub(crate) fn by_line(
             bytes: sum.bytes,
             blocks: sum.blocks,
             share_ratio: ratio(sum.bytes, all.bytes),
-            frame,
-            around,
+            location: stacks.code_location(line),
             operation_share_ratio: main.as_ref().map(|(_, bytes)| ratio(*bytes, sum.bytes)),
             operation: main.map(|(operation, _)| operation),
         }

@@ -88,7 +88,7 @@ pub(super) fn doubt(device: &FitDevice, warnings: &mut Warnings) {
     if device.paired_ratio < 1.0 - TOLD {
         let line = device.unpaired.first();
         let example = line.map_or_else(String::new, |line| {
-            format!(", most of it by {}", line.around.in_short(line.frame.as_ref()))
+            format!(", most of it by {}", line.location.label())
         });
         let more = match device.requests.as_slice() {
             [first, .., last] if last > first => format!(

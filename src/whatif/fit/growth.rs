@@ -12,9 +12,9 @@ use crate::allocator::conf::Settings;
 use crate::allocator::round_size;
 use crate::base::ids::StackId;
 use crate::base::units::{change, ratio};
-use crate::replay::calls::{OperationKind, Program};
+use crate::replay::ops::{OperationKind, Program};
 use crate::snapshot::BlockState;
-use crate::stacks::frames::{Around, FrameList, FrameReport, LineId};
+use crate::stacks::frames::{CodeLocation, FrameList, LineId};
 
 /// A line that holds memory at the peak.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -36,10 +36,8 @@ pub struct GrowingLine {
     /// The stack of the line that most of that is of, innermost first.
     pub frames: FrameList,
     /// The line.
-    pub frame: Option<FrameReport>,
-    /// What stands beside it.
     #[serde(flatten)]
-    pub around: Around,
+    pub location: CodeLocation,
 }
 
 /// A block that is there at the peak.
@@ -77,7 +75,7 @@ fn walk(
     block_of: &impl Fn(usize, u64, StackId, Option<u32>) -> AtPeak,
     mut see: impl FnMut(usize, u64, &Walk) -> bool,
 ) {
-    let mut state = Walk { slots: vec![None; program.slots], asked: 0 };
+    let mut state = Walk { slots: vec![None; program.slot_count], asked: 0 };
     let mut now = 0u64;
     for (slot, block) in state.slots.iter_mut().zip(begins_with) {
         now = now.saturating_add(block.bytes);
@@ -85,7 +83,7 @@ fn walk(
     }
     for (index, operation) in program.operations.iter().enumerate() {
         match operation.kind {
-            OperationKind::Malloc { size, context, slot, .. } => {
+            OperationKind::Alloc { size, context, slot, .. } => {
                 let block = block_of(state.asked, size, context, slot);
                 state.asked += 1;
                 let place = slot.and_then(|slot| state.slots.get_mut(slot as usize));
@@ -111,11 +109,11 @@ impl PeakMemory {
     pub(super) fn at(learned: &Learned<'_, '_, '_>, n: Size, settings: &Settings) -> Self {
         let program = learned.program_at(n);
         // Where what was held before is laid out anew, it is asked for first.
-        let asked_anew = if program.residents.is_empty() { learned.held.len() } else { 0 };
-        let contexts = learned.base.program().residents.iter().map(|resident| resident.context);
+        let asked_anew = if program.initial_blocks.is_empty() { learned.held.len() } else { 0 };
+        let contexts = learned.base.program().initial_blocks.iter().map(|resident| resident.context);
         let held: Vec<AtPeak> = contexts
             .zip(&learned.held)
-            .zip(learned.base.program().residents.iter())
+            .zip(learned.base.program().initial_blocks.iter())
             .map(|((stack, law), resident)| {
                 let bytes = match (law, resident.state) {
                     (_, BlockState::ActivePendingFree) => 0,
@@ -286,7 +284,6 @@ impl PeakMemory {
         });
         rows.truncate(top);
         let told = rows.into_iter().map(|(name, line)| {
-            let (frame, around) = stacks.told(name);
             let stack = line.most.iter().max_by_key(|(stack, grown)| (**grown, Reverse(**stack)));
             let [(next, law), (second_next, second_law)] = line.next.map(|(next, by_law)| {
                 let most = LawKind::ALL.iter().zip(by_law).rev().max_by_key(|(_, bytes)| *bytes);
@@ -301,8 +298,7 @@ impl PeakMemory {
                 second_bytes_per_unit: of_second.map(|_| second_next),
                 second_law: of_second.map(|_| second_law),
                 frames: stack.map_or_else(FrameList::default, |(stack, _)| stacks.whole(*stack)),
-                frame,
-                around,
+                location: stacks.code_location(name),
             }
         });
         told.collect()

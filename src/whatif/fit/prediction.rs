@@ -6,10 +6,10 @@ use super::learned::Learned;
 use super::size::Size;
 use crate::allocator::device::UNBOUNDED;
 use crate::allocator::verdict::Verdict;
-use crate::replay::calls::Program;
+use crate::replay::ops::Program;
 use crate::replay::model::{Hypothesis, fits, simulate};
-use crate::stacks::frames::{Around, FrameReport};
-use crate::whatif::{WhatIf, changed};
+use crate::stacks::frames::CodeLocation;
+use crate::whatif::{Overrides, hypothesis_with};
 
 /// One size.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -39,21 +39,19 @@ pub struct FailedAt {
     /// Why: `capacity` where the program holds more than the device has, else `fragmentation`.
     pub verdict: Verdict,
     /// The line that asks.
-    pub frame: Option<FrameReport>,
-    /// What stands beside it.
     #[serde(flatten)]
-    pub around: Around,
+    pub location: CodeLocation,
 }
 
 /// Whether every request at size `n` is served under `change`, which names a capacity.
-pub(super) fn is_served(learned: &Learned<'_, '_, '_>, n: Size, change: &WhatIf) -> bool {
-    let (program, hypothesis) = (learned.program_at(n), on(learned, change));
+pub(super) fn is_served(learned: &Learned<'_, '_, '_>, n: Size, overrides: &Overrides) -> bool {
+    let (program, hypothesis) = (learned.program_at(n), on(learned, overrides));
     !is_beyond(learned, &program, &hypothesis) && fits(&program, &hypothesis).is_some()
 }
 
 /// The most that the program holds at once at size `n`: no device with less serves it.
-pub(super) fn most_held(learned: &Learned<'_, '_, '_>, n: Size, change: &WhatIf) -> u64 {
-    learned.program_at(n).most_held(&on(learned, change).settings)
+pub(super) fn most_held(learned: &Learned<'_, '_, '_>, n: Size, overrides: &Overrides) -> u64 {
+    learned.program_at(n).peak_bytes(&on(learned, overrides).settings)
 }
 
 /// Size `n` under `change`.
@@ -61,14 +59,14 @@ pub(super) fn predicted(
     learned: &Learned<'_, '_, '_>,
     n: Size,
     is_recorded: bool,
-    change: &WhatIf,
+    overrides: &Overrides,
 ) -> SizeReport {
     let program = learned.program_at(n);
-    let hypothesis = on(learned, change);
-    let failed = change.capacity.map(|_| first_failure(learned, &program, &hypothesis));
+    let hypothesis = on(learned, overrides);
+    let failed = overrides.capacity.map(|_| first_failure(learned, &program, &hypothesis));
     let unbounded = Hypothesis {
         limit: None,
-        ..on(learned, &WhatIf { capacity: Some(UNBOUNDED), ..change.clone() })
+        ..on(learned, &Overrides { capacity: Some(UNBOUNDED), ..overrides.clone() })
     };
     // What was released for want of room is not needed: where all fits, that run counts.
     let counted = if failed == Some(None) { &hypothesis } else { &unbounded };
@@ -77,7 +75,7 @@ pub(super) fn predicted(
     let peaks = [&statistics.allocated_bytes, &statistics.reserved_bytes].map(|stat| stat.all.peak);
     // Requests beyond what any device has are not served: then what is held at once is all that can be told.
     let is_served = failed == Some(None) || simulation.ooms.is_empty();
-    let held = if is_served { 0 } else { program.most_held(&unbounded.settings) };
+    let held = if is_served { 0 } else { program.peak_bytes(&unbounded.settings) };
     let [peak_allocated_bytes, peak_reserved_bytes] = peaks.map(|peak| peak.max(held));
     SizeReport {
         size: n,
@@ -89,8 +87,8 @@ pub(super) fn predicted(
     }
 }
 
-fn on(learned: &Learned<'_, '_, '_>, change: &WhatIf) -> Hypothesis {
-    changed(learned.base.device, change)
+fn on(learned: &Learned<'_, '_, '_>, overrides: &Overrides) -> Hypothesis {
+    hypothesis_with(learned.base.device, overrides)
 }
 
 /// Whether what was held before the recording, and stays, is more than the device has.
@@ -100,7 +98,7 @@ fn is_beyond(
     hypothesis: &Hypothesis,
 ) -> bool {
     let stays =
-        if program.residents.is_empty() { 0 } else { learned.base.device.reserved_before() };
+        if program.initial_blocks.is_empty() { 0 } else { learned.base.device.reserved_before() };
     hypothesis.capacity.is_some_and(|capacity| stays > capacity)
 }
 
@@ -116,13 +114,13 @@ fn first_failure(
     };
     let beyond = hypothesis
         .capacity
-        .and_then(|capacity| program.first_beyond(capacity, &hypothesis.settings));
+        .and_then(|capacity| program.first_request_over(capacity, &hypothesis.settings));
     let is_full =
         is_beyond(learned, program, hypothesis) || beyond.is_some_and(|(first, _)| first <= event);
     let stacks = learned.base.device.stacks();
     let asking = learned.base.requests.iter().find(|request| request.at == event);
-    let (frame, around) =
-        asking.map_or_else(Default::default, |request| stacks.told(stacks.line(request.stack)));
+    let location =
+        asking.map_or_else(Default::default, |request| stacks.code_location(stacks.line(request.stack)));
     let verdict = if is_full { Verdict::Capacity } else { Verdict::Fragmentation };
-    Some(FailedAt { event, requested_bytes, verdict, frame, around })
+    Some(FailedAt { event, requested_bytes, verdict, location })
 }

@@ -144,7 +144,7 @@ fn can_tell<'r, 's, 'a>(
 fn refused(device: &FitDevice) -> String {
     let line = device.unpaired.first();
     let example = line.map_or_else(String::new, |line| {
-        format!(", and most of the rest by {}", line.around.in_short(line.frame.as_ref()))
+        format!(", and most of the rest by {}", line.location.label())
     });
     format!(
         "device {}: these recordings tell nothing of other sizes: only {} of the memory at the peak is asked for by \

@@ -8,7 +8,7 @@ use super::prediction::FailedAt;
 use super::recording::Sized;
 use super::size::Size;
 use super::slice::Largest;
-use crate::allocator::conf::environment;
+use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::Verdict;
 use crate::base::summary::Summary;
 use crate::base::units::{count, size};
@@ -38,7 +38,7 @@ pub(super) fn summary(
             let (fits, option) = (better.at(), &better.settings);
             let action =
                 fits.map(|fits| format!("size {fits} fits with {option}{}", to_spare(better)));
-            (action, Some(environment(option, settings)))
+            (action, Some(shell_assignment(option, settings)))
         }
         (_, None) => {
             let action = "give --capacity, such as 80GiB, to learn the largest size that fits";
@@ -125,7 +125,7 @@ fn to_spare(largest: &Largest) -> String {
 fn grows(line: &GrowingLine, device: &FitDevice) -> String {
     format!(
         "{}: {} at size {}, {} more for each unit",
-        line.around.in_short(line.frame.as_ref()),
+        line.location.label(),
         size(line.bytes),
         device.growth_size(),
         size(line.bytes_per_unit.unsigned_abs())
@@ -139,8 +139,8 @@ impl FailedAt {
             Verdict::Fragmentation => ": fragmentation",
             _ => "",
         };
-        match &self.frame {
-            Some(_) => format!(" at {}{why}", self.around.in_short(self.frame.as_ref())),
+        match &self.location.frame {
+            Some(_) => format!(" at {}{why}", self.location.label()),
             None => why.to_owned(),
         }
     }

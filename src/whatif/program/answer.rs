@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::change::{ProgramChange, Sure};
 use crate::base::summary::Summary;
 use crate::base::warning::Warning;
-use crate::stacks::frames::{Around, FrameReport};
+use crate::stacks::frames::CodeLocation;
 use crate::study::LostHistory;
 
 /// The JSON of `oomscope whatif --program`.
@@ -62,10 +62,8 @@ pub struct ProgramRow {
     /// What to change, for a person.
     pub what: String,
     /// The line to change, or that it is about.
-    pub frame: Option<FrameReport>,
-    /// What stands beside it.
     #[serde(flatten)]
-    pub around: Around,
+    pub location: CodeLocation,
     /// What the memory that is changed comes to at the peak of the program as it is.
     pub bytes_at_peak: u64,
     /// The most that the program holds, every request served.
@@ -99,8 +97,6 @@ pub struct RowFailure {
     /// comes later.
     pub requests_later: Option<u64>,
     /// The line that asks.
-    pub frame: Option<FrameReport>,
-    /// What stands beside it.
     #[serde(flatten)]
-    pub around: Around,
+    pub location: CodeLocation,
 }

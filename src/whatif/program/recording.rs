@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use crate::allocator::conf::Settings;
 use crate::allocator::round_size;
 use crate::base::ids::{StackId, row};
-use crate::replay::calls::{Block, OperationKind, Program, Script, What};
-use crate::stacks::frames::{Around, FrameReport, LineId};
+use crate::replay::ops::{ScriptBlock, OperationKind, Program, Script, ScriptOpKind};
+use crate::stacks::frames::{CodeLocation, LineId};
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::held::{Allocation, Category, categories};
@@ -45,15 +45,15 @@ impl<'s, 'a> Recording<'s, 'a> {
     pub(crate) fn of(device: DeviceStudy<'s, 'a>) -> Self {
         let goes_on = device.goes_on();
         let (program, repeats) = match goes_on {
-            Some(goes_on) => (Cow::Owned(goes_on.program), goes_on.repeats),
+            Some(goes_on) => (Cow::Owned(goes_on.program), goes_on.sources),
             None => (Cow::Borrowed(device.program()), Vec::new()),
         };
         let entry_of = |call: usize| {
             let call = repeats.get(call).map_or(call, |call| *call as usize);
-            program.operations[call].at
+            program.operations[call].entry_index
         };
         let entries = (0..program.operations.len()).map(entry_of).collect();
-        let script = Script::of(&program);
+        let script = Script::from_program(&program);
         let peak = Peak::of(&script, &device.inferred().hypothesis.settings);
         let calls = program.operations.len();
         let is_own = |call: &usize| repeats.get(*call).is_none_or(|like| *like as usize == *call);
@@ -64,7 +64,7 @@ impl<'s, 'a> Recording<'s, 'a> {
     /// Who asked for `block`, with what is known beside the stack.
     pub(crate) fn maker(&self, block: u32) -> StackId {
         let block = &self.script.blocks[block as usize];
-        match block.asked {
+        match block.allocated_at {
             Some(call) => self.device.device().entry(self.entry_of(call)).made_by,
             None => block.stack,
         }
@@ -102,10 +102,10 @@ impl<'s, 'a> Recording<'s, 'a> {
         let mut rows: FxHashMap<u32, usize> = FxHashMap::default();
         let mut allocations = Vec::new();
         for (number, block) in self.script.blocks.iter().enumerate() {
-            let freed = block.freed.filter(is_recorded).map(|call| at(call).saturating_add(1));
+            let freed = block.freed_at.filter(is_recorded).map(|call| at(call).saturating_add(1));
             let bytes = self.rounded(row(number));
-            let of_held = self.program.residents.get(number).map(|it| (it.addr, block.stack));
-            let asked = block.asked.filter(is_recorded).filter(|_| !block.is_failed).map(at);
+            let of_held = self.program.initial_blocks.get(number).map(|it| (it.addr, block.stack));
+            let asked = block.allocated_at.filter(is_recorded).filter(|_| !block.is_failed).map(at);
             let of_asked = asked.map(|entry| {
                 let entry = trace.entry(entry as usize);
                 (entry.addr, entry.made_by)
@@ -124,7 +124,7 @@ impl<'s, 'a> Recording<'s, 'a> {
             });
         }
         let judged = categories(self.device, &allocations);
-        let of_block = |(number, block): (usize, &Block)| match block.asked {
+        let of_block = |(number, block): (usize, &ScriptBlock)| match block.allocated_at {
             None => judged.get(number).map_or(Category::Other, |(category, _)| *category),
             Some(call) => match rows.get(&at(call)) {
                 Some(row) => judged[*row].0,
@@ -155,7 +155,7 @@ impl<'s, 'a> Recording<'s, 'a> {
     /// the sizes that PyTorch asks for.
     pub(crate) fn is_scratch(&self, block: u32) -> bool {
         let one = &self.script.blocks[block as usize];
-        let is_next = one.asked.zip(one.freed).is_some_and(|(asked, freed)| freed == asked + 1);
+        let is_next = one.allocated_at.zip(one.freed_at).is_some_and(|(asked, freed)| freed == asked + 1);
         is_next && SCRATCH.contains(&one.bytes)
     }
 
@@ -185,16 +185,15 @@ impl<'s, 'a> Recording<'s, 'a> {
         most.map(|(line, _)| line)
     }
 
-    /// `line` for people.
-    pub(crate) fn told(&self, line: Option<LineId>) -> (Option<FrameReport>, Around) {
-        line.map_or_else(Default::default, |line| self.device.stacks().told(line))
+    pub(crate) fn code_location(&self, line: Option<LineId>) -> CodeLocation {
+        line.map(|line| self.device.stacks().code_location(line)).unwrap_or_default()
     }
 
     /// How many requests come between the recorded call of entry `from` and that of entry `to`.
     pub(crate) fn requests_between(&self, from: usize, to: usize) -> u64 {
         let asks = self.program.operations.iter().filter(|operation| {
-            (from + 1..to).contains(&(operation.at as usize))
-                && matches!(operation.kind, OperationKind::Malloc { .. })
+            (from + 1..to).contains(&(operation.entry_index as usize))
+                && matches!(operation.kind, OperationKind::Alloc { .. })
         });
         asks.count() as u64
     }
@@ -204,12 +203,12 @@ impl Peak {
     /// Of `script`, each request rounded as under `settings`.
     fn of(script: &Script, settings: &Settings) -> Self {
         let rounded = |block: u32| round_size(script.blocks[block as usize].bytes, settings);
-        let held: Vec<u32> = (0..row(script.held)).collect();
+        let held: Vec<u32> = (0..row(script.initial_count)).collect();
         let mut now = held.iter().fold(0u64, |sum, block| sum.saturating_add(rounded(*block)));
         let (mut most, mut acts) = (now, 0);
-        for (place, act) in script.acts.iter().enumerate() {
-            match act.what {
-                What::Ask(block) => {
+        for (place, act) in script.ops.iter().enumerate() {
+            match act.kind {
+                ScriptOpKind::Alloc(block) => {
                     let with_it = now.saturating_add(rounded(block));
                     if with_it > most {
                         (most, acts) = (with_it, place + 1);
@@ -218,20 +217,20 @@ impl Peak {
                         now = with_it;
                     }
                 }
-                What::Free { block, .. } => now = now.saturating_sub(rounded(block)),
-                What::Other => {}
+                ScriptOpKind::Free { block, .. } => now = now.saturating_sub(rounded(block)),
+                ScriptOpKind::Other => {}
             }
         }
         let mut is_held = vec![false; script.blocks.len()];
-        is_held[..script.held].fill(true);
-        for (place, act) in script.acts[..acts].iter().enumerate() {
-            match act.what {
-                What::Ask(block) => {
+        is_held[..script.initial_count].fill(true);
+        for (place, act) in script.ops[..acts].iter().enumerate() {
+            match act.kind {
+                ScriptOpKind::Alloc(block) => {
                     let is_failed = script.blocks[block as usize].is_failed;
                     is_held[block as usize] = !is_failed || place + 1 == acts;
                 }
-                What::Free { block, .. } => is_held[block as usize] = false,
-                What::Other => {}
+                ScriptOpKind::Free { block, .. } => is_held[block as usize] = false,
+                ScriptOpKind::Other => {}
             }
         }
         let blocks = (0..row(script.blocks.len())).filter(|block| is_held[*block as usize]);

@@ -5,9 +5,9 @@ use super::change::Changed;
 use super::recording::Recording;
 use crate::allocator::device::UNBOUNDED;
 use crate::base::units::change;
-use crate::replay::calls::{OperationKind, Program};
+use crate::replay::ops::{OperationKind, Program};
 use crate::replay::model::{Hypothesis, simulate};
-use crate::whatif::{WhatIf, changed};
+use crate::whatif::{Overrides, hypothesis_with};
 
 /// The program as it is, and how it is replayed.
 pub(super) struct Replays<'r, 's, 'a> {
@@ -60,7 +60,7 @@ fn peaks(program: &Program<'_>, hypothesis: &Hypothesis) -> Peaks {
 impl<'r, 's, 'a> Replays<'r, 's, 'a> {
     pub(super) fn of(recording: &'r Recording<'s, 'a>, capacity: Option<u64>) -> Self {
         let device = recording.device;
-        let hypothesis = changed(device, &WhatIf { capacity, ..WhatIf::default() });
+        let hypothesis = hypothesis_with(device, &Overrides { capacity, ..Overrides::default() });
         let mut replays = Self {
             recording,
             capacity,
@@ -70,8 +70,8 @@ impl<'r, 's, 'a> Replays<'r, 's, 'a> {
             anew: None,
         };
         replays.plain = replays.outcome(&recording.program);
-        if !recording.program.residents.is_empty() {
-            let anew = recording.program.clone().into_owned().from_empty();
+        if !recording.program.initial_blocks.is_empty() {
+            let anew = recording.program.clone().into_owned().with_empty_start();
             replays.anew = Some(replays.outcome(&anew));
         }
         replays
@@ -89,8 +89,8 @@ impl<'r, 's, 'a> Replays<'r, 's, 'a> {
 
     /// A changed program, if the last request that failed is served in it.
     pub(super) fn row_that_serves(&self, row: Changed) -> Option<ProgramRow> {
-        let is_anew = row.script.begins_otherwise(&self.recording.program);
-        let program = row.script.program(&self.recording.program);
+        let is_anew = row.script.changes_initial_blocks(&self.recording.program);
+        let program = row.script.to_program(&self.recording.program);
         let own = peaks(&program, &self.hypothesis);
         if own.failed.iter().any(|(at, _)| Some(*at) == self.last_failed) {
             return None;
@@ -107,12 +107,12 @@ impl<'r, 's, 'a> Replays<'r, 's, 'a> {
     fn outcome_of(&self, program: &Program<'_>, own: Peaks) -> Outcome {
         // What the program needs, not what the device has, nor what earlier work left in the pool.
         let needed = |program: &Program<'_>| {
-            let change = WhatIf { capacity: Some(UNBOUNDED), ..WhatIf::default() };
-            peaks(program, &Hypothesis { limit: None, ..changed(self.recording.device, &change) })
+            let overrides = Overrides { capacity: Some(UNBOUNDED), ..Overrides::default() };
+            peaks(program, &Hypothesis { limit: None, ..hypothesis_with(self.recording.device, &overrides) })
         };
-        let begins_late = !program.held.is_empty();
+        let begins_late = !program.initial_segments.is_empty();
         let needs = match () {
-            () if begins_late => needed(&program.clone().from_empty()),
+            () if begins_late => needed(&program.clone().with_empty_start()),
             () if !own.failed.is_empty() => needed(program),
             () => Peaks { failed: Vec::new(), ..own },
         };
@@ -133,15 +133,14 @@ impl<'r, 's, 'a> Replays<'r, 's, 'a> {
 
     /// A changed program.
     pub(super) fn row(&self, row: Changed) -> ProgramRow {
-        let is_anew = row.script.begins_otherwise(&self.recording.program);
-        let program = row.script.program(&self.recording.program);
+        let is_anew = row.script.changes_initial_blocks(&self.recording.program);
+        let program = row.script.to_program(&self.recording.program);
         let outcome = self.outcome(&program);
         self.told(row, &outcome, is_anew)
     }
 
     fn told(&self, row: Changed, outcome: &Outcome, is_anew: bool) -> ProgramRow {
         let control = self.anew.as_ref().filter(|_| is_anew).unwrap_or(&self.plain);
-        let (frame, around) = self.recording.told(row.line);
         let last = self.last_failed;
         let is_made = last.is_some_and(|entry| self.is_made(&row, entry));
         // Nothing is claimed where the program as it is does not fail either.
@@ -153,8 +152,7 @@ impl<'r, 's, 'a> Replays<'r, 's, 'a> {
             change: row.change,
             sure: row.sure,
             what: row.what,
-            frame,
-            around,
+            location: self.recording.code_location(row.line),
             bytes_at_peak: row.bytes_at_peak,
             peak_allocated_bytes: outcome.allocated,
             peak_reserved_bytes: outcome.reserved,
@@ -170,7 +168,7 @@ impl<'r, 's, 'a> Replays<'r, 's, 'a> {
     /// Whether the request of entry `entry`, which failed, is still made.
     fn is_made(&self, row: &Changed, entry: usize) -> bool {
         row.script.blocks.iter().any(|block| {
-            let asked = block.asked.map(|call| self.recording.program.operations[call as usize].at);
+            let asked = block.allocated_at.map(|call| self.recording.program.operations[call as usize].entry_index);
             block.is_failed && block.bytes > 0 && asked.is_some_and(|at| at as usize == entry)
         })
     }
@@ -178,16 +176,16 @@ impl<'r, 's, 'a> Replays<'r, 's, 'a> {
     fn failure(&self, (event, requested_bytes): (usize, u64)) -> RowFailure {
         let recording = self.recording;
         let asks = recording.program.operations.iter().position(|call| {
-            call.at as usize == event && matches!(call.kind, OperationKind::Malloc { .. })
+            call.entry_index as usize == event && matches!(call.kind, OperationKind::Alloc { .. })
         });
         let stacks = recording.device.stacks();
         let line = asks.map(|call| {
             let entry = recording.entry_of(crate::base::ids::row(call));
             stacks.line(recording.device.device().entry(entry).made_by)
         });
-        let (frame, around) = recording.told(line);
+        let location = recording.code_location(line);
         let last = self.last_failed.filter(|last| *last < event);
         let requests_later = last.map(|last| recording.requests_between(last, event));
-        RowFailure { event, requested_bytes, requests_later, frame, around }
+        RowFailure { event, requested_bytes, requests_later, location }
     }
 }

@@ -22,7 +22,7 @@ impl ProgramRow {
 
     /// The change, and where.
     pub fn in_short(&self) -> String {
-        match &self.frame {
+        match &self.location.frame {
             Some(frame) => format!("{}: {}", self.what, frame.in_short()),
             None => self.what.clone(),
         }
@@ -66,7 +66,7 @@ pub(super) fn summary(devices: &[ProgramDevice]) -> Summary {
     let who = worst.without.first().map(|line| {
         format!(
             "{}: {} of {} at the peak",
-            line.around.in_short(line.frame.as_ref()),
+            line.location.label(),
             size(line.bytes_at_peak),
             size(plain.peak_allocated_bytes)
         )
@@ -111,7 +111,7 @@ pub(super) fn summary(devices: &[ProgramDevice]) -> Summary {
         answer,
         who,
         action: Some(action.to_owned()),
-        copy: best.frame.as_ref().map(FrameReport::place),
+        copy: best.location.frame.as_ref().map(FrameReport::place),
     }
 }
 

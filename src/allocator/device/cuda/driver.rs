@@ -194,7 +194,7 @@ pub(super) struct Handle(CUmemGenericAllocationHandle);
 
 /// One GPU's primary context, the one that PyTorch uses; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Gpu {
+pub(super) struct CudaContext {
     calls: DriverCalls,
     device: CUdevice,
     /// Its number, which is how memory is told where to be.
@@ -203,7 +203,7 @@ pub(super) struct Gpu {
     of_thread: PhantomData<*mut ()>,
 }
 
-impl Gpu {
+impl CudaContext {
     /// GPU number `gpu`, as the driver counts (`CUDA_VISIBLE_DEVICES`).
     pub(super) fn open(gpu: u32) -> Result<Self, CudaError> {
         let calls = DriverCalls::load()?;
@@ -259,7 +259,7 @@ impl Gpu {
 
     pub(super) fn allocate(&self, size: u64) -> Result<u64, CudaError> {
         let mut addr = 0;
-        call!(self.calls, cuMemAlloc_v2(&raw mut addr, length(size)))?;
+        call!(self.calls, cuMemAlloc_v2(&raw mut addr, driver_size(size)))?;
         Ok(addr)
     }
 
@@ -268,13 +268,13 @@ impl Gpu {
     }
 
     /// Writes memory, and waits until that is done.
-    pub(super) fn write(&self, addr: u64, size: u64) -> Result<(), CudaError> {
-        call!(self.calls, cuMemsetD8_v2(addr, 0, length(size)))?;
-        self.wait()
+    pub(super) fn fill(&self, addr: u64, size: u64) -> Result<(), CudaError> {
+        call!(self.calls, cuMemsetD8_v2(addr, 0, driver_size(size)))?;
+        self.synchronize()
     }
 
     /// Waits until the GPU has done all that it was told.
-    pub(super) fn wait(&self) -> Result<(), CudaError> {
+    pub(super) fn synchronize(&self) -> Result<(), CudaError> {
         call!(self.calls, cuCtxSynchronize())
     }
 
@@ -292,14 +292,14 @@ impl Gpu {
             return Err(CudaError::NoVirtualMemory);
         }
         let mut addr = 0;
-        call!(self.calls, cuMemAddressReserve(&raw mut addr, length(size), 0, 0, 0)).map_err(
+        call!(self.calls, cuMemAddressReserve(&raw mut addr, driver_size(size), 0, 0, 0)).map_err(
             |error| if error.is_out_of_memory() { CudaError::NoAddresses(size) } else { error },
         )?;
         Ok(addr)
     }
 
     pub(super) fn release(&self, addr: u64, size: u64) -> Result<(), CudaError> {
-        call!(self.calls, cuMemAddressFree(addr, length(size)))
+        call!(self.calls, cuMemAddressFree(addr, driver_size(size)))
     }
 
     fn location(&self) -> CUmemLocation {
@@ -313,7 +313,7 @@ impl Gpu {
         kind.type_ = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
         kind.location = self.location();
         let mut handle = 0;
-        call!(self.calls, cuMemCreate(&raw mut handle, length(size), &raw const kind, 0))?;
+        call!(self.calls, cuMemCreate(&raw mut handle, driver_size(size), &raw const kind, 0))?;
         Ok(Handle(handle))
     }
 
@@ -322,11 +322,11 @@ impl Gpu {
     }
 
     pub(super) fn map(&self, addr: u64, size: u64, handle: Handle) -> Result<(), CudaError> {
-        call!(self.calls, cuMemMap(addr, length(size), 0, handle.0, 0))
+        call!(self.calls, cuMemMap(addr, driver_size(size), 0, handle.0, 0))
     }
 
     pub(super) fn unmap(&self, addr: u64, size: u64) -> Result<(), CudaError> {
-        call!(self.calls, cuMemUnmap(addr, length(size)))
+        call!(self.calls, cuMemUnmap(addr, driver_size(size)))
     }
 
     /// Lets the GPU read and write mapped memory.
@@ -335,11 +335,11 @@ impl Gpu {
             location: self.location(),
             flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
         };
-        call!(self.calls, cuMemSetAccess(addr, length(size), &raw const access, 1))
+        call!(self.calls, cuMemSetAccess(addr, driver_size(size), &raw const access, 1))
     }
 }
 
-impl Drop for Gpu {
+impl Drop for CudaContext {
     fn drop(&mut self) {
         // Nobody is left to tell, and the driver takes everything back when the process ends.
         let _ = call!(self.calls, cuDevicePrimaryCtxRelease_v2(self.device));
@@ -347,6 +347,6 @@ impl Drop for Gpu {
 }
 
 /// A size as the driver takes it. One that does not fit is more than any memory: it is refused.
-fn length(size: u64) -> usize {
+fn driver_size(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }
