@@ -1,11 +1,11 @@
 """Why a CUDA job ran out of memory.
 
-    oomscope.run(["python", "train.py"])           # records a command, says what failed when it is over
-    with oomscope.record("snapshot.pickle.gz"):    # records what happens in the block
+    oomscope.run(["python", "train.py"])           # records a command, and reports its failure at the end
+    with oomscope.record("snapshot.pickle.gz"):    # records one block
         train()
-    oomscope.analyze("snapshot.pickle.gz")         # in a notebook: a page; as data: a dict, see docs/json.md
+    oomscope.analyze("snapshot.pickle.gz")         # a dict (docs/json.md) that a notebook shows as a page
 
-The work is done by the program `oomscope`, which lies beside this package; nothing of it is linked into Python.
+The program `oomscope` is installed with this package and does the work in a process of its own.
 """
 
 from ._program import OomscopeError, Report, analyze, find_program, run

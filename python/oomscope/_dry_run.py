@@ -1,11 +1,14 @@
 """A dry run in a Python process: CUDA without a GPU, and a ledger of what such a run cannot know.
 
-`oomscope dry-run` puts this file beside the recorder. `before_torch` is called as the program imports torch: it has the
-stub built (`_stub`) and loaded before torch's own libraries, which then find CUDA there. `after_torch` follows the
-import. `describe` is what the recorder writes under `oomscope.dry_run` of a snapshot.
+`oomscope dry-run` puts this file beside the recorder, which calls `before_torch` when the program imports torch. That
+builds the stub (`_stub`) and loads it before torch's own libraries, which then find CUDA in it. `after_torch` runs
+after the import. `describe` returns what the recorder stores under `oomscope.dry_run` in the snapshot.
 
-The ledger: each line that reads a value of a device (all are zero), by which operators, how often, first when; calls
-whose memory only a closed library knows; entry points that are missing; large tensors of the host that were not filled.
+The ledger has:
+- every code location that reads a value of the device (all values are zero): which operators, how often, when;
+- calls whose memory only a closed library knows;
+- entry points that the stub does not have;
+- large host tensors that were not filled.
 """
 
 import ctypes
@@ -18,21 +21,33 @@ import time
 import _oomscope_ranks as ranks
 import _oomscope_stub as stub
 
-# Lines that are told apart; reads by further lines are counted together.
-MOST_LINES = 1000
-# Frames of a line that are written down.
-MOST_FRAMES = 40
-# A line that has read so many values while no device lent more memory may wait for one that never comes.
-PATIENT_READS = 1000
-# Tensors of the host that are larger are not filled with random numbers, bytes.
-LARGE = 1 << 20
-# What fills or changes numbers in place, one by one.
-FILLS = ("normal_", "uniform_", "random_", "exponential_", "log_normal_", "cauchy_", "geometric_", "bernoulli_")
-CHANGES = ("erfinv_", "mul_", "add_", "sub_", "div_", "clamp_", "zero_", "fill_")
-# In the order of the stub's own list.
-UNSIZED = ("cudnn", "cusolver", "cufft", "cusparse", "timings")
+# Limit of code locations in the ledger. Reads at further ones are only counted.
+MAX_LOCATIONS = 1000
+# Limit of frames per code location.
+MAX_FRAMES = 40
+# A location that has read so many values, while no device used more memory, may wait for a value that never comes.
+MIN_READS_TO_STOP = 1000
+# Host tensors larger than this are not filled with random numbers.
+LARGE_BYTES = 1 << 20
+# Methods that fill a tensor in place, and methods that change the numbers of a filled one.
+FILL_METHODS = (
+    "normal_",
+    "uniform_",
+    "random_",
+    "exponential_",
+    "log_normal_",
+    "cauchy_",
+    "geometric_",
+    "bernoulli_",
+)
+CHANGE_METHODS = ("erfinv_", "mul_", "add_", "sub_", "div_", "clamp_", "zero_", "fill_")
+# Same order as the enum in stub/ledger.c.
+UNKNOWN_SIZES = ("cudnn", "cusolver", "cufft", "cusparse", "timings")
+# The type workspace in stub/workspaces.c.
+WORKSPACE_FIELDS = 5
+MAX_DEVICES = 16
 
-READER = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_uint64)
+READ_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_uint64)
 
 
 class DryRun:
@@ -43,153 +58,161 @@ class DryRun:
             self.options = json.load(file)
         self.control = control
         self.library = None
-        self.lines = {}
-        self.untold = 0
+        # By operators and frames: count, bytes, times of the first and the last read.
+        self.reads = {}
+        self.skipped_reads = 0
+        # Large host tensors that were not filled: bytes by address.
         self.unfilled = {}
         self.unfilled_bytes = 0
         self.pid = os.getpid()
-        # The most memory that any device lent, and since when.
-        self.most = (0, time.monotonic())
-        self.stopped = None
-        self.reader = READER(self.on_read)
+        # Peak memory of any device, and time.monotonic() when it was reached.
+        self.peak = (0, time.monotonic())
+        self.is_stopped = False
+        # Kept alive here: ctypes does not hold on to a callback.
+        self.read_callback = READ_CALLBACK(self.on_read)
 
     # Loading -----------------------------------------------------------------------------------------------------
 
     def before_torch(self, directory):
-        """Has CUDA be the stub, for the torch in `directory`. Without it the program ends: it would use no GPU at all."""
+        """Loads the stub for the torch in `directory`. Ends the process on failure: the program has no other CUDA."""
         try:
-            self.load(stub.ready(directory, os.path.join(self.control, "stub")))
+            self.load(stub.prepare(directory, os.path.join(self.control, "stub")))
         except Exception as error:
-            what = "" if isinstance(error, stub.StubError) else type(error).__name__ + ": "
-            sys.stderr.write("oomscope: no dry run: %s%s\n" % (what, error))
+            kind = "" if isinstance(error, stub.StubError) else type(error).__name__ + ": "
+            sys.stderr.write("oomscope: no dry run: %s%s\n" % (kind, error))
             sys.stderr.flush()
             os._exit(2)
 
-    def load(self, place):
+    def load(self, directory):
         for name, value in self.options["environment"].items():
             os.environ[name] = str(value)
-        beside = os.environ.get("LOCAL_WORLD_SIZE", "1")
-        if beside.isdigit() and int(beside) > int(os.environ.get("STUBCUDA_DEVICES", "1")):
-            os.environ["STUBCUDA_DEVICES"] = beside  # a device for each rank of this machine
-        os.environ["TRITON_LIBCUDA_PATH"] = place
+        local_ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
+        if local_ranks.isdigit() and int(local_ranks) > int(os.environ.get("STUBCUDA_DEVICES", "1")):
+            os.environ["STUBCUDA_DEVICES"] = local_ranks  # one device per rank on this machine
+        os.environ["TRITON_LIBCUDA_PATH"] = directory
         mode = os.RTLD_NOW | os.RTLD_GLOBAL
-        self.library = ctypes.CDLL(os.path.join(place, stub.LIBRARY), mode)
-        ctypes.CDLL(os.path.join(place, stub.NVML), mode)
+        self.library = ctypes.CDLL(os.path.join(directory, stub.LIBRARY), mode)
+        ctypes.CDLL(os.path.join(directory, stub.NVML), mode)
         self.library.stub_unknown_sizes.restype = ctypes.POINTER(ctypes.c_uint64)
         self.library.stub_workspaces.restype = ctypes.POINTER(ctypes.c_uint64)
         self.library.stub_peak_bytes.restype = ctypes.c_uint64
         self.library.stub_missing.restype = ctypes.c_char_p
         self.library.stub_catch_crashes()
-        self.library.stub_on_read(self.reader)
+        self.library.stub_on_read(self.read_callback)
         import atexit
 
         atexit.register(self.library.stub_on_read, None)
 
     def after_torch(self, torch):
-        self.leave_large_tensors(torch)
+        self.skip_large_fills(torch)
         ranks.after_torch(torch, self.options["alone"])
-        sys.meta_path.insert(0, After("transformers.generation.utils", end_generation))
+        sys.meta_path.insert(0, AfterImport("transformers.generation.utils", end_generation))
 
-    # Values that are read ----------------------------------------------------------------------------------------
+    # Reads of device values --------------------------------------------------------------------------------------
 
     def on_read(self, operators, size):
-        """Called by the stub as the host reads `size` bytes of a device, in the `operators`, innermost first."""
+        """The stub calls this when the host reads `size` bytes of a device within `operators`, innermost first."""
         try:
             frames, frame = [], sys._getframe(1) if sys.version_info >= (3, 8) else None
-            while frame is not None and len(frames) < MOST_FRAMES:
+            while frame is not None and len(frames) < MAX_FRAMES:
                 frames.append((frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name))
                 frame = frame.f_back
             name = (operators or b"").decode("ascii", "replace")
             key = (name, tuple(frames))
-            line = self.lines.get(key)
-            if line is None:
-                if len(self.lines) >= MOST_LINES:
-                    self.untold += 1
+            read = self.reads.get(key)
+            if read is None:
+                if len(self.reads) >= MAX_LOCATIONS:
+                    self.skipped_reads += 1
                     return
-                line = self.lines[key] = [0, size, time.time(), 0.0]
-            line[0] += 1
-            line[3] = time.time()
-            if line[0] >= PATIENT_READS and line[0] % 100 == 0:
-                self.lose_patience(frames)
+                read = self.reads[key] = [0, size, time.time(), 0.0]
+            read[0] += 1
+            read[3] = time.time()
+            if read[0] >= MIN_READS_TO_STOP and read[0] % 100 == 0:
+                self.stop_if_stuck(frames)
         except Exception as error:
             sys.stderr.write("oomscope: dry run: a read is not in the ledger: %s\n" % error)
 
-    def lose_patience(self, frames):
-        """Ends the program where a line goes on to read values, and nothing else comes of it."""
+    def stop_if_stuck(self, frames):
+        """Ends the program if it keeps reading values at one location and its memory no longer grows."""
         now = time.monotonic()
-        most = self.most_used()
-        if most > self.most[0]:
-            self.most = (most, now)
+        peak = self.peak_bytes()
+        if peak > self.peak[0]:
+            self.peak = (peak, now)
         patience = self.options["patience"]
-        if not patience or now - self.most[1] < patience or os.getpid() != self.pid or self.stopped:
+        if not patience or now - self.peak[1] < patience or os.getpid() != self.pid or self.is_stopped:
             return
-        self.stopped = True
-        own = next(
+        self.is_stopped = True
+        location = next(
             (frame for frame in frames if "-packages" not in frame[0] and "/lib/python" not in frame[0]), frames[0]
         )
         sys.stderr.write(
-            "oomscope: dry run: stopped: %s:%d has read values of the GPU again and again for %d s, and the program took no "
-            "more memory: it repeats its steps, or waits for a value that is always zero here (--patience)\n"
-            % (own[0], own[1], now - self.most[1])
+            "oomscope: dry run: stopped: for %d s the program has read GPU values at %s:%d, and its memory has not "
+            "grown; either its steps repeat, or it waits for a value that is always zero here (--patience)\n"
+            % (now - self.peak[1], location[0], location[1])
         )
         recorder = getattr(sys, "_oomscope_recorder", None)
-        if recorder is not None and not recorder.kept:
+        if recorder is not None and not recorder.failure_snapshots:
             recorder.dump("exit")
-            recorder.tell("done", "gone")
+            recorder.write_state("done", "gone")
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
 
-    # Memory of the host ------------------------------------------------------------------------------------------
+    # Host memory -------------------------------------------------------------------------------------------------
 
-    def leave_large_tensors(self, torch):
-        """A large tensor of the host that is only filled is left as it is: zero, and not a page of it taken."""
-        kind = torch.Tensor
+    def skip_large_fills(self, torch):
+        """Makes in-place fills of large host tensors do nothing.
 
-        def is_left(tensor):
+        The tensors stay zero, and the system allocates no pages for them. The values do not matter: on the device all
+        values are zero.
+        """
+        tensor_type = torch.Tensor
+
+        def is_host_float(tensor):
             return (
                 tensor.device.type == "cpu"
                 and tensor.is_floating_point()
-                and type(tensor) in (kind, torch.nn.Parameter)
+                and type(tensor) in (tensor_type, torch.nn.Parameter)
             )
 
-        def fill(name, fills):
-            before = getattr(kind, name, None)
-            if before is None:
+        def wrap(name, is_fill):
+            original = getattr(tensor_type, name, None)
+            if original is None:
                 return
 
-            def filled(tensor, *args, **named):
-                size = tensor.numel() * tensor.element_size() if is_left(tensor) else 0
-                if size <= LARGE or not tensor.is_contiguous():
-                    return before(tensor, *args, **named)
-                at = tensor.data_ptr()
-                if not fills and self.unfilled.get(at) != size:
-                    return before(tensor, *args, **named)
-                if self.unfilled.get(at) != size:
+            def wrapper(tensor, *args, **kwargs):
+                size = tensor.numel() * tensor.element_size() if is_host_float(tensor) else 0
+                if size <= LARGE_BYTES or not tensor.is_contiguous():
+                    return original(tensor, *args, **kwargs)
+                address = tensor.data_ptr()
+                is_unfilled = self.unfilled.get(address) == size
+                if not is_fill and not is_unfilled:
+                    return original(tensor, *args, **kwargs)
+                if not is_unfilled:
                     if len(self.unfilled) > 100000:
                         self.unfilled.clear()
-                    self.unfilled[at] = size
+                    self.unfilled[address] = size
                     self.unfilled_bytes += size
                 return tensor
 
-            filled.__name__ = name
-            setattr(kind, name, filled)
+            wrapper.__name__ = name
+            setattr(tensor_type, name, wrapper)
 
-        for name in FILLS:
-            fill(name, True)
-        for name in CHANGES:
-            fill(name, False)
+        for name in FILL_METHODS:
+            wrap(name, is_fill=True)
+        for name in CHANGE_METHODS:
+            wrap(name, is_fill=False)
 
-    def most_used(self):
-        """The most memory that any device lent at once, bytes."""
-        return max(self.library.stub_peak_bytes(index) for index in range(16))
+    def peak_bytes(self):
+        """Peak memory of the device that used most."""
+        return max(self.library.stub_peak_bytes(device) for device in range(MAX_DEVICES))
 
-    # Telling -----------------------------------------------------------------------------------------------------
+    # Result ------------------------------------------------------------------------------------------------------
 
     def describe(self):
-        """Plain types alone, for the snapshot."""
+        """The ledger for the snapshot: only built-in types."""
         reads = []
-        for (operators, frames), (count, size, first, last) in self.lines.items():
+        for (operators, frames), (count, size, first, last) in self.reads.items():
             reads.append(
                 {
                     "operators": operators,
@@ -206,27 +229,28 @@ class DryRun:
         while self.library.stub_missing(index):
             missing.append(self.library.stub_missing(index).decode("ascii", "replace"))
             index += 1
-        told = ctypes.c_uint64()
-        rows = self.library.stub_workspaces(ctypes.byref(told))
-        workspaces = [[int(rows[5 * at + part]) for part in range(5)] for at in range(told.value)]
+        count = ctypes.c_uint64()
+        numbers = self.library.stub_workspaces(ctypes.byref(count))
+        starts = range(0, count.value * WORKSPACE_FIELDS, WORKSPACE_FIELDS)
+        workspaces = [[int(number) for number in numbers[start : start + WORKSPACE_FIELDS]] for start in starts]
         return {
             "gpu": self.options["gpu"],
             "capability": self.options["capability"],
             "total_bytes": self.options["total_bytes"],
             "context_bytes": self.options["context_bytes"],
             "reads": reads,
-            "reads_untold": self.untold,
-            "unsized": {name: int(counts[at]) for at, name in enumerate(UNSIZED)},
+            "reads_untold": self.skipped_reads,
+            "unsized": {name: int(counts[at]) for at, name in enumerate(UNKNOWN_SIZES)},
             "workspaces": workspaces,
             "missing": missing,
             "unfilled_bytes": self.unfilled_bytes,
-            "stopped": bool(self.stopped),
+            "stopped": self.is_stopped,
             "alone": self.options["alone"],
         }
 
 
-class After:
-    """Finds the module `name` as the other finders do, and does `then` with it once it is imported."""
+class AfterImport:
+    """Finds the module `name` through the other finders, and calls `then` with it after its import."""
 
     def __init__(self, name, then):
         self.name = name
@@ -249,23 +273,26 @@ class After:
 
 
 def end_generation(module):
-    """`generate` of transformers asks the device whether every sequence is done, which is never so where all is zero. How
-    long one may become the host knows: generation goes on until then, which is the most that it can need."""
+    """Makes `generate` of transformers stop at the maximum length.
+
+    `generate` asks the device whether every sequence has ended. On a device where all values are zero, none ever has.
+    The host knows the maximum length, where a real run needs the most memory.
+    """
     criterion = getattr(module, "MaxLengthCriteria", None)
     loop = getattr(module, "GenerationMixin", None)
     unfinished = getattr(loop, "_has_unfinished_sequences", None)
     if criterion is None or unfinished is None:
         return
-    is_reached, left = criterion.__call__, []
+    original, is_below_maximum = criterion.__call__, []
 
-    def reached(self, input_ids, *args, **named):
-        left[:] = [input_ids.shape[-1] < self.max_length]
-        return is_reached(self, input_ids, *args, **named)
+    def check_length(self, input_ids, *args, **kwargs):
+        is_below_maximum[:] = [input_ids.shape[-1] < self.max_length]
+        return original(self, input_ids, *args, **kwargs)
 
-    def has_unfinished(self, *args, **named):
-        goes_on = left[0] if left else unfinished(self, *args, **named)
-        del left[:]
-        return goes_on
+    def has_unfinished(self, *args, **kwargs):
+        result = is_below_maximum[0] if is_below_maximum else unfinished(self, *args, **kwargs)
+        del is_below_maximum[:]
+        return result
 
-    criterion.__call__ = reached
+    criterion.__call__ = check_length
     loop._has_unfinished_sequences = has_unfinished

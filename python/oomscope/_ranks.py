@@ -1,11 +1,11 @@
-"""What a rank of a dry run hears of the others.
+"""Collectives of a dry run: every rank receives its own data.
 
-NCCL of the stub succeeds at once and carries nothing: values are zero on every rank. Where values decide how a program
-goes on, each rank hears what it said itself: DistributedDataParallel that compares shapes, and collectives of objects.
+The stub's NCCL succeeds at once and moves nothing, so values are zero on every rank. Where values decide how a program
+continues, each rank receives its own: when DistributedDataParallel compares shapes, and in collectives of objects.
 
-`be_alone` makes one process a rank of many (`oomscope dry-run --rank 3 --world-size 64`): the store that the ranks meet
-at is its own and never waits; groups of gloo, which connect to one another, become groups that only pretend to. What
-another rank alone could have said (an object that it broadcasts) stays as it was.
+`run_alone` makes one process one rank of many (`oomscope dry-run --rank 3 --world-size 64`). The store where ranks meet
+becomes local and never waits. Gloo groups, which would connect to the other ranks, become PyTorch's fake groups. Data
+that only another rank has, such as an object that it broadcasts, stays as it was.
 """
 
 import inspect
@@ -14,50 +14,50 @@ import pickle
 import sys
 import threading
 
-# Bytes of the identifier of a group of NCCL, which rank 0 leaves in the store.
-IDENTIFIER = b"\1" * 128
+# The identifier of an NCCL group. Rank 0 would put it into the store.
+NCCL_ID = b"\1" * 128
 
 
 def after_torch(torch, is_alone):
-    """Has `torch.distributed` of this process believe the other ranks, who are not there where it `is_alone`."""
+    """Patches `torch.distributed`. `is_alone`: no other rank runs."""
     if not torch.distributed.is_available():
         return
     from torch.distributed import distributed_c10d as c10d
 
-    trust_shapes(torch.distributed)
-    hear_own_objects(torch.distributed, c10d, is_alone)
+    skip_shape_comparison(torch.distributed)
+    receive_own_objects(torch.distributed, c10d, is_alone)
     if is_alone:
-        be_alone(torch.distributed, c10d)
+        run_alone(torch.distributed, c10d)
 
 
-def trust_shapes(distributed):
-    """DistributedDataParallel has the ranks compare the shapes of their parameters: what they hear is zero."""
+def skip_shape_comparison(distributed):
+    """Ignores that shapes differ: DistributedDataParallel compares this rank's shapes with zeros."""
     name = "_verify_params_across_processes"
     compare = getattr(distributed, name, None)
     if compare is None:
         return
 
-    def compared(*args, **named):
+    def compare_shapes(*args, **kwargs):
         try:
-            return compare(*args, **named)
+            return compare(*args, **kwargs)
         except RuntimeError as error:
             if "across all ranks" not in str(error) and "inconsistent" not in str(error):
                 raise
 
-    setattr(distributed, name, in_place_of(distributed, compare, compared))
+    setattr(distributed, name, disguise_as(distributed, compare, compare_shapes))
 
 
-def in_place_of(distributed, function, other):
-    """`other`, which stacks show as `function` of `torch.distributed`."""
-    other.__code__ = other.__code__.replace(co_filename=distributed.__file__, co_name=function.__name__)
-    other.__name__, other.__doc__ = function.__name__, function.__doc__
-    return other
+def disguise_as(distributed, original, wrapper):
+    """Returns `wrapper`, which appears in stacks as `original` of `torch.distributed`."""
+    wrapper.__code__ = wrapper.__code__.replace(co_filename=distributed.__file__, co_name=original.__name__)
+    wrapper.__name__, wrapper.__doc__ = original.__name__, original.__doc__
+    return wrapper
 
 
 # Objects --------------------------------------------------------------------------------------------------------------
 
-# Collectives of objects: what the list is called that each fills.
-FILLED = {
+# Collectives of objects, and the parameter of each that receives the objects.
+OUTPUT_PARAMETERS = {
     "all_gather_object": "object_list",
     "gather_object": "object_gather_list",
     "broadcast_object_list": "object_list",
@@ -66,152 +66,160 @@ FILLED = {
 }
 
 
-def hear_own_objects(distributed, c10d, is_alone):
-    """Collectives of objects: each rank is taken to have given what this one gave; what another gives stays as it was."""
-    inner = getattr(c10d, "_tensor_to_object", None)
+def receive_own_objects(distributed, c10d, is_alone):
+    """Wraps collectives of objects: every rank seems to send what this one sends.
+
+    Objects that only another rank sends stay as they were.
+    """
+    decode = getattr(c10d, "_tensor_to_object", None)
     device_of = getattr(c10d, "_get_object_coll_device", None) or getattr(c10d, "_get_pg_default_device", None)
-    if inner is None or device_of is None:
+    if decode is None or device_of is None:
         return
 
-    def read(tensor, *args, **named):
-        return None if tensor.device.type == "cuda" else inner(tensor, *args, **named)
+    def decode_host(tensor, *args, **kwargs):
+        return None if tensor.device.type == "cuda" else decode(tensor, *args, **kwargs)
 
-    def follow(name, collective):
+    def wrap(name, collective):
         signature = inspect.signature(collective)
 
-        def followed(*args, **named):
-            given = signature.bind(*args, **named).arguments
-            group = given.get("group")
+        def wrapper(*args, **kwargs):
+            arguments = signature.bind(*args, **kwargs).arguments
+            group = arguments.get("group")
             if c10d._rank_not_in_group(group):
                 return
-            on_device = "cuda" in str(given.get("device") or device_of(group))
-            values = given.get(FILLED[name])
+            on_device = "cuda" in str(arguments.get("device") or device_of(group))
+            values = arguments.get(OUTPUT_PARAMETERS[name])
             before = list(values or ())
-            if on_device or not is_alone:  # groups that pretend give what is not even zero
-                collective(*args, **named)
+            if on_device or not is_alone:  # a fake group would return arbitrary bytes
+                collective(*args, **kwargs)
             if before and (on_device or is_alone):
                 values[:] = before
-                if "obj" in given:
-                    own = pickle.dumps(given["obj"])
-                    values[:] = [pickle.loads(own) for _ in before]
-                elif given.get("scatter_object_input_list"):
-                    values[0] = given["scatter_object_input_list"][c10d.get_rank(group)]
+                if "obj" in arguments:
+                    data = pickle.dumps(arguments["obj"])
+                    values[:] = [pickle.loads(data) for _ in before]
+                elif arguments.get("scatter_object_input_list"):
+                    values[0] = arguments["scatter_object_input_list"][c10d.get_rank(group)]
 
-        setattr(c10d, name, in_place_of(distributed, collective, followed))
-        setattr(distributed, name, followed)
+        setattr(c10d, name, disguise_as(distributed, collective, wrapper))
+        setattr(distributed, name, wrapper)
 
-    c10d._tensor_to_object = read
-    for name in FILLED:
+    c10d._tensor_to_object = decode_host
+    for name in OUTPUT_PARAMETERS:
         if hasattr(c10d, name):
-            follow(name, getattr(c10d, name))
+            wrap(name, getattr(c10d, name))
 
 
-# Alone ---------------------------------------------------------------------------------------------------------------
+# One rank ------------------------------------------------------------------------------------------------------------
 
 
-def be_alone(distributed, c10d):
-    """Groups of this process have their other ranks nowhere."""
-    store = alone_store(distributed.Store)
+def run_alone(distributed, c10d):
+    """Lets this process create groups whose other ranks do not run."""
+    store = local_store_type(distributed.Store)
 
-    def rendezvous(url, rank=-1, world_size=-1, **named):
-        number = lambda given, name: int(os.environ[name]) if given in (-1, None) else given
-        yield store(), number(rank, "RANK"), number(world_size, "WORLD_SIZE")
+    def rendezvous(url, rank=-1, world_size=-1, **kwargs):
+        rank = int(os.environ["RANK"]) if rank in (-1, None) else rank
+        world_size = int(os.environ["WORLD_SIZE"]) if world_size in (-1, None) else world_size
+        yield store(), rank, world_size
 
     c10d.rendezvous = distributed.rendezvous = rendezvous
     distributed.TCPStore = c10d.TCPStore = distributed.FileStore = store
     if hasattr(c10d, "ProcessGroupGloo"):
-        c10d.ProcessGroupGloo = pretended()
+        c10d.ProcessGroupGloo = fake_gloo_type()
         c10d.monitored_barrier = distributed.monitored_barrier = lambda *_, **__: None
     from torch.distributed.launcher import api
 
-    api.elastic_launch.__call__ = launch_one
+    api.elastic_launch.__call__ = launch_this_rank
 
 
-def launch_one(launch, *args):
-    """What torchrun does: its command takes this process's place, as the one rank."""
-    command, beside = launch._entrypoint, launch._config.nproc_per_node
-    for name, value in place(int(os.environ["RANK"]), beside).items():
+def launch_this_rank(launch, *args):
+    """Replaces torchrun's launcher: runs the command in this process, as its only rank."""
+    command, ranks_per_machine = launch._entrypoint, launch._config.nproc_per_node
+    for name, value in local_rank_variables(int(os.environ["RANK"]), ranks_per_machine).items():
         os.environ[name] = str(value)
     if callable(command):
         return {0: command(*args)}
     sys.stdout.flush()
-    os.execvp(command, [command] + [str(arg) for arg in args])
+    os.execvp(command, [command, *map(str, args)])
 
 
-def place(rank, beside):
-    """Where a rank is, of so many `beside` each other on a machine."""
-    return {"LOCAL_RANK": rank % beside, "GROUP_RANK": rank // beside, "LOCAL_WORLD_SIZE": beside}
+def local_rank_variables(rank, ranks_per_machine):
+    """The variables that torchrun sets for the place of a rank among the machines."""
+    return {
+        "LOCAL_RANK": rank % ranks_per_machine,
+        "GROUP_RANK": rank // ranks_per_machine,
+        "LOCAL_WORLD_SIZE": ranks_per_machine,
+    }
 
 
-def alone_store(base):
-    """A class: a store in this process that never waits. What another rank was to leave there is an identifier of NCCL."""
+def local_store_type(base):
+    """The type of a local store that never waits. A missing key is taken for an NCCL identifier of another rank."""
 
-    kept = []  # PyTorch holds on to the C++ half alone
+    keep_alive = []  # PyTorch keeps only the C++ half of a store alive
 
-    class AloneStore(base):
+    class LocalStore(base):
         def __init__(self, *_, **__):
             super().__init__()
-            self.held = {}
+            self.values = {}
             self.lock = threading.Lock()
-            kept.append(self)
+            keep_alive.append(self)
 
         def clone(self):
             return self
 
         def set(self, key, value):
-            self.held[key] = as_bytes(value)
+            self.values[key] = as_bytes(value)
 
         def get(self, key):
-            return self.held.get(key, IDENTIFIER)
+            return self.values.get(key, NCCL_ID)
 
         def compare_set(self, key, expected, desired):
             with self.lock:
-                if self.held.get(key, b"") == as_bytes(expected):
-                    self.held[key] = as_bytes(desired)
-                return self.held.get(key, as_bytes(expected))
+                if self.values.get(key, b"") == as_bytes(expected):
+                    self.values[key] = as_bytes(desired)
+                return self.values.get(key, as_bytes(expected))
 
         def add(self, key, amount):
             with self.lock:
-                total = int(self.held.get(key, b"0")) + amount
-                self.held[key] = str(total).encode()
+                total = int(self.values.get(key, b"0")) + amount
+                self.values[key] = str(total).encode()
                 return total
 
         def wait(self, *_):
             pass
 
         def check(self, keys):
-            return all(key in self.held for key in keys)
+            return all(key in self.values for key in keys)
 
         def delete_key(self, key):
-            return self.held.pop(key, None) is not None
+            return self.values.pop(key, None) is not None
 
         def num_keys(self):
-            return len(self.held)
+            return len(self.values)
 
-    return AloneStore
+    return LocalStore
 
 
 def as_bytes(value):
     return value.encode() if isinstance(value, str) else bytes(value)
 
 
-def pretended():
-    """What stands for groups of gloo: PyTorch's own group that pretends to have other ranks."""
+def fake_gloo_type():
+    """The type that replaces ProcessGroupGloo. It creates PyTorch's FakeProcessGroup."""
 
-    class Kind(type):
-        def __instancecheck__(cls, one):
-            return type(one).__name__ == "FakeProcessGroup"
+    class InstanceCheck(type):
+        def __instancecheck__(cls, group):
+            return type(group).__name__ == "FakeProcessGroup"
 
-    class Pretended(metaclass=Kind):
+    class FakeGloo(metaclass=InstanceCheck):
         def __new__(cls, store, rank, size, *_, **__):
             from torch.testing._internal.distributed import fake_pg
 
-            made = fake_pg.FakeProcessGroup
-            made._set_sequence_number_for_group = lambda group: None
-            options = made.Options() if "Options" in vars(made) else None
+            fake_group = fake_pg.FakeProcessGroup
+            fake_group._set_sequence_number_for_group = lambda group: None
+            options = fake_group.Options() if "Options" in vars(fake_group) else None
             if hasattr(options, "simulate_uniform_ranks"):
                 options.simulate_uniform_ranks = True
-            create = getattr(made, "_create_internal", made)
+            create = getattr(fake_group, "_create_internal", fake_group)
             return create(rank, size) if options is None else create(rank, size, options)
 
-    return Pretended
+    return FakeGloo

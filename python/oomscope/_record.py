@@ -1,4 +1,4 @@
-"""Records a block of a program that is yours to change."""
+"""`oomscope.record`: records one block of a program."""
 
 import contextlib
 import os
@@ -7,17 +7,17 @@ from typing import Any, Dict, Iterator, List, Union
 
 from . import _recorder
 
-# PyTorch has no way to detach an observer: one is attached, and looks here for who wants to know.
-_observing: List["Recording"] = []
+# PyTorch cannot detach an observer. The one that is attached notifies these.
+_active: List["Recording"] = []
 
 
 class Recording:
-    """What `record` writes."""
+    """A recording in progress, which `record` returns."""
 
     def __init__(self, path: "Union[str, os.PathLike[str]]", options: Dict[str, Any]) -> None:
         #: Where the snapshot goes.
         self.path: str = os.fspath(path)
-        #: Requests that failed so far.
+        #: Number of failed requests so far.
         self.failed: int = 0
         self._options = options
 
@@ -28,7 +28,7 @@ class Recording:
 
 
 def _on_oom(device: int, requested: int, total: int, free: int) -> None:
-    for recording in _observing:
+    for recording in _active:
         recording.failed += 1
         if recording.failed == 1:
             oom = {
@@ -40,20 +40,23 @@ def _on_oom(device: int, requested: int, total: int, free: int) -> None:
             }
             try:
                 recording.write("oom", oom)
-            except Exception as error:  # never instead of the program's own
-                _recorder.say("no snapshot written: " + _recorder.short(error))
+            except Exception as error:  # must not replace the program's own exception
+                _recorder.log("no snapshot written: " + _recorder.describe_error(error))
 
 
 @contextlib.contextmanager
 def record(
     path: "Union[str, os.PathLike[str]]", *, max_entries: int = 1_000_000, stacks: str = "python"
 ) -> Iterator[Recording]:
-    """Records CUDA memory history in the block, and writes the snapshot to `path` (`.pickle` or `.pickle.gz`) at its
-    end. Where a request fails, it is written at that moment, and stands if the block ends by that exception."""
+    """Records CUDA memory history in the block, and writes the snapshot to `path` (`.pickle` or `.pickle.gz`).
+
+    The snapshot is written at the end of the block. If a request fails, it is also written at that moment, and an
+    exception that ends the block keeps that snapshot.
+    """
     import torch
 
     recording = Recording(path, {"max_entries": max_entries, "stacks": stacks})
-    # Under `oomscope run` this process is recorded already, and goes on to be.
+    # `oomscope run` records this process already, and must continue afterwards.
     is_recorded = getattr(sys, "_oomscope_recording", False)
     if not is_recorded:
         torch.cuda.init()
@@ -61,7 +64,7 @@ def record(
     if not getattr(_on_oom, "attached", False):
         _recorder.attach_observer(_on_oom)
         _on_oom.attached = True  # type: ignore[attr-defined]
-    _observing.append(recording)
+    _active.append(recording)
     try:
         yield recording
     except BaseException:
@@ -71,6 +74,6 @@ def record(
     else:
         recording.write("exit")
     finally:
-        _observing.remove(recording)
+        _active.remove(recording)
         if not is_recorded:
             torch.cuda.memory._record_memory_history(None)

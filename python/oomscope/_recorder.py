@@ -1,46 +1,49 @@
 """Records CUDA memory history in a Python process, and writes a snapshot when a request for GPU memory fails.
 
-This one file is all that `oomscope run` brings into a job. It uses the standard library alone, imports torch never by
-itself, and starts CUDA never: it waits until the program does both. It is used in three ways:
+This file is all that `oomscope run` adds to a job. It uses only the standard library. It never imports torch and never
+initializes CUDA: it waits until the program does. There are three ways to use it:
 
-1. `oomscope run -- python train.py` writes a copy of this file as `DIR/.recorder/sitecustomize.py` and puts that
-   directory on PYTHONPATH. Python imports `sitecustomize` at its start; the one that is hidden by ours is run first.
-2. The wheel names `autoload` as an entry point of `torch.backends`: torch 2.5 and later call it at the end of
-   `import torch`. It does something only where OOMSCOPE_DIR is set.
-3. `oomscope.record(...)` of the Python package uses `start_history`, `snapshot` and `write`.
+1. `oomscope run -- python train.py` copies this file to `DIR/.recorder/sitecustomize.py` and puts that directory on
+   PYTHONPATH. Python imports `sitecustomize` at startup. The file first runs the sitecustomize that it hides.
+2. The wheel declares `autoload` as an entry point of `torch.backends`, which torch 2.5 and later call at the end of
+   `import torch`. It does nothing unless OOMSCOPE_DIR is set.
+3. `oomscope.record(...)` of the Python package uses `start_history`, `snapshot` and `write_to`.
 
-What is done, in order: `install` waits for torch, `arm` waits for CUDA, `Recorder.start` records, `Recorder.on_oom`
-writes. DIR/.recorder holds, by process (HOST-PID): `recorded-*` one file for each process that records, `done-*` what it
-writes or last wrote, and `dump`: whoever changes that file asks every recorded process for a snapshot.
+Order of events: `install` waits for torch, `arm` waits for CUDA, `Recorder.start` starts recording, and
+`Recorder.on_oom` writes a snapshot. The processes of a job communicate through files in DIR/.recorder:
 
-Whatever fails in here is one line on standard error, never an exception in the program. Python 3.8 and later; older
-ones can read this file, and are left alone.
+- `recorded-HOST-PID`: the process is being recorded.
+- `done-HOST-PID`: the state of its last snapshot.
+- `dump`: a request for snapshots. Every recorded process answers when this file changes.
+
+An error in this file becomes one line on standard error, never an exception in the program. The recorder needs Python
+3.8; older versions can parse this file and skip it.
 """
 
 import os
 import sys
 
-# Seconds between two looks at `dump`.
+# How often to read `dump`.
 POLL_S = 0.5
-# Failures that are survived, after the first few: at most one snapshot in so many seconds.
-EVERY_S = 30.0
-# Who has begun to write is waited for so many times as long as who has not.
-BEGUN = 10
-# What a process says that has begun.
+# Minimum time between snapshots of failures that the program survives, after the first few.
+MIN_INTERVAL_S = 30.0
+# Wait this many times longer for a process that has started to write than for one that has not.
+WRITING_FACTOR = 10
+# State of a process that has started to write.
 WRITING = "writing"
-# A snapshot that is not older than this serves whoever asks for one.
+# A snapshot newer than this answers a request from another process.
 FRESH_S = 5.0
-# How a request by `oomscope dump` begins; the others come from processes in which a request failed.
+# Start of a request by `oomscope dump`; other requests come from processes in which an allocation failed.
 BY_HAND = "by hand "
-# Frames of each thread that are written down.
+# Limit of frames per thread in the snapshot.
 MAX_FRAMES = 100
-# What is in the file DIR/.recorder/config and, in capitals after OOMSCOPE_, in the environment.
+# Options in the file DIR/.recorder/config. The environment can set them, too: OOMSCOPE_MAX_ENTRIES and so on.
 DEFAULTS = {"max_entries": 1000000, "stacks": "python", "at": "oom", "keep": 3, "wait": 10.0}
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
-def say(text):
-    """One line on standard error."""
+def log(text):
+    """Writes one line to standard error."""
     try:
         sys.stderr.write("oomscope: %s\n" % " ".join(str(text).split()))
         sys.stderr.flush()
@@ -48,8 +51,8 @@ def say(text):
         pass
 
 
-def short(error):
-    """The first line of an exception."""
+def describe_error(error):
+    """Type and first line of an exception."""
     lines = str(error).strip().split("\n")
     return "%s: %s" % (type(error).__name__, lines[0]) if lines[0] else type(error).__name__
 
@@ -58,19 +61,21 @@ def short(error):
 
 
 def autoload():
-    """The entry point of `torch.backends`. Raises nothing: torch would make a failed import of it."""
+    """The entry point of `torch.backends`. It must not raise: `import torch` would fail."""
     try:
         if os.environ.get("OOMSCOPE_DIR"):
             install(os.environ["OOMSCOPE_DIR"])
     except Exception as error:
-        say("not recording: " + short(error))
+        log("not recording: " + describe_error(error))
 
 
-def as_sitecustomize(path):
-    """What this file does where Python imports it as `sitecustomize`."""
+def run_as_sitecustomize(path):
+    """Entry point if Python imports this file as `sitecustomize`."""
     control = os.path.dirname(os.path.abspath(path))
     ours = sys.__dict__.setdefault("_oomscope_sitecustomize", [])
-    if os.path.realpath(control) in ours:  # found again by a sitecustomize that runs the next one, too
+    if (
+        os.path.realpath(control) in ours
+    ):  # already running: the hidden sitecustomize also runs the next one, which is this file
         return
     ours.append(os.path.realpath(control))
     try:
@@ -80,11 +85,11 @@ def as_sitecustomize(path):
             if sys.version_info >= (3, 8):
                 install(os.path.dirname(control))
         except Exception as error:
-            say("not recording: " + short(error))
+            log("not recording: " + describe_error(error))
 
 
 def run_hidden_sitecustomize(ours):
-    """Runs the environment's own sitecustomize, if it has one, as if those in the directories `ours` were not there."""
+    """Runs the environment's own sitecustomize, if any: the first one outside the directories `ours`."""
     from importlib import util
     from importlib.machinery import PathFinder
 
@@ -97,14 +102,14 @@ def run_hidden_sitecustomize(ours):
 
 
 def install(directory):
-    """Waits for torch; at once if it is there. Only the first call in a process does anything."""
+    """Arranges for `arm` to run once torch is imported. Only the first call in a process has an effect."""
     if getattr(sys, "_oomscope_installed", False):
         return
     sys._oomscope_installed = True
-    mark(directory, "saw-python")
+    touch_marker(directory, "saw-python")
     dry_run = prepare_dry_run(directory)
     if "torch" in sys.modules and dry_run:
-        say("a dry run begins before torch is imported: leave out Python's options -I and -E")
+        log("a dry run must start before torch is imported: run Python without the options -I and -E")
         os._exit(2)
     elif "torch" in sys.modules:
         arm(directory)
@@ -113,7 +118,7 @@ def install(directory):
 
 
 def prepare_dry_run(directory):
-    """What `oomscope dry-run` wants of this process; None where a GPU is to be used."""
+    """The dry run of this process, or None if it uses a GPU."""
     control = os.path.join(os.path.abspath(directory), ".recorder")
     if not os.path.exists(os.path.join(control, "dry-run.json")):
         return None
@@ -126,7 +131,7 @@ def prepare_dry_run(directory):
 
 
 class TorchFinder(object):
-    """Finds `torch` as the other finders do, and arms the recorder once its import is done."""
+    """Finds `torch` through the other finders, and arms the recorder after the import."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -142,10 +147,10 @@ class TorchFinder(object):
         else:
             return None
         if getattr(spec.loader, "exec_module", None) is not None:
-            self.follow(spec.loader)
+            self.wrap(spec.loader)
         return spec
 
-    def follow(self, loader):
+    def wrap(self, loader):
         execute = loader.exec_module
 
         def exec_module(module):
@@ -160,30 +165,30 @@ class TorchFinder(object):
             try:
                 arm(self.directory)
             except Exception as error:
-                say("not recording: " + short(error))
+                log("not recording: " + describe_error(error))
 
         loader.exec_module = exec_module
 
 
 def arm(directory):
-    """Waits for CUDA: torch calls back as soon as the program uses it, in each process for itself."""
+    """Starts recording when CUDA is initialized. A forked process that initializes CUDA itself is recorded, too."""
     torch = sys.modules["torch"]
-    mark(directory, "saw-torch")
+    touch_marker(directory, "saw-torch")
     if not hasattr(torch._C, "_cuda_init"):
-        mark(directory, "saw-torch-without-cuda")
+        touch_marker(directory, "saw-torch-without-cuda")
         return
 
     def start():
         try:
             Recorder(directory).start()
         except Exception as error:
-            say("not recording in process %d: %s" % (os.getpid(), short(error)))
+            log("not recording in process %d: %s" % (os.getpid(), describe_error(error)))
 
     torch.cuda._lazy_call(start)
 
 
-def mark(directory, name):
-    """Leaves word of how far some process came, for the line that `oomscope run` ends with."""
+def touch_marker(directory, name):
+    """Creates an empty file that records how far any process came, for the last line of `oomscope run`."""
     try:
         path = os.path.join(directory, ".recorder", name)
         if not os.path.exists(path):
@@ -192,8 +197,8 @@ def mark(directory, name):
         pass
 
 
-def configuration(directory):
-    """The options: of the file that `oomscope run` wrote, else of the environment, else the defaults."""
+def read_options(directory):
+    """The options from the file that `oomscope run` wrote, else from the environment, else the defaults."""
     import json
 
     options = dict(DEFAULTS)
@@ -213,7 +218,7 @@ def configuration(directory):
 
 
 class Recorder(object):
-    """One process whose memory history is recorded."""
+    """Records the memory history of this process."""
 
     def __init__(self, directory):
         import socket
@@ -221,19 +226,19 @@ class Recorder(object):
 
         self.directory = os.path.abspath(directory)
         self.control = os.path.join(self.directory, ".recorder")
-        self.options = configuration(directory)
+        self.options = read_options(directory)
         self.pid = os.getpid()
         self.name = "%s-%d" % (socket.gethostname(), self.pid)
         self.lock = threading.RLock()
-        # Failed requests, those of which a snapshot was taken, and snapshots that others asked for.
-        self.failed = self.kept = self.asked = 0
-        # time.monotonic() of the last snapshot of a failure, and of the last that was written.
-        self.last_kept = self.last_written = None
-        # What was asked of all processes and is known here, in the words of who asked.
-        self.seen = set()
+        # Failed allocations, snapshots of these, and snapshots that other processes requested.
+        self.failures = self.failure_snapshots = self.requested_snapshots = 0
+        # time.monotonic() of the last snapshot of a failure, and of the last snapshot of any kind.
+        self.last_failure_snapshot = self.last_snapshot = None
+        # Contents of `dump` that this process has answered or written itself.
+        self.seen_requests = set()
 
     def start(self):
-        """Called once CUDA is initialised in this process."""
+        """Starts recording. torch calls this once CUDA is initialized in this process."""
         import atexit
         import threading
 
@@ -243,153 +248,160 @@ class Recorder(object):
         sys._oomscope_recorder = self
         atexit.register(self.at_exit)
         make_directory(self.control)
-        self.seen.add(self.request())
-        self.tell("recorded", "rank %s\n" % rank() if rank() else "\n")
-        threading.Thread(target=self.watch, name="oomscope", daemon=True).start()
+        self.seen_requests.add(self.request())
+        self.write_state("recorded", "rank %s\n" % rank() if rank() else "\n")
+        threading.Thread(target=self.watch_requests, name="oomscope", daemon=True).start()
 
     def on_oom(self, device, requested, total, free):
-        """Called by the allocator as a request fails, before the exception is raised, on the thread that asked."""
+        """The allocator calls this when a request fails, on the requesting thread, before it raises the exception."""
         import time
 
         if os.getpid() != self.pid:
             return
         try:
-            self.failed += 1
-            if self.is_kept():
-                self.kept, self.last_kept = self.kept + 1, time.monotonic()
+            self.failures += 1
+            if self.should_write():
+                self.failure_snapshots, self.last_failure_snapshot = self.failure_snapshots + 1, time.monotonic()
                 oom = {
                     "device": device,
                     "request_bytes": requested,
                     "device_total_bytes": total,
                     "device_free_bytes": free,
-                    "nth": self.failed,
+                    "nth": self.failures,
                 }
-                others = self.answers()
-                self.ask_others()
+                others = self.read_answers()
+                self.request_snapshots()
                 self.dump("oom", oom)
-                self.last_kept = time.monotonic()
+                self.last_failure_snapshot = time.monotonic()
                 self.wait_for(others)
         except Exception as error:
-            say("no snapshot of this failure: " + short(error))
+            log("no snapshot of this failure: " + describe_error(error))
 
-    def is_kept(self):
-        """The first failures that a program survives are kept, then one now and then, and not too many."""
+    def should_write(self):
+        """Whether to write a snapshot of this failure: of the first ones, and if one is left, of one after a pause."""
         import time
 
-        if self.kept >= self.options["keep"]:
+        keep = self.options["keep"]
+        if self.failure_snapshots >= keep:
             return False
-        at_once = max(1, self.options["keep"] - 1)
-        return self.kept < at_once or time.monotonic() - self.last_kept >= EVERY_S
+        is_first = self.failure_snapshots < max(1, keep - 1)
+        return is_first or time.monotonic() - self.last_failure_snapshot >= MIN_INTERVAL_S
 
     def at_exit(self):
         if os.getpid() != self.pid:
             return
-        if self.options["at"] == "exit" and self.kept == 0 and not is_idle():
+        if self.options["at"] == "exit" and self.failure_snapshots == 0 and not is_idle():
             self.dump("exit")
-        self.tell("done", "gone")
+        self.write_state("done", "gone")
 
     def dump(self, reason, oom=None):
-        """Writes a snapshot, and says so."""
+        """Writes a snapshot, and reports it on standard error."""
         import time
 
-        with self.lock, Uninterrupted():
-            self.tell("done", WRITING)
+        with self.lock, SignalsBlocked():
+            self.write_state("done", WRITING)
             try:
                 taken = snapshot(reason, oom, self.options)
-                path = write(taken, self.directory, stem(), reason)
-                self.last_written = time.monotonic()
+                path = write_snapshot(taken, self.directory, file_stem(), reason)
+                self.last_snapshot = time.monotonic()
                 entries = sum(len(trace) for trace in taken["device_traces"])
-                why = "a request for %s failed; " % readable(oom["request_bytes"]) if oom else ""
-                say("%swrote %s (%d entries, %s)" % (why, path, entries, readable(os.path.getsize(path))))
+                why = "a request for %s failed; " % format_bytes(oom["request_bytes"]) if oom else ""
+                log("%swrote %s (%d entries, %s)" % (why, path, entries, format_bytes(os.path.getsize(path))))
             except Exception as error:
-                say("no snapshot written: " + short(error))
+                log("no snapshot written: " + describe_error(error))
             finally:
-                self.tell("done", "%s %.6f" % (reason, time.time()))
+                self.write_state("done", "%s %.6f" % (reason, time.time()))
 
     # The other ranks ---------------------------------------------------------------------------------------------
 
     def request(self):
-        """Who last asked for snapshots, in their own words."""
-        return content(os.path.join(self.control, "dump"))
+        """The last request for snapshots."""
+        return read_text(os.path.join(self.control, "dump"))
 
-    def ask_others(self):
-        """torchrun ends the other ranks as soon as one is gone: they write before this one goes on."""
-        request = "%s %d" % (self.name, self.failed)
-        self.seen.add(request)
-        replace(os.path.join(self.control, "dump"), request)
+    def request_snapshots(self):
+        """Requests a snapshot from the other processes, which torchrun kills as soon as this one fails."""
+        request = "%s %d" % (self.name, self.failures)
+        self.seen_requests.add(request)
+        write_atomically(os.path.join(self.control, "dump"), request)
 
-    def watch(self):
-        """A thread of its own: the main one may wait in NCCL. No signals: they kill who is not ready for them."""
+    def watch_requests(self):
+        """Answers requests, in a thread of its own.
+
+        The main thread may be waiting in NCCL. A signal would kill a process that has no handler for it.
+        """
         import time
 
         while True:
             time.sleep(POLL_S)
             try:
-                asked = self.request()
-                if asked and asked not in self.seen:
-                    self.seen.add(asked)
-                    self.answer(asked)
+                request = self.request()
+                if request and request not in self.seen_requests:
+                    self.seen_requests.add(request)
+                    self.answer(request)
             except Exception as error:
-                say("no snapshot written: " + short(error))
+                log("no snapshot written: " + describe_error(error))
 
-    def answer(self, asked):
-        """A snapshot for whoever asked, unless a failure elsewhere is the reason and there is one of just now."""
+    def answer(self, request):
+        """Writes a snapshot, unless the request is for a failure elsewhere and there is a recent one."""
         import time
 
-        asked_at = time.monotonic()
+        requested_at = time.monotonic()
         with self.lock:
-            is_fresh = self.last_written is not None and self.last_written > asked_at - FRESH_S
-            is_failure = not asked.startswith(BY_HAND)
-            if is_failure and (is_fresh or self.asked >= self.options["keep"]):
-                self.tell("done", "have one %.6f" % time.time())
+            is_fresh = self.last_snapshot is not None and self.last_snapshot > requested_at - FRESH_S
+            is_failure = not request.startswith(BY_HAND)
+            if is_failure and (is_fresh or self.requested_snapshots >= self.options["keep"]):
+                self.write_state("done", "have one %.6f" % time.time())
             else:
-                self.asked += is_failure
+                self.requested_snapshots += is_failure
                 self.dump("asked")
 
-    def answers(self):
-        """What every other recorded process last wrote."""
+    def read_answers(self):
+        """The state of every other recorded process, by name."""
         found = [name for name in os.listdir(self.control) if name.startswith("recorded-")]
         names = [name[len("recorded-") :] for name in found if not name.endswith(".part")]
-        return {name: self.answer_of(name) for name in names if name != self.name}
+        return {name: self.read_answer(name) for name in names if name != self.name}
 
-    def answer_of(self, name):
-        return content(os.path.join(self.control, "done-" + name))
+    def read_answer(self, name):
+        return read_text(os.path.join(self.control, "done-" + name))
 
     def wait_for(self, before):
-        """Until each process has answered that has not ended, and no longer than is allowed: a snapshot of a full ring
-        takes longer than it takes to notice that one is wanted."""
+        """Waits until every process that is alive has answered, at most `wait` seconds.
+
+        `before` holds the states before the request. A process that has started to write gets more time: to write a
+        full ring takes longer than to notice a request.
+        """
         import time
 
-        began, allowed = time.monotonic(), self.options["wait"]
+        start, limit = time.monotonic(), self.options["wait"]
         waiting = {name: old for name, old in before.items() if old != "gone"}
         while waiting:
-            now = {name: self.answer_of(name) for name in waiting}
+            now = {name: self.read_answer(name) for name in waiting}
             waiting = {name: old for name, old in waiting.items() if now[name] in (old, WRITING) and may_live(name)}
-            has_begun = any(now[name] == WRITING for name in waiting)
-            if not waiting or time.monotonic() >= began + allowed * (BEGUN if has_begun else 1):
+            is_writing = any(now[name] == WRITING for name in waiting)
+            if not waiting or time.monotonic() >= start + limit * (WRITING_FACTOR if is_writing else 1):
                 break
             time.sleep(POLL_S / 2)
         if waiting:
-            say(
+            log(
                 "no snapshot from %d of %d other processes after %d s"
-                % (len(waiting), len(before), time.monotonic() - began)
+                % (len(waiting), len(before), time.monotonic() - start)
             )
 
-    def tell(self, what, text):
+    def write_state(self, kind, text):
         try:
-            replace(os.path.join(self.control, "%s-%s" % (what, self.name)), text)
+            write_atomically(os.path.join(self.control, "%s-%s" % (kind, self.name)), text)
         except OSError:
             pass
 
 
 def is_idle():
-    """Whether this is a process of a dry run that has taken no memory, such as one that compiles for another."""
+    """Whether this is a dry run that has used no GPU memory, such as a compiler's helper process."""
     dry_run = getattr(sys, "_oomscope_dry_run", None)
-    return dry_run is not None and dry_run.most_used() == 0
+    return dry_run is not None and dry_run.peak_bytes() == 0
 
 
 def may_live(name):
-    """Whether process HOST-PID may still be there; of another host that is not known."""
+    """Whether process HOST-PID may be alive. For another host that is unknown, so it may."""
     import socket
 
     host, _, pid = name.rpartition("-")
@@ -404,7 +416,7 @@ def may_live(name):
     return True
 
 
-def content(path):
+def read_text(path):
     try:
         with open(path) as file:
             return file.read()
@@ -412,8 +424,8 @@ def content(path):
         return ""
 
 
-def replace(path, text):
-    """Writes a small file that appears whole."""
+def write_atomically(path, text):
+    """Writes a small file. Readers see all of it or nothing."""
     import time
 
     part = "%s.%d.part" % (path, os.getpid())
@@ -422,7 +434,7 @@ def replace(path, text):
     for tries_left in reversed(range(20)):
         try:
             return os.replace(part, path)
-        except PermissionError:  # on Windows also where another process reads the file just now
+        except PermissionError:  # Windows: also if another process is reading the file
             if os.name != "nt" or not tries_left:
                 raise
             time.sleep(0.01)
@@ -437,7 +449,7 @@ def make_directory(path):
 
 
 def start_history(max_entries, stacks):
-    """Starts recording in this process, on all devices; fails where the allocator cannot."""
+    """Starts recording in this process, on all devices. Raises if there is no caching allocator."""
     import torch
 
     if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
@@ -450,7 +462,7 @@ def start_history(max_entries, stacks):
 
 
 def attach_observer(observer):
-    """Has `observer` called at every failed request. There is no way to detach it."""
+    """Makes the allocator call `observer` for every failed request. An observer cannot be detached."""
     import torch
 
     attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
@@ -459,7 +471,7 @@ def attach_observer(observer):
 
 
 def snapshot(reason, oom, options):
-    """PyTorch's snapshot, and under the key `oomscope` what it does not say. Viewers ignore keys they do not know."""
+    """PyTorch's snapshot, with metadata under the key `oomscope`, which other viewers ignore."""
     import torch
 
     taken = torch.cuda.memory._snapshot()
@@ -468,7 +480,7 @@ def snapshot(reason, oom, options):
 
 
 def metadata(reason, oom, options):
-    """What a reader cannot know from the snapshot. Plain types alone: no reader should have to import anything."""
+    """What a reader cannot know from the snapshot. Only built-in types, so that unpickling needs no imports."""
     import platform
     import socket
     import time
@@ -499,16 +511,18 @@ def metadata(reason, oom, options):
 
 
 def devices():
-    """Name and memory of each device, by the numbers that the snapshot uses."""
+    """Name and memory of each device, in the order that the snapshot uses."""
     import torch
 
     properties = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
-    return [{"name": str(one.name), "total_bytes": int(one.total_memory)} for one in properties]
+    return [{"name": str(device.name), "total_bytes": int(device.total_memory)} for device in properties]
 
 
 def threads():
-    """Where every Python thread is, the one that asked for memory first. Threads of the backward pass have no frame
-    of Python: the line that called backward() is found in the thread that waits for them."""
+    """The stack of every Python thread, the requesting thread first.
+
+    The threads of the backward pass have no Python frames. The thread that waits for them shows who called backward().
+    """
     import threading
 
     names = {thread.ident: thread.name for thread in threading.enumerate()}
@@ -532,20 +546,20 @@ def threads():
 
 
 def rank():
-    """The number of this process among those of the job, as launchers tell it, or None."""
+    """The rank of this process in the job, from the launcher's variables, or None."""
     values = [os.environ.get(name) for name in RANK_VARIABLES]
     return next((value for value in values if value), None)
 
 
-def stem():
-    """How the snapshots of this process begin."""
+def file_stem():
+    """First part of the names of this process's snapshots."""
     import socket
 
     return "rank%s" % rank() if rank() is not None else "%s-pid%d" % (socket.gethostname(), os.getpid())
 
 
-def write(taken, directory, name, reason):
-    """Writes `NAME-REASON1.pickle.gz`, or the next number that is free; whole or not at all. Returns its path."""
+def write_snapshot(taken, directory, name, reason):
+    """Writes `NAME-REASON1.pickle.gz`, or the next free number, completely or not at all. Returns the path."""
     make_directory(directory)
     number = 1
     while True:
@@ -563,14 +577,14 @@ def write(taken, directory, name, reason):
 
 
 def write_to(taken, path, part):
-    """Writes `path` by way of `part`, which is gone afterwards."""
+    """Writes `part`, then renames it to `path`. Removes it on failure."""
     import gzip
     import pickle
 
     try:
-        # Level 1 is as fast as no compression, for a twelfth of the size.
-        opened = gzip.open(part, "wb", compresslevel=1) if path.endswith(".gz") else open(part, "wb")
-        with opened as file:
+        # Level 1 is as fast as no compression, and the file is a twelfth of the size.
+        is_gzip = path.endswith(".gz")
+        with gzip.open(part, "wb", compresslevel=1) if is_gzip else open(part, "wb") as file:
             pickle.dump(taken, file, 4)
         os.replace(part, path)
     finally:
@@ -578,8 +592,8 @@ def write_to(taken, path, part):
             os.unlink(part)
 
 
-class Uninterrupted(object):
-    """In here this thread is not interrupted: an end that somebody asks for waits until the file is whole."""
+class SignalsBlocked(object):
+    """Delays SIGTERM and SIGINT on this thread until the file is complete."""
 
     def __enter__(self):
         import signal
@@ -594,8 +608,8 @@ class Uninterrupted(object):
             self.mask(signal.SIG_SETMASK, self.before)
 
 
-def readable(size):
-    """Bytes as people read them."""
+def format_bytes(size):
+    """Bytes with a binary unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024 or unit == "GiB":
             return "%d %s" % (size, unit) if unit == "B" else "%.1f %s" % (size, unit)
@@ -603,4 +617,4 @@ def readable(size):
 
 
 if __name__ == "sitecustomize":
-    as_sitecustomize(__file__)
+    run_as_sitecustomize(__file__)

@@ -1,15 +1,15 @@
-"""Builds the stub of CUDA that `oomscope dry-run` runs programs over, for one installed torch.
+"""Builds the stub of CUDA for one installed torch. `oomscope dry-run` runs programs with it.
 
     python _stub.py OUT_DIR [SOURCES]      builds for the torch of this interpreter, into OUT_DIR
 
-The stub is C (the directory `stub` of the repository; a dry run has a copy beside this file). It has the entry points
-whose answer matters. For every other that torch's own libraries ask for, and for all of the CUDA runtime, driver and
-cuBLAS, one is generated here from the headers that come with torch's own packages: it does nothing, says that all is
-well, and gives zero or a new object where something is to come out. What has no header and would give something out
-fails, and is said by name.
+The stub is C: the directory `stub` of the repository, or a copy beside this file in a dry run. It implements the entry
+points whose result matters. This file generates the others: those that torch's libraries need, and all of the CUDA
+runtime, the driver and cuBLAS. The prototypes come from the headers in torch's own packages. A generated entry point
+does nothing, returns success, and sets its outputs to zero or to a new object. If it has no prototype and its name
+suggests an output, it reports its name and fails.
 
-`ready(torch_directory)` is what a dry run calls: it builds once per release of torch and of the stub, into
-$XDG_CACHE_HOME/oomscope, or takes what is there. Needs Linux on x86-64 and a C compiler: `cc`, or the package `ziglang`.
+A dry run calls `prepare`, which builds once per release of torch and of the stub, into $XDG_CACHE_HOME/oomscope. It
+needs Linux on x86-64 and a C compiler: `cc`, or the package `ziglang`.
 """
 
 import glob
@@ -24,40 +24,40 @@ import subprocess
 import sys
 import tempfile
 
-# The library, and the names under which others look for it: CUDA's driver and its management library.
+# The stub has the name of the CUDA driver. A second library with the name of NVML refers to it.
 LIBRARY = "libcuda.so.1"
 NVML = "libnvidia-ml.so.1"
-# Whose symbols the stub has: all that touches a GPU, and what traces it (cupti), which crashes where there is none. The
-# compiler for run-time compilation (nvrtc) needs none.
-OURS = re.compile(r"(__cuda|cuda|cublas|cudnn|cupti|cusolver|cusparse|cufft|curand|nccl|cuFile|cu[A-Z])\w*$")
-# What would give something out, were it there.
-GIVES = re.compile(r"Get|Create|Query|ufferSize|Alloc|Import|Export|Heuristic")
-# Headers whose every function is generated: extensions beside torch ask for more than torch does.
-WHOLE = ("cuda.h", "cuda_runtime_api.h", "cublas_api.h", "cublasLt.h")
-NUMBERS = re.compile(r"(unsigned|signed|int|long|short|char|size_t|u?int\d+_t|cuuint\d+_t)$")
-COMPILERS = (
+# Symbols that the stub must have: of every library that uses a GPU, and of CUPTI, which crashes without one. The
+# run-time compiler (nvrtc) works without a GPU.
+STUB_SYMBOL = re.compile(r"(__cuda|cuda|cublas|cudnn|cupti|cusolver|cusparse|cufft|curand|nccl|cuFile|cu[A-Z])\w*$")
+# Names that suggest an output parameter.
+HAS_OUTPUT = re.compile(r"Get|Create|Query|ufferSize|Alloc|Import|Export|Heuristic")
+# Headers whose functions are all generated: extensions need more of them than torch does.
+COMPLETE_HEADERS = ("cuda.h", "cuda_runtime_api.h", "cublas_api.h", "cublasLt.h")
+NUMBER_TYPE = re.compile(r"(unsigned|signed|int|long|short|char|size_t|u?int\d+_t|cuuint\d+_t)$")
+INSTALL_COMPILER = (
     "install a C compiler (Debian, Ubuntu: apt install gcc), or `pip install ziglang` into the program's environment"
 )
 
 
 class StubError(Exception):
-    """One sentence: why there is no stub, and what to do."""
+    """The message says why there is no stub, and what to do."""
 
 
-def ready(torch_directory, sources):
-    """The directory of a stub for the torch in `torch_directory`, built now if need be."""
+def prepare(torch_directory, sources):
+    """Returns the directory of a stub for the torch in `torch_directory`. Builds it if the cache has none."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         raise StubError("a dry run needs Linux on x86-64; this is %s on %s" % (sys.platform, os.uname().machine))
-    headers(torch_directory)
+    include_directories(torch_directory)
     cache = cache_directory()
-    final = os.path.join(cache, "stub-" + key(torch_directory, sources))
+    final = os.path.join(cache, "stub-" + cache_key(torch_directory, sources))
     if not os.path.exists(os.path.join(final, LIBRARY)):
         part = tempfile.mkdtemp(prefix="building-", dir=cache)
         try:
             build(torch_directory, sources, part)
             os.rename(part, final)
         except OSError:
-            if not os.path.exists(os.path.join(final, LIBRARY)):  # else another process was first
+            if not os.path.exists(os.path.join(final, LIBRARY)):  # otherwise another process has built it
                 raise
         finally:
             shutil.rmtree(part, ignore_errors=True)
@@ -65,21 +65,23 @@ def ready(torch_directory, sources):
 
 
 def cache_directory():
-    """Ours alone: a library is loaded from there."""
+    """A directory in which only this user can write, because a library is loaded from it."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     path = os.path.join(base, "oomscope")
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError as error:
-        raise StubError("%s: cannot be made (%s); XDG_CACHE_HOME names another place" % (path, error.strerror))
-    if found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise StubError("%s: others can write there; XDG_CACHE_HOME names another place" % path)
+        raise StubError(
+            "%s: cannot create it (%s); set XDG_CACHE_HOME to another place" % (path, error.strerror)
+        ) from error
+    if status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise StubError("%s: other users can write to it; set XDG_CACHE_HOME to another place" % path)
     return path
 
 
-def key(torch_directory, sources):
-    """What a stub depends on: its sources, this file, and torch's libraries."""
+def cache_key(torch_directory, sources):
+    """Changes with everything that a stub depends on: its sources, this file and torch's libraries."""
     digest = hashlib.sha256()
     for path in [*sorted(glob.glob(os.path.join(sources, "*.c"))), __file__]:
         with open(path, "rb") as file:
@@ -90,7 +92,7 @@ def key(torch_directory, sources):
 
 
 def version(torch_directory):
-    """Such as `2.9.1+cu128`, without importing torch."""
+    """The release, such as `2.9.1+cu128`, without importing torch."""
     try:
         with open(os.path.join(torch_directory, "version.py")) as file:
             found = re.search(r"__version__ = '([^']+)'", file.read())
@@ -103,23 +105,23 @@ def torch_libraries(torch_directory):
     return sorted(glob.glob(os.path.join(torch_directory, "lib", "lib*.so")))
 
 
-def headers(torch_directory):
-    """The directories of headers that come with torch's own packages."""
+def include_directories(torch_directory):
+    """The directories with the CUDA headers that torch's own packages contain."""
     site = os.path.dirname(os.path.abspath(torch_directory))
     found = sorted(glob.glob(os.path.join(site, "nvidia", "*", "include")))
     if not any(os.path.exists(os.path.join(path, "driver_types.h")) for path in found):
         raise StubError(
-            "torch %s has no headers of CUDA beside it (nvidia/*/include): a dry run needs the torch of PyPI or "
-            "of download.pytorch.org, built for CUDA" % version(torch_directory)
+            "torch %s has no CUDA headers beside it (nvidia/*/include): a dry run needs a torch built for CUDA, from "
+            "PyPI or download.pytorch.org" % version(torch_directory)
         )
     return found
 
 
-# What is missing ----------------------------------------------------------------------------------------------------
+# Needed symbols ------------------------------------------------------------------------------------------------------
 
 
 def undefined_symbols(path):
-    """The names that the ELF file `path` looks for elsewhere."""
+    """The undefined dynamic symbols of the ELF file `path`."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if data[:5] != b"\x7fELF\x02":
             return
@@ -135,11 +137,11 @@ def undefined_symbols(path):
                         yield data[names + name : end].decode("ascii", "replace")
 
 
-def wanted(torch_directory):
-    """Every symbol of CUDA's libraries that torch or Triton asks for, by linking or by name."""
+def needed_symbols(torch_directory):
+    """Every symbol of CUDA's libraries that torch or Triton links to or looks up by name."""
     names = set()
     for path in torch_libraries(torch_directory):
-        names.update(name for name in undefined_symbols(path) if OURS.match(name))
+        names.update(name for name in undefined_symbols(path) if STUB_SYMBOL.match(name))
     with open(os.path.join(torch_directory, "lib", "libc10_cuda.so"), "rb") as file:
         names.update(name.decode() for name in re.findall(rb"\0((?:cu[A-Z]|nvml[A-Z])\w+)(?=\0)", file.read()))
     triton = os.path.join(os.path.dirname(os.path.abspath(torch_directory)), "triton", "backends", "nvidia", "*.*")
@@ -156,56 +158,62 @@ def wanted(torch_directory):
 
 
 def prototypes(directories):
-    """Of each function in the headers: its parameters, and whether it is of `WHOLE`. Names without their release."""
+    """The functions that the headers declare, by name: result, parameters, and whether to generate them all."""
     found = {}
     for directory in directories:
         for path in sorted(glob.glob(os.path.join(directory, "*.h"))):
             with open(path, errors="replace") as file:
                 text = re.sub(r"/\*.*?\*/|//[^\n]*|#[^\n]*(?:\\\n[^\n]*)*", " ", file.read(), flags=re.S)
-            whole = os.path.basename(path) in WHOLE
+            is_complete = os.path.basename(path) in COMPLETE_HEADERS
             declared = re.findall(r"(const\s+char\s*\*|\w+)\s+(?:\w+\s+)*(\w+)\s*\(([^;{}()]*)\)\s*;", text)
             for result, name, parameters in declared:
-                if OURS.match(name):
-                    found.setdefault(name, (result, parameters, whole))
+                if STUB_SYMBOL.match(name):
+                    found.setdefault(name, (result, parameters, is_complete))
     return found
 
 
-def generated(name, known):
-    """C of the entry point `name`, that has no code of its own."""
-    plain = re.sub(r"(_v\d+|_ptsz|_ptds)+$", "", name)
-    result, parameters, _ = known.get(name) or known.get(plain) or (None, None, None)
+def generate(name, known):
+    """The C source of an entry point that does nothing. `known` are the prototypes."""
+    base_name = re.sub(r"(_v\d+|_ptsz|_ptds)+$", "", name)
+    result, parameters, _ = known.get(name) or known.get(base_name) or (None, None, None)
     if parameters is None:
-        refuses = GIVES.search(name) is not None
-        body = 'report_missing("%s"); return 801;' % name if refuses else "return 0;"
+        body = 'report_missing("%s"); return NOT_SUPPORTED;' % name if HAS_OUTPUT.search(name) else "return 0;"
         return "EXPORT long %s(void) { %s }\n" % (name, body)
-    taken, body = [], []
-    for index, parameter in enumerate(split(parameters)):
-        pointer, words = parameter.count("*"), re.sub(r"[*\[\]=]", " ", parameter).split()
-        kind = [word for word in words if word not in ("const", "struct", "enum", "unsigned", "CUDARTAPI")] or ["int"]
-        if pointer or parameter.endswith("]"):
-            taken.append("void *a%d" % index)
-            is_input = "const" in words
-            if (
-                re.search(r"Create|Init", name)
-                and not is_input
-                and re.search(r"(_t|_st|Handle|Descr|Info|Plan)$|^CU\w+$", kind[0])
-            ):
-                body.append(("new_object(a%d);" if pointer == 1 and kind[0] != "cufftHandle" else "zero_output(a%d, 4);") % index)
-            elif pointer == 2 and not is_input:
-                body.append("zero_output(a%d, 8);" % index)
-            elif pointer == 1 and not is_input and NUMBERS.match(kind[0] if kind else "int"):
-                body.append("zero_output(a%d, %d);" % (index, 8 if re.search(r"size_t|64|^long", kind[0]) else 4))
-        else:
-            taken.append("%s a%d" % (kind[0] if kind[0] in ("float", "double") else "long", index))
+    signature, body = [], []
+    for index, parameter in enumerate(split_parameters(parameters)):
+        pointers, words = parameter.count("*"), re.sub(r"[*\[\]=]", " ", parameter).split()
+        types = [word for word in words if word not in ("const", "struct", "enum", "unsigned", "CUDARTAPI")]
+        type_name = types[0] if types else "int"
+        if not pointers and not parameter.endswith("]"):
+            signature.append("%s a%d" % (type_name if type_name in ("float", "double") else "long", index))
+            continue
+        signature.append("void *a%d" % index)
+        if "const" not in words:
+            body += set_output(name, index, type_name, pointers)
     for library, counter in (("cusolver", "CUSOLVER"), ("cufft", "CUFFT"), ("cusparse", "CUSPARSE")):
         if name.startswith(library) and re.search(r"ufferSize|MakePlan|workEstimation|_compute$", name):
             body.append("unknown_sizes[%s]++;" % counter)
-    answer = '""' if "char" in result else "0"
-    kind = "const char *" if "char" in result else "long "
-    return "EXPORT %s%s(%s) { %s return %s; }\n" % (kind, name, ", ".join(taken) or "void", " ".join(body), answer)
+    is_text = "char" in result
+    body.append('return "";' if is_text else "return 0;")
+    result_type = "const char *" if is_text else "long "
+    return "EXPORT %s%s(%s) { %s }\n" % (result_type, name, ", ".join(signature) or "void", " ".join(body))
 
 
-def split(parameters):
+def set_output(name, index, type_name, pointers):
+    """The C statements, if any, that set the output parameter `index` of function `name`."""
+    is_object = re.search(r"(_t|_st|Handle|Descr|Info|Plan)$|^CU\w+$", type_name)
+    if is_object and re.search(r"Create|Init", name):
+        # A cufftHandle is an int, not a pointer.
+        is_pointer = pointers == 1 and type_name != "cufftHandle"
+        return ["new_object(a%d);" % index if is_pointer else "zero_output(a%d, 4);" % index]
+    if pointers == 2:
+        return ["zero_output(a%d, 8);" % index]
+    if pointers == 1 and NUMBER_TYPE.match(type_name):
+        return ["zero_output(a%d, %d);" % (index, 8 if re.search(r"size_t|64|^long", type_name) else 4)]
+    return []
+
+
+def split_parameters(parameters):
     parts = [part.strip() for part in parameters.split(",")]
     return [part for part in parts if part and part != "void"]
 
@@ -214,84 +222,79 @@ def split(parameters):
 
 
 def build(torch_directory, sources, directory):
-    """Compiles the stub for this torch into `directory`; returns how many entry points have code, and how many none."""
-    include = headers(torch_directory)
-    types = next(path for path in include if os.path.exists(os.path.join(path, "driver_types.h")))
-    release = re.search(r"\+cu(\d+)", version(torch_directory)) or re.search(r"cu(\d+)$", os.path.dirname(types))
-    cudart = 12010
-    if release:
-        digits = release.group(1)
-        cudart = int(digits) * 1000 if len(digits) < 3 else int(digits[:-1]) * 1000 + int(digits[-1]) * 10
-    releases = ["-DCUDART_V=%d" % cudart]
-    major, minor, patch = [
-        number(include, "cudnn_version*.h", "CUDNN_" + part) for part in ("MAJOR", "MINOR", "PATCHLEVEL")
-    ]
-    if major is not None:
-        releases.append("-DCUDNN_V=%d" % (major * (1000 if major < 9 else 10000) + minor * 100 + patch))
-    major, minor, patch = [number(include, "nccl.h", "NCCL_" + part) for part in ("MAJOR", "MINOR", "PATCH")]
-    if major is not None:
-        releases.append("-DNCCL_V=%d" % (major * 10000 + minor * 100 + patch))
-    text = ""
+    """Compiles the stub for this torch into `directory`. Returns the numbers of implemented and generated functions."""
+    includes = include_directories(torch_directory)
+    runtime_include = next(path for path in includes if os.path.exists(os.path.join(path, "driver_types.h")))
+    implemented = set()
     for path in sorted(glob.glob(os.path.join(sources, "*.c"))):
         with open(path) as file:
-            text += file.read()
-    defined = set(re.findall(r"EXPORT [\w \*]*?\**(\w+)\(", text))
-    known = prototypes(include)
-    asked = wanted(torch_directory) | {name for name, (_, _, whole) in known.items() if whole}
-    shims = sorted(asked - defined)
+            implemented.update(re.findall(r"EXPORT [\w \*]*?\**(\w+)\(", file.read()))
+    known = prototypes(includes)
+    needed = needed_symbols(torch_directory) | {name for name, (_, _, is_complete) in known.items() if is_complete}
+    generated = sorted(needed - implemented)
     with open(os.path.join(directory, "generated.c"), "w") as file:
         file.write("#include <stub.c>\n/* accepted, with nothing behind them */\n")
-        file.write("".join(generated(name, known) for name in shims))
-    if not os.path.exists(os.path.join(types, "crt", "host_defines.h")):  # newer packages ship it apart
-        host_defines(os.path.join(directory, "crt"))
+        file.write("".join(generate(name, known) for name in generated))
+    if not os.path.exists(os.path.join(runtime_include, "crt", "host_defines.h")):  # newer packages ship it separately
+        write_host_defines(os.path.join(directory, "crt"))
     for name in (LIBRARY, NVML, "libcuda.so"):  # an older build had links there
         if os.path.lexists(os.path.join(directory, name)):
             os.unlink(os.path.join(directory, name))
-    flags = ["-O1", "-w", "-shared", "-fPIC", "-fno-builtin", "-I" + sources, "-I" + types, "-I" + directory, *releases]
+    library = os.path.join(directory, LIBRARY)
+    shared = ["-w", "-shared", "-fPIC"]
     compile_c(
         [
-            *flags,
-            "-Wl,-soname," + LIBRARY,
-            os.path.join(directory, "generated.c"),
-            "-o",
-            os.path.join(directory, LIBRARY),
-            "-ldl",
-            "-lpthread",
+            *shared,
+            *("-O1", "-fno-builtin", "-I" + sources, "-I" + runtime_include, "-I" + directory),
+            *release_flags(version(torch_directory), includes, runtime_include),
+            *("-Wl,-soname," + LIBRARY, os.path.join(directory, "generated.c")),
+            *("-o", library, "-ldl", "-lpthread"),
         ]
     )
-    # A library of its own, that leads to the same entry points: the loader must see one library with one state.
-    with open(os.path.join(directory, "nvml.c"), "w") as file:
+    # NVML is a library of its own that refers to the first one: both names must lead to the same state.
+    source = os.path.join(directory, "nvml.c")
+    with open(source, "w") as file:
         file.write("extern int nvmlInit_v2(void); void *oomscope_nvml = (void *)nvmlInit_v2;\n")
-    compile_c(
-        [
-            "-w",
-            "-shared",
-            "-fPIC",
-            "-Wl,-soname," + NVML,
-            os.path.join(directory, "nvml.c"),
-            "-o",
-            os.path.join(directory, NVML),
-            os.path.join(directory, LIBRARY),
-            "-Wl,-rpath,$ORIGIN",
-        ]
-    )
-    os.symlink(LIBRARY, os.path.join(directory, "libcuda.so"))  # what a linker looks for
-    return len(defined), len(shims)
+    output = os.path.join(directory, NVML)
+    compile_c([*shared, "-Wl,-soname," + NVML, source, "-o", output, library, "-Wl,-rpath,$ORIGIN"])
+    os.symlink(LIBRARY, os.path.join(directory, "libcuda.so"))  # the name that linkers look for
+    return len(implemented), len(generated)
 
 
-def number(directories, name, macro):
-    """What a header says of a release, or None."""
+def release_flags(torch_version, includes, runtime_include):
+    """Compiler flags with the releases of CUDA, cuDNN and NCCL that the headers belong to."""
+    cuda = re.search(r"\+cu(\d+)", torch_version) or re.search(r"cu(\d+)$", os.path.dirname(runtime_include))
+    cudart = 12010
+    if cuda:
+        digits = cuda.group(1)  # 128 for 12.8, or 13
+        cudart = int(digits) * 1000 if len(digits) < 3 else int(digits[:-1]) * 1000 + int(digits[-1]) * 10
+    flags = ["-DCUDART_V=%d" % cudart]
+    major, minor, patch = macros(includes, "cudnn_version*.h", ["CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL"])
+    if major is not None:
+        flags.append("-DCUDNN_V=%d" % (major * (1000 if major < 9 else 10000) + minor * 100 + patch))
+    major, minor, patch = macros(includes, "nccl.h", ["NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"])
+    if major is not None:
+        flags.append("-DNCCL_V=%d" % (major * 10000 + minor * 100 + patch))
+    return flags
+
+
+def macros(directories, header, names):
+    """The numbers that the macros `names` stand for in a header (a glob); None for one that is not defined."""
+    return [macro(directories, header, name) for name in names]
+
+
+def macro(directories, header, name):
     for directory in directories:
-        for path in sorted(glob.glob(os.path.join(directory, name))):
+        for path in sorted(glob.glob(os.path.join(directory, header))):
             with open(path, errors="replace") as file:
-                found = re.search(r"#define\s+%s\s+(\d+)" % macro, file.read())
+                found = re.search(r"#define\s+%s\s+(\d+)" % name, file.read())
             if found:
                 return int(found.group(1))
     return None
 
 
-def host_defines(directory):
-    """What the headers of the runtime take from a header that is not there."""
+def write_host_defines(directory):
+    """Writes a replacement for crt/host_defines.h, which the headers of the runtime include."""
     os.makedirs(directory, exist_ok=True)
     empty = (
         "__device_builtin__ __device_builtin_texture_type__ __device_builtin_surface_type__ __cudart_builtin__ "
@@ -299,9 +302,8 @@ def host_defines(directory):
     ).split()
     with open(os.path.join(directory, "host_defines.h"), "w") as file:
         file.write("".join("#define %s\n" % name for name in empty))
-        file.write(
-            "#define __builtin_align__(n) __attribute__((aligned(n)))\n#define __align__(n) __attribute__((aligned(n)))\n"
-        )
+        for name in ("__builtin_align__", "__align__"):
+            file.write("#define %s(n) __attribute__((aligned(n)))\n" % name)
 
 
 def compiler():
@@ -310,31 +312,31 @@ def compiler():
             return name.split()
     if importlib.util.find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "cc"]
-    raise StubError("there is no C compiler to build the stub of CUDA with, which is done once: " + COMPILERS)
+    raise StubError("there is no C compiler to build the stub of CUDA (once per torch release): " + INSTALL_COMPILER)
 
 
 def compile_c(arguments):
     command = compiler()
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "OOMSCOPE_DIR")}
-    done = subprocess.run(
+    result = subprocess.run(
         command + arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
     )
-    if done.returncode:
-        said = done.stdout.decode("utf-8", "replace").strip().split("\n")
-        wrong = next((line for line in said if "error" in line), said[0])
-        raise StubError("%s could not build the stub of CUDA (%s): %s" % (command[0], wrong, COMPILERS))
+    if result.returncode:
+        lines = result.stdout.decode("utf-8", "replace").strip().split("\n")
+        message = next((line for line in lines if "error" in line), lines[0])
+        raise StubError("%s could not build the stub of CUDA (%s): %s" % (command[0], message, INSTALL_COMPILER))
 
 
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
+    out = sys.argv[1]
     sources = sys.argv[2] if len(sys.argv) > 2 else os.path.join(here, os.pardir, os.pardir, "stub")
-    spec = importlib.util.find_spec("torch")
-    directory = spec.submodule_search_locations[0]
-    os.makedirs(sys.argv[1], exist_ok=True)
-    with_code, without = build(directory, os.path.abspath(sources), sys.argv[1])
+    torch_directory = importlib.util.find_spec("torch").submodule_search_locations[0]
+    os.makedirs(out, exist_ok=True)
+    implemented, generated = build(torch_directory, os.path.abspath(sources), out)
     print(
         "%s  (torch %s, %d implemented, %d accepted and ignored)"
-        % (os.path.join(sys.argv[1], LIBRARY), version(directory), with_code, without)
+        % (os.path.join(out, LIBRARY), version(torch_directory), implemented, generated)
     )
 
 

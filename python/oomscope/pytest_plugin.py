@@ -1,6 +1,6 @@
 """`@pytest.mark.oomscope_limits(max_peak_allocated="2GiB", max_ooms=0)`: limits on the GPU memory of a test.
 
-The test is recorded, and what it recorded is held against the limits by `oomscope check`, whose flags they are.
+The plugin records the test, and `oomscope check` compares the recording with the limits, which are its flags.
 """
 
 import functools
@@ -19,7 +19,7 @@ MARKER = "oomscope_limits"
 def pytest_configure(config: Any) -> None:
     config.addinivalue_line(
         "markers",
-        MARKER + "(**limits): limits of `oomscope check` on what the test does with GPU memory, such as "
+        MARKER + "(**limits): limits of `oomscope check` on the GPU memory of the test, such as "
         'max_peak_allocated="2GiB" or max_ooms=0',
     )
 

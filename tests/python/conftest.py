@@ -1,4 +1,4 @@
-"""The tests run with the stand-in for torch of `fake/`, or with a real torch where a GPU (or the stub) is there."""
+"""The tests use the fake torch in `fake/`, or a real torch if there is a GPU (or the stub)."""
 
 import os
 import subprocess
@@ -13,28 +13,28 @@ pytest_plugins = ["pytester"]
 
 
 def program():
-    """The program under test: OOMSCOPE_PROGRAM, else the build that is there."""
+    """The program under test: OOMSCOPE_PROGRAM, else the newest build."""
     name = "oomscope.exe" if os.name == "nt" else "oomscope"
     built = [ROOT / "target" / profile / name for profile in ("debug", "release")]
-    named = os.environ.get("OOMSCOPE_PROGRAM")
-    found = [Path(named)] if named else [path for path in built if path.exists()]
+    chosen = os.environ.get("OOMSCOPE_PROGRAM")
+    found = [Path(chosen)] if chosen else [path for path in built if path.exists()]
     if not found:
-        pytest.skip("no program `oomscope`: cargo build")
+        pytest.skip("the program `oomscope` is not built: cargo build")
     return str(max(found, key=lambda path: path.stat().st_mtime))
 
 
-def environment(**more):
-    """Of a child: the package, the stand-in for torch, and nothing of the recorder's."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("OOMSCOPE_", "PYTORCH_", "RANK"))}
+def environment(**variables):
+    """The environment of a child process: with the package and the fake torch, without variables of the recorder."""
+    result = {k: v for k, v in os.environ.items() if not k.startswith(("OOMSCOPE_", "PYTORCH_", "RANK"))}
     path = os.pathsep.join(map(str, [ROOT / "python", HERE / "fake"]))
-    kept.update(PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1", OOMSCOPE_PROGRAM=program())
-    kept.update({name: str(value) for name, value in more.items()})
-    return kept
+    result.update(PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1", OOMSCOPE_PROGRAM=program())
+    result.update({name: str(value) for name, value in variables.items()})
+    return result
 
 
 @pytest.fixture
 def child(tmp_path):
-    """Runs Python code in a process of its own; returns it, done."""
+    """Returns a function that runs Python code in a child process and returns its result."""
 
     def run(code, *, arguments=(), program_options=None, **variables):
         path = tmp_path / "job.py"
@@ -46,8 +46,7 @@ def child(tmp_path):
             command,
             cwd=tmp_path,
             env=environment(**variables),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
             timeout=120,
         )

@@ -1,11 +1,11 @@
-"""What a dry run does to libraries whose loops wait for a value of the device."""
+"""Dry runs of libraries whose loops wait for a value of the device."""
 
 import subprocess
 import sys
 
 from conftest import ROOT
 
-# As transformers has it: the device is asked whether every sequence is done, and says zero, which is no.
+# Like transformers: the device says whether every sequence is done. In a dry run it says zero, which is no.
 LIBRARY = """
 class MaxLengthCriteria:
     def __init__(self, max_length):
@@ -29,8 +29,8 @@ class GenerationMixin:
     def _has_unfinished_sequences(self, done, synced, device):
         return not done
 
-    def generate(self, prompt, most, criterion=MaxLengthCriteria):
-        ids, done, criterion = Ids(prompt), False, criterion(most)
+    def generate(self, prompt, maximum, criterion=MaxLengthCriteria):
+        ids, done, criterion = Ids(prompt), False, criterion(maximum)
         while self._has_unfinished_sequences(done, False, device="cuda"):
             ids = Ids(ids.shape[1] + 1)
             done = bool(criterion(ids))
@@ -42,20 +42,21 @@ PROGRAM = """
 import sys
 sys.path[:0] = [{directory!r}, {stub!r}]
 import _dry_run
-sys.meta_path.insert(0, _dry_run.After("transformers.generation.utils", _dry_run.end_generation))
+sys.meta_path.insert(0, _dry_run.AfterImport("transformers.generation.utils", _dry_run.end_generation))
 from transformers.generation.utils import GenerationMixin
 model = GenerationMixin()
-print([model.generate(8, most) for most in (14, 9, 20)])
+print([model.generate(8, maximum) for maximum in (14, 9, 20)])
 """
 
 
-def test_generation_goes_on_to_its_length_and_no_further(tmp_path):
+def test_generation_stops_at_the_maximum_length(tmp_path):
     package = tmp_path / "transformers" / "generation"
     package.mkdir(parents=True)
     (tmp_path / "transformers" / "__init__.py").touch()
     (package / "__init__.py").touch()
     (package / "utils.py").write_text(LIBRARY)
-    (tmp_path / "_oomscope_stub.py").touch()
+    for name in ("_oomscope_ranks.py", "_oomscope_stub.py"):
+        (tmp_path / name).touch()
     program = PROGRAM.format(directory=str(ROOT / "python" / "oomscope"), stub=str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout == "[14, 9, 20]\n", done.stderr
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.stdout == "[14, 9, 20]\n", result.stderr

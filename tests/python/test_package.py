@@ -1,4 +1,4 @@
-"""The package: what a notebook, a script and a test suite use."""
+"""The package as notebooks, scripts and test suites use it."""
 
 import os
 import subprocess
@@ -13,11 +13,11 @@ SNAPSHOT = str(ROOT / "fixtures" / "2.15.0-oom_varlen-at-oom.pickle.gz")
 
 
 @pytest.fixture(autouse=True)
-def the_program(monkeypatch):
+def use_built_program(monkeypatch):
     monkeypatch.setenv("OOMSCOPE_PROGRAM", program())
 
 
-def test_analyze_is_the_json_and_shows_the_page():
+def test_analyze_returns_the_json_and_shows_the_page():
     report = oomscope.analyze(SNAPSHOT, top=2)
     assert report["schema"] == "oomscope/analyze/1"
     assert report["snapshots"][0]["devices"][0]["ooms"][0]["verdict"] == "fragmentation"
@@ -26,23 +26,23 @@ def test_analyze_is_the_json_and_shows_the_page():
     assert report._repr_markdown_().startswith("#")
 
 
-def test_what_cannot_be_read_is_an_error_with_the_programs_words(tmp_path):
+def test_an_unreadable_file_raises_the_message_of_the_program(tmp_path):
     path = tmp_path / "-odd.pickle"  # not an option
     path.write_bytes(b"no pickle")
-    with pytest.raises(oomscope.OomscopeError, match="-odd.pickle"):
+    with pytest.raises(oomscope.OomscopeError, match=r"-odd\.pickle"):
         oomscope.analyze(path)
     with pytest.raises(oomscope.OomscopeError, match="--no-such-option"):
         oomscope.analyze(SNAPSHOT, no_such_option=1)
 
 
-def test_python_m_oomscope_is_the_program():
-    done = subprocess.run(
+def test_python_m_oomscope_runs_the_program():
+    result = subprocess.run(
         [sys.executable, "-m", "oomscope", "--version"],
         env=environment(),
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert done.returncode == 0 and done.stdout.startswith("oomscope ")
+    assert result.returncode == 0 and result.stdout.startswith("oomscope ")
 
 
 def test_run_returns_the_exit_code(tmp_path, monkeypatch):
@@ -66,21 +66,21 @@ with oomscope.record("survived.pickle") as recording:
         except torch.OutOfMemoryError: pass
 assert recording.failed == 3
 for name, failures in (("whole.pickle.gz", 0), ("failed.pickle", 1), ("survived.pickle", 3)):
-    one = oomscope.analyze(name)["snapshots"][0]
-    assert one["devices"][0]["oom_count"] == failures, (name, one["devices"][0]["oom_count"])
-    assert one["torch_version"] == "2.15.0", one["torch_version"]
+    snapshot = oomscope.analyze(name)["snapshots"][0]
+    assert snapshot["devices"][0]["oom_count"] == failures, (name, snapshot["devices"][0]["oom_count"])
+    assert snapshot["torch_version"] == "2.15.0", snapshot["torch_version"]
 assert not [name for name in os.listdir(".") if name.endswith(".part")]
 """
 
 
 def test_record_writes_the_block(child):
-    done = child(RECORD)
-    assert done.returncode == 0, done.stderr
+    result = child(RECORD)
+    assert result.returncode == 0, result.stderr
 
 
 def test_record_within_a_recorded_run(child, tmp_path):
-    done = child(RECORD.split("for name, failures")[0], program_options=["-o", "out"])
-    assert done.returncode == 0, done.stderr
+    result = child(RECORD.split("for name, failures")[0], program_options=["-o", "out"])
+    assert result.returncode == 0, result.stderr
     assert len(list((tmp_path / "out").glob("*-oom*.pickle.gz"))) == 2
 
 
@@ -97,7 +97,7 @@ def test_beyond():
 
 @pytest.mark.oomscope_limits(max_ooms=0)
 @pytest.mark.parametrize("size", [1 << 40])
-def test_that_fails_by_itself(size):
+def test_that_fails_itself(size):
     torch.empty(size, device="cuda")
 
 @pytest.mark.oomscope_limits
@@ -108,18 +108,18 @@ def test_without_limits(): pass
 def test_limits_on_a_test(tmp_path):
     (tmp_path / "test_limits.py").write_text(LIMITS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_limits.py"]
-    installed = environment(PYTEST_ADDOPTS="")
+    env = environment(PYTEST_ADDOPTS="")
     if subprocess.call(
         [sys.executable, "-c", "import importlib.metadata as m; m.version('oomscope')"], stderr=subprocess.DEVNULL
     ):
         command += ["-p", "oomscope.pytest_plugin"]
-    done = subprocess.run(command, cwd=str(tmp_path), env=installed, stdout=subprocess.PIPE, text=True)
-    assert "3 failed, 1 passed" in done.stdout, done.stdout
+    result = subprocess.run(command, cwd=str(tmp_path), env=env, stdout=subprocess.PIPE, text=True)
+    assert "3 failed, 1 passed" in result.stdout, result.stdout
     assert (
-        "allocated memory peaks at 40 MiB; the limit is 20 MiB" in done.stdout
-        and "look further: oomscope " in done.stdout
+        "allocated memory peaks at 40 MiB; the limit is 20 MiB" in result.stdout
+        and "look further: oomscope " in result.stdout
     )
-    assert "takes limits by name" in done.stdout and "CUDA out of memory" in done.stdout
+    assert "takes limits by name" in result.stdout and "CUDA out of memory" in result.stdout
 
 
 def test_the_package_is_typed():

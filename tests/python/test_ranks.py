@@ -1,4 +1,4 @@
-"""One process as one rank of many: the store that never waits, and objects that nobody else gives."""
+"""One process as one rank of many: the local store, and collectives of objects."""
 
 import threading
 import types
@@ -15,9 +15,9 @@ class Base:
     pass
 
 
-def test_a_store_alone_never_waits():
-    store = _ranks.alone_store(Base)("host", 29500, 64, False)
-    assert store.get("0") == b"\1" * 128  # what another rank was to leave there
+def test_a_local_store_never_waits():
+    store = _ranks.local_store_type(Base)("host", 29500, 64, False)
+    assert store.get("0") == b"\1" * 128  # another rank would have set it
     store.wait(["key"])
     assert not store.check(["key"])
     store.set("key", "value")
@@ -35,19 +35,19 @@ def test_a_store_alone_never_waits():
 
 
 def collectives(device, is_alone):
-    """Those of a `torch.distributed` whose groups are on `device`, and what reached it."""
-    reached = []
+    """A fake `torch.distributed` whose groups are on `device`, and the calls that reach it."""
+    calls = []
 
     def all_gather_object(object_list, obj, group=None):
-        reached.append("all_gather_object")
+        calls.append("all_gather_object")
         object_list[:] = [c10d._tensor_to_object(Tensor(device), 0) for _ in object_list]
 
     def broadcast_object_list(object_list, src=0, group=None, device=None):
-        reached.append("broadcast_object_list")
+        calls.append("broadcast_object_list")
         object_list[:] = [c10d._tensor_to_object(Tensor(device or "cuda"), 0) for _ in object_list]
 
     def scatter_object_list(scatter_object_output_list, scatter_object_input_list=None, src=0, group=None):
-        reached.append("scatter_object_list")
+        calls.append("scatter_object_list")
         scatter_object_output_list[0] = c10d._tensor_to_object(Tensor(device), 0)
 
     c10d = types.SimpleNamespace(
@@ -60,30 +60,30 @@ def collectives(device, is_alone):
         scatter_object_list=scatter_object_list,
     )
     distributed = types.SimpleNamespace(__file__="torch/distributed/__init__.py")
-    _ranks.hear_own_objects(distributed, c10d, is_alone)
-    return distributed, reached
+    _ranks.receive_own_objects(distributed, c10d, is_alone)
+    return distributed, calls
 
 
-def test_a_rank_hears_what_it_said_itself():
+def test_a_rank_receives_its_own_objects():
     for device, is_alone in (("cuda", False), ("cuda", True), ("cpu", True)):
-        distributed, reached = collectives(device, is_alone)
-        heard = [None] * 3
-        distributed.all_gather_object(heard, {"mine": 1})
-        assert heard == [{"mine": 1}] * 3 and heard[0] is not heard[1]
-        told = ["as", "before"]
-        distributed.broadcast_object_list(told, 0)
-        assert told == ["as", "before"]
-        got = [None]
-        distributed.scatter_object_list(got, ["first", "second"])
-        assert got == ["second"]
-        # A GPU's requests for them are made; groups that pretend are not asked at all.
-        assert len(reached) == (3 if device == "cuda" else 0)
-        assert distributed.all_gather_object(heard, 1, "not ours") is None and len(reached) in (0, 3)
+        distributed, calls = collectives(device, is_alone)
+        received = [None] * 3
+        distributed.all_gather_object(received, {"mine": 1})
+        assert received == [{"mine": 1}] * 3 and received[0] is not received[1]
+        broadcast = ["as", "before"]
+        distributed.broadcast_object_list(broadcast, 0)
+        assert broadcast == ["as", "before"]
+        scattered = [None]
+        distributed.scatter_object_list(scattered, ["first", "second"])
+        assert scattered == ["second"]
+        # On a GPU the collective runs, for its memory. A fake group is never called.
+        assert len(calls) == (3 if device == "cuda" else 0)
+        assert distributed.all_gather_object(received, 1, "not ours") is None and len(calls) in (0, 3)
         assert distributed.all_gather_object.__code__.co_name == "all_gather_object"
 
 
 def test_objects_of_the_host_are_exchanged_between_processes():
-    distributed, reached = collectives("cpu", False)
-    heard = [None]
-    distributed.all_gather_object(heard, 1)
-    assert heard == ["of another rank"] and reached == ["all_gather_object"]
+    distributed, calls = collectives("cpu", False)
+    received = [None]
+    distributed.all_gather_object(received, 1)
+    assert received == ["of another rank"] and calls == ["all_gather_object"]

@@ -1,5 +1,4 @@
-"""The allocator. The environment says how many devices there are and how large, in the words of the stub CUDA library,
-so that one test can run under either."""
+"""The allocator. The stub's variables set the number and size of devices, so that a test can run with either."""
 
 import os
 import sys

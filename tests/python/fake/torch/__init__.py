@@ -1,23 +1,26 @@
-"""A small stand-in for torch: as much of its interface as the recorder uses, with an allocator that takes every
-block from the device. `test_fake.py` checks it against the real one, where that is installed."""
+"""A small fake of torch: the interface that the recorder uses, and an allocator that takes every block from the device.
+
+`test_fake.py` compares it with the real torch if that is installed.
+"""
 
 import os
 
-from . import _C, cuda, version
+from . import _C, cuda
+from . import version as version
 
 uint8 = "uint8"
 OutOfMemoryError = _C.OutOfMemoryError
 
 
 class TorchVersion(str):
-    """Not a plain type, as in torch: a pickle of it would have to import torch."""
+    """As in torch, not a built-in type: to unpickle it, a reader would have to import torch."""
 
 
 __version__ = TorchVersion("2.15.0+fake")
 
 
 class Tensor:
-    """Bytes of a device, given back when it is gone."""
+    """Bytes of a device, freed with the object."""
 
     def __init__(self, size, device):
         self._block = _C.allocate(size, device)

@@ -1,9 +1,9 @@
-"""CUDA starts lazily: what is to be done then waits in a list."""
+"""CUDA is initialized lazily: calls that need it wait in a list."""
 
 import traceback
 
 from .. import _C
-from . import memory
+from . import memory as memory
 
 _queued_calls = []
 _initialized = False
