@@ -1,155 +1,110 @@
-//! No circles inside a room: of two files at most one uses the other, directly or by way of others.
+//! No circles inside a room: of two files at most one uses the other, directly or by way of others, and likewise of two
+//! folders.
 //!
-//! An arrow goes from a file to the file in which a name that it uses is defined; what a `mod.rs` hands on
-//! by `pub use` is no arrow of its own.
+//! An arrow leads to the file that defines the name, wherever it is re-exported. A `pub use` is no arrow. Tests do not
+//! count: they use whatever they test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::support::rust_source::{Tree, code_of, paths_of};
+use crate::support::rust_source::{Source, sources};
 
-/// Two files that are one `impl`, for length, or a thing and the handle to it: their arrows do not count.
-const ONE_IMPL: &[(&str, &str)] =
-    &[("replay::facts::tiling::free", "replay::facts::tiling::state"), ("study", "study::device")];
+/// Pairs of files that hold one `impl`, or a type and its handle: arrows between the two do not count.
+const PAIRS: [(&str, &str); 2] =
+    [("replay::facts::tiling::free", "replay::facts::tiling::state"), ("study", "study::device")];
 
-/// The modules of the crate, `a::b` each, with what their files use.
-struct Modules {
-    code: BTreeMap<String, String>,
-    /// Of each module what its `use` declarations call what.
-    names: BTreeMap<String, BTreeMap<String, Vec<String>>>,
-}
+type Names = [String];
 
-impl Modules {
-    fn of(sources: &[(String, String)]) -> Self {
-        let mut modules = Self { code: BTreeMap::new(), names: BTreeMap::new() };
-        for (path, source) in sources {
-            let inside = path.trim_start_matches("src/").trim_end_matches(".rs");
-            let inside = inside.trim_end_matches("/mod");
-            if matches!(inside, "lib" | "main") || inside.split('/').any(|name| name == "tests") {
-                continue;
+/// Every module, with that of its file and with what its `use` declarations call what.
+#[derive(Default)]
+struct Modules<'s>(BTreeMap<&'s Names, (&'s Names, BTreeMap<&'s str, &'s Names>)>);
+
+impl<'s> Modules<'s> {
+    fn new(sources: &'s [Source]) -> Self {
+        let mut modules = Self::default();
+        for source in sources {
+            let file = source.module.as_slice();
+            modules.0.insert(file, (file, BTreeMap::new()));
+            for path in &source.paths {
+                let module = modules.0.entry(&path.scope).or_insert((file, BTreeMap::new()));
+                if let Some(bound) = &path.bound {
+                    module.1.insert(bound, &path.absolute);
+                }
             }
-            let code = code_of(source);
-            let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap().to_owned();
-            modules.code.insert(inside.replace('/', "::"), code);
-        }
-        for (module, code) in &modules.code {
-            let uses = paths_of(code).into_iter().filter(|tree| tree.declares);
-            let names = uses.filter_map(|tree| Some((tree.name()?, modules.rooted(module, &tree))));
-            modules.names.insert(module.clone(), names.collect());
         }
         modules
     }
 
-    fn is_module(&self, path: &[String]) -> bool {
-        self.code.contains_key(&path.join("::"))
-    }
-
-    /// The path from the root of the crate; as it is written where it is of another crate.
-    fn rooted(&self, module: &str, tree: &Tree) -> Vec<String> {
-        let mut at: Vec<String> = module.split("::").map(str::to_owned).collect();
-        let mut path = tree.path.iter();
-        let child = |name: &str| [at.as_slice(), &[name.to_owned()]].concat();
-        match tree.path[0].as_str() {
-            "crate" => {
-                at.clear();
-                path.next();
+    /// The file that defines what `path` names. Re-exports are followed at most `depth` times.
+    fn home(&self, path: &Names, depth: usize) -> Option<&'s Names> {
+        let known = (1..=path.len()).rev().find(|end| self.0.contains_key(&path[..*end]))?;
+        let (file, names) = &self.0[&path[..known]];
+        match path.get(known).and_then(|name| names.get(name.as_str())) {
+            Some(other) if depth > 0 => {
+                self.home(&[*other, &path[known + 1..]].concat(), depth - 1)
             }
-            "self" => drop(path.next()),
-            "super" => {
-                while path.as_slice().first().is_some_and(|name| name == "super") {
-                    at.pop();
-                    path.next();
-                }
-            }
-            name if self.is_module(&child(name)) => {}
-            _ => at = vec!["::".to_owned()],
-        }
-        at.extend(path.cloned());
-        at
-    }
-
-    /// The module in which what `path` names is defined.
-    fn home(&self, path: &[String], depth: usize) -> Option<String> {
-        let known = (1..=path.len()).rev().find(|end| self.is_module(&path[..*end]))?;
-        let module = path[..known].join("::");
-        let handed_on = path.get(known).and_then(|name| self.names[&module].get(name));
-        match handed_on {
-            Some(other) if depth < 8 => {
-                let whole = [other.as_slice(), &path[known + 1..]].concat();
-                self.home(&whole, depth + 1)
-            }
-            _ => Some(module),
+            _ => Some(file),
         }
     }
 
-    /// The modules of the same room that `module` uses.
-    fn arrows(&self, module: &str) -> BTreeSet<String> {
-        let room = |module: &str| module.split("::").next().unwrap().to_owned();
-        let trees = paths_of(&self.code[module]).into_iter().filter(|tree| !tree.hands_on);
-        let homes = trees.filter_map(|tree| self.home(&self.rooted(module, &tree), 0));
-        homes.filter(|home| home != module && room(home) == room(module)).collect()
+    /// The files of the same room that `source` uses.
+    fn arrows(&self, source: &Source) -> impl Iterator<Item = &'s Names> {
+        let paths = source.paths.iter().filter(|path| !path.is_reexport && !path.is_test);
+        let inside = paths.filter(|path| path.absolute.first() == source.module.first());
+        inside.filter_map(|path| self.home(&path.absolute, 8))
     }
+}
 
-    /// The rooms with circles, each with the modules that are on one.
-    fn circles(&self, apart: &[(&str, &str)]) -> BTreeMap<String, BTreeSet<String>> {
-        let counts =
-            |from: &str, to: &str| !apart.contains(&(from, to)) && !apart.contains(&(to, from));
-        let arrows: BTreeMap<&str, BTreeSet<String>> = self
-            .code
-            .keys()
-            .map(|module| {
-                let mut arrows = self.arrows(module);
-                arrows.retain(|to| counts(module, to));
-                (module.as_str(), arrows)
-            })
-            .collect();
-        let mut circles: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for module in self.code.keys() {
-            let mut reached = BTreeSet::new();
-            let mut open = vec![module.as_str()];
+/// The files and folders that are on a circle, `pairs` aside.
+fn on_circles(sources: &[Source], pairs: &[(&str, &str)]) -> BTreeSet<String> {
+    let modules = Modules::new(sources);
+    let uses = |source| modules.arrows(source).map(|used| (source.module.as_slice(), used));
+    let uses: Vec<(&Names, &Names)> = sources.iter().flat_map(uses).collect();
+    let deepest = sources.iter().map(|source| source.module.len()).max().unwrap_or(0);
+    let mut found = BTreeSet::new();
+    for depth in 2..=deepest {
+        let shortened = |module: &Names| module[..depth.min(module.len())].join("::");
+        let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (user, used) in &uses {
+            let (user, used) = (shortened(user), shortened(used));
+            let is_pair =
+                |(a, b): &(&str, &str)| (user == *a && used == *b) || (user == *b && used == *a);
+            if user != used && !pairs.iter().any(is_pair) {
+                arrows.entry(user).or_default().insert(used);
+            }
+        }
+        for start in arrows.keys() {
+            let (mut reached, mut open) = (BTreeSet::new(), vec![start]);
             while let Some(at) = open.pop() {
-                for next in &arrows[at] {
-                    if reached.insert(next.as_str()) {
-                        open.push(next);
-                    }
-                }
+                open.extend(
+                    arrows.get(at).into_iter().flatten().filter(|next| reached.insert(*next)),
+                );
             }
-            if reached.contains(module.as_str()) {
-                let room = module.split("::").next().unwrap().to_owned();
-                circles.entry(room).or_default().insert(module.clone());
+            if reached.contains(start) {
+                found.insert(start.clone());
             }
         }
-        circles
     }
+    found
 }
 
 #[test]
 fn no_room_has_a_circle() {
-    let modules = Modules::of(&crate::layers::sources());
-    let circles = modules.circles(ONE_IMPL);
-    assert!(circles.is_empty(), "{circles:#?}");
-}
-
-#[test]
-fn two_files_that_are_one_impl_use_each_other() {
-    let modules = Modules::of(&crate::layers::sources());
-    for (one, other) in ONE_IMPL {
-        let mutual = modules.arrows(one).contains(*other) && modules.arrows(other).contains(*one);
-        assert!(mutual, "{one} and {other}");
+    assert_eq!(on_circles(sources(), &PAIRS), BTreeSet::new());
+    for pair in PAIRS {
+        let others: Vec<_> = PAIRS.into_iter().filter(|other| *other != pair).collect();
+        assert!(on_circles(sources(), &others).contains(pair.0), "{pair:?} is no circle any more");
     }
 }
 
 #[test]
 fn planted_circles_are_found_and_what_is_none_is_not() {
-    let file = |path: &str, code: &str| (format!("src/{path}.rs"), code.to_owned());
-    let circles = |files: &[(String, String)]| {
-        Modules::of(files).circles(&[]).into_values().flatten().collect::<Vec<_>>()
-    };
-    let root = file("a/mod", "mod b; mod c; mod d; pub use b::{B, Other as More}; pub use c::C;");
-    let d = file("a/d", "use super::{B, C}; struct D;");
-    let one_way = file("a/b", "use super::C; struct B;");
-    assert!(
-        circles(&[root.clone(), one_way.clone(), file("a/c", "struct C;"), d.clone()]).is_empty()
-    );
+    let file = |path: &str, code: &str| Source::parse(&format!("src/{path}.rs"), code);
+    let root =
+        || file("a/mod", "mod b; mod c; mod d; pub use b::{B, Other as More}; pub use c::C;");
+    let one_way = || file("a/b", "use super::C; struct B;");
+    let d = || file("a/d", "use super::{B, C}; struct D;");
+    let none = [root(), one_way(), file("a/c", "struct C;"), d()];
+    assert!(on_circles(&none, &[]).is_empty());
     for back in [
         "use super::B;",
         "use super::b::B;",
@@ -157,19 +112,36 @@ fn planted_circles_are_found_and_what_is_none_is_not() {
         "use crate::a::{b::{self, x}, d::D};",
         "fn f() -> crate::a::B { super::b::f() }",
         "use super::d::D;",
+        "use super::d; fn f() { d::f() }",
+        "fn f() { assert!(super::d::f()); }",
+        "mod inner { use super::super::B; }",
     ] {
-        let (b, c) = (file("a/b", "use super::{C, d};"), file("a/c", back));
-        assert!(circles(&[root.clone(), b, c, d.clone()]).contains(&"a::c".to_owned()), "{back}");
+        let files = [root(), file("a/b", "use super::{C, d};"), file("a/c", back), d()];
+        assert!(on_circles(&files, &[]).contains("a::c"), "{back}");
+    }
+    // Folders of one room that use each other, by one file of each or by several.
+    for last in ["e", "g"] {
+        let files = [
+            file("a/b/mod", "mod e; mod g; pub use e::E;"),
+            file("a/b/e", "struct E;"),
+            file(&format!("a/b/{last}"), "use crate::a::c::F; struct E;"),
+            file("a/c/mod", "mod f; mod h; pub use f::F;"),
+            file("a/c/f", "struct F;"),
+            file("a/c/h", "use crate::a::b::E;"),
+        ];
+        assert_eq!(on_circles(&files, &[]), BTreeSet::from(["a::b", "a::c"].map(str::to_owned)));
     }
     // A file that uses what its own folder defines, and the other way about.
-    let up = file("a/b/mod", "mod e; use e::E; struct B;");
-    let down = file("a/b/e", "use super::B; struct E;");
-    assert_eq!(circles(&[root, up, down.clone()]), ["a::b", "a::b::e"]);
-    let written_out = file("a/b/mod", "mod e; struct B; fn f() { e::f(); }");
-    assert_eq!(circles(&[written_out, down]), ["a::b", "a::b::e"]);
-    let seen = file("a/b/e", "pub(in crate::a::b) struct E;");
-    assert!(circles(&[file("a/b/mod", "mod e; use e::E; struct B;"), seen]).is_empty());
+    let mutual = ["a::b", "a::b::e"];
+    for up in ["mod e; use e::E; struct B;", "mod e; struct B; fn f() { e::f(); }"] {
+        let files = [file("a/b/mod", up), file("a/b/e", "use super::B; struct E;")];
+        assert_eq!(on_circles(&files, &[]), BTreeSet::from(mutual.map(str::to_owned)));
+        assert!(on_circles(&files, &[(mutual[1], mutual[0])]).is_empty());
+    }
+    let visible =
+        [file("a/b/mod", "mod e; use e::E;"), file("a/b/e", "pub(in crate::a::b) struct E;")];
+    assert!(on_circles(&visible, &[]).is_empty());
     let test =
-        file("a/c", "struct C;\n#[cfg(test)]\nmod tests {\nuse super::*; use crate::a::b::B; }");
-    assert!(circles(&[one_way, test]).is_empty());
+        file("a/c", "struct C; #[cfg(test)] mod tests { use super::*; use crate::a::b::B; }");
+    assert!(on_circles(&[root(), one_way(), test], &[]).is_empty());
 }

@@ -1,32 +1,26 @@
-//! The drawing in `src/lib.rs` is true: a room uses only rooms on lower floors, and each keeps to what
-//! it may know.
+//! The rooms of `src`: which uses which, and what each file keeps to.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::support::rust_source::{code_of, has_word, modules_named};
+use crate::support::rust_source::{Source, sources};
 
-/// Every room and its floor.
-const FLOORS: &[(&str, usize)] = &[
-    ("base", 0),
-    ("allocator", 1),
-    ("snapshot", 2),
-    ("stacks", 3),
-    ("replay", 3),
-    ("study", 4),
-    ("whatif", 5),
-    ("analysis", 6),
-    ("compare", 7),
-    ("explain", 7),
-    ("output", 8),
-    ("cli", 9),
-];
+/// Every room, after the rooms that it may use, with those that it does use.
+const ROOMS: &str = "
+    base:
+    allocator: base
+    snapshot:  base allocator
+    stacks:    base snapshot
+    replay:    base allocator snapshot
+    study:     base allocator snapshot stacks replay
+    whatif:    base allocator snapshot stacks replay study
+    analysis:  base allocator snapshot stacks replay study whatif
+    compare:   base snapshot stacks replay study whatif analysis
+    explain:   base allocator stacks
+    output:    base allocator snapshot stacks replay study whatif analysis compare explain
+    cli:       base allocator snapshot replay study whatif analysis compare explain output
+";
 
-/// Rooms that know less than all of what is below them.
-const KNOWS_ONLY: &[(&str, &[&str])] =
-    &[("stacks", &["base", "snapshot"]), ("explain", &["allocator", "base", "stacks"])];
-
-/// Where alone a word may stand in code. Only the command line talks, exits and looks around.
+/// The only places in which a word may appear in code: only the command line prints, exits and reads the environment.
 const CONFINED: [(&str, &[&str]); 13] = [
     ("println", &["src/cli/", "src/main.rs"]),
     ("eprintln", &["src/cli/", "src/main.rs"]),
@@ -45,113 +39,101 @@ const CONFINED: [(&str, &[&str]); 13] = [
 
 const MAX_LINES: usize = 500;
 
-fn floor(room: &str) -> Option<usize> {
-    FLOORS.iter().find(|(name, _)| *name == room).map(|(_, floor)| *floor)
+fn rooms() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    let rows = ROOMS.lines().filter_map(|row| row.trim().split_once(':'));
+    rows.map(|(room, used)| (room, used.split_whitespace().collect()))
 }
 
-/// The modules that lead to `path`, such as `["report", "page"]` of `src/report/page.rs`.
-fn modules_of(path: &str) -> Vec<&str> {
-    let inside = path.trim_start_matches("src/").trim_end_matches(".rs");
-    inside.split('/').filter(|name| !matches!(*name, "mod" | "lib" | "main")).collect()
+fn used_by(room: &str) -> Option<Vec<&'static str>> {
+    rooms().find(|(name, _)| *name == room).map(|(_, used)| used)
 }
 
-/// The rooms that `source`, to stand at `path`, uses besides its own.
-fn arrows(path: &str, source: &str) -> BTreeSet<String> {
-    let modules = modules_of(path);
-    let room = modules.first().copied().unwrap_or_default();
-    let named = modules_named(&code_of(source), modules.len());
-    named.into_iter().filter(|name| name != room && floor(name).is_some()).collect()
+/// The rooms and other items of the crate's root that `source` names, its own room aside.
+fn arrows(source: &Source) -> BTreeSet<&str> {
+    let roots = source.paths.iter().filter_map(|path| path.absolute.first());
+    roots.filter(|root| source.module.first() != Some(root)).map(String::as_str).collect()
 }
 
-/// Everything that is wrong with `source`, were it to stand at `path`.
-fn faults(path: &str, source: &str) -> Vec<String> {
+fn faults(source: &Source) -> Vec<String> {
     let mut faults = Vec::new();
-    let code = code_of(source);
-    if let Some(room) = modules_of(path).first().copied() {
-        let own = floor(room);
-        if own.is_none() {
-            faults.push(format!("{path}: the room {room} has no floor"));
-        }
-        for other in arrows(path, source) {
-            if floor(&other) >= own {
-                faults.push(format!("{path}: {room} may not use {other}, which is not below it"));
-            }
-            if let Some((_, known)) = KNOWS_ONLY.iter().find(|(name, _)| *name == room)
-                && !known.contains(&other.as_str())
-            {
-                faults.push(format!("{path}: {room} may not know {other}"));
-            }
+    if let Some(room) = source.module.first() {
+        match used_by(room) {
+            None => faults.push(format!("the room {room} is not in the table")),
+            Some(used) => faults.extend(
+                arrows(source)
+                    .into_iter()
+                    .filter(|other| !used.contains(other))
+                    .map(|other| format!("{room} may not use {other}")),
+            ),
         }
     }
     for (word, places) in CONFINED {
-        if has_word(&code, word) && !places.iter().any(|place| path.starts_with(place)) {
-            faults.push(format!("{path}: '{word}' may only stand in {places:?}"));
+        let is_confined = !places.iter().any(|place| source.path.starts_with(place));
+        if is_confined && source.words().any(|(_, other)| other == word) {
+            faults.push(format!("'{word}' may only appear in {places:?}"));
         }
     }
-    if !source.starts_with("//! ") {
-        faults.push(format!("{path}: does not begin by saying what it is"));
+    if !source.text.starts_with("//! ") {
+        faults.push("does not begin with a comment that describes it".to_owned());
     }
-    let lines = source.lines().count();
+    let lines = source.text.lines().count();
     if lines > MAX_LINES {
-        faults.push(format!("{path}: {lines} lines, more than {MAX_LINES}"));
+        faults.push(format!("{lines} lines, more than {MAX_LINES}"));
     }
-    faults
-}
-
-/// Every source file: its path from the root of the repository with slashes, and its text.
-pub fn sources() -> Vec<(String, String)> {
-    fn gather(directory: &Path, files: &mut Vec<PathBuf>) {
-        for entry in std::fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                gather(&path, files);
-            } else if path.extension().is_some_and(|e| e == "rs") {
-                files.push(path);
-            }
-        }
-    }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = Vec::new();
-    gather(&root.join("src"), &mut files);
-    files.sort();
-    let relative = |path: &PathBuf| {
-        path.strip_prefix(root).unwrap().to_str().unwrap().replace(std::path::MAIN_SEPARATOR, "/")
-    };
-    files.iter().map(|path| (relative(path), std::fs::read_to_string(path).unwrap())).collect()
+    faults.iter().map(|fault| format!("{}: {fault}", source.path)).collect()
 }
 
 #[test]
-fn every_file_keeps_to_its_floor_its_knowledge_and_its_length() {
-    let sources = sources();
-    assert!(sources.len() > 50, "only {} files found", sources.len());
-    let faults: Vec<String> =
-        sources.iter().flat_map(|(path, source)| faults(path, source)).collect();
+fn every_file_keeps_to_its_room() {
+    assert!(sources().len() > 50, "only {} files found", sources().len());
+    let faults: Vec<String> = sources().iter().flat_map(faults).collect();
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
 
 #[test]
-fn the_rooms_with_floors_are_exactly_those_of_the_crate() {
-    let (_, lib) = sources().into_iter().find(|(path, _)| path == "src/lib.rs").unwrap();
-    let declared: BTreeSet<String> = code_of(&lib)
-        .split(';')
-        .filter_map(|item| item.trim().rsplit_once("mod ").map(|(_, name)| name.to_owned()))
-        .collect();
-    assert_eq!(declared, FLOORS.iter().map(|(name, _)| (*name).to_owned()).collect());
-    for (name, floor) in FLOORS {
-        let (_, own) = lib.split_once(&format!("\n//! {floor}. ")).unwrap();
-        let next = format!("\n//! {}. ", floor + 1);
-        let own = own.split_once(&next).map_or(own, |(own, _)| own);
-        assert!(
-            own.contains(&format!("[`{name}`]")),
-            "{name} is not on floor {floor} of the drawing"
-        );
+fn the_table_has_exactly_the_arrows_of_the_code() {
+    let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for source in sources() {
+        if let Some(room) = source.module.first() {
+            found.entry(room).or_default().extend(arrows(source));
+        }
+    }
+    let mut above = Vec::new();
+    for (room, used) in rooms() {
+        let found = found.remove(room).unwrap_or_default();
+        let found: Vec<&str> =
+            above.iter().copied().filter(|other| found.contains(other)).collect();
+        assert_eq!(found, used, "what {room} uses");
+        above.push(room);
+    }
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn the_drawing_in_lib_rs_is_the_table() {
+    let lib = sources().iter().find(|source| source.path == "src/lib.rs").unwrap();
+    let declared: BTreeSet<&str> =
+        lib.code.split(';').filter_map(|item| item.split("mod ").nth(1)).collect();
+    assert_eq!(declared, rooms().map(|(name, _)| name).collect());
+    let mut drawn = BTreeMap::new();
+    let mut number = 0;
+    for line in lib.text.lines().map_while(|line| line.strip_prefix("//!")) {
+        if line.trim_start().starts_with(&format!("{number}. ")) {
+            number += 1;
+        }
+        let links = line.split("[`").skip(1).filter_map(|link| link.split_once("`]"));
+        drawn.extend(links.map(|(room, _)| (room, number - 1)));
+    }
+    assert_eq!(drawn.len(), rooms().count(), "{drawn:?}");
+    for (room, used) in rooms() {
+        assert!(used.iter().all(|other| drawn[other] < drawn[room]), "{room} is drawn too low");
     }
 }
 
 // The checker itself
 
-fn verdict(path: &str, code: &str) -> String {
-    faults(path, &format!("//! Planted.\n{code}\n")).join("\n")
+fn faults_of(path: &str, code: &str) -> String {
+    faults(&Source::parse(path, &format!("//! Planted.\n{code}\n"))).join("\n")
 }
 
 #[test]
@@ -159,68 +141,72 @@ fn a_planted_upward_import_is_found() {
     for (path, code) in [
         ("src/replay/facts/tiling/state.rs", "use crate::study::memory::Memory;"),
         ("src/replay/facts/tiling/state.rs", "use crate::{base, output::report::Style};"),
-        ("src/replay/model/mod.rs", "use crate::{\n    base::units::{size, MIB},\n    cli,\n};"),
-        ("src/snapshot/decode/mod.rs", "fn f() -> crate::replay::facts::Tiling { todo!() }"),
-        ("src/snapshot/decode/mod.rs", "use super::super::replay::facts::Tiling;"),
-        ("src/base/units.rs", "use super::super::allocator::conf::Settings;"),
+        ("src/replay/mod.rs", "use crate::{\n    base::units::{size, MIB},\n    cli,\n};"),
+        ("src/snapshot/decode/mod.rs", "fn f() -> crate::replay::Tiling { todo!() }"),
+        ("src/snapshot/decode/mod.rs", "use super::super::replay::Tiling;"),
+        ("src/snapshot/decode/mod.rs", "mod inner { use super::super::super::replay::Tiling; }"),
+        ("src/base/units.rs", "use super::super::allocator::Settings;"),
         ("src/base/units.rs", "use crate::snapshot;"),
+        ("src/base/units.rs", "use crate::somewhere;"),
+        ("src/base/units.rs", "fn f() { use crate::cli::run as go; }"),
+        ("src/base/units.rs", "fn f() { println_to!(\"{}\", [crate::cli::run()]); }"),
+        ("src/base/units.rs", "macro_rules! f { () => { $crate::cli::run() } }"),
+        ("src/base/units.rs", "#[arg(value_parser = crate::cli::parse)] struct S;"),
+        ("src/base/units.rs", "#[cfg(test)] mod tests { use crate::snapshot::Snapshot; }"),
+        ("src/base/units/tests.rs", "use crate::snapshot::Snapshot;"),
         ("src/allocator/size.rs", "use crate::snapshot::Block;"),
-        ("src/explain/mod.rs", "use crate::snapshot::Snapshot;"),
+        ("src/stacks/frames.rs", "use crate::allocator::conf;"),
         ("src/output/report/table.rs", "use crate :: cli :: run;"),
     ] {
-        assert!(verdict(path, code).contains("may not"), "{path}: {code}");
+        assert!(faults_of(path, code).contains("may not use"), "{path}: {code}");
     }
+    assert!(faults_of("src/attic/mod.rs", "").contains("not in the table"));
 }
 
 #[test]
 fn what_is_allowed_is_not_found() {
     for (path, code) in [
-        (
-            "src/replay/facts/tiling/state.rs",
-            "use crate::snapshot::TraceEntry; use crate::replay::facts::Totals;",
-        ),
-        ("src/snapshot/decode/mod.rs", "use super::super::keys; use super::records;"),
+        ("src/replay/facts/mod.rs", "use crate::snapshot::TraceEntry; use crate::replay::Totals;"),
+        ("src/snapshot/decode/mod.rs", "use super::super::snapshot::keys; use super::records;"),
         (
             "src/snapshot/mod.rs",
-            "/// See [`crate::analysis`].\n// use crate::cli;\n/* crate::cli */",
+            "/// See [`crate::analysis`].\n// use crate::cli;\n/* crate::cli */ struct S;",
         ),
-        (
-            "src/base/units.rs",
-            "const A: &str = \"crate::cli \\\" crate::report\"; const B: char = '\"';",
-        ),
+        ("src/base/units.rs", "const A: &str = \"crate::cli \\\" print\"; const B: char = '\"';"),
         ("src/base/units.rs", "const A: &str = r#\"println!(\"crate::cli\")\"#;"),
         ("src/base/units.rs", "fn f<'a>(x: &'a str) -> &'a str { x } // println!"),
-        ("src/cli/exit.rs", "use std::io::stderr; use crate::output; use crate::base::input;"),
+        ("src/base/units.rs", "pub(in crate::cli) struct S;"),
+        ("src/cli/exit.rs", "use std::io::stderr; use crate::output; use crate::base;"),
         ("src/base/input/mapped.rs", "#![allow(unsafe_code)]\nfn f() { unsafe {} }"),
         ("src/allocator/device/cuda/driver.rs", "#![allow(unsafe_code)]\nfn f() { unsafe {} }"),
     ] {
-        assert_eq!(verdict(path, code), "", "{path}: {code}");
+        assert_eq!(faults_of(path, code), "", "{path}: {code}");
     }
 }
 
 #[test]
-fn planted_talk_exits_and_unsafe_code_are_found() {
+fn planted_prints_exits_and_unsafe_code_are_found() {
     for (path, code) in [
         ("src/output/report/page.rs", "fn f() { println!(\"x\"); }"),
-        ("src/replay/model/mod.rs", "fn f() { eprintln!(\"x\"); }"),
-        ("src/replay/model/mod.rs", "fn f() { std::process::exit(1); }"),
+        ("src/replay/mod.rs", "fn f() { eprintln!(\"x\"); }"),
+        ("src/replay/mod.rs", "fn f() { std::process::exit(1); }"),
         ("src/analysis/mod.rs", "use std::env;"),
         ("src/analysis/mod.rs", "fn f() { std::env::var(\"X\"); }"),
-        ("src/output/report/mod.rs", "use std::io::stdout;"),
+        ("src/output/mod.rs", "use std::io::stdout;"),
         ("src/allocator/conf/mod.rs", "use clap::Parser;"),
         ("src/cli/mod.rs", "fn f() { dbg!(1); }"),
         ("src/snapshot/pickle/machine.rs", "fn f() { unsafe {} }"),
         ("src/snapshot/pickle/machine.rs", "#[allow(unsafe_code)] fn f() {}"),
         ("src/allocator/device/simulated.rs", "fn f() { unsafe {} }"),
     ] {
-        assert!(verdict(path, code).contains("may only stand in"), "{path}: {code}");
+        assert!(faults_of(path, code).contains("may only appear in"), "{path}: {code}");
     }
 }
 
 #[test]
-fn planted_length_namelessness_and_homelessness_are_found() {
+fn a_long_file_and_one_without_a_header_are_found() {
     let long = "//! Planted.\n".repeat(MAX_LINES + 1);
-    assert!(faults("src/base/units.rs", &long)[0].contains("501 lines"));
-    assert!(faults("src/base/units.rs", "use std::fmt;\n")[0].contains("saying what it is"));
-    assert!(verdict("src/attic/mod.rs", "").contains("has no floor"));
+    assert!(faults(&Source::parse("src/base/units.rs", &long))[0].contains("501 lines"));
+    let bare = Source::parse("src/base/units.rs", "use std::fmt;\n");
+    assert!(faults(&bare)[0].contains("comment that describes it"));
 }

@@ -43,6 +43,7 @@ mod fuzz_targets;
 mod gate_pool_history;
 mod generator;
 mod golden;
+mod language;
 mod layers;
 mod layers_over_time;
 mod layout;

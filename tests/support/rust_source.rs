@@ -1,248 +1,246 @@
-//! Reads Rust source as far as the architecture tests need: code without comments and strings, and
-//! which modules of the crate it names.
+//! The crate's own source, for the tests of its architecture: the paths that each file names, read by `syn`, and its
+//! code and its comments as text.
 #![allow(dead_code, unreachable_pub)] // every test takes what it needs
 
-/// `source` with comments gone and the contents of strings and characters emptied.
-pub fn code_of(source: &str) -> String {
-    let mut code = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(first) = rest.chars().next() {
-        let taken = if rest.starts_with("//") {
-            rest.find('\n').unwrap_or(rest.len())
-        } else if rest.starts_with("/*") {
-            block_comment(rest)
-        } else if first == '"' {
-            code.push_str("\"\"");
-            string(&rest[1..]) + 1
-        } else if let Some(length) = raw_string(rest, code.chars().next_back()) {
-            code.push_str("\"\"");
-            length
-        } else if let Some(length) = character(rest) {
-            code.push_str("' '");
-            length
-        } else {
-            code.push(first);
-            first.len_utf8()
-        };
-        rest = &rest[taken..];
-    }
-    code
+use std::ops::Range;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+use syn::{Attribute, ItemMod, ItemUse, Macro, Meta, UseTree, VisRestricted, Visibility};
+
+/// A file of Rust. `code` and `comments` have the lines and columns of the file.
+#[derive(Debug)]
+pub struct Source {
+    /// From the root of the repository, with slashes.
+    pub path: String,
+    pub text: String,
+    /// Without comments; quotes in place of the contents of strings and characters.
+    pub code: String,
+    /// Comments alone, those of documentation too.
+    pub comments: String,
+    /// The modules that lead to it: `["replay", "facts"]` for `src/replay/facts/mod.rs`.
+    pub module: Vec<String>,
+    pub paths: Vec<NamedPath>,
 }
 
-fn block_comment(text: &str) -> usize {
-    let (mut depth, mut at) = (0, 0);
-    while at < text.len() {
-        if text[at..].starts_with("/*") {
-            depth += 1;
-            at += 2;
-        } else if text[at..].starts_with("*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                break;
-            }
-        } else {
-            at += text[at..].chars().next().map_or(1, char::len_utf8);
+/// A path of at least two names, or one that a `use` declares.
+#[derive(Debug)]
+pub struct NamedPath {
+    /// The module that names it, inline modules included.
+    pub scope: Vec<String>,
+    /// From the root of the crate. A path into another crate appears to be inside `scope`.
+    pub absolute: Vec<String>,
+    /// The name that a `use` gives it in `scope`.
+    pub bound: Option<String>,
+    /// Whether that is a `pub use`, with any visibility.
+    pub is_reexport: bool,
+    /// Whether a module for tests names it.
+    pub is_test: bool,
+}
+
+impl Source {
+    /// Parses `text` as the file at `path`.
+    ///
+    /// # Panics
+    ///
+    /// If it is not Rust.
+    pub fn parse(path: &str, text: &str) -> Self {
+        let tokens: TokenStream = text.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
+        let mut code = blank(text.as_bytes(), |_, _| true);
+        copy_code(tokens.clone(), text, &mut code);
+        let comments = blank(text.as_bytes(), |at, _| code[at] != b' ');
+        let inside = path.trim_start_matches("src/").trim_end_matches(".rs");
+        let names = inside.split('/').filter(|name| !matches!(*name, "mod" | "lib" | "main"));
+        let module: Vec<String> = names.map(str::to_owned).collect();
+        let is_test = module.iter().any(|name| name == "tests");
+        let mut reader = Reader { scope: module.clone(), is_test, paths: Vec::new() };
+        reader.visit_file(&syn::parse2(tokens).unwrap_or_else(|error| panic!("{path}: {error}")));
+        Self {
+            path: path.to_owned(),
+            text: text.to_owned(),
+            code: String::from_utf8(code).unwrap(),
+            comments: String::from_utf8(comments).unwrap(),
+            module,
+            paths: reader.paths,
         }
     }
-    at
-}
 
-/// The length of a string's rest, its closing quote included.
-fn string(text: &str) -> usize {
-    let mut escaped = false;
-    for (at, c) in text.char_indices() {
-        if !escaped && c == '"' {
-            return at + 1;
-        }
-        escaped = c == '\\' && !escaped;
-    }
-    text.len()
-}
-
-fn raw_string(text: &str, before: Option<char>) -> Option<usize> {
-    if before.is_some_and(is_word) {
-        return None;
-    }
-    let body = text.strip_prefix("br").or_else(|| text.strip_prefix('r'))?;
-    let hashes = body.len() - body.trim_start_matches('#').len();
-    body[hashes..].strip_prefix('"')?;
-    let close = format!("\"{}", "#".repeat(hashes));
-    let inside = text.len() - body.len() + hashes + 1;
-    let end = text[inside..].find(&close).map_or(text.len(), |at| inside + at + close.len());
-    Some(end)
-}
-
-/// A character literal; `None` for a lifetime.
-fn character(text: &str) -> Option<usize> {
-    let body = text.strip_prefix('\'')?;
-    let mut chars = body.char_indices();
-    let (_, first) = chars.next()?;
-    if first == '\\' {
-        let escaped = chars.next()?.0 + 1;
-        return body[escaped..].find('\'').map(|at| 1 + escaped + at + 1);
-    }
-    match chars.next()? {
-        (at, '\'') => Some(1 + at + 1),
-        _ => None,
-    }
-}
-
-pub fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
-
-/// Whether `code` has `word` by itself, not as part of a longer one.
-pub fn has_word(code: &str, word: &str) -> bool {
-    code.match_indices(word).any(|(at, _)| {
-        !code[..at].chars().next_back().is_some_and(is_word)
-            && !code[at + word.len()..].chars().next().is_some_and(is_word)
-    })
-}
-
-/// The first names after `crate::` in `code`, of `use crate::{a, b}` each; and after as many `super::`
-/// as lead to the crate's root from a module at `depth`.
-pub fn modules_named(code: &str, depth: usize) -> Vec<String> {
-    let flat: String = code.split_whitespace().collect::<Vec<_>>().join(" ");
-    let flat = flat.replace(" :: ", "::").replace(":: ", "::").replace(" ::", "::");
-    let mut names = Vec::new();
-    let upward = "super::".repeat(depth.max(1));
-    for root in ["crate::", &upward] {
-        for (at, _) in flat.match_indices(root) {
-            if !flat[..at].chars().next_back().is_some_and(is_word) {
-                names.extend(first_names(&flat[at + root.len()..]));
-            }
-        }
-    }
-    names
-}
-
-fn first_names(path: &str) -> Vec<String> {
-    let word = |text: &str| text.trim_start().chars().take_while(|c| is_word(*c)).collect();
-    let Some(group) = path.strip_prefix('{') else { return vec![word(path)] };
-    let (mut depth, mut names, mut start) = (0, Vec::new(), 0);
-    for (at, c) in group.char_indices() {
-        match c {
-            '{' => depth += 1,
-            ',' if depth == 0 => {
-                names.push(word(&group[start..at]));
-                start = at + 1;
-            }
-            '}' if depth == 0 => {
-                names.push(word(&group[start..at]));
-                break;
-            }
-            '}' => depth -= 1,
-            _ => {}
-        }
-    }
-    names
-}
-
-/// A path that code names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tree {
-    /// From its first name on: `crate`, `super`, `self`, or a module or crate.
-    pub path: Vec<String>,
-    /// What it is called here, if otherwise than its last name.
-    pub renamed: Option<String>,
-    /// Whether a `use` declares it.
-    pub declares: bool,
-    /// Whether that `use` hands it on to others (`pub use`).
-    pub hands_on: bool,
-}
-
-impl Tree {
-    /// What it is called where it is declared.
-    pub fn name(&self) -> Option<String> {
-        self.renamed.clone().or_else(|| self.path.last().cloned()).filter(|name| name != "*")
-    }
-}
-
-/// The paths that `code` declares with `use`, and those that it writes out where it needs them.
-pub fn paths_of(code: &str) -> Vec<Tree> {
-    let flat: String = code.split_whitespace().collect::<Vec<_>>().join(" ");
-    let flat = flat.replace(" :: ", "::").replace(":: ", "::").replace(" ::", "::");
-    let mut trees = Vec::new();
-    let mut rest = flat.as_str();
-    let mut plain = String::new();
-    while let Some(at) = find_word(rest, "use") {
-        let hands_on = before_is_public(&rest[..at]);
-        plain.push_str(&rest[..at]);
-        let body = &rest[at + "use".len()..];
-        let end = body.find(';').unwrap_or(body.len());
-        let mut found = Vec::new();
-        unfold(&body[..end], &mut Vec::new(), &mut found);
-        trees.extend(found.into_iter().map(|(path, renamed)| Tree {
-            path,
-            renamed,
-            declares: true,
-            hands_on,
-        }));
-        rest = body.get(end + 1..).unwrap_or_default();
-    }
-    plain.push_str(rest);
-    // Who may see a thing (`pub(in crate::a)`) is no use of it.
-    let bodies = plain.split("pub(in ").enumerate();
-    let plain: String = bodies
-        .map(|(at, part)| if at == 0 { part } else { part.split_once(')').map_or("", |it| it.1) })
-        .collect();
-    for path in plain.split(|c: char| !is_word(c) && c != ':') {
-        let names: Vec<String> =
-            path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        if names.len() > 1 && !path.starts_with(':') {
-            trees.push(Tree { path: names, renamed: None, declares: false, hands_on: false });
-        }
-    }
-    trees
-}
-
-fn find_word(text: &str, word: &str) -> Option<usize> {
-    text.match_indices(word).map(|(at, _)| at).find(|at| {
-        !text[..*at].chars().next_back().is_some_and(is_word)
-            && text[at + word.len()..].starts_with(' ')
-    })
-}
-
-fn before_is_public(text: &str) -> bool {
-    let before = text.trim_end();
-    before.ends_with("pub")
-        || (before.ends_with(')') && {
-            let open = before.rfind('(').unwrap_or(0);
-            before[..open].ends_with("pub")
+    /// Identifiers, keywords and numbers, each with its line.
+    pub fn words(&self) -> impl Iterator<Item = (usize, &str)> {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let lines = self.code.lines().zip(1..);
+        lines.flat_map(move |(line, number)| {
+            line.split(move |c| !is_word(c))
+                .filter(|word| !word.is_empty())
+                .map(move |w| (number, w))
         })
+    }
 }
 
-/// The paths of a `use` tree, each with what it is renamed to.
-fn unfold(tree: &str, prefix: &mut Vec<String>, found: &mut Vec<(Vec<String>, Option<String>)>) {
-    let tree = tree.trim();
-    if let Some(group) = tree.strip_prefix('{') {
-        let group = group.strip_suffix('}').unwrap_or(group);
-        let (mut depth, mut start) = (0, 0);
-        for (at, c) in group.char_indices().chain([(group.len(), ',')]) {
-            match c {
-                '{' => depth += 1,
-                '}' => depth -= 1,
-                ',' if depth == 0 => {
-                    unfold(&group[start..at], prefix, found);
-                    start = at + 1;
-                }
-                _ => {}
+/// Every file in `src`, in the order of their paths.
+pub fn sources() -> &'static [Source] {
+    static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(read_sources);
+    &SOURCES
+}
+
+fn read_sources() -> Vec<Source> {
+    fn gather(directory: &Path, sources: &mut Vec<Source>) {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                gather(&path, sources);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let inside = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap();
+                let name = inside.to_str().unwrap().replace(std::path::MAIN_SEPARATOR, "/");
+                sources.push(Source::parse(&name, &std::fs::read_to_string(&path).unwrap()));
             }
         }
-    } else if let Some((first, rest)) = tree.split_once("::") {
-        prefix.push(first.to_owned());
-        unfold(rest, prefix, found);
-        prefix.pop();
-    } else if !tree.is_empty() {
-        let (name, renamed) = match tree.split_once(" as ") {
-            Some((name, renamed)) => (name, Some(renamed.to_owned())),
-            None => (tree, None),
-        };
-        let mut path = prefix.clone();
-        if name != "self" || path.is_empty() {
-            path.push(name.to_owned());
-        }
-        found.push((path, renamed));
     }
+    let mut sources = Vec::new();
+    gather(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
+    sources.sort_by(|a, b| a.path.cmp(&b.path));
+    sources
+}
+
+/// `text` with spaces in place of what `is_blank`; lines stay.
+fn blank(text: &[u8], is_blank: impl Fn(usize, u8) -> bool) -> Vec<u8> {
+    let bytes = text.iter().enumerate();
+    bytes.map(|(at, b)| if *b != b'\n' && is_blank(at, *b) { b' ' } else { *b }).collect()
+}
+
+/// Copies what is code of `text` to its place in `code`. Comments of documentation are tokens, too.
+fn copy_code(tokens: TokenStream, text: &str, code: &mut [u8]) {
+    for token in tokens {
+        let Range { start, end } = token.span().byte_range();
+        let written = &text[start..end];
+        if written.starts_with("//") || written.starts_with("/*") {
+            continue;
+        }
+        match token {
+            TokenTree::Group(group) => {
+                for delimiter in [start, end - 1] {
+                    code[delimiter] = text.as_bytes()[delimiter];
+                }
+                copy_code(group.stream(), text, code);
+            }
+            TokenTree::Literal(_) if !written.starts_with(|c: char| c.is_ascii_digit()) => {
+                code[start..end].iter_mut().filter(|b| **b != b'\n').for_each(|b| *b = b'"');
+            }
+            _ => code[start..end].copy_from_slice(written.as_bytes()),
+        }
+    }
+}
+
+struct Reader {
+    scope: Vec<String>,
+    is_test: bool,
+    paths: Vec<NamedPath>,
+}
+
+impl Reader {
+    fn add(&mut self, names: &[String], bound: Option<String>, is_reexport: bool) {
+        if names.len() < 2 && bound.is_none() {
+            return;
+        }
+        let mut absolute = self.scope.clone();
+        let mut rest = names;
+        while let Some((first, others)) = rest.split_first() {
+            match first.as_str() {
+                "crate" => absolute.clear(),
+                "super" => drop(absolute.pop()),
+                "self" => {}
+                _ => break,
+            }
+            rest = others;
+        }
+        absolute.extend_from_slice(rest);
+        let (scope, is_test) = (self.scope.clone(), self.is_test);
+        self.paths.push(NamedPath { scope, absolute, bound, is_reexport, is_test });
+    }
+
+    fn add_used(&mut self, tree: &UseTree, prefix: &[String], is_reexport: bool) {
+        let (name, bound) = match tree {
+            UseTree::Path(path) => {
+                let prefix = [prefix, &[path.ident.to_string()]].concat();
+                return self.add_used(&path.tree, &prefix, is_reexport);
+            }
+            UseTree::Group(group) => {
+                return group
+                    .items
+                    .iter()
+                    .for_each(|tree| self.add_used(tree, prefix, is_reexport));
+            }
+            UseTree::Name(name) => (name.ident.to_string(), None),
+            UseTree::Rename(name) => (name.ident.to_string(), Some(name.rename.to_string())),
+            _ => return self.add(&[prefix, &["*".to_owned()]].concat(), None, is_reexport),
+        };
+        let names = if name == "self" { prefix.to_vec() } else { [prefix, &[name]].concat() };
+        let bound = bound.or_else(|| names.last().cloned());
+        self.add(&names, bound, is_reexport);
+    }
+
+    /// The paths in a macro's arguments or an attribute's.
+    fn add_tokens(&mut self, tokens: TokenStream) {
+        let (mut names, mut colons) = (Vec::new(), 0);
+        for token in tokens {
+            match token {
+                TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
+                TokenTree::Ident(name) => {
+                    if colons != 2 {
+                        self.add(&std::mem::take(&mut names), None, false);
+                    }
+                    names.push(name.to_string());
+                    colons = 0;
+                }
+                other => {
+                    self.add(&std::mem::take(&mut names), None, false);
+                    colons = 0;
+                    if let TokenTree::Group(group) = other {
+                        self.add_tokens(group.stream());
+                    }
+                }
+            }
+        }
+        self.add(&names, None, false);
+    }
+}
+
+impl<'ast> Visit<'ast> for Reader {
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        let before = self.is_test;
+        self.is_test |= item.attrs.iter().any(|attribute| match &attribute.meta {
+            Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
+            _ => false,
+        });
+        self.scope.push(item.ident.to_string());
+        visit::visit_item_mod(self, item);
+        self.scope.pop();
+        self.is_test = before;
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        self.add_used(&item.tree, &[], !matches!(item.vis, Visibility::Inherited));
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names: Vec<String> = path.segments.iter().map(|part| part.ident.to_string()).collect();
+        self.add(&names, None, false);
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, called: &'ast Macro) {
+        visit::visit_macro(self, called);
+        self.add_tokens(called.tokens.clone());
+    }
+
+    fn visit_attribute(&mut self, attribute: &'ast Attribute) {
+        if let Meta::List(list) = &attribute.meta {
+            self.add_tokens(list.tokens.clone());
+        }
+    }
+
+    /// `pub(in crate::a)` says who may name an item, and names nothing.
+    fn visit_vis_restricted(&mut self, _: &'ast VisRestricted) {}
 }
