@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::args::{Format, OutputArgs, WindowArgs, parse_capacity, parse_moment, parse_release};
-use super::configuration::configuration;
+use super::config::Config;
 use super::exit::Done;
 use super::gathered::gathered;
 use super::inputs;
@@ -102,7 +102,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
     if args.brief && args.output.format != Format::Json {
         bail!("--brief is of --format json; --format jsonl is brief by itself");
     }
-    let (config, config_path) = configuration(args.config.as_deref())?;
+    let (config, config_path) = Config::find(args.config.as_deref())?;
     let mut inputs = inputs::expand(&args.snapshots)?;
     if let Some(path) = &args.output.output {
         inputs::spare(&mut inputs, path)?;

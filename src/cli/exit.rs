@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use crate::base::units::plain;
+use crate::base::units::escape_text;
 
 /// What a command came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,5 +50,5 @@ pub(super) fn code(done: anyhow::Result<Done>) -> ExitCode {
 /// One line on standard error.
 pub(super) fn complain(message: &str) {
     // Nobody is left to tell when standard error itself is closed.
-    let _ = writeln!(io::stderr().lock(), "oomscope: {}", plain(message));
+    let _ = writeln!(io::stderr().lock(), "oomscope: {}", escape_text(message));
 }

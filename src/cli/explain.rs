@@ -11,7 +11,7 @@ use super::args::OutputArgs;
 use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
-use crate::base::input::{Source, decompressed, with_an_end};
+use crate::base::input::{Source, decompress_reader, with_size_limit};
 use crate::explain::explain;
 use crate::explain::message::{Log, read};
 use crate::output::report;
@@ -78,14 +78,14 @@ fn log(path: &Path) -> anyhow::Result<Log> {
         if io::stdin().is_terminal() {
             complain("reading standard input: paste the message, then end with Ctrl-D");
         }
-        return Ok(read(decompressed(with_an_end(io::stdin().lock()))?)?);
+        return Ok(read(decompress_reader(with_size_limit(io::stdin().lock()))?)?);
     }
     if path.is_dir() {
         bail!("is a directory; this command takes one log");
     }
     let file = File::open(path).context("cannot be read")?;
     if !file.metadata()?.is_file() {
-        return Ok(read(decompressed(with_an_end(file))?)?);
+        return Ok(read(decompress_reader(with_size_limit(file))?)?);
     }
-    Ok(read(decompressed(BufReader::new(file))?)?)
+    Ok(read(decompress_reader(BufReader::new(file))?)?)
 }

@@ -292,7 +292,7 @@ pub(super) fn read_one(path: &Path) -> anyhow::Result<Snapshot> {
     // Its sentence tells the cause already; a context would tell it again.
     let source = Source::open(path).map_err(|error| anyhow!("{}: {error}", path.display()))?;
     let snapshot = Snapshot::read(&source, &|offset| progress.at(offset.min(total)));
-    source.unchanged().map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    source.check_unchanged().map_err(|error| anyhow!("{}: {error}", path.display()))?;
     snapshot.map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
@@ -333,7 +333,7 @@ fn read<T>(
     };
     let read = Snapshot::read(&source, &report);
     report(source.len() as u64);
-    if let Err(error) = source.unchanged() {
+    if let Err(error) = source.check_unchanged() {
         return failed(error.to_string());
     }
     match read {

@@ -3,7 +3,7 @@
 mod analyze;
 mod args;
 mod check;
-mod configuration;
+mod config;
 mod diff;
 mod dry_run;
 mod dump;
@@ -28,6 +28,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{ColorChoice, CommandFactory as _, Parser, Subcommand};
+
+pub use config::{Config, ConfigError, EXAMPLE};
 
 /// Analyzes PyTorch CUDA memory snapshots: what holds GPU memory, and why a request failed.
 #[derive(Debug, Parser)]

@@ -11,9 +11,9 @@ use super::inputs;
 use super::output::Output;
 use crate::allocator::conf::Settings;
 use crate::output::report;
-use crate::replay::facts::releases;
+use crate::replay::literal::candidate_releases;
 use crate::study::{DeviceStudy, Scope, Study};
-use crate::whatif::{WhatIf, emitted, option_change, verified, what_if, write_snapshot};
+use crate::whatif::{Overrides, run_model, apply_option, verify_study, replay_with, write_snapshot};
 
 /// Replay the trace on a model of PyTorch's allocator: verify the model, or try other settings, another
 /// device or another release
@@ -64,7 +64,7 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
     }
     let emit_to = args.emit_snapshot.as_deref().map(|path| Output::open(Some(path))).transpose()?;
     let snapshot = inputs::read_one(&args.model.snapshot)?;
-    let possible = releases(&snapshot.torch_by_keys);
+    let possible = candidate_releases(&snapshot.torch_by_keys);
     // A release that cannot have written the file is one to replay under, not one to verify by.
     let (recorded, other) = match args.torch_version {
         Some(minor) if possible.contains(&minor) => (Some(minor), None),
@@ -73,22 +73,22 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
     let scope = Scope { device: args.model.device, minor: recorded, ..Scope::default() };
     let study = Study::new(&snapshot, scope);
     let first = inputs::first_traced(&study, &path)?;
-    let change = WhatIf {
+    let overrides = Overrides {
         settings: changed_settings(first, args, other)?,
         capacity: args.model.capacity,
         minor: other,
     };
-    let is_what_if = change.settings.is_some() || change.capacity.is_some() || other.is_some();
+    let is_what_if = overrides.settings.is_some() || overrides.capacity.is_some() || other.is_some();
     let keep = emit_to.is_some();
     let (report, emitted) = if is_what_if {
-        what_if(&study, &path, &change, keep)
+        replay_with(&study, &path, &overrides, keep)
     } else {
-        let emitted = if keep { emitted(&study) } else { Vec::new() };
-        (verified(&study, &path), emitted)
+        let emitted = if keep { run_model(&study) } else { Vec::new() };
+        (verify_study(&study, &path), emitted)
     };
     let diverged = report.devices.iter().any(|device| device.exact == Some(false));
     if let Some(file) = emit_to {
-        file.write_by(|out| write_snapshot(&study, &change, &emitted, out))?;
+        file.write_by(|out| write_snapshot(&study, &overrides, &emitted, out))?;
         if diverged {
             complain("the emitted snapshot is the model's run, which diverges from the recording");
         }
@@ -108,6 +108,6 @@ fn changed_settings(
     }
     let mut recorded = one.inferred().hypothesis.clone();
     recorded.minor = minor.unwrap_or(recorded.minor);
-    let change = option_change(one.snapshot(), &recorded, &args.set.join(","));
+    let change = apply_option(one.snapshot(), &recorded, &args.set.join(","));
     change.map(Some).map_err(|error| anyhow!("--set {error}"))
 }

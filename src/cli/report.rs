@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use super::args::{WindowArgs, parse_capacity, parse_moment, parse_release};
-use super::configuration::configuration;
+use super::config::Config;
 use super::exit::Done;
 use super::gathered::gathered;
 use super::inputs;
@@ -17,7 +17,7 @@ use super::output::Output;
 use crate::analysis::{Options, SnapshotReport, analyze_study};
 use crate::output::page::{self, PageData, SnapshotData};
 use crate::study::{AskedMoment, Study};
-use crate::whatif::{Asked, whatif};
+use crate::whatif::{WhatIfOptions, compare_settings};
 
 /// Write one HTML page to look at: the analysis, and every allocation over time, in memory and by stack
 #[derive(Debug, Args)]
@@ -84,7 +84,7 @@ pub(super) struct Report {
 
 /// Reads, analyzes, packs and writes.
 pub(super) fn run(args: &Report) -> anyhow::Result<Done> {
-    let (config, config_path) = configuration(args.config.as_deref())?;
+    let (config, config_path) = Config::find(args.config.as_deref())?;
     let options = Options {
         device: args.device,
         top: args.top,
@@ -113,9 +113,9 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Done> {
         let budget = page::budget(inputs.len() * report.devices.len());
         let devices = study.devices().zip(&report.devices);
         let devices = devices.map(|(device, report)| PageData::of(device, report, budget));
-        let asked = Asked { capacity: args.capacity, ..Asked::default() };
+        let asked = WhatIfOptions { capacity: args.capacity, ..WhatIfOptions::default() };
         let tried = args.whatif && !snapshot.entries.is_empty();
-        let tried = tried.then(|| whatif(&study, path, asked, &|_, _| ())).transpose();
+        let tried = tried.then(|| compare_settings(&study, path, asked, &|_, _| ())).transpose();
         let data = SnapshotData {
             devices: devices.collect::<io::Result<Vec<PageData>>>()?,
             whatif: tried.map_err(anyhow::Error::msg)?,

@@ -12,8 +12,8 @@ use super::output::Output;
 use super::progress::Progress;
 use crate::output::report;
 use crate::study::{Scope, Study};
-use crate::whatif::program::program;
-use crate::whatif::{Asked, Costs, whatif};
+use crate::whatif::program::find_program_changes;
+use crate::whatif::{WhatIfOptions, Costs, compare_settings};
 
 /// Replay the trace under many settings: failures, peak reserved memory and smallest device of each
 #[derive(Debug, Args)]
@@ -70,18 +70,18 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Done> {
     let study = Study::new(&snapshot, Scope { device, minor, ..Scope::default() });
     inputs::first_traced(&study, &path)?;
     if args.program {
-        let report = program(&study, &path, args.model.capacity, args.top.unwrap_or(LINES));
+        let report = find_program_changes(&study, &path, args.model.capacity, args.top.unwrap_or(LINES));
         output.write_answer(args.model.output.format, &report, report::program)?;
         return Ok(Done::Well);
     }
     let progress = Progress::of_replays();
-    let asked = Asked {
+    let asked = WhatIfOptions {
         options: &args.set,
         capacity: args.model.capacity,
         costs: costs.as_ref(),
         top: args.top,
     };
-    let report = whatif(&study, &path, asked, &|done, all| progress.done(done, all))
+    let report = compare_settings(&study, &path, asked, &|done, all| progress.done(done, all))
         .map_err(|error| anyhow!("--set {error}"))?;
     drop(progress);
     output.write_answer(args.model.output.format, &report, report::whatif)?;

@@ -2,10 +2,10 @@
 //! `tests/suite/fuzz_targets.rs` with damaged fixtures on the stable toolchain. Each says whether the input was
 //! read, and panics if a promise is broken.
 
-use oomscope::allocator::conf::{self, Settings, Unknown};
+use oomscope::allocator::conf::{self, Settings, UnknownKeys};
 use oomscope::allocator::releases::NEWEST;
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
-use oomscope::compare::gate::Config;
+use oomscope::cli::Config;
 use oomscope::explain::explain;
 use oomscope::output::document::{self, Document, Style};
 use oomscope::output::formats;
@@ -87,10 +87,10 @@ pub fn settings(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let mut is_read = false;
     for minor in 1..=NEWEST {
-        for unknown in [Unknown::Refuse, Unknown::Warn] {
+        for unknown in [UnknownKeys::Refuse, UnknownKeys::Warn] {
             match conf::parse(&text, &Settings::default(), minor, unknown) {
                 Ok(parsed) => {
-                    is_read |= unknown == Unknown::Refuse;
+                    is_read |= unknown == UnknownKeys::Refuse;
                     assert!(parsed.warnings.iter().all(|warning| !warning.is_empty()));
                 }
                 Err(error) => assert!(!error.to_string().is_empty()),
@@ -105,7 +105,7 @@ pub fn config(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     match Config::parse(&text) {
         Ok(config) => {
-            config.limits("rank_0.pickle", 0);
+            config.limits.limits("rank_0.pickle", 0);
             true
         }
         Err(error) => {

@@ -2,7 +2,8 @@
 
 use crate::support::json_schema::faults;
 use crate::support::program::{file, run};
-use oomscope::compare::gate::{Config, Limit};
+use oomscope::cli::Config;
+use oomscope::compare::gate::Limit;
 use oomscope::study::figures::Figure;
 use serde_json::{Value, json};
 use tempfile::TempDir;

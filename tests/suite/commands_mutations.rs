@@ -11,8 +11,9 @@ use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, plain_json};
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::compare::diff::{self, At, diff};
+use oomscope::cli::{Config, EXAMPLE};
 use oomscope::compare::gate::{
-    AllowMissing, Baseline, CheckReport, Config, EXAMPLE, Gate, Limits, judge, peaks,
+    AllowMissing, Baseline, CheckReport, Gate, Limits, judge, peaks,
 };
 use oomscope::output::document::{self, Style};
 use oomscope::output::formats;
@@ -21,8 +22,8 @@ use oomscope::snapshot::Snapshot;
 use oomscope::study::Window;
 use oomscope::study::timeline::{TimelineOptions, timeline};
 use oomscope::study::{Scope, Study};
-use oomscope::whatif::program::program;
-use oomscope::whatif::{Asked, WhatIf, emitted, verified, what_if, whatif, write_snapshot};
+use oomscope::whatif::program::find_program_changes;
+use oomscope::whatif::{WhatIfOptions, Overrides, run_model, verify_study, replay_with, compare_settings, write_snapshot};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -160,28 +161,28 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
     }
 
     let study = Study::new(snapshot, Scope::default());
-    let report = verified(&study, "a");
+    let report = verify_study(&study, "a");
     said.extend(shown(&report::replay(&report)));
     let mut file = Vec::new();
-    let emitted = emitted(&study);
-    write_snapshot(&study, &WhatIf::default(), &emitted, &mut file).unwrap();
+    let emitted = run_model(&study);
+    write_snapshot(&study, &Overrides::default(), &emitted, &mut file).unwrap();
     said.push(format!("{} bytes", file.len()));
-    let smaller = WhatIf { capacity: Some(64 * MIB), ..WhatIf::default() };
-    let (report, _) = what_if(&study, "a", &smaller, false);
+    let smaller = Overrides { capacity: Some(64 * MIB), ..Overrides::default() };
+    let (report, _) = replay_with(&study, "a", &smaller, false);
     said.extend(shown(&report::replay(&report)));
     let options = ["expandable_segments:True".to_owned(), "max_split_size_mb:30".to_owned()];
     for capacity in [None, Some(64 * MIB)] {
-        let asked = Asked { options: &options, capacity, ..Asked::default() };
-        said.push(match whatif(&study, "a", asked, &|_, _| {}) {
+        let asked = WhatIfOptions { options: &options, capacity, ..WhatIfOptions::default() };
+        said.push(match compare_settings(&study, "a", asked, &|_, _| {}) {
             Ok(report) => shown(&report::whatif(&report)).concat(),
             Err(sentence) => sentence.escape_debug().to_string(),
         });
-        said.extend(shown(&report::program(&program(&study, "a", capacity, 2))));
+        said.extend(shown(&report::program(&find_program_changes(&study, "a", capacity, 2))));
     }
 
     let of_other = Study::new(other, Scope::default());
     let gate = Gate {
-        config: &Config::parse(&EXAMPLE).unwrap(),
+        rules: &Config::parse(&EXAMPLE).unwrap().limits,
         flags: &Limits::default(),
         baseline: Some(&Baseline::new(peaks(&of_other, "a"))),
         is_only: true,

@@ -8,7 +8,7 @@ use crate::support::mutate::{Random, mutant, with_seeds};
 use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, plain_json};
 use oomscope::base::input::Source;
-use oomscope::compare::gate::EXAMPLE;
+use oomscope::cli::EXAMPLE;
 
 type Body = fn(&[u8]) -> bool;
 

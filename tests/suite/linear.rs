@@ -4,13 +4,14 @@
 use crate::support::peak_heap;
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::compare::diff::{At, DiffOptions, File, diff};
-use oomscope::compare::gate::{AllowMissing, Config, Gate, Limits, judge};
+use oomscope::cli::Config;
+use oomscope::compare::gate::{AllowMissing, Gate, Limits, judge};
 use oomscope::output::document::{Style, terminal};
 use oomscope::output::report;
 use oomscope::snapshot::{Snapshot, reads};
 use oomscope::study::timeline::{TimelineOptions, timeline};
 use oomscope::study::{Scope, Study, Window};
-use oomscope::whatif::{Asked, whatif};
+use oomscope::whatif::{WhatIfOptions, compare_settings};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -153,20 +154,20 @@ const ANSWERS: [Answer; 6] = [
     ("whatif", |snapshot| {
         let study = Study::new(snapshot, Scope::default());
         let options = ["expandable_segments:True".to_owned()];
-        let asked = Asked { options: &options, ..Asked::default() };
-        terminal(&report::whatif(&whatif(&study, "a", asked, &|_, _| ()).unwrap()), STYLE);
+        let asked = WhatIfOptions { options: &options, ..WhatIfOptions::default() };
+        terminal(&report::whatif(&compare_settings(&study, "a", asked, &|_, _| ()).unwrap()), STYLE);
     }),
     // Most requests fail.
     ("whatif on a small device", |snapshot| {
         let study = Study::new(snapshot, Scope::default());
         let options = ["max_split_size_mb:64".to_owned()];
-        let asked = Asked { options: &options, capacity: Some(100 * MIB), ..Asked::default() };
-        terminal(&report::whatif(&whatif(&study, "a", asked, &|_, _| ()).unwrap()), STYLE);
+        let asked = WhatIfOptions { options: &options, capacity: Some(100 * MIB), ..WhatIfOptions::default() };
+        terminal(&report::whatif(&compare_settings(&study, "a", asked, &|_, _| ()).unwrap()), STYLE);
     }),
     ("check", |snapshot| {
         let config = Config::parse("max-ooms = 0\nmax-gap-ratio = 0.1\n").unwrap();
         let gate = Gate {
-            config: &config,
+            rules: &config.limits,
             flags: &Limits::default(),
             baseline: None,
             is_only: true,

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 
+use super::super::config::Config;
 use super::super::exit::Done;
 use super::super::inputs::{self, Input, with_slashes};
 use super::super::output::Output;
 use super::args::Check;
 use crate::base::units::counted;
-use crate::compare::gate::{Baseline, Config, Limit, Peaks, peaks};
+use crate::compare::gate::{Baseline, Limit, Peaks, peaks};
 use crate::output::formats;
 use crate::study::{Scope, Study};
 

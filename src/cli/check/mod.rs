@@ -11,12 +11,12 @@ pub(super) use self::args::Check;
 use self::baseline::{baseline, name_of, save_baseline};
 use self::repository::{repository, source};
 use super::args::Format;
-use super::configuration::{CONFIG, configuration};
+use super::config::{CONFIG, Config, EXAMPLE};
 use super::exit::{Done, complain};
 use super::inputs;
 use super::output::Output;
 use crate::analysis::Unreadable;
-use crate::compare::gate::{AllowMissing, CheckReport, EXAMPLE, Gate, Judged, Limit, judge};
+use crate::compare::gate::{AllowMissing, CheckReport, Gate, Judged, Limit, judge};
 use crate::output::formats;
 use crate::output::report;
 
@@ -30,10 +30,10 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Done> {
     if let Some(file) = &args.save_baseline {
         return save_baseline(args, file);
     }
-    let (config, config_path) = configuration(args.config.as_deref())?;
+    let (config, config_path) = Config::find(args.config.as_deref())?;
     let flags = args.limits.limits();
     let limits: Vec<Limit> =
-        config.set_limits().chain(flags.iter().map(|(limit, _)| limit)).collect();
+        config.limits.set_limits().chain(flags.iter().map(|(limit, _)| limit)).collect();
     if limits.is_empty() {
         bail!(
             "no limit to check: give one (--max-ooms 0) or write {CONFIG} \
@@ -49,7 +49,7 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Done> {
     let output = Output::open(args.output.as_deref())?;
     let root = repository();
     let gate = Gate {
-        config: &config,
+        rules: &config.limits,
         flags,
         baseline: baseline.as_ref(),
         is_only: inputs.len() == 1,

@@ -9,7 +9,7 @@ use clap::Args;
 use super::alone::Alone;
 use super::assumed::{Assumed, parse_capability, parse_gpu};
 use super::{asked, stub};
-use crate::allocator::device::Gpu;
+use crate::allocator::device::GpuModel;
 use crate::cli::args::parse_capacity;
 use crate::cli::run::{At, Directory, Frames, Options, Purpose, parse_count, parse_seconds};
 
@@ -35,7 +35,7 @@ Exit code: the command's, as with `run`; 2 wrong usage, or no dry run was possib
 pub(in crate::cli) struct DryRun {
     /// The GPU to assume, by name
     #[arg(long, value_name = "NAME", default_value = "h100", value_parser = parse_gpu)]
-    gpu: &'static Gpu,
+    gpu: &'static GpuModel,
 
     /// Device memory in place of the GPU's own, e.g. 40GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]
@@ -43,7 +43,7 @@ pub(in crate::cli) struct DryRun {
 
     /// Compute capability in place of the GPU's own: 7.0, 7.5, 8.0, 8.6, 8.9, 9.0, 10.0 or 12.0
     #[arg(long, value_name = "X.Y", value_parser = parse_capability, conflicts_with = "gpu", requires = "memory")]
-    capability: Option<&'static Gpu>,
+    capability: Option<&'static GpuModel>,
 
     /// Devices of this machine; at least one for each rank of torchrun; default: 1, with --world-size 8
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=16))]

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::allocator::device::{GPUS, Gpu};
+use crate::allocator::device::{GPUS, GpuModel};
 use crate::base::units::{MIB, size};
 
 /// What a dry run takes for there.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Assumed {
-    pub(super) gpu: &'static Gpu,
+    pub(super) gpu: &'static GpuModel,
     /// Bytes in place of the GPU's own.
     pub(super) memory: Option<u64>,
     /// Whether it was asked for by its name.
@@ -50,7 +50,7 @@ impl Assumed {
         match (self.is_named, self.memory) {
             (true, None) => self.gpu.product.to_owned(),
             (true, Some(_)) => format!("{} with {}", self.gpu.product, memory()),
-            _ => format!("GPU of compute capability {}, {}", self.gpu.capability_text(), memory()),
+            _ => format!("GPU of compute capability {}, {}", self.gpu.format_capability(), memory()),
         }
     }
 
@@ -60,7 +60,7 @@ impl Assumed {
             ("STUBCUDA_NAME", gpu.product.to_owned()),
             ("STUBCUDA_CC", gpu.capability.to_string()),
             ("STUBCUDA_SMS", gpu.multiprocessors.to_string()),
-            ("STUBCUDA_THREADS", gpu.threads.to_string()),
+            ("STUBCUDA_THREADS", gpu.threads_per_multiprocessor.to_string()),
             ("STUBCUDA_SHARED", gpu.shared_bytes.to_string()),
             ("STUBCUDA_L2", gpu.l2_bytes.to_string()),
             ("STUBCUDA_TOTAL_MIB", (self.total_bytes() / MIB).to_string()),
@@ -69,7 +69,7 @@ impl Assumed {
         ];
         Told {
             gpu: self.name(),
-            capability: gpu.capability_text(),
+            capability: gpu.format_capability(),
             total_bytes: self.total_bytes(),
             context_bytes: gpu.context_mib * MIB,
             patience: patience.as_secs_f64(),
@@ -80,19 +80,19 @@ impl Assumed {
 }
 
 /// The GPU that is called so.
-pub(super) fn parse_gpu(text: &str) -> Result<&'static Gpu, String> {
-    Gpu::named(text).ok_or_else(|| {
+pub(super) fn parse_gpu(text: &str) -> Result<&'static GpuModel, String> {
+    GpuModel::find(text).ok_or_else(|| {
         let names: Vec<&str> = GPUS.iter().map(|gpu| gpu.name).collect();
         format!("known are {}; --memory and --capability describe another", names.join(", "))
     })
 }
 
 /// A GPU of the compute capability `9.0`.
-pub(super) fn parse_capability(text: &str) -> Result<&'static Gpu, String> {
+pub(super) fn parse_capability(text: &str) -> Result<&'static GpuModel, String> {
     let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
     let number = |digits: &str| digits.parse::<u32>().ok().filter(|number| *number < 100);
     let asked = number(major).zip(number(minor)).map(|(major, minor)| major * 10 + minor);
     asked
-        .and_then(Gpu::of_capability)
+        .and_then(GpuModel::with_capability)
         .ok_or_else(|| "known are 7.0, 7.5, 8.0, 8.6, 8.9, 9.0, 10.0 and 12.0".to_owned())
 }

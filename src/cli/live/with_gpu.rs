@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::allocator::device::cuda::Cuda;
+use crate::allocator::device::cuda::CudaDevice;
 use crate::base::units::parse_size;
 use crate::cli::args::{OutputArgs, parse_release};
 use crate::cli::exit::Done;
@@ -18,7 +18,7 @@ use crate::cli::output::Output;
 use crate::output::formats;
 use crate::output::report;
 use crate::study::{Scope, Study};
-use crate::whatif::{LiveOptions, calibrate, live, option_change};
+use crate::whatif::{LiveOptions, calibrate, replay_on_gpu, apply_option};
 
 /// Replay the trace on a real GPU, to see whether it fits and how long the device calls take
 #[derive(Debug, Args)]
@@ -110,7 +110,7 @@ fn measure(args: &Live, file: &Path) -> anyhow::Result<Done> {
         bail!("{}: is to hold both the result and the costs: name two files", page.display());
     }
     let stop = stop_flag()?;
-    let costs = calibrate(&mut Cuda::open(args.gpu, args.reserve, false)?, &stop)?;
+    let costs = calibrate(&mut CudaDevice::open(args.gpu, args.reserve, false)?, &stop)?;
     written.write(&formats::json(&costs)?)?;
     output.write_answer(args.output.format, &costs, report::costs)?;
     Ok(Done::Well)
@@ -127,18 +127,18 @@ fn replay(args: &Live, file: &Path) -> anyhow::Result<Done> {
     let study = Study::new(&snapshot, scope);
     let traced = inputs::first_traced(&study, &path)?;
     let settings = (!args.set.is_empty())
-        .then(|| option_change(&snapshot, &traced.inferred().hypothesis, &args.set.join(",")))
+        .then(|| apply_option(&snapshot, &traced.inferred().hypothesis, &args.set.join(",")))
         .transpose()
         .map_err(|error| anyhow!("--set {error}"))?;
     let stop = stop_flag()?;
-    let mut gpu = Cuda::open(args.gpu, args.reserve, args.touch)?;
+    let mut gpu = CudaDevice::open(args.gpu, args.reserve, args.touch)?;
     let options = LiveOptions {
         settings,
         runs: args.repeat,
         recorded_pace: args.pace == PaceArg::Recorded,
         stop: &stop,
     };
-    let report = live(&study, &path, &mut gpu, &options).with_context(|| path.clone())?;
+    let report = replay_on_gpu(&study, &path, &mut gpu, &options).with_context(|| path.clone())?;
     drop(gpu);
     output.write_answer(args.output.format, &report, report::live)?;
     let as_predicted = report.devices.iter().all(|device| device.as_predicted);

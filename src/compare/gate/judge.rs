@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::allow_missing::AllowMissing;
 use super::baseline::{Baseline, Peaks, peaks};
-use super::config::Config;
+use super::rules::LimitRules;
 use super::finding::{CodeLine, Finding, Noted, Severity, code_of, holds, told_apart};
 use super::limits::{Limit, Limits};
 use super::measured::Measured;
 use crate::analysis::failure::failures;
 use crate::analysis::{LineShare, remark_on_file};
 use crate::base::warning;
-use crate::replay::model::{Inference, Inferred};
+use crate::replay::model::{Inference, InferredDevice};
 use crate::snapshot::Snapshot;
 use crate::stacks::frames::Origin;
 use crate::study::figures::{Amount, Figure, WhyUnknown};
@@ -23,7 +23,7 @@ const LINES: usize = 3;
 /// What a snapshot has to keep to.
 pub struct Gate<'a> {
     /// Limits of a file.
-    pub config: &'a Config,
+    pub rules: &'a LimitRules,
     /// Limits that win over those that fail in the file.
     pub flags: &'a Limits,
     /// Peaks to compare with.
@@ -94,7 +94,7 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
 /// Where the replay from an empty pool rests on a model that the recording contradicts.
 fn estimates(path: &str, inference: &Inference<'_>) -> Vec<Noted> {
     let parted = inference.devices.iter().filter(|one| !one.verification.is_exact());
-    let note = |one: &Inferred<'_>| {
+    let note = |one: &InferredDevice<'_>| {
         let (device, at) = (one.device.id(), one.verification.matched);
         let message = format!(
             "device {device}: the model diverges from the recording at entry {at} of {}: peaks \
@@ -116,7 +116,7 @@ fn not_known(why: Option<&WhyUnknown>, is_allowed: bool) -> String {
 impl Gate<'_> {
     /// For a device of the snapshot at `path`: those that fail the gate, those that warn.
     fn limits(&self, path: &str, device: u64) -> [Limits; 2] {
-        let [mut fail, warn] = self.config.limits(path, device);
+        let [mut fail, warn] = self.rules.limits(path, device);
         fail.overlay(self.flags);
         [fail, warn]
     }

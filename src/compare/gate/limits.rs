@@ -21,7 +21,7 @@ impl Limit {
     }
 
     /// The one with this key.
-    pub fn of_key(key: &str) -> Option<Self> {
+    pub fn with_key(key: &str) -> Option<Self> {
         Self::all().find(|limit| limit.key == key)
     }
 
@@ -46,8 +46,8 @@ impl Limit {
         self.rows().map(|(_, row)| row.meaning)
     }
 
-    /// Its lines in [`super::EXAMPLE`].
-    pub(super) fn explained(self) -> String {
+    /// The lines that explain and set it in an example of `oomscope.toml`.
+    pub fn example(self) -> String {
         let mut lines: Vec<String> = self.meanings().map(|it| format!("# {it}\n")).collect();
         lines.extend(self.first.limit().map(|row| format!("{} = {}\n", row.key, row.example)));
         lines.concat()

@@ -33,7 +33,7 @@ impl<'s> Measured<'s, '_> {
         let Some(over_time) = self.device.over_time() else { return Err(WhyUnknown::NoHistory) };
         match self.device.lost_history() {
             Some(lost) => Err(WhyUnknown::HistoryLost { why: lost.to_string(), at_least }),
-            None if over_time.outcome.contradicts_itself() => {
+            None if over_time.outcome.is_inconsistent() => {
                 Err(WhyUnknown::Contradictory { at_least })
             }
             None => Ok(()),
@@ -143,7 +143,7 @@ impl Measured<'_, '_> {
     fn retried(&self) -> String {
         let verification = self.verification();
         let count = verification.allocator.statistics().num_alloc_retries;
-        let open = match verification.ambiguous {
+        let open = match verification.ambiguous_ops {
             0 => String::new(),
             calls => format!(" (give or take {calls}: the trace leaves that many calls open)"),
         };

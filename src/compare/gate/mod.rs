@@ -7,18 +7,18 @@
 
 mod allow_missing;
 mod baseline;
-mod config;
 mod finding;
 mod judge;
 mod limits;
 mod measured;
+mod rules;
 mod summary;
 mod verdict;
 
 pub use allow_missing::AllowMissing;
 pub use baseline::{Baseline, Peaks, peaks};
-pub use config::{Config, ConfigError, EXAMPLE};
 pub use finding::{CodeLine, Finding, Noted, Severity};
 pub use judge::{Gate, Judged, judge};
 pub use limits::{Limit, Limits};
+pub use rules::{LimitRule, LimitRules};
 pub use verdict::{CheckReport, RankCount, Worst};

@@ -7,7 +7,7 @@ use super::verdict::{CheckReport, RankCount};
 use crate::analysis::Unreadable;
 use crate::base::summary::Summary;
 use crate::base::units::{count, counted, size};
-use crate::base::warning::{Code, RECORD};
+use crate::base::warning::{Code, RECORD_HISTORY_CALL};
 
 impl CheckReport {
     /// Puts together what came of every snapshot.
@@ -47,7 +47,7 @@ impl CheckReport {
 fn of(report: &CheckReport) -> Summary {
     let lost = report.lost();
     let answer = verdict(report);
-    let Some(worst) = lost.first() else { return Summary::only(answer) };
+    let Some(worst) = lost.first() else { return Summary::from_answer(answer) };
     let (code, device, path) = (worst.code.word(), worst.device, &worst.path);
     let action = format!("{code} of device {device} of {path}: {}", worst.message);
     let place = |line: &CodeLine| {
@@ -60,7 +60,7 @@ fn of(report: &CheckReport) -> Summary {
     });
     let lacks_history =
         worst.missing.is_some_and(|code| matches!(code, Code::NoTrace | Code::HistoryLost));
-    let record = lacks_history.then(|| RECORD.to_owned());
+    let record = lacks_history.then(|| RECORD_HISTORY_CALL.to_owned());
     Summary { answer, who, action: Some(action), copy: first.map(place).or(record) }
 }
 
