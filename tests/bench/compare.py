@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Time oomscope against CPython's own pickle.load, whole processes, in turn.
+"""Compares the time of oomscope with that of CPython's pickle.load, as whole processes in alternation.
 
 usage: compare.py RELEASE_DIRECTORY SNAPSHOT [RUNS]
 
 RELEASE_DIRECTORY is target/release after `cargo build --release --bins --examples`.
 
-Prints, for each command, the minimum, median and maximum of wall seconds and the
-highest private memory (RssAnon, Linux) seen while it ran, and the ratio of the
-medians. Make a snapshot with `cargo run --release --example generate`.
+Prints minimum, median and maximum of wall seconds and the peak of private memory (RssAnon, Linux) for each command,
+and the ratio of the medians. Make a snapshot with `cargo run --release --example generate`.
 """
 
 import statistics
@@ -43,19 +42,19 @@ def main():
         "read": [f"{built}/examples/read", snapshot],
         "analyze": [f"{built}/oomscope", "analyze", snapshot],
     }
-    seen = {name: [] for name in commands}
+    results = {name: [] for name in commands}
     for turn in range(runs + 1):
         for name, command in commands.items():
             result = run(command)
             if turn:  # the first turn warms the page cache
-                seen[name].append(result)
+                results[name].append(result)
     medians = {}
-    for name, results in seen.items():
-        walls = sorted(wall for wall, _ in results)
+    for name, measured in results.items():
+        walls = sorted(wall for wall, _ in measured)
         medians[name] = statistics.median(walls)
         print(
             f"{name:12} wall {walls[0]:.3f} {medians[name]:.3f} {walls[-1]:.3f} s (min median max)"
-            f"   private {max(private for _, private in results):.1f} MiB"
+            f"   private {max(private for _, private in measured):.1f} MiB"
         )
     for name in ("read", "analyze"):
         print(f"{name} is {medians['pickle.load'] / medians[name]:.1f} times as fast as pickle.load")

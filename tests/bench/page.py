@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""How fast the page of `oomscope report` is, in Chromium without a window; and PyTorch's memory_viz beside it.
+"""Measures the page of `oomscope report` in headless Chromium, and PyTorch's memory_viz for comparison.
 
     tests/bench/page.py [--oomscope target/release/oomscope] [--memory-viz DIR] [--runs 3] SNAPSHOT...
 
-Prints for each snapshot: megabytes of the page; milliseconds from the start of loading to the first picture; from a turn
-of the wheel to the second frame after it; and megabytes of the heap with its typed arrays. Times are given as they passed
-(p95) and as processor time of all of the browser's processes (mean), which a busy machine hardly changes. Medians of the runs.
+Prints for each snapshot the median over the runs of:
+- the size of the page;
+- the time from the start of loading to the first picture;
+- the time from a turn of the wheel to the second frame after it;
+- the size of the JavaScript heap with its typed arrays.
 
-DIR holds `MemoryViz.js` (with what it imports beside it) and `node_modules` with d3 (`npm install d3@7`): it is served from
-here, with the snapshot in the page as `torch.cuda._memory_viz` writes it. Only Python's standard library is used.
+Times are wall time (p95) and processor time of all browser processes (mean), which other load hardly changes.
+
+DIR contains `MemoryViz.js` with its imports, and `node_modules` with d3 (`npm install d3@7`). This script serves them
+with a page like the one that `torch.cuda._memory_viz` writes. It needs only Python's standard library.
 """
 
 import argparse
@@ -25,7 +29,10 @@ import threading
 import time
 
 PROGRAMS = ["/usr/lib/chromium/chromium", "chromium", "chromium-browser", "google-chrome"]
-FLAGS = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --remote-debugging-pipe --window-size=1600,1000"
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run "
+    "--remote-debugging-pipe --window-size=1600,1000"
+)
 
 
 class Browser:
@@ -37,24 +44,24 @@ class Browser:
         command = f'exec "$0" {FLAGS} "--user-data-dir=$1" about:blank 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null'
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self.process = subprocess.Popen(["sh", "-c", command, program, self.profile], **pipes)
-        self.sent, self.rest, self.session = 0, b"", None
+        self.last_id, self.rest, self.session = 0, b"", None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ["Runtime", "Page", "HeapProfiler"]:
             self.call(f"{domain}.enable")
 
     def call(self, method, **params):
-        self.sent += 1
-        message = {"id": self.sent, "method": method, "params": params}
+        self.last_id += 1
+        message = {"id": self.last_id, "method": method, "params": params}
         if self.session:
             message["sessionId"] = self.session
         self.process.stdin.write(json.dumps(message).encode() + b"\0")
         self.process.stdin.flush()
         while True:
             while b"\0" in self.rest:
-                one, self.rest = self.rest.split(b"\0", 1)
-                answer = json.loads(one)
-                if answer.get("id") == self.sent:
+                message, self.rest = self.rest.split(b"\0", 1)
+                answer = json.loads(message)
+                if answer.get("id") == self.last_id:
                     assert "error" not in answer, (method, answer)
                     return answer["result"]
             chunk = self.process.stdout.read1(1 << 20)
@@ -76,8 +83,8 @@ class Browser:
 
     def cpu_ms(self):
         """Processor time of the browser's processes so far."""
-        own, ticks = {self.process.pid}, 0
-        # A process has a higher number than the one that began it, mostly: twice around finds the rest.
+        descendants, ticks = {self.process.pid}, 0
+        # Most processes have a higher number than their parent. Further passes find the others.
         for _ in range(3):
             ticks = 0
             for number in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
@@ -86,16 +93,16 @@ class Browser:
                         fields = file.read().rsplit(") ", 1)[1].split()
                 except OSError:
                     continue
-                if number in own or int(fields[1]) in own:
-                    own.add(number)
+                if number in descendants or int(fields[1]) in descendants:
+                    descendants.add(number)
                     ticks += int(fields[11]) + int(fields[12])
         return 1000 * ticks / os.sysconf("SC_CLK_TCK")
 
-    def each(self, turns, turn):
-        """How long turns of something take."""
+    def measure(self, turns, turn):
+        """Times of `turns` evaluations of the scripts that `turn` returns."""
         before = self.cpu_ms()
-        passed = [self.value(turn(at)) for at in range(turns)]
-        return {"p95 ms": p95(passed), "mean cpu ms": (self.cpu_ms() - before) / turns}
+        times = [self.value(turn(index)) for index in range(turns)]
+        return {"p95 ms": p95(times), "mean cpu ms": (self.cpu_ms() - before) / turns}
 
     def heap_mb(self):
         self.call("HeapProfiler.collectGarbage")
@@ -116,18 +123,20 @@ FRAMES = "const frame = () => new Promise(requestAnimationFrame); const start = 
 
 
 def wheel(element, turns):
-    """Over a picture: in, and out again, about different places. Milliseconds to the second frame after it."""
+    """Scripts that zoom in and out again at different places, and return the milliseconds to the second frame."""
     return lambda at: (
         f"""(async () => {{ const element = {element}; element.scrollIntoView({{ block: 'center' }});
       const box = element.getBoundingClientRect(); {FRAMES}
-      const clientX = box.left + box.width * {0.2 + 0.6 * (at % 7) / 7}, clientY = box.top + box.height * 0.4, deltaY = {-240 if at < turns / 2 else 240};
-      document.elementFromPoint(clientX, clientY).dispatchEvent(new WheelEvent('wheel', {{ deltaY, clientX, clientY, bubbles: true, cancelable: true }}));
+      const clientX = box.left + box.width * {0.2 + 0.6 * (at % 7) / 7}, clientY = box.top + box.height * 0.4;
+      const deltaY = {-240 if at < turns / 2 else 240};
+      const turn = new WheelEvent('wheel', {{ deltaY, clientX, clientY, bubbles: true, cancelable: true }});
+      document.elementFromPoint(clientX, clientY).dispatchEvent(turn);
       await frame(); await frame(); return performance.now() - start; }})()"""
     )
 
 
 def drag(turns):
-    """The moment, over the whole trace."""
+    """Scripts that move the slider over the whole trace."""
     return lambda at: (
         f"""(async () => {{ const slider = document.getElementById('slider'); {FRAMES}
       slider.value = {round(4000 * ((at * 7) % turns + 0.5) / turns)}; slider.dispatchEvent(new Event('input'));
@@ -135,7 +144,7 @@ def drag(turns):
     )
 
 
-def of_report(oomscope, snapshot, folder):
+def measure_report(oomscope, snapshot, folder):
     page = os.path.join(folder, "page.html")
     subprocess.run([oomscope, "report", snapshot, "-o", page], check=True, stdout=subprocess.DEVNULL)
     browser = Browser()
@@ -150,17 +159,17 @@ def of_report(oomscope, snapshot, folder):
     for mode in ["category", "line", "each"]:
         browser.value(f"oomscope.show({{ mode: '{mode}', a: 0, b: 1e12 }})")
         time.sleep(0.6)
-        took = browser.each(20, wheel("document.getElementById('timeline')", 20))
-        row |= {f"zoom, {mode}: {key}": value for key, value in took.items()}
+        times = browser.measure(20, wheel("document.getElementById('timeline')", 20))
+        row |= {f"zoom, {mode}: {key}": value for key, value in times.items()}
     browser.value("oomscope.show({ mode: 'category', a: 0, b: 1e12 })")
     time.sleep(0.6)
-    row |= {f"moment: {key}": value for key, value in browser.each(30, drag(30)).items()}
+    row |= {f"moment: {key}": value for key, value in browser.measure(30, drag(30)).items()}
     row["heap MB"] = browser.heap_mb()
     browser.close()
     return row
 
 
-def of_memory_viz(folder, snapshot, kind):
+def measure_memory_viz(folder, snapshot, kind):
     with open(snapshot, "rb") as file:
         data = file.read()
     data += b"\0" * (3 - len(data) % 3)
@@ -178,10 +187,12 @@ def of_memory_viz(folder, snapshot, kind):
     page = os.path.join(folder, "bench.html")
     with open(page, "w") as out:
         out.write(
-            f"<!doctype html><body><script type=importmap>{json.dumps({'imports': imports})}</script><script type=module>"
+            f"<!doctype html><body><script type=importmap>{json.dumps({'imports': imports})}</script>"
+            "<script type=module>"
             f"import {{add_local_files}} from '/MemoryViz.js'; add_local_files({local}, {kind!r});"
-            "const look = () => { if (document.querySelectorAll('svg path, svg polygon, svg rect').length > 20) requestAnimationFrame(() => requestAnimationFrame("
-            "() => { window.drawn = performance.now(); })); else setTimeout(look, 5); }; look();</script></body>"
+            "const look = () => { if (document.querySelectorAll('svg path, svg polygon, svg rect').length > 20) "
+            "requestAnimationFrame(() => requestAnimationFrame(() => { window.drawn = performance.now(); })); "
+            "else setTimeout(look, 5); }; look();</script></body>"
         )
     handler = functools.partial(
         type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None}), directory=folder
@@ -197,7 +208,7 @@ def of_memory_viz(folder, snapshot, kind):
         "first cpu ms": browser.cpu_ms() - before,
     }
     element = "[...document.querySelectorAll('svg')].find((one) => one.getBoundingClientRect().height > 200)"
-    row |= {f"zoom: {key}": value for key, value in browser.each(12, wheel(element, 12)).items()}
+    row |= {f"zoom: {key}": value for key, value in browser.measure(12, wheel(element, 12)).items()}
     row["heap MB"] = browser.heap_mb()
     browser.close()
     server.shutdown()
@@ -218,9 +229,11 @@ def main():
     args = parser.parse_args()
     for snapshot in args.snapshots:
         with tempfile.TemporaryDirectory() as folder:
-            tools = {"oomscope report": lambda: of_report(args.oomscope, snapshot, folder)}
+            tools = {"oomscope report": functools.partial(measure_report, args.oomscope, snapshot, folder)}
             if args.memory_viz:
-                tools["memory_viz"] = lambda: of_memory_viz(args.memory_viz, snapshot, "Active Memory Timeline")
+                tools["memory_viz"] = functools.partial(
+                    measure_memory_viz, args.memory_viz, snapshot, "Active Memory Timeline"
+                )
             for name, tool in tools.items():
                 print(f"{os.path.basename(snapshot)}: {name}", flush=True)
                 for key, value in medians([tool() for _ in range(args.runs)]).items():

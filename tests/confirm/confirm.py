@@ -3,14 +3,14 @@
 
 usage: confirm.py [--oomscope BINARY] SNAPSHOT...
 
-Reads each snapshot with Python's own pickle module, works out every figure of
-`analyze` that follows from the snapshot alone with plain loops, and compares:
-with what `BINARY analyze --format json` says, and with PyTorch's own
-torch.cuda.memory_stats() where a file NAME.stats.json or NAME.json beside
-NAME.pickle[.gz] holds them ({"memory_stats": [one dict per device]}). Without
---oomscope only the second comparison is made, which tests the arithmetic here.
-One line per mismatch, then a summary; exit status 1 on any mismatch.
-Needs Python 3.8 and nothing else.
+Reads each snapshot with Python's pickle module and computes every figure of
+`analyze` that follows from the snapshot alone, with plain loops. Compares them
+with the output of `BINARY analyze --format json`, and with PyTorch's
+torch.cuda.memory_stats() if a file NAME.stats.json or NAME.json beside
+NAME.pickle[.gz] has them ({"memory_stats": [one dict per device]}). Without
+--oomscope it makes only the second comparison, which tests this script.
+Prints one line per mismatch, then a summary; exits with 1 on any mismatch.
+Needs only Python 3.8.
 """
 
 import argparse
@@ -33,7 +33,7 @@ DEFAULT_POOL = (0, 0)
 
 
 class Unpickler(pickle.Unpickler):
-    """Plain data only, and the tag that PyTorch's C++ pickler puts around every list and dict."""
+    """Accepts only built-in types, and the tag that PyTorch's C++ pickler puts around every list and dict."""
 
     def find_class(self, module, name):
         if (module, name) == ("torch.jit._pickle", "restore_type_tag"):
@@ -128,7 +128,7 @@ def pool_of(segment):
 
 
 def segment_for(rounded, large):
-    """What the allocator asks the device for to serve a request of this rounded size."""
+    """Size of the segment that the allocator requests for this rounded size."""
     if rounded <= MIB:
         return 2 * MIB
     if rounded < 10 * MIB:
@@ -164,30 +164,30 @@ def device_figures(device, segments, trace, large):
 
     pools = []
     for pool in sorted({pool_of(s) for s in segments}):
-        own = [s for s in segments if pool_of(s) == pool]
+        members = [s for s in segments if pool_of(s) == pool]
         pools.append(
             {
                 "pool_id": list(pool),
-                "reserved_bytes": total(own, "total_size"),
-                "allocated_bytes": total(blocks_of(own, ["active_allocated"])),
-                "inactive_bytes": total(blocks_of(own, ["inactive"])),
-                "streams": sorted({s["stream"] for s in own}),
+                "reserved_bytes": total(members, "total_size"),
+                "allocated_bytes": total(blocks_of(members, ["active_allocated"])),
+                "inactive_bytes": total(blocks_of(members, ["inactive"])),
+                "streams": sorted({s["stream"] for s in members}),
             }
         )
     streams = []
     for stream in sorted({s["stream"] for s in segments}):
-        own = [s for s in segments if s["stream"] == stream]
+        members = [s for s in segments if s["stream"] == stream]
         streams.append(
             {
                 "stream": stream,
-                "reserved_bytes": total(own, "total_size"),
-                "allocated_bytes": total(blocks_of(own, ["active_allocated"])),
-                "inactive_bytes": total(blocks_of(own, ["inactive"])),
-                "largest_free_block_bytes": largest(blocks_of(own, ["inactive"])),
+                "reserved_bytes": total(members, "total_size"),
+                "allocated_bytes": total(blocks_of(members, ["active_allocated"])),
+                "inactive_bytes": total(blocks_of(members, ["inactive"])),
+                "largest_free_block_bytes": largest(blocks_of(members, ["inactive"])),
             }
         )
 
-    # Reserved memory over time: backwards to what was there before the first entry, then forwards.
+    # Reserved memory over time: backwards to the state before the first entry, then forwards.
     before = reserved
     for e in trace:
         before += e["size"] * ((e["action"] in SHRINK) - (e["action"] in GROW))
@@ -246,7 +246,7 @@ def device_figures(device, segments, trace, large):
             "rounding_bytes": rounding,
             "rounding_ratio": ratio(rounding, total(active)),
         },
-        "peak": {"reserved_bytes": max([before, *reserved_after])},  # allocated: from memory_stats, see confirm()
+        "peak": {"reserved_bytes": max([before, *reserved_after])},  # confirm() adds the peak of allocated memory
         "ooms": ooms,
     }
     return figures, before, reserved_after
@@ -266,7 +266,7 @@ def live_by_stack(segments):
 
 
 def differences(where, want, got):
-    """Everything in `want` that `got` lacks or has otherwise; keys that only `got` has are ignored."""
+    """Everything in `want` that is missing or different in `got`. Ignores keys that only `got` has."""
     if isinstance(want, dict) and isinstance(got, dict):
         for key, value in want.items():
             if key in got:
@@ -286,7 +286,7 @@ def differences(where, want, got):
 
 
 def compare_statistics(where, figures, segments, trace, stats):
-    """The figures of this file against torch.cuda.memory_stats() of the device."""
+    """Compares the figures of this script with torch.cuda.memory_stats() of the device."""
     fragmentation, blocks = figures["fragmentation"], figures["blocks"]
     want = {
         "reserved_bytes.all.current": figures["reserved_bytes"],
@@ -312,7 +312,7 @@ def compare_statistics(where, figures, segments, trace, stats):
 
 
 def covers_everything(trace, stats):
-    """Whether the trace holds all that the device's allocator ever did: it shows all growth there was."""
+    """Whether the trace is complete: it has all growth of reserved memory that the statistics count."""
     return bool(trace) and stats.get("reserved_bytes.all.allocated") == sum(
         e["size"] for e in trace if e["action"] in GROW
     )
@@ -344,7 +344,8 @@ def compare_binary(where, figures, segments, before, reserved_after, got):
         if abs(r["share_ratio"] - ratio(r["bytes"], figures["allocated_bytes"])) > 1e-9:
             yield f"{where}.top_stacks: share_ratio {r['share_ratio']} of {r['bytes']} bytes"
         if want.get(json.dumps(stack_of_row(r))) != [r["bytes"], r["blocks"]]:
-            yield f"{where}.top_stacks: {r['bytes']} bytes in {r['blocks']} blocks, should be {want.get(json.dumps(stack_of_row(r)))}"
+            expected = want.get(json.dumps(stack_of_row(r)))
+            yield f"{where}.top_stacks: {r['bytes']} bytes in {r['blocks']} blocks, should be {expected}"
     if len(rows) != len(want):
         yield f"{where}.top_stacks: {len(rows)} rows, should be {len(want)}"
     if [r["bytes"] for r in rows] != sorted((r["bytes"] for r in rows), reverse=True):
@@ -365,8 +366,7 @@ def confirm(path, oomscope):
     if oomscope:
         run = subprocess.run(
             [oomscope, "analyze", "--format", "json", "--top", "100000", str(path)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
         )
         if run.returncode != 0:
             yield f"{path}: analyze ended with status {run.returncode}: {run.stderr.decode(errors='replace').strip()}"
@@ -392,7 +392,8 @@ def confirm(path, oomscope):
         if d in answers:
             yield from compare_binary(where, figures, segments, before, reserved_after, answers[d])
         if trace and oomscope and len(devices) == 1 and answer.get("truncated") != (before > 0):
-            yield f"{path}: truncated is {answer.get('truncated')}, but {before} bytes were reserved before the first entry"
+            truncated = answer.get("truncated")
+            yield f"{path}: truncated is {truncated}, but {before} bytes were reserved before the first entry"
 
 
 def main():

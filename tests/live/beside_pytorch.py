@@ -1,7 +1,8 @@
-"""Runs a program in PyTorch under several settings, and its recording in `oomscope live` on the same GPU:
-both must reserve as much at most. Skips with a word where there is no PyTorch or no GPU.
+"""Runs a program in PyTorch under several settings, and replays its recording with `oomscope live` on the same GPU.
 
-Usage: beside_pytorch.py OOMSCOPE..., the words of the command
+Both must have the same peak of reserved memory. Skips if there is no PyTorch or no GPU.
+
+usage: beside_pytorch.py OOMSCOPE [ARGUMENT ..]
 """
 
 import json
@@ -15,7 +16,7 @@ SETTINGS = ["", "expandable_segments:True", "max_split_size_mb:64", "roundup_pow
 
 
 def program(path):
-    """Requests and frees of all sizes; writes the snapshot, prints what was reserved at most."""
+    """Requests and frees memory of all sizes, writes the snapshot, and prints the peak of reserved memory."""
     import torch
 
     torch.cuda.memory._record_memory_history(max_entries=1_000_000)

@@ -97,10 +97,7 @@ class Model(nn.Module):
     def forward(self, x):
         x = self.embed(x)
         for at, block in enumerate(self.blocks):
-            if self.recompute is None:
-                x = block(x)
-            else:
-                x = checkpoint(block, x, use_reentrant=self.recompute)
+            x = block(x) if self.recompute is None else checkpoint(block, x, use_reentrant=self.recompute)
             if at == 1 and x.requires_grad:
                 x.register_hook(self.middle)
         return self.head(x)

@@ -1,11 +1,20 @@
-"""Record a training program, as it is or changed in one way, for `oomscope whatif --program`.
+"""Records a training program, unchanged or with one change, for `oomscope whatif --program`.
 
 usage: run.sh changed.py PROGRAM CHANGE OUT.pickle.gz
 
-The changes: none, checkpoint (each block), fused, loop (foreach=False), unset (gradients set to none before the forward
-pass), halves (half the batch, twice), bits8 (state in 8 bits), offload (no state on the device), sharded (state shared
-out among 8 ranks, of which this is one), half (the model in bfloat16), dropped (what a step leaves is deleted). OUT's name with .json gets what PyTorch measured. STUBCUDA_TOTAL_MIB
-is the device.
+Changes:
+- none
+- checkpoint: every block
+- fused, loop: the optimizer with fused=True or foreach=False
+- unset: gradients set to None before the forward pass
+- halves: half the batch, twice
+- bits8: optimizer state in 8 bits
+- offload: no optimizer state on the device
+- sharded: state distributed over 8 ranks, of which this is one
+- half: the model in bfloat16
+- dropped: references from the last step deleted
+
+PyTorch's statistics go to OUT's name with .json. STUBCUDA_TOTAL_MIB is the size of the device.
 """
 
 import contextlib
@@ -137,14 +146,16 @@ class Pixels(nn.Module):
     def __init__(self, c=16, layers=4):
         super().__init__()
         self.first, self.last = nn.Conv2d(3, c, 3, padding=1), nn.Linear(c, 10)
-        make = lambda: nn.Sequential(
-            nn.Conv2d(c, c, 3, padding=1),
-            nn.BatchNorm2d(c),
-            nn.ReLU(),
-            nn.Conv2d(c, c, 3, padding=1),
-            nn.BatchNorm2d(c),
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv2d(c, c, 3, padding=1),
+                nn.BatchNorm2d(c),
+                nn.ReLU(),
+                nn.Conv2d(c, c, 3, padding=1),
+                nn.BatchNorm2d(c),
+            )
+            for _ in range(layers)
         )
-        self.blocks = nn.ModuleList(make() for _ in range(layers))
 
     def forward(self, x):
         x = self.first(x)
@@ -173,7 +184,7 @@ class Translate(nn.Module):
 
 
 class Bits8:
-    """State in 8 bits with a scale for each 256, as 8-bit optimizers keep it; its arithmetic is left out."""
+    """State in 8 bits with one scale per 256 values, as in 8-bit optimizers, without their arithmetic."""
 
     def __init__(self, parameters, **_):
         self.parameters, self.state = list(parameters), {}
@@ -183,10 +194,10 @@ class Bits8:
         for p in self.parameters:
             if p not in self.state:
                 small = p.numel() < 4096
-                make = lambda: torch.zeros(p.shape, dtype=torch.float32 if small else torch.uint8, device=p.device)
-                self.state[p] = [make(), make()] + (
-                    [] if small else [torch.zeros(-(-p.numel() // 256), device=p.device) for _ in range(2)]
-                )
+                dtype = torch.float32 if small else torch.uint8
+                self.state[p] = [torch.zeros(p.shape, dtype=dtype, device=p.device) for _ in range(2)]
+                if not small:
+                    self.state[p] += [torch.zeros(-(-p.numel() // 256), device=p.device) for _ in range(2)]
 
     def zero_grad(self, set_to_none=True):
         for p in self.parameters:

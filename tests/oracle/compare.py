@@ -80,7 +80,8 @@ def compare(path, facts, report, code, stderr):
             out.append(
                 (
                     "diverged",
-                    f"device {d} event {f.get('event')} of {recorded}: {f.get('why')}; predicted {short(f.get('predicted'))} recorded {short(f.get('recorded'))}",
+                    f"device {d} event {f.get('event')} of {recorded}: {f.get('why')}; "
+                    f"predicted {short(f.get('predicted'))} recorded {short(f.get('recorded'))}",
                 )
             )
         elif ev.get("matched") != ev.get("recorded") or ev.get("predicted") != ev.get("recorded"):
@@ -93,7 +94,8 @@ def compare(path, facts, report, code, stderr):
                 out.append(
                     (
                         "end-state",
-                        f"device {d}: every entry matched, the end state did not {short(got.get('end_state_divergence'))}",
+                        f"device {d}: every entry matched, but not the end state: "
+                        f"{short(got.get('end_state_divergence'))}",
                     )
                 )
         if got.get("exact"):
@@ -123,6 +125,12 @@ def compare(path, facts, report, code, stderr):
     return out
 
 
+def row(name, counts, width):
+    cells = [f"{counts[key]:>6}" for key in ("files", "exact", "clean")]
+    cells += [f"{counts[key]:>10}" for key in ("events", "matched")]
+    return " ".join([f"{name:<{width}}", *cells, f"{counts['seconds']:>8.1f}"])
+
+
 def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("oomscope")
@@ -145,7 +153,7 @@ def main():
     keys, kinds_of_finding = collections.defaultdict(collections.Counter), collections.Counter()
     bad = 0
     began = time.time()
-    sink = open(a.json, "w") if a.json else None
+    sink = open(a.json, "w") if a.json else None  # noqa: SIM115, open until the end
     for f in files:
         beside = f.parent / (f.name.removesuffix(".gz").removesuffix(".pickle") + ".json")
         if not beside.exists():
@@ -222,10 +230,8 @@ def main():
                 continue
             shown += 1
             if not a.quiet and shown <= a.show:
-                print(
-                    f"{what.upper()}{' [' + lost + ']' if lost else ''} {release}/{f.name.removesuffix('.gz').removesuffix('.pickle')}: {text}",
-                    flush=True,
-                )
+                name = f.name.removesuffix(".gz").removesuffix(".pickle")
+                print(f"{what.upper()}{' [' + lost + ']' if lost else ''} {release}/{name}: {text}", flush=True)
         if shown > a.show and not a.quiet:
             print(f"  ... and {shown - a.show} more in this file")
 
@@ -238,14 +244,9 @@ def main():
         )
         total = collections.Counter()
         for k in sorted(chosen):
-            c = chosen[k]
-            total.update(c)
-            print(
-                f"{k:<{width}} {c['files']:>6} {c['exact']:>6} {c['clean']:>6} {c['events']:>10} {c['matched']:>10} {c['seconds']:>8.1f}"
-            )
-        print(
-            f"{'total':<{width}} {total['files']:>6} {total['exact']:>6} {total['clean']:>6} {total['events']:>10} {total['matched']:>10} {total['seconds']:>8.1f}"
-        )
+            total.update(chosen[k])
+            print(row(k, chosen[k], width))
+        print(row("total", total, width))
 
     def fold(part, key):
         out = collections.defaultdict(collections.Counter)
@@ -267,9 +268,8 @@ def main():
             print(f"{title}: " + ", ".join(f"{k} ({n})" for k, n in keys[what].most_common()))
     if kinds_of_finding:
         print("findings: " + ", ".join(f"{k} {n}" for k, n in kinds_of_finding.most_common()))
-    print(
-        f"{sum(c['files'] for c in table.values())} files in {time.time() - began:.1f} s; {bad} determined runs not reproduced"
-    )
+    files = sum(c["files"] for c in table.values())
+    print(f"{files} files in {time.time() - began:.1f} s; {bad} determined runs not reproduced")
     sys.exit(1 if bad else 0)
 
 

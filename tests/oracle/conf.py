@@ -34,61 +34,99 @@ LATER = {  # added to the second string where the release has it
 
 FIXED = """
 [|]|:|,|,,|,max_split_size_mb:64|max_split_size_mb:64,|max_split_size_mb:64,,expandable_segments:True
-max_split_size_mb:|max_split_size_mb|max_split_size_mb:,|max_split_size_mb:[64]|max_split_size_mb,64|max_split_size_mb:x
-max_split_size_mb:20|max_split_size_mb:21|max_split_size_mb:19|max_split_size_mb:0|max_split_size_mb:-1|max_split_size_mb:+30
+max_split_size_mb:|max_split_size_mb|max_split_size_mb:,|max_split_size_mb:[64]|max_split_size_mb,64
+max_split_size_mb:x
+max_split_size_mb:20|max_split_size_mb:21|max_split_size_mb:19|max_split_size_mb:0|max_split_size_mb:-1
+max_split_size_mb:+30
 max_split_size_mb:25abc|max_split_size_mb:30.9|max_split_size_mb:0x40|max_split_size_mb:\t30|max_split_size_mb\t:30
 max_ split_size_mb:3 0|max_split_size_mb:2147483647|max_split_size_mb:2147483648|max_split_size_mb:-2147483649
-max_split_size_mb:18446744073709551615|max_split_size_mb:18446744073709551616|max_split_size_mb:64:128|Max_split_size_mb:64
+max_split_size_mb:18446744073709551615|max_split_size_mb:18446744073709551616|max_split_size_mb:64:128
+Max_split_size_mb:64
 max_split_size_mb:64,max_split_size_mb:128|max_split_size:64|max_non_split_rounding_mb:20|max_non_split_rounding_mb:21
 max_non_split_rounding_mb:|max_non_split_rounding_mb:x|max_non_split_rounding_mb:-1
-large_segment_size_mb:10|large_segment_size_mb:11|large_segment_size_mb:-1|large_segment_size_mb:x|large_segment_size_mb:
+large_segment_size_mb:10|large_segment_size_mb:11|large_segment_size_mb:-1|large_segment_size_mb:x
+large_segment_size_mb:
 large_segment_size_mb:17592186044416|large_segment_size_mb:30,large_segment_size_mb:50|large_segment_size_mb:[30]
 large_segment_size_mb:30,max_split_size_mb:29|max_split_size_mb:29,large_segment_size_mb:30|large_segment_size_mb
 large_segment_size_mb:40,max_split_size_mb:40|foo:1,large_segment_size_mb:5|backend:large_segment_size_mb
 expandable_segments:large_segment_size_mb:30|foo:[large_segment_size_mb:x]|max_split_size_mb,large_segment_size_mb:5
-garbage_collection_threshold:0|garbage_collection_threshold:1|garbage_collection_threshold:0.999|garbage_collection_threshold:-0.5
-garbage_collection_threshold:nan|garbage_collection_threshold:inf|garbage_collection_threshold:.5|garbage_collection_threshold:5e-1x
-garbage_collection_threshold:0x1p-1|garbage_collection_threshold:1e-400|garbage_collection_threshold:1e-310|garbage_collection_threshold:.
-garbage_collection_threshold:0.5e|garbage_collection_threshold:|garbage_collection_threshold:0x.8|garbage_collection_threshold:0x
-garbage_collection_threshold:nan(1)|garbage_collection_threshold:-nan|garbage_collection_threshold:infinit|garbage_collection_threshold:2.5e-1
-roundup_power2_divisions:4|roundup_power2_divisions:1|roundup_power2_divisions:0|roundup_power2_divisions:3|roundup_power2_divisions:-4
+garbage_collection_threshold:0|garbage_collection_threshold:1|garbage_collection_threshold:0.999
+garbage_collection_threshold:-0.5
+garbage_collection_threshold:nan|garbage_collection_threshold:inf|garbage_collection_threshold:.5
+garbage_collection_threshold:5e-1x
+garbage_collection_threshold:0x1p-1|garbage_collection_threshold:1e-400|garbage_collection_threshold:1e-310
+garbage_collection_threshold:.
+garbage_collection_threshold:0.5e|garbage_collection_threshold:|garbage_collection_threshold:0x.8
+garbage_collection_threshold:0x
+garbage_collection_threshold:nan(1)|garbage_collection_threshold:-nan|garbage_collection_threshold:infinit
+garbage_collection_threshold:2.5e-1
+roundup_power2_divisions:4|roundup_power2_divisions:1|roundup_power2_divisions:0|roundup_power2_divisions:3
+roundup_power2_divisions:-4
 roundup_power2_divisions:|roundup_power2_divisions:[|roundup_power2_divisions:[]|roundup_power2_divisions:[>:4]
-roundup_power2_divisions:[256:1,512:2,1024:4,>:8]|roundup_power2_divisions:[256:1,>:4]|roundup_power2_divisions:[>:4,256:1]
+roundup_power2_divisions:[256:1,512:2,1024:4,>:8]|roundup_power2_divisions:[256:1,>:4]
+roundup_power2_divisions:[>:4,256:1]
 roundup_power2_divisions:[4:4,2:2,>:1]|roundup_power2_divisions:[32768:4,>:2]|roundup_power2_divisions:[65536:4]
-roundup_power2_divisions:[>:4,>:2]|roundup_power2_divisions:[256:0,>:2]|roundup_power2_divisions:[256:3]|roundup_power2_divisions:[3:4]
-roundup_power2_divisions:[0:4]|roundup_power2_divisions:[x:4]|roundup_power2_divisions:[256:x]|roundup_power2_divisions:[256:1
-roundup_power2_divisions:[256:1,|roundup_power2_divisions:[256|roundup_power2_divisions:[256:|roundup_power2_divisions:[256:1,]
+roundup_power2_divisions:[>:4,>:2]|roundup_power2_divisions:[256:0,>:2]|roundup_power2_divisions:[256:3]
+roundup_power2_divisions:[3:4]
+roundup_power2_divisions:[0:4]|roundup_power2_divisions:[x:4]|roundup_power2_divisions:[256:x]
+roundup_power2_divisions:[256:1
+roundup_power2_divisions:[256:1,|roundup_power2_divisions:[256|roundup_power2_divisions:[256:
+roundup_power2_divisions:[256:1,]
 roundup_power2_divisions:[256,1]|roundup_power2_divisions:[256:1:512:2]|roundup_power2_divisions:[256:1,,512:2]
-roundup_power2_divisions:[256:1 512:2]|roundup_power2_divisions:[256:1],max_split_size_mb:64|roundup_power2_divisions:[256:1]max_split_size_mb:64
-roundup_power2_divisions:[-1:4]|roundup_power2_divisions:[9223372036854775808:4]|roundup_power2_divisions:[256:2147483648]|roundup_power2_divisions:[:4]
+roundup_power2_divisions:[256:1 512:2]|roundup_power2_divisions:[256:1],max_split_size_mb:64
+roundup_power2_divisions:[256:1]max_split_size_mb:64
+roundup_power2_divisions:[-1:4]|roundup_power2_divisions:[9223372036854775808:4]
+roundup_power2_divisions:[256:2147483648]|roundup_power2_divisions:[:4]
 roundup_power2_divisions:[[256:4]|roundup_power2_divisions:1073741824
 expandable_segments:True|expandable_segments:False|expandable_segments:true|expandable_segments:1|expandable_segments:
-expandable_segments|expandable_segments:True:False|expandable_segments:[True]|expandable_segments,True|expandable_segments:Tr ue
-backend:native|backend:foo|backend:|backend:native,max_split_size_mb:64|release_lock_on_cudamalloc:True|release_lock_on_cudamalloc:x
-release_lock_on_hipmalloc:True|release_lock_on_cudamalloc:|graph_capture_record_stream_reuse:True|graph_capture_record_stream_reuse:x
+expandable_segments|expandable_segments:True:False|expandable_segments:[True]|expandable_segments,True
+expandable_segments:Tr ue
+backend:native|backend:foo|backend:|backend:native,max_split_size_mb:64|release_lock_on_cudamalloc:True
+release_lock_on_cudamalloc:x
+release_lock_on_hipmalloc:True|release_lock_on_cudamalloc:|graph_capture_record_stream_reuse:True
+graph_capture_record_stream_reuse:x
 graph_capture_record_stream_reuse:
-per_process_memory_fraction:0|per_process_memory_fraction:1|per_process_memory_fraction:1.5|per_process_memory_fraction:-1
-per_process_memory_fraction:nan|per_process_memory_fraction:0.25x|throw_on_cudamalloc_oom:True|throw_on_cudamalloc_oom:x
-expandable_segments_reserve:0.25|expandable_segments_reserve:40G|expandable_segments_reserve:40g|expandable_segments_reserve:1e20G
-expandable_segments_reserve:x|expandable_segments_reserve:0|expandable_segments_reserve:-1|expandable_segments_reserve:G
-expandable_segments_reserve:inf|expandable_segments_reserve:0.5x|expandable_segments_reserve:0x1p-1|expandable_segments_reserve:1.5
-expandable_segments_reserve:1e-400|expandable_segments_reserve:0.5 G|expandable_segments_reserve:|expandable_segments_reserve:[a:1]
-expandable_segments_reserve:+0.5|expandable_segments_reserve:.5|expandable_segments_reserve:5.|expandable_segments_reserve:1e
-expandable_segments_reserve:1e-310|expandable_segments_reserve:nan|expandable_segments_reserve:0.5GG|expandable_segments_reserve:1e400G
+per_process_memory_fraction:0|per_process_memory_fraction:1|per_process_memory_fraction:1.5
+per_process_memory_fraction:-1
+per_process_memory_fraction:nan|per_process_memory_fraction:0.25x|throw_on_cudamalloc_oom:True
+throw_on_cudamalloc_oom:x
+expandable_segments_reserve:0.25|expandable_segments_reserve:40G|expandable_segments_reserve:40g
+expandable_segments_reserve:1e20G
+expandable_segments_reserve:x|expandable_segments_reserve:0|expandable_segments_reserve:-1
+expandable_segments_reserve:G
+expandable_segments_reserve:inf|expandable_segments_reserve:0.5x|expandable_segments_reserve:0x1p-1
+expandable_segments_reserve:1.5
+expandable_segments_reserve:1e-400|expandable_segments_reserve:0.5 G|expandable_segments_reserve:
+expandable_segments_reserve:[a:1]
+expandable_segments_reserve:+0.5|expandable_segments_reserve:.5|expandable_segments_reserve:5.
+expandable_segments_reserve:1e
+expandable_segments_reserve:1e-310|expandable_segments_reserve:nan|expandable_segments_reserve:0.5GG
+expandable_segments_reserve:1e400G
 expandable_segments_reserve:0.25,expandable_segments_reserve:x|expandable_segments_reserve_by_class:[a:1,b:2G]
-expandable_segments_reserve_by_class:[a:x,b:2G]|expandable_segments_reserve_by_class:[]|expandable_segments_reserve_by_class:a
-expandable_segments_reserve_by_class:[a]|expandable_segments_reserve_by_class:[a:1|expandable_segments_reserve_by_class:[a:1:b:2]
-expandable_segments_reserve_by_class:[a:1 b:2]|expandable_segments_reserve_by_class:[a:1,]|expandable_segments_reserve_by_class:[a,1,b,2]
-expandable_segments_reserve_by_class:[a:1],max_split_size_mb:64|expandable_segments_reserve_by_class:a:1|expandable_segments_reserve_by_class:[,a:1]
-expandable_segments_reserve_by_class:|expandable_segments_reserve_by_class:[|expandable_segments_reserve_by_class:[a:|expandable_segments_reserve_by_class:[a:1,
-pinned_use_cuda_host_register:True|pinned_use_cuda_host_register:x|pinned_use_cuda_host_register:|pinned_use_hip_host_register:True
+expandable_segments_reserve_by_class:[a:x,b:2G]|expandable_segments_reserve_by_class:[]
+expandable_segments_reserve_by_class:a
+expandable_segments_reserve_by_class:[a]|expandable_segments_reserve_by_class:[a:1
+expandable_segments_reserve_by_class:[a:1:b:2]
+expandable_segments_reserve_by_class:[a:1 b:2]|expandable_segments_reserve_by_class:[a:1,]
+expandable_segments_reserve_by_class:[a,1,b,2]
+expandable_segments_reserve_by_class:[a:1],max_split_size_mb:64|expandable_segments_reserve_by_class:a:1
+expandable_segments_reserve_by_class:[,a:1]
+expandable_segments_reserve_by_class:|expandable_segments_reserve_by_class:[|expandable_segments_reserve_by_class:[a:
+expandable_segments_reserve_by_class:[a:1,
+pinned_use_cuda_host_register:True|pinned_use_cuda_host_register:x|pinned_use_cuda_host_register:
+pinned_use_hip_host_register:True
 pinned_use_background_threads:True|pinned_use_background_threads:x|pinned_use_background_threads:
-pinned_num_register_threads:8|pinned_num_register_threads:3|pinned_num_register_threads:0|pinned_num_register_threads:256
-pinned_num_register_threads:|pinned_num_register_threads:x|pinned_num_register_threads:-1|pinned_num_register_threads:128
-pinned_reserve_segment_size_mb:0|pinned_reserve_segment_size_mb:8|pinned_reserve_segment_size_mb:x|pinned_reserve_segment_size_mb:-1
-pinned_max_round_threshold_mb:0|pinned_max_round_threshold_mb:x|pinned_max_cached_size_mb:64|pinned_max_cached_size_mb:-1
+pinned_num_register_threads:8|pinned_num_register_threads:3|pinned_num_register_threads:0
+pinned_num_register_threads:256
+pinned_num_register_threads:|pinned_num_register_threads:x|pinned_num_register_threads:-1
+pinned_num_register_threads:128
+pinned_reserve_segment_size_mb:0|pinned_reserve_segment_size_mb:8|pinned_reserve_segment_size_mb:x
+pinned_reserve_segment_size_mb:-1
+pinned_max_round_threshold_mb:0|pinned_max_round_threshold_mb:x|pinned_max_cached_size_mb:64
+pinned_max_cached_size_mb:-1
 pinned_free_catch_all:True|pinned_free_catch_all:x
-foo:1|foo|foo:|foo:[1|foo:[1,2],max_split_size_mb:64|max_split_size_mb:64,foo:1|backend:foo,max_split_size_mb:1|roundup_bypass_threshold_mb:64
+foo:1|foo|foo:|foo:[1|foo:[1,2],max_split_size_mb:64|max_split_size_mb:64,foo:1|backend:foo,max_split_size_mb:1
+roundup_bypass_threshold_mb:64
 """
 NUMBERS = "0 1 2 4 8 19 20 21 32 64 128 256 1024 -1 x 3.5 40G 0.5".split()
 WORDS = {
@@ -203,7 +241,7 @@ def ask(before, text, minor):
 
     set_settings = setter()
     set_settings(before)
-    log = tempfile.TemporaryFile()
+    log = tempfile.TemporaryFile()  # noqa: SIM115, the child ends with it
     os.dup2(log.fileno(), 2)
     try:
         set_settings(text)

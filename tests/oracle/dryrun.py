@@ -16,8 +16,8 @@ from pathlib import Path
 
 PROGRAMS = Path(__file__).resolve().parent / "dry" / "programs.py"
 NAMES = (
-    "gpt2 gpt2-bf16 gpt2-fp16 gpt2-compiled llama llama-bf16-checkpointed lora unet resnet50 lstm moe compiled ddp fsdp2 "
-    "lightning generate profiled"
+    "gpt2 gpt2-bf16 gpt2-fp16 gpt2-compiled llama llama-bf16-checkpointed lora unet resnet50 lstm moe compiled ddp "
+    "fsdp2 lightning generate profiled"
 ).split()
 RANKS = ("ddp", "fsdp2")
 
@@ -26,8 +26,8 @@ def mib(size):
     return f"{size / 2**20:,.0f}"
 
 
-def told(dry_run):
-    """What the ledger holds, in a few words."""
+def describe(dry_run):
+    """The ledger in a few words."""
     before = [read for read in dry_run["reads"] if read["is_before_peak"]]
     by = {}
     for read in before:
@@ -61,7 +61,8 @@ def run(oomscope, venv, path, name):
         took = time.time() - began
         snapshots = sorted(Path(directory, "out").glob("*.pickle.gz"))
         if done.returncode or not snapshots:
-            return f"| {name} | exit {done.returncode}: {' '.join(done.stderr.strip().splitlines()[-1:])[:120]} | | | | {took:.0f} |"
+            message = " ".join(done.stderr.strip().splitlines()[-1:])[:120]
+            return f"| {name} | exit {done.returncode}: {message} | | | | {took:.0f} |"
         report = json.loads(
             subprocess.run(
                 [oomscope, "analyze", "--format", "json", *snapshots], capture_output=True, text=True, check=True
@@ -70,15 +71,17 @@ def run(oomscope, venv, path, name):
         first = report["snapshots"][0]
         peak = max(
             (device["peak"] for snapshot in report["snapshots"] for device in snapshot["devices"]),
-            key=lambda it: it["reserved_bytes"],
+            key=lambda peak: peak["reserved_bytes"],
         )
-        return f"| {name} | {mib(peak['allocated_bytes'])} | {mib(peak['reserved_bytes'])} | {first['dry_run']['certainty']} | {told(first['dry_run'])} | {took:.0f} |"
+        figures = f"{mib(peak['allocated_bytes'])} | {mib(peak['reserved_bytes'])} | {first['dry_run']['certainty']}"
+        return f"| {name} | {figures} | {describe(first['dry_run'])} | {took:.0f} |"
 
 
 def main():
     oomscope, (venv, _, path) = os.path.abspath(sys.argv[1]), sys.argv[2].partition(":")
     print(
-        "| program | peak allocated, MiB | peak reserved, MiB | certainty | before the peak | s |\n|---|---|---|---|---|---|",
+        "| program | peak allocated, MiB | peak reserved, MiB | certainty | before the peak | s |\n"
+        "|---|---|---|---|---|---|",
         flush=True,
     )
     for name in sys.argv[3:] or NAMES:

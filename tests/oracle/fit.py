@@ -101,7 +101,10 @@ def off(said, true):
 
 def two(oomscope, directory, venv, program):
     """A line for each grid."""
-    at = lambda size: directory / f"{program}-{size}.pickle.gz"
+
+    def at(size):
+        return directory / f"{program}-{size}.pickle.gz"
+
     facts = {size: record(program, size, at(size), venv) for size in (INSIDE, OUTSIDE)}
     lines = []
     for name, (batches, lengths) in GRIDS.items():
@@ -163,7 +166,8 @@ def main():
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     print(
-        "| program | 13 allocated | 13 reserved | 29 allocated | 29 reserved | largest | expandable | paired | warnings |"
+        "| program | 13 allocated | 13 reserved | 29 allocated | 29 reserved | largest | expandable | paired "
+        "| warnings |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
     with ThreadPoolExecutor(2) as pool:
@@ -173,7 +177,8 @@ def main():
         ):
             print(line, flush=True)
         print(
-            f"\n| program | grid | {INSIDE} allocated | {INSIDE} reserved | {OUTSIDE} allocated | {OUTSIDE} reserved | largest | expandable | warnings |"
+            f"\n| program | grid | {INSIDE} allocated | {INSIDE} reserved | {OUTSIDE} allocated | {OUTSIDE} reserved "
+            "| largest | expandable | warnings |"
         )
         print("|---|---|---|---|---|---|---|---|---|")
         for lines in pool.map(

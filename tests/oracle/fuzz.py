@@ -7,6 +7,7 @@ ask for and calls this. Only torch.empty is used: bytes on the device, no kernel
 """
 
 import concurrent.futures
+import contextlib
 import gc
 import json
 import math
@@ -260,10 +261,8 @@ class Workload:
                 torch.empty(0, dtype=U8, device=self.devices[self.device])
             elif what == 1:
                 self.untold["absurd_requests"] += 1
-                try:
+                with contextlib.suppress(OOM):
                     torch.empty(1 << 60, dtype=U8, device=self.devices[self.device])
-                except OOM:
-                    pass
             elif self.p["capacity"] < 40000:
                 try:
                     torch.empty(
@@ -459,7 +458,10 @@ class Workload:
         c = r.choice(self.checkpoints)
         owner = c["owner"]
         mine = [x for x in self.live if x[2] == owner]
-        storage = lambda t: t.untyped_storage() if isinstance(t, torch.Tensor) else t
+
+        def storage(t):
+            return t.untyped_storage() if isinstance(t, torch.Tensor) else t
+
         if c["state"] is not None and r.random() < 0.4:
             again = [torch._C._construct_storage_from_data_pointer(at, self.devices[d], n) for at, n in c["saved"]]
             torch._C._cuda_setCheckpointPoolState(
@@ -535,7 +537,7 @@ class Workload:
                 if threads and self.rng.random() < 0.05:
                     n = self.rng.choice((1, 5, 30))
                     self.left -= n
-                    self.elsewhere(lambda: [self.step() for _ in range(n)])
+                    self.elsewhere(lambda n=n: [self.step() for _ in range(n)])
                 self.left -= 1
                 self.step()
                 self.events()
@@ -551,7 +553,9 @@ _plug = []
 def plug():
     if not _plug:
         _plug.append(
-            torch.cuda.memory.CUDAPluggableAllocator(os.environ["LD_PRELOAD"], "stub_pluggable_alloc", "stub_pluggable_free")
+            torch.cuda.memory.CUDAPluggableAllocator(
+                os.environ["LD_PRELOAD"], "stub_pluggable_alloc", "stub_pluggable_free"
+            )
         )
     return _plug[0]
 

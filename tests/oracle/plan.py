@@ -80,11 +80,22 @@ def plan(kind, version, seed):
     release = release_of(version)
     rng = random.Random(zlib.crc32(f"{kind}/{seed}".encode()))
     settings, p = [], {}
-    big = lambda: rng.choice([40960, 81920])
-    little = lambda: rng.choice([96, 150, 256, 400, 700, 1100, 1500, 2200, 3000]) + rng.choice([0, 0, 0, 1, 3, 10, 11])
-    streams = lambda: rng.choice([2, 3, 4, 6, 9])
-    lag = lambda: rng.choice([0, 1, 3, 10, 40, 200, 2000, 10**12])
-    limit = lambda: rng.choice([0.1, 0.25, 0.333, 0.5, 0.6, 0.77, 0.9, 0.99, 1.0])
+
+    def big():
+        return rng.choice([40960, 81920])
+
+    def little():
+        return rng.choice([96, 150, 256, 400, 700, 1100, 1500, 2200, 3000]) + rng.choice([0, 0, 0, 1, 3, 10, 11])
+
+    def streams():
+        return rng.choice([2, 3, 4, 6, 9])
+
+    def lag():
+        return rng.choice([0, 1, 3, 10, 40, 200, 2000, 10**12])
+
+    def limit():
+        return rng.choice([0.1, 0.25, 0.333, 0.5, 0.6, 0.77, 0.9, 0.99, 1.0])
+
     p.update(
         capacity=big(),
         other=0,

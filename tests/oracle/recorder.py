@@ -354,19 +354,21 @@ deep(20, 340_000)
 before, began, used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.time(), time.process_time()
 try: torch.empty(1 << 45, device="cuda")
 except RuntimeError: pass
-print(time.process_time() - used, time.time() - began, before // 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(time.process_time() - used, time.time() - began, before // 1024, after // 1024)
 """
         )
     ).expect(0, ["oom1.pickle.gz"])
     path = next((job.work / "out").glob("*.gz"))
     used, took, before, after = job.out.split()
     assert len(read(path)["device_traces"][0]) == 1_000_000
-    return f"{float(used):.1f} s, {float(took):.1f} s on the clock, {before} to {after} MiB of host memory, {path.stat().st_size / 1e6:.1f} MB"
+    host = f"{before} to {after} MiB of host memory, {path.stat().st_size / 1e6:.1f} MB"
+    return f"{float(used):.1f} s, {float(took):.1f} s on the clock, {host}"
 
 
 @case
 def million_of_ranks(job):
-    """torchrun, 3 ranks, one with a short history fails: the others, with full rings of a million entries, are waited for"""
+    """torchrun, 3 ranks, one with a short history fails: it waits for the others, whose rings have a million entries"""
     script = job.script(
         DEEP
         + """

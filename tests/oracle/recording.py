@@ -59,8 +59,8 @@ def write(out, facts, **options):
     stats = [dict(torch.cuda.memory_stats(d)) for d in range(torch.cuda.device_count())]
     snapshot = anonymise(torch.cuda.memory._snapshot(**options))
     entries = [len(t) for t in snapshot["device_traces"]]
-    opened = gzip.GzipFile(out, "wb", compresslevel=1, mtime=0) if out.suffix == ".gz" else open(out, "wb")
-    with opened as f:
+    is_gzip = out.suffix == ".gz"
+    with gzip.GzipFile(out, "wb", compresslevel=1, mtime=0) if is_gzip else open(out, "wb") as f:
         pickle.dump(snapshot, f)
     env = {
         k: v

@@ -56,7 +56,8 @@ class Score:
         def share(a, b):
             return f"{100 * a[kind] / b[kind]:7.2f}%" if b[kind] else "       -"
 
-        return f"{share(self.right, self.said)} {share(self.right, self.true)} {share(self.high_right, self.high)} {share(self.high, self.said)}"
+        rates = [(self.right, self.said), (self.right, self.true), (self.high_right, self.high), (self.high, self.said)]
+        return " ".join(share(a, b) for a, b in rates)
 
 
 def contradicted(moments, trace):
@@ -137,7 +138,8 @@ def score(tool, path, wrong, only):
                 mistakes[(f"{kind} is said {category} {confidence}", show(born.get(address)))] += size
         if unseen:
             print(
-                f"  {path.name} {name}: {len(unseen)} of the program's storages are not held: {list(unseen.items())[:2]}"
+                f"  {path.name} {name}: {len(unseen)} of the program's storages are not live: "
+                f"{list(unseen.items())[:2]}"
             )
         for (what, where), size in mistakes.most_common(wrong):
             print(f"  {path.name} {name} @{entry}: {size} {what}: {where}")

@@ -5,6 +5,7 @@ usage: run.sh sharded.py SCENARIO OUT.pickle.gz        (torch 2.9 or later)
 Eight processes are played by one: the backend `fake` of torch.testing takes part in every collective and moves nothing.
 """
 
+import contextlib
 import copy
 
 import torch
@@ -472,10 +473,8 @@ def cut_step():
         raise Stop
 
     torch._foreach_addcdiv_ = stop
-    try:
+    with contextlib.suppress(Stop):
         opt.step()
-    except Stop:
-        pass
 
 
 def late_inference():

@@ -61,7 +61,8 @@ def main():
             best = min(best or seconds, seconds)
         net = max(best - loop, 1e-9)
         print(
-            f"{name}: {best:.3f} s, {entries / best / 1e6:.2f} M entries/s; without the loop {entries / net / 1e6:.2f} M entries/s"
+            f"{name}: {best:.3f} s, {entries / best / 1e6:.2f} M entries/s; "
+            f"without the loop {entries / net / 1e6:.2f} M entries/s"
         )
 
 

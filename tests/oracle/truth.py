@@ -1,8 +1,10 @@
-"""What the memory of a training program is used for, written down by the program itself at moments of its choosing.
+"""The real use of a training program's memory, written by the program itself at moments that it chooses.
 
-Nothing is read from the recording. A moment has the index of the last entry of device 0's trace before it and, by
-kind, the storages [address, bytes]: parameters (with buffers, shards, whole ones that were gathered, copies in another precision and averages),
-gradients, optimizer state, inputs, tensors saved for the backward pass, and buffers that collectives were called on.
+Nothing is read from the recording. A moment has the index of the last entry of device 0's trace, and for each kind of
+use the storages as [address, bytes]:
+- parameters, with buffers, shards, gathered parameters, copies in another precision and averages;
+- gradients, optimizer state, inputs, and tensors saved for the backward pass;
+- buffers of collectives.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Canonical JSON of what a pickle holds, as `Tree::to_json` of tests/support/pickle_tree.rs writes it.
+"""Canonical JSON of the contents of a pickle, as `Tree::to_json` of tests/support/pickle_tree.rs writes it.
 
-A tuple is {"tuple": [...]}, bytes are {"bytes": "hex"}, a dict is {"dict": [[key, value], ...]} in its
-own order, a float is {"float": "hex of its bits"}, a set is a list. No white space.
+A tuple is {"tuple": [...]}, bytes are {"bytes": "hex"}, a dict is {"dict": [[key, value], ...]} in insertion
+order, a float is {"float": "hex of its bits"}, a set is a list. No white space.
 """
 
 import json
@@ -15,7 +15,7 @@ class TooLong(Exception):
 
 def canonical(value, limit=1 << 62):
     """The canonical JSON of `value`; TooLong beyond `limit` characters."""
-    known = {}  # by id: what is shared is written once and copied
+    known = {}  # by id: a shared object is written once
     texts = {}
 
     def write(value):

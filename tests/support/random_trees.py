@@ -1,4 +1,4 @@
-"""Random values of the kinds that pickles of data hold, the same for the same seed."""
+"""Random values of every type that a pickle of data can contain. The same seed gives the same values."""
 
 import random
 
@@ -55,12 +55,12 @@ INTS = [
     7**300,
 ]
 FLOATS = [0.0, -0.0, 1.5, -2.25, 1e300, 5e-324, 0.1, float("inf"), float("-inf"), float("nan"), 1e22, 123456789.125]
-# Batches end after 1000 items.
+# The pickler writes batches of 1000 items.
 LONG = [999, 1000, 1001, 1002, 2000, 2001, 3500]
 
 
 class Trees:
-    """Makes random values. `since` is the lowest protocol that can write the last one as data."""
+    """Makes random values. `since` is the lowest protocol that can write the last value without a call."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -72,7 +72,7 @@ class Trees:
         """A random container, several levels deep, of a few hundred values at most."""
         self.since = 0
         self.budget = self.random.randint(1, 250)
-        # Empty containers and a few others, to be met again.
+        # Objects that occur more than once, with their sizes.
         self.shared = [(0, []), (0, {}), (0, ()), (2, ("pair", 2)), (3, [1, 2, 3])]
         depth = self.random.randint(2, 6)
         return self.container(depth, self.random.randint(0, 12))
@@ -101,14 +101,14 @@ class Trees:
         return self.data()
 
     def data(self):
-        """Bytes and sets, which only later protocols write without a call."""
+        """Bytes and sets, which only later protocols can write without a call."""
         kind = self.random.random()
         if kind < 0.6:
             self.since = max(self.since, 3)
             return self.random.randbytes(self.random.choice([0, 1, 17, 255, 256, 300]))
         if kind < 0.9:
             self.since = max(self.since, 4)
-            # At most one item: a set of more has no order of its own.
+            # At most one item: the order of a larger set is undefined.
             return self.random.choice([set, frozenset])([self.text()][: self.random.randint(0, 1)])
         self.since = max(self.since, 5)
         return bytearray(self.random.randbytes(self.random.choice([0, 3, 300])))
@@ -149,7 +149,7 @@ class Trees:
 
 
 def special():
-    """Values that a random tree would rarely be, each with the lowest protocol for it."""
+    """Values that are unlikely in a random tree, each with the lowest protocol for it."""
     frame = {"name": "f", "filename": "/app/a.py", "line": 1}
     frames = [frame] * 3
     for count in LONG:

@@ -1,11 +1,12 @@
-"""Writes what CPython reads from pickles, for `tests/reader_vs_cpython.rs`.
+"""Writes what CPython reads from pickles, for `tests/suite/reader_vs_cpython.rs`.
 
-    python3 reader_oracle.py SEED TREES MOST FIXTURE...
+    python3 reader_oracle.py SEED TREES MAX_CHARACTERS FIXTURE...
 
-To standard output, one record after the other, each three fields, each field a length (8 bytes,
-little-endian) and that many bytes: a name; a pickle, or nothing for a fixture, whose name says where
-it is; and the canonical JSON of what `pickle.loads` makes of it, or nothing where that is the same as
-in the record before, or for a fixture where it is longer than MOST characters.
+Writes records to standard output. A record has three fields, each a length (8 bytes, little-endian) and its bytes:
+1. a name;
+2. a pickle; empty for a fixture, whose name is its path;
+3. the canonical JSON of what `pickle.loads` returns; empty if it equals that of the record before, or if it is longer
+   than MAX_CHARACTERS for a fixture.
 """
 
 import gzip
@@ -50,7 +51,7 @@ def compared(name, data):
 
 
 def snapshots(path, data):
-    """The fixture written again in every way; what it holds is compared as a snapshot."""
+    """The fixture, pickled in every way."""
     value = pickle.loads(data)
     for protocol in range(6):
         way = "snapshot %s protocol %d " % (path, protocol)
@@ -62,12 +63,12 @@ def snapshots(path, data):
 
 
 def main():
-    seed, trees, most, fixtures = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
+    seed, trees, max_characters, fixtures = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
     for path in fixtures:
         with gzip.open(path) as file:
             data = file.read()
         try:
-            record(path.encode(), b"", canonical(pickle.loads(data), most).encode())
+            record(path.encode(), b"", canonical(pickle.loads(data), max_characters).encode())
         except TooLong:
             record(path.encode(), b"", b"")
         if len(data) < 20_000:

@@ -166,8 +166,11 @@ def zero():
     here = device()
     model = nn.parallel.DistributedDataParallel(transformer().to(here), device_ids=[here.index])
     x = torch.randn(8, 256, 512, device=here)
-    shared = lambda parameters, lr: ZeroRedundancyOptimizer(parameters, torch.optim.AdamW, lr=lr)
-    steps(model, lambda: (x,), lambda out: out.square().mean(), optimizer=shared)
+
+    def zero(parameters, lr):
+        return ZeroRedundancyOptimizer(parameters, torch.optim.AdamW, lr=lr)
+
+    steps(model, lambda: (x,), lambda out: out.square().mean(), optimizer=zero)
     torch.distributed.destroy_process_group()
 
 

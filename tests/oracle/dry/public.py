@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Public programs at the commit of a public recording of a real GPU, by a dry run; both recordings compared.
+"""Repeats public recordings of real GPUs with dry runs of the same public programs, and compares both recordings.
 
 usage: public.py OOMSCOPE VENVS CLONES RECORDINGS [WORD..]
 
-VENVS holds `venv-2.11.0` and so on with the torch that recorded, and `extra-2.11.0` with einops, einx and jaxtyping of the
-releases that the program's lock file names (einx 0.3.0 for 2.6, 0.4.3 for 2.11). CLONES holds clones of the repositories named
-below, each as OWNER+NAME (a git directory or one with it in `repo`); RECORDINGS the recordings, with the first digits of their
-blob at the end of the name. WORD: only rows that have it. Plain Python, no torch.
+VENVS contains `venv-2.11.0` and so on with the torch of the recording, and `extra-2.11.0` with the releases of einops,
+einx and jaxtyping in the program's lock file (einx 0.3.0 for 2.6, 0.4.3 for 2.11). CLONES contains clones of the
+repositories below, named OWNER+NAME (a git directory, or a directory with one in `repo`). RECORDINGS contains the
+recordings, whose names end with the first digits of their blob. With WORDs, only rows that contain them all. Does not
+import torch.
 """
 
 import contextlib
@@ -53,7 +54,10 @@ class Program:
 def medium(length, kind, pattern, blob):
     autocast = length == 512 or (length == 1024 and kind == "training")
     name = f"medium_{length}_{kind}_memory_snapshot"
-    words = f"nsys_profile.py {MEDIUM} --context_length {length} --model_name medium --memory-profiler pytorch --pattern {pattern} --autocast {str(autocast).lower()}"
+    words = (
+        f"nsys_profile.py {MEDIUM} --context_length {length} --model_name medium --memory-profiler pytorch "
+        f"--pattern {pattern} --autocast {str(autocast).lower()}"
+    )
     return Program(
         "Wedsonlin/assignment2-systems",
         "HEAD",
@@ -71,8 +75,9 @@ def medium(length, kind, pattern, blob):
 
 def xl(blob, commit, length, mode, precision, gpu):
     words = (
-        f"benchmark_nvtx.py --model-size xl --context-length {length} --batch-size 4 --mode {mode} --warmup-steps 5 --measurement-steps 1 "
-        f"--device cuda:0 --mixed-precision {precision} --profile-memory --memory-snapshot out.pickle"
+        f"benchmark_nvtx.py --model-size xl --context-length {length} --batch-size 4 --mode {mode} "
+        f"--warmup-steps 5 --measurement-steps 1 --device cuda:0 "
+        f"--mixed-precision {precision} --profile-memory --memory-snapshot out.pickle"
     )
     return Program(
         "LINYUNLinYun/CS336-assignment2-systems",
@@ -89,7 +94,10 @@ def xl(blob, commit, length, mode, precision, gpu):
 
 
 def remote(blob, length, dtype, no_grad):
-    call = f"import torch; from scripts.benchmark_base import profile; profile('fwd', 'xl', context_length={length}, dtype=torch.{dtype})"
+    call = (
+        "import torch; from scripts.benchmark_base import profile; "
+        f"profile('fwd', 'xl', context_length={length}, dtype=torch.{dtype})"
+    )
     return Program(
         "bolongcheng/assignment2-systems",
         "5fc4888",
@@ -314,7 +322,7 @@ def run(tools, recordings, program):
 
 
 def failure(said):
-    """The request that failed, allocated and reserved memory in the words of PyTorch, and the innermost line of the program."""
+    """The failed request, allocated and reserved memory in PyTorch's message, and the program's innermost line."""
     found = re.search(
         r"Tried to allocate ([\d.]+ \wiB).*?([\d.]+ \wiB) is allocated by PyTorch, and ([\d.]+ \wiB) is reserved",
         said,
@@ -338,17 +346,20 @@ def fail(tools, row):
     return f"| {program.repository} {program.recording} {commit} | {told} |"
 
 
+def selected(rows):
+    return [row for row in rows if all(word in str(row) for word in sys.argv[5:])]
+
+
 def main():
     tools = (os.path.abspath(sys.argv[1]), Path(os.path.abspath(sys.argv[2])), Path(sys.argv[3]))
-    chosen = lambda row: all(word in str(row) for word in sys.argv[5:])
     print(
         "| recording | requests equal | peak allocated, dry / real | peak reserved, dry / real |\n|---|---|---|---|",
         flush=True,
     )
-    for program in filter(chosen, ROWS):
+    for program in selected(ROWS):
         print(run(tools, Path(sys.argv[4]), program), flush=True)
     print("\n| failure | request | allocated | reserved besides | line |\n|---|---|---|---|---|", flush=True)
-    for row in filter(chosen, FAILED):
+    for row in selected(FAILED):
         print(fail(tools, row), flush=True)
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""One process as rank k of N against torchrun with N processes: every entry of both recordings compared.
+"""Compares every entry of two recordings: one process as rank k of N, and torchrun with N processes.
 
 usage: ranks.py OOMSCOPE VENV[:PATH] [NAME..]
 
-NAME: of `programs.py`, by default those of several ranks; a number after a colon is the ranks (`ddp:4`). Prints a row of
-Markdown for each rank. A thread of NCCL gives memory back when it comes to it, so that entries may be in another order.
-Plain Python, no torch.
+NAME is one of `programs.py`, by default those with several ranks. `ddp:4` sets the number of ranks. Prints a Markdown
+row for each rank. A thread of NCCL frees memory asynchronously, so entries can be in a different order. Does not import
+torch.
 """
 
 import gzip
