@@ -28,7 +28,8 @@ function recolour() {
   for (let row = 0; row < allocations; row += 1) {
     const group = groups.of[kind[row]];
     if (lit && !lit[row]) rowPixels[row] = dimPixels[group];
-    else if (view.mode !== "category" && group === MOST_LINES) rowPixels[row] = pale[lineOfKind[kind[row]] % pale.length];
+    else if (view.mode !== "category" && group === MOST_LINES)
+      rowPixels[row] = pale[lineOfKind[kind[row]] % pale.length];
     else rowPixels[row] = bright[row & 3][group];
   }
 }

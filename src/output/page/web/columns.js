@@ -54,7 +54,9 @@ class Columns {
     }
     /** Segments by address. */
     this.segmentOrder = Uint32Array.from({ length: segments }, (_, at) => at);
-    this.segmentOrder.sort((a, b) => this.segmentAddr[a] - this.segmentAddr[b] || this.segmentStart[a] - this.segmentStart[b]);
+    this.segmentOrder.sort(
+      (a, b) => this.segmentAddr[a] - this.segmentAddr[b] || this.segmentStart[a] - this.segmentStart[b],
+    );
 
     this.hasTime = column("time").length > 0;
     /** Microseconds from the first entry, by moment; the number of entries where no time was recorded. */
@@ -147,7 +149,8 @@ class Columns {
   address(units) {
     let before = 0;
     for (const [base, size] of this.header.regions) {
-      if (units < before + size) return `0x${(BigInt(base) + BigInt(Math.max(0, units - before)) * BigInt(this.header.unit)).toString(16)}`;
+      if (units < before + size)
+        return `0x${(BigInt(base) + BigInt(Math.max(0, units - before)) * BigInt(this.header.unit)).toString(16)}`;
       before += size;
     }
     return null;

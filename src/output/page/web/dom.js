@@ -11,7 +11,8 @@ function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (value !== false && value !== null && value !== undefined) element.setAttribute(key, value === true ? "" : String(value));
+    else if (value !== false && value !== null && value !== undefined)
+      element.setAttribute(key, value === true ? "" : String(value));
   }
   element.append(...children);
   return element;
@@ -47,7 +48,13 @@ function makeTable(caption, heads, rows, choose) {
     return make("tr", {}, ...cells);
   });
   const head = heads.map((text, at) => make("th", { scope: "col", class: side[at] }, text.replace("#", "")));
-  return make("table", {}, make("caption", {}, caption), make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...body));
+  return make(
+    "table",
+    {},
+    make("caption", {}, caption),
+    make("thead", {}, make("tr", {}, ...head)),
+    make("tbody", {}, ...body),
+  );
 }
 
 /**

@@ -55,7 +55,8 @@ function boxesUnder(node) {
   const open = [];
   for (let child = first[node]; child; child = next[child]) open.push(child);
   for (let at = open.pop(); at; at = open.pop()) {
-    if (stacks.isUsers(stacks.frame[at] - 1) || (stacks.isTorch(stacks.frame[at] - 1) && !stacks.hasUsersBelow[at])) boxes.push(at);
+    if (stacks.isUsers(stacks.frame[at] - 1) || (stacks.isTorch(stacks.frame[at] - 1) && !stacks.hasUsersBelow[at]))
+      boxes.push(at);
     else for (let child = first[at]; child; child = next[child]) open.push(child);
   }
   return boxes.sort((a, b) => flameBytes[b] - flameBytes[a] || a - b);
@@ -64,7 +65,7 @@ function boxesUnder(node) {
 /** Goes down while one box of PyTorch's own holds everything. @param {number} node */
 function unfold(node) {
   const { stacks } = device;
-  for (let at = node; ; ) {
+  for (let at = node; ;) {
     if (!at || stacks.isUsers(stacks.frame[at] - 1)) return at;
     const under = boxesUnder(at);
     if (under.length !== 1 || flameBytes[under[0]] !== flameBytes[at]) return at;
@@ -152,7 +153,11 @@ function drawFlameBox(context, { x, width, depth, node }, litNodes) {
   context.clip();
   const light = 0.299 * (pixel & 255) + 0.587 * ((pixel >>> 8) & 255) + 0.114 * ((pixel >>> 16) & 255) > 140;
   context.fillStyle = light ? "#101418" : "#ffffff";
-  context.fillText(`${nodeText(node)}${node && width > 220 ? `  ${bytesText(flameBytes[node])}` : ""}`, x + 4, depth * FLAME_ROW + 13);
+  context.fillText(
+    `${nodeText(node)}${node && width > 220 ? `  ${bytesText(flameBytes[node])}` : ""}`,
+    x + 4,
+    depth * FLAME_ROW + 13,
+  );
   context.restore();
 }
 
@@ -175,7 +180,10 @@ function wireFlame() {
     const node = atFlame(event);
     if (node < 0) return showTip(null, "");
     const share = percentText(flameBytes[node], flameBytes[0]);
-    return showTip(event, `${node ? device.stacks.frameText(device.stacks.frame[node] - 1) : "all stacks"}\n${bytesText(flameBytes[node])}, ${share} of what is allocated ${device.momentText(view.m)}`);
+    return showTip(
+      event,
+      `${node ? device.stacks.frameText(device.stacks.frame[node] - 1) : "all stacks"}\n${bytesText(flameBytes[node])}, ${share} of what is allocated ${device.momentText(view.m)}`,
+    );
   });
   canvas.addEventListener("pointerleave", () => showTip(null, ""));
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {

@@ -18,8 +18,26 @@ const CATEGORY_COLOURS = {
   other: "#8892a0",
 };
 const LINE_COLOURS = [
-  "#4e79a7", "#f28e2c", "#59a14f", "#b07aa1", "#e15759", "#76b7b2", "#edc949", "#ff9da7", "#9c755f", "#86bcb6",
-  "#d4a6c8", "#8cd17d", "#499894", "#f1ce63", "#d37295", "#a0cbe8", "#ffbe7d", "#b6992d", "#fabfd2", "#79706e",
+  "#4e79a7",
+  "#f28e2c",
+  "#59a14f",
+  "#b07aa1",
+  "#e15759",
+  "#76b7b2",
+  "#edc949",
+  "#ff9da7",
+  "#9c755f",
+  "#86bcb6",
+  "#d4a6c8",
+  "#8cd17d",
+  "#499894",
+  "#f1ce63",
+  "#d37295",
+  "#a0cbe8",
+  "#ffbe7d",
+  "#b6992d",
+  "#fabfd2",
+  "#79706e",
 ];
 /** Lines that have a band of their own in the picture; the others share the last. */
 const MOST_LINES = 63;
@@ -31,7 +49,9 @@ function groupsByCategory({ data }) {
   return {
     names: names.map((name) => name.replace(/-/g, " ")),
     of: data.category,
-    colours: names.map((name, at) => /** @type {any} */ (CATEGORY_COLOURS)[name] || LINE_COLOURS[at % LINE_COLOURS.length]),
+    colours: names.map(
+      (name, at) => /** @type {any} */ (CATEGORY_COLOURS)[name] || LINE_COLOURS[at % LINE_COLOURS.length],
+    ),
   };
 }
 
@@ -52,6 +72,8 @@ function groupsByLine({ data, stacks, sweep, totals }) {
   return {
     names,
     of: stacks.lineOfKind.map((line) => group[line]),
-    colours: names.map((_, at) => (at === MOST_LINES ? CATEGORY_COLOURS.other : LINE_COLOURS[at % LINE_COLOURS.length])),
+    colours: names.map((_, at) =>
+      at === MOST_LINES ? CATEGORY_COLOURS.other : LINE_COLOURS[at % LINE_COLOURS.length],
+    ),
   };
 }

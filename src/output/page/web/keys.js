@@ -16,21 +16,33 @@ function keyDoes(event) {
   const far = event.shiftKey ? 10 : 1;
   const width = view.b - view.a;
   switch (event.key) {
-    case "ArrowRight": return () => setMoment(view.m + far);
-    case "ArrowLeft": return () => setMoment(view.m - far);
-    case "+": case "=": return () => setZoom(view.m - width / 4, view.m + width / 4);
-    case "-": return () => setZoom(view.m - width, view.m + width);
-    case "0": return showWhole;
-    case "p": return () => setMoment(device.totals.peak);
-    case "o": return nextFailure;
-    case "/": return () => byId("query").focus();
-    case "?": return () => byId("keys").showModal();
-    case "Escape": return () => {
-      setQuery("");
-      select(-1);
-      setRoot(0);
-    };
-    default: return undefined;
+    case "ArrowRight":
+      return () => setMoment(view.m + far);
+    case "ArrowLeft":
+      return () => setMoment(view.m - far);
+    case "+":
+    case "=":
+      return () => setZoom(view.m - width / 4, view.m + width / 4);
+    case "-":
+      return () => setZoom(view.m - width, view.m + width);
+    case "0":
+      return showWhole;
+    case "p":
+      return () => setMoment(device.totals.peak);
+    case "o":
+      return nextFailure;
+    case "/":
+      return () => byId("query").focus();
+    case "?":
+      return () => byId("keys").showModal();
+    case "Escape":
+      return () => {
+        setQuery("");
+        select(-1);
+        setRoot(0);
+      };
+    default:
+      return undefined;
   }
 }
 
@@ -49,7 +61,13 @@ function wireKeys() {
 function keysDialog() {
   const rows = KEYS.map(([key, does]) => make("tr", {}, make("td", {}, make("kbd", {}, key)), make("td", {}, does)));
   const dialog = make("dialog", { id: "keys", "aria-label": "keys" }, make("table", {}, make("tbody", {}, ...rows)));
-  dialog.append(make("p", { class: "muted" }, "Wheel or pinch on the timeline zooms, drag moves; drag in the overview chooses a range."));
+  dialog.append(
+    make(
+      "p",
+      { class: "muted" },
+      "Wheel or pinch on the timeline zooms, drag moves; drag in the overview chooses a range.",
+    ),
+  );
   dialog.append(make("button", { onclick: () => dialog.close() }, "close"));
   return dialog;
 }

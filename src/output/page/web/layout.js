@@ -2,17 +2,32 @@
 
 /** @param {string} id @param {string} title @param {...(Node | string)} children */
 function section(id, title, ...children) {
-  return make("section", { id: `${id}-section`, "aria-labelledby": `${id}-title` }, make("h2", { id: `${id}-title` }, title), ...children);
+  return make(
+    "section",
+    { id: `${id}-section`, "aria-labelledby": `${id}-title` },
+    make("h2", { id: `${id}-title` }, title),
+    ...children,
+  );
 }
 
 /** A picture's frame. @param {string} id @param {string} told for those who do not see it @param {...Node} over */
 function picture(id, told, ...over) {
-  return make("div", { class: "picture", id: `${id}-frame` }, make("canvas", { id, tabindex: "0", role: "img", "aria-label": told }), ...over);
+  return make(
+    "div",
+    { class: "picture", id: `${id}-frame` },
+    make("canvas", { id, tabindex: "0", role: "img", "aria-label": told }),
+    ...over,
+  );
 }
 
 /** A folded table: what a picture shows, in numbers. @param {string} id @param {string} title */
 function folded(id, title) {
-  return make("details", { id, ontoggle: () => redraw("tables") }, make("summary", {}, title), make("div", { class: "scroll" }));
+  return make(
+    "details",
+    { id, ontoggle: () => redraw("tables") },
+    make("summary", {}, title),
+    make("div", { class: "scroll" }),
+  );
 }
 
 /** @param {string} kind @param {string} value @param {string} text */
@@ -30,41 +45,125 @@ function action(id, text, key) {
 function buildPage() {
   const app = byId("app");
   const title = make("span", { id: "page-title" });
-  const bar = make("div", { class: "bar top" }, make("b", {}, title), make("span", { class: "muted", id: "when" }), make("span", { class: "space" }),
+  const bar = make(
+    "div",
+    { class: "bar top" },
+    make("b", {}, title),
+    make("span", { class: "muted", id: "when" }),
+    make("span", { class: "space" }),
     make("button", { onclick: () => byId("keys").showModal() }, "keys ", make("kbd", {}, "?")),
-    make("button", { onclick: switchTheme, id: "theme" }, "light or dark"));
-  const search = make("span", { class: "bar" },
-    make("input", { type: "search", id: "query", placeholder: "search stacks  /", "aria-label": "search stacks", spellcheck: "false" }),
-    make("span", { id: "lit-note", class: "muted", role: "status" }), action("lit-peak", "its peak"), action("lit-clear", "clear"));
-  const tools = make("div", { class: "bar" },
-    make("span", { role: "group", class: "group", "aria-label": "stacked by" }, choice("mode", "category", "by category"), choice("mode", "line", "by line"), choice("mode", "each", "each allocation")),
-    make("span", { role: "group", class: "group", id: "axis", "aria-label": "axis" }, choice("axis", "entry", "entries"), choice("axis", "time", "seconds")),
-    action("whole", "whole trace", "0"), action("to-peak", "peak", "p"), action("to-failure", "failure", "o"), search);
-  const slider = make("input", { type: "range", id: "slider", min: "0", max: SLIDER_STEPS, step: "1", "aria-label": "moment, across the zoom" });
+    make("button", { onclick: switchTheme, id: "theme" }, "light or dark"),
+  );
+  const search = make(
+    "span",
+    { class: "bar" },
+    make("input", {
+      type: "search",
+      id: "query",
+      placeholder: "search stacks  /",
+      "aria-label": "search stacks",
+      spellcheck: "false",
+    }),
+    make("span", { id: "lit-note", class: "muted", role: "status" }),
+    action("lit-peak", "its peak"),
+    action("lit-clear", "clear"),
+  );
+  const tools = make(
+    "div",
+    { class: "bar" },
+    make(
+      "span",
+      { role: "group", class: "group", "aria-label": "stacked by" },
+      choice("mode", "category", "by category"),
+      choice("mode", "line", "by line"),
+      choice("mode", "each", "each allocation"),
+    ),
+    make(
+      "span",
+      { role: "group", class: "group", id: "axis", "aria-label": "axis" },
+      choice("axis", "entry", "entries"),
+      choice("axis", "time", "seconds"),
+    ),
+    action("whole", "whole trace", "0"),
+    action("to-peak", "peak", "p"),
+    action("to-failure", "failure", "o"),
+    search,
+  );
+  const slider = make("input", {
+    type: "range",
+    id: "slider",
+    min: "0",
+    max: SLIDER_STEPS,
+    step: "1",
+    "aria-label": "moment, across the zoom",
+  });
   app.append(
     ...(pages.length > 1 ? [section("pages", `${countText(pages.length)} devices, the worst first`, pagesList())] : []),
     bar,
     make("p", { id: "problem", class: "bad", hidden: true }),
     make("section", { id: "failure", hidden: true }),
     make("div", { class: "tiles", id: "tiles" }),
-    section("time", "Memory over time", tools,
+    section(
+      "time",
+      "Memory over time",
+      tools,
       make("div", { id: "legend", class: "bar legend" }),
-      make("div", { id: "course" }, picture("overview", "the whole trace; drag to choose a range, arrow keys move it"),
-      picture("timeline", "allocated memory over time, stacked; the same in numbers below", make("canvas", { id: "overlay", "aria-hidden": "true" })),
-      make("div", { class: "moment" }, slider),
-      make("div", { class: "strips", id: "bands-frame" }, make("canvas", { id: "bands", "aria-hidden": "true" })),
-      make("p", { class: "muted bar" }, make("span", { id: "zoom-note" }), make("span", {}, "Each column of pixels shows its busiest moment, with every allocation live then; the grey line is what is reserved."),
-        make("span", { id: "mark-note" }, "▾ red: memory given back for a request; grey: cache emptied, or a snapshot."),
-        make("span", { id: "undrawn" }), make("button", { id: "outside", hidden: true }, "the moment is outside: go there")),
-      folded("course-table", "The picture in numbers"))),
-    make("div", { class: "two" },
-      section("map", "Device memory at this moment", make("p", { class: "muted", id: "map-note" }),
+      make(
+        "div",
+        { id: "course" },
+        picture("overview", "the whole trace; drag to choose a range, arrow keys move it"),
+        picture(
+          "timeline",
+          "allocated memory over time, stacked; the same in numbers below",
+          make("canvas", { id: "overlay", "aria-hidden": "true" }),
+        ),
+        make("div", { class: "moment" }, slider),
+        make("div", { class: "strips", id: "bands-frame" }, make("canvas", { id: "bands", "aria-hidden": "true" })),
+        make(
+          "p",
+          { class: "muted bar" },
+          make("span", { id: "zoom-note" }),
+          make(
+            "span",
+            {},
+            "Each column of pixels shows its busiest moment, with every allocation live then; the grey line is what is reserved.",
+          ),
+          make(
+            "span",
+            { id: "mark-note" },
+            "▾ red: memory given back for a request; grey: cache emptied, or a snapshot.",
+          ),
+          make("span", { id: "undrawn" }),
+          make("button", { id: "outside", hidden: true }, "the moment is outside: go there"),
+        ),
+        folded("course-table", "The picture in numbers"),
+      ),
+    ),
+    make(
+      "div",
+      { class: "two" },
+      section(
+        "map",
+        "Device memory at this moment",
+        make("p", { class: "muted", id: "map-note" }),
         picture("map", "segments by address, with the blocks in them; the same in numbers below"),
-        mapKey(), folded("map-table", "The picture in numbers")),
-      section("selection", "Selected", make("div", { id: "selection", "aria-live": "polite" }))),
-    section("flame", "Who holds it at this moment", make("p", { class: "muted" }, "By stack, outermost frame on top; PyTorch's own frames are folded and pale, the interpreter's left out. A click fills the width."),
-      picture("flame", "flame graph of allocated memory by stack; the same in numbers below"), folded("stack-table", "The picture in numbers"),
-      make("div", { id: "lines", class: "scroll" })),
+        mapKey(),
+        folded("map-table", "The picture in numbers"),
+      ),
+      section("selection", "Selected", make("div", { id: "selection", "aria-live": "polite" })),
+    ),
+    section(
+      "flame",
+      "Who holds it at this moment",
+      make(
+        "p",
+        { class: "muted" },
+        "By stack, outermost frame on top; PyTorch's own frames are folded and pale, the interpreter's left out. A click fills the width.",
+      ),
+      picture("flame", "flame graph of allocated memory by stack; the same in numbers below"),
+      folded("stack-table", "The picture in numbers"),
+      make("div", { id: "lines", class: "scroll" }),
+    ),
     keysDialog(),
     make("div", { id: "tip", role: "tooltip", hidden: true }),
   );
@@ -74,6 +173,12 @@ function buildPage() {
 function mapKey() {
   /** @param {string} name @param {string} text */
   const key = (name, text) => make("span", { class: "key" }, make("i", { class: `swatch ${name}` }), text);
-  return make("p", { class: "bar" }, key("stranded", "free, stranded beside live blocks"), key("releasable", "free, releasable by empty_cache()"), key("pending", "freed, waiting for another stream"),
-    make("span", { class: "muted" }, "allocated: coloured as above"));
+  return make(
+    "p",
+    { class: "bar" },
+    key("stranded", "free, stranded beside live blocks"),
+    key("releasable", "free, releasable by empty_cache()"),
+    key("pending", "freed, waiting for another stream"),
+    make("span", { class: "muted" }, "allocated: coloured as above"),
+  );
 }

@@ -70,7 +70,10 @@ function inTheWay(data, segment, from, to) {
   const start = from ? endOf(from - 1) : 0;
   const end = to < segment.rows.length ? data.addr[segment.rows[to]] - segment.addr : segment.size;
   const granule = segment.expandable ? granules[segment.small ? 0 : 1] / unit : segment.size;
-  const goesBack = pools[segment.pool] === "0:0" ? [Math.ceil(start / granule) * granule, Math.floor(end / granule) * granule] : [0, 0];
+  const goesBack =
+    pools[segment.pool] === "0:0"
+      ? [Math.ceil(start / granule) * granule, Math.floor(end / granule) * granule]
+      : [0, 0];
   const holes = segment.holes.slice(firstHole(segment, start), firstHole(segment, end));
   let hole = 0;
   return segment.rows.slice(from, to).filter((row, at) => {
@@ -87,7 +90,7 @@ function inTheWay(data, segment, from, to) {
 /** The first free block that begins at or after a place in its segment. @param {Segment} segment @param {number} offset */
 function firstHole({ addr, holes }, offset) {
   let low = 0;
-  for (let high = holes.length; low < high; ) {
+  for (let high = holes.length; low < high;) {
     const middle = (low + high) >> 1;
     if (holes[middle].addr - addr < offset) low = middle + 1;
     else high = middle;

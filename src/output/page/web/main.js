@@ -16,7 +16,9 @@ function openPage(index) {
   if (!found) {
     const page = pages[index];
     const data = document.querySelector(`script.data[data-page="${index}"]`);
-    const told = analysis?.snapshots?.[page.snapshot]?.devices?.find((/** @type {any} */ one) => one.device === page.device);
+    const told = analysis?.snapshots?.[page.snapshot]?.devices?.find(
+      (/** @type {any} */ one) => one.device === page.device,
+    );
     found = unpack(data?.textContent || "").then((packed) => new Device(packed, page, told));
     opened.set(index, found);
   }
@@ -30,11 +32,23 @@ async function showPage(index, wish = {}) {
   while (opened.size > 4) opened.delete(/** @type {number} */ ([...opened.keys()].find((key) => key !== index)));
   const all = device.data.entries + 1;
   failureIndex = -1;
-  Object.assign(view, { page: index, m: device.firstMoment(), a: 0, b: all, mode: device.firstMode(), x: view.x, sel: -1, q: "", root: 0 });
+  Object.assign(view, {
+    page: index,
+    m: device.firstMoment(),
+    a: 0,
+    b: all,
+    mode: device.firstMode(),
+    x: view.x,
+    sel: -1,
+    q: "",
+    root: 0,
+  });
   if (!device.data.hasTime) view.x = "entry";
   byId("page-title").textContent = device.page.title;
   const { undrawn } = device.data.header;
-  byId("undrawn").textContent = undrawn ? `${countText(undrawn.allocations)} of the smallest and shortest allocations are left out to bound the size of this page, and hatched: at most ${bytesText(undrawn.bytes_at_most)} at a moment.` : "";
+  byId("undrawn").textContent = undrawn
+    ? `${countText(undrawn.allocations)} of the smallest and shortest allocations are left out to bound the size of this page, and hatched: at most ${bytesText(undrawn.bytes_at_most)} at a moment.`
+    : "";
   byId("mark-note").hidden = !device.data.header.marks?.length;
   byId("course").hidden = !device.data.entries;
   byId("time-title").textContent = device.data.entries ? "Memory over time" : "Memory at the snapshot";
@@ -78,10 +92,23 @@ async function start() {
   buildPage();
   foldRest();
   Object.assign(pictures, {
-    search: drawSearch, failure: drawFailurePanel, figures: drawFigures, overview: drawOverview, timeline: drawTimeline, overlay: drawOverlay, bands: drawBands,
-    slider: drawSlider, map: drawMap, flame: drawFlame, selection: drawSelection, tables: drawTables, pages: drawPages, hash: drawHash,
+    search: drawSearch,
+    failure: drawFailurePanel,
+    figures: drawFigures,
+    overview: drawOverview,
+    timeline: drawTimeline,
+    overlay: drawOverlay,
+    bands: drawBands,
+    slider: drawSlider,
+    map: drawMap,
+    flame: drawFlame,
+    selection: drawSelection,
+    tables: drawTables,
+    pages: drawPages,
+    hash: drawHash,
   });
-  for (const wire of [wireTimeline, wireBands, wireOverview, wireSlider, wireMap, wireFlame, wireSearch, wireKeys]) wire();
+  for (const wire of [wireTimeline, wireBands, wireOverview, wireSlider, wireMap, wireFlame, wireSearch, wireKeys])
+    wire();
   const repaint = () => {
     readTheme();
     recolour();

@@ -47,7 +47,10 @@ function tapesOf() {
   const order = [...tapes.values()].sort((a, b) => sumOf(b.segments, "size") - sumOf(a.segments, "size"));
   if (order.length <= MOST_TAPES) return order;
   const rest = order.splice(MOST_TAPES - 1);
-  return [...order, { title: `${countText(rest.length)} smaller places`, segments: rest.flatMap((tape) => tape.segments) }];
+  return [
+    ...order,
+    { title: `${countText(rest.length)} smaller places`, segments: rest.flatMap((tape) => tape.segments) },
+  ];
 }
 
 /** The failure that is shown: the last one at or before the moment, else the first. @returns {any} */
@@ -61,7 +64,12 @@ function largestFor(failure) {
   const small = failure.requested_bytes <= 1048576;
   let largest = 0;
   for (const segment of moment.segments) {
-    if ((failure.pool === null || segment.pool === failure.pool) && segment.stream === failure.stream && segment.small === small) largest = Math.max(largest, segment.largest);
+    if (
+      (failure.pool === null || segment.pool === failure.pool) &&
+      segment.stream === failure.stream &&
+      segment.small === small
+    )
+      largest = Math.max(largest, segment.largest);
   }
   return largest;
 }
@@ -71,17 +79,40 @@ function layTapes() {
   const { unit } = device.data.header;
   const tapes = tapesOf().map(({ title, segments }) => {
     const units = segments.reduce((sum, segment) => sum + segment.size, 0);
-    return { title: `${title}: ${bytesText(units * unit)} in ${countOf(segments.length, "segment")}`, segments, units, row: 0, rows: 0 };
+    return {
+      title: `${title}: ${bytesText(units * unit)} in ${countOf(segments.length, "segment")}`,
+      segments,
+      units,
+      row: 0,
+      rows: 0,
+    };
   });
   const failure = failureShown();
   if (!failure) return tapes;
   const hole = largestFor(failure);
   const at = failure.moment === moment.m ? "" : ` (at entry ${countText(device.entryOf(failure.moment) ?? 0)})`;
   const wanted = failure.requested_bytes / unit;
-  const place = failure.pool === null ? `stream ${device.data.header.streams[failure.stream]}` : placeText(failure.pool, failure.stream);
+  const place =
+    failure.pool === null
+      ? `stream ${device.data.header.streams[failure.stream]}`
+      : placeText(failure.pool, failure.stream);
   return [
-    { title: `the request that failed${at}: ${bytesText(failure.requested_bytes)}, to scale`, segments: [], units: wanted, row: 0, rows: 0, plain: theme.bad },
-    { title: `the largest free block for it now, in the ${place}: ${bytesText(hole * unit)}`, segments: [], units: hole, row: 0, rows: 0, plain: theme.stranded },
+    {
+      title: `the request that failed${at}: ${bytesText(failure.requested_bytes)}, to scale`,
+      segments: [],
+      units: wanted,
+      row: 0,
+      rows: 0,
+      plain: theme.bad,
+    },
+    {
+      title: `the largest free block for it now, in the ${place}: ${bytesText(hole * unit)}`,
+      segments: [],
+      units: hole,
+      row: 0,
+      rows: 0,
+      plain: theme.stranded,
+    },
     ...tapes,
   ];
 }
@@ -116,10 +147,18 @@ function drawMap() {
   const ratio = Math.min(2, window.devicePixelRatio || 1);
   const width = Math.round(canvas.clientWidth * ratio);
   if (!width) return;
-  const rows = Math.max(tapes.length, Math.floor((Math.max(300, 470 - tapes.length * 4) - tapes.length * HEAD) / (ROW + ROW_GAP)));
+  const rows = Math.max(
+    tapes.length,
+    Math.floor((Math.max(300, 470 - tapes.length * 4) - tapes.length * HEAD) / (ROW + ROW_GAP)),
+  );
   const perPixel = fitTapes(tapes, width, rows);
   mapLayout = { tapes, perPixel, width, ratio };
-  shell.style.height = `${rowTop(tapes.length - 1, tapes.reduce((sum, tape) => sum + tape.rows, 0)) + 2}px`;
+  shell.style.height = `${
+    rowTop(
+      tapes.length - 1,
+      tapes.reduce((sum, tape) => sum + tape.rows, 0),
+    ) + 2
+  }px`;
   const [, height] = fitCanvas(canvas);
   const context = canvas.getContext("2d", { alpha: false });
   context.setTransform(1, 0, 0, 1, 0, 0);
@@ -133,8 +172,10 @@ function mapNote() {
   const unit = device.data.header.unit;
   const largest = moment.segments.reduce((most, segment) => Math.max(most, segment.largest), 0);
   const waiting = sumOf(moment.segments, "pending");
-  return `${countOf(moment.segments.length, "segment")}, ${bytesText(sumOf(moment.segments, "size"))}; free: ${bytesText(sumOf(moment.segments, "stranded"))} stranded beside live blocks, ` +
-    `${bytesText(sumOf(moment.segments, "releasable"))} releasable${waiting ? `, ${bytesText(waiting)} waiting` : ""}; largest free block ${bytesText(largest * unit)}`;
+  return (
+    `${countOf(moment.segments.length, "segment")}, ${bytesText(sumOf(moment.segments, "size"))}; free: ${bytesText(sumOf(moment.segments, "stranded"))} stranded beside live blocks, ` +
+    `${bytesText(sumOf(moment.segments, "releasable"))} releasable${waiting ? `, ${bytesText(waiting)} waiting` : ""}; largest free block ${bytesText(largest * unit)}`
+  );
 }
 
 /** The pixels of a tape, unwrapped. @param {Tape} tape @param {number} perPixel @param {number} width @returns {Uint32Array} */
@@ -212,8 +253,14 @@ function atMap(event) {
     }
     const addr = segment.addr + units;
     const { data } = device;
-    const hit = segment.rows.find((one) => addr >= data.addr[one] && addr < data.addr[one] + data.bytes[one] / data.header.unit);
-    return { segment, row: hit ?? -1, hole: segment.holes.find((hole) => addr >= hole.addr && addr < hole.addr + hole.size) ?? null };
+    const hit = segment.rows.find(
+      (one) => addr >= data.addr[one] && addr < data.addr[one] + data.bytes[one] / data.header.unit,
+    );
+    return {
+      segment,
+      row: hit ?? -1,
+      hole: segment.holes.find((hole) => addr >= hole.addr && addr < hole.addr + hole.size) ?? null,
+    };
   }
   return null;
 }
@@ -222,8 +269,10 @@ function atMap(event) {
 function segmentText(segment) {
   const { unit } = device.data.header;
   const kind = segment.expandable ? "expandable segment" : "segment";
-  return `${kind} of ${bytesText(segment.size * unit)} at ${device.data.address(segment.addr)}, ${placeText(segment.pool, segment.stream)}: ` +
-    `${bytesText(segment.live * unit)} allocated, ${bytesText((segment.releasable + segment.stranded) * unit)} free`;
+  return (
+    `${kind} of ${bytesText(segment.size * unit)} at ${device.data.address(segment.addr)}, ${placeText(segment.pool, segment.stream)}: ` +
+    `${bytesText(segment.live * unit)} allocated, ${bytesText((segment.releasable + segment.stranded) * unit)} free`
+  );
 }
 
 function wireMap() {
@@ -233,7 +282,11 @@ function wireMap() {
     const { unit } = device.data.header;
     if (!hit) showTip(null, "");
     else if (hit.row >= 0) showTip(event, `${allocationText(hit.row, 6)}\nin a ${segmentText(hit.segment)}`);
-    else if (hit.hole) showTip(event, `free: ${bytesText(hit.hole.size * unit)}${hit.hole.to > hit.hole.from ? `, ${bytesText((hit.hole.to - hit.hole.from) * unit)} of it releasable` : ""}\nin a ${segmentText(hit.segment)}`);
+    else if (hit.hole)
+      showTip(
+        event,
+        `free: ${bytesText(hit.hole.size * unit)}${hit.hole.to > hit.hole.from ? `, ${bytesText((hit.hole.to - hit.hole.from) * unit)} of it releasable` : ""}\nin a ${segmentText(hit.segment)}`,
+      );
   });
   canvas.addEventListener("pointerleave", () => showTip(null, ""));
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {

@@ -66,9 +66,25 @@ function sumsBy(device, { m, rows }, of) {
 /** @param {Device} device @param {Moment} moment @param {number} count */
 function topLines(device, moment, count) {
   const { stacks } = device;
-  return sumsBy(device, moment, stacks.lineOfKind).slice(0, count).map(({ key, bytes, blocks }) => {
-    const frame = stacks.lineFrame[key] - 1;
-    const where = frame < 0 ? null : { file: stacks.strings[stacks.file[frame]], line: stacks.line[frame], name: stacks.strings[stacks.name[frame]] };
-    return { file: where?.file ?? null, line: where?.line ?? null, name: where?.name ?? null, text: stacks.textOfLine(key), bytes, blocks };
-  });
+  return sumsBy(device, moment, stacks.lineOfKind)
+    .slice(0, count)
+    .map(({ key, bytes, blocks }) => {
+      const frame = stacks.lineFrame[key] - 1;
+      const where =
+        frame < 0
+          ? null
+          : {
+              file: stacks.strings[stacks.file[frame]],
+              line: stacks.line[frame],
+              name: stacks.strings[stacks.name[frame]],
+            };
+      return {
+        file: where?.file ?? null,
+        line: where?.line ?? null,
+        name: where?.name ?? null,
+        text: stacks.textOfLine(key),
+        bytes,
+        blocks,
+      };
+    });
 }

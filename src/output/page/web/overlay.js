@@ -1,6 +1,13 @@
 // What lies over the picture of memory over time: the scale, failures and other marks, steps, phases, ranges, the moment.
 
-const PHASE_COLOURS = { init: "#8892a0", data: "#8a6d3b", forward: "#3f9c6b", backward: "#3b6fb6", optimizer: "#8d5fb0", other: "#8892a0" };
+const PHASE_COLOURS = {
+  init: "#8892a0",
+  data: "#8a6d3b",
+  forward: "#3f9c6b",
+  backward: "#3b6fb6",
+  optimizer: "#8d5fb0",
+  other: "#8892a0",
+};
 const MARK_WORDS = { reclaim: "memory given back for a request", "empty-cache": "cache emptied", snapshot: "snapshot" };
 /** Rows for named ranges below the picture. */
 const RANGE_ROWS = 3;
@@ -59,7 +66,8 @@ function drawScale(context, width, height) {
 function niceStep(bytes) {
   let power = 1;
   while (power * 1024 <= bytes) power *= 1024;
-  for (const factor of [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]) if (factor * power >= bytes * 0.75) return factor * power;
+  for (const factor of [1, 2, 4, 8, 16, 32, 64, 128, 256, 512])
+    if (factor * power >= bytes * 0.75) return factor * power;
   return power * 1024;
 }
 
@@ -81,7 +89,9 @@ function drawMarks(context, width) {
 
 /** The marks near a place in the picture, in words. @param {number} x 0 to 1 @param {number} near @returns {string[]} */
 function marksNear(x, near) {
-  const marks = (device.data.header.marks || []).filter((/** @type {any} */ mark) => Math.abs(acrossZoom(mark.moment) - x) < near);
+  const marks = (device.data.header.marks || []).filter(
+    (/** @type {any} */ mark) => Math.abs(acrossZoom(mark.moment) - x) < near,
+  );
   return marks.slice(0, 5).map((/** @type {any} */ mark) => {
     const entry = device.entryOf(mark.moment);
     const word = /** @type {any} */ (MARK_WORDS)[mark.kind] || mark.kind;
@@ -103,7 +113,9 @@ function bandsText(x) {
 
 function wireBands() {
   const canvas = byId("bands");
-  canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => showTip(event, bandsText(pointIn(event, canvas)[0])));
+  canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) =>
+    showTip(event, bandsText(pointIn(event, canvas)[0])),
+  );
   canvas.addEventListener("pointerleave", () => showTip(null, ""));
 }
 
@@ -162,7 +174,7 @@ function drawBands() {
 function drawPhases(context, width, y) {
   const { phase_runs: runs, phases } = device.data.header;
   let low = 0;
-  for (let high = runs.length; low + 1 < high; ) {
+  for (let high = runs.length; low + 1 < high;) {
     const middle = (low + high) >> 1;
     if (runs[middle][0] <= view.a) low = middle;
     else high = middle;
@@ -187,7 +199,8 @@ function box(context, text, colour, from, to, y) {
   let shown = text;
   while (shown && context.measureText(shown).width > to - from - 8) shown = shown.slice(0, -1);
   context.fillStyle = inkOn(colour);
-  if (shown === text || shown.length > 4) context.fillText(shown === text ? text : `${shown.slice(0, -1)}…`, from + 4, y + 10);
+  if (shown === text || shown.length > 4)
+    context.fillText(shown === text ? text : `${shown.slice(0, -1)}…`, from + 4, y + 10);
 }
 
 /** @param {CanvasRenderingContext2D} context @param {number} width @param {number} y */
@@ -234,7 +247,9 @@ function drawAxis(context, width, y) {
   context.textAlign = "center";
   const isEntry = view.x === "entry";
   const first = device.data.header.first_event - 1;
-  const [from, to] = isEntry ? [view.a + first, view.b + first] : [device.data.timeAt(view.a) / 1e6, device.data.timeAt(view.b) / 1e6];
+  const [from, to] = isEntry
+    ? [view.a + first, view.b + first]
+    : [device.data.timeAt(view.a) / 1e6, device.data.timeAt(view.b) / 1e6];
   const step = roundStep(((to - from) * 130) / width, isEntry ? 1 : 1e-6);
   for (let value = Math.ceil(from / step) * step; value < to; value += step) {
     const x = ((value - from) / (to - from)) * width;

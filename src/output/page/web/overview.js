@@ -26,7 +26,8 @@ function drawOverview() {
   context.lineWidth = ratio;
   context.strokeRect(from + ratio / 2, ratio / 2, Math.max(3, to - from - ratio), height - ratio);
   context.fillStyle = theme.bad;
-  for (const failure of device.data.header.failures) context.fillRect(acrossAll(failure.moment) * width - ratio, 0, 2 * ratio, height);
+  for (const failure of device.data.header.failures)
+    context.fillRect(acrossAll(failure.moment) * width - ratio, 0, 2 * ratio, height);
 }
 
 /** Where a moment is across the whole trace. @param {number} x */
@@ -78,7 +79,15 @@ function wireOverview() {
     const [from, to] = brushAt();
     const near = 6 / canvas.clientWidth;
     const whole = to - from > 0.999;
-    const kind = whole ? "new" : Math.abs(x - from) < near ? "from" : Math.abs(x - to) < near ? "to" : x > from && x < to ? "move" : "new";
+    const kind = whole
+      ? "new"
+      : Math.abs(x - from) < near
+        ? "from"
+        : Math.abs(x - to) < near
+          ? "to"
+          : x > from && x < to
+            ? "move"
+            : "new";
     drag = { kind, at: x, from, to };
     canvas.setPointerCapture(event.pointerId);
   });

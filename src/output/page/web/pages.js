@@ -10,9 +10,24 @@ function pagesList() {
   pages.forEach((page, index) => {
     const canvas = make("canvas", { width: 112, height: 24, "aria-hidden": "true" });
     drawCourse(canvas, page, most);
-    const failures = page.failures ? make("b", { class: "bad" }, countOf(page.failures, "failure")) : make("span", { class: "muted" }, "no failure");
-    list.append(make("button", { class: "page", role: "option", "data-page": index, onclick: () => showPage(index) },
-      make("span", { class: "page-name", title: page.title }, make("span", {}, page.title.replace(/, device \d+$/, "")), ...(isOneDevice ? [] : [make("b", {}, `device ${page.device}`)])), canvas, make("span", {}, `peak ${bytesText(page.peak_allocated_bytes)}`), failures));
+    const failures = page.failures
+      ? make("b", { class: "bad" }, countOf(page.failures, "failure"))
+      : make("span", { class: "muted" }, "no failure");
+    list.append(
+      make(
+        "button",
+        { class: "page", role: "option", "data-page": index, onclick: () => showPage(index) },
+        make(
+          "span",
+          { class: "page-name", title: page.title },
+          make("span", {}, page.title.replace(/, device \d+$/, "")),
+          ...(isOneDevice ? [] : [make("b", {}, `device ${page.device}`)]),
+        ),
+        canvas,
+        make("span", {}, `peak ${bytesText(page.peak_allocated_bytes)}`),
+        failures,
+      ),
+    );
   });
   return list;
 }
@@ -24,11 +39,14 @@ function drawCourse(canvas, page, most) {
   const { scale_bytes: scale, reserved, allocated } = page.course;
   const wide = canvas.width / (reserved.length || 1);
   context.clearRect(0, 0, canvas.width, canvas.height);
-  for (const [values, colour] of /** @type {[number[], string][]} */ ([[reserved, theme.muted], [allocated, theme.accent]])) {
+  for (const [values, colour] of /** @type {[number[], string][]} */ ([
+    [reserved, theme.muted],
+    [allocated, theme.accent],
+  ])) {
     context.globalAlpha = colour === theme.muted ? 0.4 : 1;
     context.fillStyle = colour;
     values.forEach((value, at) => {
-      const high = ((value / 1000) * scale / most) * canvas.height;
+      const high = (((value / 1000) * scale) / most) * canvas.height;
       context.fillRect(at * wide, canvas.height - high, wide, high);
     });
   }

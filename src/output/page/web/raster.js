@@ -58,7 +58,8 @@ function stepBands(sums, m) {
 }
 
 function bandsAtKeyframes() {
-  if (bandKeyframes && bandKeyframes.of === groups && bandKeyframes.lit === lit && bandKeyframes.device === device) return bandKeyframes;
+  if (bandKeyframes && bandKeyframes.of === groups && bandKeyframes.lit === lit && bandKeyframes.device === device)
+    return bandKeyframes;
   const count = bandCount();
   const sums = new Float64Array(count * (Math.floor(device.data.entries / BAND_KEYFRAME) + 1));
   const now = new Float64Array(count);

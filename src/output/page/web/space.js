@@ -34,11 +34,32 @@ function segmentsAt(data, m) {
     const small = (flags & 1) !== 0;
     const expandable = (flags & 2) !== 0;
     const last = segments.at(-1);
-    if (expandable && last?.expandable && last.addr + last.size === addr && last.stream === stream && last.pool === pool && last.small === small) {
+    if (
+      expandable &&
+      last?.expandable &&
+      last.addr + last.size === addr &&
+      last.stream === stream &&
+      last.pool === pool &&
+      last.small === small
+    ) {
       last.size += size;
       continue;
     }
-    segments.push({ addr, size, stream, pool, small, expandable, live: 0, pending: 0, releasable: 0, stranded: 0, largest: 0, holes: [], rows: [] });
+    segments.push({
+      addr,
+      size,
+      stream,
+      pool,
+      small,
+      expandable,
+      live: 0,
+      pending: 0,
+      releasable: 0,
+      stranded: 0,
+      largest: 0,
+      holes: [],
+      rows: [],
+    });
   }
   return segments;
 }

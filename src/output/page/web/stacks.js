@@ -72,7 +72,8 @@ class Stacks {
   nodesWith(words) {
     const wanted = words.toLowerCase();
     const hit = new Uint8Array(this.frames);
-    for (let frame = 0; frame < this.frames; frame += 1) hit[frame] = this.frameText(frame).toLowerCase().includes(wanted) ? 1 : 0;
+    for (let frame = 0; frame < this.frames; frame += 1)
+      hit[frame] = this.frameText(frame).toLowerCase().includes(wanted) ? 1 : 0;
     const nodes = new Uint8Array(this.nodes);
     for (let node = 1; node < this.nodes; node += 1) nodes[node] = hit[this.frame[node] - 1] | nodes[this.parent[node]];
     return nodes;
@@ -84,7 +85,12 @@ class Stacks {
     const wanted = frames.map((frame) => `${frame.file}:${frame.line} ${frame.name}`).join("\n");
     for (let node = 1; node < this.nodes; node += 1) {
       if (this.frameText(this.frame[node] - 1) !== wanted.split("\n", 1)[0]) continue;
-      nodes[node] = this.framesOf(node).map((frame) => this.frameText(frame)).join("\n") === wanted ? 1 : 0;
+      nodes[node] =
+        this.framesOf(node)
+          .map((frame) => this.frameText(frame))
+          .join("\n") === wanted
+          ? 1
+          : 0;
     }
     return nodes;
   }

@@ -13,7 +13,11 @@ function fillTables() {
   if (moment?.m !== view.m) return;
   fillLines();
   /** @type {[string, () => Node][]} */
-  const folded = [["course-table", courseTable], ["map-table", placesTable], ["stack-table", stacksTable]];
+  const folded = [
+    ["course-table", courseTable],
+    ["map-table", placesTable],
+    ["stack-table", stacksTable],
+  ];
   for (const [id, table] of folded) {
     const details = byId(id);
     if (details.open) details.lastElementChild.replaceChildren(table());
@@ -32,13 +36,27 @@ function fillLines() {
     return [bytesText(bytes), percentText(bytes, whole), countText(blocks), name];
   });
   const caption = `Lines of code that hold most ${device.momentText(view.m)}, of ${bytesText(whole)} allocated; choose one to light its memory in every picture`;
-  const table = makeTable(caption, ["#bytes", "#share", "#blocks", "line"], rows, (at) => setQuery(`line:${device.stacks.textOfLine(shown[at].key)}`));
+  const table = makeTable(caption, ["#bytes", "#share", "#blocks", "line"], rows, (at) =>
+    setQuery(`line:${device.stacks.textOfLine(shown[at].key)}`),
+  );
   const rest = sums.slice(TABLE_ROWS);
   if (rest.length) {
     const bytes = rest.reduce((sum, one) => sum + one.bytes, 0);
     const blocks = rest.reduce((sum, one) => sum + one.blocks, 0);
-    table.append(make("tfoot", {}, make("tr", {}, make("td", { class: "n" }, bytesText(bytes)), make("td", { class: "n" }, percentText(bytes, whole)),
-      make("td", { class: "n" }, countText(blocks)), make("td", {}, countOf(rest.length, "other line")))));
+    table.append(
+      make(
+        "tfoot",
+        {},
+        make(
+          "tr",
+          {},
+          make("td", { class: "n" }, bytesText(bytes)),
+          make("td", { class: "n" }, percentText(bytes, whole)),
+          make("td", { class: "n" }, countText(blocks)),
+          make("td", {}, countOf(rest.length, "other line")),
+        ),
+      ),
+    );
   }
   byId("lines").replaceChildren(table);
 }
@@ -51,9 +69,19 @@ function courseTable() {
   const rows = seen.map((m) => {
     const entry = device.entryOf(m);
     const time = device.data.hasTime ? secondsText(device.data.time[m]) : "";
-    return [entry === null ? "start" : countText(entry), time, bytesText(allocated[m]), bytesText(reserved[m]), bytesText(reserved[m] - allocated[m] - pending[m])];
+    return [
+      entry === null ? "start" : countText(entry),
+      time,
+      bytesText(allocated[m]),
+      bytesText(reserved[m]),
+      bytesText(reserved[m] - allocated[m] - pending[m]),
+    ];
   });
-  return makeTable("The zoom in twelve parts, each at the moment at which most is allocated", ["#after entry", "#time", "#allocated", "#reserved", "#free"], rows);
+  return makeTable(
+    "The zoom in twelve parts, each at the moment at which most is allocated",
+    ["#after entry", "#time", "#allocated", "#reserved", "#free"],
+    rows,
+  );
 }
 
 function placesTable() {
@@ -61,10 +89,16 @@ function placesTable() {
   const rows = tapesOf().map(({ title, segments }) => [
     title,
     countText(segments.length),
-    ...["size", "live", "pending", "releasable", "stranded"].map((what) => bytesText(sumOf(segments, /** @type {any} */ (what)))),
+    ...["size", "live", "pending", "releasable", "stranded"].map((what) =>
+      bytesText(sumOf(segments, /** @type {any} */ (what))),
+    ),
     bytesText(segments.reduce((most, segment) => Math.max(most, segment.largest), 0) * unit),
   ]);
-  return makeTable("Device memory at this moment, by pool, stream and size", ["place", "#segments", "#reserved", "#allocated", "#waiting", "#releasable", "#stranded", "#largest free block"], rows);
+  return makeTable(
+    "Device memory at this moment, by pool, stream and size",
+    ["place", "#segments", "#reserved", "#allocated", "#waiting", "#releasable", "#stranded", "#largest free block"],
+    rows,
+  );
 }
 
 function stacksTable() {
@@ -73,7 +107,16 @@ function stacksTable() {
   const whole = device.totals.allocated[view.m];
   const rows = sums.map(({ key, bytes, blocks }) => {
     const frames = stacks.framesOf(key).map((frame) => stacks.frameText(frame));
-    return [bytesText(bytes), percentText(bytes, whole), countText(blocks), make("pre", {}, frames.join("\n") || "no stack recorded")];
+    return [
+      bytesText(bytes),
+      percentText(bytes, whole),
+      countText(blocks),
+      make("pre", {}, frames.join("\n") || "no stack recorded"),
+    ];
   });
-  return makeTable("Stacks that hold most at this moment, innermost frame first", ["#bytes", "#share", "#blocks", "stack"], rows);
+  return makeTable(
+    "Stacks that hold most at this moment, innermost frame first",
+    ["#bytes", "#share", "#blocks", "stack"],
+    rows,
+  );
 }

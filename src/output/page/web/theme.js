@@ -24,7 +24,9 @@ function cssOf(pixel) {
 /** Black or white, whichever is read better on the colour. @param {string} hex */
 function inkOn(hex) {
   const pixel = pixelOf(hex);
-  return 0.299 * (pixel & 255) + 0.587 * ((pixel >>> 8) & 255) + 0.114 * ((pixel >>> 16) & 255) > 140 ? "#101418" : "#ffffff";
+  return 0.299 * (pixel & 255) + 0.587 * ((pixel >>> 8) & 255) + 0.114 * ((pixel >>> 16) & 255) > 140
+    ? "#101418"
+    : "#ffffff";
 }
 
 /** The style sheet's colours, read once a theme. @type {Record<string, string>} */
@@ -33,7 +35,19 @@ let theme = {};
 function readTheme() {
   const style = getComputedStyle(document.documentElement);
   theme = {};
-  for (const name of ["back", "fore", "muted", "line", "card", "accent", "bad", "free", "stranded", "releasable", "pending"]) {
+  for (const name of [
+    "back",
+    "fore",
+    "muted",
+    "line",
+    "card",
+    "accent",
+    "bad",
+    "free",
+    "stranded",
+    "releasable",
+    "pending",
+  ]) {
     theme[name] = style.getPropertyValue(`--${name}`).trim();
   }
 }

@@ -18,7 +18,8 @@ function drawTimeline() {
   const [width, height] = fitCanvas(canvas);
   if (!width || !height) return;
   const context = canvas.getContext("2d", { alpha: false });
-  if (!timelineImage || timelineImage.width !== width || timelineImage.height !== height) timelineImage = context.createImageData(width, height);
+  if (!timelineImage || timelineImage.width !== width || timelineImage.height !== height)
+    timelineImage = context.createImageData(width, height);
   const out = new Uint32Array(/** @type {ImageData} */ (timelineImage).data.buffer);
   shownMoments = momentsAcross(width);
   scaleTimeline(height);
@@ -129,7 +130,12 @@ function atPoint(x, y) {
       bytes += sums[band];
       if (bytes < wanted || !sums[band]) continue;
       const group = band >> 1;
-      found = { m, row: -1, group, bytes: group < groups.names.length ? sums[group * 2] + sums[group * 2 + 1] : sums[band] };
+      found = {
+        m,
+        row: -1,
+        group,
+        bytes: group < groups.names.length ? sums[group * 2] + sums[group * 2 + 1] : sums[band],
+      };
     }
   });
   return found;
@@ -144,12 +150,17 @@ function wireTimeline() {
   const canvas = byId("timeline");
   /** @type {{x: number, from: number, to: number, moved: boolean} | null} */
   let drag = null;
-  canvas.addEventListener("wheel", (/** @type {WheelEvent} */ event) => {
-    event.preventDefault();
-    const [x] = pointIn(event, canvas);
-    if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) panBy((event.deltaX || event.deltaY) / canvas.clientWidth);
-    else zoomBy(Math.exp(event.deltaY * 0.0018), x);
-  }, { passive: false });
+  canvas.addEventListener(
+    "wheel",
+    (/** @type {WheelEvent} */ event) => {
+      event.preventDefault();
+      const [x] = pointIn(event, canvas);
+      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))
+        panBy((event.deltaX || event.deltaY) / canvas.clientWidth);
+      else zoomBy(Math.exp(event.deltaY * 0.0018), x);
+    },
+    { passive: false },
+  );
   canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
     drag = { x: pointIn(event, canvas)[0], from: view.a, to: view.b, moved: false };
     canvas.setPointerCapture(event.pointerId);
@@ -182,7 +193,9 @@ function tipAt(x, y) {
   const { m, row, group, bytes } = atPoint(x, y);
   const { allocated, reserved } = device.totals;
   const head = `${device.momentText(m)}${device.data.hasTime ? `, ${secondsText(device.data.time[m])}` : ""}: ${bytesText(allocated[m])} allocated of ${bytesText(reserved[m])} reserved`;
-  const marks = marksNear(x, 5 / byId("timeline").clientWidth).map((text) => `\n${text}`).join("");
+  const marks = marksNear(x, 5 / byId("timeline").clientWidth)
+    .map((text) => `\n${text}`)
+    .join("");
   if (row >= 0) return `${head}${marks}\n${allocationText(row, 8)}`;
   return group >= 0 ? `${head}${marks}\n${groupName(group)}: ${bytesText(bytes)}` : head + marks;
 }

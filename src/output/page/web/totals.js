@@ -3,7 +3,7 @@
 class Totals {
   /** @param {Columns} data */
   constructor(data) {
-    const { entries, change, changeAt, bytes, req, done } = data;
+    const { entries, change, changeAt, bytes, req } = data;
     this.allocated = new Float64Array(entries + 1);
     /** Freed by the program, and waiting for another stream. */
     this.pending = new Float64Array(entries + 1);
@@ -35,7 +35,8 @@ class Totals {
     for (let m = 1; m <= entries; m += 1) this.reserved[m] += this.reserved[m - 1];
     /** Whether anything ever waits for another stream, for longer than it takes to say so. */
     this.hasPending = false;
-    for (let m = 1; m <= entries && !this.hasPending; m += 1) this.hasPending = this.pending[m] > 0 && this.pending[m - 1] > 0;
+    for (let m = 1; m <= entries && !this.hasPending; m += 1)
+      this.hasPending = this.pending[m] > 0 && this.pending[m - 1] > 0;
     this.hasPending ||= this.pending[entries] > 0;
     this.peaks = new Pyramid(this.allocated);
     /** The first moment of the most allocated bytes. */
