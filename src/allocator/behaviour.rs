@@ -1,26 +1,26 @@
-//! What differs between releases of PyTorch in the allocator's decisions, as a value.
+//! The differences between releases of PyTorch in the allocator's decisions, as a value.
 
-use crate::allocator::releases::{Rule, follows};
+use crate::allocator::releases::{Rule, has_rule};
 
-/// When the pools that a program lends for emergencies are searched (`MemPool(use_on_oom=True)`).
+/// When pools with `MemPool(use_on_oom=True)` serve requests of the default pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UseOnOom {
-    /// Never: there are no such pools.
+    /// Never: the release has no such pools.
     Never,
-    /// When everything else has failed.
+    /// After everything else has failed.
     Last,
-    /// Before cached memory is given back to the device.
-    BeforeReclaiming,
+    /// Before cached memory is released to the device.
+    BeforeRelease,
 }
 
-/// Which of several free blocks of one size is taken (pytorch/pytorch#167662).
+/// Which of several free blocks of the same size serves a request (pytorch/pytorch#167662).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TieBreak {
     /// The one with the lowest address.
     LowestAddress,
-    /// The one whose object was made first, be it as a segment or cut off another block.
+    /// The one that was created first, as a segment or by a split.
     OldestBlock,
-    /// The one in the oldest segment, and there the one with the lowest address.
+    /// The one in the oldest segment, and in it the one with the lowest address.
     OldestSegment,
 }
 
@@ -28,34 +28,31 @@ pub enum TieBreak {
 #[expect(clippy::struct_excessive_bools, reason = "independent changes of PyTorch's")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Behaviour {
-    /// See [`TieBreak`].
     pub tie_break: TieBreak,
-    /// Expandable segments serve private pools too; before, only their rule for splitting applied there
-    /// (pytorch/pytorch#128068).
+    /// Expandable segments serve private pools too (pytorch/pytorch#128068). In older releases only their rule for
+    /// splitting applied there.
     pub expandable_private_pools: bool,
-    /// Pools over an allocator of the program's own follow the rules of whole segments, whatever the
-    /// settings; before, the rule for splitting was the settings' alone.
-    pub custom_pools_stay_whole: bool,
-    /// Expandable blocks are passed over where whole segments are given back for a request.
+    /// Pools with a custom allocator follow the rules for plain segments, whatever the settings. In older releases
+    /// the rule for splitting depended on the settings alone.
+    pub custom_pools_never_expandable: bool,
+    /// `release_available_cached_blocks` skips expandable blocks.
     pub reclaim_skips_expandable: bool,
-    /// A reservation smaller than the request is given back instead of used.
+    /// A reservation that is smaller than the request is released, and the request fails.
     pub reservation_must_fit: bool,
-    /// Unmapping counts as one device allocation less of a private pool.
+    /// Unmapping decreases a private pool's `cudaMalloc_count`.
     pub unmap_counts_for_pool: bool,
-    /// Any request for a private pool, in `use_mem_pool` too, waits for nothing and has nothing given back by
-    /// other pools, as in a graph capture. Since 2.13 only one in a capture.
+    /// Every request for a private pool, in `use_mem_pool` too, behaves as in a graph capture: it neither waits for
+    /// events nor releases memory of other pools. Since 2.13 only requests in a capture do.
     pub private_pools_as_captures: bool,
-    /// See [`UseOnOom`].
     pub use_on_oom: UseOnOom,
-    /// Requests above the fraction can be refused before the device is asked
-    /// (`throw_on_cudamalloc_oom`).
-    pub can_reject: bool,
+    /// `throw_on_cudamalloc_oom`: a request above `per_process_memory_fraction` fails before `cudaMalloc`.
+    pub has_throw_on_cudamalloc_oom: bool,
 }
 
 impl Behaviour {
-    /// The rules of minor release `minor` of PyTorch 2, such as 9 for 2.9.1.
-    pub fn of(minor: u32) -> Self {
-        let has = |rule| follows(minor, rule);
+    /// The rules of PyTorch 2.`minor`: 9 for 2.9.1.
+    pub fn for_release(minor: u32) -> Self {
+        let has = |rule| has_rule(minor, rule);
         Self {
             tie_break: match (has(Rule::OldestSegment), has(Rule::OldestBlock)) {
                 (true, _) => TieBreak::OldestSegment,
@@ -63,17 +60,17 @@ impl Behaviour {
                 (false, false) => TieBreak::LowestAddress,
             },
             expandable_private_pools: has(Rule::ExpandablePrivatePools),
-            custom_pools_stay_whole: has(Rule::CustomPoolsStayWhole),
+            custom_pools_never_expandable: has(Rule::CustomPoolsNeverExpandable),
             reclaim_skips_expandable: has(Rule::ReclaimSkipsExpandable),
             reservation_must_fit: has(Rule::ReservationMustFit),
             unmap_counts_for_pool: has(Rule::UnmapCountsForPool),
-            private_pools_as_captures: !has(Rule::OnlyCapturesHoldUp),
-            use_on_oom: match (has(Rule::LentPoolsBeforeReclaiming), has(Rule::LentPools)) {
-                (true, _) => UseOnOom::BeforeReclaiming,
+            private_pools_as_captures: !has(Rule::PrivatePoolsRetry),
+            use_on_oom: match (has(Rule::UseOnOomBeforeRelease), has(Rule::UseOnOomPools)) {
+                (true, _) => UseOnOom::BeforeRelease,
                 (false, true) => UseOnOom::Last,
                 (false, false) => UseOnOom::Never,
             },
-            can_reject: has(Rule::ThrowOnOom),
+            has_throw_on_cudamalloc_oom: has(Rule::ThrowOnCudamallocOom),
         }
     }
 }

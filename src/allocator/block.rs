@@ -1,36 +1,35 @@
-//! Blocks: the pieces of segments, in an arena, each knowing its neighbours.
+//! Blocks: the pieces of segments, kept in an arena and linked to their neighbours.
 
 use std::ops::{Index, IndexMut};
 
-use crate::base::ids::{StackId, row};
+use crate::base::ids::{StackId, to_u32};
 
-/// A block of one [`super::CachingAllocator`]. It names the same block from `malloc` until the block is
-/// back in its pool, and is handed out again after that.
+/// A block of one [`super::CachingAllocator`]. The id is valid from `malloc` until the block is back in its
+/// pool; after that it may be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(u32);
 
 impl BlockId {
-    /// No block.
     pub(super) const NONE: Self = Self(u32::MAX);
-    /// Sorts before every other.
+    /// Sorts before every other id.
     pub(super) const ZERO: Self = Self(0);
 
-    pub(super) fn some(self) -> Option<Self> {
+    pub(super) fn as_option(self) -> Option<Self> {
         (self != Self::NONE).then_some(self)
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum PoolBlockState {
     /// In its pool, or just taken out of it.
     Free,
-    /// In the program's hands.
+    /// The program holds it.
     Allocated,
-    /// Freed by the program, not by the other streams that use it.
+    /// Freed by the program, but other streams still use it.
     Pending,
-    /// Addresses with no memory behind them.
+    /// Addresses of an expandable segment with no memory mapped into them.
     Unmapped,
-    /// A row of the arena that holds no block.
+    /// An unused row of the arena.
     Vacant,
 }
 
@@ -38,41 +37,41 @@ pub(super) enum State {
 pub(super) struct PoolBlock {
     pub(super) addr: u64,
     pub(super) size: u64,
-    /// What was asked for last; never cleared, so stale in a free block.
+    /// The last request served from this block; never cleared, so stale in a free block.
     pub(super) requested: u64,
-    /// The pool's count of searches when it became free.
-    pub(super) since: u64,
+    /// `get_free_block_calls` of its pool when the block became free; its age is counted from here.
+    pub(super) gc_count_base: u64,
     pub(super) prev: BlockId,
     pub(super) next: BlockId,
     pub(super) free_list: u32,
-    /// Which segment it is of, in order of their making.
+    /// `registration_counter`: the age of its segment or block, which breaks ties (see [`super::TieBreak`]).
     pub(super) registration: u32,
-    /// The expandable segment it is part of.
-    pub(super) chain: Option<u32>,
-    pub(super) state: State,
+    /// Index of the expandable segment it is part of.
+    pub(super) expandable_segment: Option<u32>,
+    pub(super) state: PoolBlockState,
     /// Where it was allocated.
     pub(super) context: StackId,
-    /// Where its segment was allocated, if this object still knows.
+    /// Where its segment was allocated. Only the first block of a segment keeps it.
     pub(super) segment_context: StackId,
 }
 
 impl PoolBlock {
-    /// Shares its segment with other blocks.
+    /// Whether it shares its segment with other blocks.
     pub(super) fn is_split(&self) -> bool {
         self.prev != BlockId::NONE || self.next != BlockId::NONE
     }
 
     pub(super) fn is_expandable(&self) -> bool {
-        self.chain.is_some()
+        self.expandable_segment.is_some()
     }
 
     pub(super) fn end(&self) -> u64 {
         self.addr.saturating_add(self.size)
     }
 
-    /// Free for use, mapped or not.
+    /// Whether an expandable allocation may use it, mapped or not.
     pub(super) fn is_allocatable(&self) -> bool {
-        matches!(self.state, State::Free | State::Unmapped)
+        matches!(self.state, PoolBlockState::Free | PoolBlockState::Unmapped)
     }
 }
 
@@ -88,25 +87,25 @@ impl Arena {
             self[id] = block;
             return id;
         }
-        let id = BlockId(row(self.blocks.len()));
+        let id = BlockId(to_u32(self.blocks.len()));
         self.blocks.push(block);
         id
     }
 
     pub(super) fn remove(&mut self, id: BlockId) {
-        self[id].state = State::Vacant;
+        self[id].state = PoolBlockState::Vacant;
         self.vacant.push(id);
     }
 
     /// Every block, in no meaningful order.
     pub(super) fn ids(&self) -> impl Iterator<Item = BlockId> {
         (0..self.blocks.len())
-            .map(|index| BlockId(row(index)))
-            .filter(|id| self[*id].state != State::Vacant)
+            .map(|index| BlockId(to_u32(index)))
+            .filter(|id| self[*id].state != PoolBlockState::Vacant)
     }
 }
 
-// Ids come from this arena alone and a vacant row is still a row: they are always in range.
+// Ids come only from this arena, and vacant rows are kept, so every id is in range.
 impl Index<BlockId> for Arena {
     type Output = PoolBlock;
 
@@ -123,10 +122,10 @@ impl IndexMut<BlockId> for Arena {
     }
 }
 
-/// A range of addresses that is reserved for an expandable segment.
+/// A reserved range of addresses into which memory is mapped in granules.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Chain {
+pub(super) struct ExpandableSegment {
     pub(super) base: u64,
     pub(super) size: u64,
-    pub(super) granule: u64,
+    pub(super) granule_size: u64,
 }

@@ -1,16 +1,16 @@
-//! The allocator of one device, and `malloc` in PyTorch's order.
+//! The allocator of one device, and `malloc`.
 
 use std::collections::BTreeMap;
 
 use super::behaviour::{Behaviour, UseOnOom};
-use super::block::{Arena, BlockId, Chain, PoolBlock, State};
+use super::block::{Arena, BlockId, ExpandableSegment, PoolBlock, PoolBlockState};
 use super::pool::PoolSet;
-use super::request::{DEFAULT_POOL, Entry, Need, Request, Service, Ticket};
+use super::request::{AllocParams, AllocatorEntry, DEFAULT_POOL, PendingFreeId, Request, ServedBy};
 use super::size::{is_small_request, round_size, segment_size};
 use super::stats::AllocatorStatistics;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::DeviceMemory;
-use crate::allocator::terms::Action;
+use crate::allocator::trace_action::Action;
 use crate::base::ids::{PoolId, StackId};
 
 /// The allocator of one device.
@@ -18,219 +18,214 @@ use crate::base::ids::{PoolId, StackId};
 pub struct CachingAllocator {
     pub(super) behaviour: Behaviour,
     pub(super) settings: Settings,
-    /// `allowed_maximum`: the most that may be reserved.
-    pub(super) limit: Option<u64>,
+    /// `allowed_memory_maximum`: the most bytes that may be reserved.
+    pub(super) allowed_memory_maximum: Option<u64>,
     pub(super) blocks: Arena,
     pub(super) pools: PoolSet,
-    pub(super) chains: Vec<Chain>,
-    /// Pending blocks by when they were freed.
-    pub(super) pending: BTreeMap<Ticket, BlockId>,
-    pub(super) reserved: u64,
-    pub(super) registrations: u32,
-    /// Registrations below this are of memory that was taken over: their order is a guess.
-    pub(super) adopted: u32,
-    pub(super) lent: Vec<PoolId>,
+    pub(super) expandable_segments: Vec<ExpandableSegment>,
+    /// Pending blocks in the order in which they were freed.
+    pub(super) pending: BTreeMap<PendingFreeId, BlockId>,
+    pub(super) reserved_bytes: u64,
+    pub(super) registration_counter: u32,
+    /// Registrations below this belong to initial memory: their order is a guess.
+    pub(super) initial_registrations: u32,
+    pub(super) use_on_oom_pools: Vec<PoolId>,
     pub(super) statistics: AllocatorStatistics,
-    pub(super) entries: Vec<Entry>,
-    pub(super) service: Service,
-    undefined: Option<&'static str>,
-    pub(super) frees: u64,
-    collected: u64,
+    pub(super) entries: Vec<AllocatorEntry>,
+    pub(super) service: ServedBy,
+    undefined_behaviour: Option<&'static str>,
+    pub(super) pending_frees: u64,
+    garbage_collected: u64,
 }
 
 impl CachingAllocator {
-    /// An allocator that holds nothing. `limit` is the most it may reserve
-    /// (`set_per_process_memory_fraction`), in bytes.
+    /// An empty allocator. `limit` is the most bytes it may reserve (`set_per_process_memory_fraction`).
     pub fn new(behaviour: Behaviour, settings: Settings, limit: Option<u64>) -> Self {
         Self {
             behaviour,
             settings,
-            limit,
+            allowed_memory_maximum: limit,
             blocks: Arena::default(),
             pools: PoolSet::default(),
-            chains: Vec::new(),
+            expandable_segments: Vec::new(),
             pending: BTreeMap::new(),
-            reserved: 0,
-            registrations: 0,
-            adopted: 0,
-            lent: Vec::new(),
+            reserved_bytes: 0,
+            registration_counter: 0,
+            initial_registrations: 0,
+            use_on_oom_pools: Vec::new(),
             statistics: AllocatorStatistics::default(),
             entries: Vec::new(),
-            service: Service::default(),
-            undefined: None,
-            frees: 0,
-            collected: 0,
+            service: ServedBy::default(),
+            undefined_behaviour: None,
+            pending_frees: 0,
+            garbage_collected: 0,
         }
     }
 
-    /// What was done since [`CachingAllocator::clear_entries`].
-    pub fn entries(&self) -> &[Entry] {
+    /// Trace entries since the last [`CachingAllocator::clear_entries`].
+    pub fn entries(&self) -> &[AllocatorEntry] {
         &self.entries
     }
 
-    /// Forgets the entries.
     pub fn clear_entries(&mut self) {
         self.entries.clear();
     }
 
-    /// The figures so far.
     pub fn statistics(&self) -> &AllocatorStatistics {
         &self.statistics
     }
 
-    /// `settings` are in effect from now on.
     pub fn set_settings(&mut self, settings: Settings) {
         self.settings = settings;
     }
 
-    /// The settings in effect.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The rules of the release that is followed.
     pub fn behaviour(&self) -> &Behaviour {
         &self.behaviour
     }
 
     /// How the last request was served.
-    pub fn service(&self) -> Service {
+    pub fn served_by(&self) -> ServedBy {
         self.service
     }
 
-    /// Bytes that garbage collection has given back so far.
-    pub fn collected_bytes(&self) -> u64 {
-        self.collected
+    /// Bytes that `garbage_collect_cached_blocks` has released so far.
+    pub fn garbage_collected_bytes(&self) -> u64 {
+        self.garbage_collected
     }
 
-    /// Why PyTorch's own behaviour is undefined from here on, if it came to that.
-    pub fn undefined(&self) -> Option<&'static str> {
-        self.undefined
+    /// Why PyTorch's own behaviour is undefined from here on, if it is.
+    pub fn undefined_behaviour(&self) -> Option<&'static str> {
+        self.undefined_behaviour
     }
 
-    pub(super) fn is_undefined(&mut self, why: &'static str) {
-        self.undefined.get_or_insert(why);
+    pub(super) fn set_undefined_behaviour(&mut self, why: &'static str) {
+        self.undefined_behaviour.get_or_insert(why);
     }
 
     pub(super) fn collect(&mut self, bytes: u64) {
-        self.collected += bytes;
+        self.garbage_collected += bytes;
     }
 
-    /// Blocks of `pool` are handed out whole from now on.
+    /// `MemPool(no_split=True)`: blocks of `pool` are never split.
     pub fn set_no_split(&mut self, pool: PoolId) {
         self.pools.get_mut(pool).no_split = true;
     }
 
-    /// The memory of `pool` comes from an allocator of the program's own: never from expandable segments.
+    /// The segments of `pool` come from an allocator that the program supplied.
     pub fn set_custom_allocator(&mut self, pool: PoolId) {
         self.pools.get_mut(pool).has_custom_allocator = true;
     }
 
-    /// `pool` may serve the default pool's requests that fail otherwise.
+    /// `MemPool(use_on_oom=True)`: `pool` may serve requests of the default pool that would fail.
     pub fn set_use_on_oom(&mut self, pool: PoolId) {
-        if !self.lent.contains(&pool) {
-            self.lent.push(pool);
+        if !self.use_on_oom_pools.contains(&pool) {
+            self.use_on_oom_pools.push(pool);
         }
     }
 
-    /// Serves a request; `None` when memory is out. What was done on the way stays done.
+    /// Serves a request; `None` if memory is out. Memory that was mapped or released on the way stays so.
     pub fn malloc(
         &mut self,
         request: &Request<'_>,
         device: &mut dyn DeviceMemory,
     ) -> Option<BlockId> {
-        for ticket in request.finished {
-            self.complete(*ticket, request.context);
+        for pending_id in request.finished {
+            self.complete_free(*pending_id, request.context);
         }
         let size = round_size(request.size, &self.settings);
         let is_small = is_small_request(size);
-        let need = Need {
+        let params = AllocParams {
             free_list: self.pools.free_list(request.pool, request.stream, is_small),
             pool: request.pool,
             is_small,
             stream: request.stream,
             size,
-            segment: segment_size(size, &self.settings),
-            is_expandable: self.is_expandable(request.pool),
+            alloc_size: segment_size(size, &self.settings),
+            is_expandable: self.uses_expandable_segments(request.pool),
             context: request.context,
         };
-        self.service = Service::Cached;
-        if let Some(id) = self.get_free_block(&need, need.is_expandable) {
-            return Some(self.hand_out(id, &need, request.size));
+        self.service = ServedBy::Cached;
+        if let Some(id) = self.get_free_block(&params, params.is_expandable) {
+            return Some(self.alloc_found_block(id, &params, request.size));
         }
-        let (id, need) = self.grow(need, request, device)?;
-        Some(self.hand_out(id, &need, request.size))
+        let (id, params) = self.alloc_from_device(params, request, device)?;
+        Some(self.alloc_found_block(id, &params, request.size))
     }
 
-    /// The ladder when no free block fits.
+    /// The fallbacks of `malloc` when no free block fits.
     #[cold]
-    fn grow(
+    fn alloc_from_device(
         &mut self,
-        need: Need,
+        params: AllocParams,
         request: &Request<'_>,
         device: &mut dyn DeviceMemory,
-    ) -> Option<(BlockId, Need)> {
-        if self.collects_garbage() {
-            self.garbage_collect(need.context, device);
+    ) -> Option<(BlockId, AllocParams)> {
+        if self.is_gc_enabled() {
+            self.garbage_collect_cached_blocks(params.context, device);
         }
-        self.service = Service::Grown;
-        if let Some(id) = self.alloc_block(&need, device) {
-            return Some((id, need));
+        self.service = ServedBy::Grown;
+        if let Some(id) = self.alloc_block(&params, device) {
+            return Some((id, params));
         }
-        if self.service == Service::Rejected {
+        if self.service == ServedBy::Rejected {
             return None;
         }
-        if self.behaviour.use_on_oom == UseOnOom::BeforeReclaiming
-            && let Some(found) = self.borrow_block(&need, false)
+        if self.behaviour.use_on_oom == UseOnOom::BeforeRelease
+            && let Some(found) = self.try_mempool_fallback(&params, false)
         {
             return Some(found);
         }
-        self.service = Service::GrownAfterRelease;
-        if self.release_available(&need, device)
-            && let Some(id) = self.alloc_block(&need, device)
+        self.service = ServedBy::GrownAfterRelease;
+        if self.release_available_cached_blocks(&params, device)
+            && let Some(id) = self.alloc_block(&params, device)
         {
-            return Some((id, need));
+            return Some((id, params));
         }
         if !request.is_capturing {
-            self.service = Service::GrownAfterRetry;
+            self.service = ServedBy::GrownAfterRetry;
             let Request { wait_order, freeable, .. } = *request;
-            self.release_cached(None, wait_order, freeable, need.context, device);
+            self.release_cached_blocks(None, wait_order, freeable, params.context, device);
             self.statistics.num_alloc_retries += 1;
-            if let Some(id) = self.alloc_block(&need, device) {
-                return Some((id, need));
+            if let Some(id) = self.alloc_block(&params, device) {
+                return Some((id, params));
             }
         }
         if self.behaviour.use_on_oom == UseOnOom::Last
-            && let Some(found) = self.borrow_block(&need, self.settings.expandable_segments)
+            && let Some(found) =
+                self.try_mempool_fallback(&params, self.settings.expandable_segments)
         {
             return Some(found);
         }
-        self.service = Service::Failed;
-        self.entries.push(Entry {
+        self.service = ServedBy::Failed;
+        self.entries.push(AllocatorEntry {
             action: Action::Oom,
             addr: device.free_bytes(),
-            size: need.size,
-            stream: need.stream,
-            pool: need.pool,
-            context: need.context,
+            size: params.size,
+            stream: params.stream,
+            pool: params.pool,
+            context: params.context,
         });
         self.statistics.num_ooms += 1;
         None
     }
 
-    /// `torch.cuda.memory_snapshot()` leaves a line in the trace: the active bytes, of one private pool
-    /// if it was asked for one.
+    /// `torch.cuda.memory_snapshot()` writes a trace entry with the active bytes of the device, or of `pool` if
+    /// that is a private one.
     pub fn snapshot(&mut self, pool: PoolId) {
         let active = if pool == DEFAULT_POOL {
             self.statistics.active_bytes.all.current
         } else {
             let is_active = |block: &&PoolBlock| {
-                matches!(block.state, State::Allocated | State::Pending)
+                matches!(block.state, PoolBlockState::Allocated | PoolBlockState::Pending)
                     && self.pools.free_lists[block.free_list as usize].pool == pool
             };
             self.blocks.ids().map(|id| &self.blocks[id]).filter(is_active).map(|b| b.size).sum()
         };
-        self.entries.push(Entry {
+        self.entries.push(AllocatorEntry {
             action: Action::Snapshot,
             addr: 0,
             size: active,
@@ -240,15 +235,21 @@ impl CachingAllocator {
         });
     }
 
-    /// Lets a line through that is no work of the allocator.
-    pub fn note(&mut self, entry: Entry) {
+    /// Adds an entry that the allocator does not write itself.
+    pub fn push_entry(&mut self, entry: AllocatorEntry) {
         self.entries.push(entry);
     }
 
     #[inline]
-    pub(super) fn emit(&mut self, action: Action, block: &PoolBlock, size: u64, context: StackId) {
+    pub(super) fn record_trace(
+        &mut self,
+        action: Action,
+        block: &PoolBlock,
+        size: u64,
+        context: StackId,
+    ) {
         let free_list = &self.pools.free_lists[block.free_list as usize];
-        self.entries.push(Entry {
+        self.entries.push(AllocatorEntry {
             action,
             addr: block.addr,
             size,
@@ -258,36 +259,40 @@ impl CachingAllocator {
         });
     }
 
-    /// New memory from the device; it goes to no free set.
-    fn alloc_block(&mut self, need: &Need, device: &mut dyn DeviceMemory) -> Option<BlockId> {
-        let after = self.reserved.saturating_add(need.segment);
-        if self.limit.is_some_and(|limit| after > limit) {
+    /// New memory from the device, as a block that is in no free list.
+    fn alloc_block(
+        &mut self,
+        params: &AllocParams,
+        device: &mut dyn DeviceMemory,
+    ) -> Option<BlockId> {
+        let after = self.reserved_bytes.saturating_add(params.alloc_size);
+        if self.allowed_memory_maximum.is_some_and(|limit| after > limit) {
             return None;
         }
-        if self.settings.throw_on_cudamalloc_oom && self.behaviour.can_reject {
+        if self.settings.throw_on_cudamalloc_oom && self.behaviour.has_throw_on_cudamalloc_oom {
             let total = device.total_bytes();
             if after > fraction_of(total, self.settings.per_process_memory_fraction) {
                 self.statistics.num_oom_rejections += 1;
-                self.service = Service::Rejected;
+                self.service = ServedBy::Rejected;
                 return None;
             }
         }
-        let is_private = need.pool != DEFAULT_POOL;
-        if need.is_expandable && (!is_private || self.behaviour.expandable_private_pools) {
-            let id = self.try_expandable(need, device)?;
+        let is_private = params.pool != DEFAULT_POOL;
+        if params.is_expandable && (!is_private || self.behaviour.expandable_private_pools) {
+            let id = self.try_allocate_expandable_block(params, device)?;
             if is_private {
-                self.pools.get_mut(need.pool).device_allocations += 1;
+                self.pools.get_mut(params.pool).cuda_malloc_count += 1;
             }
             return Some(id);
         }
-        let addr = device.allocate(need.segment).ok()?;
+        let addr = device.allocate(params.alloc_size).ok()?;
         if is_private {
-            self.pools.get_mut(need.pool).device_allocations += 1;
+            self.pools.get_mut(params.pool).cuda_malloc_count += 1;
         }
-        Some(self.add_segment(addr, need.segment, need.free_list, need.context))
+        Some(self.add_segment(addr, params.alloc_size, params.free_list, params.context))
     }
 
-    /// A segment from the device, as one block that is in no free set yet.
+    /// A new segment, as one block that is in no free list yet.
     pub(super) fn add_segment(
         &mut self,
         addr: u64,
@@ -295,37 +300,37 @@ impl CachingAllocator {
         free_list: u32,
         context: StackId,
     ) -> BlockId {
-        let (pool, is_small) = self.pools.kind_of(free_list);
-        self.reserved = self.reserved.saturating_add(size);
+        let (pool, is_small) = self.pools.pool_and_size_class(free_list);
+        self.reserved_bytes = self.reserved_bytes.saturating_add(size);
         let registration = self.next_registration();
         let id = self.blocks.insert(PoolBlock {
             addr,
             size,
             requested: 0,
-            since: 0,
+            gc_count_base: 0,
             prev: BlockId::NONE,
             next: BlockId::NONE,
             free_list,
             registration,
-            chain: None,
-            state: State::Free,
+            expandable_segment: None,
+            state: PoolBlockState::Free,
             context: StackId::default(),
             segment_context: context,
         });
         self.statistics.segment.increase(is_small, 1);
-        self.statistics.reserve(pool, is_small, size);
+        self.statistics.increase_reserved(pool, is_small, size);
         if size >= self.settings.max_split_size {
             self.statistics.oversize_segments.increase(1);
         }
         self.statistics.num_device_alloc += 1;
         let block = self.blocks[id];
-        self.emit(Action::SegmentAlloc, &block, size, context);
+        self.record_trace(Action::SegmentAlloc, &block, size, context);
         id
     }
 
     pub(super) fn next_registration(&mut self) -> u32 {
-        let registration = self.registrations;
-        self.registrations = registration.saturating_add(1);
+        let registration = self.registration_counter;
+        self.registration_counter = registration.saturating_add(1);
         registration
     }
 }

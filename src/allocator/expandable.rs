@@ -1,51 +1,56 @@
-//! Expandable segments: reserved addresses that memory is mapped into, granule by granule.
+//! Expandable segments: reserved addresses into which memory is mapped granule by granule.
 
-use super::block::{BlockId, Chain, PoolBlock, State};
+use super::block::{BlockId, ExpandableSegment, PoolBlock, PoolBlockState};
 use super::caching::{CachingAllocator, fraction_of};
-use super::request::{DEFAULT_POOL, Need};
-use super::size::granule;
+use super::request::{AllocParams, DEFAULT_POOL};
+use super::size::granule_size;
 use crate::allocator::conf::Reserve;
 use crate::allocator::device::DeviceMemory;
-use crate::allocator::terms::Action;
-use crate::base::ids::{StackId, row};
+use crate::allocator::trace_action::Action;
+use crate::base::ids::{StackId, to_u32};
 
 impl CachingAllocator {
-    /// Finds room for the request in an expandable segment and maps what is missing. What was mapped
-    /// stays mapped when the device gives out half-way.
-    pub(super) fn try_expandable(
+    /// Finds room for the request in an expandable segment and maps the missing memory. If the device runs out
+    /// half-way, the memory mapped so far stays mapped.
+    pub(super) fn try_allocate_expandable_block(
         &mut self,
-        need: &Need,
+        params: &AllocParams,
         device: &mut dyn DeviceMemory,
     ) -> Option<BlockId> {
-        let mut id = self.find_expandable(need, device)?;
-        if self.blocks[id].state == State::Unmapped {
-            let bytes = self.blocks[id].size.min(need.size);
-            self.map_block(id, bytes, need.context, device)?;
+        let mut id = self.find_expandable_block(params, device)?;
+        if self.blocks[id].state == PoolBlockState::Unmapped {
+            let bytes = self.blocks[id].size.min(params.size);
+            self.map_block(id, bytes, params.context, device)?;
         }
-        while self.blocks[id].size < need.size {
-            let next = self.blocks[id].next.some()?;
-            let bytes = (need.size - self.blocks[id].size).min(self.blocks[next].size);
-            self.map_block(next, bytes, need.context, device)?;
-            id = next; // which has swallowed the block before it
+        while self.blocks[id].size < params.size {
+            let next = self.blocks[id].next.as_option()?;
+            let bytes = (params.size - self.blocks[id].size).min(self.blocks[next].size);
+            self.map_block(next, bytes, params.context, device)?;
+            id = next; // `map_block` has merged the block before into it
         }
-        self.take_out(id);
+        self.remove_from_free_list(id);
         Some(id)
     }
 
-    /// The first run of free addresses, mapped or not, that is long enough; else a new reservation.
-    fn find_expandable(&mut self, need: &Need, device: &mut dyn DeviceMemory) -> Option<BlockId> {
-        let unmapped = &self.pools.free_lists[need.free_list as usize].unmapped;
-        let empty = unmapped.first_empty(need.size);
-        let before = empty.map_or(u64::MAX, |(addr, _)| addr);
-        for hole in unmapped.holes.range(..before).map(|(_, hole)| hole) {
+    /// `find_expandable_block`: the first run of free addresses, mapped or not, that is long enough; else a new
+    /// reservation.
+    fn find_expandable_block(
+        &mut self,
+        params: &AllocParams,
+        device: &mut dyn DeviceMemory,
+    ) -> Option<BlockId> {
+        let unmapped = &self.pools.free_lists[params.free_list as usize].unmapped;
+        let empty = unmapped.first_empty(params.size);
+        let search_end = empty.map_or(u64::MAX, |(addr, _)| addr);
+        for hole in unmapped.holes.range(..search_end).map(|(_, hole)| hole) {
             let prev = self.blocks[*hole].prev;
             let is_usable =
-                |id: BlockId| id.some().is_some_and(|id| self.blocks[id].is_allocatable());
+                |id: BlockId| id.as_option().is_some_and(|id| self.blocks[id].is_allocatable());
             let start = if is_usable(prev) { prev } else { *hole };
-            let (mut run, mut at) = (0u64, start);
+            let (mut run_bytes, mut at) = (0u64, start);
             while is_usable(at) {
-                run = run.saturating_add(self.blocks[at].size);
-                if run >= need.size {
+                run_bytes = run_bytes.saturating_add(self.blocks[at].size);
+                if run_bytes >= params.size {
                     return Some(start);
                 }
                 at = self.blocks[at].next;
@@ -54,20 +59,20 @@ impl CachingAllocator {
         if let Some((_, id)) = empty {
             return Some(id);
         }
-        let granule = granule(need.is_small, &self.settings);
-        let size = self.reservation(granule, device.total_bytes())?;
+        let granule = granule_size(params.is_small, &self.settings);
+        let size = self.reservation_size(granule, device.total_bytes())?;
         let base = device.reserve(size, granule).ok()?;
         let registration = self.next_registration();
-        if size < need.size && self.behaviour.reservation_must_fit {
+        if size < params.size && self.behaviour.reservation_must_fit {
             device.release(base, size);
             return None;
         }
-        let chain = Chain { base, size, granule };
-        Some(self.add_chain(chain, need.free_list, registration))
+        let segment = ExpandableSegment { base, size, granule_size: granule };
+        Some(self.add_expandable_segment(segment, params.free_list, registration))
     }
 
-    /// Bytes of addresses to reserve for a segment.
-    fn reservation(&self, granule: u64, total: u64) -> Option<u64> {
+    /// Bytes of addresses to reserve for a new segment.
+    fn reservation_size(&self, granule: u64, total: u64) -> Option<u64> {
         let default = total.saturating_add(total / 8);
         let bytes = match self.settings.expandable_segments_reserve {
             Some(reserve) if self.behaviour.reservation_must_fit => match reserve {
@@ -79,21 +84,26 @@ impl CachingAllocator {
         bytes.checked_next_multiple_of(granule)
     }
 
-    /// A reservation, as one unmapped block.
-    fn add_chain(&mut self, chain: Chain, free_list: u32, registration: u32) -> BlockId {
-        let number = row(self.chains.len());
-        self.chains.push(chain);
+    /// A new reservation, as one unmapped block.
+    fn add_expandable_segment(
+        &mut self,
+        segment: ExpandableSegment,
+        free_list: u32,
+        registration: u32,
+    ) -> BlockId {
+        let number = to_u32(self.expandable_segments.len());
+        self.expandable_segments.push(segment);
         let id = self.blocks.insert(PoolBlock {
-            addr: chain.base,
-            size: chain.size,
+            addr: segment.base,
+            size: segment.size,
             requested: 0,
-            since: 0,
+            gc_count_base: 0,
             prev: BlockId::NONE,
             next: BlockId::NONE,
             free_list,
             registration,
-            chain: Some(number),
-            state: State::Unmapped,
+            expandable_segment: Some(number),
+            state: PoolBlockState::Unmapped,
             context: StackId::default(),
             segment_context: StackId::default(),
         });
@@ -115,23 +125,23 @@ impl CachingAllocator {
         device: &mut dyn DeviceMemory,
     ) -> Option<()> {
         let block = self.blocks[id];
-        let granule = self.granule_of(&block);
+        let granule = self.granule_size(&block);
         let size = bytes.checked_next_multiple_of(granule)?.min(block.size);
         device.map(block.addr, size).ok()?;
-        self.take_out(id);
-        self.blocks[id].state = State::Free;
+        self.remove_from_free_list(id);
+        self.blocks[id].state = PoolBlockState::Free;
         if size < block.size {
-            let tail = self.cut_back(id, size, State::Unmapped);
+            let tail = self.split_back(id, size, PoolBlockState::Unmapped);
             self.insert_unmapped(tail);
         }
-        self.merge(id, self.blocks[id].prev);
-        self.merge(id, self.blocks[id].next);
+        self.try_merge_blocks(id, self.blocks[id].prev);
+        self.try_merge_blocks(id, self.blocks[id].next);
         self.insert_free(id);
-        let (pool, is_small) = self.pools.kind_of(block.free_list);
-        self.reserved = self.reserved.saturating_add(size);
-        self.statistics.reserve(pool, is_small, size);
+        let (pool, is_small) = self.pools.pool_and_size_class(block.free_list);
+        self.reserved_bytes = self.reserved_bytes.saturating_add(size);
+        self.statistics.increase_reserved(pool, is_small, size);
         self.statistics.num_device_alloc += 1;
-        self.emit(Action::SegmentMap, &block, size, context);
+        self.record_trace(Action::SegmentMap, &block, size, context);
         let merged = &mut self.blocks[id];
         if merged.prev == BlockId::NONE && merged.segment_context == StackId::default() {
             merged.segment_context = context;
@@ -139,74 +149,86 @@ impl CachingAllocator {
         Some(())
     }
 
-    fn granule_of(&self, block: &PoolBlock) -> u64 {
-        let chain = block.chain.and_then(|number| self.chains.get(number as usize));
-        chain.map_or(1, |chain| chain.granule).max(1)
+    fn granule_size(&self, block: &PoolBlock) -> u64 {
+        debug_assert!(block.is_expandable(), "only blocks of expandable segments are mapped");
+        let segment = block
+            .expandable_segment
+            .and_then(|number| self.expandable_segments.get(number as usize));
+        segment.map_or(1, |segment| segment.granule_size).max(1)
     }
 
-    /// The addresses of the granules that lie wholly in a block.
-    pub(super) fn whole_granules(&self, id: BlockId) -> Option<(u64, u64)> {
+    /// Addresses (start, end) of the granules that lie wholly in a block.
+    pub(super) fn whole_granule_range(&self, id: BlockId) -> Option<(u64, u64)> {
         let block = &self.blocks[id];
-        let chain = self.chains.get(block.chain? as usize)?;
-        let start = block.addr.checked_sub(chain.base)?.checked_next_multiple_of(chain.granule)?;
-        let end = (block.end() - chain.base) / chain.granule * chain.granule;
-        (start < end).then(|| (chain.base + start, chain.base + end))
+        let segment = self.expandable_segments.get(block.expandable_segment? as usize)?;
+        let start =
+            block.addr.checked_sub(segment.base)?.checked_next_multiple_of(segment.granule_size)?;
+        let end = (block.end() - segment.base) / segment.granule_size * segment.granule_size;
+        (start < end).then(|| (segment.base + start, segment.base + end))
     }
 
-    /// Takes the memory of a free block's whole granules away.
+    /// `unmap_block`: unmaps the whole granules of a free block.
     pub(super) fn unmap_block(
         &mut self,
         id: BlockId,
         context: StackId,
         device: &mut dyn DeviceMemory,
     ) {
-        let Some((start, end)) = self.whole_granules(id) else { return };
+        // A block that spans no whole granule stays mapped.
+        let Some((start, end)) = self.whole_granule_range(id) else { return };
         let block = self.blocks[id];
         device.unmap(start, end - start);
-        self.take_out(id);
+        self.remove_from_free_list(id);
         if block.addr < start {
-            let head = self.cut_front(id, start - block.addr);
+            let head = self.split_front(id, start - block.addr);
             self.blocks[head].context = StackId::default();
             self.insert_free(head);
         }
         if end < block.end() {
-            let tail = self.cut_back(id, end - start, State::Free);
+            let tail = self.split_back(id, end - start, PoolBlockState::Free);
             self.insert_free(tail);
         }
-        self.blocks[id].state = State::Unmapped;
+        self.blocks[id].state = PoolBlockState::Unmapped;
         let hole = self.blocks[id];
-        self.merge(id, hole.prev);
-        self.merge(id, self.blocks[id].next);
+        self.try_merge_blocks(id, hole.prev);
+        self.try_merge_blocks(id, self.blocks[id].next);
         self.insert_unmapped(id);
-        let (pool, is_small) = self.pools.kind_of(block.free_list);
-        self.reserved = self.reserved.saturating_sub(hole.size);
-        self.statistics.give_back(pool, is_small, hole.size);
+        let (pool, is_small) = self.pools.pool_and_size_class(block.free_list);
+        self.reserved_bytes = self.reserved_bytes.saturating_sub(hole.size);
+        self.statistics.decrease_reserved(pool, is_small, hole.size);
         if pool != DEFAULT_POOL && self.behaviour.unmap_counts_for_pool {
-            let counter = &mut self.pools.get_mut(pool).device_allocations;
+            let counter = &mut self.pools.get_mut(pool).cuda_malloc_count;
             *counter -= 1;
             if *counter < 0 {
-                self.is_undefined(
+                self.set_undefined_behaviour(
                     "PyTorch counts an expandable private pool's memory once per request when it \
-                     is mapped but once per range when it is unmapped, and its own check of that \
-                     count fails here",
+                    is mapped but once per range when it is unmapped, and its own assertion on that \
+                    count fails here",
                 );
             }
         }
         self.statistics.num_device_free += 1;
         let cause = if context == StackId::default() { block.segment_context } else { context };
-        self.emit(Action::SegmentUnmap, &hole, hole.size, cause);
+        self.record_trace(Action::SegmentUnmap, &hole, hole.size, cause);
     }
 
-    /// Gives the reservation back when nothing is left in it.
-    pub(super) fn drop_empty_chain(&mut self, id: BlockId, device: &mut dyn DeviceMemory) {
+    /// Releases the reservation if nothing is mapped in it any more.
+    pub(super) fn release_expandable_segment(
+        &mut self,
+        id: BlockId,
+        device: &mut dyn DeviceMemory,
+    ) {
         let block = self.blocks[id];
-        if block.is_split() || block.state != State::Unmapped {
+        if block.is_split() || block.state != PoolBlockState::Unmapped {
             return;
         }
-        if let Some(chain) = block.chain.and_then(|number| self.chains.get(number as usize)) {
-            device.release(chain.base, chain.size);
+        if let Some(segment) = block
+            .expandable_segment
+            .and_then(|number| self.expandable_segments.get(number as usize))
+        {
+            device.release(segment.base, segment.size);
         }
-        self.take_out(id);
+        self.remove_from_free_list(id);
         self.blocks.remove(id);
     }
 }

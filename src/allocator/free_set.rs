@@ -1,50 +1,50 @@
-//! The free blocks of one free list in the order in which they are searched.
+//! The free blocks of one free list, in search order.
 
 use super::block::BlockId;
 
-/// A free block where it stands in its set.
+/// The sort key of a free block. Field order is sort order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FreeKey {
     pub(super) size: u64,
-    /// 0 in releases that do not look at it.
+    /// 0 in releases that do not compare it.
     pub(super) registration: u32,
     pub(super) addr: u64,
     pub(super) id: BlockId,
 }
 
 impl FreeKey {
-    /// Stands before every block of `size` bytes or more.
+    /// Sorts before every block of `size` bytes or more.
     pub(super) fn at_least(size: u64) -> Self {
         Self { size, registration: 0, addr: 0, id: BlockId::ZERO }
     }
 }
 
-/// A chunk that grows longer than this is halved.
-const LONGEST: usize = 64;
+/// A longer chunk is split in two.
+const MAX_CHUNK_LEN: usize = 64;
 
-/// An ordered set, as sorted chunks of bounded length: most free lists have but one, which is searched and
-/// changed faster than a tree.
+/// An ordered set, stored as sorted chunks of bounded length. Most free lists have a single chunk, which is
+/// faster to search and to change than a `BTreeSet`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FreeSet {
-    /// In order, none of them empty.
+    /// In order; none is empty.
     chunks: Vec<Vec<FreeKey>>,
 }
 
 impl FreeSet {
-    /// Where the first key stands that is not before `key`: its chunk, and its place there.
+    /// Position of the first key that is not less than `key`: chunk and index in the chunk.
     #[inline]
     fn find(&self, key: &FreeKey) -> (usize, usize) {
         let ends_before = |chunk: &Vec<FreeKey>| chunk.last().is_some_and(|last| last < key);
         let chunk = self.chunks.partition_point(ends_before);
-        (chunk, self.chunks.get(chunk).map_or(0, |keys| place_in(keys, key)))
+        (chunk, self.chunks.get(chunk).map_or(0, |keys| lower_bound(keys, key)))
     }
 
-    /// Adds a key that is not in the set.
+    /// Adds `key`, which must not be in the set yet.
     #[inline]
     pub(super) fn insert(&mut self, key: FreeKey) {
         let (mut at, mut place) = self.find(&key);
         if at == self.chunks.len() {
-            // After all others.
+            // Greater than every key: append to the last chunk.
             at = at.saturating_sub(1);
             place = self.chunks.get(at).map_or(0, Vec::len);
         }
@@ -53,13 +53,13 @@ impl FreeSet {
             return;
         };
         chunk.insert(place, key);
-        if chunk.len() > LONGEST {
-            let rest = chunk.split_off(LONGEST / 2);
+        if chunk.len() > MAX_CHUNK_LEN {
+            let rest = chunk.split_off(MAX_CHUNK_LEN / 2);
             self.chunks.insert(at + 1, rest);
         }
     }
 
-    /// Takes a key out, if it is in the set.
+    /// Removes `key` if it is in the set.
     #[inline]
     pub(super) fn remove(&mut self, key: &FreeKey) {
         let (at, place) = self.find(key);
@@ -73,22 +73,21 @@ impl FreeSet {
         }
     }
 
-    /// All keys, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &FreeKey> {
         self.chunks.iter().flatten()
     }
 
-    /// The keys from `key` on, in order.
+    /// The keys not less than `key`, ascending.
     #[inline]
-    pub(super) fn from(&self, key: FreeKey) -> impl Iterator<Item = &FreeKey> {
+    pub(super) fn range_from(&self, key: FreeKey) -> impl Iterator<Item = &FreeKey> {
         let (at, place) = self.find(&key);
         let first = self.chunks.get(at).and_then(|chunk| chunk.get(place..)).unwrap_or_default();
         let rest = self.chunks.get(at + 1..).unwrap_or_default();
         first.iter().chain(rest.iter().flatten())
     }
 
-    /// The keys before `key`, the last first.
-    pub(super) fn before(&self, key: FreeKey) -> impl Iterator<Item = &FreeKey> {
+    /// The keys less than `key`, descending.
+    pub(super) fn range_before_rev(&self, key: FreeKey) -> impl Iterator<Item = &FreeKey> {
         let (at, place) = self.find(&key);
         let last = self.chunks.get(at).and_then(|chunk| chunk.get(..place)).unwrap_or_default();
         let rest = &self.chunks[..at];
@@ -96,10 +95,10 @@ impl FreeSet {
     }
 }
 
-/// How many of `keys` are before `key`. Sizes come first, as what nearly always differs: a comparison
-/// of numbers alone costs the processor no guesses.
+/// Number of `keys` less than `key`. Sizes nearly always differ, so they are compared first: a search by one
+/// number alone compiles to code without branches.
 #[inline]
-fn place_in(keys: &[FreeKey], key: &FreeKey) -> usize {
+fn lower_bound(keys: &[FreeKey], key: &FreeKey) -> usize {
     let smaller = keys.partition_point(|k| k.size < key.size);
     match keys.get(smaller..) {
         Some(rest) if rest.first().is_some_and(|first| first < key) => {
@@ -119,14 +118,14 @@ mod tests {
         FreeKey { addr: size / 3, ..FreeKey::at_least(size) }
     }
 
-    /// Numbers that look random, below `n`.
+    /// Pseudo-random numbers below `n`.
     fn numbers(n: u64) -> impl Iterator<Item = u64> {
         let next = |x: &u64| Some(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
         std::iter::successors(Some(1), next).map(move |x| (x >> 33) % n)
     }
 
     #[test]
-    fn it_is_an_ordered_set() {
+    fn matches_a_btree_set() {
         let (mut set, mut plain) = (FreeSet::default(), BTreeSet::new());
         for (step, n) in numbers(3000).take(20_000).enumerate() {
             let key = key(n);
@@ -139,8 +138,8 @@ mod tests {
             set.remove(&FreeKey { registration: 1, ..key }); // which is not in it
             if step % 500 == 0 {
                 assert!(set.iter().eq(&plain));
-                assert!(set.from(key).eq(plain.range(key..)));
-                assert!(set.before(key).eq(plain.range(..key).rev()));
+                assert!(set.range_from(key).eq(plain.range(key..)));
+                assert!(set.range_before_rev(key).eq(plain.range(..key).rev()));
             }
         }
         assert!(set.chunks.len() > 4);

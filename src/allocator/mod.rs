@@ -1,13 +1,13 @@
-//! PyTorch's caching allocator (`c10/cuda/CUDACachingAllocator.cpp`, backend `native`), as a pure machine.
+//! A model of PyTorch's caching allocator (`c10/cuda/CUDACachingAllocator.cpp`, backend `native`).
 //!
-//! [`CachingAllocator`] serves [`Request`]s and frees from a [`crate::allocator::device::DeviceMemory`], decides
-//! everything that PyTorch decides (which block, whether to split, when to grow, what to give back) in
-//! PyTorch's order, and writes the same trace and the same statistics. What differs between releases is
-//! a value, [`Behaviour`]. The rules are described in `docs/allocator-model.md`.
+//! In come [`Request`]s and frees, the allocator's settings ([`conf`]) and a [`device::DeviceMemory`].
+//! [`CachingAllocator`] makes PyTorch's decisions in PyTorch's order: which block serves a request, whether to
+//! split it, when to allocate from the device, what to release. Out come the same trace entries, statistics and
+//! memory map. [`Behaviour`] holds the differences between releases. `docs/allocator-model.md` describes the rules.
 //!
-//! Knows no snapshots, no time and no reports; a stack is a number that it carries along.
+//! The model does not know snapshots, time or reports. A stack is an opaque number.
 
-mod adopt;
+mod initial_memory;
 mod behaviour;
 mod block;
 mod caching;
@@ -15,7 +15,7 @@ pub mod conf;
 pub mod device;
 mod expandable;
 mod free_set;
-mod hand_out;
+mod found_block;
 mod pool;
 mod reclaim;
 pub mod releases;
@@ -24,21 +24,21 @@ mod restore;
 mod search;
 mod size;
 mod stats;
-pub mod terms;
+pub mod trace_action;
 pub mod verdict;
 mod view;
 
 #[cfg(test)]
 mod tests;
 
-pub use adopt::{Adopted, HeldSegment, Resident};
+pub use initial_memory::{InitialMemory, InitialSegment, InitialBlock};
 pub use behaviour::{Behaviour, TieBreak, UseOnOom};
 pub use block::BlockId;
 pub use caching::CachingAllocator;
-pub use request::{Entry, Request, Service, Ticket};
+pub use request::{AllocatorEntry, Request, ServedBy, PendingFreeId};
 pub use size::{
-    SMALL_SEGMENT, block_size, granule, granules_in, is_small_request, most_taken, round_size,
-    segment_size, whole_granules,
+    SMALL_SEGMENT, block_size, granule_size, whole_granules, is_small_request, max_growth, round_size,
+    segment_size, whole_granule_bytes,
 };
 pub use stats::{AllocatorStatistics, Stat, StatByPool};
 pub use view::{BlockView, SegmentView};

@@ -1,31 +1,31 @@
-//! Giving memory back to the device: garbage collection, release for a request, `empty_cache`.
+//! Releasing cached memory to the device: garbage collection, release for a request, `empty_cache`.
 
 use super::block::BlockId;
 use super::caching::{CachingAllocator, fraction_of};
 use super::free_set::FreeKey;
-use super::request::{DEFAULT_POOL, Need, Ticket};
+use super::request::{DEFAULT_POOL, AllocParams, PendingFreeId};
 use crate::allocator::device::DeviceMemory;
-use crate::allocator::terms::Action;
+use crate::allocator::trace_action::Action;
 use crate::base::ids::{PoolId, StackId};
 
 impl CachingAllocator {
-    /// Gives back segments of the default large pool that were not asked for in a long time, until less
-    /// than the threshold is reserved.
-    pub(super) fn garbage_collect(&mut self, context: StackId, device: &mut dyn DeviceMemory) {
+    /// `garbage_collect_cached_blocks`: releases the segments of the default large pool that have been free for
+    /// longest, until no more than the threshold is reserved.
+    pub(super) fn garbage_collect_cached_blocks(&mut self, context: StackId, device: &mut dyn DeviceMemory) {
         let threshold = self.settings.garbage_collection_threshold;
-        let threshold = self.limit.map_or(u64::MAX, |limit| fraction_of(limit, threshold));
-        if self.reserved <= threshold {
+        let threshold = self.allowed_memory_maximum.map_or(u64::MAX, |limit| fraction_of(limit, threshold));
+        if self.reserved_bytes <= threshold {
             return;
         }
-        let target = self.reserved - threshold;
-        let searches = self.pools.get(DEFAULT_POOL).map_or(0, |pool| pool.half(false).searches);
-        // Unsplit expandable blocks count in the average, though they are not given back.
+        let target = self.reserved_bytes - threshold;
+        let searches = self.pools.get(DEFAULT_POOL).map_or(0, |pool| pool.block_pool(false).get_free_block_calls);
+        // Unsplit expandable blocks count in the average age, though they are not released.
         let (mut whole, mut total_age) = (Vec::new(), 0u64);
-        for free_list in self.pools.homes_of(DEFAULT_POOL, false) {
+        for free_list in self.pools.free_lists_of(DEFAULT_POOL, false) {
             for key in self.pools.free_lists[free_list as usize].free.iter() {
                 let block = &self.blocks[key.id];
                 if !block.is_split() {
-                    let age = searches.saturating_sub(block.since);
+                    let age = searches.saturating_sub(block.gc_count_base);
                     total_age += age;
                     whole.push((key.id, age));
                 }
@@ -51,90 +51,89 @@ impl CachingAllocator {
         self.collect(got);
     }
 
-    /// Gives back one segment large enough for the request, or several smaller ones, largest first;
-    /// those stay given back even when they were not enough.
-    pub(super) fn release_available(&mut self, need: &Need, device: &mut dyn DeviceMemory) -> bool {
+    /// `release_available_cached_blocks`: releases one segment that is large enough for the request, or several
+    /// smaller ones, largest first. They stay released even if they were not enough.
+    pub(super) fn release_available_cached_blocks(&mut self, params: &AllocParams, device: &mut dyn DeviceMemory) -> bool {
         let limit = self.settings.max_split_size;
         if limit == u64::MAX {
             return false;
         }
-        let enough = need.size.max(limit);
-        let free = &self.pools.free_lists[need.free_list as usize].free;
-        let from = FreeKey::at_least(enough);
+        let min_bytes = params.size.max(limit);
+        let free = &self.pools.free_lists[params.free_list as usize].free;
+        let from = FreeKey::at_least(min_bytes);
         let is_expandable = |key: &FreeKey| self.blocks[key.id].is_expandable();
-        let larger = free.from(from).next().copied();
+        let larger = free.range_from(from).next().copied();
         let smaller: Vec<FreeKey> =
-            free.before(from).take_while(|key| key.size >= limit).copied().collect();
+            free.range_before_rev(from).take_while(|key| key.size >= limit).copied().collect();
         if !self.behaviour.reclaim_skips_expandable
             && larger.iter().chain(smaller.iter().filter(|_| larger.is_none())).any(is_expandable)
         {
-            self.is_undefined(
-                "before 2.8 PyTorch gives expandable memory back here as if it were a whole segment, and \
-                 its own check of that fails",
+            self.set_undefined_behaviour(
+                "before 2.8 PyTorch releases expandable memory here as if it were a whole segment, and \
+                its own assertion fails",
             );
         }
-        // Part of a segment: a block that was cut before there was a limit, as a what-if may find it.
-        // PyTorch knows of none, and would give back what is not a segment.
+        // A what-if may set `max_split_size` after blocks were split. PyTorch never meets such a block here, and
+        // would release a part of a segment.
         let is_whole = |key: &FreeKey| {
             let block = &self.blocks[key.id];
             !block.is_expandable() && !block.is_split()
         };
         let smaller: Vec<FreeKey> = smaller.into_iter().filter(is_whole).collect();
         if let Some(key) = larger.filter(is_whole) {
-            self.release_block(key.id, need.context, device);
+            self.release_block(key.id, params.context, device);
             return true;
         }
         let mut got = 0u64;
         for key in smaller {
-            if got >= enough {
+            if got >= min_bytes {
                 break;
             }
             got = got.saturating_add(key.size);
-            self.release_block(key.id, need.context, device);
+            self.release_block(key.id, params.context, device);
         }
-        got >= enough
+        got >= min_bytes
     }
 
-    /// `empty_cache()`, of all pools or of one: waits for every pending block, then gives everything
-    /// back that is whole and free. `freeable` are the private pools whose last user is gone.
-    pub fn release_cached(
+    /// `release_cached_blocks` (`empty_cache()`), for all pools or for one: waits for every pending free, then
+    /// releases free segments and whole free granules. `freeable` are the private pools without users.
+    pub fn release_cached_blocks(
         &mut self,
-        only: Option<PoolId>,
-        wait_order: &[Ticket],
+        only_pool: Option<PoolId>,
+        wait_order: &[PendingFreeId],
         freeable: &[PoolId],
         context: StackId,
         device: &mut dyn DeviceMemory,
     ) {
-        if only.is_none() {
-            self.synchronize(None, wait_order, context);
+        if only_pool.is_none() {
+            self.synchronize_and_free_events(None, wait_order, context);
             self.release_blocks(DEFAULT_POOL, false, context, device);
             self.release_blocks(DEFAULT_POOL, true, context, device);
         }
         for pool in freeable {
-            if only.is_some_and(|only| only != *pool) {
+            if only_pool.is_some_and(|only| only != *pool) {
                 continue;
             }
-            if only.is_some() {
-                self.synchronize(only, wait_order, context);
+            if only_pool.is_some() {
+                self.synchronize_and_free_events(only_pool, wait_order, context);
             }
             self.release_blocks(*pool, true, context, device);
             self.release_blocks(*pool, false, context, device);
         }
     }
 
-    /// Waits for pending blocks.
-    fn synchronize(&mut self, only: Option<PoolId>, wait_order: &[Ticket], context: StackId) {
+    /// `synchronize_and_free_events`
+    fn synchronize_and_free_events(&mut self, only: Option<PoolId>, wait_order: &[PendingFreeId], context: StackId) {
         self.statistics.num_sync_all_streams += 1;
-        let rest: Vec<Ticket> = self.pending.keys().copied().collect();
-        for ticket in wait_order.iter().chain(&rest) {
-            if only.is_none() || self.pool_of_pending(*ticket) == only {
-                self.complete(*ticket, context);
+        let rest: Vec<PendingFreeId> = self.pending.keys().copied().collect();
+        for pending_id in wait_order.iter().chain(&rest) {
+            if only.is_none() || self.pool_of_pending(*pending_id) == only {
+                self.complete_free(*pending_id, context);
             }
         }
     }
 
-    /// Gives back every whole free segment of one half of a pool, then whole granules of free
-    /// expandable memory.
+    /// Releases the free segments of one block pool, then the whole granules of its free expandable blocks.
     fn release_blocks(
         &mut self,
         pool: PoolId,
@@ -143,28 +142,28 @@ impl CachingAllocator {
         device: &mut dyn DeviceMemory,
     ) {
         let mut expandable = Vec::new();
-        let mut whole = Vec::new();
+        let mut whole_segments = Vec::new();
         for free_list in self.pools.take_filled(pool, is_small) {
             for key in self.pools.free_lists[free_list as usize].free.iter() {
                 let block = &self.blocks[key.id];
                 if block.is_expandable() {
                     expandable.push(key.id);
                 } else if !block.is_split() {
-                    whole.push(key.id);
+                    whole_segments.push(key.id);
                 }
             }
         }
-        for id in whole {
+        for id in whole_segments {
             self.release_block(id, context, device);
         }
         for id in expandable {
             self.unmap_block(id, context, device);
-            self.drop_empty_chain(id, device);
+            self.release_expandable_segment(id, device);
         }
     }
 
-    /// Whether [`CachingAllocator::release_cached`] would give anything back, pending blocks aside.
-    pub fn can_release(&self, freeable: &[PoolId]) -> bool {
+    /// Whether [`CachingAllocator::release_cached_blocks`] would release anything, pending frees aside.
+    pub fn has_releasable_memory(&self, freeable: &[PoolId]) -> bool {
         std::iter::once(&DEFAULT_POOL).chain(freeable).any(|pool| {
             [true, false].into_iter().any(|is_small| {
                 self.pools.filled(*pool, is_small).iter().any(|free_list| {
@@ -175,30 +174,30 @@ impl CachingAllocator {
         })
     }
 
-    /// Whether any of a free block can be given back.
+    /// Whether a free block, or a part of it, can be released.
     pub(super) fn is_releasable(&self, id: BlockId) -> bool {
         let block = &self.blocks[id];
-        if block.is_expandable() { self.whole_granules(id).is_some() } else { !block.is_split() }
+        if block.is_expandable() { self.whole_granule_range(id).is_some() } else { !block.is_split() }
     }
 
-    /// Gives a whole segment back.
+    /// Releases a whole segment.
     fn release_block(&mut self, id: BlockId, context: StackId, device: &mut dyn DeviceMemory) {
         let block = self.blocks[id];
-        let (pool, is_small) = self.pools.kind_of(block.free_list);
+        let (pool, is_small) = self.pools.pool_and_size_class(block.free_list);
         self.statistics.num_device_free += 1;
         let cause = if context == StackId::default() { block.segment_context } else { context };
-        self.emit(Action::SegmentFree, &block, block.size, cause);
+        self.record_trace(Action::SegmentFree, &block, block.size, cause);
         device.free(block.addr, block.size);
-        self.reserved = self.reserved.saturating_sub(block.size);
+        self.reserved_bytes = self.reserved_bytes.saturating_sub(block.size);
         if pool != DEFAULT_POOL {
-            self.pools.get_mut(pool).device_allocations -= 1;
+            self.pools.get_mut(pool).cuda_malloc_count -= 1;
         }
         self.statistics.segment.decrease(is_small, 1);
-        self.statistics.give_back(pool, is_small, block.size);
+        self.statistics.decrease_reserved(pool, is_small, block.size);
         if block.size >= self.settings.max_split_size {
             self.statistics.oversize_segments.decrease(1);
         }
-        self.take_out(id);
+        self.remove_from_free_list(id);
         self.blocks.remove(id);
     }
 }

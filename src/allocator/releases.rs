@@ -1,62 +1,63 @@
-//! The releases of PyTorch 2 whose rules are known, and what each changed.
+//! The supported releases of PyTorch 2, and the rules, options and keys that each introduced.
 //!
-//! Everything that depends on a release asks this list: the allocator's rules, the grammar of the settings
-//! and its options, the keys of a snapshot. A new release is a row; until it has one it is refused.
+//! Everything that depends on the release is looked up in this table: the allocator's rules, the grammar of the
+//! settings and its options, the keys of a snapshot. A new release is a new row; until then it is unsupported.
 //!
-//! Each row was settled by recordings of fifteen releases, 2.1.2 to 2.15.0.
+//! Each row was verified with recordings of fifteen releases, 2.1.2 to 2.15.0.
 
 mod lines;
 
-pub use lines::written_by;
+pub use lines::releases_with_line;
 
-/// A rule that some release changed.
+/// A rule that a release introduced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// Expandable segments serve private pools too (pytorch/pytorch#128068).
     ExpandablePrivatePools,
-    /// Unmapping counts as one device allocation less of a private pool.
+    /// Unmapping decreases a private pool's `cudaMalloc_count`.
     UnmapCountsForPool,
-    /// Expandable blocks are passed over where whole segments are given back for a request.
+    /// `release_available_cached_blocks` skips expandable blocks.
     ReclaimSkipsExpandable,
-    /// Pools lent for emergencies (`MemPool(use_on_oom=True)`) serve what nothing else could.
-    LentPools,
-    /// They are searched before cached memory is given back to the device.
-    LentPoolsBeforeReclaiming,
-    /// Pools over an allocator of the program's own follow the rules of whole segments.
-    CustomPoolsStayWhole,
-    /// Of free blocks of one size the oldest is taken, not the lowest (pytorch/pytorch#167662).
+    /// Pools with `MemPool(use_on_oom=True)` serve requests of the default pool that fail otherwise.
+    UseOnOomPools,
+    /// Such pools are searched before cached memory is released.
+    UseOnOomBeforeRelease,
+    /// Pools with a custom allocator follow the rules for plain segments.
+    CustomPoolsNeverExpandable,
+    /// Among free blocks of the same size the oldest serves, not the one with the lowest address
+    /// (pytorch/pytorch#167662).
     OldestBlock,
-    /// The lowest in the oldest segment is taken.
+    /// Among free blocks of the same size the lowest one in the oldest segment serves.
     OldestSegment,
-    /// Requests above the fraction can be refused before the device is asked.
-    ThrowOnOom,
-    /// A reservation smaller than the request is given back instead of used.
+    /// `throw_on_cudamalloc_oom`: requests above `per_process_memory_fraction` fail before `cudaMalloc`.
+    ThrowOnCudamallocOom,
+    /// A reservation that is smaller than the request is released, and the request fails.
     ReservationMustFit,
-    /// Only a request in a graph capture waits for nothing and has nothing given back by other pools.
-    OnlyCapturesHoldUp,
-    /// `memory_stats()` has the figures of each private pool.
+    /// A request for a private pool outside a graph capture waits for events and releases cached blocks.
+    PrivatePoolsRetry,
+    /// `memory_stats()` has statistics for each private pool.
     StatisticsByPool,
-    /// One division rounds to 512 bytes as no division does, and 0 stands for "off" in a list.
+    /// One division means plain rounding to 512 bytes, and 0 means "off" in a list of divisions.
     ZeroDivisions,
-    /// One parser of the settings for all accelerators: it passes over what stands in the place of colons and
-    /// commas, and reads wide numbers.
+    /// All accelerators share one settings parser. It accepts any token in place of a colon or comma, and reads
+    /// 64-bit numbers.
     SharedParser,
-    /// Memory that is given back is recorded with a stack.
-    StacksOfReleases,
-    /// A parse sets the rounding of unsplit blocks back to the large segment size.
+    /// `segment_free` and `segment_unmap` entries have a stack.
+    StacksOfSegmentFrees,
+    /// Parsing resets `max_non_split_rounding` to the large segment size.
     ResetsNonSplitRounding,
 }
 
-/// A minor release, and what it brought.
+/// A minor release, and what it introduced.
 #[derive(Debug, Clone, Copy)]
 struct Release {
     minor: u32,
     rules: &'static [Rule],
     /// Options of `PYTORCH_CUDA_ALLOC_CONF`.
     options: &'static [&'static str],
-    /// Keys of a snapshot, and of its settings, by which it can be told from those before.
+    /// Keys of a snapshot and of its settings that identify this release or a later one.
     keys: &'static [&'static str],
-    /// Figures of `memory_stats()`.
+    /// Statistics of `memory_stats()`.
     statistics: &'static [&'static str],
 }
 
@@ -64,7 +65,7 @@ const fn release(minor: u32) -> Release {
     Release { minor, rules: &[], options: &[], keys: &[], statistics: &[] }
 }
 
-/// Oldest first, none left out. Row 0 stands for what is older than the rules that are known.
+/// Oldest first, without gaps. Row 0 stands for releases older than the supported ones.
 const RELEASES: [Release; 16] = [
     // pytorch/pytorch#86241
     Release { keys: &["device_traces"], ..release(0) },
@@ -91,7 +92,7 @@ const RELEASES: [Release; 16] = [
         ..release(2)
     },
     Release {
-        rules: &[Rule::StacksOfReleases],
+        rules: &[Rule::StacksOfSegmentFrees],
         keys: &["allocator_settings"],
         statistics: &["num_device_alloc", "num_device_free", "num_sync_all_streams"],
         ..release(3)
@@ -108,7 +109,7 @@ const RELEASES: [Release; 16] = [
     },
     release(7),
     Release {
-        rules: &[Rule::ReclaimSkipsExpandable, Rule::LentPools],
+        rules: &[Rule::ReclaimSkipsExpandable, Rule::UseOnOomPools],
         keys: &["compile_context"],
         ..release(8)
     },
@@ -118,18 +119,18 @@ const RELEASES: [Release; 16] = [
         ..release(9)
     },
     Release {
-        rules: &[Rule::CustomPoolsStayWhole, Rule::SharedParser],
+        rules: &[Rule::CustomPoolsNeverExpandable, Rule::SharedParser],
         options: &["per_process_memory_fraction", "pinned_reserve_segment_size_mb"],
         keys: &["user_metadata"],
         ..release(10)
     },
     Release {
-        rules: &[Rule::LentPoolsBeforeReclaiming, Rule::ResetsNonSplitRounding],
+        rules: &[Rule::UseOnOomBeforeRelease, Rule::ResetsNonSplitRounding],
         options: &["large_segment_size_mb"],
         ..release(11)
     },
     Release {
-        rules: &[Rule::OldestBlock, Rule::ThrowOnOom],
+        rules: &[Rule::OldestBlock, Rule::ThrowOnCudamallocOom],
         options: &["throw_on_cudamalloc_oom", "pinned_free_catch_all"],
         keys: &["pool_id"],
         statistics: &["num_oom_rejections"],
@@ -139,7 +140,7 @@ const RELEASES: [Release; 16] = [
         rules: &[
             Rule::OldestSegment,
             Rule::ReservationMustFit,
-            Rule::OnlyCapturesHoldUp,
+            Rule::PrivatePoolsRetry,
             Rule::StatisticsByPool,
         ],
         options: &["pinned_max_round_threshold_mb", "pinned_max_cached_size_mb"],
@@ -153,32 +154,32 @@ const RELEASES: [Release; 16] = [
     },
 ];
 
-/// The oldest release that the rules are known of.
+/// The oldest supported minor release.
 pub const OLDEST: u32 = 1;
-/// The newest release that the rules are known of.
+/// The newest supported minor release.
 pub const NEWEST: u32 = RELEASES[RELEASES.len() - 1].minor;
 
 /// Whether release 2.`minor` follows `rule`.
-pub fn follows(minor: u32, rule: Rule) -> bool {
-    since(|release| release.rules.contains(&rule)).is_some_and(|since| since <= minor)
+pub fn has_rule(minor: u32, rule: Rule) -> bool {
+    first_release_with(|release| release.rules.contains(&rule)).is_some_and(|since| since <= minor)
 }
 
-/// The release that brought the option `name`; `None` of one that no release has.
+/// The release that introduced option `name`; `None` if no release has it.
 pub fn option_since(name: &str) -> Option<u32> {
-    since(|release| release.options.contains(&name))
+    first_release_with(|release| release.options.contains(&name))
 }
 
 /// The release that first wrote `key`.
 pub fn key_since(key: &str) -> Option<u32> {
-    since(|release| release.keys.contains(&key))
+    first_release_with(|release| release.keys.contains(&key))
 }
 
-/// The release that first counted the figure `name`; `None` of one that all count.
+/// The release that introduced statistic `name`; `None` if all releases have it.
 pub fn statistic_since(name: &str) -> Option<u32> {
-    since(|release| release.statistics.contains(&name))
+    first_release_with(|release| release.statistics.contains(&name))
 }
 
-fn since(brought: impl Fn(&Release) -> bool) -> Option<u32> {
+fn first_release_with(brought: impl Fn(&Release) -> bool) -> Option<u32> {
     RELEASES.iter().find(|release| brought(release)).map(|release| release.minor)
 }
 
@@ -187,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_release_has_its_row_and_nothing_comes_twice() {
+    fn every_release_has_a_row_and_nothing_is_listed_twice() {
         let minors: Vec<u32> = RELEASES.iter().map(|release| release.minor).collect();
         assert_eq!(minors, (0..=NEWEST).collect::<Vec<_>>());
         let once = |all: Vec<String>| {

@@ -1,57 +1,49 @@
-//! What goes into the allocator and what comes out of it.
+//! The allocator's input (requests) and output (trace entries).
 
-use crate::allocator::terms::Action;
+use crate::allocator::trace_action::Action;
 use crate::base::ids::{PoolId, StackId};
 
-/// The default pool.
 pub(super) const DEFAULT_POOL: PoolId = PoolId(0);
 
-/// A line of the trace that the allocator writes itself.
+/// A trace entry that the model writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
-    /// What happened.
+pub struct AllocatorEntry {
     pub action: Action,
-    /// Address; free bytes of the device for [`Action::Oom`].
+    /// Address, or the free bytes of the device for [`Action::Oom`].
     pub addr: u64,
-    /// Bytes: asked for (alloc, free), or of the memory (segments).
+    /// Requested bytes (alloc, free), or bytes of the segment.
     pub size: u64,
-    /// The block's stream.
     pub stream: u64,
-    /// The block's pool.
     pub pool: PoolId,
-    /// The stack that caused it.
     pub context: StackId,
 }
 
-/// A pending free: a block that waits for other streams. Never given out twice.
+/// A pending free: a block that waits for events of other streams. Ids are unique and ascending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub(super) u64);
+pub struct PendingFreeId(pub(super) u64);
 
-/// What a program asks for.
+/// A call of `malloc`.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// Bytes.
     pub size: u64,
-    /// The current stream's raw handle.
+    /// Raw handle of the current stream.
     pub stream: u64,
-    /// The pool that serves it.
     pub pool: PoolId,
-    /// Where in the program.
     pub context: StackId,
-    /// Pending blocks whose work on other streams is done by now, in the order in which it is noticed.
-    pub finished: &'a [Ticket],
-    /// The order in which other pending blocks come back if everything has to be waited for; those
-    /// not named follow in the order in which they were freed.
-    pub wait_order: &'a [Ticket],
-    /// Pools whose last user is gone: their free memory can be given back too.
+    /// Pending frees that `process_events` finds completed, in this order.
+    pub finished: &'a [PendingFreeId],
+    /// The order in which `synchronize_and_free_events` completes pending frees. Those not listed follow in the
+    /// order in which they were freed.
+    pub wait_order: &'a [PendingFreeId],
+    /// Pools without users (`graph_pools_freeable`): their free memory can be released too.
     pub freeable: &'a [PoolId],
-    /// In a CUDA graph capture nothing is waited for and nothing is given back.
+    /// During a CUDA graph capture the allocator neither waits for events nor releases cached blocks.
     pub is_capturing: bool,
 }
 
 impl Request<'_> {
-    /// A request of the default pool, of nobody in particular, with nothing else going on.
-    pub fn plain(size: u64, stream: u64) -> Self {
+    /// A request for the default pool, with no stack and no completed events.
+    pub fn in_default_pool(size: u64, stream: u64) -> Self {
         Self {
             size,
             stream,
@@ -65,38 +57,38 @@ impl Request<'_> {
     }
 }
 
-/// A request in the allocator's own terms.
+/// `AllocParams`: what `malloc` derives from a request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Need {
+pub(super) struct AllocParams {
     pub(super) free_list: u32,
     pub(super) pool: PoolId,
     pub(super) is_small: bool,
     pub(super) stream: u64,
     /// Rounded bytes.
     pub(super) size: u64,
-    /// Bytes of a segment for it.
-    pub(super) segment: u64,
-    /// Whether expandable segments serve it.
+    /// Bytes of a new segment for it.
+    pub(super) alloc_size: u64,
+    /// Whether the settings give this pool expandable segments.
     pub(super) is_expandable: bool,
     pub(super) context: StackId,
 }
 
-/// How the last request was served: for explaining a difference.
+/// How the last request was served. Explains divergences of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Service {
-    /// From a free block.
+pub enum ServedBy {
+    /// By a free block.
     #[default]
     Cached,
-    /// By a new segment or newly mapped memory, at once.
+    /// By a new segment or newly mapped memory, without releasing anything first.
     Grown,
-    /// The same after cached segments of the requested size or more were given back.
+    /// By new memory, after `release_available_cached_blocks`.
     GrownAfterRelease,
-    /// The same after everything free was given back.
+    /// By new memory, after `release_cached_blocks`.
     GrownAfterRetry,
-    /// From a pool lent for emergencies.
-    Lent,
-    /// Not at all.
+    /// By a block of a pool with `use_on_oom`.
+    UseOnOomPool,
+    /// Not served: out of memory.
     Failed,
-    /// Refused because of `throw_on_cudamalloc_oom`.
+    /// Rejected by `throw_on_cudamalloc_oom`.
     Rejected,
 }

@@ -1,57 +1,56 @@
-//! Which free block serves a request.
+//! `get_free_block`: the free block that serves a request.
 
-use super::block::{BlockId, State};
+use super::block::{BlockId, PoolBlockState};
 use super::caching::CachingAllocator;
 use super::free_set::FreeKey;
-use super::request::{DEFAULT_POOL, Need, Request, Service};
+use super::request::{DEFAULT_POOL, AllocParams, Request, ServedBy};
 use super::size::{is_small_request, round_size};
 use crate::base::ids::PoolId;
 
 impl CachingAllocator {
-    /// Whether a free block would serve the request now.
-    pub fn has_fit(&mut self, request: &Request<'_>) -> bool {
-        self.fit(request).is_some()
+    pub fn has_free_block(&mut self, request: &Request<'_>) -> bool {
+        self.find_free_block(request).is_some()
     }
 
-    /// The bytes of the free block that would serve the request now.
-    pub fn fit_for(&mut self, request: &Request<'_>) -> Option<u64> {
-        self.fit(request).map(|key| key.size)
+    /// Size of the free block that would serve the request now.
+    pub fn free_block_size(&mut self, request: &Request<'_>) -> Option<u64> {
+        self.find_free_block(request).map(|key| key.size)
     }
 
     /// The free block that would serve the request now.
-    pub(super) fn fit(&mut self, request: &Request<'_>) -> Option<FreeKey> {
+    pub(super) fn find_free_block(&mut self, request: &Request<'_>) -> Option<FreeKey> {
         let size = round_size(request.size, &self.settings);
         let free_list = self.pools.free_list(request.pool, request.stream, is_small_request(size));
-        self.candidate(free_list, size, self.is_expandable(request.pool))
+        self.find_candidate(free_list, size, self.uses_expandable_segments(request.pool))
     }
 
-    /// The best free block, taken out of its pool. Only one candidate is looked at: where the size
-    /// rules refuse it, a later one that they would accept is not tried.
-    pub(super) fn get_free_block(&mut self, need: &Need, uses_expandable: bool) -> Option<BlockId> {
-        if self.collects_garbage() {
-            self.pools.count_search(need.free_list);
+    /// Removes the best free block from its pool. Like PyTorch, tries only one candidate: if the size rules reject
+    /// it, a later block that they would accept is not considered.
+    pub(super) fn get_free_block(&mut self, params: &AllocParams, uses_expandable: bool) -> Option<BlockId> {
+        if self.is_gc_enabled() {
+            self.pools.count_search(params.free_list);
         }
-        let found = self.candidate(need.free_list, need.size, uses_expandable)?;
-        self.pools.free_lists[need.free_list as usize].free.remove(&found);
+        let found = self.find_candidate(params.free_list, params.size, uses_expandable)?;
+        self.pools.free_lists[params.free_list as usize].free.remove(&found);
         Some(found.id)
     }
 
     #[inline]
-    pub(super) fn candidate(
+    pub(super) fn find_candidate(
         &self,
         free_list: u32,
         size: u64,
         uses_expandable: bool,
     ) -> Option<FreeKey> {
         let free_list = &self.pools.free_lists[free_list as usize];
-        let mut fitting = free_list.free.from(FreeKey::at_least(size));
+        let mut fitting = free_list.free.range_from(FreeKey::at_least(size));
         let mut found = *fitting.next()?;
         if self.blocks[found.id].is_expandable() {
             if uses_expandable {
-                // The block that would be left with the least room to grow into.
+                // PyTorch prefers the block with the least room to expand.
                 let room = |key: &FreeKey| {
-                    let next = self.blocks[key.id].next.some().map(|id| &self.blocks[id]);
-                    let unmapped = next.filter(|block| block.state == State::Unmapped);
+                    let next = self.blocks[key.id].next.as_option().map(|id| &self.blocks[id]);
+                    let unmapped = next.filter(|block| block.state == PoolBlockState::Unmapped);
                     key.size.saturating_add(unmapped.map_or(0, |block| block.size))
                 };
                 while self.blocks[found.id].is_expandable()
@@ -64,12 +63,12 @@ impl CachingAllocator {
                 found = *fitting.find(|key| !self.blocks[key.id].is_expandable())?;
             }
         }
-        self.accepts(found.size, size).then_some(found)
+        self.is_acceptable_size(found.size, size).then_some(found)
     }
 
-    /// Whether the rules for blocks that are never split let a request have a block.
+    /// Whether the rules for oversize blocks (`max_split_size`) let a request use a block.
     #[inline]
-    pub(super) fn accepts(&self, block: u64, rounded: u64) -> bool {
+    pub(super) fn is_acceptable_size(&self, block: u64, rounded: u64) -> bool {
         let limit = self.settings.max_split_size;
         if rounded < limit {
             block < limit
@@ -78,36 +77,35 @@ impl CachingAllocator {
         }
     }
 
-    /// Whether the rule for expandable memory applies to requests of `pool`.
-    pub(super) fn is_expandable(&self, pool: PoolId) -> bool {
+    /// Whether the settings apply expandable segments to requests for `pool`.
+    pub(super) fn uses_expandable_segments(&self, pool: PoolId) -> bool {
         self.settings.expandable_segments
             && (pool == DEFAULT_POOL
-                || !self.behaviour.custom_pools_stay_whole
+                || !self.behaviour.custom_pools_never_expandable
                 || self.pools.get(pool).is_none_or(|pool| !pool.has_custom_allocator))
     }
 
-    /// A block of a lent pool for a request of the default pool.
-    pub(super) fn borrow_block(
+    /// Takes a block of a pool with `use_on_oom` for a request of the default pool.
+    pub(super) fn try_mempool_fallback(
         &mut self,
-        need: &Need,
+        params: &AllocParams,
         uses_expandable: bool,
-    ) -> Option<(BlockId, Need)> {
-        if need.pool != DEFAULT_POOL {
+    ) -> Option<(BlockId, AllocParams)> {
+        if params.pool != DEFAULT_POOL {
             return None;
         }
-        for pool in self.lent.clone() {
-            let free_list = self.pools.free_list(pool, need.stream, need.is_small);
-            let lent = Need { free_list, pool, ..*need };
+        for pool in self.use_on_oom_pools.clone() {
+            let free_list = self.pools.free_list(pool, params.stream, params.is_small);
+            let lent = AllocParams { free_list, pool, ..*params };
             if let Some(id) = self.get_free_block(&lent, uses_expandable) {
-                self.service = Service::Lent;
+                self.service = ServedBy::UseOnOomPool;
                 return Some((id, lent));
             }
         }
         None
     }
 
-    /// The ages of free blocks count, and are looked at when memory has to grow.
-    pub(super) fn collects_garbage(&self) -> bool {
-        self.limit.is_some() && self.settings.garbage_collection_threshold > 0.0
+    pub(super) fn is_gc_enabled(&self) -> bool {
+        self.allowed_memory_maximum.is_some() && self.settings.garbage_collection_threshold > 0.0
     }
 }

@@ -1,36 +1,37 @@
-//! From the bytes a program asks for to the bytes of a block and of a segment.
+//! Size rules: from a request to the size of its block and of its segment.
 
 use std::ops::Range;
 
 use crate::allocator::conf::Settings;
 use crate::base::units::MIB;
 
-/// All sizes are rounded to at least this (`kMinBlockSize`).
-const MIN_BLOCK: u64 = 512;
-/// The largest rounded request that the small pool serves (`kSmallSize`).
+/// `kMinBlockSize`
+const MIN_BLOCK_SIZE: u64 = 512;
+/// `kSmallSize`: the largest rounded request that the small pool serves.
 const SMALL_SIZE: u64 = MIB;
-/// Bytes of a small pool's segment and expandable granule (`kSmallBuffer`).
+/// `kSmallBuffer`: bytes of a segment, and of an expandable granule, in the small pool.
 pub const SMALL_SEGMENT: u64 = 2 * MIB;
-/// From here on a segment is as large as the request (`kMinLargeAlloc`).
+/// `kMinLargeAlloc`: from this size on, a segment is as large as the request.
 const MIN_LARGE_ALLOC: u64 = 10 * MIB;
-/// To multiples of this (`kRoundLarge`).
+/// `kRoundLarge`: such segments are rounded up to multiples of this.
 const ROUND_LARGE: u64 = 2 * MIB;
 
+/// Sizes too large to round stay as they are: no device has so much memory.
 fn round_up(n: u64, multiple: u64) -> u64 {
     n.checked_next_multiple_of(multiple).unwrap_or(n)
 }
 
-/// The bytes a request of `n` takes at least (`round_size`).
+/// `round_size`: the minimum size of the block that serves a request of `n` bytes.
 pub fn round_size(n: u64, settings: &Settings) -> u64 {
-    if n < MIN_BLOCK {
-        return MIN_BLOCK;
+    if n < MIN_BLOCK_SIZE {
+        return MIN_BLOCK_SIZE;
     }
     let log = n.ilog2();
     let bucket = log.saturating_sub(20).min(15) as usize;
-    let divisions = settings.roundup_power2_divisions.get(bucket).copied().unwrap_or(0);
-    let least = if settings.one_division_is_exact { 1 } else { 2 };
-    if divisions < least || n <= MIN_BLOCK.saturating_mul(divisions) {
-        return round_up(n, MIN_BLOCK);
+    let divisions = settings.roundup_power2_divisions[bucket];
+    let min_divisions = if settings.one_division_is_exact { 1 } else { 2 };
+    if divisions < min_divisions || n <= MIN_BLOCK_SIZE.saturating_mul(divisions) {
+        return round_up(n, MIN_BLOCK_SIZE);
     }
     if n.is_power_of_two() || divisions == 1 {
         return n;
@@ -39,12 +40,12 @@ pub fn round_size(n: u64, settings: &Settings) -> u64 {
     round_up(n, step.max(1))
 }
 
-/// Whether a rounded request is served by the small pool (`get_pool`).
+/// `get_pool`: whether the small pool serves a rounded request.
 pub fn is_small_request(rounded: u64) -> bool {
     rounded <= SMALL_SIZE
 }
 
-/// The bytes asked of the device when no cached block fits (`get_allocation_size`).
+/// `get_allocation_size`: the bytes to allocate from the device when no free block fits.
 pub fn segment_size(rounded: u64, settings: &Settings) -> u64 {
     if is_small_request(rounded) {
         SMALL_SEGMENT
@@ -56,54 +57,54 @@ pub fn segment_size(rounded: u64, settings: &Settings) -> u64 {
 }
 
 /// The unit in which an expandable segment grows and shrinks.
-pub fn granule(is_small: bool, settings: &Settings) -> u64 {
+pub fn granule_size(is_small: bool, settings: &Settings) -> u64 {
     if is_small { SMALL_SEGMENT } else { settings.large_segment_size.max(1) }
 }
 
-/// The most that is taken from the device for a request: a segment; an expandable one grows by whole
-/// granules.
-pub fn most_taken(rounded: u64, settings: &Settings) -> u64 {
+/// The most that the device may have to provide for a request: a segment, or whole granules if segments are
+/// expandable.
+pub fn max_growth(rounded: u64, settings: &Settings) -> u64 {
     let segment = segment_size(rounded, settings);
     if !settings.expandable_segments {
         return segment;
     }
-    segment.max(round_up(rounded, granule(is_small_request(rounded), settings)))
+    segment.max(round_up(rounded, granule_size(is_small_request(rounded), settings)))
 }
 
-/// Bytes of the whole granules in `size` bytes that begin `offset` bytes after the beginning of one.
-pub fn whole_granules(offset: u64, size: u64, granule: u64) -> u64 {
-    let whole = granules_in(&(offset..offset.saturating_add(size)), granule);
+/// Bytes of the whole granules in `size` bytes that start `offset` bytes after the start of a granule.
+pub fn whole_granule_bytes(offset: u64, size: u64, granule: u64) -> u64 {
+    let whole = whole_granules(&(offset..offset.saturating_add(size)), granule);
     whole.end - whole.start
 }
 
-/// The whole granules in `bytes`, which count from the beginning of one.
-pub fn granules_in(bytes: &Range<u64>, granule: u64) -> Range<u64> {
+/// The whole granules in `bytes`; offset 0 is the start of a granule.
+pub fn whole_granules(bytes: &Range<u64>, granule: u64) -> Range<u64> {
     let from = bytes.start.div_ceil(granule).saturating_mul(granule);
     from..(bytes.end / granule * granule).max(from)
 }
 
-/// Whether the `rest` of a free block is worth keeping apart from a rounded request (`should_split`):
-/// `to_the_block` in a small pool and where segments are expandable.
+/// `should_split`: whether a free block is split so that `remaining` bytes stay free. In small pools and in
+/// expandable segments (`splits_small`) any remainder of a minimal block is kept.
 #[inline]
-pub(super) fn leaves_a_block(
+pub(super) fn should_split(
     rounded: u64,
     rest: u64,
-    to_the_block: bool,
+    splits_small: bool,
     settings: &Settings,
 ) -> bool {
-    if to_the_block {
-        rest >= MIN_BLOCK
+    if splits_small {
+        rest >= MIN_BLOCK_SIZE
     } else {
         rounded < settings.max_split_size && rest > SMALL_SIZE
     }
 }
 
-/// The bytes that a rounded request gets of a free block of `available` bytes: the request, when the
-/// rest is worth keeping apart, else the whole block.
+/// Bytes of the block that a rounded request gets from a free block of `available` bytes: `rounded` if the
+/// block is split, else all of it.
 pub fn block_size(rounded: u64, available: u64, is_small_pool: bool, settings: &Settings) -> u64 {
     let Some(rest) = available.checked_sub(rounded) else { return available };
     let to_the_block = is_small_pool || settings.expandable_segments;
-    if leaves_a_block(rounded, rest, to_the_block, settings) { rounded } else { available }
+    if should_split(rounded, rest, to_the_block, settings) { rounded } else { available }
 }
 
 #[cfg(test)]
@@ -121,8 +122,8 @@ mod tests {
 
     #[test]
     fn rounds_to_divisions_of_a_power_of_two() {
-        // Appendix of PyTorch's notes: 1200 with 4 divisions lies between 1024 and 2048 -> 1280; but
-        // below 512 * divisions plain rounding stays.
+        // PyTorch's notes round 1200 with 4 divisions up to 1280. Below 512 * divisions the code
+        // rounds to 512 all the same.
         let four = Settings { roundup_power2_divisions: [4; 16], ..Settings::default() };
         assert_eq!(round_size(1200, &four), 1536);
         assert_eq!(round_size(1200 * 1024, &four), 1280 * 1024);

@@ -1,21 +1,19 @@
-//! The counters behind `torch.cuda.memory_stats()`.
+//! The statistics behind `torch.cuda.memory_stats()`.
 
 use std::collections::BTreeMap;
 
 use super::request::DEFAULT_POOL;
-use crate::allocator::releases::{Rule, follows, statistic_since};
+use crate::allocator::releases::{Rule, has_rule, statistic_since};
 use crate::base::ids::PoolId;
 
-/// One figure over time.
+/// One statistic over time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// Now.
     pub current: u64,
-    /// The largest it has been.
     pub peak: u64,
-    /// Everything ever added.
+    /// The sum of all increases.
     pub allocated: u64,
-    /// Everything ever taken away.
+    /// The sum of all decreases.
     pub freed: u64,
 }
 
@@ -33,7 +31,7 @@ impl Stat {
         self.freed = self.freed.saturating_add(amount);
     }
 
-    /// `amount` may be negative: one change, however it came about.
+    /// A signed change, counted once even if several blocks caused it.
     pub(super) fn change(&mut self, amount: i64) {
         if amount >= 0 {
             self.increase(amount.unsigned_abs());
@@ -43,41 +41,38 @@ impl Stat {
     }
 }
 
-/// A figure over all pools, and apart for the small and the large ones.
+/// A statistic for all pools together, and for small and large pools separately.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StatByPool {
-    /// Small and large pools together.
     pub all: Stat,
-    /// Pools for requests up to 1 MiB.
     pub small_pool: Stat,
-    /// The others.
     pub large_pool: Stat,
 }
 
 impl StatByPool {
-    fn half(&mut self, is_small: bool) -> &mut Stat {
+    fn size_class_mut(&mut self, is_small: bool) -> &mut Stat {
         if is_small { &mut self.small_pool } else { &mut self.large_pool }
     }
 
     #[inline]
     pub(super) fn increase(&mut self, is_small: bool, amount: u64) {
         self.all.increase(amount);
-        self.half(is_small).increase(amount);
+        self.size_class_mut(is_small).increase(amount);
     }
 
     #[inline]
     pub(super) fn decrease(&mut self, is_small: bool, amount: u64) {
         self.all.decrease(amount);
-        self.half(is_small).decrease(amount);
+        self.size_class_mut(is_small).decrease(amount);
     }
 
     pub(super) fn change(&mut self, is_small: bool, amount: i64) {
         self.all.change(amount);
-        self.half(is_small).change(amount);
+        self.size_class_mut(is_small).change(amount);
     }
 }
 
-/// The figures of one device; the names are PyTorch's.
+/// The statistics of one device, by PyTorch's names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(
     missing_docs,
@@ -101,12 +96,12 @@ pub struct AllocatorStatistics {
     pub num_device_alloc: u64,
     pub num_device_free: u64,
     pub num_oom_rejections: u64,
-    /// `reserved_bytes_by_private_pools`: every private pool that ever held memory.
+    /// Every private pool that ever held memory.
     pub reserved_bytes_by_private_pools: BTreeMap<PoolId, StatByPool>,
 }
 
 impl AllocatorStatistics {
-    pub(super) fn reserve(&mut self, pool: PoolId, is_small: bool, bytes: u64) {
+    pub(super) fn increase_reserved(&mut self, pool: PoolId, is_small: bool, bytes: u64) {
         self.reserved_bytes.increase(is_small, bytes);
         if pool != DEFAULT_POOL {
             let private = self.reserved_bytes_by_private_pools.entry(pool).or_default();
@@ -114,16 +109,16 @@ impl AllocatorStatistics {
         }
     }
 
-    pub(super) fn give_back(&mut self, pool: PoolId, is_small: bool, bytes: u64) {
+    pub(super) fn decrease_reserved(&mut self, pool: PoolId, is_small: bool, bytes: u64) {
         self.reserved_bytes.decrease(is_small, bytes);
         if let Some(private) = self.reserved_bytes_by_private_pools.get_mut(&pool) {
             private.decrease(is_small, bytes);
         }
     }
 
-    /// Every figure that PyTorch 2.`minor` has, under its key of `torch.cuda.memory_stats()`, such as
-    /// `active_bytes.all.peak`, in order of the keys. `pool_name` gives the two numbers of a pool's id.
-    /// `max_split_size`, which is a setting, is not among them.
+    /// The statistics of PyTorch 2.`minor` by their keys in `torch.cuda.memory_stats()`, such as
+    /// `active_bytes.all.peak`. `pool_name` gives the two numbers of a pool's id. `max_split_size` is missing: it is
+    /// a setting.
     pub fn figures(
         &self,
         minor: u32,
@@ -154,7 +149,7 @@ impl AllocatorStatistics {
         by_pool("requested_bytes", &self.requested_bytes);
         by_pool("reserved_bytes", &self.reserved_bytes);
         by_pool("segment", &self.segment);
-        if follows(minor, Rule::StatisticsByPool) {
+        if has_rule(minor, Rule::StatisticsByPool) {
             for (pool, reserved) in &self.reserved_bytes_by_private_pools {
                 let [a, b] = pool_name(*pool);
                 by_pool(&format!("reserved_bytes_by_private_pools.{a}_{b}"), reserved);

@@ -11,7 +11,7 @@ use self::audit::{Audit, Picky};
 use super::*;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::DeviceMemory;
-use crate::allocator::terms::Action;
+use crate::allocator::trace_action::Action;
 use crate::base::ids::{PoolId, StackId};
 use crate::base::units::MIB;
 
@@ -128,14 +128,14 @@ struct Machine {
     allocator: CachingAllocator,
     device: Picky,
     live: Vec<BlockId>,
-    pending: Vec<Ticket>,
+    pending: Vec<PendingFreeId>,
     audit: Audit,
-    journal: Vec<Entry>,
+    journal: Vec<AllocatorEntry>,
 }
 
 impl Machine {
     fn new(setup: &Setup) -> Self {
-        let behaviour = Behaviour::of(setup.minor);
+        let behaviour = Behaviour::for_release(setup.minor);
         let mut allocator = CachingAllocator::new(behaviour, setup.settings.clone(), setup.limit);
         if setup.no_split {
             allocator.set_no_split(PoolId(1));
@@ -157,7 +157,7 @@ impl Machine {
         }
     }
 
-    fn take(&mut self, which: usize) -> Option<Ticket> {
+    fn take(&mut self, which: usize) -> Option<PendingFreeId> {
         let count = self.pending.len();
         (count > 0).then(|| self.pending.swap_remove(which % count))
     }
@@ -169,22 +169,22 @@ impl Machine {
             }
             Step::Free { which, waits } if !self.live.is_empty() => {
                 let id = self.live.swap_remove(which % self.live.len());
-                let ticket = self.allocator.free(id, waits, StackId(2));
-                assert_eq!(ticket.is_some(), waits);
-                self.pending.extend(ticket);
+                let pending_id = self.allocator.free(id, waits, StackId(2));
+                assert_eq!(pending_id.is_some(), waits);
+                self.pending.extend(pending_id);
             }
             Step::Complete { which } => {
-                if let Some(ticket) = self.take(which) {
-                    self.allocator.complete(ticket, StackId(3));
-                    self.allocator.complete(ticket, StackId(3));
+                if let Some(pending_id) = self.take(which) {
+                    self.allocator.complete_free(pending_id, StackId(3));
+                    self.allocator.complete_free(pending_id, StackId(3));
                 }
             }
             Step::Release { only, order } => {
-                let order: Vec<Ticket> = self.take(order).into_iter().collect();
+                let order: Vec<PendingFreeId> = self.take(order).into_iter().collect();
                 let freeable: Vec<PoolId> = (1..POOLS).map(PoolId).collect();
                 let (only, context) = (only.map(PoolId), StackId::default());
                 let device = &mut self.device;
-                self.allocator.release_cached(only, &order, &freeable, context, device);
+                self.allocator.release_cached_blocks(only, &order, &freeable, context, device);
                 self.pending.extend(order);
             }
             Step::Snapshot { pool } => self.allocator.snapshot(PoolId(pool)),
@@ -198,10 +198,10 @@ impl Machine {
     }
 
     fn alloc(&mut self, size: u64, stream: u64, pool: PoolId, finished: usize, capturing: bool) {
-        let finished: Vec<Ticket> = (0..finished).filter_map(|n| self.take(n)).collect();
+        let finished: Vec<PendingFreeId> = (0..finished).filter_map(|n| self.take(n)).collect();
         // Noticed before anything else: the same, done one by one.
-        for ticket in &finished {
-            self.allocator.complete(*ticket, StackId(1));
+        for pending_id in &finished {
+            self.allocator.complete_free(*pending_id, StackId(1));
         }
         let request = Request {
             size,
@@ -215,10 +215,10 @@ impl Machine {
         };
         let expected = self.audit.best_fit(&self.allocator, &request);
         let served = self.allocator.malloc(&request, &mut self.device);
-        let service = self.allocator.service();
+        let service = self.allocator.served_by();
         let last = self.allocator.entries().last().copied();
         if let Some(expected) = expected {
-            assert_eq!(service == Service::Cached, expected.is_some(), "{size} {expected:?}");
+            assert_eq!(service == ServedBy::Cached, expected.is_some(), "{size} {expected:?}");
             if let Some(addr) = expected {
                 assert_eq!(last.map(|entry| entry.addr), Some(addr), "{size}");
             }
@@ -227,13 +227,13 @@ impl Machine {
             Some(id) => {
                 let entry = last.unwrap();
                 assert_eq!((entry.action, entry.size, entry.stream), (Action::Alloc, size, stream));
-                assert!(entry.pool == pool || service == Service::Lent);
+                assert!(entry.pool == pool || service == ServedBy::UseOnOomPool);
                 let block = &self.allocator.blocks[id];
                 assert!(block.size >= round_size(size, self.allocator.settings()));
                 assert_eq!((block.addr, block.requested), (entry.addr, size));
                 self.live.push(id);
             }
-            None if service == Service::Rejected => {
+            None if service == ServedBy::Rejected => {
                 assert!(last.is_none_or(|entry| entry.action != Action::Oom));
             }
             None => {
@@ -242,7 +242,7 @@ impl Machine {
                 assert_eq!((entry.action, entry.size), (Action::Oom, rounded));
                 assert_eq!(
                     (service, entry.addr),
-                    (Service::Failed, self.device.inner.free_bytes())
+                    (ServedBy::Failed, self.device.inner.free_bytes())
                 );
             }
         }
@@ -313,10 +313,10 @@ fn random_programs_reach_every_course() {
         let mut machine = Machine::new(&setup);
         for step in &program {
             machine.step(step);
-            seen.insert(format!("{:?}", machine.allocator.service()));
+            seen.insert(format!("{:?}", machine.allocator.served_by()));
         }
         unmapped += machine.journal.iter().filter(|e| e.action == Action::SegmentUnmap).count();
-        collected += u64::from(machine.allocator.collected_bytes() > 0);
+        collected += u64::from(machine.allocator.garbage_collected_bytes() > 0);
     }
     assert_eq!(seen.len(), 7, "{seen:?}");
     assert!(unmapped > 500 && collected > 10, "{unmapped} {collected}");

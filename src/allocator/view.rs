@@ -1,45 +1,36 @@
-//! The allocator's memory as a snapshot shows it.
+//! The allocator's segments and blocks, as a snapshot lists them.
 
 use std::ops::Range;
 
-use super::block::{BlockId, PoolBlock, State};
+use super::block::{BlockId, PoolBlock, PoolBlockState};
 use super::caching::CachingAllocator;
-use crate::allocator::terms::BlockState;
+use crate::allocator::trace_action::BlockState;
 use crate::base::ids::{PoolId, StackId};
 
-/// A segment: one `cudaMalloc`, or one mapped run of an expandable segment.
+/// A segment: one `cudaMalloc`, or one run of mapped memory in an expandable segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentView {
-    /// Where it begins.
     pub addr: u64,
-    /// Bytes.
     pub size: u64,
-    /// The stream it serves.
     pub stream: u64,
-    /// Its pool.
     pub pool: PoolId,
-    /// Whether it is in the pool's half for requests up to 1 MiB.
+    /// Whether it belongs to the small pool (requests up to 1 MiB).
     pub is_small: bool,
-    /// Whether memory was mapped into it.
     pub is_expandable: bool,
-    /// Where it was allocated, if still known.
+    /// Where it was allocated, if known.
     pub context: StackId,
-    /// Its rows in the blocks, in address order.
+    /// Its blocks, in address order.
     pub blocks: Range<usize>,
 }
 
-/// A block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockView {
-    /// Where it begins.
     pub addr: u64,
-    /// Bytes.
     pub size: u64,
-    /// Bytes asked for; in a free block, whatever the object last held.
+    /// Requested bytes; in a free block, those of the last request it served.
     pub requested: u64,
-    /// What it is used for.
     pub state: BlockState,
-    /// Where it was allocated; nothing in a free block.
+    /// Where it was allocated; the default stack in a free block.
     pub context: StackId,
 }
 
@@ -47,19 +38,19 @@ impl CachingAllocator {
     /// Every segment and its blocks, in address order.
     pub fn view(&self) -> (Vec<SegmentView>, Vec<BlockView>) {
         let mut ids: Vec<BlockId> =
-            self.blocks.ids().filter(|id| self.blocks[*id].state != State::Unmapped).collect();
+            self.blocks.ids().filter(|id| self.blocks[*id].state != PoolBlockState::Unmapped).collect();
         ids.sort_unstable_by_key(|id| (self.blocks[*id].addr, *id));
         let mut segments: Vec<SegmentView> = Vec::new();
         let mut views: Vec<BlockView> = Vec::with_capacity(ids.len());
         for id in ids {
             let block = &self.blocks[id];
-            let starts = match block.prev.some() {
+            let starts_segment = match block.prev.as_option() {
                 None => true,
-                Some(prev) => self.blocks[prev].state == State::Unmapped,
+                Some(prev) => self.blocks[prev].state == PoolBlockState::Unmapped,
             };
-            views.push(view_of(block));
+            views.push(block_view(block));
             match segments.last_mut() {
-                Some(segment) if !starts => {
+                Some(segment) if !starts_segment => {
                     segment.size = segment.size.saturating_add(block.size);
                     segment.blocks.end = views.len();
                 }
@@ -82,11 +73,11 @@ impl CachingAllocator {
     }
 }
 
-fn view_of(block: &PoolBlock) -> BlockView {
+fn block_view(block: &PoolBlock) -> BlockView {
     let state = match block.state {
-        State::Allocated => BlockState::ActiveAllocated,
-        State::Pending => BlockState::ActivePendingFree,
-        State::Free | State::Unmapped | State::Vacant => BlockState::Inactive,
+        PoolBlockState::Allocated => BlockState::ActiveAllocated,
+        PoolBlockState::Pending => BlockState::ActivePendingFree,
+        PoolBlockState::Free | PoolBlockState::Unmapped | PoolBlockState::Vacant => BlockState::Inactive,
     };
     let context = if state == BlockState::Inactive { StackId::default() } else { block.context };
     BlockView { addr: block.addr, size: block.size, requested: block.requested, state, context }

@@ -1,19 +1,19 @@
-//! What is wrong with a string of settings, in the words of the newest PyTorch.
+//! Errors in a settings string, worded as the newest PyTorch does.
 
 use std::fmt;
 
-/// A string that PyTorch refuses.
+/// PyTorch rejects the settings string.
 ///
-/// Displayed as one sentence: PyTorch's own, and in brackets what helps to mend the string.
+/// Displays PyTorch's message, with a hint in parentheses if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfError {
-    words: String,
+    message: String,
     help: Option<String>,
 }
 
 impl ConfError {
-    pub(super) fn new(words: impl Into<String>) -> Self {
-        Self { words: words.into(), help: None }
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), help: None }
     }
 
     pub(super) fn with_help(mut self, help: impl Into<Option<String>>) -> Self {
@@ -21,18 +21,18 @@ impl ConfError {
         self
     }
 
-    /// The text of the exception in Python, less what it says of PyTorch's own source.
-    pub fn words(&self) -> &str {
-        &self.words
+    /// The text of the Python exception, without the part about PyTorch's source.
+    pub fn message(&self) -> &str {
+        &self.message
     }
 }
 
 impl fmt::Display for ConfError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = self.words.trim_end();
+        let message = self.message.trim_end();
         match &self.help {
-            None => f.write_str(words),
-            Some(help) => write!(f, "{} ({help})", words.trim_end_matches('.')),
+            None => f.write_str(message),
+            Some(help) => write!(f, "{} ({help})", message.trim_end_matches('.')),
         }
     }
 }

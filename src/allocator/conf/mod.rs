@@ -1,19 +1,20 @@
-//! Settings of PyTorch's caching allocator, and the grammar of the string that sets them.
+//! The allocator's settings, and the grammar of the string that sets them (`PYTORCH_CUDA_ALLOC_CONF`).
 //!
-//! Knows nothing of files or environment: the string comes from whoever has it.
+//! [`parse`] reads a string as a given release of PyTorch does and returns [`Settings`] or PyTorch's own error.
+//! The module does not read files or the environment.
 
 mod change;
 mod dialect;
 mod error;
+mod format;
 mod number;
-mod pairs;
+mod option_list;
 mod parse;
 mod settings;
 mod tokens;
-mod written;
 
-pub use change::{Change, environment};
+pub use change::{ConfChange, shell_assignment};
 pub use error::ConfError;
-pub use pairs::option_in;
-pub use parse::{Parsed, Unknown, parse};
+pub use option_list::find_option;
+pub use parse::{ParsedConf, UnknownKeys, parse};
 pub use settings::{Reserve, Settings};

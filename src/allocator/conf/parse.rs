@@ -1,43 +1,42 @@
-//! The grammar of the string, `key:value,key:[a:b,c:d]`, as lenient as PyTorch's own.
+//! Parsing `key:value,key:[a:b,c:d]`, as leniently as PyTorch does.
 
-use super::dialect::{Dialect, KnownOption, Meaning};
+use super::dialect::{Dialect, KnownOption, OptionMeaning};
 use super::error::ConfError;
 use super::number::{self, NumberError};
 use super::settings::{Reserve, Settings};
-use super::tokens::{Tokens, unclosed};
+use super::tokens::{Tokens, unclosed_list};
 use crate::base::units::{GIB, MIB};
 
-/// What to do with a key that the release does not have.
+/// How to treat a key that the release does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unknown {
-    /// Fail, as PyTorch does.
+pub enum UnknownKeys {
+    /// Fails, as PyTorch does.
     Refuse,
-    /// Warn and go on: for a string that some PyTorch has accepted already. A key of a later release
-    /// is taken for what it means there.
+    /// Warns: for a string that some release has already accepted. A key of a later release has the meaning that it
+    /// has there.
     Warn,
 }
 
-/// What a string sets.
+/// The result of parsing a settings string.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Parsed {
-    /// The settings after the string.
+pub struct ParsedConf {
     pub settings: Settings,
-    /// What was passed over, a sentence each.
+    /// One sentence for each option that was ignored.
     pub warnings: Vec<String>,
 }
 
-/// Reads `text` as PyTorch 2.`minor` does at run time, with the settings `before` in effect.
+/// Parses `text` as PyTorch 2.`minor` does at run time, with the settings `before` in effect.
 ///
-/// A parse sets some settings back to their defaults and carries the others over. Options of pinned
-/// memory are checked and have no effect. `backend:cudaMallocAsync` is accepted, although PyTorch
-/// allows it only in the environment.
+/// Parsing resets some settings to their defaults and keeps the others. Options of pinned memory are checked
+/// and have no effect. `backend:cudaMallocAsync` is accepted, although PyTorch allows it only in the
+/// environment.
 pub fn parse(
     text: &str,
     before: &Settings,
     minor: u32,
-    unknown: Unknown,
-) -> Result<Parsed, ConfError> {
-    let dialect = Dialect::of(minor);
+    unknown: UnknownKeys,
+) -> Result<ParsedConf, ConfError> {
+    let dialect = Dialect::for_release(minor);
     let mut settings = Settings {
         max_split_size: u64::MAX,
         roundup_power2_divisions: [0; 16],
@@ -45,8 +44,10 @@ pub fn parse(
         one_division_is_exact: dialect.one_division_is_exact,
         ..before.clone()
     };
-    let tokens = Tokens::of(text, &dialect);
-    if unknown == Unknown::Warn || Dialect::find(LARGE_SEGMENT).is_some_and(|o| dialect.has(o)) {
+    let tokens = Tokens::tokenize(text, &dialect);
+    if unknown == UnknownKeys::Warn
+        || Dialect::find_option(LARGE_SEGMENT).is_some_and(|o| dialect.has_option(o))
+    {
         read_large_segment_size(&tokens, &dialect, &mut settings)?;
     }
     if dialect.resets_non_split_rounding {
@@ -59,12 +60,12 @@ pub fn parse(
     } else {
         reader.read(None)?;
     }
-    Ok(Parsed { settings: reader.settings, warnings: reader.warnings })
+    Ok(ParsedConf { settings: reader.settings, warnings: reader.warnings })
 }
 
 const LARGE_SEGMENT: &str = "large_segment_size_mb";
 
-/// The large segment size bounds other options and so is read ahead of them, wherever the key stands.
+/// The large segment size bounds other options, so PyTorch reads it first, wherever its key is.
 fn read_large_segment_size(
     tokens: &Tokens,
     dialect: &Dialect,
@@ -72,88 +73,94 @@ fn read_large_segment_size(
 ) -> Result<(), ConfError> {
     let mut at = 0;
     while at < tokens.list.len() {
-        if tokens.is(at, LARGE_SEGMENT) {
-            tokens.need(at + 1)?;
+        if tokens.is_token(at, LARGE_SEGMENT) {
+            tokens.require(at + 1)?;
             at += 2;
-            let mib = dialect.mebibytes(tokens.need(at)?, LARGE_SEGMENT)?;
+            let mib = dialect.parse_mebibytes(tokens.require(at)?, LARGE_SEGMENT)?;
             if mib <= 10 {
-                let words = format!("CachingAllocator option {LARGE_SEGMENT} must be > 10 MB");
-                return error(words);
+                let message = format!("CachingAllocator option {LARGE_SEGMENT} must be > 10 MB");
+                return fail(message);
             }
-            settings.large_segment_size = bytes_of(mib);
+            settings.large_segment_size = mib_to_bytes(mib);
         }
         at += 1;
     }
     Ok(())
 }
 
-fn bytes_of(mib: u64) -> u64 {
+fn mib_to_bytes(mib: u64) -> u64 {
     mib.min(u64::MAX / MIB) * MIB
 }
 
-fn error<T>(words: impl Into<String>) -> Result<T, ConfError> {
-    Err(ConfError::new(words))
+fn fail<T>(message: impl Into<String>) -> Result<T, ConfError> {
+    Err(ConfError::new(message))
 }
 
-/// What was `read` of `token`, the value of `key`; PyTorch's whole error is the name of its `reader`.
-fn number<T>(
+/// Converts the error of parsing `token`, the value of `key`. PyTorch's message is only the name of the C++
+/// function, `parser`.
+fn map_number_error<T>(
     read: Result<T, NumberError>,
-    reader: &str,
+    parser: &str,
     token: &str,
     key: &str,
 ) -> Result<T, ConfError> {
     read.map_err(|error| {
         let fault = match error {
-            NumberError::None => "is not a number",
-            NumberError::Range => "is out of range",
+            NumberError::NotANumber => "is not a number",
+            NumberError::OutOfRange => "is out of range",
         };
-        ConfError::new(reader).with_help(format!("'{token}' {fault}, for {key}"))
+        ConfError::new(parser).with_help(format!("'{token}' {fault}, for {key}"))
     })
 }
 
-fn real(token: &str, key: &str) -> Result<f64, ConfError> {
-    number(number::real(token), "stod", token, key)
+fn parse_fraction(token: &str, key: &str) -> Result<f64, ConfError> {
+    map_number_error(number::parse_real(token), "stod", token, key)
 }
 
 impl Dialect {
-    /// A number of MiB, or of anything else that is whole.
-    fn mebibytes(&self, token: &str, key: &str) -> Result<u64, ConfError> {
+    /// A number of MiB, or any other whole number.
+    fn parse_mebibytes(&self, token: &str, key: &str) -> Result<u64, ConfError> {
         let wide = self.reads_wide_numbers;
-        let read = if wide { number::unsigned(token) } else { number::int(token) };
-        number(read, "stoull", token, key)
+        let read = if wide { number::parse_unsigned(token) } else { number::parse_int(token) };
+        map_number_error(read, "stoull", token, key)
     }
 }
 
 struct Reader {
     tokens: Tokens,
     dialect: Dialect,
-    unknown: Unknown,
+    unknown: UnknownKeys,
     settings: Settings,
     warnings: Vec<String>,
 }
 
 impl Reader {
-    /// Reads the whole string, obeying all options or only those that are `shared` or not.
+    /// Reads the whole string. Applies all options, or only those whose `is_shared` equals `shared`.
     fn read(&mut self, shared: Option<bool>) -> Result<(), ConfError> {
         let mut at = 0;
         while let Some(key) = self.tokens.list.get(at).cloned() {
-            at = self.entry(&key, at, shared)? + 1;
+            at = self.read_option(&key, at, shared)? + 1;
             if at < self.tokens.list.len() {
-                self.tokens.mark(at, ",")?;
+                self.tokens.expect_mark(at, ",")?;
             }
             at += 1;
         }
         Ok(())
     }
 
-    /// Reads the entry at `at` and says where it ends.
-    fn entry(&mut self, key: &str, at: usize, shared: Option<bool>) -> Result<usize, ConfError> {
-        let known = Dialect::find(key);
+    /// Reads the option at `at`; returns the position of its last token.
+    fn read_option(
+        &mut self,
+        key: &str,
+        at: usize,
+        shared: Option<bool>,
+    ) -> Result<usize, ConfError> {
+        let known = Dialect::find_option(key);
         let first_reading = shared != Some(false);
-        if known.is_none_or(|option| !self.dialect.has(option)) {
+        if known.is_none_or(|option| !self.dialect.has_option(option)) {
             let parser = if first_reading { "Accelerator" } else { "CUDA" };
-            let error = self.dialect.unrecognized(key, parser);
-            if self.unknown == Unknown::Refuse {
+            let error = self.dialect.unrecognized_key(key, parser);
+            if self.unknown == UnknownKeys::Refuse {
                 return Err(error);
             }
             if first_reading {
@@ -162,112 +169,115 @@ impl Reader {
         }
         match known {
             Some(option) if shared.is_none_or(|shared| shared == option.is_shared) => {
-                self.value(option, at)
+                self.read_value(option, at)
             }
-            Some(_) => self.tokens.skip(at),
-            None => Ok(self.tokens.skip(at).unwrap_or(self.tokens.list.len())),
+            Some(_) => self.tokens.skip_value(at),
+            None => Ok(self.tokens.skip_value(at).unwrap_or(self.tokens.list.len())),
         }
     }
 
-    /// Reads the value of `option`, whose key is at `at`, and says where it ends.
-    fn value(&mut self, option: &KnownOption, at: usize) -> Result<usize, ConfError> {
-        self.tokens.mark(at + 1, ":")?;
+    /// Reads the value of `option`, whose key is at `at`; returns the position of its last token.
+    fn read_value(&mut self, option: &KnownOption, at: usize) -> Result<usize, ConfError> {
+        self.tokens.expect_mark(at + 1, ":")?;
         let at = at + 2;
         let name = option.key;
-        let token = self.tokens.need(at)?.to_owned();
+        let token = self.tokens.require(at)?.to_owned();
         match option.meaning {
-            Meaning::LargeSegmentSize => {} // read ahead
-            Meaning::MaxSplitSize => self.settings.max_split_size = self.least(&token, name)?,
-            Meaning::MaxNonSplitRounding => {
-                self.settings.max_non_split_rounding = self.least(&token, name)?;
+            OptionMeaning::LargeSegmentSize => {} // set by `read_large_segment_size`
+            OptionMeaning::MaxSplitSize => {
+                self.settings.max_split_size = self.parse_size_with_minimum(&token, name)?
             }
-            Meaning::GarbageCollection => {
-                self.settings.garbage_collection_threshold = Self::threshold(&token, name)?;
+            OptionMeaning::MaxNonSplitRounding => {
+                self.settings.max_non_split_rounding =
+                    self.parse_size_with_minimum(&token, name)?;
             }
-            Meaning::Divisions => return self.divisions(&token, at),
-            Meaning::ExpandableSegments => {
-                self.settings.expandable_segments = Self::flag(&token, at)?;
+            OptionMeaning::GarbageCollection => {
+                self.settings.garbage_collection_threshold = Self::parse_threshold(&token, name)?;
             }
-            Meaning::Backend => self.settings.backend_is_async = Self::backend(&token)?,
-            Meaning::Fraction => {
-                let fraction = real(&token, name)?;
+            OptionMeaning::Divisions => return self.read_divisions(&token, at),
+            OptionMeaning::ExpandableSegments => {
+                self.settings.expandable_segments = Self::parse_flag(&token, at)?;
+            }
+            OptionMeaning::Backend => self.settings.backend_is_async = Self::parse_backend(&token)?,
+            OptionMeaning::Fraction => {
+                let fraction = parse_fraction(&token, name)?;
                 if !(0.0..=1.0).contains(&fraction) {
-                    return error("per_process_memory_fraction is invalid, set it in [0.0, 1.0]");
+                    return fail("per_process_memory_fraction is invalid, set it in [0.0, 1.0]");
                 }
                 self.settings.per_process_memory_fraction = fraction;
             }
-            Meaning::Reserve => {
-                if let Some(reserve) = self.reserve(&token) {
+            OptionMeaning::Reserve => {
+                if let Some(reserve) = self.parse_reserve(&token) {
                     self.settings.expandable_segments_reserve = Some(reserve);
                 }
             }
-            Meaning::ReserveByClass => return self.reserve_by_class(at),
-            Meaning::ReleaseLock => {
-                self.settings.release_lock_on_cudamalloc = Self::flag(&token, at)?;
+            OptionMeaning::ReserveByClass => return self.check_reserve_by_class(at),
+            OptionMeaning::ReleaseLock => {
+                self.settings.release_lock_on_cudamalloc = Self::parse_flag(&token, at)?;
             }
-            Meaning::GraphReuse => {
-                self.settings.graph_capture_record_stream_reuse = Self::flag(&token, at)?;
+            OptionMeaning::GraphReuse => {
+                self.settings.graph_capture_record_stream_reuse = Self::parse_flag(&token, at)?;
             }
-            Meaning::ThrowOnOom => {
-                self.settings.throw_on_cudamalloc_oom = Self::flag(&token, at)?;
+            OptionMeaning::ThrowOnOom => {
+                self.settings.throw_on_cudamalloc_oom = Self::parse_flag(&token, at)?;
             }
-            Meaning::RegisterThreads => self.check_threads(&token, name)?,
-            Meaning::PinnedReserve => {
-                if self.dialect.mebibytes(&token, name)? == 0 {
-                    return error("Pinned reserve segment size has to be greater than 0");
+            OptionMeaning::RegisterThreads => self.check_threads(&token, name)?,
+            OptionMeaning::PinnedReserve => {
+                if self.dialect.parse_mebibytes(&token, name)? == 0 {
+                    return fail("Pinned reserve segment size has to be greater than 0");
                 }
             }
-            Meaning::PinnedSize => {
-                self.dialect.mebibytes(&token, name)?;
+            OptionMeaning::PinnedSize => {
+                self.dialect.parse_mebibytes(&token, name)?;
             }
-            Meaning::PinnedFlag => {
-                Self::flag(&token, at)?;
+            OptionMeaning::PinnedFlag => {
+                Self::parse_flag(&token, at)?;
             }
         }
         Ok(at)
     }
 
-    /// Bytes of a size in MiB that has to be that of a large segment, or more than that.
-    fn least(&self, token: &str, name: &str) -> Result<u64, ConfError> {
-        let mib = self.dialect.mebibytes(token, name)?;
-        let least = self.settings.large_segment_size / MIB;
-        let equal = self.dialect.allows_least_size;
-        if mib > least || (equal && mib == least) {
-            return Ok(bytes_of(mib));
+    /// Parses a size in MiB, which must be at least (or above) the large segment size. Returns bytes.
+    fn parse_size_with_minimum(&self, token: &str, name: &str) -> Result<u64, ConfError> {
+        let mib = self.dialect.parse_mebibytes(token, name)?;
+        let minimum = self.settings.large_segment_size / MIB;
+        let equal = self.dialect.allows_minimum_size;
+        if mib > minimum || (equal && mib == minimum) {
+            return Ok(mib_to_bytes(mib));
         }
         let sign = if equal { ">=" } else { ">" };
-        let words = format!("CachingAllocator option {name} too small, must be {sign} {least}");
-        error(words)
+        let message = format!("CachingAllocator option {name} too small, must be {sign} {minimum}");
+        fail(message)
     }
 
-    fn threshold(token: &str, name: &str) -> Result<f64, ConfError> {
-        let threshold = real(token, name)?;
+    fn parse_threshold(token: &str, name: &str) -> Result<f64, ConfError> {
+        let threshold = parse_fraction(token, name)?;
         if threshold > 0.0 && threshold < 1.0 {
             return Ok(threshold);
         }
-        error("garbage_collect_threshold is invalid, set it in (0.0, 1.0)")
+        fail("garbage_collect_threshold is invalid, set it in (0.0, 1.0)")
     }
 
-    fn flag(token: &str, at: usize) -> Result<bool, ConfError> {
+    fn parse_flag(token: &str, at: usize) -> Result<bool, ConfError> {
         match token {
             "True" => Ok(true),
             "False" => Ok(false),
-            _ => error(format!(
+            _ => fail(format!(
                 "Expected 'True' or 'False' at index {at} in ConfigTokenizer but got '{token}'"
             )),
         }
     }
 
-    fn backend(token: &str) -> Result<bool, ConfError> {
+    fn parse_backend(token: &str) -> Result<bool, ConfError> {
         match token {
             "native" => Ok(false),
             "cudaMallocAsync" => Ok(true),
-            _ => error("Unknown allocator backend, options are native and cudaMallocAsync"),
+            _ => fail("Unknown allocator backend, options are native and cudaMallocAsync"),
         }
     }
 
     fn check_threads(&self, token: &str, name: &str) -> Result<(), ConfError> {
-        let threads = self.dialect.mebibytes(token, name)?;
+        let threads = self.dialect.parse_mebibytes(token, name)?;
         let fault = if !threads.is_power_of_two() {
             "Number of register threads has to be power of 2"
         } else if threads > 128 {
@@ -275,73 +285,73 @@ impl Reader {
         } else {
             return Ok(());
         };
-        error(format!("{fault}, got {threads}"))
+        fail(format!("{fault}, got {threads}"))
     }
 
-    fn divisions(&mut self, token: &str, at: usize) -> Result<usize, ConfError> {
+    fn read_divisions(&mut self, token: &str, at: usize) -> Result<usize, ConfError> {
         if token == "[" {
-            return self.list_of_divisions(at);
+            return self.read_divisions_list(at);
         }
-        let all = self.dialect.mebibytes(token, "roundup_power2_divisions")?;
+        let all = self.dialect.parse_mebibytes(token, "roundup_power2_divisions")?;
         if !all.is_power_of_two() {
-            return error("For roundups, the divisions has to be power of 2 ");
+            return fail("For roundups, the divisions has to be power of 2 ");
         }
         self.settings.roundup_power2_divisions = [all; 16];
         Ok(at)
     }
 
-    fn list_of_divisions(&mut self, mut at: usize) -> Result<usize, ConfError> {
+    fn read_divisions_list(&mut self, mut at: usize) -> Result<usize, ConfError> {
         let mut is_first = true;
         let mut last = 0;
         loop {
             at += 1;
             let Some(interval) = self.tokens.list.get(at).cloned() else {
-                // Up to 2.9 a list may stay open.
-                return if self.tokens.is_strict { Ok(at) } else { Err(unclosed()) };
+                // Up to 2.9 a list needs no `]`.
+                return if self.tokens.is_strict { Ok(at) } else { Err(unclosed_list()) };
             };
             if interval == "]" {
                 return Ok(at);
             }
-            self.tokens.mark(at + 1, ":")?;
+            self.tokens.expect_mark(at + 1, ":")?;
             at += 2;
-            let divisions = self.divisions_in_list(at)?;
+            let divisions = self.parse_divisions_in_list(at)?;
             let buckets = &mut self.settings.roundup_power2_divisions;
             if interval == ">" {
-                let from = last + usize::from(self.dialect.rest_begins_above);
+                let from = last + usize::from(self.dialect.rest_starts_above);
                 buckets.iter_mut().skip(from).for_each(|bucket| *bucket = divisions);
             } else {
-                let bucket = bucket(&interval)?;
+                let bucket = parse_bucket(&interval)?;
                 let from = if is_first { 0 } else { bucket };
                 let filled = buckets.iter_mut().take(bucket + 1).skip(from);
                 filled.for_each(|bucket| *bucket = divisions);
                 is_first = false;
                 last = bucket;
             }
-            if !self.tokens.is(at + 1, "]") {
+            if !self.tokens.is_token(at + 1, "]") {
                 at += 1;
-                self.tokens.mark(at, ",")?;
+                self.tokens.expect_mark(at, ",")?;
             }
         }
     }
 
-    fn divisions_in_list(&self, at: usize) -> Result<u64, ConfError> {
+    fn parse_divisions_in_list(&self, at: usize) -> Result<u64, ConfError> {
         let divisions =
-            self.dialect.mebibytes(self.tokens.need(at)?, "roundup_power2_divisions")?;
+            self.dialect.parse_mebibytes(self.tokens.require(at)?, "roundup_power2_divisions")?;
         let zero_is_off = self.dialect.allows_zero_divisions;
         if divisions.is_power_of_two() || (divisions == 0 && zero_is_off) {
             return Ok(divisions);
         }
         let or_zero = if zero_is_off { "or 0 to disable roundup " } else { "" };
-        error(format!("For roundups, the divisions has to be power of 2 {or_zero}"))
+        fail(format!("For roundups, the divisions has to be power of 2 {or_zero}"))
     }
 
-    /// A reserve size; what is none leaves the one before in effect.
-    fn reserve(&mut self, token: &str) -> Option<Reserve> {
+    /// A reserve size. An invalid one is ignored with PyTorch's warning.
+    fn parse_reserve(&mut self, token: &str) -> Option<Reserve> {
         let (amount, is_gib) = match token.strip_suffix(['G', 'g']) {
             Some(amount) => (amount, true),
             None => (token, false),
         };
-        let amount = number::decimal_only(amount).filter(|n| *n > 0.0 && n.is_finite());
+        let amount = number::parse_decimal(amount).filter(|n| *n > 0.0 && n.is_finite());
         if amount.is_none() {
             self.warnings.push(format!(
                 "Ignoring invalid expandable-segment reserve value '{token}' in \
@@ -361,15 +371,15 @@ impl Reader {
         Some(Reserve::Bytes((amount * GIB as f64) as u64))
     }
 
-    /// Reserves by class of stream. No snapshot tells the class of a stream, so they go unused.
-    fn reserve_by_class(&mut self, mut at: usize) -> Result<usize, ConfError> {
+    /// Reserves by class of stream. They have no effect, because snapshots do not record the class of a stream.
+    fn check_reserve_by_class(&mut self, mut at: usize) -> Result<usize, ConfError> {
         let mut is_used = false;
-        while self.tokens.need(at + 1)? != "]" {
-            self.tokens.need(at + 2)?;
+        while self.tokens.require(at + 1)? != "]" {
+            self.tokens.require(at + 2)?;
             at += 3;
-            let value = self.tokens.need(at)?.to_owned();
-            is_used |= self.reserve(&value).is_some();
-            at += usize::from(self.tokens.is(at + 1, ","));
+            let value = self.tokens.require(at)?.to_owned();
+            is_used |= self.parse_reserve(&value).is_some();
+            at += usize::from(self.tokens.is_token(at + 1, ","));
         }
         if is_used {
             self.warnings.push(
@@ -382,11 +392,16 @@ impl Reader {
     }
 }
 
-/// The bucket of divisions for sizes of `interval` MiB and more.
-fn bucket(interval: &str) -> Result<usize, ConfError> {
-    let mib = number(number::unsigned(interval), "stoull", interval, "roundup_power2_divisions")?;
+/// The index in `roundup_power2_divisions` for sizes of `interval` MiB.
+fn parse_bucket(interval: &str) -> Result<usize, ConfError> {
+    let mib = map_number_error(
+        number::parse_unsigned(interval),
+        "stoull",
+        interval,
+        "roundup_power2_divisions",
+    )?;
     if !mib.is_power_of_two() {
-        return error("For roundups, the intervals have to be power of 2 ");
+        return fail("For roundups, the intervals have to be power of 2 ");
     }
     Ok(usize::try_from(mib.trailing_zeros()).map_or(15, |bucket| bucket.min(15)))
 }

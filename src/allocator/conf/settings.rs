@@ -1,13 +1,12 @@
-//! The knobs that decide how large a block and a segment become, and when memory is given back.
+//! The settings that decide sizes of blocks and segments, and when memory is released.
 
 use crate::base::units::MIB;
 
-/// Address space that one expandable segment reserves (`expandable_segments_reserve`, PyTorch 2.15).
+/// Address space that an expandable segment reserves (`expandable_segments_reserve`, PyTorch 2.15).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reserve {
-    /// This part of the memory of the device; may be more than 1.
+    /// A fraction of the device's memory; may exceed 1.
     Fraction(f64),
-    /// This many bytes.
     Bytes(u64),
 }
 
@@ -15,35 +14,33 @@ pub enum Reserve {
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "PyTorch's own switches, each independent")]
 pub struct Settings {
-    /// Blocks of this many bytes or more are never split; `u64::MAX` is PyTorch's "unlimited".
+    /// Blocks of this many bytes or more are never split; `u64::MAX` is "unlimited".
     pub max_split_size: u64,
-    /// Bytes by which a block that may not be split can be larger than the request it serves
+    /// A block that is never split serves a request only if it is less than this many bytes larger
     /// (`max_non_split_rounding_mb`, PyTorch 2.6).
     pub max_non_split_rounding: u64,
-    /// Part of the memory limit beyond which idle blocks are freed; 0 is never.
+    /// Fraction of the memory limit beyond which unused cached blocks are released; 0 is never.
     pub garbage_collection_threshold: f64,
-    /// Whether segments grow by mapping memory instead of being allocated whole.
     pub expandable_segments: bool,
-    /// What an expandable segment reserves; `None` is 9/8 of the memory of the device.
+    /// `None` is 9/8 of the device's memory.
     pub expandable_segments_reserve: Option<Reserve>,
-    /// Divisions of each power of two that sizes are rounded up to, by size in MiB: index 0 for
-    /// less than 2 MiB, 1 for [2, 4), ... 15 for 32 GiB and more. 0 is plain rounding to 512 bytes.
+    /// Divisions of each power of two to which sizes are rounded up: index 0 for sizes below 2 MiB, 1 for
+    /// [2, 4) MiB, ... 15 for 32 GiB and more. 0 divisions is plain rounding to 512 bytes.
     pub roundup_power2_divisions: [u64; 16],
-    /// Whether one division leaves a size unrounded, as up to PyTorch 2.3, or means plain rounding.
+    /// Whether one division leaves sizes unrounded (up to PyTorch 2.3). Otherwise it means plain rounding.
     pub one_division_is_exact: bool,
     /// Bytes of a segment for requests between 1 and 10 MiB, and the granule of large expandable
     /// segments (`large_segment_size_mb`, PyTorch 2.11).
     pub large_segment_size: u64,
-    /// Part of the memory of the device that may be reserved; 1 is no limit
-    /// (`per_process_memory_fraction`, PyTorch 2.10).
+    /// Fraction of the device's memory that may be reserved; 1 is no limit (PyTorch 2.10).
     pub per_process_memory_fraction: f64,
-    /// Whether to fail before `cudaMalloc` when it would fail (PyTorch 2.12).
+    /// Whether a request above `per_process_memory_fraction` fails before `cudaMalloc` (PyTorch 2.12).
     pub throw_on_cudamalloc_oom: bool,
     /// Whether other threads may use the allocator during `cudaMalloc` (PyTorch 2.2).
     pub release_lock_on_cudamalloc: bool,
-    /// Whether memory freed in a graph capture may be used again in it (PyTorch 2.9).
+    /// Whether memory freed in a graph capture may be reused in it (PyTorch 2.9).
     pub graph_capture_record_stream_reuse: bool,
-    /// Whether memory comes from `cudaMallocAsync`, to which no other setting applies.
+    /// Whether the backend is `cudaMallocAsync`, which ignores all other settings.
     pub backend_is_async: bool,
 }
 

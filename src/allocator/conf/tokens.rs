@@ -1,9 +1,9 @@
-//! The string in pieces.
+//! Tokens of a settings string.
 
 use super::dialect::Dialect;
 use super::error::ConfError;
 
-/// The pieces of a string: words and punctuation.
+/// Words and punctuation of a settings string.
 pub(super) struct Tokens {
     pub(super) list: Vec<String>,
     /// See [`Dialect::is_strict`].
@@ -11,57 +11,57 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    pub(super) fn of(text: &str, dialect: &Dialect) -> Self {
-        Self { list: cut(text, dialect), is_strict: dialect.is_strict }
+    pub(super) fn tokenize(text: &str, dialect: &Dialect) -> Self {
+        Self { list: split_tokens(text, dialect), is_strict: dialect.is_strict }
     }
 
-    pub(super) fn is(&self, at: usize, token: &str) -> bool {
+    pub(super) fn is_token(&self, at: usize, token: &str) -> bool {
         self.list.get(at).is_some_and(|found| found == token)
     }
 
-    /// The token at `at`.
-    pub(super) fn need(&self, at: usize) -> Result<&str, ConfError> {
+    /// The token at `at`; an error if the string ends before it.
+    pub(super) fn require(&self, at: usize) -> Result<&str, ConfError> {
         self.list.get(at).map(String::as_str).ok_or_else(|| {
             ConfError::new("Index out of bounds in ConfigTokenizer")
                 .with_help("the string ends where a value should follow".to_owned())
         })
     }
 
-    /// Checks that `at` holds `mark` or, where that is not looked at, anything at all.
-    pub(super) fn mark(&self, at: usize, mark: &str) -> Result<(), ConfError> {
+    /// Checks that the token at `at` is `mark`. A dialect that is not strict accepts any token.
+    pub(super) fn expect_mark(&self, at: usize, mark: &str) -> Result<(), ConfError> {
         if !self.is_strict {
-            return self.need(at).map(drop);
+            return self.require(at).map(drop);
         }
-        if self.is(at, mark) {
+        if self.is_token(at, mark) {
             return Ok(());
         }
-        let words = format!("Error parsing CachingAllocator settings, expected {mark}");
+        let message = format!("Error parsing CachingAllocator settings, expected {mark}");
         let help = match self.list.get(at) {
             Some(token) => format!("found '{token}'"),
             None => "the string ends there".to_owned(),
         };
-        Err(ConfError::new(words).with_help(help))
+        Err(ConfError::new(message).with_help(help))
     }
 
-    /// The end of the value of the key at `at`: the value itself or the `]` of a list.
-    pub(super) fn skip(&self, at: usize) -> Result<usize, ConfError> {
-        self.need(at + 1)?;
-        if self.need(at + 2)? != "[" {
+    /// Position of the last token of the value that belongs to the key at `at`: the value, or the `]` of a list.
+    pub(super) fn skip_value(&self, at: usize) -> Result<usize, ConfError> {
+        self.require(at + 1)?;
+        if self.require(at + 2)? != "[" {
             return Ok(at + 2);
         }
         let rest = self.list.iter().skip(at + 3).position(|token| token == "]");
-        rest.map(|rest| at + 3 + rest).ok_or_else(unclosed)
+        rest.map(|rest| at + 3 + rest).ok_or_else(unclosed_list)
     }
 }
 
-/// The error of a list without an end.
-pub(super) fn unclosed() -> ConfError {
-    let words = "Expected closing bracket ']' in ConfigTokenizer but reached end of config";
-    ConfError::new(words)
+/// PyTorch's error for a list without `]`.
+pub(super) fn unclosed_list() -> ConfError {
+    let message = "Expected closing bracket ']' in ConfigTokenizer but reached end of config";
+    ConfError::new(message)
 }
 
-/// The string cut at its punctuation, which is kept, and less its blanks.
-fn cut(text: &str, dialect: &Dialect) -> Vec<String> {
+/// Splits at punctuation, which becomes tokens too, and removes blanks.
+fn split_tokens(text: &str, dialect: &Dialect) -> Vec<String> {
     let mut list = Vec::new();
     let mut word = String::new();
     for c in text.chars() {

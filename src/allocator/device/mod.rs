@@ -10,11 +10,11 @@
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
-mod named;
+mod gpu_model;
 mod simulated;
 
-pub use named::{GPUS, Gpu};
-pub use simulated::{Placement, Simulated};
+pub use gpu_model::{GPUS, GpuModel};
+pub use simulated::{Placement, SimulatedDevice};
 
 /// Bytes of a device whose size does not matter: larger than any, small enough to add up.
 pub const UNBOUNDED: u64 = 1 << 46;
@@ -66,10 +66,10 @@ pub trait DeviceMemory {
 pub trait ReplayDevice: DeviceMemory {
     /// Memory that was held before the first call: a segment, or memory mapped into a part of `within`.
     /// A device that cannot provide it remembers that, and refuses everything.
-    fn take_over(&mut self, addr: u64, size: u64, within: Option<Reservation>);
+    fn add_initial_memory(&mut self, addr: u64, size: u64, within: Option<Reservation>);
 
     /// Adds memory; a real device has what it has.
-    fn enlarge(&mut self, _bytes: u64) {}
+    fn add_capacity(&mut self, _bytes: u64) {}
 }
 
 // A device can be borrowed for a replay.
@@ -108,11 +108,11 @@ impl<D: DeviceMemory + ?Sized> DeviceMemory for &mut D {
 }
 
 impl<D: ReplayDevice + ?Sized> ReplayDevice for &mut D {
-    fn take_over(&mut self, addr: u64, size: u64, within: Option<Reservation>) {
-        (**self).take_over(addr, size, within);
+    fn add_initial_memory(&mut self, addr: u64, size: u64, within: Option<Reservation>) {
+        (**self).add_initial_memory(addr, size, within);
     }
 
-    fn enlarge(&mut self, bytes: u64) {
-        (**self).enlarge(bytes);
+    fn add_capacity(&mut self, bytes: u64) {
+        (**self).add_capacity(bytes);
     }
 }

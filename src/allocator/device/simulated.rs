@@ -36,15 +36,15 @@ pub enum Placement {
 
 /// A device of `capacity` bytes, which hands out the lowest free range that is large enough.
 #[derive(Debug, Clone)]
-pub struct Simulated {
+pub struct SimulatedDevice {
     capacity: u64,
     used: u64,
     placement: Placement,
-    segments: Ranges,
-    reservations: Ranges,
+    segments: AddressSpace,
+    reservations: AddressSpace,
 }
 
-impl Simulated {
+impl SimulatedDevice {
     /// Device number `device` with `capacity` bytes, none of them in use.
     pub fn new(device: u64, capacity: u64) -> Self {
         let device = device.min(255);
@@ -52,8 +52,8 @@ impl Simulated {
             capacity,
             used: 0,
             placement: Placement::Lowest,
-            segments: Ranges::over(SEGMENTS + (device << DEVICE_SHIFT), SEGMENT_SPAN),
-            reservations: Ranges::over(
+            segments: AddressSpace::over(SEGMENTS + (device << DEVICE_SHIFT), SEGMENT_SPAN),
+            reservations: AddressSpace::over(
                 RESERVATIONS + (device << RESERVATION_SHIFT),
                 RESERVATION_SPAN,
             ),
@@ -62,13 +62,13 @@ impl Simulated {
 
     /// The same device, whose new memory lies elsewhere.
     #[must_use]
-    pub fn placing(mut self, placement: Placement) -> Self {
+    pub fn with_placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
     /// `bytes` of it belong to somebody else.
-    pub fn lend(&mut self, bytes: u64) {
+    pub fn add_used_elsewhere(&mut self, bytes: u64) {
         self.used = self.used.saturating_add(bytes);
     }
 
@@ -91,7 +91,7 @@ fn whole_pages(size: u64) -> Option<u64> {
     size.max(1).checked_next_multiple_of(PAGE)
 }
 
-impl DeviceMemory for Simulated {
+impl DeviceMemory for SimulatedDevice {
     fn allocate(&mut self, size: u64) -> Result<u64, OutOfMemory> {
         let pages = self.take(size)?;
         self.segments.take(pages, &mut self.placement)
@@ -127,9 +127,9 @@ impl DeviceMemory for Simulated {
     }
 }
 
-impl ReplayDevice for Simulated {
+impl ReplayDevice for SimulatedDevice {
     /// Whatever was held is there, on a device of any capacity.
-    fn take_over(&mut self, addr: u64, size: u64, within: Option<Reservation>) {
+    fn add_initial_memory(&mut self, addr: u64, size: u64, within: Option<Reservation>) {
         self.used = self.used.saturating_add(whole_pages(size).unwrap_or(size));
         match within {
             None => self.segments.insert(addr, size),
@@ -137,7 +137,7 @@ impl ReplayDevice for Simulated {
         }
     }
 
-    fn enlarge(&mut self, bytes: u64) {
+    fn add_capacity(&mut self, bytes: u64) {
         self.capacity = self.capacity.saturating_add(bytes);
     }
 }
@@ -155,14 +155,14 @@ impl Placement {
 
 /// Addresses that are free.
 #[derive(Debug, Clone)]
-struct Ranges {
+struct AddressSpace {
     origin: u64,
     span: u64,
     /// The gaps by where they begin, with their ends; no two adjoin.
     gaps: BTreeMap<u64, u64>,
 }
 
-impl Ranges {
+impl AddressSpace {
     fn over(origin: u64, span: u64) -> Self {
         Self { origin, span, gaps: BTreeMap::from([(origin, u64::MAX)]) }
     }
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn the_lowest_gap_is_taken() {
-        let mut device = Simulated::new(1, 100 * MIB);
+        let mut device = SimulatedDevice::new(1, 100 * MIB);
         let base = SEGMENTS + (1 << DEVICE_SHIFT);
         let first = device.allocate(2 * MIB).unwrap();
         let second = device.allocate(20 * MIB).unwrap();
@@ -254,20 +254,20 @@ mod tests {
 
     #[test]
     fn gaps_join_again() {
-        let mut device = Simulated::new(0, 100 * MIB);
+        let mut device = SimulatedDevice::new(0, 100 * MIB);
         let taken = [4, 6, 8].map(|mib| device.allocate(mib * MIB).unwrap());
         for (addr, mib) in [(taken[0], 4), (taken[2], 8), (taken[1], 6)] {
             device.free(addr, mib * MIB);
         }
         assert_eq!(device.allocate(18 * MIB), Ok(SEGMENTS));
-        device.take_over(SEGMENTS + 20 * MIB, 10 * MIB, None);
+        device.add_initial_memory(SEGMENTS + 20 * MIB, 10 * MIB, None);
         assert_eq!(device.allocate(4 * MIB), Ok(SEGMENTS + 30 * MIB), "the gap is too small");
         assert_eq!(device.allocate(2 * MIB), Ok(SEGMENTS + 18 * MIB));
     }
 
     #[test]
     fn reservations_take_no_memory() {
-        let mut device = Simulated::new(0, 10 * MIB);
+        let mut device = SimulatedDevice::new(0, 10 * MIB);
         let base = device.reserve(100 * MIB, 2 * MIB).unwrap();
         assert_eq!(device.reserve(100 * MIB, 2 * MIB), Ok(base + 100 * MIB));
         assert_eq!(device.map(base, 10 * MIB), Ok(()));
@@ -278,13 +278,14 @@ mod tests {
 
     #[test]
     fn memory_lies_where_it_is_placed() {
-        let below = &mut Simulated::new(0, 100 * MIB).placing(Placement::Highest);
+        let below = &mut SimulatedDevice::new(0, 100 * MIB).with_placement(Placement::Highest);
         let taken = [2, 20, 4].map(|mib| below.allocate(mib * MIB).unwrap());
         assert_eq!(taken.map(|addr| (taken[0] - addr) / MIB), [0, 20, 24]);
         below.free(taken[1], 20 * MIB);
         assert_eq!(below.allocate(2 * MIB), Ok(taken[2] - 2 * MIB), "no gap is filled");
         let drawn = |seed| {
-            let mut device = Simulated::new(0, 100 * MIB).placing(Placement::Scattered(seed));
+            let mut device =
+                SimulatedDevice::new(0, 100 * MIB).with_placement(Placement::Scattered(seed));
             [2, 20, 4].map(|mib| device.allocate(mib * MIB).unwrap())
         };
         assert_eq!(drawn(1), drawn(1));

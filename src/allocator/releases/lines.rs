@@ -1,12 +1,11 @@
-//! Which release a line of PyTorch's own Python code is of: what no key of a snapshot says, its stacks do.
+//! Inferring the release from line numbers in PyTorch's own Python code, where no key of a snapshot identifies it.
 //!
-//! The lines are those of the statements named below in the wheels of releases 2.0.0 to 2.15.0 on `PyPI`,
-//! patch releases included: of one minor release all have the same.
+//! The line numbers come from the wheels of releases 2.0.0 to 2.15.0 on `PyPI`. Patch releases of one minor
+//! release all have the same.
 
 use super::RELEASES;
 
-/// A function of PyTorch's whose calls stand in many stacks, with the lines they stand on in each minor
-/// release.
+/// A PyTorch function that is in many stacks, and the lines of its calls in each minor release.
 struct Landmark {
     file: &'static str,
     function: &'static str,
@@ -21,8 +20,8 @@ const fn landmark(
     Landmark { file, function, lines }
 }
 
-/// The lines on which each calls what may ask for memory: a module's `forward` and hooks, an optimizer's step, the
-/// engine of autograd.
+/// Lines that call code which may allocate: a module's `forward` and hooks, an optimizer's step, the autograd
+/// engine.
 #[rustfmt::skip]
 const LANDMARKS: [Landmark; 10] = [
     landmark("torch/nn/modules/module.py", "_call_impl", [
@@ -89,11 +88,11 @@ const LANDMARKS: [Landmark; 10] = [
     ]),
 ];
 
-/// The releases, as bits by their minor numbers, in which line `line` of `file` is one where `function` calls on;
-/// `None` where that tells nothing.
-pub fn written_by(file: &str, function: &str, line: u32) -> Option<u32> {
-    let mut of_function = LANDMARKS.iter().filter(|landmark| landmark.function == function);
-    let landmark = of_function.find(|landmark| is_file(file, landmark.file))?;
+/// The releases in which `line` of `file` is a call in `function`, as a bit set of minor numbers. `None` if the
+/// function is no landmark, or no release has a call on that line.
+pub fn releases_with_line(file: &str, function: &str, line: u32) -> Option<u32> {
+    let mut landmarks = LANDMARKS.iter().filter(|landmark| landmark.function == function);
+    let landmark = landmarks.find(|landmark| ends_with_path(file, landmark.file))?;
     let mut releases = 0;
     for (minor, lines) in landmark.lines.iter().enumerate() {
         releases |= u32::from(lines.contains(&line)) << minor;
@@ -101,8 +100,8 @@ pub fn written_by(file: &str, function: &str, line: u32) -> Option<u32> {
     (releases != 0).then_some(releases)
 }
 
-/// Whether `path` ends in `name`, in either notation of paths.
-fn is_file(path: &str, name: &str) -> bool {
+/// Whether `path` ends in the path `name`, with `/` or `\` as separators.
+fn ends_with_path(path: &str, name: &str) -> bool {
     let Some(above) = path.len().checked_sub(name.len()) else { return false };
     let parts = || path.bytes().map(|byte| if byte == b'\\' { b'/' } else { byte });
     parts().skip(above).eq(name.bytes()) && (above == 0 || parts().nth(above - 1) == Some(b'/'))
@@ -113,13 +112,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_its_releases_on_any_system() {
-        let of = |file, line| written_by(file, "_call_impl", line);
+    fn line_identifies_releases_with_either_path_separator() {
+        let of = |file, line| releases_with_line(file, "_call_impl", line);
         assert_eq!(of("/venv/site-packages/torch/nn/modules/module.py", 1750), Some(1 << 6));
         assert_eq!(of(r"C:\env\Lib\site-packages\torch\nn\modules\module.py", 1568), Some(1 << 1));
         assert_eq!(of("torch/nn/modules/module.py", 1789), Some(1 << 12 | 1 << 13));
         assert_eq!(of("torch/nn/modules/module.py", 1751), None, "another statement");
         assert_eq!(of("/app/mytorch/nn/modules/module.py", 1750), None, "another file");
-        assert_eq!(written_by("torch/nn/modules/module.py", "forward", 1750), None);
+        assert_eq!(releases_with_line("torch/nn/modules/module.py", "forward", 1750), None);
     }
 }

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::allocator::behaviour::TieBreak;
-use crate::allocator::block::{BlockId, PoolBlock, State};
-use crate::allocator::device::{DeviceMemory, OutOfMemory, Simulated};
-use crate::allocator::terms::Action;
-use crate::allocator::{CachingAllocator, Entry, Request, Stat, StatByPool, round_size};
-use crate::base::ids::row;
+use crate::allocator::block::{BlockId, PoolBlock, PoolBlockState};
+use crate::allocator::device::{DeviceMemory, OutOfMemory, SimulatedDevice};
+use crate::allocator::trace_action::Action;
+use crate::allocator::{CachingAllocator, AllocatorEntry, Request, Stat, StatByPool, round_size};
+use crate::base::ids::to_u32;
 
 /// A device that checks what it is asked, and sometimes refuses what it has.
 #[derive(Debug)]
 pub(super) struct Picky {
-    pub(super) inner: Simulated,
+    pub(super) inner: SimulatedDevice,
     refused: Vec<usize>,
     growths: usize,
     segments: BTreeMap<u64, u64>,
@@ -23,7 +23,7 @@ pub(super) struct Picky {
 impl Picky {
     pub(super) fn new(capacity: u64, refused: Vec<usize>) -> Self {
         Self {
-            inner: Simulated::new(0, capacity),
+            inner: SimulatedDevice::new(0, capacity),
             refused,
             growths: 0,
             segments: BTreeMap::new(),
@@ -139,8 +139,8 @@ pub(super) struct Audit {
 
 impl Audit {
     /// Each entry must follow from those before it.
-    pub(super) fn follow(&mut self, entries: &[Entry]) {
-        for Entry { action, addr, size, .. } in entries.iter().copied() {
+    pub(super) fn follow(&mut self, entries: &[AllocatorEntry]) {
+        for AllocatorEntry { action, addr, size, .. } in entries.iter().copied() {
             match action {
                 Action::Alloc => {
                     assert!(self.memory.meets(addr, 1), "no memory at {addr:#x}");
@@ -188,18 +188,18 @@ impl Audit {
         let (mut covered, mut mapped) = (BTreeMap::new(), Spans::default());
         for &id in &ids {
             links(allocator, id);
-            if block(id).state != State::Unmapped {
+            if block(id).state != PoolBlockState::Unmapped {
                 mapped.add(block(id).addr, block(id).size);
             }
             if block(id).prev == BlockId::NONE {
                 let (mut bytes, mut at) = (0, id);
-                while let Some(here) = at.some() {
+                while let Some(here) = at.as_option() {
                     bytes += block(here).size;
                     at = block(here).next;
                 }
-                let (chain, addr) = (block(id).chain, block(id).addr);
+                let (chain, addr) = (block(id).expandable_segment, block(id).addr);
                 if let Some(number) = chain {
-                    let chain = allocator.chains[number as usize];
+                    let chain = allocator.expandable_segments[number as usize];
                     assert_eq!((addr, bytes), (chain.base, chain.size), "a reservation has gaps");
                 }
                 covered.insert((chain.is_some(), addr), bytes);
@@ -211,12 +211,12 @@ impl Audit {
         assert_eq!(mapped.0, self.memory.0, "blocks and the memory of the trace");
         sets(allocator, &ids);
         self.sums(allocator, &ids, device);
-        let of = |state: State| -> BTreeMap<u64, u64> {
+        let of = |state: PoolBlockState| -> BTreeMap<u64, u64> {
             let those = ids.iter().map(|id| block(*id)).filter(|b| b.state == state);
             those.map(|b| (b.addr, b.requested)).collect()
         };
-        assert_eq!(of(State::Allocated), self.live, "allocated");
-        assert_eq!(of(State::Pending), self.pending, "pending");
+        assert_eq!(of(PoolBlockState::Allocated), self.live, "allocated");
+        assert_eq!(of(PoolBlockState::Pending), self.pending, "pending");
     }
 
     fn sums(&self, allocator: &CachingAllocator, ids: &[BlockId], device: &Picky) {
@@ -237,13 +237,13 @@ impl Audit {
             assert_eq!(stat.all.freed, stat.small_pool.freed + stat.large_pool.freed, "{what}");
             assert!(stat.all.peak <= stat.small_pool.peak + stat.large_pool.peak, "{what}");
         };
-        let allocated = |b: &PoolBlock| u64::from(b.state == State::Allocated);
+        let allocated = |b: &PoolBlock| u64::from(b.state == PoolBlockState::Allocated);
         let active =
-            |b: &PoolBlock| u64::from(matches!(b.state, State::Allocated | State::Pending));
-        let backed = |b: &PoolBlock| u64::from(b.state != State::Unmapped);
+            |b: &PoolBlock| u64::from(matches!(b.state, PoolBlockState::Allocated | PoolBlockState::Pending));
+        let backed = |b: &PoolBlock| u64::from(b.state != PoolBlockState::Unmapped);
         let whole = |b: &PoolBlock| u64::from(!b.is_expandable() && b.prev == BlockId::NONE);
         let split =
-            |b: &PoolBlock| u64::from(b.state == State::Free && !b.is_expandable() && b.is_split());
+            |b: &PoolBlock| u64::from(b.state == PoolBlockState::Free && !b.is_expandable() && b.is_split());
         same(&s.allocation, "allocation", &allocated);
         same(&s.allocated_bytes, "allocated_bytes", &|b| allocated(b) * b.size);
         same(&s.active, "active", &active);
@@ -264,13 +264,13 @@ impl Audit {
         assert_eq!(s.num_device_free, self.count("device_free"));
         assert_eq!(s.num_ooms, self.count("oom"));
         assert!(s.num_alloc_retries <= s.num_sync_all_streams);
-        assert_eq!(allocator.reserved, s.reserved_bytes.all.current);
+        assert_eq!(allocator.reserved_bytes, s.reserved_bytes.all.current);
         let used = device.inner.total_bytes() - device.inner.free_bytes();
-        assert_eq!(used, allocator.reserved, "what the device has given");
-        if let Some(limit) = allocator.limit {
+        assert_eq!(used, allocator.reserved_bytes, "what the device has given");
+        if let Some(limit) = allocator.allowed_memory_maximum {
             // A segment is asked for by its own size, mapped memory in granules by the request's.
             let slack = if allocator.settings.expandable_segments { u64::MAX / 2 } else { 0 };
-            assert!(allocator.reserved <= limit + slack);
+            assert!(allocator.reserved_bytes <= limit + slack);
         }
     }
 
@@ -293,7 +293,7 @@ impl Audit {
             .map(|id| &allocator.blocks[id])
             .filter(|block| {
                 let free_list = &allocator.pools.free_lists[block.free_list as usize];
-                block.state == State::Free
+                block.state == PoolBlockState::Free
                     && block.size >= size
                     && (free_list.pool, free_list.stream) == (request.pool, request.stream)
                     && free_list.is_small == (size <= 1 << 20)
@@ -328,19 +328,19 @@ fn is_sound(stat: &Stat, what: &str) {
 fn links(allocator: &CachingAllocator, id: BlockId) {
     let block = &allocator.blocks[id];
     assert!(block.size > 0 && block.addr.checked_add(block.size).is_some());
-    if let Some(prev) = block.prev.some() {
+    if let Some(prev) = block.prev.as_option() {
         assert_eq!(allocator.blocks[prev].next, id, "a neighbour that is none");
     }
-    let Some(next) = block.next.some() else { return };
+    let Some(next) = block.next.as_option() else { return };
     let next = &allocator.blocks[next];
     assert_eq!((next.prev, next.addr), (id, block.end()), "a neighbour that is none");
     assert_eq!(
-        (next.free_list, next.chain),
-        (block.free_list, block.chain),
+        (next.free_list, next.expandable_segment),
+        (block.free_list, block.expandable_segment),
         "neighbours of two segments"
     );
     let is_alike = block.state == next.state;
-    assert!(!(is_alike && matches!(block.state, State::Free | State::Unmapped)), "not merged");
+    assert!(!(is_alike && matches!(block.state, PoolBlockState::Free | PoolBlockState::Unmapped)), "not merged");
 }
 
 /// Every free block stands in its free list's set under its key, every hole likewise, and nothing else does;
@@ -353,7 +353,7 @@ fn sets(allocator: &CachingAllocator, ids: &[BlockId]) {
             assert_eq!(allocator.blocks[key.id].free_list as usize, number);
             assert!(free.insert(key.id));
             let filled = allocator.pools.filled(free_list.pool, free_list.is_small);
-            let is_known = filled.contains(&row(number));
+            let is_known = filled.contains(&to_u32(number));
             assert!(is_known || !allocator.is_releasable(key.id), "would be forgotten");
         }
         for (addr, id) in free_list.unmapped.iter() {
@@ -362,12 +362,12 @@ fn sets(allocator: &CachingAllocator, ids: &[BlockId]) {
             assert!(holes.insert(*id));
         }
     }
-    let of = |state: State| -> BTreeSet<BlockId> {
+    let of = |state: PoolBlockState| -> BTreeSet<BlockId> {
         ids.iter().copied().filter(|id| allocator.blocks[*id].state == state).collect()
     };
-    assert_eq!(free, of(State::Free));
-    assert_eq!(holes, of(State::Unmapped));
+    assert_eq!(free, of(PoolBlockState::Free));
+    assert_eq!(holes, of(PoolBlockState::Unmapped));
     let waiting: Vec<BlockId> = allocator.pending.values().copied().collect();
-    assert_eq!(waiting.len(), of(State::Pending).len());
-    assert_eq!(waiting.into_iter().collect::<BTreeSet<_>>(), of(State::Pending));
+    assert_eq!(waiting.len(), of(PoolBlockState::Pending).len());
+    assert_eq!(waiting.into_iter().collect::<BTreeSet<_>>(), of(PoolBlockState::Pending));
 }

@@ -2,9 +2,9 @@
 //! bookkeeping only.
 
 use crate::allocator::conf::{Reserve, Settings};
-use crate::allocator::device::{DeviceMemory, Simulated};
-use crate::allocator::terms::{Action, BlockState};
-use crate::allocator::{Behaviour, BlockId, CachingAllocator, Entry, Request, Service, Ticket};
+use crate::allocator::device::{DeviceMemory, SimulatedDevice};
+use crate::allocator::trace_action::{Action, BlockState};
+use crate::allocator::{Behaviour, BlockId, CachingAllocator, AllocatorEntry, Request, ServedBy, PendingFreeId};
 use crate::base::ids::{PoolId, StackId};
 use crate::base::units::MIB;
 
@@ -14,16 +14,16 @@ const PRIVATE: PoolId = PoolId(1);
 
 struct Run {
     allocator: CachingAllocator,
-    device: Simulated,
+    device: SimulatedDevice,
 }
 
 fn run(minor: u32, settings: Settings, capacity: u64, limit: Option<u64>) -> Run {
-    let allocator = CachingAllocator::new(Behaviour::of(minor), settings, limit);
-    Run { allocator, device: Simulated::new(0, capacity) }
+    let allocator = CachingAllocator::new(Behaviour::for_release(minor), settings, limit);
+    Run { allocator, device: SimulatedDevice::new(0, capacity) }
 }
 
 fn bare(size: u64) -> Request<'static> {
-    Request::plain(size, 0)
+    Request::in_default_pool(size, 0)
 }
 
 fn plain() -> Settings {
@@ -61,13 +61,13 @@ impl Run {
     }
 
     fn empty_cache(&mut self) {
-        self.allocator.release_cached(None, &[], &[], StackId::default(), &mut self.device);
+        self.allocator.release_cached_blocks(None, &[], &[], StackId::default(), &mut self.device);
     }
 
     /// What was done since the last time, addresses from `base` on, both in MiB.
     fn done(&mut self, base: u64) -> Vec<(Action, u64, u64)> {
         let entries = self.allocator.entries();
-        let at = |e: &Entry| if e.action == Action::Oom { e.addr } else { e.addr - base };
+        let at = |e: &AllocatorEntry| if e.action == Action::Oom { e.addr } else { e.addr - base };
         let done = entries.iter().map(|e| (e.action, at(e) / MIB, e.size / MIB)).collect();
         self.allocator.clear_entries();
         done
@@ -254,7 +254,7 @@ fn for_a_large_request_the_smallest_large_enough_segment_is_given_back() {
     run.alloc(50 * MIB);
     let expected = [(SegmentFree, 120, 80), (SegmentAlloc, 120, 50), (Alloc, 120, 50)];
     assert_eq!(run.done(SEGMENTS), expected);
-    assert_eq!(run.allocator.service(), Service::GrownAfterRelease);
+    assert_eq!(run.allocator.served_by(), ServedBy::GrownAfterRelease);
     assert_eq!(run.retries(), (0, 0, 0));
 }
 
@@ -380,7 +380,7 @@ fn a_request_over_the_fraction_is_refused_without_a_trace() {
         } else {
             assert!(!served && run.allocator.entries().is_empty());
             assert_eq!((statistics.num_oom_rejections, statistics.num_ooms), (1, 0));
-            assert_eq!(run.allocator.service(), Service::Rejected);
+            assert_eq!(run.allocator.served_by(), ServedBy::Rejected);
         }
     }
 }
@@ -420,15 +420,15 @@ fn what_was_mapped_stays_when_the_device_gives_out() {
 fn pending_blocks_are_no_use_until_they_are_noticed_and_all_come_back_in_a_retry() {
     let mut run = run(15, plain(), 100 * MIB, None);
     let blocks: Vec<BlockId> = (0..3).map(|_| run.alloc(30 * MIB)).collect();
-    let wait = |run: &mut Run, id: BlockId| -> Ticket {
-        run.allocator.free(id, true, StackId::default()).expect("a ticket")
+    let wait = |run: &mut Run, id: BlockId| -> PendingFreeId {
+        run.allocator.free(id, true, StackId::default()).expect("a pending_id")
     };
-    let tickets: Vec<Ticket> = blocks.iter().map(|id| wait(&mut run, *id)).collect();
+    let pending_ids: Vec<PendingFreeId> = blocks.iter().map(|id| wait(&mut run, *id)).collect();
     run.done(SEGMENTS);
-    let noticed = Request { finished: &tickets[1..2], ..bare(30 * MIB) };
+    let noticed = Request { finished: &pending_ids[1..2], ..bare(30 * MIB) };
     run.allocator.malloc(&noticed, &mut run.device).expect("memory");
     assert_eq!(run.done(SEGMENTS), [(FreeCompleted, 30, 30), (Alloc, 30, 30)]);
-    let waits = Request { wait_order: &tickets[2..], ..bare(40 * MIB) };
+    let waits = Request { wait_order: &pending_ids[2..], ..bare(40 * MIB) };
     run.allocator.malloc(&waits, &mut run.device).expect("memory");
     let expected = [
         (FreeCompleted, 60, 30),

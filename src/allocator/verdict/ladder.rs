@@ -1,6 +1,6 @@
 //! The questions, in their order.
 
-use super::{About, Holds, Verdict};
+use super::{ApproxBytes, Likelihood, Verdict};
 use crate::base::units::GIB;
 
 /// What every CUDA process uses outside the allocator: the CUDA context, loaded kernels, the workspaces of
@@ -11,52 +11,52 @@ const USUAL_PARTS: u64 = 8;
 
 /// The part of `outside`, in use outside the allocator on a device of `capacity`, that somebody could give
 /// back; `own` is what this process uses of it, if that is known.
-pub fn spare(outside: About, own: Option<About>, capacity: Option<About>) -> About {
+pub fn reclaimable_outside(outside: ApproxBytes, own: Option<ApproxBytes>, capacity: Option<ApproxBytes>) -> ApproxBytes {
     let most = capacity.map_or(USUAL_OUTSIDE, |all| USUAL_OUTSIDE.min(all.bytes / USUAL_PARTS));
     let usual = own.unwrap_or(outside).bytes.min(most);
-    outside.minus(About::exactly(usual))
+    outside.saturating_sub(ApproxBytes::exact(usual))
 }
 
 /// Free memory of one kind.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Free {
+pub struct FreeMemory {
     /// All of it.
-    pub all: About,
+    pub all: ApproxBytes,
     /// The part that is of the request's pool, size class and stream: it could serve the request where it lies.
-    pub in_place: About,
+    pub in_place: ApproxBytes,
 }
 
 /// The memory there was when a request failed. What is not known is nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Circumstances {
+pub struct MemoryAtFailure {
     /// The least that would have served the request where it lies.
-    pub request: About,
+    pub request: ApproxBytes,
     /// What the device was asked for: a segment.
-    pub segment: About,
+    pub segment: ApproxBytes,
     /// The same in whole granules of an expandable segment.
-    pub most: About,
+    pub segment_in_granules: ApproxBytes,
     /// Free on the device.
-    pub device_free: About,
+    pub device_free: ApproxBytes,
     /// The largest free block of the request's own pool, size class and stream.
-    pub largest: Option<About>,
+    pub largest: Option<ApproxBytes>,
     /// Free in blocks of the request's own pool and stream.
-    pub own: Free,
+    pub own: FreeMemory,
     /// Free in other streams' blocks of the same pool.
-    pub other_stream: About,
+    pub other_stream: ApproxBytes,
     /// Free in other pools.
-    pub other_pool: About,
+    pub other_pool: ApproxBytes,
     /// Freed by the program, waiting for other streams.
-    pub pending: Free,
+    pub pending: FreeMemory,
     /// Of the device, in use outside this allocator, that somebody could give back.
-    pub outside: About,
+    pub outside: ApproxBytes,
     /// Where the request's pool is not known to be the default one: what the default pool gives back before a
     /// request fails, and was not given back.
-    pub kept_back: Option<About>,
+    pub unreleased: Option<ApproxBytes>,
     /// `own` counts what is pending, or of other streams, too.
     pub is_own_mixed: bool,
     /// Free or given back by others, but no more than on any busy device: it counts only where it is asked whether
     /// everything together would have been enough.
-    pub usual: About,
+    pub usual_reclaimable: ApproxBytes,
     /// `outside` is the larger part, and what is free in the cache is not known to be in large pieces: others are
     /// asked about first.
     pub is_outside_first: bool,
@@ -66,7 +66,7 @@ pub struct Circumstances {
 
 /// What the ladder came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ruling {
+pub struct Diagnosis {
     /// The first question that is answered yes.
     pub verdict: Verdict,
     /// Nothing that is not known could have made it another.
@@ -75,53 +75,53 @@ pub struct Ruling {
     pub within_rounding: bool,
 }
 
-impl Circumstances {
+impl MemoryAtFailure {
     /// What the device was asked for: whole granules where it had room for the segment alone.
-    pub fn wanted(&self) -> About {
-        let has_room = |bytes| self.device_free.covers(bytes).is_yes();
-        if has_room(self.segment) && !has_room(self.most) { self.most } else { self.segment }
+    pub fn needed_from_device(&self) -> ApproxBytes {
+        let has_room = |bytes| self.device_free.covers(bytes).is_likely();
+        if has_room(self.segment) && !has_room(self.segment_in_granules) { self.segment_in_granules } else { self.segment }
     }
 
     /// Whether `more` and what is free on the device cover what was asked of it.
-    pub fn with_device(&self, more: About) -> Holds {
+    pub fn suffices_with_device(&self, more: ApproxBytes) -> Likelihood {
         if more.bytes == 0 {
-            return Holds::No;
+            return Likelihood::No;
         }
-        more.plus(self.device_free).covers(self.wanted())
+        more.saturating_add(self.device_free).covers(self.needed_from_device())
     }
 
     /// Whether it would serve the request, where it lies or from the device.
-    fn serves(&self, free: Free) -> Holds {
+    fn suffices(&self, free: FreeMemory) -> Likelihood {
         // What serves in place need not be as large as a segment.
         let in_place =
-            if free.in_place.bytes == 0 { Holds::No } else { free.in_place.covers(self.request) };
-        self.with_device(free.all).max(in_place)
+            if free.in_place.bytes == 0 { Likelihood::No } else { free.in_place.covers(self.request) };
+        self.suffices_with_device(free.all).max(in_place)
     }
 
     /// Whether everything together would.
-    fn together(&self) -> Holds {
-        let cached = self.own.all.plus(self.other_pool);
-        let all = cached.plus(self.other_stream).plus(self.pending.all).plus(self.outside);
-        all.plus(self.usual)
-            .plus(self.device_free)
-            .covers(self.wanted())
+    fn all_together_suffices(&self) -> Likelihood {
+        let cached = self.own.all.saturating_add(self.other_pool);
+        let all = cached.saturating_add(self.other_stream).saturating_add(self.pending.all).saturating_add(self.outside);
+        all.saturating_add(self.usual_reclaimable)
+            .saturating_add(self.device_free)
+            .covers(self.needed_from_device())
             .max(cached.covers(self.request))
     }
 
     /// Whether nothing that is free, were it all in one place, would have served the request.
-    pub fn is_full(&self) -> bool {
-        self.together() == Holds::No
+    pub fn is_out_of_memory(&self) -> bool {
+        self.all_together_suffices() == Likelihood::No
     }
 
-    fn rungs(&self) -> [(Verdict, Holds); 7] {
+    fn questions(&self) -> [(Verdict, Likelihood); 7] {
         let mut rungs = [
-            (Verdict::MemoryLimit, self.device_free.covers(self.most)),
-            (Verdict::Spurious, self.largest.map_or(Holds::No, |it| it.covers(self.request))),
-            (Verdict::PendingFree, self.serves(self.pending)),
-            (Verdict::PrivatePool, self.with_device(self.other_pool)),
-            (Verdict::OtherStream, self.with_device(self.other_stream)),
-            (Verdict::Fragmentation, self.serves(self.own)),
-            (Verdict::NonPytorch, self.with_device(self.outside)),
+            (Verdict::MemoryLimit, self.device_free.covers(self.segment_in_granules)),
+            (Verdict::Spurious, self.largest.map_or(Likelihood::No, |it| it.covers(self.request))),
+            (Verdict::PendingFree, self.suffices(self.pending)),
+            (Verdict::PrivatePool, self.suffices_with_device(self.other_pool)),
+            (Verdict::OtherStream, self.suffices_with_device(self.other_stream)),
+            (Verdict::Fragmentation, self.suffices(self.own)),
+            (Verdict::NonPytorch, self.suffices_with_device(self.outside)),
         ];
         if self.is_outside_first {
             // Behind the device's own room.
@@ -132,26 +132,26 @@ impl Circumstances {
 }
 
 /// Asks the questions of `c` one after the other.
-pub fn rule(c: &Circumstances) -> Ruling {
-    let rungs = c.rungs();
-    let decisive = rungs.iter().position(|(_, holds)| holds.is_yes());
+pub fn decide(c: &MemoryAtFailure) -> Diagnosis {
+    let rungs = c.questions();
+    let decisive = rungs.iter().position(|(_, holds)| holds.is_likely());
     let asked = rungs.get(..=decisive.unwrap_or(rungs.len() - 1)).unwrap_or(&rungs);
     let verdict = decisive.and_then(|at| rungs.get(at)).map_or(Verdict::Capacity, |rung| rung.0);
-    let mut within_rounding = asked.iter().any(|(_, holds)| holds.is_close());
+    let mut within_rounding = asked.iter().any(|(_, holds)| holds.is_within_rounding());
     let is_certain = match verdict {
         // Something in a mixture is of another kind, or the request was of the pool that seems to be another.
         Verdict::PrivatePool | Verdict::Fragmentation if c.is_own_mixed => false,
         Verdict::Capacity if c.is_own_mixed => {
-            within_rounding |= c.together().is_close();
-            c.together() == Holds::No
+            within_rounding |= c.all_together_suffices().is_within_rounding();
+            c.all_together_suffices() == Likelihood::No
         }
         _ => !within_rounding,
     };
     let is_of_memory_free =
         !matches!(verdict, Verdict::MemoryLimit | Verdict::NonPytorch | Verdict::Capacity);
-    let verdict = match c.kept_back {
+    let verdict = match c.unreleased {
         Some(bytes) if verdict != Verdict::MemoryLimit => {
-            if c.with_device(bytes).is_yes() {
+            if c.suffices_with_device(bytes).is_likely() {
                 Verdict::PrivatePool
             } else {
                 Verdict::Unknown
@@ -160,7 +160,7 @@ pub fn rule(c: &Circumstances) -> Ruling {
         None if c.is_pending_unknown && is_of_memory_free => Verdict::Unknown,
         _ => verdict,
     };
-    Ruling { verdict, is_certain, within_rounding }
+    Diagnosis { verdict, is_certain, within_rounding }
 }
 
 #[cfg(test)]
@@ -168,138 +168,138 @@ mod tests {
     use super::*;
     use crate::base::units::MIB;
 
-    fn mib(n: u64) -> About {
-        About::exactly(n * MIB)
+    fn mib(n: u64) -> ApproxBytes {
+        ApproxBytes::exact(n * MIB)
     }
 
-    fn free(all: About) -> Free {
-        Free { all, ..Free::default() }
+    fn free(all: ApproxBytes) -> FreeMemory {
+        FreeMemory { all, ..FreeMemory::default() }
     }
 
-    fn tight() -> Circumstances {
+    fn tight() -> MemoryAtFailure {
         let (request, device_free) = (mib(100), mib(10));
-        let largest = Some(About::default());
-        Circumstances {
+        let largest = Some(ApproxBytes::default());
+        MemoryAtFailure {
             request,
             segment: request,
-            most: request,
+            segment_in_granules: request,
             device_free,
             largest,
-            ..Circumstances::default()
+            ..MemoryAtFailure::default()
         }
     }
 
-    fn word(c: Circumstances) -> &'static str {
-        rule(&c).verdict.word()
+    fn word(c: MemoryAtFailure) -> &'static str {
+        decide(&c).verdict.word()
     }
 
     #[test]
     fn each_thing_that_would_have_helped_is_named() {
         let enough = mib(90);
         assert_eq!(word(tight()), "capacity");
-        assert_eq!(word(Circumstances { device_free: mib(100), ..tight() }), "memory-limit");
-        assert_eq!(word(Circumstances { largest: Some(mib(100)), ..tight() }), "spurious");
-        assert_eq!(word(Circumstances { pending: free(enough), ..tight() }), "pending-free");
-        assert_eq!(word(Circumstances { other_pool: enough, ..tight() }), "private-pool");
-        assert_eq!(word(Circumstances { other_stream: enough, ..tight() }), "other-stream");
-        assert_eq!(word(Circumstances { own: free(enough), ..tight() }), "fragmentation");
-        assert_eq!(word(Circumstances { outside: enough, ..tight() }), "non-pytorch");
-        let both = Circumstances { own: free(enough), other_stream: enough, ..tight() };
+        assert_eq!(word(MemoryAtFailure { device_free: mib(100), ..tight() }), "memory-limit");
+        assert_eq!(word(MemoryAtFailure { largest: Some(mib(100)), ..tight() }), "spurious");
+        assert_eq!(word(MemoryAtFailure { pending: free(enough), ..tight() }), "pending-free");
+        assert_eq!(word(MemoryAtFailure { other_pool: enough, ..tight() }), "private-pool");
+        assert_eq!(word(MemoryAtFailure { other_stream: enough, ..tight() }), "other-stream");
+        assert_eq!(word(MemoryAtFailure { own: free(enough), ..tight() }), "fragmentation");
+        assert_eq!(word(MemoryAtFailure { outside: enough, ..tight() }), "non-pytorch");
+        let both = MemoryAtFailure { own: free(enough), other_stream: enough, ..tight() };
         assert_eq!(word(both), "other-stream", "the first question that is answered decides");
     }
 
     #[test]
     fn a_limit_is_told_from_a_lack_of_whole_granules() {
-        let c = |request, most, device_free| Circumstances {
+        let c = |request, most, device_free| MemoryAtFailure {
             request: mib(request),
             segment: mib(request),
-            most: mib(most),
+            segment_in_granules: mib(most),
             device_free: mib(device_free),
             ..tight()
         };
         assert_eq!(word(c(300, 300, 310)), "memory-limit");
         assert_eq!(word(c(310, 320, 319)), "capacity");
-        assert_eq!(c(310, 320, 319).wanted(), mib(320));
-        assert_eq!(c(310, 320, 300).wanted(), mib(310));
+        assert_eq!(c(310, 320, 319).needed_from_device(), mib(320));
+        assert_eq!(c(310, 320, 300).needed_from_device(), mib(310));
         assert_eq!(word(c(310, 320, 320)), "memory-limit");
     }
 
     #[test]
     fn a_byte_short_does_not_help() {
-        let short = free(About::exactly(90 * MIB - 1));
-        assert_eq!(word(Circumstances { own: short, pending: short, ..tight() }), "capacity");
+        let short = free(ApproxBytes::exact(90 * MIB - 1));
+        assert_eq!(word(MemoryAtFailure { own: short, pending: short, ..tight() }), "capacity");
     }
 
     #[test]
     fn what_serves_in_place_need_not_be_a_segment() {
         let (request, segment, device_free) = (mib(9), mib(20), mib(0));
-        let c = Circumstances { request, segment, most: segment, device_free, ..tight() };
-        let in_place = Free { all: mib(12), in_place: mib(12) };
-        assert_eq!(word(Circumstances { own: in_place, ..c }), "fragmentation");
-        assert_eq!(word(Circumstances { pending: in_place, ..c }), "pending-free");
+        let c = MemoryAtFailure { request, segment, segment_in_granules: segment, device_free, ..tight() };
+        let in_place = FreeMemory { all: mib(12), in_place: mib(12) };
+        assert_eq!(word(MemoryAtFailure { own: in_place, ..c }), "fragmentation");
+        assert_eq!(word(MemoryAtFailure { pending: in_place, ..c }), "pending-free");
         let elsewhere = free(mib(12));
-        let c = Circumstances { own: elsewhere, pending: elsewhere, other_pool: mib(12), ..c };
+        let c = MemoryAtFailure { own: elsewhere, pending: elsewhere, other_pool: mib(12), ..c };
         assert_eq!(word(c), "capacity");
     }
 
     #[test]
     fn what_is_not_recorded_is_not_claimed() {
         let is_pending_unknown = true;
-        let c = Circumstances { own: free(mib(90)), ..tight() };
+        let c = MemoryAtFailure { own: free(mib(90)), ..tight() };
         assert_eq!(word(c), "fragmentation");
-        assert_eq!(word(Circumstances { is_pending_unknown, ..c }), "unknown");
-        assert_eq!(word(Circumstances { is_pending_unknown, ..tight() }), "capacity");
-        assert_eq!(word(Circumstances { kept_back: Some(mib(90)), ..c }), "private-pool");
-        let kept_back = Some(About::exactly(90 * MIB - 1));
-        assert_eq!(word(Circumstances { kept_back, ..c }), "unknown");
-        assert_eq!(word(Circumstances { device_free: mib(100), kept_back, ..c }), "memory-limit");
+        assert_eq!(word(MemoryAtFailure { is_pending_unknown, ..c }), "unknown");
+        assert_eq!(word(MemoryAtFailure { is_pending_unknown, ..tight() }), "capacity");
+        assert_eq!(word(MemoryAtFailure { unreleased: Some(mib(90)), ..c }), "private-pool");
+        let unreleased = Some(ApproxBytes::exact(90 * MIB - 1));
+        assert_eq!(word(MemoryAtFailure { unreleased, ..c }), "unknown");
+        assert_eq!(word(MemoryAtFailure { device_free: mib(100), unreleased, ..c }), "memory-limit");
     }
 
     #[test]
     fn what_the_figures_do_not_decide_is_not_certain() {
-        let certainty = |c: Circumstances| {
-            let Ruling { verdict, is_certain, within_rounding } = rule(&c);
+        let certainty = |c: MemoryAtFailure| {
+            let Diagnosis { verdict, is_certain, within_rounding } = decide(&c);
             (verdict.word(), is_certain, within_rounding)
         };
-        let rounded = |n: u64| About { bytes: n * MIB, error: MIB };
+        let rounded = |n: u64| ApproxBytes { bytes: n * MIB, error: MIB };
         assert_eq!(certainty(tight()), ("capacity", true, false));
-        let close = Circumstances { own: free(rounded(90)), ..tight() };
+        let close = MemoryAtFailure { own: free(rounded(90)), ..tight() };
         assert_eq!(certainty(close), ("fragmentation", false, true));
-        let close = Circumstances { own: free(rounded(89)), ..tight() };
+        let close = MemoryAtFailure { own: free(rounded(89)), ..tight() };
         assert_eq!(certainty(close), ("capacity", false, true));
-        let mixed = Circumstances { own: free(rounded(95)), is_own_mixed: true, ..tight() };
+        let mixed = MemoryAtFailure { own: free(rounded(95)), is_own_mixed: true, ..tight() };
         assert_eq!(certainty(mixed), ("fragmentation", false, false));
-        let apart = Circumstances { own: free(rounded(50)), other_pool: rounded(50), ..tight() };
+        let apart = MemoryAtFailure { own: free(rounded(50)), other_pool: rounded(50), ..tight() };
         assert_eq!(certainty(apart), ("capacity", true, false));
-        let mixed = Circumstances { is_own_mixed: true, ..apart };
+        let mixed = MemoryAtFailure { is_own_mixed: true, ..apart };
         assert_eq!(certainty(mixed), ("capacity", false, false), "all of it would be enough");
     }
 
     #[test]
     fn others_come_first_where_they_hold_more() {
-        let both = Circumstances { own: free(mib(90)), outside: mib(500), ..tight() };
+        let both = MemoryAtFailure { own: free(mib(90)), outside: mib(500), ..tight() };
         assert_eq!(word(both), "fragmentation");
-        let both = Circumstances { is_outside_first: true, ..both };
+        let both = MemoryAtFailure { is_outside_first: true, ..both };
         assert_eq!(word(both), "non-pytorch");
-        assert_eq!(word(Circumstances { device_free: mib(100), ..both }), "memory-limit");
+        assert_eq!(word(MemoryAtFailure { device_free: mib(100), ..both }), "memory-limit");
     }
 
     #[test]
     fn what_any_busy_device_has_is_no_verdict_but_leaves_doubt() {
-        let full = Circumstances { usual: mib(90), is_own_mixed: true, ..tight() };
-        let ruling = rule(&full);
+        let full = MemoryAtFailure { usual_reclaimable: mib(90), is_own_mixed: true, ..tight() };
+        let ruling = decide(&full);
         assert_eq!((ruling.verdict.word(), ruling.is_certain), ("capacity", false));
-        let full = Circumstances { usual: mib(80), ..full };
-        assert!(rule(&full).is_certain);
+        let full = MemoryAtFailure { usual_reclaimable: mib(80), ..full };
+        assert!(decide(&full).is_certain);
     }
 
     #[test]
     fn what_every_process_takes_cannot_be_given_back() {
         let [all, own] = [5000, 1500].map(mib);
-        assert_eq!(spare(all, None, None), mib(5000 - 1024));
-        assert_eq!(spare(all, Some(own), None), mib(5000 - 1024));
-        assert_eq!(spare(all, Some(mib(300)), Some(mib(80_000))), mib(4700));
-        assert_eq!(spare(mib(900), None, Some(mib(1600))), mib(700));
-        assert_eq!(spare(mib(100), None, Some(mib(1600))), mib(0));
+        assert_eq!(reclaimable_outside(all, None, None), mib(5000 - 1024));
+        assert_eq!(reclaimable_outside(all, Some(own), None), mib(5000 - 1024));
+        assert_eq!(reclaimable_outside(all, Some(mib(300)), Some(mib(80_000))), mib(4700));
+        assert_eq!(reclaimable_outside(mib(900), None, Some(mib(1600))), mib(700));
+        assert_eq!(reclaimable_outside(mib(100), None, Some(mib(1600))), mib(0));
     }
 }

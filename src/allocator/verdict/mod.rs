@@ -8,15 +8,15 @@
 //!
 //! This room knows only numbers, not snapshots, messages or wording.
 
-mod about;
+mod approx_bytes;
 mod advice;
 mod ladder;
-mod words;
+mod kinds;
 
-pub use about::{About, Holds, rough};
-pub use advice::{Advice, EMPTY_CACHE, EXPANDABLE, MONITOR, OWN_OUTSIDE, ToCopy};
-pub use ladder::{Circumstances, Free, Ruling, USUAL_OUTSIDE, rule, spare};
-pub use words::{Certainty, Verdict};
+pub use approx_bytes::{ApproxBytes, Likelihood, format_approx};
+pub use advice::{Advice, EMPTY_CACHE_NO_REMEDY, EXPANDABLE_SEGMENTS, MONITOR, OUTSIDE_ALLOCATOR_USERS, Snippet};
+pub use ladder::{MemoryAtFailure, FreeMemory, Diagnosis, USUAL_OUTSIDE, decide, reclaimable_outside};
+pub use kinds::{Certainty, Verdict};
 
 use serde::Serialize;
 

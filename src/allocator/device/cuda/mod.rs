@@ -10,21 +10,21 @@
 //! the driver does when the process ends.
 
 mod driver;
-mod spans;
+mod mapped_pieces;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use driver::CudaContext;
 pub use driver::CudaError;
-use driver::Gpu;
-use spans::{PAGE, Spans};
+use mapped_pieces::{MappedPieces, PAGE};
 
-use super::{DeviceMemory, OutOfMemory, ReplayDevice, Reservation, Simulated};
+use super::{DeviceMemory, OutOfMemory, ReplayDevice, Reservation, SimulatedDevice};
 use crate::base::units::TIB;
 
 /// The most addresses that are reserved around memory held before a recording, whose own reservation
 /// the file does not tell: more than PyTorch reserves on any GPU (9/8 of its memory).
-const TAKEN_OVER: u64 = TIB;
+const MAX_INITIAL_RESERVATION: u64 = TIB;
 
 /// A kind of call that takes memory from the device or gives it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,18 +41,18 @@ pub enum DeviceCall {
 
 /// How long a call took.
 #[derive(Debug, Clone, Copy)]
-pub struct Timing {
+pub struct CallTiming {
     /// Its kind.
     pub call: DeviceCall,
     /// Bytes that it took or gave back.
     pub bytes: u64,
     /// In the driver, all granules of a range together.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
 /// Which GPU it is. Sizes are in bytes.
 #[derive(Debug, Clone)]
-pub struct GpuFacts {
+pub struct GpuInfo {
     /// As the driver counts.
     pub gpu: u32,
     /// What the maker calls it.
@@ -66,7 +66,7 @@ pub struct GpuFacts {
     /// What is left alone.
     pub kept_free: u64,
     /// What can be had: free, less what is left alone.
-    pub within_reach: u64,
+    pub usable: u64,
 }
 
 /// A request to the driver that it refused though the books had room for it. Sizes are in bytes.
@@ -81,30 +81,30 @@ pub struct Refusal {
 /// Addresses that are reserved, by the driver's address, with what is mapped there.
 #[derive(Debug)]
 struct Reserved {
-    real: u64,
+    driver_addr: u64,
     size: u64,
-    spans: Spans,
+    mapped: MappedPieces,
 }
 
 /// One GPU's memory.
 #[derive(Debug)]
-pub struct Cuda {
-    gpu: Gpu,
-    facts: GpuFacts,
+pub struct CudaDevice {
+    gpu: CudaContext,
+    facts: GpuInfo,
     touches: bool,
-    books: Simulated,
+    simulated_device: SimulatedDevice,
     /// The driver's address of each segment, by the books' address.
     segments: BTreeMap<u64, u64>,
     /// By the books' address.
     reservations: BTreeMap<u64, Reserved>,
-    timings: Vec<Timing>,
+    timings: Vec<CallTiming>,
     refusal: Option<Refusal>,
     fault: Option<CudaError>,
     lacking: u64,
-    least_free: u64,
+    min_free: u64,
 }
 
-impl Cuda {
+impl CudaDevice {
     /// GPU number `gpu`, of whose free memory `keep_free` bytes are left alone. `touches` writes all memory
     /// once when it is taken.
     ///
@@ -112,20 +112,20 @@ impl Cuda {
     /// When there is no such GPU or no driver that knows what is needed.
     pub fn open(gpu: u32, keep_free: u64, touches: bool) -> Result<Self, CudaError> {
         let number = gpu;
-        let gpu = Gpu::open(number)?;
+        let gpu = CudaContext::open(number)?;
         let (free, total) = gpu.memory()?;
-        let facts = GpuFacts {
+        let facts = GpuInfo {
             gpu: number,
             name: gpu.name()?,
             cuda_version: gpu.cuda_version()?,
             total,
             free,
             kept_free: keep_free,
-            within_reach: free.saturating_sub(keep_free),
+            usable: free.saturating_sub(keep_free),
         };
         Ok(Self {
             gpu,
-            books: Simulated::new(0, 0),
+            simulated_device: SimulatedDevice::new(0, 0),
             facts,
             touches,
             segments: BTreeMap::new(),
@@ -134,7 +134,7 @@ impl Cuda {
             refusal: None,
             fault: None,
             lacking: 0,
-            least_free: free,
+            min_free: free,
         })
     }
 
@@ -142,26 +142,26 @@ impl Cuda {
     ///
     /// # Errors
     /// When the driver cannot take something back.
-    pub fn start_over(&mut self, device: u64) -> Result<(), CudaError> {
-        self.give_everything_back()?;
-        self.books = self.simulated(device);
+    pub fn reset(&mut self, device: u64) -> Result<(), CudaError> {
+        self.release_all()?;
+        self.simulated_device = self.simulated(device);
         self.timings.clear();
         self.refusal = None;
         self.fault = None;
         self.lacking = 0;
-        self.least_free = self.gpu.memory()?.0;
+        self.min_free = self.gpu.memory()?.0;
         Ok(())
     }
 
     /// A simulated device of this GPU's size, with as much within reach.
-    pub fn simulated(&self, device: u64) -> Simulated {
-        let mut simulated = Simulated::new(device, self.facts.total);
-        simulated.lend(self.facts.total.saturating_sub(self.facts.within_reach));
+    pub fn simulated(&self, device: u64) -> SimulatedDevice {
+        let mut simulated = SimulatedDevice::new(device, self.facts.total);
+        simulated.add_used_elsewhere(self.facts.total.saturating_sub(self.facts.usable));
         simulated
     }
 
     /// Which GPU it is.
-    pub fn facts(&self) -> &GpuFacts {
+    pub fn facts(&self) -> &GpuInfo {
         &self.facts
     }
 
@@ -171,7 +171,7 @@ impl Cuda {
     }
 
     /// How long each call took since [`Cuda::start_over`]; not those that provide what was held before.
-    pub fn timings(&self) -> &[Timing] {
+    pub fn timings(&self) -> &[CallTiming] {
         &self.timings
     }
 
@@ -186,30 +186,30 @@ impl Cuda {
     }
 
     /// Bytes of what was held before that the GPU has no room for.
-    pub fn lacking(&self) -> u64 {
+    pub fn missing_bytes(&self) -> u64 {
         self.lacking
     }
 
     /// The most that was taken, by the driver's count of free memory; others' use of the GPU counts too.
-    pub fn peak_taken(&self) -> u64 {
-        self.facts.free.saturating_sub(self.least_free)
+    pub fn peak_used(&self) -> u64 {
+        self.facts.free.saturating_sub(self.min_free)
     }
 
     /// Gives back all that is held; every call is made, whether or not one before it failed.
     ///
     /// # Errors
     /// The first failure. What failed is still held, and tried again the next time.
-    pub fn give_everything_back(&mut self) -> Result<(), CudaError> {
+    pub fn release_all(&mut self) -> Result<(), CudaError> {
         let Self { gpu, segments, reservations, .. } = self;
         if segments.is_empty() && reservations.is_empty() {
             return Ok(());
         }
         // Unmapping waits for nothing, and the wait for a write may be what failed.
-        let mut first = gpu.wait();
+        let mut first = gpu.synchronize();
         segments.retain(|_, real| keep_on_error(&mut first, gpu.free(*real)));
         reservations.retain(|_, reserved| {
-            let emptied = reserved.spans.unmap(gpu, reserved.real, 0, u64::MAX);
-            let released = emptied.and_then(|()| gpu.release(reserved.real, reserved.size));
+            let emptied = reserved.mapped.unmap(gpu, reserved.driver_addr, 0, u64::MAX);
+            let released = emptied.and_then(|()| gpu.release(reserved.driver_addr, reserved.size));
             keep_on_error(&mut first, released)
         });
         first
@@ -221,11 +221,11 @@ impl Cuda {
     }
 
     /// What the allocator is told when the driver did not give `size` bytes.
-    fn refused(&mut self, size: u64, error: CudaError) -> OutOfMemory {
+    fn refuse(&mut self, size: u64, error: CudaError) -> OutOfMemory {
         if error.is_out_of_memory() {
             if self.refusal.is_none() {
                 let memory = self.gpu.memory();
-                let driver_free = self.noted(memory).map_or(0, |(free, _)| free);
+                let driver_free = self.record_fault(memory).map_or(0, |(free, _)| free);
                 self.refusal = Some(Refusal { size, driver_free });
             }
         } else {
@@ -235,7 +235,7 @@ impl Cuda {
     }
 
     /// The result of a call that should not fail.
-    fn noted<T>(&mut self, result: Result<T, CudaError>) -> Option<T> {
+    fn record_fault<T>(&mut self, result: Result<T, CudaError>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(error) => {
@@ -246,7 +246,7 @@ impl Cuda {
     }
 
     /// Makes a call, and notes how long it took if it went well.
-    fn timed<T>(
+    fn time_call<T>(
         &mut self,
         call: DeviceCall,
         bytes: u64,
@@ -254,42 +254,43 @@ impl Cuda {
     ) -> Result<T, CudaError> {
         let started = Instant::now();
         let result = make(self)?;
-        self.timings.push(Timing { call, bytes, took: started.elapsed() });
+        self.timings.push(CallTiming { call, bytes, duration: started.elapsed() });
         Ok(result)
     }
 
     /// New memory is there: writes it if wanted, and looks at what is left.
-    fn taken(&mut self, real: u64, size: u64) {
+    fn after_allocation(&mut self, real: u64, size: u64) {
         if self.touches {
-            let written = self.gpu.write(real, size);
-            self.noted(written);
+            let written = self.gpu.fill(real, size);
+            self.record_fault(written);
         }
         let memory = self.gpu.memory();
-        if let Some((free, _)) = self.noted(memory) {
-            self.least_free = self.least_free.min(free);
+        if let Some((free, _)) = self.record_fault(memory) {
+            self.min_free = self.min_free.min(free);
         }
     }
 
     /// Puts memory behind a part of a reservation; all of it or none. Gives the driver's address.
-    fn put_behind(&mut self, addr: u64, size: u64) -> Result<u64, CudaError> {
+    fn map_reserved(&mut self, addr: u64, size: u64) -> Result<u64, CudaError> {
         let around = self.reservations.range_mut(..=addr).next_back();
         let (offset, reserved) = around
             .map(|(base, reserved)| (addr - base, reserved))
             .filter(|(offset, reserved)| *offset <= reserved.size && size <= reserved.size - offset)
             .ok_or(CudaError::TooFar)?;
-        reserved.spans.map(&self.gpu, reserved.real, offset, size)?;
-        Ok(reserved.real + offset)
+        reserved.mapped.map(&self.gpu, reserved.driver_addr, offset, size)?;
+        Ok(reserved.driver_addr + offset)
     }
 
     fn reserve_addresses(&mut self, addr: u64, size: u64, granule: u64) -> Result<(), CudaError> {
         let size = size.checked_next_multiple_of(PAGE).unwrap_or(size);
         let real = self.gpu.reserve(size)?;
-        self.reservations.insert(addr, Reserved { real, size, spans: Spans::of(granule) });
+        self.reservations
+            .insert(addr, Reserved { driver_addr: real, size, mapped: MappedPieces::new(granule) });
         Ok(())
     }
 
     /// Memory that was there before the replay: not timed.
-    fn provide(
+    fn allocate_initial_memory(
         &mut self,
         addr: u64,
         size: u64,
@@ -303,13 +304,13 @@ impl Cuda {
             }
             Some(reserved) => {
                 if !self.reservations.contains_key(&reserved.base) {
-                    let addresses = reserved.size.min(TAKEN_OVER);
+                    let addresses = reserved.size.min(MAX_INITIAL_RESERVATION);
                     self.reserve_addresses(reserved.base, addresses, reserved.granule)?;
                 }
-                self.put_behind(addr, size)?
+                self.map_reserved(addr, size)?
             }
         };
-        self.taken(real, size);
+        self.after_allocation(real, size);
         Ok(())
     }
 }
@@ -323,30 +324,30 @@ fn keep_on_error(first: &mut Result<(), CudaError>, result: Result<(), CudaError
     failed
 }
 
-impl DeviceMemory for Cuda {
+impl DeviceMemory for CudaDevice {
     fn allocate(&mut self, size: u64) -> Result<u64, OutOfMemory> {
         if self.is_broken() {
             return Err(OutOfMemory);
         }
-        let addr = self.books.allocate(size)?;
-        match self.timed(DeviceCall::Malloc, size, |this| this.gpu.allocate(size)) {
+        let addr = self.simulated_device.allocate(size)?;
+        match self.time_call(DeviceCall::Malloc, size, |this| this.gpu.allocate(size)) {
             Ok(real) => {
                 self.segments.insert(addr, real);
-                self.taken(real, size);
+                self.after_allocation(real, size);
                 Ok(addr)
             }
             Err(error) => {
-                self.books.free(addr, size);
-                Err(self.refused(size, error))
+                self.simulated_device.free(addr, size);
+                Err(self.refuse(size, error))
             }
         }
     }
 
     fn free(&mut self, addr: u64, size: u64) {
-        self.books.free(addr, size);
+        self.simulated_device.free(addr, size);
         if let Some(&real) = self.segments.get(&addr) {
-            let freed = self.timed(DeviceCall::Free, size, |this| this.gpu.free(real));
-            if self.noted(freed).is_some() {
+            let freed = self.time_call(DeviceCall::Free, size, |this| this.gpu.free(real));
+            if self.record_fault(freed).is_some() {
                 self.segments.remove(&addr);
             }
         }
@@ -356,21 +357,21 @@ impl DeviceMemory for Cuda {
         if self.is_broken() {
             return Err(OutOfMemory);
         }
-        let base = self.books.reserve(size, granule)?;
+        let base = self.simulated_device.reserve(size, granule)?;
         match self.reserve_addresses(base, size, granule) {
             Ok(()) => Ok(base),
             Err(error) => {
-                self.books.release(base, size);
-                Err(self.refused(size, error))
+                self.simulated_device.release(base, size);
+                Err(self.refuse(size, error))
             }
         }
     }
 
     fn release(&mut self, addr: u64, size: u64) {
-        self.books.release(addr, size);
+        self.simulated_device.release(addr, size);
         if let Some(reserved) = self.reservations.get(&addr) {
-            let released = self.gpu.release(reserved.real, reserved.size);
-            if self.noted(released).is_some() {
+            let released = self.gpu.release(reserved.driver_addr, reserved.size);
+            if self.record_fault(released).is_some() {
                 self.reservations.remove(&addr);
             }
         }
@@ -380,49 +381,49 @@ impl DeviceMemory for Cuda {
         if self.is_broken() {
             return Err(OutOfMemory);
         }
-        self.books.map(addr, size)?;
-        match self.timed(DeviceCall::Map, size, |this| this.put_behind(addr, size)) {
+        self.simulated_device.map(addr, size)?;
+        match self.time_call(DeviceCall::Map, size, |this| this.map_reserved(addr, size)) {
             Ok(real) => {
-                self.taken(real, size);
+                self.after_allocation(real, size);
                 Ok(())
             }
             Err(error) => {
-                self.books.unmap(addr, size);
-                Err(self.refused(size, error))
+                self.simulated_device.unmap(addr, size);
+                Err(self.refuse(size, error))
             }
         }
     }
 
     fn unmap(&mut self, addr: u64, size: u64) {
-        self.books.unmap(addr, size);
-        let unmapped = self.timed(DeviceCall::Unmap, size, |this| {
+        self.simulated_device.unmap(addr, size);
+        let unmapped = self.time_call(DeviceCall::Unmap, size, |this| {
             let Some((base, reserved)) = this.reservations.range_mut(..=addr).next_back() else {
                 return Ok(());
             };
             let from = addr - base;
-            reserved.spans.unmap(&this.gpu, reserved.real, from, from.saturating_add(size))
+            reserved.mapped.unmap(&this.gpu, reserved.driver_addr, from, from.saturating_add(size))
         });
-        self.noted(unmapped);
+        self.record_fault(unmapped);
     }
 
     fn free_bytes(&self) -> u64 {
-        self.books.free_bytes()
+        self.simulated_device.free_bytes()
     }
 
     fn total_bytes(&self) -> u64 {
-        self.books.total_bytes()
+        self.simulated_device.total_bytes()
     }
 }
 
-impl ReplayDevice for Cuda {
-    fn take_over(&mut self, addr: u64, size: u64, within: Option<Reservation>) {
-        let room = self.books.free_bytes();
-        self.books.take_over(addr, size, within);
+impl ReplayDevice for CudaDevice {
+    fn add_initial_memory(&mut self, addr: u64, size: u64, within: Option<Reservation>) {
+        let room = self.simulated_device.free_bytes();
+        self.simulated_device.add_initial_memory(addr, size, within);
         if self.is_broken() || size > room {
             self.lacking = self.lacking.saturating_add(size.saturating_sub(room));
             return;
         }
-        if let Err(error) = self.provide(addr, size, within) {
+        if let Err(error) = self.allocate_initial_memory(addr, size, within) {
             if error.is_out_of_memory() {
                 self.lacking = self.lacking.saturating_add(size);
             } else {
@@ -432,9 +433,9 @@ impl ReplayDevice for Cuda {
     }
 }
 
-impl Drop for Cuda {
+impl Drop for CudaDevice {
     fn drop(&mut self) {
         // What the driver does not take back now, it does when the process ends.
-        let _ = self.give_everything_back();
+        let _ = self.release_all();
     }
 }

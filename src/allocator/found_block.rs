@@ -1,28 +1,28 @@
-//! Blocks on their way to the program and back: splitting, freeing, merging.
+//! Splitting a found block for a request, freeing it, and merging it with its neighbours.
 
 use super::behaviour::TieBreak;
-use super::block::{BlockId, PoolBlock, State};
+use super::block::{BlockId, PoolBlock, PoolBlockState};
 use super::caching::CachingAllocator;
 use super::free_set::FreeKey;
-use super::request::{Need, Ticket};
-use super::size::leaves_a_block;
-use crate::allocator::terms::Action;
+use super::request::{AllocParams, PendingFreeId};
+use super::size::should_split;
+use crate::allocator::trace_action::Action;
 use crate::base::ids::{PoolId, StackId};
 
 impl CachingAllocator {
-    /// The program gives a block back. Where `is_used_elsewhere`, by another stream, it stays pending
-    /// until [`CachingAllocator::complete`], for which it gets a ticket.
+    /// Frees a block. If other streams use it, it stays pending until [`CachingAllocator::complete_free`] is called
+    /// with the returned id.
     pub fn free(
         &mut self,
         id: BlockId,
         is_used_elsewhere: bool,
         context: StackId,
-    ) -> Option<Ticket> {
+    ) -> Option<PendingFreeId> {
         let block = self.blocks[id];
         let is_small = self.pools.free_lists[block.free_list as usize].is_small;
         self.statistics.allocation.decrease(is_small, 1);
         self.statistics.allocated_bytes.decrease(is_small, block.size);
-        self.emit(Action::FreeRequested, &block, block.requested, context);
+        self.record_trace(Action::FreeRequested, &block, block.requested, context);
         if block.size >= self.settings.max_split_size {
             self.statistics.oversize_allocations.decrease(1);
         }
@@ -33,51 +33,50 @@ impl CachingAllocator {
         Some(self.make_pending(id))
     }
 
-    pub(super) fn make_pending(&mut self, id: BlockId) -> Ticket {
-        self.frees += 1;
-        let ticket = Ticket(self.frees);
-        self.blocks[id].state = State::Pending;
-        self.pending.insert(ticket, id);
-        ticket
+    pub(super) fn make_pending(&mut self, id: BlockId) -> PendingFreeId {
+        self.pending_frees += 1;
+        let pending_id = PendingFreeId(self.pending_frees);
+        self.blocks[id].state = PoolBlockState::Pending;
+        self.pending.insert(pending_id, id);
+        pending_id
     }
 
-    /// The other streams are done with a pending block; nothing happens if that is known already.
-    pub fn complete(&mut self, ticket: Ticket, context: StackId) {
-        if let Some(id) = self.pending.remove(&ticket) {
+    /// The events of a pending block have completed. Does nothing if its free is complete already.
+    pub fn complete_free(&mut self, pending_id: PendingFreeId, context: StackId) {
+        if let Some(id) = self.pending.remove(&pending_id) {
             self.free_block(id, context);
         }
     }
 
-    /// The pool of a pending block.
-    pub(super) fn pool_of_pending(&self, ticket: Ticket) -> Option<PoolId> {
-        let block = &self.blocks[*self.pending.get(&ticket)?];
+    pub(super) fn pool_of_pending(&self, pending_id: PendingFreeId) -> Option<PoolId> {
+        let block = &self.blocks[*self.pending.get(&pending_id)?];
         Some(self.pools.free_lists[block.free_list as usize].pool)
     }
 
-    /// Whether blocks other than `known` are pending.
-    pub fn has_pending_besides(&self, known: &[Ticket]) -> bool {
-        self.pending.keys().any(|ticket| !known.contains(ticket))
+    /// Whether blocks other than those in `known` are pending.
+    pub fn has_pending_other_than(&self, known: &[PendingFreeId]) -> bool {
+        self.pending.keys().any(|pending_id| !known.contains(pending_id))
     }
 
-    /// The block goes back to its pool, one with its free neighbours.
+    /// `free_block`: returns a block to its pool, merged with its free neighbours.
     pub(super) fn free_block(&mut self, id: BlockId, context: StackId) {
         let block = self.blocks[id];
         let is_small = self.pools.free_lists[block.free_list as usize].is_small;
-        self.emit(Action::FreeCompleted, &block, block.requested, context);
-        self.blocks[id].state = State::Free;
+        self.record_trace(Action::FreeCompleted, &block, block.requested, context);
+        self.blocks[id].state = PoolBlockState::Free;
         let (mut count, mut bytes) = (0i64, 0i64);
         for neighbour in [block.prev, block.next] {
-            let merged = self.merge(id, neighbour);
-            if merged > 0 {
+            let merged_bytes = self.try_merge_blocks(id, neighbour);
+            if merged_bytes > 0 {
                 count -= 1;
-                bytes = bytes.saturating_sub(signed(merged));
+                bytes = bytes.saturating_sub(to_signed(merged_bytes));
             }
         }
         self.insert_free(id);
         let after = self.blocks[id];
         if after.is_split() {
             count += 1;
-            bytes = bytes.saturating_add(signed(after.size));
+            bytes = bytes.saturating_add(to_signed(after.size));
         }
         let statistics = &mut self.statistics;
         if !after.is_expandable() {
@@ -89,96 +88,97 @@ impl CachingAllocator {
         statistics.requested_bytes.decrease(is_small, block.requested);
     }
 
-    /// `into` swallows its neighbour `from` if both are free and alike; returns the bytes it gained.
-    pub(super) fn merge(&mut self, into: BlockId, from: BlockId) -> u64 {
+    /// `try_merge_blocks`: merges neighbour `from` into `into` if both have the same state. Returns the bytes that
+    /// `into` gained.
+    pub(super) fn try_merge_blocks(&mut self, into: BlockId, from: BlockId) -> u64 {
         if from == BlockId::NONE || self.blocks[from].state != self.blocks[into].state {
             return 0;
         }
-        self.take_out(from);
-        let gone = self.blocks[from];
+        self.remove_from_free_list(from);
+        let merged = self.blocks[from];
         let block = &mut self.blocks[into];
         if block.prev == from {
-            block.addr = gone.addr;
-            block.prev = gone.prev;
-            block.segment_context = gone.segment_context;
+            block.addr = merged.addr;
+            block.prev = merged.prev;
+            block.segment_context = merged.segment_context;
         } else {
-            block.next = gone.next;
+            block.next = merged.next;
         }
-        block.size = block.size.saturating_add(gone.size);
+        block.size = block.size.saturating_add(merged.size);
         let (prev, next) = (block.prev, block.next);
-        if let Some(prev) = prev.some() {
+        if let Some(prev) = prev.as_option() {
             self.blocks[prev].next = into;
         }
-        if let Some(next) = next.some() {
+        if let Some(next) = next.as_option() {
             self.blocks[next].prev = into;
         }
         self.blocks.remove(from);
-        gone.size
+        merged.size
     }
 
-    pub(super) fn leaves_a_block(&self, need: &Need, rest: u64) -> bool {
-        leaves_a_block(need.size, rest, need.is_small || need.is_expandable, &self.settings)
+    pub(super) fn should_split(&self, params: &AllocParams, rest: u64) -> bool {
+        should_split(params.size, rest, params.is_small || params.is_expandable, &self.settings)
     }
 
-    /// The number of a block that is made from a part of `whole`.
-    pub(super) fn registration_of_part(&mut self, whole: &PoolBlock) -> u32 {
+    /// The registration of a block that is split off `whole`.
+    pub(super) fn split_registration(&mut self, whole: &PoolBlock) -> u32 {
         match self.behaviour.tie_break {
             TieBreak::OldestBlock => self.next_registration(),
             TieBreak::LowestAddress | TieBreak::OldestSegment => whole.registration,
         }
     }
 
-    /// Splits what is worth splitting and gives the rest to the program.
-    pub(super) fn hand_out(&mut self, id: BlockId, need: &Need, requested: u64) -> BlockId {
-        let whole = self.pools.owner(need.free_list).no_split;
-        let rest = self.blocks[id].size.saturating_sub(need.size);
-        let is_cut = !whole && self.leaves_a_block(need, rest);
-        self.hand_out_cut(id, need, requested, is_cut)
+    /// `alloc_found_block`: splits the block if the rules say so, and allocates it.
+    pub(super) fn alloc_found_block(&mut self, id: BlockId, params: &AllocParams, requested: u64) -> BlockId {
+        let whole = self.pools.pool_of(params.free_list).no_split;
+        let rest = self.blocks[id].size.saturating_sub(params.size);
+        let is_cut = !whole && self.should_split(params, rest);
+        self.alloc_found_block_with_split(id, params, requested, is_cut)
     }
 
-    /// The same, split if `is_cut`.
-    pub(super) fn hand_out_cut(
+    /// The same, where the caller decides whether to `split`.
+    pub(super) fn alloc_found_block_with_split(
         &mut self,
         id: BlockId,
-        need: &Need,
+        params: &AllocParams,
         requested: u64,
-        is_cut: bool,
+        split: bool,
     ) -> BlockId {
         let block = self.blocks[id];
         let was_split = block.is_split();
-        let rest = block.size.saturating_sub(need.size);
-        let given = if is_cut {
-            let front = self.cut_front(id, need.size);
+        let rest = block.size.saturating_sub(params.size);
+        let allocated = if split {
+            let front = self.split_front(id, params.size);
             self.insert_free(id);
             if !block.is_expandable() {
                 if was_split {
-                    self.statistics.inactive_split_bytes.decrease(need.is_small, need.size);
+                    self.statistics.inactive_split_bytes.decrease(params.is_small, params.size);
                 } else {
-                    self.statistics.inactive_split_bytes.increase(need.is_small, rest);
-                    self.statistics.inactive_split.increase(need.is_small, 1);
+                    self.statistics.inactive_split_bytes.increase(params.is_small, rest);
+                    self.statistics.inactive_split.increase(params.is_small, 1);
                 }
             }
             front
         } else {
             if was_split && !block.is_expandable() {
-                self.statistics.inactive_split_bytes.decrease(need.is_small, block.size);
-                self.statistics.inactive_split.decrease(need.is_small, 1);
+                self.statistics.inactive_split_bytes.decrease(params.is_small, block.size);
+                self.statistics.inactive_split.decrease(params.is_small, 1);
             }
             id
         };
-        let block = &mut self.blocks[given];
-        block.state = State::Allocated;
+        let block = &mut self.blocks[allocated];
+        block.state = PoolBlockState::Allocated;
         block.requested = requested;
-        block.context = need.context;
+        block.context = params.context;
         let block = *block;
-        self.emit(Action::Alloc, &block, requested, need.context);
-        self.count_as_active(&block, need.is_small);
-        given
+        self.record_trace(Action::Alloc, &block, requested, params.context);
+        self.count_as_active(&block, params.is_small);
+        allocated
     }
 
     pub(super) fn count_as_active(&mut self, block: &PoolBlock, is_small: bool) {
         let statistics = &mut self.statistics;
-        if block.state == State::Allocated {
+        if block.state == PoolBlockState::Allocated {
             statistics.allocation.increase(is_small, 1);
             statistics.allocated_bytes.increase(is_small, block.size);
             if block.size >= self.settings.max_split_size {
@@ -190,10 +190,10 @@ impl CachingAllocator {
         statistics.requested_bytes.increase(is_small, block.requested);
     }
 
-    /// Cuts the first `size` bytes off as a new block; the old object keeps the rest.
-    pub(super) fn cut_front(&mut self, id: BlockId, size: u64) -> BlockId {
+    /// Splits the first `size` bytes off as a new block; the old object keeps the remainder.
+    pub(super) fn split_front(&mut self, id: BlockId, size: u64) -> BlockId {
         let whole = self.blocks[id];
-        let registration = self.registration_of_part(&whole);
+        let registration = self.split_registration(&whole);
         let front = self.blocks.insert(PoolBlock {
             size,
             requested: 0,
@@ -202,7 +202,7 @@ impl CachingAllocator {
             segment_context: StackId::default(),
             ..whole
         });
-        if let Some(prev) = whole.prev.some() {
+        if let Some(prev) = whole.prev.as_option() {
             self.blocks[prev].next = front;
         }
         let rest = &mut self.blocks[id];
@@ -212,10 +212,10 @@ impl CachingAllocator {
         front
     }
 
-    /// Leaves a block its first `size` bytes and makes a new one of the rest.
-    pub(super) fn cut_back(&mut self, id: BlockId, size: u64, state: State) -> BlockId {
+    /// Shrinks a block to its first `size` bytes and makes a new one of the remainder.
+    pub(super) fn split_back(&mut self, id: BlockId, size: u64, state: PoolBlockState) -> BlockId {
         let whole = self.blocks[id];
-        let registration = self.registration_of_part(&whole);
+        let registration = self.split_registration(&whole);
         let back = self.blocks.insert(PoolBlock {
             addr: whole.addr.saturating_add(size),
             size: whole.size.saturating_sub(size),
@@ -227,7 +227,7 @@ impl CachingAllocator {
             segment_context: StackId::default(),
             ..whole
         });
-        if let Some(next) = whole.next.some() {
+        if let Some(next) = whole.next.as_option() {
             self.blocks[next].prev = back;
         }
         let rest = &mut self.blocks[id];
@@ -245,23 +245,23 @@ impl CachingAllocator {
         FreeKey { size: block.size, registration, addr: block.addr, id }
     }
 
-    /// Puts a block in its pool, its age 0.
+    /// Puts a block in its free list, with age 0.
     pub(super) fn insert_free(&mut self, id: BlockId) {
         let key = self.free_key(id);
         let free_list = self.blocks[id].free_list;
         self.pools.insert(free_list, key);
-        if self.limit.is_some() {
-            let (_, is_small) = self.pools.kind_of(free_list);
-            self.blocks[id].since = self.pools.owner(free_list).half(is_small).searches;
+        if self.allowed_memory_maximum.is_some() {
+            let (_, is_small) = self.pools.pool_and_size_class(free_list);
+            self.blocks[id].gc_count_base = self.pools.pool_of(free_list).block_pool(is_small).get_free_block_calls;
         }
     }
 
-    /// Takes a block out of the set it stands in.
-    pub(super) fn take_out(&mut self, id: BlockId) {
+    /// Removes a free or unmapped block from its set.
+    pub(super) fn remove_from_free_list(&mut self, id: BlockId) {
         let key = self.free_key(id);
         let block = &self.blocks[id];
         let free_list = &mut self.pools.free_lists[block.free_list as usize];
-        if block.state == State::Unmapped {
+        if block.state == PoolBlockState::Unmapped {
             free_list.unmapped.remove(block);
         } else {
             free_list.free.remove(&key);
@@ -269,6 +269,7 @@ impl CachingAllocator {
     }
 }
 
-fn signed(bytes: u64) -> i64 {
+/// Saturates: only invalid recordings have blocks this large.
+fn to_signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::driver::{CudaError, Gpu, Handle};
+use super::driver::{CudaContext, CudaError, Handle};
 use crate::base::units::MIB;
 
 /// The driver reserves addresses and makes physical memory in multiples of this.
@@ -19,21 +19,21 @@ struct PhysicalPiece {
 /// What is mapped, by its distance from where the reservation begins. A piece is forgotten once the driver
 /// has taken it back, not before.
 #[derive(Debug)]
-pub(super) struct Spans {
+pub(super) struct MappedPieces {
     granule: u64,
     pieces: BTreeMap<u64, PhysicalPiece>,
 }
 
-impl Spans {
+impl MappedPieces {
     /// Nothing yet; the range is cut at multiples of `granule` bytes, as PyTorch cuts it.
-    pub(super) fn of(granule: u64) -> Self {
+    pub(super) fn new(granule: u64) -> Self {
         Self { granule: granule.max(PAGE), pieces: BTreeMap::new() }
     }
 
     /// Maps `size` bytes at `offset` of the reservation at the driver's address `real`; all or nothing.
     pub(super) fn map(
         &mut self,
-        gpu: &Gpu,
+        gpu: &CudaContext,
         real: u64,
         offset: u64,
         size: u64,
@@ -46,7 +46,13 @@ impl Spans {
         done
     }
 
-    fn try_map(&mut self, gpu: &Gpu, real: u64, from: u64, to: u64) -> Result<(), CudaError> {
+    fn try_map(
+        &mut self,
+        gpu: &CudaContext,
+        real: u64,
+        from: u64,
+        to: u64,
+    ) -> Result<(), CudaError> {
         let mut at = from;
         while at < to {
             let size = ((at / self.granule + 1) * self.granule).min(to) - at;
@@ -64,7 +70,7 @@ impl Spans {
     /// Gives back what lies in `from..to`, all that can be.
     pub(super) fn unmap(
         &mut self,
-        gpu: &Gpu,
+        gpu: &CudaContext,
         real: u64,
         from: u64,
         to: u64,

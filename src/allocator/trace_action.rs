@@ -1,12 +1,11 @@
-//! PyTorch's words for what its allocator does and for the state of a block, as traces and segments
-//! write them.
+//! PyTorch's names for actions in a trace and for states of a block.
 
-/// What a trace entry records (`TraceEntry::Action` in c10/cuda/CUDACachingAllocator.h).
+/// `TraceEntry::Action` in c10/cuda/CUDACachingAllocator.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// A block was handed out; `size` is what was asked for.
+    /// A block was allocated; the entry's `size` is the request.
     Alloc,
-    /// The program freed a block; other streams may still use it.
+    /// The program freed a block. Other streams may still use it.
     FreeRequested,
     /// The block went back to the pool.
     FreeCompleted,
@@ -14,22 +13,20 @@ pub enum Action {
     SegmentAlloc,
     /// `cudaFree` of a segment.
     SegmentFree,
-    /// Physical memory mapped into an expandable segment.
+    /// Memory was mapped into an expandable segment.
     SegmentMap,
-    /// Physical memory taken out of an expandable segment.
+    /// Memory was unmapped from an expandable segment.
     SegmentUnmap,
     /// A snapshot was taken.
     Snapshot,
-    /// A request failed; `addr` holds the device's free bytes, `size` the rounded request.
+    /// A request failed; `addr` is the device's free bytes, `size` the rounded request.
     Oom,
-    /// Anything else: annotations, and actions of releases to come.
+    /// Anything else: annotations, and actions of future releases.
     Other,
 }
 
-/// What a block is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlockState {
-    /// Held by the program.
     ActiveAllocated,
     /// Freed by the program, waiting for work on another stream. `active_awaiting_free` in docstrings.
     ActivePendingFree,
@@ -38,8 +35,8 @@ pub enum BlockState {
 }
 
 impl Action {
-    /// The trace's word for it.
-    pub fn word(self) -> &'static str {
+    /// The name in a trace.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Alloc => "alloc",
             Self::FreeRequested => "free_requested",
@@ -54,21 +51,20 @@ impl Action {
         }
     }
 
-    /// Whether memory was taken from the device.
+    /// Whether it increases the reserved memory.
     #[inline]
     pub fn is_growth(self) -> bool {
         matches!(self, Self::SegmentAlloc | Self::SegmentMap)
     }
 
-    /// Whether memory was given back to the device.
+    /// Whether it decreases the reserved memory.
     #[inline]
-    pub fn is_shrinking(self) -> bool {
+    pub fn is_shrink(self) -> bool {
         matches!(self, Self::SegmentFree | Self::SegmentUnmap)
     }
 
-    /// Whether memory was taken from the device or given back.
     #[inline]
-    pub fn moves_memory(self) -> bool {
-        self.is_growth() || self.is_shrinking()
+    pub fn changes_reserved(self) -> bool {
+        self.is_growth() || self.is_shrink()
     }
 }

@@ -1,13 +1,13 @@
-//! Strings of settings as text, for those who have no release to read them by.
+//! Settings strings as lists of options, without the rules of a release.
 
 /// The value of option `key` in a `PYTORCH_CUDA_ALLOC_CONF` string such as `a:1,b:[256:1,>:4]`.
-pub fn option_in<'a>(string: &'a str, key: &str) -> Option<&'a str> {
+pub fn find_option<'a>(string: &'a str, key: &str) -> Option<&'a str> {
     let of_key = |(name, value): (&str, &'a str)| (name == key).then_some(value);
-    pairs(string).filter_map(of_key).last() // the last one wins
+    parse_options(string).filter_map(of_key).last() // the last one wins
 }
 
 /// What commas outside of lists separate.
-pub(super) fn parts(string: &str) -> impl Iterator<Item = &str> {
+pub(super) fn split_options(string: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     string.split(move |c| {
         match c {
@@ -20,8 +20,8 @@ pub(super) fn parts(string: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The options of a string with their values.
-pub(super) fn pairs(string: &str) -> impl Iterator<Item = (&str, &str)> {
-    let pairs = parts(string).filter_map(|pair| pair.split_once(':'));
+pub(super) fn parse_options(string: &str) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = split_options(string).filter_map(|pair| pair.split_once(':'));
     pairs.map(|(key, value)| (key.trim(), value.trim()))
 }
 
@@ -33,9 +33,9 @@ mod tests {
     fn options_are_found_whole() {
         let conf =
             "roundup_power2_divisions:[256:1,>:4], max_split_size_mb:64,max_split_size_mb:128";
-        assert_eq!(option_in(conf, "roundup_power2_divisions"), Some("[256:1,>:4]"));
-        assert_eq!(option_in(conf, "max_split_size_mb"), Some("128"));
-        assert_eq!(option_in(conf, ">"), None);
-        assert_eq!(option_in("", "x"), None);
+        assert_eq!(find_option(conf, "roundup_power2_divisions"), Some("[256:1,>:4]"));
+        assert_eq!(find_option(conf, "max_split_size_mb"), Some("128"));
+        assert_eq!(find_option(conf, ">"), None);
+        assert_eq!(find_option("", "x"), None);
     }
 }

@@ -9,7 +9,7 @@
 
 /// A GPU that can be assumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gpu {
+pub struct GpuModel {
     /// What it is asked for by.
     pub name: &'static str,
     /// What the driver calls it.
@@ -19,7 +19,7 @@ pub struct Gpu {
     /// Multiprocessors.
     pub multiprocessors: u32,
     /// Threads that a multiprocessor holds.
-    pub threads: u32,
+    pub threads_per_multiprocessor: u32,
     /// Bytes of shared memory that one block can have.
     pub shared_bytes: u64,
     /// Bytes of the L2 cache.
@@ -36,13 +36,13 @@ const fn gpu(
     (multiprocessors, threads): (u32, u32),
     (shared_kib, l2_kib): (u64, u64),
     (total_mib, context_mib): (u64, u64),
-) -> Gpu {
-    Gpu {
+) -> GpuModel {
+    GpuModel {
         name,
         product,
         capability,
         multiprocessors,
-        threads,
+        threads_per_multiprocessor: threads,
         shared_bytes: shared_kib << 10,
         l2_bytes: l2_kib << 10,
         total_mib,
@@ -51,7 +51,7 @@ const fn gpu(
 }
 
 /// All of them, the oldest first.
-pub const GPUS: &[Gpu] = &[
+pub const GPUS: &[GpuModel] = &[
     gpu(("v100", "Tesla V100-SXM2-16GB"), 70, (80, 2048), (96, 6144), (16_144, 310)), // 15.77 GiB
     gpu(("v100-32gb", "Tesla V100-SXM2-32GB"), 70, (80, 2048), (96, 6144), (32_494, 310)), // 31.73 GiB
     gpu(("t4", "Tesla T4"), 75, (40, 1024), (64, 4096), (14_913, 110)), // 14.56 GiB; 14.75 with older drivers
@@ -68,9 +68,9 @@ pub const GPUS: &[Gpu] = &[
     gpu(("rtx5090", "NVIDIA GeForce RTX 5090"), 120, (170, 1536), (99, 98_304), (32_113, 590)), // 31.36 GiB
 ];
 
-impl Gpu {
+impl GpuModel {
     /// The one that `text` names: `H100`, `rtx-4090`, `4090`, `A100 80GB`.
-    pub fn named(text: &str) -> Option<&'static Self> {
+    pub fn find(text: &str) -> Option<&'static Self> {
         let plain = |text: &str| {
             let text = text.to_ascii_lowercase();
             text.chars().filter(char::is_ascii_alphanumeric).collect::<String>()
@@ -89,12 +89,12 @@ impl Gpu {
     }
 
     /// The first of this compute capability, `90` for 9.0.
-    pub fn of_capability(capability: u32) -> Option<&'static Self> {
+    pub fn with_capability(capability: u32) -> Option<&'static Self> {
         GPUS.iter().find(|gpu| gpu.capability == capability)
     }
 
     /// The capability as it is written: `9.0`.
-    pub fn capability_text(&self) -> String {
+    pub fn format_capability(&self) -> String {
         format!("{}.{}", self.capability / 10, self.capability % 10)
     }
 }
@@ -116,17 +116,17 @@ mod tests {
             ("V100_32GB", "v100-32gb"),
             ("v100-16gb", "v100"),
         ] {
-            assert_eq!(Gpu::named(text).map(|gpu| gpu.name), Some(name), "{text}");
+            assert_eq!(GpuModel::find(text).map(|gpu| gpu.name), Some(name), "{text}");
         }
-        assert_eq!(Gpu::named("gtx1080"), None);
-        assert_eq!(Gpu::named(""), None);
+        assert_eq!(GpuModel::find("gtx1080"), None);
+        assert_eq!(GpuModel::find(""), None);
     }
 
     #[test]
     fn every_name_is_its_own() {
         for gpu in GPUS {
-            assert_eq!(Gpu::named(gpu.name), Some(gpu));
-            assert_eq!(Gpu::named(gpu.product).map_or(gpu.name, |found| found.name), gpu.name);
+            assert_eq!(GpuModel::find(gpu.name), Some(gpu));
+            assert_eq!(GpuModel::find(gpu.product).map_or(gpu.name, |found| found.name), gpu.name);
         }
     }
 }

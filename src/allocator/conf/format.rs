@@ -1,10 +1,10 @@
-//! Settings written down as the string that sets them.
+//! Formatting settings as a settings string.
 
 use super::settings::{Reserve, Settings};
 use crate::base::units::{GIB, MIB};
 
 impl Settings {
-    /// The options that are not at PyTorch's defaults, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`.
+    /// The options that differ from PyTorch's defaults, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`.
     pub fn options(&self) -> Vec<String> {
         let plain = Self::default();
         let mut options = Vec::new();
@@ -20,7 +20,7 @@ impl Settings {
             format!("max_split_size_mb:{}", self.max_split_size / MIB)
         });
         add(self.roundup_power2_divisions != plain.roundup_power2_divisions, &|| {
-            format!("roundup_power2_divisions:{}", divisions(&self.roundup_power2_divisions))
+            format!("roundup_power2_divisions:{}", format_divisions(&self.roundup_power2_divisions))
         });
         let threshold = self.garbage_collection_threshold;
         add(!same(threshold, plain.garbage_collection_threshold), &|| {
@@ -29,7 +29,7 @@ impl Settings {
         add(self.large_segment_size != plain.large_segment_size, &|| {
             format!("large_segment_size_mb:{}", self.large_segment_size / MIB)
         });
-        // Its default goes by the size of large segments.
+        // Its default is the large segment size.
         add(self.max_non_split_rounding != self.large_segment_size, &|| {
             format!("max_non_split_rounding_mb:{}", self.max_non_split_rounding / MIB)
         });
@@ -58,8 +58,8 @@ impl Settings {
     }
 }
 
-/// One number where all powers of two have the same divisions, else a list.
-fn divisions(of: &[u64; 16]) -> String {
+/// One number if all powers of two have the same divisions, else a list.
+fn format_divisions(of: &[u64; 16]) -> String {
     if of.iter().all(|divisions| *divisions == of[0]) {
         return of[0].to_string();
     }
@@ -70,7 +70,7 @@ fn divisions(of: &[u64; 16]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse::{Unknown, parse};
+    use super::super::parse::{UnknownKeys, parse};
     use super::*;
 
     #[test]
@@ -84,8 +84,9 @@ mod tests {
             "expandable_segments:True,expandable_segments_reserve:40.5G",
         ];
         for string in strings {
-            let read =
-                |string: &str| parse(string, &Settings::plain(15), 15, Unknown::Refuse).unwrap();
+            let read = |string: &str| {
+                parse(string, &Settings::defaults_for_release(15), 15, UnknownKeys::Refuse).unwrap()
+            };
             let settings = read(string).settings;
             let written = settings.options().join(",");
             assert_eq!(read(&written).settings, settings, "{string} became {written}");
