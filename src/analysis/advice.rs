@@ -8,7 +8,7 @@ use crate::base::units::{counted, percent, ratio, size};
 use crate::stacks::frames::FrameReport;
 use crate::study::held::Category;
 use crate::study::memory::HeldByLine;
-use crate::whatif::program::{ProgramRow, Sure};
+use crate::whatif::program::{ProgramRow, ChangeCertainty};
 
 /// What may change a verdict of capacity, where the size of the device is not known.
 const OTHERS: &str = "; or others on this GPU hold what is missing: --capacity with the GPU's memory (such as \
@@ -82,7 +82,7 @@ fn first(oom: &OomReport, device: &DeviceReport, recorded: Option<&str>) -> Advi
         );
         return one(
             format!("free {what}: no setting helps for long"),
-            growing.and_then(|one| one.location.frame.as_ref()).map(FrameReport::place),
+            growing.and_then(|one| one.location.frame.as_ref()).map(FrameReport::file_line),
         );
     }
     // What comes after the request is known of some; of the others a verdict of capacity says that more comes.
@@ -95,19 +95,19 @@ fn first(oom: &OomReport, device: &DeviceReport, recorded: Option<&str>) -> Advi
         return one(text, Some(shell_assignment(&remedy.settings, recorded)));
     }
     // What follows from the calls, not from a guess, and serves all of them.
-    let is_sure = |row: &&ProgramRow| row.sure != Sure::Guess && row.fits == Some(true);
+    let is_sure = |row: &&ProgramRow| row.sure != ChangeCertainty::Guess && row.fits == Some(true);
     if let Some(change) = device.changes.first().filter(is_sure) {
         let text = format!("{}; in a replay every request is then served", change.in_short());
-        return one(text, change.location.frame.as_ref().map(FrameReport::place));
+        return one(text, change.location.frame.as_ref().map(FrameReport::file_line));
     }
-    let held = lines(oom).find_map(|line| line.location.frame.as_ref()).map(FrameReport::place);
+    let held = lines(oom).find_map(|line| line.location.frame.as_ref()).map(FrameReport::file_line);
     // Where settings were replayed, advice to try one is stale.
     let is_stale = matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);
     if let Some(why) = why_no_setting(oom).filter(|_| is_stale) {
         return one(format!("hold less at that moment: {}; {why}", means(oom)), held);
     }
     let row = oom.verdict.advice();
-    let culprit = oom.location.frame.as_ref().map(FrameReport::place);
+    let culprit = oom.location.frame.as_ref().map(FrameReport::file_line);
     let copy = match row.snippet {
         Snippet::AllocConf(option) => Some(shell_assignment(option, recorded)),
         Snippet::Command(words) => Some(words.to_owned()),
@@ -115,7 +115,7 @@ fn first(oom: &OomReport, device: &DeviceReport, recorded: Option<&str>) -> Advi
             Verdict::Capacity => held.or(culprit),
             Verdict::PendingFree => {
                 let waits = oom.pending.iter().find_map(|line| line.location.frame.as_ref());
-                waits.map(FrameReport::place).or(culprit)
+                waits.map(FrameReport::file_line).or(culprit)
             }
             _ => culprit,
         },

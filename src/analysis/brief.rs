@@ -168,7 +168,7 @@ fn of(snapshot: &SnapshotReport, device: Option<&DeviceReport>, top: usize) -> B
         device: Some(device.device),
         verdict: last.map(|oom| oom.verdict),
         confidence: last.map(|oom| oom.confidence),
-        culprit: last.and_then(|oom| oom.location.frame.as_ref()).map(FrameReport::place),
+        culprit: last.and_then(|oom| oom.location.frame.as_ref()).map(FrameReport::file_line),
         oom_count: device.oom_count,
         requested_bytes: last.map(|oom| oom.requested_bytes),
         device_free_bytes: last.map(|oom| oom.device_free_bytes),

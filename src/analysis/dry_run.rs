@@ -128,7 +128,7 @@ pub(super) fn dry_run(
 
 fn read_report(study: &Study<'_>, read: &ValueRead, peak_us: Option<u64>) -> ReadReport {
     let stacks = study.stacks();
-    let location = read.stack.map(|stack| stacks.code_location(stacks.line(stack)));
+    let location = read.stack.map(|stack| stacks.code_location(stacks.line_id(stack)));
     let mut operators = read.operators.split(' ');
     let sized_by = operators.clone().find(|name| SIZED_BY_VALUES.contains(name));
     let operator = match sized_by.or(operators.next()).unwrap_or_default() {

@@ -1,7 +1,7 @@
 //! Which lines of the user's code a figure is made of, where no report says so already.
 
 use crate::base::ids::{FrameId, StackId};
-use crate::replay::facts::Keep;
+use crate::replay::literal::Tracking;
 use crate::snapshot::{Block, BlockState};
 use crate::stacks::frames::{FrameReport, StackReader};
 use crate::study::DeviceStudy;
@@ -54,13 +54,13 @@ pub fn lines(device: DeviceStudy<'_, '_>, of: Contribution, top: usize) -> Vec<L
     };
     let mut own: Sums<FrameId> = Sums::default();
     for (stack, sum) in held {
-        if let Some(line) = stacks.own_line(stack) {
+        if let Some(line) = stacks.user_frame(stack) {
             let held = own.entry(line).or_default();
             *held = held.and(sum);
         }
     }
     // Shares of the whole are not asked for.
-    let share = |line, sum: Sum| LineShare { frame: stacks.report(line), bytes: sum.bytes };
+    let share = |line, sum: Sum| LineShare { frame: stacks.frame_report(line), bytes: sum.bytes };
     table(own, Sum::default(), top, share).rows
 }
 
@@ -71,9 +71,9 @@ fn in_use_after(
     is_wanted: fn(BlockState) -> bool,
 ) -> Sums<StackId> {
     let mut held = Sums::default();
-    device.follow(Keep::Sums, |step| {
+    device.follow(Tracking::Totals, |step| {
         if step.entry.map(|(index, _)| index as u64) == entry {
-            let blocks = step.tiling.active().filter(|(_, _, _, state, _)| is_wanted(*state));
+            let blocks = step.tiling.active_blocks().filter(|(_, _, _, state, _)| is_wanted(*state));
             held = summed(blocks.map(|(_, size, _, _, stack)| (stack, size)));
         }
     });
@@ -89,7 +89,7 @@ fn kept_apart(blocks: &[Block], stacks: &StackReader<'_>) -> Vec<(StackId, u64)>
         let beside = beside.into_iter().flatten().filter_map(|index| blocks.get(index));
         let mut beside: Vec<StackId> =
             beside.filter(|block| !is_free(block)).map(|block| block.made_by).collect();
-        beside.dedup_by_key(|stack| stacks.own_line(*stack));
+        beside.dedup_by_key(|stack| stacks.user_frame(*stack));
         kept.extend(beside.into_iter().map(|stack| (stack, free.size)));
     }
     kept

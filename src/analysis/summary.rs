@@ -8,7 +8,7 @@ use crate::allocator::verdict::EXPANDABLE_SEGMENTS;
 use crate::analysis::failure::OomReport;
 use crate::base::summary::Summary;
 use crate::base::units::{duration, percent, ratio, size};
-use crate::base::warning::{Code, RECORD};
+use crate::base::warning::{Code, RECORD_HISTORY_CALL};
 use crate::stacks::frames::FrameReport;
 use crate::study::held::{ByCategory, Category, HeldAt};
 use crate::study::memory::HeldByLine;
@@ -45,12 +45,12 @@ pub(super) fn of_snapshot(snapshot: &SnapshotReport, worst: Option<u64>) -> Summ
     };
     let foreign = snapshot.warnings.iter().find(|warning| warning.code == Code::ForeignBackend);
     match (foreign, device) {
-        (Some(foreign), _) => Summary::only(&*foreign.message),
+        (Some(foreign), _) => Summary::from_answer(&*foreign.message),
         (None, Some(device)) => match device.ooms.last() {
             Some(oom) => of_failure(oom, device),
             None => without_failure(device, snapshot),
         },
-        (None, None) => Summary::only("the allocator held no memory and recorded nothing"),
+        (None, None) => Summary::from_answer("the allocator held no memory and recorded nothing"),
     }
 }
 
@@ -87,7 +87,7 @@ fn without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary 
             ),
             who: line_in_words(&device.top_lines, memory.allocated_bytes),
             action: Some("record a history to see the peak, and failures".to_owned()),
-            copy: Some(RECORD.to_owned()),
+            copy: Some(RECORD_HISTORY_CALL.to_owned()),
         };
     };
     let lasted = timeline.duration_us.filter(|us| *us > 0);
@@ -114,7 +114,7 @@ fn without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary 
         let line = leak.location.label();
         let rate = size(device.leaks.bytes_per_step);
         let action = format!("look at {line}: memory grows by {rate} with every step");
-        (Some(action), leak.location.frame.as_ref().map(FrameReport::place))
+        (Some(action), leak.location.frame.as_ref().map(FrameReport::file_line))
     } else if ratio(stranded, memory.reserved_bytes) >= STRANDED_RATIO
         && memory.segments.expandable.count == 0
     {
@@ -125,10 +125,10 @@ fn without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary 
         (Some(action), Some(shell_assignment(EXPANDABLE_SEGMENTS, snapshot.settings_string.as_deref())))
     } else if lost {
         let action = "to see all of it, record again with more entries in the ring";
-        (Some(action.to_owned()), Some(RECORD.to_owned()))
+        (Some(action.to_owned()), Some(RECORD_HISTORY_CALL.to_owned()))
     } else if device.truncated {
         let action = "to see what was there before, begin to record before the model is built";
-        (Some(action.to_owned()), Some(RECORD.to_owned()))
+        (Some(action.to_owned()), Some(RECORD_HISTORY_CALL.to_owned()))
     } else {
         (None, None)
     };

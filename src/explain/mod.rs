@@ -24,11 +24,11 @@ pub use recording::Recording;
 pub use statistics::StatisticsReport;
 
 use self::reckoning::Reckoning;
-use crate::allocator::verdict::{About, Certainty};
+use crate::allocator::verdict::{ApproxBytes, Certainty};
 use crate::base::summary::Summary;
-use crate::base::units::{plain, plain_name};
+use crate::base::units::{escape_text, escape_name};
 use crate::explain::message::{Log, Message, Saying};
-use crate::stacks::frames::{FrameReport, lines_of};
+use crate::stacks::frames::{FrameReport, code_and_caller};
 
 /// Says what `log`, read from `path`, means; `None` when nothing about memory stands in it.
 pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
@@ -66,12 +66,12 @@ fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> F
     let frames: Vec<FrameReport> = message
         .frames
         .iter()
-        .map(|f| FrameReport { file: plain_name(&f.file), line: f.line, name: plain_name(&f.name) })
+        .map(|f| FrameReport { file: escape_name(&f.file), line: f.line, name: escape_name(&f.name) })
         .collect();
-    let (culprit, called_from) = lines_of(&frames);
+    let (culprit, called_from) = code_and_caller(&frames);
     let code_of = |line: Option<&FrameReport>| {
         let at = frames.iter().position(|frame| Some(frame) == line)?;
-        message.frames.get(at)?.code.as_deref().map(plain)
+        message.frames.get(at)?.code.as_deref().map(escape_text)
     };
     let (reckoning, conclusion, figures) = match &message.saying {
         Saying::Allocation(allocation) => {
@@ -90,12 +90,12 @@ fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> F
     };
     let first = conclusion.advice.first().map_or("", String::as_str);
     let copy = reckoning.as_ref().and_then(|r| advice::to_copy(r, conclusion.verdict, first));
-    let copy = copy.or_else(|| culprit.as_ref().map(FrameReport::place));
+    let copy = copy.or_else(|| culprit.as_ref().map(FrameReport::file_line));
     let system = match &message.saying {
         Saying::Allocation(_) => None,
         Saying::Elsewhere(system) => Some(*system),
     };
-    let bytes = |of: fn(&Reckoning) -> Option<About>| {
+    let bytes = |of: fn(&Reckoning) -> Option<ApproxBytes>| {
         reckoning.as_ref().and_then(of).map(|about| about.bytes)
     };
     let named = |name: &str| figures.iter().find(|f| f.name == name).map(|f| f.bytes);
@@ -104,17 +104,17 @@ fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> F
         times: message.times,
         rank: message.source.rank,
         same_as: None,
-        source: message.source.label.as_deref().map(plain),
+        source: message.source.label.as_deref().map(escape_text),
         system: system.map(|system| system.name),
         title: system.map(|system| system.title),
         kind: system.map_or("allocator", |system| system.kind),
-        backend: reckoning.as_ref().map(|r| plain(&r.said.backend)),
+        backend: reckoning.as_ref().map(|r| escape_text(&r.said.backend)),
         device: reckoning.as_ref().and_then(|r| r.said.device),
         torch_version: reckoning
             .as_ref()
             .and_then(|r| r.said.releases)
             .map(|releases| releases.to_string()),
-        message: plain(&message.text),
+        message: escape_text(&message.text),
         verdict: conclusion.verdict,
         verdict_reason: conclusion.reason,
         confidence: if conclusion.is_certain { Certainty::Certain } else { Certainty::Possible },
@@ -130,7 +130,7 @@ fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> F
         reserved_bytes: bytes(|r| r.reserved),
         allocated_bytes: bytes(|r| r.tensors),
         outside_bytes: bytes(|r| r.outside),
-        shortfall_bytes: bytes(|r| Some(r.request?.minus(r.free?))),
+        shortfall_bytes: bytes(|r| Some(r.request?.saturating_sub(r.free?))),
         figures,
         culprit_code: code_of(culprit.as_ref()),
         culprit,

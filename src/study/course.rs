@@ -37,7 +37,7 @@ impl Course {
             let is_seen = first < next;
             is_seen.then(|| [first, next].map(|at| (at - window.start) as u64))
         };
-        let steps = (0..).map_while(|step| phases.entries_of(step).map(|entries| (step, entries)));
+        let steps = (0..).map_while(|step| phases.step_entries(step).map(|entries| (step, entries)));
         let steps = steps.filter_map(|(what, entries)| {
             let [first, next] = stretch(entries.start, entries.end)?;
             Some(Stretch { first, next, what })

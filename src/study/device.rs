@@ -9,9 +9,9 @@ use super::over_time::{Gatherer, OverTime, Peak};
 use super::{Scope, Study};
 use crate::allocator::conf::Settings;
 use crate::base::ids::StackId;
-use crate::replay::calls::Program;
-use crate::replay::facts::{Keep, Literal, Step, shown_capacity, shown_limit};
-use crate::replay::model::{Hypothesis, Inferred};
+use crate::replay::ops::Program;
+use crate::replay::literal::{Tracking, LiteralReplay, ReplayStep, inferred_capacity, inferred_limit};
+use crate::replay::model::{Hypothesis, InferredDevice};
 use crate::snapshot::{Device, Snapshot};
 use crate::stacks::frames::StackReader;
 use crate::stacks::phases::Phases;
@@ -127,23 +127,23 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// What the program was doing at each entry.
     pub fn phases(self) -> &'s Phases {
-        self.kept.phases.get_or_init(|| Phases::of(self.device(), self.stacks()))
+        self.kept.phases.get_or_init(|| Phases::from_trace(self.device(), self.stacks()))
     }
 
     /// Replays the trace literally; `observe` sees the start and every entry. Works out on the way what is not known
     /// yet of the memory over time: if that shows that the settings changed as the program ran, the replay begins anew,
     /// with the start. `None` without a trace: then there is nothing to see.
-    pub fn follow(self, keep: Keep, mut observe: impl FnMut(&Step<'_>)) -> Option<&'s OverTime> {
+    pub fn follow(self, keep: Tracking, mut observe: impl FnMut(&ReplayStep<'_>)) -> Option<&'s OverTime> {
         if self.device().is_empty() {
             return None;
         }
         let device = self.device();
         let literal = |is_changed| {
             let Some(recorded) = Some(self).filter(|_| is_changed).map(Self::inferred) else {
-                return Literal { device, settings: self.settings(), later: &[] };
+                return LiteralReplay { device, settings: self.settings(), settings_changes: &[] };
             };
-            let Hypothesis { settings, later, .. } = &recorded.hypothesis;
-            Literal { device, settings, later }
+            let Hypothesis { settings, settings_changes: later, .. } = &recorded.hypothesis;
+            LiteralReplay { device, settings, settings_changes: later }
         };
         if let Some(known) = self.kept.over_time.get() {
             literal(known.has_changed_settings).run(keep, observe);
@@ -159,7 +159,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         };
         let mut found = run(false);
         // A snapshot has the last settings alone: where these do not fit, others may have been in effect before.
-        if found.outcome.contradicts_itself() && !self.inferred().hypothesis.later.is_empty() {
+        if found.outcome.is_inconsistent() && !self.inferred().hypothesis.settings_changes.is_empty() {
             found = run(true);
         }
         Some(self.kept.over_time.get_or_init(|| found))
@@ -167,7 +167,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// Its memory over the part of the trace that is looked at; `None` without a trace.
     pub fn over_time(self) -> Option<&'s OverTime> {
-        self.kept.over_time.get().or_else(|| self.follow(Keep::Sums, |_| ()))
+        self.kept.over_time.get().or_else(|| self.follow(Tracking::Totals, |_| ()))
     }
 
     /// How it shows that entries before the first are lost, if they are.
@@ -198,14 +198,14 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     }
 
     /// How its recording came about, as far as can be found out.
-    pub fn inferred(self) -> &'s Inferred<'a> {
+    pub fn inferred(self) -> &'s InferredDevice<'a> {
         &self.study.inference().devices[self.index]
     }
 
     /// Its trace read back as calls, under the settings that were inferred.
     pub fn program(self) -> &'s Program<'a> {
         let settings = &self.inferred().hypothesis.settings;
-        self.kept.program.get_or_init(|| Program::of(self.device(), settings))
+        self.kept.program.get_or_init(|| Program::from_trace(self.device(), settings))
     }
 
     /// What was reserved before the first entry, as the model takes it over.
@@ -217,7 +217,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// request failed, the whole device if the recorder told how large it is.
     pub fn shown_capacity(self) -> Option<u64> {
         let shown = || {
-            shown_capacity(self.device(), self.reserved_before())
+            inferred_capacity(self.device(), self.reserved_before())
                 .or_else(|| self.recorded_capacity())
         };
         *self.kept.shown_capacity.get_or_init(shown)
@@ -227,7 +227,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     pub fn shown_limit(self) -> Option<RangeInclusive<u64>> {
         let recorded = &self.inferred().hypothesis;
         let settings = |entry| recorded.settings_at(entry);
-        let shown = || shown_limit(self.device(), settings, self.reserved_before());
+        let shown = || inferred_limit(self.device(), settings, self.reserved_before());
         self.kept.shown_limit.get_or_init(shown).clone()
     }
 

@@ -1,7 +1,7 @@
 //! How a program would have gone on after the failure that ended its trace.
 
 use super::DeviceStudy;
-use crate::replay::calls::Prolonged;
+use crate::replay::ops::Continuation;
 use crate::snapshot::Action;
 
 /// A trace of more entries is not replayed a dozen times unasked.
@@ -18,9 +18,9 @@ impl<'a> DeviceStudy<'_, 'a> {
     }
 
     /// Its program as it would have gone on after that request, where what came one step before tells.
-    pub fn goes_on(self) -> Option<Prolonged<'a>> {
+    pub fn goes_on(self) -> Option<Continuation<'a>> {
         let last = self.failed().next_back().filter(|_| self.ends_with_failure())?;
         let phases = self.phases();
-        self.program().prolonged(last, &|entry| phases.step_of(entry))
+        self.program().continue_past(last, &|entry| phases.step_at(entry))
     }
 }

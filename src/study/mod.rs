@@ -44,8 +44,8 @@ pub(crate) use self::warnings::warn_of_trace;
 pub use self::window::Window;
 pub(crate) use self::window::{entry_of, place};
 use crate::allocator::conf::Settings;
-use crate::replay::facts::{settings_of, settings_under};
-use crate::replay::model::{Inference, Setup, infer};
+use crate::replay::literal::{recorded_settings, settings_for_release};
+use crate::replay::model::{Inference, KnownSetup, infer};
 use crate::snapshot::{Device, Snapshot};
 use crate::stacks::frames::StackReader;
 
@@ -108,7 +108,7 @@ impl<'a> Study<'a> {
     /// Reads its stacks.
     pub fn stacks(&self) -> &StackReader<'a> {
         self.stacks
-            .get_or_init(|| StackReader::new(self.snapshot).stripping_paths(self.scope.strip_paths))
+            .get_or_init(|| StackReader::new(self.snapshot).with_stripped_paths(self.scope.strip_paths))
     }
 
     /// The settings in effect: as recorded, or found out by trying where the release does not record them.
@@ -117,8 +117,8 @@ impl<'a> Study<'a> {
             let is_traced = self.devices.iter().any(|kept| !kept.device.is_empty());
             match self.scope.minor {
                 _ if self.snapshot.settings.is_none() && is_traced => self.inferred_settings(),
-                Some(minor) => settings_under(self.snapshot, minor),
-                None => settings_of(self.snapshot),
+                Some(minor) => settings_for_release(self.snapshot, minor),
+                None => recorded_settings(self.snapshot),
             }
         })
     }
@@ -128,7 +128,7 @@ impl<'a> Study<'a> {
         let devices = self.inference().devices.iter();
         let furthest = devices.max_by_key(|one| one.verification.matched);
         furthest.map_or_else(
-            || settings_of(self.snapshot),
+            || recorded_settings(self.snapshot),
             |one| one.hypothesis.last_settings().clone(),
         )
     }
@@ -138,7 +138,7 @@ impl<'a> Study<'a> {
         self.inference.get_or_init(|| {
             let devices: Vec<Device<'a>> = self.devices.iter().map(|kept| kept.device).collect();
             let inference =
-                infer(self.snapshot, &devices, Setup { minor: self.scope.minor, capacity: None });
+                infer(self.snapshot, &devices, KnownSetup { minor: self.scope.minor, capacity: None });
             debug_assert_eq!(inference.devices.len(), devices.len(), "every device is inferred");
             inference
         })

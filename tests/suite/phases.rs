@@ -3,10 +3,10 @@
 use crate::support::fixtures;
 use oomscope::snapshot::{Action, Snapshot};
 use oomscope::stacks::frames::StackReader;
-use oomscope::stacks::phases::{Phase, Phases, StepsFrom};
+use oomscope::stacks::phases::{Phase, Phases, StepMarker};
 
 fn phases(snapshot: &Snapshot, device: u64) -> Phases {
-    Phases::of(snapshot.device(device), &StackReader::new(snapshot))
+    Phases::from_trace(snapshot.device(device), &StackReader::new(snapshot))
 }
 
 /// Steps and phases of the allocations, without repetitions.
@@ -15,7 +15,7 @@ fn course(snapshot: &Snapshot, device: u64) -> Vec<(Option<u32>, Phase)> {
     let mut course: Vec<_> = snapshot
         .device(device)
         .with_action(Action::Alloc)
-        .map(|index| (phases.step_of(index), phases.phase_of(index)))
+        .map(|index| (phases.step_at(index), phases.phase_at(index)))
         .collect();
     course.dedup();
     course
@@ -37,7 +37,7 @@ fn training_goes_round() {
             [(None, Phase::Init)].into_iter().chain((0..steps).flat_map(step)).collect();
         assert_eq!(course(&snapshot, 0), expected, "{name}");
         let phases = phases(&snapshot, 0);
-        assert_eq!(phases.steps_from(), Some(StepsFrom::OptimizerStep));
+        assert_eq!(phases.step_marker(), Some(StepMarker::OptimizerStep));
         assert_eq!(phases.completed_steps(), steps as usize);
     }
 }
@@ -52,8 +52,8 @@ fn a_failure_belongs_to_the_step_that_it_ended() {
         let snapshot = fixtures::snapshot(name);
         let oom = snapshot.device(0).failed().next_back().unwrap();
         let phases = phases(&snapshot, 0);
-        assert_eq!((phases.step_of(oom).unwrap(), phases.phase_of(oom)), last, "{name}");
-        assert!(phases.entries_of(last.0).unwrap().contains(&oom));
+        assert_eq!((phases.step_at(oom).unwrap(), phases.phase_at(oom)), last, "{name}");
+        assert!(phases.step_entries(last.0).unwrap().contains(&oom));
     }
 }
 
@@ -74,7 +74,7 @@ fn without_an_optimizer_each_backward_pass_is_a_step() {
     let snapshot = fixtures::snapshot("2.15.0-two_devices");
     for device in 0..2 {
         let phases = phases(&snapshot, device);
-        assert_eq!(phases.steps_from(), Some(StepsFrom::BackwardFrames));
+        assert_eq!(phases.step_marker(), Some(StepMarker::BackwardFrames));
         assert_eq!(phases.completed_steps(), 4, "the fifth is not followed by another");
     }
 }
@@ -85,9 +85,9 @@ fn named_ranges_are_found_by_time() {
     let phases = phases(&snapshot, 0);
     let mut named = 0;
     for index in snapshot.device(0).with_action(Action::Alloc) {
-        let within = phases.named_at(index).map(|name| snapshot.text(name));
+        let within = phases.range_at(index).map(|name| snapshot.text(name));
         let is_step = within == Some("Optimizer.step#AdamW.step");
-        assert_eq!(is_step, phases.phase_of(index) == Phase::Optimizer, "entry {index}");
+        assert_eq!(is_step, phases.phase_at(index) == Phase::Optimizer, "entry {index}");
         named += u32::from(is_step);
     }
     assert_eq!(named, 4 * 74 + 2 * 74, "a temporary each step, and the state in the first");
@@ -97,7 +97,7 @@ fn named_ranges_are_found_by_time() {
 fn what_has_no_steps_is_given_none() {
     for name in ["2.15.0-holes", "2.15.0-fuzz", "2.15.0-gpt_varlen-no-history"] {
         let phases = phases(&fixtures::snapshot(name), 0);
-        assert_eq!((phases.steps_from(), phases.completed_steps()), (None, 0), "{name}");
-        assert_eq!((phases.step_of(0), phases.phase_of(0)), (None, Phase::Other), "{name}");
+        assert_eq!((phases.step_marker(), phases.completed_steps()), (None, 0), "{name}");
+        assert_eq!((phases.step_at(0), phases.phase_at(0)), (None, Phase::Other), "{name}");
     }
 }

@@ -7,7 +7,7 @@ use oomscope::allocator::verdict::{Certainty, Verdict};
 use oomscope::base::warning::Code;
 use oomscope::compare::diff::{MatchedBy, Status};
 use oomscope::compare::gate::Severity;
-use oomscope::stacks::phases::{Phase, StepsFrom};
+use oomscope::stacks::phases::{Phase, StepMarker};
 use oomscope::study::figures::Figure;
 use oomscope::study::held::{Age, Category, Confidence};
 
@@ -46,7 +46,7 @@ fn codes_of_warnings_are_distinct_and_listed() {
 #[test]
 fn verdicts_are_distinct_and_told_with_their_questions_and_advice() {
     assert_words("verdict", &Verdict::ALL.iter().map(|it| it.word()).collect::<Vec<_>>());
-    let row = |it: &Verdict| format!("| `{it}` | {} | {} |", it.meaning(), it.advice());
+    let row = |it: &Verdict| format!("| `{it}` | {} | {} |", it.meaning(), it.advice_text());
     let of_failures = Verdict::ALL.iter().filter(|it| **it != Verdict::Served);
     assert_table("failures.md", &of_failures.map(row).collect::<Vec<_>>());
     assert!(document("json.md").contains("`served`"));
@@ -88,7 +88,7 @@ fn words_of_every_kind_are_distinct_and_documented() {
         Phase in ["json.md", "where.md"];
         Severity in ["json.md"];
         Status in ["json.md"];
-        StepsFrom in ["json.md"];
+        StepMarker in ["json.md"];
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::allocator::whole_granules;
 use crate::base::ids::StackId;
-use crate::replay::literal::{Stretch, StretchBlock, Tiling};
+use crate::replay::literal::{ContiguousRange, RangeBlock, Tiling};
 use crate::snapshot::BlockState;
 use crate::stacks::frames::{CodeLocation, Culprit, FrameList, StackReader};
 
@@ -49,7 +49,7 @@ struct Locked {
 pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker> {
     let mut held: BTreeMap<StackId, Locked> = BTreeMap::new();
     let mut locked = 0u64;
-    for stretch in tiling.stretches().filter(|stretch| stretch.blocks.len() > 1) {
+    for stretch in tiling.contiguous_ranges().filter(|stretch| stretch.blocks.len() > 1) {
         locked += stretch.blocks.iter().filter(|b| is_free(b)).map(|b| b.size).sum::<u64>();
         in_stretch(&stretch, &mut held);
     }
@@ -62,7 +62,7 @@ pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker
     worth.sort_by(|(_, a), (_, b)| scale(b, a).cmp(&scale(a, b)).then(b.unlocked.cmp(&a.unlocked)));
     worth.truncate(SHOWN);
     let report = |(stack, one): (StackId, Locked)| {
-        let location = stacks.code_location(stacks.line(stack));
+        let location = stacks.code_location(stacks.line_id(stack));
         Blocker {
             bytes_unlocked: one.unlocked,
             bytes_released: one.released,
@@ -70,20 +70,20 @@ pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker
             bytes_held: one.bytes,
             location,
             operation: stacks.operation(stack),
-            frames: stacks.whole(stack),
+            frames: stacks.frame_list(stack),
         }
     };
     worth.into_iter().map(report).collect()
 }
 
-fn is_free(block: &StretchBlock) -> bool {
+fn is_free(block: &RangeBlock) -> bool {
     block.state == BlockState::Inactive
 }
 
 /// Adds what the blocks of each stack lock in one stretch.
-fn in_stretch(stretch: &Stretch, held: &mut BTreeMap<StackId, Locked>) {
+fn in_stretch(stretch: &ContiguousRange, held: &mut BTreeMap<StackId, Locked>) {
     let blocks = &stretch.blocks;
-    let used: Vec<(usize, &StretchBlock)> =
+    let used: Vec<(usize, &RangeBlock)> =
         blocks.iter().enumerate().filter(|(_, b)| !is_free(b)).collect();
     let mut of_one_stack = used.chunk_by(|(_, a), (_, b)| a.stack == b.stack).peekable();
     let mut from = 0;
@@ -97,7 +97,7 @@ fn in_stretch(stretch: &Stretch, held: &mut BTreeMap<StackId, Locked>) {
 }
 
 /// Adds what the blocks of a run lock in it: what would be free without them, end to end.
-fn add_run(run: &[StretchBlock], stretch: &Stretch, held: &mut Locked) {
+fn add_run(run: &[RangeBlock], stretch: &ContiguousRange, held: &mut Locked) {
     let granule = stretch.granule;
     let given_back = if stretch.is_private { 0..0 } else { granules(run, granule) };
     for block in run.iter().filter(|block| is_free(block)) {
@@ -110,7 +110,7 @@ fn add_run(run: &[StretchBlock], stretch: &Stretch, held: &mut Locked) {
 }
 
 /// Adds the blocks of a run that lock something, when the whole of `given_back` would go back without them.
-fn add_in_the_way(run: &[StretchBlock], granule: u64, given_back: &Range<u64>, held: &mut Locked) {
+fn add_in_the_way(run: &[RangeBlock], granule: u64, given_back: &Range<u64>, held: &mut Locked) {
     // The free block before each, and the one after.
     let mut free_after = vec![None; run.len()];
     let mut next = None;
@@ -140,7 +140,7 @@ fn add_in_the_way(run: &[StretchBlock], granule: u64, given_back: &Range<u64>, h
 }
 
 /// The whole granules in blocks that lie end to end.
-fn granules(run: &[StretchBlock], granule: u64) -> Range<u64> {
+fn granules(run: &[RangeBlock], granule: u64) -> Range<u64> {
     let (Some(first), Some(last)) = (run.first(), run.last()) else { return 0..0 };
     whole_granules(&(first.offset..last.end()), granule)
 }
@@ -162,11 +162,11 @@ mod tests {
             let state =
                 if stack == FREE { BlockState::Inactive } else { BlockState::ActiveAllocated };
             offset += size;
-            StretchBlock { offset: offset - size, size, state, stack: StackId(stack) }
+            RangeBlock { offset: offset - size, size, state, stack: StackId(stack) }
         };
         let blocks = blocks.iter().map(laid).collect();
         let mut held = BTreeMap::new();
-        in_stretch(&Stretch { blocks, granule, is_private: false }, &mut held);
+        in_stretch(&ContiguousRange { blocks, granule, is_private: false }, &mut held);
         let told =
             |(stack, h): (StackId, Locked)| (stack.0, [h.blocks, h.bytes, h.unlocked, h.released]);
         held.into_iter().map(told).collect()

@@ -1,10 +1,10 @@
 //! A failed request and the memory there was: what is known of it when it is seen.
 
 use super::blockers::{Blocker, blockers};
-use crate::allocator::verdict::{About, Circumstances, Free, spare};
-use crate::allocator::{is_small_request, most_taken, segment_size, whole_granules};
+use crate::allocator::verdict::{ApproxBytes, MemoryAtFailure, FreeMemory, reclaimable_outside};
+use crate::allocator::{is_small_request, max_growth, segment_size, whole_granule_bytes};
 use crate::base::ids::{PoolId, StackId, SymbolId};
-use crate::replay::facts::{Step, StreamPool, Stretch, Tiling, Totals};
+use crate::replay::literal::{ReplayStep, StreamPool, ContiguousRange, Tiling, Totals};
 use crate::snapshot::{BlockState, Pools, TraceEntry};
 use crate::stacks::frames::StackReader;
 use crate::study::DeviceStudy;
@@ -50,7 +50,7 @@ pub(super) struct Told {
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) request: RequestFacts,
-    pub(super) circumstances: Circumstances,
+    pub(super) circumstances: MemoryAtFailure,
     pub(super) totals: Totals,
     pub(super) told: Told,
     /// Of the device, in use outside this allocator.
@@ -63,7 +63,7 @@ impl Failed {
     /// The request that fails at `entry` with `step`; looked at in full if it `is_late` in the trace.
     pub(super) fn recorded(
         device: DeviceStudy<'_, '_>,
-        step: &Step<'_>,
+        step: &ReplayStep<'_>,
         (index, entry): (usize, TraceEntry),
         is_late: bool,
     ) -> Self {
@@ -137,19 +137,19 @@ impl Failed {
 
 /// What the default pool could give back to the device.
 fn releasable(tiling: &Tiling) -> u64 {
-    let of = |stretch: &Stretch| {
+    let of = |stretch: &ContiguousRange| {
         let free = stretch.blocks.iter().filter(|block| block.state == BlockState::Inactive);
-        free.map(|block| whole_granules(block.offset, block.size, stretch.granule))
+        free.map(|block| whole_granule_bytes(block.offset, block.size, stretch.granule))
             .fold(0, u64::saturating_add)
     };
-    let default = tiling.stretches().filter(|stretch| !stretch.is_private);
+    let default = tiling.contiguous_ranges().filter(|stretch| !stretch.is_private);
     default.map(|stretch| of(&stretch)).fold(0, u64::saturating_add)
 }
 
 /// By line: the blocks that wait for other streams.
 fn pending(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<HeldByLine> {
     let waits = |state| state == BlockState::ActivePendingFree;
-    let blocks = tiling.active().filter(|(.., state, _)| waits(*state));
+    let blocks = tiling.active_blocks().filter(|(.., state, _)| waits(*state));
     let held = summed(blocks.map(|(_, size, _, _, stack)| (stack, size)));
     let all = held.values().fold(Sum::default(), |all, sum| all.and(*sum));
     by_line(stacks, held, all, SHOWN_PENDING).rows
@@ -161,36 +161,36 @@ fn circumstances(
     told: Told,
     tiling: &Tiling,
     outside: u64,
-) -> Circumstances {
+) -> MemoryAtFailure {
     let RequestFacts { bytes, stream, device_free, .. } = *request;
     let is_small = is_small_request(bytes);
     let largest = told.pool.map_or(0, |pool| tiling.largest_free(pool, stream, is_small));
     let homes = tiling.stream_pools();
     let free = |keep: &dyn Fn(&&StreamPool) -> bool| {
-        About::exactly(homes.iter().filter(keep).map(|home| home.free).fold(0, u64::saturating_add))
+        ApproxBytes::exact(homes.iter().filter(keep).map(|home| home.free).fold(0, u64::saturating_add))
     };
     let class = homes
         .iter()
         .find(|h| (Some(h.pool), h.stream, h.is_small) == (told.pool, stream, is_small));
-    let in_class = |of: fn(&StreamPool) -> u64| About::exactly(class.map_or(0, of));
+    let in_class = |of: fn(&StreamPool) -> u64| ApproxBytes::exact(class.map_or(0, of));
     let pending = homes.iter().map(|home| home.pending).fold(0, u64::saturating_add);
-    let exactly = About::exactly;
-    Circumstances {
+    let exactly = ApproxBytes::exact;
+    MemoryAtFailure {
         request: exactly(bytes),
         segment: exactly(segment_size(bytes, device.settings())),
-        most: exactly(most_taken(bytes, device.settings())),
+        segment_in_granules: exactly(max_growth(bytes, device.settings())),
         device_free: exactly(device_free),
         largest: Some(exactly(largest)),
-        own: Free {
+        own: FreeMemory {
             all: free(&|h| Some(h.pool) == told.pool && h.stream == stream),
             in_place: in_class(|home| home.free),
         },
         other_stream: free(&|h| Some(h.pool) == told.pool && h.stream != stream),
         other_pool: free(&|h| Some(h.pool) != told.pool),
-        pending: Free { all: exactly(pending), in_place: in_class(|home| home.pending) },
-        outside: spare(exactly(outside), None, device.capacity().map(exactly)),
-        kept_back: told.kept_back.map(exactly),
+        pending: FreeMemory { all: exactly(pending), in_place: in_class(|home| home.pending) },
+        outside: reclaimable_outside(exactly(outside), None, device.capacity().map(exactly)),
+        unreleased: told.kept_back.map(exactly),
         is_pending_unknown: told.is_pending_unknown,
-        ..Circumstances::default()
+        ..MemoryAtFailure::default()
     }
 }

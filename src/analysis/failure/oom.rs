@@ -8,7 +8,7 @@ use super::judged::Judged;
 use super::outlook::{Filling, Growth, NextStep, Outlook};
 use super::remedies::{Remedy, Tried, Undisturbed};
 use crate::allocator::verdict::{Cause, Certainty, Verdict, largest_first};
-use crate::base::units::{plain_name, size};
+use crate::base::units::{escape_name, size};
 use crate::replay::ops::Continuation;
 use crate::snapshot::Pools;
 use crate::stacks::frames::{CodeLocation, Culprit, FrameList};
@@ -135,7 +135,7 @@ impl OomReport {
             (judged.verdict, judged.reason(&failed, device.settings()), judged.confidence)
         };
         let is_served = request.served.is_some();
-        let location = stacks.code_location(stacks.line(request.stack));
+        let location = stacks.code_location(stacks.line_id(request.stack));
         Self {
             event: request.entry as u64,
             requested_bytes: request.bytes,
@@ -160,9 +160,9 @@ impl OomReport {
             operation: stacks.operation(request.stack),
             user_metadata: request
                 .user_metadata
-                .map(|text| plain_name(snapshot.text(text)))
+                .map(|text| escape_name(snapshot.text(text)))
                 .filter(|text| !text.is_empty()),
-            frames: stacks.whole(request.stack),
+            frames: stacks.frame_list(request.stack),
             shortfall_bytes: if is_served { 0 } else { lacking },
             causes: if is_served { Vec::new() } else { causes(&failed) },
             undisturbed: tried.undisturbed,

@@ -12,7 +12,7 @@ use super::space::{PoolChange, StreamChange, pools, streams};
 use super::steps::{CommonSteps, ComparedPart, PhaseChange, StepChange};
 use super::summary::{failures, moment, summary};
 use crate::base::units::size;
-use crate::stacks::counterparts::{Vocabulary, matched};
+use crate::stacks::matching::{FrameTable, pair_stacks};
 use crate::stacks::frames::StackReader;
 use crate::study::figures::Figure;
 use crate::study::{DeviceStudy, Moment};
@@ -72,7 +72,7 @@ pub(super) struct DevicePair<'s, 'a> {
     /// Before and after; at least one of them has it.
     pub(super) devices: [Option<DeviceStudy<'s, 'a>>; 2],
     pub(super) readers: [&'s StackReader<'a>; 2],
-    pub(super) words: &'s Vocabulary,
+    pub(super) words: &'s FrameTable,
 }
 
 /// Compares a device.
@@ -93,7 +93,7 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
     let stacks = memories
         .each_ref()
         .map(|it| it.stacks.iter().map(HeldStack::candidate).collect::<Vec<_>>());
-    let pairs = matched(&stacks[0], &stacks[1], both.words);
+    let pairs = pair_stacks(&stacks[0], &stacks[1], both.words);
     let holders = Holders {
         readers: both.readers,
         words: both.words,

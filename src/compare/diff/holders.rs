@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use serde::Serialize;
 
 use super::moment::{ComparedMemory, HeldStack};
-use crate::base::units::change;
+use crate::base::units::signed_difference;
 use crate::base::warning::words;
-use crate::stacks::counterparts::{MatchedBy, Pair, Vocabulary};
+use crate::stacks::matching::{MatchedBy, Pair, FrameTable};
 use crate::stacks::frames::{FrameList, StackReader};
 
 words! {
@@ -47,7 +47,7 @@ impl HeldChange {
         };
         *all_bytes = all_bytes.saturating_add(bytes);
         *all_blocks += blocks;
-        self.delta_bytes = change(self.before_bytes, self.after_bytes);
+        self.delta_bytes = signed_difference(self.before_bytes, self.after_bytes);
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -133,7 +133,7 @@ pub struct HeldOnBothSides {
 /// What both sides of a device's holders are read with.
 pub(super) struct Holders<'a> {
     pub(super) readers: [&'a StackReader<'a>; 2],
-    pub(super) words: &'a Vocabulary,
+    pub(super) words: &'a FrameTable,
     pub(super) sides: [&'a ComparedMemory; 2],
     pub(super) pairs: &'a [Pair],
 }
@@ -174,7 +174,7 @@ impl<'a> Holders<'a> {
 
     fn frames(&self, pair: &Pair) -> [Option<FrameList>; 2] {
         let stacks = self.stacks(pair);
-        [0, 1].map(|side| stacks[side].map(|stack| self.readers[side].whole(stack.id)))
+        [0, 1].map(|side| stacks[side].map(|stack| self.readers[side].frame_list(stack.id)))
     }
 
     /// What became of all of them.

@@ -11,7 +11,7 @@ use super::moment::HeldStack;
 use crate::base::ids::FrameId;
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::base::units::ratio;
-use crate::stacks::counterparts::Place;
+use crate::stacks::matching::FrameKey;
 use crate::stacks::frames::CodeLocation;
 use crate::study::memory::main_operation;
 
@@ -36,10 +36,10 @@ pub struct LineChange {
 /// What stacks are named by, in the words of both snapshots: see [`crate::stacks::frames::LineId`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Line {
-    code: Option<Place>,
-    caller: Option<Place>,
-    node: Option<Place>,
-    forward: Option<Place>,
+    code: Option<FrameKey>,
+    caller: Option<FrameKey>,
+    node: Option<FrameKey>,
+    forward: Option<FrameKey>,
     is_backward: bool,
     has_stack: bool,
 }
@@ -92,10 +92,10 @@ struct LineTotals<'a> {
 
 impl<'a> Holders<'a> {
     fn line(&self, side: usize, stack: &HeldStack) -> SideLine {
-        let line = self.readers[side].line(stack.id);
-        let place = |id: Option<FrameId>| id.map(|id| self.words.place(side, id));
+        let line = self.readers[side].line_id(stack.id);
+        let place = |id: Option<FrameId>| id.map(|id| self.words.frame_key(side, id));
         let line = Line {
-            code: place(line.code),
+            code: place(line.frame),
             caller: place(line.caller),
             node: place(line.node),
             forward: place(line.forward),
@@ -137,7 +137,7 @@ impl<'a> Holders<'a> {
         let rows = shown.into_iter().map(|(status, held, row)| {
             let told = |side: usize| {
                 let (stack, reader) = (row.largest[side]?, self.readers[side]);
-                Some(reader.code_location(reader.line(stack.id)))
+                Some(reader.code_location(reader.line_id(stack.id)))
             };
             let location = match (told(0), told(1)) {
                 (Some(before), Some(after)) => {
@@ -177,8 +177,8 @@ impl<'a> Holders<'a> {
             }
         }
         // By what the function is called in both snapshots.
-        let class = |place: Option<Place>| {
-            place.map(|p| Place { function: self.words.class(p.function), ..p })
+        let class = |place: Option<FrameKey>| {
+            place.map(|p| FrameKey { function: self.words.function_class(p.function), ..p })
         };
         let key = |(_, line): &SideLine| Line {
             code: class(line.code),

@@ -1,7 +1,7 @@
 //! What changed from one snapshot to another: totals, settings, pools and the stacks that hold memory.
 //!
 //! [`diff`] compares two snapshots, [`RanksDiff`] puts those of two directories side by side. Stacks are matched by
-//! [`crate::stacks::counterparts`]. The deltas of a table add up to the total exactly: what is not listed is in a row of
+//! [`crate::stacks::matching`]. The deltas of a table add up to the total exactly: what is not listed is in a row of
 //! its own, and bytes are never lost to a doubtful match, only told under another line. The diff the other
 //! way round is the negative. Reads no file, prints nothing.
 
@@ -19,7 +19,7 @@ mod space;
 mod steps;
 mod summary;
 
-pub use crate::stacks::counterparts::MatchedBy;
+pub use crate::stacks::matching::MatchedBy;
 pub use crate::study::Moment;
 pub use device::DeviceDiff;
 pub use figures::Figures;

@@ -3,7 +3,7 @@
 use super::options::At;
 use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
-use crate::stacks::counterparts::{Candidate, Place, Vocabulary};
+use crate::stacks::matching::{Candidate, FrameKey, FrameTable};
 use crate::study::memory::{Memory, Sum, ranked};
 use crate::study::{DeviceStudy, Moment, Peak};
 
@@ -13,13 +13,13 @@ pub(super) struct HeldStack {
     pub(super) id: StackId,
     pub(super) bytes: u64,
     pub(super) blocks: u64,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<FrameKey>,
 }
 
 impl HeldStack {
     /// To be found on the other side.
     pub(super) fn candidate(&self) -> Candidate<'_> {
-        Candidate { places: &self.places, weight: self.bytes }
+        Candidate { frames: &self.places, weight: self.bytes }
     }
 }
 
@@ -47,7 +47,7 @@ impl ComparedMemory {
     /// before `until` whose highest totals are `peak`.
     pub(super) fn new(
         (side, device): (usize, DeviceStudy<'_, '_>),
-        words: &Vocabulary,
+        words: &FrameTable,
         at: At,
         until: Option<u64>,
         peak: &Peak,
@@ -56,13 +56,13 @@ impl ComparedMemory {
         let snapshot = device.snapshot();
         let memory = device.memory_at(moment);
         // Stacks of other calls, or of other regions of compiled code, may have the same frames.
-        let mut by_places: SeededMap<Vec<Place>, (StackId, Sum)> = SeededMap::default();
+        let mut by_places: SeededMap<Vec<FrameKey>, (StackId, Sum)> = SeededMap::default();
         for (id, held) in ranked(memory.held) {
-            let places = words.stack(side, snapshot, id);
+            let places = words.stack_keys(side, snapshot, id);
             let known = by_places.entry(places).or_insert((id, Sum::default()));
             known.1 = known.1.and(held);
         }
-        let stack = |(places, (id, held)): (Vec<Place>, (StackId, Sum))| HeldStack {
+        let stack = |(places, (id, held)): (Vec<FrameKey>, (StackId, Sum))| HeldStack {
             id,
             bytes: held.bytes,
             blocks: held.blocks,

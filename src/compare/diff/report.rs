@@ -10,11 +10,11 @@ use super::options::{At, DiffOptions};
 use super::ranks::RanksDiff;
 use super::settings::{SettingChange, changed};
 use crate::analysis::remarks;
-use crate::base::summary::{Summary, command};
-use crate::base::units::{plain, signed_size, size};
+use crate::base::summary::{Summary, command_line};
+use crate::base::units::{escape_text, signed_size, size};
 use crate::base::warning::{Code, Warning};
 use crate::snapshot::Snapshot;
-use crate::stacks::counterparts::Vocabulary;
+use crate::stacks::matching::FrameTable;
 use crate::stacks::frames::FrameReport;
 use crate::study::figures::Figure;
 use crate::study::{DeviceStudy, OverTime, Scope, Study};
@@ -71,7 +71,7 @@ pub struct DiffReport {
 pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffReport {
     let scope = Scope { device: options.device, minor: options.minor, ..Scope::default() };
     let studies = [Study::new(before.snapshot, scope), Study::new(after.snapshot, scope)];
-    let words = Vocabulary::new([before.snapshot, after.snapshot]);
+    let words = FrameTable::new([before.snapshot, after.snapshot]);
     let numbers: BTreeSet<u64> =
         studies.iter().flat_map(Study::devices).map(DeviceStudy::id).collect();
     let devices: Vec<DeviceDiff> = numbers
@@ -112,7 +112,7 @@ impl DiffReport {
     #[must_use]
     pub fn of_ranks(self, ranks: RanksDiff, before: String, after: String) -> Self {
         let name = ranks.rows.first().map_or("", |worst| worst.name.as_str());
-        let answer = format!("{}: {}", plain(name), self.summary.answer);
+        let answer = format!("{}: {}", escape_text(name), self.summary.answer);
         let summary = Summary { answer, ..self.summary };
         Self { before, after, summary, ranks: Some(ranks), ..self }
     }
@@ -125,7 +125,7 @@ fn summary(devices: &[DeviceDiff], after: &str) -> Summary {
         (by.max(0), by.unsigned_abs(), std::cmp::Reverse(device.device))
     };
     let Some(most) = devices.iter().max_by_key(key) else {
-        return Summary::only("neither snapshot holds memory or a trace");
+        return Summary::from_answer("neither snapshot holds memory or a trace");
     };
     let answer = match devices {
         [only] => only.summary.clone(),
@@ -141,10 +141,10 @@ fn summary(devices: &[DeviceDiff], after: &str) -> Summary {
         [most.before, most.after].map(|side| side.unwrap_or_default().number(Figure::Ooms));
     let grown = most.lines.iter().find(|line| line.held.delta_bytes > 0);
     let grown = grown.filter(|_| most.delta.change(Figure::Allocated) > 0);
-    let place = grown.and_then(|line| line.location.frame.as_ref()).map(FrameReport::place);
+    let place = grown.and_then(|line| line.location.frame.as_ref()).map(FrameReport::file_line);
     let (action, copy) = match place {
         _ if ooms_after > ooms_before => {
-            (Some("see why requests fail now".to_owned()), command("analyze", after))
+            (Some("see why requests fail now".to_owned()), command_line("analyze", after))
         }
         Some(place) => (Some("look at what changed at that line".to_owned()), Some(place)),
         None => (None, None),

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::options::At;
-use crate::base::units::change;
-use crate::replay::facts::{Keep, Totals};
+use crate::base::units::signed_difference;
+use crate::replay::literal::{Tracking, Totals};
 use crate::snapshot::Action;
 use crate::stacks::phases::{Phase, Phases};
 use crate::study::{DeviceStudy, OverTime, Peak};
@@ -58,7 +58,7 @@ pub struct StepChange {
 /// Steps that began: another one after the last that ended, if anything was allocated in it.
 fn begun(device: DeviceStudy<'_, '_>) -> usize {
     let completed = device.phases().completed_steps();
-    let open = u32::try_from(completed).ok().and_then(|step| device.phases().entries_of(step));
+    let open = u32::try_from(completed).ok().and_then(|step| device.phases().step_entries(step));
     let allocates = |entry: usize| {
         let action = device.device().action(entry);
         matches!(action, Some(Action::Alloc | Action::Oom))
@@ -69,7 +69,7 @@ fn begun(device: DeviceStudy<'_, '_>) -> usize {
 /// The entry after the first `steps` steps.
 fn end_of(device: DeviceStudy<'_, '_>, steps: usize) -> Option<u64> {
     let last = u32::try_from(steps.checked_sub(1)?).ok()?;
-    device.phases().entries_of(last).map(|entries| entries.end as u64)
+    device.phases().step_entries(last).map(|entries| entries.end as u64)
 }
 
 impl CommonSteps {
@@ -118,7 +118,7 @@ impl Maxima {
     /// Of the entries of `device` before `until`.
     pub(super) fn of(device: DeviceStudy<'_, '_>, until: Option<u64>) -> Self {
         let mut maxima = Self::default();
-        device.follow(Keep::Sums, |step| {
+        device.follow(Tracking::Totals, |step| {
             let entry = step.entry.map(|(index, _)| index);
             if entry.is_none() {
                 maxima = Self::default();
@@ -140,9 +140,9 @@ impl Maxima {
             (peak.reserved_bytes, peak.reserved_event) = (totals.reserved, event);
         }
         let Some(entry) = entry else { return };
-        let most = self.by_phase.entry(phases.phase_of(entry)).or_default();
+        let most = self.by_phase.entry(phases.phase_at(entry)).or_default();
         *most = totals.allocated.max(*most);
-        if let Some(step) = phases.step_of(entry) {
+        if let Some(step) = phases.step_at(entry) {
             let most = self.by_step.entry(step.into()).or_default();
             *most = totals.allocated.max(*most);
         }
@@ -207,7 +207,7 @@ fn by_phase(sides: [&Maxima; 2]) -> Vec<PhaseChange> {
             phase,
             before_peak_allocated_bytes: of(before),
             after_peak_allocated_bytes: of(after),
-            delta_peak_allocated_bytes: change(of(before), of(after)),
+            delta_peak_allocated_bytes: signed_difference(of(before), of(after)),
         }
     };
     phases.into_iter().map(change_of).collect()
@@ -223,7 +223,7 @@ fn by_step(sides: [&Maxima; 2], steps: Option<CommonSteps>) -> Vec<StepChange> {
             step,
             before_peak_allocated_bytes: before,
             after_peak_allocated_bytes: after,
-            delta_peak_allocated_bytes: change(before, after),
+            delta_peak_allocated_bytes: signed_difference(before, after),
         }
     };
     (0..steps.compared_steps).map(change_of).collect()

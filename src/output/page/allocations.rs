@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::base::ids::{PoolId, StackId, row};
+use crate::base::ids::{PoolId, StackId, to_u32};
 use crate::base::intern::SeededMap;
-use crate::replay::facts::{Change, Keep, Layout, Step};
+use crate::replay::literal::{Change, Tracking, Layout, ReplayStep};
 use crate::snapshot::{Action, Block, BlockState, Segment};
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
@@ -75,14 +75,14 @@ impl Lifetimes {
     pub(super) fn of(device: DeviceStudy<'_, '_>) -> Self {
         let mut lives = Self::default();
         let id = device.id();
-        let traced = device.follow(Keep::Changes, |step| match &step.entry {
+        let traced = device.follow(Tracking::Changes, |step| match &step.entry {
             None => {
-                let layout = Layout::of(step.tiling, id);
+                let layout = Layout::from_tiling(step.tiling, id);
                 lives.begin(layout.segments.iter(), &layout.blocks);
             }
             Some((index, entry)) => {
                 let alloc = (entry.action == Action::Alloc).then_some(entry.addr);
-                lives.apply(row(*index).saturating_add(1), alloc, step);
+                lives.apply(to_u32(*index).saturating_add(1), alloc, step);
             }
         });
         if traced.is_some() {
@@ -101,20 +101,20 @@ impl Lifetimes {
             requested: one.requested_bytes,
             made_by: one.made_by,
             born: one.start.checked_sub(1),
-            freed: one.requested,
+            freed_at: one.requested,
         });
         let judged = held::categories(device, &told.collect::<Vec<_>>());
         for (one, judged) in self.allocations.iter_mut().zip(judged) {
             (one.category, one.confidence) = judged;
             let born = one.start.checked_sub(1);
-            one.phase = born.map(|entry| device.phases().phase_of(entry as usize));
+            one.phase = born.map(|entry| device.phases().phase_at(entry as usize));
         }
     }
 
     fn place(&mut self, place: Place) -> u32 {
         *self.rows.entry(place).or_insert_with(|| {
             self.places.push(place);
-            row(self.places.len() - 1)
+            to_u32(self.places.len() - 1)
         })
     }
 
@@ -147,10 +147,10 @@ impl Lifetimes {
     }
 
     /// What an entry changed, at `now`; `alloc` is the address that it handed out.
-    fn apply(&mut self, now: Moment, alloc: Option<u64>, step: &Step<'_>) {
+    fn apply(&mut self, now: Moment, alloc: Option<u64>, step: &ReplayStep<'_>) {
         for change in step.tiling.changes() {
             match *change {
-                Change::Came(tile) => {
+                Change::Added(tile) => {
                     let Some(place) = self.place_of(step, tile.stream_pool) else { continue };
                     self.came(Stretch {
                         start: now,
@@ -161,19 +161,19 @@ impl Lifetimes {
                         is_expandable: tile.is_expandable,
                     });
                 }
-                Change::Went(address, bytes) => self.went(address, bytes, now),
+                Change::Removed(address, bytes) => self.went(address, bytes, now),
                 Change::Block(address) => self.block(address, now, alloc == Some(address), step),
             }
         }
     }
 
-    fn place_of(&mut self, step: &Step<'_>, stream_pool: u32) -> Option<u32> {
+    fn place_of(&mut self, step: &ReplayStep<'_>, stream_pool: u32) -> Option<u32> {
         let of = step.tiling.stream_pools().get(stream_pool as usize)?;
         Some(self.place(Place { pool: of.pool, stream: of.stream, is_small: of.is_small }))
     }
 
     /// The block at `address` changed: it was just handed out if it `is_new`.
-    fn block(&mut self, address: u64, now: Moment, is_new: bool, step: &Step<'_>) {
+    fn block(&mut self, address: u64, now: Moment, is_new: bool, step: &ReplayStep<'_>) {
         let tile = step.tiling.tile_at(address).filter(|t| t.state != BlockState::Inactive);
         let known = self.live.get(&address).map(|at| *at as usize);
         let known = known.and_then(|at| self.allocations.get_mut(at));
@@ -218,13 +218,13 @@ impl Lifetimes {
     }
 
     fn born(&mut self, allocation: Allocation) {
-        self.live.insert(allocation.address, row(self.allocations.len()));
+        self.live.insert(allocation.address, to_u32(self.allocations.len()));
         self.allocations.push(allocation);
     }
 
     fn came(&mut self, stretch: Stretch) {
         if stretch.bytes > 0 {
-            self.held.insert(stretch.address, row(self.stretches.len()));
+            self.held.insert(stretch.address, to_u32(self.stretches.len()));
             self.stretches.push(stretch);
         }
     }

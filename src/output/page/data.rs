@@ -15,9 +15,9 @@ use super::names::{Names, place_in};
 use super::shown::Shown;
 use super::space::Space;
 use super::stacks::StackTable;
-use crate::allocator::granule;
+use crate::allocator::granule_size;
 use crate::analysis::DeviceReport;
-use crate::base::ids::row;
+use crate::base::ids::to_u32;
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::held::{Category, Confidence};
@@ -45,7 +45,7 @@ pub(super) fn pack(
     budget: usize,
 ) -> io::Result<Vec<u8>> {
     let window = device.window();
-    let shown = Shown { first: row(window.start), entries: row(window.len()) };
+    let shown = Shown { first: to_u32(window.start), entries: to_u32(window.len()) };
     let mut lives = Lifetimes::of(device);
     lives.cut(shown);
     let space = Space::of(&lives.allocations, &lives.stretches);
@@ -106,7 +106,7 @@ impl Packing<'_, '_, '_> {
             frames: stacks.frames(),
             lines: stacks.lines(),
             unit: space.unit,
-            granules: [true, false].map(|is_small| granule(is_small, device.settings())),
+            granules: [true, false].map(|is_small| granule_size(is_small, device.settings())),
             columns: columns.iter().map(|(name, bytes)| (*name, bytes.len())).collect(),
             regions: space.regions(),
             streams: names.streams,
@@ -124,7 +124,7 @@ impl Packing<'_, '_, '_> {
         };
         let header = serde_json::to_vec(&header)?;
         let mut out = DeflateEncoder::new(Vec::new(), Compression::default());
-        out.write_all(&row(header.len()).to_le_bytes())?;
+        out.write_all(&to_u32(header.len()).to_le_bytes())?;
         out.write_all(&header)?;
         let (own, others) = columns.split_at(ALLOCATIONS.min(columns.len()));
         let before = written(&mut out)?;
@@ -174,7 +174,7 @@ fn allocations(
         let kind = kind(one, node, line);
         of_kind.push(u64::from(*rows.entry(kind).or_insert_with(|| {
             kinds.push(kind);
-            row(kinds.len() - 1)
+            to_u32(kinds.len() - 1)
         })));
     }
     let place = |kind: &Kind| places.get(kind.place as usize).copied().unwrap_or_default();

@@ -8,8 +8,8 @@ use super::names::{Names, place_in};
 use super::shown::Shown;
 use super::stacks::StackTable;
 use crate::analysis::DeviceReport;
-use crate::base::ids::row;
-use crate::replay::calls::given_back;
+use crate::base::ids::to_u32;
+use crate::replay::ops::device_frees;
 use crate::snapshot::Action;
 use crate::stacks::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
@@ -21,7 +21,7 @@ const MARKS: usize = 5000;
 /// The moment after entry `event`, as the page counts.
 fn after(shown: Shown, event: u64) -> Option<Moment> {
     let event = usize::try_from(event).ok()?;
-    shown.moment(row(event).saturating_add(1))
+    shown.moment(to_u32(event).saturating_add(1))
 }
 
 /// The failures of the analysis.
@@ -51,10 +51,10 @@ pub(super) fn failures(
 pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: Shown) -> Vec<Mark> {
     let Some(over_time) = device.over_time() else { return Vec::new() };
     let is_in = |event: &usize| device.window().contains(event);
-    let given = given_back(device.device(), over_time.outcome.start.reserved);
-    let given = given.filter(|given| is_in(&given.event)).filter_map(|given| {
-        let kind = if given.for_request { "reclaim" } else { "empty-cache" };
-        Some(Mark { moment: after(shown, given.event as u64)?, kind, bytes: given.bytes })
+    let given = device_frees(device.device(), over_time.outcome.initial_totals.reserved);
+    let given = given.filter(|given| is_in(&given.entry_index)).filter_map(|given| {
+        let kind = if given.is_for_request { "reclaim" } else { "empty-cache" };
+        Some(Mark { moment: after(shown, given.entry_index as u64)?, kind, bytes: given.bytes })
     });
     let taken = device.device().with_action(Action::Snapshot).filter(is_in).filter_map(|event| {
         Some(Mark { moment: after(shown, event as u64)?, kind: "snapshot", bytes: 0 })

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::columns::Column;
-use crate::base::ids::{FrameId, StackId, row};
+use crate::base::ids::{FrameId, StackId, to_u32};
 use crate::base::intern::Symbols;
 use crate::stacks::frames::{LineId, Origin, StackReader};
 
@@ -41,20 +41,20 @@ impl<'a, 's> StackTable<'a, 's> {
             return *known;
         }
         let mut node = 0;
-        for frame in self.reader.frames_behind(stack).into_iter().rev() {
+        for frame in self.reader.frames_with_callers(stack).into_iter().rev() {
             let frame = self.frame(frame);
             node = *self.node_rows.entry((node, frame)).or_insert_with(|| {
                 self.nodes.push((node, Some(frame)));
-                row(self.nodes.len() - 1)
+                to_u32(self.nodes.len() - 1)
             });
         }
-        let line = self.reader.line(stack);
+        let line = self.reader.line_id(stack);
         let line = *self.line_rows.entry(line).or_insert_with(|| {
             self.lines.push(line);
-            row(self.lines.len() - 1)
+            to_u32(self.lines.len() - 1)
         });
         // The frames of lines are told as well.
-        if let Some(LineId { code, caller, .. }) = self.lines.get(line as usize).copied() {
+        if let Some(LineId { frame: code, caller, .. }) = self.lines.get(line as usize).copied() {
             for frame in [code, caller].into_iter().flatten() {
                 self.frame(frame);
             }
@@ -66,7 +66,7 @@ impl<'a, 's> StackTable<'a, 's> {
     fn frame(&mut self, frame: FrameId) -> u32 {
         *self.frame_rows.entry(frame).or_insert_with(|| {
             self.frames.push(frame);
-            row(self.frames.len() - 1)
+            to_u32(self.frames.len() - 1)
         })
     }
 
@@ -92,7 +92,7 @@ impl<'a, 's> StackTable<'a, 's> {
         }
         let [mut file, mut line, mut name, mut origin] = [(); 4].map(|()| Column::default());
         for id in &self.frames {
-            let frame = self.reader.report(*id);
+            let frame = self.reader.frame_report(*id);
             file.push(strings.add(&frame.file));
             line.push(u64::from(frame.line));
             name.push(strings.add(&frame.name));
@@ -110,7 +110,7 @@ impl<'a, 's> StackTable<'a, 's> {
         };
         let [mut code, mut caller, mut text] = [(); 3].map(|()| Column::default());
         for id in &self.lines {
-            code.push(place(id.code));
+            code.push(place(id.frame));
             caller.push(place(id.caller));
             text.push(strings.add(&self.reader.code_location(*id).label()));
         }

@@ -6,13 +6,13 @@ use crate::base::summary::Summary;
 use crate::base::units::{count, counted, duration, percent, size};
 use crate::base::warning::Warning;
 use crate::output::document::{Document, Stack, Text, code, place};
-use crate::stacks::frames::{CodeLocation, FrameReport, Origin, UNKNOWN};
+use crate::stacks::frames::{CodeLocation, FrameReport, Origin, UNKNOWN_NODE};
 use crate::study::{Moment, OverTime};
 use crate::whatif::FailedRequest;
 
 /// `file:line in function`
 pub(super) fn place_in(frame: &FrameReport) -> String {
-    format!("{} in {}", frame.place(), frame.name)
+    format!("{} in {}", frame.file_line(), frame.name)
 }
 
 /// What a stack is named by: of a backward pass its node, else the line; and what stands below that.
@@ -20,7 +20,7 @@ pub(super) fn named(location: &CodeLocation) -> (Text, Vec<Text>) {
     let frame = location.frame.as_ref();
     let caller = location.called_from.as_ref().map(called_from);
     let (name, line) = match (location.backward.as_deref(), frame) {
-        (Some(UNKNOWN), Some(frame)) => {
+        (Some(UNKNOWN_NODE), Some(frame)) => {
             (place(place_in(frame)), Some("in its backward pass".into()))
         }
         (Some(node), _) => (code(format!("backward: {node}")), frame.map(called_from)),

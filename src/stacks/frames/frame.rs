@@ -1,4 +1,4 @@
-//! One frame, for people and JSON.
+//! A frame as reports show it.
 
 use std::sync::Arc;
 
@@ -6,28 +6,27 @@ use serde::Serialize;
 
 use super::origin::Origin;
 
-/// One frame, for people and JSON.
+/// A stack frame.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct FrameReport {
-    /// File name as recorded; characters that a terminal could act on are escaped, here and in `name`.
+    /// File name as recorded; characters that a terminal could interpret are escaped.
     pub file: String,
-    /// Line number; 0 when there is none. In a shared library, an offset.
+    /// Line number; 0 if there is none. An offset for frames in a shared library.
     pub line: u32,
-    /// Function name.
+    /// Function name, escaped like `file`.
     pub name: String,
 }
 
-/// Frames of one stack, innermost first. Shared: many blocks and failures have the same stack.
+/// Frames of one stack, innermost first. Reference-counted because many blocks and failures share a stack.
 pub type FrameList = Arc<[FrameReport]>;
 
 impl FrameReport {
-    /// Whose code it is.
     pub fn origin(&self) -> Origin {
-        Origin::of(&self.file, self.line, &self.name)
+        Origin::classify(&self.file, self.line, &self.name)
     }
 
-    /// `file:line`, or the bare name where there is no file.
-    pub fn place(&self) -> String {
+    /// `file:line`, or the function name if there is no file.
+    pub fn file_line(&self) -> String {
         match (self.file.as_str(), self.line) {
             ("" | "??", _) => self.name.clone(),
             (file, 0) => file.to_owned(),
@@ -35,10 +34,10 @@ impl FrameReport {
         }
     }
 
-    /// The line with the end of its path, which tells most: the last two components.
-    pub fn in_short(&self) -> String {
-        let from = self.file.rmatch_indices(['/', '\\']).nth(1).map_or(0, |(at, _)| at + 1);
-        let file = self.file.get(from..).unwrap_or(&self.file);
+    /// `file:line in function`, with the last two components of the path.
+    pub fn short_label(&self) -> String {
+        let start = self.file.rmatch_indices(['/', '\\']).nth(1).map_or(0, |(at, _)| at + 1);
+        let file = self.file.get(start..).unwrap_or(&self.file);
         format!("{file}:{} in {}", self.line, self.name)
     }
 }

@@ -1,15 +1,14 @@
-//! Whose code a stack is: which frames are the user's own, which are of installed packages, and which only
-//! carry the call; and what people read of it.
+//! Classifies frames as user code, package, PyTorch or plumbing, and picks the source line that stands for a stack.
 
 mod frame;
-mod line;
+mod location;
 mod origin;
 mod reader;
-mod stripped;
+mod strip_paths;
 
 pub use self::frame::{FrameList, FrameReport};
-pub(crate) use self::line::{Culprit, LineId};
-pub use self::line::{CodeLocation, UNKNOWN, lines_of};
+pub use self::location::{CodeLocation, UNKNOWN_NODE, code_and_caller};
+pub(crate) use self::location::{Culprit, LineId};
 pub use self::origin::Origin;
-pub(crate) use self::origin::slashed;
+pub(crate) use self::origin::forward_slashes;
 pub use self::reader::StackReader;

@@ -1,25 +1,25 @@
-//! Whose code a frame is: the user's, an installed package's, PyTorch's, or nobody's that could be changed.
+//! Whose code a frame is: the user's, an installed package's, PyTorch's, or code that nobody edits.
 //!
-//! Paths are read as Linux, macOS and Windows write them.
+//! Accepts paths of Linux, macOS and Windows.
 
 use std::borrow::Cow;
 
 /// Whose code a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// The user's own.
+    /// The program itself.
     User,
     /// An installed package other than PyTorch.
     Package,
-    /// PyTorch's Python code.
+    /// Python code of PyTorch.
     Torch,
-    /// Frames that only pass the call on: `Module._call_impl`, the standard library, generated code.
+    /// Frames that only forward the call: `Module._call_impl`, the standard library, generated code.
     Plumbing,
-    /// Anything that is not Python source: C++ sources, object files, libraries, the interpreter.
+    /// Not Python source: C++ sources, object files, libraries, the interpreter.
     Native,
 }
 
-/// Parts of a path that only PyTorch's own sources have, for builds from source.
+/// Path components that occur only in PyTorch's sources, for builds from source.
 const TORCH_SOURCES: [&str; 12] = [
     "/torch/_",
     "/torch/nn/",
@@ -35,27 +35,27 @@ const TORCH_SOURCES: [&str; 12] = [
     "/torch/serialization.py",
 ];
 
-/// What code typed into a notebook or a prompt calls its file: `IPython`, Databricks, Python itself.
-const CELLS: [&str; 5] = ["<ipython-input", "Cell In[", "<command-", "<stdin>", "<console>"];
+/// Prefixes of the file names of code typed into a notebook or prompt: `IPython`, Databricks, Python.
+const INTERACTIVE_FILES: [&str; 5] =
+    ["<ipython-input", "Cell In[", "<command-", "<stdin>", "<console>"];
 
-/// Directories of installed packages.
-const PACKAGES: [&str; 2] = ["/site-packages/", "/dist-packages/"];
+const PACKAGE_DIRS: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 
 impl Origin {
-    /// Whose code is at `line` of `file`, in function `name`?
-    pub fn of(file: &str, line: u32, name: &str) -> Self {
-        let file = slashed(file);
+    /// Classifies the code at `line` of `file`, in function `name`.
+    pub fn classify(file: &str, line: u32, name: &str) -> Self {
+        let file = forward_slashes(file);
         let file = file.as_ref();
-        if CELLS.iter().any(|cell| file.starts_with(cell)) {
+        if INTERACTIVE_FILES.iter().any(|cell| file.starts_with(cell)) {
             return Self::User;
         }
         if is_generated(file) {
             return Self::Plumbing;
         }
-        if !is_python(file, line, name) {
+        if !is_python_source(file, line, name) {
             return Self::Native;
         }
-        let package = PACKAGES.iter().find_map(|dir| file.split_once(dir));
+        let package = PACKAGE_DIRS.iter().find_map(|dir| file.split_once(dir));
         let is_torch = match package {
             Some((_, inside)) => inside.starts_with("torch/"),
             None => TORCH_SOURCES.iter().any(|part| file.contains(part)),
@@ -64,30 +64,30 @@ impl Origin {
             (true, _) if matches!(name, "_call_impl" | "_wrapped_call_impl") => Self::Plumbing,
             (true, _) => Self::Torch,
             (false, Some(_)) => Self::Package,
-            (false, None) if is_interpreter(file) => Self::Plumbing,
+            (false, None) if is_in_python_install(file) => Self::Plumbing,
             (false, None) => Self::User,
         }
     }
 }
 
-/// `file` with the separators of Linux.
-pub(crate) fn slashed(file: &str) -> Cow<'_, str> {
+/// `file` with `\` replaced by `/`.
+pub(crate) fn forward_slashes(file: &str) -> Cow<'_, str> {
     if file.contains('\\') { file.replace('\\', "/").into() } else { file.into() }
 }
 
-/// Code that was written by a program: `TorchInductor`, FX graphs, exec, frozen modules.
+/// Code generated at run time: `TorchInductor`, FX graphs, `exec`, frozen modules.
 fn is_generated(file: &str) -> bool {
     file.starts_with('<')
         || file.contains("torchinductor_")
         || file.contains("fx_generated_")
         || file.contains("/torch_compile_debug/")
-        // AOTAutograd calls what it writes `codegen.py:codegen(compiled_function_forward)`.
+        // AOTAutograd names its files `codegen.py:codegen(compiled_function_forward)`.
         || file.contains(".py:")
 }
 
-/// Whether a frame is of Python source. Scripts without an ending are, at a line of their own; of C++ frames
-/// those without an ending name no line, or are offsets in a program.
-fn is_python(file: &str, line: u32, name: &str) -> bool {
+/// A script without a file extension counts as Python source if the frame has a line number. C++ frames without an
+/// extension have line 0, or an offset into an executable.
+fn is_python_source(file: &str, line: u32, name: &str) -> bool {
     let (directory, base) = file.rsplit_once('/').unwrap_or(("", file));
     match base.rsplit_once('.') {
         Some((_, "py" | "pyw" | "pyx" | "ipynb")) => true,
@@ -99,8 +99,8 @@ fn is_python(file: &str, line: u32, name: &str) -> bool {
     }
 }
 
-/// Python's own directories: the standard library, which Windows keeps in `Lib` of wherever Python is.
-fn is_interpreter(file: &str) -> bool {
+/// Whether `file` belongs to the standard library. On Windows that is `Lib` of any Python installation.
+fn is_in_python_install(file: &str) -> bool {
     if file.contains("/lib/python3") || file.contains("/lib64/python3") {
         return true;
     }
@@ -108,7 +108,7 @@ fn is_interpreter(file: &str) -> bool {
     let (mut before, mut home) = ("", "");
     while let Some(part) = parts.next() {
         let is_last = parts.peek().is_none();
-        if is_python_zip(part) || (!is_last && is_lib(part) && is_python_home(before, home)) {
+        if is_python_zip(part) || (!is_last && is_lib_dir(part) && is_python_home(before, home)) {
             return true;
         }
         (before, home) = (home, part);
@@ -116,17 +116,17 @@ fn is_interpreter(file: &str) -> bool {
     false
 }
 
-fn is_lib(part: &str) -> bool {
+fn is_lib_dir(part: &str) -> bool {
     part.eq_ignore_ascii_case("lib")
 }
 
-/// `python310.zip` of an embedded Python.
+/// `python310.zip` of the embeddable Windows distribution.
 fn is_python_zip(part: &str) -> bool {
     part.strip_suffix(".zip").is_some_and(|name| name.starts_with("python3"))
 }
 
-/// Whether Python is installed in the directory `home`, which lies in `parent`: `Python310`,
-/// `cpython-3.10.19-windows-x86_64-none`, `miniconda3`, an environment of conda's.
+/// Whether the directory `parent/home` looks like a Python installation: `Python310`,
+/// `cpython-3.10.19-windows-x86_64-none`, `miniconda3`, a conda environment.
 fn is_python_home(parent: &str, home: &str) -> bool {
     let home = home.to_ascii_lowercase();
     let named = ["python", "cpython", "pypy"].iter().any(|name| home.starts_with(name));
@@ -140,11 +140,11 @@ mod tests {
     use super::*;
 
     fn of(file: &str, name: &str) -> Origin {
-        Origin::of(file, 7, name)
+        Origin::classify(file, 7, name)
     }
 
     #[test]
-    fn frames_are_told_apart() {
+    fn classifies_python_frames() {
         let torch = "/venv/lib/python3.11/site-packages/torch";
         let cases = [
             ("/app/train.py", "step", Origin::User),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_python_source_is_native() {
+    fn everything_but_python_source_is_native() {
         for (file, line, name) in [
             ("??", 0, "at::_ops::bmm::call(at::Tensor const&)"),
             ("thread48.o", 0, "execute_native_thread_routine"),
@@ -196,12 +196,12 @@ mod tests {
             ("/build/Python/generated_cases.c.h", 9, "_PyEval_EvalFrameDefault"),
             ("tmpxft_0000_Indexing.compute_90.cudafe1.cpp", 0, "__sti____cudaRegisterAll()"),
         ] {
-            assert_eq!(Origin::of(file, line, name), Origin::Native, "{file} {name}");
+            assert_eq!(Origin::classify(file, line, name), Origin::Native, "{file} {name}");
         }
     }
 
     #[test]
-    fn paths_of_windows_are_read() {
+    fn accepts_windows_paths() {
         for (file, origin) in [
             (r"C:\research\FL\client.py", Origin::User),
             (r"D:\work\lib\model.py", Origin::User),

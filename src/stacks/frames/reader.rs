@@ -1,122 +1,119 @@
-//! Reads stacks of one snapshot.
+//! Turns the stacks of a snapshot into frames and code locations for output.
 
 use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 
 use super::frame::{FrameList, FrameReport};
-use super::line::{CodeLocation, LineId, Seen, UNKNOWN, node, two_lines};
-use super::origin::{Origin, slashed};
-use super::stripped::without_directories;
+use super::location::{
+    CodeLocation, FrameRef, LineId, UNKNOWN_NODE, autograd_node, find_code_and_caller,
+};
+use super::origin::{Origin, forward_slashes};
+use super::strip_paths::strip_directories;
 use crate::base::ids::{FrameId, StackId};
-use crate::base::units::plain_name;
+use crate::base::units::escape_name;
 use crate::snapshot::{Maker, Snapshot, Stacks};
 
-/// The operator that a C++ frame runs: `aten::bmm` of `at::_ops::bmm::call(...)`, `BmmBackward0` of
+/// The operator that a C++ frame runs: `aten::bmm` for `at::_ops::bmm::call(...)`, `BmmBackward0` for
 /// `torch::autograd::generated::BmmBackward0::apply(...)`.
-fn operator(name: &str) -> Option<String> {
+fn operator_name(name: &str) -> Option<String> {
     [("at::_ops::", "aten::"), ("torch::autograd::generated::", "")].iter().find_map(
         |(prefix, shown)| {
             let (op, _) = name.strip_prefix(prefix)?.split_once("::")?;
-            Some(plain_name(&format!("{shown}{op}")))
+            Some(escape_name(&format!("{shown}{op}")))
         },
     )
 }
 
-/// Reads stacks of one snapshot, each frame judged once.
+/// Reads the stacks of one snapshot; classifies each frame once.
 #[derive(Debug)]
 pub struct StackReader<'a> {
     snapshot: &'a Snapshot,
     origins: Vec<Origin>,
-    /// Of each frame that names a node of autograd, the first that names the same.
-    nodes: Vec<Option<FrameId>>,
-    /// Of each stack, once it was asked for.
-    whole: Vec<OnceLock<FrameList>>,
-    /// Files are told without their directories.
+    /// For each frame that names an autograd node, the first frame with that name.
+    node_frames: Vec<Option<FrameId>>,
+    /// The frames of each stack, filled on first use.
+    frame_lists: Vec<OnceLock<FrameList>>,
     strips_paths: bool,
 }
 
 impl<'a> StackReader<'a> {
-    /// Judges every frame of `snapshot`.
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let origin = |id: usize| {
             let frame = snapshot.stacks.frame(FrameId::from_index(id));
-            Origin::of(snapshot.text(frame.file), frame.line, snapshot.text(frame.name))
+            Origin::classify(snapshot.text(frame.file), frame.line, snapshot.text(frame.name))
         };
         let origins = (0..snapshot.stacks.frame_count()).map(origin).collect();
         let mut known = FxHashMap::default();
         let mut first = |id: usize| {
             let id = FrameId::from_index(id);
-            let name = node(snapshot.text(snapshot.stacks.frame(id).name))?;
+            let name = autograd_node(snapshot.text(snapshot.stacks.frame(id).name))?;
             Some(*known.entry(name).or_insert(id))
         };
-        let nodes = (0..snapshot.stacks.frame_count()).map(&mut first).collect();
-        let whole = vec![OnceLock::new(); snapshot.stacks.len()];
-        Self { snapshot, origins, nodes, whole, strips_paths: false }
+        let node_frames = (0..snapshot.stacks.frame_count()).map(&mut first).collect();
+        let frame_lists = vec![OnceLock::new(); snapshot.stacks.len()];
+        Self { snapshot, origins, node_frames, frame_lists, strips_paths: false }
     }
 
-    /// The same, for people who are not to know the directories of the machine.
+    /// Reports file names without the directories that identify the machine.
     #[must_use]
-    pub fn stripping_paths(self, strips_paths: bool) -> Self {
+    pub fn with_stripped_paths(self, strips_paths: bool) -> Self {
         Self { strips_paths, ..self }
     }
 
-    /// Whose code frame `id` is.
     pub(crate) fn origin(&self, id: FrameId) -> Origin {
         self.origins[id.index()]
     }
 
-    /// The stack that was recorded where `stack` is more than that.
-    pub(crate) fn recorded(&self, stack: StackId) -> StackId {
+    /// The recorded stack, without the caller and forward stack that the decoder attached to it.
+    pub(crate) fn recorded_stack(&self, stack: StackId) -> StackId {
         self.snapshot.stacks.recorded(stack)
     }
 
-    /// Frame `id` for people and JSON.
-    pub(crate) fn report(&self, id: FrameId) -> FrameReport {
+    pub(crate) fn frame_report(&self, id: FrameId) -> FrameReport {
         let frame = self.snapshot.stacks.frame(id);
         let file = self.snapshot.text(frame.file);
         let file = if self.strips_paths {
-            plain_name(&without_directories(file, self.origin(id)))
+            escape_name(&strip_directories(file, self.origin(id)))
         } else {
-            plain_name(file)
+            escape_name(file)
         };
-        FrameReport { file, line: frame.line, name: plain_name(self.snapshot.text(frame.name)) }
+        FrameReport { file, line: frame.line, name: escape_name(self.snapshot.text(frame.name)) }
     }
 
-    /// The whole stack, innermost first.
-    pub fn whole(&self, stack: StackId) -> FrameList {
+    pub fn frame_list(&self, stack: StackId) -> FrameList {
         let read = || -> FrameList {
             let ids = self.snapshot.stacks.frames(stack).iter();
-            ids.map(|id| self.report(*id)).collect()
+            ids.map(|id| self.frame_report(*id)).collect()
         };
-        Arc::clone(self.whole[stack.index()].get_or_init(read))
+        Arc::clone(self.frame_lists[stack.index()].get_or_init(read))
     }
 
-    /// What was being done: the operators that C++ frames name, outermost first (`BmmBackward0 >
-    /// aten::bmm`), else the innermost frame of PyTorch's Python code.
+    /// The operation that allocated: the operators in the C++ frames, outermost first (`BmmBackward0 > aten::bmm`);
+    /// without any, the innermost frame of PyTorch's Python code.
     pub fn operation(&self, stack: StackId) -> Option<String> {
         let mut operators: Vec<String> = Vec::new();
         for id in self.snapshot.stacks.frames(stack) {
             let frame = self.snapshot.stacks.frame(*id);
             match self.origin(*id) {
                 Origin::Native => {
-                    if let Some(op) = operator(self.snapshot.text(frame.name))
+                    if let Some(op) = operator_name(self.snapshot.text(frame.name))
                         && operators.last() != Some(&op)
                     {
                         operators.push(op);
                     }
                 }
                 Origin::Torch if operators.is_empty() => {
-                    let file = slashed(self.snapshot.text(frame.file));
+                    let file = forward_slashes(self.snapshot.text(frame.file));
                     let short = file.rsplit_once("/torch/").map_or(&*file, |(_, inside)| inside);
                     let name = self.snapshot.text(frame.name);
-                    return Some(plain_name(&format!("torch/{short}:{} {name}", frame.line)));
+                    return Some(escape_name(&format!("torch/{short}:{} {name}", frame.line)));
                 }
                 Origin::Plumbing => {}
                 _ => break,
             }
         }
-        // Redispatch repeats operators; the innermost and the outermost tell.
+        // Redispatch repeats operators in between; only the ends carry information.
         match operators.as_slice() {
             [] => None,
             [only] => Some(only.clone()),
@@ -124,28 +121,27 @@ impl<'a> StackReader<'a> {
         }
     }
 
-    /// What `stack` is named by.
-    pub(crate) fn line(&self, stack: StackId) -> LineId {
+    pub(crate) fn line_id(&self, stack: StackId) -> LineId {
         let maker = self.snapshot.stacks.maker(stack);
-        let (own, ids) = self.all_frames(maker);
-        let (code, caller) = self.two_lines(&ids);
-        let inside = ids.get(..code.unwrap_or(own).min(own)).unwrap_or_default();
+        let (own_len, ids) = self.all_frames(maker);
+        let (code, caller) = self.find_code_and_caller(&ids);
+        let inside = ids.get(..code.unwrap_or(own_len).min(own_len)).unwrap_or_default();
         let at = |index: Option<usize>| index.and_then(|index| ids.get(index)).copied();
-        let node = inside.iter().find_map(|id| self.nodes[id.index()]);
-        let has_own_code = code.is_some_and(|code| code < own);
+        let node = inside.iter().find_map(|id| self.node_frames[id.index()]);
+        let has_own_code = code.is_some_and(|code| code < own_len);
         LineId {
-            code: at(code),
+            frame: at(code),
             caller: at(caller),
             node,
             is_backward: node.is_some() || (maker.caller != Stacks::EMPTY && !has_own_code),
-            forward: self.innermost(maker.forward),
-            compiled: maker.compile_context,
+            forward: self.innermost_code_frame(maker.forward),
+            compile_context: maker.compile_context,
             has_stack: maker.stack != Stacks::EMPTY,
         }
     }
 
-    /// The frames of a stack and those of the call that its thread serves, innermost first, and how many of
-    /// them are its own. Before a frame of code that a program wrote comes its source.
+    /// The frames of a stack followed by those of the `backward()` call that its thread serves, innermost first, and
+    /// the number of frames before that call. The source of generated code precedes the generated frame.
     fn all_frames(&self, maker: Maker) -> (usize, Vec<FrameId>) {
         let stacks = &self.snapshot.stacks;
         let mut ids = Vec::new();
@@ -158,43 +154,42 @@ impl<'a> StackReader<'a> {
         (own, ids)
     }
 
-    /// Every frame behind `stack`, innermost first: its own, and those of the call that its thread serves.
-    pub(crate) fn frames_behind(&self, stack: StackId) -> Vec<FrameId> {
+    /// The frames of `stack`, innermost first, then those of the `backward()` call that its thread serves.
+    pub(crate) fn frames_with_callers(&self, stack: StackId) -> Vec<FrameId> {
         self.all_frames(self.snapshot.stacks.maker(stack)).1
     }
 
-    fn two_lines(&self, ids: &[FrameId]) -> (Option<usize>, Option<usize>) {
-        two_lines(ids.iter().map(|id| {
+    fn find_code_and_caller(&self, ids: &[FrameId]) -> (Option<usize>, Option<usize>) {
+        find_code_and_caller(ids.iter().map(|id| {
             let frame = self.snapshot.stacks.frame(*id);
             let name = self.snapshot.text(frame.name);
-            Seen { origin: self.origin(*id), file: frame.file, line: frame.line, name }
+            FrameRef { origin: self.origin(*id), file: frame.file, line: frame.line, name }
         }))
     }
 
-    /// The innermost frame of `stack` that is not PyTorch's.
-    fn innermost(&self, stack: StackId) -> Option<FrameId> {
+    /// The innermost frame of `stack` outside PyTorch.
+    fn innermost_code_frame(&self, stack: StackId) -> Option<FrameId> {
         let ids = self.snapshot.stacks.frames(stack);
-        self.two_lines(ids).0.and_then(|index| ids.get(index)).copied()
+        self.find_code_and_caller(ids).0.and_then(|index| ids.get(index)).copied()
     }
 
     /// Frame, caller and autograd node of `line`, for output.
     pub(crate) fn code_location(&self, line: LineId) -> CodeLocation {
-        let node_of = |id| node(self.snapshot.text(self.snapshot.stacks.frame(id).name));
-        let node = line.node.and_then(node_of).map(plain_name);
+        let node_of = |id| autograd_node(self.snapshot.text(self.snapshot.stacks.frame(id).name));
+        let node = line.node.and_then(node_of).map(escape_name);
         CodeLocation {
-            frame: line.code.map(|id| self.report(id)),
+            frame: line.frame.map(|id| self.frame_report(id)),
             moved_from: None,
-            called_from: line.caller.map(|id| self.report(id)),
-            backward: node.or_else(|| line.is_backward.then(|| UNKNOWN.to_owned())),
-            forward: line.forward.map(|id| self.report(id)),
-            compile_context: line.compiled.map(|id| plain_name(self.snapshot.text(id))),
+            called_from: line.caller.map(|id| self.frame_report(id)),
+            backward: node.or_else(|| line.is_backward.then(|| UNKNOWN_NODE.to_owned())),
+            forward: line.forward.map(|id| self.frame_report(id)),
+            compile_context: line.compile_context.map(|id| escape_name(self.snapshot.text(id))),
             has_stack: line.has_stack,
         }
     }
 
-    /// The innermost frame of the user's own code; failing that, of an installed package other than
-    /// PyTorch (a training program may be one).
-    pub(crate) fn own_line(&self, stack: StackId) -> Option<FrameId> {
+    /// The innermost frame of user code; without one, of an installed package (the program itself may be one).
+    pub(crate) fn user_frame(&self, stack: StackId) -> Option<FrameId> {
         let (_, ids) = self.all_frames(self.snapshot.stacks.maker(stack));
         [Origin::User, Origin::Package]
             .iter()
@@ -207,16 +202,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operators_are_named_shortly() {
+    fn extracts_the_operator_name() {
         assert_eq!(
-            operator("at::_ops::bmm::redispatch(c10::DispatchKeySet)").unwrap(),
+            operator_name("at::_ops::bmm::redispatch(c10::DispatchKeySet)").unwrap(),
             "aten::bmm"
         );
         assert_eq!(
-            operator("torch::autograd::generated::BmmBackward0::apply(std::vector<at::Tensor>&&)")
-                .unwrap(),
+            operator_name(
+                "torch::autograd::generated::BmmBackward0::apply(std::vector<at::Tensor>&&)"
+            )
+            .unwrap(),
             "BmmBackward0"
         );
-        assert_eq!(operator("c10::Dispatcher::call"), None);
+        assert_eq!(operator_name("c10::Dispatcher::call"), None);
     }
 }

@@ -1,23 +1,23 @@
-//! Entries of a device's trace found by time.
+//! Finds the trace entry for a time.
 
 use crate::snapshot::Device;
 
-/// The times of one device's entries, in order; entries are named by their index in that trace.
+/// Binary search over the times of a device's trace.
 #[derive(Debug, Clone)]
 pub(crate) struct Clock<'a>(Device<'a>);
 
 impl<'a> Clock<'a> {
-    pub(crate) fn of(device: Device<'a>) -> Self {
+    pub(crate) fn new(device: Device<'a>) -> Self {
         Self(device)
     }
 
-    /// Whether the trace has times at all.
-    pub(crate) fn runs(&self) -> bool {
+    /// Whether the trace has times (since PyTorch 2.2).
+    pub(crate) fn has_times(&self) -> bool {
         self.0.time_us(0).is_some()
     }
 
-    /// The first entry from `from` on that is not before `time_us`; how many entries there are if none is.
-    pub(crate) fn first_at(&self, from: usize, time_us: u64) -> usize {
+    /// The first entry at or after index `from` whose time is at least `time_us`; the trace length if there is none.
+    pub(crate) fn first_entry_at(&self, from: usize, time_us: u64) -> usize {
         let (mut low, mut high) = (from, self.0.len());
         while low < high {
             let middle = low + (high - low) / 2;

@@ -1,207 +1,204 @@
-//! What a program was doing at each entry of a device's trace: phases and training steps.
+//! Determines the phase and the training step of each entry of a device's trace.
 //!
-//! A phase is read from the stack of each allocation (`signs`), and where the stack says nothing from
-//! the named ranges that PyTorch or the program recorded (`named`), else from the phases around it.
-//! A training step ends where its optimizer's step does (`steps`). All of it is read from what was
-//! recorded; what cannot be told is [`Phase::Other`], or no step at all.
+//! The phase of an allocation comes from its stack (`stack_traits`), else from annotated ranges that PyTorch or the
+//! program recorded (`annotations`), else from the neighbouring phases. A training step ends with its optimizer step
+//! (`steps`). Without evidence the phase is [`Phase::Other`] and there is no step.
 
+mod annotations;
 mod clock;
-mod frame_sign;
-mod named;
+mod frame_role;
 mod phase;
-mod signs;
+mod stack_traits;
 mod steps;
 
 use std::ops::Range;
 
+use self::annotations::AnnotatedRanges;
 pub(crate) use self::clock::Clock;
-pub(crate) use self::frame_sign::Makes;
-use self::named::Named;
+pub(crate) use self::frame_role::KnownPurpose;
 pub use self::phase::Phase;
 pub(crate) use self::phase::PhaseRun;
-use self::signs::{Caller, SignReader};
-pub(crate) use self::signs::{Own, Signs};
+use self::stack_traits::{Caller, TraitReader};
+pub(crate) use self::stack_traits::{Routine, StackTraits};
+pub use self::steps::StepMarker;
 use self::steps::Steps;
-pub use self::steps::StepsFrom;
-use crate::base::ids::{StackId, SymbolId, row};
+use crate::base::ids::{StackId, SymbolId, to_u32};
 use crate::snapshot::{Action, Device, Stacks};
 use crate::stacks::frames::StackReader;
 
-/// Phases and steps of one device's trace. An entry is named by its index in that trace.
+/// Phases and steps of one device's trace.
 #[derive(Debug)]
 pub struct Phases {
     runs: Vec<PhaseRun>,
-    /// The entries at which forward passes begin: where a stack is of one, and the one before was not.
-    forwards: Vec<u32>,
-    named: Named,
+    /// Entries at which forward passes start: the stack names one, and the previous stack did not.
+    forward_starts: Vec<u32>,
+    annotations: AnnotatedRanges,
     steps: Steps,
-    /// Of each stack that was read.
-    signs: Vec<Option<Signs>>,
+    /// By stack; `None` if the device does not use the stack.
+    traits: Vec<Option<StackTraits>>,
 }
 
 impl Phases {
     /// Reads the trace of `device`.
-    pub fn of(device: Device<'_>, stacks: &StackReader<'_>) -> Self {
+    pub fn from_trace(device: Device<'_>, stacks: &StackReader<'_>) -> Self {
         let snapshot = device.snapshot();
-        let named = Named::of(device);
-        let reader = SignReader::new(snapshot, stacks);
-        let mut signs: Vec<Option<Signs>> = vec![None; snapshot.stacks.len()];
+        let annotations = AnnotatedRanges::from_annotations(device);
+        let reader = TraitReader::new(snapshot, stacks);
+        let mut traits: Vec<Option<StackTraits>> = vec![None; snapshot.stacks.len()];
         let mut read =
-            |stack: StackId| *signs[stack.index()].get_or_insert_with(|| reader.read(stack));
-        let hints = hints(device, &named, &mut read);
-        // What the trace only frees has none.
+            |stack: StackId| *traits[stack.index()].get_or_insert_with(|| reader.read(stack));
+        let hints = phase_hints(device, &annotations, &mut read);
+        // Entries without a stack.
         read(Stacks::EMPTY);
-        // Blocks at the end may be older than the trace, which forgets, while they do not.
+        // Final blocks may be older than the first trace entry.
         for block in device.blocks() {
             read(block.stack);
         }
-        let runs = resolve(&hints);
-        let is_forward = |(_, hint): &&(u32, Hint)| *hint == Hint::Is(Phase::Forward);
-        let forwards = hints.iter().filter(is_forward).map(|(start, _)| *start).collect();
-        let steps = Steps::of(&runs, &named, device.len());
-        Self { runs, forwards, named, steps, signs }
+        let runs = resolve_hints(&hints);
+        let is_forward = |(_, hint): &&(u32, Hint)| *hint == Hint::Known(Phase::Forward);
+        let forward_starts = hints.iter().filter(is_forward).map(|(start, _)| *start).collect();
+        let steps = Steps::from_runs(&runs, &annotations, device.len());
+        Self { runs, forward_starts, annotations, steps, traits }
     }
 
     /// The phase of the last allocation up to `entry`; [`Phase::Other`] before the first.
-    pub fn phase_of(&self, entry: usize) -> Phase {
-        self.run_of(entry).and_then(|run| self.runs.get(run)).map_or(Phase::Other, |run| run.phase)
+    pub fn phase_at(&self, entry: usize) -> Phase {
+        self.run_at(entry).and_then(|run| self.runs.get(run)).map_or(Phase::Other, |run| run.phase)
     }
 
-    /// The training step that `entry` belongs to, counted from 0 at the start of the recording; `None`
-    /// before the first, and where no steps can be told apart.
-    pub fn step_of(&self, entry: usize) -> Option<u32> {
-        self.steps.of_entry(entry)
+    /// The training step of `entry`, counted from 0; `None` before the first step, or if the trace shows no steps.
+    pub fn step_at(&self, entry: usize) -> Option<u32> {
+        self.steps.step_at(entry)
     }
 
-    /// How many steps came to their end.
     pub fn completed_steps(&self) -> usize {
         self.steps.ends().len()
     }
 
-    /// The entries of `step`; the last step may be one that never came to its end.
-    pub fn entries_of(&self, step: u32) -> Option<Range<usize>> {
+    /// The entries of `step`, including a last step that did not complete.
+    pub fn step_entries(&self, step: u32) -> Option<Range<usize>> {
         self.steps.entries(step)
     }
 
-    /// What the steps were told apart by.
-    pub fn steps_from(&self) -> Option<StepsFrom> {
-        self.steps.from()
+    pub fn step_marker(&self) -> Option<StepMarker> {
+        self.steps.marker()
     }
 
-    /// The innermost named range (`record_function`, `Optimizer.step#...`) around `entry`.
-    pub fn named_at(&self, entry: usize) -> Option<SymbolId> {
-        self.named.at(entry)
+    /// The innermost annotated range (`record_function`, `Optimizer.step#...`) that contains `entry`.
+    pub fn range_at(&self, entry: usize) -> Option<SymbolId> {
+        self.annotations.range_at(entry)
     }
 
-    /// How many forward passes have begun up to `entry`.
-    pub(crate) fn forwards_until(&self, entry: usize) -> usize {
-        self.forwards.partition_point(|start| *start as usize <= entry)
+    /// Number of forward passes that start at or before `entry`.
+    pub(crate) fn forwards_begun(&self, entry: usize) -> usize {
+        self.forward_starts.partition_point(|start| *start as usize <= entry)
     }
 
-    /// Whether the trace has PyTorch's own marks of optimizer steps.
+    /// Whether PyTorch annotated optimizer steps.
     pub(crate) fn has_marked_steps(&self) -> bool {
-        self.named.has_optimizer()
+        self.annotations.has_optimizer()
     }
 
-    /// Whether an optimizer's step is in the trace.
+    /// Whether the trace shows an optimizer step.
     pub(crate) fn has_optimizer(&self) -> bool {
-        self.named.has_optimizer() || self.runs.iter().any(|run| run.phase == Phase::Optimizer)
+        self.annotations.has_optimizer()
+            || self.runs.iter().any(|run| run.phase == Phase::Optimizer)
     }
 
-    /// Whether code of the program's own steps as an optimizer of PyTorch's kind.
-    pub(crate) fn has_own_optimizer(&self) -> bool {
-        self.signs.iter().flatten().any(|signs| signs.own == Some(Own::Step))
+    /// Whether the program has a `step` of its own that PyTorch's optimizer code calls.
+    pub(crate) fn has_custom_optimizer(&self) -> bool {
+        self.traits.iter().flatten().any(|traits| traits.routine == Some(Routine::OptimizerStep))
     }
 
     /// The first entry after each `Optimizer.zero_grad`.
     pub(crate) fn zero_grad_ends(&self) -> &[u32] {
-        &self.named.zero_grad_ends
+        &self.annotations.zero_grad_ends
     }
 
-    /// The runs of phases, oldest first.
+    /// Oldest first.
     pub(crate) fn runs(&self) -> &[PhaseRun] {
         &self.runs
     }
 
-    /// The entries at which steps end: the first entry after each.
+    /// For each completed step, the first entry after it.
     pub(crate) fn step_ends(&self) -> &[u32] {
         self.steps.ends()
     }
 
-    /// What a stack says that an entry of this trace has, or a block at its end.
-    pub(crate) fn signs_of(&self, stack: StackId) -> Signs {
-        debug_assert!(self.signs[stack.index()].is_some(), "a stack of this trace was read");
-        self.signs[stack.index()].unwrap_or_default()
+    /// The traits of a stack of this device: of a trace entry or a final block.
+    pub(crate) fn stack_traits(&self, stack: StackId) -> StackTraits {
+        debug_assert!(self.traits[stack.index()].is_some(), "every stack of this device was read");
+        self.traits[stack.index()].unwrap_or_default()
     }
 
-    fn run_of(&self, entry: usize) -> Option<usize> {
+    fn run_at(&self, entry: usize) -> Option<usize> {
         self.runs.partition_point(|run| run.start as usize <= entry).checked_sub(1)
     }
 }
 
-/// What is known of an allocation's phase before those around it are looked at.
+/// What an allocation's own stack and ranges say about its phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hint {
-    Is(Phase),
-    /// The program's own code, called by no engine.
-    Program,
-    None,
+    Known(Phase),
+    /// User code that names no phase, run by the program itself.
+    UserCode,
+    Unknown,
 }
 
 impl Hint {
     fn phase(self) -> Option<Phase> {
         match self {
-            Self::Is(phase) => Some(phase),
-            Self::Program | Self::None => None,
+            Self::Known(phase) => Some(phase),
+            Self::UserCode | Self::Unknown => None,
         }
     }
 }
 
-/// What is known of the phase of each allocation of `device`, from where it changes on.
-fn hints(
+/// The hints of a device's allocations; one item per change.
+fn phase_hints(
     device: Device<'_>,
-    named: &Named,
-    read: &mut impl FnMut(StackId) -> Signs,
+    annotations: &AnnotatedRanges,
+    read: &mut impl FnMut(StackId) -> StackTraits,
 ) -> Vec<(u32, Hint)> {
     let mut hints: Vec<(u32, Hint)> = Vec::new();
-    let mut hinted = |index: usize, hint: Hint| {
+    let mut add_hint = |index: usize, hint: Hint| {
         if hints.last().is_none_or(|(_, last)| *last != hint) {
-            hints.push((row(index), hint));
+            hints.push((to_u32(index), hint));
         }
     };
-    let mut steps = named.step_starts.iter().map(|start| *start as usize).peekable();
+    let mut steps = annotations.step_starts.iter().map(|start| *start as usize).peekable();
     for index in 0..device.len() {
-        // What frees a block tells as well, of the block.
-        let signs = device.stack(index).map(&mut *read).unwrap_or_default();
-        // A failed request is an allocation that was tried; frees follow what is allocated around them.
+        // Read stacks of frees too: they classify the freed block later.
+        let traits = device.stack(index).map(&mut *read).unwrap_or_default();
+        // A failed request was meant to allocate. Frees take the phase of the allocations around them.
         if !matches!(device.action(index), Some(Action::Alloc | Action::Oom)) {
             continue;
         }
-        // A step that allocates nothing parts what is freed after it from the phase before it.
+        // A step that allocates nothing still separates later frees from the phase before it.
         while let Some(start) = steps.next_if(|start| *start <= index) {
             if start < index {
-                hinted(start, Hint::Is(Phase::Optimizer));
+                add_hint(start, Hint::Known(Phase::Optimizer));
             }
         }
         let can_be =
-            |phase: &Phase| signs.caller != Some(Caller::Optimizer) || *phase != Phase::Optimizer;
-        hinted(
+            |phase: &Phase| traits.caller != Some(Caller::Optimizer) || *phase != Phase::Optimizer;
+        add_hint(
             index,
-            match signs.phase.or_else(|| named.phase_at(index).filter(can_be)) {
-                Some(phase) => Hint::Is(phase),
-                None if signs.caller.is_some() => Hint::Program,
-                None => Hint::None,
+            match traits.phase.or_else(|| annotations.phase_at(index).filter(can_be)) {
+                Some(phase) => Hint::Known(phase),
+                None if traits.caller.is_some() => Hint::UserCode,
+                None => Hint::Unknown,
             },
         );
     }
     hints
 }
 
-/// Gives phases to allocations whose own stacks name none, by the phases around them.
-fn resolve(hints: &[(u32, Hint)]) -> Vec<PhaseRun> {
+/// Fills in the phases of allocations without a hint from the phases before and after.
+fn resolve_hints(hints: &[(u32, Hint)]) -> Vec<PhaseRun> {
     let mut runs: Vec<PhaseRun> = Vec::new();
     let mut before = None;
-    // Of each, the next that names a phase.
+    // For each hint, the next known phase.
     let mut next = None;
     let mut nexts: Vec<Option<Phase>> = hints
         .iter()
@@ -214,9 +211,9 @@ fn resolve(hints: &[(u32, Hint)]) -> Vec<PhaseRun> {
         .collect();
     nexts.reverse();
     for ((start, hint), after) in hints.iter().zip(nexts) {
-        let phase = hint.phase().unwrap_or_else(|| match between(before, after) {
-            // What a backward pass calls is not called from the top.
-            Phase::Backward if *hint == Hint::Program => Phase::Other,
+        let phase = hint.phase().unwrap_or_else(|| match phase_between(before, after) {
+            // The engine, not the program, calls code of a backward pass.
+            Phase::Backward if *hint == Hint::UserCode => Phase::Other,
             phase => phase,
         });
         before = hint.phase().or(before);
@@ -227,8 +224,8 @@ fn resolve(hints: &[(u32, Hint)]) -> Vec<PhaseRun> {
     runs
 }
 
-/// What the program's own code does between two phases.
-fn between(before: Option<Phase>, after: Option<Phase>) -> Phase {
+/// The phase of user code between two known phases.
+fn phase_between(before: Option<Phase>, after: Option<Phase>) -> Phase {
     match (before, after) {
         (Some(a @ (Phase::Init | Phase::Forward | Phase::Backward)), Some(b)) if a == b => a,
         (Some(Phase::Forward), _) => Phase::Forward,
@@ -242,9 +239,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silent_code_takes_its_phase_from_around_it() {
+    fn unknown_phases_come_from_their_neighbours() {
         use Phase::{Backward, Data, Forward, Init, Optimizer, Other};
-        let of = |before, after| between(before, after);
+        let of = |before, after| phase_between(before, after);
         assert_eq!(of(Some(Init), Some(Forward)), Data);
         assert_eq!(of(Some(Optimizer), Some(Forward)), Data);
         assert_eq!(of(Some(Forward), Some(Backward)), Forward, "the loss");
@@ -256,20 +253,20 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_joined() {
+    fn merges_equal_neighbours() {
         use Phase::{Backward, Forward, Other};
         let hints = [
-            (0, Hint::Is(Forward)),
-            (4, Hint::Program),
-            (5, Hint::Is(Forward)),
-            (9, Hint::Is(Backward)),
-            (12, Hint::None),
-            (14, Hint::Is(Backward)),
-            (15, Hint::Program),
-            (18, Hint::Is(Backward)),
+            (0, Hint::Known(Forward)),
+            (4, Hint::UserCode),
+            (5, Hint::Known(Forward)),
+            (9, Hint::Known(Backward)),
+            (12, Hint::Unknown),
+            (14, Hint::Known(Backward)),
+            (15, Hint::UserCode),
+            (18, Hint::Known(Backward)),
         ];
         let starts: Vec<(u32, Phase)> =
-            resolve(&hints).iter().map(|run| (run.start, run.phase)).collect();
+            resolve_hints(&hints).iter().map(|run| (run.start, run.phase)).collect();
         assert_eq!(starts, [(0, Forward), (9, Backward), (15, Other), (18, Backward)]);
     }
 }

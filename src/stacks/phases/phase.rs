@@ -1,27 +1,27 @@
-//! Phases, and where in a trace they are.
+//! The phases of a training or inference program.
 
 use crate::base::warning::words;
 
 words! {
-    /// What a program does with memory in the course of a training or inference run.
+    /// What the program was doing when it allocated.
     #[non_exhaustive]
     pub enum Phase {
-        /// Building, moving or loading a model or an optimizer
+        /// Building, moving or loading a model or optimizer
         Init = "init",
-        /// Loading or moving what the model is fed
+        /// Loading or moving the model's inputs
         Data = "data",
-        /// Running the model, and the loss
+        /// The forward pass, including the loss
         Forward = "forward",
-        /// The backward pass, with what activation checkpointing computes again
+        /// The backward pass, including recomputation by activation checkpointing
         Backward = "backward",
-        /// The optimizer's step, with clipping and unscaling of gradients
+        /// The optimizer step, including gradient clipping and unscaling
         Optimizer = "optimizer",
-        /// Anything else, or nothing that can be told
+        /// Anything else, or unknown
         Other = "other",
     }
 }
 
-/// Entries in a row that belong to one phase: from `start` up to the next run.
+/// Consecutive entries of one phase, from entry `start` to the next run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PhaseRun {
     pub(crate) start: u32,

@@ -1,68 +1,66 @@
-//! Training steps: what repeats.
+//! Divides a trace into training steps.
 
 use std::ops::Range;
 
-use super::named::Named;
+use super::annotations::AnnotatedRanges;
 use super::phase::{Phase, PhaseRun};
-use crate::base::ids::row;
+use crate::base::ids::to_u32;
 use crate::base::warning::words;
 
 words! {
-    /// What steps are told apart by.
+    /// The events that end a training step.
     #[non_exhaustive]
-    pub enum StepsFrom {
-        /// The `Optimizer.step` that PyTorch records beside the trace (since 2.5)
+    pub enum StepMarker {
+        /// `Optimizer.step` annotations, which PyTorch records since 2.5
         OptimizerStep = "optimizer-step",
-        /// Allocations that the optimizer made
+        /// Allocations by the optimizer
         OptimizerFrames = "optimizer-frames",
-        /// The `Optimizer.zero_grad` that PyTorch records beside the trace (since 2.5)
+        /// `Optimizer.zero_grad` annotations, which PyTorch records since 2.5
         ZeroGrad = "zero-grad",
-        /// Backward passes: with gradient accumulation, a step is one of several
+        /// Backward passes; with gradient accumulation there are several per optimizer step
         BackwardFrames = "backward-frames",
     }
 }
 
-/// Where steps end.
+/// The boundaries of training steps.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
-    /// The entry with which the first step begins.
+    /// The first entry of the first step.
     first: u32,
-    /// The first entry after each step.
+    /// For each completed step, the first entry after it.
     ends: Vec<u32>,
-    /// Entries of the trace.
+    /// Trace length.
     len: usize,
-    from: Option<StepsFrom>,
+    marker: Option<StepMarker>,
 }
 
 impl Steps {
-    /// In a trace of `len` entries.
-    pub(super) fn of(runs: &[PhaseRun], named: &Named, len: usize) -> Self {
+    /// Steps of a trace of `len` entries, by the most reliable marker that occurs often enough.
+    pub(super) fn from_runs(runs: &[PhaseRun], annotations: &AnnotatedRanges, len: usize) -> Self {
         let candidates = [
-            (StepsFrom::OptimizerStep, apart(&named.step_ends, runs), 1),
-            (StepsFrom::OptimizerFrames, run_ends(runs, Phase::Optimizer), 2),
-            (StepsFrom::ZeroGrad, apart(&named.zero_grad_ends, runs), 2),
-            (StepsFrom::BackwardFrames, run_ends(runs, Phase::Backward), 1),
+            (StepMarker::OptimizerStep, merge_step_ends(&annotations.step_ends, runs), 1),
+            (StepMarker::OptimizerFrames, run_ends(runs, Phase::Optimizer), 2),
+            (StepMarker::ZeroGrad, merge_step_ends(&annotations.zero_grad_ends, runs), 2),
+            (StepMarker::BackwardFrames, run_ends(runs, Phase::Backward), 1),
         ];
-        let found = candidates.into_iter().find(|(_, ends, least)| ends.len() >= *least);
-        let Some((from, ends, _)) = found else { return Self::default() };
-        let until = ends.first().copied().unwrap_or(0);
-        // The first step begins when the model has been built.
-        let built = runs.partition_point(|run| run.start < until);
-        let built = runs.get(..built).unwrap_or_default();
-        let built = built.iter().rposition(|run| run.phase == Phase::Init);
+        let found = candidates.into_iter().find(|(_, ends, minimum)| ends.len() >= *minimum);
+        let Some((from, ends, _)) = found else { return Self::default() }; // no training steps
+        // The first step starts when the model has been built.
+        let first_step = runs.partition_point(|run| run.start < ends[0]);
+        let built = runs[..first_step].iter().rposition(|run| run.phase == Phase::Init);
         let first = built.and_then(|at| runs.get(at + 1)).map_or(0, |run| run.start);
-        Self { first, ends, len, from: Some(from) }
+        Self { first, ends, len, marker: Some(from) }
     }
 
-    pub(super) fn of_entry(&self, entry: usize) -> Option<u32> {
-        if self.from.is_none() || entry < self.first as usize {
+    pub(super) fn step_at(&self, entry: usize) -> Option<u32> {
+        if self.marker.is_none() || entry < self.first as usize {
             return None;
         }
-        Some(row(self.ends.partition_point(|end| *end as usize <= entry)))
+        Some(to_u32(self.ends.partition_point(|end| *end as usize <= entry)))
     }
 
     pub(super) fn entries(&self, step: u32) -> Option<Range<usize>> {
-        self.from?;
+        self.marker?;
         let step = step as usize;
         let start = match step.checked_sub(1) {
             None => self.first,
@@ -75,12 +73,12 @@ impl Steps {
         &self.ends
     }
 
-    pub(super) fn from(&self) -> Option<StepsFrom> {
-        self.from
+    pub(super) fn marker(&self) -> Option<StepMarker> {
+        self.marker
     }
 }
 
-/// The ends of runs of `phase`.
+/// For each run of `phase` but a last one that is still open, the first entry after it.
 fn run_ends(runs: &[PhaseRun], phase: Phase) -> Vec<u32> {
     let ends: Vec<u32> = runs
         .windows(2)
@@ -89,22 +87,23 @@ fn run_ends(runs: &[PhaseRun], phase: Phase) -> Vec<u32> {
             _ => None,
         })
         .collect();
-    apart(&ends, runs)
+    merge_step_ends(&ends, runs)
 }
 
-/// Of `ends`, those with work of a model since the one before: several optimizers that step one after
-/// another end one step, and so do those that step in the midst of one backward pass.
-fn apart(ends: &[u32], runs: &[PhaseRun]) -> Vec<u32> {
+/// Merges ends without forward or backward work between them: several optimizers in a row end one step, and so do
+/// optimizers that run during one backward pass.
+fn merge_step_ends(ends: &[u32], runs: &[PhaseRun]) -> Vec<u32> {
     let mut kept: Vec<u32> = Vec::new();
     let mut runs = runs.iter().peekable();
     for end in ends {
-        let (mut worked, mut began) = (false, false);
+        // A pass has run since the previous end, and it did not start before that.
+        let (mut has_pass, mut is_new_pass) = (false, false);
         while let Some(run) = runs.next_if(|run| run.start < *end) {
-            worked |= matches!(run.phase, Phase::Forward | Phase::Backward);
-            began |= !matches!(run.phase, Phase::Backward | Phase::Optimizer);
+            has_pass |= matches!(run.phase, Phase::Forward | Phase::Backward);
+            is_new_pass |= !matches!(run.phase, Phase::Backward | Phase::Optimizer);
         }
         match kept.last_mut() {
-            Some(last) if !(worked && began) => *last = *end,
+            Some(last) if !(has_pass && is_new_pass) => *last = *end,
             _ => kept.push(*end),
         }
     }
@@ -116,19 +115,19 @@ mod tests {
     use super::*;
 
     fn runs(phases: &[Phase]) -> Vec<PhaseRun> {
-        let run = |(at, phase): (usize, &Phase)| PhaseRun { start: row(10 * at), phase: *phase };
+        let run = |(at, phase): (usize, &Phase)| PhaseRun { start: to_u32(10 * at), phase: *phase };
         phases.iter().enumerate().map(run).collect()
     }
 
     #[test]
-    fn steps_end_with_their_optimizer() {
+    fn optimizer_runs_end_steps() {
         use Phase::{Backward, Forward, Init, Optimizer};
         let runs = runs(&[
             Init, Forward, Backward, Optimizer, Forward, Backward, Optimizer, Forward, Backward,
         ]);
-        let steps = Steps::of(&runs, &Named::default(), 90);
-        assert_eq!(steps.from(), Some(StepsFrom::OptimizerFrames));
-        let of = |entry| steps.of_entry(entry);
+        let steps = Steps::from_runs(&runs, &AnnotatedRanges::default(), 90);
+        assert_eq!(steps.marker(), Some(StepMarker::OptimizerFrames));
+        let of = |entry| steps.step_at(entry);
         assert_eq!(
             [of(5), of(10), of(39), of(40), of(69), of(70), of(90)],
             [None, Some(0), Some(0), Some(1), Some(1), Some(2), Some(2)]
@@ -140,37 +139,43 @@ mod tests {
     }
 
     #[test]
-    fn an_optimizer_that_allocates_once_tells_no_steps() {
+    fn one_optimizer_run_is_not_enough_for_steps() {
         use Phase::{Backward, Forward, Optimizer};
         let runs = runs(&[Forward, Backward, Optimizer, Forward, Backward, Forward, Backward]);
-        let steps = Steps::of(&runs, &Named::default(), 90);
-        assert_eq!(steps.from(), Some(StepsFrom::BackwardFrames));
+        let steps = Steps::from_runs(&runs, &AnnotatedRanges::default(), 90);
+        assert_eq!(steps.marker(), Some(StepMarker::BackwardFrames));
         assert_eq!(steps.ends(), [20, 50]);
     }
 
     #[test]
-    fn optimizers_one_after_another_end_one_step() {
+    fn consecutive_optimizers_end_one_step() {
         let runs = runs(&[Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Forward]);
-        let named = Named { step_ends: vec![22, 27, 40], ..Named::default() };
-        let steps = Steps::of(&runs, &named, 90);
-        assert_eq!(steps.from(), Some(StepsFrom::OptimizerStep));
+        let annotations =
+            AnnotatedRanges { step_ends: vec![22, 27, 40], ..AnnotatedRanges::default() };
+        let steps = Steps::from_runs(&runs, &annotations, 90);
+        assert_eq!(steps.marker(), Some(StepMarker::OptimizerStep));
         assert_eq!(steps.ends(), [27, 40]);
     }
 
     #[test]
-    fn optimizers_in_a_backward_pass_end_one_step() {
+    fn optimizers_during_a_backward_pass_end_one_step() {
         use Phase::{Backward, Forward, Optimizer};
         let one = [Forward, Backward, Optimizer, Backward, Optimizer];
         let runs = runs(&[&one[..], &one, &[Forward]].concat());
-        let steps = Steps::of(&runs, &Named::default(), 110);
+        let steps = Steps::from_runs(&runs, &AnnotatedRanges::default(), 110);
         assert_eq!(steps.ends(), [50, 100]);
-        let named = Named { step_ends: vec![26, 48, 77, 99], ..Named::default() };
-        assert_eq!(Steps::of(&runs, &named, 110).ends(), [48, 99]);
+        let annotations =
+            AnnotatedRanges { step_ends: vec![26, 48, 77, 99], ..AnnotatedRanges::default() };
+        assert_eq!(Steps::from_runs(&runs, &annotations, 110).ends(), [48, 99]);
     }
 
     #[test]
     fn a_program_without_steps_has_none() {
-        let steps = Steps::of(&runs(&[Phase::Data, Phase::Forward]), &Named::default(), 90);
-        assert_eq!((steps.from(), steps.of_entry(3), steps.entries(0)), (None, None, None));
+        let steps = Steps::from_runs(
+            &runs(&[Phase::Data, Phase::Forward]),
+            &AnnotatedRanges::default(),
+            90,
+        );
+        assert_eq!((steps.marker(), steps.step_at(3), steps.entries(0)), (None, None, None));
     }
 }

@@ -4,7 +4,7 @@
 
 use super::kinds::{Category, Confidence, Judged};
 use super::lives::{LiveBlock, LiveSet, Lives};
-use crate::stacks::phases::{Makes, Phase, PhaseRun, Phases};
+use crate::stacks::phases::{KnownPurpose, Phase, PhaseRun, Phases};
 
 /// What the buckets of replicated training hold at a moment.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Buckets {
         let buckets = moment
             .blocks
             .iter()
-            .filter(|block| phases.signs_of(block.stack).makes == Some(Makes::Buckets));
+            .filter(|block| phases.stack_traits(block.stack).purpose == Some(KnownPurpose::GradientBuckets));
         let bytes: u64 = buckets.map(|block| block.requested).sum();
         let (now, run) = (moment.entry.unwrap_or(0), moment.at.run);
         let is_begun = |run: &&PhaseRun| run.start as usize <= now;
@@ -56,8 +56,8 @@ impl Buckets {
                 let since = last.start as usize..=now;
                 let given_up = phases.zero_grad_ends();
                 let is_given_up = if given_up.is_empty() {
-                    let is_over = phases.step_of(last.start as usize) != phases.step_of(now);
-                    is_over && matches!(phases.phase_of(now), Phase::Data | Phase::Forward)
+                    let is_over = phases.step_at(last.start as usize) != phases.step_at(now);
+                    is_over && matches!(phases.phase_at(now), Phase::Data | Phase::Forward)
                 } else {
                     given_up.iter().any(|end| since.contains(&(*end as usize)))
                 };
@@ -73,7 +73,7 @@ impl Buckets {
             return;
         }
         let is_bucket =
-            |block: &LiveBlock| phases.signs_of(block.stack).makes == Some(Makes::Buckets);
+            |block: &LiveBlock| phases.stack_traits(block.stack).purpose == Some(KnownPurpose::GradientBuckets);
         let (mut own, mut in_buckets) = (0_u64, 0_u64);
         for (block, (category, _)) in moment.blocks.iter().zip(judged.iter()) {
             match category {

@@ -7,9 +7,9 @@ use super::buckets::Buckets;
 use super::kinds::{Category, Confidence, Judged};
 use super::lives::{Gathered, LiveBlock, LiveSet, Lives, Point};
 use super::sets;
-use crate::base::ids::{StackId, row};
+use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::{SeededMap, SeededSet};
-use crate::stacks::phases::{Makes, Phase, Phases, Signs};
+use crate::stacks::phases::{KnownPurpose, Phase, Phases, StackTraits};
 
 /// What each block of `moment` is for, in their order.
 pub(super) fn sort_out(moment: &LiveSet, lives: &Lives<'_>, phases: &Phases) -> Vec<Judged> {
@@ -24,7 +24,7 @@ pub(super) fn sort_out(moment: &LiveSet, lives: &Lives<'_>, phases: &Phases) -> 
     for block in &moment.blocks {
         judge.note_kept(block);
     }
-    let blocks = moment.blocks.iter().map(|block| (block, phases.signs_of(block.stack)));
+    let blocks = moment.blocks.iter().map(|block| (block, phases.stack_traits(block.stack)));
     let mut judged: Vec<Judged> =
         blocks.clone().map(|(block, signs)| judge.of(block, signs)).collect();
     for (block, (category, _)) in moment.blocks.iter().zip(&judged) {
@@ -96,24 +96,24 @@ enum Life {
 }
 
 impl Judge<'_> {
-    fn of(&self, block: &LiveBlock, signs: Signs) -> Judged {
+    fn of(&self, block: &LiveBlock, signs: StackTraits) -> Judged {
         use Category::{Communication, Gradients, OptimizerState, Other, Parameters};
         use Confidence::High;
-        match signs.makes {
-            Some(Makes::Workspace) => return (Other, High),
-            Some(Makes::OptimizerState) => return (OptimizerState, High),
-            Some(Makes::Parameters | Makes::GatheredParameters) => return (Parameters, High),
-            Some(Makes::Communication) => return (Communication, High),
-            Some(Makes::Buckets) => return self.buckets.judged(),
+        match signs.purpose {
+            Some(KnownPurpose::Workspace) => return (Other, High),
+            Some(KnownPurpose::OptimizerState) => return (OptimizerState, High),
+            Some(KnownPurpose::Parameters | KnownPurpose::GatheredParameters) => return (Parameters, High),
+            Some(KnownPurpose::Communication) => return (Communication, High),
+            Some(KnownPurpose::GradientBuckets) => return self.buckets.judged(),
             _ => {}
         }
-        if block.freed_by.is_zero_grad && signs.makes != Some(Makes::ReducedGradients) {
+        if block.freed_by.is_zero_grad && signs.purpose != Some(KnownPurpose::ReducedGradients) {
             // What is dropped by that was there for the optimizer, wherever it came from.
             return (Gradients, High);
         }
         let Some(born) = block.born else { return Self::older(signs) };
         let life = self.life(block, born);
-        if signs.makes == Some(Makes::ReducedGradients) {
+        if signs.purpose == Some(KnownPurpose::ReducedGradients) {
             return self.reduced(block, life);
         }
         match self.lives.phase(born) {
@@ -156,13 +156,13 @@ impl Judge<'_> {
     }
 
     /// What the stack alone tells of a block that is older than the trace.
-    fn older(signs: Signs) -> Judged {
+    fn older(signs: StackTraits) -> Judged {
         use Category::{Activations, Gradients, OptimizerState, Other, Parameters};
         use Confidence::{High, Low, Medium};
         match signs.phase {
-            _ if signs.makes == Some(Makes::ReducedGradients) => (Gradients, Low),
-            Some(Phase::Init) if signs.makes == Some(Makes::Model) => (Parameters, High),
-            Some(Phase::Init) if signs.is_vague => (Parameters, Low),
+            _ if signs.purpose == Some(KnownPurpose::ReducedGradients) => (Gradients, Low),
+            Some(Phase::Init) if signs.purpose == Some(KnownPurpose::Model) => (Parameters, High),
+            Some(Phase::Init) if signs.is_phase_weak => (Parameters, Low),
             Some(Phase::Init) => (Parameters, Medium),
             Some(Phase::Optimizer) => (OptimizerState, Medium),
             Some(Phase::Forward) => (Activations, Low),
@@ -179,7 +179,7 @@ impl Judge<'_> {
         let gradients = &self.lives.kept_by_backward;
         let is_trained = self.lives.has_backward() || self.phases.has_optimizer();
         let only_runs =
-            !is_trained && state.is_empty() && self.phases.forwards_until(usize::MAX) > 0;
+            !is_trained && state.is_empty() && self.phases.forwards_begun(usize::MAX) > 0;
         let mut seen: SeededMap<u64, u32> = SeededMap::default();
         for (requested, judged) in unknown {
             let parameters = gradients.get(&requested).or(state.get(&requested));
@@ -207,18 +207,18 @@ impl Judge<'_> {
         }
     }
 
-    fn built(&self, block: &LiveBlock, born: Point, signs: Signs, life: Life) -> Judged {
+    fn built(&self, block: &LiveBlock, born: Point, signs: StackTraits, life: Life) -> Judged {
         use Category::{Parameters, Temporaries};
         use Confidence::{High, Low, Medium};
         let fates = self.lives.fates(block.stack);
         match life {
             Life::InRun => (Temporaries, High),
-            Life::Beyond if signs.makes == Some(Makes::Model) => (Parameters, High),
+            Life::Beyond if signs.purpose == Some(KnownPurpose::Model) => (Parameters, High),
             // What is made anew for each pass is no model.
-            _ if signs.is_vague && self.passes(block, born) <= 1 && fates.after > 0 => {
+            _ if signs.is_phase_weak && self.passes(block, born) <= 1 && fates.after > 0 => {
                 self.fed(block, born)
             }
-            Life::Beyond | Life::Unknown if signs.is_vague => (Parameters, Low),
+            Life::Beyond | Life::Unknown if signs.is_phase_weak => (Parameters, Low),
             Life::Beyond | Life::Unknown => (Parameters, Medium),
         }
     }
@@ -276,8 +276,8 @@ impl Judge<'_> {
 
     /// How many forward passes began after `born`, up to `end`.
     fn forwards(&self, born: Point, end: Point) -> u32 {
-        let until = |point: Point| self.phases.forwards_until(point.entry as usize);
-        row(until(end).saturating_sub(until(born)))
+        let until = |point: Point| self.phases.forwards_begun(point.entry as usize);
+        to_u32(until(end).saturating_sub(until(born)))
     }
 
     fn forward(&self, block: &LiveBlock, born: Point) -> Judged {
@@ -337,7 +337,7 @@ impl Judge<'_> {
         }
     }
 
-    fn backward(&self, block: &LiveBlock, signs: Signs, life: Life) -> Judged {
+    fn backward(&self, block: &LiveBlock, signs: StackTraits, life: Life) -> Judged {
         use Category::{Activations, Gradients, Other, Temporaries};
         use Confidence::{High, Low, Medium};
         let like_a_gradient = if self.parameters.is_empty() {
@@ -350,23 +350,23 @@ impl Judge<'_> {
         let of_gathered = gathered == Gathered::Yes;
         match life {
             // What a shard of is to be kept.
-            _ if block.freed_by.makes == Some(Makes::ReducedGradients) => (Gradients, High),
-            Life::InRun if of_gathered && !signs.is_forward => (Gradients, Medium),
+            _ if block.freed_by.purpose == Some(KnownPurpose::ReducedGradients) => (Gradients, High),
+            Life::InRun if of_gathered && !signs.has_forward_frame => (Gradients, Medium),
             // What waits for the end of the pass to be sent.
             Life::InRun
                 if self.buckets == Buckets::Late
                     && like_a_gradient
-                    && !signs.is_forward
+                    && !signs.has_forward_frame
                     && block
                         .freed
                         .is_some_and(|freed| self.lives.is_after_last_allocation(freed)) =>
             {
                 (Gradients, Medium)
             }
-            _ if signs.makes == Some(Makes::Gradients) => (Gradients, High),
+            _ if signs.purpose == Some(KnownPurpose::Gradients) => (Gradients, High),
             // Activation checkpointing runs the forward pass again.
-            Life::InRun if signs.is_forward => (Activations, High),
-            Life::Unknown if signs.is_forward => (Activations, Medium),
+            Life::InRun if signs.has_forward_frame => (Activations, High),
+            Life::Unknown if signs.has_forward_frame => (Activations, Medium),
             Life::InRun if gathered == Gathered::Perhaps => (Temporaries, Medium),
             Life::InRun => (Temporaries, High),
             Life::Unknown if like_a_gradient => (Gradients, Medium),
@@ -406,11 +406,11 @@ impl Judge<'_> {
         }
     }
 
-    fn optimizer(&self, block: &LiveBlock, born: Point, signs: Signs, life: Life) -> Judged {
+    fn optimizer(&self, block: &LiveBlock, born: Point, signs: StackTraits, life: Life) -> Judged {
         use Category::{OptimizerState, Temporaries};
         use Confidence::{High, Low, Medium};
         let fates = self.lives.fates(block.stack);
-        let step_of = |point: Point| self.phases.step_of(point.entry as usize);
+        let step_of = |point: Point| self.phases.step_at(point.entry as usize);
         match life {
             Life::InRun => (Temporaries, High),
             // An optimizer may run the model on the way.
@@ -421,7 +421,7 @@ impl Judge<'_> {
                 (Temporaries, Medium)
             }
             Life::Beyond => (OptimizerState, Medium),
-            Life::Unknown if fates.in_run > 0 || signs.makes == Some(Makes::Step) => {
+            Life::Unknown if fates.in_run > 0 || signs.purpose == Some(KnownPurpose::OptimizerStep) => {
                 (Temporaries, Medium)
             }
             Life::Unknown => (Temporaries, Low),

@@ -10,7 +10,7 @@ use super::lives::{LiveBlock, LiveSet, Lives, Point};
 use super::samples::Samples;
 use crate::base::ids::StackId;
 use crate::snapshot::Action;
-use crate::stacks::phases::{Phases, Signs};
+use crate::stacks::phases::{Phases, StackTraits};
 use crate::study::DeviceStudy;
 
 /// Stretches that a trace is judged in, where none is cut by a failure.
@@ -32,7 +32,7 @@ pub(crate) struct Allocation {
     /// The entry that allocated it; `None` for what is older than the trace.
     pub(crate) born: Option<u32>,
     /// How many entries were applied when the program had freed it: 0 for before the first.
-    pub(crate) freed: Option<u32>,
+    pub(crate) freed_at: Option<u32>,
 }
 
 /// What each of `allocations` was for, which are those of `device` in the order of their beginnings.
@@ -68,7 +68,7 @@ pub(crate) fn categories(
     let mut from = 0;
     for to in cuts {
         // What was there when the stretch began, and what came since.
-        held.retain(|at: &usize| allocations[*at].freed.is_none_or(|freed| freed as usize > from));
+        held.retain(|at: &usize| allocations[*at].freed_at.is_none_or(|freed| freed as usize > from));
         while let Some(one) = allocations.get(next)
             && one.born.is_none_or(|born| (born as usize) < to)
         {
@@ -119,7 +119,7 @@ impl Judge<'_, '_> {
         let applied = entry.map_or(0, |entry| entry + 1);
         let is_held = |one: &Allocation| {
             one.born.is_none_or(|born| (born as usize) < applied)
-                && one.freed.is_none_or(|freed| freed as usize > applied)
+                && one.freed_at.is_none_or(|freed| freed as usize > applied)
         };
         (0..self.allocations.len()).filter(|at| is_held(&self.allocations[*at])).collect()
     }
@@ -129,18 +129,18 @@ impl Judge<'_, '_> {
         let end = self.ends.of_moment(entry);
         let block = |at: usize| {
             let one = &self.allocations[at];
-            let freed = one.freed.and_then(|freed| freed.checked_sub(1));
+            let freed = one.freed_at.and_then(|freed| freed.checked_sub(1));
             let freed = freed.filter(|freed| *freed as usize <= end);
             let freed_by = freed.and_then(|freed| self.device.device().stack(freed as usize));
             LiveBlock {
                 address: one.address,
                 bytes: one.bytes,
                 requested: one.requested,
-                stack: self.device.stacks().recorded(one.made_by),
+                stack: self.device.stacks().recorded_stack(one.made_by),
                 made_by: one.made_by,
                 born: one.born.map(|born| self.lives.point(born as usize)),
                 freed: freed.map(|freed| self.lives.point(freed as usize)),
-                freed_by: freed_by.map_or_else(Signs::default, |by| self.phases.signs_of(by)),
+                freed_by: freed_by.map_or_else(StackTraits::default, |by| self.phases.stack_traits(by)),
             }
         };
         let mut rows = rows.to_vec();

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::base::ids::{StackId, row};
+use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::SeededSet;
 use crate::stacks::frames::{CodeLocation, LineId, StackReader};
 
@@ -175,9 +175,9 @@ impl Tracker {
     fn line(&mut self, stacks: &StackReader<'_>, stack: StackId) -> &mut LineGrowth {
         let (lines, by_line) = (&mut self.lines, &mut self.by_line);
         let at = *self.by_stack[stack.index()].get_or_insert_with(|| {
-            *by_line.entry(stacks.line(stack)).or_insert_with(|| {
+            *by_line.entry(stacks.line_id(stack)).or_insert_with(|| {
                 lines.push(LineGrowth { stack, ..LineGrowth::default() });
-                row(lines.len() - 1)
+                to_u32(lines.len() - 1)
             })
         });
         let line = &mut self.lines[at as usize];
@@ -274,7 +274,7 @@ fn suspect(line: &LineGrowth, stacks: &StackReader<'_>) -> LeakSuspect {
         _ => 0.0,
     };
     LeakSuspect {
-        location: stacks.code_location(stacks.line(line.stack)),
+        location: stacks.code_location(stacks.line_id(line.stack)),
         operation: stacks.operation(line.stack),
         // Steps count from 0.
         since_step: (bytes.until + bytes.every).saturating_sub(bytes.length() + 1),

@@ -8,12 +8,12 @@ use rustc_hash::FxHashMap;
 use super::fates::Fates;
 use super::leaks::Tracker;
 use super::samples::Samples;
-use crate::base::ids::{StackId, row};
+use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::{SeededMap, SeededSet};
-use crate::replay::facts::{Keep, Tiling};
+use crate::replay::literal::{Tracking, Tiling};
 use crate::snapshot::{Action, BlockState, TraceEntry};
 use crate::stacks::frames::StackReader;
-use crate::stacks::phases::{Makes, Phase, PhaseRun, Phases, Signs};
+use crate::stacks::phases::{KnownPurpose, Phase, PhaseRun, Phases, StackTraits};
 use crate::study::DeviceStudy;
 
 /// A place in the trace.
@@ -39,7 +39,7 @@ pub(super) struct LiveBlock {
     /// `None` when it outlived what is seen of it.
     pub(super) freed: Option<Point>,
     /// What the stack that freed it says.
-    pub(super) freed_by: Signs,
+    pub(super) freed_by: StackTraits,
 }
 
 impl LiveBlock {
@@ -50,7 +50,7 @@ impl LiveBlock {
 }
 
 /// Whether a stack is of the program's own code, not of a backward pass.
-fn is_of_program(signs: Signs) -> bool {
+fn is_of_program(signs: StackTraits) -> bool {
     signs.caller.is_some() && signs.phase != Some(Phase::Backward)
 }
 
@@ -124,7 +124,7 @@ struct OpenLife {
 
 impl OpenLife {
     /// The block at `address`, freed by a stack of these `signs`, if it was.
-    fn block(self, address: u64, freed: Option<(Point, Signs)>) -> LiveBlock {
+    fn block(self, address: u64, freed: Option<(Point, StackTraits)>) -> LiveBlock {
         let Self { stack, made_by, bytes, requested, born, .. } = self;
         let freed_by = freed.map(|(_, signs)| signs).unwrap_or_default();
         let freed = freed.map(|(at, _)| at);
@@ -183,9 +183,9 @@ impl<'a> Lives<'a> {
         let mut wanted = wanted.into_iter().peekable();
         let last_alloc = device.device().with_action(Action::Alloc).next_back();
         let mut ends = phases.step_ends().iter().copied().peekable();
-        device.follow(Keep::Sums, |step| {
+        device.follow(Tracking::Totals, |step| {
             if let Some((index, entry)) = step.entry {
-                at.entry = row(index);
+                at.entry = to_u32(index);
                 lives.samples.pass(index);
                 if phases.runs().get(at.run as usize).is_some_and(|next| next.start <= at.entry) {
                     at.run += 1;
@@ -225,9 +225,9 @@ impl<'a> Lives<'a> {
     /// The blocks that the program holds before the first entry.
     fn start(&mut self, stacks: &StackReader<'_>, tiling: &Tiling) -> SeededMap<u64, OpenLife> {
         let mut held = SeededMap::default();
-        for (address, bytes, requested, state, made_by) in tiling.active() {
+        for (address, bytes, requested, state, made_by) in tiling.active_blocks() {
             if state == BlockState::ActiveAllocated {
-                let stack = stacks.recorded(made_by);
+                let stack = stacks.recorded_stack(made_by);
                 held.insert(
                     address,
                     OpenLife { stack, made_by, bytes, requested, born: None, first_sample: 0 },
@@ -269,7 +269,7 @@ impl<'a> Lives<'a> {
     ) {
         match event.action {
             Action::Alloc => {
-                let Some((bytes, BlockState::ActiveAllocated)) = tiling.at(event.addr) else {
+                let Some((bytes, BlockState::ActiveAllocated)) = tiling.block_at(event.addr) else {
                     return;
                 };
                 let run = (at.run as usize).checked_sub(1);
@@ -283,9 +283,9 @@ impl<'a> Lives<'a> {
                 let made_by = event.made_by;
                 let (born, first_sample) = (Some(at), self.samples.next());
                 let new = OpenLife { stack, made_by, bytes, requested, born, first_sample };
-                match self.phases.signs_of(stack).makes {
-                    Some(Makes::Parameters) => _ = self.parameter_sizes.insert(requested),
-                    Some(Makes::GatheredParameters) => _ = self.gathered_sizes.insert(requested),
+                match self.phases.stack_traits(stack).purpose {
+                    Some(KnownPurpose::Parameters) => _ = self.parameter_sizes.insert(requested),
+                    Some(KnownPurpose::GatheredParameters) => _ = self.gathered_sizes.insert(requested),
                     _ => {}
                 }
                 self.leaks.add(stacks, made_by, bytes);
@@ -296,7 +296,7 @@ impl<'a> Lives<'a> {
             }
             Action::FreeRequested | Action::FreeCompleted => {
                 let Some(gone) = live.remove(&event.addr) else { return };
-                let signs = self.phases.signs_of(event.stack);
+                let signs = self.phases.stack_traits(event.stack);
                 self.has_stacks_of_frees |= signs.caller.is_some();
                 let by_program = is_of_program(signs);
                 let freed = Some((at, signs));
@@ -376,7 +376,7 @@ impl<'a> Lives<'a> {
     /// The place of entry `entry`.
     pub(super) fn point(&self, entry: usize) -> Point {
         let run = self.runs.partition_point(|run| run.start as usize <= entry);
-        Point { entry: row(entry), run: row(run) }
+        Point { entry: to_u32(entry), run: to_u32(run) }
     }
 
     pub(super) fn phase(&self, point: Point) -> Phase {
@@ -441,7 +441,7 @@ impl<'a> Lives<'a> {
     /// How many backward passes have begun before entry `entry`.
     pub(super) fn backwards_until(&self, entry: usize) -> u32 {
         let run = self.runs.partition_point(|run| (run.start as usize) < entry);
-        self.backwards(Point { entry: row(entry), run: row(run) })
+        self.backwards(Point { entry: to_u32(entry), run: to_u32(run) })
     }
 
     /// How many backward passes have begun.
@@ -458,10 +458,10 @@ fn blocks(
     live: &SeededMap<u64, OpenLife>,
 ) -> Vec<LiveBlock> {
     let mut blocks: Vec<LiveBlock> = tiling
-        .active()
+        .active_blocks()
         .filter(|(.., state, _)| *state == BlockState::ActiveAllocated)
         .map(|(address, bytes, requested, _, made_by)| {
-            let stack = stacks.recorded(made_by);
+            let stack = stacks.recorded_stack(made_by);
             let open = live.get(&address).copied();
             let unknown =
                 OpenLife { stack, made_by, bytes, requested, born: None, first_sample: 0 };

@@ -29,8 +29,8 @@ pub use self::rules::Rule;
 use self::samples::Samples;
 use self::tables::Summary;
 pub use self::tables::{Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, ByRule, HeldAt};
-use crate::replay::facts::shown_capacity;
-use crate::stacks::phases::StepsFrom;
+use crate::replay::literal::inferred_capacity;
+use crate::stacks::phases::StepMarker;
 use crate::study::{DeviceStudy, Moment, OverTime};
 
 /// How training steps were told apart.
@@ -39,7 +39,7 @@ pub struct StepsReport {
     /// Steps that came to their end in the recording.
     pub completed: u64,
     /// By what they were told apart; `None` where there are none.
-    pub told_by: Option<StepsFrom>,
+    pub told_by: Option<StepMarker>,
 }
 
 /// One live block, with what it was for.
@@ -102,9 +102,9 @@ pub(crate) fn whereabouts(
         let moment = lives.moments.iter().find(|moment| moment.entry == entry)?;
         Some(Summary::new(device, &lives, moment).report(rules, top))
     };
-    let reserved_before = over_time.outcome.start.reserved;
+    let reserved_before = over_time.outcome.initial_totals.reserved;
     let capacity = device.scope().capacity;
-    let capacity = capacity.or_else(|| shown_capacity(device.device(), reserved_before));
+    let capacity = capacity.or_else(|| inferred_capacity(device.device(), reserved_before));
     let capacity = capacity.or_else(|| device.recorded_capacity());
     Whereabouts {
         at_peak: held(peak),
@@ -112,7 +112,7 @@ pub(crate) fn whereabouts(
         at_asked: asked.and_then(held),
         steps: StepsReport {
             completed: phases.completed_steps() as u64,
-            told_by: phases.steps_from(),
+            told_by: phases.step_marker(),
         },
         leaks: lives.leaks.report(device.stacks(), top, capacity),
         layers,

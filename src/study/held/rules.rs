@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::lives::LiveBlock;
 use crate::base::ids::{FrameId, StackId, SymbolId};
-use crate::stacks::frames::slashed;
+use crate::stacks::frames::forward_slashes;
 use crate::study::DeviceStudy;
 
 /// A category of the reader's own. A block is of the first whose patterns all match: those for file and function
@@ -32,7 +32,7 @@ const WITHIN_DIRECTORIES: MatchOptions = MatchOptions {
 
 impl Rule {
     fn fits_frame(&self, file: &str, function: &str) -> bool {
-        let file = slashed(file);
+        let file = forward_slashes(file);
         let of_file = |pattern: &Pattern| {
             let name = file.rsplit('/').next().unwrap_or(&file);
             let text = if pattern.as_str().contains('/') { &*file } else { name };
@@ -70,7 +70,7 @@ impl<'a, 'f> Sorter<'a, 'f> {
 
     /// Which rule `block` is the first to fit, by its place.
     pub(super) fn rule_of(&mut self, block: &LiveBlock) -> Option<usize> {
-        let range = block.born.and_then(|at| self.device.phases().named_at(at.entry as usize));
+        let range = block.born.and_then(|at| self.device.phases().range_at(at.entry as usize));
         let (device, rules) = (self.device, self.rules);
         *self
             .known

@@ -7,7 +7,7 @@ use super::kinds::{Category, Confidence, Judged};
 use super::lives::{LiveBlock, LiveSet, Lives, Point};
 use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
-use crate::stacks::phases::{Makes, Own, Phase, Phases};
+use crate::stacks::phases::{KnownPurpose, Routine, Phase, Phases};
 
 /// How many times as large as the parameters a copy of other precision may be: `.1 / .0`.
 const SCALES: [(u64, u64); 5] = [(1, 1), (1, 2), (1, 4), (2, 1), (4, 1)];
@@ -47,7 +47,7 @@ pub(super) fn tell(moment: &LiveSet, judged: &mut [Judged], lives: &Lives<'_>, p
     let mut parameters = Sizes::default();
     for (block, (category, confidence)) in moment.blocks.iter().zip(judged.iter()) {
         if (*category, *confidence) == (Category::Parameters, Confidence::High)
-            && phases.signs_of(block.stack).makes != Some(Makes::GatheredParameters)
+            && phases.stack_traits(block.stack).purpose != Some(KnownPurpose::GatheredParameters)
         {
             *parameters.entry(block.requested).or_default() += 1;
         }
@@ -56,7 +56,7 @@ pub(super) fn tell(moment: &LiveSet, judged: &mut [Judged], lives: &Lives<'_>, p
     let gradients: Sizes = left.collect();
     let mut sets: FxHashMap<StackId, (Sizes, Vec<usize>)> = FxHashMap::default();
     for (at, block) in moment.blocks.iter().enumerate() {
-        if is_open(block, judged[at], phases.signs_of(block.stack).makes, lives) {
+        if is_open(block, judged[at], phases.stack_traits(block.stack).purpose, lives) {
             let (sizes, places) = sets.entry(block.stack).or_default();
             *sizes.entry(block.requested).or_default() += 1;
             places.push(at);
@@ -66,7 +66,7 @@ pub(super) fn tell(moment: &LiveSet, judged: &mut [Judged], lives: &Lives<'_>, p
         lives,
         phases,
         has_state: judged.contains(&(Category::OptimizerState, Confidence::High)),
-        has_own_optimizer: phases.has_own_optimizer(),
+        has_own_optimizer: phases.has_custom_optimizer(),
     };
     for (sizes, places) in sets.into_values() {
         if is_copy(&sizes, &parameters) || is_copy(&sizes, &gradients) {
@@ -81,11 +81,11 @@ pub(super) fn tell(moment: &LiveSet, judged: &mut [Judged], lives: &Lives<'_>, p
 fn is_open(
     block: &LiveBlock,
     (_, confidence): Judged,
-    makes: Option<Makes>,
+    makes: Option<KnownPurpose>,
     lives: &Lives<'_>,
 ) -> bool {
     let may_be = |born| !matches!(lives.phase(born), Phase::Forward | Phase::Backward);
-    confidence != Confidence::High && makes != Some(Makes::Step) && block.born.is_some_and(may_be)
+    confidence != Confidence::High && makes != Some(KnownPurpose::OptimizerStep) && block.born.is_some_and(may_be)
 }
 
 /// What is known of the program as a whole.
@@ -101,8 +101,8 @@ struct Program<'a> {
 impl Program<'_> {
     /// Whether a backward pass has begun in the training step of `point`, and the optimizer's step is to come.
     fn waits_for_optimizer(&self, point: Point) -> bool {
-        let step = self.phases.step_of(point.entry as usize);
-        let entries = step.and_then(|step| self.phases.entries_of(step));
+        let step = self.phases.step_at(point.entry as usize);
+        let entries = step.and_then(|step| self.phases.step_entries(step));
         entries.is_some_and(|step| {
             self.lives.backwards_until(step.start) < self.lives.backwards(point)
         })
@@ -130,18 +130,18 @@ impl Program<'_> {
         if is_short && self.waits_for_optimizer(born) {
             return (Gradients, Medium);
         }
-        let own = self.phases.signs_of(block.stack).own;
-        let is_loaded = own == Some(Own::Loader);
+        let own = self.phases.stack_traits(block.stack).routine;
+        let is_loaded = own == Some(Routine::FileLoader);
         match () {
             () if is_loaded && self.has_state => (Other, Low),
             () if is_loaded => (OptimizerState, Low),
-            () if own == Some(Own::Optimizer) || self.lives.phase(born) == Phase::Optimizer => {
+            () if own == Some(Routine::OptimizerConstructor) || self.lives.phase(born) == Phase::Optimizer => {
                 (OptimizerState, Medium)
             }
             // The program has an optimizer of PyTorch's, which is over: an average of the weights.
             () if is_trained && self.phases.has_optimizer() => (Parameters, Low),
             () if is_trained => (OptimizerState, Medium),
-            () if own == Some(Own::Constructor) && self.has_own_optimizer => {
+            () if own == Some(Routine::Constructor) && self.has_own_optimizer => {
                 (OptimizerState, Medium)
             }
             () if self.phases.has_optimizer() => (Parameters, Medium),

@@ -8,7 +8,7 @@ use super::kinds::{Category, Confidence};
 use super::lives::{LiveBlock, LiveSet, Lives};
 use super::rules::{Rule, Sorter};
 use crate::base::ids::{StackId, SymbolId};
-use crate::base::units::plain_name;
+use crate::base::units::escape_name;
 use crate::base::warning::words;
 use crate::stacks::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
@@ -172,7 +172,7 @@ impl<'a, 'f> Summary<'a, 'f> {
             .blocks
             .iter()
             .fold(Sum::default(), |all, block| all.and(Sum { bytes: block.bytes, blocks: 1 }));
-        let step = moment.entry.and_then(|entry| phases.step_of(entry));
+        let step = moment.entry.and_then(|entry| phases.step_at(entry));
         let phase = lives.phase(moment.at);
         Self { device, phases, lives, moment, step, phase, all }
     }
@@ -238,7 +238,7 @@ impl<'a, 'f> Summary<'a, 'f> {
         // Rules of one name are one category.
         let mut name = |block: &LiveBlock| sorter.rule_of(block).map(|at| &*rules[at].name);
         let row = |(name, sum): (Option<&str>, Sum)| ByRule {
-            name: name.map(plain_name),
+            name: name.map(escape_name),
             held: sum.of(self.all),
         };
         ranked(self.sums(|block| Some(name(block)))).into_iter().map(row).collect()
@@ -253,7 +253,7 @@ impl<'a, 'f> Summary<'a, 'f> {
     fn age(&self, block: &LiveBlock) -> Age {
         match block.born {
             None => Age::BeforeRecording,
-            Some(born) => Age::of(self.phases.step_of(born.entry as usize), self.step),
+            Some(born) => Age::of(self.phases.step_at(born.entry as usize), self.step),
         }
     }
 
@@ -272,9 +272,9 @@ impl<'a, 'f> Summary<'a, 'f> {
     }
 
     fn by_range(&self, top: usize) -> TopRows<ByRange> {
-        let sums = self.sums(|block| self.phases.named_at(block.born?.entry as usize));
+        let sums = self.sums(|block| self.phases.range_at(block.born?.entry as usize));
         table(sums, self.all, top, |name, sum| ByRange {
-            name: plain_name(self.device.snapshot().text(name)),
+            name: escape_name(self.device.snapshot().text(name)),
             held: sum.of(self.all),
         })
     }
@@ -283,9 +283,9 @@ impl<'a, 'f> Summary<'a, 'f> {
         let stacks = self.device.stacks();
         let mut names: FxHashMap<SymbolId, String> = FxHashMap::default();
         let mut file_of = |stack: StackId| {
-            let line = stacks.own_line(stack)?;
+            let line = stacks.user_frame(stack)?;
             let file = self.device.snapshot().stacks.frame(line).file;
-            names.entry(file).or_insert_with(|| stacks.report(line).file);
+            names.entry(file).or_insert_with(|| stacks.frame_report(line).file);
             Some(file)
         };
         let mut files: FxHashMap<StackId, Option<SymbolId>> = FxHashMap::default();

@@ -50,7 +50,7 @@ pub(crate) fn by_stack(
     all: Sum,
     top: usize,
 ) -> TopRows<HeldByStack> {
-    let recorded = held.into_iter().map(|(stack, sum)| (stacks.recorded(stack), sum));
+    let recorded = held.into_iter().map(|(stack, sum)| (stacks.recorded_stack(stack), sum));
     let held = recorded.fold(Sums::default(), |mut held: Sums<StackId>, (stack, sum)| {
         let known = held.entry(stack).or_default();
         *known = known.and(sum);
@@ -60,7 +60,7 @@ pub(crate) fn by_stack(
         bytes: sum.bytes,
         blocks: sum.blocks,
         share_ratio: ratio(sum.bytes, all.bytes),
-        frames: stacks.whole(stack),
+        frames: stacks.frame_list(stack),
     })
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn by_line(
     let mut lines: Sums<LineId> = FxHashMap::default();
     let mut members: FxHashMap<LineId, Vec<(StackId, u64)>> = FxHashMap::default();
     for (stack, sum) in ranked(held) {
-        let line = stacks.line(stack);
+        let line = stacks.line_id(stack);
         members.entry(line).or_default().push((stack, sum.bytes));
         let held = lines.entry(line).or_default();
         *held = held.and(sum);

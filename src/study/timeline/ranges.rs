@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::base::ids::SymbolId;
-use crate::base::units::plain_name;
+use crate::base::units::escape_name;
 use crate::snapshot::{Action, Device};
 use crate::stacks::phases::Clock;
 
@@ -86,7 +86,7 @@ pub(crate) fn ranges(
             return;
         }
         let row = *rows.entry(key).or_insert_with(|| {
-            names.push(NamedRange::new(&plain_name(snapshot.text(found.name)), found.source));
+            names.push(NamedRange::new(&escape_name(snapshot.text(found.name)), found.source));
             names.len() - 1
         });
         if let Some(range) = names.get_mut(row) {
@@ -131,13 +131,13 @@ impl NamedRange {
 /// The annotations of `device`, each beginning with its end. One without a beginning lasts from the
 /// first entry on, one without an end to the last.
 fn annotated(device: Device<'_>) -> Vec<FoundSpan> {
-    let clock = Clock::of(device);
-    if !clock.runs() {
+    let clock = Clock::new(device);
+    if !clock.has_times() {
         return Vec::new();
     }
     let found = |name, start: Option<u64>, end: Option<u64>| {
-        let from = start.map_or(0, |start| clock.first_at(0, start));
-        let to = end.map_or(device.len(), |end| clock.first_at(0, end.saturating_add(1)));
+        let from = start.map_or(0, |start| clock.first_entry_at(0, start));
+        let to = end.map_or(device.len(), |end| clock.first_entry_at(0, end.saturating_add(1)));
         FoundSpan { name, source: "annotation", entries: from..to.max(from), times: [start, end] }
     };
     let mut open: FxHashMap<SymbolId, Vec<u64>> = FxHashMap::default();

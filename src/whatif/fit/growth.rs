@@ -11,7 +11,7 @@ use super::size::{Numbers, Size};
 use crate::allocator::conf::Settings;
 use crate::allocator::round_size;
 use crate::base::ids::StackId;
-use crate::base::units::{change, ratio};
+use crate::base::units::{signed_difference, ratio};
 use crate::replay::ops::{OperationKind, Program};
 use crate::snapshot::BlockState;
 use crate::stacks::frames::{CodeLocation, FrameList, LineId};
@@ -205,12 +205,12 @@ impl PeakMemory {
 
     /// The share of its bytes that would be fewer at a larger size: of recordings of one program, none.
     pub(super) fn shrinking_ratio(&self) -> f64 {
-        let is_shrinking = |block: &&AtPeak| {
+        let is_shrink = |block: &&AtPeak| {
             let is_less =
                 |law: Law| self.doubled().any(|n| law.at(n) < law.at(self.size.numbers()));
             block.law.is_some_and(is_less)
         };
-        let shrinking = self.blocks.iter().filter(is_shrinking);
+        let shrinking = self.blocks.iter().filter(is_shrink);
         let bytes = shrinking.fold(0u64, |sum, block| sum.saturating_add(block.bytes));
         ratio(bytes, self.all())
     }
@@ -260,7 +260,7 @@ impl PeakMemory {
         let mut names: FxHashMap<StackId, LineId> = FxHashMap::default();
         let mut lines: FxHashMap<LineId, Line> = FxHashMap::default();
         for block in self.blocks.iter().filter(|block| is_wanted(block)) {
-            let name = *names.entry(block.stack).or_insert_with(|| stacks.line(block.stack));
+            let name = *names.entry(block.stack).or_insert_with(|| stacks.line_id(block.stack));
             let line = lines.entry(name).or_default();
             line.bytes = line.bytes.saturating_add(block.bytes);
             for variable in 0..self.size.variables() {
@@ -287,7 +287,7 @@ impl PeakMemory {
             let stack = line.most.iter().max_by_key(|(stack, grown)| (**grown, Reverse(**stack)));
             let [(next, law), (second_next, second_law)] = line.next.map(|(next, by_law)| {
                 let most = LawKind::ALL.iter().zip(by_law).rev().max_by_key(|(_, bytes)| *bytes);
-                (change(0, next), most.map_or(LawKind::Constant, |(kind, _)| *kind))
+                (signed_difference(0, next), most.map_or(LawKind::Constant, |(kind, _)| *kind))
             });
             let of_second = self.size.second;
             GrowingLine {
@@ -297,7 +297,7 @@ impl PeakMemory {
                 law,
                 second_bytes_per_unit: of_second.map(|_| second_next),
                 second_law: of_second.map(|_| second_law),
-                frames: stack.map_or_else(FrameList::default, |(stack, _)| stacks.whole(*stack)),
+                frames: stack.map_or_else(FrameList::default, |(stack, _)| stacks.frame_list(*stack)),
                 location: stacks.code_location(name),
             }
         });

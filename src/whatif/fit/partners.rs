@@ -2,7 +2,7 @@
 //!
 //! Requests of the same stack, in order, by their bytes where sizes tell, step by step where training steps are known: one recording may have more of
 //! them, and what is left of the longer one is held against the last whole step of the other. Stacks are the same as
-//! in [`crate::stacks::counterparts`], so that an edited line or a moved file does not part them.
+//! in [`crate::stacks::matching`], so that an edited line or a moved file does not part them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,9 +14,9 @@ use super::law::grows_by_powers;
 use super::recording::{Recording, Request};
 use super::size::Numbers;
 use super::steps::Steps;
-use crate::base::ids::{StackId, row};
+use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::SeededMap;
-use crate::stacks::counterparts::{Candidate, Place, Vocabulary, matched};
+use crate::stacks::matching::{Candidate, FrameKey, FrameTable, pair_stacks};
 
 /// Rows of the other recording, for each of one.
 #[derive(Debug, Default)]
@@ -95,7 +95,7 @@ fn partners<'s, 'a>(one: &Recording<'s, 'a>, other: &Recording<'s, 'a>) -> Partn
             }
         }
         for (own, partner) in best {
-            requests[own] = Some(row(partner));
+            requests[own] = Some(to_u32(partner));
         }
     }
     Partners { requests, held: held_before([one, other], &tokens) }
@@ -103,18 +103,18 @@ fn partners<'s, 'a>(one: &Recording<'s, 'a>, other: &Recording<'s, 'a>) -> Partn
 
 /// The same number for the same stack on both sides.
 fn tokens(sides: [&Recording<'_, '_>; 2]) -> [FxHashMap<StackId, StackNumber>; 2] {
-    let words = Vocabulary::new(sides.map(|side| side.device.snapshot()));
+    let words = FrameTable::new(sides.map(|side| side.device.snapshot()));
     // Different stacks of one recording may have the same frames.
     let mut ids = [0, 1].map(|_| FxHashMap::<StackId, usize>::default());
-    let mut lists: [Vec<(Vec<Place>, u64)>; 2] = Default::default();
+    let mut lists: [Vec<(Vec<FrameKey>, u64)>; 2] = Default::default();
     for (side, recording) in sides.into_iter().enumerate() {
-        let mut by_places: SeededMap<Vec<Place>, usize> = SeededMap::default();
-        let residents = recording.program().residents.iter().map(|resident| resident.context);
+        let mut by_places: SeededMap<Vec<FrameKey>, usize> = SeededMap::default();
+        let residents = recording.program().initial_blocks.iter().map(|resident| resident.context);
         let stacks = recording.requests.iter().map(|request| request.stack).chain(residents);
         for stack in stacks {
             let (ids, list) = (&mut ids[side], &mut lists[side]);
             let at = *ids.entry(stack).or_insert_with(|| {
-                let places = words.stack(side, recording.device.snapshot(), stack);
+                let places = words.stack_keys(side, recording.device.snapshot(), stack);
                 *by_places.entry(places.clone()).or_insert_with(|| {
                     list.push((places, 0));
                     list.len() - 1
@@ -125,14 +125,14 @@ fn tokens(sides: [&Recording<'_, '_>; 2]) -> [FxHashMap<StackId, StackNumber>; 2
     }
     let candidates = lists.each_ref().map(|list| {
         list.iter()
-            .map(|(places, weight)| Candidate { places, weight: *weight })
+            .map(|(places, weight)| Candidate { frames: places, weight: *weight })
             .collect::<Vec<Candidate<'_>>>()
     });
     let mut numbers = lists.each_ref().map(|list| vec![0; list.len()]);
-    for (number, pair) in matched(&candidates[0], &candidates[1], &words).iter().enumerate() {
+    for (number, pair) in pair_stacks(&candidates[0], &candidates[1], &words).iter().enumerate() {
         for (numbers, at) in numbers.iter_mut().zip(pair.rows) {
             if let Some(number_of) = at.and_then(|at| numbers.get_mut(at)) {
-                *number_of = row(number);
+                *number_of = to_u32(number);
             }
         }
     }
@@ -224,12 +224,12 @@ fn held_before(
 ) -> Vec<Option<u32>> {
     let mut groups: FxHashMap<StackNumber, [Vec<(u64, u32)>; 2]> = FxHashMap::default();
     for (side, recording) in sides.into_iter().enumerate() {
-        for (index, resident) in recording.program().residents.iter().enumerate() {
+        for (index, resident) in recording.program().initial_blocks.iter().enumerate() {
             let token = tokens[side].get(&resident.context).copied().unwrap_or(0);
-            groups.entry(token).or_default()[side].push((resident.requested, row(index)));
+            groups.entry(token).or_default()[side].push((resident.requested, to_u32(index)));
         }
     }
-    let mut partners = vec![None; sides[0].program().residents.len()];
+    let mut partners = vec![None; sides[0].program().initial_blocks.len()];
     for mut left in groups.into_values() {
         for side in &mut left {
             side.sort_unstable();

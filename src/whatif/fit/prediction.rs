@@ -7,7 +7,7 @@ use super::size::Size;
 use crate::allocator::device::UNBOUNDED;
 use crate::allocator::verdict::Verdict;
 use crate::replay::ops::Program;
-use crate::replay::model::{Hypothesis, fits, simulate};
+use crate::replay::model::{Hypothesis, peak_if_served, simulate};
 use crate::stacks::frames::CodeLocation;
 use crate::whatif::{Overrides, hypothesis_with};
 
@@ -46,7 +46,7 @@ pub struct FailedAt {
 /// Whether every request at size `n` is served under `change`, which names a capacity.
 pub(super) fn is_served(learned: &Learned<'_, '_, '_>, n: Size, overrides: &Overrides) -> bool {
     let (program, hypothesis) = (learned.program_at(n), on(learned, overrides));
-    !is_beyond(learned, &program, &hypothesis) && fits(&program, &hypothesis).is_some()
+    !is_beyond(learned, &program, &hypothesis) && peak_if_served(&program, &hypothesis).is_some()
 }
 
 /// The most that the program holds at once at size `n`: no device with less serves it.
@@ -120,7 +120,7 @@ fn first_failure(
     let stacks = learned.base.device.stacks();
     let asking = learned.base.requests.iter().find(|request| request.at == event);
     let location =
-        asking.map_or_else(Default::default, |request| stacks.code_location(stacks.line(request.stack)));
+        asking.map_or_else(Default::default, |request| stacks.code_location(stacks.line_id(request.stack)));
     let verdict = if is_full { Verdict::Capacity } else { Verdict::Fragmentation };
     Some(FailedAt { event, requested_bytes, verdict, location })
 }

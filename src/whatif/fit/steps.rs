@@ -21,7 +21,7 @@ impl Steps {
         let mut ranges = Vec::new();
         let mut start = 0;
         let whole = phases.completed_steps();
-        let firsts = (whole > 0).then(|| phases.entries_of(0).map_or(0, |first| first.start));
+        let firsts = (whole > 0).then(|| phases.step_entries(0).map_or(0, |first| first.start));
         let ends = phases.step_ends().iter().map(|end| *end as usize);
         for end in firsts.into_iter().chain(ends) {
             let end = at(end);

@@ -1,12 +1,12 @@
 //! One change to a program, and how sure it is.
 
 use crate::base::warning::words;
-use crate::replay::calls::Script;
+use crate::replay::ops::Script;
 use crate::stacks::frames::LineId;
 
 words! {
     /// How sure it is that the program, so changed, makes the calls that were replayed.
-    pub enum Sure {
+    pub enum ChangeCertainty {
         /// The change leaves calls out or moves frees, and does nothing else
         Exact = "exact",
         /// Calls are made again, or at another place, where their order in the recording says so
@@ -46,11 +46,11 @@ words! {
 }
 
 /// A program that is changed in one way.
-pub(super) struct Changed {
+pub(super) struct ChangedProgram {
     pub(super) change: ProgramChange,
-    pub(super) sure: Sure,
+    pub(super) sure: ChangeCertainty,
     /// What to change, for a person.
-    pub(super) what: String,
+    pub(super) description: String,
     /// The line to change, or that it is about.
     pub(super) line: Option<LineId>,
     /// What the memory that is changed comes to at the peak.

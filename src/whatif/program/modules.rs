@@ -7,15 +7,15 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use super::passes::{Pass, forward_of};
-use super::recording::Recording;
+use super::passes::{Pass, forward_pass_of};
+use super::recorded_program::RecordedProgram;
 use crate::base::ids::{FrameId, StackId, SymbolId};
-use crate::replay::calls::What;
+use crate::replay::ops::ScriptOpKind;
 use crate::stacks::frames::Origin;
 
 /// A module that is called from one place several times in a forward pass.
 #[derive(Debug, Clone)]
-pub(super) struct Module {
+pub(super) struct RepeatedModule {
     /// The innermost line of code around it that is not PyTorch's.
     pub(super) line: Option<FrameId>,
     /// Of each pass in which it is called more than once, the calls, in order.
@@ -31,31 +31,31 @@ pub(super) struct ModuleCall {
 
 /// A place that calls a `forward`: the frames outside it, and the function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Place {
+struct CallSite {
     outside: u32,
     function: (SymbolId, SymbolId),
 }
 
 /// The frames of stacks, from outside in, as a tree; and the places in it.
 #[derive(Default)]
-struct Places {
+struct CallSites {
     nodes: FxHashMap<(u32, FrameId), u32>,
-    numbers: FxHashMap<Place, u32>,
+    numbers: FxHashMap<CallSite, u32>,
     lines: Vec<Option<FrameId>>,
     /// Of each stack that was read, the places around it.
-    around: FxHashMap<StackId, Vec<u32>>,
+    by_stack: FxHashMap<StackId, Vec<u32>>,
 }
 
-impl Places {
-    fn around(&mut self, recording: &Recording<'_, '_>, stack: StackId) -> &[u32] {
-        if !self.around.contains_key(&stack) {
-            let read = self.read(recording, stack);
-            self.around.insert(stack, read);
+impl CallSites {
+    fn sites_of(&mut self, recording: &RecordedProgram<'_, '_>, stack: StackId) -> &[u32] {
+        if !self.by_stack.contains_key(&stack) {
+            let read = self.find_sites(recording, stack);
+            self.by_stack.insert(stack, read);
         }
-        &self.around[&stack]
+        &self.by_stack[&stack]
     }
 
-    fn read(&mut self, recording: &Recording<'_, '_>, stack: StackId) -> Vec<u32> {
+    fn find_sites(&mut self, recording: &RecordedProgram<'_, '_>, stack: StackId) -> Vec<u32> {
         let (snapshot, reader) = (recording.device.snapshot(), recording.device.stacks());
         let (mut outside, mut line, mut found) = (0, None, Vec::new());
         for id in snapshot.stacks.frames(stack).iter().rev() {
@@ -65,8 +65,8 @@ impl Places {
             }
             let frame = snapshot.stacks.frame(*id);
             if snapshot.text(frame.name) == "forward" {
-                let place = Place { outside, function: (frame.file, frame.name) };
-                let next = crate::base::ids::row(self.lines.len());
+                let place = CallSite { outside, function: (frame.file, frame.name) };
+                let next = crate::base::ids::to_u32(self.lines.len());
                 let number = *self.numbers.entry(place).or_insert(next);
                 if number == next {
                     self.lines.push(line);
@@ -76,7 +76,7 @@ impl Places {
             if matches!(origin, Origin::User | Origin::Package) {
                 line = Some(*id);
             }
-            let next = crate::base::ids::row(self.nodes.len()) + 1;
+            let next = crate::base::ids::to_u32(self.nodes.len()) + 1;
             outside = *self.nodes.entry((outside, *id)).or_insert(next);
         }
         found
@@ -84,36 +84,36 @@ impl Places {
 }
 
 /// The modules of `recording` that are called several times in one of its `passes`.
-pub(super) fn repeated(recording: &Recording<'_, '_>, passes: &[Pass]) -> Vec<Module> {
-    let mut places = Places::default();
+pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec<RepeatedModule> {
+    let mut places = CallSites::default();
     // Of each place and pass, what is asked for.
     let mut asked: FxHashMap<(u32, usize), Vec<u32>> = FxHashMap::default();
-    for act in &recording.script.acts {
-        let What::Ask(block) = act.what else { continue };
-        let Some(pass) = forward_of(passes, act.like) else { continue };
+    for act in &recording.script.ops {
+        let ScriptOpKind::Alloc(block) = act.kind else { continue };
+        let Some(pass) = forward_pass_of(passes, act.source) else { continue };
         // What stays for good is scratch memory, not the module's own.
         let Pass { backward, is_cut, .. } = &passes[pass];
         let one = &recording.script.blocks[block as usize];
-        if !is_cut && one.freed.is_none_or(|freed| freed >= backward.end) {
+        if !is_cut && one.freed_at.is_none_or(|freed| freed >= backward.end) {
             continue;
         }
-        for place in places.around(recording, one.stack) {
+        for place in places.sites_of(recording, one.stack) {
             asked.entry((*place, pass)).or_default().push(block);
         }
     }
     let mut asked: Vec<((u32, usize), Vec<u32>)> = asked.into_iter().collect();
     asked.sort_unstable_by_key(|(at, _)| *at);
-    let mut modules: Vec<(u32, Module)> = Vec::new();
+    let mut modules: Vec<(u32, RepeatedModule)> = Vec::new();
     for ((place, pass), blocks) in asked {
         let stack_of = |block: &u32| recording.script.blocks[*block as usize].stack;
         let stacks: Vec<StackId> = blocks.iter().map(stack_of).collect();
-        let calls = calls(&stacks);
+        let calls = split_into_calls(&stacks);
         if calls.len() < 2 {
             continue;
         }
         if modules.last().is_none_or(|(last, _)| *last != place) {
             let line = places.lines[place as usize];
-            modules.push((place, Module { line, passes: Vec::new() }));
+            modules.push((place, RepeatedModule { line, passes: Vec::new() }));
         }
         if let Some((_, module)) = modules.last_mut() {
             let calls = calls.into_iter().map(|rows| ModuleCall { blocks: blocks[rows].to_vec() });
@@ -125,7 +125,7 @@ pub(super) fn repeated(recording: &Recording<'_, '_>, passes: &[Pass]) -> Vec<Mo
 
 /// Where calls begin and end in the requests of one place, by their `stacks`: where the first stack comes again. What
 /// comes in turns is one call.
-fn calls(stacks: &[StackId]) -> Vec<Range<usize>> {
+fn split_into_calls(stacks: &[StackId]) -> Vec<Range<usize>> {
     let Some(first) = stacks.first() else { return Vec::new() };
     let begins = |at: &usize| stacks[*at] == *first && (*at == 0 || stacks[*at - 1] != *first);
     let mut starts: Vec<usize> = (0..stacks.len()).filter(begins).collect();
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn ranges(stacks: &[u32]) -> Vec<Range<usize>> {
-        calls(&stacks.iter().map(|stack| StackId(*stack)).collect::<Vec<_>>())
+        split_into_calls(&stacks.iter().map(|stack| StackId(*stack)).collect::<Vec<_>>())
     }
 
     #[test]

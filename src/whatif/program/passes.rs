@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::recording::Recording;
-use crate::base::ids::row;
-use crate::replay::calls::What;
+use super::recorded_program::RecordedProgram;
+use crate::base::ids::to_u32;
+use crate::replay::ops::ScriptOpKind;
 use crate::stacks::phases::Phase;
 
 /// A forward pass, and the backward pass that it was made for. Ranges are of calls.
@@ -20,14 +20,14 @@ pub(super) struct Pass {
 }
 
 /// The passes of `recording`, in order. Of forward passes without a backward pass only the last is one.
-pub(super) fn passes(recording: &Recording<'_, '_>) -> Vec<Pass> {
-    let asks = recording.script.acts.iter().filter(|act| matches!(act.what, What::Ask(_)));
-    let asks = asks.map(|act| (act.like, recording.phase_of(act.like)));
-    told_apart(asks, row(recording.script.acts.len()))
+pub(super) fn find_passes(recording: &RecordedProgram<'_, '_>) -> Vec<Pass> {
+    let asks = recording.script.ops.iter().filter(|act| matches!(act.kind, ScriptOpKind::Alloc(_)));
+    let asks = asks.map(|act| (act.source, recording.phase_at(act.source)));
+    split_into_passes(asks, to_u32(recording.script.ops.len()))
 }
 
 /// The passes of a program of so many calls, which `asks` for memory in these phases.
-fn told_apart(asks: impl Iterator<Item = (u32, Phase)>, end: u32) -> Vec<Pass> {
+fn split_into_passes(asks: impl Iterator<Item = (u32, Phase)>, end: u32) -> Vec<Pass> {
     let mut passes: Vec<Pass> = Vec::new();
     let (mut forward, mut backward): (Option<u32>, Option<u32>) = (None, None);
     let mut fed = None;
@@ -71,7 +71,7 @@ fn told_apart(asks: impl Iterator<Item = (u32, Phase)>, end: u32) -> Vec<Pass> {
 }
 
 /// Which of `passes` has `call` in its forward pass.
-pub(super) fn forward_of(passes: &[Pass], call: u32) -> Option<usize> {
+pub(super) fn forward_pass_of(passes: &[Pass], call: u32) -> Option<usize> {
     let after = passes.partition_point(|pass| pass.forward.start <= call);
     let pass = after.checked_sub(1)?;
     passes[pass].forward.contains(&call).then_some(pass)
@@ -82,8 +82,8 @@ mod tests {
     use super::*;
 
     fn ranges(phases: &[Phase]) -> Vec<(Range<u32>, Range<u32>, bool)> {
-        let asks = phases.iter().enumerate().map(|(at, phase)| (row(at), *phase));
-        let passes = told_apart(asks, row(phases.len()));
+        let asks = phases.iter().enumerate().map(|(at, phase)| (to_u32(at), *phase));
+        let passes = split_into_passes(asks, to_u32(phases.len()));
         passes.into_iter().map(|pass| (pass.forward, pass.backward, pass.is_cut)).collect()
     }
 

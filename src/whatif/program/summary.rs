@@ -2,15 +2,15 @@
 
 use std::cmp::Reverse;
 
-use super::answer::{ProgramDevice, ProgramRow};
-use super::change::{ProgramChange, Sure};
+use super::report::{ProgramDevice, ProgramRow};
+use super::change::{ProgramChange, ChangeCertainty};
 use crate::base::summary::Summary;
 use crate::base::units::size;
 use crate::stacks::frames::FrameReport;
 use crate::study::LostHistory;
 
 /// A change that gains less than this part of the peak is not worth a headline of its own.
-const WORTH: u64 = 20;
+const NOTABLE_GAIN_PARTS: u64 = 20;
 
 impl ProgramRow {
     /// Whether the program, so changed, needs less than it does.
@@ -23,7 +23,7 @@ impl ProgramRow {
     /// The change, and where.
     pub fn in_short(&self) -> String {
         match &self.location.frame {
-            Some(frame) => format!("{}: {}", self.what, frame.in_short()),
+            Some(frame) => format!("{}: {}", self.what, frame.short_label()),
             None => self.what.clone(),
         }
     }
@@ -32,16 +32,16 @@ impl ProgramRow {
 impl ProgramDevice {
     /// The change to begin with.
     fn best(&self) -> Option<&ProgramRow> {
-        best(&self.rows, self.as_recorded.peak_reserved_bytes).into_iter().next()
+        rank_rows(&self.rows, self.as_recorded.peak_reserved_bytes).into_iter().next()
     }
 }
 
 /// The `rows` that gain anything, those first that serve most; of them what is surely worth it before what is a guess,
 /// where the program as it is reserves so many bytes at its `peak`.
-pub(super) fn best(rows: &[ProgramRow], peak: u64) -> Vec<&ProgramRow> {
+pub(super) fn rank_rows(rows: &[ProgramRow], peak: u64) -> Vec<&ProgramRow> {
     let is_worth = |row: &ProgramRow| {
         let gain = u64::try_from(row.reserved_gain_bytes);
-        row.sure != Sure::Guess && gain.is_ok_and(|gain| gain >= peak / WORTH)
+        row.sure != ChangeCertainty::Guess && gain.is_ok_and(|gain| gain >= peak / NOTABLE_GAIN_PARTS)
     };
     let is_better = |row: &&ProgramRow| row.is_gain() && row.reserved_gain_bytes >= 0;
     let mut rows: Vec<&ProgramRow> = rows.iter().filter(is_better).collect();
@@ -53,13 +53,13 @@ pub(super) fn best(rows: &[ProgramRow], peak: u64) -> Vec<&ProgramRow> {
 }
 
 /// The device that stands worst: where not all fits, else the one that holds most.
-pub(super) fn summary(devices: &[ProgramDevice]) -> Summary {
+pub(super) fn summarize(devices: &[ProgramDevice]) -> Summary {
     let worst = devices.iter().rev().max_by_key(|device| {
         let plain = &device.as_recorded;
         (plain.fits == Some(false), plain.peak_allocated_bytes)
     });
     let Some(worst) = worst else {
-        return Summary::only("no device has a trace: there is nothing to change");
+        return Summary::from_answer("no device has a trace: there is nothing to change");
     };
     let (plain, id) = (&worst.as_recorded, worst.device);
     let estimate = if worst.exact { "" } else { " (an estimate: the model leaves the recording)" };
@@ -73,7 +73,7 @@ pub(super) fn summary(devices: &[ProgramDevice]) -> Summary {
     });
     if worst.lost == Some(LostHistory::RingOfOne) {
         let answer = format!("nothing can be said of a change to the program on device {id}");
-        return Summary { who, ..Summary::only(format!("{answer}: {}", LostHistory::RingOfOne)) };
+        return Summary { who, ..Summary::from_answer(format!("{answer}: {}", LostHistory::RingOfOne)) };
     }
     let Some(best) = worst.best() else {
         let answer = if worst.rows.is_empty() {
@@ -86,24 +86,24 @@ pub(super) fn summary(devices: &[ProgramDevice]) -> Summary {
                 "no change that this recording gives reason for makes the peak on device {id} smaller"
             )
         };
-        return Summary { who, ..Summary::only(answer) };
+        return Summary { who, ..Summary::from_answer(answer) };
     };
     let answer = format!(
         "{}: {} reserved at the peak on device {id} instead of {}{}{estimate}",
         best.what,
         size(best.peak_reserved_bytes),
         size(plain.peak_reserved_bytes),
-        outcome(best, worst)
+        describe_outcome(best, worst)
     );
     let action = match best.sure {
-        Sure::Guess if best.change == ProgramChange::Checkpoint => {
+        ChangeCertainty::Guess if best.change == ProgramChange::Checkpoint => {
             "try it, and record a backward pass: none is recorded, and what it would ask for again is a guess"
         }
-        Sure::Exact => "change it: the replay rests on calls that were recorded, less some of them",
-        Sure::About => {
+        ChangeCertainty::Exact => "change it: the replay rests on calls that were recorded, less some of them",
+        ChangeCertainty::About => {
             "change it, and record once more: when memory comes back was told from the order of calls"
         }
-        Sure::Guess => {
+        ChangeCertainty::Guess => {
             "try it, and record once more: what memory was for, and of which type, is a guess"
         }
     };
@@ -111,12 +111,12 @@ pub(super) fn summary(devices: &[ProgramDevice]) -> Summary {
         answer,
         who,
         action: Some(action.to_owned()),
-        copy: best.location.frame.as_ref().map(FrameReport::place),
+        copy: best.location.frame.as_ref().map(FrameReport::file_line),
     }
 }
 
 /// What becomes of requests that failed.
-fn outcome(row: &ProgramRow, of: &ProgramDevice) -> &'static str {
+fn describe_outcome(row: &ProgramRow, of: &ProgramDevice) -> &'static str {
     match (of.as_recorded.fits, row.fits, row.serves_failed) {
         (Some(false), Some(true), _) if of.ends_in_failure && !of.goes_on => {
             ", and every request is served; what would come next is not recorded"

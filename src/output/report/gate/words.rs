@@ -1,7 +1,7 @@
 //! Phrases that the formats share.
 
 use super::super::words::place_in;
-use crate::base::units::{counted, plain, size};
+use crate::base::units::{counted, escape_text, size};
 use crate::compare::gate::{CheckReport, CodeLine, Finding, Noted, Severity};
 use crate::stacks::frames::FrameReport;
 
@@ -20,12 +20,12 @@ pub(crate) fn outcome(finding: &Finding) -> &'static str {
 
 /// `device 0 of snapshot.pickle`
 pub(crate) fn subject(finding: &Finding) -> String {
-    format!("device {} of {}", finding.device, plain(&finding.path))
+    format!("device {} of {}", finding.device, escape_text(&finding.path))
 }
 
 /// `train.py:12 in step`, the path as it is in the repository where it is known.
 pub(crate) fn place(line: &CodeLine) -> String {
-    let file = plain(line.source.as_deref().unwrap_or(&line.frame.file));
+    let file = escape_text(line.source.as_deref().unwrap_or(&line.frame.file));
     place_in(&FrameReport { file, ..line.frame.clone() })
 }
 

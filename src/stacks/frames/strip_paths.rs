@@ -1,18 +1,18 @@
-//! Paths without the directories that say whose machine it was.
+//! Removes directories from paths, because they identify a user or a machine.
 
-use super::origin::{Origin, slashed};
+use super::origin::{Origin, forward_slashes};
 
-/// What tells whose code it is: paths go on from there.
-const KEPT: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib/python3"];
+/// Stripped paths start at one of these directories, which are the same on every machine.
+const KEPT_DIRS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib/python3"];
 
-/// `file`, code of `origin`, without its directories. Of what is installed the path within the installation stays:
-/// it is the same on every machine, and says whose code it is.
-pub(super) fn without_directories(file: &str, origin: Origin) -> String {
-    let path = slashed(file);
+/// Strips the directories of `file`, which contains code of `origin`. Installed code keeps its path within the
+/// installation, so that [`Origin::classify`] still gives `origin`.
+pub(super) fn strip_directories(file: &str, origin: Origin) -> String {
+    let path = forward_slashes(file);
     let inside = match origin {
         Origin::User => None,
-        Origin::Torch if !KEPT.iter().any(|part| path.contains(part)) => path.rfind("/torch/"),
-        _ => KEPT.iter().find_map(|part| path.rfind(part)),
+        Origin::Torch if !KEPT_DIRS.iter().any(|part| path.contains(part)) => path.rfind("/torch/"),
+        _ => KEPT_DIRS.iter().find_map(|part| path.rfind(part)),
     };
     match inside.and_then(|at| path.get(at..)) {
         Some(inside) => format!("..{inside}"),
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_left_of_whose_machine_it_was() {
+    fn removes_everything_that_identifies_the_machine() {
         for (file, shown) in [
             ("/home/me/secret/train.py", "train.py"),
             (r"C:\Users\me\secret\train.py", "train.py"),
@@ -42,13 +42,13 @@ mod tests {
             ("/tmp/torchinductor_me/ab/cab.py", "cab.py"),
             ("/home/me/app/libfoo.so", "libfoo.so"),
         ] {
-            let origin = Origin::of(file, 7, "f");
-            assert_eq!(without_directories(file, origin), shown, "{file}");
+            let origin = Origin::classify(file, 7, "f");
+            assert_eq!(strip_directories(file, origin), shown, "{file}");
         }
     }
 
     #[test]
-    fn whose_code_it_is_can_still_be_told() {
+    fn stripping_keeps_the_origin() {
         for file in [
             "/home/me/secret/train.py",
             "/venv/lib/python3.11/site-packages/torch/nn/functional.py",
@@ -56,8 +56,12 @@ mod tests {
             "/src/pytorch/torch/nn/functional.py",
             "/usr/lib/python3.11/contextlib.py",
         ] {
-            let origin = Origin::of(file, 7, "f");
-            assert_eq!(Origin::of(&without_directories(file, origin), 7, "f"), origin, "{file}");
+            let origin = Origin::classify(file, 7, "f");
+            assert_eq!(
+                Origin::classify(&strip_directories(file, origin), 7, "f"),
+                origin,
+                "{file}"
+            );
         }
     }
 }

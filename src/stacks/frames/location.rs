@@ -1,5 +1,5 @@
-//! What people read of a stack: the innermost line of code that is not PyTorch's, the user's own line that it
-//! was called from, and of a backward pass the node.
+//! The source line that represents a stack: the innermost line outside PyTorch, its caller in the user's code, and for
+//! a backward pass the autograd node.
 
 use serde::Serialize;
 
@@ -7,56 +7,55 @@ use super::frame::FrameReport;
 use super::origin::Origin;
 use crate::base::ids::{FrameId, SymbolId};
 
-/// What a stack is named by. Stacks that are named alike are one row of a table.
+/// Identifies the [`CodeLocation`] of a stack. Stacks with equal ids share a table row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LineId {
-    /// The innermost frame of code that is not PyTorch's: the user's, or an installed package's.
-    pub(crate) code: Option<FrameId>,
-    /// The innermost frame of the user's own code outside of that.
+    /// The innermost frame outside PyTorch: the user's code, or an installed package.
+    pub(crate) frame: Option<FrameId>,
+    /// The innermost frame of user code that encloses `frame`.
     pub(crate) caller: Option<FrameId>,
-    /// Of a backward pass, the frame of C++ that names its node; one frame stands for all of the node.
+    /// In a backward pass, the C++ frame that names the autograd node; the same frame for all stacks of a node.
     pub(crate) node: Option<FrameId>,
-    /// Whether it is of a backward pass: the line is then the one that called that, or is called by it.
+    /// The stack belongs to a backward pass: `frame` called `backward()`, or is called by the engine.
     pub(crate) is_backward: bool,
-    /// Of a backward pass, the line of the forward pass that the node stands for.
+    /// In a backward pass, the forward line that created the node (anomaly mode).
     pub(crate) forward: Option<FrameId>,
-    /// The region of compiled code.
-    pub(crate) compiled: Option<SymbolId>,
-    /// Whether a stack was recorded at all.
+    /// The `torch.compile` region.
+    pub(crate) compile_context: Option<SymbolId>,
     pub(crate) has_stack: bool,
 }
 
-/// The line of code that a stack is named by, with the lines and the autograd node that belong to it.
+/// The source line that represents a stack, with its caller and its autograd node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CodeLocation {
-    /// The innermost line that is not PyTorch's; null for stacks without one (autograd threads, no stack recorded).
+    /// The innermost line outside PyTorch; null if the stack has none (autograd thread, or no stack recorded).
     pub frame: Option<FrameReport>,
-    /// In a comparison, the line in the earlier snapshot where the code has moved since.
+    /// In a comparison, the line in the first snapshot if the code has moved since; otherwise absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved_from: Option<FrameReport>,
-    /// The innermost line of the user's own code outside of the line; of code that belongs to a package alone,
-    /// that package's or another's. Absent where there is none.
+    /// The innermost line of user code that encloses `frame`. If only packages called it, their innermost line in
+    /// another file. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub called_from: Option<FrameReport>,
-    /// Of a thread of a backward pass, the node of autograd that ran, such as `BmmBackward0`; `unknown` where
-    /// its stack was not recorded. The line is then the one that called `backward()`, where the trace shows it.
+    /// In a backward pass, the autograd node, such as `BmmBackward0`; `unknown` if no C++ stack was recorded.
+    /// `frame` is then the line that called `backward()`, if the trace shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backward: Option<String>,
-    /// The line of the forward pass that the node stands for, recorded in anomaly mode.
+    /// The forward line that created the autograd node; only in recordings with anomaly mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forward: Option<FrameReport>,
-    /// The region of compiled code that ran, as PyTorch names it.
+    /// The `torch.compile` region that was running, as PyTorch names it; absent outside compiled code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compile_context: Option<String>,
-    /// Whether a stack was recorded at all.
+    /// A stack was recorded.
     pub has_stack: bool,
 }
 
-/// [`CodeLocation`] with the key `culprit` in place of `frame`, for failed requests and the blocks in their way.
+/// [`CodeLocation`] with the key `culprit` in place of `frame`, for failed requests and their blockers.
 #[derive(Serialize)]
 #[serde(remote = "CodeLocation")]
 pub(crate) struct Culprit {
-    /// The innermost line that is not PyTorch's; null for stacks without one (autograd threads, no stack recorded).
+    /// The innermost line outside PyTorch; null if the stack has none (autograd thread, or no stack recorded).
     #[serde(rename = "culprit")]
     frame: Option<FrameReport>,
     /// See [`CodeLocation::moved_from`].
@@ -78,65 +77,67 @@ pub(crate) struct Culprit {
     has_stack: bool,
 }
 
-/// In place of a node that is not known.
-pub const UNKNOWN: &str = "unknown";
+/// Stands for an autograd node that was not recorded.
+pub const UNKNOWN_NODE: &str = "unknown";
 
 impl CodeLocation {
-    /// One line of text: the code, and its caller or its autograd node.
+    /// One line of text: the code, with its caller or its autograd node.
     pub fn label(&self) -> String {
-        let from = |line: &FrameReport| format!(" (called from {})", line.in_short());
+        let from = |line: &FrameReport| format!(" (called from {})", line.short_label());
         let caller = self.called_from.as_ref().map(from).unwrap_or_default();
         match (self.backward.as_deref(), &self.frame) {
-            (Some(UNKNOWN), Some(line)) => {
-                format!("the backward pass of {}{caller}", line.in_short())
+            (Some(UNKNOWN_NODE), Some(line)) => {
+                format!("the backward pass of {}{caller}", line.short_label())
             }
             (Some(node), None) => format!("backward: {node}{caller}"),
             (Some(node), Some(line)) => format!("backward: {node}{}", from(line)),
-            (None, Some(line)) => format!("{}{caller}", line.in_short()),
+            (None, Some(line)) => format!("{}{caller}", line.short_label()),
             (None, None) if self.has_stack => "stacks without a line of the user's code".to_owned(),
             (None, None) => "blocks without a recorded stack".to_owned(),
         }
     }
 }
 
-/// What a comprehension calls its function: it stands on the lines of the function around it.
-const COMPREHENSIONS: [&str; 4] = ["<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"];
+/// Function names of comprehensions. Their frames repeat lines of the enclosing function.
+const COMPREHENSION_NAMES: [&str; 4] = ["<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"];
 
-/// The node of autograd that a C++ frame runs: `BmmBackward0` of
-/// `torch::autograd::generated::BmmBackward0::apply(...)`. What the engine does between two nodes, adding up
-/// gradients and checking them, is `InputBuffer` and `Engine`.
-pub(super) fn node(name: &str) -> Option<&str> {
+/// The autograd node that a C++ frame runs: `BmmBackward0` for
+/// `torch::autograd::generated::BmmBackward0::apply(...)`. `InputBuffer` and `Engine` stand for the engine's own work
+/// between two nodes, such as accumulating gradients.
+pub(super) fn autograd_node(name: &str) -> Option<&str> {
     let (_, inside) = name.split_once("torch::autograd::")?;
     let inside = inside.strip_prefix("generated::").unwrap_or(inside);
     let (class, method) = inside.split_once("::")?;
     // Autograd functions that are C++ templates: `CppNode<MyFunction>`.
-    let class = class.strip_prefix("CppNode<").and_then(|of| of.strip_suffix('>')).unwrap_or(class);
+    let class =
+        class.strip_prefix("CppNode<").and_then(|name| name.strip_suffix('>')).unwrap_or(class);
     let is_name = class.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let is_node = method.starts_with("apply(") && !matches!(class, "PyNode" | "Node");
     (is_name && (is_node || matches!(class, "InputBuffer" | "Engine"))).then_some(class)
 }
 
-/// One frame, as far as it matters here; innermost come first.
-pub(super) struct Seen<'t, F> {
+/// The parts of a frame that decide which line represents a stack.
+pub(super) struct FrameRef<'t, F> {
     pub(super) origin: Origin,
-    /// What tells one file from another.
     pub(super) file: F,
     pub(super) line: u32,
     pub(super) name: &'t str,
 }
 
-/// Of the frames of a stack: the innermost of code that is not PyTorch's, and the one it was called from, which
-/// tells something beside it. Both are the user's where they can be.
-pub(super) fn two_lines<'t, F: PartialEq>(
-    frames: impl Iterator<Item = Seen<'t, F>>,
+/// Indexes of the innermost frame outside PyTorch and of its most informative caller. `frames` come innermost first.
+///
+/// The caller is the innermost enclosing user frame on another line; without one, for package code, a package frame in
+/// another file.
+pub(super) fn find_code_and_caller<'t, F: PartialEq>(
+    frames: impl Iterator<Item = FrameRef<'t, F>>,
 ) -> (Option<usize>, Option<usize>) {
-    let is_code = |frame: &Seen<'t, F>| matches!(frame.origin, Origin::User | Origin::Package);
+    let is_code = |frame: &FrameRef<'t, F>| matches!(frame.origin, Origin::User | Origin::Package);
     let mut frames = frames.enumerate().filter(|(_, frame)| is_code(frame));
-    let Some((code, inner)) = frames.next() else { return (None, None) };
+    let Some((code, inner)) = frames.next() else { return (None, None) }; // only PyTorch, or no stack
     let mut package = None;
     for (index, outer) in frames {
         if (&inner.file, inner.line) == (&outer.file, outer.line)
-            || COMPREHENSIONS.contains(&outer.name)
+            || COMPREHENSION_NAMES.contains(&outer.name)
         {
             continue;
         }
@@ -147,13 +148,13 @@ pub(super) fn two_lines<'t, F: PartialEq>(
             package = package.or(Some(index));
         }
     }
-    // A program may be an installed package as a whole.
+    // The whole program may be an installed package.
     (Some(code), package.filter(|_| inner.origin == Origin::Package))
 }
 
-/// The same of the frames of a traceback.
-pub fn lines_of(frames: &[FrameReport]) -> (Option<FrameReport>, Option<FrameReport>) {
-    let (code, caller) = two_lines(frames.iter().map(|frame| Seen {
+/// [`find_code_and_caller`] for the frames of a traceback.
+pub fn code_and_caller(frames: &[FrameReport]) -> (Option<FrameReport>, Option<FrameReport>) {
+    let (code, caller) = find_code_and_caller(frames.iter().map(|frame| FrameRef {
         origin: frame.origin(),
         file: &frame.file,
         line: frame.line,
@@ -165,10 +166,10 @@ pub fn lines_of(frames: &[FrameReport]) -> (Option<FrameReport>, Option<FrameRep
 
 #[cfg(test)]
 mod tests {
-    use super::node;
+    use super::autograd_node;
 
     #[test]
-    fn nodes_are_named() {
+    fn extracts_the_node_name() {
         for (name, wanted) in [
             (
                 "torch::autograd::generated::BmmBackward0::apply(std::vector<>&&)",
@@ -184,7 +185,7 @@ mod tests {
             ("torch::autograd::VariableType::(anonymous namespace)::bmm()", None),
             ("at::_ops::bmm::call(at::Tensor const&)", None),
         ] {
-            assert_eq!(node(name), wanted, "{name}");
+            assert_eq!(autograd_node(name), wanted, "{name}");
         }
     }
 }
