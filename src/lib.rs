@@ -27,7 +27,7 @@
 //! use oomscope::base::input::Source;
 //! use oomscope::snapshot::Snapshot;
 //! use oomscope::study::{Scope, Study};
-//! use oomscope::whatif::{Asked, whatif};
+//! use oomscope::whatif::{WhatIfOptions, compare_settings};
 //!
 //! // Read it: a pickle or JSON, plain or compressed.
 //! let path = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
@@ -45,8 +45,8 @@
 //!
 //! // Replay it under another setting: would the request succeed, and how much memory does the program need?
 //! let settings = ["expandable_segments:True".to_owned()];
-//! let asked = Asked { options: &settings, ..Asked::default() };
-//! let tried = whatif(&study, path, asked, &|_, _| ())?;
+//! let options = WhatIfOptions { options: &settings, ..WhatIfOptions::default() };
+//! let tried = compare_settings(&study, path, options, &|_, _| ())?;
 //! let [recorded, expandable] = &tried.rows[..] else { panic!("a row as recorded, and one more") };
 //! assert_eq!((recorded.ooms, expandable.ooms), (1, 0));
 //! assert!(expandable.smallest_capacity_bytes < recorded.smallest_capacity_bytes);

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn one_division_changed_its_meaning() {
+    fn one_division_is_exact_in_old_releases() {
         let new = Settings { roundup_power2_divisions: [1; 16], ..Settings::default() };
         let old = Settings { one_division_is_exact: true, ..new.clone() };
         assert_eq!(round_size(1_000_001, &new), 1_000_448);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_rest_stays_with_its_block() {
+    fn a_small_remainder_stays_with_its_block() {
         let plain = Settings::default();
         assert_eq!(block_size(5 * MIB, 6 * MIB, false, &plain), 6 * MIB);
         assert_eq!(block_size(5 * MIB, 6 * MIB + 512, false, &plain), 5 * MIB);

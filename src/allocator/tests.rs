@@ -7,7 +7,7 @@ mod cases;
 
 use proptest::prelude::*;
 
-use self::audit::{Audit, Picky};
+use self::audit::{Audit, CheckingDevice};
 use super::*;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::DeviceMemory;
@@ -126,7 +126,7 @@ fn setup() -> impl Strategy<Value = Setup> {
 /// An allocator with a program's hands on it.
 struct Machine {
     allocator: CachingAllocator,
-    device: Picky,
+    device: CheckingDevice,
     live: Vec<BlockId>,
     pending: Vec<PendingFreeId>,
     audit: Audit,
@@ -149,7 +149,7 @@ impl Machine {
         }
         Self {
             allocator,
-            device: Picky::new(setup.capacity, setup.refused.clone()),
+            device: CheckingDevice::new(setup.capacity, setup.refused.clone()),
             live: Vec::new(),
             pending: Vec::new(),
             audit: Audit::default(),
@@ -191,7 +191,7 @@ impl Machine {
             Step::Free { .. } => {}
         }
         let entries = self.allocator.entries().to_vec();
-        self.audit.follow(&entries);
+        self.audit.apply(&entries);
         self.audit.check(&self.allocator, &self.device);
         self.journal.extend(entries);
         self.allocator.clear_entries();
@@ -213,7 +213,7 @@ impl Machine {
             freeable: &[PoolId(3)],
             is_capturing: capturing,
         };
-        let expected = self.audit.best_fit(&self.allocator, &request);
+        let expected = self.audit.expected_free_block(&self.allocator, &request);
         let served = self.allocator.malloc(&request, &mut self.device);
         let service = self.allocator.served_by();
         let last = self.allocator.entries().last().copied();
@@ -278,7 +278,7 @@ proptest! {
     })]
 
     #[test]
-    fn every_step_leaves_everything_in_order(
+    fn every_step_keeps_the_invariants(
         setup in setup(),
         program in prop::collection::vec(step(), 1..160),
     ) {
@@ -287,7 +287,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_program_gives_the_same_entries(
+    fn the_model_is_deterministic(
         setup in setup(),
         program in prop::collection::vec(step(), 1..60),
     ) {
@@ -300,7 +300,7 @@ proptest! {
 
 /// The programs above must come to all of the ladder's ends, or they show nothing.
 #[test]
-fn random_programs_reach_every_course() {
+fn random_programs_reach_every_outcome() {
     use proptest::strategy::ValueTree as _;
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();

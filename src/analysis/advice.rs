@@ -6,7 +6,7 @@ use crate::allocator::verdict::{EMPTY_CACHE_NO_REMEDY, Snippet, Verdict};
 use crate::analysis::failure::{Blocker, OomReport, Remedy};
 use crate::base::units::{counted, percent, ratio, size};
 use crate::stacks::frames::FrameReport;
-use crate::study::held::Category;
+use crate::study::attribution::Category;
 use crate::study::memory::HeldByLine;
 use crate::whatif::program::{ProgramRow, ChangeCertainty};
 

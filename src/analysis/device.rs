@@ -7,11 +7,11 @@ use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Failures, OomReport, RequestReport, request};
 use crate::base::units::{counted, size};
 use crate::base::warning::{Code, Warnings};
-use crate::replay::facts::Keep;
-use crate::study::held::{self, HeldAt, Layer, Leaks, StepsReport};
+use crate::replay::literal::Tracking;
+use crate::study::attribution::{self, HeldAt, Layer, Leaks, StepsReport};
 use crate::study::memory::{HeldByLine, HeldByStack, Memory, SegmentList, Sum, by_line, by_stack};
-use crate::study::{AskedMoment, Course, DeviceStudy, Moment, OverTime, Peak, remark_on_trace};
-use crate::whatif::program::{ProgramRow, best_changes};
+use crate::study::{PositionSelector, Activity, DeviceStudy, TracePosition, MemoryHistory, Peak, warn_about_trace};
+use crate::whatif::program::{ProgramRow, find_best_changes};
 
 /// One device of a snapshot.
 #[derive(Debug, Clone, Serialize)]
@@ -20,7 +20,7 @@ pub struct DeviceReport {
     pub device: u64,
     /// The moment that was asked for; figures, segments and holders are of it, else of the snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub moment: Option<Moment>,
+    pub moment: Option<TracePosition>,
     /// The memory at that moment.
     #[serde(flatten)]
     pub memory: Memory,
@@ -66,13 +66,13 @@ pub struct DeviceReport {
     pub leaks: Leaks,
     /// Totals over the trace, for a chart; `None` when there is no trace.
     #[serde(skip)]
-    pub timeline: Option<OverTime>,
+    pub timeline: Option<MemoryHistory>,
     /// Allocated memory over time by category, of each bucket where it was most; empty if not asked for.
     #[serde(skip)]
     pub layers: Vec<Layer>,
     /// What the program was doing over time.
     #[serde(skip)]
-    pub course: Course,
+    pub course: Activity,
     /// Whether the trace begins at an empty allocator; nothing to say without a trace.
     #[serde(skip)]
     pub truncated: bool,
@@ -99,39 +99,39 @@ pub(super) fn report(
 ) -> DeviceReport {
     let top = options.top;
     let mut failures = Failures::of(device);
-    let over_time = device.follow(Keep::Sums, |step| failures.see(step));
-    let moment = options.at.and_then(|asked| device.moment(asked));
+    let over_time = device.replay(Tracking::Totals, |step| failures.see(step));
+    let moment = options.at.and_then(|asked| device.position(asked));
     if let (Some(asked), None) = (options.at, moment) {
         warnings.add(Code::NoMoment, lacks(device, asked));
     }
     let shown = moment.unwrap_or_default();
     let whereabouts =
-        |over_time| held::whereabouts(device, over_time, shown, options.rules, top, options.layers);
+        |over_time| attribution::whereabouts(device, over_time, shown, options.rules, top, options.layers);
     let found = over_time.map(whereabouts);
     let found = found.unwrap_or_default();
     let ooms = failures.reports(found.at_failure, !found.leaks.suspects.is_empty(), warnings);
     let changes = match ooms.last().filter(|oom| is_for_the_program(oom)) {
-        Some(_) => best_changes(device, CHANGES),
+        Some(_) => find_best_changes(device, CHANGES),
         None => Some(Vec::new()),
     };
-    remark_on_trace(device, warnings);
+    warn_about_trace(device, warnings);
     let (stacks, memory) = (device.stacks(), device.memory_at(shown));
-    let all = memory.held.values().fold(Sum::default(), |all, sum| all.and(*sum));
+    let all = memory.live_by_stack.values().fold(Sum::default(), |all, sum| all.and(*sum));
     DeviceReport {
         device: device.id(),
         moment,
         capacity_bytes: device.capacity(),
         segments: memory.segments(top),
-        peak: Peak { is_at_least: device.lost_history().is_some(), ..device.peak() },
-        oom_count: device.failed().count() as u64,
+        peak: Peak { is_lower_bound: device.lost_history().is_some(), ..device.peak() },
+        oom_count: device.failed_requests().count() as u64,
         ooms,
         advice: Vec::new(),
         copy: None,
         changes_left_out: changes.is_none(),
         changes: changes.unwrap_or_default(),
         request: options.request.map(|asked| request(device, (shown, &memory), asked)),
-        top_stacks: by_stack(stacks, memory.held.clone(), all, top).rows,
-        top_lines: by_line(stacks, memory.held, all, top).rows,
+        top_stacks: by_stack(stacks, memory.live_by_stack.clone(), all, top).rows,
+        top_lines: by_line(stacks, memory.live_by_stack, all, top).rows,
         memory: memory.figures,
         at_peak: found.at_peak,
         at_moment: found.at_asked,
@@ -139,8 +139,8 @@ pub(super) fn report(
         leaks: found.leaks,
         timeline: over_time.cloned(),
         layers: found.layers,
-        course: over_time.map(|_| Course::of(device)).unwrap_or_default(),
-        truncated: over_time.is_some_and(OverTime::is_truncated),
+        course: over_time.map(|_| Activity::from_trace(device)).unwrap_or_default(),
+        truncated: over_time.is_some_and(MemoryHistory::is_truncated),
     }
 }
 
@@ -158,12 +158,12 @@ fn is_for_the_program(oom: &OomReport) -> bool {
 }
 
 /// Why `device` has no moment as `asked`.
-fn lacks(device: DeviceStudy<'_, '_>, asked: AskedMoment) -> String {
+fn lacks(device: DeviceStudy<'_, '_>, asked: PositionSelector) -> String {
     let why = match asked {
         _ if device.device().is_empty() => "no history was recorded".to_owned(),
-        AskedMoment::Peak => "its trace has no peak".to_owned(),
-        AskedMoment::Failure => "no request failed".to_owned(),
-        AskedMoment::Entry(_) => {
+        PositionSelector::Peak => "its trace has no peak".to_owned(),
+        PositionSelector::Failure => "no request failed".to_owned(),
+        PositionSelector::Entry(_) => {
             format!("its trace has {}", counted(device.device().len() as u64, "entry"))
         }
     };

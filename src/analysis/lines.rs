@@ -35,7 +35,7 @@ pub struct LineShare {
 pub fn lines(device: DeviceStudy<'_, '_>, of: Contribution, top: usize) -> Vec<LineShare> {
     let stacks = device.stacks();
     let held = match of {
-        Contribution::Held => device.held().clone(),
+        Contribution::Held => device.live_by_stack().clone(),
         Contribution::HeldAfter(entry) => {
             in_use_after(device, entry, |state| state == BlockState::ActiveAllocated)
         }
@@ -71,7 +71,7 @@ fn in_use_after(
     is_wanted: fn(BlockState) -> bool,
 ) -> Sums<StackId> {
     let mut held = Sums::default();
-    device.follow(Tracking::Totals, |step| {
+    device.replay(Tracking::Totals, |step| {
         if step.entry.map(|(index, _)| index as u64) == entry {
             let blocks = step.tiling.active_blocks().filter(|(_, _, _, state, _)| is_wanted(*state));
             held = summed(blocks.map(|(_, size, _, _, stack)| (stack, size)));

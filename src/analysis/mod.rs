@@ -19,7 +19,7 @@ mod snapshot;
 mod summary;
 
 pub use crate::base::warning::Warning;
-pub use crate::replay::facts::Bucket;
+pub use crate::replay::literal::Bucket;
 pub use analyzed::{AnalyzeReport, Unreadable};
 pub use brief::{Brief, BriefLine};
 pub use device::DeviceReport;

@@ -1,7 +1,7 @@
 //! What is looked at.
 
-use crate::study::held::Rule;
-use crate::study::{AskedMoment, Scope, Window};
+use crate::study::attribution::Rule;
+use crate::study::{PositionSelector, Scope, Window};
 
 /// What to look at.
 #[derive(Debug, Clone, Copy, Default)]
@@ -13,7 +13,7 @@ pub struct Options<'a> {
     /// Which part of each device's trace.
     pub window: Window,
     /// The moment whose memory is shown; the snapshot if not given.
-    pub at: Option<AskedMoment>,
+    pub at: Option<PositionSelector>,
     /// Bytes of device memory, which no snapshot records.
     pub capacity: Option<u64>,
     /// Bytes to ask for at the snapshot.

@@ -9,7 +9,7 @@ use super::device::DeviceReport;
 use super::names::rank;
 use super::snapshot::SnapshotReport;
 use crate::allocator::verdict::Verdict;
-use crate::base::units::{count, counted, percent, plain_name, ratio, size};
+use crate::base::units::{count, counted, percent, escape_name, ratio, size};
 
 /// Peaks within this of the median are alike.
 const ALIKE: f64 = 0.1;
@@ -163,7 +163,7 @@ impl Names {
         if self.is_one_snapshot {
             format!("device {}", rank.device)
         } else if let (true, Some(number)) = (self.are_ranks, &rank.rank) {
-            format!("rank {} (device {})", plain_name(number), rank.device)
+            format!("rank {} (device {})", escape_name(number), rank.device)
         } else {
             format!("{} (device {})", rank.path, rank.device)
         }

@@ -11,12 +11,12 @@ use super::device::{self, DeviceReport};
 use super::dry_run::{DryRunReport, dry_run};
 use super::options::Options;
 use crate::base::warning::{Code, Warning, Warnings};
-use crate::replay::facts::foreign;
+use crate::replay::literal::warn_if_foreign;
 use crate::snapshot::{Device, Recorded, Snapshot};
 use crate::study::memory::Count;
-use crate::study::{DeviceStudy, Study, remark_on_trace};
-use crate::whatif::found_settings;
-use crate::whatif::{caution, not_in_effect};
+use crate::study::{DeviceStudy, Study, warn_about_trace};
+use crate::whatif::inferred_options;
+use crate::whatif::{settings_warning, ineffective_options};
 
 /// Pinned host memory, where it was recorded.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -102,7 +102,7 @@ pub fn analyze_study(
             .map_or_else(|| snapshot.torch_version(), |minor| format!("2.{minor}")),
         settings: raw.as_ref().map(|raw| raw.effective.clone()).unwrap_or_default(),
         settings_string: snapshot.settings_string().map(str::to_owned),
-        found_settings: found_settings(snapshot, study.settings()),
+        found_settings: inferred_options(snapshot, study.settings()),
         truncated: devices.iter().any(|d| d.truncated),
         warnings: warnings.to_vec(),
         host: (host.count > 0).then_some(HostReport { segments: host }),
@@ -144,7 +144,7 @@ fn process(device: Device<'_>) -> Option<u64> {
 pub fn remarks(study: &Study<'_>) -> Vec<Warning> {
     let mut warnings = study.snapshot().warnings.clone();
     for device in study.devices() {
-        remark_on_trace(device, &mut warnings);
+        warn_about_trace(device, &mut warnings);
     }
     remark_on_file(study, &mut warnings);
     warnings.to_vec()
@@ -161,7 +161,7 @@ pub fn remark_on_file(study: &Study<'_>, warnings: &mut Warnings) {
     }
     add_gaps(study.snapshot(), warnings);
     // Whether the program set a limit itself is not recorded: it may have.
-    warnings.extend(caution(study.settings(), true));
+    warnings.extend(settings_warning(study.settings(), true));
 }
 
 /// Adds to `warnings` what the file leaves out that its reader would want, and how to record it; settings
@@ -180,8 +180,8 @@ fn add_gaps(snapshot: &Snapshot, warnings: &mut Warnings) {
              stacks='python'",
         );
     }
-    for option in not_in_effect(snapshot) {
+    for option in ineffective_options(snapshot) {
         warnings.add(Code::SettingsNotInEffect, option);
     }
-    warnings.extend(foreign(snapshot));
+    warnings.extend(warn_if_foreign(snapshot));
 }

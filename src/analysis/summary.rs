@@ -10,7 +10,7 @@ use crate::base::summary::Summary;
 use crate::base::units::{duration, percent, ratio, size};
 use crate::base::warning::{Code, RECORD_HISTORY_CALL};
 use crate::stacks::frames::FrameReport;
-use crate::study::held::{ByCategory, Category, HeldAt};
+use crate::study::attribution::{ByCategory, Category, HeldAt};
 use crate::study::memory::HeldByLine;
 
 /// Free memory that is stuck beside live blocks is worth a word from this share of what is reserved on.
@@ -75,7 +75,7 @@ fn of_failure(oom: &OomReport, device: &DeviceReport) -> Summary {
 fn without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary {
     let (memory, peak) = (&device.memory, &device.peak);
     // What the legacy call keeps is no history either.
-    let timeline = device.timeline.as_ref().filter(|timeline| timeline.trace_events > 1);
+    let timeline = device.timeline.as_ref().filter(|timeline| timeline.trace_entries > 1);
     let Some(timeline) = timeline else {
         return Summary {
             answer: format!(

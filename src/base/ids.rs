@@ -15,7 +15,7 @@ macro_rules! id {
 
             /// The id of row `index`.
             pub fn from_index(index: usize) -> Self {
-                Self(row(index))
+                Self(to_u32(index))
             }
         }
     };
@@ -25,7 +25,7 @@ macro_rules! id {
 ///
 /// Every row costs its file several bytes, so 2^32 rows need a file far beyond any snapshot; at that
 /// point the last id is handed out again rather than a wrong early one.
-pub fn row(index: usize) -> u32 {
+pub fn to_u32(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 

@@ -20,24 +20,24 @@ use std::time::SystemTime;
 use thiserror::Error;
 
 use self::mapped::Mapped;
-use self::text::{Encoding, Utf8};
+use self::text::{Encoding, Utf8Reader};
 use self::zstd::{ZstdFrames, is_zstd};
 use crate::base::units::{GIB, MIB, size};
 
 /// Decompressed bytes allowed for each compressed byte; real snapshots shrink 5 to 40 times.
 const MAX_EXPANSION: u64 = 100;
 /// Decompressed size that is always allowed.
-const MIN_LIMIT: u64 = 64 * MIB;
+const MIN_DECOMPRESSED_LIMIT: u64 = 64 * MIB;
 
 /// Bytes that are read of what has no size of its own: standard input, a pipe, a device. No snapshot has as many.
-const ENDLESS: u64 = 4 * GIB;
+const MAX_UNSIZED_BYTES: u64 = 4 * GIB;
 /// The same of a log, which is read line by line.
-const ENDLESS_LOG: u64 = GIB;
+const MAX_LOG_BYTES: u64 = GIB;
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Other compression, known to be named: how a file begins, its name, and what undoes it.
-const OTHERS: [(&[u8], &str, &str); 2] =
+const UNSUPPORTED_COMPRESSION: [(&[u8], &str, &str); 2] =
     [(b"\xfd7zXZ\0", "xz", "xz -d"), (b"BZh", "bzip2", "bzip2 -d")];
 
 /// Why the bytes could not be had. The caller adds the name of the file.
@@ -52,7 +52,7 @@ pub enum InputError {
     Directory,
     /// Compressed in a way that is not read here.
     #[error("is compressed with {0}: decompress it first ({1})")]
-    OtherCompression(&'static str, &'static str),
+    UnsupportedCompression(&'static str, &'static str),
     /// The compressed data is broken.
     #[error("is damaged {kind} data: {source}")]
     Compressed {
@@ -65,17 +65,17 @@ pub enum InputError {
     #[error("changed while it was read: read it again when it is whole")]
     Changed,
     /// What has no size of its own does not end.
-    #[error("does not end: more than {} were read; save it as a file and give that", size(*read))]
-    Endless {
+    #[error("does not end: more than {} were read; save it as a file and give that", size(*limit))]
+    Unbounded {
         /// Bytes that were read.
-        read: u64,
+        limit: u64,
     },
     /// The compressed data grows beyond what a snapshot does.
     #[error(
         "grows beyond {} when decompressed, more than {MAX_EXPANSION} times its size, as only a file made to fill memory does; if it is sound, decompress it first",
         size(*limit)
     )]
-    Bomb {
+    DecompressionBomb {
         /// Decompressed bytes that were allowed.
         limit: u64,
     },
@@ -87,20 +87,20 @@ pub struct Source {
     bytes: Bytes,
     stored_bytes: u64,
     /// The file, as it was when it was opened; `None` of what has no size of its own.
-    file: Option<(File, Stamp)>,
+    stamped_file: Option<(File, FileStamp)>,
     /// Whether bytes were missing when they were decompressed.
-    was_cut: bool,
+    was_truncated: bool,
 }
 
 /// What a change of a file shows in.
 #[derive(Debug, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     bytes: u64,
     modified: Option<SystemTime>,
 }
 
-impl Stamp {
-    fn of(file: &File) -> io::Result<Self> {
+impl FileStamp {
+    fn from_file(file: &File) -> io::Result<Self> {
         let metadata = file.metadata()?;
         Ok(Self { bytes: metadata.len(), modified: metadata.modified().ok() })
     }
@@ -127,8 +127,8 @@ impl Source {
     /// Opens `path`; `-` is standard input.
     pub fn open(path: &Path) -> Result<Self, InputError> {
         if path.as_os_str() == "-" {
-            let bytes = Bytes::Owned(to_the_end(io::stdin().lock())?);
-            return Self { stored_bytes: 0, bytes, file: None, was_cut: false }.decompressed();
+            let bytes = Bytes::Owned(read_unsized(io::stdin().lock())?);
+            return Self { stored_bytes: 0, bytes, stamped_file: None, was_truncated: false }.decompressed();
         }
         // Windows opens no directory; elsewhere it is opened like a file.
         if path.is_dir() {
@@ -136,19 +136,19 @@ impl Source {
         }
         let file = File::open(path)?;
         let metadata = file.metadata()?;
-        let stamp = Stamp::of(&file)?;
-        let bytes = map(&file)?;
+        let stamp = FileStamp::from_file(&file)?;
+        let bytes = map_or_read(&file)?;
         let file = metadata.is_file().then_some((file, stamp));
-        Self { stored_bytes: 0, bytes, file, was_cut: false }.decompressed()
+        Self { stored_bytes: 0, bytes, stamped_file: file, was_truncated: false }.decompressed()
     }
 
     /// Whether the file is what it was when it was opened: to be asked after reading, before what was read is believed.
     ///
     /// # Errors
     /// [`InputError::Changed`]
-    pub fn unchanged(&self) -> Result<(), InputError> {
-        match &self.file {
-            Some((file, stamp)) if self.is_cut() || Stamp::of(file)? != *stamp => {
+    pub fn check_unchanged(&self) -> Result<(), InputError> {
+        match &self.stamped_file {
+            Some((file, stamp)) if self.is_truncated() || FileStamp::from_file(file)? != *stamp => {
                 Err(InputError::Changed)
             }
             _ => Ok(()),
@@ -163,110 +163,110 @@ impl Source {
     fn decompressed(mut self) -> Result<Self, InputError> {
         self.stored_bytes = self.len() as u64;
         let done = self.decompress();
-        self.unchanged()?; // the better reason, whatever came of it
+        self.check_unchanged()?; // the better reason, whatever came of it
         done.map(|()| self)
     }
 
     fn decompress(&mut self) -> Result<(), InputError> {
-        let limit = allowed(self.stored_bytes);
+        let limit = expansion_limit(self.stored_bytes);
         if self.starts_with(&GZIP) {
             let decoder = flate2::read::MultiGzDecoder::new(&**self);
-            self.replace(inflate("gzip", decoder, limit)?);
+            self.replace_bytes(inflate("gzip", decoder, limit)?);
         } else if is_zstd(self) {
-            self.replace(inflate("zstd", ZstdFrames::new(&**self), limit)?);
-        } else if let Some(error) = other_compression(self) {
+            self.replace_bytes(inflate("zstd", ZstdFrames::new(&**self), limit)?);
+        } else if let Some(error) = unsupported_compression(self) {
             return Err(error);
         }
-        if let Some(encoding) = Encoding::of(self) {
+        if let Some(encoding) = Encoding::detect(self) {
             let mut text = Vec::new();
-            Utf8::new(&**self, encoding).read_to_end(&mut text)?;
-            self.replace(text);
+            Utf8Reader::new(&**self, encoding).read_to_end(&mut text)?;
+            self.replace_bytes(text);
         }
-        if let Some(pickle) = html::embedded(self) {
-            self.replace(pickle);
+        if let Some(pickle) = html::embedded_pickle(self) {
+            self.replace_bytes(pickle);
         }
         Ok(())
     }
 
-    fn replace(&mut self, bytes: Vec<u8>) {
-        self.was_cut = self.is_cut();
+    fn replace_bytes(&mut self, bytes: Vec<u8>) {
+        self.was_truncated = self.is_truncated();
         self.bytes = Bytes::Owned(bytes);
     }
 
-    fn is_cut(&self) -> bool {
-        self.was_cut || matches!(&self.bytes, Bytes::Mapped(map) if map.is_cut())
+    fn is_truncated(&self) -> bool {
+        self.was_truncated || matches!(&self.bytes, Bytes::Mapped(map) if map.is_truncated())
     }
 }
 
 /// Decompressed bytes that so many compressed ones may grow to.
-fn allowed(stored: u64) -> u64 {
-    MIN_LIMIT.max(stored.saturating_mul(MAX_EXPANSION))
+fn expansion_limit(stored: u64) -> u64 {
+    MIN_DECOMPRESSED_LIMIT.max(stored.saturating_mul(MAX_EXPANSION))
 }
 
-fn other_compression(start: &[u8]) -> Option<InputError> {
-    let (_, kind, remedy) = OTHERS.iter().find(|(magic, ..)| start.starts_with(magic))?;
-    Some(InputError::OtherCompression(kind, remedy))
+fn unsupported_compression(start: &[u8]) -> Option<InputError> {
+    let (_, kind, remedy) = UNSUPPORTED_COMPRESSION.iter().find(|(magic, ..)| start.starts_with(magic))?;
+    Some(InputError::UnsupportedCompression(kind, remedy))
 }
 
 /// `source` decompressed while it is read, when it is gzip or zstd, and as UTF-8: for text of which little is kept.
 ///
 /// # Errors
 /// Those of `source`; compression that is not read here, or that grows beyond what text does; text that does not end.
-pub fn decompressed<'a>(mut source: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
+pub fn decompress_reader<'a>(mut source: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     let start = source.fill_buf()?;
     let stored = Rc::new(Cell::new(0));
     let is_gzip = start.starts_with(&GZIP);
     let plain: Box<dyn BufRead + 'a> = if is_gzip || is_zstd(start) {
-        let source = BufReader::new(Counted { source, bytes: Rc::clone(&stored) });
+        let source = BufReader::new(CountingReader { source, bytes: Rc::clone(&stored) });
         let inflated: Box<dyn Read + 'a> = if is_gzip {
             Box::new(flate2::bufread::MultiGzDecoder::new(source))
         } else {
             Box::new(ZstdFrames::new(source))
         };
-        Box::new(BufReader::new(Limited { source: inflated, stored, bytes: 0 }))
-    } else if let Some(error) = other_compression(start) {
+        Box::new(BufReader::new(ExpansionLimited { source: inflated, stored, bytes: 0 }))
+    } else if let Some(error) = unsupported_compression(start) {
         return Err(io::Error::other(error));
     } else {
         Box::new(source)
     };
-    as_utf8(plain)
+    decode_utf8(plain)
 }
 
-fn as_utf8<'a>(mut source: Box<dyn BufRead + 'a>) -> io::Result<Box<dyn BufRead + 'a>> {
-    Ok(match Encoding::of(source.fill_buf()?) {
-        Some(encoding) => Box::new(BufReader::new(Utf8::new(source, encoding))),
+fn decode_utf8<'a>(mut source: Box<dyn BufRead + 'a>) -> io::Result<Box<dyn BufRead + 'a>> {
+    Ok(match Encoding::detect(source.fill_buf()?) {
+        Some(encoding) => Box::new(BufReader::new(Utf8Reader::new(source, encoding))),
         None => source,
     })
 }
 
 /// `source`, which is given up when it has no end.
-pub fn with_an_end(source: impl Read) -> impl BufRead {
-    BufReader::new(Ending { source, left: ENDLESS_LOG })
+pub fn with_size_limit(source: impl Read) -> impl BufRead {
+    BufReader::new(SizeLimited { source, remaining: MAX_LOG_BYTES })
 }
 
 /// A source of which no more than so many bytes are read.
-struct Ending<R> {
+struct SizeLimited<R> {
     source: R,
-    left: u64,
+    remaining: u64,
 }
 
-impl<R: Read> Read for Ending<R> {
+impl<R: Read> Read for SizeLimited<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(out)?;
-        let left = self.left.checked_sub(read as u64);
-        self.left =
-            left.ok_or_else(|| io::Error::other(InputError::Endless { read: ENDLESS_LOG }))?;
+        let left = self.remaining.checked_sub(read as u64);
+        self.remaining =
+            left.ok_or_else(|| io::Error::other(InputError::Unbounded { limit: MAX_LOG_BYTES }))?;
         Ok(read)
     }
 }
 
 /// How many bytes were read of a source.
-struct Counted<R> {
+struct CountingReader<R> {
     source: R,
     bytes: Rc<Cell<u64>>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(out)?;
         self.bytes.set(self.bytes.get() + read as u64);
@@ -275,19 +275,19 @@ impl<R: Read> Read for Counted<R> {
 }
 
 /// A source that is given up when it grows beyond what was stored of it.
-struct Limited<R> {
+struct ExpansionLimited<R> {
     source: R,
     stored: Rc<Cell<u64>>,
     bytes: u64,
 }
 
-impl<R: Read> Read for Limited<R> {
+impl<R: Read> Read for ExpansionLimited<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(out)?;
         self.bytes += read as u64;
-        let limit = allowed(self.stored.get());
+        let limit = expansion_limit(self.stored.get());
         if self.bytes > limit {
-            return Err(io::Error::other(InputError::Bomb { limit }));
+            return Err(io::Error::other(InputError::DecompressionBomb { limit }));
         }
         Ok(read)
     }
@@ -299,21 +299,21 @@ fn inflate(kind: &'static str, decoder: impl Read, limit: u64) -> Result<Vec<u8>
         .take(limit + 1)
         .read_to_end(&mut out)
         .map_err(|source| InputError::Compressed { kind, source })?;
-    if out.len() as u64 > limit { Err(InputError::Bomb { limit }) } else { Ok(out) }
+    if out.len() as u64 > limit { Err(InputError::DecompressionBomb { limit }) } else { Ok(out) }
 }
 
 /// All of what has no size of its own.
-fn to_the_end(source: impl Read) -> Result<Vec<u8>, InputError> {
+fn read_unsized(source: impl Read) -> Result<Vec<u8>, InputError> {
     let mut vec = Vec::new();
-    source.take(ENDLESS + 1).read_to_end(&mut vec)?;
-    if vec.len() as u64 > ENDLESS { Err(InputError::Endless { read: ENDLESS }) } else { Ok(vec) }
+    source.take(MAX_UNSIZED_BYTES + 1).read_to_end(&mut vec)?;
+    if vec.len() as u64 > MAX_UNSIZED_BYTES { Err(InputError::Unbounded { limit: MAX_UNSIZED_BYTES }) } else { Ok(vec) }
 }
 
 /// Maps `file`, or reads it where it cannot be mapped (a pipe, `/dev/stdin`, an empty file).
-fn map(file: &File) -> Result<Bytes, InputError> {
+fn map_or_read(file: &File) -> Result<Bytes, InputError> {
     match Mapped::new(file) {
         Ok(map) if !map.is_empty() => Ok(Bytes::Mapped(map)),
-        _ => Ok(Bytes::Owned(to_the_end(file)?)),
+        _ => Ok(Bytes::Owned(read_unsized(file)?)),
     }
 }
 
@@ -350,11 +350,11 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&vec![b'.'; 1 << 20]).unwrap();
         let source = Source::open(file.path()).unwrap();
-        assert!(source.unchanged().is_ok());
+        assert!(source.check_unchanged().is_ok());
         file.as_file().set_len(10).unwrap();
-        assert!(matches!(source.unchanged(), Err(InputError::Changed)));
+        assert!(matches!(source.check_unchanged(), Err(InputError::Changed)));
         assert_eq!(source.last(), Some(&0), "no signal ends the process");
-        assert!(Source::open(file.path()).unwrap().unchanged().is_ok());
+        assert!(Source::open(file.path()).unwrap().check_unchanged().is_ok());
     }
 
     #[test]
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn a_bomb_is_refused() {
         let zeros = vec![0u8; 65 << 20];
-        assert!(matches!(open(&gzip(&zeros)), Err(InputError::Bomb { .. })));
+        assert!(matches!(open(&gzip(&zeros)), Err(InputError::DecompressionBomb { .. })));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher as _, Hash};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use crate::base::ids::{SymbolId, row};
+use crate::base::ids::{SymbolId, to_u32};
 
 /// A map whose keys a file chooses: its hash has a seed of this process alone, so that no file can be made whose keys
 /// fall together. Its order is chance's: what walks it adds up, or sorts.
@@ -45,11 +45,11 @@ impl<T: Copy + Eq + Hash> Slices<T> {
         let hash = (self.seed.hash_one(slice) >> 32) as u32;
         let (data, ends) = (&self.data, &self.ends);
         if let Some(&(_, id)) =
-            self.table.find(spread(hash), |&(h, id)| h == hash && slot(data, ends, id) == slice)
+            self.table.find(spread(hash), |&(h, id)| h == hash && slice_at(data, ends, id) == slice)
         {
             return id;
         }
-        let id = row(self.ends.len());
+        let id = to_u32(self.ends.len());
         self.data.extend_from_slice(slice);
         self.ends.push(self.data.len());
         self.table.insert_unique(spread(hash), (hash, id), |&(h, _)| spread(h));
@@ -60,7 +60,7 @@ impl<T: Copy + Eq + Hash> Slices<T> {
 impl<T> Slices<T> {
     /// The content of `id`; empty for an id of another table.
     pub fn get(&self, id: u32) -> &[T] {
-        slot(&self.data, &self.ends, id)
+        slice_at(&self.data, &self.ends, id)
     }
 
     /// How many distinct slices there are.
@@ -74,7 +74,7 @@ impl<T> Slices<T> {
     }
 }
 
-fn slot<'a, T>(data: &'a [T], ends: &[usize], id: u32) -> &'a [T] {
+fn slice_at<'a, T>(data: &'a [T], ends: &[usize], id: u32) -> &'a [T] {
     let id = id as usize;
     let start = if id == 0 { 0 } else { ends.get(id - 1).copied().unwrap_or(usize::MAX) };
     let end = ends.get(id).copied().unwrap_or(0);

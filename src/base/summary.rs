@@ -17,13 +17,13 @@ pub struct Summary {
 
 impl Summary {
     /// That there is nothing to do about `answer`.
-    pub fn only(answer: impl Into<String>) -> Self {
+    pub fn from_answer(answer: impl Into<String>) -> Self {
         Self { answer: answer.into(), ..Self::default() }
     }
 }
 
 /// `text` quoted as one word of a POSIX shell.
-pub fn shell_word(text: &str) -> String {
+pub fn quote_shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
     if text.chars().all(is_plain) {
         return text.to_owned();
@@ -32,8 +32,8 @@ pub fn shell_word(text: &str) -> String {
 }
 
 /// `oomscope ASKED PATH`; nothing where the file was standard input, which is gone.
-pub fn command(asked: &str, path: &str) -> Option<String> {
-    (path != "-").then(|| format!("oomscope {asked} {}", shell_word(path)))
+pub fn command_line(arguments: &str, path: &str) -> Option<String> {
+    (path != "-").then(|| format!("oomscope {arguments} {}", quote_shell_word(path)))
 }
 
 #[cfg(test)]
@@ -43,10 +43,10 @@ mod tests {
     #[test]
     fn what_is_copied_is_one_word_of_a_shell() {
         assert_eq!(
-            command("whatif", "a/b-1.pickle.gz").unwrap(),
+            command_line("whatif", "a/b-1.pickle.gz").unwrap(),
             "oomscope whatif a/b-1.pickle.gz"
         );
-        assert_eq!(command("whatif", "a b'c").unwrap(), r"oomscope whatif 'a b'\''c'");
-        assert_eq!(command("whatif", "-"), None);
+        assert_eq!(command_line("whatif", "a b'c").unwrap(), r"oomscope whatif 'a b'\''c'");
+        assert_eq!(command_line("whatif", "-"), None);
     }
 }

@@ -1,8 +1,8 @@
 //! Amounts as people write and read them: bytes, ratios, durations, counts.
 
-mod plain;
+mod escape;
 
-pub use plain::{begins_command, is_active, plain, plain_lines, plain_name};
+pub use escape::{starts_with_command, is_active, escape_text, escape_command_lines, escape_name};
 
 use thiserror::Error;
 
@@ -122,7 +122,7 @@ fn sign(n: i64) -> &'static str {
 }
 
 /// What `before` has changed by in `after`; at the ends of the range where it does not fit.
-pub fn change(before: u64, after: u64) -> i64 {
+pub fn signed_difference(before: u64, after: u64) -> i64 {
     let by = i64::try_from(before.abs_diff(after)).unwrap_or(i64::MAX);
     if after < before { -by } else { by }
 }
@@ -262,9 +262,9 @@ mod tests {
 
     #[test]
     fn what_a_terminal_could_act_on_is_escaped() {
-        assert_eq!(plain("ü/train.py"), "ü/train.py");
-        assert_eq!(plain("a\x1b[2J\nb"), "a\\u{1b}[2J\\nb");
-        assert_eq!(plain("\u{61c}a\u{202e}"), "\\u{61c}a\\u{202e}");
+        assert_eq!(escape_text("ü/train.py"), "ü/train.py");
+        assert_eq!(escape_text("a\x1b[2J\nb"), "a\\u{1b}[2J\\nb");
+        assert_eq!(escape_text("\u{61c}a\u{202e}"), "\\u{61c}a\\u{202e}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::analysis::{Brief, Options, analyze};
 use crate::base::units::parse_size;
 use crate::output::formats;
 use crate::output::report;
-use crate::study::AskedMoment;
+use crate::study::PositionSelector;
 
 /// Show failed requests, memory use, fragmentation, peak, memory over time, and who holds the memory
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ pub(super) struct Analyze {
     /// the last failure; default: at the snapshot
     #[arg(long, value_name = "ENTRY|peak|failure", value_parser = parse_moment,
         allow_negative_numbers = true)]
-    at: Option<AskedMoment>,
+    at: Option<PositionSelector>,
 
     /// Total device memory, e.g. 80GiB, which no snapshot records; shows how much is used outside PyTorch
     #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]

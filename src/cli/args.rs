@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use crate::allocator::SMALL_SEGMENT;
 use crate::allocator::releases::{NEWEST, OLDEST};
 use crate::base::units::{parse_size, size};
-use crate::study::{AskedMoment, Window};
+use crate::study::{PositionSelector, Window};
 
 /// Arguments of every replay on the model.
 #[derive(Debug, Args)]
@@ -51,11 +51,11 @@ pub(super) fn parse_release(text: &str) -> Result<u32, String> {
 }
 
 /// The moment that `--at` names.
-pub(super) fn parse_moment(text: &str) -> Result<AskedMoment, String> {
+pub(super) fn parse_moment(text: &str) -> Result<PositionSelector, String> {
     match text {
-        "peak" => Ok(AskedMoment::Peak),
-        "failure" => Ok(AskedMoment::Failure),
-        _ => text.parse().map(AskedMoment::Entry).map_err(|_| {
+        "peak" => Ok(PositionSelector::Peak),
+        "failure" => Ok(PositionSelector::Failure),
+        _ => text.parse().map(PositionSelector::Entry).map_err(|_| {
             "give the index of a trace entry, counted from 0, or peak or failure".to_owned()
         }),
     }

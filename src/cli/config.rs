@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::compare::gate::{Limit, LimitRule, LimitRules, Limits};
 use crate::study::figures::Amount;
-use crate::study::held::Rule;
+use crate::study::attribution::Rule;
 
 /// The name under which a configuration is searched for.
 pub(super) const CONFIG: &str = "oomscope.toml";

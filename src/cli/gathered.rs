@@ -5,7 +5,7 @@ use anyhow::bail;
 use super::exit::{Done, complain};
 use super::inputs;
 use crate::analysis::{AnalyzeReport, Options, SnapshotReport, Unreadable};
-use crate::study::AskedMoment;
+use crate::study::PositionSelector;
 
 /// Tells the files that could not be read, and gathers the others; `None` where nothing else was given.
 ///
@@ -31,9 +31,9 @@ pub(super) fn gathered(
         let mut devices = report.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
         if devices.all(|device| device.moment.is_none()) {
             bail!(match asked {
-                AskedMoment::Peak => "--at peak: no history was recorded".to_owned(),
-                AskedMoment::Failure => "--at failure: no request failed".to_owned(),
-                AskedMoment::Entry(entry) => format!("--at {entry}: no trace is that long"),
+                PositionSelector::Peak => "--at peak: no history was recorded".to_owned(),
+                PositionSelector::Failure => "--at failure: no request failed".to_owned(),
+                PositionSelector::Entry(entry) => format!("--at {entry}: no trace is that long"),
             });
         }
     }

@@ -16,7 +16,7 @@ use super::inputs;
 use super::output::Output;
 use crate::analysis::{Options, SnapshotReport, analyze_study};
 use crate::output::page::{self, PageData, SnapshotData};
-use crate::study::{AskedMoment, Study};
+use crate::study::{PositionSelector, Study};
 use crate::whatif::{WhatIfOptions, compare_settings};
 
 /// Write one HTML page to look at: the analysis, and every allocation over time, in memory and by stack
@@ -56,7 +56,7 @@ pub(super) struct Report {
 
     /// Begin at this moment: after an ENTRY (index from 0, per device), at the peak, or at the last failure
     #[arg(long, value_name = "ENTRY|peak|failure", value_parser = parse_moment)]
-    at: Option<AskedMoment>,
+    at: Option<PositionSelector>,
 
     /// Total device memory, e.g. 80GiB, which no snapshot records; shows how much is used outside PyTorch
     #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]

@@ -3,7 +3,7 @@
 use super::advice;
 use super::conclusion::{Conclusion, cut_short, text};
 use super::reckoning::Reckoning;
-use crate::allocator::verdict::{About, Holds, Verdict, rough};
+use crate::allocator::verdict::{ApproxBytes, Likelihood, Verdict, format_approx};
 
 /// Metal: a limit that PyTorch sets itself.
 pub(super) fn metal(r: &Reckoning) -> Conclusion {
@@ -47,28 +47,28 @@ pub(super) fn too_large_a_block(r: &Reckoning, most: &str) -> Conclusion {
 }
 
 /// The caching allocator of a device that does not tell how much of it is free.
-pub(super) fn without_free(r: &Reckoning, request: About) -> Conclusion {
+pub(super) fn without_free(r: &Reckoning, request: ApproxBytes) -> Conclusion {
     let (Some(capacity), Some(tensors), Some(unallocated)) = (r.capacity, r.tensors, r.unallocated)
     else {
         return cut_short(r);
     };
     let (wanted, device) = (text(r.said.requested.as_ref()), text(r.said.capacity.as_ref()));
-    let fits = capacity.covers(tensors.plus(request));
-    let (verdict, reason, advice) = if !fits.is_yes() {
+    let fits = capacity.covers(tensors.saturating_add(request));
+    let (verdict, reason, advice) = if !fits.is_likely() {
         (
             Verdict::Capacity,
             format!(
                 "the program holds {} and requests {wanted} more, together more than the device has ({device})",
-                rough(tensors)
+                format_approx(tensors)
             ),
-            vec![Verdict::Capacity.advice().to_owned()],
+            vec![Verdict::Capacity.advice_text().to_owned()],
         )
-    } else if unallocated.covers(request).is_yes() && !r.is_full(request) {
+    } else if unallocated.covers(request).is_likely() && !r.is_full(request) {
         (
             Verdict::Fragmentation,
             format!(
                 "{} is reserved by PyTorch but unallocated; in one piece it would cover the {wanted} requested",
-                rough(unallocated)
+                format_approx(unallocated)
             ),
             advice::fragmentation(r),
         )
@@ -82,7 +82,7 @@ pub(super) fn without_free(r: &Reckoning, request: About) -> Conclusion {
                     "PyTorch has {} of the device's {device} reserved, and the {wanted} requested would fit beside it: other \
                      processes hold the rest, or the driver refuses a request of this size. The message does not say \
                      how much is free",
-                    rough(r.reserved.unwrap_or_default())
+                    format_approx(r.reserved.unwrap_or_default())
                 ),
                 &advice.iter().map(String::as_str).collect::<Vec<_>>(),
             )
@@ -91,8 +91,8 @@ pub(super) fn without_free(r: &Reckoning, request: About) -> Conclusion {
     let conclusion = Conclusion {
         verdict,
         reason,
-        is_certain: fits == Holds::No,
-        within_rounding: fits.is_close(),
+        is_certain: fits == Likelihood::No,
+        within_rounding: fits.is_within_rounding(),
         settings_can_help: (verdict == Verdict::Capacity).then_some(false),
         advice,
         ..Conclusion::unknown("", &[])
@@ -105,10 +105,10 @@ pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
     let (Some(request), Some(free), Some(allocated)) = (r.request, r.free, r.tensors) else {
         return cut_short(r);
     };
-    let held = allocated.plus(request);
+    let held = allocated.saturating_add(request);
     let wanted = text(r.said.requested.as_ref());
-    let over = |limit: Option<About>| limit.map(|limit| limit.covers(held)).filter(|a| !a.is_yes());
-    if free.covers(request) == Holds::Yes && over(r.allowed).is_none() {
+    let over = |limit: Option<ApproxBytes>| limit.map(|limit| limit.covers(held)).filter(|a| !a.is_likely());
+    if free.covers(request) == Likelihood::Yes && over(r.allowed).is_none() {
         return Conclusion {
             verdict: Verdict::MemoryLimit,
             reason: format!(
@@ -126,7 +126,7 @@ pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
             format!(
                 "with the {wanted} requested the program would hold {}, more than its limit of {} \
                  (set_per_process_memory_fraction)",
-                rough(held),
+                format_approx(held),
                 text(r.said.allowed.as_ref())
             ),
             answer,
@@ -137,13 +137,13 @@ pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
             format!(
                 "with the {wanted} requested the program would hold {}, more than the device has \
                  ({})",
-                rough(held),
+                format_approx(held),
                 text(r.said.capacity.as_ref())
             ),
             answer,
         )
     } else {
-        let free = if free.covers(request).is_yes() { "enough" } else { "too little" };
+        let free = if free.covers(request).is_likely() { "enough" } else { "too little" };
         return Conclusion {
             settled_by: Some(
                 "the same run with backend:native and a snapshot (cudaMallocAsync records none)"
@@ -163,8 +163,8 @@ pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
     Conclusion {
         verdict,
         reason,
-        is_certain: answer == Holds::No,
-        within_rounding: answer.is_close(),
+        is_certain: answer == Likelihood::No,
+        within_rounding: answer.is_within_rounding(),
         settings_can_help: Some(false),
         advice: vec!["Hold less at that moment, or raise the limit if there is one.".to_owned()],
         ..Conclusion::unknown("", &[])

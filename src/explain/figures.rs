@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::reckoning::Reckoning;
-use crate::allocator::verdict::{About, rough};
+use crate::allocator::verdict::{ApproxBytes, format_approx};
 use crate::base::units::MIB;
 use crate::explain::message::{PrintedAmount, Wording};
 
@@ -39,13 +39,13 @@ impl PrintedFigure {
     }
 
     /// A number that follows from others.
-    fn derived(name: &'static str, about: About, meaning: &str) -> Self {
+    fn derived(name: &'static str, about: ApproxBytes, meaning: &str) -> Self {
         Self {
             name,
             label: label(name),
             bytes: about.bytes,
             error_bytes: about.error,
-            printed: rough(about),
+            printed: format_approx(about),
             meaning: meaning.to_owned(),
         }
     }

@@ -1,7 +1,7 @@
 //! The numbers of a message put together: what it says, and what follows.
 
 use crate::allocator::SMALL_SEGMENT;
-use crate::allocator::verdict::{About, Circumstances, Free, spare};
+use crate::allocator::verdict::{ApproxBytes, MemoryAtFailure, FreeMemory, reclaimable_outside};
 use crate::base::units::MIB;
 use crate::explain::message::{Allocation, PrintedAmount, Process, Wording};
 use crate::explain::systems::{Vendor, vendor};
@@ -27,43 +27,43 @@ pub(super) struct Reckoning {
     pub(super) vendor: &'static Vendor,
     /// More than any machine has was asked for.
     pub(super) is_absurd: bool,
-    pub(super) request: Option<About>,
-    pub(super) capacity: Option<About>,
-    pub(super) free: Option<About>,
-    pub(super) allowed: Option<About>,
+    pub(super) request: Option<ApproxBytes>,
+    pub(super) capacity: Option<ApproxBytes>,
+    pub(super) free: Option<ApproxBytes>,
+    pub(super) allowed: Option<ApproxBytes>,
     /// Handed out, without what private pools have free.
-    pub(super) tensors: Option<About>,
+    pub(super) tensors: Option<ApproxBytes>,
     /// Free in private pools.
-    pub(super) private: About,
+    pub(super) private: ApproxBytes,
     /// In the cache outside private pools, not handed out.
-    pub(super) unallocated: Option<About>,
+    pub(super) unallocated: Option<ApproxBytes>,
     /// All that the allocator holds.
-    pub(super) reserved: Option<About>,
+    pub(super) reserved: Option<ApproxBytes>,
     /// Of the device, in use outside the allocator.
-    pub(super) outside: Option<About>,
+    pub(super) outside: Option<ApproxBytes>,
     /// The part of `outside` that is this process' own, where that is known.
-    pub(super) own_outside: Option<About>,
+    pub(super) own_outside: Option<ApproxBytes>,
     /// The part of `outside` that somebody could give back.
-    pub(super) spare_outside: Option<About>,
+    pub(super) spare_outside: Option<ApproxBytes>,
     /// The process among those named by number that seems to be this one, seen from outside its container.
     pub(super) this_pid: Option<u64>,
 }
 
 impl Reckoning {
     pub(super) fn of(said: Allocation, text: &str) -> Self {
-        let about = |amount: &Option<_>| amount.as_ref().map(About::from);
+        let about = |amount: &Option<_>| amount.as_ref().map(ApproxBytes::from);
         let (capacity, free) = (about(&said.capacity), about(&said.free));
         let private = about(&said.private_pools).unwrap_or_default();
         let allocated = about(&said.allocated);
         // Metal and cudaMallocAsync say nothing of a cache.
         let has_cache = !matches!(said.wording, Wording::Async | Wording::Mps);
         let unallocated = about(&said.unallocated)
-            .or_else(|| Some(about(&said.reserved)?.minus(allocated?)))
+            .or_else(|| Some(about(&said.reserved)?.saturating_sub(allocated?)))
             .filter(|_| has_cache);
-        let reserved = about(&said.reserved).or_else(|| Some(allocated?.plus(unallocated?)));
+        let reserved = about(&said.reserved).or_else(|| Some(allocated?.saturating_add(unallocated?)));
         let outside = match (capacity, free, reserved) {
             (Some(capacity), Some(free), Some(reserved)) => {
-                Some(capacity.minus(free).minus(reserved))
+                Some(capacity.saturating_sub(free).saturating_sub(reserved))
             }
             _ => about(&said.other),
         };
@@ -74,15 +74,15 @@ impl Reckoning {
         };
         let of_pid = |process: &&Process| Some(process.pid) == this_pid;
         let this = this.or_else(|| {
-            said.processes.iter().find(of_pid).map(|process| About::from(&process.in_use))
+            said.processes.iter().find(of_pid).map(|process| ApproxBytes::from(&process.in_use))
         });
-        let own_outside = this.zip(reserved).map(|(this, reserved)| this.minus(reserved));
-        let spare_outside = outside.map(|outside| spare(outside, own_outside, capacity));
+        let own_outside = this.zip(reserved).map(|(this, reserved)| this.saturating_sub(reserved));
+        let spare_outside = outside.map(|outside| reclaimable_outside(outside, own_outside, capacity));
         Self {
             is_absurd: text.contains("more than 1EB"),
             request: about(&said.requested),
             allowed: about(&said.allowed),
-            tensors: allocated.map(|allocated| allocated.minus(private)),
+            tensors: allocated.map(|allocated| allocated.saturating_sub(private)),
             capacity,
             free,
             private,
@@ -98,30 +98,30 @@ impl Reckoning {
     }
 
     /// What the ladder goes by: all that is free in the cache, outside private pools, is one figure.
-    pub(super) fn circumstances(&self, request: About, free: About) -> Circumstances {
-        let none = About::default();
+    pub(super) fn circumstances(&self, request: ApproxBytes, free: ApproxBytes) -> MemoryAtFailure {
+        let none = ApproxBytes::default();
         let cached = self.unallocated.unwrap_or_default();
         let outside = self.spare_outside.unwrap_or_default();
         let (cached, left) = if self.is_full(request) { (none, cached) } else { (cached, none) };
         let (outside, desktop) =
             if self.is_outside_telling() { (outside, none) } else { (none, outside) };
-        Circumstances {
+        MemoryAtFailure {
             request: self.least_request().unwrap_or(request),
             segment: request,
-            most: self.most_taken(request),
+            segment_in_granules: self.most_taken(request),
             device_free: free,
-            own: Free { all: cached, ..Free::default() },
+            own: FreeMemory { all: cached, ..FreeMemory::default() },
             other_pool: self.private,
             outside,
-            is_own_mixed: true,
-            usual: left.plus(desktop),
-            is_outside_first: outside.bytes > cached.plus(self.private).bytes,
-            ..Circumstances::default()
+            is_own_mixed_up: true,
+            usual_reclaimable: left.saturating_add(desktop),
+            is_outside_first: outside.bytes > cached.saturating_add(self.private).bytes,
+            ..MemoryAtFailure::default()
         }
     }
 
     /// Whether the cache is as full as caches get, and the request small: pieces are not what is lacking.
-    pub(super) fn is_full(&self, request: About) -> bool {
+    pub(super) fn is_full(&self, request: ApproxBytes) -> bool {
         let device = self.capacity.or(self.reserved).unwrap_or_default().bytes;
         let is_small = request.bytes <= device / SMALL_PARTS;
         let parts = self.unallocated.zip(self.reserved);
@@ -142,21 +142,21 @@ impl Reckoning {
     }
 
     /// The most that the device is asked for: expandable segments grow by whole granules.
-    fn most_taken(&self, request: About) -> About {
+    fn most_taken(&self, request: ApproxBytes) -> ApproxBytes {
         if self.said.expandable != Some(true) {
             return request;
         }
         let granule = if request.bytes == SMALL_SEGMENT { SMALL_SEGMENT } else { LARGE_SEGMENT };
         let bytes = request.bytes.checked_next_multiple_of(granule).unwrap_or(request.bytes);
-        About { bytes, ..request }
+        ApproxBytes { bytes, ..request }
     }
 
     /// The least that the request itself can have been: small ones are cut from segments of one size.
-    pub(super) fn least_request(&self) -> Option<About> {
+    pub(super) fn least_request(&self) -> Option<ApproxBytes> {
         let request = self.request?;
         Some(match request.bytes {
-            SMALL_SEGMENT => About::exactly(1),
-            LARGE_SEGMENT => About::exactly(MIB + 1),
+            SMALL_SEGMENT => ApproxBytes::exact(1),
+            LARGE_SEGMENT => ApproxBytes::exact(MIB + 1),
             _ => request,
         })
     }
@@ -170,7 +170,7 @@ impl Reckoning {
     }
 }
 
-impl From<&PrintedAmount> for About {
+impl From<&PrintedAmount> for ApproxBytes {
     fn from(amount: &PrintedAmount) -> Self {
         Self { bytes: amount.bytes, error: amount.error_bytes }
     }
@@ -178,8 +178,8 @@ impl From<&PrintedAmount> for About {
 
 /// The process that uses at least what this one's allocator holds, and no more than another such. Inside a container
 /// a process does not know the number that the driver has for it, and is listed as if it were another.
-fn seen_from_outside(processes: &[Process], reserved: About) -> Option<u64> {
-    let holds = |process: &&Process| About::from(&process.in_use).covers(reserved).is_yes();
+fn seen_from_outside(processes: &[Process], reserved: ApproxBytes) -> Option<u64> {
+    let holds = |process: &&Process| ApproxBytes::from(&process.in_use).covers(reserved).is_likely();
     let least = processes.iter().filter(holds).min_by_key(|process| process.in_use.bytes)?;
     (reserved.bytes > 0).then_some(least.pid)
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::base::units::{MIB, counted, percent, plain, ratio, size};
+use crate::base::units::{MIB, counted, percent, escape_text, ratio, size};
 use crate::explain::message::{Gauge, Statistics};
 
 /// From here on what was reserved beyond the most ever allocated counts as waste.
@@ -79,7 +79,7 @@ pub(super) fn report(statistics: &Statistics) -> StatisticsReport {
     let mut report = StatisticsReport {
         line: statistics.line,
         rank: statistics.source.rank,
-        source: statistics.source.label.as_deref().map(plain),
+        source: statistics.source.label.as_deref().map(escape_text),
         kind: if statistics.is_table { "memory_summary" } else { "memory_stats" },
         device: statistics.device,
         reserved_bytes: reserved,

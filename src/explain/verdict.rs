@@ -7,7 +7,7 @@ use super::conclusion::{Conclusion, cut_short, text};
 use super::reckoning::Reckoning;
 use super::{advice, backends};
 use crate::allocator::verdict::{
-    About, Cause, Circumstances, Holds, Verdict, largest_first, rough, rule,
+    ApproxBytes, Cause, MemoryAtFailure, Likelihood, Verdict, largest_first, format_approx, decide,
 };
 use crate::explain::message::Wording;
 
@@ -44,9 +44,9 @@ fn said_for_cuda(r: &Reckoning) -> Conclusion {
 }
 
 /// What the caching allocator says since 1.0.
-fn native(r: &Reckoning, request: About, free: About) -> Conclusion {
+fn native(r: &Reckoning, request: ApproxBytes, free: ApproxBytes) -> Conclusion {
     let c = r.circumstances(request, free);
-    let ruling = rule(&c);
+    let ruling = decide(&c);
     let over_limit = over_limit(r, request);
     let base = Conclusion {
         verdict: ruling.verdict,
@@ -77,36 +77,36 @@ fn native(r: &Reckoning, request: About, free: About) -> Conclusion {
         }
     };
     let mut advice = conclusion.advice;
-    if over_limit.is_some_and(Holds::is_yes) {
+    if over_limit.is_some_and(Likelihood::is_likely) {
         advice.push(format!(
             "The limit of {} would also have refused this request: with the {} reserved it comes \
              to {}.",
             text(r.said.allowed.as_ref()),
-            rough(reserved),
-            rough(reserved.plus(request))
+            format_approx(reserved),
+            format_approx(reserved.saturating_add(request))
         ));
     }
     Conclusion { advice, ..conclusion }
 }
 
 /// What was asked of the device, in words.
-fn wanted_text(r: &Reckoning, request: About, c: &Circumstances) -> String {
+fn wanted_text(r: &Reckoning, request: ApproxBytes, c: &MemoryAtFailure) -> String {
     let asked = text(r.said.requested.as_ref());
-    let wanted = c.wanted();
+    let wanted = c.needed_from_device();
     if wanted == request {
         return asked.to_owned();
     }
-    format!("{} (whole granules of an expandable segment, for {asked})", rough(wanted))
+    format!("{} (whole granules of an expandable segment, for {asked})", format_approx(wanted))
 }
 
 fn of_private_pools(
     r: &Reckoning,
-    c: &Circumstances,
+    c: &MemoryAtFailure,
     wanted: &str,
     base: Conclusion,
 ) -> Conclusion {
-    let mut advice = vec![Verdict::PrivatePool.advice().to_owned()];
-    if c.with_device(c.own.all).is_yes() {
+    let mut advice = vec![Verdict::PrivatePool.advice_text().to_owned()];
+    if c.suffices_with_device(c.own.all).is_likely() {
         advice.extend(advice::fragmentation(r));
     }
     Conclusion {
@@ -125,7 +125,7 @@ fn of_private_pools(
     .settled_by_snapshot()
 }
 
-fn in_pieces(r: &Reckoning, unallocated: About, wanted: &str, base: Conclusion) -> Conclusion {
+fn in_pieces(r: &Reckoning, unallocated: ApproxBytes, wanted: &str, base: Conclusion) -> Conclusion {
     Conclusion {
         reason: format!(
             "{} is reserved by PyTorch but unallocated. In one piece, with the {} free on the \
@@ -140,16 +140,16 @@ fn in_pieces(r: &Reckoning, unallocated: About, wanted: &str, base: Conclusion) 
     .settled_by_snapshot()
 }
 
-fn outside(r: &Reckoning, reserved: About, wanted: &str, base: Conclusion) -> Conclusion {
+fn outside(r: &Reckoning, reserved: ApproxBytes, wanted: &str, base: Conclusion) -> Conclusion {
     let is_certain = base.is_certain && !r.others().is_empty();
     let nvidia_smi = "nvidia-smi, while the job runs: it lists the processes on the device";
     Conclusion {
         reason: format!(
             "{} of the device is in use outside this process' allocator{}; without it the {wanted} \
              requested would fit. The allocator itself holds {}",
-            rough(r.outside.unwrap_or_default()),
+            format_approx(r.outside.unwrap_or_default()),
             who(r),
-            rough(reserved)
+            format_approx(reserved)
         ),
         is_certain,
         settled_by: (!is_certain).then(|| nvidia_smi.to_owned()),
@@ -158,24 +158,24 @@ fn outside(r: &Reckoning, reserved: About, wanted: &str, base: Conclusion) -> Co
     }
 }
 
-fn full(r: &Reckoning, c: &Circumstances, wanted: &str, base: Conclusion) -> Conclusion {
+fn full(r: &Reckoning, c: &MemoryAtFailure, wanted: &str, base: Conclusion) -> Conclusion {
     let (request, cached) = (c.segment, r.unallocated.unwrap_or_default());
-    let all_free = c.device_free.plus(cached);
-    let is_too_large = r.capacity.is_some_and(|capacity| capacity.covers(request) == Holds::No);
-    let (reserved, free_text) = (r.reserved.unwrap_or_default(), rough(all_free));
-    let is_lent = r.capacity.is_some_and(|capacity| capacity.covers(reserved) == Holds::No);
+    let all_free = c.device_free.saturating_add(cached);
+    let is_too_large = r.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No);
+    let (reserved, free_text) = (r.reserved.unwrap_or_default(), format_approx(all_free));
+    let is_lent = r.capacity.is_some_and(|capacity| capacity.covers(reserved) == Likelihood::No);
     let reason = if is_too_large {
         format!(
             "the request of {wanted} alone is larger than the device ({})",
             text(r.said.capacity.as_ref())
         )
-    } else if r.is_full(request) && all_free.covers(request).is_yes() {
+    } else if r.is_full(request) && all_free.covers(request).is_likely() {
         format!(
             "the device is full: the program holds {} and requests {wanted} more. Free on the device and in the cache \
              is {free_text}, in pieces: no more than a busy cache always has",
-            rough(reserved.minus(cached)),
+            format_approx(reserved.saturating_sub(cached)),
         )
-    } else if c.with_device(cached.plus(c.other_pool).plus(c.outside)).is_yes() {
+    } else if c.suffices_with_device(cached.saturating_add(c.other_pool).saturating_add(c.outside)).is_likely() {
         format!(
             "the device and the cache have {free_text} free, less than the {wanted} requested; it would be \
              enough only together with private pools and memory outside PyTorch"
@@ -184,14 +184,14 @@ fn full(r: &Reckoning, c: &Circumstances, wanted: &str, base: Conclusion) -> Con
         format!(
             "the program holds {} and requests {wanted} more; the device and the cache have \
              {free_text} free",
-            rough(reserved.minus(cached)),
+            format_approx(reserved.saturating_sub(cached)),
         )
     };
     let reason = if is_lent {
         format!(
             "{reason}. PyTorch has {} reserved, more than the device has ({}): Windows lent it host memory (shared GPU \
              memory), which is slow, and has no more",
-            rough(reserved),
+            format_approx(reserved),
             text(r.said.capacity.as_ref())
         )
     } else {
@@ -202,38 +202,38 @@ fn full(r: &Reckoning, c: &Circumstances, wanted: &str, base: Conclusion) -> Con
 }
 
 /// Whether the process' own limit refuses the request; `None` without a limit.
-fn over_limit(r: &Reckoning, request: About) -> Option<Holds> {
+fn over_limit(r: &Reckoning, request: ApproxBytes) -> Option<Likelihood> {
     let (allowed, reserved) = r.allowed.zip(r.reserved)?;
-    Some(match allowed.covers(reserved.plus(request)) {
-        Holds::Yes => Holds::No,
-        Holds::No => Holds::Yes,
-        Holds::Perhaps => Holds::PerhapsNot,
-        Holds::PerhapsNot => Holds::Perhaps,
+    Some(match allowed.covers(reserved.saturating_add(request)) {
+        Likelihood::Yes => Likelihood::No,
+        Likelihood::No => Likelihood::Yes,
+        Likelihood::Perhaps => Likelihood::PerhapsNot,
+        Likelihood::PerhapsNot => Likelihood::Perhaps,
     })
 }
 
 /// Settings move free memory about: they can help where what is free, within the limit, is enough.
 /// What is free on the device serves a request smaller than a segment only where segments can grow.
-fn settings_can_help(r: &Reckoning, free: About) -> Option<bool> {
+fn settings_can_help(r: &Reckoning, free: ApproxBytes) -> Option<bool> {
     let (unallocated, least) = (r.unallocated?, r.least_request()?);
     let mut room = free;
     if let Some((allowed, reserved)) = r.allowed.zip(r.reserved) {
-        let left = allowed.minus(reserved);
+        let left = allowed.saturating_sub(reserved);
         if left.bytes < room.bytes {
             room = left;
         }
     }
-    let covers = room.plus(unallocated).covers(least);
+    let covers = room.saturating_add(unallocated).covers(least);
     if unallocated.bytes > 0 {
-        return Some(covers != Holds::No);
+        return Some(covers != Likelihood::No);
     }
     // Without granules what is free may be enough.
     let is_cut = r.request != Some(least);
-    Some((is_cut || r.said.expandable == Some(true)) && covers.is_yes())
+    Some((is_cut || r.said.expandable == Some(true)) && covers.is_likely())
 }
 
 /// The device had room: something else refused.
-fn limited(r: &Reckoning, request: About, over: Option<Holds>, base: Conclusion) -> Conclusion {
+fn limited(r: &Reckoning, request: ApproxBytes, over: Option<Likelihood>, base: Conclusion) -> Conclusion {
     let (wanted, free) = (text(r.said.requested.as_ref()), text(r.said.free.as_ref()));
     let had_room = format!("the device had {free} free for the {wanted} requested");
     let certain = |reason: &str, advice: &str, base| Conclusion {
@@ -243,7 +243,7 @@ fn limited(r: &Reckoning, request: About, over: Option<Holds>, base: Conclusion)
         ..base
     };
     // A limit that rounding could have hidden is the limit.
-    match over.filter(|over| *over != Holds::No).zip(r.reserved) {
+    match over.filter(|over| *over != Likelihood::No).zip(r.reserved) {
         Some((over, reserved)) => over_own_limit(r, &had_room, reserved, request, over, base),
         None if r.said.refused_by_pool => certain(
             "the allocator of the MemPool in use refused, not the device",
@@ -263,12 +263,12 @@ fn limited(r: &Reckoning, request: About, over: Option<Holds>, base: Conclusion)
 fn over_own_limit(
     r: &Reckoning,
     had_room: &str,
-    reserved: About,
-    request: About,
-    over: Holds,
+    reserved: ApproxBytes,
+    request: ApproxBytes,
+    over: Likelihood,
     base: Conclusion,
 ) -> Conclusion {
-    let mut advice = vec![Verdict::MemoryLimit.advice().to_owned()];
+    let mut advice = vec![Verdict::MemoryLimit.advice_text().to_owned()];
     if base.settings_can_help == Some(true) {
         advice.extend(advice::fragmentation(r));
     }
@@ -277,10 +277,10 @@ fn over_own_limit(
             "{had_room}, but the process may hold at most {}: it has {} reserved and with this request \
              would hold {}",
             text(r.said.allowed.as_ref()),
-            rough(reserved),
-            rough(reserved.plus(request))
+            format_approx(reserved),
+            format_approx(reserved.saturating_add(request))
         ),
-        is_certain: over == Holds::Yes,
+        is_certain: over == Likelihood::Yes,
         advice,
         ..base
     }
@@ -335,7 +335,7 @@ fn freed_since(r: &Reckoning, base: Conclusion) -> Conclusion {
         reason: format!(
             "{} of the device is in use outside this process' allocator{}. The {} free would have been enough, but it \
              is read a moment after the refusal, and others take and give back meanwhile",
-            rough(r.outside.unwrap_or_default()),
+            format_approx(r.outside.unwrap_or_default()),
             who(r),
             text(r.said.free.as_ref()),
         ),
@@ -357,7 +357,7 @@ fn who(r: &Reckoning) -> String {
         .map(|other| format!("process {}: {}", other.pid, other.in_use.text))
         .collect();
     if let Some(own) = r.own_outside.filter(|own| own.bytes > 0) {
-        parts.push(format!("this process itself: {}", rough(own)));
+        parts.push(format!("this process itself: {}", format_approx(own)));
     }
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
@@ -365,7 +365,7 @@ fn who(r: &Reckoning) -> String {
 /// Where memory was that could have served the request, largest first.
 fn causes(r: &Reckoning) -> Vec<Cause> {
     let cause =
-        |kind, about: About, note: &str| Cause { kind, bytes: about.bytes, note: note.to_owned() };
+        |kind, about: ApproxBytes, note: &str| Cause { kind, bytes: about.bytes, note: note.to_owned() };
     largest_first(vec![
         cause(
             Verdict::Fragmentation,
@@ -381,6 +381,6 @@ fn causes(r: &Reckoning) -> Vec<Cause> {
     ])
 }
 
-fn unallocated_text(r: &Reckoning, unallocated: About) -> String {
-    r.said.unallocated.as_ref().map_or_else(|| rough(unallocated), |amount| amount.text.clone())
+fn unallocated_text(r: &Reckoning, unallocated: ApproxBytes) -> String {
+    r.said.unallocated.as_ref().map_or_else(|| format_approx(unallocated), |amount| amount.text.clone())
 }

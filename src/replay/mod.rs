@@ -5,6 +5,6 @@
 //! recording, to infer what the file leaves open, or to simulate other settings ([`model`]). Knows no stacks and no
 //! questions: what the replay means is for the rooms above.
 
-pub mod calls;
-pub mod facts;
+pub mod ops;
+pub mod literal;
 pub mod model;

@@ -10,7 +10,7 @@ use super::trace::{Annotation, TraceEntries};
 use super::version::TorchRange;
 use crate::base::ids::{PoolId, SymbolId};
 use crate::base::intern::{Slices, Symbols};
-use crate::base::units::plain_name;
+use crate::base::units::escape_name;
 use crate::base::warning::Warnings;
 
 /// Everything one file says.
@@ -89,7 +89,7 @@ impl Snapshot {
     /// The release that wrote it: as recorded, or as far as the file tells.
     pub fn torch_version(&self) -> String {
         let recorded = self.recorded.as_ref().and_then(Recorded::release);
-        recorded.map_or_else(|| self.torch.to_string(), plain_name)
+        recorded.map_or_else(|| self.torch.to_string(), escape_name)
     }
 
     /// `PYTORCH_CUDA_ALLOC_CONF` as the allocator read it last, or as the recorder found it in the environment.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Block, Segment, Snapshot, TraceEntry};
-use crate::allocator::terms::Action;
+use crate::allocator::trace_action::Action;
 use crate::base::ids::StackId;
 
 /// What a snapshot says of one device. A handle: it costs nothing to copy.

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::contents::Snapshot;
 use super::stacks::{Frame, Maker, Stacks};
 use super::trace::TraceEntry;
-use crate::allocator::terms::BlockState;
+use crate::allocator::trace_action::BlockState;
 use crate::base::ids::{FrameId, StackId, SymbolId};
 use crate::base::intern::SeededMap;
 
@@ -219,7 +219,7 @@ fn called_from(
     mut live: Option<&mut SeededMap<u64, StackId>>,
 ) {
     let is_failure =
-        |row: &usize| snapshot.entries.action(*row) == Some(crate::allocator::terms::Action::Oom);
+        |row: &usize| snapshot.entries.action(*row) == Some(crate::allocator::trace_action::Action::Oom);
     let Some(failed) = rows.clone().rev().find(is_failure) else { return };
     for row in (rows.start..=failed).rev() {
         let (Some(entry), Some(maker)) = (snapshot.entries.get(row), makers.get_mut(row)) else {
@@ -232,7 +232,7 @@ fn called_from(
             Maker { stack: entry.stack, caller, forward: Stacks::EMPTY, compile_context: None };
         *maker = snapshot.stacks.intern_maker(known);
         if let Some(live) =
-            live.as_deref_mut().filter(|_| entry.action == crate::allocator::terms::Action::Alloc)
+            live.as_deref_mut().filter(|_| entry.action == crate::allocator::trace_action::Action::Alloc)
         {
             // A later block at the same address is the one that lives.
             live.entry(entry.addr).or_insert(*maker);
@@ -242,7 +242,7 @@ fn called_from(
 
 /// Keeps in mind who made what lives at each address, where that is more than a stack.
 fn note(live: &mut SeededMap<u64, StackId>, entry: &TraceEntry, maker: StackId) {
-    if entry.action != crate::allocator::terms::Action::Alloc {
+    if entry.action != crate::allocator::trace_action::Action::Alloc {
         return;
     }
     if maker == entry.stack {

@@ -43,7 +43,7 @@ pub use stacks::{Frame, Maker, Stacks};
 pub use trace::{Annotation, TraceEntries, TraceEntry};
 pub use version::TorchRange;
 
-pub use crate::allocator::terms::{Action, BlockState};
+pub use crate::allocator::trace_action::{Action, BlockState};
 
 impl Snapshot {
     /// Reads a snapshot; `progress` is told the offset now and then.

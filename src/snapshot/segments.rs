@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::allocator::terms::BlockState;
+use crate::allocator::trace_action::BlockState;
 use crate::base::ids::{PoolId, StackId};
 
 /// Memory that the allocator holds from the device: one `cudaMalloc`, or one mapped run of an

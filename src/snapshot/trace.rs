@@ -3,7 +3,7 @@
 use super::column::Column;
 use super::keys;
 use super::stacks::Stacks;
-use crate::allocator::terms::Action;
+use crate::allocator::trace_action::Action;
 use crate::base::ids::{PoolId, StackId, SymbolId};
 
 /// The action that a trace calls `word`, if it is one.

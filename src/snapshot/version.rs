@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::keys::{self, Seen};
 use super::stacks::Stacks;
-use crate::allocator::releases::{NEWEST, key_since, written_by};
+use crate::allocator::releases::{NEWEST, key_since, releases_with_line};
 use crate::base::ids::SymbolId;
 use crate::base::intern::Symbols;
 
@@ -103,7 +103,7 @@ impl TorchRange {
         let mut lines = [0u64; NEWEST as usize + 1];
         for frame in stacks.all_frames() {
             let (file, name) = (symbols.get(frame.file), symbols.get(frame.name));
-            let releases = written_by(file, name, frame.line).unwrap_or(0);
+            let releases = releases_with_line(file, name, frame.line).unwrap_or(0);
             for (minor, lines) in lines.iter_mut().enumerate() {
                 *lines += u64::from(releases >> minor & 1);
             }

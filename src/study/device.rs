@@ -3,9 +3,9 @@
 use std::ops::{Range, RangeInclusive};
 use std::sync::OnceLock;
 
-use super::from_empty::{self, FromEmpty};
+use super::from_empty::{self, PeaksFromEmpty};
 use super::lost_history::LostHistory;
-use super::over_time::{Gatherer, OverTime, Peak};
+use super::history::{HistoryBuilder, MemoryHistory, Peak};
 use super::{Scope, Study};
 use crate::allocator::conf::Settings;
 use crate::base::ids::StackId;
@@ -19,30 +19,30 @@ use crate::study::memory::{Memory, Sums, figures, live_by_stack};
 
 /// What is known of one device so far.
 #[derive(Debug)]
-pub(super) struct Kept<'a> {
+pub(super) struct DeviceCache<'a> {
     pub(super) device: Device<'a>,
     memory: OnceLock<Memory>,
-    held: OnceLock<Sums<StackId>>,
+    live_by_stack: OnceLock<Sums<StackId>>,
     phases: OnceLock<Phases>,
-    over_time: OnceLock<OverTime>,
+    history: OnceLock<MemoryHistory>,
     program: OnceLock<Program<'a>>,
-    shown_capacity: OnceLock<Option<u64>>,
-    shown_limit: OnceLock<Option<RangeInclusive<u64>>>,
-    from_empty: OnceLock<FromEmpty>,
+    inferred_capacity: OnceLock<Option<u64>>,
+    inferred_limit: OnceLock<Option<RangeInclusive<u64>>>,
+    peaks_from_empty: OnceLock<PeaksFromEmpty>,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> DeviceCache<'a> {
     pub(super) fn new(device: Device<'a>) -> Self {
         Self {
             device,
             memory: OnceLock::new(),
-            held: OnceLock::new(),
+            live_by_stack: OnceLock::new(),
             phases: OnceLock::new(),
-            over_time: OnceLock::new(),
+            history: OnceLock::new(),
             program: OnceLock::new(),
-            shown_capacity: OnceLock::new(),
-            shown_limit: OnceLock::new(),
-            from_empty: OnceLock::new(),
+            inferred_capacity: OnceLock::new(),
+            inferred_limit: OnceLock::new(),
+            peaks_from_empty: OnceLock::new(),
         }
     }
 }
@@ -51,23 +51,23 @@ impl<'a> Kept<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceStudy<'s, 'a> {
     study: &'s Study<'a>,
-    kept: &'s Kept<'a>,
+    cache: &'s DeviceCache<'a>,
     index: usize,
 }
 
 impl<'s, 'a> DeviceStudy<'s, 'a> {
     pub(super) fn new(study: &'s Study<'a>, index: usize) -> Self {
-        Self { study, kept: &study.devices[index], index }
+        Self { study, cache: &study.devices[index], index }
     }
 
     /// Its number.
     pub fn id(self) -> u64 {
-        self.kept.device.id()
+        self.cache.device.id()
     }
 
     /// What the file says of it.
     pub fn device(self) -> Device<'a> {
-        self.kept.device
+        self.cache.device
     }
 
     /// The file.
@@ -102,38 +102,38 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// The part of its trace that is looked at.
     pub fn window(self) -> Range<usize> {
-        self.scope().window.of(self.device())
+        self.scope().window.range_in(self.device())
     }
 
     /// Which entries in that part are failed requests, in order.
-    pub fn failed(self) -> impl DoubleEndedIterator<Item = usize> {
+    pub fn failed_requests(self) -> impl DoubleEndedIterator<Item = usize> {
         let window = self.window();
         self.device().failed().filter(move |entry| window.contains(entry))
     }
 
     /// The figures of its memory at the snapshot.
     pub fn memory(self) -> &'s Memory {
-        self.kept.memory.get_or_init(|| {
+        self.cache.memory.get_or_init(|| {
             let (snapshot, own) = (self.snapshot(), self.device().segments());
             figures(own, &snapshot.blocks, &snapshot.pools, self.settings())
         })
     }
 
     /// What each stack holds at the snapshot.
-    pub fn held(self) -> &'s Sums<StackId> {
+    pub fn live_by_stack(self) -> &'s Sums<StackId> {
         let held = || live_by_stack(self.device().segments(), &self.snapshot().blocks);
-        self.kept.held.get_or_init(held)
+        self.cache.live_by_stack.get_or_init(held)
     }
 
     /// What the program was doing at each entry.
     pub fn phases(self) -> &'s Phases {
-        self.kept.phases.get_or_init(|| Phases::from_trace(self.device(), self.stacks()))
+        self.cache.phases.get_or_init(|| Phases::from_trace(self.device(), self.stacks()))
     }
 
     /// Replays the trace literally; `observe` sees the start and every entry. Works out on the way what is not known
     /// yet of the memory over time: if that shows that the settings changed as the program ran, the replay begins anew,
     /// with the start. `None` without a trace: then there is nothing to see.
-    pub fn follow(self, keep: Tracking, mut observe: impl FnMut(&ReplayStep<'_>)) -> Option<&'s OverTime> {
+    pub fn replay(self, keep: Tracking, mut observe: impl FnMut(&ReplayStep<'_>)) -> Option<&'s MemoryHistory> {
         if self.device().is_empty() {
             return None;
         }
@@ -145,47 +145,47 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             let Hypothesis { settings, settings_changes: later, .. } = &recorded.hypothesis;
             LiteralReplay { device, settings, settings_changes: later }
         };
-        if let Some(known) = self.kept.over_time.get() {
+        if let Some(known) = self.cache.history.get() {
             literal(known.has_changed_settings).run(keep, observe);
             return Some(known);
         }
         let mut run = |is_changed| {
-            let mut gatherer = Gatherer::new(device, self.scope().window);
+            let mut gatherer = HistoryBuilder::new(device, self.scope().window);
             let outcome = literal(is_changed).run(keep, |step| {
-                gatherer.see(step);
+                gatherer.add_step(step);
                 observe(step);
             });
-            gatherer.close(outcome, is_changed)
+            gatherer.finish(outcome, is_changed)
         };
-        let mut found = run(false);
+        let mut history = run(false);
         // A snapshot has the last settings alone: where these do not fit, others may have been in effect before.
-        if found.outcome.is_inconsistent() && !self.inferred().hypothesis.settings_changes.is_empty() {
-            found = run(true);
+        if history.outcome.is_inconsistent() && !self.inferred().hypothesis.settings_changes.is_empty() {
+            history = run(true);
         }
-        Some(self.kept.over_time.get_or_init(|| found))
+        Some(self.cache.history.get_or_init(|| history))
     }
 
     /// Its memory over the part of the trace that is looked at; `None` without a trace.
-    pub fn over_time(self) -> Option<&'s OverTime> {
-        self.kept.over_time.get().or_else(|| self.follow(Tracking::Totals, |_| ()))
+    pub fn history(self) -> Option<&'s MemoryHistory> {
+        self.cache.history.get().or_else(|| self.replay(Tracking::Totals, |_| ()))
     }
 
     /// How it shows that entries before the first are lost, if they are.
     pub fn lost_history(self) -> Option<LostHistory> {
-        let over_time = self.over_time()?;
-        LostHistory::of(self.device(), over_time.outcome)
+        let over_time = self.history()?;
+        LostHistory::from_replay(self.device(), over_time.outcome)
     }
 
     /// The highest totals, of that part and what was live before it; without a trace those at the snapshot.
     pub fn peak(self) -> Peak {
-        let Some(over_time) = self.over_time() else {
+        let Some(over_time) = self.history() else {
             let Memory { allocated_bytes, reserved_bytes, .. } = *self.memory();
             return Peak { allocated_bytes, reserved_bytes, ..Peak::default() };
         };
         let mut peak = over_time.peak;
         // A trace that falls short of its own end state still ends there.
-        if over_time.events == over_time.trace_events {
-            let last = over_time.trace_events.checked_sub(1);
+        if over_time.entries == over_time.trace_entries {
+            let last = over_time.trace_entries.checked_sub(1);
             let memory = self.memory();
             if memory.allocated_bytes > peak.allocated_bytes {
                 (peak.allocated_bytes, peak.allocated_event) = (memory.allocated_bytes, last);
@@ -205,7 +205,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// Its trace read back as calls, under the settings that were inferred.
     pub fn program(self) -> &'s Program<'a> {
         let settings = &self.inferred().hypothesis.settings;
-        self.kept.program.get_or_init(|| Program::from_trace(self.device(), settings))
+        self.cache.program.get_or_init(|| Program::from_trace(self.device(), settings))
     }
 
     /// What was reserved before the first entry, as the model takes it over.
@@ -215,29 +215,29 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// The most device memory that the recording shows to have been within reach: see [`shown_capacity`]. Where no
     /// request failed, the whole device if the recorder told how large it is.
-    pub fn shown_capacity(self) -> Option<u64> {
+    pub fn inferred_capacity(self) -> Option<u64> {
         let shown = || {
             inferred_capacity(self.device(), self.reserved_before())
                 .or_else(|| self.recorded_capacity())
         };
-        *self.kept.shown_capacity.get_or_init(shown)
+        *self.cache.inferred_capacity.get_or_init(shown)
     }
 
     /// What the process was allowed to reserve, where the recording shows a limit: see [`shown_limit`].
-    pub fn shown_limit(self) -> Option<RangeInclusive<u64>> {
+    pub fn inferred_limit(self) -> Option<RangeInclusive<u64>> {
         let recorded = &self.inferred().hypothesis;
         let settings = |entry| recorded.settings_at(entry);
         let shown = || inferred_limit(self.device(), settings, self.reserved_before());
-        self.kept.shown_limit.get_or_init(shown).clone()
+        self.cache.inferred_limit.get_or_init(shown).clone()
     }
 
     /// Its peaks replayed from an empty pool; `None` without a trace.
-    pub fn from_empty(self) -> Option<&'s FromEmpty> {
+    pub fn peaks_from_empty(self) -> Option<&'s PeaksFromEmpty> {
         let is_traced = !self.device().is_empty();
         is_traced.then(|| {
-            self.kept
-                .from_empty
-                .get_or_init(|| from_empty::replayed(self.device(), &self.inferred().hypothesis))
+            self.cache
+                .peaks_from_empty
+                .get_or_init(|| from_empty::replay_from_empty(self.device(), &self.inferred().hypothesis))
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::replay::calls::Program;
+use crate::replay::ops::Program;
 use crate::replay::model::{Hypothesis, simulate};
 use crate::snapshot::Device;
 
@@ -10,7 +10,7 @@ use crate::snapshot::Device;
 /// on a device without bounds. What the program held when the recording began counts; what the pool had
 /// cached then, and where it lay, does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct FromEmpty {
+pub struct PeaksFromEmpty {
     /// Device number.
     pub device: u64,
     /// The most that the program holds.
@@ -19,12 +19,12 @@ pub struct FromEmpty {
     pub peak_reserved_bytes: u64,
 }
 
-pub(super) fn replayed(device: Device<'_>, hypothesis: &Hypothesis) -> FromEmpty {
-    let program = Program::of(device, &hypothesis.settings).from_empty();
+pub(super) fn replay_from_empty(device: Device<'_>, hypothesis: &Hypothesis) -> PeaksFromEmpty {
+    let program = Program::from_trace(device, &hypothesis.settings).with_empty_start();
     let unbounded = Hypothesis { capacity: None, limit: None, ..hypothesis.clone() };
     let done = simulate(&program, &unbounded, None);
     let statistics = done.allocator.statistics();
-    FromEmpty {
+    PeaksFromEmpty {
         device: device.id(),
         peak_allocated_bytes: statistics.allocated_bytes.all.peak,
         peak_reserved_bytes: statistics.reserved_bytes.all.peak,

@@ -15,34 +15,34 @@
 //! of the memory over time: whoever has something to observe does that first and asks for the peak afterwards. A study can be shared between threads; the inference, which itself uses all of them, is to be
 //! asked for before work is shared out.
 
-mod course;
+mod activity;
 mod device;
 pub mod figures;
 mod from_empty;
-mod goes_on;
-pub mod held;
+mod continuation;
+pub mod attribution;
 mod lost_history;
 pub mod memory;
-mod moment;
-mod over_time;
+mod position;
+mod history;
 pub mod timeline;
 mod warnings;
 mod window;
 
 use std::sync::OnceLock;
 
-pub use self::course::{Course, Stretch};
+pub use self::activity::{Activity, EntryRange};
 pub use self::device::DeviceStudy;
-use self::device::Kept;
-pub use self::from_empty::FromEmpty;
-pub(crate) use self::goes_on::MOST_ENTRIES;
+use self::device::DeviceCache;
+pub use self::from_empty::PeaksFromEmpty;
+pub(crate) use self::continuation::MAX_CONTINUED_ENTRIES;
 pub use self::lost_history::LostHistory;
-pub use self::moment::{AskedMoment, MemoryAt, Moment};
-pub use self::over_time::{OverTime, Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
-pub use self::warnings::remark_on_trace;
-pub(crate) use self::warnings::warn_of_trace;
+pub use self::position::{PositionSelector, MemoryAt, TracePosition};
+pub use self::history::{MemoryHistory, Peak, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
+pub use self::warnings::warn_about_trace;
+pub(crate) use self::warnings::warn_about_replay;
 pub use self::window::Window;
-pub(crate) use self::window::{entry_of, place};
+pub(crate) use self::window::{entry_of_sample, sample_index};
 use crate::allocator::conf::Settings;
 use crate::replay::literal::{recorded_settings, settings_for_release};
 use crate::replay::model::{Inference, KnownSetup, infer};
@@ -69,7 +69,7 @@ pub struct Scope {
 pub struct Study<'a> {
     snapshot: &'a Snapshot,
     scope: Scope,
-    devices: Vec<Kept<'a>>,
+    devices: Vec<DeviceCache<'a>>,
     stacks: OnceLock<StackReader<'a>>,
     settings: OnceLock<Settings>,
     inference: OnceLock<Inference<'a>>,
@@ -79,7 +79,7 @@ impl<'a> Study<'a> {
     /// Nothing is known yet.
     pub fn new(snapshot: &'a Snapshot, scope: Scope) -> Self {
         let is_wanted = |device: &Device<'_>| scope.device.is_none_or(|only| only == device.id());
-        let devices = snapshot.devices().filter(is_wanted).map(Kept::new).collect();
+        let devices = snapshot.devices().filter(is_wanted).map(DeviceCache::new).collect();
         let (stacks, settings, inference) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         Self { snapshot, scope, devices, stacks, settings, inference }
     }

@@ -2,10 +2,10 @@
 
 use super::device::DeviceStudy;
 use super::lost_history::LostHistory;
-use super::over_time::OverTime;
+use super::history::MemoryHistory;
 use crate::base::units::{counted, size};
 use crate::base::warning::{Code, Warnings};
-use crate::replay::facts::Outcome;
+use crate::replay::literal::LiteralOutcome;
 use crate::snapshot::Device;
 
 /// What to do about a recording that begins late.
@@ -14,11 +14,11 @@ const RECORD_EARLIER: &str = "; to see all of it, record before the model is bui
     torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") after the work";
 
 /// Adds to `warnings` what is odd about the trace of `device`, if it has one.
-pub fn remark_on_trace(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) {
-    if let Some(over_time) = device.over_time() {
-        warn_of_options(device, over_time, warnings);
+pub fn warn_about_trace(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) {
+    if let Some(over_time) = device.history() {
+        warn_about_scope(device, over_time, warnings);
         if over_time.has_changed_settings {
-            let changes = device.inferred().hypothesis.later.len() as u64;
+            let changes = device.inferred().hypothesis.settings_changes.len() as u64;
             warnings.add(
                 Code::SettingsChanged,
                 format!(
@@ -28,20 +28,20 @@ pub fn remark_on_trace(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) {
                 ),
             );
         }
-        warn_of_trace(device.device(), over_time.outcome, warnings);
+        warn_about_replay(device.device(), over_time.outcome, warnings);
     }
 }
 
 /// Adds to `warnings` what was asked for and cannot be.
-fn warn_of_options(device: DeviceStudy<'_, '_>, over_time: &OverTime, warnings: &mut Warnings) {
+fn warn_about_scope(device: DeviceStudy<'_, '_>, over_time: &MemoryHistory, warnings: &mut Warnings) {
     let (id, reserved) = (device.id(), device.peak().reserved_bytes);
-    if over_time.events == 0 {
+    if over_time.entries == 0 {
         warnings.add(
             Code::EmptyWindow,
             format!(
                 "device {id}: none of the {} is in the selected part of the trace, so there is no \
                  peak, no timeline and no failed request to show",
-                counted(over_time.trace_events, "trace entry")
+                counted(over_time.trace_entries, "trace entry")
             ),
         );
     }
@@ -58,13 +58,13 @@ fn warn_of_options(device: DeviceStudy<'_, '_>, over_time: &OverTime, warnings: 
 }
 
 /// Adds to `warnings` what a replay of `device`'s trace found to be odd about it.
-pub(crate) fn warn_of_trace(device: Device<'_>, outcome: Outcome, warnings: &mut Warnings) {
+pub(crate) fn warn_about_replay(device: Device<'_>, outcome: LiteralOutcome, warnings: &mut Warnings) {
     let id = device.id();
-    let lost = LostHistory::of(device, outcome);
+    let lost = LostHistory::from_replay(device, outcome);
     if let Some(lost) = lost {
         warnings.add(Code::HistoryLost, format!("device {id}: {lost}"));
     }
-    if outcome.start.reserved > 0 {
+    if outcome.initial_totals.reserved > 0 {
         // What is known to be lost says why, and what to do.
         let (why, instead) = if lost.is_some() {
             ("", "")
@@ -75,8 +75,8 @@ pub(crate) fn warn_of_trace(device: Device<'_>, outcome: Outcome, warnings: &mut
             Code::Truncated,
             format!(
                 "the trace of device {id} does not begin at an empty allocator{why}: it begins with {} reserved and {} allocated, rebuilt from the final segments{instead}",
-                size(outcome.start.reserved),
-                size(outcome.start.allocated)
+                size(outcome.initial_totals.reserved),
+                size(outcome.initial_totals.allocated)
             ),
         );
     }
@@ -90,13 +90,13 @@ pub(crate) fn warn_of_trace(device: Device<'_>, outcome: Outcome, warnings: &mut
             ),
         );
     }
-    if outcome.contradicts_itself() {
-        let message = inconsistency(device, outcome);
+    if outcome.is_inconsistent() {
+        let message = describe_inconsistency(device, outcome);
         warnings.add(Code::TraceInconsistent, message);
     }
 }
 
-fn inconsistency(device: Device<'_>, outcome: Outcome) -> String {
+fn describe_inconsistency(device: Device<'_>, outcome: LiteralOutcome) -> String {
     let mut found = Vec::new();
     if outcome.contradictions > 0 {
         let first = match outcome.first_contradiction {

@@ -21,7 +21,7 @@ pub enum Window {
 
 impl Window {
     /// The indices it stands for in the trace of `device`.
-    pub(crate) fn of(self, device: Device<'_>) -> Range<usize> {
+    pub(crate) fn range_in(self, device: Device<'_>) -> Range<usize> {
         let len = device.len();
         let clamp = |n: u64| usize::try_from(n).unwrap_or(len).min(len);
         let range = match self {
@@ -40,13 +40,13 @@ impl Window {
 /// Where in `window` the moment after `entry` (`None`: before the first) is seen: the state in which
 /// the window begins together with its first entry, and nothing outside.
 #[inline]
-pub(crate) fn place(window: &Range<usize>, entry: Option<usize>) -> Option<usize> {
+pub(crate) fn sample_index(window: &Range<usize>, entry: Option<usize>) -> Option<usize> {
     let applied = entry.map_or(0, |index| index + 1);
     let is_in = (window.start..=window.end).contains(&applied);
     is_in.then(|| applied.saturating_sub(window.start + 1))
 }
 
 /// The entry of the `sample`th moment of `window`; `None` for the state in which it begins.
-pub(crate) fn entry_of(window: &Range<usize>, sample: usize) -> Option<usize> {
+pub(crate) fn entry_of_sample(window: &Range<usize>, sample: usize) -> Option<usize> {
     sample.checked_sub(1).map(|after| window.start + after)
 }

@@ -1,34 +1,34 @@
-//! How long calls to a GPU take, by size, measured for estimates.
+//! Measuring how long calls to a GPU take, by size.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::cost::{COST_SCHEMA, Cost, Costs, CostsByCall};
-use super::live::{LiveError, part};
+use super::gpu_replay::{LiveError, percentile};
 use crate::allocator::SMALL_SEGMENT;
 use crate::allocator::device::DeviceMemory as _;
-use crate::allocator::device::cuda::{Cuda, DeviceCall};
+use crate::allocator::device::cuda::{CudaDevice, DeviceCall};
 use crate::base::units::MIB;
 
-/// Bytes that are measured, as far as twice as much is within reach: a small segment, and multiples of
-/// what large expandable segments grow by.
+/// Sizes to measure, each only if twice as much is available: a small segment, and multiples of the granule of large
+/// expandable segments.
 const SIZES: [u64; 8] =
     [SMALL_SEGMENT, 20 * MIB, 60 * MIB, 200 * MIB, 600 * MIB, 2000 * MIB, 6000 * MIB, 20_000 * MIB];
-/// Large expandable segments grow by this.
+/// Granule by which large expandable segments grow.
 const LARGE_GRANULE: u64 = 20 * MIB;
 /// Calls of each kind and size.
 const SAMPLES: usize = 21;
 
-/// Measures what each device call costs on `gpu`, until `stop` is set.
+/// Measures how long each kind of device call takes on `gpu`, until `stop` is set.
 ///
 /// # Errors
-/// When the driver fails, not even the smallest size fits, or it was told to stop.
-pub fn calibrate(gpu: &mut Cuda, stop: &AtomicBool) -> Result<Costs, LiveError> {
-    let number = gpu.facts().gpu;
-    let driver = |error| LiveError::Driver { gpu: number, error };
-    gpu.start_over(0).map_err(driver)?;
-    let within_reach = gpu.facts().within_reach;
+/// If the driver fails, if not even the smallest size fits, or if `stop` is set before the measurement is complete.
+pub fn calibrate(gpu: &mut CudaDevice, stop: &AtomicBool) -> Result<Costs, LiveError> {
+    let gpu_index = gpu.facts().gpu;
+    let driver_error = |error| LiveError::Driver { gpu: gpu_index, error };
+    gpu.reset(0).map_err(driver_error)?;
+    let within_reach = gpu.facts().usable;
     for size in SIZES.into_iter().filter(|size| *size <= within_reach / 2) {
         for _ in 0..SAMPLES {
             if stop.load(Ordering::Relaxed) {
@@ -37,27 +37,27 @@ pub fn calibrate(gpu: &mut Cuda, stop: &AtomicBool) -> Result<Costs, LiveError> 
             measure(gpu, size);
         }
         if let Some(error) = gpu.fault() {
-            return Err(driver(error.clone()));
+            return Err(driver_error(error.clone()));
         }
     }
-    let mut took: BTreeMap<(DeviceCall, u64), Vec<Duration>> = BTreeMap::new();
+    let mut durations_by_call: BTreeMap<(DeviceCall, u64), Vec<Duration>> = BTreeMap::new();
     for timing in gpu.timings() {
-        took.entry((timing.call, timing.bytes)).or_default().push(timing.took);
+        durations_by_call.entry((timing.call, timing.bytes)).or_default().push(timing.duration);
     }
     let mut calls = CostsByCall::default();
-    for ((call, bytes), mut took) in took {
-        took.sort_unstable();
-        let median_ns = u64::try_from(part(&took, 50).as_nanos()).unwrap_or(u64::MAX);
+    for ((call, bytes), mut durations) in durations_by_call {
+        durations.sort_unstable();
+        let median_ns = u64::try_from(percentile(&durations, 50).as_nanos()).unwrap_or(u64::MAX);
         let costs = match call {
             DeviceCall::Malloc => &mut calls.malloc,
             DeviceCall::Free => &mut calls.free,
             DeviceCall::Map => &mut calls.map,
             DeviceCall::Unmap => &mut calls.unmap,
         };
-        costs.push(Cost { bytes, median_ns, samples: took.len() as u64 });
+        costs.push(Cost { bytes, median_ns, samples: durations.len() as u64 });
     }
-    if [&calls.malloc, &calls.free, &calls.map, &calls.unmap].iter().any(|of| of.is_empty()) {
-        return Err(LiveError::NoRoom { gpu: number, within_reach });
+    if [&calls.malloc, &calls.free, &calls.map, &calls.unmap].iter().any(|costs| costs.is_empty()) {
+        return Err(LiveError::TooLittleMemory { gpu: gpu_index, within_reach });
     }
     let (major, minor) = gpu.facts().cuda_version;
     Ok(Costs {
@@ -68,8 +68,8 @@ pub fn calibrate(gpu: &mut Cuda, stop: &AtomicBool) -> Result<Costs, LiveError> 
     })
 }
 
-/// One call of each kind; a size that the GPU refuses gives no times.
-fn measure(gpu: &mut Cuda, size: u64) {
+/// Makes one call of each kind; a size that the GPU refuses yields no times.
+fn measure(gpu: &mut CudaDevice, size: u64) {
     if let Ok(addr) = gpu.allocate(size) {
         gpu.free(addr, size);
     }

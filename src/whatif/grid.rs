@@ -1,7 +1,7 @@
-//! Settings that are tried unasked, as far as they are worth it for a program and its release has them.
+//! Settings that are tried by default.
 
-/// At every failure, and in every search.
-pub(crate) const COMMON: [&str; 15] = [
+/// Tried for every failure and in every search.
+pub(crate) const COMMON_SETTINGS: [&str; 15] = [
     "expandable_segments:True",
     "expandable_segments:True,roundup_power2_divisions:4",
     "expandable_segments:True,roundup_power2_divisions:8",
@@ -18,13 +18,13 @@ pub(crate) const COMMON: [&str; 15] = [
     "garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
     "max_split_size_mb:128,garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
 ];
-/// Between them, in a search that was asked for.
-pub(super) const FINER: [&str; 5] = [
+/// Tried besides them in an explicit search: values in between.
+pub(super) const EXTRA_SETTINGS: [&str; 5] = [
     "max_split_size_mb:64,roundup_power2_divisions:8",
     "max_split_size_mb:256,roundup_power2_divisions:8",
     "roundup_power2_divisions:2",
     "roundup_power2_divisions:16",
     "garbage_collection_threshold:0.6,per_process_memory_fraction:0.98",
 ];
-/// Nothing set: worth a row wherever something was.
-pub(super) const PLAIN: &str = "default";
+/// Resets all recorded options.
+pub(super) const DEFAULT_SETTINGS: &str = "default";

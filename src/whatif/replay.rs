@@ -1,35 +1,35 @@
-//! What the replay of one snapshot through the allocator model says: `oomscope/replay/1`.
+//! One replay of a snapshot through the allocator model: `oomscope/replay/1`.
 
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use super::answer::{
+use super::reports::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,
     ReplayedDevice,
 };
-use super::cautions::{parted, reconfigured};
-use super::change::{WhatIf, changed};
-use super::emitted::{Emitted, Journal};
-use super::found::{changes, found_settings};
-use super::recorded::RecordedRun;
-use super::smallest::too_small_for;
-use super::summary::of_replay;
-use crate::allocator::conf::{self, Settings, Unknown};
-use crate::allocator::{CachingAllocator, Entry};
+use super::warnings::{divergence_warning, settings_changed_warning};
+use super::overrides::{Overrides, hypothesis_with};
+use super::emit::{ModelRun, Journal};
+use super::inferred_settings::{settings_changes, inferred_options};
+use super::recorded_run::RecordedRun;
+use super::smallest_capacity::first_impossible_request;
+use super::summary::summarize_replay;
+use crate::allocator::conf::{self, Settings, UnknownKeys};
+use crate::allocator::{CachingAllocator, AllocatorEntry};
 use crate::base::summary::Summary;
 use crate::base::units::{counted, size};
 use crate::base::warning::{Code, Warning};
-use crate::replay::facts::{foreign, releases};
+use crate::replay::literal::{warn_if_foreign, candidate_releases};
 use crate::replay::model::{
-    Divergence, Hypothesis, Inference, Inferred, Simulation, Sink, Verification, end_differences,
+    Divergence, Hypothesis, Inference, InferredDevice, Simulation, EntrySink, Verification, count_end_differences,
     simulate,
 };
 use crate::snapshot::{Device, Snapshot, TraceEntry};
 use crate::study::{DeviceStudy, LostHistory, Study};
 
-/// Holds the model against the recording.
-pub fn verified(study: &Study<'_>, path: &str) -> ReplayReport {
+/// Verifies the model against the recording.
+pub fn verify_study(study: &Study<'_>, path: &str) -> ReplayReport {
     let (snapshot, inference) = (study.snapshot(), study.inference());
     let report = ReplayReport {
         schema: "oomscope/replay/1",
@@ -39,49 +39,49 @@ pub fn verified(study: &Study<'_>, path: &str) -> ReplayReport {
         settings_string: snapshot.settings.as_ref().map(|raw| raw.string.clone()),
         torch_version: release_range(inference),
         warnings: warnings(snapshot, inference),
-        devices: study.devices().map(verified_device).collect(),
+        devices: study.devices().map(verify_device).collect(),
     };
-    ReplayReport { summary: of_replay(&report), ..report }
+    ReplayReport { summary: summarize_replay(&report), ..report }
 }
 
-/// What is odd about the file, and what the replay cannot know.
+/// Problems of the snapshot, and limits of its replay.
 fn warnings(snapshot: &Snapshot, inference: &Inference<'_>) -> Vec<Warning> {
     let mut warnings = snapshot.warnings.clone();
     let settings = snapshot.settings.as_ref();
     if let Some(raw) = settings {
         let newest = *inference.releases.end();
-        let parsed = conf::parse(&raw.string, &Settings::default(), newest, Unknown::Warn);
-        let passed_over = match parsed {
+        let parsed = conf::parse(&raw.string, &Settings::default(), newest, UnknownKeys::Warn);
+        let ignored = match parsed {
             Ok(parsed) => parsed.warnings,
             Err(error) => vec![format!("the settings string cannot be read: {error}")],
         };
-        for message in passed_over {
+        for message in ignored {
             warnings.add(Code::UnknownSetting, message);
         }
     }
-    if !releases(&snapshot.torch).contains(inference.releases.end()) {
+    if !candidate_releases(&snapshot.torch).contains(inference.releases.end()) {
         let message = format!(
-            "replayed as PyTorch {}, though the lines of PyTorch's own code in the stacks are those of {}",
+            "replayed as PyTorch {}, although the source lines of PyTorch's own code in the stacks are those of {}",
             release_range(inference),
             snapshot.torch
         );
         warnings.add(Code::ReleaseUnclear, message);
     }
-    warnings.extend(foreign(snapshot));
-    for one in &inference.devices {
-        let (device, verification) = (one.device.id(), &one.verification);
+    warnings.extend(warn_if_foreign(snapshot));
+    for inferred in &inference.devices {
+        let (device, verification) = (inferred.device.id(), &inferred.verification);
         if verification.time_reversals > 0 {
             let entries = counted(verification.time_reversals as u64, "entry");
             warnings.add(
                 Code::TimeReversed,
                 format!(
-                    "device {device}: {entries} earlier than the preceding entry; a ring buffer \
-                     whose limit was changed is out of order"
+                    "device {device}: {entries} earlier than the preceding entry, as in a ring buffer whose limit \
+                     was changed"
                 ),
             );
         }
-        if verification.misfits > 0 {
-            let blocks = counted(verification.misfits as u64, "block");
+        if verification.misplaced_blocks > 0 {
+            let blocks = counted(verification.misplaced_blocks as u64, "block");
             warnings.add(
                 Code::StartInconsistent,
                 format!(
@@ -94,59 +94,60 @@ fn warnings(snapshot: &Snapshot, inference: &Inference<'_>) -> Vec<Warning> {
     warnings.to_vec()
 }
 
-/// Replays otherwise than it was recorded, beside what was.
-pub fn what_if(
+/// Replays the trace of every device with `overrides`, and verifies the recorded run for comparison. Also returns the
+/// run of each device, with the entries that the model wrote if `keep_journal`.
+pub fn replay_with(
     study: &Study<'_>,
     path: &str,
-    change: &WhatIf,
-    keep: bool,
-) -> (ReplayReport, Vec<Emitted>) {
-    let mut report = verified(study, path);
+    overrides: &Overrides,
+    keep_journal: bool,
+) -> (ReplayReport, Vec<ModelRun>) {
+    let mut report = verify_study(study, path);
     report.mode = "what-if";
-    // What the figures are worth comes before them.
-    let parted = study.devices().filter_map(parted);
-    let reconfigured = study.devices().filter_map(reconfigured);
-    let lacking = study.devices().filter_map(|device| does_not_fit(device, change.capacity));
-    report.warnings = parted
+    // Warnings that limit all figures come first.
+    let divergences = study.devices().filter_map(divergence_warning);
+    let reconfigured = study.devices().filter_map(settings_changed_warning);
+    let too_small = study.devices().filter_map(|device| capacity_warning(device, overrides.capacity));
+    report.warnings = divergences
         .chain(reconfigured)
-        .chain(lacking)
+        .chain(too_small)
         .chain(std::mem::take(&mut report.warnings))
         .collect();
-    if let Some((_, string)) = &change.settings {
+    if let Some((_, string)) = &overrides.settings {
         report.settings_string = Some(string.clone());
     }
-    if let Some(minor) = change.minor {
+    if let Some(minor) = overrides.minor {
         report.torch_version = format!("2.{minor}");
     }
     let devices: Vec<_> = study.devices().zip(std::mem::take(&mut report.devices)).collect();
-    let simulated: Vec<(ReplayedDevice, Emitted)> = devices
+    let simulated: Vec<(ReplayedDevice, ModelRun)> = devices
         .into_par_iter()
         .map(|(device, recorded)| {
-            let hypothesis = changed(device, change);
+            let hypothesis = hypothesis_with(device, overrides);
             let mut journal = Journal::new();
-            let mut push = |entry: &Entry, time: u64| journal.push((*entry, time));
-            let keep = keep.then_some(&mut push as &mut Sink<'_>);
-            let mut simulation = simulate(device.program(), &hypothesis, keep);
-            let too_small = change.capacity.and_then(|bytes| too_small_for(device, bytes, change));
-            simulation.fails_at(too_small);
+            let mut push = |entry: &AllocatorEntry, time: u64| journal.push((*entry, time));
+            let sink = keep_journal.then_some(&mut push as &mut EntrySink<'_>);
+            let mut simulation = simulate(device.program(), &hypothesis, sink);
+            let impossible = overrides.capacity.and_then(|bytes| first_impossible_request(device, bytes, overrides));
+            simulation.add_failed_request(impossible);
             let report = simulated_device(device.inferred(), &hypothesis, &simulation, recorded);
             let Simulation { allocator, .. } = simulation;
-            (report, Emitted { device: device.id(), journal, allocator })
+            (report, ModelRun { device: device.id(), journal, allocator })
         })
         .collect();
-    let (devices, emitted) = simulated.into_iter().unzip();
+    let (devices, runs) = simulated.into_iter().unzip();
     report.devices = devices;
-    report.summary = of_replay(&report);
-    (report, emitted)
+    report.summary = summarize_replay(&report);
+    (report, runs)
 }
 
-/// What `device` held before the recording stays in every replay: a smaller device never held it.
-fn does_not_fit(device: DeviceStudy<'_, '_>, capacity: Option<u64>) -> Option<Warning> {
-    let (held, id) = (device.reserved_before(), device.id());
-    let capacity = capacity.filter(|capacity| *capacity < held)?;
+/// Warns if more than `capacity` was reserved before the recording: every replay keeps that memory.
+fn capacity_warning(device: DeviceStudy<'_, '_>, capacity: Option<u64>) -> Option<Warning> {
+    let (reserved_before, id) = (device.reserved_before(), device.id());
+    let capacity = capacity.filter(|capacity| *capacity < reserved_before)?;
     let message = format!(
-        "device {id}: does not fit: {} was reserved before the recording, more than {}",
-        size(held),
+        "device {id}: does not fit: {} was reserved before the recording began, more than {}",
+        size(reserved_before),
         size(capacity)
     );
     Some(Warning::new(Code::SmallCapacity, message))
@@ -157,18 +158,18 @@ fn release_range(inference: &Inference<'_>) -> String {
     if first == last { format!("2.{first}") } else { format!("2.{first}-2.{last}") }
 }
 
-fn verified_device(device: DeviceStudy<'_, '_>) -> ReplayedDevice {
-    let one = device.inferred();
-    let verification: &Verification = &one.verification;
-    let differences = end_differences(one.device, &verification.allocator);
-    let ooms = recorded_ooms(one.device);
+fn verify_device(device: DeviceStudy<'_, '_>) -> ReplayedDevice {
+    let inferred = device.inferred();
+    let verification: &Verification = &inferred.verification;
+    let differences = count_end_differences(inferred.device, &verification.allocator);
+    let ooms = recorded_ooms(inferred.device);
     let divergence = verification.divergence.as_ref();
-    // Nothing is vouched for that was not seen.
-    let is_too_little =
+    // A single entry shows no decision of the allocator, so there is nothing to call exact.
+    let shows_no_decision =
         verification.is_exact() && device.lost_history() == Some(LostHistory::RingOfOne);
-    let is_traced = !one.device.is_empty() && !is_too_little;
-    let report = device_report(one, &one.hypothesis, &verification.allocator);
-    let report = if verification.is_exact() { report } else { as_recorded(device, report) };
+    let is_traced = !inferred.device.is_empty() && !shows_no_decision;
+    let report = device_report(inferred, &inferred.hypothesis, &verification.allocator);
+    let report = if verification.is_exact() { report } else { with_recorded_figures(device, report) };
     ReplayedDevice {
         events: EventCounts {
             recorded: verification.recorded,
@@ -179,28 +180,28 @@ fn verified_device(device: DeviceStudy<'_, '_>) -> ReplayedDevice {
         end_state_exact: is_traced.then_some(differences == 0),
         end_differences: is_traced.then_some(differences),
         first_divergence: divergence.map(divergence_report),
-        ambiguous_calls: verification.ambiguous,
+        ambiguous_calls: verification.ambiguous_ops,
         ooms,
         ..report
     }
 }
 
-/// A recorded run of which the model reproduces only a part: figures of all of it, applied literally.
-fn as_recorded(device: DeviceStudy<'_, '_>, report: ReplayedDevice) -> ReplayedDevice {
-    let run = RecordedRun::of(device);
+/// `report`, with the figures of the whole recorded run, of which the model reproduces only a part.
+fn with_recorded_figures(device: DeviceStudy<'_, '_>, report: ReplayedDevice) -> ReplayedDevice {
+    let recorded = RecordedRun::from_device(device);
     ReplayedDevice {
-        statistics: run.statistics(),
-        peak_reserved_bytes: run.peak_reserved,
-        peak_allocated_bytes: run.peak_allocated,
-        device_allocs: run.device_allocs,
-        device_frees: run.device_frees,
-        retries: run.retries,
+        statistics: recorded.statistics(),
+        peak_reserved_bytes: recorded.peak_reserved,
+        peak_allocated_bytes: recorded.peak_allocated,
+        device_allocs: recorded.device_allocs,
+        device_frees: recorded.device_frees,
+        retries: recorded.retries,
         ..report
     }
 }
 
 fn simulated_device(
-    one: &Inferred<'_>,
+    inferred: &InferredDevice<'_>,
     hypothesis: &Hypothesis,
     simulation: &Simulation,
     recorded: ReplayedDevice,
@@ -211,34 +212,34 @@ fn simulated_device(
             predicted: simulation.predicted,
             matched: None,
         },
-        ooms: simulation.ooms.iter().map(failed).collect(),
-        avoided_ooms: simulation.avoided.iter().map(failed).collect(),
+        ooms: simulation.ooms.iter().map(failed_request).collect(),
+        avoided_ooms: simulation.avoided.iter().map(failed_request).collect(),
         recorded: Some(Box::new(recorded)),
-        ..device_report(one, hypothesis, &simulation.allocator)
+        ..device_report(inferred, hypothesis, &simulation.allocator)
     }
 }
 
-pub(super) fn failed((event, requested_bytes): &(usize, u64)) -> FailedRequest {
+pub(super) fn failed_request((event, requested_bytes): &(usize, u64)) -> FailedRequest {
     FailedRequest { event: *event, requested_bytes: *requested_bytes }
 }
 
-/// What verification and what-if have in common.
+/// The parts of the report that a verification and a what-if share.
 fn device_report(
-    one: &Inferred<'_>,
+    inferred: &InferredDevice<'_>,
     hypothesis: &Hypothesis,
     allocator: &CachingAllocator,
 ) -> ReplayedDevice {
-    let (snapshot, statistics) = (one.device.snapshot(), allocator.statistics());
+    let (snapshot, statistics) = (inferred.device.snapshot(), allocator.statistics());
     ReplayedDevice {
-        device: one.device.id(),
-        start: if one.verification.starts_empty { "empty" } else { "reconstructed" },
+        device: inferred.device.id(),
+        start: if inferred.verification.starts_empty { "empty" } else { "reconstructed" },
         events: EventCounts { recorded: 0, predicted: 0, matched: None },
         exact: None,
         end_state_exact: None,
         end_differences: None,
         first_divergence: None,
         ambiguous_calls: 0,
-        statistics: figures(snapshot, hypothesis, allocator),
+        statistics: memory_stats(snapshot, hypothesis, allocator),
         peak_reserved_bytes: statistics.reserved_bytes.all.peak,
         peak_allocated_bytes: statistics.allocated_bytes.all.peak,
         device_allocs: statistics.num_device_alloc,
@@ -250,19 +251,19 @@ fn device_report(
             capacity_bytes: hypothesis.capacity,
             limit_bytes: hypothesis.limit,
             no_split_pools: hypothesis.no_split.iter().map(|p| snapshot.pools.get(*p)).collect(),
-            settings: if hypothesis.settings == one.hypothesis.settings {
-                found_settings(snapshot, &hypothesis.settings)
+            settings: if hypothesis.settings == inferred.hypothesis.settings {
+                inferred_options(snapshot, &hypothesis.settings)
             } else {
                 Vec::new()
             },
-            settings_changes: changes(hypothesis),
+            settings_changes: settings_changes(hypothesis),
         },
         recorded: None,
     }
 }
 
-/// The figures as `torch.cuda.memory_stats()` gives them.
-fn figures(
+/// The statistics under the keys of `torch.cuda.memory_stats()`.
+fn memory_stats(
     snapshot: &Snapshot,
     hypothesis: &Hypothesis,
     allocator: &CachingAllocator,
@@ -271,7 +272,7 @@ fn figures(
     let figures = allocator.statistics().figures(hypothesis.minor, |pool| snapshot.pools.get(pool));
     let mut figures: BTreeMap<String, i64> =
         figures.into_iter().map(|(key, value)| (key, signed(value))).collect();
-    // Unlimited is -1.
+    // PyTorch reports no limit as -1.
     let limit = Some(allocator.settings().max_split_size).filter(|limit| *limit != u64::MAX);
     figures.insert("max_split_size".to_owned(), limit.map_or(-1, signed));
     figures
@@ -283,23 +284,23 @@ fn recorded_ooms(device: Device<'_>) -> Vec<FailedRequest> {
 }
 
 fn divergence_report(divergence: &Divergence) -> DivergenceReport {
-    let recorded = |event: TraceEntry| EntryReport {
-        action: event.action.word(),
+    let recorded_entry = |event: TraceEntry| EntryReport {
+        action: event.action.name(),
         addr: event.addr,
         size: event.size,
         stream: event.stream,
     };
     DivergenceReport {
-        event: divergence.event,
+        event: divergence.entry_index,
         predicted: divergence.predicted.map(entry_report),
-        recorded: divergence.recorded.map(recorded),
-        why: divergence.why(),
+        recorded: divergence.recorded.map(recorded_entry),
+        why: divergence.describe(),
     }
 }
 
-pub(super) fn entry_report(entry: Entry) -> EntryReport {
+pub(super) fn entry_report(entry: AllocatorEntry) -> EntryReport {
     EntryReport {
-        action: entry.action.word(),
+        action: entry.action.name(),
         addr: entry.addr,
         size: entry.size,
         stream: entry.stream,

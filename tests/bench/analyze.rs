@@ -14,13 +14,13 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use oomscope::allocator::releases::NEWEST;
 use oomscope::analysis::{Options, analyze};
-use oomscope::replay::calls::Program;
-use oomscope::replay::facts::{Keep, Literal, settings_of};
+use oomscope::replay::ops::Program;
+use oomscope::replay::literal::{Tracking, LiteralReplay, recorded_settings};
 use oomscope::replay::model::{simulate, verify};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::fit::{FitOptions, Sized, fit};
-use oomscope::whatif::{Asked, WhatIf, what_if, whatif, write_snapshot};
+use oomscope::whatif::{WhatIfOptions, Overrides, replay_with, compare_settings, write_snapshot};
 
 const SIZE: u64 = 30_000_000;
 
@@ -37,10 +37,10 @@ fn made_by_the_model(bytes: &[u8]) -> Snapshot {
     let snapshot = Snapshot::read(bytes, &|_| ()).unwrap();
     let study = Study::new(&snapshot, Scope::default());
     // The newest release, whatever the generator writes like.
-    let change = WhatIf { minor: Some(NEWEST), ..WhatIf::default() };
-    let (_, emitted) = what_if(&study, "bench", &change, true);
+    let overrides = Overrides { minor: Some(NEWEST), ..Overrides::default() };
+    let (_, emitted) = replay_with(&study, "bench", &overrides, true);
     let mut written = Vec::new();
-    write_snapshot(&study, &change, &emitted, &mut written).unwrap();
+    write_snapshot(&study, &overrides, &emitted, &mut written).unwrap();
     Snapshot::read(&written, &|_| ()).unwrap()
 }
 
@@ -57,7 +57,7 @@ fn model(c: &mut Criterion) {
     });
     group.bench_function("what-if", |b| {
         b.iter(|| {
-            let program = Program::of(black_box(one.device), &one.hypothesis.settings);
+            let program = Program::from_trace(black_box(one.device), &one.hypothesis.settings);
             simulate(&program, &one.hypothesis, None)
         });
     });
@@ -84,11 +84,11 @@ fn many_settings(c: &mut Criterion) {
     let settings: Vec<String> =
         expandable.iter().chain(&split).chain(&rounded).cloned().chain(both).take(64).collect();
     assert_eq!(settings.len(), 64);
-    let asked = Asked { options: &settings, ..Asked::default() };
+    let asked = WhatIfOptions { options: &settings, ..WhatIfOptions::default() };
     let mut group = c.benchmark_group("whatif");
     group.sample_size(10).throughput(Throughput::Elements(snapshot.entries.len() as u64));
     group.bench_function("64 settings", |b| {
-        b.iter(|| whatif(&study, "bench", asked, &|_, _| ()).unwrap());
+        b.iter(|| compare_settings(&study, "bench", asked, &|_, _| ()).unwrap());
     });
     group.finish();
 }
@@ -134,15 +134,15 @@ fn benches(c: &mut Criterion) {
     for (name, distinct_stacks) in [("2000 stacks", Some(2000)), ("all stacks distinct", None)] {
         let bytes = generated(distinct_stacks);
         let snapshot = Snapshot::read(&bytes, &|_| ()).unwrap();
-        let settings = settings_of(&snapshot);
+        let settings = recorded_settings(&snapshot);
         let mut group = c.benchmark_group(name);
         group.sample_size(20).throughput(Throughput::Bytes(bytes.len() as u64));
         group.bench_function("read", |b| {
             b.iter(|| Snapshot::read(black_box(&bytes), &|_| ()).unwrap());
         });
         group.bench_function("replay", |b| {
-            let literal = Literal { device: snapshot.device(0), settings: &settings, later: &[] };
-            b.iter(|| literal.run(Keep::Sums, |step| _ = black_box(step.tiling.totals())));
+            let literal = LiteralReplay { device: snapshot.device(0), settings: &settings, settings_changes: &[] };
+            b.iter(|| literal.run(Tracking::Totals, |step| _ = black_box(step.tiling.totals())));
         });
         group.bench_function("read and analyze", |b| {
             b.iter(|| {

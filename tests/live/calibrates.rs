@@ -110,7 +110,7 @@ fn by_hand(program: &str, capacity: &str, settings: &str) -> u64 {
     let mut ns = 0;
     for event in snapshot.device(0).entries() {
         let cost = event.size / MIB + 100;
-        match event.action.word() {
+        match event.action.name() {
             "segment_alloc" | "segment_map" => ns += cost * 1000,
             "segment_free" | "segment_unmap" => ns += cost * 100,
             _ => {}

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use oomscope::base::input::Source;
 use oomscope::snapshot::Snapshot;
-use oomscope::study::held::held_blocks;
+use oomscope::study::attribution::held_blocks;
 use oomscope::study::{Scope, Study};
 
 fn main() -> Result<(), Box<dyn Error>> {

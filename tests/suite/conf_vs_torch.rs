@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use oomscope::allocator::conf::{Parsed, Reserve, Settings, Unknown, parse};
+use oomscope::allocator::conf::{ParsedConf, Reserve, Settings, UnknownKeys, parse};
 use oomscope::allocator::releases::NEWEST;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -102,20 +102,20 @@ fn normal(mut recorded: Value) -> Value {
 }
 
 fn fault(answer: &Value, before: &str, text: &str, minor: u32) -> Option<String> {
-    let before = parse(before, &Settings::default(), minor, Unknown::Refuse).unwrap().settings;
-    let parsed = parse(text, &before, minor, Unknown::Refuse);
+    let before = parse(before, &Settings::default(), minor, UnknownKeys::Refuse).unwrap().settings;
+    let parsed = parse(text, &before, minor, UnknownKeys::Refuse);
     let told = match (&answer[0], &parsed) {
         // PyTorch reads beyond the end of the tokens here: an error is the only sane answer.
         (Value::String(died), Err(_)) if died == "died" => return None,
         (Value::String(recorded), Err(error)) => {
             let recorded = recorded.replace(": assert: ", ": ");
             let theirs = recorded.split_once(": ").map_or(recorded.as_str(), |(_, words)| words);
-            if minor < NEWEST || theirs == error.words() {
+            if minor < NEWEST || theirs == error.message() {
                 return None;
             }
-            error.words().to_owned()
+            error.message().to_owned()
         }
-        (Value::Null, Ok(Parsed { settings, warnings })) => {
+        (Value::Null, Ok(ParsedConf { settings, warnings })) => {
             let settings = described(settings, minor);
             let warnings: Vec<&String> =
                 warnings.iter().filter(|warning| !warning.contains("has no effect")).collect();
@@ -128,7 +128,7 @@ fn fault(answer: &Value, before: &str, text: &str, minor: u32) -> Option<String>
             }
             format!("{settings} {warnings:?}")
         }
-        (_, Ok(Parsed { settings, .. })) => described(settings, minor).to_string(),
+        (_, Ok(ParsedConf { settings, .. })) => described(settings, minor).to_string(),
         (_, Err(error)) => error.to_string(),
     };
     Some(format!("2.{minor} {text:?}\n  PyTorch:  {answer}\n  oomscope: {told}"))
@@ -149,7 +149,7 @@ fn every_string_is_read_as_every_release_reads_it() {
     assert!(faults.is_empty(), "{} faults\n{}", faults.len(), faults.join("\n"));
 }
 
-fn read_by(minor: u32, text: &str, unknown: Unknown) -> Result<Parsed, String> {
+fn read_by(minor: u32, text: &str, unknown: UnknownKeys) -> Result<ParsedConf, String> {
     parse(text, &Settings::default(), minor, unknown).map_err(|error| error.to_string())
 }
 
@@ -188,7 +188,7 @@ fn an_error_says_how_to_mend_the_string() {
         ),
         (15, "roundup_power2_divisions:3", "For roundups, the divisions has to be power of 2"),
     ] {
-        assert_eq!(read_by(minor, text, Unknown::Refuse), Err(told.to_owned()));
+        assert_eq!(read_by(minor, text, UnknownKeys::Refuse), Err(told.to_owned()));
     }
 }
 
@@ -196,20 +196,20 @@ fn an_error_says_how_to_mend_the_string() {
 fn a_string_that_was_accepted_once_is_not_refused_for_its_keys() {
     for minor in [1, 9, 10, 15] {
         let text = "a_fork's_own:[1:2,3:4],max_split_size_mb:64,another:1";
-        let parsed = read_by(minor, text, Unknown::Warn).unwrap();
+        let parsed = read_by(minor, text, UnknownKeys::Warn).unwrap();
         assert_eq!(parsed.settings.max_split_size, 64 << 20);
         assert_eq!(parsed.warnings.len(), 2, "{:?}", parsed.warnings);
         assert!(parsed.warnings[0].contains("a_fork's_own"));
     }
     // What the release is may be a guess; the option is not.
-    let parsed = read_by(9, "large_segment_size_mb:40", Unknown::Warn).unwrap();
+    let parsed = read_by(9, "large_segment_size_mb:40", UnknownKeys::Warn).unwrap();
     assert_eq!(parsed.settings.large_segment_size, 40 << 20);
     assert_eq!(parsed.warnings.len(), 1);
 }
 
 #[test]
 fn the_asynchronous_backend_is_a_setting() {
-    let parsed = read_by(15, "backend:cudaMallocAsync", Unknown::Refuse).unwrap();
+    let parsed = read_by(15, "backend:cudaMallocAsync", UnknownKeys::Refuse).unwrap();
     assert!(parsed.settings.backend_is_async);
 }
 
@@ -221,7 +221,7 @@ proptest! {
             vec(select(PIECES), 0..20).prop_map(|pieces| pieces.concat()),
         ],
         minor in 0u32..20,
-        unknown in select(&[Unknown::Refuse, Unknown::Warn][..]),
+        unknown in select(&[UnknownKeys::Refuse, UnknownKeys::Warn][..]),
     ) {
         if let Err(error) = parse(&text, &Settings::default(), minor, unknown) {
             prop_assert!(!error.to_string().is_empty());

@@ -1,4 +1,4 @@
-//! The stub of CUDA that a dry run has: its device memory is `device::Simulated`, and what is read of it is zero.
+//! The stub of CUDA that a dry run has: its device memory is `device::SimulatedDevice`, and what is read of it is zero.
 //!
 //! Needs a C compiler; without one these tests say nothing.
 
@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use oomscope::allocator::device::{DeviceMemory as _, Placement, Simulated};
+use oomscope::allocator::device::{DeviceMemory as _, Placement, SimulatedDevice};
 use oomscope::base::units::MIB;
 
 /// The stub as a program that reads calls, in a directory that goes with the result.
@@ -75,11 +75,11 @@ impl Numbers {
     }
 }
 
-/// Random calls and what `device::Simulated` answers, in the words of the stub's program.
+/// Random calls and what `device::SimulatedDevice` answers, in the words of the stub's program.
 fn simulated(seed: u64, mib: u64, placement: Placement) -> (String, Vec<String>) {
     let mut numbers = Numbers(seed);
-    let mut device = Simulated::new(1, mib * MIB).placing(placement);
-    let mut other = Simulated::new(1, 100 * MIB);
+    let mut device = SimulatedDevice::new(1, mib * MIB).with_placement(placement);
+    let mut other = SimulatedDevice::new(1, 100 * MIB);
     let bases = (other.allocate(1).unwrap(), other.reserve(1, 1).unwrap());
     let (mut taken, mut reserved, mut mapped) = (Vec::new(), Vec::new(), Vec::new());
     let (mut calls, mut expected) = (String::new(), Vec::new());

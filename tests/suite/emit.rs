@@ -8,29 +8,29 @@ use std::io::{self, Write};
 
 use crate::support::python::{has_python, python};
 use oomscope::allocator::releases::{NEWEST, OLDEST};
-use oomscope::allocator::{BlockView, Entry, SegmentView};
+use oomscope::allocator::{BlockView, AllocatorEntry, SegmentView};
 use oomscope::base::ids::{PoolId, StackId};
-use oomscope::replay::facts::{releases, settings_of, settings_under};
+use oomscope::replay::literal::{candidate_releases, recorded_settings, settings_for_release};
 use oomscope::replay::model::{EmittedDevice, Hypothesis, emit, verify};
 use oomscope::snapshot::{Action, BlockState, Snapshot, TorchRange, TraceEntry};
 use oomscope::study::{Scope, Study};
-use oomscope::whatif::{WhatIf, verified, write_snapshot};
+use oomscope::whatif::{Overrides, verify_study, write_snapshot};
 
 /// What the allocator of one device did and holds.
 struct Device {
     number: u64,
-    entries: Vec<(Entry, u64)>,
+    entries: Vec<(AllocatorEntry, u64)>,
     segments: Vec<SegmentView>,
     blocks: Vec<BlockView>,
 }
 
-fn entry_of(event: &TraceEntry) -> (Entry, u64) {
+fn entry_of(event: &TraceEntry) -> (AllocatorEntry, u64) {
     let TraceEntry { action, addr, size, stream, stack, .. } = *event;
     let pool = event.pool.unwrap_or_default();
-    (Entry { action, addr, size, stream, pool, context: stack }, event.time_us)
+    (AllocatorEntry { action, addr, size, stream, pool, context: stack }, event.time_us)
 }
 
-fn entries_of(snapshot: &Snapshot, device: u64) -> Vec<(Entry, u64)> {
+fn entries_of(snapshot: &Snapshot, device: u64) -> Vec<(AllocatorEntry, u64)> {
     snapshot.device(device).entries().map(|entry| entry_of(&entry)).collect()
 }
 
@@ -72,12 +72,12 @@ fn replayed(snapshot: &Snapshot) -> Option<Vec<Device>> {
     let minor = minor_of(snapshot);
     let hypothesis = Hypothesis {
         minor,
-        settings: settings_under(snapshot, minor),
+        settings: settings_for_release(snapshot, minor),
         limit: None,
         capacity: None,
         no_split: Vec::new(),
-        captures: true,
-        later: Vec::new(),
+        assumes_captures: true,
+        settings_changes: Vec::new(),
     };
     let device = |number| {
         let verification = verify(snapshot.device(number), &hypothesis);
@@ -91,7 +91,7 @@ fn replayed(snapshot: &Snapshot) -> Option<Vec<Device>> {
 
 /// The newest release that may have written it.
 fn minor_of(snapshot: &Snapshot) -> u32 {
-    *releases(&snapshot.torch).end()
+    *candidate_releases(&snapshot.torch).end()
 }
 
 fn emitted(snapshot: &Snapshot, devices: &[Device]) -> Vec<u8> {
@@ -166,7 +166,7 @@ fn every_recording_reads_back_as_it_was_written() {
         if recording.settings.is_some() {
             assert_eq!(copy.settings, recording.settings, "{name}");
         }
-        assert_eq!(settings_of(&copy), settings_of(&recording), "{name}");
+        assert_eq!(recorded_settings(&copy), recorded_settings(&recording), "{name}");
         assert_eq!(describe::warnings(&copy), "", "{name}");
     }
 }
@@ -187,27 +187,27 @@ fn an_exact_replay_gives_the_recording_back() {
 #[test]
 fn what_is_emitted_is_of_the_same_release_and_verifies_alike() {
     let told = |snapshot: &Snapshot| {
-        let report = verified(&Study::new(snapshot, Scope::default()), "");
+        let report = verify_study(&Study::new(snapshot, Scope::default()), "");
         let device = |d: &oomscope::whatif::ReplayedDevice| (d.exact, d.end_state_exact);
         (report.torch_version, report.devices.iter().map(device).collect::<Vec<_>>())
     };
     for name in fixtures::names() {
         let recording = describe::read(&fixtures::pickle(&name));
         let study = Study::new(&recording, Scope::default());
-        let devices = oomscope::whatif::emitted(&study);
+        let devices = oomscope::whatif::run_model(&study);
         let mut bytes = Vec::new();
-        write_snapshot(&study, &WhatIf::default(), &devices, &mut bytes).unwrap();
+        write_snapshot(&study, &Overrides::default(), &devices, &mut bytes).unwrap();
         let copy = describe::read(&bytes);
         assert_eq!(copy.torch_by_keys, recording.torch_by_keys, "{name}");
         assert_eq!(copy.torch, recording.torch, "{name}");
         assert_eq!(told(&copy), told(&recording), "{name}");
         // A what-if under another release writes that one's keys.
         for minor in [OLDEST, NEWEST] {
-            let change = WhatIf { minor: Some(minor), ..WhatIf::default() };
+            let overrides = Overrides { minor: Some(minor), ..Overrides::default() };
             let mut bytes = Vec::new();
-            write_snapshot(&study, &change, &devices, &mut bytes).unwrap();
+            write_snapshot(&study, &overrides, &devices, &mut bytes).unwrap();
             let copy = describe::read(&bytes);
-            assert!(releases(&copy.torch_by_keys).contains(&minor), "{name}: 2.{minor}");
+            assert!(candidate_releases(&copy.torch_by_keys).contains(&minor), "{name}: 2.{minor}");
         }
     }
 }
@@ -217,10 +217,10 @@ fn what_is_emitted_is_of_the_same_release_and_verifies_alike() {
 fn what_is_older_than_the_rules_is_written_with_its_own_keys() {
     let recording = describe::read(&fixtures::pickle("2.1.2-holes-at-oom"));
     let study = Study::new(&recording, Scope::default());
-    let devices = oomscope::whatif::emitted(&study);
+    let devices = oomscope::whatif::run_model(&study);
     let oldest = |of: &Study<'_>, minor| {
-        let (change, mut bytes) = (WhatIf { minor, ..WhatIf::default() }, Vec::new());
-        write_snapshot(of, &change, &oomscope::whatif::emitted(of), &mut bytes).unwrap();
+        let (change, mut bytes) = (Overrides { minor, ..Overrides::default() }, Vec::new());
+        write_snapshot(of, &change, &oomscope::whatif::run_model(of), &mut bytes).unwrap();
         describe::read(&bytes)
     };
     assert!(!devices.is_empty());
@@ -238,7 +238,7 @@ fn what_is_older_than_the_rules_is_written_with_its_own_keys() {
 
 #[test]
 fn what_no_recording_has_is_written_all_the_same() {
-    let entry = |action, stream| Entry {
+    let entry = |action, stream| AllocatorEntry {
         action,
         addr: u64::MAX,
         size: 1 << 63,
@@ -283,7 +283,7 @@ fn what_no_recording_has_is_written_all_the_same() {
     assert_eq!((copy.segments[0].device, copy.segments[0].stream), (9, 1 << 63));
     assert_eq!(copy.blocks[0].state, BlockState::ActivePendingFree);
     assert_eq!(copy.settings.clone().unwrap().string, "");
-    assert_eq!(settings_of(&copy), settings_of(&Snapshot::default()));
+    assert_eq!(recorded_settings(&copy), recorded_settings(&Snapshot::default()));
 
     let empty = describe::read(&emitted(&nothing, &[]));
     assert!(empty.traces.is_empty() && empty.segments.is_empty() && empty.entries.is_empty());

@@ -6,7 +6,7 @@ use crate::support::fixtures;
 use oomscope::analysis::{Options, analyze_study};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Study;
-use oomscope::study::held::{Category, held_blocks};
+use oomscope::study::attribution::{Category, held_blocks};
 
 /// Moments of each recording that are asked for one by one.
 const ASKED: usize = 6;
@@ -19,7 +19,7 @@ fn wrong(snapshot: &Snapshot) -> (u64, u64) {
     let (mut shown, mut wrong) = (0, 0);
     for (told, device) in report.devices.iter().zip(study.devices()) {
         let Some(over_time) = &told.timeline else { continue };
-        let fullest = &over_time.fullest;
+        let fullest = &over_time.peak_positions;
         let every = fullest.len().div_ceil(ASKED).max(1);
         for (bucket, applied) in fullest.iter().enumerate().skip(every / 2).step_by(every) {
             let Some(entry) = applied.checked_sub(1) else { continue };

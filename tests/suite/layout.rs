@@ -1,7 +1,7 @@
 //! The memory laid out at a moment of the literal replay is what a snapshot of that moment shows.
 
 use crate::support::fixtures;
-use oomscope::replay::facts::{Keep, Layout, Literal};
+use oomscope::replay::literal::{Tracking, Layout, LiteralReplay};
 use oomscope::replay::model::settings_in_effect;
 use oomscope::snapshot::{BlockState, Segment, Snapshot};
 
@@ -41,10 +41,10 @@ fn the_last_moment_is_the_snapshot() {
         let settings = settings_in_effect(&snapshot, None);
         for device in snapshot.devices().filter(|device| !device.is_empty()) {
             let (mut last, entries) = (Layout::default(), device.len());
-            let literal = Literal { device, settings: &settings, later: &[] };
-            let outcome = literal.run(Keep::Sums, |step| {
+            let literal = LiteralReplay { device, settings: &settings, settings_changes: &[] };
+            let outcome = literal.run(Tracking::Totals, |step| {
                 if step.entry.is_none_or(|(index, _)| index + 1 == entries) {
-                    last = Layout::of(step.tiling, device.id());
+                    last = Layout::from_tiling(step.tiling, device.id());
                 }
             });
             if (outcome.contradictions, outcome.end_differences) != (0, 0) {

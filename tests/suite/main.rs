@@ -30,6 +30,7 @@ mod confirm;
 mod diff;
 mod diff_properties;
 mod docs;
+mod json_docs;
 mod dry_run;
 mod dry_run_stub;
 mod emit;

@@ -6,7 +6,7 @@ use std::path::Path;
 use oomscope::analysis::{AnalyzeReport, Options, analyze_study};
 use oomscope::output::page::{PageData, SnapshotData};
 use oomscope::snapshot::Snapshot;
-use oomscope::study::{DeviceStudy, Moment, Scope, Study, Window};
+use oomscope::study::{DeviceStudy, TracePosition, Scope, Study, Window};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -35,7 +35,7 @@ fn relative(name: &str) -> String {
 }
 
 /// What the library says of a moment.
-fn truth(device: DeviceStudy<'_, '_>, moment: Moment) -> State {
+fn truth(device: DeviceStudy<'_, '_>, moment: TracePosition) -> State {
     let state = device.memory_at(moment).figures.state();
     State {
         allocated: state.allocated,
@@ -69,9 +69,9 @@ fn compare(name: &str, snapshot: &Snapshot, page: &Page) {
         let first = recording.number("first_event");
         for moment in moments(recording) {
             let asked = match (first + moment).checked_sub(1) {
-                _ if recording.number("entries") == 0 => Moment::Snapshot,
-                None => Moment::Start,
-                Some(event) => Moment::Entry { event },
+                _ if recording.number("entries") == 0 => TracePosition::Snapshot,
+                None => TracePosition::Start,
+                Some(event) => TracePosition::Entry { event },
             };
             assert_eq!(recording.state(moment), truth(device, asked), "{name} at {moment}");
         }

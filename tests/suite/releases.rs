@@ -7,7 +7,7 @@ use oomscope::allocator::releases::{NEWEST, OLDEST};
 use oomscope::base::warning::Code;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
-use oomscope::whatif::verified;
+use oomscope::whatif::verify_study;
 use serde_json::{Value, json};
 
 use crate::support::fixtures;
@@ -106,7 +106,7 @@ fn lines_never_contradict_the_keys_silently() {
     for (line, warns) in [(1786, false), (1, false), (1750, true)] {
         let snapshot = read(&with_line(line));
         assert_eq!(snapshot.torch.to_string(), "2.9", "{line}");
-        let told = verified(&Study::new(&snapshot, Scope::default()), "made by hand");
+        let told = verify_study(&Study::new(&snapshot, Scope::default()), "made by hand");
         assert_eq!(told.torch_version, "2.9");
         let unclear = told.warnings.iter().find(|w| w.code == Code::ReleaseUnclear);
         assert_eq!(unclear.is_some(), warns, "{line}");

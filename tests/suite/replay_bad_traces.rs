@@ -3,7 +3,7 @@
 
 use crate::support::program;
 
-use oomscope::whatif::{ReplayReport, verified};
+use oomscope::whatif::{ReplayReport, verify_study};
 
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
@@ -52,7 +52,7 @@ pub(super) fn read(file: &Value) -> Snapshot {
 
 pub(super) fn verify(file: &Value) -> ReplayReport {
     let snapshot = read(file);
-    verified(&Study::new(&snapshot, Scope::default()), "made by hand")
+    verify_study(&Study::new(&snapshot, Scope::default()), "made by hand")
 }
 
 /// The sound beginning and then `rest`; a segment is there in the end.

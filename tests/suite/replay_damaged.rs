@@ -7,7 +7,7 @@ use crate::support::{fixtures, garbage};
 use oomscope::base::ids::StackId;
 use oomscope::snapshot::{Block, BlockState, Snapshot, TraceEntry};
 use oomscope::study::{Scope, Study};
-use oomscope::whatif::{WhatIf, emitted, verified, what_if};
+use oomscope::whatif::{Overrides, run_model, verify_study, replay_with};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ const MIB: u64 = 1 << 20;
 /// Everything that can be asked of a snapshot; what comes out must at least add up.
 fn survives(snapshot: &Snapshot, settings: Option<oomscope::allocator::conf::Settings>) {
     let study = Study::new(snapshot, Scope::default());
-    let report = verified(&study, "mutant");
+    let report = verify_study(&study, "mutant");
     for device in &report.devices {
         let matched = device.events.matched.unwrap();
         assert!(matched <= device.events.recorded && matched <= device.events.predicted);
@@ -29,13 +29,13 @@ fn survives(snapshot: &Snapshot, settings: Option<oomscope::allocator::conf::Set
         }
         assert!(device.peak_allocated_bytes <= device.peak_reserved_bytes);
     }
-    assert_eq!(emitted(&study).len(), report.devices.len());
-    let change = WhatIf {
+    assert_eq!(run_model(&study).len(), report.devices.len());
+    let overrides = Overrides {
         settings: settings.map(|settings| (settings, String::new())),
         capacity: Some(300 * MIB),
         minor: Some(9),
     };
-    let (report, _) = what_if(&study, "mutant", &change, true);
+    let (report, _) = replay_with(&study, "mutant", &overrides, true);
     for device in &report.devices {
         assert!(device.exact.is_none() && device.events.matched.is_none());
         // Without any entry, what was held may be too much by itself.
@@ -89,7 +89,7 @@ fn plain(snapshot: &Snapshot) -> Value {
     });
     file["segments"] = segments.collect();
     let entry = |e: TraceEntry| {
-        let mut one = event(e.action.word(), e.addr, e.size);
+        let mut one = event(e.action.name(), e.addr, e.size);
         one["stream"] = json!(e.stream);
         one["time_us"] = json!(e.time_us);
         one["frames"] = stack(e.stack);

@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use oomscope::allocator::conf::Settings;
 use oomscope::base::input::Source;
 use oomscope::base::warning::Code;
-use oomscope::replay::calls::given_back;
-use oomscope::replay::model::end_differences;
+use oomscope::replay::ops::device_frees;
+use oomscope::replay::model::count_end_differences;
 use oomscope::snapshot::{Block, BlockState, Snapshot};
 use oomscope::study::{Scope, Study};
-use oomscope::whatif::{ReplayReport, WhatIf, verified, what_if};
+use oomscope::whatif::{ReplayReport, Overrides, verify_study, replay_with};
 
 /// Nothing was recorded but the final state.
 const WITHOUT_TRACE: [&str; 1] = ["2.15.0-gpt_varlen-no-history"];
@@ -42,7 +42,7 @@ const HIDDEN: [(&str, &str, i64, i64); 14] = [
 
 fn replay<'a>(snapshot: &'a Snapshot, name: &str) -> (Study<'a>, ReplayReport) {
     let study = Study::new(snapshot, Scope::default());
-    let report = verified(&study, name);
+    let report = verify_study(&study, name);
     (study, report)
 }
 
@@ -114,8 +114,8 @@ fn settings_that_change_at_run_time_are_found() {
             [peak, report.devices[0].peak_allocated_bytes],
             "{name}: figures over time follow them"
         );
-        let change = WhatIf { capacity: Some(1 << 40), ..WhatIf::default() };
-        let (replayed, _) = what_if(&Study::new(&snapshot, Scope::default()), "", &change, false);
+        let overrides = Overrides { capacity: Some(1 << 40), ..Overrides::default() };
+        let (replayed, _) = replay_with(&Study::new(&snapshot, Scope::default()), "", &overrides, false);
         assert_eq!(replayed.devices[0].peak_reserved_bytes, peak, "{name}: a what-if follows them");
         assert!(replayed.warnings.iter().any(|warning| warning.code == Code::SettingsChanged));
     }
@@ -124,8 +124,8 @@ fn settings_that_change_at_run_time_are_found() {
 #[test]
 fn emptying_the_cache_is_not_taken_for_the_work_of_a_request_without_a_stack() {
     let snapshot = program("2.15.0-empty_cache_before_engine");
-    let given: Vec<_> = given_back(snapshot.device(0), 0).collect();
-    assert!(given.len() >= 5 && given.iter().all(|given| !given.for_request), "{given:?}");
+    let given: Vec<_> = device_frees(snapshot.device(0), 0).collect();
+    assert!(given.len() >= 5 && given.iter().all(|given| !given.is_for_request), "{given:?}");
 }
 
 #[test]
@@ -133,8 +133,8 @@ fn what_emptying_the_cache_completes_is_free_under_other_settings() {
     let snapshot = program("2.15.0-whole_step_graph");
     let study = Study::new(&snapshot, Scope::default());
     let settings = Settings { max_split_size: 32 << 20, ..study.settings().clone() };
-    let change = WhatIf { settings: Some((settings, String::new())), ..WhatIf::default() };
-    let (report, _) = what_if(&study, "", &change, false);
+    let overrides = Overrides { settings: Some((settings, String::new())), ..Overrides::default() };
+    let (report, _) = replay_with(&study, "", &overrides, false);
     // As PyTorch's own allocator did it under these settings.
     assert_eq!(report.devices[0].peak_reserved_bytes, 180 << 20);
 }
@@ -279,20 +279,20 @@ fn every_difference_at_the_end_counts() {
     let again = fixtures::snapshot("2.15.0-holes");
     let (study, _) = replay(&again, "2.15.0-holes");
     let allocator = &study.inference().devices[0].verification.allocator;
-    assert_eq!(end_differences(snapshot.device(0), allocator), 0);
+    assert_eq!(count_end_differences(snapshot.device(0), allocator), 0);
     let is_live = |b: &Block| b.state == BlockState::ActiveAllocated;
     let block = snapshot.blocks.iter().position(is_live).unwrap();
     let at = snapshot.segments.iter().position(|s| s.blocks.contains(&block)).unwrap();
     for (what, change) in changes {
         let (segments, blocks) = (snapshot.segments.clone(), snapshot.blocks.clone());
         change(&mut snapshot, at, block);
-        assert_eq!(end_differences(snapshot.device(0), allocator), 1, "{what}");
+        assert_eq!(count_end_differences(snapshot.device(0), allocator), 1, "{what}");
         (snapshot.segments, snapshot.blocks) = (segments, blocks);
     }
     // What a free block says of requested bytes is stale.
     let free = snapshot.blocks.iter().position(|b| b.state == BlockState::Inactive).unwrap();
     snapshot.blocks[free].requested_size += 1;
-    assert_eq!(end_differences(snapshot.device(0), allocator), 0);
+    assert_eq!(count_end_differences(snapshot.device(0), allocator), 0);
 }
 
 /// Expandable memory is given back in ranges of several granules, of which undoing the trace has to tell
@@ -305,7 +305,7 @@ fn expandable_segments_of_before_the_recording_are_told_apart() {
         let late = std::fs::read(late::half(&directory, &snapshot)).unwrap();
         let late = Snapshot::read(&late, &|_| ()).unwrap();
         let study = Study::new(&late, Scope::default());
-        let report = verified(&study, name);
+        let report = verify_study(&study, name);
         let device = &report.devices[0];
         assert_eq!(device.start, "reconstructed", "{name}");
         assert_eq!(device.exact, Some(true), "{name}: {:?}", device.first_divergence);

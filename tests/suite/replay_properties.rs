@@ -10,7 +10,7 @@ use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::output::document::{Style, markdown, terminal};
 use oomscope::output::formats;
 use oomscope::output::report;
-use oomscope::replay::facts::{Keep, Literal, Outcome, Tiling, Totals, settings_of};
+use oomscope::replay::literal::{Tracking, LiteralReplay, LiteralOutcome, Tiling, Totals, recorded_settings};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{SERIES_ALLOCATED, SERIES_RESERVED, Window};
 use proptest::prelude::*;
@@ -36,7 +36,7 @@ fn read(bytes: &[u8]) -> Snapshot {
 /// The sums that hold whatever the file says.
 fn is_sound(tiling: &Tiling) -> Result<(), String> {
     let Totals { reserved, allocated, active, .. } = tiling.totals();
-    let sum = |of: fn(&oomscope::replay::facts::StreamPool) -> u64| {
+    let sum = |of: fn(&oomscope::replay::literal::StreamPool) -> u64| {
         tiling.stream_pools().iter().map(of).sum::<u64>()
     };
     if !(allocated <= active && active <= reserved) {
@@ -49,11 +49,11 @@ fn is_sound(tiling: &Tiling) -> Result<(), String> {
 }
 
 /// The totals at the start and after every entry, and what the replay came to.
-fn replay(snapshot: &Snapshot, device: u64, settings: &Settings) -> (Vec<Totals>, Outcome) {
+fn replay(snapshot: &Snapshot, device: u64, settings: &Settings) -> (Vec<Totals>, LiteralOutcome) {
     let mut totals = Vec::new();
     let mut unsound = None;
     let outcome =
-        Literal { device: snapshot.device(device), settings, later: &[] }.run(Keep::Sums, |step| {
+        LiteralReplay { device: snapshot.device(device), settings, settings_changes: &[] }.run(Tracking::Totals, |step| {
             totals.push(step.tiling.totals());
             if let Err(what) = is_sound(step.tiling) {
                 unsound.get_or_insert((step.entry.map(|(index, _)| index), what));
@@ -64,10 +64,10 @@ fn replay(snapshot: &Snapshot, device: u64, settings: &Settings) -> (Vec<Totals>
 }
 
 /// Replays what `program` records from entry `cut` on: the totals at the start, and the outcome.
-fn rebuilt(program: &[Step], cut: usize) -> (Totals, Outcome) {
+fn rebuilt(program: &[Step], cut: usize) -> (Totals, LiteralOutcome) {
     let reference = Reference::run(program);
     let snapshot = read(&snapshot_bytes(&[(&reference, cut)]));
-    let (totals, outcome) = replay(&snapshot, 0, &settings_of(&snapshot));
+    let (totals, outcome) = replay(&snapshot, 0, &recorded_settings(&snapshot));
     assert_eq!(totals.last(), reference.after.last());
     (totals[0], outcome)
 }
@@ -164,10 +164,10 @@ proptest! {
         let devices = programs.map(|program| Reference::run(&program));
         let snapshot = read(&snapshot_bytes(&[(&devices[0], 0), (&devices[1], 0)]));
         for (device, reference) in (0..).zip(&devices) {
-            let (totals, outcome) = replay(&snapshot, device, &settings_of(&snapshot));
+            let (totals, outcome) = replay(&snapshot, device, &recorded_settings(&snapshot));
             prop_assert_eq!(&totals[1..], &reference.after[..]);
-            prop_assert_eq!(outcome, Outcome {
-                start: Totals::default(),
+            prop_assert_eq!(outcome, LiteralOutcome {
+                initial_totals: Totals::default(),
                 contradictions: 0,
                 first_contradiction: None,
                 end_differences: 0,
@@ -183,7 +183,7 @@ proptest! {
         prop_assume!(!reference.events.is_empty());
         let cut = cut.index(reference.events.len());
         let snapshot = read(&snapshot_bytes(&[(&reference, cut)]));
-        let (totals, outcome) = replay(&snapshot, 0, &settings_of(&snapshot));
+        let (totals, outcome) = replay(&snapshot, 0, &recorded_settings(&snapshot));
         let nothing = (Totals::default(), Vec::new());
         let (before, held) = match cut.checked_sub(1) {
             Some(last) => (reference.after[last], reference.held[last].clone()),
@@ -278,7 +278,7 @@ proptest! {
     fn no_entries_whatever_break_the_sums(file in garbage::snapshot(), settings in garbage::settings()) {
         let snapshot = read(&serde_json::to_vec(&file).unwrap());
         for device in 0..3 {
-            replay(&snapshot, device, &settings_of(&snapshot));
+            replay(&snapshot, device, &recorded_settings(&snapshot));
             replay(&snapshot, device, &settings);
         }
     }

@@ -2,12 +2,12 @@
 //! replaying one recording under the circumstances of another gives the other's own figures.
 
 use crate::support::{fixtures, recorded};
-use oomscope::allocator::conf::{self, Settings, Unknown};
-use oomscope::replay::facts::settings_under;
-use oomscope::replay::model::end_differences;
+use oomscope::allocator::conf::{self, Settings, UnknownKeys};
+use oomscope::replay::literal::settings_for_release;
+use oomscope::replay::model::count_end_differences;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
-use oomscope::whatif::{Emitted, ReplayReport, WhatIf, what_if};
+use oomscope::whatif::{ModelRun, ReplayReport, Overrides, replay_with};
 
 /// Recordings of one run, and the figures that its trace does not tell: a call of `empty_cache()` that
 /// gives nothing back leaves no entry.
@@ -42,25 +42,25 @@ fn minor(name: &str) -> u32 {
 
 fn settings(snapshot: &Snapshot, minor: u32) -> (Settings, String) {
     let string = snapshot.settings.as_ref().map_or_else(String::new, |raw| raw.string.clone());
-    (settings_under(snapshot, minor), string)
+    (settings_for_release(snapshot, minor), string)
 }
 
-fn replay(from: &Snapshot, change: &WhatIf) -> (ReplayReport, Vec<Emitted>) {
+fn replay(from: &Snapshot, overrides: &Overrides) -> (ReplayReport, Vec<ModelRun>) {
     let study = Study::new(from, Scope::default());
     assert!(study.inference().is_exact);
-    what_if(&study, "a", change, true)
+    replay_with(&study, "a", overrides, true)
 }
 
 /// Replays `from` under the circumstances of `to`: the figures that differ from those that were recorded
 /// with `to`, and whether the segments are the same.
 fn differences(from: &str, to: &str) -> (Vec<String>, bool) {
     let (minor, target) = (minor(to), fixtures::snapshot(to));
-    let change = WhatIf {
+    let overrides = Overrides {
         settings: Some(settings(&target, minor)),
         capacity: Some(CAPACITY),
         minor: Some(minor),
     };
-    let (report, emitted) = replay(&fixtures::snapshot(from), &change);
+    let (report, emitted) = replay(&fixtures::snapshot(from), &overrides);
     let recorded = recorded::of(to).unwrap();
     assert_eq!(report.devices.len(), recorded.stats.len());
     let (mut differing, mut is_same) = (Vec::new(), true);
@@ -72,7 +72,7 @@ fn differences(from: &str, to: &str) -> (Vec<String>, bool) {
             }
         }
         assert_eq!(device.ooms.len(), 0, "{from} as {to}");
-        is_same &= end_differences(target.device(one.device), &one.allocator) == 0;
+        is_same &= count_end_differences(target.device(one.device), &one.allocator) == 0;
     }
     (differing, is_same)
 }
@@ -103,12 +103,12 @@ fn what_a_hidden_call_would_have_given_back_cannot_be_known() {
 #[test]
 fn a_run_on_a_smaller_device_fails_as_the_recorded_one_did() {
     let (from, to) = ("2.15.0-holes", "2.15.0-holes-at-oom");
-    let change = WhatIf { capacity: Some(480 * MIB), ..WhatIf::default() };
-    let (report, _) = replay(&fixtures::snapshot(from), &change);
+    let overrides = Overrides { capacity: Some(480 * MIB), ..Overrides::default() };
+    let (report, _) = replay(&fixtures::snapshot(from), &overrides);
     let [oom] = report.devices[0].ooms[..] else { panic!("{:?}", report.devices[0].ooms) };
     let target = fixtures::snapshot(to);
     let study = Study::new(&target, Scope::default());
-    let recorded = oomscope::whatif::verified(&study, to);
+    let recorded = oomscope::whatif::verify_study(&study, to);
     let [theirs] = recorded.devices[0].ooms[..] else { panic!("{:?}", recorded.devices[0].ooms) };
     assert_eq!(oom.requested_bytes, theirs.requested_bytes, "both rounded");
     // The snapshot was taken at the failure; the plain run went on and gave memory back.
@@ -130,8 +130,8 @@ fn on_a_larger_device_the_request_that_failed_is_served_and_given_back() {
         .allocated_bytes
         .all
         .current;
-    let change = WhatIf { capacity: Some(CAPACITY), ..WhatIf::default() };
-    let (report, emitted) = replay(&from, &change);
+    let overrides = Overrides { capacity: Some(CAPACITY), ..Overrides::default() };
+    let (report, emitted) = replay(&from, &overrides);
     let device = &report.devices[0];
     let recorded = device.recorded.as_ref().unwrap();
     assert_eq!((device.ooms.len(), device.avoided_ooms.len(), recorded.ooms.len()), (0, 1, 1));
@@ -156,7 +156,7 @@ fn nothing_changed_changes_nothing() {
     ] {
         let snapshot = fixtures::snapshot(name);
         let change =
-            WhatIf { settings: Some(settings(&snapshot, minor(name))), ..WhatIf::default() };
+            Overrides { settings: Some(settings(&snapshot, minor(name))), ..Overrides::default() };
         let (report, emitted) = replay(&snapshot, &change);
         for (device, one) in report.devices.iter().zip(&emitted) {
             let recorded = device.recorded.as_ref().unwrap();
@@ -169,7 +169,7 @@ fn nothing_changed_changes_nothing() {
             assert_eq!(differing, Vec::<&String>::new(), "{name}");
             assert_eq!(device.ooms.len(), recorded.ooms.len(), "{name}");
             assert_eq!(device.avoided_ooms.len(), 0, "{name}");
-            assert_eq!(end_differences(snapshot.device(one.device), &one.allocator), 0, "{name}");
+            assert_eq!(count_end_differences(snapshot.device(one.device), &one.allocator), 0, "{name}");
         }
     }
 }
@@ -179,13 +179,13 @@ fn a_limit_refuses_what_the_device_would_give() {
     let from = fixtures::snapshot("2.15.0-holes");
     let fraction = "per_process_memory_fraction:0.5";
     let base = Settings::default();
-    let parsed = conf::parse(fraction, &base, 15, Unknown::Refuse).unwrap();
-    let change = WhatIf {
+    let parsed = conf::parse(fraction, &base, 15, UnknownKeys::Refuse).unwrap();
+    let overrides = Overrides {
         settings: Some((parsed.settings, fraction.to_owned())),
         capacity: Some(600 * MIB),
         minor: None,
     };
-    let (report, _) = replay(&from, &change);
+    let (report, _) = replay(&from, &overrides);
     let device = &report.devices[0];
     assert_eq!(device.assumed.limit_bytes, Some(300 * MIB));
     assert!(device.peak_reserved_bytes <= 300 * MIB && !device.ooms.is_empty());

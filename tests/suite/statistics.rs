@@ -4,7 +4,7 @@
 use crate::support::recorded::{Recorded, between, format_size};
 use crate::support::{fixtures, recorded};
 use oomscope::analysis::{DeviceReport, Options, SnapshotReport, analyze};
-use oomscope::replay::facts::{Keep, Literal, Outcome, Totals};
+use oomscope::replay::literal::{Tracking, LiteralReplay, LiteralOutcome, Totals};
 use oomscope::replay::model::settings_in_effect;
 use oomscope::snapshot::{Action, Block, BlockState, Device, Snapshot};
 
@@ -85,10 +85,10 @@ fn the_memory_at_the_snapshot_is_what_pytorch_counted() {
 }
 
 /// The highest of each total in the literal replay of `device`'s trace, and what it came to.
-fn peaks(device: Device<'_>) -> (Totals, Outcome) {
+fn peaks(device: Device<'_>) -> (Totals, LiteralOutcome) {
     let settings = settings_in_effect(device.snapshot(), None);
     let mut peak = Totals::default();
-    let outcome = Literal { device, settings: &settings, later: &[] }.run(Keep::Sums, |step| {
+    let outcome = LiteralReplay { device, settings: &settings, settings_changes: &[] }.run(Tracking::Totals, |step| {
         let now = step.tiling.totals();
         peak.reserved = peak.reserved.max(now.reserved);
         peak.allocated = peak.allocated.max(now.allocated);
@@ -156,10 +156,10 @@ fn a_rebuilt_start_ends_where_pytorch_ended() {
         let recorded = recorded::of(name).unwrap();
         let settings = settings_in_effect(&snapshot, None);
         let mut last = Totals::default();
-        let literal = Literal { device: snapshot.device(0), settings: &settings, later: &[] };
-        let outcome = literal.run(Keep::Sums, |step| last = step.tiling.totals());
+        let literal = LiteralReplay { device: snapshot.device(0), settings: &settings, settings_changes: &[] };
+        let outcome = literal.run(Tracking::Totals, |step| last = step.tiling.totals());
         assert_eq!((outcome.contradictions, outcome.end_differences), (0, 0), "{name}");
-        assert!(outcome.start.reserved > 0, "{name}");
+        assert!(outcome.initial_totals.reserved > 0, "{name}");
         assert_eq!(last.reserved, recorded.stat(0, "reserved_bytes.all.current"), "{name}");
         assert_eq!(last.allocated, recorded.stat(0, "allocated_bytes.all.current"), "{name}");
         // PyTorch's own peaks go back further than the file does.

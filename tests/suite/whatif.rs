@@ -5,7 +5,7 @@ use crate::support::recorded::Recorded;
 use crate::support::{fixtures, recorded};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
-use oomscope::whatif::{Asked, WhatIf, WhatIfReport, WhatIfRow, option_change, what_if, whatif};
+use oomscope::whatif::{WhatIfOptions, Overrides, WhatIfReport, WhatIfRow, apply_option, replay_with, compare_settings};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -13,8 +13,8 @@ const MIB: u64 = 1 << 20;
 fn rows(snapshot: &Snapshot, options: &[&str], capacity: Option<u64>) -> WhatIfReport {
     let study = Study::new(snapshot, Scope::default());
     let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-    let asked = Asked { options: &options, capacity, ..Asked::default() };
-    whatif(&study, "a", asked, &|_, _| {}).unwrap()
+    let asked = WhatIfOptions { options: &options, capacity, ..WhatIfOptions::default() };
+    compare_settings(&study, "a", asked, &|_, _| {}).unwrap()
 }
 
 fn figures(recorded: &Recorded) -> [u64; 4] {
@@ -76,13 +76,13 @@ fn the_smallest_device_is_the_smallest() {
             let found = row.smallest_capacity_bytes.unwrap();
             let slack = (2 * MIB).max(found / 256) + 4 * MIB;
             let settings = (!row.settings.is_empty()).then(|| {
-                option_change(&snapshot, &study.inference().devices[0].hypothesis, &row.settings)
+                apply_option(&snapshot, &study.inference().devices[0].hypothesis, &row.settings)
                     .unwrap()
             });
             for (capacity, fails) in [(found, false), (found - slack, true)] {
                 let settings = settings.clone();
-                let change = WhatIf { settings, capacity: Some(capacity), minor: None };
-                let (report, _) = what_if(&study, "a", &change, false);
+                let overrides = Overrides { settings, capacity: Some(capacity), minor: None };
+                let (report, _) = replay_with(&study, "a", &overrides, false);
                 let ooms = &report.devices[0].ooms;
                 assert_eq!(!ooms.is_empty(), fails, "{name} {:?} on {capacity}", row.settings);
             }
@@ -197,8 +197,8 @@ fn nothing_fits_below_what_was_held() {
                 assert!(row.smallest_capacity_bytes >= Some(least(&report)), "{name} {row:?}");
             }
             let study = Study::new(&snapshot, Scope::default());
-            let change = WhatIf { capacity: Some(capacity), ..WhatIf::default() };
-            let (report, _) = what_if(&study, "a", &change, false);
+            let overrides = Overrides { capacity: Some(capacity), ..Overrides::default() };
+            let (report, _) = replay_with(&study, "a", &overrides, false);
             assert!(!report.devices[0].ooms.is_empty(), "{name} {capacity}");
         }
     }
@@ -299,8 +299,8 @@ fn progress_is_told_row_by_row() {
     let study = Study::new(&snapshot, Scope::default());
     let options = ["expandable_segments:True".to_owned()];
     let told = std::sync::Mutex::new(Vec::new());
-    let asked = Asked { options: &options, ..Asked::default() };
-    whatif(&study, "a", asked, &|done, all| told.lock().unwrap().push((done, all))).unwrap();
+    let asked = WhatIfOptions { options: &options, ..WhatIfOptions::default() };
+    compare_settings(&study, "a", asked, &|done, all| told.lock().unwrap().push((done, all))).unwrap();
     let mut told = told.into_inner().unwrap();
     told.sort_unstable();
     assert_eq!(told, [(1, 4), (2, 4), (3, 4), (4, 4)]);

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use crate::support::program::result_of;
 use oomscope::snapshot::{Action, Device};
-use oomscope::study::held::{Category, Confidence, held_blocks};
+use oomscope::study::attribution::{Category, Confidence, held_blocks};
 use oomscope::study::{Scope, Study};
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use oomscope::compare::diff::{MatchedBy, Status};
 use oomscope::compare::gate::Severity;
 use oomscope::stacks::phases::{Phase, StepMarker};
 use oomscope::study::figures::Figure;
-use oomscope::study::held::{Age, Category, Confidence};
+use oomscope::study::attribution::{Age, Category, Confidence};
 
 fn document(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);

@@ -12,7 +12,7 @@ pub fn half(directory: &TempDir, snapshot: &Snapshot) -> String {
     let events = device.entries().skip(device.len() / 2).map(|event| {
         let addr = if event.action == Action::Oom { "device_free" } else { "addr" };
         json!({
-            "action": event.action.word(), addr: event.addr, "size": event.size,
+            "action": event.action.name(), addr: event.addr, "size": event.size,
             "stream": event.stream, "time_us": event.time_us, "pool_id": event.pool.map(pool),
         })
     });

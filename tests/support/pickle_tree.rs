@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use oomscope::base::ids::row;
+use oomscope::base::ids::to_u32;
 use oomscope::base::intern::Symbols;
 use oomscope::snapshot::pickle::{self, Builder, ErrorKind, Kind, NodeKind, PickleError, Value};
 
@@ -114,7 +114,7 @@ impl Tree {
         self.containers.push(items.to_vec());
         self.is_closed.push(false);
         self.close(items);
-        Value::node(kind, row(self.containers.len() - 1))
+        Value::node(kind, to_u32(self.containers.len() - 1))
     }
 
     fn close(&mut self, items: &[Value]) {
@@ -158,17 +158,17 @@ impl Builder for Tree {
 
     fn bytes(&mut self, bytes: &[u8]) -> Value {
         self.bytes.push(bytes.to_vec());
-        Value::node(BYTES, row(self.bytes.len() - 1))
+        Value::node(BYTES, to_u32(self.bytes.len() - 1))
     }
 
     fn wide_int(&mut self, bytes: &[u8]) -> Value {
         self.bytes.push(bytes.to_vec());
-        Value::node(WIDE, row(self.bytes.len() - 1))
+        Value::node(WIDE, to_u32(self.bytes.len() - 1))
     }
 
     fn float(&mut self, value: f64) -> Value {
         self.floats.push(value);
-        Value::node(FLOAT, row(self.floats.len() - 1))
+        Value::node(FLOAT, to_u32(self.floats.len() - 1))
     }
 
     fn tuple(&mut self, items: &[Value]) -> Result<Value, ErrorKind> {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use oomscope::replay::facts::Totals;
+use oomscope::replay::literal::Totals;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

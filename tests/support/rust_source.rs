@@ -48,9 +48,11 @@ impl Source {
     /// If it is not Rust.
     pub fn parse(path: &str, text: &str) -> Self {
         let tokens: TokenStream = text.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
-        let mut code = blank(text.as_bytes(), |_, _| true);
+        let mut code: Vec<u8> = text.bytes().map(|b| if b == b'\n' { b } else { b' ' }).collect();
         copy_code(tokens.clone(), text, &mut code);
-        let comments = blank(text.as_bytes(), |at, _| code[at] != b' ');
+        let other = code.iter().zip(text.bytes());
+        let comments =
+            other.map(|(c, t)| if matches!(c, b' ' | b'\n') { t } else { b' ' }).collect();
         let inside = path.trim_start_matches("src/").trim_end_matches(".rs");
         let names = inside.split('/').filter(|name| !matches!(*name, "mod" | "lib" | "main"));
         let module: Vec<String> = names.map(str::to_owned).collect();
@@ -102,12 +104,6 @@ fn read_sources() -> Vec<Source> {
     gather(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
     sources.sort_by(|a, b| a.path.cmp(&b.path));
     sources
-}
-
-/// `text` with spaces in place of what `is_blank`; lines stay.
-fn blank(text: &[u8], is_blank: impl Fn(usize, u8) -> bool) -> Vec<u8> {
-    let bytes = text.iter().enumerate();
-    bytes.map(|(at, b)| if *b != b'\n' && is_blank(at, *b) { b' ' } else { *b }).collect()
 }
 
 /// Copies what is code of `text` to its place in `code`. Comments of documentation are tokens, too.

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_sets_is_told_from_what_takes_back() {
+    fn parses_set_and_reset_options() {
         let lists = "default, a:default,roundup_power2_divisions:[256:1,>:4],b:2";
         let change = ConfChange::parse(lists);
         assert!(change.resets_all);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_replaces_its_own_options_only() {
+    fn a_change_replaces_only_its_own_options() {
         let base = "a:1, b:[2:3,>:4],c:5";
         let over = |change, base| ConfChange::parse(change).apply_to(base);
         assert_eq!(over("b:8", base), "a:1,c:5,b:8");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_is_one_word_of_a_shell() {
+    fn shell_assignment_is_quoted() {
         assert_eq!(shell_assignment("a:1", Some("")), "PYTORCH_CUDA_ALLOC_CONF=a:1");
         assert_eq!(shell_assignment("a:1", Some("b:2,a:3")), "PYTORCH_CUDA_ALLOC_CONF=b:2,a:1");
         assert_eq!(
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn each_option_goes_back_to_its_default() {
+    fn every_option_can_be_reset() {
         let all = "max_split_size_mb:64,garbage_collection_threshold:0.5,backend:cudaMallocAsync,\
                    roundup_power2_divisions:4,expandable_segments:True,large_segment_size_mb:32,\
                    max_non_split_rounding_mb:48,per_process_memory_fraction:0.5,\

@@ -152,14 +152,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_option_is_of_a_release() {
+    fn every_option_belongs_to_a_release() {
         let without: Vec<&str> =
             OPTIONS.iter().map(|o| o.key).filter(|key| option_since(key).is_none()).collect();
         assert_eq!(without, Vec::<&str>::new());
     }
 
     #[test]
-    fn help_is_given_only_where_it_helps() {
+    fn hints_name_the_release_or_a_similar_key() {
         let dialect = Dialect::for_release(9);
         let help = |key| dialect.help_for_key(key).unwrap_or_default();
         assert_eq!(help("max_split_size"), "did you mean max_split_size_mb?");

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_as_the_same_settings() {
+    fn formatted_settings_parse_to_the_same_settings() {
         let strings = [
             "",
             "expandable_segments:True,max_split_size_mb:64,expandable_segments_reserve:1.5",

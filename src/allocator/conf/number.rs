@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_numbers_read_as_in_c() {
+    fn whole_numbers_parse_as_in_c() {
         assert_eq!(parse_int("25abc"), Ok(25));
         assert_eq!(parse_int(" \t+7"), Ok(7));
         assert_eq!(parse_int("-1"), Ok(u64::MAX));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn real_numbers_read_as_in_c() {
+    fn real_numbers_parse_as_in_c() {
         for (text, value) in [
             (".5", 0.5),
             ("5.", 5.0),

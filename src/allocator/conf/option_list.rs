@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_found_whole() {
+    fn finds_the_last_value_of_an_option() {
         let conf =
             "roundup_power2_divisions:[256:1,>:4], max_split_size_mb:64,max_split_size_mb:128";
         assert_eq!(find_option(conf, "roundup_power2_divisions"), Some("[256:1,>:4]"));

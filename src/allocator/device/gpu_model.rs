@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_as_people_write_them() {
+    fn finds_names_as_people_write_them() {
         for (text, name) in [
             ("H100", "h100"),
             ("h100-80gb", "h100"),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_is_its_own() {
+    fn every_name_is_unique() {
         for gpu in GPUS {
             assert_eq!(GpuModel::find(gpu.name), Some(gpu));
             assert_eq!(GpuModel::find(gpu.product).map_or(gpu.name, |found| found.name), gpu.name);

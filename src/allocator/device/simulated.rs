@@ -20,7 +20,7 @@ const SEGMENT_SPAN: u64 = 1 << 40;
 /// The same for reservations.
 const RESERVATION_SPAN: u64 = 1 << 44;
 /// How often an address is drawn before the lowest is taken.
-const DRAWS: usize = 64;
+const MAX_DRAWS: usize = 64;
 
 /// Where new memory lies: which address a driver lends decides which of two equal blocks PyTorch takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,8 +52,8 @@ impl SimulatedDevice {
             capacity,
             used: 0,
             placement: Placement::Lowest,
-            segments: AddressSpace::over(SEGMENTS + (device << DEVICE_SHIFT), SEGMENT_SPAN),
-            reservations: AddressSpace::over(
+            segments: AddressSpace::new(SEGMENTS + (device << DEVICE_SHIFT), SEGMENT_SPAN),
+            reservations: AddressSpace::new(
                 RESERVATIONS + (device << RESERVATION_SHIFT),
                 RESERVATION_SPAN,
             ),
@@ -132,8 +132,8 @@ impl ReplayDevice for SimulatedDevice {
     fn add_initial_memory(&mut self, addr: u64, size: u64, within: Option<Reservation>) {
         self.used = self.used.saturating_add(whole_pages(size).unwrap_or(size));
         match within {
-            None => self.segments.insert(addr, size),
-            Some(reserved) => self.reservations.insert(reserved.base, reserved.size),
+            None => self.segments.mark_used(addr, size),
+            Some(reserved) => self.reservations.mark_used(reserved.base, reserved.size),
         }
     }
 
@@ -163,35 +163,35 @@ struct AddressSpace {
 }
 
 impl AddressSpace {
-    fn over(origin: u64, span: u64) -> Self {
+    fn new(origin: u64, span: u64) -> Self {
         Self { origin, span, gaps: BTreeMap::from([(origin, u64::MAX)]) }
     }
 
     fn take(&mut self, size: u64, placement: &mut Placement) -> Result<u64, OutOfMemory> {
         let found = match placement {
             Placement::Lowest => None,
-            Placement::Highest => self.below_all(size),
-            Placement::Scattered(state) => (0..DRAWS).find_map(|_| {
+            Placement::Highest => self.highest_below_used(size),
+            Placement::Scattered(state) => (0..MAX_DRAWS).find_map(|_| {
                 let pages = self.span / 4 / PAGE;
                 let base = self.origin + Placement::draw(state) % pages * PAGE;
                 self.gap_around(base, size)
             }),
         };
-        let (gap, end, base) = found.or_else(|| self.lowest(size)).ok_or(OutOfMemory)?;
+        let (gap, end, base) = found.or_else(|| self.lowest_gap(size)).ok_or(OutOfMemory)?;
         self.gaps.remove(&gap);
-        self.add(gap, base);
-        self.add(base + size, end);
+        self.add_gap(gap, base);
+        self.add_gap(base + size, end);
         Ok(base)
     }
 
     /// The first gap of `size`, with where to begin in it.
-    fn lowest(&self, size: u64) -> Option<(u64, u64, u64)> {
+    fn lowest_gap(&self, size: u64) -> Option<(u64, u64, u64)> {
         let large_enough = |(base, end): &(&u64, &u64)| *end - *base >= size;
         self.gaps.iter().find(large_enough).map(|(&base, &end)| (base, end, base))
     }
 
     /// Below all that is taken; in the middle where nothing is.
-    fn below_all(&self, size: u64) -> Option<(u64, u64, u64)> {
+    fn highest_below_used(&self, size: u64) -> Option<(u64, u64, u64)> {
         let (&gap, &end) = self.gaps.first_key_value()?;
         let top = if end == u64::MAX { self.origin + self.span / 2 } else { end };
         (gap == self.origin && top - gap >= size).then(|| (gap, end, top - size))
@@ -204,14 +204,14 @@ impl AddressSpace {
     }
 
     /// Takes a range that was taken before; it may lie anywhere.
-    fn insert(&mut self, base: u64, size: u64) {
+    fn mark_used(&mut self, base: u64, size: u64) {
         let to = base.saturating_add(size);
         while let Some((&from, &end)) = self.gaps.range(..to).next_back()
             && end > base
         {
             self.gaps.remove(&from);
-            self.add(to, end);
-            self.add(from, base);
+            self.add_gap(to, end);
+            self.add_gap(from, base);
         }
     }
 
@@ -223,11 +223,11 @@ impl AddressSpace {
             self.gaps.remove(&gap);
             (from, to) = (from.min(gap), to.max(end));
         }
-        self.add(from, to);
+        self.add_gap(from, to);
     }
 
     /// A gap, unless it is empty.
-    fn add(&mut self, from: u64, to: u64) {
+    fn add_gap(&mut self, from: u64, to: u64) {
         if from < to {
             self.gaps.insert(from, to);
         }
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lowest_gap_is_taken() {
+    fn allocates_in_the_lowest_gap() {
         let mut device = SimulatedDevice::new(1, 100 * MIB);
         let base = SEGMENTS + (1 << DEVICE_SHIFT);
         let first = device.allocate(2 * MIB).unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_join_again() {
+    fn freed_gaps_are_merged() {
         let mut device = SimulatedDevice::new(0, 100 * MIB);
         let taken = [4, 6, 8].map(|mib| device.allocate(mib * MIB).unwrap());
         for (addr, mib) in [(taken[0], 4), (taken[2], 8), (taken[1], 6)] {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn reservations_take_no_memory() {
+    fn reservations_use_no_memory() {
         let mut device = SimulatedDevice::new(0, 10 * MIB);
         let base = device.reserve(100 * MIB, 2 * MIB).unwrap();
         assert_eq!(device.reserve(100 * MIB, 2 * MIB), Ok(base + 100 * MIB));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_lies_where_it_is_placed() {
+    fn placement_decides_the_address() {
         let below = &mut SimulatedDevice::new(0, 100 * MIB).with_placement(Placement::Highest);
         let taken = [2, 20, 4].map(|mib| below.allocate(mib * MIB).unwrap());
         assert_eq!(taken.map(|addr| (taken[0] - addr) / MIB), [0, 20, 24]);

@@ -11,16 +11,16 @@ use crate::base::ids::to_u32;
 
 /// A device that checks what it is asked, and sometimes refuses what it has.
 #[derive(Debug)]
-pub(super) struct Picky {
+pub(super) struct CheckingDevice {
     pub(super) inner: SimulatedDevice,
     refused: Vec<usize>,
     growths: usize,
     segments: BTreeMap<u64, u64>,
     reservations: BTreeMap<u64, u64>,
-    mapped: Spans,
+    mapped: RangeSet,
 }
 
-impl Picky {
+impl CheckingDevice {
     pub(super) fn new(capacity: u64, refused: Vec<usize>) -> Self {
         Self {
             inner: SimulatedDevice::new(0, capacity),
@@ -28,19 +28,19 @@ impl Picky {
             growths: 0,
             segments: BTreeMap::new(),
             reservations: BTreeMap::new(),
-            mapped: Spans::default(),
+            mapped: RangeSet::default(),
         }
     }
 
-    fn refuses(&mut self) -> bool {
+    fn refuses_next(&mut self) -> bool {
         self.growths += 1;
         self.refused.contains(&(self.growths - 1))
     }
 }
 
-impl DeviceMemory for Picky {
+impl DeviceMemory for CheckingDevice {
     fn allocate(&mut self, size: u64) -> Result<u64, OutOfMemory> {
-        if self.refuses() {
+        if self.refuses_next() {
             return Err(OutOfMemory);
         }
         let addr = self.inner.allocate(size)?;
@@ -61,14 +61,14 @@ impl DeviceMemory for Picky {
 
     fn release(&mut self, addr: u64, size: u64) {
         assert_eq!(self.reservations.remove(&addr), Some(size), "released what is not reserved");
-        assert!(!self.mapped.meets(addr, size), "memory is still mapped there");
+        assert!(!self.mapped.overlaps(addr, size), "memory is still mapped there");
         self.inner.release(addr, size);
     }
 
     fn map(&mut self, addr: u64, size: u64) -> Result<(), OutOfMemory> {
         let (base, reserved) = self.reservations.range(..=addr).next_back().expect("reserved");
         assert!(addr + size <= base + reserved, "mapped past the reservation");
-        if self.refuses() {
+        if self.refuses_next() {
             return Err(OutOfMemory);
         }
         self.inner.map(addr, size)?;
@@ -77,7 +77,7 @@ impl DeviceMemory for Picky {
     }
 
     fn unmap(&mut self, addr: u64, size: u64) {
-        self.mapped.cut(addr, size);
+        self.mapped.remove(addr, size);
         self.inner.unmap(addr, size);
     }
 
@@ -92,15 +92,15 @@ impl DeviceMemory for Picky {
 
 /// Disjoint ranges, each from its beginning to its end.
 #[derive(Debug, Default)]
-pub(super) struct Spans(BTreeMap<u64, u64>);
+pub(super) struct RangeSet(BTreeMap<u64, u64>);
 
-impl Spans {
-    fn meets(&self, addr: u64, size: u64) -> bool {
+impl RangeSet {
+    fn overlaps(&self, addr: u64, size: u64) -> bool {
         self.0.range(..addr + size).next_back().is_some_and(|(_, end)| *end > addr)
     }
 
     fn add(&mut self, addr: u64, size: u64) {
-        assert!(size > 0 && !self.meets(addr, size), "taken twice: {addr:#x} {size}");
+        assert!(size > 0 && !self.overlaps(addr, size), "taken twice: {addr:#x} {size}");
         let (mut from, mut to) = (addr, addr + size);
         if let Some((&before, &end)) = self.0.range(..addr).next_back()
             && end == addr
@@ -111,7 +111,7 @@ impl Spans {
         self.0.insert(from, to);
     }
 
-    fn cut(&mut self, addr: u64, size: u64) {
+    fn remove(&mut self, addr: u64, size: u64) {
         let (&from, &to) = self.0.range(..=addr).next_back().expect("nothing is there");
         assert!(addr + size <= to, "only a part is there");
         self.0.remove(&from);
@@ -127,7 +127,7 @@ impl Spans {
 /// What the entries so far amount to.
 #[derive(Debug, Default)]
 pub(super) struct Audit {
-    memory: Spans,
+    memory: RangeSet,
     /// Segments by address: size, and how many came before.
     segments: BTreeMap<u64, (u64, usize)>,
     made: usize,
@@ -139,11 +139,11 @@ pub(super) struct Audit {
 
 impl Audit {
     /// Each entry must follow from those before it.
-    pub(super) fn follow(&mut self, entries: &[AllocatorEntry]) {
+    pub(super) fn apply(&mut self, entries: &[AllocatorEntry]) {
         for AllocatorEntry { action, addr, size, .. } in entries.iter().copied() {
             match action {
                 Action::Alloc => {
-                    assert!(self.memory.meets(addr, 1), "no memory at {addr:#x}");
+                    assert!(self.memory.overlaps(addr, 1), "no memory at {addr:#x}");
                     assert!(!self.pending.contains_key(&addr), "{addr:#x} still waits");
                     assert_eq!(self.live.insert(addr, size), None, "{addr:#x} given out twice");
                 }
@@ -162,10 +162,10 @@ impl Audit {
                 Action::SegmentFree => {
                     let segment = self.segments.remove(&addr).expect("freed what is no segment");
                     assert_eq!(segment.0, size);
-                    self.memory.cut(addr, size);
+                    self.memory.remove(addr, size);
                 }
                 Action::SegmentMap => self.memory.add(addr, size),
-                Action::SegmentUnmap => self.memory.cut(addr, size),
+                Action::SegmentUnmap => self.memory.remove(addr, size),
                 Action::Oom | Action::Snapshot | Action::Other => {}
             }
             let word = match action {
@@ -182,12 +182,12 @@ impl Audit {
         self.counts.get(word).copied().unwrap_or(0)
     }
 
-    pub(super) fn check(&self, allocator: &CachingAllocator, device: &Picky) {
+    pub(super) fn check(&self, allocator: &CachingAllocator, device: &CheckingDevice) {
         let ids: Vec<BlockId> = allocator.blocks.ids().collect();
         let block = |id: BlockId| &allocator.blocks[id];
-        let (mut covered, mut mapped) = (BTreeMap::new(), Spans::default());
+        let (mut covered, mut mapped) = (BTreeMap::new(), RangeSet::default());
         for &id in &ids {
-            links(allocator, id);
+            check_links(allocator, id);
             if block(id).state != PoolBlockState::Unmapped {
                 mapped.add(block(id).addr, block(id).size);
             }
@@ -209,8 +209,8 @@ impl Audit {
         let chains = device.reservations.iter().map(|(base, size)| ((true, *base), *size));
         assert_eq!(covered, segments.chain(chains).collect(), "segments and their blocks");
         assert_eq!(mapped.0, self.memory.0, "blocks and the memory of the trace");
-        sets(allocator, &ids);
-        self.sums(allocator, &ids, device);
+        check_sets(allocator, &ids);
+        self.check_statistics(allocator, &ids, device);
         let of = |state: PoolBlockState| -> BTreeMap<u64, u64> {
             let those = ids.iter().map(|id| block(*id)).filter(|b| b.state == state);
             those.map(|b| (b.addr, b.requested)).collect()
@@ -219,7 +219,7 @@ impl Audit {
         assert_eq!(of(PoolBlockState::Pending), self.pending, "pending");
     }
 
-    fn sums(&self, allocator: &CachingAllocator, ids: &[BlockId], device: &Picky) {
+    fn check_statistics(&self, allocator: &CachingAllocator, ids: &[BlockId], device: &CheckingDevice) {
         let limit = allocator.settings.max_split_size;
         let s = allocator.statistics();
         let is_small = |b: &PoolBlock| allocator.pools.free_lists[b.free_list as usize].is_small;
@@ -232,7 +232,7 @@ impl Audit {
             assert_eq!(stat.small_pool.current, sum(Some(true)), "{what} of small pools");
             assert_eq!(stat.large_pool.current, sum(Some(false)), "{what} of large pools");
             for one in [&stat.all, &stat.small_pool, &stat.large_pool] {
-                is_sound(one, what);
+                check_stat(one, what);
             }
             assert_eq!(stat.all.freed, stat.small_pool.freed + stat.large_pool.freed, "{what}");
             assert!(stat.all.peak <= stat.small_pool.peak + stat.large_pool.peak, "{what}");
@@ -258,8 +258,8 @@ impl Audit {
         assert_eq!(s.oversize_allocations.current, oversize);
         let oversize = self.segments.values().filter(|(size, _)| *size >= limit).count() as u64;
         assert_eq!(s.oversize_segments.current, oversize);
-        is_sound(&s.oversize_allocations, "oversize_allocations");
-        is_sound(&s.oversize_segments, "oversize_segments");
+        check_stat(&s.oversize_allocations, "oversize_allocations");
+        check_stat(&s.oversize_segments, "oversize_segments");
         assert_eq!(s.num_device_alloc, self.count("device_alloc"));
         assert_eq!(s.num_device_free, self.count("device_free"));
         assert_eq!(s.num_ooms, self.count("oom"));
@@ -277,7 +277,7 @@ impl Audit {
     /// Where the request must be served from what is cached, worked out from nothing but the blocks and
     /// the order in which segments came; `None` where expandable memory makes it less simple.
     #[allow(clippy::option_option, reason = "not known, or known to be none")]
-    pub(super) fn best_fit(
+    pub(super) fn expected_free_block(
         &self,
         allocator: &CachingAllocator,
         request: &Request<'_>,
@@ -319,13 +319,13 @@ impl Audit {
     }
 }
 
-fn is_sound(stat: &Stat, what: &str) {
+fn check_stat(stat: &Stat, what: &str) {
     assert_eq!(stat.allocated - stat.freed, stat.current, "{what}");
     assert!(stat.peak >= stat.current && stat.peak <= stat.allocated, "{what}");
 }
 
 /// A block and its neighbours.
-fn links(allocator: &CachingAllocator, id: BlockId) {
+fn check_links(allocator: &CachingAllocator, id: BlockId) {
     let block = &allocator.blocks[id];
     assert!(block.size > 0 && block.addr.checked_add(block.size).is_some());
     if let Some(prev) = block.prev.as_option() {
@@ -345,7 +345,7 @@ fn links(allocator: &CachingAllocator, id: BlockId) {
 
 /// Every free block stands in its free list's set under its key, every hole likewise, and nothing else does;
 /// every pending block has one ticket.
-fn sets(allocator: &CachingAllocator, ids: &[BlockId]) {
+fn check_sets(allocator: &CachingAllocator, ids: &[BlockId]) {
     let (mut free, mut holes) = (BTreeSet::new(), BTreeSet::new());
     for (number, free_list) in allocator.pools.free_lists.iter().enumerate() {
         for key in free_list.free.iter() {

@@ -39,21 +39,21 @@ fn split_at(mib: u64) -> Settings {
 }
 
 impl Run {
-    fn try_of(&mut self, size: u64, pool: PoolId, is_capturing: bool) -> Option<BlockId> {
+    fn try_alloc(&mut self, size: u64, pool: PoolId, is_capturing: bool) -> Option<BlockId> {
         let request = Request { pool, is_capturing, ..bare(size) };
         self.allocator.malloc(&request, &mut self.device)
     }
 
     fn alloc(&mut self, size: u64) -> BlockId {
-        self.try_of(size, PoolId(0), false).expect("memory")
+        self.try_alloc(size, PoolId(0), false).expect("memory")
     }
 
-    fn alloc_of(&mut self, size: u64, pool: PoolId) -> BlockId {
-        self.try_of(size, pool, false).expect("memory")
+    fn alloc_in_pool(&mut self, size: u64, pool: PoolId) -> BlockId {
+        self.try_alloc(size, pool, false).expect("memory")
     }
 
     fn fails(&mut self, size: u64) {
-        assert!(self.try_of(size, PoolId(0), false).is_none());
+        assert!(self.try_alloc(size, PoolId(0), false).is_none());
     }
 
     fn free(&mut self, id: BlockId) {
@@ -65,7 +65,7 @@ impl Run {
     }
 
     /// What was done since the last time, addresses from `base` on, both in MiB.
-    fn done(&mut self, base: u64) -> Vec<(Action, u64, u64)> {
+    fn take_entries(&mut self, base: u64) -> Vec<(Action, u64, u64)> {
         let entries = self.allocator.entries();
         let at = |e: &AllocatorEntry| if e.action == Action::Oom { e.addr } else { e.addr - base };
         let done = entries.iter().map(|e| (e.action, at(e) / MIB, e.size / MIB)).collect();
@@ -85,7 +85,7 @@ use Action::{
 
 /// Observed.
 #[test]
-fn a_free_block_remembers_what_was_asked_for_last() {
+fn a_free_block_keeps_its_last_request() {
     let mut run = run(15, plain(), 1000 * MIB, None);
     let large = run.alloc(4_000_000);
     run.alloc(40);
@@ -126,45 +126,45 @@ fn expandable_memory_grows_and_shrinks_by_granules() {
         (SegmentMap, 100, 20),
         (Alloc, 90, 30),
     ];
-    assert_eq!(run.done(RESERVATIONS), grown);
+    assert_eq!(run.take_entries(RESERVATIONS), grown);
     run.free(blocks[1]);
-    run.done(RESERVATIONS);
+    run.take_entries(RESERVATIONS);
     run.fails(150 * MIB);
-    assert_eq!(run.done(RESERVATIONS), [(SegmentUnmap, 40, 20), (Oom, 100, 150)]);
+    assert_eq!(run.take_entries(RESERVATIONS), [(SegmentUnmap, 40, 20), (Oom, 100, 150)]);
     run.alloc(25 * MIB);
-    assert_eq!(run.done(RESERVATIONS), [(SegmentMap, 40, 20), (Alloc, 30, 25)]);
+    assert_eq!(run.take_entries(RESERVATIONS), [(SegmentMap, 40, 20), (Alloc, 30, 25)]);
     run.alloc(33 * MIB);
-    assert_eq!(run.done(RESERVATIONS), [(SegmentMap, 120, 40), (Alloc, 120, 33)]);
+    assert_eq!(run.take_entries(RESERVATIONS), [(SegmentMap, 120, 40), (Alloc, 120, 33)]);
     assert_eq!(run.allocator.statistics().segment.all.allocated, 0, "nothing was a segment");
 }
 
 /// Observed.
 #[test]
-fn in_a_capture_nothing_is_retried() {
+fn captures_do_not_retry() {
     let mut run = run(15, split_at(40), 200 * MIB, None);
-    let first = run.try_of(60 * MIB, PRIVATE, true).expect("memory");
-    run.try_of(60 * MIB, PRIVATE, true).expect("memory");
+    let first = run.try_alloc(60 * MIB, PRIVATE, true).expect("memory");
+    run.try_alloc(60 * MIB, PRIVATE, true).expect("memory");
     run.free(first);
-    run.done(SEGMENTS);
-    assert!(run.try_of(90 * MIB, PRIVATE, true).is_none());
-    assert_eq!(run.done(SEGMENTS), [(SegmentFree, 0, 60), (Oom, 140, 90)]);
+    run.take_entries(SEGMENTS);
+    assert!(run.try_alloc(90 * MIB, PRIVATE, true).is_none());
+    assert_eq!(run.take_entries(SEGMENTS), [(SegmentFree, 0, 60), (Oom, 140, 90)]);
     assert_eq!(run.retries(), (0, 0, 1));
 }
 
 /// Observed.
 #[test]
-fn a_refusal_by_the_limit_counts_a_retry_and_a_wait() {
+fn a_failure_at_the_limit_counts_a_retry_and_a_synchronization() {
     let mut run = run(15, plain(), 1000 * MIB, Some(500 * MIB));
     run.fails(600_000_000);
     assert_eq!(run.retries(), (1, 1, 1));
     run.fails(600_000_000);
     assert_eq!(run.retries(), (2, 2, 2));
-    assert_eq!(run.done(SEGMENTS), [(Oom, 1000, 572), (Oom, 1000, 572)]);
+    assert_eq!(run.take_entries(SEGMENTS), [(Oom, 1000, 572), (Oom, 1000, 572)]);
 }
 
 /// Observed.
 #[test]
-fn among_equals_old_releases_take_the_lowest_and_new_ones_the_oldest() {
+fn among_equal_blocks_old_releases_take_the_lowest_and_new_ones_the_oldest() {
     for (minor, expected) in [(1, 0), (6, 0), (9, 0), (11, 0), (12, 100), (13, 100), (15, 100)] {
         let mut run = run(minor, plain(), 1000 * MIB, None);
         let a = run.alloc(100 * MIB);
@@ -174,15 +174,15 @@ fn among_equals_old_releases_take_the_lowest_and_new_ones_the_oldest() {
         let d = run.alloc(100 * MIB);
         run.free(b);
         run.free(d);
-        run.done(SEGMENTS);
+        run.take_entries(SEGMENTS);
         run.alloc(100 * MIB);
-        assert_eq!(run.done(SEGMENTS), [(Alloc, expected, 100)], "2.{minor}");
+        assert_eq!(run.take_entries(SEGMENTS), [(Alloc, expected, 100)], "2.{minor}");
     }
 }
 
 /// 2.12 numbers every block that is made, 2.13 every segment.
 #[test]
-fn the_age_of_a_cut_off_block_is_its_own_or_its_segments() {
+fn a_split_block_has_its_own_age_or_that_of_its_segment() {
     for (minor, expected) in [(11, 0), (12, 20), (13, 0)] {
         let mut run = run(minor, plain(), 1000 * MIB, None);
         let older = run.alloc(20 * MIB);
@@ -194,15 +194,15 @@ fn the_age_of_a_cut_off_block_is_its_own_or_its_segments() {
         run.alloc(15 * MIB);
         run.free(cut_first);
         run.free(cut_last);
-        run.done(SEGMENTS);
+        run.take_entries(SEGMENTS);
         run.alloc(5 * MIB);
-        assert_eq!(run.done(SEGMENTS), [(Alloc, expected, 5)], "2.{minor}");
+        assert_eq!(run.take_entries(SEGMENTS), [(Alloc, expected, 5)], "2.{minor}");
     }
 }
 
 /// Ages are counted in searches of the pool; passes go on until enough is given back.
 #[test]
-fn garbage_collection_takes_the_older_half_first() {
+fn garbage_collection_releases_older_segments_first() {
     for (threshold, expected) in [
         (0.5, vec![(SegmentFree, 0, 40), (SegmentAlloc, 126, 50), (Alloc, 126, 50)]),
         // What is over 60 MiB is more than the oldest: a second pass.
@@ -227,15 +227,15 @@ fn garbage_collection_takes_the_older_half_first() {
         run.free(young);
         let young = run.alloc(44 * MIB);
         run.free(young);
-        run.done(SEGMENTS);
+        run.take_entries(SEGMENTS);
         run.alloc(50 * MIB);
-        assert_eq!(run.done(SEGMENTS), expected, "{threshold}");
+        assert_eq!(run.take_entries(SEGMENTS), expected, "{threshold}");
         assert_eq!(run.retries(), (0, 0, 0), "nothing is waited for");
     }
 }
 
 #[test]
-fn without_a_limit_no_garbage_is_collected() {
+fn without_a_limit_nothing_is_garbage_collected() {
     let settings = Settings { garbage_collection_threshold: 0.1, ..plain() };
     let mut run = run(15, settings, 1000 * MIB, None);
     let block = run.alloc(40 * MIB);
@@ -245,49 +245,49 @@ fn without_a_limit_no_garbage_is_collected() {
 }
 
 #[test]
-fn for_a_large_request_the_smallest_large_enough_segment_is_given_back() {
+fn an_oversize_request_releases_the_smallest_large_enough_segment() {
     let mut run = run(15, split_at(30), 300 * MIB, None);
     let blocks: Vec<BlockId> = [120, 80, 100].map(|mib| run.alloc(mib * MIB)).into();
     blocks.into_iter().for_each(|id| run.free(id));
-    run.done(SEGMENTS);
+    run.take_entries(SEGMENTS);
     // 80 MiB are 30 more than asked for: too large to be handed out whole.
     run.alloc(50 * MIB);
     let expected = [(SegmentFree, 120, 80), (SegmentAlloc, 120, 50), (Alloc, 120, 50)];
-    assert_eq!(run.done(SEGMENTS), expected);
+    assert_eq!(run.take_entries(SEGMENTS), expected);
     assert_eq!(run.allocator.served_by(), ServedBy::GrownAfterRelease);
     assert_eq!(run.retries(), (0, 0, 0));
 }
 
 #[test]
-fn or_smaller_ones_from_the_largest_down() {
+fn an_oversize_request_releases_smaller_segments_largest_first() {
     let mut run = run(15, split_at(30), 130 * MIB, None);
     let blocks: Vec<BlockId> = [40, 30, 60].map(|mib| run.alloc(mib * MIB)).into();
     blocks.into_iter().for_each(|id| run.free(id));
-    run.done(SEGMENTS);
+    run.take_entries(SEGMENTS);
     run.alloc(70 * MIB);
     // 60 and 40 are enough, and 30 stays; but what they leave lies in two places.
-    let done = run.done(SEGMENTS);
+    let done = run.take_entries(SEGMENTS);
     assert_eq!(done[..2], [(SegmentFree, 70, 60), (SegmentFree, 0, 40)]);
     assert_eq!(done[2..], [(SegmentAlloc, 70, 70), (Alloc, 70, 70)]);
 }
 
 #[test]
-fn a_large_block_is_handed_out_whole_up_to_the_rounding() {
+fn an_oversize_block_serves_requests_within_the_rounding() {
     let rounding = |mib: u64| Settings { max_non_split_rounding: mib * MIB, ..split_at(24) };
     for (settings, fits) in [(rounding(20), false), (rounding(32), true)] {
         let mut run = run(15, settings, 1000 * MIB, None);
         let block = run.alloc(80 * MIB);
         run.free(block);
-        run.done(SEGMENTS);
+        run.take_entries(SEGMENTS);
         run.alloc(60 * MIB);
-        assert_eq!(run.done(SEGMENTS).len() == 1, fits);
+        assert_eq!(run.take_entries(SEGMENTS).len() == 1, fits);
         let largest = run.allocator.statistics().allocated_bytes.all.current;
         assert_eq!(largest, if fits { 80 } else { 60 } * MIB);
     }
 }
 
 #[test]
-fn a_lent_pool_serves_when_its_release_lets_it() {
+fn use_on_oom_pools_serve_at_the_time_of_their_release() {
     let spare = PoolId(5);
     for (minor, expected) in [
         (7, vec![(SegmentFree, 50, 40), (Oom, 40, 45)]),
@@ -298,30 +298,30 @@ fn a_lent_pool_serves_when_its_release_lets_it() {
     ] {
         let mut run = run(minor, plain(), 90 * MIB, None);
         run.allocator.set_use_on_oom(spare);
-        let lent = run.alloc_of(50 * MIB, spare);
+        let lent = run.alloc_in_pool(50 * MIB, spare);
         run.free(lent);
         let cached = run.alloc(40 * MIB);
         run.free(cached);
-        run.done(SEGMENTS);
-        let served = run.try_of(45 * MIB, PoolId(0), false);
+        run.take_entries(SEGMENTS);
+        let served = run.try_alloc(45 * MIB, PoolId(0), false);
         let expected: Vec<_> =
             expected.into_iter().map(|e| if e.0 == Oom { (Oom, 40, 45) } else { e }).collect();
         let last = run.allocator.entries().last().copied().unwrap();
-        assert_eq!(run.done(SEGMENTS), expected, "2.{minor}");
+        assert_eq!(run.take_entries(SEGMENTS), expected, "2.{minor}");
         assert_eq!(served.is_some(), last.pool == spare, "2.{minor}");
         // The retry of the old order is counted though it came to nothing.
         assert_eq!(run.retries().0, u64::from(minor < 11), "2.{minor}");
-        assert!(run.try_of(45 * MIB, PRIVATE, false).is_none(), "lent to the default pool only");
+        assert!(run.try_alloc(45 * MIB, PRIVATE, false).is_none(), "lent to the default pool only");
     }
 }
 
 #[test]
-fn a_pool_that_splits_nothing_hands_out_whole_segments() {
+fn a_no_split_pool_allocates_whole_segments() {
     let mut run = run(15, plain(), 1000 * MIB, None);
     run.allocator.set_no_split(PRIVATE);
-    run.alloc_of(3 * MIB, PRIVATE);
-    run.alloc_of(3 * MIB, PRIVATE);
-    run.alloc_of(100, PRIVATE);
+    run.alloc_in_pool(3 * MIB, PRIVATE);
+    run.alloc_in_pool(3 * MIB, PRIVATE);
+    run.alloc_in_pool(100, PRIVATE);
     let expected = [
         (SegmentAlloc, 0, 20),
         (Alloc, 0, 3),
@@ -330,19 +330,19 @@ fn a_pool_that_splits_nothing_hands_out_whole_segments() {
         (SegmentAlloc, 40, 2),
         (Alloc, 40, 0),
     ];
-    assert_eq!(run.done(SEGMENTS), expected);
+    assert_eq!(run.take_entries(SEGMENTS), expected);
     assert_eq!(run.allocator.statistics().allocated_bytes.all.current, 42 * MIB);
     assert_eq!(run.allocator.statistics().inactive_split.all.allocated, 0);
 }
 
 #[test]
-fn an_allocator_of_the_programs_own_gives_whole_segments() {
+fn custom_allocator_pools_use_plain_segments() {
     let mut run = run(15, expandable(), 1000 * MIB, None);
     run.allocator.set_custom_allocator(PRIVATE);
-    run.alloc_of(3 * MIB, PRIVATE);
-    run.alloc_of(16 * MIB, PRIVATE);
-    run.alloc_of(MIB + 512, PRIVATE);
-    let done = run.done(SEGMENTS);
+    run.alloc_in_pool(3 * MIB, PRIVATE);
+    run.alloc_in_pool(16 * MIB, PRIVATE);
+    run.alloc_in_pool(MIB + 512, PRIVATE);
+    let done = run.take_entries(SEGMENTS);
     let expected = [
         (SegmentAlloc, 0, 20),
         (Alloc, 0, 3),
@@ -353,27 +353,27 @@ fn an_allocator_of_the_programs_own_gives_whole_segments() {
     ];
     assert_eq!(done, expected);
     run.alloc(3 * MIB);
-    assert_eq!(run.done(RESERVATIONS)[0], (SegmentMap, 0, 20), "the default pool is as ever");
+    assert_eq!(run.take_entries(RESERVATIONS)[0], (SegmentMap, 0, 20), "the default pool is as ever");
 }
 
 /// Before 2.5 private pools got segments, cut as expandable memory is.
 #[test]
-fn private_pools_became_expandable() {
+fn private_pools_are_expandable_since_2_5() {
     for (minor, first) in [(4, SegmentAlloc), (5, SegmentMap)] {
         let mut run = run(minor, expandable(), 1000 * MIB, None);
-        let block = run.alloc_of(20 * MIB - 512, PRIVATE);
+        let block = run.alloc_in_pool(20 * MIB - 512, PRIVATE);
         assert_eq!(run.allocator.entries()[0].action, first, "2.{minor}");
         assert_eq!(run.allocator.blocks[block].size, 20 * MIB - 512, "2.{minor}");
     }
 }
 
 #[test]
-fn a_request_over_the_fraction_is_refused_without_a_trace() {
+fn a_request_above_the_fraction_fails_without_a_trace_entry() {
     let settings =
         Settings { throw_on_cudamalloc_oom: true, per_process_memory_fraction: 0.5, ..plain() };
     for minor in [11, 12] {
         let mut run = run(minor, settings.clone(), 100 * MIB, None);
-        let served = run.try_of(60 * MIB, PoolId(0), false).is_some();
+        let served = run.try_alloc(60 * MIB, PoolId(0), false).is_some();
         let statistics = run.allocator.statistics();
         if minor == 11 {
             assert!(served, "not known yet");
@@ -386,18 +386,18 @@ fn a_request_over_the_fraction_is_refused_without_a_trace() {
 }
 
 #[test]
-fn a_reservation_that_is_too_small_fails_since_2_13() {
+fn a_too_small_reservation_fails_since_2_13() {
     let reserve = Some(Reserve::Bytes(60 * MIB));
     let settings = Settings { expandable_segments_reserve: reserve, ..expandable() };
     for (minor, fits) in [(12, true), (13, false)] {
         let mut run = run(minor, settings.clone(), 1000 * MIB, None);
-        assert_eq!(run.try_of(100 * MIB, PoolId(0), false).is_some(), fits, "2.{minor}");
+        assert_eq!(run.try_alloc(100 * MIB, PoolId(0), false).is_some(), fits, "2.{minor}");
         assert_eq!(run.device.free_bytes(), if fits { 900 } else { 1000 } * MIB);
     }
 }
 
 #[test]
-fn what_was_mapped_stays_when_the_device_gives_out() {
+fn mapped_memory_stays_mapped_when_the_device_runs_out() {
     let mut run = run(15, expandable(), 110 * MIB, None);
     let blocks: Vec<BlockId> = (0..5).map(|_| run.alloc(20 * MIB)).collect();
     // Holes of 20 at 20 and at 60, a free block between them; then another stream takes 20.
@@ -405,29 +405,29 @@ fn what_was_mapped_stays_when_the_device_gives_out() {
     run.free(blocks[3]);
     run.empty_cache();
     run.free(blocks[2]);
-    run.done(RESERVATIONS);
+    run.take_entries(RESERVATIONS);
     let request = Request { stream: 7, ..bare(20 * MIB) };
     run.allocator.malloc(&request, &mut run.device).expect("memory");
     run.allocator.clear_entries();
     run.fails(60 * MIB);
-    let done = run.done(RESERVATIONS);
+    let done = run.take_entries(RESERVATIONS);
     assert_eq!(done[0], (SegmentMap, 20, 20), "{done:?}");
     assert_eq!(done.last().unwrap().0, Oom, "{done:?}");
     assert_eq!(run.retries(), (1, 2, 1));
 }
 
 #[test]
-fn pending_blocks_are_no_use_until_they_are_noticed_and_all_come_back_in_a_retry() {
+fn pending_blocks_are_freed_by_events_or_by_a_retry() {
     let mut run = run(15, plain(), 100 * MIB, None);
     let blocks: Vec<BlockId> = (0..3).map(|_| run.alloc(30 * MIB)).collect();
     let wait = |run: &mut Run, id: BlockId| -> PendingFreeId {
         run.allocator.free(id, true, StackId::default()).expect("a pending_id")
     };
     let pending_ids: Vec<PendingFreeId> = blocks.iter().map(|id| wait(&mut run, *id)).collect();
-    run.done(SEGMENTS);
+    run.take_entries(SEGMENTS);
     let noticed = Request { finished: &pending_ids[1..2], ..bare(30 * MIB) };
     run.allocator.malloc(&noticed, &mut run.device).expect("memory");
-    assert_eq!(run.done(SEGMENTS), [(FreeCompleted, 30, 30), (Alloc, 30, 30)]);
+    assert_eq!(run.take_entries(SEGMENTS), [(FreeCompleted, 30, 30), (Alloc, 30, 30)]);
     let waits = Request { wait_order: &pending_ids[2..], ..bare(40 * MIB) };
     run.allocator.malloc(&waits, &mut run.device).expect("memory");
     let expected = [
@@ -438,14 +438,14 @@ fn pending_blocks_are_no_use_until_they_are_noticed_and_all_come_back_in_a_retry
         (SegmentAlloc, 60, 40),
         (Alloc, 60, 40),
     ];
-    assert_eq!(run.done(SEGMENTS), expected);
+    assert_eq!(run.take_entries(SEGMENTS), expected);
     assert_eq!(run.retries(), (1, 1, 0));
 }
 
 /// Observed, as `tests/oracle/unbounded.py` prints it: every round keeps 2 MiB, and under both settings
 /// together maps 140 MiB anew (pytorch/pytorch#123548).
 #[test]
-fn a_limit_to_splitting_lets_expandable_segments_grow_without_bound() {
+fn max_split_size_lets_expandable_segments_grow_without_bound() {
     for (settings, first, last) in [
         (expandable(), [140, 140, 160], 340),
         (Settings { max_split_size: 64 * MIB, ..expandable() }, [140, 280, 420], 13_860),
@@ -466,14 +466,14 @@ fn a_limit_to_splitting_lets_expandable_segments_grow_without_bound() {
 
 /// A block that was cut before there was a limit is no segment, and is not given back as if it were one.
 #[test]
-fn what_was_cut_before_there_was_a_limit_stays() {
+fn blocks_split_before_max_split_size_are_not_released() {
     let mut before = run(15, plain(), 200 * MIB, None);
     let whole = before.alloc(100 * MIB);
     before.free(whole);
     before.alloc(30 * MIB);
     before.alloc(76 * MIB);
     before.allocator.settings = split_at(40);
-    before.done(SEGMENTS);
+    before.take_entries(SEGMENTS);
     before.fails(80 * MIB);
-    assert_eq!(before.done(SEGMENTS), [(Oom, 24, 80)], "70 MiB lie free in the first segment");
+    assert_eq!(before.take_entries(SEGMENTS), [(Oom, 24, 80)], "70 MiB lie free in the first segment");
 }

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_within_the_rounding_is_not_decided() {
+    fn comparisons_within_the_error_are_uncertain() {
         let about = |bytes| ApproxBytes { bytes, error: 5 };
         assert_eq!(about(1000).covers(about(900)), Likelihood::Yes);
         assert_eq!(about(1000).covers(about(1010)), Likelihood::PerhapsNot);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_claimed_than_is_known() {
+    fn formats_no_digit_that_the_error_covers() {
         let about =
             |bytes: u64, error: u64| format_approx(ApproxBytes { bytes: bytes << 20, error: error << 20 });
         assert_eq!(about(5000, 1), "4.88 GiB");

@@ -7,12 +7,12 @@ use crate::base::units::GIB;
 /// cuBLAS and cuDNN. Usually 0.3 to 1 GiB, and less on small devices.
 pub const USUAL_OUTSIDE: u64 = GIB;
 /// [`USUAL_OUTSIDE`] is at most this part of a device.
-const USUAL_PARTS: u64 = 8;
+const USUAL_OUTSIDE_DIVISOR: u64 = 8;
 
 /// The part of `outside`, in use outside the allocator on a device of `capacity`, that somebody could give
 /// back; `own` is what this process uses of it, if that is known.
 pub fn reclaimable_outside(outside: ApproxBytes, own: Option<ApproxBytes>, capacity: Option<ApproxBytes>) -> ApproxBytes {
-    let most = capacity.map_or(USUAL_OUTSIDE, |all| USUAL_OUTSIDE.min(all.bytes / USUAL_PARTS));
+    let most = capacity.map_or(USUAL_OUTSIDE, |all| USUAL_OUTSIDE.min(all.bytes / USUAL_OUTSIDE_DIVISOR));
     let usual = own.unwrap_or(outside).bytes.min(most);
     outside.saturating_sub(ApproxBytes::exact(usual))
 }
@@ -53,7 +53,7 @@ pub struct MemoryAtFailure {
     /// request fails, and was not given back.
     pub unreleased: Option<ApproxBytes>,
     /// `own` counts what is pending, or of other streams, too.
-    pub is_own_mixed: bool,
+    pub is_own_mixed_up: bool,
     /// Free or given back by others, but no more than on any busy device: it counts only where it is asked whether
     /// everything together would have been enough.
     pub usual_reclaimable: ApproxBytes,
@@ -109,12 +109,12 @@ impl MemoryAtFailure {
     }
 
     /// Whether nothing that is free, were it all in one place, would have served the request.
-    pub fn is_out_of_memory(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.all_together_suffices() == Likelihood::No
     }
 
     fn questions(&self) -> [(Verdict, Likelihood); 7] {
-        let mut rungs = [
+        let mut questions = [
             (Verdict::MemoryLimit, self.device_free.covers(self.segment_in_granules)),
             (Verdict::Spurious, self.largest.map_or(Likelihood::No, |it| it.covers(self.request))),
             (Verdict::PendingFree, self.suffices(self.pending)),
@@ -125,9 +125,9 @@ impl MemoryAtFailure {
         ];
         if self.is_outside_first {
             // Behind the device's own room.
-            rungs[1..].rotate_right(1);
+            questions[1..].rotate_right(1);
         }
-        rungs
+        questions
     }
 }
 
@@ -140,8 +140,8 @@ pub fn decide(c: &MemoryAtFailure) -> Diagnosis {
     let mut within_rounding = asked.iter().any(|(_, holds)| holds.is_within_rounding());
     let is_certain = match verdict {
         // Something in a mixture is of another kind, or the request was of the pool that seems to be another.
-        Verdict::PrivatePool | Verdict::Fragmentation if c.is_own_mixed => false,
-        Verdict::Capacity if c.is_own_mixed => {
+        Verdict::PrivatePool | Verdict::Fragmentation if c.is_own_mixed_up => false,
+        Verdict::Capacity if c.is_own_mixed_up => {
             within_rounding |= c.all_together_suffices().is_within_rounding();
             c.all_together_suffices() == Likelihood::No
         }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_that_would_have_helped_is_named() {
+    fn each_verdict_names_the_memory_that_would_have_sufficed() {
         let enough = mib(90);
         assert_eq!(word(tight()), "capacity");
         assert_eq!(word(MemoryAtFailure { device_free: mib(100), ..tight() }), "memory-limit");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_told_from_a_lack_of_whole_granules() {
+    fn memory_limit_needs_room_for_whole_granules() {
         let c = |request, most, device_free| MemoryAtFailure {
             request: mib(request),
             segment: mib(request),
@@ -225,13 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_short_does_not_help() {
+    fn memory_that_is_a_byte_short_does_not_suffice() {
         let short = free(ApproxBytes::exact(90 * MIB - 1));
         assert_eq!(word(MemoryAtFailure { own: short, pending: short, ..tight() }), "capacity");
     }
 
     #[test]
-    fn what_serves_in_place_need_not_be_a_segment() {
+    fn memory_in_place_may_be_smaller_than_a_segment() {
         let (request, segment, device_free) = (mib(9), mib(20), mib(0));
         let c = MemoryAtFailure { request, segment, segment_in_granules: segment, device_free, ..tight() };
         let in_place = FreeMemory { all: mib(12), in_place: mib(12) };
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_recorded_is_not_claimed() {
+    fn unrecorded_memory_gives_an_unknown_verdict() {
         let is_pending_unknown = true;
         let c = MemoryAtFailure { own: free(mib(90)), ..tight() };
         assert_eq!(word(c), "fragmentation");
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_figures_do_not_decide_is_not_certain() {
+    fn verdicts_within_rounding_are_not_certain() {
         let certainty = |c: MemoryAtFailure| {
             let Diagnosis { verdict, is_certain, within_rounding } = decide(&c);
             (verdict.word(), is_certain, within_rounding)
@@ -267,16 +267,16 @@ mod tests {
         assert_eq!(certainty(close), ("fragmentation", false, true));
         let close = MemoryAtFailure { own: free(rounded(89)), ..tight() };
         assert_eq!(certainty(close), ("capacity", false, true));
-        let mixed = MemoryAtFailure { own: free(rounded(95)), is_own_mixed: true, ..tight() };
+        let mixed = MemoryAtFailure { own: free(rounded(95)), is_own_mixed_up: true, ..tight() };
         assert_eq!(certainty(mixed), ("fragmentation", false, false));
         let apart = MemoryAtFailure { own: free(rounded(50)), other_pool: rounded(50), ..tight() };
         assert_eq!(certainty(apart), ("capacity", true, false));
-        let mixed = MemoryAtFailure { is_own_mixed: true, ..apart };
+        let mixed = MemoryAtFailure { is_own_mixed_up: true, ..apart };
         assert_eq!(certainty(mixed), ("capacity", false, false), "all of it would be enough");
     }
 
     #[test]
-    fn others_come_first_where_they_hold_more() {
+    fn memory_of_others_comes_first_if_they_hold_more() {
         let both = MemoryAtFailure { own: free(mib(90)), outside: mib(500), ..tight() };
         assert_eq!(word(both), "fragmentation");
         let both = MemoryAtFailure { is_outside_first: true, ..both };
@@ -285,8 +285,8 @@ mod tests {
     }
 
     #[test]
-    fn what_any_busy_device_has_is_no_verdict_but_leaves_doubt() {
-        let full = MemoryAtFailure { usual_reclaimable: mib(90), is_own_mixed: true, ..tight() };
+    fn usual_memory_makes_capacity_uncertain() {
+        let full = MemoryAtFailure { usual_reclaimable: mib(90), is_own_mixed_up: true, ..tight() };
         let ruling = decide(&full);
         assert_eq!((ruling.verdict.word(), ruling.is_certain), ("capacity", false));
         let full = MemoryAtFailure { usual_reclaimable: mib(80), ..full };
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_process_takes_cannot_be_given_back() {
+    fn usual_outside_memory_is_not_reclaimable() {
         let [all, own] = [5000, 1500].map(mib);
         assert_eq!(reclaimable_outside(all, None, None), mib(5000 - 1024));
         assert_eq!(reclaimable_outside(all, Some(own), None), mib(5000 - 1024));

@@ -5,10 +5,10 @@ use super::oom::{Found, OomReport};
 use super::remedies::remedies;
 use crate::base::units::counted;
 use crate::base::warning::{Code, Warnings};
-use crate::replay::facts::{Keep, Step};
+use crate::replay::literal::{Tracking, ReplayStep};
 use crate::snapshot::Action;
 use crate::study::DeviceStudy;
-use crate::study::held::HeldAt;
+use crate::study::attribution::HeldAt;
 
 /// Failed requests described, the last ones: a program that retries for ever fails a million times.
 const MAX_OOMS: usize = 1000;
@@ -19,7 +19,7 @@ const DESCRIBED_OOMS: usize = 16;
 /// said of them goes to `warnings`.
 pub fn failures(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) -> Vec<OomReport> {
     let mut failures = Failures::of(device);
-    device.follow(Keep::Sums, |step| failures.see(step));
+    device.replay(Tracking::Totals, |step| failures.see(step));
     failures.reports(None, false, warnings)
 }
 
@@ -35,12 +35,12 @@ pub(crate) struct Failures<'s, 'a> {
 impl<'s, 'a> Failures<'s, 'a> {
     /// Of the part of the trace that is looked at.
     pub(crate) fn of(device: DeviceStudy<'s, 'a>) -> Self {
-        Self { device, left: device.failed().count(), failed: Vec::new() }
+        Self { device, left: device.failed_requests().count(), failed: Vec::new() }
     }
 
     /// A moment of the replay.
     #[inline]
-    pub(crate) fn see(&mut self, step: &Step<'_>) {
+    pub(crate) fn see(&mut self, step: &ReplayStep<'_>) {
         let Some((index, entry)) = step.entry else {
             *self = Self::of(self.device);
             return;
@@ -66,11 +66,11 @@ impl<'s, 'a> Failures<'s, 'a> {
         let Self { device, failed, .. } = self;
         let earlier = failed.len().saturating_sub(DESCRIBED_OOMS);
         let ends_trace = !failed.is_empty() && device.ends_with_failure();
-        let goes_on = if ends_trace { device.goes_on() } else { None };
+        let goes_on = if ends_trace { device.continuation() } else { None };
         let tried = remedies(device, &failed[earlier..], goes_on.as_ref());
         let is_reproduced = tried.is_ok();
         let tried = tried.unwrap_or_else(|parted| {
-            let (id, entry, why) = (device.id(), parted.event, parted.why());
+            let (id, entry, why) = (device.id(), parted.entry_index, parted.describe());
             warnings.add(
                 Code::ModelParted,
                 format!(
@@ -103,7 +103,7 @@ impl<'s, 'a> Failures<'s, 'a> {
 
 /// Adds to `warnings` what is not said of the failed requests of `device`, described in `ooms`.
 fn warn_of_failures(device: DeviceStudy<'_, '_>, ooms: &[OomReport], warnings: &mut Warnings) {
-    let (memory, oom_count) = (device.memory(), device.failed().count() as u64);
+    let (memory, oom_count) = (device.memory(), device.failed_requests().count() as u64);
     let device = device.id();
     if ooms.iter().any(|oom| oom.pool_id.is_none() && oom.kept_back_bytes.is_none())
         && memory.pools.iter().any(|pool| pool.pool_id != [0, 0])

@@ -5,7 +5,7 @@ use super::outlook::Outlook;
 use super::reason::{dead_end, reason};
 use super::remedies::Tried;
 use crate::allocator::conf::Settings;
-use crate::allocator::verdict::{Certainty, Verdict, rule};
+use crate::allocator::verdict::{Certainty, Verdict, decide};
 
 /// A verdict.
 pub(super) struct Judged {
@@ -28,7 +28,7 @@ impl Judged {
         outlook: Outlook,
         [is_reproduced, is_device_known, grows]: [bool; 3],
     ) -> Self {
-        let ruling = rule(&failed.circumstances);
+        let ruling = decide(&failed.circumstances);
         let ruled = ruling.verdict;
         let is_beyond = tried.undisturbed.is_some_and(|own| own.no_setting_helps);
         let is_dead_end = outlook.is_dead_end() || tried.only_postpones();
@@ -41,7 +41,7 @@ impl Judged {
             Verdict::Fragmentation => tried.lasts() && !grows && outlook.growth.is_none(),
             // Of a device whose size is not known others may hold a part.
             Verdict::Capacity => {
-                let is_full = is_beyond || failed.circumstances.is_full();
+                let is_full = is_beyond || failed.circumstances.is_exhausted();
                 is_full && is_device_known && !tried.serves()
             }
             Verdict::Unknown => false,

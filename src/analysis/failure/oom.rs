@@ -13,7 +13,7 @@ use crate::replay::ops::Continuation;
 use crate::snapshot::Pools;
 use crate::stacks::frames::{CodeLocation, Culprit, FrameList};
 use crate::study::DeviceStudy;
-use crate::study::held::HeldAt;
+use crate::study::attribution::HeldAt;
 use crate::study::memory::HeldByLine;
 
 /// One `oom` entry of a trace.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::failed::Failed;
-use crate::replay::calls::Prolonged;
+use crate::replay::ops::Continuation;
 use crate::study::DeviceStudy;
 
 /// Requests in a row that fill memory.
@@ -73,9 +73,9 @@ impl Filling {
 
     fn of(device: DeviceStudy<'_, '_>, failed: &Failed, spare: u64) -> Option<Self> {
         let (stacks, request) = (device.stacks(), &failed.request);
-        let line = stacks.own_line(request.stack)?;
-        let is_its = |stack| stack == request.stack || stacks.own_line(stack) == Some(line);
-        let (requests, bytes) = device.program().run_before(request.entry, is_its);
+        let line = stacks.user_frame(request.stack)?;
+        let is_its = |stack| stack == request.stack || stacks.user_frame(stack) == Some(line);
+        let (requests, bytes) = device.program().similar_requests_before(request.entry, is_its);
         let spare_bytes = spare;
         (requests >= LEAST_RUN).then_some(Self { requests: requests as u64, bytes, spare_bytes })
     }
@@ -95,12 +95,12 @@ impl Outlook {
     pub(super) fn of(
         device: DeviceStudy<'_, '_>,
         failed: &Failed,
-        prolonged: Option<&Prolonged<'_>>,
+        prolonged: Option<&Continuation<'_>>,
         missing: u64,
     ) -> Self {
         let c = &failed.circumstances;
         // What a limit keeps from the process is not within reach.
-        let is_limited = c.device_free.covers(c.most).is_yes();
+        let is_limited = c.device_free.covers(c.segment_in_granules).is_likely();
         let free = if is_limited { 0 } else { failed.request.device_free };
         let reach = failed.totals.reserved.saturating_add(free);
         let Some(prolonged) = prolonged else {
@@ -109,14 +109,14 @@ impl Outlook {
             let filling = spare.and_then(|spare| Filling::of(device, failed, spare));
             return Self { filling, ..Self::default() };
         };
-        let held = prolonged.held.last().copied().unwrap_or(0);
+        let held = prolonged.live_by_step.last().copied().unwrap_or(0);
         let spare = reach.checked_sub(held);
         let next_step = NextStep {
-            requests: prolonged.requests as u64,
-            needed_bytes: prolonged.most_after.saturating_sub(held),
+            requests: prolonged.added_requests as u64,
+            needed_bytes: prolonged.peak_after.saturating_sub(held),
             spare_bytes: spare,
         };
-        let growth = growth(&prolonged.held, spare, missing);
+        let growth = growth(&prolonged.live_by_step, spare, missing);
         Self { next_step: Some(next_step), growth, filling: None }
     }
 

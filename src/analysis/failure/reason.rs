@@ -4,15 +4,15 @@ use super::failed::Failed;
 use super::outlook::{Growth, Outlook};
 use crate::allocator::conf::Settings;
 use crate::allocator::is_small_request;
-use crate::allocator::verdict::{Circumstances, Verdict};
+use crate::allocator::verdict::{MemoryAtFailure, Verdict};
 use crate::base::units::{counted, size};
 
 /// Why `failed` has this verdict.
 pub(super) fn reason(failed: &Failed, verdict: Verdict, settings: &Settings) -> String {
     let c = &failed.circumstances;
-    let (wanted, free) = (size(c.wanted().bytes), size(c.device_free.bytes));
+    let (wanted, free) = (size(c.needed_from_device().bytes), size(c.device_free.bytes));
     let covers = format!("with the {free} free on the device, that covers the {wanted} needed");
-    if let Some(bytes) = c.kept_back.filter(|_| verdict != Verdict::MemoryLimit) {
+    if let Some(bytes) = c.unreleased.filter(|_| verdict != Verdict::MemoryLimit) {
         return kept_back(bytes.bytes, verdict, &covers);
     }
     match verdict {
@@ -21,12 +21,12 @@ pub(super) fn reason(failed: &Failed, verdict: Verdict, settings: &Settings) -> 
              (set_per_process_memory_fraction) or the driver refused it at {} reserved; a limit of \
              {} would be enough",
             size(failed.totals.reserved),
-            size(failed.totals.reserved.saturating_add(c.most.bytes))
+            size(failed.totals.reserved.saturating_add(c.segment_in_granules.bytes))
         ),
         Verdict::Spurious => spurious(c, settings),
         Verdict::PendingFree => {
             let pending = size(c.pending.all.bytes);
-            let covers = if c.with_device(c.pending.all).is_yes() {
+            let covers = if c.suffices_with_device(c.pending.all).is_likely() {
                 covers
             } else {
                 format!("that covers the {} requested", size(c.request.bytes))
@@ -73,7 +73,7 @@ fn kept_back(bytes: u64, verdict: Verdict, covers: &str) -> String {
     )
 }
 
-fn spurious(c: &Circumstances, settings: &Settings) -> String {
+fn spurious(c: &MemoryAtFailure, settings: &Settings) -> String {
     let (request, largest) = (c.request.bytes, c.largest.unwrap_or_default().bytes);
     let limit = settings.max_split_size;
     let rule = if request < limit && largest >= limit {
@@ -90,14 +90,14 @@ fn spurious(c: &Circumstances, settings: &Settings) -> String {
     format!("a free block of {} in this pool and stream was large enough, {rule}", size(largest))
 }
 
-fn in_pieces(c: &Circumstances, free: &str, wanted: &str) -> String {
+fn in_pieces(c: &MemoryAtFailure, free: &str, wanted: &str) -> String {
     let pieces = if c.own.in_place.bytes == 0 {
         let which = if is_small_request(c.request.bytes) { "larger than" } else { "up to" };
         format!("only in blocks for requests {which} 1 MiB")
     } else {
         format!("the largest piece is {}", size(c.largest.unwrap_or_default().bytes))
     };
-    let covers = if c.with_device(c.own.all).is_yes() {
+    let covers = if c.suffices_with_device(c.own.all).is_likely() {
         format!(
             "In one piece, with the {free} free on the device, it would cover the {wanted} \
              needed"
@@ -135,8 +135,8 @@ pub(super) fn dead_end(outlook: Outlook, is_served: bool) -> String {
 }
 
 /// Why no one thing would have been enough, when `active` bytes were in use.
-fn full(c: &Circumstances, active: u64) -> String {
-    let (own, device_free, wanted) = (c.own.all.bytes, c.device_free.bytes, c.wanted().bytes);
+fn full(c: &MemoryAtFailure, active: u64) -> String {
+    let (own, device_free, wanted) = (c.own.all.bytes, c.device_free.bytes, c.needed_from_device().bytes);
     let (other_stream, other_pool) = (c.other_stream.bytes, c.other_pool.bytes);
     let cache = own.saturating_add(other_stream).saturating_add(other_pool);
     let all = cache.saturating_add(device_free);
@@ -173,30 +173,30 @@ fn full(c: &Circumstances, active: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allocator::verdict::{About, Free};
+    use crate::allocator::verdict::{ApproxBytes, FreeMemory};
     use crate::base::units::MIB;
 
     #[test]
     fn a_full_device_is_told_from_one_where_no_one_thing_is_enough() {
-        let mib = |n: u64| About::exactly(n * MIB);
-        let tight = Circumstances {
+        let mib = |n: u64| ApproxBytes::exact(n * MIB);
+        let tight = MemoryAtFailure {
             request: mib(100),
             segment: mib(100),
-            most: mib(100),
+            segment_in_granules: mib(100),
             device_free: mib(10),
-            ..Circumstances::default()
+            ..MemoryAtFailure::default()
         };
-        let reason = |c: &Circumstances| full(c, 1000 * MIB);
+        let reason = |c: &MemoryAtFailure| full(c, 1000 * MIB);
         assert!(
             reason(&tight).ends_with("the device and the cache have 10 MiB free"),
             "{}",
             reason(&tight)
         );
-        let own = Free { all: mib(40), in_place: mib(40) };
-        let c = Circumstances { own, other_stream: mib(40), other_pool: mib(40), ..tight };
+        let own = FreeMemory { all: mib(40), in_place: mib(40) };
+        let c = MemoryAtFailure { own, other_stream: mib(40), other_pool: mib(40), ..tight };
         let parts = "130 MiB is free, but not in one place (10 MiB on the";
         assert!(reason(&c).contains(parts), "{}", reason(&c));
-        let c = Circumstances { request: mib(9), segment: mib(20), most: mib(20), ..tight };
+        let c = MemoryAtFailure { request: mib(9), segment: mib(20), segment_in_granules: mib(20), ..tight };
         assert!(reason(&c).contains("takes a segment of 20 MiB; the device"), "{}", reason(&c));
     }
 }

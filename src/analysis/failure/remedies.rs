@@ -9,10 +9,10 @@ use serde::Serialize;
 use super::failed::Failed;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
-use crate::replay::calls::Prolonged;
+use crate::replay::ops::Continuation;
 use crate::replay::model::{Divergence, Hypothesis, Simulation, simulate};
-use crate::study::{DeviceStudy, MOST_ENTRIES};
-use crate::whatif::{COMMON, WhatIf, changed, is_worth_trying, option_change};
+use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
+use crate::whatif::{COMMON_SETTINGS, Overrides, hypothesis_with, is_worth_trying, apply_option};
 
 const MAX_SPLIT: &str = "max_split_size_mb";
 const ROUNDUP: &str = "roundup_power2_divisions";
@@ -107,9 +107,9 @@ impl Tried {
 pub(super) fn remedies<'s>(
     device: DeviceStudy<'s, '_>,
     ooms: &[Failed],
-    prolonged: Option<&Prolonged<'_>>,
+    prolonged: Option<&Continuation<'_>>,
 ) -> Result<Vec<Tried>, &'s Divergence> {
-    if ooms.is_empty() || device.device().len() > MOST_ENTRIES {
+    if ooms.is_empty() || device.device().len() > MAX_CONTINUED_ENTRIES {
         return Ok(Vec::new());
     }
     let verification = &device.inferred().verification;
@@ -145,27 +145,27 @@ struct Trials {
 }
 
 impl Trials {
-    fn of(device: DeviceStudy<'_, '_>, prolonged: Option<&Prolonged<'_>>) -> Self {
+    fn of(device: DeviceStudy<'_, '_>, prolonged: Option<&Continuation<'_>>) -> Self {
         let program = prolonged.map_or_else(|| device.program(), |goes_on| &goes_on.program);
-        let as_recorded = changed(device, &WhatIf::default());
+        let as_recorded = hypothesis_with(device, &Overrides::default());
         // Where it is open whether a request was made in a graph capture, only what holds either way is said.
         let ways: &[bool] =
-            if program.leaves_captures_open(as_recorded.minor) { &[true, false] } else { &[true] };
+            if program.has_unknown_captures(as_recorded.minor) { &[true, false] } else { &[true] };
         let each_way = |hypothesis: &Hypothesis| -> Vec<Simulation> {
-            let way = |captures: &bool| Hypothesis { captures: *captures, ..hypothesis.clone() };
+            let way = |captures: &bool| Hypothesis { assumes_captures: *captures, ..hypothesis.clone() };
             ways.iter().map(|captures| simulate(program, &way(captures), None)).collect()
         };
         let controls = each_way(&as_recorded);
         let failed =
             controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect());
-        let limit = device.shown_limit().map_or(as_recorded.limit, |limits| Some(*limits.end()));
+        let limit = device.inferred_limit().map_or(as_recorded.limit, |limits| Some(*limits.end()));
         let tried = candidates(device)
             .into_par_iter()
             .filter(|candidate| is_worth_trying(&candidate.settings, device))
             .map(|candidate| {
                 let settings = Some((candidate.settings.clone(), String::new()));
-                let change = WhatIf { settings, ..WhatIf::default() };
-                let done = each_way(&changed(device, &change));
+                let overrides = Overrides { settings, ..Overrides::default() };
+                let done = each_way(&hypothesis_with(device, &overrides));
                 (candidate, done)
             })
             .collect();
@@ -174,12 +174,12 @@ impl Trials {
             failed: failed.collect(),
             tried,
             // Every setting rounds to at least as much as the default ones do.
-            needed: device.program().needed(&Settings::default()).into_iter().collect(),
+            needed: device.program().bytes_needed_by_failed(&Settings::default()).into_iter().collect(),
             reach: [as_recorded.capacity, limit].into_iter().flatten().min().unwrap_or(UNBOUNDED),
             reserved_before: device.reserved_before(),
             // A failed request is recorded as it was rounded: under other settings it may be smaller.
             is_rounded_up: divisions.iter().any(|d| *d > 1),
-            following: prolonged.map(|goes_on| goes_on.requests as u64),
+            following: prolonged.map(|goes_on| goes_on.added_requests as u64),
             controls,
         }
     }
@@ -289,8 +289,8 @@ fn candidates(device: DeviceStudy<'_, '_>) -> Vec<Candidate> {
         let settings = Settings { roundup_power2_divisions: [0; 16], ..own.clone() };
         candidates.push(Candidate { option: "", without: Some(ROUNDUP), settings });
     }
-    for option in COMMON {
-        let Ok((mut settings, _)) = option_change(device.snapshot(), recorded, option) else {
+    for option in COMMON_SETTINGS {
+        let Ok((mut settings, _)) = apply_option(device.snapshot(), recorded, option) else {
             continue;
         };
         let mut without = None;

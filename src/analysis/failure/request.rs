@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use super::failed::{Failed, RequestFacts};
 use super::oom::{Found, OomReport};
-use crate::allocator::Service;
+use crate::allocator::ServedBy;
 use crate::base::units::{self, size};
-use crate::replay::facts::{releases, shown_capacity};
-use crate::replay::model::{Answer, Hypothesis, ask};
+use crate::replay::literal::{candidate_releases, inferred_capacity};
+use crate::replay::model::{RequestResult, Hypothesis, try_request};
 use crate::snapshot::{Action, Device, Pools, Stacks};
-use crate::study::{DeviceStudy, MemoryAt, Moment};
+use crate::study::{DeviceStudy, MemoryAt, TracePosition};
 
 /// Whether a request would succeed, and how.
 #[derive(Debug, Clone, Serialize)]
@@ -43,21 +43,21 @@ pub struct Served {
 /// Asks for `asked` bytes in the default pool of `device` at `moment`, when its memory was `memory`.
 pub(crate) fn request(
     device: DeviceStudy<'_, '_>,
-    (moment, memory): (Moment, &MemoryAt<'_, '_>),
+    (moment, memory): (TracePosition, &MemoryAt<'_, '_>),
     asked: u64,
 ) -> RequestReport {
     let (recorded, reserved) = (device.device(), memory.figures.reserved_bytes);
     let next = match moment {
-        Moment::Snapshot => recorded.len(),
-        Moment::Start => 0,
-        Moment::Entry { event } => usize::try_from(event).map_or(usize::MAX, |event| event + 1),
+        TracePosition::Snapshot => recorded.len(),
+        TracePosition::Start => 0,
+        TracePosition::Entry { event } => usize::try_from(event).map_or(usize::MAX, |event| event + 1),
     };
     let stream = stream_of(recorded, next);
     let mut assumed = vec![format!(
         "the request is made on stream {}, in the default pool",
         units::stream(stream)
     )];
-    let shown = shown_capacity(recorded, 0);
+    let shown = inferred_capacity(recorded, 0);
     let capacity = match (device.scope().capacity, shown) {
         (Some(capacity), _) => {
             assumed.push(format!("PyTorch may use the whole capacity of {}", size(capacity)));
@@ -81,36 +81,36 @@ pub(crate) fn request(
         }
     };
     let minor = device.scope().minor;
-    let minor = minor.unwrap_or_else(|| *releases(&device.snapshot().torch).end());
+    let minor = minor.unwrap_or_else(|| *candidate_releases(&device.snapshot().torch).end());
     let hypothesis = Hypothesis {
         minor,
         settings: device.settings().clone(),
         limit: None,
         capacity: Some(capacity),
         no_split: Vec::new(),
-        captures: true,
-        later: Vec::new(),
+        assumes_captures: true,
+        settings_changes: Vec::new(),
     };
-    let limit = hypothesis.recorded_limit();
+    let limit = hypothesis.limit_from_settings();
     let hypothesis = Hypothesis { limit, ..hypothesis };
-    let answer = ask(recorded, memory.layout(), &hypothesis, (asked, stream));
+    let answer = try_request(recorded, memory.layout(), &hypothesis, (asked, stream));
     let served_from = served(&answer);
     let request = RequestFacts {
         entry: next,
-        bytes: answer.rounded,
+        bytes: answer.rounded_size,
         stream,
         pool: Some(Pools::DEFAULT),
         device_free: answer.device_free,
         time_us: 0,
         stack: Stacks::EMPTY,
         user_metadata: None,
-        served: served_from.map(|served| in_words(&served, answer.given_back)),
+        served: served_from.map(|served| in_words(&served, answer.released_bytes)),
     };
     let failed = Failed::asked(device, request, &answer.tiling);
     RequestReport {
         asked_bytes: asked,
         served_from,
-        given_back_bytes: answer.given_back,
+        given_back_bytes: answer.released_bytes,
         assumed,
         outcome: OomReport::of(device, failed, Found::default()),
     }
@@ -134,9 +134,9 @@ fn stream_of(device: Device<'_>, next: usize) -> u64 {
     streams.into_iter().rev().max_by_key(|(_, bytes)| *bytes).map_or(0, |(stream, _)| stream)
 }
 
-fn served(answer: &Answer) -> Option<Served> {
-    let (address, bytes) = answer.served?;
-    let is_cached = answer.service == Service::Cached;
+fn served(answer: &RequestResult) -> Option<Served> {
+    let (address, bytes) = answer.served_from?;
+    let is_cached = answer.service == ServedBy::Cached;
     Some(Served {
         kind: if is_cached { "free-block" } else { "new-memory" },
         address: is_cached.then_some(address),

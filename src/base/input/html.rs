@@ -1,32 +1,32 @@
 //! The page that torch's `_memory_viz.py` writes around a pickle: the pickle is in it as base64.
 
 /// How such a page begins, and what stands before the pickle.
-const PAGE: [&[u8]; 2] = [b"<!doctype html", b"<html"];
-const BEFORE: &[u8] = b"\"base64\":";
+const PAGE_STARTS: [&[u8]; 2] = [b"<!doctype html", b"<html"];
+const PICKLE_KEY: &[u8] = b"\"base64\":";
 
 /// The first pickle that the page `bytes` has inside; `None` where it is no such page.
-pub(super) fn embedded(bytes: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn embedded_pickle(bytes: &[u8]) -> Option<Vec<u8>> {
     let page = bytes.trim_ascii_start();
     let begins =
         |mark: &[u8]| page.get(..mark.len()).is_some_and(|it| it.eq_ignore_ascii_case(mark));
-    if !PAGE.iter().any(|mark| begins(mark)) {
+    if !PAGE_STARTS.iter().any(|mark| begins(mark)) {
         return None;
     }
-    let at = memchr::memmem::find(page, BEFORE)?;
-    let rest = page.get(at + BEFORE.len()..)?.trim_ascii_start().strip_prefix(b"\"")?;
+    let at = memchr::memmem::find(page, PICKLE_KEY)?;
+    let rest = page.get(at + PICKLE_KEY.len()..)?.trim_ascii_start().strip_prefix(b"\"")?;
     let end = memchr::memchr(b'"', rest)?;
-    base64(rest.get(..end)?)
+    decode_base64(rest.get(..end)?)
 }
 
 /// The bytes that `text` stands for.
-fn base64(text: &[u8]) -> Option<Vec<u8>> {
+fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
     let digits = text.trim_ascii_end();
     let digits = digits.strip_suffix(b"==").or_else(|| digits.strip_suffix(b"=")).unwrap_or(digits);
     let mut out = Vec::with_capacity(digits.len() / 4 * 3 + 3);
     for four in digits.chunks(4) {
         let mut bits = 0u32;
         for (at, digit) in four.iter().enumerate() {
-            bits |= u32::from(value(*digit)?) << (18 - 6 * at);
+            bits |= u32::from(digit_value(*digit)?) << (18 - 6 * at);
         }
         let [_, bytes @ ..] = bits.to_be_bytes();
         out.extend(bytes.iter().take(four.len() * 3 / 4));
@@ -34,7 +34,7 @@ fn base64(text: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-fn value(digit: u8) -> Option<u8> {
+fn digit_value(digit: u8) -> Option<u8> {
     Some(match digit {
         b'A'..=b'Z' => digit - b'A',
         b'a'..=b'z' => digit - b'a' + 26,
@@ -60,16 +60,16 @@ mod tests {
         for (text, bytes) in
             [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYg==", "foob")]
         {
-            assert_eq!(embedded(page(text).as_bytes()).unwrap(), bytes.as_bytes());
+            assert_eq!(embedded_pickle(page(text).as_bytes()).unwrap(), bytes.as_bytes());
         }
         assert_eq!(
-            embedded(page("Zm9v").trim_start().replace('/', "").as_bytes()).unwrap(),
+            embedded_pickle(page("Zm9v").trim_start().replace('/', "").as_bytes()).unwrap(),
             b"foo"
         );
         for other in
             ["Zm9v", "<html></html>", "<html>\"base64\": \"Z!\"", "<html>\"base64\": \"Zm9v"]
         {
-            assert_eq!(embedded(other.as_bytes()), None, "{other}");
+            assert_eq!(embedded_pickle(other.as_bytes()), None, "{other}");
         }
     }
 }

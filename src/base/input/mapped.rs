@@ -14,7 +14,7 @@ use memmap2::Mmap;
 #[derive(Debug)]
 pub(super) struct Mapped {
     map: Mmap,
-    watched: &'static signal::Watched,
+    watched: &'static signal::WatchedMap,
 }
 
 impl Mapped {
@@ -24,13 +24,13 @@ impl Mapped {
         // meanwhile: they are only ever read as bytes, whatever they are. What is cut off reads as zeros, see
         // `signal`.
         let map = unsafe { Mmap::map(file) }?;
-        let watched = signal::watch(&map);
+        let watched = signal::register(&map);
         Ok(Self { map, watched })
     }
 
     /// Whether bytes were asked for that the file no longer has.
-    pub(super) fn is_cut(&self) -> bool {
-        self.watched.is_cut()
+    pub(super) fn is_truncated(&self) -> bool {
+        self.watched.is_truncated()
     }
 }
 
@@ -57,49 +57,49 @@ mod signal {
     use std::sync::{Mutex, OnceLock, PoisonError};
 
     /// Every map that lives, and places of maps that no longer do. Only ever grows, at its head.
-    static MAPS: AtomicPtr<Watched> = AtomicPtr::new(ptr::null_mut());
+    static MAPS: AtomicPtr<WatchedMap> = AtomicPtr::new(ptr::null_mut());
     /// One thread at a time gives places out.
-    static GIVING: Mutex<()> = Mutex::new(());
-    static BEFORE: OnceLock<Before> = OnceLock::new();
+    static REGISTRATION: Mutex<()> = Mutex::new(());
+    static PREVIOUS: OnceLock<PreviousHandler> = OnceLock::new();
 
     /// What was there before the handler, and the bytes of a page.
-    struct Before {
+    struct PreviousHandler {
         action: libc::sigaction,
         page: usize,
     }
 
     /// The place of a map.
     #[derive(Debug)]
-    pub(super) struct Watched {
+    pub(super) struct WatchedMap {
         /// First address; 0 where no map has the place.
         start: AtomicUsize,
         end: AtomicUsize,
-        is_cut: AtomicBool,
-        next: *const Watched,
+        is_truncated: AtomicBool,
+        next: *const WatchedMap,
     }
 
     // SAFETY: `next` is set before others see the place, points to one that lives for ever, and stays as it is.
-    unsafe impl Sync for Watched {}
+    unsafe impl Sync for WatchedMap {}
     // SAFETY: as above.
-    unsafe impl Send for Watched {}
+    unsafe impl Send for WatchedMap {}
 
-    impl Watched {
-        pub(super) fn is_cut(&self) -> bool {
-            self.is_cut.load(SeqCst)
+    impl WatchedMap {
+        pub(super) fn is_truncated(&self) -> bool {
+            self.is_truncated.load(SeqCst)
         }
 
         pub(super) fn release(&self) {
             self.start.store(0, SeqCst);
         }
 
-        fn take(&self, bytes: &[u8]) {
-            self.is_cut.store(false, SeqCst);
+        fn set_range(&self, bytes: &[u8]) {
+            self.is_truncated.store(false, SeqCst);
             self.end.store(bytes.as_ptr().addr() + bytes.len(), SeqCst);
             self.start.store(bytes.as_ptr().addr(), SeqCst);
         }
     }
 
-    fn maps() -> impl Iterator<Item = &'static Watched> {
+    fn maps() -> impl Iterator<Item = &'static WatchedMap> {
         let mut at = MAPS.load(SeqCst).cast_const();
         std::iter::from_fn(move || {
             // SAFETY: a place lives for ever.
@@ -110,25 +110,25 @@ mod signal {
     }
 
     /// Lets the handler know of the map `bytes`.
-    pub(super) fn watch(bytes: &[u8]) -> &'static Watched {
-        let _one_at_a_time = GIVING.lock().unwrap_or_else(PoisonError::into_inner);
-        BEFORE.get_or_init(install);
+    pub(super) fn register(bytes: &[u8]) -> &'static WatchedMap {
+        let _one_at_a_time = REGISTRATION.lock().unwrap_or_else(PoisonError::into_inner);
+        PREVIOUS.get_or_init(install);
         if let Some(vacant) = maps().find(|map| map.start.load(SeqCst) == 0) {
-            vacant.take(bytes);
+            vacant.set_range(bytes);
             return vacant;
         }
-        let place: &'static mut Watched = Box::leak(Box::new(Watched {
+        let place: &'static mut WatchedMap = Box::leak(Box::new(WatchedMap {
             start: AtomicUsize::new(0),
             end: AtomicUsize::new(0),
-            is_cut: AtomicBool::new(false),
+            is_truncated: AtomicBool::new(false),
             next: MAPS.load(SeqCst),
         }));
-        place.take(bytes);
+        place.set_range(bytes);
         MAPS.store(place, SeqCst);
         place
     }
 
-    fn install() -> Before {
+    fn install() -> PreviousHandler {
         // SAFETY: all zeros is a valid `sigaction`; the handler does only what a handler may do (atomics and system
         // calls). The page size is a question without effect.
         unsafe {
@@ -138,19 +138,19 @@ mod signal {
             ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
             libc::sigaction(libc::SIGBUS, &raw const ours, &raw mut before);
             let page = usize::try_from(libc::sysconf(libc::_SC_PAGESIZE)).unwrap_or(4096);
-            Before { action: before, page }
+            PreviousHandler { action: before, page }
         }
     }
 
     extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // SAFETY: the system gives a valid `info`. Only pages of a map of ours are replaced, which stay readable.
         unsafe {
-            let Some(before) = BEFORE.get() else { libc::abort() };
+            let Some(before) = PREVIOUS.get() else { libc::abort() };
             let at = (*info).si_addr().addr();
             let is_here =
-                |map: &&Watched| (map.start.load(SeqCst)..map.end.load(SeqCst)).contains(&at);
+                |map: &&WatchedMap| (map.start.load(SeqCst)..map.end.load(SeqCst)).contains(&at);
             if let Some(map) = maps().find(is_here) {
-                map.is_cut.store(true, SeqCst);
+                map.is_truncated.store(true, SeqCst);
                 let first = at - at % before.page;
                 let zeros = libc::mmap(
                     ptr::with_exposed_provenance_mut(first),
@@ -175,19 +175,19 @@ mod signal {
     //! Other systems refuse to cut off what is mapped.
 
     #[derive(Debug)]
-    pub(super) struct Watched;
+    pub(super) struct WatchedMap;
 
     #[expect(clippy::unused_self, reason = "the signatures are those of the other systems")]
-    impl Watched {
-        pub(super) fn is_cut(&self) -> bool {
+    impl WatchedMap {
+        pub(super) fn is_truncated(&self) -> bool {
             false
         }
 
         pub(super) fn release(&self) {}
     }
 
-    pub(super) fn watch(_: &[u8]) -> &'static Watched {
-        &Watched
+    pub(super) fn register(_: &[u8]) -> &'static WatchedMap {
+        &WatchedMap
     }
 }
 
@@ -205,8 +205,8 @@ mod tests {
         assert_eq!(maps[0].last(), Some(&7));
         file.set_len(1).unwrap();
         assert_eq!((maps[0].first(), maps[0].last()), (Some(&7), Some(&0)));
-        assert_eq!(maps.each_ref().map(Mapped::is_cut), [true, false]);
+        assert_eq!(maps.each_ref().map(Mapped::is_truncated), [true, false]);
         drop(maps);
-        assert!(!Mapped::new(&file).unwrap().is_cut(), "a place of its own, or a clean one");
+        assert!(!Mapped::new(&file).unwrap().is_truncated(), "a place of its own, or a clean one");
     }
 }

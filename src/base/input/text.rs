@@ -3,74 +3,74 @@
 use std::io::{self, Read};
 
 /// The mark at the beginning of a text that says how it is written.
-const MARK: char = '\u{feff}';
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// How a text is written that has to be changed to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
     /// UTF-8 after a mark.
-    Marked,
+    Utf8WithBom,
     /// UTF-16, little end first.
-    Little,
+    Utf16Le,
     /// UTF-16, big end first.
-    Big,
+    Utf16Be,
 }
 
 impl Encoding {
     /// Of what begins with `start`; `None` for UTF-8, and for what is no text.
-    pub(super) fn of(start: &[u8]) -> Option<Self> {
+    pub(super) fn detect(start: &[u8]) -> Option<Self> {
         let is_text = |byte: u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
         match *start {
-            [0xef, 0xbb, 0xbf, ..] => Some(Self::Marked),
-            [0xff, 0xfe, ..] => Some(Self::Little),
-            [0xfe, 0xff, ..] => Some(Self::Big),
-            [a, 0, b, 0, ..] if is_text(a) && is_text(b) => Some(Self::Little),
-            [0, a, 0, b, ..] if is_text(a) && is_text(b) => Some(Self::Big),
+            [0xef, 0xbb, 0xbf, ..] => Some(Self::Utf8WithBom),
+            [0xff, 0xfe, ..] => Some(Self::Utf16Le),
+            [0xfe, 0xff, ..] => Some(Self::Utf16Be),
+            [a, 0, b, 0, ..] if is_text(a) && is_text(b) => Some(Self::Utf16Le),
+            [0, a, 0, b, ..] if is_text(a) && is_text(b) => Some(Self::Utf16Be),
             _ => None,
         }
     }
 }
 
 /// A text as UTF-8 without a mark; what is no character becomes U+FFFD.
-pub(super) struct Utf8<R> {
+pub(super) struct Utf8Reader<R> {
     source: R,
     encoding: Encoding,
-    is_begun: bool,
+    has_started: bool,
     /// Half of a character that the source has not told yet.
-    rest: Vec<u8>,
+    partial: Vec<u8>,
     /// What was not asked for yet.
-    ready: io::Cursor<Vec<u8>>,
+    decoded: io::Cursor<Vec<u8>>,
 }
 
-impl<R: Read> Utf8<R> {
+impl<R: Read> Utf8Reader<R> {
     pub(super) fn new(source: R, encoding: Encoding) -> Self {
-        Self { source, encoding, is_begun: false, rest: Vec::new(), ready: io::Cursor::default() }
+        Self { source, encoding, has_started: false, partial: Vec::new(), decoded: io::Cursor::default() }
     }
 
     /// Makes more of the source ready; `false` at its end.
-    fn go_on(&mut self) -> io::Result<bool> {
-        let mut bytes = std::mem::take(&mut self.rest);
+    fn fill(&mut self) -> io::Result<bool> {
+        let mut bytes = std::mem::take(&mut self.partial);
         let read = self.source.by_ref().take(1 << 16).read_to_end(&mut bytes)?;
         if bytes.is_empty() {
             return Ok(false);
         }
         let mut text = match self.encoding {
-            Encoding::Marked => bytes,
-            Encoding::Little | Encoding::Big => self.of_utf16(bytes, read == 0).into_bytes(),
+            Encoding::Utf8WithBom => bytes,
+            Encoding::Utf16Le | Encoding::Utf16Be => self.decode_utf16(bytes, read == 0).into_bytes(),
         };
-        if !std::mem::replace(&mut self.is_begun, true) {
-            let mark = MARK.to_string();
+        if !std::mem::replace(&mut self.has_started, true) {
+            let mark = BYTE_ORDER_MARK.to_string();
             if text.starts_with(mark.as_bytes()) {
                 text.drain(..mark.len());
             }
         }
-        self.ready = io::Cursor::new(text);
+        self.decoded = io::Cursor::new(text);
         Ok(true)
     }
 
-    fn of_utf16(&mut self, mut bytes: Vec<u8>, is_end: bool) -> String {
+    fn decode_utf16(&mut self, mut bytes: Vec<u8>, is_end: bool) -> String {
         let unit = |pair: &[u8]| match (self.encoding, pair) {
-            (Encoding::Big, &[high, low]) => u16::from_be_bytes([high, low]),
+            (Encoding::Utf16Be, &[high, low]) => u16::from_be_bytes([high, low]),
             (_, &[low, high]) => u16::from_le_bytes([low, high]),
             (_, odd) => odd.first().map_or(0, |byte| u16::from(*byte)),
         };
@@ -79,18 +79,18 @@ impl<R: Read> Utf8<R> {
             let whole = bytes.len() / 2 * 2;
             let last = bytes.get(whole.saturating_sub(2)..whole).map(unit);
             let kept = if last.is_some_and(is_first_half) { whole - 2 } else { whole };
-            self.rest = bytes.split_off(kept);
+            self.partial = bytes.split_off(kept);
         }
         let units = bytes.chunks(2).map(unit);
         char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
     }
 }
 
-impl<R: Read> Read for Utf8<R> {
+impl<R: Read> Read for Utf8Reader<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         loop {
-            let read = self.ready.read(out)?;
-            if read > 0 || out.is_empty() || !self.go_on()? {
+            let read = self.decoded.read(out)?;
+            if read > 0 || out.is_empty() || !self.fill()? {
                 return Ok(read);
             }
         }
@@ -103,8 +103,8 @@ mod tests {
 
     fn read(bytes: &[u8]) -> String {
         let mut text = String::new();
-        let encoding = Encoding::of(bytes).unwrap();
-        Utf8::new(bytes, encoding).read_to_string(&mut text).unwrap();
+        let encoding = Encoding::detect(bytes).unwrap();
+        Utf8Reader::new(bytes, encoding).read_to_string(&mut text).unwrap();
         text
     }
 
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(read(b"\0a\0b"), "ab");
         assert_eq!(read(b"\xff\xfea\0\x00\xd8"), "a\u{fffd}");
         for other in [&b""[..], b"a", b"{\"a\"", b"\x80\x04", b"\0\0\0\0", b"}q\0(", b"a\0\0\0"] {
-            assert_eq!(Encoding::of(other), None, "{other:?}");
+            assert_eq!(Encoding::detect(other), None, "{other:?}");
         }
     }
 }

@@ -23,35 +23,35 @@ pub(super) fn is_zstd(start: &[u8]) -> bool {
 pub(super) struct ZstdFrames<R> {
     source: R,
     decoder: FrameDecoder,
-    in_frame: bool,
+    is_in_frame: bool,
 }
 
 impl<R: BufRead> ZstdFrames<R> {
     pub(super) fn new(source: R) -> Self {
-        Self { source, decoder: FrameDecoder::new(), in_frame: false }
+        Self { source, decoder: FrameDecoder::new(), is_in_frame: false }
     }
 }
 
 impl<R: BufRead> Read for ZstdFrames<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         loop {
-            if self.in_frame {
+            if self.is_in_frame {
                 while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
                     let one = BlockDecodingStrategy::UptoBlocks(1);
                     let decoded = self.decoder.decode_blocks(&mut self.source, one);
-                    decoded.map_err(broken)?;
+                    decoded.map_err(to_io_error)?;
                 }
                 let n = self.decoder.read(out)?;
                 if n > 0 || out.is_empty() {
                     return Ok(n);
                 }
-                self.in_frame = false;
+                self.is_in_frame = false;
             }
             if self.source.fill_buf()?.is_empty() {
                 return Ok(0);
             }
             match self.decoder.init(&mut self.source) {
-                Ok(()) => self.in_frame = true,
+                Ok(()) => self.is_in_frame = true,
                 // Meant for other programs; its header has been read.
                 Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                     length,
@@ -63,14 +63,14 @@ impl<R: BufRead> Read for ZstdFrames<R> {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
                 }
-                Err(error) => return Err(broken(error)),
+                Err(error) => return Err(to_io_error(error)),
             }
         }
     }
 }
 
 /// What is wrong with a zstd frame. One that is cut short is told from others in one way, wherever the cut is.
-fn broken(error: FrameDecoderError) -> io::Error {
+fn to_io_error(error: FrameDecoderError) -> io::Error {
     let causes = std::iter::successors(error.source(), |&cause| cause.source());
     let cut = |cause: &io::Error| cause.kind() == io::ErrorKind::UnexpectedEof;
     if causes.filter_map(|cause| cause.downcast_ref()).any(cut) {

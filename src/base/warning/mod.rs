@@ -8,7 +8,7 @@ mod warning;
 mod words;
 
 /// The call that records a history to look at. Its legacy form, `_record_memory_history(True)`, keeps one entry.
-pub const RECORD: &str = "torch.cuda.memory._record_memory_history(max_entries=1_000_000)";
+pub const RECORD_HISTORY_CALL: &str = "torch.cuda.memory._record_memory_history(max_entries=1_000_000)";
 
 pub use code::Code;
 pub use warning::{Warning, Warnings};

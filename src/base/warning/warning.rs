@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::Code;
-use crate::base::units::plain;
+use crate::base::units::escape_text;
 
 /// One remark.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -23,7 +23,7 @@ pub struct Warnings(BTreeSet<Warning>);
 impl Warning {
     /// A remark; of `message`, what could steer a terminal is left out.
     pub fn new(code: Code, message: impl AsRef<str>) -> Self {
-        Self { code, message: plain(message.as_ref()) }
+        Self { code, message: escape_text(message.as_ref()) }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::base::units::size;
 use crate::stacks::matching::{FrameTable, pair_stacks};
 use crate::stacks::frames::StackReader;
 use crate::study::figures::Figure;
-use crate::study::{DeviceStudy, Moment};
+use crate::study::{DeviceStudy, TracePosition};
 
 /// What changed on one device.
 #[derive(Debug, Clone, Serialize)]
@@ -29,9 +29,9 @@ pub struct DeviceDiff {
     /// The moment compared, in words: `at peak`, `at the snapshot`, `after 3 steps`.
     pub moment: String,
     /// The moment compared of the recording before; `None` where that snapshot does not have the device.
-    pub before_moment: Option<Moment>,
+    pub before_moment: Option<TracePosition>,
     /// The same of the recording after.
-    pub after_moment: Option<Moment>,
+    pub after_moment: Option<TracePosition>,
     /// The figures before; `None` where that snapshot does not have the device.
     pub before: Option<Figures>,
     /// The figures after; `None` where that snapshot does not have the device.
@@ -85,7 +85,7 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
         both.devices[side].map(new)
     });
     let figures = [0, 1].map(|side| {
-        let ooms = both.devices[side]?.failed().count() as u64;
+        let ooms = both.devices[side]?.failed_requests().count() as u64;
         Some(Figures::of(memories[side].as_ref()?.memory.state(), recorded.peaks[side], ooms))
     });
     let moments = memories.each_ref().map(|it| it.as_ref().map(|it| it.moment));

@@ -7,7 +7,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::summary::growth;
-use crate::base::units::{change, parse_factor, parse_size, size};
+use crate::base::units::{signed_difference, parse_factor, parse_size, size};
 
 /// How much the compared figure, what is allocated at the moment compared, may grow.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -136,7 +136,7 @@ impl FailOn {
                 device: g.device,
                 before_bytes: g.before_bytes,
                 after_bytes: g.after_bytes,
-                delta_bytes: change(g.before_bytes, g.after_bytes),
+                delta_bytes: signed_difference(g.before_bytes, g.after_bytes),
                 message: format!(
                     "{}device {}: allocated {} {}, more than {text} allows{}",
                     g.rank(),

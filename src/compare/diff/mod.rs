@@ -20,7 +20,7 @@ mod steps;
 mod summary;
 
 pub use crate::stacks::matching::MatchedBy;
-pub use crate::study::Moment;
+pub use crate::study::TracePosition;
 pub use device::DeviceDiff;
 pub use figures::Figures;
 pub use holders::{HeldChange, HeldOnBothSides, Others, StackChange, StackCounts, Status};

@@ -5,7 +5,7 @@ use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
 use crate::stacks::matching::{Candidate, FrameKey, FrameTable};
 use crate::study::memory::{Memory, Sum, ranked};
-use crate::study::{DeviceStudy, Moment, Peak};
+use crate::study::{DeviceStudy, TracePosition, Peak};
 
 /// What one stack holds.
 #[derive(Debug)]
@@ -27,18 +27,18 @@ impl HeldStack {
 #[derive(Debug, Default)]
 pub(super) struct ComparedMemory {
     pub(super) memory: Memory,
-    pub(super) moment: Moment,
+    pub(super) moment: TracePosition,
     /// Who holds the allocated memory, most first.
     pub(super) stacks: Vec<HeldStack>,
 }
 
 /// The moment `at`, in the entries before `until` whose highest totals are `peak`.
-fn moment_of(device: DeviceStudy<'_, '_>, at: At, until: Option<u64>, peak: &Peak) -> Moment {
+fn moment_of(device: DeviceStudy<'_, '_>, at: At, until: Option<u64>, peak: &Peak) -> TracePosition {
     match (at, until) {
-        (At::Peak, None) if ends_at_its_peak(device) => Moment::Snapshot,
-        (At::Peak, _) => Moment::after(peak.allocated_event),
-        (At::Snapshot, None) => Moment::Snapshot,
-        (At::Snapshot, Some(until)) => Moment::after(until.checked_sub(1)),
+        (At::Peak, None) if ends_at_its_peak(device) => TracePosition::Snapshot,
+        (At::Peak, _) => TracePosition::after(peak.allocated_event),
+        (At::Snapshot, None) => TracePosition::Snapshot,
+        (At::Snapshot, Some(until)) => TracePosition::after(until.checked_sub(1)),
     }
 }
 
@@ -57,7 +57,7 @@ impl ComparedMemory {
         let memory = device.memory_at(moment);
         // Stacks of other calls, or of other regions of compiled code, may have the same frames.
         let mut by_places: SeededMap<Vec<FrameKey>, (StackId, Sum)> = SeededMap::default();
-        for (id, held) in ranked(memory.held) {
+        for (id, held) in ranked(memory.live_by_stack) {
             let places = words.stack_keys(side, snapshot, id);
             let known = by_places.entry(places).or_insert((id, Sum::default()));
             known.1 = known.1.and(held);
@@ -77,8 +77,8 @@ impl ComparedMemory {
 /// Whether the snapshot itself shows the peak: nothing was recorded, or it grew up to the last entry.
 fn ends_at_its_peak(device: DeviceStudy<'_, '_>) -> bool {
     let peak = device.peak();
-    device.over_time().is_none_or(|over_time| {
-        peak.allocated_event == over_time.trace_events.checked_sub(1)
+    device.history().is_none_or(|over_time| {
+        peak.allocated_event == over_time.trace_entries.checked_sub(1)
             && peak.allocated_bytes == device.memory().allocated_bytes
     })
 }

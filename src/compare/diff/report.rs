@@ -17,7 +17,7 @@ use crate::snapshot::Snapshot;
 use crate::stacks::matching::FrameTable;
 use crate::stacks::frames::FrameReport;
 use crate::study::figures::Figure;
-use crate::study::{DeviceStudy, OverTime, Scope, Study};
+use crate::study::{DeviceStudy, MemoryHistory, Scope, Study};
 
 /// A snapshot and where it was read.
 #[derive(Debug, Clone, Copy)]
@@ -155,7 +155,7 @@ fn summary(devices: &[DeviceDiff], after: &str) -> Summary {
 fn warnings(studies: &[Study<'_>; 2], at: At, devices: &[DeviceDiff]) -> Vec<SideWarning> {
     let [before, after] = studies.each_ref().map(remarks);
     let is_late = studies.each_ref().map(|study| {
-        study.devices().filter_map(DeviceStudy::over_time).any(OverTime::is_truncated)
+        study.devices().filter_map(DeviceStudy::history).any(MemoryHistory::is_truncated)
     });
     let one_is_late = is_late[0] != is_late[1]
         && studies.iter().all(|study| !study.snapshot().entries.is_empty());

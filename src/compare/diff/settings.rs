@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::study::Study;
-use crate::whatif::found_settings;
+use crate::whatif::inferred_options;
 
 /// A setting that differs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -28,7 +28,7 @@ pub(super) fn changed(before: &Study<'_>, after: &Study<'_>) -> Vec<SettingChang
         let raw = study.snapshot().settings.as_ref();
         raw.map_or(Value::Null, |raw| Value::from(raw.string.as_str()))
     };
-    let found = |study: &Study<'_>| match found_settings(study.snapshot(), study.settings()) {
+    let found = |study: &Study<'_>| match inferred_options(study.snapshot(), study.settings()) {
         found if found.is_empty() => Value::Null,
         found => Value::from(found.join(",")),
     };

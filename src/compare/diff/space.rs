@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::base::units::change;
+use crate::base::units::signed_difference;
 use crate::study::memory::{Memory, PoolReport, StreamReport};
 
 /// The memory of a pool or a stream (`u64`), or what it changed by (`i64`).
@@ -21,9 +21,9 @@ pub struct Space<N> {
 impl Space<u64> {
     fn change_to(self, after: Self) -> Space<i64> {
         Space {
-            reserved_bytes: change(self.reserved_bytes, after.reserved_bytes),
-            allocated_bytes: change(self.allocated_bytes, after.allocated_bytes),
-            inactive_bytes: change(self.inactive_bytes, after.inactive_bytes),
+            reserved_bytes: signed_difference(self.reserved_bytes, after.reserved_bytes),
+            allocated_bytes: signed_difference(self.allocated_bytes, after.allocated_bytes),
+            inactive_bytes: signed_difference(self.inactive_bytes, after.inactive_bytes),
         }
     }
 }

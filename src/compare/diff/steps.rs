@@ -12,7 +12,7 @@ use crate::base::units::signed_difference;
 use crate::replay::literal::{Tracking, Totals};
 use crate::snapshot::Action;
 use crate::stacks::phases::{Phase, Phases};
-use crate::study::{DeviceStudy, OverTime, Peak};
+use crate::study::{DeviceStudy, MemoryHistory, Peak};
 
 /// The steps that both recordings have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -78,7 +78,7 @@ impl CommonSteps {
     pub(super) fn common(devices: [DeviceStudy<'_, '_>; 2], at: At) -> Option<Self> {
         let [before, after] = devices;
         let completed = devices.map(|device| device.phases().completed_steps());
-        let is_late = |of: DeviceStudy<'_, '_>| of.over_time().is_some_and(OverTime::is_truncated);
+        let is_late = |of: DeviceStudy<'_, '_>| of.history().is_some_and(MemoryHistory::is_truncated);
         if completed.contains(&0) || is_late(before) != is_late(after) {
             return None;
         }
@@ -118,7 +118,7 @@ impl Maxima {
     /// Of the entries of `device` before `until`.
     pub(super) fn of(device: DeviceStudy<'_, '_>, until: Option<u64>) -> Self {
         let mut maxima = Self::default();
-        device.follow(Tracking::Totals, |step| {
+        device.replay(Tracking::Totals, |step| {
             let entry = step.entry.map(|(index, _)| index);
             if entry.is_none() {
                 maxima = Self::default();

@@ -3,7 +3,7 @@
 use super::lines::LineChange;
 use super::options::At;
 use super::steps::CommonSteps;
-use crate::base::units::{change, counted, percent, ratio, size};
+use crate::base::units::{signed_difference, counted, percent, ratio, size};
 
 /// The moment compared: `at peak`, `at the snapshot`, `after 3 steps`.
 pub(super) fn moment(at: At, steps: Option<CommonSteps>) -> String {
@@ -30,7 +30,7 @@ pub(super) fn growth(before: u64, after: u64) -> String {
 /// What became of the memory allocated at a `moment`, and the line that has most of it; `lines` are those
 /// that changed, most first.
 pub(super) fn summary(moment: &str, [before, after]: [u64; 2], lines: &[LineChange]) -> String {
-    let by = change(before, after);
+    let by = signed_difference(before, after);
     if by == 0 {
         let more = lines.iter().filter(|line| line.held.delta_bytes > 0).count() as u64;
         let less = lines.iter().filter(|line| line.held.delta_bytes < 0).count() as u64;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::study::{DeviceStudy, FromEmpty, Study};
+use crate::study::{DeviceStudy, PeaksFromEmpty, Study};
 
 /// The schema of what `oomscope check --save-baseline` writes.
 const SCHEMA: &str = "oomscope/baseline/1";
@@ -34,13 +34,13 @@ pub struct Baseline {
 
 /// The peaks of the snapshot called `name`: those of devices that have a trace.
 pub fn peaks(study: &Study<'_>, name: &str) -> Vec<Peaks> {
-    let row = |one: &FromEmpty| Peaks {
+    let row = |one: &PeaksFromEmpty| Peaks {
         device: one.device,
         replayed_peak_allocated_bytes: one.peak_allocated_bytes,
         replayed_peak_reserved_bytes: one.peak_reserved_bytes,
         snapshot: name.to_owned(),
     };
-    study.devices().filter_map(DeviceStudy::from_empty).map(row).collect()
+    study.devices().filter_map(DeviceStudy::peaks_from_empty).map(row).collect()
 }
 
 impl Baseline {

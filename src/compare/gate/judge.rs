@@ -15,7 +15,7 @@ use crate::replay::model::{Inference, InferredDevice};
 use crate::snapshot::Snapshot;
 use crate::stacks::frames::Origin;
 use crate::study::figures::{Amount, Figure, WhyUnknown};
-use crate::study::{Scope, Study, remark_on_trace};
+use crate::study::{Scope, Study, warn_about_trace};
 
 /// Lines of code that a finding names.
 const LINES: usize = 3;
@@ -75,7 +75,7 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
         } else {
             Vec::new()
         };
-        remark_on_trace(device, &mut warnings);
+        warn_about_trace(device, &mut warnings);
         let baseline = gate.baseline.and_then(|b| b.of(name, gate.is_only, device.id()));
         let measured = Measured { device, name, baseline, failures };
         judged.findings.extend(gate.findings(&measured, path, &limits));

@@ -7,7 +7,7 @@ use crate::base::units::{counted, size};
 use crate::replay::model::Verification;
 use crate::stacks::frames::Origin;
 use crate::study::figures::{Figure, FigureSource, MemoryState, WhyUnknown};
-use crate::study::{DeviceStudy, FromEmpty};
+use crate::study::{DeviceStudy, PeaksFromEmpty};
 
 /// A device, of which only what a limit asks for is worked out.
 pub(super) struct Measured<'s, 'a> {
@@ -23,14 +23,14 @@ pub(super) struct Measured<'s, 'a> {
 impl<'s> Measured<'s, '_> {
     /// A figure of the whole recorded time; of part of it the trace shows no more than a lower bound.
     fn traced(&self, figure: impl FnOnce() -> u64) -> Result<u64, WhyUnknown> {
-        let figure = self.device.over_time().map(|_| figure());
+        let figure = self.device.history().map(|_| figure());
         self.whole(figure)?;
         figure.ok_or(WhyUnknown::NoHistory)
     }
 
     /// Whether the trace is all that was recorded; if not, so much is known of a figure.
     fn whole(&self, at_least: Option<u64>) -> Result<(), WhyUnknown> {
-        let Some(over_time) = self.device.over_time() else { return Err(WhyUnknown::NoHistory) };
+        let Some(over_time) = self.device.history() else { return Err(WhyUnknown::NoHistory) };
         match self.device.lost_history() {
             Some(lost) => Err(WhyUnknown::HistoryLost { why: lost.to_string(), at_least }),
             None if over_time.outcome.is_inconsistent() => {
@@ -46,8 +46,8 @@ impl<'s> Measured<'s, '_> {
     }
 
     /// Some peak replayed from an empty pool: of the baseline, and now.
-    fn replayed(&self, before: fn(&Peaks) -> u64, now: fn(&FromEmpty) -> u64) -> Replayed {
-        let from_empty = self.device.from_empty().ok_or(WhyUnknown::NoHistory)?;
+    fn replayed(&self, before: fn(&Peaks) -> u64, now: fn(&PeaksFromEmpty) -> u64) -> Replayed {
+        let from_empty = self.device.peaks_from_empty().ok_or(WhyUnknown::NoHistory)?;
         let baseline = self.baseline.ok_or_else(|| WhyUnknown::NotInBaseline {
             device: self.device.id(),
             snapshot: self.name.to_owned(),
@@ -73,7 +73,7 @@ impl FigureSource for Measured<'_, '_> {
     }
 
     fn failed_requests(&self) -> Result<u64, WhyUnknown> {
-        self.traced(|| self.device.failed().count() as u64)
+        self.traced(|| self.device.failed_requests().count() as u64)
     }
 
     fn retries(&self) -> Result<u64, WhyUnknown> {
@@ -133,7 +133,7 @@ impl Measured<'_, '_> {
     }
 
     fn failed(&self) -> String {
-        let failed = counted(self.device.failed().count() as u64, "request");
+        let failed = counted(self.device.failed_requests().count() as u64, "request");
         let last = self.failures.last().map_or_else(String::new, |oom| {
             format!("; the last asked for {}, verdict {}", size(oom.requested_bytes), oom.verdict)
         });
@@ -173,7 +173,7 @@ impl Measured<'_, '_> {
 
     /// The `top` lines that make the figure, and what their bytes are.
     pub(super) fn lines(&self, figure: Figure, top: usize) -> (Vec<LineShare>, &'static str) {
-        let peak = self.device.over_time().map(|over_time| over_time.peak).unwrap_or_default();
+        let peak = self.device.history().map(|over_time| over_time.peak).unwrap_or_default();
         let (of, what) = match figure {
             Figure::GapRatio
             | Figure::InactiveSplitRatio

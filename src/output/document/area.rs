@@ -3,7 +3,7 @@
 
 use super::pens::{LABELS, Pens};
 use super::wrap::width;
-use crate::base::units::{plain, size};
+use crate::base::units::{escape_text, size};
 
 const HEIGHT: u64 = 8;
 /// What no layer has.
@@ -64,7 +64,7 @@ impl Area<'_> {
         };
         let layers = self.layers.iter().enumerate();
         let layers = layers.map(|(layer, (name, _))| {
-            format!("{} {}", paint(layer, &pens.front.to_string()), plain(name))
+            format!("{} {}", paint(layer, &pens.front.to_string()), escape_text(name))
         });
         let has_rest =
             (0..self.front.len()).any(|column| self.layered(column) < self.front[column]);

@@ -6,7 +6,7 @@ use super::pens::{LABELS, Pens};
 use super::stretches;
 use super::ticks::{column, placed, ticks};
 use super::wrap::wrap;
-use crate::base::units::{percent, plain};
+use crate::base::units::{percent, escape_text};
 
 /// Columns to the right of a row, for what is said of it.
 const NOTES: usize = 11;
@@ -46,7 +46,7 @@ impl Drawing<'_> {
             }
             Shape::Axis => return self.ground(),
             Shape::Labels(labels) => {
-                let labels = labels.iter().rev().map(|(at, said)| (self.column(*at), plain(said)));
+                let labels = labels.iter().rev().map(|(at, said)| (self.column(*at), escape_text(said)));
                 let lines = placed(labels, self.columns, SAID);
                 let indent = " ".repeat(LABELS + 2);
                 return lines.into_iter().map(|line| format!("{indent}{line}")).collect();
@@ -56,7 +56,7 @@ impl Drawing<'_> {
                 let drawn =
                     stretches::draw(stretches, *is_numbered, entries, columns, self.pens.axis);
                 let Some(drawn) = drawn else { return Vec::new() };
-                plain(&drawn)
+                escape_text(&drawn)
             }
             Shape::Empty => String::new(),
             Shape::Amounts { values, highest } => {
@@ -70,9 +70,9 @@ impl Drawing<'_> {
             Shape::Marks(spans) => self.spans(spans, self.pens.mark),
             Shape::Ranges(spans) => self.spans(spans, self.pens.range),
         };
-        let mut line = format!("{:>LABELS$}  {drawn}", plain(&row.name));
+        let mut line = format!("{:>LABELS$}  {drawn}", escape_text(&row.name));
         let (beside, below) = match (&row.note, &row.shape) {
-            (Note::Text(text), _) => (Some(plain(text)), None),
+            (Note::Text(text), _) => (Some(escape_text(text)), None),
             (Note::Extent, Shape::Shares(values)) => (Some(self.extent(values).join("-")), None),
             (Note::ExtentOf(what), Shape::Shares(values)) => {
                 let said = format!("{what}: {}", self.extent(values).join(" to "));

@@ -6,7 +6,7 @@ use super::drawing::draw;
 use super::pens::UNICODE;
 use super::table::{Cell, Table};
 use super::text::{Span, Text, Tone};
-use crate::base::units::{plain, plain_lines};
+use crate::base::units::{escape_text, escape_command_lines};
 
 /// Columns of a chart.
 const WIDTH: usize = 90;
@@ -17,7 +17,7 @@ const BAR: f64 = 10.0;
 pub fn markdown(document: &Document) -> String {
     let mut text = blocks(document).join("\n\n");
     text.push('\n');
-    plain_lines(text)
+    escape_command_lines(text)
 }
 
 fn blocks(document: &Document) -> Vec<String> {
@@ -110,7 +110,7 @@ fn details(summary: &str, inside: &[String]) -> String {
 
 /// `lines` as they are, between fences that they cannot close.
 fn fenced(lines: &[String]) -> String {
-    let lines: Vec<String> = lines.iter().map(|line| plain(line)).collect();
+    let lines: Vec<String> = lines.iter().map(|line| escape_text(line)).collect();
     let longest = lines.iter().map(|line| longest_run(line)).max().unwrap_or(0);
     let fence = "`".repeat(3.max(longest + 1));
     format!("{fence}\n{}\n{fence}", lines.join("\n"))
@@ -181,7 +181,7 @@ fn span(span: &Span, context: Context) -> String {
 /// `text` that says what it says and commands nothing. All text but code passes here. Words that Markdown's readers
 /// would make a link or a mention of are code.
 fn literal(text: &str, context: Context) -> String {
-    let text = plain(text);
+    let text = escape_text(text);
     let word = |word: &str| match context {
         _ if !links(word) => escaped(word, context),
         Context::Html => format!("<code>{}</code>", escaped(word, context)),
@@ -225,7 +225,7 @@ fn escaped(text: &str, context: Context) -> String {
 
 /// `text` between more backquotes than it has in a row.
 fn code(text: &str, context: Context) -> String {
-    let text = plain(text);
+    let text = escape_text(text);
     // GitHub takes a bar for the end of a cell even in code, unless it is escaped.
     let text = if context == Context::Cell { text.replace('|', "\\|") } else { text };
     let quotes = "`".repeat(longest_run(&text) + 1);

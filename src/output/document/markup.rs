@@ -1,10 +1,10 @@
 //! Text in HTML and SVG.
 
-use crate::base::units::plain;
+use crate::base::units::escape_text;
 
 /// `text` that is text and nothing else, in an element or in quotes. All text passes here.
 pub fn literal(text: &str) -> String {
-    let text = plain(text);
+    let text = escape_text(text);
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

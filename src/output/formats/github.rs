@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::base::units::plain;
+use crate::base::units::escape_text;
 use crate::compare::gate::{CheckReport, Finding, Severity};
 use crate::output::report::gate::words::{notes, place, share, subject};
 
@@ -20,12 +20,12 @@ pub fn github(report: &CheckReport) -> String {
         let _ = writeln!(out, "::{command} {place}title={title}::{message}");
     }
     for (path, message) in report.not_checked() {
-        let message = data(&plain(&format!("{path}: {message}")));
+        let message = data(&escape_text(&format!("{path}: {message}")));
         let _ = writeln!(out, "::error title=oomscope could not check a snapshot::{message}");
     }
     // Said in the log: a late start of the recording is no news on every pull request.
     for (noted, others) in notes(report) {
-        let message = plain(&format!("{}: {}{others}", noted.path, noted.message));
+        let message = escape_text(&format!("{}: {}{others}", noted.path, noted.message));
         let _ = writeln!(out, "note: {message}");
     }
     let _ = writeln!(out, "oomscope check {}", report.summary.answer);
@@ -40,7 +40,7 @@ fn place_of(finding: &Finding) -> String {
 }
 
 fn message(finding: &Finding) -> String {
-    let mut message = plain(&finding.message);
+    let mut message = escape_text(&finding.message);
     for line in &finding.lines {
         let _ = write!(message, "\n{}: {}", place(line), share(line));
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter};
 
-use crate::base::units::{begins_command, is_active};
+use crate::base::units::{starts_with_command, is_active};
 
 /// A result as JSON, with a newline at the end.
 ///
@@ -46,7 +46,7 @@ impl<F: Formatter> Formatter for PlainJson<F> {
         let mut done = 0;
         for (at, c) in fragment.char_indices() {
             let rest = fragment.get(at..).unwrap_or_default();
-            if is_active(c) || (c == '#' && begins_command(rest)) {
+            if is_active(c) || (c == '#' && starts_with_command(rest)) {
                 out.write_all(fragment.get(done..at).unwrap_or_default().as_bytes())?;
                 for unit in c.encode_utf16(&mut [0; 2]) {
                     write!(out, "\\u{unit:04x}")?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::base::units::{begins_command, is_active, plain_lines};
+use crate::base::units::{starts_with_command, is_active, escape_command_lines};
 use crate::compare::gate::{CheckReport, Finding, Severity};
 use crate::output::report::gate::words::{place, share};
 
@@ -29,7 +29,7 @@ pub fn junit(report: &CheckReport) -> String {
         let _ = writeln!(out, "      <error message=\"{message}\"/>\n    </testcase>");
     }
     out.push_str("  </testsuite>\n</testsuites>\n");
-    plain_lines(out)
+    escape_command_lines(out)
 }
 
 /// The limits of one code on one device: one that fails, one that warns, or both.
@@ -68,7 +68,7 @@ fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
         match c {
-            '#' if begins_command(text.get(at..).unwrap_or_default()) => out.push_str("&#35;"),
+            '#' if starts_with_command(text.get(at..).unwrap_or_default()) => out.push_str("&#35;"),
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),

@@ -8,7 +8,7 @@ use crate::replay::literal::{Change, Tracking, Layout, ReplayStep};
 use crate::snapshot::{Action, Block, BlockState, Segment};
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
-use crate::study::held::{self, Category, Confidence};
+use crate::study::attribution::{self, Category, Confidence};
 
 /// How many entries were applied: 0 is before the first.
 pub(super) type Moment = u32;
@@ -75,7 +75,7 @@ impl Lifetimes {
     pub(super) fn of(device: DeviceStudy<'_, '_>) -> Self {
         let mut lives = Self::default();
         let id = device.id();
-        let traced = device.follow(Tracking::Changes, |step| match &step.entry {
+        let traced = device.replay(Tracking::Changes, |step| match &step.entry {
             None => {
                 let layout = Layout::from_tiling(step.tiling, id);
                 lives.begin(layout.segments.iter(), &layout.blocks);
@@ -95,7 +95,7 @@ impl Lifetimes {
 
     /// Finds out what every allocation was for.
     fn judge(&mut self, device: DeviceStudy<'_, '_>) {
-        let told = self.allocations.iter().map(|one| held::Allocation {
+        let told = self.allocations.iter().map(|one| attribution::Allocation {
             address: one.address,
             bytes: one.bytes,
             requested: one.requested_bytes,
@@ -103,7 +103,7 @@ impl Lifetimes {
             born: one.start.checked_sub(1),
             freed_at: one.requested,
         });
-        let judged = held::categories(device, &told.collect::<Vec<_>>());
+        let judged = attribution::categories(device, &told.collect::<Vec<_>>());
         for (one, judged) in self.allocations.iter_mut().zip(judged) {
             (one.category, one.confidence) = judged;
             let born = one.start.checked_sub(1);

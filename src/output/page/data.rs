@@ -20,7 +20,7 @@ use crate::analysis::DeviceReport;
 use crate::base::ids::to_u32;
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
-use crate::study::held::{Category, Confidence};
+use crate::study::attribution::{Category, Confidence};
 
 /// Columns with a value for each allocation, which come first.
 const ALLOCATIONS: usize = 6;

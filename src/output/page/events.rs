@@ -49,7 +49,7 @@ pub(super) fn failures(
 
 /// Memory that went back to the device, and snapshots.
 pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: Shown) -> Vec<Mark> {
-    let Some(over_time) = device.over_time() else { return Vec::new() };
+    let Some(over_time) = device.history() else { return Vec::new() };
     let is_in = |event: &usize| device.window().contains(event);
     let given = device_frees(device.device(), over_time.outcome.initial_totals.reserved);
     let given = given.filter(|given| is_in(&given.entry_index)).filter_map(|given| {

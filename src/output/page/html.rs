@@ -139,7 +139,7 @@ fn row<'a>(report: &AnalyzeReport, snapshot: usize, page: &'a PageData) -> Row<'
     Row {
         snapshot,
         device: page.device,
-        title: format!("{}, device {}", crate::base::units::plain_name(name), page.device),
+        title: format!("{}, device {}", crate::base::units::escape_name(name), page.device),
         entries: page.entries,
         first_event: page.first_event,
         peak_allocated_bytes: page.peak_allocated_bytes,

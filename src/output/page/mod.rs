@@ -31,7 +31,7 @@ pub use self::budget::budget;
 pub use self::fit::write_fit;
 pub use self::html::write;
 use crate::analysis::DeviceReport;
-use crate::study::{DeviceStudy, OverTime, SERIES_ALLOCATED, SERIES_RESERVED};
+use crate::study::{DeviceStudy, MemoryHistory, SERIES_ALLOCATED, SERIES_RESERVED};
 use crate::whatif::WhatIfReport;
 
 /// Buckets of the course of a device, beside the others'.
@@ -93,11 +93,11 @@ impl PageData {
 }
 
 impl Course {
-    fn of(over_time: &OverTime) -> Self {
+    fn of(over_time: &MemoryHistory) -> Self {
         let buckets = over_time.samples.buckets();
         let most = |series: usize| {
             let chunks = buckets.chunks(buckets.len().div_ceil(COURSE).max(1));
-            let most = |chunk: &[crate::replay::facts::Bucket<3>]| {
+            let most = |chunk: &[crate::replay::literal::Bucket<3>]| {
                 chunk.iter().map(|bucket| bucket.max[series]).max().unwrap_or(0)
             };
             chunks.map(most).collect::<Vec<u64>>()

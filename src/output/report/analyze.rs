@@ -12,8 +12,8 @@ use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport};
 use crate::base::units::{counted, size};
 use crate::base::warning::{Code, Warning};
 use crate::output::document::{Chart, Document, Layer, Note, Shape, Text, code};
-use crate::study::held;
-use crate::study::{Moment, OverTime, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
+use crate::study::attribution;
+use crate::study::{TracePosition, MemoryHistory, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
 
 /// The answer on one snapshot, or the table of ranks and the answer on the worst of them.
 pub fn analyze(report: &AnalyzeReport) -> Document {
@@ -110,7 +110,7 @@ fn snapshot(document: &mut Document, snapshot: &SnapshotReport, report: &Analyze
 }
 
 fn over_time(document: &mut Document, device: &DeviceReport) {
-    let Some(timeline) = device.timeline.as_ref().filter(|t| t.events > 1) else { return };
+    let Some(timeline) = device.timeline.as_ref().filter(|t| t.entries > 1) else { return };
     if device.peak.reserved_bytes > 0 {
         let mut inside = Document::default();
         inside.chart(chart(timeline, device));
@@ -124,8 +124,8 @@ const LAYERS: usize = 5;
 /// The largest layers, in the order of the categories.
 fn layers(device: &DeviceReport) -> Vec<Layer> {
     let sum =
-        |layer: &held::Layer| layer.bytes.iter().map(|bytes| u128::from(*bytes)).sum::<u128>();
-    let mut largest: Vec<&held::Layer> = device.layers.iter().collect();
+        |layer: &attribution::Layer| layer.bytes.iter().map(|bytes| u128::from(*bytes)).sum::<u128>();
+    let mut largest: Vec<&attribution::Layer> = device.layers.iter().collect();
     largest.sort_by_key(|layer| std::cmp::Reverse(sum(layer)));
     largest.truncate(LAYERS);
     largest.sort_by_key(|layer| layer.category);
@@ -136,7 +136,7 @@ fn layers(device: &DeviceReport) -> Vec<Layer> {
     named.collect()
 }
 
-fn chart(timeline: &OverTime, device: &DeviceReport) -> Chart {
+fn chart(timeline: &MemoryHistory, device: &DeviceReport) -> Chart {
     let buckets = timeline.samples.buckets();
     let most = |series: usize| buckets.iter().map(|bucket| bucket.max[series]).collect();
     let mut rows = vec![
@@ -144,17 +144,17 @@ fn chart(timeline: &OverTime, device: &DeviceReport) -> Chart {
         row("", Shape::Axis, Note::None),
     ];
     rows.extend(course(&device.course));
-    let place = |entry: u64| [entry - timeline.first; 2];
+    let place = |entry: u64| [entry - timeline.first_entry; 2];
     if !device.ooms.is_empty() {
         let failed = device.ooms.iter().map(|oom| place(oom.event)).collect();
         rows.push(row("failed", Shape::Marks(failed), Note::None));
         let said =
             |oom: &OomReport| format!("{}: {}", size(oom.requested_bytes), oom.verdict.word());
-        let said = device.ooms.iter().map(|oom| (oom.event - timeline.first, said(oom)));
+        let said = device.ooms.iter().map(|oom| (oom.event - timeline.first_entry, said(oom)));
         rows.push(row("", Shape::Labels(said.collect()), Note::None));
     }
-    if let Some(Moment::Entry { event }) = device.moment
-        && (timeline.first..timeline.first + timeline.events).contains(&event)
+    if let Some(TracePosition::Entry { event }) = device.moment
+        && (timeline.first_entry..timeline.first_entry + timeline.entries).contains(&event)
     {
         rows.push(row("shown", Shape::Marks(vec![place(event)]), Note::None));
     }
@@ -163,6 +163,6 @@ fn chart(timeline: &OverTime, device: &DeviceReport) -> Chart {
     let gap = buckets.iter().map(|bucket| bucket.min[SERIES_GAP].saturating_mul(1000)).collect();
     rows.push(row("gap", Shape::Shares(gap), Note::ExtentOf(unused)));
     let starts = buckets.iter().map(|bucket| bucket.first as u64).collect();
-    let (entries, first) = (timeline.events, timeline.first);
+    let (entries, first) = (timeline.entries, timeline.first_entry);
     Chart { entries, first, starts, times_us: timeline.times_us.clone(), rows }
 }

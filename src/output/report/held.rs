@@ -6,7 +6,7 @@ use crate::analysis::DeviceReport;
 use crate::base::units::{count, counted, percent, ratio, size};
 use crate::output::document::{Cell, Document, Table, Text, strong};
 use crate::stacks::phases::Phase;
-use crate::study::held::{Age, Category, Confidence, HeldAt, Leaks};
+use crate::study::attribution::{Age, Category, Confidence, HeldAt, Leaks};
 use crate::study::memory::HeldByLine;
 
 /// Lines of code that are shown.
@@ -115,7 +115,7 @@ fn telling(device: &DeviceReport) -> Option<(&HeldAt, String)> {
 
 /// The lines that held most; none where it is the moment whose lines stand in a table of their own.
 fn lines<'a>(held: &'a HeldAt, device: &DeviceReport) -> &'a [HeldByLine] {
-    let last = device.timeline.as_ref().and_then(|t| t.trace_events.checked_sub(1));
+    let last = device.timeline.as_ref().and_then(|t| t.trace_entries.checked_sub(1));
     let is_told = device.moment.map_or(held.event == last, |_| true);
     let rows = if is_told { &[] } else { held.by_line.rows.as_slice() };
     rows.get(..SHOWN_LINES).unwrap_or(rows)

@@ -30,12 +30,12 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     let peak = &device.peak;
     let at = |event: Option<u64>| match event {
         Some(event) => format!("at entry {}", count(event)),
-        None if timeline.events < timeline.trace_events => {
+        None if timeline.entries < timeline.trace_entries => {
             "before this part of the trace".to_owned()
         }
         None => "before the first entry".to_owned(),
     };
-    let least = if peak.is_at_least { "at least " } else { "" };
+    let least = if peak.is_lower_bound { "at least " } else { "" };
     document.field(
         "peak",
         format!(

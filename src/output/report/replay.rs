@@ -4,7 +4,7 @@ use super::words::{failed, replayed};
 use crate::base::units::{count, counted, size};
 use crate::output::document::{Document, Table, alarm};
 use crate::study::LostHistory;
-use crate::whatif::{ReplayReport, ReplayedDevice, SettingsFrom, outcome};
+use crate::whatif::{ReplayReport, ReplayedDevice, SettingsFrom, describe_outcome};
 
 /// The answer as a document.
 pub fn replay(report: &ReplayReport) -> Document {
@@ -84,7 +84,7 @@ fn what_if(document: &mut Document, device: &ReplayedDevice, recorded: &Replayed
     if device.events.recorded == 0 {
         return document.heading(format!("Device {name}: no trace to replay"));
     }
-    let title = format!("Device {name}: {}", outcome(recorded.ooms.len(), device.ooms.len()));
+    let title = format!("Device {name}: {}", describe_outcome(recorded.ooms.len(), device.ooms.len()));
     document.heading(if device.ooms.is_empty() { title.into() } else { alarm(title) });
     start(document, device);
     assumed(document, device);

@@ -7,7 +7,7 @@ use crate::output::document::{Chart, Document, Layer, Note, Row, Shape, Stretch,
 use crate::stacks::phases::Phase;
 use crate::study::figures::Figure;
 use crate::study::timeline::{DeviceTimeline, Series, TimelineReport};
-use crate::study::{self, Course};
+use crate::study::{self, Activity};
 
 /// Lines of free memory.
 const KINDS: [(&str, Figure); 5] = [
@@ -72,19 +72,19 @@ pub(super) fn area(reserved: Vec<u64>, allocated: Vec<u64>, layers: Vec<Layer>) 
 }
 
 /// What the program was doing, below the axis.
-pub(super) fn course(course: &Course) -> Vec<Row> {
+pub(super) fn course(course: &Activity) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut stretches = |name: &str, stretches: Vec<Stretch>, is_numbered| {
         if stretches.iter().any(|stretch| !stretch.name.is_empty()) {
             rows.push(row(name, Shape::Stretches { stretches, is_numbered }, Note::None));
         }
     };
-    let steps = course.steps.iter().map(|s| stretch(s, s.what.to_string()));
+    let steps = course.steps.iter().map(|s| stretch(s, s.value.to_string()));
     stretches("step", steps.collect(), true);
     let phases = course.phases.iter().map(|run| {
         stretch(
             run,
-            match run.what {
+            match run.value {
                 Phase::Other => String::new(),
                 phase => phase.word().to_owned(),
             },
@@ -94,8 +94,8 @@ pub(super) fn course(course: &Course) -> Vec<Row> {
     rows
 }
 
-fn stretch<T>(of: &study::Stretch<T>, name: String) -> Stretch {
-    Stretch { span: [of.first, of.next], name }
+fn stretch<T>(of: &study::EntryRange<T>, name: String) -> Stretch {
+    Stretch { span: [of.start, of.end], name }
 }
 
 /// One device, written down.

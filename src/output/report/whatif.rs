@@ -4,7 +4,7 @@ use super::summary::summary;
 use super::words::warnings;
 use crate::base::units::{count, counted, duration, size};
 use crate::output::document::{Cell, Document, Table, alarm, code};
-use crate::whatif::{WhatIfDevice, WhatIfReport, WhatIfRow, needed};
+use crate::whatif::{WhatIfDevice, WhatIfReport, WhatIfRow, describe_requirement};
 
 /// The answer as a document.
 pub fn whatif(report: &WhatIfReport) -> Document {
@@ -54,7 +54,7 @@ fn device(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfRow]) {
         );
     }
     if !device.some_row_serves {
-        document.field("needed", needed(device, rows.iter().copied()));
+        document.field("needed", describe_requirement(device, rows.iter().copied()));
     }
     // What calls cost says more than how many there are, and settings need the room.
     let header: &[&str] = if rows.iter().any(|row| row.device_time_us.is_some()) {

@@ -7,7 +7,7 @@ use crate::base::units::{count, counted, duration, percent, size};
 use crate::base::warning::Warning;
 use crate::output::document::{Document, Stack, Text, code, place};
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin, UNKNOWN_NODE};
-use crate::study::{Moment, OverTime};
+use crate::study::{TracePosition, MemoryHistory};
 use crate::whatif::FailedRequest;
 
 /// `file:line in function`
@@ -87,7 +87,7 @@ pub(super) fn provenance(snapshot: &SnapshotReport) -> String {
             .devices
             .iter()
             .filter_map(|d| d.timeline.as_ref())
-            .filter(|t| t.events == t.trace_events)
+            .filter(|t| t.entries == t.trace_entries)
             .filter_map(|t| t.duration_us)
             .max();
         let over = longest.map(|us| format!(" over {}", duration(us))).unwrap_or_default();
@@ -149,17 +149,17 @@ pub(super) fn failed(document: &mut Document, ooms: &[FailedRequest]) {
 }
 
 /// Which moment the figures, segments and holders of `device` are of.
-pub(super) fn at(moment: Moment) -> String {
+pub(super) fn at(moment: TracePosition) -> String {
     match moment {
-        Moment::Snapshot => "at the snapshot".to_owned(),
-        Moment::Start => "before the first entry".to_owned(),
-        Moment::Entry { event } => format!("at entry {}", count(event)),
+        TracePosition::Snapshot => "at the snapshot".to_owned(),
+        TracePosition::Start => "before the first entry".to_owned(),
+        TracePosition::Entry { event } => format!("at entry {}", count(event)),
     }
 }
 
 /// The same, and what is known to have come about then.
-pub(super) fn at_in(device: &DeviceReport, moment: Moment) -> String {
-    let Moment::Entry { event } = moment else { return at(moment) };
+pub(super) fn at_in(device: &DeviceReport, moment: TracePosition) -> String {
+    let TracePosition::Entry { event } = moment else { return at(moment) };
     let entry = format!("entry {}", count(event));
     if device.ooms.iter().any(|oom| oom.event == event) {
         format!("at a failed request ({entry})")
@@ -172,7 +172,7 @@ pub(super) fn at_in(device: &DeviceReport, moment: Moment) -> String {
 
 /// How many entries follow a failed request.
 pub(super) fn entries_after(oom: &OomReport, device: &DeviceReport) -> u64 {
-    let entries = device.timeline.as_ref().map_or(0, |timeline| timeline.trace_events);
+    let entries = device.timeline.as_ref().map_or(0, |timeline| timeline.trace_entries);
     entries.saturating_sub(oom.event.saturating_add(1))
 }
 
@@ -364,8 +364,8 @@ fn leaves(remedy: &Remedy, next: Option<NextStep>) -> String {
 }
 
 /// The x axis of a chart in words.
-pub(super) fn span(timeline: &OverTime) -> String {
-    extent(timeline.first, timeline.events, timeline.trace_events, timeline.duration_us)
+pub(super) fn span(timeline: &MemoryHistory) -> String {
+    extent(timeline.first_entry, timeline.entries, timeline.trace_entries, timeline.duration_us)
 }
 
 /// `events` entries from `first` on, of `all` that there are, in words.

@@ -1,6 +1,6 @@
 //! Where the model diverges from a recording, and why.
 
-use crate::allocator::{Entry, Service};
+use crate::allocator::{AllocatorEntry, ServedBy};
 use crate::base::units::size;
 use crate::snapshot::{Action, TraceEntry};
 
@@ -8,9 +8,9 @@ use crate::snapshot::{Action, TraceEntry};
 #[derive(Debug, Clone)]
 pub struct Divergence {
     /// Index of the entry in the device's trace.
-    pub event: usize,
+    pub entry_index: usize,
     /// What the model wrote, if anything.
-    pub predicted: Option<Entry>,
+    pub predicted: Option<AllocatorEntry>,
     /// What was recorded; nothing after the end.
     pub recorded: Option<TraceEntry>,
     /// What it comes from.
@@ -26,7 +26,7 @@ pub struct Divergence {
 #[non_exhaustive]
 pub enum Fault {
     /// The model decided otherwise, having served the request in this way.
-    Decision(Service),
+    Decision(ServedBy),
     /// A free of an address where nothing is allocated.
     UnknownFree,
     /// A completed free of an address where no free is pending.
@@ -41,9 +41,9 @@ pub enum Fault {
 
 impl Divergence {
     /// One sentence: what differs and which rule is in question.
-    pub fn why(&self) -> String {
+    pub fn describe(&self) -> String {
         match self.fault {
-            Fault::Decision(service) => self.decision(service),
+            Fault::Decision(service) => self.describe_decision(service),
             Fault::UnknownFree => {
                 "the trace frees an address where nothing is allocated: entries are \
                 missing or contradict each other"
@@ -66,18 +66,18 @@ impl Divergence {
         }
     }
 
-    fn decision(&self, service: Service) -> String {
+    fn describe_decision(&self, service: ServedBy) -> String {
         let Some(recorded) = &self.recorded else {
             return "the recording ends, but the model continues".to_owned();
         };
         let Some(predicted) = &self.predicted else {
             return format!(
                 "PyTorch recorded {} where the model had nothing left to do",
-                recorded.action.word()
+                recorded.action.name()
             );
         };
         let what = |action: Action, addr: u64, bytes| {
-            format!("{} of {} at {addr:#x}", action.word(), size(bytes))
+            format!("{} of {} at {addr:#x}", action.name(), size(bytes))
         };
         let model = what(predicted.action, predicted.addr, predicted.size);
         let torch = what(recorded.action, recorded.addr, recorded.size);
@@ -85,7 +85,7 @@ impl Divergence {
             (Action::Alloc, Action::Alloc) => {
                 if predicted.addr == recorded.addr {
                     "the stream or the pool of the block"
-                } else if service == Service::Cached {
+                } else if service == ServedBy::Cached {
                     "the order in which free blocks are tried, or the size of an earlier split"
                 } else {
                     "where new memory is used"

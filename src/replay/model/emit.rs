@@ -9,10 +9,10 @@ use std::io::{self, Write};
 use serde_json::{Map, Value, json};
 
 use crate::allocator::conf::Settings;
-use crate::allocator::releases::{Rule, follows, key_since};
-use crate::allocator::{BlockView, Entry, SegmentView};
+use crate::allocator::releases::{Rule, has_rule, key_since};
+use crate::allocator::{BlockView, AllocatorEntry, SegmentView};
 use crate::base::ids::{FrameId, PoolId, StackId};
-use crate::replay::facts::settings_under;
+use crate::replay::literal::settings_for_release;
 use crate::snapshot::pickle::{MemoKey, PickleWriter};
 use crate::snapshot::{Action, BlockState, Snapshot};
 
@@ -22,7 +22,7 @@ pub struct EmittedDevice<'a> {
     /// Device number.
     pub device: u64,
     /// What it did, in order, each with the time in us that it was done at.
-    pub entries: &'a [(Entry, u64)],
+    pub entries: &'a [(AllocatorEntry, u64)],
     /// Its segments in the end: see [`crate::allocator::CachingAllocator::view`].
     pub segments: &'a [SegmentView],
     /// The blocks of the segments.
@@ -54,17 +54,17 @@ pub fn emit(
         stacks: vec![None; snapshot.stacks.len()],
     };
     emitter.pickle.begin_dict()?;
-    emitter.segments(devices)?;
-    emitter.traces(devices)?;
-    if emitter.writes("allocator_settings") {
-        emitter.settings(under)?;
+    emitter.write_segments(devices)?;
+    emitter.write_traces(devices)?;
+    if emitter.has_key("allocator_settings") {
+        emitter.write_settings(under)?;
     }
-    if emitter.writes("external_annotations") {
-        emitter.annotations()?;
+    if emitter.has_key("external_annotations") {
+        emitter.write_annotations()?;
     }
-    if emitter.writes("host_traces") {
-        emitter.empty_list("host_segments")?;
-        emitter.empty_list("host_traces")?;
+    if emitter.has_key("host_traces") {
+        emitter.write_empty_list("host_segments")?;
+        emitter.write_empty_list("host_traces")?;
     }
     emitter.pickle.end_dict();
     emitter.pickle.finish()?;
@@ -92,28 +92,28 @@ fn is_written(minor: u32, key: &str) -> bool {
 const ENTRY_KEYS: [&str; 4] = ["time_us", "compile_context", "user_metadata", "pool_id"];
 
 /// Settings by which releases are told apart, as they are unless set.
-fn marks() -> [(&'static str, Value); 2] {
+fn marker_defaults() -> [(&'static str, Value); 2] {
     [("graph_capture_record_stream_reuse", json!(false)), ("max_round_threshold", json!(-1))]
 }
 
 impl Emitter<'_> {
-    fn writes(&self, key: &str) -> bool {
+    fn has_key(&self, key: &str) -> bool {
         is_written(self.minor, key)
     }
 
-    fn segments(&mut self, devices: &[EmittedDevice<'_>]) -> io::Result<()> {
+    fn write_segments(&mut self, devices: &[EmittedDevice<'_>]) -> io::Result<()> {
         let total = devices.iter().map(|device| device.segments.len()).sum();
         let segments = devices
             .iter()
             .flat_map(|device| device.segments.iter().map(move |segment| (device, segment)));
         self.pickle.interned("segments")?;
-        self.list(total, segments, |this, (device, segment)| {
-            this.segment(device.device, segment, &device.blocks[segment.blocks.clone()])
+        self.write_list(total, segments, |this, (device, segment)| {
+            this.write_segment(device.device, segment, &device.blocks[segment.blocks.clone()])
         })
         .map(drop)
     }
 
-    fn segment(
+    fn write_segment(
         &mut self,
         device: u64,
         segment: &SegmentView,
@@ -128,57 +128,57 @@ impl Emitter<'_> {
             }
         }
         self.pickle.begin_dict()?;
-        self.unsigned("device", device)?;
-        self.unsigned("address", segment.addr)?;
-        self.unsigned("total_size", segment.size)?;
-        self.unsigned("allocated_size", allocated)?;
-        self.unsigned("active_size", active)?;
-        self.unsigned("requested_size", requested)?;
-        self.unsigned("stream", segment.stream)?;
-        self.word("segment_type", if segment.is_small { "small" } else { "large" })?;
-        if self.writes("is_expandable") {
-            self.pool("segment_pool_id", segment.pool)?;
+        self.write_unsigned("device", device)?;
+        self.write_unsigned("address", segment.addr)?;
+        self.write_unsigned("total_size", segment.size)?;
+        self.write_unsigned("allocated_size", allocated)?;
+        self.write_unsigned("active_size", active)?;
+        self.write_unsigned("requested_size", requested)?;
+        self.write_unsigned("stream", segment.stream)?;
+        self.write_string("segment_type", if segment.is_small { "small" } else { "large" })?;
+        if self.has_key("is_expandable") {
+            self.write_pool("segment_pool_id", segment.pool)?;
             self.pickle.interned("is_expandable")?;
             self.pickle.boolean(segment.is_expandable)?;
-            self.frames(segment.context)?;
+            self.write_frames(segment.context)?;
         }
         self.pickle.interned("blocks")?;
-        self.list(blocks.len(), blocks, Self::block)?;
+        self.write_list(blocks.len(), blocks, Self::write_block)?;
         self.pickle.end_dict();
         Ok(())
     }
 
-    fn block(&mut self, block: &BlockView) -> io::Result<()> {
-        let names_addresses = self.writes("is_expandable");
+    fn write_block(&mut self, block: &BlockView) -> io::Result<()> {
+        let names_addresses = self.has_key("is_expandable");
         self.pickle.begin_dict()?;
         if names_addresses {
-            self.unsigned("address", block.addr)?;
+            self.write_unsigned("address", block.addr)?;
         }
-        self.unsigned("size", block.size)?;
-        self.unsigned("requested_size", block.requested)?;
+        self.write_unsigned("size", block.size)?;
+        self.write_unsigned("requested_size", block.requested)?;
         let state = match block.state {
             BlockState::ActiveAllocated => "active_allocated",
             BlockState::ActivePendingFree => "active_pending_free",
             BlockState::Inactive => "inactive",
         };
-        self.word("state", state)?;
+        self.write_string("state", state)?;
         if names_addresses {
-            self.frames(block.context)?;
+            self.write_frames(block.context)?;
         } else if block.state != BlockState::Inactive {
-            self.history(block)?;
+            self.write_history(block)?;
         }
         self.pickle.end_dict();
         Ok(())
     }
 
     /// Where 2.0 has the stack of a block, among those that it was made of.
-    fn history(&mut self, block: &BlockView) -> io::Result<()> {
+    fn write_history(&mut self, block: &BlockView) -> io::Result<()> {
         self.pickle.interned("history")?;
-        self.list(1, [block], |this, block| {
+        self.write_list(1, [block], |this, block| {
             this.pickle.begin_dict()?;
-            this.unsigned("addr", block.addr)?;
-            this.unsigned("real_size", block.requested)?;
-            this.frames(block.context)?;
+            this.write_unsigned("addr", block.addr)?;
+            this.write_unsigned("real_size", block.requested)?;
+            this.write_frames(block.context)?;
             this.pickle.end_dict();
             Ok(())
         })
@@ -186,59 +186,59 @@ impl Emitter<'_> {
     }
 
     /// A list for each device, in the place of its number.
-    fn traces(&mut self, devices: &[EmittedDevice<'_>]) -> io::Result<()> {
+    fn write_traces(&mut self, devices: &[EmittedDevice<'_>]) -> io::Result<()> {
         let highest = devices.iter().filter(|d| !d.entries.is_empty()).map(|d| d.device).max();
         let highest = highest.and_then(|highest| usize::try_from(highest).ok());
         let total = self.snapshot.traces.len().max(highest.map_or(0, |h| h.saturating_add(1)));
         self.pickle.interned("device_traces")?;
-        self.list(total, 0..total, |this, number| {
+        self.write_list(total, 0..total, |this, number| {
             let device = devices.binary_search_by_key(&(number as u64), |device| device.device);
             let device = device.ok().and_then(|index| devices.get(index));
             let entries = device.map(|device| device.entries).unwrap_or_default();
             let named = || entries.iter().filter(|(entry, _)| entry.action != Action::Other);
-            this.list(named().count(), named(), Self::entry).map(drop)
+            this.write_list(named().count(), named(), Self::write_entry).map(drop)
         })
         .map(drop)
     }
 
-    fn entry(&mut self, (entry, time_us): &(Entry, u64)) -> io::Result<()> {
+    fn write_entry(&mut self, (entry, time_us): &(AllocatorEntry, u64)) -> io::Result<()> {
         self.pickle.begin_dict()?;
-        self.word("action", entry.action.word())?;
+        self.write_string("action", entry.action.name())?;
         let addr = if entry.action == Action::Oom { "device_free" } else { "addr" };
-        self.unsigned(addr, entry.addr)?;
-        self.unsigned("size", entry.size)?;
-        self.unsigned("stream", entry.stream)?;
+        self.write_unsigned(addr, entry.addr)?;
+        self.write_unsigned("size", entry.size)?;
+        self.write_unsigned("stream", entry.stream)?;
         let [times, contexts, metadata, pools] = self.entry_keys;
         if times {
-            self.unsigned("time_us", *time_us)?;
+            self.write_unsigned("time_us", *time_us)?;
         }
         if contexts {
-            self.word("compile_context", "N/A")?;
+            self.write_string("compile_context", "N/A")?;
         }
         if metadata {
-            self.word("user_metadata", "")?;
+            self.write_string("user_metadata", "")?;
         }
         if pools {
-            self.pool("pool_id", entry.pool)?;
+            self.write_pool("pool_id", entry.pool)?;
         }
-        let has_stack = !entry.action.is_shrinking() || follows(self.minor, Rule::StacksOfReleases);
-        self.frames(if has_stack { entry.context } else { StackId::default() })?;
+        let has_stack = !entry.action.is_shrink() || has_rule(self.minor, Rule::StacksOfSegmentFrees);
+        self.write_frames(if has_stack { entry.context } else { StackId::default() })?;
         self.pickle.end_dict();
         Ok(())
     }
 
-    fn settings(&mut self, under: Option<(&str, &Settings)>) -> io::Result<()> {
+    fn write_settings(&mut self, under: Option<(&str, &Settings)>) -> io::Result<()> {
         let recorded = self.snapshot.settings.as_ref();
         let mut effective = recorded.map_or_else(Map::new, |raw| raw.effective.clone());
         let mut string = recorded.map_or("", |raw| raw.string.as_str());
         if let Some((text, settings)) = under {
             string = text;
-            effective.extend(effective_of(settings));
+            effective.extend(effective_settings(settings));
         } else if recorded.is_none() {
-            effective.extend(effective_of(&settings_under(self.snapshot, self.minor)));
+            effective.extend(effective_settings(&settings_for_release(self.snapshot, self.minor)));
         }
-        for (key, unset) in marks() {
-            if !self.writes(key) {
+        for (key, unset) in marker_defaults() {
+            if !self.has_key(key) {
                 effective.remove(key);
             } else if !effective.contains_key(key) {
                 effective.insert(key.to_owned(), unset);
@@ -248,23 +248,23 @@ impl Emitter<'_> {
         self.pickle.interned("allocator_settings")?;
         self.pickle.dict()?;
         self.pickle.before_item(0, total);
-        self.word("PYTORCH_CUDA_ALLOC_CONF", string)?;
+        self.write_string("PYTORCH_CUDA_ALLOC_CONF", string)?;
         self.pickle.after_pair(0, total);
-        self.pairs(&effective, 1, total)
+        self.write_pairs(&effective, 1, total)
     }
 
     /// The pairs of an open dict of `total`, from `first` on.
-    fn pairs(&mut self, pairs: &Map<String, Value>, first: usize, total: usize) -> io::Result<()> {
+    fn write_pairs(&mut self, pairs: &Map<String, Value>, first: usize, total: usize) -> io::Result<()> {
         for (index, (key, value)) in (first..).zip(pairs) {
             self.pickle.before_item(index, total);
             self.pickle.interned(key)?;
-            self.value(value)?;
+            self.write_value(value)?;
             self.pickle.after_pair(index, total);
         }
         Ok(())
     }
 
-    fn value(&mut self, value: &Value) -> io::Result<()> {
+    fn write_value(&mut self, value: &Value) -> io::Result<()> {
         match value {
             Value::Null => self.pickle.none(),
             Value::Bool(value) => self.pickle.boolean(*value),
@@ -274,24 +274,24 @@ impl Emitter<'_> {
                 (None, None) => self.pickle.float(number.as_f64().unwrap_or_default()),
             },
             Value::String(text) => self.pickle.interned(text),
-            Value::Array(items) => self.list(items.len(), items, Self::value).map(drop),
+            Value::Array(items) => self.write_list(items.len(), items, Self::write_value).map(drop),
             Value::Object(pairs) => {
                 self.pickle.dict()?;
-                self.pairs(pairs, 0, pairs.len())
+                self.write_pairs(pairs, 0, pairs.len())
             }
         }
     }
 
-    fn annotations(&mut self) -> io::Result<()> {
+    fn write_annotations(&mut self) -> io::Result<()> {
         let snapshot = self.snapshot;
         let annotations = &snapshot.annotations;
         self.pickle.interned("external_annotations")?;
-        self.list(annotations.len(), annotations, |this, annotation| {
+        self.write_list(annotations.len(), annotations, |this, annotation| {
             this.pickle.begin_dict()?;
-            this.word("stage", if annotation.is_start { "START" } else { "END" })?;
-            this.word("name", snapshot.text(annotation.name))?;
-            this.unsigned("device", annotation.device)?;
-            this.unsigned("time_us", annotation.time_us)?;
+            this.write_string("stage", if annotation.is_start { "START" } else { "END" })?;
+            this.write_string("name", snapshot.text(annotation.name))?;
+            this.write_unsigned("device", annotation.device)?;
+            this.write_unsigned("time_us", annotation.time_us)?;
             this.pickle.end_dict();
             Ok(())
         })
@@ -300,41 +300,41 @@ impl Emitter<'_> {
 
     /// The pair `frames`: PyTorch shares the list between the entries of a call and the block; here all
     /// that have equal frames share it.
-    fn frames(&mut self, stack: StackId) -> io::Result<()> {
+    fn write_frames(&mut self, stack: StackId) -> io::Result<()> {
         self.pickle.interned("frames")?;
         // A caller may name a stack that the snapshot lacks: it has no frames.
         if let Some(memo) = self.stacks.get(stack.index()).copied().flatten() {
             return self.pickle.reference(memo);
         }
         let frames = self.snapshot.stacks.frames(stack);
-        let memo = self.list(frames.len(), frames, |this, id| this.frame(*id))?;
+        let memo = self.write_list(frames.len(), frames, |this, id| this.write_frame(*id))?;
         if let Some(known) = self.stacks.get_mut(stack.index()) {
             *known = Some(memo);
         }
         Ok(())
     }
 
-    fn frame(&mut self, id: FrameId) -> io::Result<()> {
+    fn write_frame(&mut self, id: FrameId) -> io::Result<()> {
         if let Some(memo) = self.frames[id.index()] {
             return self.pickle.reference(memo);
         }
         let snapshot = self.snapshot;
         let frame = snapshot.stacks.frame(id);
         let memo = self.pickle.begin_dict()?;
-        self.word("name", snapshot.text(frame.name))?;
-        self.word("filename", snapshot.text(frame.file))?;
-        self.unsigned("line", frame.line.into())?;
+        self.write_string("name", snapshot.text(frame.name))?;
+        self.write_string("filename", snapshot.text(frame.file))?;
+        self.write_unsigned("line", frame.line.into())?;
         self.pickle.end_dict();
         self.frames[id.index()] = Some(memo);
         Ok(())
     }
 
-    fn empty_list(&mut self, key: &str) -> io::Result<()> {
+    fn write_empty_list(&mut self, key: &str) -> io::Result<()> {
         self.pickle.interned(key)?;
-        self.list::<()>(0, [], |_, ()| Ok(())).map(drop)
+        self.write_list::<()>(0, [], |_, ()| Ok(())).map(drop)
     }
 
-    fn list<T>(
+    fn write_list<T>(
         &mut self,
         total: usize,
         items: impl IntoIterator<Item = T>,
@@ -349,17 +349,17 @@ impl Emitter<'_> {
         Ok(memo)
     }
 
-    fn unsigned(&mut self, key: &str, value: u64) -> io::Result<()> {
+    fn write_unsigned(&mut self, key: &str, value: u64) -> io::Result<()> {
         self.pickle.interned(key)?;
         self.pickle.unsigned(value)
     }
 
-    fn word(&mut self, key: &str, value: &str) -> io::Result<()> {
+    fn write_string(&mut self, key: &str, value: &str) -> io::Result<()> {
         self.pickle.interned(key)?;
         self.pickle.interned(value)
     }
 
-    fn pool(&mut self, key: &str, pool: PoolId) -> io::Result<()> {
+    fn write_pool(&mut self, key: &str, pool: PoolId) -> io::Result<()> {
         let [first, second] = self.snapshot.pools.get(pool);
         self.pickle.interned(key)?;
         self.pickle.pair(first, second)
@@ -367,7 +367,7 @@ impl Emitter<'_> {
 }
 
 /// Settings as `allocator_settings` has them.
-fn effective_of(settings: &Settings) -> Map<String, Value> {
+fn effective_settings(settings: &Settings) -> Map<String, Value> {
     let divisions = settings.roundup_power2_divisions.iter().enumerate();
     let divisions: Map<String, Value> =
         divisions.map(|(bucket, d)| ((1u64 << bucket).to_string(), json!(d))).collect();

@@ -6,7 +6,7 @@ use crate::snapshot::{Block, BlockState, Device, Segment};
 /// Segments that differ, or that only one of the two has. Compared are where, how large, whose and
 /// of which kind each segment is, and every block with its state; the requested bytes of the active
 /// ones, since what a free block says of them is stale.
-pub fn end_differences(device: Device<'_>, allocator: &CachingAllocator) -> usize {
+pub fn count_end_differences(device: Device<'_>, allocator: &CachingAllocator) -> usize {
     let (segments, blocks) = allocator.view();
     let mut theirs: Vec<&Segment> = device.segments().collect();
     theirs.sort_by_key(|segment| segment.address);

@@ -10,22 +10,22 @@ use std::ops::RangeInclusive;
 
 use rayon::prelude::*;
 
-use super::changes::with_changes;
+use super::settings_search::find_settings_changes;
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
-use super::likely::{DIVISIONS, FRACTIONS, SPLIT_LIMITS};
+use super::common_values::{ROUNDUP_DIVISIONS, MEMORY_FRACTION_PERCENTS, SPLIT_LIMITS_MIB};
 use super::verification::Verification;
-use super::walk::verify;
+use super::cursor::verify;
 use crate::allocator::conf::Settings;
 use crate::allocator::{Behaviour, SMALL_SEGMENT};
 use crate::base::ids::PoolId;
 use crate::base::units::MIB;
-use crate::replay::facts::{no_split_pools, releases, settings_of, settings_under, shown_capacity};
+use crate::replay::literal::{no_split_pools, candidate_releases, recorded_settings, settings_for_release, inferred_capacity};
 use crate::snapshot::{Action, Device, Snapshot, TraceEntry};
 
 /// How a recording was made, as far as whoever asks knows.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Setup {
+pub struct KnownSetup {
     /// The minor release of PyTorch 2 that recorded it.
     pub minor: Option<u32>,
     /// Bytes of each device.
@@ -40,12 +40,12 @@ pub struct Inference<'a> {
     /// Whether every entry of every device was reproduced.
     pub is_exact: bool,
     /// The devices asked for, in their order.
-    pub devices: Vec<Inferred<'a>>,
+    pub devices: Vec<InferredDevice<'a>>,
 }
 
 /// One device of an [`Inference`].
 #[derive(Debug)]
-pub struct Inferred<'a> {
+pub struct InferredDevice<'a> {
     /// Which.
     pub device: Device<'a>,
     /// What was taken for granted.
@@ -55,49 +55,49 @@ pub struct Inferred<'a> {
 }
 
 /// Finds the hypothesis under which the model reproduces most of the traces of `devices`.
-pub fn infer<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], known: Setup) -> Inference<'a> {
-    let possible = known.minor.map_or_else(|| releases(&snapshot.torch), |minor| minor..=minor);
-    let best = best_of(snapshot, devices, known.capacity, possible.clone());
-    let by_keys = releases(&snapshot.torch_by_keys);
+pub fn infer<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], known: KnownSetup) -> Inference<'a> {
+    let possible = known.minor.map_or_else(|| candidate_releases(&snapshot.torch), |minor| minor..=minor);
+    let best = best_release(snapshot, devices, known.capacity, possible.clone());
+    let by_keys = candidate_releases(&snapshot.torch_by_keys);
     // The stacks may tell of another build: what the allocator did outranks them.
     let best = if best.is_exact || known.minor.is_some() || by_keys == possible {
         best
     } else {
-        let other = best_of(snapshot, devices, known.capacity, by_keys);
+        let other = best_release(snapshot, devices, known.capacity, by_keys);
         if other.is_exact { other } else { best }
     };
     if best.is_exact {
         return best;
     }
-    let refined = best.devices.into_par_iter().map(refine).map(reconfigured).collect();
+    let refined = best.devices.into_par_iter().map(refine).map(with_settings_changes).collect();
     Inference::new(best.releases, refined)
 }
 
 /// The best of the hypotheses that differ in the release alone, which is one of `possible`.
-fn best_of<'a>(
+fn best_release<'a>(
     snapshot: &'a Snapshot,
     devices: &[Device<'a>],
     capacity: Option<u64>,
     possible: RangeInclusive<u32>,
 ) -> Inference<'a> {
-    let tried: Vec<Inference<'a>> = candidates(snapshot, possible)
+    let tried: Vec<Inference<'a>> = group_by_rules(snapshot, possible)
         .into_par_iter()
         .map(|(releases, minor)| {
             let start = Hypothesis {
                 minor,
-                settings: settings_under(snapshot, minor),
+                settings: settings_for_release(snapshot, minor),
                 limit: None,
                 capacity,
                 no_split: Vec::new(),
-                captures: true,
-                later: Vec::new(),
+                assumes_captures: true,
+                settings_changes: Vec::new(),
             };
-            let start = Hypothesis { limit: start.recorded_limit(), ..start };
+            let start = Hypothesis { limit: start.limit_from_settings(), ..start };
             let verify_one = |&device: &Device<'a>| {
                 let no_split = no_split_pools(device, &start.settings);
                 let hypothesis = Hypothesis { no_split, ..start.clone() };
                 let verification = verify(device, &hypothesis);
-                Inferred { device, hypothesis, verification }
+                InferredDevice { device, hypothesis, verification }
             };
             Inference::new(releases, devices.par_iter().map(verify_one).collect())
         })
@@ -121,15 +121,15 @@ pub fn settings_in_effect(snapshot: &Snapshot, minor: Option<u32>) -> Settings {
     let traced: Vec<Device<'_>> = snapshot.devices().filter(|device| !device.is_empty()).collect();
     if snapshot.settings.is_some() || traced.is_empty() {
         return minor
-            .map_or_else(|| settings_of(snapshot), |minor| settings_under(snapshot, minor));
+            .map_or_else(|| recorded_settings(snapshot), |minor| settings_for_release(snapshot, minor));
     }
-    let inference = infer(snapshot, &traced, Setup { minor, capacity: None });
+    let inference = infer(snapshot, &traced, KnownSetup { minor, capacity: None });
     let furthest = inference.devices.into_iter().max_by_key(|one| one.verification.matched);
-    furthest.map_or_else(|| settings_of(snapshot), |one| one.hypothesis.last_settings().clone())
+    furthest.map_or_else(|| recorded_settings(snapshot), |one| one.hypothesis.last_settings().clone())
 }
 
 impl<'a> Inference<'a> {
-    fn new(releases: RangeInclusive<u32>, devices: Vec<Inferred<'a>>) -> Self {
+    fn new(releases: RangeInclusive<u32>, devices: Vec<InferredDevice<'a>>) -> Self {
         let is_exact = devices.iter().all(|one| one.verification.is_exact());
         Self { releases, is_exact, devices }
     }
@@ -140,11 +140,11 @@ impl<'a> Inference<'a> {
 }
 
 /// The releases of `possible`, newest first, those with the same rules together.
-fn candidates(
+fn group_by_rules(
     snapshot: &Snapshot,
     possible: RangeInclusive<u32>,
 ) -> Vec<(RangeInclusive<u32>, u32)> {
-    let rules = |minor| (Behaviour::of(minor), settings_under(snapshot, minor));
+    let rules = |minor| (Behaviour::for_release(minor), settings_for_release(snapshot, minor));
     let mut groups: Vec<(RangeInclusive<u32>, u32)> = Vec::new();
     for minor in possible.rev() {
         match groups.last_mut() {
@@ -158,29 +158,29 @@ fn candidates(
 }
 
 /// The same, with settings that changed at run time if they account for the whole trace.
-fn reconfigured(one: Inferred<'_>) -> Inferred<'_> {
+fn with_settings_changes(one: InferredDevice<'_>) -> InferredDevice<'_> {
     if one.verification.is_exact() {
         return one;
     }
-    match with_changes(one.device, &one.hypothesis) {
-        Some((hypothesis, verification)) => Inferred { hypothesis, verification, ..one },
+    match find_settings_changes(one.device, &one.hypothesis) {
+        Some((hypothesis, verification)) => InferredDevice { hypothesis, verification, ..one },
         None => one,
     }
 }
 
 /// Betters a hypothesis as long as that gets the model further.
-fn refine(one: Inferred<'_>) -> Inferred<'_> {
+fn refine(one: InferredDevice<'_>) -> InferredDevice<'_> {
     let mut best = one;
     while let Some(divergence) = &best.verification.divergence
         && matches!(divergence.fault, Fault::Decision(_))
     {
         let device = best.device;
         let tries = alternatives(device, &best.hypothesis, divergence);
-        let mut outcomes: Vec<Inferred<'_>> = tries
+        let mut outcomes: Vec<InferredDevice<'_>> = tries
             .into_par_iter()
             .map(|hypothesis| {
                 let verification = verify(device, &hypothesis);
-                Inferred { device, hypothesis, verification }
+                InferredDevice { device, hypothesis, verification }
             })
             .collect();
         outcomes.extend(find_limit(&best));
@@ -215,7 +215,7 @@ fn alternatives(
     }
     if hypothesis.settings.expandable_segments && hypothesis.capacity.is_none() {
         // The device's size decides how many addresses are reserved for a segment.
-        let mut sizes: Vec<u64> = shown_capacity(device, 0).into_iter().collect();
+        let mut sizes: Vec<u64> = inferred_capacity(device, 0).into_iter().collect();
         if let Some(event) = divergence.recorded.filter(|e| e.action == Action::SegmentMap) {
             // A reservation is full, and the next one may adjoin it.
             let distances = reservation_sizes(device, &event);
@@ -230,10 +230,10 @@ fn alternatives(
         divergence.recorded.map(|event| event.action),
     ];
     let touches_device =
-        actions.into_iter().flatten().any(|action| action.moves_memory() || action == Action::Oom);
-    if touches_device && let (None, Some(capacity)) = (hypothesis.limit, shown_capacity(device, 0))
+        actions.into_iter().flatten().any(|action| action.changes_reserved() || action == Action::Oom);
+    if touches_device && let (None, Some(capacity)) = (hypothesis.limit, inferred_capacity(device, 0))
     {
-        let limits = FRACTIONS.map(|percent| u128::from(capacity) * u128::from(percent) / 100);
+        let limits = MEMORY_FRACTION_PERCENTS.map(|percent| u128::from(capacity) * u128::from(percent) / 100);
         let limits = limits.into_iter().filter_map(|limit| u64::try_from(limit).ok());
         tries.extend(limits.map(|limit| Hypothesis { limit: Some(limit), ..hypothesis.clone() }));
     }
@@ -270,11 +270,11 @@ fn unrecorded_settings<'a>(
     settings: &'a Settings,
     divergence: &Divergence,
 ) -> impl Iterator<Item = Settings> + 'a {
-    let everywhere = DIVISIONS
+    let everywhere = ROUNDUP_DIVISIONS
         .into_iter()
         .map(|d| Settings { roundup_power2_divisions: [d; 16], ..settings.clone() });
     let in_one_bucket = (0..16).flat_map(move |bucket| {
-        DIVISIONS.into_iter().map(move |d| {
+        ROUNDUP_DIVISIONS.into_iter().map(move |d| {
             let mut settings = settings.clone();
             if let Some(value) = settings.roundup_power2_divisions.get_mut(bucket) {
                 *value = d;
@@ -286,7 +286,7 @@ fn unrecorded_settings<'a>(
         [divergence.predicted.map(|entry| entry.size), divergence.recorded.map(|event| event.size)];
     let near = sizes.into_iter().flatten().flat_map(|size| [size / MIB, size / MIB + 1]);
     let limits: Vec<u64> = std::iter::once(u64::MAX / MIB)
-        .chain(SPLIT_LIMITS)
+        .chain(SPLIT_LIMITS_MIB)
         .chain(near.filter(|mib| (21..u64::MAX / MIB).contains(mib)))
         .collect();
     let split = limits.into_iter().map(|mib| Settings {
@@ -304,7 +304,7 @@ const SMALL_THRESHOLD: f64 = 1.0 / (1 << 20) as f64;
 
 /// Finds the limit of the process that garbage collection goes by, by bisection: too low a limit
 /// collects what PyTorch kept, too high a one keeps what it collected.
-fn find_limit<'a>(from: &Inferred<'a>) -> Option<Inferred<'a>> {
+fn find_limit<'a>(from: &InferredDevice<'a>) -> Option<InferredDevice<'a>> {
     let mut hypothesis = from.hypothesis.clone();
     if hypothesis.settings.garbage_collection_threshold == 0.0 {
         let recorded = from.verification.divergence.as_ref().and_then(|d| d.recorded);
@@ -318,20 +318,20 @@ fn find_limit<'a>(from: &Inferred<'a>) -> Option<Inferred<'a>> {
     let scale =
         if hypothesis.settings.garbage_collection_threshold == SMALL_THRESHOLD { 20 } else { 0 };
     let (mut low, mut high) = (0, NO_LIMIT);
-    let mut best: Option<Inferred<'a>> = None;
+    let mut best: Option<InferredDevice<'a>> = None;
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         hypothesis.limit = Some(middle.saturating_mul(1 << scale));
         let verification = verify(from.device, &hypothesis);
         let is_exact = verification.is_exact();
         let side = verification.divergence.as_ref().and_then(|divergence| {
-            let before = divergence.event.checked_sub(1);
+            let before = divergence.entry_index.checked_sub(1);
             let before = before.and_then(|index| from.device.action(index));
             limit_is_too_low(divergence, before)
         });
         if best.as_ref().is_none_or(|b| verification.matched > b.verification.matched) {
             let hypothesis = hypothesis.clone();
-            best = Some(Inferred { device: from.device, hypothesis, verification });
+            best = Some(InferredDevice { device: from.device, hypothesis, verification });
         }
         match side {
             _ if is_exact => break,

@@ -6,28 +6,28 @@
 //! settings: a what-if; [`ask`] makes one more at the snapshot. [`emit`] writes the outcome as a snapshot.
 
 mod address_ranges;
-mod ask;
-mod changes;
+mod try_request;
+mod settings_search;
 mod checkpoints;
 mod divergence;
 mod emit;
 mod end_state;
 mod hypothesis;
 mod infer;
-mod likely;
-mod readings;
+mod common_values;
+mod interpretations;
 mod recorded_device;
 mod simulate;
 mod verification;
 mod verify;
-mod walk;
+mod cursor;
 
-pub use ask::{Answer, ask};
+pub use try_request::{RequestResult, try_request};
 pub use divergence::{Divergence, Fault};
 pub use emit::{EmittedDevice, emit};
-pub use end_state::end_differences;
+pub use end_state::count_end_differences;
 pub use hypothesis::Hypothesis;
-pub use infer::{Inference, Inferred, Setup, infer, settings_in_effect};
-pub use simulate::{ModelFigures, Simulation, enough, fits, simulate, simulate_on};
-pub use verification::{Sink, Verification};
-pub use walk::{verify, verify_and_keep};
+pub use infer::{Inference, InferredDevice, KnownSetup, infer, settings_in_effect};
+pub use simulate::{ModelFigures, Simulation, sufficient_capacity, peak_if_served, simulate, simulate_on};
+pub use verification::{EntrySink, Verification};
+pub use cursor::{verify, verify_with_sink};

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use crate::allocator::device::{DeviceMemory, OutOfMemory, UNBOUNDED};
 use crate::base::ids::PoolId;
-use crate::replay::facts::Reservations;
+use crate::replay::literal::Reservations;
 use crate::snapshot::{Action, TraceEntry};
 
 /// Where a reservation stands whose address the recording does not give, since nothing was ever
 /// mapped there.
-const NOWHERE: u64 = 1 << 60;
+const UNUSED_RESERVATION_BASE: u64 = 1 << 60;
 
 /// A recorded movement of memory.
 #[derive(Debug, Clone, Copy)]
 struct Move {
-    row: usize,
+    entry_index: usize,
     action: Action,
     addr: u64,
     size: u64,
@@ -25,51 +25,51 @@ struct Move {
 #[derive(Debug, Clone)]
 pub(super) struct RecordedDevice<'a> {
     moves: Vec<Move>,
-    next: usize,
+    next_move: usize,
     /// The device's free bytes, where the call failed.
     free_bytes: u64,
     capacity: Option<u64>,
     reservations: &'a Reservations,
     /// Reserved now, base to size.
     reserved: BTreeMap<u64, u64>,
-    nowhere: u64,
+    next_unused_base: u64,
     /// The call: its last row, its pool and stream, the half of the pool.
-    call: (usize, PoolId, u64, bool),
+    op: (usize, PoolId, u64, bool),
 }
 
 impl<'a> RecordedDevice<'a> {
     pub(super) fn new(capacity: Option<u64>, reservations: &'a Reservations) -> Self {
         Self {
             moves: Vec::new(),
-            next: 0,
+            next_move: 0,
             free_bytes: 0,
             capacity,
             reservations,
             reserved: BTreeMap::new(),
-            nowhere: NOWHERE,
-            call: (0, PoolId::default(), 0, false),
+            next_unused_base: UNUSED_RESERVATION_BASE,
+            op: (0, PoolId::default(), 0, false),
         }
     }
 
     /// Forgets the movements of the call before.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn clear_moves(&mut self) {
         self.moves.clear();
-        self.next = 0;
+        self.next_move = 0;
     }
 
     /// Says whose call this is, and at which row its entries end.
     #[inline]
-    pub(super) fn set_call(&mut self, row: usize, pool: PoolId, stream: u64, is_small: bool) {
-        self.call = (row, pool, stream, is_small);
+    pub(super) fn set_op(&mut self, row: usize, pool: PoolId, stream: u64, is_small: bool) {
+        self.op = (row, pool, stream, is_small);
     }
 
     /// A movement of the call.
-    pub(super) fn expect(&mut self, row: usize, event: &TraceEntry) {
-        self.moves.push(Move { row, action: event.action, addr: event.addr, size: event.size });
+    pub(super) fn expect_move(&mut self, row: usize, event: &TraceEntry) {
+        self.moves.push(Move { entry_index: row, action: event.action, addr: event.addr, size: event.size });
     }
 
     /// The whole segments among them that were given back, in order.
-    pub(super) fn released(&self) -> Vec<u64> {
+    pub(super) fn released_segments(&self) -> Vec<u64> {
         let freed = self.moves.iter().filter(|m| m.action == Action::SegmentFree);
         freed.map(|m| m.addr).collect()
     }
@@ -79,7 +79,7 @@ impl<'a> RecordedDevice<'a> {
     }
 
     /// The reservation was there before the recording.
-    pub(super) fn adopt(&mut self, (base, size): (u64, u64)) {
+    pub(super) fn add_reservation(&mut self, (base, size): (u64, u64)) {
         self.reserved.insert(base, size);
     }
 
@@ -92,22 +92,22 @@ impl<'a> RecordedDevice<'a> {
     /// only when it is first used. On a device of unknown size one is never full, and there is none of
     /// this kind when another is asked for.
     fn next_base(&self) -> Option<u64> {
-        let (last, pool, stream, is_small) = self.call;
-        let next = self.moves.get(self.next).map_or(last, |next| next.row);
+        let (last, pool, stream, is_small) = self.op;
+        let next = self.moves.get(self.next_move).map_or(last, |next| next.entry_index);
         let is_usable = |addr| self.capacity.is_none() || !self.is_reserved(addr);
         self.reservations.next_mapped(next, (pool, stream, is_small), is_usable)
     }
 
-    fn front(&self) -> Option<(Action, u64, u64)> {
-        self.moves.get(self.next).map(|next| (next.action, next.addr, next.size))
+    fn peek_move(&self) -> Option<(Action, u64, u64)> {
+        self.moves.get(self.next_move).map(|next| (next.action, next.addr, next.size))
     }
 }
 
 impl DeviceMemory for RecordedDevice<'_> {
     fn allocate(&mut self, size: u64) -> Result<u64, OutOfMemory> {
-        match self.front() {
+        match self.peek_move() {
             Some((Action::SegmentAlloc, addr, recorded)) if recorded == size => {
-                self.next += 1;
+                self.next_move += 1;
                 Ok(addr)
             }
             _ => Err(OutOfMemory),
@@ -115,15 +115,15 @@ impl DeviceMemory for RecordedDevice<'_> {
     }
 
     fn free(&mut self, _addr: u64, _size: u64) {
-        if matches!(self.front(), Some((Action::SegmentFree, ..))) {
-            self.next += 1;
+        if matches!(self.peek_move(), Some((Action::SegmentFree, ..))) {
+            self.next_move += 1;
         }
     }
 
     fn reserve(&mut self, size: u64, _granule: u64) -> Result<u64, OutOfMemory> {
         let base = self.next_base().unwrap_or_else(|| {
-            self.nowhere = self.nowhere.saturating_add(size);
-            self.nowhere - size
+            self.next_unused_base = self.next_unused_base.saturating_add(size);
+            self.next_unused_base - size
         });
         self.reserved.insert(base, size);
         Ok(base)
@@ -134,9 +134,9 @@ impl DeviceMemory for RecordedDevice<'_> {
     }
 
     fn map(&mut self, addr: u64, size: u64) -> Result<(), OutOfMemory> {
-        match self.front() {
+        match self.peek_move() {
             Some((Action::SegmentMap, at, recorded)) if at == addr && recorded == size => {
-                self.next += 1;
+                self.next_move += 1;
                 Ok(())
             }
             _ => Err(OutOfMemory),
@@ -144,8 +144,8 @@ impl DeviceMemory for RecordedDevice<'_> {
     }
 
     fn unmap(&mut self, _addr: u64, _size: u64) {
-        if matches!(self.front(), Some((Action::SegmentUnmap, ..))) {
-            self.next += 1;
+        if matches!(self.peek_move(), Some((Action::SegmentUnmap, ..))) {
+            self.next_move += 1;
         }
     }
 

@@ -8,22 +8,22 @@
 use std::collections::BTreeMap;
 
 use super::hypothesis::Hypothesis;
-use super::verification::Sink;
+use super::verification::EntrySink;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::{
-    DeviceMemory as _, ReplayDevice, Reservation, Simulated, UNBOUNDED,
+    DeviceMemory as _, ReplayDevice, Reservation, SimulatedDevice, UNBOUNDED,
 };
 use crate::allocator::{
-    Behaviour, BlockId, CachingAllocator, HeldSegment, Request, SMALL_SEGMENT, Ticket, granule,
+    Behaviour, BlockId, CachingAllocator, InitialSegment, Request, SMALL_SEGMENT, PendingFreeId, granule_size,
     round_size, segment_size,
 };
 use crate::base::ids::{PoolId, StackId};
-use crate::replay::calls::{ListRange, Operation, OperationKind, Program, ReleaseScope};
-use crate::replay::facts::LaterSettings;
+use crate::replay::ops::{ListRange, Operation, OperationKind, Program, ReleaseScope};
+use crate::replay::literal::SettingsChange;
 
 /// How often a device is enlarged for one request: mapped memory is rounded up, to granules of some
 /// pages.
-const ENLARGEMENTS: usize = 16;
+const MAX_ENLARGEMENTS: usize = 16;
 
 /// What came of a simulation.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct Simulation {
 
 impl Simulation {
     /// Adds a `request`, as its entry's index and bytes, that is known to fail besides.
-    pub fn fails_at(&mut self, request: Option<(usize, u64)>) {
+    pub fn add_failed_request(&mut self, request: Option<(usize, u64)>) {
         if let Some(request) = request
             && self.ooms.first().is_none_or(|(first, _)| *first > request.0)
         {
@@ -69,9 +69,9 @@ pub struct ModelFigures {
 pub fn simulate(
     program: &Program<'_>,
     hypothesis: &Hypothesis,
-    keep: Option<&mut Sink<'_>>,
+    keep: Option<&mut EntrySink<'_>>,
 ) -> Simulation {
-    let memory = simulated(program, hypothesis);
+    let memory = simulated_device(program, hypothesis);
     simulate_on(program, hypothesis, memory, |_, _| true, keep)
 }
 
@@ -82,19 +82,19 @@ pub fn simulate_on<D: ReplayDevice>(
     hypothesis: &Hypothesis,
     memory: D,
     mut go_on: impl FnMut(&mut D, usize) -> bool,
-    mut keep: Option<&mut Sink<'_>>,
+    mut keep: Option<&mut EntrySink<'_>>,
 ) -> Simulation {
     let mut simulator = Simulator::new(program, hypothesis, memory);
     let mut predicted = 0;
     for operation in &program.operations {
-        if !go_on(&mut simulator.device, operation.at as usize) {
+        if !go_on(&mut simulator.device, operation.entry_index as usize) {
             break;
         }
         simulator.perform(operation);
         let written = simulator.allocator.entries();
         predicted += written.len();
         if let Some(keep) = &mut keep {
-            let time = program.time_of(operation);
+            let time = program.time_us(operation);
             for entry in written {
                 keep(entry, time);
             }
@@ -107,8 +107,8 @@ pub fn simulate_on<D: ReplayDevice>(
 
 /// The most that `program` reserves under `hypothesis` if every request is served; stops at the first
 /// that is not.
-pub fn fits(program: &Program<'_>, hypothesis: &Hypothesis) -> Option<u64> {
-    let mut simulator = Simulator::new(program, hypothesis, simulated(program, hypothesis));
+pub fn peak_if_served(program: &Program<'_>, hypothesis: &Hypothesis) -> Option<u64> {
+    let mut simulator = Simulator::new(program, hypothesis, simulated_device(program, hypothesis));
     for operation in &program.operations {
         simulator.perform(operation);
         simulator.allocator.clear_entries();
@@ -121,8 +121,8 @@ pub fn fits(program: &Program<'_>, hypothesis: &Hypothesis) -> Option<u64> {
 
 /// What the device has in the end if it gets more memory each time a request would fail: close to the
 /// smallest on which none does.
-pub fn enough(program: &Program<'_>, hypothesis: &Hypothesis) -> u64 {
-    let mut simulator = Simulator::new(program, hypothesis, simulated(program, hypothesis));
+pub fn sufficient_capacity(program: &Program<'_>, hypothesis: &Hypothesis) -> u64 {
+    let mut simulator = Simulator::new(program, hypothesis, simulated_device(program, hypothesis));
     simulator.is_elastic = true;
     for operation in &program.operations {
         simulator.perform(operation);
@@ -133,32 +133,32 @@ pub fn enough(program: &Program<'_>, hypothesis: &Hypothesis) -> u64 {
 
 /// What a slot holds in the model.
 #[derive(Debug, Clone, Copy)]
-enum Slot {
+enum SlotContent {
     /// Nothing: the request failed, or the block is free.
-    None,
+    Empty,
     Live(BlockId),
-    Pending(Ticket),
+    Pending(PendingFreeId),
 }
 
 /// The device as `hypothesis` has it.
-fn simulated(program: &Program<'_>, hypothesis: &Hypothesis) -> Simulated {
+fn simulated_device(program: &Program<'_>, hypothesis: &Hypothesis) -> SimulatedDevice {
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
-    Simulated::new(program.device.id(), capacity)
+    SimulatedDevice::new(program.device.id(), capacity)
 }
 
 struct Simulator<'a, D> {
     program: &'a Program<'a>,
     /// Settings that come into effect yet.
-    later: &'a [LaterSettings],
+    settings_changes: &'a [SettingsChange],
     allocator: CachingAllocator,
     device: D,
     /// By slot.
-    blocks: Vec<Slot>,
+    slots: Vec<SlotContent>,
     /// The tickets of the completions of this call.
-    finished: Vec<Ticket>,
+    completed_frees: Vec<PendingFreeId>,
     freeable: Vec<PoolId>,
     /// See [`Hypothesis::captures`].
-    captures: bool,
+    assumes_captures: bool,
     ooms: Vec<(usize, u64)>,
     avoided: Vec<(usize, u64)>,
     at_failures: BTreeMap<usize, ModelFigures>,
@@ -168,31 +168,31 @@ struct Simulator<'a, D> {
 
 impl<'a, D: ReplayDevice> Simulator<'a, D> {
     fn new(program: &'a Program<'a>, hypothesis: &'a Hypothesis, mut device: D) -> Self {
-        let behaviour = Behaviour::of(hypothesis.minor);
+        let behaviour = Behaviour::for_release(hypothesis.minor);
         let mut allocator =
             CachingAllocator::new(behaviour, hypothesis.settings.clone(), hypothesis.limit);
         for pool in &hypothesis.no_split {
             allocator.set_no_split(*pool);
         }
-        take_over(&mut device, &program.held, &hypothesis.settings);
-        let adopted = allocator.adopt(&program.held, &program.residents);
-        let mut blocks = vec![Slot::None; program.slots];
-        let live = adopted.live.into_iter().map(|(addr, id)| (addr, Slot::Live(id)));
-        let pending = adopted.pending.into_iter().map(|(addr, t)| (addr, Slot::Pending(t)));
+        give_initial_memory(&mut device, &program.initial_segments, &hypothesis.settings);
+        let adopted = allocator.add_initial_memory(&program.initial_segments, &program.initial_blocks);
+        let mut blocks = vec![SlotContent::Empty; program.slot_count];
+        let live = adopted.live.into_iter().map(|(addr, id)| (addr, SlotContent::Live(id)));
+        let pending = adopted.pending.into_iter().map(|(addr, t)| (addr, SlotContent::Pending(t)));
         for (addr, block) in live.chain(pending) {
-            if let Some(slot) = program.slot_of_resident(addr) {
+            if let Some(slot) = program.slot_of_initial_block(addr) {
                 blocks[slot as usize] = block;
             }
         }
         Self {
             program,
-            later: &hypothesis.later,
+            settings_changes: &hypothesis.settings_changes,
             allocator,
             device,
-            blocks,
-            finished: Vec::new(),
+            slots: blocks,
+            completed_frees: Vec::new(),
             freeable: Vec::new(),
-            captures: hypothesis.captures,
+            assumes_captures: hypothesis.assumes_captures,
             ooms: Vec::new(),
             avoided: Vec::new(),
             at_failures: BTreeMap::new(),
@@ -202,15 +202,15 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
 
     #[inline]
     fn perform(&mut self, operation: &Operation) {
-        while let [next, later @ ..] = self.later
-            && next.from <= operation.at as usize
+        while let [next, later @ ..] = self.settings_changes
+            && next.first_entry <= operation.entry_index as usize
         {
             self.allocator.set_settings(next.settings.clone());
-            self.later = later;
+            self.settings_changes = later;
         }
         match operation.kind {
-            OperationKind::Malloc { size, stream, pool, context, slot, completions } => {
-                self.finish(completions);
+            OperationKind::Alloc { size, stream, pool, context, slot, completions } => {
+                self.collect_completions(completions);
                 // What failed has waited for everything: what came back meanwhile was not there for it.
                 let waits = slot.is_none();
                 if !self.freeable.is_empty() {
@@ -221,18 +221,18 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                     stream,
                     pool,
                     context,
-                    finished: if waits { &[] } else { &self.finished },
-                    wait_order: if waits { &self.finished } else { &[] },
+                    finished: if waits { &[] } else { &self.completed_frees },
+                    wait_order: if waits { &self.completed_frees } else { &[] },
                     freeable: &self.freeable,
-                    is_capturing: self.is_held_up(pool, stream),
+                    is_capturing: self.is_treated_as_capture(pool, stream),
                 };
                 let mut served = self.allocator.malloc(&request, &mut self.device);
                 if served.is_none() && self.is_elastic {
                     let rounded = round_size(size, self.allocator.settings());
                     let segment = segment_size(rounded, self.allocator.settings());
-                    for _ in 0..ENLARGEMENTS {
+                    for _ in 0..MAX_ENLARGEMENTS {
                         let missing = segment.saturating_sub(self.device.free_bytes());
-                        self.device.enlarge(missing.max(SMALL_SEGMENT));
+                        self.device.add_capacity(missing.max(SMALL_SEGMENT));
                         served = self.allocator.malloc(&request, &mut self.device);
                         if served.is_some() {
                             break;
@@ -240,22 +240,22 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                     }
                 }
                 if waits {
-                    for ticket in &self.finished {
-                        self.allocator.complete(*ticket, context);
+                    for ticket in &self.completed_frees {
+                        self.allocator.complete_free(*ticket, context);
                     }
                 }
-                self.put(operation.at as usize, served, slot, (size, context));
+                self.record_request(operation.entry_index as usize, served, slot, (size, context));
             }
-            OperationKind::Free { slot, waits, context } => {
-                if let Slot::Live(id) =
-                    std::mem::replace(&mut self.blocks[slot as usize], Slot::None)
+            OperationKind::Free { slot, is_pending: waits, context } => {
+                if let SlotContent::Live(id) =
+                    std::mem::replace(&mut self.slots[slot as usize], SlotContent::Empty)
                     && let Some(ticket) = self.allocator.free(id, waits, context)
                 {
-                    self.blocks[slot as usize] = Slot::Pending(ticket);
+                    self.slots[slot as usize] = SlotContent::Pending(ticket);
                 }
             }
             OperationKind::Release { scope, context, completions } => {
-                self.finish(completions);
+                self.collect_completions(completions);
                 self.release(scope, context);
             }
             OperationKind::Freeable(pool) => {
@@ -265,16 +265,16 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
             }
             OperationKind::Snapshot(pool) => self.allocator.snapshot(pool),
             OperationKind::Workspace { size, stream, is_needed } => {
-                if !self.lend(size, stream) && is_needed {
-                    self.ooms.push((operation.at as usize, size));
+                if !self.try_workspace(size, stream) && is_needed {
+                    self.ooms.push((operation.entry_index as usize, size));
                 }
             }
         }
     }
 
     /// Asks for memory and gives it back; whether there was any.
-    fn lend(&mut self, size: u64, stream: u64) -> bool {
-        let request = Request { freeable: &self.freeable, ..Request::plain(size, stream) };
+    fn try_workspace(&mut self, size: u64, stream: u64) -> bool {
+        let request = Request { freeable: &self.freeable, ..Request::in_default_pool(size, stream) };
         let lent = self.allocator.malloc(&request, &mut self.device);
         if let Some(id) = lent {
             self.allocator.free(id, false, StackId::default());
@@ -284,28 +284,28 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
 
     /// Whether a request waits for nothing and has nothing given back for it by other pools. In a capture
     /// that is so too, but the cache was emptied when it began, which leaves no entry if it was empty.
-    fn is_held_up(&self, pool: PoolId, stream: u64) -> bool {
+    fn is_treated_as_capture(&self, pool: PoolId, stream: u64) -> bool {
         pool != PoolId::default()
             && self.allocator.behaviour().private_pools_as_captures
-            && !self.program.is_in_capture(pool, stream).unwrap_or(self.captures)
+            && !self.program.is_in_capture(pool, stream).unwrap_or(self.assumes_captures)
     }
 
     /// Gathers the tickets of `completions`, as far as there are any.
     #[inline]
-    fn finish(&mut self, completions: ListRange) {
-        self.finished.clear();
-        for slot in completions.of(&self.program.completed) {
-            if let Slot::Pending(ticket) =
-                std::mem::replace(&mut self.blocks[*slot as usize], Slot::None)
+    fn collect_completions(&mut self, completions: ListRange) {
+        self.completed_frees.clear();
+        for slot in completions.slice(&self.program.completed) {
+            if let SlotContent::Pending(ticket) =
+                std::mem::replace(&mut self.slots[*slot as usize], SlotContent::Empty)
             {
-                self.finished.push(ticket);
+                self.completed_frees.push(ticket);
             }
         }
     }
 
     /// What came of the request of entry `index`.
     #[inline]
-    fn put(
+    fn record_request(
         &mut self,
         index: usize,
         served: Option<BlockId>,
@@ -323,14 +323,14 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
             self.at_failures.insert(index, figures);
         }
         match (served, slot) {
-            (Some(id), Some(slot)) => self.blocks[slot as usize] = Slot::Live(id),
+            (Some(id), Some(slot)) => self.slots[slot as usize] = SlotContent::Live(id),
             (Some(id), None) => {
                 self.avoided.push((index, size));
                 self.allocator.free(id, false, context);
             }
             (None, slot) => {
                 if let Some(slot) = slot {
-                    self.blocks[slot as usize] = Slot::None;
+                    self.slots[slot as usize] = SlotContent::Empty;
                 }
                 let rounded = round_size(size, self.allocator.settings());
                 self.ooms.push((index, rounded));
@@ -339,27 +339,27 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
     }
 
     fn release(&mut self, scope: ReleaseScope, context: StackId) {
-        let (order, freeable, device) = (&self.finished, &self.freeable, &mut self.device);
+        let (order, freeable, device) = (&self.completed_frees, &self.freeable, &mut self.device);
         match scope {
             ReleaseScope::All => {
-                self.allocator.release_cached(None, order, freeable, context, device);
+                self.allocator.release_cached_blocks(None, order, freeable, context, device);
             }
             ReleaseScope::Pools(pools) => {
-                for pool in pools.of(&self.program.pools) {
-                    self.allocator.release_cached(Some(*pool), order, freeable, context, device);
+                for pool in pools.slice(&self.program.released_pools) {
+                    self.allocator.release_cached_blocks(Some(*pool), order, freeable, context, device);
                 }
                 for ticket in order {
-                    self.allocator.complete(*ticket, context);
+                    self.allocator.complete_free(*ticket, context);
                 }
             }
-            ReleaseScope::Nothing => {
+            ReleaseScope::CompletionsOnly => {
                 for ticket in order {
-                    self.allocator.complete(*ticket, context);
+                    self.allocator.complete_free(*ticket, context);
                 }
                 // Waited for, if that leaves nothing; noticed by a request that left no line, if not.
-                if !self.allocator.has_pending_besides(&[]) && !self.allocator.can_release(freeable)
+                if !self.allocator.has_pending_other_than(&[]) && !self.allocator.has_releasable_memory(freeable)
                 {
-                    self.allocator.release_cached(None, &[], freeable, context, device);
+                    self.allocator.release_cached_blocks(None, &[], freeable, context, device);
                 }
             }
         }
@@ -367,14 +367,14 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
 }
 
 /// Gives `device` the memory that was `held` before the first call.
-pub(super) fn take_over(
+pub(super) fn give_initial_memory(
     device: &mut (impl ReplayDevice + ?Sized),
-    held: &[HeldSegment],
+    held: &[InitialSegment],
     settings: &Settings,
 ) {
     for segment in held {
-        let granule = granule(segment.is_small, settings);
+        let granule = granule_size(segment.is_small, settings);
         let within = segment.reservation.map(|(base, size)| Reservation { base, size, granule });
-        device.take_over(segment.addr, segment.size, within);
+        device.add_initial_memory(segment.addr, segment.size, within);
     }
 }

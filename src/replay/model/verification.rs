@@ -1,7 +1,7 @@
 //! What a verification found.
 
 use super::divergence::Divergence;
-use crate::allocator::{CachingAllocator, Entry};
+use crate::allocator::{CachingAllocator, AllocatorEntry};
 
 /// What came of holding the model against a recording.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub struct Verification {
     /// Bytes that it held before.
     pub reserved_before: u64,
     /// Blocks of before the recording that fit nowhere.
-    pub misfits: usize,
+    pub misplaced_blocks: usize,
     /// Entries in the recording.
     pub recorded: usize,
     /// Entries that the model wrote, up to the end or the first divergence.
@@ -24,7 +24,7 @@ pub struct Verification {
     pub time_reversals: usize,
     /// Calls that the trace leaves several readings of, so that counters such as
     /// `num_alloc_retries` may be off by as much.
-    pub ambiguous: usize,
+    pub ambiguous_ops: usize,
     /// The model's state after the last entry that it was given.
     pub allocator: CachingAllocator,
 }
@@ -37,4 +37,4 @@ impl Verification {
 }
 
 /// Sees every entry that the model writes, with the recorded time of its call.
-pub type Sink<'a> = dyn FnMut(&Entry, u64) + 'a;
+pub type EntrySink<'a> = dyn FnMut(&AllocatorEntry, u64) + 'a;

@@ -18,7 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::keys::{self};
 use super::version::KeysSeen;
 use super::{Frame, Snapshot, SnapshotError, TraceEntry};
-use crate::base::ids::{FrameId, StackId, SymbolId, row};
+use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
 use crate::base::warning::Code;
 use crate::snapshot::pickle::{self, Builder, ErrorKind, Kind, NodeKind, PickleError, Value};
 
@@ -186,12 +186,12 @@ impl Decoder {
 
     fn scalar(&mut self, scalar: Scalar) -> Value {
         self.scalars.push(scalar);
-        Value::node(SCALAR, row(self.scalars.len() - 1))
+        Value::node(SCALAR, to_u32(self.scalars.len() - 1))
     }
 
     fn new_list(&mut self, list: List) -> Value {
         self.lists.push(list);
-        Value::node(LIST, row(self.lists.len() - 1))
+        Value::node(LIST, to_u32(self.lists.len() - 1))
     }
 
     /// The typed value that a dict with these pairs stands for, if it is one that we know.
@@ -357,7 +357,7 @@ impl Decoder {
     }
 
     fn push_event(&mut self, event: TraceEntry) -> Value {
-        let row = row(self.snapshot.entries.len());
+        let row = to_u32(self.snapshot.entries.len());
         self.snapshot.entries.push(event);
         Value::node(EVENT, row)
     }
@@ -429,7 +429,7 @@ impl Builder for Decoder {
                 }
                 let pairs = self.settle_all(pairs)?;
                 self.dicts.push(Dict::Open(pairs));
-                Ok(Value::node(DICT, row(self.dicts.len() - 1)))
+                Ok(Value::node(DICT, to_u32(self.dicts.len() - 1)))
             }
             Kind::Node(DICT, index) => {
                 let pairs = self.settle_all(pairs)?;

@@ -5,7 +5,7 @@ use super::super::trace::action_of;
 use super::super::{Block, BlockState, Frame, Segment, Stacks, TraceEntry};
 use super::{BLOCK, SEGMENT, WARNED};
 use super::{DICT, Decoder, Dict, FRAME, LIST, List, PAIR, SCALAR, STACK, Scalar, unexpected};
-use crate::base::ids::{PoolId, StackId, SymbolId, row};
+use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
 use crate::base::warning::Code;
 use crate::snapshot::pickle::{Builder as _, ErrorKind, Kind, Value, printable};
 
@@ -157,7 +157,7 @@ impl Decoder {
                     };
                     event.action = action_of(word).unwrap_or_else(|| {
                         self.unknown("action", word);
-                        crate::allocator::terms::Action::Other
+                        crate::allocator::trace_action::Action::Other
                     });
                 }
                 keys::ADDR | keys::DEVICE_FREE => event.addr = self.number(ENTRY, key, value)?,
@@ -229,7 +229,7 @@ impl Decoder {
             block.requested_size = block.size;
         }
         block.made_by = block.stack;
-        let row = row(self.snapshot.blocks.len());
+        let row = to_u32(self.snapshot.blocks.len());
         self.snapshot.blocks.push(block);
         Ok(Value::node(BLOCK, row))
     }
@@ -302,7 +302,7 @@ impl Decoder {
             }
         }
         self.place_blocks(&segment);
-        let row = row(self.snapshot.segments.len());
+        let row = to_u32(self.snapshot.segments.len());
         self.snapshot.segments.push(segment);
         Ok(Value::node(SEGMENT, row))
     }

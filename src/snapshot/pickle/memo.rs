@@ -76,7 +76,7 @@ impl Memo {
     fn pack(&mut self, value: Value) -> u32 {
         value.pack().unwrap_or_else(|| {
             self.wide.push(value);
-            reserved(crate::base::ids::row(self.wide.len()))
+            reserved(crate::base::ids::to_u32(self.wide.len()))
         })
     }
 }

@@ -12,7 +12,7 @@ use rustc_hash::FxHasher;
 
 use super::opcode::{APPENDS, BINGET, LONG_BINGET};
 use super::value::Value;
-use crate::base::ids::row;
+use crate::base::ids::to_u32;
 
 /// Look-ups after which a cache that finds too little is given up.
 const TRIAL: u32 = 100_000;
@@ -167,7 +167,7 @@ impl Runs {
         value: Value,
     ) {
         if let (false, Ok(len)) = (self.given_up, u32::try_from(run.len())) {
-            let index = row(self.met.len());
+            let index = to_u32(self.met.len());
             self.met.push(PickleRun { hash, start: start as u64, len, next: index, value });
             let met = &self.met;
             self.table.insert_unique(hash, index, |i| met.get(*i as usize).map_or(0, |r| r.hash));

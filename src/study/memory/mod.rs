@@ -16,7 +16,7 @@ pub(crate) use self::holders::{by_line, by_stack, main_operation};
 pub use self::sums::{Share, Sum, TopRows};
 pub(crate) use self::sums::{Sums, ranked, summed, table};
 use crate::allocator::conf::Settings;
-use crate::allocator::{granule, whole_granules};
+use crate::allocator::{granule_size, whole_granule_bytes};
 use crate::snapshot::{Block, BlockState, Pools, Segment};
 use crate::study::figures::{MemoryState, SegmentCounts};
 
@@ -423,7 +423,7 @@ fn releasable(segment: &Segment, blocks: usize, block: &Block, settings: &Settin
     } else if segment.is_expandable {
         // A mapped run begins at a granule, so offsets in it are offsets to granules.
         let offset = block.address.saturating_sub(segment.address);
-        whole_granules(offset, block.size, granule(segment.is_small, settings))
+        whole_granule_bytes(offset, block.size, granule_size(segment.is_small, settings))
     } else if blocks == 1 {
         block.size
     } else {

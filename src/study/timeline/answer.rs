@@ -7,7 +7,7 @@ use super::ranges::NamedRanges;
 use super::series::{Buckets, SeriesSet};
 use crate::base::summary::Summary;
 use crate::base::warning::Warning;
-use crate::study::Course;
+use crate::study::Activity;
 
 /// The JSON of `oomscope timeline`.
 #[derive(Debug, Serialize)]
@@ -51,5 +51,5 @@ pub struct DeviceTimeline {
     pub ranges: NamedRanges,
     /// What it was doing as its stacks tell, for a chart.
     #[serde(skip)]
-    pub course: Course,
+    pub course: Activity,
 }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use crate::replay::calls::GivenBack;
+use crate::replay::ops::DeviceFree;
 use crate::snapshot::{Action, TraceEntry};
 
 /// Marks of one kind that are listed one by one.
@@ -98,9 +98,9 @@ impl Marks {
     }
 
     /// Memory went back to the device.
-    pub(super) fn given_back(&mut self, given: GivenBack, time_us: Option<u64>, bucket: usize) {
-        let kind = if given.for_request { &mut self.reclaim } else { &mut self.empty_cache };
-        kind.add(Mark { event: given.event as u64, time_us, bytes: given.bytes }, bucket);
+    pub(super) fn given_back(&mut self, given: DeviceFree, time_us: Option<u64>, bucket: usize) {
+        let kind = if given.is_for_request { &mut self.reclaim } else { &mut self.empty_cache };
+        kind.add(Mark { event: given.entry_index as u64, time_us, bytes: given.bytes }, bucket);
     }
 
     /// All marks of a series of so many `buckets`.

@@ -13,11 +13,11 @@ pub use self::ranges::{NamedRange, NamedRanges, RangeSpan};
 use self::series::SeriesBook;
 pub use self::series::{Buckets, Series, SeriesSet};
 use crate::base::warning::Warnings;
-use crate::replay::calls::given_back;
-use crate::replay::facts::{Keep, is_completed_at_once};
+use crate::replay::ops::device_frees;
+use crate::replay::literal::{Tracking, is_completed_at_once};
 use crate::snapshot::{BlockState, Snapshot};
-use crate::study::warn_of_trace;
-use crate::study::{Course, DeviceStudy, Scope, Study, Window, place};
+use crate::study::warn_about_replay;
+use crate::study::{Activity, DeviceStudy, Scope, Study, Window, sample_index};
 
 /// Which part of a snapshot to follow, and how closely.
 #[derive(Debug, Clone, Copy)]
@@ -59,18 +59,18 @@ fn follow(
     let (device, window) = (study.device(), &study.window());
     let fresh = || (SeriesBook::new(window.len(), buckets), Marks::new());
     let (mut book, mut marks) = fresh();
-    let over_time = study.follow(Keep::Kinds, |step| {
+    let over_time = study.replay(Tracking::FreeKinds, |step| {
         if step.entry.is_none() {
             (book, marks) = fresh();
         }
         let entry = step.entry.map(|(index, _)| index);
-        let Some(place) = place(window, entry) else { return };
+        let Some(place) = sample_index(window, entry) else { return };
         // In the midst of one call nobody sees the block wait.
         let being_freed = step.entry.map_or(0, |(index, event)| {
             if !is_completed_at_once(device, index) {
                 return 0;
             }
-            match step.tiling.at(event.addr) {
+            match step.tiling.block_at(event.addr) {
                 Some((size, BlockState::ActivePendingFree)) => size,
                 _ => 0,
             }
@@ -84,13 +84,13 @@ fn follow(
     });
     let outcome = over_time?.outcome;
     let time = |index: usize| device.time_us(index);
-    for given in given_back(device, outcome.start.reserved) {
-        if window.contains(&given.event) {
-            let bucket = book.bucket_of(given.event - window.start);
-            marks.given_back(given, time(given.event), bucket);
+    for given in device_frees(device, outcome.initial_totals.reserved) {
+        if window.contains(&given.entry_index) {
+            let bucket = book.bucket_of(given.entry_index - window.start);
+            marks.given_back(given, time(given.entry_index), bucket);
         }
     }
-    warn_of_trace(device, outcome, warnings);
+    warn_about_replay(device, outcome, warnings);
     let (buckets, series) = book.close(window, time);
     let ends = time(window.start).zip(time(window.end - 1));
     Some(DeviceTimeline {
@@ -104,6 +104,6 @@ fn follow(
         ranges: ranges(device, window, |entry| book.bucket_of(entry - window.start)),
         buckets,
         series,
-        course: Course::of(study),
+        course: Activity::from_trace(study),
     })
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use crate::replay::facts::{Sampler, Tiling};
-use crate::study::entry_of;
+use crate::replay::literal::{Sampler, Tiling};
+use crate::study::entry_of_sample;
 use crate::study::figures::{Amount, Figure, MemoryState};
 
 /// Runs of entries that follow each other without gaps; the first also has the state before its entries.
@@ -108,7 +108,7 @@ impl SeriesBook {
 
     /// The bucket of entry `place`.
     pub(super) fn bucket_of(&self, place: usize) -> usize {
-        self.bytes.bucket_of(place)
+        self.bytes.bucket_index(place)
     }
 
     /// Adds the moment after entry `place`; a pending block of `being_freed` bytes counts as allocated.
@@ -184,9 +184,9 @@ fn columns<const N: usize, T: Copy + Default + PartialOrd>(
     window: &Range<usize>,
     time: impl Fn(usize) -> Option<u64>,
 ) -> [Series<T>; N] {
-    let (highest, last) = (sampler.highest(), sampler.last());
+    let (highest, last) = (sampler.peaks(), sampler.last());
     std::array::from_fn(|i| {
-        let entry = entry_of(window, highest[i].sample);
+        let entry = entry_of_sample(window, highest[i].sample);
         Series {
             min: sampler.buckets().iter().map(|bucket| bucket.min[i]).collect(),
             max: sampler.buckets().iter().map(|bucket| bucket.max[i]).collect(),

@@ -1,7 +1,7 @@
 //! What a timeline comes to, in the lines that its page begins with.
 
 use super::answer::DeviceTimeline;
-use crate::base::summary::{Summary, command};
+use crate::base::summary::{Summary, command_line};
 use crate::base::units::{count, counted, duration, size};
 use crate::base::warning::{Code, Warning};
 use crate::study::figures::Figure;
@@ -10,7 +10,7 @@ use crate::study::figures::Figure;
 pub(super) fn of_devices(devices: &[DeviceTimeline], warnings: &[Warning], path: &str) -> Summary {
     let worst = devices.iter().rev().max_by_key(|one| (one.marks.oom.count, reserved(one)));
     let is_lost = warnings.iter().any(|warning| warning.code == Code::HistoryLost);
-    worst.map_or_else(|| Summary::only("nothing was recorded"), |one| of(one, is_lost, path))
+    worst.map_or_else(|| Summary::from_answer("nothing was recorded"), |one| of(one, is_lost, path))
 }
 
 fn highest(device: &DeviceTimeline, figure: Figure) -> Option<(u64, Option<u64>)> {
@@ -55,6 +55,6 @@ fn of(device: &DeviceTimeline, is_lost: bool, path: &str) -> Summary {
     } else {
         ("see who held the memory at its peak", "peak")
     };
-    let copy = command(&format!("analyze --at {moment}"), path);
+    let copy = command_line(&format!("analyze --at {moment}"), path);
     Summary { answer, who: None, action: copy.is_some().then(|| what.to_owned()), copy }
 }

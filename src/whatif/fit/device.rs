@@ -18,7 +18,7 @@ use super::size::{Size, lacking};
 use super::slice::{FitCurve, Largest, LargestAt, Slice};
 
 use crate::study::DeviceStudy;
-use crate::whatif::{WhatIf, changed, option_change};
+use crate::whatif::{Overrides, hypothesis_with, apply_option};
 
 /// One device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -172,12 +172,12 @@ impl<'s, 'a> Family<'s, 'a> {
         };
         let all = || self.recordings.iter().map(|one| one.device);
         let recorded = all().find_map(DeviceStudy::recorded_capacity);
-        let shown = || all().filter_map(DeviceStudy::shown_capacity).max();
+        let shown = || all().filter_map(DeviceStudy::inferred_capacity).max();
         let capacity = options.capacity.or(recorded).or_else(shown);
         let largest_recorded = self.largest_recorded();
         let base = learned(largest_recorded);
-        let change = asked(base, capacity, options)?;
-        let settings = changed(base.base.device, &change).settings;
+        let overrides = asked(base, capacity, options)?;
+        let settings = hypothesis_with(base.base.device, &overrides).settings;
         let at_recorded = PeakMemory::at(base, base.base.size, &settings);
         if at_recorded.falls() && at_recorded.stacks_paired_ratio(base) >= LEAST_PAIRED {
             return Err(format!(
@@ -202,7 +202,7 @@ impl<'s, 'a> Family<'s, 'a> {
                 let found = if grows_in_number {
                     None
                 } else {
-                    slice.search(&change, largest_recorded.first)
+                    slice.search(&overrides, largest_recorded.first)
                 };
                 (slice, found)
             })
@@ -211,11 +211,11 @@ impl<'s, 'a> Family<'s, 'a> {
             .iter()
             .map(|(slice, found)| LargestAt {
                 second: slice.second,
-                largest: found.map(|found| slice.told(found, &change)),
+                largest: found.map(|found| slice.told(found, &overrides)),
                 best: match found {
                     _ if options.settings.is_some() => None,
-                    Some(Found::Size(size)) => slice.best(&change, *size),
-                    Some(Found::Nothing) => slice.best(&change, 0),
+                    Some(Found::Size(size)) => slice.best(&overrides, *size),
+                    Some(Found::Nothing) => slice.best(&overrides, 0),
                     _ => None,
                 },
             })
@@ -227,7 +227,7 @@ impl<'s, 'a> Family<'s, 'a> {
         let growth_at = fits.unwrap_or(Size { second: answered, ..largest_recorded });
         let curves = match options.curve {
             0 => Vec::new(),
-            points => self.curves(&slices, &by_second, &change, points, base),
+            points => self.curves(&slices, &by_second, &overrides, points, base),
         };
         by_second.retain(|of| of.second.is_some());
         let is_recorded = |n: Size| self.recordings.iter().any(|one| one.size == n);
@@ -236,9 +236,9 @@ impl<'s, 'a> Family<'s, 'a> {
             .into_par_iter()
             .map(|n| {
                 let own = is_recorded(n);
-                let unsure = WhatIf { capacity: None, ..change.clone() };
-                let change = if grows_in_number && !own { &unsure } else { &change };
-                predicted(learned(n), n, own, change)
+                let unsure = Overrides { capacity: None, ..overrides.clone() };
+                let overrides = if grows_in_number && !own { &unsure } else { &overrides };
+                predicted(learned(n), n, own, overrides)
             })
             .collect();
         let at_growth = PeakMemory::at(learned(growth_at), growth_at, &settings);
@@ -277,7 +277,7 @@ impl<'s, 'a> Family<'s, 'a> {
         &self,
         slices: &[(Slice<'_, '_, 's, 'a>, Option<Found>)],
         answers: &[LargestAt],
-        change: &WhatIf,
+        overrides: &Overrides,
         points: u64,
         base: &Learned<'_, '_, '_>,
     ) -> Vec<FitCurve> {
@@ -299,15 +299,15 @@ impl<'s, 'a> Family<'s, 'a> {
             high = high.saturating_add(high / 8);
             let step = ((high - low) / points).max(1);
             firsts.extend((0..=(high - low) / step).map(|n| low + n * step));
-            curves.push(slice.curve(change, &firsts, &recorded));
+            curves.push(slice.curve(overrides, &firsts, &recorded));
             let settings = answer.best.as_ref().and_then(|best| {
                 let hypothesis = &device.inferred().hypothesis;
                 let (settings, _) =
-                    option_change(device.snapshot(), hypothesis, &best.settings).ok()?;
+                    apply_option(device.snapshot(), hypothesis, &best.settings).ok()?;
                 Some((settings, best.settings.clone()))
             });
             if settings.is_some() {
-                curves.push(slice.curve(&WhatIf { settings, ..change.clone() }, &firsts, &[]));
+                curves.push(slice.curve(&Overrides { settings, ..overrides.clone() }, &firsts, &[]));
             }
         }
         curves
@@ -374,7 +374,7 @@ impl<'s, 'a> Family<'s, 'a> {
 
     /// Each recording predicted from the others, where enough are left.
     fn checked(&self) -> Vec<Checked> {
-        let own = WhatIf { settings: None, capacity: None, minor: None };
+        let own = Overrides { settings: None, capacity: None, minor: None };
         let check = |one: &Recording<'_, '_>| {
             let others = self.recordings.iter().map(|other| other.size);
             let others: Vec<Size> = others.filter(|size| *size != one.size).collect();
@@ -404,10 +404,10 @@ fn asked(
     base: &Learned<'_, '_, '_>,
     capacity: Option<u64>,
     options: &FitOptions<'_>,
-) -> Result<WhatIf, String> {
+) -> Result<Overrides, String> {
     let device = base.base.device;
-    let of = |option| option_change(device.snapshot(), &device.inferred().hypothesis, option);
+    let of = |option| apply_option(device.snapshot(), &device.inferred().hypothesis, option);
     let settings = options.settings.map(of).transpose();
     let settings = settings.map_err(|error| format!("--set {error}"))?;
-    Ok(WhatIf { settings, capacity, minor: None })
+    Ok(Overrides { settings, capacity, minor: None })
 }

@@ -11,7 +11,7 @@ use super::size::Size;
 use super::steps::most_of_any_step;
 use super::sum::Point;
 use crate::base::units::ratio;
-use crate::replay::calls::Program;
+use crate::replay::ops::Program;
 
 /// Where more than this part of what grows does so in no exact proportion, the size is not the number that counts.
 const LITTLE: f64 = 0.5;
@@ -75,7 +75,7 @@ impl<'r, 's, 'a> Learned<'r, 's, 'a> {
         let of_held = |index: usize, row: usize| {
             let (other, partners) = &others[index];
             let partner = partners.held[row]?;
-            let residents = &other.program().residents;
+            let residents = &other.program().initial_blocks;
             residents.get(partner as usize).map(|resident| resident.requested)
         };
         let stacks = &base.device.snapshot().stacks;
@@ -93,7 +93,7 @@ impl<'r, 's, 'a> Learned<'r, 's, 'a> {
             (law(most[row].unwrap_or(request.bytes), row, &most_of_request), true)
         });
         let (requests, varies): (Vec<Option<Law>>, Vec<bool>) = learned.unzip();
-        let held = base.program().residents.iter().enumerate();
+        let held = base.program().initial_blocks.iter().enumerate();
         let held = held.map(|(row, resident)| law(resident.requested, row, &of_held));
         let held = held.collect();
         let by_bytes = by_bytes(base, &requests);
@@ -145,7 +145,7 @@ impl<'r, 's, 'a> Learned<'r, 's, 'a> {
         let requests: Vec<u64> = requests
             .map(|(law, request)| at(&law.or_else(|| self.supposed(request)), request.bytes))
             .collect();
-        let held = self.held.iter().zip(&self.base.program().residents);
+        let held = self.held.iter().zip(&self.base.program().initial_blocks);
         let held: Vec<u64> = held.map(|(law, resident)| at(law, resident.requested)).collect();
         self.base.program().resized(&requests, &held)
     }

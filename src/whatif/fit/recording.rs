@@ -2,7 +2,7 @@
 
 use super::size::Size;
 use crate::base::ids::StackId;
-use crate::replay::calls::Program;
+use crate::replay::ops::Program;
 use crate::study::{DeviceStudy, Study};
 
 /// A snapshot, and the size that the program was given when it was recorded.

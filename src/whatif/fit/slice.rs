@@ -9,7 +9,7 @@ use super::largest::{Found, Search};
 use super::learned::Learned;
 use super::prediction::{SizeReport, is_served, most_held, predicted};
 use super::size::Size;
-use crate::whatif::{COMMON, WhatIf, is_worth_trying, option_change};
+use crate::whatif::{COMMON_SETTINGS, Overrides, is_worth_trying, apply_option};
 
 /// A size, and the settings under which it is the largest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -69,70 +69,70 @@ impl Slice<'_, '_, '_, '_> {
     }
 
     /// The largest that fits under `change`, looked for from `near` on; `None` without a capacity.
-    pub(super) fn search(&self, change: &WhatIf, near: u64) -> Option<Found> {
+    pub(super) fn search(&self, overrides: &Overrides, near: u64) -> Option<Found> {
         let search = Search {
-            most_held: &|n| most_held((self.learned)(self.at(n)), self.at(n), change),
-            is_served: &|n| is_served((self.learned)(self.at(n)), self.at(n), change),
-            capacity: change.capacity?,
+            most_held: &|n| most_held((self.learned)(self.at(n)), self.at(n), overrides),
+            is_served: &|n| is_served((self.learned)(self.at(n)), self.at(n), overrides),
+            capacity: overrides.capacity?,
             multiple: self.multiple,
         };
         Some(search.largest(near))
     }
 
     /// The settings of the grid under which a larger size than `size` fits, and the largest of those.
-    pub(super) fn best(&self, change: &WhatIf, size: u64) -> Option<Largest> {
+    pub(super) fn best(&self, overrides: &Overrides, size: u64) -> Option<Largest> {
         let next = size.saturating_add(self.multiple);
         let learned = (self.learned)(self.at(next));
         let device = learned.base.device;
         let hypothesis = &device.inferred().hypothesis;
-        let tried = COMMON.par_iter().filter_map(|option| {
-            let settings = option_change(device.snapshot(), hypothesis, option).ok()?;
+        let tried = COMMON_SETTINGS.par_iter().filter_map(|option| {
+            let settings = apply_option(device.snapshot(), hypothesis, option).ok()?;
             if !is_worth_trying(&settings.0, device) {
                 return None;
             }
-            let change =
-                WhatIf { settings: Some((settings.0, (*option).to_owned())), ..change.clone() };
-            is_served(learned, self.at(next), &change).then_some(change)
+            let overrides =
+                Overrides { settings: Some((settings.0, (*option).to_owned())), ..overrides.clone() };
+            is_served(learned, self.at(next), &overrides).then_some(overrides)
         });
-        let better: Vec<WhatIf> = tried.collect();
+        let better: Vec<Overrides> = tried.collect();
         let found =
-            better.into_par_iter().filter_map(|change| match self.search(&change, next)? {
+            better.into_par_iter().filter_map(|overrides| match self.search(&overrides, next)? {
                 // Where a larger one fits it is still not all that fit below it.
-                Found::Size(found) if found > size => Some((found, change)),
+                Found::Size(found) if found > size => Some((found, overrides)),
                 _ => None,
             });
-        let found: Vec<(u64, WhatIf)> = found.collect();
+        let found: Vec<(u64, Overrides)> = found.collect();
         // The first of equals: the grid begins with what is simplest.
-        let (size, change) = found.into_iter().rev().max_by_key(|(size, _)| *size)?;
-        Some(self.told(Found::Size(size), &change))
+        let (size, overrides) = found.into_iter().rev().max_by_key(|(size, _)| *size)?;
+        Some(self.told(Found::Size(size), &overrides))
     }
 
     /// Peaks under `change` at `firsts`; those in `recorded` are.
     pub(super) fn curve(
         &self,
-        change: &WhatIf,
+        overrides: &Overrides,
         firsts: &BTreeSet<u64>,
         recorded: &[Size],
     ) -> FitCurve {
         let firsts: Vec<u64> = firsts.iter().copied().collect();
         let of = |first: u64| {
             let at = self.at(first);
-            predicted((self.learned)(at), at, recorded.contains(&at), change)
+            predicted((self.learned)(at), at, recorded.contains(&at), overrides)
         };
-        let settings = change.settings.as_ref().map_or_else(String::new, |(_, text)| text.clone());
+        let settings = overrides.settings.as_ref().map_or_else(String::new, |(_, text)| text.clone());
         let sizes = firsts.into_par_iter().map(of).collect();
         FitCurve { second: self.second, settings, sizes }
     }
 
-    pub(super) fn told(&self, found: Found, change: &WhatIf) -> Largest {
-        let settings = change.settings.as_ref().map_or_else(String::new, |(_, text)| text.clone());
+    pub(super) fn told(&self, found: Found, overrides: &Overrides) -> Largest {
+        let settings = overrides.settings.as_ref().map_or_else(String::new, |(_, text)| text.clone());
         let (size, unreserved_bytes) = match found {
             Found::Nothing => (Some(0), None),
             Found::Everything => (None, None),
             Found::Size(size) => {
                 let at = self.at(size);
-                let peak = predicted((self.learned)(at), at, false, change).peak_reserved_bytes;
-                (Some(size), change.capacity.map(|capacity| capacity.saturating_sub(peak)))
+                let peak = predicted((self.learned)(at), at, false, overrides).peak_reserved_bytes;
+                (Some(size), overrides.capacity.map(|capacity| capacity.saturating_sub(peak)))
             }
         };
         Largest { size, second: self.second, settings, unreserved_bytes }

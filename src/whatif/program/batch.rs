@@ -12,7 +12,7 @@ use crate::base::ids::to_u32;
 use crate::base::intern::SeededSet;
 use crate::replay::ops::{ScriptOp, Script, ScriptOpKind};
 use crate::stacks::phases::Phase;
-use crate::study::held::Category;
+use crate::study::attribution::Category;
 
 /// Each forward and backward pass in two halves.
 pub(super) fn halve_batch(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
@@ -47,7 +47,7 @@ fn changed(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
         .filter(|block| purposes[*block as usize] == Category::Inputs);
     Some(ChangedProgram {
         change: ProgramChange::HalfBatch,
-        sure: ChangeCertainty::Guess,
+        certainty: ChangeCertainty::Guess,
         description: "half the batch, twice before each step".to_owned(),
         line: recording.largest_line(inputs),
         bytes_at_peak: recording.bytes_at_peak(|block| halved[block as usize]),

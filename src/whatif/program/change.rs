@@ -1,17 +1,17 @@
-//! One change to a program, and how sure it is.
+//! One change to a program.
 
 use crate::base::warning::words;
 use crate::replay::ops::Script;
 use crate::stacks::frames::LineId;
 
 words! {
-    /// How sure it is that the program, so changed, makes the calls that were replayed.
+    /// How certain it is that the changed program makes exactly the replayed calls.
     pub enum ChangeCertainty {
-        /// The change leaves calls out or moves frees, and does nothing else
+        /// The change only omits requests or moves frees
         Exact = "exact",
-        /// Calls are made again, or at another place, where their order in the recording says so
+        /// Calls are repeated or moved, and their place is inferred from the order of the recorded calls
         About = "about",
-        /// Sizes follow from what the memory was for, which is itself told from stacks and lives
+        /// Sizes depend on what the memory was for, which is inferred from stacks and lifetimes
         Guess = "guess",
     }
 }
@@ -20,40 +20,40 @@ words! {
     /// A change to a program.
     #[non_exhaustive]
     pub enum ProgramChange {
-        /// None
+        /// No change
         AsRecorded = "as-recorded",
-        /// Nothing that a line asks for is asked for
+        /// One source line requests no memory
         WithoutLine = "without-line",
-        /// A repeated module keeps its input alone, and makes the rest again in the backward pass
+        /// A repeated module keeps only its input and recomputes the rest in the backward pass
         Checkpoint = "checkpoint",
-        /// The optimizer's step makes nothing that it is done with
+        /// The optimizer's step makes no temporaries
         OptimizerTemporaries = "optimizer-temporaries",
         /// The optimizer keeps its state in 8 bits
         State8Bit = "state-8-bit",
-        /// Its state is shared out among ranks
+        /// The optimizer's state is sharded across ranks
         StateSharded = "state-sharded",
-        /// Its state is on the host
+        /// The optimizer's state is on the host
         StateOffloaded = "state-offloaded",
-        /// Gradients are gone before the next forward pass
+        /// Gradients are freed before the next forward pass
         GradientsGone = "gradients-gone",
-        /// What a past step left behind is freed at its end
+        /// Memory that a step leaves behind is freed at its end
         LeftBehind = "left-behind",
-        /// Half the batch, twice before each step of the optimizer
+        /// Half the batch, in two passes before each optimizer step
         HalfBatch = "half-batch",
-        /// The model in half precision
+        /// The model is in half precision
         HalfPrecision = "half-precision",
     }
 }
 
-/// A program that is changed in one way.
+/// A recorded program with one change.
 pub(super) struct ChangedProgram {
     pub(super) change: ProgramChange,
-    pub(super) sure: ChangeCertainty,
-    /// What to change, for a person.
+    pub(super) certainty: ChangeCertainty,
+    /// The change in words.
     pub(super) description: String,
-    /// The line to change, or that it is about.
+    /// The source line to change, or that allocates most of the changed memory.
     pub(super) line: Option<LineId>,
-    /// What the memory that is changed comes to at the peak.
+    /// The changed blocks' bytes at the peak.
     pub(super) bytes_at_peak: u64,
     pub(super) script: Script,
 }

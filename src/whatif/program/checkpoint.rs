@@ -73,7 +73,7 @@ fn checkpoint_module(recording: &RecordedProgram<'_, '_>, passes: &[Pass], modul
     let calls = module.passes.iter().map(|(_, calls)| calls.len()).max().unwrap_or(0);
     ChangedProgram {
         change: ProgramChange::Checkpoint,
-        sure: if plan.is_guess { ChangeCertainty::Guess } else { ChangeCertainty::About },
+        certainty: if plan.is_guess { ChangeCertainty::Guess } else { ChangeCertainty::About },
         description: format!("activation checkpointing of each of {}", counted(calls as u64, "call")),
         line: module.line.map(|line| LineId {
             frame: Some(line),

@@ -11,7 +11,7 @@ use super::recorded_program::RecordedProgram;
 use crate::base::ids::to_u32;
 use crate::base::intern::SeededMap;
 use crate::replay::ops::{ScriptOp, ScriptOpKind};
-use crate::study::held::Category;
+use crate::study::attribution::Category;
 
 /// Gradients gone before the forward pass that they live into.
 pub(super) fn drop_gradients(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
@@ -71,7 +71,7 @@ fn changed(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
     moved.dedup();
     Some(ChangedProgram {
         change: ProgramChange::GradientsGone,
-        sure: ChangeCertainty::About,
+        certainty: ChangeCertainty::About,
         description: "zero_grad(set_to_none=True) right after each step".to_owned(),
         line: recording.largest_line(moved.iter().copied()),
         bytes_at_peak: recording.bytes_at_peak(|block| moved.binary_search(&block).is_ok()),

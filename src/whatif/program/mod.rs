@@ -1,33 +1,34 @@
-//! What would have to change in a program, told from one recording of it.
+//! Which changes to a program would lower its peak.
 //!
-//! Each row is a change to the program's calls, which are then made to the allocator under the recorded settings on the
-//! device of the recording. A row is there only where its premise is seen in the recording, and what it comes to is
-//! what that replay came to, nothing else. [`Sure`] says how sure the premise is: that the program, so changed, would
-//! make these calls.
+//! In: one recording. Out: a row for each change that the recording suggests, such as activation checkpointing of a
+//! module that it calls repeatedly. A change edits the script of the program's operations, and its row has the figures
+//! of the edited script's replay under the recorded settings. [`ChangeCertainty`] rates one assumption: that the
+//! changed program would make exactly these calls. Does not know the program's source, only its requests.
 //!
-//! `Recording` is the calls, as a script, with the phase of each; `rows` has every row, each made by a file of its
-//! own that turns the script into another; `replayed` replays them. A recording that ends with a failure is taken to
-//! go on for a step, where the step before tells how ([`crate::replay::calls::Prolonged`]).
+//! `recorded_program` has the script and the phase of each operation; each kind of change has a file that edits the
+//! script; `find_changes` lists them; `change_replay` replays them. If the recording ends with a failure and the step
+//! before shows which requests would follow, the script goes on for one more step
+//! ([`crate::replay::ops::Continuation`]).
 
-mod answer;
+mod report;
 mod batch;
 mod change;
 mod checkpoint;
 mod gradients;
-mod left;
-mod lines;
+mod leftovers;
+mod without_line;
 mod modules;
 mod optimizer;
 mod passes;
 mod precision;
-mod recompute;
-mod recording;
-mod replayed;
-mod rows;
+mod checkpoint_plan;
+mod recorded_program;
+mod change_replay;
+mod find_changes;
 mod summary;
-mod unasked;
+mod best_changes;
 
-pub use self::answer::{ProgramDevice, ProgramReport, ProgramRow, RowFailure};
-pub use self::change::{ProgramChange, Sure};
-pub use self::rows::program;
-pub(crate) use self::unasked::best_changes;
+pub use self::report::{ProgramDevice, ProgramReport, ProgramRow, RowFailure};
+pub use self::change::{ProgramChange, ChangeCertainty};
+pub use self::find_changes::find_program_changes;
+pub(crate) use self::best_changes::find_best_changes;

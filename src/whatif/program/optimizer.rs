@@ -5,7 +5,7 @@ use super::recorded_program::RecordedProgram;
 use crate::base::ids::to_u32;
 use crate::replay::ops::ScriptBlock;
 use crate::stacks::phases::Phase;
-use crate::study::held::Category;
+use crate::study::attribution::Category;
 
 /// Tensors of fewer numbers than this keep their state as it is, in 8-bit optimizers.
 const MIN_8_BIT_ELEMENTS: u64 = 4096;
@@ -25,7 +25,7 @@ pub(super) fn fuse_optimizer(recording: &RecordedProgram<'_, '_>) -> Vec<Changed
     let row = || {
         let gone = ChangedSizes { state: &|it| it.bytes, temporary: &|_| 0 };
         let row = optimizer.change_sizes(ProgramChange::OptimizerTemporaries, what, &|_| false, gone);
-        ChangedProgram { sure: ChangeCertainty::Exact, ..row }
+        ChangedProgram { certainty: ChangeCertainty::Exact, ..row }
     };
     optimizer.temporaries.contains(&true).then(row).into_iter().collect()
 }
@@ -106,7 +106,7 @@ impl<'r, 's, 'a> OptimizerBlocks<'r, 's, 'a> {
         let all = 0..to_u32(recording.script.blocks.len());
         ChangedProgram {
             change,
-            sure: ChangeCertainty::Guess,
+            certainty: ChangeCertainty::Guess,
             description: what.to_owned(),
             line: recording.largest_line(all.filter(|block| is_changed(*block))),
             bytes_at_peak: recording.bytes_at_peak(is_changed),

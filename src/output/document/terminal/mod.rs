@@ -10,7 +10,7 @@ use super::block::{Block, Document, Field, Item, Stack};
 use super::drawing::draw;
 use super::text::{Text, faint};
 use super::wrap::{width, wrap};
-use crate::base::units::{counted, plain_lines};
+use crate::base::units::{counted, escape_command_lines};
 use shorten::shorten;
 
 /// Columns of the names on the left, and of a page that has no room for them beside the text.
@@ -23,7 +23,7 @@ const FRAMES: usize = 8;
 pub fn terminal(document: &Document, style: Style) -> String {
     let mut page = Page { out: String::new(), style, last: None };
     page.blocks(document);
-    plain_lines(page.out)
+    escape_command_lines(page.out)
 }
 
 struct Page<'a> {

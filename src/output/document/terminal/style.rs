@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Style as Ansi};
 
-use crate::base::units::plain;
+use crate::base::units::escape_text;
 use crate::output::document::pens::{Pens, UNICODE};
 use crate::output::document::text::{Text, Tone};
 
@@ -56,7 +56,7 @@ impl Style {
 
     /// `text` without anything that a terminal would act on. Every text that is shown passes here.
     pub(super) fn raw(self, text: &str) -> String {
-        let plain = plain(text);
+        let plain = escape_text(text);
         if self.unicode { plain } else { plain.replace('→', "->") }
     }
 

@@ -1,0 +1,53 @@
+//! Segments and blocks at a moment of the literal replay, in the shape that a snapshot has them.
+
+use super::tiling::{NONE, Tile, Tiling};
+use crate::snapshot::{Block, Blocks, Segment, Segments, Stacks};
+
+/// What a snapshot taken at that moment would have held of one device. The stacks of segments are not
+/// known.
+#[derive(Debug, Clone, Default)]
+pub struct Layout {
+    /// In address order.
+    pub segments: Segments,
+    /// Of all segments.
+    pub blocks: Blocks,
+}
+
+impl Layout {
+    /// The memory of `device` as `tiling` has it now.
+    pub fn from_tiling(tiling: &Tiling, device: u64) -> Self {
+        let mut tiles: Vec<&Tile> = tiling.tiles().collect();
+        tiles.sort_unstable_by_key(|tile| tile.addr);
+        let mut layout = Self::default();
+        for tile in tiles {
+            let row = layout.blocks.len();
+            layout.blocks.push(Block {
+                address: tile.addr,
+                size: tile.size,
+                requested_size: tile.requested,
+                state: tile.state,
+                stack: tile.stack,
+                made_by: tile.stack,
+            });
+            if tile.prev != NONE
+                && let Some(segment) = layout.segments.last_mut()
+            {
+                segment.total_size = segment.total_size.saturating_add(tile.size);
+                segment.blocks.end = row + 1;
+            } else if let Some(stream_pool) = tiling.stream_pools().get(tile.stream_pool as usize) {
+                layout.segments.push(Segment {
+                    device,
+                    address: tile.addr,
+                    total_size: tile.size,
+                    stream: stream_pool.stream,
+                    is_small: stream_pool.is_small,
+                    is_expandable: tile.is_expandable,
+                    pool: stream_pool.pool,
+                    stack: Stacks::EMPTY,
+                    blocks: row..row + 1,
+                });
+            }
+        }
+        layout
+    }
+}

@@ -1,0 +1,117 @@
+//! A series over the whole trace in a fixed number of buckets, extremes kept.
+
+/// The values of one bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket<const N: usize, T = u64> {
+    /// Index of the first entry in it.
+    pub first: usize,
+    /// Smallest value of each series.
+    pub min: [T; N],
+    /// Largest value of each series.
+    pub max: [T; N],
+}
+
+/// The largest value of one series.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SeriesPeak<T = u64> {
+    /// The value.
+    pub value: T,
+    /// Which sample reached it first, counted from 0.
+    pub sample: usize,
+}
+
+/// Gathers `N` series, sample by sample, into at most `limit` buckets of equal width.
+#[derive(Debug, Clone)]
+pub struct Sampler<const N: usize, T = u64> {
+    width: usize,
+    /// Where the next bucket begins.
+    next_bucket_start: usize,
+    buckets: Vec<Bucket<N, T>>,
+    samples: usize,
+    peaks: [SeriesPeak<T>; N],
+    last: [T; N],
+}
+
+impl<const N: usize, T: Copy + Default + PartialOrd> Sampler<N, T> {
+    /// For a trace of `len` entries.
+    pub fn new(len: usize, limit: usize) -> Self {
+        let width = len.div_ceil(limit.max(1)).max(1);
+        Self {
+            width,
+            next_bucket_start: 0,
+            buckets: Vec::with_capacity(len.div_ceil(width)),
+            samples: 0,
+            peaks: [SeriesPeak::default(); N],
+            last: [T::default(); N],
+        }
+    }
+
+    /// Adds the values after entry `index`; indices must not fall. Whether a bucket begins with them.
+    #[inline]
+    pub fn add(&mut self, index: usize, values: [T; N]) -> bool {
+        for (highest, value) in self.peaks.iter_mut().zip(values) {
+            if value > highest.value {
+                *highest = SeriesPeak { value, sample: self.samples };
+            }
+        }
+        self.samples += 1;
+        self.last = values;
+        match self.buckets.last_mut() {
+            Some(bucket) if index < self.next_bucket_start => {
+                for ((min, max), value) in bucket.min.iter_mut().zip(&mut bucket.max).zip(values) {
+                    if value < *min {
+                        *min = value;
+                    }
+                    if value > *max {
+                        *max = value;
+                    }
+                }
+                false
+            }
+            _ => {
+                self.next_bucket_start = (index / self.width + 1) * self.width;
+                self.buckets.push(Bucket { first: index, min: values, max: values });
+                true
+            }
+        }
+    }
+
+    /// The buckets, in order.
+    pub fn buckets(&self) -> &[Bucket<N, T>] {
+        &self.buckets
+    }
+
+    /// The bucket that entry `index` falls into.
+    pub fn bucket_index(&self, index: usize) -> usize {
+        index / self.width
+    }
+
+    /// The largest value of each series; 0 at the first sample where there is none above 0.
+    pub fn peaks(&self) -> [SeriesPeak<T>; N] {
+        self.peaks
+    }
+
+    /// The values of the last sample.
+    pub fn last(&self) -> [T; N] {
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spikes_survive() {
+        let mut sampler = Sampler::<1>::new(1000, 10);
+        for i in 0..1000 {
+            sampler.add(i, [if i == 555 || i == 777 { 99 } else { 1 }]);
+        }
+        assert_eq!(sampler.buckets().len(), 10);
+        assert_eq!(sampler.buckets()[5], Bucket { first: 500, min: [1], max: [99] });
+        assert_eq!(sampler.buckets()[4].max, [1]);
+        assert_eq!(sampler.bucket_index(555), 5);
+        assert_eq!(sampler.peaks(), [SeriesPeak { value: 99, sample: 555 }]);
+        assert_eq!(sampler.last(), [1]);
+    }
+}

@@ -1,0 +1,63 @@
+//! Blocks that lie side by side.
+
+use super::state::{NONE, Tile, Tiling};
+use crate::allocator::granule_size;
+use crate::base::ids::{PoolId, StackId};
+use crate::snapshot::BlockState;
+
+/// A block of a [`Stretch`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RangeBlock {
+    /// Bytes from the beginning of the stretch.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Allocated, pending or free.
+    pub state: BlockState,
+    /// Where it was allocated.
+    pub stack: StackId,
+}
+
+impl RangeBlock {
+    /// Bytes from the beginning of the stretch to its end.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.size)
+    }
+}
+
+/// A segment, or a range that is mapped into an expandable one without a gap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContiguousRange {
+    /// In the order of their addresses.
+    pub blocks: Vec<RangeBlock>,
+    /// The unit in which it can go back to the device, in bytes: all of it, unless it is expandable.
+    pub granule: u64,
+    /// Whether it is of a private pool.
+    pub is_private: bool,
+}
+
+impl Tiling {
+    /// All memory held from the device, in no order.
+    pub fn contiguous_ranges(&self) -> impl Iterator<Item = ContiguousRange> + '_ {
+        self.tiles().filter(|tile| tile.prev == NONE).map(|first| self.contiguous_range(first))
+    }
+
+    fn contiguous_range(&self, first: &Tile) -> ContiguousRange {
+        let stream_pool = &self.stream_pools[first.stream_pool as usize];
+        let tiles = std::iter::successors(Some(first), |tile| self.tile(tile.next));
+        let laid = |tile: &Tile| RangeBlock {
+            offset: tile.addr - first.addr,
+            size: tile.size,
+            state: tile.state,
+            stack: tile.stack,
+        };
+        let blocks: Vec<RangeBlock> = tiles.map(laid).collect();
+        let whole = blocks.last().map_or(0, RangeBlock::end).max(1);
+        let granule_size = || granule_size(stream_pool.is_small, &self.settings);
+        ContiguousRange {
+            granule: if first.is_expandable { granule_size() } else { whole },
+            blocks,
+            is_private: stream_pool.pool != PoolId::default(),
+        }
+    }
+}

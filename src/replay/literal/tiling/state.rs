@@ -1,0 +1,492 @@
+//! The tiles, and what each entry does to them.
+
+use std::collections::BTreeSet;
+
+use super::super::totals::{StreamPool, Totals};
+use super::free::{Tracking, FreeKindSums};
+use crate::allocator::conf::Settings;
+use crate::allocator::{block_size, is_small_request, round_size};
+use crate::base::ids::{PoolId, StackId, to_u32};
+use crate::base::intern::SeededMap;
+use crate::snapshot::{BlockState, Segment};
+
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A run of device memory to be tiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DeviceRange {
+    pub(crate) addr: u64,
+    pub(crate) size: u64,
+    pub(crate) pool: PoolId,
+    pub(crate) stream: u64,
+    pub(crate) is_small: bool,
+    pub(crate) is_expandable: bool,
+}
+
+impl From<&Segment> for DeviceRange {
+    fn from(segment: &Segment) -> Self {
+        Self {
+            addr: segment.address,
+            size: segment.total_size,
+            pool: segment.pool,
+            stream: segment.stream,
+            is_small: segment.is_small,
+            is_expandable: segment.is_expandable,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tile {
+    pub(crate) addr: u64,
+    pub(crate) size: u64,
+    pub(crate) requested: u64,
+    pub(crate) prev: u32,
+    pub(super) next: u32,
+    pub(crate) stream_pool: u32,
+    pub(crate) state: BlockState,
+    pub(crate) is_expandable: bool,
+    pub(crate) stack: StackId,
+}
+
+impl Tile {
+    fn end(&self) -> u64 {
+        self.addr.saturating_add(self.size)
+    }
+}
+
+/// All segments of one device, tiled by blocks.
+#[derive(Debug)]
+pub struct Tiling {
+    pub(super) settings: Settings,
+    pub(super) tiles: Vec<Tile>,
+    pub(super) free_ids: Vec<u32>,
+    pub(super) by_addr: SeededMap<u64, u32>,
+    pub(super) addresses: Option<BTreeSet<u64>>,
+    pub(super) stream_pools: Vec<StreamPool>,
+    pub(super) stream_pool_ids: SeededMap<(PoolId, u64, bool), u32>,
+    /// Free memory by kind; kept only when asked for.
+    pub(super) free_kinds: Option<FreeKindSums>,
+    /// What the last entry changed; kept only when asked for.
+    pub(super) changes: Option<Vec<Change>>,
+    /// Private pools whose blocks are handed out whole.
+    pub(super) no_split: Vec<PoolId>,
+    pub(super) totals: Totals,
+}
+
+/// Something that an entry changed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change {
+    /// A block that is in use, or was, at this address.
+    Block(u64),
+    /// Memory that came from the device.
+    Added(Tile),
+    /// Bytes of memory that went back to it, and where.
+    Removed(u64, u64),
+}
+
+/// An entry that does not fit what came before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Contradiction;
+
+type ApplyResult = Result<(), Contradiction>;
+
+impl Tiling {
+    /// No memory at all; `keep` says what to keep of free blocks.
+    pub(crate) fn new(settings: Settings, keep: Tracking) -> Self {
+        Self {
+            free_kinds: (keep == Tracking::FreeKinds).then(|| FreeKindSums::new(&settings)),
+            changes: (keep == Tracking::Changes).then(Vec::new),
+            settings,
+            tiles: Vec::new(),
+            free_ids: Vec::new(),
+            by_addr: SeededMap::default(),
+            addresses: None,
+            stream_pools: Vec::new(),
+            stream_pool_ids: SeededMap::default(),
+            no_split: Vec::new(),
+            totals: Totals::default(),
+        }
+    }
+
+    /// Other settings come into effect.
+    pub(crate) fn set_settings(&mut self, settings: &Settings) {
+        self.settings = settings.clone();
+    }
+
+    /// Blocks of `pools` are handed out whole (`MemPool(no_split=True)`).
+    pub(crate) fn set_no_split_pools(&mut self, pools: Vec<PoolId>) {
+        self.no_split = pools;
+    }
+
+    /// The sums now.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Free and pending bytes by pool and stream, in order of appearance.
+    pub fn stream_pools(&self) -> &[StreamPool] {
+        &self.stream_pools
+    }
+
+    /// The largest free block that a request of this pool, stream and size class could use; looks at every
+    /// block.
+    pub fn largest_free(&self, pool: PoolId, stream: u64, is_small: bool) -> u64 {
+        let Some(&stream_pool) = self.stream_pool_ids.get(&(pool, stream, is_small)) else {
+            return 0;
+        };
+        let own =
+            |tile: &&Tile| tile.stream_pool == stream_pool && tile.state == BlockState::Inactive;
+        self.tiles().filter(own).map(|tile| tile.size).max().unwrap_or(0)
+    }
+
+    /// Every block in use: address, size, requested bytes, state and stack, in no order.
+    pub fn active_blocks(&self) -> impl Iterator<Item = (u64, u64, u64, BlockState, StackId)> + '_ {
+        self.tiles()
+            .filter(|t| t.state != BlockState::Inactive)
+            .map(|t| (t.addr, t.size, t.requested, t.state, t.stack))
+    }
+
+    /// Every tile, in an order that follows from the trace alone.
+    pub(crate) fn tiles(&self) -> impl Iterator<Item = &Tile> {
+        let is_there = |id: u32, tile: &Tile| self.find(tile.addr) == Some(id);
+        (0..).zip(&self.tiles).filter(move |(id, tile)| is_there(*id, tile)).map(|(_, tile)| tile)
+    }
+
+    /// Size and state of the block that begins at `addr`.
+    pub fn block_at(&self, addr: u64) -> Option<(u64, BlockState)> {
+        let tile = &self.tiles[self.find(addr)? as usize];
+        Some((tile.size, tile.state))
+    }
+
+    /// How many blocks there are.
+    pub fn len(&self) -> usize {
+        self.by_addr.len()
+    }
+
+    /// Whether there is no memory.
+    pub fn is_empty(&self) -> bool {
+        self.by_addr.is_empty()
+    }
+
+    /// Tile `id`; none for [`NONE`].
+    pub(super) fn tile(&self, id: u32) -> Option<&Tile> {
+        self.tiles.get(id as usize)
+    }
+
+    pub(super) fn find(&self, addr: u64) -> Option<u32> {
+        self.by_addr.get(&addr).copied()
+    }
+
+    /// The tile around `addr`.
+    pub(super) fn tile_containing(&mut self, addr: u64) -> Option<u32> {
+        let ordered = self.addresses.get_or_insert_with(|| self.by_addr.keys().copied().collect());
+        let start = *ordered.range(..=addr).next_back()?;
+        let id = self.find(start)?;
+        (addr < self.tiles[id as usize].end()).then_some(id)
+    }
+
+    fn stream_pool(&mut self, pool: PoolId, stream: u64, is_small: bool) -> u32 {
+        *self.stream_pool_ids.entry((pool, stream, is_small)).or_insert_with(|| {
+            self.stream_pools.push(StreamPool { pool, stream, is_small, free: 0, pending: 0 });
+            to_u32(self.stream_pools.len() - 1)
+        })
+    }
+
+    /// Adds (`sign` > 0) or takes away what tile `id` contributes to the sums.
+    #[inline]
+    fn update_sums(&mut self, id: u32, add: bool) {
+        let t = self.tiles[id as usize];
+        self.record_tile_change(&t);
+        let step = |total: &mut u64, n: u64| {
+            *total = if add { total.saturating_add(n) } else { total.saturating_sub(n) };
+        };
+        step(&mut self.totals.reserved, t.size);
+        let stream_pool = &mut self.stream_pools[t.stream_pool as usize];
+        match t.state {
+            BlockState::Inactive => step(&mut stream_pool.free, t.size),
+            BlockState::ActiveAllocated => {
+                step(&mut self.totals.allocated, t.size);
+                step(&mut self.totals.active, t.size);
+                step(&mut self.totals.requested, t.requested);
+            }
+            BlockState::ActivePendingFree => {
+                step(&mut stream_pool.pending, t.size);
+                step(&mut self.totals.active, t.size);
+                step(&mut self.totals.requested, t.requested);
+            }
+        }
+    }
+
+    /// Changes tile `id`, with the sums.
+    #[inline]
+    fn update_tile(&mut self, id: u32, change: impl FnOnce(&mut Tile)) {
+        self.update_sums(id, false);
+        change(&mut self.tiles[id as usize]);
+        self.update_sums(id, true);
+        self.recount(id);
+    }
+
+    fn insert(&mut self, tile: Tile) -> u32 {
+        let id = if let Some(id) = self.free_ids.pop() {
+            self.tiles[id as usize] = tile;
+            id
+        } else {
+            self.tiles.push(tile);
+            to_u32(self.tiles.len() - 1)
+        };
+        self.by_addr.insert(tile.addr, id);
+        if let Some(ordered) = &mut self.addresses {
+            ordered.insert(tile.addr);
+        }
+        if let Some(next) = self.tiles.get_mut(tile.next as usize) {
+            next.prev = id;
+        }
+        if let Some(prev) = self.tiles.get_mut(tile.prev as usize) {
+            prev.next = id;
+        }
+        self.update_sums(id, true);
+        self.recount_added(id);
+        id
+    }
+
+    /// Takes tile `id` away; its neighbours become neighbours if `join`, else ends.
+    fn remove(&mut self, id: u32, join: bool) {
+        self.update_sums(id, false);
+        let tile = self.tiles[id as usize];
+        self.by_addr.remove(&tile.addr);
+        if let Some(ordered) = &mut self.addresses {
+            ordered.remove(&tile.addr);
+        }
+        if let Some(next) = self.tiles.get_mut(tile.next as usize) {
+            next.prev = if join { tile.prev } else { NONE };
+        }
+        if let Some(prev) = self.tiles.get_mut(tile.prev as usize) {
+            prev.next = if join { tile.next } else { NONE };
+        }
+        self.free_ids.push(id);
+        self.recount_removed(id, &tile);
+    }
+
+    /// Cuts tile `id` at `addr`, which must lie inside; both parts keep its state.
+    fn split(&mut self, id: u32, addr: u64) -> u32 {
+        let tile = self.tiles[id as usize];
+        debug_assert!(tile.addr < addr && addr < tile.end(), "both parts have a size");
+        self.update_tile(id, |t| t.size = addr - t.addr);
+        self.insert(Tile { addr, size: tile.end() - addr, prev: id, requested: 0, ..tile })
+    }
+
+    /// A tile of just the `size` bytes at `addr`, cut out of the free tile around them.
+    fn split_out(&mut self, addr: u64, size: u64) -> Result<u32, Contradiction> {
+        let end = addr.checked_add(size).ok_or(Contradiction)?;
+        let id = self.tile_containing(addr).ok_or(Contradiction)?;
+        let tile = self.tiles[id as usize];
+        if tile.state != BlockState::Inactive || tile.end() < end || size == 0 {
+            return Err(Contradiction);
+        }
+        let id = if tile.addr < addr { self.split(id, addr) } else { id };
+        if end < tile.end() {
+            self.split(id, end);
+        }
+        Ok(id)
+    }
+
+    /// Merges free tile `id` with free neighbours.
+    fn merge(&mut self, id: u32) {
+        let tile = self.tiles[id as usize];
+        if let Some(&next) = self.tile(tile.next)
+            && next.state == BlockState::Inactive
+        {
+            self.remove(tile.next, true);
+            self.update_tile(id, |t| t.size += next.size);
+        }
+        if let Some(&prev) = self.tile(tile.prev)
+            && prev.state == BlockState::Inactive
+        {
+            let tile = self.tiles[id as usize];
+            self.remove(id, true);
+            self.update_tile(tile.prev, |t| t.size += tile.size);
+        }
+    }
+
+    /// Memory taken from the device: a segment, or a range mapped into one.
+    pub(crate) fn insert_range(&mut self, run: DeviceRange) -> Result<u32, Contradiction> {
+        if run.size == 0
+            || run.addr.checked_add(run.size).is_none()
+            || self.totals.reserved.checked_add(run.size).is_none()
+            || self.find(run.addr).is_some()
+        {
+            return Err(Contradiction);
+        }
+        let stream_pool = self.stream_pool(run.pool, run.stream, run.is_small);
+        let (mut prev, mut next) = (NONE, NONE);
+        if run.is_expandable {
+            let fits = |t: &Tile| t.is_expandable && t.stream_pool == stream_pool;
+            prev = run.addr.checked_sub(1).and_then(|a| self.tile_containing(a)).unwrap_or(NONE);
+            prev = match self.tile(prev) {
+                Some(t) if fits(t) && t.end() == run.addr => prev,
+                Some(t) if t.end() > run.addr => return Err(Contradiction),
+                _ => NONE,
+            };
+            next = self.find(run.addr + run.size).unwrap_or(NONE);
+            if !self.tile(next).is_some_and(|t| fits(t) && t.prev == NONE) {
+                next = NONE;
+            }
+        }
+        let tile = Tile {
+            addr: run.addr,
+            size: run.size,
+            requested: 0,
+            prev,
+            next,
+            stream_pool,
+            state: BlockState::Inactive,
+            is_expandable: run.is_expandable,
+            stack: StackId::default(),
+        };
+        self.record_change(Change::Added(tile));
+        Ok(self.insert(tile))
+    }
+
+    /// `segment_alloc`, `segment_map`
+    pub(crate) fn add_range(&mut self, run: DeviceRange) -> ApplyResult {
+        let id = self.insert_range(run)?;
+        if run.is_expandable {
+            self.merge(id);
+        }
+        Ok(())
+    }
+
+    /// `segment_free`: the whole segment at `addr` goes.
+    pub(crate) fn free_segment(&mut self, addr: u64) -> ApplyResult {
+        let mut id = self.find(addr).ok_or(Contradiction)?;
+        let first = self.tiles[id as usize];
+        if first.prev != NONE {
+            return Err(Contradiction);
+        }
+        let whole = first.next == NONE && first.state == BlockState::Inactive;
+        let mut size = 0_u64;
+        while let Some(&tile) = self.tile(id) {
+            self.remove(id, false);
+            size = size.saturating_add(tile.size);
+            id = tile.next;
+        }
+        self.record_change(Change::Removed(addr, size));
+        if whole { Ok(()) } else { Err(Contradiction) }
+    }
+
+    /// `segment_unmap`: free memory goes, whatever blocks it was part of.
+    pub(crate) fn unmap(&mut self, addr: u64, size: u64) -> ApplyResult {
+        let id = self.split_out(addr, size)?;
+        self.remove(id, false);
+        self.record_change(Change::Removed(addr, size));
+        Ok(())
+    }
+
+    /// `alloc`: a block of `requested` bytes at `addr`. An error says that the entry contradicted
+    /// what came before; it is then applied as far as it can be.
+    pub(crate) fn alloc(
+        &mut self,
+        addr: u64,
+        requested: u64,
+        stack: StackId,
+        stream: u64,
+    ) -> ApplyResult {
+        let rounded = round_size(requested, &self.settings);
+        let mut sound = true;
+        let id = if let Some(id) = self.find(addr) {
+            id
+        } else {
+            sound = false;
+            match self.tile_containing(addr) {
+                Some(id) => {
+                    let tile = self.tiles[id as usize];
+                    if tile.state != BlockState::Inactive
+                        && addr - tile.addr < tile.requested.max(1)
+                    {
+                        return Err(Contradiction);
+                    }
+                    // The block before is smaller than the settings say: believe the trace.
+                    let rest = self.split(id, addr);
+                    self.update_tile(rest, |t| t.state = BlockState::Inactive);
+                    rest
+                }
+                // Memory whose coming was not recorded.
+                None => self.insert_range(DeviceRange {
+                    addr,
+                    size: rounded,
+                    pool: PoolId::default(),
+                    stream,
+                    is_small: is_small_request(rounded),
+                    is_expandable: false,
+                })?,
+            }
+        };
+        let tile = self.tiles[id as usize];
+        sound &= tile.state == BlockState::Inactive && tile.size >= rounded;
+        let stream_pool = self.stream_pools[tile.stream_pool as usize];
+        let size = block_size(rounded, tile.size, stream_pool.is_small, &self.settings);
+        let is_whole = self.no_split.contains(&stream_pool.pool);
+        if !is_whole && size < tile.size && tile.state == BlockState::Inactive {
+            self.split(id, addr + size);
+        }
+        self.update_tile(id, |t| {
+            t.state = BlockState::ActiveAllocated;
+            t.requested = requested.min(t.size);
+            t.stack = stack;
+        });
+        if sound { Ok(()) } else { Err(Contradiction) }
+    }
+
+    /// Puts a block that was live before the recording at its place in free memory.
+    pub(crate) fn place_block(
+        &mut self,
+        addr: u64,
+        size: u64,
+        requested: u64,
+        state: BlockState,
+    ) -> ApplyResult {
+        let id = self.split_out(addr, size)?;
+        self.update_tile(id, |t| {
+            t.state = state;
+            t.requested = requested.min(size);
+        });
+        Ok(())
+    }
+
+    /// Says which stack the block at `addr` came from.
+    pub(crate) fn set_stack(&mut self, addr: u64, stack: StackId) {
+        if let Some(id) = self.find(addr) {
+            self.tiles[id as usize].stack = stack;
+        }
+    }
+
+    /// `free_requested`
+    pub(crate) fn free_requested(&mut self, addr: u64) -> ApplyResult {
+        let id = self.find(addr).ok_or(Contradiction)?;
+        let tile = &mut self.tiles[id as usize];
+        if tile.state != BlockState::ActiveAllocated {
+            return Err(Contradiction);
+        }
+        // It stays active, and its requested bytes count on.
+        tile.state = BlockState::ActivePendingFree;
+        self.totals.allocated -= tile.size;
+        self.stream_pools[tile.stream_pool as usize].pending += tile.size;
+        self.record_change(Change::Block(addr));
+        Ok(())
+    }
+
+    /// `free_completed`; its `free_requested` may be missing in old or filtered traces.
+    pub(crate) fn free_completed(&mut self, addr: u64) -> ApplyResult {
+        let id = self.find(addr).ok_or(Contradiction)?;
+        if self.tiles[id as usize].state == BlockState::Inactive {
+            return Err(Contradiction);
+        }
+        self.update_tile(id, |t| {
+            t.state = BlockState::Inactive;
+            t.requested = 0;
+        });
+        self.merge(id);
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! Memory that went back to the device during the trace, and why.
+
+use std::ops::Range;
+
+use super::trace_op::TraceOp;
+use super::trace_ops::TraceOps;
+use crate::snapshot::Device;
+
+/// Memory that one operation returned to the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceFree {
+    /// The last entry of the request, or the first entry of the release.
+    pub entry_index: usize,
+    pub bytes: u64,
+    /// A request made room for itself: a retry after the device refused, garbage collection, or `max_split_size_mb`.
+    /// Otherwise the program called `empty_cache()` or dropped a private pool.
+    pub is_for_request: bool,
+}
+
+/// Memory returned to `device`, which holds `reserved` bytes before its first entry.
+///
+/// A trace has no entry for `empty_cache()`. The stacks tell it apart from a request's own work; without stacks, it is
+/// assumed if the device had room for the request.
+pub fn device_frees(device: Device<'_>, reserved: u64) -> impl Iterator<Item = DeviceFree> {
+    let returned_bytes = move |entries: &Range<usize>| {
+        let shrinking = entries.clone().map(|index| device.entry(index));
+        shrinking.filter(|e| e.action.is_shrink()).fold(0, |sum, e| e.size.saturating_add(sum))
+    };
+    TraceOps::new(device, reserved).filter_map(move |op| {
+        let (entries, is_for_request) = match op {
+            TraceOp::Alloc { entries, boundary, .. } if entries.len() > 1 => {
+                (entries, !boundary.is_some_and(|boundary| boundary.is_likely))
+            }
+            TraceOp::Release { entries, .. } => (entries, false),
+            TraceOp::Alloc { .. } | TraceOp::Free { .. } | TraceOp::Marker { .. } => return None,
+        };
+        let bytes = returned_bytes(&entries);
+        let entry_index = if is_for_request { entries.end - 1 } else { entries.start };
+        (bytes > 0).then_some(DeviceFree { entry_index, bytes, is_for_request })
+    })
+}
