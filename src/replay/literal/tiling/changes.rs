@@ -1,21 +1,21 @@
-//! What an entry changed, for whoever follows every block from its beginning to its end.
+//! The changes of each entry, to follow every block from its allocation to its free.
 
-use super::state::{Change, Tile, Tiling};
+use super::state::{Change, Tiling};
+use super::tile::Tile;
 use crate::snapshot::BlockState;
 
 impl Tiling {
-    /// What the last entry changed, in its order; nothing unless it is kept ([`super::Keep::Changes`]). A block may be
-    /// named several times.
+    /// The changes of the last entry, in order; empty unless tracked ([`super::Tracking::Changes`]). A block may occur
+    /// several times.
     pub(crate) fn changes(&self) -> &[Change] {
         self.changes.as_deref().unwrap_or_default()
     }
 
-    /// The tile that begins at `addr`.
+    /// The tile that starts at `addr`.
     pub(crate) fn tile_at(&self, addr: u64) -> Option<&Tile> {
         self.tile(self.find(addr)?)
     }
 
-    /// The next entry begins.
     #[inline]
     pub(crate) fn clear_changes(&mut self) {
         if let Some(changes) = &mut self.changes {
@@ -23,7 +23,6 @@ impl Tiling {
         }
     }
 
-    /// Takes note of a change.
     #[inline]
     pub(super) fn record_change(&mut self, change: Change) {
         if let Some(changes) = &mut self.changes {
@@ -31,7 +30,6 @@ impl Tiling {
         }
     }
 
-    /// Takes note of a tile that is about to change, or has changed.
     #[inline]
     pub(super) fn record_tile_change(&mut self, tile: &Tile) {
         if tile.state != BlockState::Inactive {

@@ -1,6 +1,7 @@
-//! Blocks that lie side by side.
+//! Adjacent blocks, for figures of fragmentation.
 
-use super::state::{NONE, Tile, Tiling};
+use super::state::Tiling;
+use super::tile::{NONE, Tile};
 use crate::allocator::granule_size;
 use crate::base::ids::{PoolId, StackId};
 use crate::snapshot::BlockState;
@@ -8,36 +9,33 @@ use crate::snapshot::BlockState;
 /// A block of a [`Stretch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RangeBlock {
-    /// Bytes from the beginning of the stretch.
+    /// Bytes from the start of the range.
     pub offset: u64,
-    /// Bytes.
     pub size: u64,
-    /// Allocated, pending or free.
     pub state: BlockState,
-    /// Where it was allocated.
+    /// The stack that allocated it.
     pub stack: StackId,
 }
 
 impl RangeBlock {
-    /// Bytes from the beginning of the stretch to its end.
+    /// Bytes from the start of the range to the end of the block.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.size)
     }
 }
 
-/// A segment, or a range that is mapped into an expandable one without a gap.
+/// A segment, or memory mapped into an expandable segment without a gap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContiguousRange {
-    /// In the order of their addresses.
+    /// In address order, without gaps.
     pub blocks: Vec<RangeBlock>,
-    /// The unit in which it can go back to the device, in bytes: all of it, unless it is expandable.
+    /// The unit in which the range can be released, in bytes: all of it, unless it is expandable.
     pub granule: u64,
-    /// Whether it is of a private pool.
     pub is_private: bool,
 }
 
 impl Tiling {
-    /// All memory held from the device, in no order.
+    /// All memory taken from the device, in no order.
     pub fn contiguous_ranges(&self) -> impl Iterator<Item = ContiguousRange> + '_ {
         self.tiles().filter(|tile| tile.prev == NONE).map(|first| self.contiguous_range(first))
     }
@@ -45,13 +43,13 @@ impl Tiling {
     fn contiguous_range(&self, first: &Tile) -> ContiguousRange {
         let stream_pool = &self.stream_pools[first.stream_pool as usize];
         let tiles = std::iter::successors(Some(first), |tile| self.tile(tile.next));
-        let laid = |tile: &Tile| RangeBlock {
+        let range_block = |tile: &Tile| RangeBlock {
             offset: tile.addr - first.addr,
             size: tile.size,
             state: tile.state,
             stack: tile.stack,
         };
-        let blocks: Vec<RangeBlock> = tiles.map(laid).collect();
+        let blocks: Vec<RangeBlock> = tiles.map(range_block).collect();
         let whole = blocks.last().map_or(0, RangeBlock::end).max(1);
         let granule_size = || granule_size(stream_pool.is_small, &self.settings);
         ContiguousRange {

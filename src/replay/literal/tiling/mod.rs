@@ -1,18 +1,22 @@
-//! Which block covers which address: segments tiled by blocks, kept current as entries are applied.
+//! The blocks of one device by address, kept current as entries are applied.
 //!
-//! Tiles live in an arena and know their neighbours; a hash map finds a tile by its first address,
-//! which is how every entry of a sound trace names one. Finding the tile *around* an address needs an
-//! ordered index; it is built when first needed (expandable memory, or a trace that contradicts
-//! itself) and kept from then on.
+//! In: one entry at a time. Out: every block, the totals, free memory by kind, and what the last entry changed. A tile is
+//! a block of any state. Tiles live in an arena and link to their neighbours; a hash map finds a tile by its first
+//! address, which is how every entry of a consistent trace names one. Finding the tile that *contains* an address needs an
+//! ordered index, which is built on first use (expandable memory, or a trace that contradicts itself). Knows no pools but
+//! by their id, and nothing of the allocator's decisions.
 
 mod changes;
 mod free;
+mod recount;
 mod state;
 mod contiguous;
 #[cfg(test)]
 mod tests;
+mod tile;
 
 pub use free::{FreeKinds, Tracking};
 pub use state::Tiling;
-pub(crate) use state::{Change, NONE, DeviceRange, Tile};
+pub(crate) use state::{Change, DeviceRange};
+pub(crate) use tile::{NONE, Tile};
 pub use contiguous::{ContiguousRange, RangeBlock};

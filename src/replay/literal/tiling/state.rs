@@ -1,18 +1,17 @@
-//! The tiles, and what each entry does to them.
+//! The tiles, and the effect of each entry on them.
 
 use std::collections::BTreeSet;
 
 use super::super::totals::{StreamPool, Totals};
-use super::free::{Tracking, FreeKindSums};
+use super::free::{FreeKindSums, Tracking};
+use super::tile::{NONE, Tile};
 use crate::allocator::conf::Settings;
 use crate::allocator::{block_size, is_small_request, round_size};
 use crate::base::ids::{PoolId, StackId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::snapshot::{BlockState, Segment};
 
-pub(crate) const NONE: u32 = u32::MAX;
-
-/// A run of device memory to be tiled.
+/// A range of device memory: a segment, or a part mapped into an expandable one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeviceRange {
     pub(crate) addr: u64,
@@ -36,26 +35,7 @@ impl From<&Segment> for DeviceRange {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Tile {
-    pub(crate) addr: u64,
-    pub(crate) size: u64,
-    pub(crate) requested: u64,
-    pub(crate) prev: u32,
-    pub(super) next: u32,
-    pub(crate) stream_pool: u32,
-    pub(crate) state: BlockState,
-    pub(crate) is_expandable: bool,
-    pub(crate) stack: StackId,
-}
-
-impl Tile {
-    fn end(&self) -> u64 {
-        self.addr.saturating_add(self.size)
-    }
-}
-
-/// All segments of one device, tiled by blocks.
+/// All blocks of one device.
 #[derive(Debug)]
 pub struct Tiling {
     pub(super) settings: Settings,
@@ -65,38 +45,35 @@ pub struct Tiling {
     pub(super) addresses: Option<BTreeSet<u64>>,
     pub(super) stream_pools: Vec<StreamPool>,
     pub(super) stream_pool_ids: SeededMap<(PoolId, u64, bool), u32>,
-    /// Free memory by kind; kept only when asked for.
     pub(super) free_kinds: Option<FreeKindSums>,
-    /// What the last entry changed; kept only when asked for.
+    /// The changes of the last entry, if tracked.
     pub(super) changes: Option<Vec<Change>>,
-    /// Private pools whose blocks are handed out whole.
+    /// Private pools that never split blocks.
     pub(super) no_split: Vec<PoolId>,
     pub(super) totals: Totals,
 }
 
-/// Something that an entry changed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change {
-    /// A block that is in use, or was, at this address.
+    /// The active block at this address was added, changed or removed.
     Block(u64),
-    /// Memory that came from the device.
+    /// Memory was taken from the device.
     Added(Tile),
-    /// Bytes of memory that went back to it, and where.
+    /// Memory was returned to the device: address and size.
     Removed(u64, u64),
 }
 
-/// An entry that does not fit what came before it.
+/// An entry contradicts the state before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Contradiction;
 
 type ApplyResult = Result<(), Contradiction>;
 
 impl Tiling {
-    /// No memory at all; `keep` says what to keep of free blocks.
-    pub(crate) fn new(settings: Settings, keep: Tracking) -> Self {
+    pub(crate) fn new(settings: Settings, tracking: Tracking) -> Self {
         Self {
-            free_kinds: (keep == Tracking::FreeKinds).then(|| FreeKindSums::new(&settings)),
-            changes: (keep == Tracking::Changes).then(Vec::new),
+            free_kinds: (tracking == Tracking::FreeKinds).then(|| FreeKindSums::new(&settings)),
+            changes: (tracking == Tracking::Changes).then(Vec::new),
             settings,
             tiles: Vec::new(),
             free_ids: Vec::new(),
@@ -109,67 +86,64 @@ impl Tiling {
         }
     }
 
-    /// Other settings come into effect.
     pub(crate) fn set_settings(&mut self, settings: &Settings) {
         self.settings = settings.clone();
     }
 
-    /// Blocks of `pools` are handed out whole (`MemPool(no_split=True)`).
+    /// Never split blocks of `pools` (`MemPool(no_split=True)`).
     pub(crate) fn set_no_split_pools(&mut self, pools: Vec<PoolId>) {
         self.no_split = pools;
     }
 
-    /// The sums now.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Free and pending bytes by pool and stream, in order of appearance.
+    /// In order of appearance.
     pub fn stream_pools(&self) -> &[StreamPool] {
         &self.stream_pools
     }
 
-    /// The largest free block that a request of this pool, stream and size class could use; looks at every
-    /// block.
+    /// Size of the largest free block that can serve a request of this pool, stream and size class. Iterates over all
+    /// blocks.
     pub fn largest_free(&self, pool: PoolId, stream: u64, is_small: bool) -> u64 {
         let Some(&stream_pool) = self.stream_pool_ids.get(&(pool, stream, is_small)) else {
             return 0;
         };
-        let own =
+        let is_match =
             |tile: &&Tile| tile.stream_pool == stream_pool && tile.state == BlockState::Inactive;
-        self.tiles().filter(own).map(|tile| tile.size).max().unwrap_or(0)
+        self.tiles().filter(is_match).map(|tile| tile.size).max().unwrap_or(0)
     }
 
-    /// Every block in use: address, size, requested bytes, state and stack, in no order.
+    /// Every active block in no order: address, size, requested bytes, state and stack.
     pub fn active_blocks(&self) -> impl Iterator<Item = (u64, u64, u64, BlockState, StackId)> + '_ {
         self.tiles()
             .filter(|t| t.state != BlockState::Inactive)
             .map(|t| (t.addr, t.size, t.requested, t.state, t.stack))
     }
 
-    /// Every tile, in an order that follows from the trace alone.
+    /// Every tile, in an order that depends on the trace alone.
     pub(crate) fn tiles(&self) -> impl Iterator<Item = &Tile> {
-        let is_there = |id: u32, tile: &Tile| self.find(tile.addr) == Some(id);
-        (0..).zip(&self.tiles).filter(move |(id, tile)| is_there(*id, tile)).map(|(_, tile)| tile)
+        let exists = |id: u32, tile: &Tile| self.find(tile.addr) == Some(id);
+        (0..).zip(&self.tiles).filter(move |(id, tile)| exists(*id, tile)).map(|(_, tile)| tile)
     }
 
-    /// Size and state of the block that begins at `addr`.
+    /// Size and state of the block that starts at `addr`.
     pub fn block_at(&self, addr: u64) -> Option<(u64, BlockState)> {
         let tile = &self.tiles[self.find(addr)? as usize];
         Some((tile.size, tile.state))
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub fn len(&self) -> usize {
         self.by_addr.len()
     }
 
-    /// Whether there is no memory.
     pub fn is_empty(&self) -> bool {
         self.by_addr.is_empty()
     }
 
-    /// Tile `id`; none for [`NONE`].
+    /// `None` for [`NONE`].
     pub(super) fn tile(&self, id: u32) -> Option<&Tile> {
         self.tiles.get(id as usize)
     }
@@ -178,7 +152,6 @@ impl Tiling {
         self.by_addr.get(&addr).copied()
     }
 
-    /// The tile around `addr`.
     pub(super) fn tile_containing(&mut self, addr: u64) -> Option<u32> {
         let ordered = self.addresses.get_or_insert_with(|| self.by_addr.keys().copied().collect());
         let start = *ordered.range(..=addr).next_back()?;
@@ -193,32 +166,32 @@ impl Tiling {
         })
     }
 
-    /// Adds (`sign` > 0) or takes away what tile `id` contributes to the sums.
+    /// Adds or subtracts tile `id` in the totals.
     #[inline]
-    fn update_sums(&mut self, id: u32, add: bool) {
+    fn update_sums(&mut self, id: u32, is_added: bool) {
         let t = self.tiles[id as usize];
         self.record_tile_change(&t);
-        let step = |total: &mut u64, n: u64| {
-            *total = if add { total.saturating_add(n) } else { total.saturating_sub(n) };
+        let apply = |total: &mut u64, n: u64| {
+            *total = if is_added { total.saturating_add(n) } else { total.saturating_sub(n) };
         };
-        step(&mut self.totals.reserved, t.size);
+        apply(&mut self.totals.reserved, t.size);
         let stream_pool = &mut self.stream_pools[t.stream_pool as usize];
         match t.state {
-            BlockState::Inactive => step(&mut stream_pool.free, t.size),
+            BlockState::Inactive => apply(&mut stream_pool.free, t.size),
             BlockState::ActiveAllocated => {
-                step(&mut self.totals.allocated, t.size);
-                step(&mut self.totals.active, t.size);
-                step(&mut self.totals.requested, t.requested);
+                apply(&mut self.totals.allocated, t.size);
+                apply(&mut self.totals.active, t.size);
+                apply(&mut self.totals.requested, t.requested);
             }
             BlockState::ActivePendingFree => {
-                step(&mut stream_pool.pending, t.size);
-                step(&mut self.totals.active, t.size);
-                step(&mut self.totals.requested, t.requested);
+                apply(&mut stream_pool.pending, t.size);
+                apply(&mut self.totals.active, t.size);
+                apply(&mut self.totals.requested, t.requested);
             }
         }
     }
 
-    /// Changes tile `id`, with the sums.
+    /// Changes tile `id` and the totals.
     #[inline]
     fn update_tile(&mut self, id: u32, change: impl FnOnce(&mut Tile)) {
         self.update_sums(id, false);
@@ -250,7 +223,7 @@ impl Tiling {
         id
     }
 
-    /// Takes tile `id` away; its neighbours become neighbours if `join`, else ends.
+    /// Removes tile `id`. With `join`, its neighbours become adjacent; otherwise they become the ends of two ranges.
     fn remove(&mut self, id: u32, join: bool) {
         self.update_sums(id, false);
         let tile = self.tiles[id as usize];
@@ -268,7 +241,7 @@ impl Tiling {
         self.recount_removed(id, &tile);
     }
 
-    /// Cuts tile `id` at `addr`, which must lie inside; both parts keep its state.
+    /// Splits tile `id` at `addr`, which must lie inside; both parts keep its state.
     fn split(&mut self, id: u32, addr: u64) -> u32 {
         let tile = self.tiles[id as usize];
         debug_assert!(tile.addr < addr && addr < tile.end(), "both parts have a size");
@@ -276,7 +249,7 @@ impl Tiling {
         self.insert(Tile { addr, size: tile.end() - addr, prev: id, requested: 0, ..tile })
     }
 
-    /// A tile of just the `size` bytes at `addr`, cut out of the free tile around them.
+    /// Splits the free tile that contains the `size` bytes at `addr`, so that they are a tile.
     fn split_out(&mut self, addr: u64, size: u64) -> Result<u32, Contradiction> {
         let end = addr.checked_add(size).ok_or(Contradiction)?;
         let id = self.tile_containing(addr).ok_or(Contradiction)?;
@@ -309,62 +282,62 @@ impl Tiling {
         }
     }
 
-    /// Memory taken from the device: a segment, or a range mapped into one.
-    pub(crate) fn insert_range(&mut self, run: DeviceRange) -> Result<u32, Contradiction> {
-        if run.size == 0
-            || run.addr.checked_add(run.size).is_none()
-            || self.totals.reserved.checked_add(run.size).is_none()
-            || self.find(run.addr).is_some()
+    /// Adds a free tile for memory taken from the device.
+    pub(crate) fn insert_range(&mut self, range: DeviceRange) -> Result<u32, Contradiction> {
+        if range.size == 0
+            || range.addr.checked_add(range.size).is_none()
+            || self.totals.reserved.checked_add(range.size).is_none()
+            || self.find(range.addr).is_some()
         {
             return Err(Contradiction);
         }
-        let stream_pool = self.stream_pool(run.pool, run.stream, run.is_small);
+        let stream_pool = self.stream_pool(range.pool, range.stream, range.is_small);
         let (mut prev, mut next) = (NONE, NONE);
-        if run.is_expandable {
+        if range.is_expandable {
             let fits = |t: &Tile| t.is_expandable && t.stream_pool == stream_pool;
-            prev = run.addr.checked_sub(1).and_then(|a| self.tile_containing(a)).unwrap_or(NONE);
+            prev = range.addr.checked_sub(1).and_then(|a| self.tile_containing(a)).unwrap_or(NONE);
             prev = match self.tile(prev) {
-                Some(t) if fits(t) && t.end() == run.addr => prev,
-                Some(t) if t.end() > run.addr => return Err(Contradiction),
+                Some(t) if fits(t) && t.end() == range.addr => prev,
+                Some(t) if t.end() > range.addr => return Err(Contradiction),
                 _ => NONE,
             };
-            next = self.find(run.addr + run.size).unwrap_or(NONE);
+            next = self.find(range.addr + range.size).unwrap_or(NONE);
             if !self.tile(next).is_some_and(|t| fits(t) && t.prev == NONE) {
                 next = NONE;
             }
         }
         let tile = Tile {
-            addr: run.addr,
-            size: run.size,
+            addr: range.addr,
+            size: range.size,
             requested: 0,
             prev,
             next,
             stream_pool,
             state: BlockState::Inactive,
-            is_expandable: run.is_expandable,
+            is_expandable: range.is_expandable,
             stack: StackId::default(),
         };
         self.record_change(Change::Added(tile));
         Ok(self.insert(tile))
     }
 
-    /// `segment_alloc`, `segment_map`
-    pub(crate) fn add_range(&mut self, run: DeviceRange) -> ApplyResult {
-        let id = self.insert_range(run)?;
-        if run.is_expandable {
+    /// Applies `segment_alloc` or `segment_map`.
+    pub(crate) fn add_range(&mut self, range: DeviceRange) -> ApplyResult {
+        let id = self.insert_range(range)?;
+        if range.is_expandable {
             self.merge(id);
         }
         Ok(())
     }
 
-    /// `segment_free`: the whole segment at `addr` goes.
+    /// Applies `segment_free`: removes the whole segment at `addr`.
     pub(crate) fn free_segment(&mut self, addr: u64) -> ApplyResult {
         let mut id = self.find(addr).ok_or(Contradiction)?;
         let first = self.tiles[id as usize];
         if first.prev != NONE {
             return Err(Contradiction);
         }
-        let whole = first.next == NONE && first.state == BlockState::Inactive;
+        let is_free = first.next == NONE && first.state == BlockState::Inactive;
         let mut size = 0_u64;
         while let Some(&tile) = self.tile(id) {
             self.remove(id, false);
@@ -372,10 +345,10 @@ impl Tiling {
             id = tile.next;
         }
         self.record_change(Change::Removed(addr, size));
-        if whole { Ok(()) } else { Err(Contradiction) }
+        if is_free { Ok(()) } else { Err(Contradiction) }
     }
 
-    /// `segment_unmap`: free memory goes, whatever blocks it was part of.
+    /// Applies `segment_unmap`: removes free memory, which may be a part of a tile.
     pub(crate) fn unmap(&mut self, addr: u64, size: u64) -> ApplyResult {
         let id = self.split_out(addr, size)?;
         self.remove(id, false);
@@ -383,8 +356,8 @@ impl Tiling {
         Ok(())
     }
 
-    /// `alloc`: a block of `requested` bytes at `addr`. An error says that the entry contradicted
-    /// what came before; it is then applied as far as it can be.
+    /// Applies `alloc`: a block of `requested` bytes at `addr`. An entry that contradicts the state is an error, and
+    /// applied as far as possible.
     pub(crate) fn alloc(
         &mut self,
         addr: u64,
@@ -393,11 +366,11 @@ impl Tiling {
         stream: u64,
     ) -> ApplyResult {
         let rounded = round_size(requested, &self.settings);
-        let mut sound = true;
+        let mut is_consistent = true;
         let id = if let Some(id) = self.find(addr) {
             id
         } else {
-            sound = false;
+            is_consistent = false;
             match self.tile_containing(addr) {
                 Some(id) => {
                     let tile = self.tiles[id as usize];
@@ -406,12 +379,12 @@ impl Tiling {
                     {
                         return Err(Contradiction);
                     }
-                    // The block before is smaller than the settings say: believe the trace.
+                    // The settings give the block before a larger size than the trace.
                     let rest = self.split(id, addr);
                     self.update_tile(rest, |t| t.state = BlockState::Inactive);
                     rest
                 }
-                // Memory whose coming was not recorded.
+                // The trace lacks the entry that took this memory from the device.
                 None => self.insert_range(DeviceRange {
                     addr,
                     size: rounded,
@@ -423,11 +396,11 @@ impl Tiling {
             }
         };
         let tile = self.tiles[id as usize];
-        sound &= tile.state == BlockState::Inactive && tile.size >= rounded;
+        is_consistent &= tile.state == BlockState::Inactive && tile.size >= rounded;
         let stream_pool = self.stream_pools[tile.stream_pool as usize];
         let size = block_size(rounded, tile.size, stream_pool.is_small, &self.settings);
-        let is_whole = self.no_split.contains(&stream_pool.pool);
-        if !is_whole && size < tile.size && tile.state == BlockState::Inactive {
+        let is_no_split = self.no_split.contains(&stream_pool.pool);
+        if !is_no_split && size < tile.size && tile.state == BlockState::Inactive {
             self.split(id, addr + size);
         }
         self.update_tile(id, |t| {
@@ -435,10 +408,10 @@ impl Tiling {
             t.requested = requested.min(t.size);
             t.stack = stack;
         });
-        if sound { Ok(()) } else { Err(Contradiction) }
+        if is_consistent { Ok(()) } else { Err(Contradiction) }
     }
 
-    /// Puts a block that was live before the recording at its place in free memory.
+    /// Places an initial block in free memory.
     pub(crate) fn place_block(
         &mut self,
         addr: u64,
@@ -454,21 +427,20 @@ impl Tiling {
         Ok(())
     }
 
-    /// Says which stack the block at `addr` came from.
     pub(crate) fn set_stack(&mut self, addr: u64, stack: StackId) {
         if let Some(id) = self.find(addr) {
             self.tiles[id as usize].stack = stack;
         }
     }
 
-    /// `free_requested`
+    /// Applies `free_requested`.
     pub(crate) fn free_requested(&mut self, addr: u64) -> ApplyResult {
         let id = self.find(addr).ok_or(Contradiction)?;
         let tile = &mut self.tiles[id as usize];
         if tile.state != BlockState::ActiveAllocated {
             return Err(Contradiction);
         }
-        // It stays active, and its requested bytes count on.
+        // It stays active, with its requested bytes.
         tile.state = BlockState::ActivePendingFree;
         self.totals.allocated -= tile.size;
         self.stream_pools[tile.stream_pool as usize].pending += tile.size;
@@ -476,7 +448,7 @@ impl Tiling {
         Ok(())
     }
 
-    /// `free_completed`; its `free_requested` may be missing in old or filtered traces.
+    /// Applies `free_completed`. Its `free_requested` may be missing in old or filtered traces.
     pub(crate) fn free_completed(&mut self, addr: u64) -> ApplyResult {
         let id = self.find(addr).ok_or(Contradiction)?;
         if self.tiles[id as usize].state == BlockState::Inactive {

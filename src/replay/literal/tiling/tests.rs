@@ -1,4 +1,4 @@
-//! Free memory by kind, kept entry by entry, is what a look at every block finds.
+//! Free memory by kind, kept entry by entry, equals a count over every block.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ use crate::base::units::MIB;
 use crate::replay::literal::{LiteralReplay, recorded_settings};
 use crate::snapshot::{BlockState, Snapshot};
 
-/// By the rule at a snapshot, a segment (a chain of tiles) at a time.
+/// Counts segment by segment, by the rule for a snapshot.
 fn count_free_kinds(tiling: &Tiling) -> FreeKinds {
     let mut kinds = FreeKinds::default();
     let live = || tiling.by_addr.values().map(|id| &tiling.tiles[*id as usize]);
@@ -50,9 +50,9 @@ fn count_free_kinds(tiling: &Tiling) -> FreeKinds {
 }
 
 #[test]
-fn recordings() {
+fn free_kinds_of_recordings_equal_a_full_count() {
     let mut entries = 0;
-    let mut most = FreeKinds::default();
+    let mut peaks = FreeKinds::default();
     for file in std::fs::read_dir("fixtures").unwrap() {
         let path = file.unwrap().path();
         if path.extension().is_none_or(|ending| ending != "gz") {
@@ -67,18 +67,18 @@ fn recordings() {
                 if entries % 37 == 0 {
                     assert_eq!(kinds, count_free_kinds(step.tiling), "{} {:?}", path.display(), step.entry);
                 }
-                most = FreeKinds {
-                    releasable: most.releasable.max(kinds.releasable),
-                    stranded: most.stranded.max(kinds.stranded),
-                    private_free: most.private_free.max(kinds.private_free),
-                    private_reserved: most.private_reserved.max(kinds.private_reserved),
-                    largest: most.largest.max(kinds.largest),
+                peaks = FreeKinds {
+                    releasable: peaks.releasable.max(kinds.releasable),
+                    stranded: peaks.stranded.max(kinds.stranded),
+                    private_free: peaks.private_free.max(kinds.private_free),
+                    private_reserved: peaks.private_reserved.max(kinds.private_reserved),
+                    largest: peaks.largest.max(kinds.largest),
                 };
             });
         }
     }
     assert!(entries > 100_000, "{entries}");
-    assert!(most.releasable > 0 && most.stranded > 0 && most.private_free > 0, "{most:?}");
+    assert!(peaks.releasable > 0 && peaks.stranded > 0 && peaks.private_free > 0, "{peaks:?}");
 }
 
 /// One entry on segments of 20 MiB, or on granules of expandable memory.
@@ -92,7 +92,7 @@ enum Action {
 
 const GRANULES: u64 = 6;
 
-/// Where granule `n` of one of four pools begins: not on a multiple of its size.
+/// Granule `n` of one of four pools. It does not start at a multiple of its size.
 fn range(n: u64, stream_pool: u8) -> DeviceRange {
     let is_expandable = stream_pool < 3;
     DeviceRange {
@@ -123,7 +123,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_entries(ops in prop::collection::vec(action(), 1..200)) {
+    fn free_kinds_of_random_entries_equal_a_full_count(ops in prop::collection::vec(action(), 1..200)) {
         let settings = Settings { expandable_segments: true, ..Settings::default() };
         let mut tiling = Tiling::new(settings, Tracking::FreeKinds);
         for stream_pool in 0..4 {
@@ -132,13 +132,13 @@ proptest! {
             }
         }
         for op in ops {
-            // Entries that do not fit are refused, or applied as far as they can be.
+            // Entries that contradict the state are refused, or applied as far as possible.
             let _ = match op {
                 Action::Add(n, stream_pool) => tiling.add_range(range(n, stream_pool)),
                 Action::Remove(n, 3) if n % 2 == 0 => tiling.free_segment(range(n, 3).addr),
                 Action::Remove(n, 3) => tiling.unmap(range(n, 3).addr + 8 * MIB, 4 * MIB), // nonsense
                 Action::Remove(n, stream_pool) => tiling.unmap(range(n, stream_pool).addr, 20 * MIB),
-                // What lies in no segment would bring memory of its own, which has no granules.
+                // Outside every segment it would add memory of its own, which has no granules.
                 Action::Alloc(addr, _) if tiling.tile_containing(addr).is_none() => Ok(()),
                 Action::Alloc(addr, size) => tiling.alloc(addr, size, StackId::default(), 0),
                 Action::Free(addr) => tiling.free_completed(addr),
