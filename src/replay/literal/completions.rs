@@ -1,9 +1,9 @@
-//! Completed frees: whether the trace has them, and which free is completed by its own call.
+//! Completed frees: whether the trace records them, and which frees are completed at once.
 
 use crate::snapshot::{Action, BlockState, Device};
 
-/// Whether the completions of frees were left out of the trace of `device`: none is there, though more
-/// blocks were freed than wait in the end.
+/// Whether the trace of `device` lacks `free_completed` entries (`skip_actions`): it has none, although more blocks were
+/// freed than are pending at the end.
 pub(crate) fn lacks_completions(device: Device<'_>) -> bool {
     let mut freed = 0;
     for index in 0..device.len() {
@@ -16,8 +16,8 @@ pub(crate) fn lacks_completions(device: Device<'_>) -> bool {
     freed > device.blocks().filter(|block| block.state == BlockState::ActivePendingFree).count()
 }
 
-/// Whether the block that is freed in entry `index` of the trace is free again in the next one, by the
-/// same call: one stack. A free that had to wait is completed by a later call, with that call's stack.
+/// Whether the block that entry `index` frees is completed by the next entry, with the same stack. A pending free is
+/// completed by a later operation, under the stack of that operation.
 pub fn is_completed_at_once(device: Device<'_>, index: usize) -> bool {
     device.action(index) == Some(Action::FreeRequested)
         && device.action(index + 1) == Some(Action::FreeCompleted)

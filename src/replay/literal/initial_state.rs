@@ -1,10 +1,9 @@
-//! The state in which a recording began, by undoing the trace from the final segments.
+//! The state in which a recording began, reconstructed by undoing the trace from the final segments.
 //!
-//! Segments: those at the end, less what the trace added, plus what it gave back. Live blocks: every
-//! free of something that no entry had allocated, and every block at the end that no entry allocated.
-//! Free space between them is always merged, so the rest of the tiling follows. Sizes of blocks that
-//! were freed during the trace are not recorded; they follow from the requested bytes, the room up to
-//! the next block, and the rule for splitting.
+//! Segments are those at the end, without the ones that the trace added, and with the ones that it returned to the device.
+//! Active blocks are those that an entry frees or that exist at the end, if no entry allocated them. Adjacent free blocks
+//! are always merged, so the free blocks follow. The size of a block that was freed during the trace is not recorded; it
+//! follows from the requested bytes, the room up to the next block, and the rule for splitting.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +14,14 @@ use super::tiling::{DeviceRange, Tiling};
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
 use crate::allocator::{
-    BlockView, CachingAllocator, InitialSegment, InitialBlock, SegmentView, block_size, round_size,
+    BlockView, CachingAllocator, InitialBlock, InitialSegment, SegmentView, block_size, round_size,
 };
 use crate::base::ids::StackId;
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::base::units::MIB;
 use crate::snapshot::{Action, Block, BlockState, Device, TraceEntry};
 
-/// What was there when the recording began.
+/// The memory of one device when the recording began, or at another entry.
 #[derive(Debug, Default)]
 pub(crate) struct InitialState {
     pub(crate) ranges: Vec<DeviceRange>,
@@ -32,39 +31,38 @@ pub(crate) struct InitialState {
 #[derive(Debug, Clone, Copy)]
 struct ReconstructedBlock {
     addr: u64,
-    /// 0 while it is not known.
+    /// 0 until it is inferred.
     size: u64,
     requested: u64,
     state: BlockState,
     stack: StackId,
-    /// The entry that ends it.
+    /// The entry that completes its free; `usize::MAX` if it exists at the end.
     freed_at: usize,
 }
 
 impl ReconstructedBlock {
-    /// A block that lives on when the snapshot is taken.
+    /// An active block of the snapshot.
     fn from_snapshot(block: &Block) -> Self {
         Self {
             addr: block.address,
             size: block.size,
             requested: block.requested_size,
             state: block.state,
-            stack: block.made_by,
+            stack: block.extended_stack,
             freed_at: usize::MAX,
         }
     }
 }
 
-/// Bytes reserved before the first entry: more than 0 means that the recording began late, or that
-/// its ring buffer wrapped.
-fn reserved_before(device: Device<'_>, events: &[TraceEntry]) -> u64 {
+/// Bytes reserved before the first entry. They are above 0 if the recording began late or its ring buffer wrapped.
+fn reserved_before(device: Device<'_>, entries: &[TraceEntry]) -> u64 {
     let at_end: u64 = device.segments().fold(0, |sum, s| sum.saturating_add(s.total_size));
     let (mut grown, mut shrunk) = (0u64, 0u64);
-    for event in events {
-        match event.action {
-            Action::SegmentAlloc | Action::SegmentMap => grown = grown.saturating_add(event.size),
+    for entry in entries {
+        match entry.action {
+            Action::SegmentAlloc | Action::SegmentMap => grown = grown.saturating_add(entry.size),
             Action::SegmentFree | Action::SegmentUnmap => {
-                shrunk = shrunk.saturating_add(event.size);
+                shrunk = shrunk.saturating_add(entry.size);
             }
             _ => {}
         }
@@ -73,32 +71,32 @@ fn reserved_before(device: Device<'_>, events: &[TraceEntry]) -> u64 {
 }
 
 impl InitialState {
-    /// The start of `device`'s trace; nothing when it began at an empty allocator.
+    /// The state before the trace of `device`.
     pub(crate) fn from_trace(device: Device<'_>, settings: &Settings, pools: &PoolIndex) -> Self {
-        // Only entries that move segments are kept at hand; the trace itself stays in its columns.
-        let moves: Vec<TraceEntry> =
-            device.entries_where(Action::changes_reserved).map(|(_, event)| event).collect();
-        if !device.is_empty() && reserved_before(device, &moves) == 0 {
+        let segment_entries: Vec<TraceEntry> =
+            device.entries_where(Action::changes_reserved).map(|(_, entry)| entry).collect();
+        if !device.is_empty() && reserved_before(device, &segment_entries) == 0 {
             return Self::default();
         }
-        let mut start = Self { ranges: initial_ranges(device, &moves, pools), blocks: Vec::new() };
-        start.find_initial_blocks(device);
-        start.infer_block_sizes(device, settings);
-        start
+        let mut state =
+            Self { ranges: initial_ranges(device, &segment_entries, pools), blocks: Vec::new() };
+        state.find_initial_blocks(device);
+        state.infer_block_sizes(device, settings);
+        state
     }
 
-    /// The memory of `device` when the snapshot was taken.
+    /// The memory of `device` at the end of the trace.
     pub(crate) fn from_snapshot(device: Device<'_>) -> Self {
         let used = device.blocks().filter(|block| block.state != BlockState::Inactive);
-        let mut blocks: Vec<ReconstructedBlock> = used.map(ReconstructedBlock::from_snapshot).collect();
+        let mut blocks: Vec<ReconstructedBlock> =
+            used.map(ReconstructedBlock::from_snapshot).collect();
         blocks.sort_by_key(|b| b.addr);
         blocks.dedup_by_key(|b| b.addr);
         Self { ranges: initial_ranges(device, &[], &PoolIndex::from_device(device)), blocks }
     }
 
-    /// The memory of a `layout`.
     pub(crate) fn from_layout(layout: &Layout) -> Self {
-        let blocks = (0..layout.blocks.len()).filter_map(|row| layout.blocks.get(row));
+        let blocks = (0..layout.blocks.len()).filter_map(|index| layout.blocks.get(index));
         let used = blocks.filter(|block| block.state != BlockState::Inactive);
         Self {
             ranges: layout.segments.iter().map(DeviceRange::from).collect(),
@@ -106,10 +104,9 @@ impl InitialState {
         }
     }
 
-    /// The memory that the model holds.
     pub(crate) fn from_model(allocator: &CachingAllocator) -> Self {
         let (segments, views) = allocator.view();
-        let run = |segment: &SegmentView| DeviceRange {
+        let range = |segment: &SegmentView| DeviceRange {
             addr: segment.addr,
             size: segment.size,
             pool: segment.pool,
@@ -125,58 +122,57 @@ impl InitialState {
             stack: block.context,
             freed_at: usize::MAX,
         };
-        let held = views.iter().filter(|block| block.state != BlockState::Inactive);
-        Self { ranges: segments.iter().map(run).collect(), blocks: held.map(live).collect() }
+        let active = views.iter().filter(|block| block.state != BlockState::Inactive);
+        Self { ranges: segments.iter().map(range).collect(), blocks: active.map(live).collect() }
     }
 
-    /// Whether there was nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty() && self.blocks.is_empty()
     }
 
-    /// The start as the model takes it over.
+    /// The state in the form that the allocator model starts from.
     pub(crate) fn to_model_state(
         &self,
         reservations: &Reservations,
     ) -> (Vec<InitialSegment>, Vec<InitialBlock>) {
-        let mut lowest = SeededMap::default();
-        for run in self.ranges.iter().filter(|run| run.is_expandable) {
-            lowest.entry((run.stream, run.is_small, run.pool)).or_insert(run.addr);
+        let mut lowest_addrs = SeededMap::default();
+        for range in self.ranges.iter().filter(|range| range.is_expandable) {
+            lowest_addrs.entry((range.stream, range.is_small, range.pool)).or_insert(range.addr);
         }
-        let base = |run: &DeviceRange| {
-            let lowest = lowest.get(&(run.stream, run.is_small, run.pool))?;
-            run.is_expandable.then(|| reservations.base(run.stream, run.is_small, *lowest))
+        let base = |range: &DeviceRange| {
+            let lowest = lowest_addrs.get(&(range.stream, range.is_small, range.pool))?;
+            range.is_expandable.then(|| reservations.base(range.stream, range.is_small, *lowest))
         };
-        // Where one begins, those below it have ended.
+        // A reservation ends where the next one begins, at the latest.
         let bases: BTreeSet<u64> = self.ranges.iter().filter_map(base).collect();
-        let reservation = |run: &DeviceRange| {
-            let base = base(run)?;
+        let reservation = |range: &DeviceRange| {
+            let base = base(range)?;
             let next = bases.range(base.saturating_add(1)..).next();
             Some((base, next.map_or(UNBOUNDED, |next| next - base)))
         };
-        let held = self.ranges.iter().map(|run| InitialSegment {
-            addr: run.addr,
-            size: run.size,
-            stream: run.stream,
-            pool: run.pool,
-            is_small: run.is_small,
-            reservation: reservation(run),
+        let segments = self.ranges.iter().map(|range| InitialSegment {
+            addr: range.addr,
+            size: range.size,
+            stream: range.stream,
+            pool: range.pool,
+            is_small: range.is_small,
+            reservation: reservation(range),
         });
-        let residents = self.blocks.iter().map(|block| InitialBlock {
+        let blocks = self.blocks.iter().map(|block| InitialBlock {
             addr: block.addr,
             size: block.size,
             requested: block.requested,
             state: block.state,
             context: block.stack,
         });
-        (held.collect(), residents.collect())
+        (segments.collect(), blocks.collect())
     }
 
-    /// Lays the start out in an empty tiling.
+    /// Adds the memory to an empty tiling; the number of ranges and blocks that do not fit.
     pub(crate) fn place_in(&self, tiling: &mut Tiling) -> u64 {
         let mut contradictions = 0;
-        for run in &self.ranges {
-            contradictions += u64::from(tiling.add_range(*run).is_err());
+        for range in &self.ranges {
+            contradictions += u64::from(tiling.add_range(*range).is_err());
         }
         for block in &self.blocks {
             if tiling.place_block(block.addr, block.size, block.requested, block.state).is_err() {
@@ -188,32 +184,34 @@ impl InitialState {
         contradictions
     }
 
-    /// Every block that no entry allocated: freed later, or still there at the end.
+    /// Finds every active block that no entry allocated.
     fn find_initial_blocks(&mut self, device: Device<'_>) {
         let mut live: SeededSet<u64> = SeededSet::default();
-        // With its row in `self.blocks`, when it was there at the start.
+        // With its index in `self.blocks`, if it is an initial block.
         let mut pending: SeededMap<u64, Option<usize>> = SeededMap::default();
-        for (index, event) in device.entries().enumerate() {
-            let state = match event.action {
+        for (index, entry) in device.entries().enumerate() {
+            let state = match entry.action {
                 Action::Alloc => {
-                    live.insert(event.addr);
-                    pending.remove(&event.addr);
+                    live.insert(entry.addr);
+                    pending.remove(&entry.addr);
                     continue;
                 }
                 Action::FreeRequested => {
-                    if live.remove(&event.addr) {
-                        pending.insert(event.addr, None);
+                    if live.remove(&entry.addr) {
+                        pending.insert(entry.addr, None);
                         continue;
                     }
-                    pending.insert(event.addr, Some(self.blocks.len()));
+                    pending.insert(entry.addr, Some(self.blocks.len()));
                     BlockState::ActiveAllocated
                 }
                 Action::FreeCompleted => {
-                    let freed = pending.remove(&event.addr);
-                    if let Some(block) = freed.flatten().and_then(|row| self.blocks.get_mut(row)) {
-                        block.freed_at = index; // it was in the way until now
+                    let freed = pending.remove(&entry.addr);
+                    if let Some(block) =
+                        freed.flatten().and_then(|index| self.blocks.get_mut(index))
+                    {
+                        block.freed_at = index; // it took up its memory until now
                     }
-                    if freed.is_some() || live.remove(&event.addr) {
+                    if freed.is_some() || live.remove(&entry.addr) {
                         continue;
                     }
                     BlockState::ActivePendingFree
@@ -221,9 +219,9 @@ impl InitialState {
                 _ => continue,
             };
             self.blocks.push(ReconstructedBlock {
-                addr: event.addr,
+                addr: entry.addr,
                 size: 0,
-                requested: event.size,
+                requested: entry.size,
                 state,
                 stack: StackId::default(),
                 freed_at: index,
@@ -234,120 +232,126 @@ impl InitialState {
                 continue;
             }
             if let Some(known) = pending.get(&block.address) {
-                if let Some(block_at_start) = known.and_then(|row| self.blocks.get_mut(row)) {
-                    block_at_start.size = block.size;
+                if let Some(initial_block) = known.and_then(|index| self.blocks.get_mut(index)) {
+                    initial_block.size = block.size;
                 }
                 continue;
             }
             self.blocks.push(ReconstructedBlock::from_snapshot(block));
         }
-        // Of several at one address the first in the trace was there at the start.
+        // Of several blocks at one address, the first in the trace is the initial one.
         self.blocks.sort_by_key(|b| (b.addr, b.freed_at));
         self.blocks.dedup_by_key(|b| b.addr);
     }
 
-    /// Fills in the sizes that only the trace hints at.
+    /// Infers the sizes of blocks that were freed during the trace.
     fn infer_block_sizes(&mut self, device: Device<'_>, settings: &Settings) {
-        let landings = self.adjacent_allocs(device, settings);
+        let next_allocs = self.next_allocs(device, settings);
         let ends = self.chain_ends();
         let mut next_addr = u64::MAX;
         for block in self.blocks.iter_mut().rev() {
             let after = self.ranges.partition_point(|r| r.addr <= block.addr);
-            let run = after.checked_sub(1).and_then(|i| self.ranges.get(i));
-            let Some(run) = run.filter(|r| block.addr - r.addr < r.size) else { continue };
-            let end = ends.get(after - 1).copied().unwrap_or(run.addr);
+            let range = after.checked_sub(1).and_then(|i| self.ranges.get(i));
+            // Outside every range: `place_in` counts it as a contradiction.
+            let Some(range) = range.filter(|r| block.addr - r.addr < r.size) else { continue };
+            let end = ends.get(after - 1).copied().unwrap_or(range.addr);
             if block.size == 0 {
                 let room = end.min(next_addr) - block.addr;
                 let rounded = round_size(block.requested, settings);
-                block.size = block_size(rounded, room, run.is_small, settings).min(room);
-                // The small pool splits to the byte, and a segment that adjoins tells nothing.
+                block.size = block_size(rounded, room, range.is_small, settings).min(room);
+                // The small pool always splits, and an allocation in the next segment says nothing about this block.
                 if block.size == rounded
-                    && !run.is_small
-                    && let Some(&landing) = landings.get(&block.addr)
-                    && landing < end
+                    && !range.is_small
+                    && let Some(&next_alloc) = next_allocs.get(&block.addr)
+                    && next_alloc < end
                 {
-                    block.size = (landing - block.addr).min(room);
+                    block.size = (next_alloc - block.addr).min(room);
                 }
             }
             next_addr = block.addr;
         }
     }
 
-    /// Where the memory of each run ends: mapped ranges of an expandable segment may adjoin, and a
+    /// The end of the contiguous memory from each range on: mapped ranges of an expandable segment may be adjacent, and a
     /// block may span them.
     fn chain_ends(&self) -> Vec<u64> {
         let mut ends: Vec<u64> = Vec::with_capacity(self.ranges.len());
         let mut next: Option<&DeviceRange> = None;
-        for run in self.ranges.iter().rev() {
-            let end = run.addr.saturating_add(run.size);
-            let goes_on =
-                next.is_some_and(|n| n.is_expandable && run.is_expandable && n.addr == end);
-            ends.push(if goes_on { ends.last().copied().unwrap_or(end) } else { end });
-            next = Some(run);
+        for range in self.ranges.iter().rev() {
+            let end = range.addr.saturating_add(range.size);
+            let is_continued =
+                next.is_some_and(|n| n.is_expandable && range.is_expandable && n.addr == end);
+            ends.push(if is_continued { ends.last().copied().unwrap_or(end) } else { end });
+            next = Some(range);
         }
         ends.reverse();
         ends
     }
 
-    /// For blocks of unknown size: where the first allocation landed just behind them while they
-    /// lived. A large block may be up to 1 MiB larger than its rounded request.
-    fn adjacent_allocs(&self, device: Device<'_>, settings: &Settings) -> SeededMap<u64, u64> {
-        let mut landings = SeededMap::default();
-        for (index, event) in device.entries_where(|action| action == Action::Alloc) {
-            let after = self.blocks.partition_point(|b| b.addr < event.addr);
+    /// For each block of unknown size, the address of the first allocation right behind it while it was active. A block of
+    /// the large pool may be up to 1 MiB larger than its rounded request.
+    fn next_allocs(&self, device: Device<'_>, settings: &Settings) -> SeededMap<u64, u64> {
+        let mut next_allocs = SeededMap::default();
+        for (index, entry) in device.entries_where(|action| action == Action::Alloc) {
+            let after = self.blocks.partition_point(|b| b.addr < entry.addr);
             let Some(block) = after.checked_sub(1).and_then(|i| self.blocks.get(i)) else {
                 continue;
             };
-            let least = block.addr.saturating_add(round_size(block.requested, settings));
+            let min_end = block.addr.saturating_add(round_size(block.requested, settings));
             if block.size == 0
                 && index < block.freed_at
-                && (least..=least.saturating_add(MIB)).contains(&event.addr)
+                && (min_end..=min_end.saturating_add(MIB)).contains(&entry.addr)
             {
-                landings.entry(block.addr).or_insert(event.addr);
+                next_allocs.entry(block.addr).or_insert(entry.addr);
             }
         }
-        landings
+        next_allocs
     }
 }
 
-/// The final runs with the trace's moves undone, in address order.
-fn initial_ranges(device: Device<'_>, moves: &[TraceEntry], pools: &PoolIndex) -> Vec<DeviceRange> {
-    let mut runs: BTreeMap<u64, DeviceRange> = BTreeMap::new();
+/// The final ranges with the segment entries of the trace undone, in address order.
+fn initial_ranges(
+    device: Device<'_>,
+    segment_entries: &[TraceEntry],
+    pools: &PoolIndex,
+) -> Vec<DeviceRange> {
+    let mut ranges: BTreeMap<u64, DeviceRange> = BTreeMap::new();
     for segment in device.segments().filter(|s| s.total_size > 0) {
-        runs.insert(segment.address, DeviceRange::from(segment));
+        ranges.insert(segment.address, DeviceRange::from(segment));
     }
-    for event in moves.iter().rev() {
-        match event.action {
+    for entry in segment_entries.iter().rev() {
+        match entry.action {
             Action::SegmentAlloc => {
-                runs.remove(&event.addr);
+                ranges.remove(&entry.addr);
             }
-            Action::SegmentMap => unmap(&mut runs, event.addr, event.size),
+            Action::SegmentMap => unmap(&mut ranges, entry.addr, entry.size),
             _ => {
-                runs.insert(event.addr, pools.removed_range(event));
+                ranges.insert(entry.addr, pools.removed_range(entry));
             }
         }
     }
-    runs.into_values().collect()
+    ranges.into_values().collect()
 }
 
-/// Takes a range out of the expandable run around it.
-fn unmap(runs: &mut BTreeMap<u64, DeviceRange>, addr: u64, size: u64) {
-    // A range may span runs that were unmapped one by one later on.
+/// Removes an address range from the expandable ranges that contain it.
+fn unmap(ranges: &mut BTreeMap<u64, DeviceRange>, addr: u64, size: u64) {
+    // It may span ranges that were unmapped one by one later.
     let mut at = addr;
     let end = addr.saturating_add(size);
     while at < end {
-        let Some((_, &run)) = runs.range(..=at).next_back() else { return };
-        let run_end = run.addr.saturating_add(run.size);
-        if run_end <= at {
+        // The trace maps memory that nothing holds at the end and no entry unmaps: nothing to remove.
+        let Some((_, &range)) = ranges.range(..=at).next_back() else { return };
+        let range_end = range.addr.saturating_add(range.size);
+        if range_end <= at {
             return;
         }
-        runs.remove(&run.addr);
-        if run.addr < at {
-            runs.insert(run.addr, DeviceRange { size: at - run.addr, ..run });
+        ranges.remove(&range.addr);
+        if range.addr < at {
+            ranges.insert(range.addr, DeviceRange { size: at - range.addr, ..range });
         }
-        if end < run_end {
-            runs.insert(end, DeviceRange { addr: end, size: run_end - end, ..run });
+        if end < range_end {
+            ranges.insert(end, DeviceRange { addr: end, size: range_end - end, ..range });
         }
-        at = run_end;
+        at = range_end;
     }
 }

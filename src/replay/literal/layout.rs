@@ -1,10 +1,9 @@
-//! Segments and blocks at a moment of the literal replay, in the shape that a snapshot has them.
+//! Segments and blocks at some entry of the literal replay, in the form that a snapshot has.
 
 use super::tiling::{NONE, Tile, Tiling};
 use crate::snapshot::{Block, Blocks, Segment, Segments, Stacks};
 
-/// What a snapshot taken at that moment would have held of one device. The stacks of segments are not
-/// known.
+/// The part of a snapshot taken at that entry that belongs to one device. The stacks of segments are unknown.
 #[derive(Debug, Clone, Default)]
 pub struct Layout {
     /// In address order.
@@ -14,26 +13,25 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The memory of `device` as `tiling` has it now.
     pub fn from_tiling(tiling: &Tiling, device: u64) -> Self {
         let mut tiles: Vec<&Tile> = tiling.tiles().collect();
         tiles.sort_unstable_by_key(|tile| tile.addr);
         let mut layout = Self::default();
         for tile in tiles {
-            let row = layout.blocks.len();
+            let index = layout.blocks.len();
             layout.blocks.push(Block {
                 address: tile.addr,
                 size: tile.size,
                 requested_size: tile.requested,
                 state: tile.state,
                 stack: tile.stack,
-                made_by: tile.stack,
+                extended_stack: tile.stack,
             });
             if tile.prev != NONE
                 && let Some(segment) = layout.segments.last_mut()
             {
                 segment.total_size = segment.total_size.saturating_add(tile.size);
-                segment.blocks.end = row + 1;
+                segment.blocks.end = index + 1;
             } else if let Some(stream_pool) = tiling.stream_pools().get(tile.stream_pool as usize) {
                 layout.segments.push(Segment {
                     device,
@@ -44,7 +42,7 @@ impl Layout {
                     is_expandable: tile.is_expandable,
                     pool: stream_pool.pool,
                     stack: Stacks::EMPTY,
-                    blocks: row..row + 1,
+                    blocks: index..index + 1,
                 });
             }
         }

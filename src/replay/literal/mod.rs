@@ -1,14 +1,13 @@
-//! The literal pass: a device's trace applied as facts.
+//! The trace of a device, applied literally.
 //!
-//! [`Literal`] takes every address and size as recorded, and only what the trace leaves out is
-//! inferred, from rules that follow from the facts and the settings (how much of a free block an
-//! allocation took, [`crate::allocator::block_size`]). It decides nothing that the allocator decided.
-//! Where the recording starts at an empty allocator the totals are exact; where it does not, `start`
-//! rebuilds the start by undoing the trace from the final segments.
+//! In: a snapshot's segments and trace. Out: after each entry, the totals and every block ([`Tiling`]), shown to an
+//! observer; the state before the first entry; and what the trace alone tells of releases, settings and limits. Knows
+//! nothing of the allocator's decisions: [`LiteralReplay`] takes each address and size as recorded, and infers only what
+//! the trace omits, from the rules for block sizes ([`crate::allocator::block_size`]).
 //!
-//! Every step is shown to an observer with the totals and the [`Tiling`] at that moment; memory is
-//! bounded by the live blocks, not by the trace. Allocated memory never exceeds reserved memory,
-//! whatever the file says, since blocks exist only inside segments.
+//! If the recording starts with an empty allocator, the totals are exact. Otherwise `initial_state` reconstructs the
+//! start by undoing the trace from the final segments. Memory use is bounded by the live blocks, not by the trace.
+//! Allocated memory never exceeds reserved memory, whatever the file contains, since blocks exist only inside segments.
 
 mod completions;
 mod foreign;

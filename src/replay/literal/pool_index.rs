@@ -1,4 +1,4 @@
-//! Which pool memory of an address is of, as far as the final segments tell.
+//! The pool of an address, as far as the final segments show it.
 
 use rustc_hash::FxHashSet;
 
@@ -8,13 +8,13 @@ use crate::base::ids::PoolId;
 use crate::base::units::MIB;
 use crate::snapshot::{Action, Device, TraceEntry};
 
-/// The pools of the final segments by address: before PyTorch 2.12 entries do not name their pool.
+/// The pools of the final segments by address. Before PyTorch 2.12, entries do not name their pool.
 #[derive(Debug)]
 pub(crate) struct PoolIndex {
-    /// Where each begins, its size and its pool, in order.
+    /// (address, size, pool), sorted.
     segments: Vec<(u64, u64, PoolId)>,
-    /// The entries that brought whole segments which are still there; what else was at their addresses was other
-    /// memory.
+    /// The `segment_alloc` entries of segments that still exist at the end. Other entries at those addresses belong to
+    /// earlier segments.
     survivors: FxHashSet<usize>,
 }
 
@@ -25,14 +25,15 @@ impl PoolIndex {
         segments.sort_unstable();
         let mut survivors = FxHashSet::default();
         if segments.iter().any(|(.., pool)| *pool != PoolId::default()) {
-            let mut gone = FxHashSet::default();
-            let whole = |action| matches!(action, Action::SegmentAlloc | Action::SegmentFree);
-            for (row, event) in device.entries_where(whole).rev() {
-                if event.action == Action::SegmentFree {
-                    gone.insert(event.addr);
-                } else if !gone.contains(&event.addr) {
-                    survivors.insert(row);
-                    gone.insert(event.addr);
+            let mut seen = FxHashSet::default();
+            let is_whole_segment =
+                |action| matches!(action, Action::SegmentAlloc | Action::SegmentFree);
+            for (index, entry) in device.entries_where(is_whole_segment).rev() {
+                if entry.action == Action::SegmentFree {
+                    seen.insert(entry.addr);
+                } else if !seen.contains(&entry.addr) {
+                    survivors.insert(index);
+                    seen.insert(entry.addr);
                 }
             }
         }
@@ -46,43 +47,43 @@ impl PoolIndex {
         (addr - address < *size).then_some(*pool)
     }
 
-    /// Whether entry `row` brought a whole segment that is still there.
-    pub(crate) fn is_surviving(&self, row: usize) -> bool {
-        self.survivors.contains(&row)
+    /// Whether entry `index` allocated a whole segment that exists at the end.
+    pub(crate) fn is_surviving(&self, index: usize) -> bool {
+        self.survivors.contains(&index)
     }
 
-    /// The run of device memory that `event`, entry `row`, brought.
-    pub(crate) fn added_range(&self, row: usize, event: &TraceEntry) -> DeviceRange {
-        let is_there = event.action == Action::SegmentMap || self.is_surviving(row);
-        range_from_entry(event, is_there.then(|| self.pool_at(event.addr)).flatten())
+    /// The range that `entry`, at `index`, took from the device.
+    pub(crate) fn added_range(&self, index: usize, entry: &TraceEntry) -> DeviceRange {
+        let exists_at_end = entry.action == Action::SegmentMap || self.is_surviving(index);
+        range_from_entry(entry, exists_at_end.then(|| self.pool_at(entry.addr)).flatten())
     }
 
-    /// The run of device memory that `event` gave back.
-    pub(crate) fn removed_range(&self, event: &TraceEntry) -> DeviceRange {
-        // Expandable addresses stay with their pool as long as the reservation lives.
-        let is_there = event.action == Action::SegmentUnmap;
-        range_from_entry(event, is_there.then(|| self.pool_at(event.addr)).flatten())
+    /// The range that `entry` returned to the device.
+    pub(crate) fn removed_range(&self, entry: &TraceEntry) -> DeviceRange {
+        // The addresses of an expandable segment keep their pool as long as the reservation exists.
+        let exists_at_end = entry.action == Action::SegmentUnmap;
+        range_from_entry(entry, exists_at_end.then(|| self.pool_at(entry.addr)).flatten())
     }
 }
 
-/// A run of device memory as `event` describes it, of pool `at_end` if it names none.
-fn range_from_entry(event: &TraceEntry, at_end: Option<PoolId>) -> DeviceRange {
+/// The range of `entry`, of pool `at_end` if the entry names none.
+fn range_from_entry(entry: &TraceEntry, at_end: Option<PoolId>) -> DeviceRange {
     DeviceRange {
-        addr: event.addr,
-        size: event.size,
-        pool: event.pool.or(at_end).unwrap_or_default(),
-        stream: event.stream,
-        is_small: is_small_pool_memory(event),
-        is_expandable: matches!(event.action, Action::SegmentMap | Action::SegmentUnmap),
+        addr: entry.addr,
+        size: entry.size,
+        pool: entry.pool.or(at_end).unwrap_or_default(),
+        stream: entry.stream,
+        is_small: is_small_pool_memory(entry),
+        is_expandable: matches!(entry.action, Action::SegmentMap | Action::SegmentUnmap),
     }
 }
 
-/// Whether memory that moved belongs to a pool's half for requests up to 1 MiB. That half takes 2 MiB at a
-/// time, but gives back as many in one go as are free side by side in an expandable segment; the other
-/// half never moves less than `large_segment_size_mb`, which is more than 10 MiB.
-pub(crate) fn is_small_pool_memory(event: &TraceEntry) -> bool {
-    match event.action {
-        Action::SegmentUnmap => event.size <= 10 * MIB,
-        _ => event.size == SMALL_SEGMENT,
+/// Whether memory that a segment entry adds or removes belongs to the small pool (requests up to 1 MiB). The small pool
+/// takes 2 MiB at a time, but unmaps any number of adjacent free granules at once. The large pool never moves less than
+/// `large_segment_size_mb`, which is more than 10 MiB.
+pub(crate) fn is_small_pool_memory(entry: &TraceEntry) -> bool {
+    match entry.action {
+        Action::SegmentUnmap => entry.size <= 10 * MIB,
+        _ => entry.size == SMALL_SEGMENT,
     }
 }

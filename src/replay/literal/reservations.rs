@@ -1,16 +1,16 @@
-//! Where expandable segments are reserved.
+//! The address reservations of expandable segments.
 
 use super::pool_index::{PoolIndex, is_small_pool_memory};
 use crate::base::ids::PoolId;
 use crate::base::intern::SeededMap;
 use crate::snapshot::{Action, Device};
 
-/// Where expandable segments are reserved, as far as mapped addresses tell.
+/// The reservations of expandable segments, as far as mapped addresses show them.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
-    /// Every mapping, in the order of the trace.
+    /// In order of entries.
     mappings: Vec<Mapping>,
-    /// The lowest address that was ever mapped or unmapped for each (stream, half).
+    /// The lowest address that was ever mapped or unmapped, by stream and `is_small`.
     lowest: SeededMap<(u64, bool), u64>,
 }
 
@@ -28,41 +28,47 @@ impl Reservations {
     pub(crate) fn new(device: Device<'_>) -> Self {
         let mut reservations = Self::default();
         let index = PoolIndex::from_device(device);
-        let maps = |action| matches!(action, Action::SegmentMap | Action::SegmentUnmap);
-        for (row, event) in device.entries_where(maps) {
-            let (stream, is_small, addr) = (event.stream, is_small_pool_memory(&event), event.addr);
+        let is_mapping = |action| matches!(action, Action::SegmentMap | Action::SegmentUnmap);
+        for (entry_index, entry) in device.entries_where(is_mapping) {
+            let (stream, is_small, addr) = (entry.stream, is_small_pool_memory(&entry), entry.addr);
             let lowest = reservations.lowest.entry((stream, is_small)).or_insert(addr);
             *lowest = addr.min(*lowest);
-            if event.action == Action::SegmentMap {
-                let pool = event.pool.or_else(|| index.pool_at(addr));
-                reservations.mappings.push(Mapping { entry_index: row, pool, stream, is_small, addr });
+            if entry.action == Action::SegmentMap {
+                let pool = entry.pool.or_else(|| index.pool_at(addr));
+                reservations.mappings.push(Mapping {
+                    entry_index: entry_index,
+                    pool,
+                    stream,
+                    is_small,
+                    addr,
+                });
             }
         }
         reservations
     }
 
-    /// Where the reservation begins around memory that was mapped before the recording, at `addr` and above.
+    /// The base of the reservation around memory that was mapped before the recording, at `addr` and above.
     pub(crate) fn base(&self, stream: u64, is_small: bool, addr: u64) -> u64 {
         let lowest = self.lowest.get(&(stream, is_small));
         lowest.map_or(addr, |lowest| addr.min(*lowest))
     }
 
-    /// The first address mapped from entry `from` on for a pool, stream and half, among those that are
-    /// `usable`.
+    /// The first address that is mapped from entry `first_entry` on for a pool, stream and size class, and that
+    /// `is_usable`.
     pub(crate) fn next_mapped(
         &self,
-        from: usize,
+        first_entry: usize,
         (pool, stream, is_small): (PoolId, u64, bool),
-        usable: impl Fn(u64) -> bool,
+        is_usable: impl Fn(u64) -> bool,
     ) -> Option<u64> {
-        let first = self.mappings.partition_point(|map| map.entry_index < from);
-        let mut later = self.mappings.get(first..)?.iter();
-        let is_alike = |map: &&Mapping| {
+        let start = self.mappings.partition_point(|map| map.entry_index < first_entry);
+        let mut later = self.mappings.get(start..)?.iter();
+        let is_match = |map: &&Mapping| {
             map.stream == stream
                 && map.is_small == is_small
-                && map.pool.is_none_or(|of| of == pool)
-                && usable(map.addr)
+                && map.pool.is_none_or(|mapped| mapped == pool)
+                && is_usable(map.addr)
         };
-        later.find(is_alike).map(|map| map.addr)
+        later.find(is_match).map(|map| map.addr)
     }
 }

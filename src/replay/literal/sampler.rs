@@ -1,30 +1,27 @@
-//! A series over the whole trace in a fixed number of buckets, extremes kept.
+//! Downsamples series over the whole trace to a fixed number of buckets, keeping the extremes.
 
-/// The values of one bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket<const N: usize, T = u64> {
-    /// Index of the first entry in it.
+    /// The first entry in the bucket.
     pub first: usize,
-    /// Smallest value of each series.
+    /// Minimum of each series.
     pub min: [T; N],
-    /// Largest value of each series.
+    /// Maximum of each series.
     pub max: [T; N],
 }
 
-/// The largest value of one series.
+/// The maximum of one series.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SeriesPeak<T = u64> {
-    /// The value.
     pub value: T,
-    /// Which sample reached it first, counted from 0.
+    /// Index of the first sample that reached it.
     pub sample: usize,
 }
 
-/// Gathers `N` series, sample by sample, into at most `limit` buckets of equal width.
+/// Collects `N` series into buckets of equal width.
 #[derive(Debug, Clone)]
 pub struct Sampler<const N: usize, T = u64> {
     width: usize,
-    /// Where the next bucket begins.
     next_bucket_start: usize,
     buckets: Vec<Bucket<N, T>>,
     samples: usize,
@@ -33,7 +30,7 @@ pub struct Sampler<const N: usize, T = u64> {
 }
 
 impl<const N: usize, T: Copy + Default + PartialOrd> Sampler<N, T> {
-    /// For a trace of `len` entries.
+    /// At most `limit` buckets for a trace of `len` entries.
     pub fn new(len: usize, limit: usize) -> Self {
         let width = len.div_ceil(limit.max(1)).max(1);
         Self {
@@ -46,12 +43,12 @@ impl<const N: usize, T: Copy + Default + PartialOrd> Sampler<N, T> {
         }
     }
 
-    /// Adds the values after entry `index`; indices must not fall. Whether a bucket begins with them.
+    /// Adds the values after entry `index`, which must not decrease. True if they start a bucket.
     #[inline]
     pub fn add(&mut self, index: usize, values: [T; N]) -> bool {
-        for (highest, value) in self.peaks.iter_mut().zip(values) {
-            if value > highest.value {
-                *highest = SeriesPeak { value, sample: self.samples };
+        for (peak, value) in self.peaks.iter_mut().zip(values) {
+            if value > peak.value {
+                *peak = SeriesPeak { value, sample: self.samples };
             }
         }
         self.samples += 1;
@@ -76,17 +73,16 @@ impl<const N: usize, T: Copy + Default + PartialOrd> Sampler<N, T> {
         }
     }
 
-    /// The buckets, in order.
     pub fn buckets(&self) -> &[Bucket<N, T>] {
         &self.buckets
     }
 
-    /// The bucket that entry `index` falls into.
+    /// The bucket of entry `index`.
     pub fn bucket_index(&self, index: usize) -> usize {
         index / self.width
     }
 
-    /// The largest value of each series; 0 at the first sample where there is none above 0.
+    /// The peak of each series; 0 at the first sample if no value is above 0.
     pub fn peaks(&self) -> [SeriesPeak<T>; N] {
         self.peaks
     }
@@ -102,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spikes_survive() {
+    fn buckets_keep_spikes() {
         let mut sampler = Sampler::<1>::new(1000, 10);
         for i in 0..1000 {
             sampler.add(i, [if i == 555 || i == 777 { 99 } else { 1 }]);

@@ -1,4 +1,4 @@
-//! Which pool memory belongs to, in releases whose entries do not say (before 2.12).
+//! The pool of recorded memory, for releases whose entries do not name it (before PyTorch 2.12).
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,22 @@ use crate::base::ids::PoolId;
 use crate::base::intern::SeededMap;
 use crate::snapshot::{Action, Block, BlockState, Device, TraceEntry};
 
-/// The pools of recorded memory as the trace goes on: a private pool is known from the segments that
-/// are still there at the end; memory that is gone by then is taken to be of the default pool.
+/// The pools of recorded memory, updated entry by entry. Segments that exist at the end show their pool; memory that is
+/// gone by then is assumed to be of the default pool.
 #[derive(Debug, Clone)]
 pub(crate) struct SegmentPools {
-    /// Nothing to find out: entries say it, or there is but one pool.
+    /// All final segments are of the default pool.
     is_trivial: bool,
-    /// The pool of the memory that each growing entry brought.
+    /// The pool of each entry that takes memory from the device, by entry index.
     added: FxHashMap<usize, PoolId>,
-    /// Recorded memory now: address to (end, pool).
+    /// Memory that exists now: address to (end, pool).
     live: BTreeMap<u64, (u64, PoolId)>,
-    /// The pool that all memory of a stream and size class is of; `None` where it is of several.
+    /// The pool of all memory of a stream and `is_small`; `None` if it is of several pools.
     by_stream: SeededMap<(u64, bool), Option<PoolId>>,
 }
 
-/// The stream that programs use unless they say otherwise, and the default pool with it.
+/// The stream that programs use by default. Nothing is captured on it, so its requests go to the default pool unless
+/// `use_mem_pool` directs them elsewhere.
 pub(crate) const DEFAULT_STREAM: u64 = 0;
 
 impl SegmentPools {
@@ -40,18 +41,18 @@ impl SegmentPools {
         if is_trivial {
             return pools;
         }
-        let index = PoolIndex::from_device(device);
-        let mut brought = FxHashSet::default();
-        for (row, event) in device.entries_where(Action::is_growth) {
-            let pool = index.added_range(row, &event).pool;
-            pools.record_stream_pool((event.stream, is_small_pool_memory(&event)), pool);
-            pools.added.insert(row, pool);
-            if index.is_surviving(row) {
-                brought.insert(event.addr);
+        let pool_index = PoolIndex::from_device(device);
+        let mut allocated_later = FxHashSet::default();
+        for (index, entry) in device.entries_where(Action::is_growth) {
+            let pool = pool_index.added_range(index, &entry).pool;
+            pools.record_stream_pool((entry.stream, is_small_pool_memory(&entry)), pool);
+            pools.added.insert(index, pool);
+            if pool_index.is_surviving(index) {
+                allocated_later.insert(entry.addr);
             }
         }
         for segment in device.segments() {
-            if !brought.contains(&segment.address) {
+            if !allocated_later.contains(&segment.address) {
                 let end = segment.address.saturating_add(segment.total_size);
                 pools.live.insert(segment.address, (end, segment.pool));
             }
@@ -60,58 +61,56 @@ impl SegmentPools {
         pools
     }
 
-    /// Takes note that a stream and size class has memory of `pool`.
-    fn record_stream_pool(&mut self, of: (u64, bool), pool: PoolId) {
-        let known = self.by_stream.entry(of).or_insert(Some(pool));
+    fn record_stream_pool(&mut self, stream: (u64, bool), pool: PoolId) {
+        let known = self.by_stream.entry(stream).or_insert(Some(pool));
         *known = known.filter(|known| *known == pool);
     }
 
-    /// The pool of the memory that an entry names. A failed request names none: where its stream, not
-    /// being the default one, has memory like it of one pool alone, as that of a graph capture has, it
-    /// was for that.
+    /// The pool of the memory at the address of `entry`. A failed request has no address: on a stream other than the
+    /// default, whose memory of this size class is all of one pool, as in a graph capture, it was for that pool.
     #[inline]
-    pub(crate) fn pool_of(&self, event: &TraceEntry) -> PoolId {
-        match event.pool {
+    pub(crate) fn pool_of(&self, entry: &TraceEntry) -> PoolId {
+        match entry.pool {
             Some(pool) => pool,
             None if self.is_trivial => PoolId::default(),
-            None if event.action == Action::Oom => {
-                let of = (event.stream, is_small_request(event.size));
-                let known = self.by_stream.get(&of).filter(|_| event.stream != DEFAULT_STREAM);
+            None if entry.action == Action::Oom => {
+                let stream = (entry.stream, is_small_request(entry.size));
+                let known = self.by_stream.get(&stream).filter(|_| entry.stream != DEFAULT_STREAM);
                 known.copied().flatten().unwrap_or_default()
             }
-            None => match self.live.range(..=event.addr).next_back() {
-                Some((_, (end, pool))) if event.addr < *end => *pool,
+            None => match self.live.range(..=entry.addr).next_back() {
+                Some((_, (end, pool))) if entry.addr < *end => *pool,
                 _ => PoolId::default(),
             },
         }
     }
 
-    /// Takes note of an entry that moves memory.
-    pub(crate) fn apply_entry(&mut self, row: usize, event: &TraceEntry) {
-        if self.is_trivial || !event.action.is_growth() {
+    /// Applies an entry that changes reserved memory.
+    pub(crate) fn apply_entry(&mut self, index: usize, entry: &TraceEntry) {
+        if self.is_trivial || !entry.action.is_growth() {
             return;
         }
-        let pool = event.pool.or_else(|| self.added.get(&row).copied()).unwrap_or_default();
-        let end = event.addr.saturating_add(event.size);
-        if event.action == Action::SegmentAlloc {
-            // What was there before has been given back.
+        let pool = entry.pool.or_else(|| self.added.get(&index).copied()).unwrap_or_default();
+        let end = entry.addr.saturating_add(entry.size);
+        if entry.action == Action::SegmentAlloc {
+            // The memory that was there before was returned to the device.
             let before = self.live.range(..end).rev();
             let gone: Vec<u64> =
-                before.take_while(|(_, (to, _))| *to > event.addr).map(|(from, _)| *from).collect();
+                before.take_while(|(_, (to, _))| *to > entry.addr).map(|(from, _)| *from).collect();
             for from in gone {
                 self.live.remove(&from);
             }
         }
-        self.live.insert(event.addr, (end, pool));
+        self.live.insert(entry.addr, (end, pool));
     }
 }
 
-/// Private pools of `device` that hand blocks out whole (`MemPool(no_split=True)`), as far as a block in the
-/// end shows it: anywhere else it would have been cut.
+/// Private pools of `device` that never split blocks (`MemPool(no_split=True)`), as far as a final block shows it: in
+/// any other pool it would have been split.
 pub(crate) fn no_split_pools(device: Device<'_>, settings: &Settings) -> Vec<PoolId> {
-    // Pools over an allocator of the program's own are cut as if no segment were expandable.
+    // Pools with an allocator of their own split as if segments were not expandable.
     let settings = Settings { expandable_segments: false, ..settings.clone() };
-    let would_be_cut = |block: &Block, is_small| {
+    let would_be_split = |block: &Block, is_small| {
         let rounded = round_size(block.requested_size, &settings);
         block.state == BlockState::ActiveAllocated
             && block.requested_size > 0
@@ -122,7 +121,7 @@ pub(crate) fn no_split_pools(device: Device<'_>, settings: &Settings) -> Vec<Poo
         let blocks = device.snapshot().blocks_of(segment);
         if segment.pool != PoolId::default()
             && !pools.contains(&segment.pool)
-            && blocks.iter().any(|block| would_be_cut(block, segment.is_small))
+            && blocks.iter().any(|block| would_be_split(block, segment.is_small))
         {
             pools.push(segment.pool);
         }

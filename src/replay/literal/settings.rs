@@ -1,37 +1,37 @@
-//! The settings that a snapshot was recorded under.
+//! The releases and settings that a snapshot may have been recorded under.
 
 use crate::allocator::conf::{self, Settings, UnknownKeys};
 use crate::allocator::releases::{NEWEST, OLDEST};
 use crate::snapshot::{Action, Snapshot, TorchRange};
 
-/// The minor releases of PyTorch 2 that may have written a snapshot, as far as their rules are known.
+/// The minor releases of PyTorch 2 that may have written a snapshot, limited to those that oomscope knows.
 pub fn candidate_releases(torch: &TorchRange) -> std::ops::RangeInclusive<u32> {
     let first = torch.first.unwrap_or(OLDEST).clamp(OLDEST, NEWEST);
     first..=torch.last.unwrap_or(NEWEST).clamp(first, NEWEST)
 }
 
-/// The settings in effect, as far as the file tells; PyTorch's defaults for what it does not record
-/// (everything before 2.3, where only the use of expandable segments shows in the trace).
+/// The settings in effect, as far as the file records them, and PyTorch's defaults for the others. Before PyTorch 2.3 the
+/// file records none; only the use of expandable segments shows in the trace.
 pub fn recorded_settings(snapshot: &Snapshot) -> Settings {
     let mut settings = settings_for_release(snapshot, *candidate_releases(&snapshot.torch).end());
-    // Only the reading of "one division" of PyTorch 2.3 and before hands out such addresses.
+    // Only PyTorch up to 2.3, which reads "one division" its own way, allocates at such addresses.
     settings.one_division_is_exact = settings.roundup_power2_divisions.contains(&1)
         && (0..snapshot.entries.len())
-            .filter_map(|row| snapshot.entries.get(row))
-            .any(|event| event.action == Action::Alloc && event.addr % 512 != 0);
+            .filter_map(|index| snapshot.entries.get(index))
+            .any(|entry| entry.action == Action::Alloc && entry.addr % 512 != 0);
     settings
 }
 
-/// The same, as minor release `minor` of PyTorch 2 reads the string.
+/// The same, as PyTorch 2.`minor` parses the settings string.
 pub fn settings_for_release(snapshot: &Snapshot, minor: u32) -> Settings {
     let Some(raw) = &snapshot.settings else {
-        let events = &snapshot.entries;
+        let entries = &snapshot.entries;
         let mut settings = parse_or_default(snapshot.settings_string().unwrap_or_default(), minor);
         settings.expandable_segments |= snapshot.segments.iter().any(|s| s.is_expandable)
-            || (0..events.len()).any(|row| events.action(row) == Some(Action::SegmentMap));
+            || (0..entries.len()).any(|index| entries.action(index) == Some(Action::SegmentMap));
         return settings;
     };
-    // The string has options that are not recorded otherwise; what is, is what was in effect.
+    // The string has options that are recorded nowhere else. The values recorded beside it were in effect.
     let mut settings = parse_or_default(&raw.string, minor);
     settings.max_split_size = raw.bytes("max_split_size").unwrap_or(u64::MAX);
     if let Some(expandable) = raw.flag("expandable_segments") {
@@ -51,7 +51,7 @@ pub fn settings_for_release(snapshot: &Snapshot, minor: u32) -> Settings {
     settings
 }
 
-/// A string that some PyTorch has accepted; the defaults where ours does not.
+/// Some PyTorch accepted the string: if `minor` does not, it was not the release that recorded, and the defaults do.
 fn parse_or_default(string: &str, minor: u32) -> Settings {
     conf::parse(string, &Settings::default(), minor, UnknownKeys::Warn)
         .or_else(|_| conf::parse("", &Settings::default(), minor, UnknownKeys::Warn))

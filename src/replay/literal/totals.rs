@@ -1,31 +1,30 @@
-//! What a moment of the literal replay is told in.
+//! Sums over the blocks of the literal replay.
 
 use crate::base::ids::PoolId;
 
-/// Sums over all tiles, in bytes.
+/// In bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Held from the device.
+    /// Taken from the device.
     pub reserved: u64,
-    /// In blocks that the program holds.
+    /// In allocated blocks.
     pub allocated: u64,
-    /// Allocated, or freed and waiting for another stream.
+    /// In allocated blocks, and in pending ones: freed while another stream still used them.
     pub active: u64,
-    /// Bytes asked for, of the active blocks.
+    /// Requested by the program, of the active blocks.
     pub requested: u64,
 }
 
-/// The part of a pool that serves one stream: where a block may be used again.
+/// A pool's free list for one stream and size class: only its blocks can serve a request there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamPool {
-    /// The pool.
     pub pool: PoolId,
-    /// The stream's raw handle.
+    /// Raw handle.
     pub stream: u64,
-    /// Whether it is the half of the pool for requests up to 1 MiB.
+    /// The small pool serves requests up to 1 MiB.
     pub is_small: bool,
-    /// Bytes free there now.
+    /// Bytes in free blocks.
     pub free: u64,
-    /// Bytes freed there that wait for another stream.
+    /// Bytes in pending blocks.
     pub pending: u64,
 }

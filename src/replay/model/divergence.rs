@@ -1,46 +1,43 @@
-//! Where the model diverges from a recording, and why.
+//! The first difference between the model and a recording, and its cause.
 
 use crate::allocator::{AllocatorEntry, ServedBy};
 use crate::base::units::size;
 use crate::snapshot::{Action, TraceEntry};
 
-/// The first difference between the model and a recording.
 #[derive(Debug, Clone)]
 pub struct Divergence {
-    /// Index of the entry in the device's trace.
     pub entry_index: usize,
-    /// What the model wrote, if anything.
+    /// The model's entry; `None` if it wrote none.
     pub predicted: Option<AllocatorEntry>,
-    /// What was recorded; nothing after the end.
+    /// The recorded entry; `None` after the end of the trace.
     pub recorded: Option<TraceEntry>,
-    /// What it comes from.
     pub fault: Fault,
     /// Whether the release names the pool of every entry.
     pub names_pools: bool,
-    /// Whether garbage collection gave memory back in this call.
+    /// Garbage collection released memory in this operation of the model.
     pub has_collected: bool,
 }
 
-/// What a divergence comes from.
+/// The cause of a divergence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The model decided otherwise, having served the request in this way.
+    /// The model made another decision; it served its last request in this way.
     Decision(ServedBy),
-    /// A free of an address where nothing is allocated.
+    /// The trace frees an address where nothing is allocated.
     UnknownFree,
-    /// A completed free of an address where no free is pending.
+    /// The trace completes a free that is not pending.
     UnknownCompletion,
-    /// A segment where another one is.
+    /// The trace takes device memory that cannot be: empty, beyond the address space, or overlapping.
     OverlappingSegment,
     /// A request that PyTorch's allocator never sees.
     ImpossibleSize,
-    /// From here on PyTorch's own behaviour is not defined.
+    /// PyTorch's own behaviour is undefined from here on.
     Undefined(&'static str),
 }
 
 impl Divergence {
-    /// One sentence: what differs and which rule is in question.
+    /// One sentence: the difference and the rule in question.
     pub fn describe(&self) -> String {
         match self.fault {
             Fault::Decision(service) => self.describe_decision(service),
@@ -76,11 +73,11 @@ impl Divergence {
                 recorded.action.name()
             );
         };
-        let what = |action: Action, addr: u64, bytes| {
+        let describe_entry = |action: Action, addr: u64, bytes| {
             format!("{} of {} at {addr:#x}", action.name(), size(bytes))
         };
-        let model = what(predicted.action, predicted.addr, predicted.size);
-        let torch = what(recorded.action, recorded.addr, recorded.size);
+        let model = describe_entry(predicted.action, predicted.addr, predicted.size);
+        let torch = describe_entry(recorded.action, recorded.addr, recorded.size);
         let rule = match (predicted.action, recorded.action) {
             (Action::Alloc, Action::Alloc) => {
                 if predicted.addr == recorded.addr {
@@ -99,7 +96,7 @@ impl Divergence {
             }
             (Action::SegmentFree | Action::SegmentUnmap, _)
             | (_, Action::SegmentFree | Action::SegmentUnmap) => {
-                "what is given back and when: garbage collection, process limits, pools still in \
+                "which memory is released and when: garbage collection, process limits, pools still in \
                  use"
             }
             (Action::Oom, _) | (_, Action::Oom) => "whether the device had memory left",

@@ -1,8 +1,8 @@
-//! Writes a snapshot of what the model did and holds, as `torch.cuda.memory._dump_snapshot()` of the release
-//! that it follows would have: the same keys in the same order, so that it is read by the same rules.
+//! Writes the model's state as a snapshot, with the keys and their order that `torch.cuda.memory._dump_snapshot()` of the
+//! same release writes, so that the same rules read it.
 //!
-//! What the model knows only by number, or not at all (frames, pools, settings, annotations), is the
-//! recording's. What its entries do not carry (compile contexts, user metadata) is written as where there is none.
+//! Frames, pools, settings and annotations come from the recording, since the model knows them by id or not at all. Compile
+//! contexts and user metadata are written as absent.
 
 use std::io::{self, Write};
 
@@ -10,38 +10,36 @@ use serde_json::{Map, Value, json};
 
 use crate::allocator::conf::Settings;
 use crate::allocator::releases::{Rule, has_rule, key_since};
-use crate::allocator::{BlockView, AllocatorEntry, SegmentView};
+use crate::allocator::{AllocatorEntry, BlockView, SegmentView};
 use crate::base::ids::{FrameId, PoolId, StackId};
 use crate::replay::literal::settings_for_release;
 use crate::snapshot::pickle::{MemoKey, PickleWriter};
 use crate::snapshot::{Action, BlockState, Snapshot};
 
-/// What one device's allocator did and holds in the end.
+/// The trace and the final state of one device's allocator.
 #[derive(Debug, Clone, Copy)]
 pub struct EmittedDevice<'a> {
-    /// Device number.
     pub device: u64,
-    /// What it did, in order, each with the time in us that it was done at.
+    /// The trace, each entry with its time in microseconds.
     pub entries: &'a [(AllocatorEntry, u64)],
-    /// Its segments in the end: see [`crate::allocator::CachingAllocator::view`].
+    /// See [`crate::allocator::CachingAllocator::view`].
     pub segments: &'a [SegmentView],
-    /// The blocks of the segments.
+    /// Of all segments.
     pub blocks: &'a [BlockView],
 }
 
-/// Writes to `out` the snapshot that the model's `devices` would give in release `minor`. Their pools and stacks are those
-/// of `snapshot`, which also tells the annotations, and the settings where they are not others (`under`,
-/// with the string that says them).
+/// Writes to `out` the snapshot that PyTorch 2.`minor` would write for `devices`. Pools, stacks and annotations are those of
+/// `snapshot`, and so are the settings, unless `new_settings` gives others with their string.
 ///
-/// Every frame and every stack is one object, however many entries share it, so that memory does not
-/// grow with the trace.
+/// Each frame and each stack is written once, however many entries share it, so the reader's memory does not grow with the
+/// trace.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn emit(
     snapshot: &Snapshot,
     minor: u32,
-    under: Option<(&str, &Settings)>,
+    new_settings: Option<(&str, &Settings)>,
     devices: &[EmittedDevice<'_>],
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -53,11 +51,11 @@ pub fn emit(
         frames: vec![None; snapshot.stacks.frame_count()],
         stacks: vec![None; snapshot.stacks.len()],
     };
-    emitter.pickle.begin_dict()?;
+    emitter.pickle.begin_small_dict()?;
     emitter.write_segments(devices)?;
     emitter.write_traces(devices)?;
     if emitter.has_key("allocator_settings") {
-        emitter.write_settings(under)?;
+        emitter.write_settings(new_settings)?;
     }
     if emitter.has_key("external_annotations") {
         emitter.write_annotations()?;
@@ -66,7 +64,7 @@ pub fn emit(
         emitter.write_empty_list("host_segments")?;
         emitter.write_empty_list("host_traces")?;
     }
-    emitter.pickle.end_dict();
+    emitter.pickle.end_small_dict();
     emitter.pickle.finish()?;
     Ok(())
 }
@@ -74,24 +72,23 @@ pub fn emit(
 struct Emitter<'a> {
     snapshot: &'a Snapshot,
     pickle: PickleWriter<'a>,
-    /// The frames and stacks that are already written.
+    /// Frames and stacks that are already written.
     frames: Vec<Option<MemoKey>>,
     stacks: Vec<Option<MemoKey>>,
-    /// The release that is written.
+    /// The minor release of PyTorch 2 whose format is written.
     minor: u32,
-    /// Which of [`ENTRY_KEYS`] it writes.
+    /// Whether the release has each of [`ENTRY_KEYS`].
     entry_keys: [bool; 4],
 }
 
-/// Whether release `minor` writes `key`.
 fn is_written(minor: u32, key: &str) -> bool {
     key_since(key).is_some_and(|since| since <= minor)
 }
 
-/// Keys of entries that not all releases write.
+/// Keys of entries that only some releases write.
 const ENTRY_KEYS: [&str; 4] = ["time_us", "compile_context", "user_metadata", "pool_id"];
 
-/// Settings by which releases are told apart, as they are unless set.
+/// Settings whose presence identifies releases, with their defaults.
 fn marker_defaults() -> [(&'static str, Value); 2] {
     [("graph_capture_record_stream_reuse", json!(false)), ("max_round_threshold", json!(-1))]
 }
@@ -106,7 +103,7 @@ impl Emitter<'_> {
         let segments = devices
             .iter()
             .flat_map(|device| device.segments.iter().map(move |segment| (device, segment)));
-        self.pickle.interned("segments")?;
+        self.pickle.write_interned("segments")?;
         self.write_list(total, segments, |this, (device, segment)| {
             this.write_segment(device.device, segment, &device.blocks[segment.blocks.clone()])
         })
@@ -127,7 +124,7 @@ impl Emitter<'_> {
                 allocated = allocated.saturating_add(block.size);
             }
         }
-        self.pickle.begin_dict()?;
+        self.pickle.begin_small_dict()?;
         self.write_unsigned("device", device)?;
         self.write_unsigned("address", segment.addr)?;
         self.write_unsigned("total_size", segment.size)?;
@@ -138,19 +135,19 @@ impl Emitter<'_> {
         self.write_string("segment_type", if segment.is_small { "small" } else { "large" })?;
         if self.has_key("is_expandable") {
             self.write_pool("segment_pool_id", segment.pool)?;
-            self.pickle.interned("is_expandable")?;
-            self.pickle.boolean(segment.is_expandable)?;
+            self.pickle.write_interned("is_expandable")?;
+            self.pickle.write_bool(segment.is_expandable)?;
             self.write_frames(segment.context)?;
         }
-        self.pickle.interned("blocks")?;
+        self.pickle.write_interned("blocks")?;
         self.write_list(blocks.len(), blocks, Self::write_block)?;
-        self.pickle.end_dict();
+        self.pickle.end_small_dict();
         Ok(())
     }
 
     fn write_block(&mut self, block: &BlockView) -> io::Result<()> {
         let names_addresses = self.has_key("is_expandable");
-        self.pickle.begin_dict()?;
+        self.pickle.begin_small_dict()?;
         if names_addresses {
             self.write_unsigned("address", block.addr)?;
         }
@@ -167,42 +164,43 @@ impl Emitter<'_> {
         } else if block.state != BlockState::Inactive {
             self.write_history(block)?;
         }
-        self.pickle.end_dict();
+        self.pickle.end_small_dict();
         Ok(())
     }
 
-    /// Where 2.0 has the stack of a block, among those that it was made of.
+    /// PyTorch 2.0 writes the stack of a block in its list of former blocks.
     fn write_history(&mut self, block: &BlockView) -> io::Result<()> {
-        self.pickle.interned("history")?;
+        self.pickle.write_interned("history")?;
         self.write_list(1, [block], |this, block| {
-            this.pickle.begin_dict()?;
+            this.pickle.begin_small_dict()?;
             this.write_unsigned("addr", block.addr)?;
             this.write_unsigned("real_size", block.requested)?;
             this.write_frames(block.context)?;
-            this.pickle.end_dict();
+            this.pickle.end_small_dict();
             Ok(())
         })
         .map(drop)
     }
 
-    /// A list for each device, in the place of its number.
+    /// One list per device, at the index of its number.
     fn write_traces(&mut self, devices: &[EmittedDevice<'_>]) -> io::Result<()> {
-        let highest = devices.iter().filter(|d| !d.entries.is_empty()).map(|d| d.device).max();
-        let highest = highest.and_then(|highest| usize::try_from(highest).ok());
-        let total = self.snapshot.traces.len().max(highest.map_or(0, |h| h.saturating_add(1)));
-        self.pickle.interned("device_traces")?;
+        let max_device = devices.iter().filter(|d| !d.entries.is_empty()).map(|d| d.device).max();
+        let max_device = max_device.and_then(|max_device| usize::try_from(max_device).ok());
+        let total = self.snapshot.traces.len().max(max_device.map_or(0, |h| h.saturating_add(1)));
+        self.pickle.write_interned("device_traces")?;
         self.write_list(total, 0..total, |this, number| {
             let device = devices.binary_search_by_key(&(number as u64), |device| device.device);
             let device = device.ok().and_then(|index| devices.get(index));
             let entries = device.map(|device| device.entries).unwrap_or_default();
-            let named = || entries.iter().filter(|(entry, _)| entry.action != Action::Other);
-            this.write_list(named().count(), named(), Self::write_entry).map(drop)
+            let named_entries =
+                || entries.iter().filter(|(entry, _)| entry.action != Action::Other);
+            this.write_list(named_entries().count(), named_entries(), Self::write_entry).map(drop)
         })
         .map(drop)
     }
 
     fn write_entry(&mut self, (entry, time_us): &(AllocatorEntry, u64)) -> io::Result<()> {
-        self.pickle.begin_dict()?;
+        self.pickle.begin_small_dict()?;
         self.write_string("action", entry.action.name())?;
         let addr = if entry.action == Action::Oom { "device_free" } else { "addr" };
         self.write_unsigned(addr, entry.addr)?;
@@ -221,62 +219,68 @@ impl Emitter<'_> {
         if pools {
             self.write_pool("pool_id", entry.pool)?;
         }
-        let has_stack = !entry.action.is_shrink() || has_rule(self.minor, Rule::StacksOfSegmentFrees);
+        let has_stack =
+            !entry.action.is_shrink() || has_rule(self.minor, Rule::StacksOfSegmentFrees);
         self.write_frames(if has_stack { entry.context } else { StackId::default() })?;
-        self.pickle.end_dict();
+        self.pickle.end_small_dict();
         Ok(())
     }
 
-    fn write_settings(&mut self, under: Option<(&str, &Settings)>) -> io::Result<()> {
+    fn write_settings(&mut self, new_settings: Option<(&str, &Settings)>) -> io::Result<()> {
         let recorded = self.snapshot.settings.as_ref();
         let mut effective = recorded.map_or_else(Map::new, |raw| raw.effective.clone());
         let mut string = recorded.map_or("", |raw| raw.string.as_str());
-        if let Some((text, settings)) = under {
+        if let Some((text, settings)) = new_settings {
             string = text;
             effective.extend(effective_settings(settings));
         } else if recorded.is_none() {
             effective.extend(effective_settings(&settings_for_release(self.snapshot, self.minor)));
         }
-        for (key, unset) in marker_defaults() {
+        for (key, default) in marker_defaults() {
             if !self.has_key(key) {
                 effective.remove(key);
             } else if !effective.contains_key(key) {
-                effective.insert(key.to_owned(), unset);
+                effective.insert(key.to_owned(), default);
             }
         }
         let total = effective.len() + 1;
-        self.pickle.interned("allocator_settings")?;
-        self.pickle.dict()?;
-        self.pickle.before_item(0, total);
+        self.pickle.write_interned("allocator_settings")?;
+        self.pickle.begin_dict()?;
+        self.pickle.begin_item(0, total);
         self.write_string("PYTORCH_CUDA_ALLOC_CONF", string)?;
-        self.pickle.after_pair(0, total);
+        self.pickle.end_dict_item(0, total);
         self.write_pairs(&effective, 1, total)
     }
 
-    /// The pairs of an open dict of `total`, from `first` on.
-    fn write_pairs(&mut self, pairs: &Map<String, Value>, first: usize, total: usize) -> io::Result<()> {
+    /// Writes pairs from index `first` on of an open dict with `total` pairs.
+    fn write_pairs(
+        &mut self,
+        pairs: &Map<String, Value>,
+        first: usize,
+        total: usize,
+    ) -> io::Result<()> {
         for (index, (key, value)) in (first..).zip(pairs) {
-            self.pickle.before_item(index, total);
-            self.pickle.interned(key)?;
+            self.pickle.begin_item(index, total);
+            self.pickle.write_interned(key)?;
             self.write_value(value)?;
-            self.pickle.after_pair(index, total);
+            self.pickle.end_dict_item(index, total);
         }
         Ok(())
     }
 
     fn write_value(&mut self, value: &Value) -> io::Result<()> {
         match value {
-            Value::Null => self.pickle.none(),
-            Value::Bool(value) => self.pickle.boolean(*value),
+            Value::Null => self.pickle.write_none(),
+            Value::Bool(value) => self.pickle.write_bool(*value),
             Value::Number(number) => match (number.as_u64(), number.as_i64()) {
-                (Some(value), _) => self.pickle.unsigned(value),
-                (None, Some(value)) => self.pickle.integer(value),
-                (None, None) => self.pickle.float(number.as_f64().unwrap_or_default()),
+                (Some(value), _) => self.pickle.write_unsigned(value),
+                (None, Some(value)) => self.pickle.write_int(value),
+                (None, None) => self.pickle.write_float(number.as_f64().unwrap_or_default()),
             },
-            Value::String(text) => self.pickle.interned(text),
+            Value::String(text) => self.pickle.write_interned(text),
             Value::Array(items) => self.write_list(items.len(), items, Self::write_value).map(drop),
             Value::Object(pairs) => {
-                self.pickle.dict()?;
+                self.pickle.begin_dict()?;
                 self.write_pairs(pairs, 0, pairs.len())
             }
         }
@@ -285,26 +289,26 @@ impl Emitter<'_> {
     fn write_annotations(&mut self) -> io::Result<()> {
         let snapshot = self.snapshot;
         let annotations = &snapshot.annotations;
-        self.pickle.interned("external_annotations")?;
+        self.pickle.write_interned("external_annotations")?;
         self.write_list(annotations.len(), annotations, |this, annotation| {
-            this.pickle.begin_dict()?;
+            this.pickle.begin_small_dict()?;
             this.write_string("stage", if annotation.is_start { "START" } else { "END" })?;
             this.write_string("name", snapshot.text(annotation.name))?;
             this.write_unsigned("device", annotation.device)?;
             this.write_unsigned("time_us", annotation.time_us)?;
-            this.pickle.end_dict();
+            this.pickle.end_small_dict();
             Ok(())
         })
         .map(drop)
     }
 
-    /// The pair `frames`: PyTorch shares the list between the entries of a call and the block; here all
-    /// that have equal frames share it.
+    /// PyTorch shares the list of frames between the entries of an operation and its block. Here, all equal lists are
+    /// shared.
     fn write_frames(&mut self, stack: StackId) -> io::Result<()> {
-        self.pickle.interned("frames")?;
-        // A caller may name a stack that the snapshot lacks: it has no frames.
+        self.pickle.write_interned("frames")?;
+        // A caller may pass a stack that the snapshot lacks: it has no frames.
         if let Some(memo) = self.stacks.get(stack.index()).copied().flatten() {
-            return self.pickle.reference(memo);
+            return self.pickle.write_reference(memo);
         }
         let frames = self.snapshot.stacks.frames(stack);
         let memo = self.write_list(frames.len(), frames, |this, id| this.write_frame(*id))?;
@@ -316,21 +320,21 @@ impl Emitter<'_> {
 
     fn write_frame(&mut self, id: FrameId) -> io::Result<()> {
         if let Some(memo) = self.frames[id.index()] {
-            return self.pickle.reference(memo);
+            return self.pickle.write_reference(memo);
         }
         let snapshot = self.snapshot;
         let frame = snapshot.stacks.frame(id);
-        let memo = self.pickle.begin_dict()?;
+        let memo = self.pickle.begin_small_dict()?;
         self.write_string("name", snapshot.text(frame.name))?;
         self.write_string("filename", snapshot.text(frame.file))?;
         self.write_unsigned("line", frame.line.into())?;
-        self.pickle.end_dict();
+        self.pickle.end_small_dict();
         self.frames[id.index()] = Some(memo);
         Ok(())
     }
 
     fn write_empty_list(&mut self, key: &str) -> io::Result<()> {
-        self.pickle.interned(key)?;
+        self.pickle.write_interned(key)?;
         self.write_list::<()>(0, [], |_, ()| Ok(())).map(drop)
     }
 
@@ -340,33 +344,33 @@ impl Emitter<'_> {
         items: impl IntoIterator<Item = T>,
         mut write: impl FnMut(&mut Self, T) -> io::Result<()>,
     ) -> io::Result<MemoKey> {
-        let memo = self.pickle.list()?;
+        let memo = self.pickle.begin_list()?;
         for (index, item) in items.into_iter().enumerate() {
-            self.pickle.before_item(index, total);
+            self.pickle.begin_item(index, total);
             write(self, item)?;
-            self.pickle.after_item(index, total);
+            self.pickle.end_list_item(index, total);
         }
         Ok(memo)
     }
 
     fn write_unsigned(&mut self, key: &str, value: u64) -> io::Result<()> {
-        self.pickle.interned(key)?;
-        self.pickle.unsigned(value)
+        self.pickle.write_interned(key)?;
+        self.pickle.write_unsigned(value)
     }
 
     fn write_string(&mut self, key: &str, value: &str) -> io::Result<()> {
-        self.pickle.interned(key)?;
-        self.pickle.interned(value)
+        self.pickle.write_interned(key)?;
+        self.pickle.write_interned(value)
     }
 
     fn write_pool(&mut self, key: &str, pool: PoolId) -> io::Result<()> {
         let [first, second] = self.snapshot.pools.get(pool);
-        self.pickle.interned(key)?;
-        self.pickle.pair(first, second)
+        self.pickle.write_interned(key)?;
+        self.pickle.write_pair(first, second)
     }
 }
 
-/// Settings as `allocator_settings` has them.
+/// Settings in the form of `allocator_settings`.
 fn effective_settings(settings: &Settings) -> Map<String, Value> {
     let divisions = settings.roundup_power2_divisions.iter().enumerate();
     let divisions: Map<String, Value> =
@@ -374,7 +378,7 @@ fn effective_settings(settings: &Settings) -> Map<String, Value> {
     let pairs = [
         ("expandable_segments", json!(settings.expandable_segments)),
         ("garbage_collection_threshold", json!(settings.garbage_collection_threshold)),
-        // -1 stands for no limit.
+        // PyTorch writes -1 for no limit.
         ("max_split_size", json!(i64::try_from(settings.max_split_size).unwrap_or(-1))),
         ("roundup_power2_divisions", Value::Object(divisions)),
     ];

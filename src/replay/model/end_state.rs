@@ -1,11 +1,10 @@
-//! The model's final state against the snapshot's.
+//! Compares the model's final state with the snapshot.
 
 use crate::allocator::{BlockView, CachingAllocator, SegmentView};
 use crate::snapshot::{Block, BlockState, Device, Segment};
 
-/// Segments that differ, or that only one of the two has. Compared are where, how large, whose and
-/// of which kind each segment is, and every block with its state; the requested bytes of the active
-/// ones, since what a free block says of them is stale.
+/// The number of segments that differ, or that only one of the two has. A segment is equal if its address, size, stream,
+/// pool, kind and blocks are. Requested bytes count for active blocks only, since those of a free block are outdated.
 pub fn count_end_differences(device: Device<'_>, allocator: &CachingAllocator) -> usize {
     let (segments, blocks) = allocator.view();
     let mut theirs: Vec<&Segment> = device.segments().collect();

@@ -1,63 +1,62 @@
-//! What a replay takes for granted that the snapshot may not say.
+//! The assumptions of a model replay that the snapshot may not record.
 
 use crate::allocator::conf::Settings;
 use crate::base::ids::PoolId;
 use crate::replay::literal::SettingsChange;
 
-/// One way in which the recorded run may have been set up.
+/// One possible setup of the recorded run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hypothesis {
     /// The minor release of PyTorch 2.
     pub minor: u32,
     /// The allocator's settings at the first entry.
     pub settings: Settings,
-    /// What they were changed to at run time, in order; most programs change nothing.
+    /// Changes at run time, in order of entries; most programs have none.
     pub settings_changes: Vec<SettingsChange>,
-    /// The most the process was allowed to reserve, in bytes.
+    /// Limit of the process, in bytes of reserved memory.
     pub limit: Option<u64>,
-    /// Bytes of the device, if known.
+    /// Total bytes of the device, if known.
     pub capacity: Option<u64>,
-    /// Private pools whose blocks are handed out whole (`MemPool(no_split=True)`).
+    /// Private pools that never split blocks (`MemPool(no_split=True)`).
     pub no_split: Vec<PoolId>,
-    /// Whether a request for a private pool that may have been made in a graph capture or in
-    /// `use_mem_pool` is taken for one of a capture: see
-    /// [`crate::replay::calls::Program::leaves_captures_open`].
+    /// Whether requests for a private pool, made in a graph capture or in `use_mem_pool`, are assumed to be in a capture:
+    /// see [`crate::replay::ops::Program::has_unknown_captures`].
     pub assumes_captures: bool,
 }
 
 impl Hypothesis {
-    /// The settings at the last entry.
     pub fn last_settings(&self) -> &Settings {
-        self.settings_changes.last().map_or(&self.settings, |later| &later.settings)
+        self.settings_changes.last().map_or(&self.settings, |change| &change.settings)
     }
 
-    /// The settings of a call whose last entry is `entry`.
-    pub fn settings_at(&self, entry: usize) -> &Settings {
-        let after = self.settings_changes.partition_point(|later| later.first_entry <= entry);
+    /// The settings of an operation whose last entry is `entry_index`.
+    pub fn settings_at(&self, entry_index: usize) -> &Settings {
+        let after =
+            self.settings_changes.partition_point(|change| change.first_entry <= entry_index);
         let last = after.checked_sub(1).and_then(|at| self.settings_changes.get(at));
-        last.map_or(&self.settings, |later| &later.settings)
+        last.map_or(&self.settings, |change| &change.settings)
     }
 
-    /// The settings, where they do not change; else such as need no more memory than any of them: with
-    /// which nothing is rounded, and segments are expandable if they ever are.
+    /// The settings if they do not change. Otherwise settings that need no more memory than any of them: without rounding,
+    /// and with expandable segments if any of them has them.
     pub fn least_demanding_settings(&self) -> Settings {
-        let mut mildest = self.settings.clone();
+        let mut settings = self.settings.clone();
         if !self.settings_changes.is_empty() {
-            mildest.roundup_power2_divisions = [0; 16];
-            mildest.expandable_segments |=
-                self.settings_changes.iter().any(|later| later.settings.expandable_segments);
+            settings.roundup_power2_divisions = [0; 16];
+            settings.expandable_segments |=
+                self.settings_changes.iter().any(|change| change.settings.expandable_segments);
         }
-        mildest
+        settings
     }
 
-    /// The limit that the settings themselves set, where the device is known.
+    /// The limit that `per_process_memory_fraction` sets, if the size of the device is known.
     pub fn limit_from_settings(&self) -> Option<u64> {
         let fraction = self.settings.per_process_memory_fraction;
         let capacity = self.capacity.filter(|_| fraction < 1.0)?;
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "saturates, as meant"
+            reason = "saturating is intended"
         )]
         let limit = (capacity as f64 * fraction).round() as u64;
         Some(limit)

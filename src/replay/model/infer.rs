@@ -1,65 +1,68 @@
-//! Finding out what a recording does not say, by trying.
+//! Infers what a file does not record, by trial.
 //!
-//! The keys of a file narrow the release down; where several behave differently, each is tried. Limits
-//! of the process, pools that split nothing and, before 2.3, the settings themselves show only in what
-//! the allocator did: at a divergence, every setting that could account for it is tried, and the one
-//! that gets furthest is kept.
+//! The keys of a file narrow down the release; if several behave differently, each is tried. Limits of the process, pools
+//! that never split and, before PyTorch 2.3, the settings show only in the allocator's decisions. At a divergence, every
+//! hypothesis that could explain it is tried, and the one that gets furthest is kept.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use rayon::prelude::*;
 
-use super::settings_search::find_settings_changes;
+use super::common_values::{MEMORY_FRACTION_PERCENTS, ROUNDUP_DIVISIONS, SPLIT_LIMITS_MIB};
+use super::cursor::verify;
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
-use super::common_values::{ROUNDUP_DIVISIONS, MEMORY_FRACTION_PERCENTS, SPLIT_LIMITS_MIB};
+use super::settings_search::find_settings_changes;
 use super::verification::Verification;
-use super::cursor::verify;
 use crate::allocator::conf::Settings;
 use crate::allocator::{Behaviour, SMALL_SEGMENT};
 use crate::base::ids::PoolId;
 use crate::base::units::MIB;
-use crate::replay::literal::{no_split_pools, candidate_releases, recorded_settings, settings_for_release, inferred_capacity};
+use crate::replay::literal::{
+    candidate_releases, inferred_capacity, no_split_pools, recorded_settings, settings_for_release,
+};
 use crate::snapshot::{Action, Device, Snapshot, TraceEntry};
 
-/// How a recording was made, as far as whoever asks knows.
+/// What the user knows about a recording.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KnownSetup {
     /// The minor release of PyTorch 2 that recorded it.
     pub minor: Option<u32>,
-    /// Bytes of each device.
+    /// Total bytes of each device.
     pub capacity: Option<u64>,
 }
 
-/// How a recording came about, as far as could be found out.
+/// The best hypothesis for each device.
 #[derive(Debug)]
 pub struct Inference<'a> {
-    /// The releases whose rules were taken: they do not differ in anything that matters here.
+    /// The minor releases of PyTorch 2 assumed: their rules do not differ.
     pub releases: RangeInclusive<u32>,
-    /// Whether every entry of every device was reproduced.
+    /// The model reproduces every entry of every device.
     pub is_exact: bool,
-    /// The devices asked for, in their order.
+    /// In the order of the argument.
     pub devices: Vec<InferredDevice<'a>>,
 }
 
 /// One device of an [`Inference`].
 #[derive(Debug)]
 pub struct InferredDevice<'a> {
-    /// Which.
     pub device: Device<'a>,
-    /// What was taken for granted.
     pub hypothesis: Hypothesis,
-    /// What came of it.
     pub verification: Verification,
 }
 
-/// Finds the hypothesis under which the model reproduces most of the traces of `devices`.
-pub fn infer<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], known: KnownSetup) -> Inference<'a> {
-    let possible = known.minor.map_or_else(|| candidate_releases(&snapshot.torch), |minor| minor..=minor);
+/// Finds the hypotheses with which the model reproduces most entries of the traces of `devices`.
+pub fn infer<'a>(
+    snapshot: &'a Snapshot,
+    devices: &[Device<'a>],
+    known: KnownSetup,
+) -> Inference<'a> {
+    let possible =
+        known.minor.map_or_else(|| candidate_releases(&snapshot.torch), |minor| minor..=minor);
     let best = best_release(snapshot, devices, known.capacity, possible.clone());
     let by_keys = candidate_releases(&snapshot.torch_by_keys);
-    // The stacks may tell of another build: what the allocator did outranks them.
+    // The stacks may come from another build: the allocator's decisions are better evidence.
     let best = if best.is_exact || known.minor.is_some() || by_keys == possible {
         best
     } else {
@@ -73,14 +76,14 @@ pub fn infer<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], known: KnownSet
     Inference::new(best.releases, refined)
 }
 
-/// The best of the hypotheses that differ in the release alone, which is one of `possible`.
+/// The release among `possible` with which the model reproduces most entries.
 fn best_release<'a>(
     snapshot: &'a Snapshot,
     devices: &[Device<'a>],
     capacity: Option<u64>,
     possible: RangeInclusive<u32>,
 ) -> Inference<'a> {
-    let tried: Vec<Inference<'a>> = group_by_rules(snapshot, possible)
+    let tried: Vec<Inference<'a>> = group_by_behaviour(snapshot, possible)
         .into_par_iter()
         .map(|(releases, minor)| {
             let start = Hypothesis {
@@ -102,7 +105,7 @@ fn best_release<'a>(
             Inference::new(releases, devices.par_iter().map(verify_one).collect())
         })
         .collect();
-    // Of releases that do equally well the newest; older ones that are exact too are named with it.
+    // Ties go to the newest. Adjacent older releases that are exact as well extend its range.
     let mut tried = tried.into_iter();
     let Some(mut best) = tried.next() else { return Inference::new(0..=0, Vec::new()) };
     for older in tried {
@@ -115,40 +118,45 @@ fn best_release<'a>(
     best
 }
 
-/// The settings in effect: as recorded, or found out by trying where the release does not record them.
-/// `minor` is the release, if known.
+/// The settings in effect: as recorded, or inferred if the release does not record them. `minor` is the release, if known.
 pub fn settings_in_effect(snapshot: &Snapshot, minor: Option<u32>) -> Settings {
     let traced: Vec<Device<'_>> = snapshot.devices().filter(|device| !device.is_empty()).collect();
     if snapshot.settings.is_some() || traced.is_empty() {
-        return minor
-            .map_or_else(|| recorded_settings(snapshot), |minor| settings_for_release(snapshot, minor));
+        return minor.map_or_else(
+            || recorded_settings(snapshot),
+            |minor| settings_for_release(snapshot, minor),
+        );
     }
     let inference = infer(snapshot, &traced, KnownSetup { minor, capacity: None });
-    let furthest = inference.devices.into_iter().max_by_key(|one| one.verification.matched);
-    furthest.map_or_else(|| recorded_settings(snapshot), |one| one.hypothesis.last_settings().clone())
+    let furthest =
+        inference.devices.into_iter().max_by_key(|inferred| inferred.verification.matched);
+    furthest.map_or_else(
+        || recorded_settings(snapshot),
+        |inferred| inferred.hypothesis.last_settings().clone(),
+    )
 }
 
 impl<'a> Inference<'a> {
     fn new(releases: RangeInclusive<u32>, devices: Vec<InferredDevice<'a>>) -> Self {
-        let is_exact = devices.iter().all(|one| one.verification.is_exact());
+        let is_exact = devices.iter().all(|inferred| inferred.verification.is_exact());
         Self { releases, is_exact, devices }
     }
 
     fn matched(&self) -> usize {
-        self.devices.iter().map(|one| one.verification.matched).sum()
+        self.devices.iter().map(|inferred| inferred.verification.matched).sum()
     }
 }
 
-/// The releases of `possible`, newest first, those with the same rules together.
-fn group_by_rules(
+/// The releases of `possible`, newest first, grouped by equal rules; each group with its newest release.
+fn group_by_behaviour(
     snapshot: &Snapshot,
     possible: RangeInclusive<u32>,
 ) -> Vec<(RangeInclusive<u32>, u32)> {
-    let rules = |minor| (Behaviour::for_release(minor), settings_for_release(snapshot, minor));
+    let behaviour = |minor| (Behaviour::for_release(minor), settings_for_release(snapshot, minor));
     let mut groups: Vec<(RangeInclusive<u32>, u32)> = Vec::new();
     for minor in possible.rev() {
         match groups.last_mut() {
-            Some((group, newest)) if rules(*newest) == rules(minor) => {
+            Some((group, newest)) if behaviour(*newest) == behaviour(minor) => {
                 *group = minor..=*group.end();
             }
             _ => groups.push((minor..=minor, minor)),
@@ -157,26 +165,26 @@ fn group_by_rules(
     groups
 }
 
-/// The same, with settings that changed at run time if they account for the whole trace.
-fn with_settings_changes(one: InferredDevice<'_>) -> InferredDevice<'_> {
-    if one.verification.is_exact() {
-        return one;
+/// Adds settings changes at run time, if they explain the whole trace.
+fn with_settings_changes(inferred: InferredDevice<'_>) -> InferredDevice<'_> {
+    if inferred.verification.is_exact() {
+        return inferred;
     }
-    match find_settings_changes(one.device, &one.hypothesis) {
-        Some((hypothesis, verification)) => InferredDevice { hypothesis, verification, ..one },
-        None => one,
+    match find_settings_changes(inferred.device, &inferred.hypothesis) {
+        Some((hypothesis, verification)) => InferredDevice { hypothesis, verification, ..inferred },
+        None => inferred,
     }
 }
 
-/// Betters a hypothesis as long as that gets the model further.
-fn refine(one: InferredDevice<'_>) -> InferredDevice<'_> {
-    let mut best = one;
+/// Improves a hypothesis as long as the model gets further.
+fn refine(inferred: InferredDevice<'_>) -> InferredDevice<'_> {
+    let mut best = inferred;
     while let Some(divergence) = &best.verification.divergence
         && matches!(divergence.fault, Fault::Decision(_))
     {
         let device = best.device;
-        let tries = alternatives(device, &best.hypothesis, divergence);
-        let mut outcomes: Vec<InferredDevice<'_>> = tries
+        let hypotheses = alternatives(device, &best.hypothesis, divergence);
+        let mut outcomes: Vec<InferredDevice<'_>> = hypotheses
             .into_par_iter()
             .map(|hypothesis| {
                 let verification = verify(device, &hypothesis);
@@ -184,8 +192,9 @@ fn refine(one: InferredDevice<'_>) -> InferredDevice<'_> {
             })
             .collect();
         outcomes.extend(find_limit(&best));
-        // The first of equals: the simplest.
-        let better = outcomes.into_iter().rev().max_by_key(|one| one.verification.matched);
+        // `max_by_key` returns the last of equals; reversed, that is the simplest.
+        let better =
+            outcomes.into_iter().rev().max_by_key(|inferred| inferred.verification.matched);
         match better {
             Some(better) if better.verification.matched > best.verification.matched => {
                 best = better;
@@ -196,76 +205,80 @@ fn refine(one: InferredDevice<'_>) -> InferredDevice<'_> {
     best
 }
 
-/// Hypotheses that could account for a divergence.
+/// Hypotheses that could explain a divergence.
 fn alternatives(
     device: Device<'_>,
     hypothesis: &Hypothesis,
     divergence: &Divergence,
 ) -> Vec<Hypothesis> {
-    let mut tries = Vec::new();
+    let mut hypotheses = Vec::new();
     let pools = [
         divergence.predicted.map(|entry| entry.pool),
-        divergence.recorded.and_then(|event| event.pool),
+        divergence.recorded.and_then(|entry| entry.pool),
     ];
     for pool in pools.into_iter().flatten() {
         if pool != PoolId::default() && !hypothesis.no_split.contains(&pool) {
             let no_split = [hypothesis.no_split.as_slice(), &[pool]].concat();
-            tries.push(Hypothesis { no_split, ..hypothesis.clone() });
+            hypotheses.push(Hypothesis { no_split, ..hypothesis.clone() });
         }
     }
     if hypothesis.settings.expandable_segments && hypothesis.capacity.is_none() {
-        // The device's size decides how many addresses are reserved for a segment.
+        // PyTorch reserves 9/8 of the device's size for each expandable segment.
         let mut sizes: Vec<u64> = inferred_capacity(device, 0).into_iter().collect();
-        if let Some(event) = divergence.recorded.filter(|e| e.action == Action::SegmentMap) {
-            // A reservation is full, and the next one may adjoin it.
-            let distances = reservation_sizes(device, &event);
+        if let Some(entry) = divergence.recorded.filter(|e| e.action == Action::SegmentMap) {
+            // The reservation is full, and the next one may be adjacent.
+            let distances = reservation_sizes(device, &entry);
             sizes.extend(distances.into_iter().map(|size| size / 9 * 8));
         }
-        tries.extend(
+        hypotheses.extend(
             sizes.into_iter().map(|size| Hypothesis { capacity: Some(size), ..hypothesis.clone() }),
         );
     }
     let actions = [
         divergence.predicted.map(|entry| entry.action),
-        divergence.recorded.map(|event| event.action),
+        divergence.recorded.map(|entry| entry.action),
     ];
-    let touches_device =
-        actions.into_iter().flatten().any(|action| action.changes_reserved() || action == Action::Oom);
-    if touches_device && let (None, Some(capacity)) = (hypothesis.limit, inferred_capacity(device, 0))
+    let touches_device = actions
+        .into_iter()
+        .flatten()
+        .any(|action| action.changes_reserved() || action == Action::Oom);
+    if touches_device
+        && let (None, Some(capacity)) = (hypothesis.limit, inferred_capacity(device, 0))
     {
-        let limits = MEMORY_FRACTION_PERCENTS.map(|percent| u128::from(capacity) * u128::from(percent) / 100);
+        let limits = MEMORY_FRACTION_PERCENTS
+            .map(|percent| u128::from(capacity) * u128::from(percent) / 100);
         let limits = limits.into_iter().filter_map(|limit| u64::try_from(limit).ok());
-        tries.extend(limits.map(|limit| Hypothesis { limit: Some(limit), ..hypothesis.clone() }));
+        hypotheses
+            .extend(limits.map(|limit| Hypothesis { limit: Some(limit), ..hypothesis.clone() }));
     }
     if device.snapshot().settings.is_none() {
         let settings = unrecorded_settings(&hypothesis.settings, divergence);
-        tries.extend(settings.map(|settings| Hypothesis { settings, ..hypothesis.clone() }));
+        hypotheses.extend(settings.map(|settings| Hypothesis { settings, ..hypothesis.clone() }));
     }
-    tries
+    hypotheses
 }
 
-/// What the reservations of expandable segments may measure, when `event` maps memory far from where
-/// the model would: the distance to where the one before it begins, of whatever kind; to the lowest
-/// memory of its like, or a part of that.
-fn reservation_sizes(device: Device<'_>, event: &TraceEntry) -> Vec<u64> {
-    let like = |event: &TraceEntry| (event.stream, event.size == SMALL_SEGMENT);
+/// Possible sizes of the reservations of expandable segments, if `entry` maps memory far from where the model would: the
+/// distance to the nearest base below, of any kind, and the distance to the lowest address of its kind, or a part of it.
+fn reservation_sizes(device: Device<'_>, entry: &TraceEntry) -> Vec<u64> {
+    let kind = |entry: &TraceEntry| (entry.stream, entry.size == SMALL_SEGMENT);
     let mut bases: BTreeMap<(u64, bool), u64> = BTreeMap::new();
     let maps = device
         .entries_where(|action| action == Action::SegmentMap)
         .map(|(_, other)| other)
-        .take_while(|other| other.time_us <= event.time_us || event.time_us == 0);
+        .take_while(|other| other.time_us <= entry.time_us || entry.time_us == 0);
     for other in maps {
-        let base = bases.entry(like(&other)).or_insert(other.addr);
+        let base = bases.entry(kind(&other)).or_insert(other.addr);
         *base = other.addr.min(*base);
     }
-    let distance = |base: &u64| event.addr.saturating_sub(*base);
-    let before = bases.values().map(distance).filter(|size| *size > 0).min();
-    let own = bases.get(&like(event)).map_or(0, distance);
-    let parts = (1..=4).map(|parts| own / parts);
-    before.into_iter().chain(parts).filter(|size| *size > 0).collect()
+    let distance = |base: &u64| entry.addr.saturating_sub(*base);
+    let nearest_distance = bases.values().map(distance).filter(|size| *size > 0).min();
+    let lowest_distance = bases.get(&kind(entry)).map_or(0, distance);
+    let parts = (1..=4).map(|parts| lowest_distance / parts);
+    nearest_distance.into_iter().chain(parts).filter(|size| *size > 0).collect()
 }
 
-/// Settings of releases that do not record them.
+/// Settings to try for releases that do not record them.
 fn unrecorded_settings<'a>(
     settings: &'a Settings,
     divergence: &Divergence,
@@ -283,7 +296,7 @@ fn unrecorded_settings<'a>(
         })
     });
     let sizes =
-        [divergence.predicted.map(|entry| entry.size), divergence.recorded.map(|event| event.size)];
+        [divergence.predicted.map(|entry| entry.size), divergence.recorded.map(|entry| entry.size)];
     let near = sizes.into_iter().flatten().flat_map(|size| [size / MIB, size / MIB + 1]);
     let limits: Vec<u64> = std::iter::once(u64::MAX / MIB)
         .chain(SPLIT_LIMITS_MIB)
@@ -296,20 +309,19 @@ fn unrecorded_settings<'a>(
     everywhere.chain(in_one_bucket).chain(split)
 }
 
-/// No device has this many bytes.
+/// More bytes than any device has.
 const NO_LIMIT: u64 = 1 << 47;
-/// Stands for a garbage collection threshold that is not recorded: so small that the limit it is a
-/// part of refuses nothing.
+/// Replaces a garbage collection threshold that is not recorded. It is so small that its limit refuses nothing.
 const SMALL_THRESHOLD: f64 = 1.0 / (1 << 20) as f64;
 
-/// Finds the limit of the process that garbage collection goes by, by bisection: too low a limit
-/// collects what PyTorch kept, too high a one keeps what it collected.
+/// Finds the limit of the process that garbage collection depends on, by bisection: with too low a limit, the model collects
+/// segments that PyTorch kept; with too high a one, it keeps segments that PyTorch collected.
 fn find_limit<'a>(from: &InferredDevice<'a>) -> Option<InferredDevice<'a>> {
     let mut hypothesis = from.hypothesis.clone();
     if hypothesis.settings.garbage_collection_threshold == 0.0 {
         let recorded = from.verification.divergence.as_ref().and_then(|d| d.recorded);
         if from.device.snapshot().settings.is_some()
-            || recorded.is_none_or(|event| event.action != Action::SegmentFree)
+            || recorded.is_none_or(|entry| entry.action != Action::SegmentFree)
         {
             return None;
         }
@@ -324,16 +336,16 @@ fn find_limit<'a>(from: &InferredDevice<'a>) -> Option<InferredDevice<'a>> {
         hypothesis.limit = Some(middle.saturating_mul(1 << scale));
         let verification = verify(from.device, &hypothesis);
         let is_exact = verification.is_exact();
-        let side = verification.divergence.as_ref().and_then(|divergence| {
-            let before = divergence.entry_index.checked_sub(1);
-            let before = before.and_then(|index| from.device.action(index));
-            limit_is_too_low(divergence, before)
+        let is_too_low = verification.divergence.as_ref().and_then(|divergence| {
+            let action_before = divergence.entry_index.checked_sub(1);
+            let action_before = action_before.and_then(|index| from.device.action(index));
+            limit_is_too_low(divergence, action_before)
         });
         if best.as_ref().is_none_or(|b| verification.matched > b.verification.matched) {
             let hypothesis = hypothesis.clone();
             best = Some(InferredDevice { device: from.device, hypothesis, verification });
         }
-        match side {
+        match is_too_low {
             _ if is_exact => break,
             Some(true) => low = middle,
             Some(false) => high = middle,
@@ -343,20 +355,21 @@ fn find_limit<'a>(from: &InferredDevice<'a>) -> Option<InferredDevice<'a>> {
     best
 }
 
-/// Whether a divergence says that the limit was too low, or too high; `before` is the recorded action
+/// Whether a divergence shows that the limit was too low (`true`) or too high; `action_before` is the recorded action
 /// before it.
-fn limit_is_too_low(divergence: &Divergence, before: Option<Action>) -> Option<bool> {
+fn limit_is_too_low(divergence: &Divergence, action_before: Option<Action>) -> Option<bool> {
     let predicted = divergence.predicted?.action;
     let recorded = divergence.recorded?.action;
-    let frees = |action| action == Action::SegmentFree;
+    let is_segment_free = |action| action == Action::SegmentFree;
     if divergence.has_collected {
-        // Both gave something back: PyTorch more, if it went on where the model was done.
-        return Some(!frees(recorded) || frees(predicted));
+        // Both released segments; PyTorch released more if it continued where the model had finished.
+        return Some(!is_segment_free(recorded) || is_segment_free(predicted));
     }
-    if frees(recorded) {
+    if is_segment_free(recorded) {
         return Some(false);
     }
-    // Refused without asking the device; unless PyTorch had collected what the model gave back only
-    // when it was refused.
-    (recorded.is_growth() && !predicted.is_growth()).then_some(before != Some(Action::SegmentFree))
+    // The model refused growth without asking the device, unless PyTorch had just collected a segment that the model
+    // releases on refusal.
+    (recorded.is_growth() && !predicted.is_growth())
+        .then_some(action_before != Some(Action::SegmentFree))
 }

@@ -1,9 +1,9 @@
-//! The allocator model beside a recording, and in its place.
+//! The allocator model, run on the operations of a recording.
 //!
-//! [`verify`] makes the recorded calls to the model, on a device that answers as the recorded one did,
-//! and holds every entry that the model writes against the recording. What a file does not say is found
-//! by trying ([`infer`]). [`simulate`] makes the same calls on a simulated device, under whatever
-//! settings: a what-if; [`ask`] makes one more at the snapshot. [`emit`] writes the outcome as a snapshot.
+//! In: a device's trace and a [`Hypothesis`] of what the file does not record. Out: whether the model writes the recorded
+//! entries ([`verify`]); the hypothesis with which it reproduces most of them ([`infer`]); the same operations on a
+//! simulated device, under any settings ([`simulate`]); one more request ([`try_request`]); and a snapshot file of the
+//! result ([`emit`]). Knows no stacks but by id, and does not judge what the results mean.
 
 mod address_ranges;
 mod try_request;

@@ -1,4 +1,4 @@
-//! The device of a recording: it answers as the recorded one did.
+//! The device of a recording: it grants and refuses memory as the recorded one did.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,10 @@ use crate::base::ids::PoolId;
 use crate::replay::literal::Reservations;
 use crate::snapshot::{Action, TraceEntry};
 
-/// Where a reservation stands whose address the recording does not give, since nothing was ever
-/// mapped there.
+/// The base of reservations whose address is unknown, since nothing was ever mapped there.
 const UNUSED_RESERVATION_BASE: u64 = 1 << 60;
 
-/// A recorded movement of memory.
+/// A recorded change of reserved memory.
 #[derive(Debug, Clone, Copy)]
 struct Move {
     entry_index: usize,
@@ -20,20 +19,20 @@ struct Move {
     size: u64,
 }
 
-/// Answers one call from the memory movements that were recorded for it, in their order: growth is
-/// granted when it is the next movement, else refused.
+/// Answers each operation from the moves recorded for it, in order. It grants growth that is the next move, and refuses any
+/// other.
 #[derive(Debug, Clone)]
 pub(super) struct RecordedDevice<'a> {
     moves: Vec<Move>,
     next_move: usize,
-    /// The device's free bytes, where the call failed.
+    /// Free bytes of the device at the last failure.
     free_bytes: u64,
     capacity: Option<u64>,
     reservations: &'a Reservations,
-    /// Reserved now, base to size.
+    /// Existing reservations: base to size.
     reserved: BTreeMap<u64, u64>,
     next_unused_base: u64,
-    /// The call: its last row, its pool and stream, the half of the pool.
+    /// The operation: last entry, pool, stream, and whether it uses the small pool.
     op: (usize, PoolId, u64, bool),
 }
 
@@ -51,24 +50,27 @@ impl<'a> RecordedDevice<'a> {
         }
     }
 
-    /// Forgets the movements of the call before.
     pub(super) fn clear_moves(&mut self) {
         self.moves.clear();
         self.next_move = 0;
     }
 
-    /// Says whose call this is, and at which row its entries end.
     #[inline]
-    pub(super) fn set_op(&mut self, row: usize, pool: PoolId, stream: u64, is_small: bool) {
-        self.op = (row, pool, stream, is_small);
+    pub(super) fn set_op(&mut self, entry_index: usize, pool: PoolId, stream: u64, is_small: bool) {
+        self.op = (entry_index, pool, stream, is_small);
     }
 
-    /// A movement of the call.
-    pub(super) fn expect_move(&mut self, row: usize, event: &TraceEntry) {
-        self.moves.push(Move { entry_index: row, action: event.action, addr: event.addr, size: event.size });
+    /// Adds a move of the operation.
+    pub(super) fn expect_move(&mut self, entry_index: usize, entry: &TraceEntry) {
+        self.moves.push(Move {
+            entry_index,
+            action: entry.action,
+            addr: entry.addr,
+            size: entry.size,
+        });
     }
 
-    /// The whole segments among them that were given back, in order.
+    /// The addresses of the whole segments that the operation released, in order.
     pub(super) fn released_segments(&self) -> Vec<u64> {
         let freed = self.moves.iter().filter(|m| m.action == Action::SegmentFree);
         freed.map(|m| m.addr).collect()
@@ -78,7 +80,7 @@ impl<'a> RecordedDevice<'a> {
         self.free_bytes = bytes;
     }
 
-    /// The reservation was there before the recording.
+    /// Adds a reservation that existed before the recording.
     pub(super) fn add_reservation(&mut self, (base, size): (u64, u64)) {
         self.reserved.insert(base, size);
     }
@@ -88,14 +90,13 @@ impl<'a> RecordedDevice<'a> {
         below.is_some_and(|(base, size)| addr - base < *size)
     }
 
-    /// The next address mapped for the like of this call outside all reservations: a reservation shows
-    /// only when it is first used. On a device of unknown size one is never full, and there is none of
-    /// this kind when another is asked for.
+    /// The base of the next reservation: the next address that is mapped for the pool, stream and size class of this
+    /// operation, outside all reservations. On a device of unknown size, a reservation is never full, so any address will do.
     fn next_base(&self) -> Option<u64> {
         let (last, pool, stream, is_small) = self.op;
-        let next = self.moves.get(self.next_move).map_or(last, |next| next.entry_index);
+        let first_entry = self.moves.get(self.next_move).map_or(last, |next| next.entry_index);
         let is_usable = |addr| self.capacity.is_none() || !self.is_reserved(addr);
-        self.reservations.next_mapped(next, (pool, stream, is_small), is_usable)
+        self.reservations.next_mapped(first_entry, (pool, stream, is_small), is_usable)
     }
 
     fn peek_move(&self) -> Option<(Action, u64, u64)> {

@@ -1,38 +1,36 @@
-//! Settings that the program changed as it ran, found by trying.
+//! Finds settings that the program changed at run time, by trial.
 //!
-//! A snapshot tells only the last settings. Where no settings reproduce the whole trace, others are tried
-//! from the first entry, or from an earlier or later one on: those that get the model furthest are kept
-//! from there. What that found counts only if every entry is then reproduced. What is tried is few, and
-//! the work is bounded by a multiple of the trace.
+//! A snapshot records only the last settings. If they do not reproduce the whole trace, the search tries other settings
+//! from several entries before the divergence on, and keeps those with which the model gets furthest. The result counts
+//! only if every entry is reproduced. The search is bounded by a multiple of the trace's length.
 
+use super::common_values::{LARGE_SEGMENT_SIZES_MIB, ROUNDUP_DIVISIONS, SPLIT_LIMITS_MIB};
+use super::cursor::{ReplayCursor, verify};
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
-use super::common_values::{ROUNDUP_DIVISIONS, LARGE_SEGMENT_SIZES_MIB, SPLIT_LIMITS_MIB};
 use super::verification::Verification;
-use super::cursor::{ReplayCursor, verify};
 use crate::allocator::conf::Settings;
 use crate::allocator::releases::option_since;
 use crate::base::units::MIB;
-use crate::replay::literal::{SettingsChange, Reservations};
+use crate::replay::literal::{Reservations, SettingsChange};
 use crate::snapshot::{Action, Device};
 
-/// More changes are not looked for.
 const MAX_CHANGES: usize = 64;
-/// How often the trace may be gone through, beside a fixed number of entries.
+/// The budget is this many passes over the trace, and `EXTRA_ENTRIES` more.
 const MAX_PASSES: usize = 24;
 const EXTRA_ENTRIES: usize = 1 << 20;
-/// Calls before a divergence that are each tried as the one from which settings changed; before them every
-/// second one is, then every fourth ..
+/// The search tries each of this many operations before a divergence as the one at which settings changed; before them it
+/// tries every second one, then every fourth, and so on.
 const DENSE_CANDIDATES: usize = 24;
-/// Entries after a divergence that tell what is worth following further.
+/// Entries after a divergence that a trial must reproduce to be followed further.
 const HORIZON: usize = 64;
-/// Settings that nothing but a divergence speaks for have to account for so many entries in a row: one odd decision
-/// can have many causes.
+/// Settings with no evidence but a divergence must explain this many entries in a row: one odd decision can have many
+/// causes.
 const MIN_EPOCH_LEN: usize = 64;
-/// How many are followed further at once.
+/// Trials that are followed further at once.
 const BEAM_WIDTH: usize = 4;
 
-/// `hypothesis` with settings that change, if they account for the whole trace of `device`.
+/// `hypothesis` with settings changes, if they explain the whole trace of `device`.
 pub(super) fn find_settings_changes(
     device: Device<'_>,
     hypothesis: &Hypothesis,
@@ -40,31 +38,32 @@ pub(super) fn find_settings_changes(
     let reservations = Reservations::new(device);
     let mut search = SettingsSearch::new(device, hypothesis.clone(), &reservations);
     let epochs = search.run()?;
-    // What holds too shortly gives way to what is after it, or before.
-    let shown = [true, false].into_iter().filter_map(|is_later| search.without_short_epochs(&epochs, is_later));
-    let mut verified = shown.filter(|shown| !shown.settings_changes.is_empty()).map(|shown| {
-        let verification = verify(device, &shown);
-        (shown, verification)
-    });
+    // Short epochs are replaced by the next one, or else by the one before.
+    let candidates = [true, false]
+        .into_iter()
+        .filter_map(|is_later| search.without_short_epochs(&epochs, is_later));
+    let mut verified =
+        candidates.filter(|candidate| !candidate.settings_changes.is_empty()).map(|candidate| {
+            let verification = verify(device, &candidate);
+            (candidate, verification)
+        });
     verified.find(|(_, verification)| verification.is_exact())
 }
 
 struct SettingsSearch<'a> {
     device: Device<'a>,
     reservations: &'a Reservations,
-    /// Whether the file tells the last settings.
     has_recorded_settings: bool,
     hypothesis: Hypothesis,
-    /// Settings that are tried before any others: the recorded ones, the defaults, those found.
+    /// Settings to try first: the recorded ones, the defaults, then those found so far.
     known: Vec<Settings>,
-    /// What may still be replayed, in entries.
+    /// Entries that may still be replayed.
     budget: usize,
 }
 
-/// Settings tried from an entry on.
 struct Trial<'a> {
     first_entry: usize,
-    /// Among those tried, the simplest first.
+    /// Index among the settings tried; simpler ones come first.
     rank: usize,
     settings: Settings,
     cursor: ReplayCursor<'a>,
@@ -72,157 +71,167 @@ struct Trial<'a> {
 
 impl<'a> SettingsSearch<'a> {
     fn new(device: Device<'a>, hypothesis: Hypothesis, reservations: &'a Reservations) -> Self {
-        let plain = Settings::defaults_for_release(hypothesis.minor);
+        let defaults = Settings::defaults_for_release(hypothesis.minor);
         Self {
             device,
             reservations,
             has_recorded_settings: device.snapshot().settings.is_some(),
-            known: vec![hypothesis.settings.clone(), plain],
+            known: vec![hypothesis.settings.clone(), defaults],
             hypothesis,
             budget: device.len().saturating_mul(MAX_PASSES).saturating_add(EXTRA_ENTRIES),
         }
     }
 
-    /// What is found, from the first entry on.
+    /// Finds settings for each epoch of the trace; the first one starts at entry 0.
     fn run(&mut self) -> Option<Vec<SettingsChange>> {
         let mut epochs =
             vec![SettingsChange { first_entry: 0, settings: self.hypothesis.settings.clone() }];
         let mut base = ReplayCursor::new(self.device, &self.hypothesis, self.reservations);
         loop {
-            let mut head = base.clone();
-            let mut calls = vec![head.position()];
-            while head.step(&mut None) {
-                calls.push(head.position());
+            let mut ahead = base.clone();
+            let mut op_starts = vec![ahead.position()];
+            while ahead.step(&mut None) {
+                op_starts.push(ahead.position());
             }
-            let Some(divergence) = head.divergence() else { break };
+            let Some(divergence) = ahead.divergence() else { break };
             if !matches!(divergence.fault, Fault::Decision(_)) {
                 return None;
             }
-            // What begins behind the diverging call is no place to change settings before it.
-            calls.pop();
-            self.spend(head.position() - base.position())?;
+            // The last start is that of the operation after the diverging one.
+            op_starts.pop();
+            self.spend(ahead.position() - base.position())?;
             let current = &epochs.last()?.settings;
-            let chosen = self.choose_change(&base, current, &calls, divergence)?;
-            self.spend(chosen.first_entry - base.position())?;
-            base.advance_to(chosen.first_entry, &mut None);
-            base.set_settings(&chosen.settings);
-            if !self.known.contains(&chosen.settings) {
-                self.known.push(chosen.settings.clone());
+            let change = self.choose_change(&base, current, &op_starts, divergence)?;
+            self.spend(change.first_entry - base.position())?;
+            base.advance_to(change.first_entry, &mut None);
+            base.set_settings(&change.settings);
+            if !self.known.contains(&change.settings) {
+                self.known.push(change.settings.clone());
             }
-            if epochs.last().is_some_and(|last| last.first_entry == chosen.first_entry) {
+            if epochs.last().is_some_and(|last| last.first_entry == change.first_entry) {
                 epochs.pop();
             }
-            if epochs.last().is_none_or(|last| last.settings != chosen.settings) {
-                epochs.push(chosen);
+            if epochs.last().is_none_or(|last| last.settings != change.settings) {
+                epochs.push(change);
             }
             if epochs.len() > MAX_CHANGES {
                 return None;
             }
         }
-        // The recorded ones came into effect at some time, be it when nothing more was asked for.
+        // The recorded settings came into effect at some time, if only after the last request.
         let recorded = &self.hypothesis.settings;
-        if self.has_recorded_settings && epochs.last().is_some_and(|last| last.settings != *recorded) {
-            epochs.push(SettingsChange { first_entry: self.device.len(), settings: recorded.clone() });
+        if self.has_recorded_settings
+            && epochs.last().is_some_and(|last| last.settings != *recorded)
+        {
+            epochs.push(SettingsChange {
+                first_entry: self.device.len(),
+                settings: recorded.clone(),
+            });
         }
         Some(epochs)
     }
 
-    /// The hypothesis without settings that hold too shortly to be believed: those after them, or before them, hold
-    /// in their place. What that comes to is to be verified.
-    fn without_short_epochs(&self, epochs: &[SettingsChange], is_later: bool) -> Option<Hypothesis> {
-        let told = self.known.get(..2)?;
+    /// The hypothesis with each short epoch of uncertain settings merged into the next epoch (`is_later`) or the one before.
+    /// The caller verifies the result.
+    fn without_short_epochs(
+        &self,
+        epochs: &[SettingsChange],
+        is_later: bool,
+    ) -> Option<Hypothesis> {
+        let certain = self.known.get(..2)?;
         let ends = epochs.iter().skip(1).map(|next| next.first_entry).chain([self.device.len()]);
-        let mut shown: Vec<SettingsChange> = Vec::with_capacity(epochs.len());
-        let mut since = None;
+        let mut kept: Vec<SettingsChange> = Vec::with_capacity(epochs.len());
+        let mut pending_start = None;
         for (epoch, end) in epochs.iter().zip(ends) {
-            let lasts = end.saturating_sub(epoch.first_entry) >= MIN_EPOCH_LEN;
-            if told.contains(&epoch.settings) || lasts {
-                let from = since.take().unwrap_or(epoch.first_entry);
-                shown.push(SettingsChange { first_entry: from, ..epoch.clone() });
-            } else if is_later || shown.is_empty() {
-                since.get_or_insert(epoch.first_entry);
+            let is_long = end.saturating_sub(epoch.first_entry) >= MIN_EPOCH_LEN;
+            if certain.contains(&epoch.settings) || is_long {
+                let from = pending_start.take().unwrap_or(epoch.first_entry);
+                kept.push(SettingsChange { first_entry: from, ..epoch.clone() });
+            } else if is_later || kept.is_empty() {
+                pending_start.get_or_insert(epoch.first_entry);
             }
         }
-        let mut shown = shown.into_iter();
-        let settings = shown.next()?.settings;
-        Some(Hypothesis { settings, settings_changes: shown.collect(), ..self.hypothesis.clone() })
+        let mut kept = kept.into_iter();
+        let settings = kept.next()?.settings;
+        Some(Hypothesis { settings, settings_changes: kept.collect(), ..self.hypothesis.clone() })
     }
 
-    /// Takes the work of `entries` from what is left.
+    /// Takes `entries` from the budget; `None` if it is exhausted.
     fn spend(&mut self, entries: usize) -> Option<()> {
         self.budget = self.budget.checked_sub(entries)?;
         Some(())
     }
 
-    /// The settings, and from where on, that get furthest beyond `divergence`.
+    /// The settings, and their first entry, with which the model gets furthest beyond `divergence`.
     fn choose_change(
         &mut self,
         base: &ReplayCursor<'a>,
         current: &Settings,
-        calls: &[usize],
+        op_starts: &[usize],
         divergence: &Divergence,
     ) -> Option<SettingsChange> {
-        let places = self.candidate_entries(calls);
+        let starts = self.candidate_entries(op_starts);
         let is_other = |settings: &Settings| settings != current;
         let known: Vec<Settings> =
             self.known.iter().filter(|settings| is_other(settings)).cloned().collect();
-        let mut trials = self.run_trials(base, &places, &known, divergence.entry_index)?;
-        let enough = divergence.entry_index.saturating_add(HORIZON).min(self.device.len());
-        if trials.iter().all(|trial| trial.cursor.reached_entry() < enough) {
-            let mut others = Vec::new();
-            for of in std::iter::once(current).chain(&self.known) {
-                for settings in single_option_variants(of, &self.hypothesis, divergence) {
-                    let is_new = !self.known.contains(&settings) && !others.contains(&settings);
+        let mut trials = self.run_trials(base, &starts, &known, divergence.entry_index)?;
+        let goal = divergence.entry_index.saturating_add(HORIZON).min(self.device.len());
+        if trials.iter().all(|trial| trial.cursor.reached_entry() < goal) {
+            let mut variants = Vec::new();
+            for base_settings in std::iter::once(current).chain(&self.known) {
+                for settings in single_option_variants(base_settings, &self.hypothesis, divergence)
+                {
+                    let is_new = !self.known.contains(&settings) && !variants.contains(&settings);
                     if is_new && is_other(&settings) {
-                        others.push(settings);
+                        variants.push(settings);
                     }
                 }
             }
-            trials.extend(self.run_trials(base, &places, &others, divergence.entry_index)?);
+            trials.extend(self.run_trials(base, &starts, &variants, divergence.entry_index)?);
         }
         let furthest = self.pick_furthest(trials, divergence.entry_index)?;
         Some(SettingsChange { first_entry: furthest.first_entry, settings: furthest.settings })
     }
 
-    /// Where settings may have changed: before calls that ask for memory or give it back, the start of
-    /// what is replayed under the present ones first.
-    fn candidate_entries(&self, calls: &[usize]) -> Vec<usize> {
-        let decides = |row: &usize| self.device.action(*row) != Some(Action::FreeRequested);
-        let deciding: Vec<usize> = calls.iter().copied().filter(decides).collect();
-        let mut places = Vec::new();
+    /// The entries at which settings may have changed: starts of operations that allocate or release memory, and the start
+    /// of the current epoch.
+    fn candidate_entries(&self, op_starts: &[usize]) -> Vec<usize> {
+        let decides = |index: &usize| self.device.action(*index) != Some(Action::FreeRequested);
+        let deciding: Vec<usize> = op_starts.iter().copied().filter(decides).collect();
+        let mut starts = Vec::new();
         let (mut back, mut stride) = (1, 1);
-        while let Some(at) = deciding.len().checked_sub(back) {
-            places.push(deciding[at]);
+        while let Some(index) = deciding.len().checked_sub(back) {
+            starts.push(deciding[index]);
             if back >= DENSE_CANDIDATES * stride {
                 stride *= 2;
             }
             back += stride;
         }
-        places.extend(calls.first());
-        places.sort_unstable();
-        places.dedup();
-        places
+        starts.extend(op_starts.first());
+        starts.sort_unstable();
+        starts.dedup();
+        starts
     }
 
-    /// What gets beyond entry `at`, of all `candidates` from all `places` on.
+    /// The best trials that get beyond entry `diverged_at`, of each candidate from each start on.
     fn run_trials(
         &mut self,
         base: &ReplayCursor<'a>,
-        places: &[usize],
+        starts: &[usize],
         candidates: &[Settings],
-        at: usize,
+        diverged_at: usize,
     ) -> Option<Vec<Trial<'a>>> {
         let mut trials: Vec<Trial<'a>> = Vec::new();
         let mut walk = base.clone();
-        for from in places {
+        for from in starts {
             self.spend(from - walk.position())?;
             walk.advance_to(*from, &mut None);
             for (rank, settings) in candidates.iter().enumerate() {
                 let mut trial = walk.clone();
                 self.spend(trial.live_blocks())?;
                 trial.set_settings(settings);
-                self.advance(&mut trial, at.saturating_add(HORIZON))?;
-                if trial.reached_entry() > at {
+                self.advance(&mut trial, diverged_at.saturating_add(HORIZON))?;
+                if trial.reached_entry() > diverged_at {
                     let settings = settings.clone();
                     trials.push(Trial { first_entry: *from, rank, settings, cursor: trial });
                 }
@@ -239,14 +248,18 @@ impl<'a> SettingsSearch<'a> {
         self.spend(walk.position() - before)
     }
 
-    /// The one that gets furthest.
-    fn pick_furthest(&mut self, mut trials: Vec<Trial<'a>>, at: usize) -> Option<Trial<'a>> {
+    /// Follows the best trials to the end of the trace; the one that gets furthest.
+    fn pick_furthest(
+        &mut self,
+        mut trials: Vec<Trial<'a>>,
+        diverged_at: usize,
+    ) -> Option<Trial<'a>> {
         let start = trials.iter().map(|trial| trial.first_entry).min()?;
         let mut horizon = HORIZON;
-        while at.saturating_add(horizon) < self.device.len() {
+        while diverged_at.saturating_add(horizon) < self.device.len() {
             horizon = horizon.saturating_mul(4);
             for trial in &mut trials {
-                self.advance(&mut trial.cursor, at.saturating_add(horizon))?;
+                self.advance(&mut trial.cursor, diverged_at.saturating_add(horizon))?;
             }
             sort_trials(&mut trials, start);
             trials.truncate(BEAM_WIDTH);
@@ -256,15 +269,20 @@ impl<'a> SettingsSearch<'a> {
     }
 }
 
-/// The furthest first; of those that get as far what explains most, then the simplest, then the latest.
+/// Sorts by reach, the furthest first. Ties go to the trial that explains most, then to the simplest, then to the latest.
 fn sort_trials(trials: &mut [Trial<'_>], start: usize) {
     trials.sort_by_key(|trial| {
         use std::cmp::Reverse;
-        (Reverse(trial.cursor.reached_entry()), trial.first_entry != start, trial.rank, Reverse(trial.first_entry))
+        (
+            Reverse(trial.cursor.reached_entry()),
+            trial.first_entry != start,
+            trial.rank,
+            Reverse(trial.first_entry),
+        )
     });
 }
 
-/// `settings` with one option otherwise.
+/// `settings` with one option changed.
 fn single_option_variants(
     settings: &Settings,
     hypothesis: &Hypothesis,
@@ -278,10 +296,10 @@ fn single_option_variants(
     let mut all = vec![with(&|s| s.expandable_segments = !s.expandable_segments)];
     all.extend(ROUNDUP_DIVISIONS.map(|d| with(&|s| s.roundup_power2_divisions = [d; 16])));
     let sizes =
-        [divergence.predicted.map(|entry| entry.size), divergence.recorded.map(|event| event.size)];
+        [divergence.predicted.map(|entry| entry.size), divergence.recorded.map(|entry| entry.size)];
     let near = sizes.into_iter().flatten().flat_map(|size| [size / MIB, size / MIB + 1]);
     let near = near.filter(|mib| (21..u64::MAX / MIB).contains(mib));
-    // A block passed over may be of another pool where entries do not say of which.
+    // If entries do not name their pool, a block may have been skipped because of its pool, not because of its size.
     if !divergence.names_pools {
         return all;
     }
@@ -290,7 +308,9 @@ fn single_option_variants(
         SPLIT_LIMITS_MIB.into_iter().chain(near).map(|mib| with(&|s| s.max_split_size = mib * MIB)),
     );
     if settings.max_split_size != u64::MAX {
-        all.extend(LARGE_SEGMENT_SIZES_MIB.map(|mib| with(&|s| s.max_non_split_rounding = mib * MIB)));
+        all.extend(
+            LARGE_SEGMENT_SIZES_MIB.map(|mib| with(&|s| s.max_non_split_rounding = mib * MIB)),
+        );
     }
     if hypothesis.limit.is_some() {
         let tenths = (0..=9u32).map(|tenths| f64::from(tenths) / 10.0);

@@ -1,9 +1,9 @@
-//! What would have happened otherwise: the recorded calls, made to the model on a simulated device.
+//! Performs the recorded operations on the model with a simulated device.
 //!
-//! The program is taken to make the same calls whatever the allocator does: a block that could not be
-//! had is not freed later, and a request that failed when it was recorded, and would not have now, is
-//! given back at once, since the recorded program went on without it. The work of other streams takes
-//! as long as it took: a free that waited is completed where its completion was recorded.
+//! The program is assumed to perform the same operations whatever the allocator does. A block whose request fails is never
+//! freed. A block whose request failed when it was recorded, but is served now, is freed at once, since the recorded
+//! program continued without it. The work of other streams is assumed to take as long as recorded: a pending free is
+//! completed where its completion was recorded.
 
 use std::collections::BTreeMap;
 
@@ -14,34 +14,31 @@ use crate::allocator::device::{
     DeviceMemory as _, ReplayDevice, Reservation, SimulatedDevice, UNBOUNDED,
 };
 use crate::allocator::{
-    Behaviour, BlockId, CachingAllocator, InitialSegment, Request, SMALL_SEGMENT, PendingFreeId, granule_size,
-    round_size, segment_size,
+    Behaviour, BlockId, CachingAllocator, InitialSegment, PendingFreeId, Request, SMALL_SEGMENT,
+    granule_size, round_size, segment_size,
 };
 use crate::base::ids::{PoolId, StackId};
-use crate::replay::ops::{ListRange, Operation, OperationKind, Program, ReleaseScope};
 use crate::replay::literal::SettingsChange;
+use crate::replay::ops::{ListRange, Operation, OperationKind, Program, ReleaseScope};
 
-/// How often a device is enlarged for one request: mapped memory is rounded up, to granules of some
-/// pages.
+/// How often a device is enlarged for one request. One time may not do, since mapped memory is rounded up to granules.
 const MAX_ENLARGEMENTS: usize = 16;
 
-/// What came of a simulation.
 #[derive(Debug)]
 pub struct Simulation {
-    /// Entries that the model wrote.
+    /// Number of entries that the model wrote.
     pub predicted: usize,
-    /// Requests that failed: the recorded entry's index, and the rounded bytes.
+    /// Requests that failed: recorded entry index and rounded bytes.
     pub ooms: Vec<(usize, u64)>,
-    /// Requests that failed when they were recorded and were served now.
+    /// Requests that failed when they were recorded and are served now: recorded entry index and bytes.
     pub avoided: Vec<(usize, u64)>,
-    /// The figures right after each request that failed when it was recorded, by its entry's index.
+    /// The figures right after each request that failed when it was recorded, by entry index.
     pub at_failures: BTreeMap<usize, ModelFigures>,
-    /// The model's final state.
     pub allocator: CachingAllocator,
 }
 
 impl Simulation {
-    /// Adds a `request`, as its entry's index and bytes, that is known to fail besides.
+    /// Adds a failed request (entry index, bytes) found without the simulation, if it comes before the first.
     pub fn add_failed_request(&mut self, request: Option<(usize, u64)>) {
         if let Some(request) = request
             && self.ooms.first().is_none_or(|(first, _)| *first > request.0)
@@ -51,52 +48,51 @@ impl Simulation {
     }
 }
 
-/// Figures of a moment.
+/// Figures of the model at one entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ModelFigures {
-    /// The most that was reserved up to then, in bytes.
+    /// Peak so far, in bytes.
     pub peak_reserved: u64,
-    /// Calls that took memory from the device.
+    /// Number of times the allocator took memory from the device.
     pub device_allocs: u64,
-    /// Calls that gave memory back.
+    /// Number of times it returned memory.
     pub device_frees: u64,
-    /// What the program held then, in bytes.
+    /// In bytes.
     pub allocated: u64,
 }
 
-/// Makes the calls of `program` under `hypothesis`. `keep` sees every entry that the model writes, with
-/// the recorded time of the call.
+/// Performs `program` under `hypothesis`. `sink` receives every entry that the model writes.
 pub fn simulate(
     program: &Program<'_>,
     hypothesis: &Hypothesis,
-    keep: Option<&mut EntrySink<'_>>,
+    sink: Option<&mut EntrySink<'_>>,
 ) -> Simulation {
-    let memory = simulated_device(program, hypothesis);
-    simulate_on(program, hypothesis, memory, |_, _| true, keep)
+    let device = simulated_device(program, hypothesis);
+    simulate_on(program, hypothesis, device, |_, _| true, sink)
 }
 
-/// The same on `memory`. Before each call `go_on` is shown the index of its last entry in the trace, and
-/// says whether to make it and those after it.
+/// The same on `device`. Before each operation, `should_continue` gets the index of its last entry and returns whether to
+/// perform it and those after it.
 pub fn simulate_on<D: ReplayDevice>(
     program: &Program<'_>,
     hypothesis: &Hypothesis,
-    memory: D,
-    mut go_on: impl FnMut(&mut D, usize) -> bool,
-    mut keep: Option<&mut EntrySink<'_>>,
+    device: D,
+    mut should_continue: impl FnMut(&mut D, usize) -> bool,
+    mut sink: Option<&mut EntrySink<'_>>,
 ) -> Simulation {
-    let mut simulator = Simulator::new(program, hypothesis, memory);
+    let mut simulator = Simulator::new(program, hypothesis, device);
     let mut predicted = 0;
     for operation in &program.operations {
-        if !go_on(&mut simulator.device, operation.entry_index as usize) {
+        if !should_continue(&mut simulator.device, operation.entry_index as usize) {
             break;
         }
         simulator.perform(operation);
         let written = simulator.allocator.entries();
         predicted += written.len();
-        if let Some(keep) = &mut keep {
+        if let Some(sink) = &mut sink {
             let time = program.time_us(operation);
             for entry in written {
-                keep(entry, time);
+                sink(entry, time);
             }
         }
         simulator.allocator.clear_entries();
@@ -105,8 +101,7 @@ pub fn simulate_on<D: ReplayDevice>(
     Simulation { predicted, ooms, avoided, at_failures, allocator }
 }
 
-/// The most that `program` reserves under `hypothesis` if every request is served; stops at the first
-/// that is not.
+/// The peak of reserved bytes of `program` under `hypothesis`; `None` if a request fails.
 pub fn peak_if_served(program: &Program<'_>, hypothesis: &Hypothesis) -> Option<u64> {
     let mut simulator = Simulator::new(program, hypothesis, simulated_device(program, hypothesis));
     for operation in &program.operations {
@@ -119,8 +114,8 @@ pub fn peak_if_served(program: &Program<'_>, hypothesis: &Hypothesis) -> Option<
     Some(simulator.allocator.statistics().reserved_bytes.all.peak)
 }
 
-/// What the device has in the end if it gets more memory each time a request would fail: close to the
-/// smallest on which none does.
+/// A capacity that serves every request: that of a device which grows whenever a request would fail. It is close to the
+/// minimum.
 pub fn sufficient_capacity(program: &Program<'_>, hypothesis: &Hypothesis) -> u64 {
     let mut simulator = Simulator::new(program, hypothesis, simulated_device(program, hypothesis));
     simulator.is_elastic = true;
@@ -131,16 +126,14 @@ pub fn sufficient_capacity(program: &Program<'_>, hypothesis: &Hypothesis) -> u6
     simulator.device.total_bytes()
 }
 
-/// What a slot holds in the model.
 #[derive(Debug, Clone, Copy)]
 enum SlotContent {
-    /// Nothing: the request failed, or the block is free.
+    /// The request failed, or the block is free.
     Empty,
     Live(BlockId),
     Pending(PendingFreeId),
 }
 
-/// The device as `hypothesis` has it.
 fn simulated_device(program: &Program<'_>, hypothesis: &Hypothesis) -> SimulatedDevice {
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
     SimulatedDevice::new(program.device.id(), capacity)
@@ -148,13 +141,12 @@ fn simulated_device(program: &Program<'_>, hypothesis: &Hypothesis) -> Simulated
 
 struct Simulator<'a, D> {
     program: &'a Program<'a>,
-    /// Settings that come into effect yet.
+    /// Settings that are not in effect yet.
     settings_changes: &'a [SettingsChange],
     allocator: CachingAllocator,
     device: D,
-    /// By slot.
     slots: Vec<SlotContent>,
-    /// The tickets of the completions of this call.
+    /// The frees that this operation completes.
     completed_frees: Vec<PendingFreeId>,
     freeable: Vec<PoolId>,
     /// See [`Hypothesis::captures`].
@@ -162,7 +154,7 @@ struct Simulator<'a, D> {
     ooms: Vec<(usize, u64)>,
     avoided: Vec<(usize, u64)>,
     at_failures: BTreeMap<usize, ModelFigures>,
-    /// Whether the device gets more memory where a request would fail.
+    /// The device grows whenever a request would fail.
     is_elastic: bool,
 }
 
@@ -175,7 +167,8 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
             allocator.set_no_split(*pool);
         }
         give_initial_memory(&mut device, &program.initial_segments, &hypothesis.settings);
-        let adopted = allocator.add_initial_memory(&program.initial_segments, &program.initial_blocks);
+        let adopted =
+            allocator.add_initial_memory(&program.initial_segments, &program.initial_blocks);
         let mut blocks = vec![SlotContent::Empty; program.slot_count];
         let live = adopted.live.into_iter().map(|(addr, id)| (addr, SlotContent::Live(id)));
         let pending = adopted.pending.into_iter().map(|(addr, t)| (addr, SlotContent::Pending(t)));
@@ -202,17 +195,17 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
 
     #[inline]
     fn perform(&mut self, operation: &Operation) {
-        while let [next, later @ ..] = self.settings_changes
+        while let [next, remaining @ ..] = self.settings_changes
             && next.first_entry <= operation.entry_index as usize
         {
             self.allocator.set_settings(next.settings.clone());
-            self.settings_changes = later;
+            self.settings_changes = remaining;
         }
         match operation.kind {
             OperationKind::Alloc { size, stream, pool, context, slot, completions } => {
                 self.collect_completions(completions);
-                // What failed has waited for everything: what came back meanwhile was not there for it.
-                let waits = slot.is_none();
+                // A request that failed has waited for all pending frees. Those completed there came too late for it.
+                let has_failed = slot.is_none();
                 if !self.freeable.is_empty() {
                     self.freeable.retain(|freeable| *freeable != pool);
                 }
@@ -221,8 +214,8 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                     stream,
                     pool,
                     context,
-                    finished: if waits { &[] } else { &self.completed_frees },
-                    wait_order: if waits { &self.completed_frees } else { &[] },
+                    finished: if has_failed { &[] } else { &self.completed_frees },
+                    wait_order: if has_failed { &self.completed_frees } else { &[] },
                     freeable: &self.freeable,
                     is_capturing: self.is_treated_as_capture(pool, stream),
                 };
@@ -239,19 +232,19 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                         }
                     }
                 }
-                if waits {
-                    for ticket in &self.completed_frees {
-                        self.allocator.complete_free(*ticket, context);
+                if has_failed {
+                    for pending_free in &self.completed_frees {
+                        self.allocator.complete_free(*pending_free, context);
                     }
                 }
                 self.record_request(operation.entry_index as usize, served, slot, (size, context));
             }
-            OperationKind::Free { slot, is_pending: waits, context } => {
+            OperationKind::Free { slot, is_pending, context } => {
                 if let SlotContent::Live(id) =
                     std::mem::replace(&mut self.slots[slot as usize], SlotContent::Empty)
-                    && let Some(ticket) = self.allocator.free(id, waits, context)
+                    && let Some(pending_free) = self.allocator.free(id, is_pending, context)
                 {
-                    self.slots[slot as usize] = SlotContent::Pending(ticket);
+                    self.slots[slot as usize] = SlotContent::Pending(pending_free);
                 }
             }
             OperationKind::Release { scope, context, completions } => {
@@ -272,38 +265,40 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
         }
     }
 
-    /// Asks for memory and gives it back; whether there was any.
+    /// Allocates and frees a workspace; false if the request fails.
     fn try_workspace(&mut self, size: u64, stream: u64) -> bool {
-        let request = Request { freeable: &self.freeable, ..Request::in_default_pool(size, stream) };
-        let lent = self.allocator.malloc(&request, &mut self.device);
-        if let Some(id) = lent {
+        let request =
+            Request { freeable: &self.freeable, ..Request::in_default_pool(size, stream) };
+        let block = self.allocator.malloc(&request, &mut self.device);
+        if let Some(id) = block {
             self.allocator.free(id, false, StackId::default());
         }
-        lent.is_some()
+        block.is_some()
     }
 
-    /// Whether a request waits for nothing and has nothing given back for it by other pools. In a capture
-    /// that is so too, but the cache was emptied when it began, which leaves no entry if it was empty.
+    /// Whether the request is performed like one in a graph capture: it waits for no pending free, and other pools release
+    /// nothing for it. A real capture does not need this, since the cache is emptied when it begins, which leaves no entry if
+    /// the cache is empty.
     fn is_treated_as_capture(&self, pool: PoolId, stream: u64) -> bool {
         pool != PoolId::default()
             && self.allocator.behaviour().private_pools_as_captures
             && !self.program.is_in_capture(pool, stream).unwrap_or(self.assumes_captures)
     }
 
-    /// Gathers the tickets of `completions`, as far as there are any.
+    /// Collects the pending frees of `completions`. A slot may have none, if its request failed here.
     #[inline]
     fn collect_completions(&mut self, completions: ListRange) {
         self.completed_frees.clear();
         for slot in completions.slice(&self.program.completed) {
-            if let SlotContent::Pending(ticket) =
+            if let SlotContent::Pending(pending_free) =
                 std::mem::replace(&mut self.slots[*slot as usize], SlotContent::Empty)
             {
-                self.completed_frees.push(ticket);
+                self.completed_frees.push(pending_free);
             }
         }
     }
 
-    /// What came of the request of entry `index`.
+    /// Records the result of the request of entry `index`.
     #[inline]
     fn record_request(
         &mut self,
@@ -339,25 +334,33 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
     }
 
     fn release(&mut self, scope: ReleaseScope, context: StackId) {
-        let (order, freeable, device) = (&self.completed_frees, &self.freeable, &mut self.device);
+        let (completed, freeable, device) =
+            (&self.completed_frees, &self.freeable, &mut self.device);
         match scope {
             ReleaseScope::All => {
-                self.allocator.release_cached_blocks(None, order, freeable, context, device);
+                self.allocator.release_cached_blocks(None, completed, freeable, context, device);
             }
             ReleaseScope::Pools(pools) => {
                 for pool in pools.slice(&self.program.released_pools) {
-                    self.allocator.release_cached_blocks(Some(*pool), order, freeable, context, device);
+                    self.allocator.release_cached_blocks(
+                        Some(*pool),
+                        completed,
+                        freeable,
+                        context,
+                        device,
+                    );
                 }
-                for ticket in order {
-                    self.allocator.complete_free(*ticket, context);
+                for pending_free in completed {
+                    self.allocator.complete_free(*pending_free, context);
                 }
             }
             ReleaseScope::CompletionsOnly => {
-                for ticket in order {
-                    self.allocator.complete_free(*ticket, context);
+                for pending_free in completed {
+                    self.allocator.complete_free(*pending_free, context);
                 }
-                // Waited for, if that leaves nothing; noticed by a request that left no line, if not.
-                if !self.allocator.has_pending_other_than(&[]) && !self.allocator.has_releasable_memory(freeable)
+                // The release waited for them if that leaves nothing. Otherwise a request that left no entry polled them.
+                if !self.allocator.has_pending_other_than(&[])
+                    && !self.allocator.has_releasable_memory(freeable)
                 {
                     self.allocator.release_cached_blocks(None, &[], freeable, context, device);
                 }
@@ -366,15 +369,16 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
     }
 }
 
-/// Gives `device` the memory that was `held` before the first call.
+/// Allocates the initial `segments` on `device`.
 pub(super) fn give_initial_memory(
     device: &mut (impl ReplayDevice + ?Sized),
-    held: &[InitialSegment],
+    segments: &[InitialSegment],
     settings: &Settings,
 ) {
-    for segment in held {
+    for segment in segments {
         let granule = granule_size(segment.is_small, settings);
-        let within = segment.reservation.map(|(base, size)| Reservation { base, size, granule });
-        device.add_initial_memory(segment.addr, segment.size, within);
+        let reservation =
+            segment.reservation.map(|(base, size)| Reservation { base, size, granule });
+        device.add_initial_memory(segment.addr, segment.size, reservation);
     }
 }

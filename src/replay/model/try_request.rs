@@ -1,31 +1,29 @@
-//! One more request, at the snapshot or another moment: what the allocator would do with it.
+//! Performs one more request on the allocator model, at the snapshot or at another entry.
 
 use super::hypothesis::Hypothesis;
 use super::simulate::give_initial_memory;
 use crate::allocator::device::{DeviceMemory as _, SimulatedDevice, UNBOUNDED};
 use crate::allocator::{Behaviour, CachingAllocator, Request, ServedBy, round_size};
-use crate::replay::literal::{Tracking, Layout, Reservations, InitialState, Tiling};
+use crate::replay::literal::{InitialState, Layout, Reservations, Tiling, Tracking};
 use crate::snapshot::{Action, Device};
 
-/// What came of it.
 #[derive(Debug)]
 pub struct RequestResult {
-    /// The request in rounded bytes.
     pub rounded_size: u64,
-    /// How it was served, or that it failed.
+    /// [`ServedBy::Failed`] if the request failed.
     pub service: ServedBy,
-    /// The block that serves it: its address, and the bytes of the free block it is cut from.
+    /// Address of the block, and the bytes of the free block that it was split from; `None` if the request failed.
     pub served_from: Option<(u64, u64)>,
-    /// Bytes that were given back to the device on the way.
+    /// Bytes released to the device to make room.
     pub released_bytes: u64,
-    /// Bytes free on the device afterwards.
+    /// Free bytes of the device afterwards.
     pub device_free: u64,
-    /// The memory afterwards.
+    /// All blocks afterwards.
     pub tiling: Tiling,
 }
 
-/// Asks for `size` bytes on `stream` in the default pool, with the memory of `device` as in `layout`, or as the
-/// snapshot has it. The device's capacity is that of `hypothesis`.
+/// Allocates `size` bytes on `stream` in the default pool, starting from the memory of `device` in `layout`, or in the
+/// snapshot.
 pub fn try_request(
     device: Device<'_>,
     layout: Option<&Layout>,
@@ -33,26 +31,30 @@ pub fn try_request(
     (size, stream): (u64, u64),
 ) -> RequestResult {
     let settings = &hypothesis.settings;
-    let mut allocator =
-        CachingAllocator::new(Behaviour::for_release(hypothesis.minor), settings.clone(), hypothesis.limit);
+    let mut allocator = CachingAllocator::new(
+        Behaviour::for_release(hypothesis.minor),
+        settings.clone(),
+        hypothesis.limit,
+    );
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
     let mut simulated = SimulatedDevice::new(device.id(), capacity);
-    let start = layout.map_or_else(|| InitialState::from_snapshot(device), InitialState::from_layout);
-    let (held, residents) = start.to_model_state(&Reservations::new(device));
-    give_initial_memory(&mut simulated, &held, settings);
-    allocator.add_initial_memory(&held, &residents);
+    let initial_state =
+        layout.map_or_else(|| InitialState::from_snapshot(device), InitialState::from_layout);
+    let (segments, blocks) = initial_state.to_model_state(&Reservations::new(device));
+    give_initial_memory(&mut simulated, &segments, settings);
+    allocator.add_initial_memory(&segments, &blocks);
     let request = Request::in_default_pool(size, stream);
-    let fit = allocator.free_block_size(&request);
+    let free_block_bytes = allocator.free_block_size(&request);
     let service = match allocator.malloc(&request, &mut simulated) {
         Some(_) => allocator.served_by(),
         None => ServedBy::Failed,
     };
-    let (mut served, mut given_back, mut grown) = (None, 0u64, 0u64);
+    let (mut served_from, mut released_bytes, mut grown) = (None, 0u64, 0u64);
     for entry in allocator.entries() {
         match entry.action {
-            Action::Alloc => served = Some((entry.addr, fit.unwrap_or(grown))),
+            Action::Alloc => served_from = Some((entry.addr, free_block_bytes.unwrap_or(grown))),
             Action::SegmentFree | Action::SegmentUnmap => {
-                given_back = given_back.saturating_add(entry.size);
+                released_bytes = released_bytes.saturating_add(entry.size);
             }
             Action::SegmentAlloc | Action::SegmentMap => grown = grown.saturating_add(entry.size),
             _ => {}
@@ -63,8 +65,8 @@ pub fn try_request(
     RequestResult {
         rounded_size: round_size(size, settings),
         service,
-        served_from: served,
-        released_bytes: given_back,
+        served_from,
+        released_bytes,
         device_free: simulated.free_bytes(),
         tiling,
     }

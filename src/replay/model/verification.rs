@@ -1,31 +1,30 @@
-//! What a verification found.
+//! The result of a verification.
 
 use super::divergence::Divergence;
-use crate::allocator::{CachingAllocator, AllocatorEntry};
+use crate::allocator::{AllocatorEntry, CachingAllocator};
 
-/// What came of holding the model against a recording.
+/// The model compared with a recording, entry by entry.
 #[derive(Debug)]
 pub struct Verification {
-    /// Whether the recording begins with an allocator that holds nothing.
+    /// The recording begins with an empty allocator.
     pub starts_empty: bool,
-    /// Bytes that it held before.
+    /// Bytes reserved before the first entry.
     pub reserved_before: u64,
-    /// Blocks of before the recording that fit nowhere.
+    /// Initial blocks that lie in no segment or overlap another block.
     pub misplaced_blocks: usize,
-    /// Entries in the recording.
+    /// Number of recorded entries.
     pub recorded: usize,
-    /// Entries that the model wrote, up to the end or the first divergence.
+    /// Number of entries that the model wrote, up to the first divergence.
     pub predicted: usize,
-    /// Entries that are equal, up to there.
+    /// Number of equal entries, up to the first divergence.
     pub matched: usize,
-    /// The first difference.
     pub divergence: Option<Divergence>,
-    /// Entries whose time is earlier than that of the entry before.
+    /// Number of entries with an earlier time than the entry before.
     pub time_reversals: usize,
-    /// Calls that the trace leaves several readings of, so that counters such as
-    /// `num_alloc_retries` may be off by as much.
+    /// Number of operations that the trace allows to interpret in several ways. Counters such as `num_alloc_retries` may be
+    /// off by as much.
     pub ambiguous_ops: usize,
-    /// The model's state after the last entry that it was given.
+    /// The model's state after the last operation.
     pub allocator: CachingAllocator,
 }
 
@@ -36,5 +35,5 @@ impl Verification {
     }
 }
 
-/// Sees every entry that the model writes, with the recorded time of its call.
+/// Receives every entry that the model writes, with the recorded time of its operation in microseconds.
 pub type EntrySink<'a> = dyn FnMut(&AllocatorEntry, u64) + 'a;

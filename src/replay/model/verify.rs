@@ -1,5 +1,5 @@
-//! Does the model decide as PyTorch decided? The recorded calls are made to the model, the device
-//! answers as the recorded one did, and every line that the model writes is held against the recording.
+//! Performs the recorded operations on the model, with a device that answers as the recorded one did, and compares every
+//! entry that the model writes with the recording.
 
 use std::ops::Range;
 
@@ -9,20 +9,21 @@ use super::address_ranges::AddressRanges;
 use super::checkpoints::checkpoint_stacks;
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
-use super::interpretations::{Prelude, Interpretation, interpretations, request_from_entry};
+use super::interpretations::{Interpretation, Prelude, interpretations, request_from_entry};
 use super::recorded_device::RecordedDevice;
 use super::verification::Verification;
 use crate::allocator::conf::Settings;
 use crate::allocator::{
-    Behaviour, BlockId, CachingAllocator, AllocatorEntry, Request, PendingFreeId, is_small_request, round_size,
+    AllocatorEntry, Behaviour, BlockId, CachingAllocator, PendingFreeId, Request, is_small_request,
+    round_size,
 };
 use crate::base::ids::{PoolId, StackId};
 use crate::base::intern::SeededMap;
+use crate::replay::literal::{InitialState, PoolIndex, Reservations};
 use crate::replay::ops::{Boundary, TraceOp, TraceOps};
-use crate::replay::literal::{PoolIndex, Reservations, InitialState};
 use crate::snapshot::{Action, Device, TraceEntry};
 
-/// Where and why no call can be made of an entry.
+/// The entry of an operation that cannot be performed, and why.
 type OpFault = (usize, Fault);
 type OpResult = Result<(), OpFault>;
 
@@ -38,9 +39,9 @@ pub(super) struct Verifier<'a> {
     pub(super) live: SeededMap<u64, BlockId>,
     pending: SeededMap<u64, PendingFreeId>,
     freeable: Vec<PoolId>,
-    /// The stacks under which pools are put back into the state of a checkpoint.
+    /// The stacks under which CUDA graph trees restore a pool to a checkpoint.
     checkpoint_stacks: FxHashSet<StackId>,
-    // Kept from call to call for their room.
+    // Reused by every operation, to keep their capacity.
     finished: Vec<PendingFreeId>,
     wait_order: Vec<PendingFreeId>,
     predicted: usize,
@@ -48,9 +49,9 @@ pub(super) struct Verifier<'a> {
     last_time: u64,
     time_reversals: usize,
     pub(super) divergence: Option<Divergence>,
-    /// Bytes that garbage collection had given back before this call.
+    /// Bytes that garbage collection had released before this operation.
     collected_before: u64,
-    /// Calls that can have come about in several ways.
+    /// Number of operations with several interpretations.
     ambiguous_ops: usize,
 }
 
@@ -66,16 +67,20 @@ impl<'a> Verifier<'a> {
         for pool in &hypothesis.no_split {
             allocator.set_no_split(*pool);
         }
-        let start = InitialState::from_trace(trace, &hypothesis.settings, &PoolIndex::from_device(trace));
-        let starts_empty = start.is_empty();
+        let initial_state =
+            InitialState::from_trace(trace, &hypothesis.settings, &PoolIndex::from_device(trace));
+        let starts_empty = initial_state.is_empty();
         let mut address_ranges = AddressRanges::default();
-        let (held, residents) = start.to_model_state(reservations);
+        let (segments, blocks) = initial_state.to_model_state(reservations);
         let mut recorded_device = RecordedDevice::new(hypothesis.capacity, reservations);
-        for segment in &held {
+        for segment in &segments {
             address_ranges.insert(segment.addr, segment.size);
-            segment.reservation.into_iter().for_each(|range| recorded_device.add_reservation(range));
+            segment
+                .reservation
+                .into_iter()
+                .for_each(|range| recorded_device.add_reservation(range));
         }
-        let adopted = allocator.add_initial_memory(&held, &residents);
+        let adopted = allocator.add_initial_memory(&segments, &blocks);
         allocator.clear_entries();
         Self {
             trace,
@@ -101,7 +106,6 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// From here on the allocator goes by `settings`.
     pub(super) fn set_settings(&mut self, settings: &Settings) {
         self.allocator.set_settings(without_oom_throw(settings));
     }
@@ -122,147 +126,158 @@ impl<'a> Verifier<'a> {
     }
 
     #[inline]
-    fn entry(&self, row: usize) -> TraceEntry {
-        self.trace.entry(row)
+    fn entry(&self, index: usize) -> TraceEntry {
+        self.trace.entry(index)
     }
 
     #[inline]
-    pub(super) fn step(&mut self, call: &TraceOp, calls: &TraceOps<'_>) {
+    pub(super) fn step(&mut self, op: &TraceOp, ops: &TraceOps<'_>) {
         self.collected_before = self.allocator.garbage_collected_bytes();
-        let done = match call {
-            TraceOp::Free { entries: rows, is_pending: waits } => self.replay_free(rows.start, *waits),
-            TraceOp::Alloc { entries: rows, pool, .. } if self.is_plain_alloc(rows) => {
-                self.replay_plain_alloc(rows.start, *pool)
+        let result = match op {
+            TraceOp::Free { entries, is_pending } => self.replay_free(entries.start, *is_pending),
+            TraceOp::Alloc { entries, pool, .. } if self.is_plain_alloc(entries) => {
+                self.replay_plain_alloc(entries.start, *pool)
             }
-            TraceOp::Alloc { entries: rows, pool, boundary } => {
-                self.replay_alloc(rows.clone(), *pool, *boundary, calls)
+            TraceOp::Alloc { entries, pool, boundary } => {
+                self.replay_alloc(entries.clone(), *pool, *boundary, ops)
             }
-            TraceOp::Release { entries: rows, pools, is_all_pools: of_all, stack } => {
-                self.replay_release(rows.clone(), pools, (*of_all, *stack))
+            TraceOp::Release { entries, pools, is_all_pools, stack } => {
+                self.replay_release(entries.clone(), pools, (*is_all_pools, *stack))
             }
-            TraceOp::Marker { entry_index: row } => {
-                self.write_marker(*row);
+            TraceOp::Marker { entry_index } => {
+                self.write_marker(*entry_index);
                 Ok(())
             }
         };
-        if let Err((row, fault)) = done {
-            self.set_divergence(row, None, fault);
+        if let Err((index, fault)) = result {
+            self.set_divergence(index, None, fault);
             return;
         }
-        self.compare(call.entries());
+        self.compare(op.entries());
     }
 
-    fn replay_free(&mut self, row: usize, waits: bool) -> OpResult {
-        let event = self.entry(row);
-        let id = self.live.remove(&event.addr).ok_or((row, Fault::UnknownFree))?;
-        if let Some(ticket) = self.allocator.free(id, waits, event.stack) {
-            self.pending.insert(event.addr, ticket);
+    fn replay_free(&mut self, index: usize, is_pending: bool) -> OpResult {
+        let entry = self.entry(index);
+        let id = self.live.remove(&entry.addr).ok_or((index, Fault::UnknownFree))?;
+        if let Some(pending_free) = self.allocator.free(id, is_pending, entry.stack) {
+            self.pending.insert(entry.addr, pending_free);
         }
         Ok(())
     }
 
     #[inline]
-    fn is_plain_alloc(&self, rows: &Range<usize>) -> bool {
-        rows.len() == 1 && self.trace.action(rows.start) == Some(Action::Alloc)
+    fn is_plain_alloc(&self, entries: &Range<usize>) -> bool {
+        entries.len() == 1 && self.trace.action(entries.start) == Some(Action::Alloc)
     }
 
-    /// The usual request: nothing happened but that it was served.
+    /// A request with no entry but its own. It may restore a block of a checkpoint.
     #[inline]
-    fn replay_plain_alloc(&mut self, row: usize, pool: PoolId) -> OpResult {
+    fn replay_plain_alloc(&mut self, index: usize, pool: PoolId) -> OpResult {
         if !self.checkpoint_stacks.is_empty()
-            && let event = self.entry(row)
-            && self.checkpoint_stacks.contains(&event.stack)
-            && let Some(id) = self.allocator.restore(&request_from_entry(&event, pool), event.addr)
+            && let entry = self.entry(index)
+            && self.checkpoint_stacks.contains(&entry.stack)
+            && let Some(id) = self.allocator.restore(&request_from_entry(&entry, pool), entry.addr)
         {
-            self.live.insert(event.addr, id);
+            self.live.insert(entry.addr, id);
             return Ok(());
         }
         self.finished.clear();
         self.wait_order.clear();
-        self.make_request(row, pool, false)
+        self.make_request(index, pool, false)
     }
 
     fn replay_alloc(
         &mut self,
-        rows: Range<usize>,
+        entries: Range<usize>,
         pool: PoolId,
         boundary: Option<Boundary>,
-        calls: &TraceOps<'_>,
+        ops: &TraceOps<'_>,
     ) -> OpResult {
-        let last = rows.end - 1;
-        let event = self.entry(last);
-        let own = self.read_prelude(rows.start..last, pool, calls)?;
-        if event.action == Action::Oom {
-            self.device.set_free_bytes(event.addr);
+        let last = entries.end - 1;
+        let entry = self.entry(last);
+        let prelude = self.read_prelude(entries.start..last, pool, ops)?;
+        if entry.action == Action::Oom {
+            self.device.set_free_bytes(entry.addr);
         }
-        let of = (pool, self.trace.snapshot().pools.get(pool));
-        let readings = interpretations(&mut self.allocator, &self.freeable, &event, of, boundary, &own);
-        if let [reading] = readings.as_slice() {
-            return self.apply_interpretation(reading, &own, last, pool);
+        let pool_and_id = (pool, self.trace.snapshot().pools.get(pool));
+        let interpretations = interpretations(
+            &mut self.allocator,
+            &self.freeable,
+            &entry,
+            pool_and_id,
+            boundary,
+            &prelude,
+        );
+        if let [interpretation] = interpretations.as_slice() {
+            return self.apply_interpretation(interpretation, &prelude, last, pool);
         }
         self.ambiguous_ops += 1;
-        // The first reading under which the model does what was done.
+        // The first interpretation with which the model writes the recorded entries.
         let before = (self.allocator.clone(), self.device.clone());
-        for reading in &readings {
-            let done = self.apply_interpretation(reading, &own, last, pool);
+        for interpretation in &interpretations {
+            let result = self.apply_interpretation(interpretation, &prelude, last, pool);
             let written = self.allocator.entries();
-            let is_reproduced = written.len() == rows.len()
+            let is_reproduced = written.len() == entries.len()
                 && written
                     .iter()
-                    .zip(rows.clone())
-                    .all(|(entry, row)| is_equal_entry(entry, &self.entry(row)));
-            if done.is_err() || is_reproduced {
-                return done;
+                    .zip(entries.clone())
+                    .all(|(entry, index)| is_equal_entry(entry, &self.entry(index)));
+            if result.is_err() || is_reproduced {
+                return result;
             }
             (self.allocator, self.device) = before.clone();
         }
-        match readings.first() {
-            Some(reading) => self.apply_interpretation(reading, &own, last, pool),
-            None => Ok(()),
-        }
+        let Some(likeliest) = interpretations.first() else {
+            debug_assert!(false, "a request has at least one interpretation");
+            return Ok(());
+        };
+        self.apply_interpretation(likeliest, &prelude, last, pool)
     }
 
-    /// Looks up what a request did before it was served, and readies the device for it.
+    /// Reads the entries of a request before the last, and prepares the device for them.
     fn read_prelude(
         &mut self,
-        rows: Range<usize>,
+        entries: Range<usize>,
         pool: PoolId,
-        calls: &TraceOps<'_>,
+        ops: &TraceOps<'_>,
     ) -> Result<Prelude, OpFault> {
         self.device.clear_moves();
-        let mut prelude = Prelude { first_entry: rows.start, ..Prelude::default() };
-        let mut gave_back = Vec::new();
-        let mut grew = false;
-        for row in rows {
-            let event = self.entry(row);
-            grew |= event.action == Action::SegmentAlloc;
-            if event.action == Action::FreeCompleted {
-                let ticket =
-                    self.pending.remove(&event.addr).ok_or((row, Fault::UnknownCompletion))?;
-                prelude.completed.push((row, ticket));
+        let mut prelude = Prelude { first_entry: entries.start, ..Prelude::default() };
+        let mut released_pools = Vec::new();
+        let mut has_grown = false;
+        for index in entries {
+            let entry = self.entry(index);
+            has_grown |= entry.action == Action::SegmentAlloc;
+            if entry.action == Action::FreeCompleted {
+                let pending_free =
+                    self.pending.remove(&entry.addr).ok_or((index, Fault::UnknownCompletion))?;
+                prelude.completed.push((index, pending_free));
                 prelude.completed_before_moves += usize::from(prelude.first_move.is_none());
-            } else if event.action.changes_reserved() {
-                prelude.first_move.get_or_insert(row);
-                self.expect_move(row, &event)?;
-                if event.action.is_shrink() {
+            } else if entry.action.changes_reserved() {
+                prelude.first_move.get_or_insert(index);
+                self.expect_move(index, &entry)?;
+                if entry.action.is_shrink() {
                     prelude.has_released = true;
-                    let of = calls.pools.pool_of(&event);
-                    if of != PoolId::default() && of != pool && !gave_back.contains(&of) {
-                        gave_back.push(of);
+                    let released = ops.pools.pool_of(&entry);
+                    if released != PoolId::default()
+                        && released != pool
+                        && !released_pools.contains(&released)
+                    {
+                        released_pools.push(released);
                     }
                 }
             }
         }
-        if grew && pool != PoolId::default() && self.allocator.settings().expandable_segments {
-            // Whole segments where memory is mapped otherwise.
+        if has_grown && pool != PoolId::default() && self.allocator.settings().expandable_segments {
+            // With expandable segments, only the allocator of a custom pool takes whole segments.
             self.allocator.set_custom_allocator(pool);
         }
-        self.make_freeable(&gave_back);
+        self.make_freeable(&released_pools);
         self.learn_release_order();
         Ok(prelude)
     }
 
-    /// The order in which older segments were given back tells which is oldest.
+    /// The age of initial segments is unknown; the order in which they are released shows it.
     fn learn_release_order(&mut self) {
         self.allocator.prefer_release_order(&self.device.released_segments());
     }
@@ -275,10 +290,10 @@ impl<'a> Verifier<'a> {
         self.freeable.splice(0..0, pools.iter().copied());
     }
 
-    /// Makes the calls of one reading.
+    /// Performs a request under one interpretation.
     fn apply_interpretation(
         &mut self,
-        reading: &Interpretation,
+        interpretation: &Interpretation,
         prelude: &Prelude,
         last: usize,
         pool: PoolId,
@@ -286,16 +301,16 @@ impl<'a> Verifier<'a> {
         self.finished.clear();
         self.wait_order.clear();
         let mut released = Vec::new();
-        for (at, (row, ticket)) in prelude.completed.iter().enumerate() {
-            if *row < reading.first_entry {
-                released.push(*ticket);
-            } else if at < reading.polled_count {
-                self.finished.push(*ticket);
+        for (nth, (index, pending_free)) in prelude.completed.iter().enumerate() {
+            if *index < interpretation.first_entry {
+                released.push(*pending_free);
+            } else if nth < interpretation.polled_count {
+                self.finished.push(*pending_free);
             } else {
-                self.wait_order.push(*ticket);
+                self.wait_order.push(*pending_free);
             }
         }
-        if prelude.first_move.is_some_and(|row| row < reading.first_entry) {
+        if prelude.first_move.is_some_and(|index| index < interpretation.first_entry) {
             let context = StackId::default();
             self.allocator.release_cached_blocks(
                 None,
@@ -305,175 +320,189 @@ impl<'a> Verifier<'a> {
                 &mut self.device,
             );
         }
-        self.make_request(last, pool, reading.is_capturing)
+        self.make_request(last, pool, interpretation.is_capturing)
     }
 
-    fn expect_move(&mut self, row: usize, event: &TraceEntry) -> OpResult {
-        self.device.expect_move(row, event);
-        if event.action.is_growth() {
-            if !self.address_ranges.insert(event.addr, event.size) {
-                return Err((row, Fault::OverlappingSegment));
+    fn expect_move(&mut self, index: usize, entry: &TraceEntry) -> OpResult {
+        self.device.expect_move(index, entry);
+        if entry.action.is_growth() {
+            if !self.address_ranges.insert(entry.addr, entry.size) {
+                return Err((index, Fault::OverlappingSegment));
             }
         } else {
-            self.address_ranges.remove(event.addr, event.size);
+            self.address_ranges.remove(entry.addr, entry.size);
         }
         Ok(())
     }
 
     #[inline]
-    fn make_request(&mut self, row: usize, pool: PoolId, is_capturing: bool) -> OpResult {
-        let event = self.entry(row);
-        if event.size == 0 || event.size >= MAX_REQUEST_BYTES {
-            return Err((row, Fault::ImpossibleSize));
+    fn make_request(&mut self, index: usize, pool: PoolId, is_capturing: bool) -> OpResult {
+        let entry = self.entry(index);
+        if entry.size == 0 || entry.size >= MAX_REQUEST_BYTES {
+            return Err((index, Fault::ImpossibleSize));
         }
         if pool != PoolId::default() {
-            // A pool in use again is not one that can be given back.
+            // A pool in use again cannot be released.
             self.freeable.retain(|freeable| *freeable != pool);
         }
-        if !self.starts_empty && event.action == Action::Alloc {
-            for ticket in self.finished.drain(..) {
-                self.allocator.complete_free(ticket, event.stack);
+        if !self.starts_empty && entry.action == Action::Alloc {
+            for pending_free in self.finished.drain(..) {
+                self.allocator.complete_free(pending_free, entry.stack);
             }
-            self.allocator.prefer_block_at(&request_from_entry(&event, pool), event.addr);
+            self.allocator.prefer_block_at(&request_from_entry(&entry, pool), entry.addr);
         }
         let request = Request {
             finished: &self.finished,
             wait_order: &self.wait_order,
             freeable: &self.freeable,
             is_capturing,
-            ..request_from_entry(&event, pool)
+            ..request_from_entry(&entry, pool)
         };
-        let rounded = round_size(event.size, self.allocator.settings());
-        self.device.set_op(row, pool, event.stream, is_small_request(rounded));
+        let rounded = round_size(entry.size, self.allocator.settings());
+        self.device.set_op(index, pool, entry.stream, is_small_request(rounded));
         if let Some(id) = self.allocator.malloc(&request, &mut self.device) {
-            self.live.insert(event.addr, id);
+            self.live.insert(entry.addr, id);
         }
         Ok(())
     }
 
     fn replay_release(
         &mut self,
-        rows: Range<usize>,
+        entries: Range<usize>,
         pools: &[PoolId],
-        (of_all, context): (bool, StackId),
+        (is_all_pools, context): (bool, StackId),
     ) -> OpResult {
         self.device.clear_moves();
         let mut order = Vec::new();
-        for row in rows {
-            let event = self.entry(row);
-            if event.action == Action::FreeCompleted {
-                let ticket =
-                    self.pending.remove(&event.addr).ok_or((row, Fault::UnknownCompletion))?;
-                order.push(ticket);
+        for index in entries {
+            let entry = self.entry(index);
+            if entry.action == Action::FreeCompleted {
+                let pending_free =
+                    self.pending.remove(&entry.addr).ok_or((index, Fault::UnknownCompletion))?;
+                order.push(pending_free);
             } else {
-                self.expect_move(row, &event)?;
+                self.expect_move(index, &entry)?;
             }
         }
         self.make_freeable(pools);
         self.learn_release_order();
-        if !of_all && pools.is_empty() {
-            // Noticed by a request that left no line, or waited for with nothing to give back.
-            for ticket in order.drain(..) {
-                self.allocator.complete_free(ticket, context);
+        if !is_all_pools && pools.is_empty() {
+            // Either a request that left no entry polled them, or the release waited for them and had nothing to release.
+            for pending_free in order.drain(..) {
+                self.allocator.complete_free(pending_free, context);
             }
-            if self.allocator.has_pending_other_than(&[]) || self.allocator.has_releasable_memory(&self.freeable)
+            if self.allocator.has_pending_other_than(&[])
+                || self.allocator.has_releasable_memory(&self.freeable)
             {
                 return Ok(());
             }
         }
-        let others: Vec<PoolId> =
+        let other_pools: Vec<PoolId> =
             self.freeable.iter().copied().filter(|pool| !pools.contains(pool)).collect();
-        if !of_all
-            && (self.allocator.has_pending_other_than(&order) || self.allocator.has_releasable_memory(&others))
+        if !is_all_pools
+            && (self.allocator.has_pending_other_than(&order)
+                || self.allocator.has_releasable_memory(&other_pools))
         {
-            // Not everything came back that could have: the work of a MemPool that went.
+            // The operation left memory that it could have released: a MemPool was dropped.
             for pool in pools {
-                let (only, device) = (Some(*pool), &mut self.device);
-                self.allocator.release_cached_blocks(only, &order, &self.freeable, context, device);
+                let (single_pool, device) = (Some(*pool), &mut self.device);
+                self.allocator.release_cached_blocks(
+                    single_pool,
+                    &order,
+                    &self.freeable,
+                    context,
+                    device,
+                );
             }
             return Ok(());
         }
-        self.allocator.release_cached_blocks(None, &order, &self.freeable, context, &mut self.device);
+        self.allocator.release_cached_blocks(
+            None,
+            &order,
+            &self.freeable,
+            context,
+            &mut self.device,
+        );
         Ok(())
     }
 
-    fn write_marker(&mut self, row: usize) {
-        let event = self.entry(row);
-        if event.action == Action::Snapshot {
-            self.allocator.snapshot(event.pool.unwrap_or_default());
+    fn write_marker(&mut self, index: usize) {
+        let entry = self.entry(index);
+        if entry.action == Action::Snapshot {
+            self.allocator.snapshot(entry.pool.unwrap_or_default());
         } else {
             self.allocator.push_entry(AllocatorEntry {
-                action: event.action,
-                addr: event.addr,
-                size: event.size,
-                stream: event.stream,
-                pool: event.pool.unwrap_or_default(),
-                context: event.stack,
+                action: entry.action,
+                addr: entry.addr,
+                size: entry.size,
+                stream: entry.stream,
+                pool: entry.pool.unwrap_or_default(),
+                context: entry.stack,
             });
         }
     }
 
-    /// Holds what the model wrote against `rows`.
+    /// Compares the entries that the model wrote with the recorded `entries`.
     #[inline]
-    fn compare(&mut self, rows: Range<usize>) {
+    fn compare(&mut self, entries: Range<usize>) {
         let written = self.allocator.entries();
-        let mut differs = None;
+        let mut difference = None;
         let mut matched = 0;
         let mut time = self.last_time;
-        for (at, row) in rows.clone().enumerate() {
-            let event = self.trace.entry(row);
-            self.time_reversals += usize::from(event.time_us < time);
-            time = event.time_us;
-            match written.get(at) {
-                Some(entry) if is_equal_entry(entry, &event) => matched += 1,
-                entry => {
-                    differs = Some((row, entry.copied()));
+        for (nth, index) in entries.clone().enumerate() {
+            let recorded = self.trace.entry(index);
+            self.time_reversals += usize::from(recorded.time_us < time);
+            time = recorded.time_us;
+            match written.get(nth) {
+                Some(predicted) if is_equal_entry(predicted, &recorded) => matched += 1,
+                predicted => {
+                    difference = Some((index, predicted.copied()));
                     break;
                 }
             }
         }
         self.last_time = time;
-        if differs.is_none() && written.len() > rows.len() {
-            differs = Some((rows.end, written.get(rows.len()).copied()));
+        if difference.is_none() && written.len() > entries.len() {
+            difference = Some((entries.end, written.get(entries.len()).copied()));
         }
         self.matched += matched;
         self.predicted += written.len();
-        if let Some((row, entry)) = differs {
+        if let Some((index, predicted)) = difference {
             let fault = Fault::Decision(self.allocator.served_by());
-            self.set_divergence(row, entry, fault);
+            self.set_divergence(index, predicted, fault);
         } else if let Some(why) = self.allocator.undefined_behaviour() {
-            self.set_divergence(rows.end.saturating_sub(1), None, Fault::Undefined(why));
+            self.set_divergence(entries.end.saturating_sub(1), None, Fault::Undefined(why));
         }
     }
 
     #[cold]
-    fn set_divergence(&mut self, row: usize, predicted: Option<AllocatorEntry>, fault: Fault) {
-        // The model may have written more than was recorded.
-        let recorded = (row < self.trace.len()).then(|| self.entry(row));
+    fn set_divergence(&mut self, index: usize, predicted: Option<AllocatorEntry>, fault: Fault) {
+        // Past the end of the trace if the model wrote more than was recorded.
+        let recorded = (index < self.trace.len()).then(|| self.entry(index));
         self.divergence = Some(Divergence {
-            entry_index: row,
+            entry_index: index,
             predicted,
             recorded,
             fault,
-            names_pools: recorded.is_none_or(|event| event.pool.is_some()),
+            names_pools: recorded.is_none_or(|entry| entry.pool.is_some()),
             has_collected: self.allocator.garbage_collected_bytes() > self.collected_before,
         });
     }
 }
 
-/// A request that is refused leaves no line, so none that was recorded was refused.
+/// With `throw_on_cudamalloc_oom`, a request fails without an entry. Every recorded request has one.
 fn without_oom_throw(settings: &Settings) -> Settings {
     Settings { throw_on_cudamalloc_oom: false, ..settings.clone() }
 }
 
-/// A tensor of this many bytes is refused before the allocator is asked.
+/// PyTorch refuses larger tensors before it calls the allocator.
 const MAX_REQUEST_BYTES: u64 = 1 << 60;
 
 #[inline]
-fn is_equal_entry(entry: &AllocatorEntry, event: &TraceEntry) -> bool {
-    entry.action == event.action
-        && entry.addr == event.addr
-        && entry.size == event.size
-        && entry.stream == event.stream
-        && event.pool.is_none_or(|pool| pool == entry.pool)
+fn is_equal_entry(predicted: &AllocatorEntry, recorded: &TraceEntry) -> bool {
+    predicted.action == recorded.action
+        && predicted.addr == recorded.addr
+        && predicted.size == recorded.size
+        && predicted.stream == recorded.stream
+        && recorded.pool.is_none_or(|pool| pool == predicted.pool)
 }

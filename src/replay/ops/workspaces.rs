@@ -13,7 +13,7 @@ impl Program<'_> {
         let mut remaining = workspaces.iter().filter(|workspace| workspace.device == id).peekable();
         let mut entry_index = 0;
         let mut push_until = |end_us: u64, entry_index: u32, operations: &mut Vec<Operation>| {
-            while let Some(&Workspace { stream, bytes, is_needed, .. }) =
+            while let Some(&Workspace { stream, bytes, is_required: is_needed, .. }) =
                 remaining.next_if(|workspace| workspace.time_us < end_us)
             {
                 let kind = OperationKind::Workspace { size: bytes, stream, is_needed };

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{FreeKinds, Tracking, NONE, DeviceRange, Tile, Tiling};
+use super::{DeviceRange, FreeKinds, NONE, Tile, Tiling, Tracking};
 use crate::allocator::conf::Settings;
 use crate::allocator::{granule_size, whole_granule_bytes};
 use crate::base::ids::{PoolId, StackId};
@@ -61,20 +61,29 @@ fn free_kinds_of_recordings_equal_a_full_count() {
         let snapshot = Snapshot::read(&Source::open(&path).unwrap(), &|_| {}).unwrap();
         let settings = recorded_settings(&snapshot);
         for device in snapshot.devices() {
-            LiteralReplay { device, settings: &settings, settings_changes: &[] }.run(Tracking::FreeKinds, |step| {
-                entries += 1;
-                let kinds = step.tiling.free_kinds().unwrap();
-                if entries % 37 == 0 {
-                    assert_eq!(kinds, count_free_kinds(step.tiling), "{} {:?}", path.display(), step.entry);
-                }
-                peaks = FreeKinds {
-                    releasable: peaks.releasable.max(kinds.releasable),
-                    stranded: peaks.stranded.max(kinds.stranded),
-                    private_free: peaks.private_free.max(kinds.private_free),
-                    private_reserved: peaks.private_reserved.max(kinds.private_reserved),
-                    largest: peaks.largest.max(kinds.largest),
-                };
-            });
+            LiteralReplay { device, settings: &settings, settings_changes: &[] }.run(
+                Tracking::FreeKinds,
+                |step| {
+                    entries += 1;
+                    let kinds = step.tiling.free_kinds().unwrap();
+                    if entries % 37 == 0 {
+                        assert_eq!(
+                            kinds,
+                            count_free_kinds(step.tiling),
+                            "{} {:?}",
+                            path.display(),
+                            step.entry
+                        );
+                    }
+                    peaks = FreeKinds {
+                        releasable: peaks.releasable.max(kinds.releasable),
+                        stranded: peaks.stranded.max(kinds.stranded),
+                        private_free: peaks.private_free.max(kinds.private_free),
+                        private_reserved: peaks.private_reserved.max(kinds.private_reserved),
+                        largest: peaks.largest.max(kinds.largest),
+                    };
+                },
+            );
         }
     }
     assert!(entries > 100_000, "{entries}");
