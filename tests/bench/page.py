@@ -157,11 +157,11 @@ def measure_report(oomscope, snapshot, folder):
         "first cpu ms": browser.cpu_ms() - before,
     }
     for mode in ["category", "line", "each"]:
-        browser.value(f"oomscope.show({{ mode: '{mode}', a: 0, b: 1e12 }})")
+        browser.value(f"oomscope.show({{ mode: '{mode}', start: 0, end: 1e12 }})")
         time.sleep(0.6)
         times = browser.measure(20, wheel("document.getElementById('timeline')", 20))
         row |= {f"zoom, {mode}: {key}": value for key, value in times.items()}
-    browser.value("oomscope.show({ mode: 'category', a: 0, b: 1e12 })")
+    browser.value("oomscope.show({ mode: 'category', start: 0, end: 1e12 })")
     time.sleep(0.6)
     row |= {f"moment: {key}": value for key, value in browser.measure(30, drag(30)).items()}
     row["heap MB"] = browser.heap_mb()

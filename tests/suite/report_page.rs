@@ -135,7 +135,7 @@ fn what_is_done_to_the_page_does_what_it_should() {
     let view = |browser: &mut Browser| browser.value("oomscope.view()");
     let first = view(&mut browser);
     assert_eq!(
-        (&first["m"], &first["a"], &first["b"]),
+        (&first["moment"], &first["start"], &first["end"]),
         (&json!(53_079), &json!(0), &json!(53_080))
     );
 
@@ -150,18 +150,18 @@ fn what_is_done_to_the_page_does_what_it_should() {
     browser.settle();
     let zoomed = view(&mut browser);
     assert!(
-        zoomed["a"].as_f64() > Some(1000.0) && zoomed["b"].as_f64() < Some(52_000.0),
+        zoomed["start"].as_f64() > Some(1000.0) && zoomed["end"].as_f64() < Some(52_000.0),
         "{zoomed}"
     );
 
     browser.mouse("mousePressed", over, 0.0);
     browser.mouse("mouseReleased", over, 0.0);
     browser.settle();
-    let clicked = view(&mut browser)["m"].as_u64().unwrap();
+    let clicked = view(&mut browser)["moment"].as_u64().unwrap();
     assert!((20_000..33_000).contains(&clicked), "a click chooses the moment: {clicked}");
     for (key, by) in [("ArrowRight", 1), ("ArrowLeft", 0)] {
         browser.key(key);
-        assert_eq!(view(&mut browser)["m"], json!(clicked + by), "{key}");
+        assert_eq!(view(&mut browser)["moment"], json!(clicked + by), "{key}");
     }
     let text_of = |browser: &mut Browser, id: &str| {
         browser.value(&format!("document.getElementById('{id}').textContent"))
@@ -169,34 +169,34 @@ fn what_is_done_to_the_page_does_what_it_should() {
     let before = text_of(&mut browser, "tiles");
     browser.key("p");
     browser.settle();
-    assert_eq!(view(&mut browser)["m"], 53_038, "p goes to the peak");
+    assert_eq!(view(&mut browser)["moment"], 53_038, "p goes to the peak");
     assert_ne!(text_of(&mut browser, "tiles"), before);
     browser.value("(() => { const s = document.getElementById('slider'); s.value = 2000; s.dispatchEvent(new Event('input')); })()");
-    let (slid, zoomed) = (view(&mut browser)["m"].as_f64().unwrap(), view(&mut browser));
-    let half = (zoomed["a"].as_f64().unwrap() + zoomed["b"].as_f64().unwrap()) / 2.0;
+    let (slid, zoomed) = (view(&mut browser)["moment"].as_f64().unwrap(), view(&mut browser));
+    let half = (zoomed["start"].as_f64().unwrap() + zoomed["end"].as_f64().unwrap()) / 2.0;
     assert!((slid - half).abs() < 2.0, "the slider is as wide as the zoom");
 
-    // Each blocker lights as many blocks as the analysis counts.
+    // Each blocker highlights as many blocks as the analysis counts.
     let blockers = browser.value("JSON.parse(document.getElementById('analysis').textContent).snapshots[0].devices[0].ooms[0].blockers");
     for (at, blocker) in blockers.as_array().unwrap().iter().enumerate() {
         browser.value(&format!("document.querySelectorAll('#failure button.row')[{at}].click()"));
         browser.settle();
-        let note = text_of(&mut browser, "lit-note");
+        let note = text_of(&mut browser, "highlight-note");
         assert!(
             note.as_str().unwrap().contains(&format!("in {} block", blocker["blocks"])),
             "{note} {blocker}"
         );
-        assert_eq!(view(&mut browser)["m"], 53_079, "they are shown where they stood");
+        assert_eq!(view(&mut browser)["moment"], 53_079, "they are shown where they stood");
     }
-    browser.value("oomscope.show({ q: 'attention' })");
-    assert!(text_of(&mut browser, "lit-note").as_str().unwrap().starts_with("lit: "));
+    browser.value("oomscope.show({ query: 'attention' })");
+    assert!(text_of(&mut browser, "highlight-note").as_str().unwrap().starts_with("highlighted: "));
     let dark = "getComputedStyle(document.body).backgroundColor";
     let light = browser.value(dark);
     browser.value("document.getElementById('theme').click()");
     assert_ne!(browser.value(dark), light);
 
     // What the address says is what is seen again.
-    browser.value("oomscope.show({ mode: 'each', a: 30000, b: 32000, m: 30949, sel: 5 })");
+    browser.value("oomscope.show({ mode: 'each', start: 30000, end: 32000, moment: 30949, selected: 5 })");
     browser.settle();
     let (seen, hash) = (view(&mut browser), browser.value("location.hash"));
     browser.open(&file, hash.as_str().unwrap());
@@ -248,7 +248,7 @@ fn hostile_names_stay_text() {
         let file = directory.path().join(name);
         std::fs::write(&file, snapshot).unwrap();
         browser.open(&page(directory.path(), &[&text(&file)]), "#sel=0");
-        browser.value("oomscope.show({ mode: 'line', q: 'onerror' })");
+        browser.value("oomscope.show({ mode: 'line', query: 'onerror' })");
         browser.settle();
         for moved in ["timeline", "map", "flame"] {
             let over = browser.middle(moved);

@@ -18,7 +18,7 @@ pub(super) const SCRIPT: &[&str] = &[
     include_str!("web/device.js"),
     // What is looked at, and its colours.
     include_str!("web/theme.js"),
-    include_str!("web/lit.js"),
+    include_str!("web/highlight.js"),
     include_str!("web/view.js"),
     include_str!("web/colours.js"),
     // The pictures.

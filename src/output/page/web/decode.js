@@ -1,4 +1,4 @@
-// The bytes of a page's data: base64 of deflated columns of variable-length integers.
+// Decodes the data of a page: columns of variable-length integers, deflated, in base64.
 
 /** @param {string} text @returns {Uint8Array<ArrayBuffer>} */
 function fromBase64(text) {
@@ -19,7 +19,7 @@ async function inflate(bytes) {
 /**
  * @template {Uint32Array | Float64Array} T
  * @param {Uint8Array} bytes
- * @param {T} into as many values as are wanted; what the bytes do not reach stays 0
+ * @param {T} into sets the number of values; values without bytes stay 0
  * @returns {T}
  */
 function varints(bytes, into) {
@@ -47,7 +47,7 @@ function unzigzag(value) {
   return value % 2 ? -(value + 1) / 2 : value / 2;
 }
 
-/** Sums zigzag differences, in place. @param {Float64Array} values */
+/** Turns zigzag differences into values, in place. @param {Float64Array} values */
 function undelta(values) {
   let sum = 0;
   for (let index = 0; index < values.length; index += 1) {

@@ -3,8 +3,8 @@
 class Device {
   /**
    * @param {{header: any, column: (name: string) => Uint8Array}} packed
-   * @param {any} page its row of the list of pages
-   * @param {any} analysis what `analyze` says of it
+   * @param {any} page its row in the list of pages
+   * @param {any} analysis its part of the JSON of `analyze`
    */
   constructor(packed, page, analysis) {
     this.page = page;
@@ -16,12 +16,12 @@ class Device {
     this.groups = { category: groupsByCategory(this), line: groupsByLine(this) };
   }
 
-  /** The entry that led to moment m, as the command line counts, or null for the start. @param {number} m */
+  /** Index of the entry before moment m, as in the JSON, or null for the start. @param {number} m */
   entryOf(m) {
     return m > 0 ? m - 1 + (this.data.header.first_event || 0) : null;
   }
 
-  /** In words. @param {number} m */
+  /** @param {number} m */
   momentText(m) {
     const entry = this.entryOf(m);
     if (!this.data.entries) return "at the snapshot";
@@ -33,20 +33,20 @@ class Device {
     return this.data.header.failures.at(-1) ?? null;
   }
 
-  /** What is stacked at first: categories, unless there is nearly nothing to tell by them. @returns {View["mode"]} */
+  /** The initial mode: categories, unless nearly all memory is in category "other". @returns {View["mode"]} */
   firstMode() {
-    const { names, of } = this.groups.category;
+    const { names, groupOfKind } = this.groups.category;
     const m = this.firstMoment();
-    const sums = sumsBy(this, { m, rows: this.sweep.live(m), segments: [] }, of);
+    const sums = sumsBy(this, { m, rows: this.sweep.live(m), segments: [] }, groupOfKind);
     const other = sums.find(({ key }) => names[key] === "other")?.bytes ?? 0;
     return other > 0.9 * this.totals.allocated[m] ? "line" : "category";
   }
 
-  /** The moment that is looked at first: the one asked for with `--at`, the last failure, or the peak. */
+  /** The initial moment: the one of `--at`, else the last failure, else the peak. */
   firstMoment() {
-    const asked = this.analysis?.moment;
-    if (asked) {
-      const m = asked.at === "entry" ? asked.event + 1 - this.data.header.first_event : 0;
+    const requested = this.analysis?.moment;
+    if (requested) {
+      const m = requested.at === "entry" ? requested.event + 1 - this.data.header.first_event : 0;
       if (m >= 0 && m <= this.data.entries) return m;
     }
     return this.lastFailure()?.moment ?? this.totals.peak;

@@ -1,4 +1,4 @@
-// Elements. Whatever comes from the file goes through here as text: nothing is ever parsed as markup.
+// Creates elements. All data from the file becomes text here; nothing is parsed as markup.
 
 /**
  * An element with attributes, listeners (`onclick` and so on) and children; strings become text.
@@ -31,23 +31,23 @@ function swatch(colour) {
 }
 
 /**
- * A table. Numbers are right-aligned: their heads begin with `#`.
+ * A table. Columns whose heads start with `#` are numbers and right-aligned.
  * @param {string} caption
  * @param {string[]} heads
  * @param {(Node | string)[][]} rows
  * @param {(index: number) => void} [choose] makes the first cell of each row a button
  */
 function makeTable(caption, heads, rows, choose) {
-  const side = heads.map((head) => (head.startsWith("#") ? "n" : null));
+  const alignment = heads.map((head) => (head.startsWith("#") ? "n" : null));
   const body = rows.map((row, index) => {
     const cells = row.map((cell, at) => {
       const last = at === row.length - 1 && choose;
       const inside = last ? make("button", { class: "plain", onclick: () => choose?.(index) }, cell) : cell;
-      return make("td", { class: side[at] }, inside);
+      return make("td", { class: alignment[at] }, inside);
     });
     return make("tr", {}, ...cells);
   });
-  const head = heads.map((text, at) => make("th", { scope: "col", class: side[at] }, text.replace("#", "")));
+  const head = heads.map((text, at) => make("th", { scope: "col", class: alignment[at] }, text.replace("#", "")));
   return make(
     "table",
     {},
@@ -58,7 +58,7 @@ function makeTable(caption, heads, rows, choose) {
 }
 
 /**
- * The size of a canvas in pixels of the screen; sets it if the layout changed. Width or height 0: not to be seen.
+ * Resizes a canvas to its layout. Returns its size in screen pixels; width or height 0 if it is not visible.
  * @param {HTMLCanvasElement} canvas
  * @returns {[number, number, number]} width, height, and screen pixels per CSS pixel
  */
@@ -71,7 +71,12 @@ function fitCanvas(canvas) {
   return [width, height, ratio];
 }
 
-/** Where a pointer is in an element, from 0 to 1 each way. @param {any} event @param {Element} element @returns {[number, number]} */
+/**
+ * Position of the pointer in an element, from 0 to 1 in both directions.
+ * @param {any} event
+ * @param {Element} element
+ * @returns {[number, number]}
+ */
 function pointIn(event, element) {
   const box = element.getBoundingClientRect();
   return [(event.clientX - box.left) / (box.width || 1), (event.clientY - box.top) / (box.height || 1)];

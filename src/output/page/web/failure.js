@@ -1,6 +1,6 @@
-// A failed request: what blocked it, and what would have served it, from the analysis; each blocker lights its blocks.
+// The panel of a failed request: its blockers, which can be highlighted, and the settings that would have served it.
 
-/** Which failure is shown, by its place among those of the analysis. */
+/** Index of the failure that is shown, in the analysis. */
 let failureIndex = -1;
 
 function drawFailurePanel() {
@@ -9,16 +9,20 @@ function drawFailurePanel() {
   panel.hidden = !failures.length;
   if (panel.hidden) return;
   if (!failures.some((/** @type {any} */ one) => one.index === failureIndex)) failureIndex = failures.at(-1).index;
-  const told = device.analysis?.ooms?.[failureIndex];
-  const here = failures.find((/** @type {any} */ one) => one.index === failureIndex);
+  const report = device.analysis?.ooms?.[failureIndex];
+  const failure = failures.find((/** @type {any} */ one) => one.index === failureIndex);
   const head = make(
     "h2",
     {},
     "The failed request",
     " ",
-    make("span", { class: "bad" }, told ? told.verdict.replace(/-/g, " ") : ""),
+    make("span", { class: "bad" }, report ? report.verdict.replace(/-/g, " ") : ""),
   );
-  panel.replaceChildren(head, ...(failures.length > 1 ? [failurePicker(failures)] : []), ...failureBody(told, here));
+  panel.replaceChildren(
+    head,
+    ...(failures.length > 1 ? [failurePicker(failures)] : []),
+    ...failureDetails(report, failure),
+  );
 }
 
 /** @param {any[]} failures */
@@ -48,56 +52,68 @@ function showFailure(index) {
   redraw("failure");
 }
 
-/** @param {any} told of the analysis @param {any} here of the page's data @returns {Node[]} */
-function failureBody(told, here) {
-  if (!told)
-    return [make("p", {}, `${bytesText(here.requested_bytes)} requested; the analysis keeps the last failures only.`)];
-  const where = told.culprit
-    ? `${told.culprit.file}:${told.culprit.line} in ${told.culprit.name}`
+/** @param {any} report its entry in the analysis @param {any} failure its entry in the page's data @returns {Node[]} */
+function failureDetails(report, failure) {
+  if (!report)
+    return [
+      make("p", {}, `${bytesText(failure.requested_bytes)} requested; the analysis keeps the last failures only.`),
+    ];
+  const where = report.culprit
+    ? `${report.culprit.file}:${report.culprit.line} in ${report.culprit.name}`
     : "no stack recorded";
-  const go = make("button", { onclick: () => showFailure(failureIndex) }, `go to entry ${countText(told.event)}`);
+  const goButton = make(
+    "button",
+    { onclick: () => showFailure(failureIndex) },
+    `go to entry ${countText(report.event)}`,
+  );
   const reason = make(
     "p",
     {},
-    `${bytesText(told.requested_bytes)} requested at `,
+    `${bytesText(report.requested_bytes)} requested at `,
     make("code", {}, where),
-    `. ${told.verdict_reason[0]?.toUpperCase() ?? ""}${told.verdict_reason.slice(1)}. `,
-    go,
+    `. ${report.verdict_reason[0]?.toUpperCase() ?? ""}${report.verdict_reason.slice(1)}. `,
+    goButton,
   );
-  return [reason, make("div", { class: "three" }, blockersOf(told), remediesOf(told))];
+  return [reason, make("div", { class: "three" }, blockerList(report), remedyTable(report))];
 }
 
-/** @param {any} told */
-function blockersOf(told) {
-  const box = make("div", {}, make("h3", {}, "In the way: light them in every picture"));
-  const blockers = told.blockers || [];
+/** @param {any} report */
+function blockerList(report) {
+  const box = make("div", {}, make("h3", {}, "In the way: click to highlight"));
+  const blockers = report.blockers || [];
   if (!blockers.length)
-    box.append(make("p", { class: "muted" }, "Nothing stands between free blocks that would have made room."));
+    box.append(
+      make("p", { class: "muted" }, "No live block separates free blocks that would have been large enough together."),
+    );
   blockers.slice(0, 6).forEach((/** @type {any} */ blocker, /** @type {number} */ at) => {
     const query = `blocker:${failureIndex}.${at}`;
     const line = blocker.culprit
       ? `${shortPath(blocker.culprit.file)}:${blocker.culprit.line} ${blocker.culprit.name}`
       : "no stack recorded";
-    const on = view.q === query;
+    const isOn = view.query === query;
     const text = `${countOf(blocker.blocks, "block")} of ${bytesText(blocker.bytes_held)} keep ${bytesText(blocker.bytes_unlocked)} apart: ${line}`;
     box.append(
-      make("button", { class: "row", "aria-pressed": String(on), onclick: () => lightBlocker(on ? "" : query) }, text),
+      make(
+        "button",
+        { class: "row", "aria-pressed": String(isOn), onclick: () => highlightBlocker(isOn ? "" : query) },
+        text,
+      ),
     );
   });
   return box;
 }
 
-/** Lights the blocks where they stand: at the failure. @param {string} query */
-function lightBlocker(query) {
+/** Highlights the blocks, at the moment of the failure. @param {string} query */
+function highlightBlocker(query) {
   const failure = device.data.header.failures.find((/** @type {any} */ one) => one.index === failureIndex);
   if (query && failure) setMoment(failure.moment);
   setQuery(query);
 }
 
-/** @param {any} told */
-function remediesOf(told) {
+/** @param {any} report */
+function remedyTable(report) {
   const box = make("div", {}, make("h3", {}, "The same requests under other settings, replayed"));
-  const remedies = told.remedies || [];
+  const remedies = report.remedies || [];
   if (!remedies.length) {
     box.append(
       make(
@@ -122,7 +138,7 @@ function remediesOf(told) {
         : "served"
       : "",
   ]);
-  const heads = ["", "setting", "#peak reserved", "#to spare", "one more step"];
+  const heads = ["", "setting", "#peak reserved", "#headroom", "one more step"];
   if (rows.every((/** @type {any[]} */ row) => row[4] === "")) for (const row of [heads, ...rows]) row.pop();
   box.append(
     makeTable(`${served} of ${countOf(rows.length, "setting")} would have served it`, heads, rows.slice(0, 6)),
@@ -134,7 +150,7 @@ function remediesOf(told) {
   return box;
 }
 
-/** Text that may be broken after its commas. @param {string} text */
+/** Allows line breaks after commas. @param {string} text */
 function breakable(text) {
   return text.replace(/,/g, ",\u200b");
 }

@@ -1,4 +1,4 @@
-// The moment in numbers, the legend, and what is lit, in words.
+// The figures of the moment, the legend, and the summary of the highlight.
 
 /** @param {string} name @param {string} value @param {string} [note] */
 function tile(name, value, note) {
@@ -14,11 +14,11 @@ function tile(name, value, note) {
 function drawFigures() {
   const figures = figuresOf(device, moment);
   const { allocated, reserved } = figures;
-  const undrawn = device.data.undrawnAt(view.m);
-  const time = device.data.hasTime ? `, ${secondsText(device.data.time[view.m])}` : "";
+  const undrawn = device.data.undrawnAt(view.moment);
+  const time = device.data.hasTime ? `, ${secondsText(device.data.time[view.moment])}` : "";
   const { entries } = device.data;
   byId("when").textContent = entries
-    ? `${device.momentText(view.m)} of ${countText(entries)}${time}`
+    ? `${device.momentText(view.moment)} of ${countText(entries)}${time}`
     : "at the snapshot; no history was recorded";
   const tiles = [
     tile(
@@ -41,37 +41,37 @@ function drawFigures() {
   );
   byId("tiles").replaceChildren(...tiles);
   drawLegend();
-  drawLitNote();
+  drawHighlightNote();
 }
 
-/** What the colours mean, with the bytes of the moment; each lights its own. */
+/** The legend: a button per group, with its bytes at the moment, that highlights the group. */
 function drawLegend() {
   const isCategory = view.mode === "category";
-  const whole = device.totals.allocated[view.m];
-  const sums = sumsBy(device, moment, groups.of)
-    .filter(({ key }) => isCategory || key < MOST_LINES)
+  const whole = device.totals.allocated[view.moment];
+  const sums = sumsBy(device, moment, groups.groupOfKind)
+    .filter(({ key }) => isCategory || key < MAX_LINES)
     .slice(0, isCategory ? undefined : 8);
   const items = sums.map(({ key, bytes }) => {
     const name = groups.names[key];
     const query = isCategory ? `category:${name}` : `line:${name}`;
     const text = `${isCategory ? name : shortLine(name)} ${bytesText(bytes)}`;
-    const on = view.q === query;
+    const isOn = view.query === query;
     return make(
       "button",
-      { class: "key", "aria-pressed": String(on), title: name, onclick: () => setQuery(on ? "" : query) },
+      { class: "key", "aria-pressed": String(isOn), title: name, onclick: () => setQuery(isOn ? "" : query) },
       swatch(groups.colours[key]),
       text,
     );
   });
   const rest = whole - sums.reduce((sum, { bytes }) => sum + bytes, 0);
   if (rest) items.push(make("span", { class: "key" }, `others ${bytesText(rest)}`));
-  if (device.totals.pending[view.m])
+  if (device.totals.pending[view.moment])
     items.push(
       make(
         "span",
         { class: "key" },
         swatch(theme.pending),
-        `waiting for another stream ${bytesText(device.totals.pending[view.m])}`,
+        `waiting for another stream ${bytesText(device.totals.pending[view.moment])}`,
       ),
     );
   byId("legend").replaceChildren(...items);
@@ -86,40 +86,40 @@ function shortLine(text) {
     .join("/");
 }
 
-function drawLitNote() {
-  const note = byId("lit-note");
-  byId("lit-peak").hidden = !lit;
-  byId("lit-clear").hidden = !view.q;
-  if (!lit) {
+function drawHighlightNote() {
+  const note = byId("highlight-note");
+  byId("highlight-peak").hidden = !highlighted;
+  byId("highlight-clear").hidden = !view.query;
+  if (!highlighted) {
     note.textContent = "";
     return;
   }
   let bytes = 0;
   let blocks = 0;
   for (const row of moment.rows) {
-    if (!lit[row] || device.data.req[row] <= view.m) continue;
+    if (!highlighted[row] || device.data.freedAt[row] <= view.moment) continue;
     bytes += device.data.bytes[row];
     blocks += 1;
   }
-  let all = 0;
-  for (const one of lit) all += one;
-  note.textContent = `lit: ${bytesText(bytes)} in ${countOf(blocks, "block")} at this moment, ${countOf(all, "allocation")} in all`;
+  let total = 0;
+  for (const isHighlighted of highlighted) total += isHighlighted;
+  note.textContent = `highlighted: ${bytesText(bytes)} in ${countOf(blocks, "block")} at this moment, ${countOf(total, "allocation")} in all`;
 }
 
-/** Goes to the moment at which most of what is lit is held. */
-function gotoLitPeak() {
-  if (!lit) return;
-  const { change, changeAt, bytes, req, start, entries } = device.data;
-  let [held, most, best] = [0, -1, view.m];
+/** Goes to the moment with the most highlighted bytes. */
+function goToHighlightPeak() {
+  if (!highlighted) return;
+  const { changes, changeStart, bytes, freedAt, allocatedAt, entries } = device.data;
+  let [live, maximum, best] = [0, -1, view.moment];
   for (let m = 0; m <= entries; m += 1) {
-    for (let at = changeAt[m]; at < changeAt[m + 1]; at += 1) {
-      const row = change[at] >>> 2;
-      const what = change[at] & 3;
-      if (!lit[row]) continue;
-      if (what === BEGINS && req[row] !== m) held += bytes[row];
-      else if (what === FREES && start[row] !== m) held -= bytes[row];
+    for (let at = changeStart[m]; at < changeStart[m + 1]; at += 1) {
+      const row = changes[at] >>> 2;
+      const event = changes[at] & 3;
+      if (!highlighted[row]) continue;
+      if (event === ALLOC && freedAt[row] !== m) live += bytes[row];
+      else if (event === FREE_REQUESTED && allocatedAt[row] !== m) live -= bytes[row];
     }
-    if (held > most) [most, best] = [held, m];
+    if (live > maximum) [maximum, best] = [live, m];
   }
   setMoment(best);
 }

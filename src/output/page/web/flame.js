@@ -1,15 +1,15 @@
-// Whose stacks hold the memory of the moment: a flame graph that hangs, outermost frames on top.
+// Flame graph of the memory at the moment by stack, outermost frames on top.
 
 const FLAME_ROW = 19;
 /** @type {{x: number, width: number, depth: number, node: number}[]} */
 let flameBoxes = [];
-/** Bytes under each node at the moment. */
+/** Bytes allocated in and below each node of the stack tree. */
 let flameBytes = new Float64Array(0);
 
 /** @type {{first: Uint32Array, next: Uint32Array, colours: Uint32Array} | null} */
 let flameTree = null;
 
-/** Sums the moment's allocated bytes up the tree. */
+/** Fills `flameBytes` and `flameTree`. */
 function sumFlame() {
   const { data, stacks } = device;
   const count = stacks.nodes;
@@ -18,12 +18,12 @@ function sumFlame() {
   const biggest = new Float64Array(count);
   const colours = new Uint32Array(count);
   for (const row of moment.rows) {
-    if (data.req[row] <= moment.m) continue;
+    if (data.freedAt[row] <= moment.m) continue;
     const kind = data.kind[row];
     flameBytes[data.node[kind]] += data.bytes[row];
     if (data.bytes[row] > biggest[data.node[kind]]) {
       biggest[data.node[kind]] = data.bytes[row];
-      colours[data.node[kind]] = groups.of[kind];
+      colours[data.node[kind]] = groups.groupOfKind[kind];
     }
   }
   const first = new Uint32Array(count);
@@ -34,7 +34,7 @@ function sumFlame() {
     flameBytes[up] += flameBytes[node];
     next[node] = first[up];
     first[up] = node;
-    // The colour of what holds most below.
+    // A node has the colour of its largest descendant.
     if (flameBytes[node] > biggest[up]) {
       biggest[up] = flameBytes[node];
       colours[up] = colours[node];
@@ -44,8 +44,8 @@ function sumFlame() {
 }
 
 /**
- * The boxes under a node, largest first. Frames of the interpreter and of native code have none; PyTorch's own have one
- * where no code of the user's lies below, and those that follow one another share it.
+ * The child boxes of a node, largest first. Frames of the interpreter and native frames have no box. PyTorch's frames
+ * have one only if no user frame is below them, and consecutive ones share it.
  * @param {number} node
  */
 function boxesUnder(node) {
@@ -62,7 +62,7 @@ function boxesUnder(node) {
   return boxes.sort((a, b) => flameBytes[b] - flameBytes[a] || a - b);
 }
 
-/** Goes down while one box of PyTorch's own holds everything. @param {number} node */
+/** Skips PyTorch's frames that have a single box below with all of the memory. @param {number} node */
 function unfold(node) {
   const { stacks } = device;
   for (let at = node; ;) {
@@ -80,7 +80,7 @@ function drawFlame() {
   const ratio = Math.min(2, window.devicePixelRatio || 1);
   const width = canvas.clientWidth;
   if (!width) return;
-  layFlame(width);
+  layOutFlame(width);
   const depth = flameBoxes.reduce((most, box) => Math.max(most, box.depth), 0) + 1;
   canvas.parentElement.style.height = `${Math.max(3, depth) * FLAME_ROW + 2}px`;
   fitCanvas(canvas);
@@ -89,15 +89,15 @@ function drawFlame() {
   context.fillStyle = theme.back;
   context.fillRect(0, 0, width, canvas.clientHeight);
   context.font = "12px system-ui, sans-serif";
-  const litNodes = lit ? nodesLit() : null;
-  for (const box of flameBoxes) drawFlameBox(context, box, litNodes);
+  const highlightedNodes = highlighted ? nodesWithHighlight() : null;
+  for (const box of flameBoxes) drawFlameBox(context, box, highlightedNodes);
 }
 
 /** @param {number} width */
-function layFlame(width) {
+function layOutFlame(width) {
   flameBoxes = [];
   const scale = width / (flameBytes[view.root] || 1);
-  // Those above the root, whole.
+  // The ancestors of the root have the full width.
   const above = [];
   for (let node = view.root; node > 0; node = device.stacks.parent[node]) above.unshift(node);
   if (view.root) flameBoxes.push({ x: 0, width, depth: 0, node: 0 });
@@ -121,11 +121,11 @@ function layFlame(width) {
   }
 }
 
-/** Nodes with a lit allocation in or below them, at the moment. */
-function nodesLit() {
+/** Nodes with a highlighted allocation in or below them, at the moment. */
+function nodesWithHighlight() {
   const { data, stacks } = device;
   const nodes = new Uint8Array(stacks.nodes);
-  for (const row of moment.rows) if (lit?.[row]) nodes[data.node[data.kind[row]]] = 1;
+  for (const row of moment.rows) if (highlighted?.[row]) nodes[data.node[data.kind[row]]] = 1;
   for (let node = stacks.nodes - 1; node > 0; node -= 1) nodes[stacks.parent[node]] |= nodes[node];
   return nodes;
 }
@@ -136,14 +136,18 @@ function nodeText(node) {
   return device.stacks.shortText(device.stacks.frame[node] - 1);
 }
 
-/** @param {CanvasRenderingContext2D} context @param {{x: number, width: number, depth: number, node: number}} box @param {Uint8Array | null} litNodes */
-function drawFlameBox(context, { x, width, depth, node }, litNodes) {
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {{x: number, width: number, depth: number, node: number}} box
+ * @param {Uint8Array | null} highlightedNodes
+ */
+function drawFlameBox(context, { x, width, depth, node }, highlightedNodes) {
   const { stacks } = device;
   const group = /** @type {any} */ (flameTree).colours[node];
-  const own = node > 0 && stacks.isUsers(stacks.frame[node] - 1);
-  const dim = litNodes && !litNodes[node];
+  const isUsers = node > 0 && stacks.isUsers(stacks.frame[node] - 1);
+  const dim = highlightedNodes && !highlightedNodes[node];
   const base = node ? (dim ? dimPixels[group] : groupPixels[group]) : pixels.card;
-  const pixel = node && !own && !dim ? mix(base, pixels.back, 0.45) : base;
+  const pixel = node && !isUsers && !dim ? mix(base, pixels.back, 0.45) : base;
   context.fillStyle = cssOf(pixel);
   context.fillRect(x, depth * FLAME_ROW, Math.max(0.6, width - 1), FLAME_ROW - 1);
   if (width < 40) return;
@@ -162,10 +166,10 @@ function drawFlameBox(context, { x, width, depth, node }, litNodes) {
 }
 
 /** @param {any} event @returns {number} the node under the pointer, or -1 */
-function atFlame(event) {
+function nodeAt(event) {
   const box = byId("flame").getBoundingClientRect();
   const [x, depth] = [event.clientX - box.left, Math.floor((event.clientY - box.top) / FLAME_ROW)];
-  return flameBoxes.find((one) => one.depth === depth && x >= one.x && x < one.x + one.width)?.node ?? -1;
+  return flameBoxes.find((box) => box.depth === depth && x >= box.x && x < box.x + box.width)?.node ?? -1;
 }
 
 /** @param {number} node */
@@ -177,17 +181,17 @@ function setRoot(node) {
 function wireFlame() {
   const canvas = byId("flame");
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
-    const node = atFlame(event);
-    if (node < 0) return showTip(null, "");
+    const node = nodeAt(event);
+    if (node < 0) return showTooltip(null, "");
     const share = percentText(flameBytes[node], flameBytes[0]);
-    return showTip(
+    return showTooltip(
       event,
-      `${node ? device.stacks.frameText(device.stacks.frame[node] - 1) : "all stacks"}\n${bytesText(flameBytes[node])}, ${share} of what is allocated ${device.momentText(view.m)}`,
+      `${node ? device.stacks.frameText(device.stacks.frame[node] - 1) : "all stacks"}\n${bytesText(flameBytes[node])}, ${share} of what is allocated ${device.momentText(view.moment)}`,
     );
   });
-  canvas.addEventListener("pointerleave", () => showTip(null, ""));
+  canvas.addEventListener("pointerleave", () => showTooltip(null, ""));
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
-    const node = atFlame(event);
+    const node = nodeAt(event);
     if (node >= 0) setRoot(node === view.root ? 0 : node);
   });
 }

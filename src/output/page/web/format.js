@@ -1,4 +1,4 @@
-// Numbers as text, as the command line writes them: four digits at most, binary units.
+// Formats numbers like the command line: at most four digits, binary units.
 
 /** @param {number} bytes */
 function bytesText(bytes) {

@@ -1,9 +1,9 @@
-// What the pictures are coloured by: what memory was for, or the line of code that allocated it.
+// The groups of allocations that share a colour: by category, or by line of code.
 
 /**
  * @typedef {object} Groups
  * @property {string[]} names
- * @property {Uint32Array} of group of each kind
+ * @property {Uint32Array} groupOfKind group of each kind
  * @property {string[]} colours
  */
 
@@ -39,8 +39,8 @@ const LINE_COLOURS = [
   "#fabfd2",
   "#79706e",
 ];
-/** Lines that have a band of their own in the picture; the others share the last. */
-const MOST_LINES = 63;
+/** Number of lines with a band of their own in the timeline. The others share the last band. */
+const MAX_LINES = 63;
 
 /** @param {Device} device @returns {Groups} */
 function groupsByCategory({ data }) {
@@ -48,14 +48,14 @@ function groupsByCategory({ data }) {
   const names = data.header.categories;
   return {
     names: names.map((name) => name.replace(/-/g, " ")),
-    of: data.category,
+    groupOfKind: data.category,
     colours: names.map(
       (name, at) => /** @type {any} */ (CATEGORY_COLOURS)[name] || LINE_COLOURS[at % LINE_COLOURS.length],
     ),
   };
 }
 
-/** The lines that hold most at the peak and over the whole trace. @param {Device} device @returns {Groups} */
+/** The lines with most memory at the peak and over the whole trace. @param {Device} device @returns {Groups} */
 function groupsByLine({ data, stacks, sweep, totals }) {
   const weight = new Float64Array(stacks.lines);
   /** @param {Uint32Array} rows @param {number} share */
@@ -66,14 +66,12 @@ function groupsByLine({ data, stacks, sweep, totals }) {
   for (const rows of sweep.keyframes) weigh(rows, 1 / sweep.keyframes.length);
   const order = Array.from(weight.keys()).sort((a, b) => weight[b] - weight[a] || a - b);
   const group = new Uint32Array(stacks.lines);
-  order.forEach((line, rank) => (group[line] = Math.min(rank, MOST_LINES)));
-  const names = order.slice(0, MOST_LINES).map((line) => stacks.textOfLine(line));
-  if (order.length > MOST_LINES) names.push(`${countText(order.length - MOST_LINES)} other lines`);
+  order.forEach((line, rank) => (group[line] = Math.min(rank, MAX_LINES)));
+  const names = order.slice(0, MAX_LINES).map((line) => stacks.lineLabel(line));
+  if (order.length > MAX_LINES) names.push(`${countText(order.length - MAX_LINES)} other lines`);
   return {
     names,
-    of: stacks.lineOfKind.map((line) => group[line]),
-    colours: names.map((_, at) =>
-      at === MOST_LINES ? CATEGORY_COLOURS.other : LINE_COLOURS[at % LINE_COLOURS.length],
-    ),
+    groupOfKind: stacks.lineOfKind.map((line) => group[line]),
+    colours: names.map((_, at) => (at === MAX_LINES ? CATEGORY_COLOURS.other : LINE_COLOURS[at % LINE_COLOURS.length])),
   };
 }

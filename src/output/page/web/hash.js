@@ -1,47 +1,48 @@
-// The view in the address, so that a link shows a colleague the same.
+// The view in the address of the page, so that a link shows the same.
 
-let hashLater = 0;
-let ownHash = "";
+let hashTimer = 0;
+let writtenHash = "";
 
-function hashOfView() {
-  const parts = [`t=${view.m}`, `v=${Math.round(view.a)}-${Math.round(view.b)}`, `m=${view.mode}`];
-  if (view.x !== "entry") parts.push(`x=${view.x}`);
-  if (view.sel >= 0) parts.push(`sel=${view.sel}`);
-  if (view.q) parts.push(`q=${encodeURIComponent(view.q)}`);
+function formatHash() {
+  const parts = [`t=${view.moment}`, `v=${Math.round(view.start)}-${Math.round(view.end)}`, `m=${view.mode}`];
+  if (view.axis !== "entry") parts.push(`x=${view.axis}`);
+  if (view.selected >= 0) parts.push(`sel=${view.selected}`);
+  if (view.query) parts.push(`q=${encodeURIComponent(view.query)}`);
   if (view.page) parts.push(`page=${view.page}`);
   return `#${parts.join("&")}`;
 }
 
 function drawHash() {
-  clearTimeout(hashLater);
-  hashLater = setTimeout(() => {
-    ownHash = hashOfView();
+  clearTimeout(hashTimer);
+  hashTimer = setTimeout(() => {
+    writtenHash = formatHash();
     try {
-      history.replaceState(null, "", ownHash);
+      history.replaceState(null, "", writtenHash);
     } catch {
-      // Some viewers forbid it: then there is no link.
+      // Some viewers forbid it; the page works without.
     }
   }, 250);
 }
 
-/** What an address asks for. @param {string} hash @returns {Partial<View>} */
-function wishOf(hash) {
-  const words = new URLSearchParams(hash.replace(/^#/, ""));
-  /** @type {any} */
-  const wish = {};
-  /** @param {string} from @param {string} to */
-  const number = (from, to) => {
-    const text = words.get(from);
-    if (text !== null && Number.isFinite(Number(text))) wish[to] = Number(text);
+/** The view that an address requests. @param {string} hash @returns {Partial<View>} */
+function parseHash(hash) {
+  const parameters = new URLSearchParams(hash.replace(/^#/, ""));
+  /** @type {Partial<View>} */
+  const changes = {};
+  /** @param {"moment" | "selected" | "page"} property @param {string} name */
+  const setNumber = (property, name) => {
+    const text = parameters.get(name);
+    if (text !== null && Number.isFinite(Number(text))) changes[property] = Number(text);
   };
-  number("t", "m");
-  number("sel", "sel");
-  number("page", "page");
-  const zoom = /^(\d+)-(\d+)$/.exec(words.get("v") || "");
-  if (zoom) [wish.a, wish.b] = [Number(zoom[1]), Number(zoom[2])];
-  const mode = words.get("m");
-  if (mode && ["category", "line", "each"].includes(mode)) wish.mode = mode;
-  if (words.get("x") === "time") wish.x = "time";
-  if (words.get("q")) wish.q = words.get("q");
-  return wish;
+  setNumber("moment", "t");
+  setNumber("selected", "sel");
+  setNumber("page", "page");
+  const zoom = /^(\d+)-(\d+)$/.exec(parameters.get("v") || "");
+  if (zoom) [changes.start, changes.end] = [Number(zoom[1]), Number(zoom[2])];
+  const mode = parameters.get("m");
+  if (mode === "category" || mode === "line" || mode === "each") changes.mode = mode;
+  if (parameters.get("x") === "time") changes.axis = "time";
+  const query = parameters.get("q");
+  if (query) changes.query = query;
+  return changes;
 }

@@ -1,30 +1,30 @@
-// The keyboard.
+// Keyboard shortcuts.
 
 const KEYS = [
-  ["← →", "one entry back or on; with Shift ten"],
-  ["+ −", "zoom in or out about the moment"],
+  ["← →", "one entry back or forward; ten with Shift"],
+  ["+ −", "zoom in or out around the moment"],
   ["0", "the whole trace"],
   ["p", "the peak"],
   ["o", "the next failed request"],
   ["/", "search stacks"],
-  ["Esc", "clear the search, the selection, the flame graph's root"],
-  ["?", "these keys"],
+  ["Esc", "clear the search, the selection and the root of the flame graph"],
+  ["?", "show these keys"],
 ];
 
 /** @param {KeyboardEvent} event @returns {(() => void) | undefined} */
-function keyDoes(event) {
-  const far = event.shiftKey ? 10 : 1;
-  const width = view.b - view.a;
+function actionForKey(event) {
+  const step = event.shiftKey ? 10 : 1;
+  const width = view.end - view.start;
   switch (event.key) {
     case "ArrowRight":
-      return () => setMoment(view.m + far);
+      return () => setMoment(view.moment + step);
     case "ArrowLeft":
-      return () => setMoment(view.m - far);
+      return () => setMoment(view.moment - step);
     case "+":
     case "=":
-      return () => setZoom(view.m - width / 4, view.m + width / 4);
+      return () => setZoom(view.moment - width / 4, view.moment + width / 4);
     case "-":
-      return () => setZoom(view.m - width, view.m + width);
+      return () => setZoom(view.moment - width, view.moment + width);
     case "0":
       return showWhole;
     case "p":
@@ -51,10 +51,10 @@ function wireKeys() {
     const target = /** @type {any} */ (event.target);
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName || "") && target.type !== "range";
     if (!device || typing || event.ctrlKey || event.metaKey || event.altKey || byId("keys").open) return;
-    const does = keyDoes(event);
-    if (!does) return;
+    const action = actionForKey(event);
+    if (!action) return;
     event.preventDefault();
-    does();
+    action();
   });
 }
 
@@ -65,7 +65,7 @@ function keysDialog() {
     make(
       "p",
       { class: "muted" },
-      "Wheel or pinch on the timeline zooms, drag moves; drag in the overview chooses a range.",
+      "On the timeline, wheel or pinch zooms and drag moves. In the overview, drag selects a range.",
     ),
   );
   dialog.append(make("button", { onclick: () => dialog.close() }, "close"));

@@ -1,4 +1,4 @@
-// The page that the script builds below the summary.
+// Builds the interactive part of the page, below the summary.
 
 /** @param {string} id @param {string} title @param {...(Node | string)} children */
 function section(id, title, ...children) {
@@ -10,17 +10,17 @@ function section(id, title, ...children) {
   );
 }
 
-/** A picture's frame. @param {string} id @param {string} told for those who do not see it @param {...Node} over */
-function picture(id, told, ...over) {
+/** A canvas in a frame. @param {string} id @param {string} label the text alternative @param {...Node} over */
+function picture(id, label, ...over) {
   return make(
     "div",
     { class: "picture", id: `${id}-frame` },
-    make("canvas", { id, tabindex: "0", role: "img", "aria-label": told }),
+    make("canvas", { id, tabindex: "0", role: "img", "aria-label": label }),
     ...over,
   );
 }
 
-/** A folded table: what a picture shows, in numbers. @param {string} id @param {string} title */
+/** A collapsed table with the numbers of a picture. @param {string} id @param {string} title */
 function folded(id, title) {
   return make(
     "details",
@@ -64,9 +64,9 @@ function buildPage() {
       "aria-label": "search stacks",
       spellcheck: "false",
     }),
-    make("span", { id: "lit-note", class: "muted", role: "status" }),
-    action("lit-peak", "its peak"),
-    action("lit-clear", "clear"),
+    make("span", { id: "highlight-note", class: "muted", role: "status" }),
+    action("highlight-peak", "go to its peak"),
+    action("highlight-clear", "clear"),
   );
   const tools = make(
     "div",
@@ -110,7 +110,7 @@ function buildPage() {
       make("div", { id: "legend", class: "bar legend" }),
       make(
         "div",
-        { id: "course" },
+        { id: "history" },
         picture("overview", "the whole trace; drag to choose a range, arrow keys move it"),
         picture(
           "timeline",
@@ -126,17 +126,13 @@ function buildPage() {
           make(
             "span",
             {},
-            "Each column of pixels shows its busiest moment, with every allocation live then; the grey line is what is reserved.",
+            "Each column of pixels shows the moment with most allocated memory in its range. The grey line is reserved memory.",
           ),
-          make(
-            "span",
-            { id: "mark-note" },
-            "▾ red: memory given back for a request; grey: cache emptied, or a snapshot.",
-          ),
+          make("span", { id: "marks-note" }, "▾ red: memory freed for a request; grey: cache emptied, or a snapshot."),
           make("span", { id: "undrawn" }),
-          make("button", { id: "outside", hidden: true }, "the moment is outside: go there"),
+          make("button", { id: "outside", hidden: true }, "the moment is outside the zoom: go there"),
         ),
-        folded("course-table", "The picture in numbers"),
+        folded("timeline-table", "The picture in numbers"),
       ),
     ),
     make(
@@ -158,7 +154,7 @@ function buildPage() {
       make(
         "p",
         { class: "muted" },
-        "By stack, outermost frame on top; PyTorch's own frames are folded and pale, the interpreter's left out. A click fills the width.",
+        "By stack, outermost frame on top. PyTorch's own frames are folded and pale; the interpreter's are left out. Click to zoom.",
       ),
       picture("flame", "flame graph of allocated memory by stack; the same in numbers below"),
       folded("stack-table", "The picture in numbers"),

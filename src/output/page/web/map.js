@@ -1,38 +1,42 @@
-// Device memory by address: each pool and stream is a tape of segments, wrapped like text. The failed request and the largest
-// hole that could have served it lie on top, to the same scale.
+// The address map: each pool and stream is a tape of segments, wrapped like text. On top, to the same scale, are the
+// failed request and the largest free block that could have served it.
 
-const ROW = 17;
+const MAP_ROW = 17;
 const ROW_GAP = 3;
-const HEAD = 18;
-/** Tapes of pools and streams of their own; the others share the last. */
-const MOST_TAPES = 8;
+const TAPE_TITLE_HEIGHT = 18;
+/** Maximum number of tapes. Further pools and streams share the last one. */
+const MAX_TAPES = 8;
 
 /**
  * @typedef {object} Tape
  * @property {string} title
  * @property {Segment[]} segments laid end to end
  * @property {number} units
- * @property {number} row the first row of pixels
+ * @property {number} row its first row
  * @property {number} rows
- * @property {string} [plain] one colour for all of it
+ * @property {string} [plain] the single colour of a tape without segments
  */
 
 /** @type {{tapes: Tape[], perPixel: number, width: number, ratio: number}} */
 let mapLayout = { tapes: [], perPixel: 1, width: 0, ratio: 1 };
 
 /** The name of a pool and stream. @param {number} pool @param {number} stream */
-function placeText(pool, stream) {
+function poolStreamText(pool, stream) {
   const { pools, streams } = device.data.header;
   return `${pools[pool] === "0:0" ? "default pool" : `private pool ${pools[pool]}`}, stream ${streams[stream]}`;
 }
 
-/** @param {Segment[]} segments @param {"size" | "live" | "pending" | "releasable" | "stranded"} what @returns {number} bytes */
-function sumOf(segments, what) {
-  return segments.reduce((sum, segment) => sum + segment[what], 0) * device.data.header.unit;
+/**
+ * @param {Segment[]} segments
+ * @param {"size" | "live" | "pending" | "releasable" | "stranded"} field
+ * @returns {number} bytes
+ */
+function sumOf(segments, field) {
+  return segments.reduce((sum, segment) => sum + segment[field], 0) * device.data.header.unit;
 }
 
 /** Segments by pool, stream and size class. @returns {{title: string, segments: Segment[]}[]} */
-function tapesOf() {
+function buildTapes() {
   /** @type {Map<string, {title: string, segments: Segment[]}>} */
   const tapes = new Map();
   for (const segment of moment.segments) {
@@ -40,20 +44,20 @@ function tapesOf() {
     let tape = tapes.get(key);
     if (!tape) {
       const kind = segment.small ? "requests up to 1 MiB" : "larger requests";
-      tapes.set(key, (tape = { title: `${placeText(segment.pool, segment.stream)}, ${kind}`, segments: [] }));
+      tapes.set(key, (tape = { title: `${poolStreamText(segment.pool, segment.stream)}, ${kind}`, segments: [] }));
     }
     tape.segments.push(segment);
   }
   const order = [...tapes.values()].sort((a, b) => sumOf(b.segments, "size") - sumOf(a.segments, "size"));
-  if (order.length <= MOST_TAPES) return order;
-  const rest = order.splice(MOST_TAPES - 1);
+  if (order.length <= MAX_TAPES) return order;
+  const rest = order.splice(MAX_TAPES - 1);
   return [
     ...order,
     { title: `${countText(rest.length)} smaller places`, segments: rest.flatMap((tape) => tape.segments) },
   ];
 }
 
-/** The failure that is shown: the last one at or before the moment, else the first. @returns {any} */
+/** The last failure at or before the moment, else the first. @returns {any} */
 function failureShown() {
   const { failures } = device.data.header;
   return failures.findLast((/** @type {any} */ failure) => failure.moment <= moment.m) ?? failures[0] ?? null;
@@ -77,7 +81,7 @@ function largestFor(failure) {
 /** @returns {Tape[]} */
 function layTapes() {
   const { unit } = device.data.header;
-  const tapes = tapesOf().map(({ title, segments }) => {
+  const tapes = buildTapes().map(({ title, segments }) => {
     const units = segments.reduce((sum, segment) => sum + segment.size, 0);
     return {
       title: `${title}: ${bytesText(units * unit)} in ${countOf(segments.length, "segment")}`,
@@ -95,7 +99,7 @@ function layTapes() {
   const place =
     failure.pool === null
       ? `stream ${device.data.header.streams[failure.stream]}`
-      : placeText(failure.pool, failure.stream);
+      : poolStreamText(failure.pool, failure.stream);
   return [
     {
       title: `the request that failed${at}: ${bytesText(failure.requested_bytes)}, to scale`,
@@ -117,7 +121,13 @@ function layTapes() {
   ];
 }
 
-/** Chooses the scale at which all tapes fit into the height, and their rows. @param {Tape[]} tapes @param {number} width pixels @param {number} rows @returns {number} units a pixel */
+/**
+ * Sets the rows of the tapes so that they fit into `rows` rows.
+ * @param {Tape[]} tapes
+ * @param {number} width pixels
+ * @param {number} rows
+ * @returns {number} units a pixel
+ */
 function fitTapes(tapes, width, rows) {
   const units = tapes.reduce((sum, tape) => sum + tape.units, 0);
   let perPixel = Math.max(4096 / device.data.header.unit, units / (width * Math.max(1, rows)));
@@ -137,7 +147,7 @@ function fitTapes(tapes, width, rows) {
 
 /** Where a row of a tape begins, in CSS pixels. @param {number} tape @param {number} row */
 function rowTop(tape, row) {
-  return (tape + 1) * HEAD + row * (ROW + ROW_GAP);
+  return (tape + 1) * TAPE_TITLE_HEIGHT + row * (MAP_ROW + ROW_GAP);
 }
 
 function drawMap() {
@@ -149,7 +159,7 @@ function drawMap() {
   if (!width) return;
   const rows = Math.max(
     tapes.length,
-    Math.floor((Math.max(300, 470 - tapes.length * 4) - tapes.length * HEAD) / (ROW + ROW_GAP)),
+    Math.floor((Math.max(300, 470 - tapes.length * 4) - tapes.length * TAPE_TITLE_HEIGHT) / (MAP_ROW + ROW_GAP)),
   );
   const perPixel = fitTapes(tapes, width, rows);
   mapLayout = { tapes, perPixel, width, ratio };
@@ -178,7 +188,13 @@ function mapNote() {
   );
 }
 
-/** The pixels of a tape, unwrapped. @param {Tape} tape @param {number} perPixel @param {number} width @returns {Uint32Array} */
+/**
+ * The pixels of a tape, unwrapped.
+ * @param {Tape} tape
+ * @param {number} perPixel
+ * @param {number} width
+ * @returns {Uint32Array}
+ */
 function paintTape(tape, perPixel, width) {
   const out = new Uint32Array(tape.rows * width).fill(pixels.back);
   /** @param {number} from @param {number} to @param {number} pixel @param {boolean} [edge] */
@@ -202,12 +218,12 @@ function paintTape(tape, perPixel, width) {
     }
     for (const row of segment.rows) {
       const from = data.addr[row] + shift;
-      const waits = data.req[row] <= moment.m;
-      const pixel = row === view.sel ? pixels.accent : waits ? pixels.pending : rowPixels[row];
+      const waits = data.freedAt[row] <= moment.m;
+      const pixel = row === view.selected ? pixels.accent : waits ? pixels.pending : rowPixels[row];
       strip(from, from + data.bytes[row] / data.header.unit, pixel, true);
     }
     base += segment.size;
-    // A segment's end is a dark stroke, where there is room for one.
+    // A dark stroke ends a segment, if there is room.
     if (segment.size / perPixel > 5) out[Math.min(out.length - 1, Math.round(base / perPixel) - 1)] = pixels.fore;
   }
   return out;
@@ -216,9 +232,9 @@ function paintTape(tape, perPixel, width) {
 /** @param {CanvasRenderingContext2D} context @param {Tape} tape @param {number} at @param {Uint32Array} line */
 function drawTape(context, tape, at, line) {
   const { width, ratio, perPixel } = mapLayout;
-  const tall = Math.round(ROW * ratio);
+  const tall = Math.round(MAP_ROW * ratio);
   const isFree = (/** @type {number} */ pixel) => pixel === pixels.stranded || pixel === pixels.releasable;
-  // Free memory is a strip half as high as blocks: told apart without its colour.
+  // Free memory is half as high as blocks, so that it is recognizable without colour.
   const edge = tape.plain ? line : line.map((pixel) => (isFree(pixel) ? pixels.free : pixel));
   context.fillStyle = theme.fore;
   context.font = `${12 * ratio}px system-ui, sans-serif`;
@@ -236,15 +252,19 @@ function drawTape(context, tape, at, line) {
   }
 }
 
-/** The segment, and the allocation or the hole, under a point. @param {any} event @returns {{segment: Segment, row: number, hole: Hole | null} | null} */
-function atMap(event) {
+/**
+ * The segment and the allocation or hole under the pointer.
+ * @param {any} event
+ * @returns {{segment: Segment, row: number, hole: Hole | null} | null}
+ */
+function hitMap(event) {
   const box = byId("map").getBoundingClientRect();
   const { tapes, perPixel, width, ratio } = mapLayout;
   const [x, y] = [(event.clientX - box.left) * ratio, event.clientY - box.top];
   const at = tapes.findIndex((tape, index) => y >= rowTop(index, tape.row) && y < rowTop(index, tape.row + tape.rows));
   if (at < 0 || tapes[at].plain) return null;
   const tape = tapes[at];
-  const row = Math.floor((y - rowTop(at, tape.row)) / (ROW + ROW_GAP));
+  const row = Math.floor((y - rowTop(at, tape.row)) / (MAP_ROW + ROW_GAP));
   let units = (row * width + x) * perPixel;
   for (const segment of tape.segments) {
     if (units >= segment.size) {
@@ -254,7 +274,8 @@ function atMap(event) {
     const addr = segment.addr + units;
     const { data } = device;
     const hit = segment.rows.find(
-      (one) => addr >= data.addr[one] && addr < data.addr[one] + data.bytes[one] / data.header.unit,
+      (candidate) =>
+        addr >= data.addr[candidate] && addr < data.addr[candidate] + data.bytes[candidate] / data.header.unit,
     );
     return {
       segment,
@@ -270,7 +291,7 @@ function segmentText(segment) {
   const { unit } = device.data.header;
   const kind = segment.expandable ? "expandable segment" : "segment";
   return (
-    `${kind} of ${bytesText(segment.size * unit)} at ${device.data.address(segment.addr)}, ${placeText(segment.pool, segment.stream)}: ` +
+    `${kind} of ${bytesText(segment.size * unit)} at ${device.data.address(segment.addr)}, ${poolStreamText(segment.pool, segment.stream)}: ` +
     `${bytesText(segment.live * unit)} allocated, ${bytesText((segment.releasable + segment.stranded) * unit)} free`
   );
 }
@@ -278,19 +299,19 @@ function segmentText(segment) {
 function wireMap() {
   const canvas = byId("map");
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
-    const hit = atMap(event);
+    const hit = hitMap(event);
     const { unit } = device.data.header;
-    if (!hit) showTip(null, "");
-    else if (hit.row >= 0) showTip(event, `${allocationText(hit.row, 6)}\nin a ${segmentText(hit.segment)}`);
+    if (!hit) showTooltip(null, "");
+    else if (hit.row >= 0) showTooltip(event, `${allocationText(hit.row, 6)}\nin a ${segmentText(hit.segment)}`);
     else if (hit.hole)
-      showTip(
+      showTooltip(
         event,
         `free: ${bytesText(hit.hole.size * unit)}${hit.hole.to > hit.hole.from ? `, ${bytesText((hit.hole.to - hit.hole.from) * unit)} of it releasable` : ""}\nin a ${segmentText(hit.segment)}`,
       );
   });
-  canvas.addEventListener("pointerleave", () => showTip(null, ""));
+  canvas.addEventListener("pointerleave", () => showTooltip(null, ""));
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
-    const hit = atMap(event);
+    const hit = hitMap(event);
     if (hit && hit.row >= 0) select(hit.row);
   });
 }

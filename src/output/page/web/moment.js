@@ -1,4 +1,4 @@
-// The figures of a moment: the same as `analyze --at` has, from the columns.
+// The figures of a moment, computed from the columns. `analyze --at` gives the same.
 
 /**
  * @typedef {object} Moment
@@ -10,7 +10,7 @@
 /** @param {Device} device @param {number} m @returns {Moment} */
 function momentAt(device, m) {
   const rows = device.sweep.live(m);
-  return { m, rows, segments: spaceAt(device.data, m, rows) };
+  return { m, rows, segments: segmentsWithBlocksAt(device.data, m, rows) };
 }
 
 /** @param {Device} device @param {Moment} moment */
@@ -20,7 +20,7 @@ function figuresOf(device, { m, rows, segments }) {
   let [requested, blocks, releasable, free, largest] = [0, 0, 0, 0, 0];
   for (const row of rows) {
     requested += data.requested[data.kind[row]];
-    if (data.req[row] > m) blocks += 1;
+    if (data.freedAt[row] > m) blocks += 1;
   }
   for (const segment of segments) {
     releasable += segment.releasable * unit;
@@ -42,19 +42,19 @@ function figuresOf(device, { m, rows, segments }) {
 }
 
 /**
- * Allocated bytes and blocks by some number of each kind, most bytes first.
+ * Allocated bytes and blocks by key, most bytes first.
  * @param {Device} device
  * @param {Moment} moment
- * @param {Uint32Array} of by kind
+ * @param {Uint32Array} keyOfKind the key of each kind
  * @returns {{key: number, bytes: number, blocks: number}[]}
  */
-function sumsBy(device, { m, rows }, of) {
+function sumsBy(device, { m, rows }, keyOfKind) {
   const { data } = device;
   /** @type {Map<number, {key: number, bytes: number, blocks: number}>} */
   const sums = new Map();
   for (const row of rows) {
-    if (data.req[row] <= m) continue;
-    const key = of[data.kind[row]];
+    if (data.freedAt[row] <= m) continue;
+    const key = keyOfKind[data.kind[row]];
     let sum = sums.get(key);
     if (!sum) sums.set(key, (sum = { key, bytes: 0, blocks: 0 }));
     sum.bytes += data.bytes[row];
@@ -82,7 +82,7 @@ function topLines(device, moment, count) {
         file: where?.file ?? null,
         line: where?.line ?? null,
         name: where?.name ?? null,
-        text: stacks.textOfLine(key),
+        text: stacks.lineLabel(key),
         bytes,
         blocks,
       };

@@ -1,4 +1,4 @@
-// What lies over the picture of memory over time: the scale, failures and other marks, steps, phases, ranges, the moment.
+// Drawn over and below the timeline: the scale, failures and other marks, the moment; steps, phases and ranges.
 
 const PHASE_COLOURS = {
   init: "#8892a0",
@@ -8,11 +8,22 @@ const PHASE_COLOURS = {
   optimizer: "#8d5fb0",
   other: "#8892a0",
 };
-const MARK_WORDS = { reclaim: "memory given back for a request", "empty-cache": "cache emptied", snapshot: "snapshot" };
-/** Rows for named ranges below the picture. */
+const MARK_LABELS = {
+  reclaim: "memory freed for a request",
+  "empty-cache": "cache emptied",
+  snapshot: "snapshot",
+};
+/** Maximum number of rows for named ranges. */
 const RANGE_ROWS = 3;
 
-/** Text on a strip of the background. @param {CanvasRenderingContext2D} context @param {string} text @param {number} x @param {number} y @param {string} colour */
+/**
+ * Text with a background.
+ * @param {CanvasRenderingContext2D} context
+ * @param {string} text
+ * @param {number} x
+ * @param {number} y
+ * @param {string} colour
+ */
 function label(context, text, x, y, colour) {
   const width = context.measureText(text).width;
   context.globalAlpha = 0.85;
@@ -24,8 +35,12 @@ function label(context, text, x, y, colour) {
   return width;
 }
 
-/** A canvas to draw on in CSS pixels. @param {string} id @returns {[CanvasRenderingContext2D, number, number] | null} */
-function cleared(id) {
+/**
+ * Clears a canvas, to draw on in CSS pixels.
+ * @param {string} id
+ * @returns {[CanvasRenderingContext2D, number, number] | null}
+ */
+function clearCanvas(id) {
   const canvas = byId(id);
   const [width, height, ratio] = fitCanvas(canvas);
   if (!width || !height) return null;
@@ -37,14 +52,14 @@ function cleared(id) {
 }
 
 function drawOverlay() {
-  const drawn = cleared("overlay");
+  const drawn = clearCanvas("overlay");
   if (!drawn) return;
   const [context, width, height] = drawn;
   drawScale(context, width, height);
   drawMarks(context, width);
   drawFailures(context, width, height);
   drawSelected(context, width, height);
-  const x = acrossZoom(view.m + 0.5) * width;
+  const x = xOfMoment(view.moment + 0.5) * width;
   context.fillStyle = theme.accent;
   context.fillRect(x - 1, 0, 2, height);
 }
@@ -62,7 +77,7 @@ function drawScale(context, width, height) {
   }
 }
 
-/** A round number of bytes about as large: 1, 2 or 5 times a power of two or ten of it. @param {number} bytes */
+/** A power of two near `bytes`. @param {number} bytes */
 function niceStep(bytes) {
   let power = 1;
   while (power * 1024 <= bytes) power *= 1024;
@@ -75,7 +90,7 @@ function niceStep(bytes) {
 function drawMarks(context, width) {
   let last = -1;
   for (const mark of device.data.header.marks || []) {
-    const x = acrossZoom(mark.moment) * width;
+    const x = xOfMoment(mark.moment) * width;
     if (x < 0 || x > width || x - last < 1) continue;
     last = x;
     context.fillStyle = mark.kind === "reclaim" ? theme.bad : theme.muted;
@@ -87,21 +102,21 @@ function drawMarks(context, width) {
   }
 }
 
-/** The marks near a place in the picture, in words. @param {number} x 0 to 1 @param {number} near @returns {string[]} */
+/** Descriptions of the marks near a position. @param {number} x 0 to 1 @param {number} near @returns {string[]} */
 function marksNear(x, near) {
   const marks = (device.data.header.marks || []).filter(
-    (/** @type {any} */ mark) => Math.abs(acrossZoom(mark.moment) - x) < near,
+    (/** @type {any} */ mark) => Math.abs(xOfMoment(mark.moment) - x) < near,
   );
   return marks.slice(0, 5).map((/** @type {any} */ mark) => {
     const entry = device.entryOf(mark.moment);
-    const word = /** @type {any} */ (MARK_WORDS)[mark.kind] || mark.kind;
+    const word = /** @type {any} */ (MARK_LABELS)[mark.kind] || mark.kind;
     return `▾ ${word}${mark.bytes ? `, ${bytesText(mark.bytes)}` : ""}, at entry ${countText(entry ?? 0)}`;
   });
 }
 
-/** What the strips say of a place: the step, the phase, the named ranges. @param {number} x 0 to 1 */
+/** Description of a position: the step, the phase, the named ranges. @param {number} x 0 to 1 */
 function bandsText(x) {
-  const m = Math.max(0, Math.min(device.data.entries, Math.floor(fromAcross(x))));
+  const m = Math.max(0, Math.min(device.data.entries, Math.floor(momentOfX(x))));
   const { steps = [], phase_runs: runs = [], phases, ranges = [] } = device.data.header;
   const lines = [device.momentText(m)];
   if (steps.length) lines.push(`step ${steps.filter((/** @type {number} */ step) => step <= m).length}`);
@@ -114,16 +129,16 @@ function bandsText(x) {
 function wireBands() {
   const canvas = byId("bands");
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) =>
-    showTip(event, bandsText(pointIn(event, canvas)[0])),
+    showTooltip(event, bandsText(pointIn(event, canvas)[0])),
   );
-  canvas.addEventListener("pointerleave", () => showTip(null, ""));
+  canvas.addEventListener("pointerleave", () => showTooltip(null, ""));
 }
 
 /** @param {CanvasRenderingContext2D} context @param {number} width @param {number} height */
 function drawFailures(context, width, height) {
-  let free = -1;
+  let freeFrom = -1;
   for (const failure of device.data.header.failures) {
-    const x = Math.min(acrossZoom(failure.moment + 0.5) * width, acrossZoom(failure.moment) < 1 ? width - 3 : Infinity);
+    const x = Math.min(xOfMoment(failure.moment + 0.5) * width, xOfMoment(failure.moment) < 1 ? width - 3 : Infinity);
     if (x < 0 || x > width) continue;
     const bottom = height - (device.totals.allocated[failure.moment] / topBytes) * height;
     const top = Math.max(0, bottom - (failure.requested_bytes / topBytes) * height);
@@ -141,23 +156,28 @@ function drawFailures(context, width, height) {
     const text = `failed: ${bytesText(failure.requested_bytes)} requested`;
     const wide = context.measureText(text).width + 12;
     const at = x + wide > width ? x - wide : x + 6;
-    if (at > free) free = at + label(context, text, at, 22, theme.bad) + 10;
+    if (at > freeFrom) freeFrom = at + label(context, text, at, 22, theme.bad) + 10;
   }
 }
 
-/** From when to when the selected allocation is there. @param {CanvasRenderingContext2D} context @param {number} width @param {number} height */
+/**
+ * The lifetime of the selected allocation.
+ * @param {CanvasRenderingContext2D} context
+ * @param {number} width
+ * @param {number} height
+ */
 function drawSelected(context, width, height) {
-  if (view.sel < 0) return;
-  const { start, done, entries } = device.data;
-  const from = Math.max(0, acrossZoom(start[view.sel]) * width);
-  const to = Math.min(width, acrossZoom(Math.min(done[view.sel], entries + 1)) * width);
+  if (view.selected < 0) return;
+  const { allocatedAt, completedAt, entries } = device.data;
+  const from = Math.max(0, xOfMoment(allocatedAt[view.selected]) * width);
+  const to = Math.min(width, xOfMoment(Math.min(completedAt[view.selected], entries + 1)) * width);
   context.fillStyle = theme.accent;
   context.fillRect(from, height - 4, Math.max(2, to - from), 4);
 }
 
-/** The strips below: phases, named ranges, and the axis with the ends of steps. */
+/** The bands below the timeline: phases, named ranges, and the axis with the ends of steps. */
 function drawBands() {
-  const drawn = cleared("bands");
+  const drawn = clearCanvas("bands");
   if (!drawn) return;
   const [context, width] = drawn;
   const { header } = device.data;
@@ -176,13 +196,13 @@ function drawPhases(context, width, y) {
   let low = 0;
   for (let high = runs.length; low + 1 < high;) {
     const middle = (low + high) >> 1;
-    if (runs[middle][0] <= view.a) low = middle;
+    if (runs[middle][0] <= view.start) low = middle;
     else high = middle;
   }
   let drawnTo = -1;
-  for (let at = low; at < runs.length && runs[at][0] < view.b; at += 1) {
-    const from = Math.max(0, acrossZoom(runs[at][0]) * width);
-    const to = Math.min(width, acrossZoom(at + 1 < runs.length ? runs[at + 1][0] : device.data.entries + 1) * width);
+  for (let at = low; at < runs.length && runs[at][0] < view.end; at += 1) {
+    const from = Math.max(0, xOfMoment(runs[at][0]) * width);
+    const to = Math.min(width, xOfMoment(at + 1 < runs.length ? runs[at + 1][0] : device.data.entries + 1) * width);
     if (to < drawnTo + 0.5) continue;
     drawnTo = to;
     const word = phases[runs[at][1]];
@@ -190,7 +210,14 @@ function drawPhases(context, width, y) {
   }
 }
 
-/** @param {CanvasRenderingContext2D} context @param {string} text @param {string} colour @param {number} from @param {number} to @param {number} y */
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {string} text
+ * @param {string} colour
+ * @param {number} from
+ * @param {number} to
+ * @param {number} y
+ */
 function box(context, text, colour, from, to, y) {
   context.fillStyle = colour;
   context.fillRect(from, y, Math.max(1, to - from - 1), 13);
@@ -198,7 +225,7 @@ function box(context, text, colour, from, to, y) {
   if (to - from < 24) return;
   let shown = text;
   while (shown && context.measureText(shown).width > to - from - 8) shown = shown.slice(0, -1);
-  context.fillStyle = inkOn(colour);
+  context.fillStyle = textColourOn(colour);
   if (shown === text || shown.length > 4)
     context.fillText(shown === text ? text : `${shown.slice(0, -1)}…`, from + 4, y + 10);
 }
@@ -207,17 +234,17 @@ function box(context, text, colour, from, to, y) {
 function drawRanges(context, width, y) {
   const ends = new Array(rangeRows()).fill(-1);
   for (const range of device.data.header.ranges || []) {
-    if (range.end <= view.a || range.start >= view.b) continue;
-    const from = Math.max(0, acrossZoom(range.start) * width);
-    const to = Math.min(width, Math.max(from + 2, acrossZoom(range.end) * width));
+    if (range.end <= view.start || range.start >= view.end) continue;
+    const from = Math.max(0, xOfMoment(range.start) * width);
+    const to = Math.min(width, Math.max(from + 2, xOfMoment(range.end) * width));
     const row = ends.findIndex((end) => end <= from + 0.5);
     if (row < 0) continue;
     ends[row] = to;
-    box(context, range.name, LINE_COLOURS[hashOf(range.name) % LINE_COLOURS.length], from, to, y + row * 15);
+    box(context, range.name, LINE_COLOURS[hashText(range.name) % LINE_COLOURS.length], from, to, y + row * 15);
   }
 }
 
-/** How many rows the ranges of the whole trace take. */
+/** Number of rows for the ranges of the whole trace. */
 function rangeRows() {
   const ends = new Array(RANGE_ROWS).fill(-1);
   for (const range of device.data.header.ranges || []) {
@@ -228,16 +255,16 @@ function rangeRows() {
 }
 
 /** @param {string} text */
-function hashOf(text) {
+function hashText(text) {
   let hash = 7;
   for (const letter of text) hash = (hash * 31 + (letter.codePointAt(0) || 0)) >>> 0;
   return hash;
 }
 
-/** 1, 2 or 5 times a power of ten, at least `wanted`. @param {number} wanted @param {number} least */
-function roundStep(wanted, least) {
-  const power = 10 ** Math.floor(Math.log10(Math.max(wanted, least)));
-  const factor = [1, 2, 5, 10].find((one) => one * power >= Math.max(wanted, least) * 0.999) ?? 10;
+/** 1, 2 or 5 times a power of ten, at least `wanted`. @param {number} wanted @param {number} minimum */
+function roundStep(wanted, minimum) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(wanted, minimum)));
+  const factor = [1, 2, 5, 10].find((digit) => digit * power >= Math.max(wanted, minimum) * 0.999) ?? 10;
   return factor * power;
 }
 
@@ -245,11 +272,11 @@ function roundStep(wanted, least) {
 function drawAxis(context, width, y) {
   context.fillStyle = theme.muted;
   context.textAlign = "center";
-  const isEntry = view.x === "entry";
+  const isEntry = view.axis === "entry";
   const first = device.data.header.first_event - 1;
   const [from, to] = isEntry
-    ? [view.a + first, view.b + first]
-    : [device.data.timeAt(view.a) / 1e6, device.data.timeAt(view.b) / 1e6];
+    ? [view.start + first, view.end + first]
+    : [device.data.timeAt(view.start) / 1e6, device.data.timeAt(view.end) / 1e6];
   const step = roundStep(((to - from) * 130) / width, isEntry ? 1 : 1e-6);
   for (let value = Math.ceil(from / step) * step; value < to; value += step) {
     const x = ((value - from) / (to - from)) * width;
@@ -262,7 +289,7 @@ function drawAxis(context, width, y) {
   let last = -10;
   let free = -1;
   for (const [number, step] of (device.data.header.steps || []).entries()) {
-    const x = acrossZoom(step) * width;
+    const x = xOfMoment(step) * width;
     if (x < 0 || x > width || x - last < 6) continue;
     context.fillStyle = theme.fore;
     context.fillRect(x, y, 1, 6);
@@ -276,7 +303,7 @@ function drawAxis(context, width, y) {
   }
 }
 
-/** How high the strips are. */
+/** Height of the bands below the timeline. */
 function bandsHeight() {
   const { header } = device.data;
   return (header.phase_runs?.length > 1 ? 15 : 0) + rangeRows() * 15 + (header.steps?.length ? 34 : 20);

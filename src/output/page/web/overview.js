@@ -1,22 +1,22 @@
-// The whole trace in a strip, with a brush that chooses the zoom.
+// The overview: the whole trace in a strip, with a brush for the zoom.
 
 /** @type {HTMLCanvasElement | null} */
 let overviewPicture = null;
 /** @type {string} */
-let overviewOf = "";
+let overviewKey = "";
 
 function drawOverview() {
   const canvas = byId("overview");
   const [width, height, ratio] = fitCanvas(canvas);
   if (!width || !height) return;
-  const key = `${view.page} ${view.x} ${width} ${height} ${theme.back}`;
-  if (overviewOf !== key) {
-    overviewPicture = courseOf(width, height);
-    overviewOf = key;
+  const key = `${view.page} ${view.axis} ${width} ${height} ${theme.back}`;
+  if (overviewKey !== key) {
+    overviewPicture = renderOverview(width, height);
+    overviewKey = key;
   }
   const context = canvas.getContext("2d");
   context.drawImage(/** @type {HTMLCanvasElement} */ (overviewPicture), 0, 0);
-  const [from, to] = brushAt().map((share) => share * width);
+  const [from, to] = brushRange().map((share) => share * width);
   context.globalAlpha = 0.72;
   context.fillStyle = theme.back;
   context.fillRect(0, 0, from, height);
@@ -27,28 +27,28 @@ function drawOverview() {
   context.strokeRect(from + ratio / 2, ratio / 2, Math.max(3, to - from - ratio), height - ratio);
   context.fillStyle = theme.bad;
   for (const failure of device.data.header.failures)
-    context.fillRect(acrossAll(failure.moment) * width - ratio, 0, 2 * ratio, height);
+    context.fillRect(overviewXOfMoment(failure.moment) * width - ratio, 0, 2 * ratio, height);
 }
 
-/** Where a moment is across the whole trace. @param {number} x */
-function acrossAll(x) {
+/** Position of a moment in the overview, 0 to 1. @param {number} x */
+function overviewXOfMoment(x) {
   const { data } = device;
-  return view.x === "entry" ? x / (data.entries + 1) : data.timeAt(x) / data.timeAt(data.entries + 1);
+  return view.axis === "entry" ? x / (data.entries + 1) : data.timeAt(x) / data.timeAt(data.entries + 1);
 }
 
 /** @param {number} share */
-function fromAcrossAll(share) {
+function momentOfOverviewX(share) {
   const { data } = device;
-  return view.x === "entry" ? share * (data.entries + 1) : data.momentAt(share * data.timeAt(data.entries + 1));
+  return view.axis === "entry" ? share * (data.entries + 1) : data.momentAt(share * data.timeAt(data.entries + 1));
 }
 
-/** The zoom across the whole trace. @returns {[number, number]} */
-function brushAt() {
-  return [acrossAll(view.a), acrossAll(view.b)];
+/** The zoom in the overview, 0 to 1. @returns {[number, number]} */
+function brushRange() {
+  return [overviewXOfMoment(view.start), overviewXOfMoment(view.end)];
 }
 
-/** Allocated and reserved over the whole trace. @param {number} width @param {number} height */
-function courseOf(width, height) {
+/** Draws allocated and reserved memory of the whole trace. @param {number} width @param {number} height */
+function renderOverview(width, height) {
   const picture = document.createElement("canvas");
   picture.width = width;
   picture.height = height;
@@ -59,8 +59,8 @@ function courseOf(width, height) {
   context.fillStyle = theme.back;
   context.fillRect(0, 0, width, height);
   for (let x = 0; x < width; x += 1) {
-    const from = Math.min(entries, Math.floor(fromAcrossAll(x / width)));
-    const to = Math.max(from + 1, Math.min(entries + 1, Math.ceil(fromAcrossAll((x + 1) / width))));
+    const from = Math.min(entries, Math.floor(momentOfOverviewX(x / width)));
+    const to = Math.max(from + 1, Math.min(entries + 1, Math.ceil(momentOfOverviewX((x + 1) / width))));
     const m = peaks.argmax(from, to);
     context.fillStyle = theme.free;
     context.fillRect(x, height - reserved[m] * scale, 1, height);
@@ -76,7 +76,7 @@ function wireOverview() {
   let drag = null;
   canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
     const [x] = pointIn(event, canvas);
-    const [from, to] = brushAt();
+    const [from, to] = brushRange();
     const near = 6 / canvas.clientWidth;
     const whole = to - from > 0.999;
     const kind = whole
@@ -96,18 +96,18 @@ function wireOverview() {
     const [x] = pointIn(event, canvas);
     if (drag.kind === "move") {
       const by = Math.max(-drag.from, Math.min(1 - drag.to, x - drag.at));
-      setZoom(fromAcrossAll(drag.from + by), fromAcrossAll(drag.to + by));
+      setZoom(momentOfOverviewX(drag.from + by), momentOfOverviewX(drag.to + by));
       return;
     }
     const fixed = drag.kind === "from" ? drag.to : drag.kind === "to" ? drag.from : drag.at;
     const [low, high] = [Math.max(0, Math.min(fixed, x)), Math.min(1, Math.max(fixed, x))];
-    if (high - low > 3 / canvas.clientWidth) setZoom(fromAcrossAll(low), fromAcrossAll(high));
+    if (high - low > 3 / canvas.clientWidth) setZoom(momentOfOverviewX(low), momentOfOverviewX(high));
   });
   canvas.addEventListener("pointerup", (/** @type {PointerEvent} */ event) => {
     const [x] = pointIn(event, canvas);
     if (drag && drag.kind === "new" && Math.abs(x - drag.at) * canvas.clientWidth < 3) {
       const width = drag.to - drag.from;
-      setZoom(fromAcrossAll(Math.max(0, x - width / 2)), fromAcrossAll(Math.min(1, x + width / 2)));
+      setZoom(momentOfOverviewX(Math.max(0, x - width / 2)), momentOfOverviewX(Math.min(1, x + width / 2)));
     }
     drag = null;
   });

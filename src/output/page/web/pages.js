@@ -1,4 +1,4 @@
-// The list of pages: one row for each device of each snapshot, the worst first, each with its course.
+// The list of pages: one row for each device of each snapshot, the worst first, with a sparkline.
 
 /** @type {any[]} */
 let pages = [];
@@ -9,7 +9,7 @@ function pagesList() {
   const isOneDevice = pages.every((page) => page.device === pages[0].device);
   pages.forEach((page, index) => {
     const canvas = make("canvas", { width: 112, height: 24, "aria-hidden": "true" });
-    drawCourse(canvas, page, most);
+    drawSparkline(canvas, page, most);
     const failures = page.failures
       ? make("b", { class: "bad" }, countOf(page.failures, "failure"))
       : make("span", { class: "muted" }, "no failure");
@@ -32,8 +32,13 @@ function pagesList() {
   return list;
 }
 
-/** Draws a page's reserved and allocated memory. @param {any} canvas @param {any} page @param {number} most bytes at the top */
-function drawCourse(canvas, page, most) {
+/**
+ * Draws a page's reserved and allocated memory.
+ * @param {any} canvas
+ * @param {any} page
+ * @param {number} most bytes at the top
+ */
+function drawSparkline(canvas, page, most) {
   if (!page.course) return;
   const context = canvas.getContext("2d");
   const { scale_bytes: scale, reserved, allocated } = page.course;
@@ -57,6 +62,6 @@ function drawPages() {
   for (const button of document.querySelectorAll(".page")) {
     const index = Number(button.getAttribute("data-page"));
     button.setAttribute("aria-selected", String(index === view.page));
-    drawCourse(button.querySelector("canvas"), pages[index], most);
+    drawSparkline(button.querySelector("canvas"), pages[index], most);
   }
 }

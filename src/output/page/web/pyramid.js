@@ -1,4 +1,4 @@
-// Which moment of a range has the most memory, in logarithmic time: each level has the best of 64 below it.
+// Finds the maximum of a range in logarithmic time: each level has the maximum of every 64 values below it.
 
 const FAN = 64;
 
@@ -26,28 +26,32 @@ class Pyramid {
     }
   }
 
-  /** The first index of the largest value in `from..to`; `from` if that is empty. @param {number} from @param {number} to */
+  /**
+   * The first index of the largest value in `from..to`; `from` if that is empty.
+   * @param {number} from
+   * @param {number} to
+   */
   argmax(from, to) {
     const { values, levels } = this;
     let best = from;
     /** @param {number} index */
-    const see = (index) => {
+    const consider = (index) => {
       if (values[index] > values[best] || (values[index] === values[best] && index < best)) best = index;
     };
     /** @param {number} depth @param {number} low @param {number} high */
-    const look = (depth, low, high) => {
-      const own = depth ? levels[depth - 1] : null;
+    const search = (depth, low, high) => {
+      const level = depth ? levels[depth - 1] : null;
       const first = Math.ceil(low / FAN);
       const last = Math.floor(high / FAN);
       if (first >= last || depth >= levels.length) {
-        for (let at = low; at < high; at += 1) see(own ? own[at] : at);
+        for (let at = low; at < high; at += 1) consider(level ? level[at] : at);
         return;
       }
-      for (let at = low; at < first * FAN; at += 1) see(own ? own[at] : at);
-      for (let at = last * FAN; at < high; at += 1) see(own ? own[at] : at);
-      look(depth + 1, first, last);
+      for (let at = low; at < first * FAN; at += 1) consider(level ? level[at] : at);
+      for (let at = last * FAN; at < high; at += 1) consider(level ? level[at] : at);
+      search(depth + 1, first, last);
     };
-    look(0, from, to);
+    search(0, from, to);
     return best;
   }
 }

@@ -1,27 +1,27 @@
-// The picture of memory over time, drawn by sweeping: each column of pixels shows the moment of its range at which most was
-// allocated, with every allocation live then, so that no peak is lost whatever the zoom.
+// Painting the timeline. Each column of pixels shows the moment of its range with most allocated memory, so no peak is
+// lost at any zoom.
 
-/** Where a moment is across the zoom, 0 to 1. @param {number} x */
-function acrossZoom(x) {
-  if (view.x === "entry") return (x - view.a) / (view.b - view.a);
-  const from = device.data.timeAt(view.a);
-  return (device.data.timeAt(x) - from) / (device.data.timeAt(view.b) - from || 1);
+/** Position of a moment in the zoom, 0 to 1. @param {number} x */
+function xOfMoment(x) {
+  if (view.axis === "entry") return (x - view.start) / (view.end - view.start);
+  const from = device.data.timeAt(view.start);
+  return (device.data.timeAt(x) - from) / (device.data.timeAt(view.end) - from || 1);
 }
 
-/** The inverse. @param {number} share */
-function fromAcross(share) {
-  if (view.x === "entry") return view.a + (view.b - view.a) * share;
-  const from = device.data.timeAt(view.a);
-  return device.data.momentAt(from + (device.data.timeAt(view.b) - from) * share);
+/** The inverse of `xOfMoment`. @param {number} share */
+function momentOfX(share) {
+  if (view.axis === "entry") return view.start + (view.end - view.start) * share;
+  const from = device.data.timeAt(view.start);
+  return device.data.momentAt(from + (device.data.timeAt(view.end) - from) * share);
 }
 
-/** The moment that each of `width` columns shows. @param {number} width */
-function momentsAcross(width) {
+/** The moment shown by each of `width` columns. @param {number} width */
+function momentsOfColumns(width) {
   const { entries } = device.data;
   const moments = new Uint32Array(width);
-  let from = Math.min(entries, Math.floor(fromAcross(0)));
+  let from = Math.min(entries, Math.floor(momentOfX(0)));
   for (let at = 0; at < width; at += 1) {
-    const end = fromAcross((at + 1) / width);
+    const end = momentOfX((at + 1) / width);
     const to = Math.max(from + 1, Math.min(entries + 1, Math.ceil(end)));
     moments[at] = to - from === 1 ? from : device.totals.peaks.argmax(from, to);
     from = Math.min(entries, Math.floor(end));
@@ -29,58 +29,70 @@ function momentsAcross(width) {
   return moments;
 }
 
-/** Moments from one sum of the bands to the next. */
-const BAND_KEYFRAME = 512;
-/** Bytes by band at each of these, for what is grouped and lit now. @type {{of: any, lit: any, device: any, sums: Float64Array, now: Float64Array} | null} */
+/** Number of moments between stored sums of the bands. */
+const BAND_KEYFRAME_INTERVAL = 512;
+/**
+ * Bytes by band at every such moment, for the current groups and highlight.
+ * @type {{groups: any, highlighted: any, device: any, sums: Float64Array, now: Float64Array} | null}
+ */
 let bandKeyframes = null;
 
-/** Bands from below: what is lit of a group, the rest of it; then what waits, and what is not drawn one by one. */
+/** Two bands per group, highlighted and not, and one for memory that waits for another stream. */
 const bandCount = () => groups.names.length * 2 + 1;
 /** @param {number} row */
-const bandOf = (row) => groups.of[device.data.kind[row]] * 2 + (lit && !lit[row] ? 1 : 0);
+const bandOfRow = (row) => groups.groupOfKind[device.data.kind[row]] * 2 + (highlighted && !highlighted[row] ? 1 : 0);
 
 /** @param {Float64Array} sums @param {number} m */
 function stepBands(sums, m) {
-  const { change, changeAt, bytes, req, start } = device.data;
+  const { changes, changeStart, bytes, freedAt, allocatedAt } = device.data;
   const waiting = groups.names.length * 2;
-  for (let at = changeAt[m]; at < changeAt[m + 1]; at += 1) {
-    const row = change[at] >>> 2;
-    const what = change[at] & 3;
-    if (what === BEGINS) {
-      sums[req[row] === m ? waiting : bandOf(row)] += bytes[row];
-    } else if (what === ENDS) {
+  for (let at = changeStart[m]; at < changeStart[m + 1]; at += 1) {
+    const row = changes[at] >>> 2;
+    const event = changes[at] & 3;
+    if (event === ALLOC) {
+      sums[freedAt[row] === m ? waiting : bandOfRow(row)] += bytes[row];
+    } else if (event === FREE_COMPLETED) {
       sums[waiting] -= bytes[row];
-    } else if (start[row] !== m) {
-      sums[bandOf(row)] -= bytes[row];
+    } else if (allocatedAt[row] !== m) {
+      sums[bandOfRow(row)] -= bytes[row];
       sums[waiting] += bytes[row];
     }
   }
 }
 
 function bandsAtKeyframes() {
-  if (bandKeyframes && bandKeyframes.of === groups && bandKeyframes.lit === lit && bandKeyframes.device === device)
+  if (
+    bandKeyframes &&
+    bandKeyframes.groups === groups &&
+    bandKeyframes.highlighted === highlighted &&
+    bandKeyframes.device === device
+  )
     return bandKeyframes;
   const count = bandCount();
-  const sums = new Float64Array(count * (Math.floor(device.data.entries / BAND_KEYFRAME) + 1));
+  const sums = new Float64Array(count * (Math.floor(device.data.entries / BAND_KEYFRAME_INTERVAL) + 1));
   const now = new Float64Array(count);
   for (let m = 0; m <= device.data.entries; m += 1) {
     stepBands(now, m);
-    if (m % BAND_KEYFRAME === 0) sums.set(now, (m / BAND_KEYFRAME) * count);
+    if (m % BAND_KEYFRAME_INTERVAL === 0) sums.set(now, (m / BAND_KEYFRAME_INTERVAL) * count);
   }
-  bandKeyframes = { of: groups, lit, device, sums, now };
+  bandKeyframes = { groups, highlighted, device, sums, now };
   return bandKeyframes;
 }
 
-/** Calls back with the bytes of every band at each moment; fastest where the moments ascend. @param {Uint32Array} moments @param {(sums: Float64Array, at: number) => void} visit */
+/**
+ * Calls `visit` with the bytes of every band at each moment. Fastest if the moments ascend.
+ * @param {Uint32Array} moments
+ * @param {(sums: Float64Array, at: number) => void} visit
+ */
 function sweepBands(moments, visit) {
   const { sums, now } = bandsAtKeyframes();
   const count = bandCount();
   let here = -1;
   for (let at = 0; at < moments.length; at += 1) {
     const m = moments[at];
-    const nearest = Math.floor(m / BAND_KEYFRAME);
-    if (here < 0 || m < here || nearest * BAND_KEYFRAME > here) {
-      here = nearest * BAND_KEYFRAME;
+    const nearest = Math.floor(m / BAND_KEYFRAME_INTERVAL);
+    if (here < 0 || m < here || nearest * BAND_KEYFRAME_INTERVAL > here) {
+      here = nearest * BAND_KEYFRAME_INTERVAL;
       now.set(sums.subarray(nearest * count, (nearest + 1) * count));
     }
     while (here < m) stepBands(now, (here += 1));
@@ -88,7 +100,13 @@ function sweepBands(moments, visit) {
   }
 }
 
-/** Paints one column from the bottom, band by band. @param {Uint32Array} out @param {number} width @param {number} height @param {number} scale pixels per byte */
+/**
+ * Returns a function that paints one column, band by band from the bottom.
+ * @param {Uint32Array} out
+ * @param {number} width
+ * @param {number} height
+ * @param {number} scale pixels per byte
+ */
 function paintBands(out, width, height, scale) {
   const count = bandCount();
   const colours = new Uint32Array(count);
@@ -110,7 +128,13 @@ function paintBands(out, width, height, scale) {
   };
 }
 
-/** Paints one column allocation by allocation. @param {Uint32Array} out @param {number} width @param {number} height @param {number} scale */
+/**
+ * Returns a function that paints one column, allocation by allocation from the bottom.
+ * @param {Uint32Array} out
+ * @param {number} width
+ * @param {number} height
+ * @param {number} scale
+ */
 function paintEach(out, width, height, scale) {
   const { sweep, data } = device;
   const { next, head, tail } = sweep;
@@ -124,7 +148,7 @@ function paintEach(out, width, height, scale) {
       bytes += data.bytes[row];
       const end = Math.min(height, Math.floor(bytes * scale));
       if (end <= y) continue;
-      const pixel = data.req[row] <= m ? pixels.pending : rowPixels[row];
+      const pixel = data.freedAt[row] <= m ? pixels.pending : rowPixels[row];
       if (end - y > 3) {
         out[at] = mix(pixel, pixels.back, 0.45);
         at -= width;
@@ -135,7 +159,13 @@ function paintEach(out, width, height, scale) {
   };
 }
 
-/** A column the same as the one before it. @param {Uint32Array} out @param {number} width @param {number} height @param {number} x */
+/**
+ * Copies the previous column.
+ * @param {Uint32Array} out
+ * @param {number} width
+ * @param {number} height
+ * @param {number} x
+ */
 function repeatColumn(out, width, height, x) {
   for (let at = x, end = width * height; at < end; at += width) out[at] = out[at - 1];
 }

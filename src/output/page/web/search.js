@@ -1,27 +1,27 @@
-// The field that searches stacks.
+// The search field.
 
-let searchLater = 0;
+let searchTimer = 0;
 
 function wireSearch() {
   const field = byId("query");
   field.addEventListener("input", () => {
-    clearTimeout(searchLater);
-    searchLater = setTimeout(() => setQuery(field.value), 120);
+    clearTimeout(searchTimer);
+    searchTimer = setTimeout(() => setQuery(field.value), 120);
   });
   field.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Enter") {
-      clearTimeout(searchLater);
+      clearTimeout(searchTimer);
       setQuery(field.value);
     } else if (event.key === "Escape") {
       setQuery("");
       field.blur();
     }
   });
-  byId("lit-clear").addEventListener("click", () => setQuery(""));
-  byId("lit-peak").addEventListener("click", gotoLitPeak);
+  byId("highlight-clear").addEventListener("click", () => setQuery(""));
+  byId("highlight-peak").addEventListener("click", goToHighlightPeak);
 }
 
 function drawSearch() {
   const field = byId("query");
-  if (document.activeElement !== field) field.value = view.q;
+  if (document.activeElement !== field) field.value = view.query;
 }

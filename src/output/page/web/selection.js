@@ -1,39 +1,39 @@
-// One allocation in words, and the tip that follows the pointer.
+// One allocation as text, and the tooltip.
 
-/** @param {number} row @param {number} most frames */
-function allocationText(row, most) {
+/** @param {number} row @param {number} maxFrames */
+function allocationText(row, maxFrames) {
   const { data, stacks, groups: by } = device;
   const kind = data.kind[row];
   const requested = data.requested[kind];
   const lines = [
-    `${bytesText(data.bytes[row])}${requested === data.bytes[row] ? "" : `, ${countText(requested)} bytes requested`}: ${by.category.names[data.category[kind]]}, ${placeText(data.pool[kind], data.stream[kind])}`,
+    `${bytesText(data.bytes[row])}${requested === data.bytes[row] ? "" : `, ${countText(requested)} bytes requested`}: ${by.category.names[data.category[kind]]}, ${poolStreamText(data.pool[kind], data.stream[kind])}`,
   ];
   lines.push(lifeText(row));
-  const frames = stacks.toldFrames(data.node[kind]);
+  const frames = stacks.shownFrames(data.node[kind]);
   if (!frames.length) lines.push("no stack recorded");
-  for (const frame of frames.slice(0, most))
+  for (const frame of frames.slice(0, maxFrames))
     lines.push(`${stacks.isUsers(frame) ? "▸ " : "   "}${stacks.frameText(frame)}`);
-  if (frames.length > most) lines.push(`   and ${countOf(frames.length - most, "more frame")}`);
+  if (frames.length > maxFrames) lines.push(`   and ${countOf(frames.length - maxFrames, "more frame")}`);
   return lines.join("\n");
 }
 
-/** From when to when. @param {number} row */
+/** Lifetime of an allocation. @param {number} row */
 function lifeText(row) {
-  const { start, req, done, entries } = device.data;
-  const begins = start[row]
-    ? `allocated at entry ${countText(device.entryOf(start[row]) ?? 0)}`
+  const { allocatedAt, freedAt, completedAt, entries } = device.data;
+  const begins = allocatedAt[row]
+    ? `allocated at entry ${countText(device.entryOf(allocatedAt[row]) ?? 0)}`
     : "from before the first entry";
-  if (req[row] > entries) return `${begins}, held to the end`;
-  const ends = `${begins}, freed at entry ${countText(device.entryOf(req[row]) ?? 0)}, ${countText(req[row] - start[row])} entries later`;
-  if (done[row] > entries) return `${ends}; its memory still waits for another stream`;
-  return done[row] > req[row] + 1
-    ? `${ends}; its memory waited for another stream until entry ${countText(device.entryOf(done[row]) ?? 0)}`
+  if (freedAt[row] > entries) return `${begins}, live to the end`;
+  const ends = `${begins}, freed at entry ${countText(device.entryOf(freedAt[row]) ?? 0)}, ${countText(freedAt[row] - allocatedAt[row])} entries later`;
+  if (completedAt[row] > entries) return `${ends}; its memory still waits for another stream`;
+  return completedAt[row] > freedAt[row] + 1
+    ? `${ends}; its memory waited for another stream until entry ${countText(device.entryOf(completedAt[row]) ?? 0)}`
     : ends;
 }
 
 function drawSelection() {
   const body = byId("selection");
-  const row = view.sel;
+  const row = view.selected;
   if (row < 0) {
     body.replaceChildren(
       make(
@@ -55,21 +55,27 @@ function drawSelection() {
     make(
       "p",
       { class: "bar" },
-      button("when allocated", () => setMoment(data.start[row])),
-      button("when freed", () => setMoment(Math.min(data.entries, data.req[row]))),
-      button("zoom to its life", () => setZoom(data.start[row] - 20, Math.min(data.entries + 1, data.done[row]) + 20)),
-      button("light its line", () => setQuery(`line:${stacks.textOfLine(stacks.lineOfKind[kind])}`)),
+      button("when allocated", () => setMoment(data.allocatedAt[row])),
+      button("when freed", () => setMoment(Math.min(data.entries, data.freedAt[row]))),
+      button("zoom to its life", () =>
+        setZoom(data.allocatedAt[row] - 20, Math.min(data.entries + 1, data.completedAt[row]) + 20),
+      ),
+      button("highlight its line", () => setQuery(`line:${stacks.lineLabel(stacks.lineOfKind[kind])}`)),
       button("unselect", () => select(-1)),
     ),
-    ...stackOf(data.node[kind]),
+    ...stackElements(data.node[kind]),
   );
 }
 
-/** The frames of a stack, innermost first; the interpreter's and native ones folded. @param {number} node @returns {Node[]} */
-function stackOf(node) {
+/**
+ * The frames of a stack, innermost first. The interpreter's and native frames are folded.
+ * @param {number} node
+ * @returns {Node[]}
+ */
+function stackElements(node) {
   const { stacks } = device;
-  const whole = stacks.framesOf(node);
-  if (!whole.length) return [make("p", { class: "muted" }, "no stack recorded")];
+  const all = stacks.framesOf(node);
+  if (!all.length) return [make("p", { class: "muted" }, "no stack recorded")];
   /** @param {number[]} frames */
   const list = (frames) =>
     make(
@@ -77,13 +83,13 @@ function stackOf(node) {
       { class: "stack" },
       ...frames.map((frame) => make("li", { class: stacks.isUsers(frame) ? "own" : null }, stacks.frameText(frame))),
     );
-  const told = stacks.toldFrames(node);
-  if (told.length === whole.length) return [list(whole)];
-  return [list(told), make("details", {}, make("summary", {}, `all ${whole.length} frames`), list(whole))];
+  const shown = stacks.shownFrames(node);
+  if (shown.length === all.length) return [list(all)];
+  return [list(shown), make("details", {}, make("summary", {}, `all ${all.length} frames`), list(all))];
 }
 
 /** @param {any} event where, or null to hide @param {string} text */
-function showTip(event, text) {
+function showTooltip(event, text) {
   const tip = byId("tip");
   tip.hidden = !event || !text;
   if (tip.hidden) return;

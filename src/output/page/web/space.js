@@ -1,7 +1,7 @@
-// Device memory at a moment: segments, the blocks in them, and what is free, by what could become of it.
+// Device memory at a moment: segments, their blocks, and free memory by whether it could be returned to the device.
 
 /**
- * @typedef {object} Segment one `cudaMalloc`, or a run of mapped memory of an expandable segment
+ * @typedef {object} Segment one `cudaMalloc`, or contiguous mapped memory of an expandable segment
  * @property {number} addr in units
  * @property {number} size in units
  * @property {number} stream
@@ -10,7 +10,7 @@
  * @property {boolean} expandable
  * @property {number} live units allocated
  * @property {number} pending units that wait for another stream
- * @property {number} releasable free units that `empty_cache()` would give back
+ * @property {number} releasable free units that `empty_cache()` would return to the device
  * @property {number} stranded the other free units
  * @property {number} largest units of the largest free block
  * @property {Hole[]} holes
@@ -19,12 +19,17 @@
  * @typedef {object} Hole a free block
  * @property {number} addr
  * @property {number} size
- * @property {number} from where what could be given back of it begins
- * @property {number} to and ends
+ * @property {number} from start of its releasable part
+ * @property {number} to end of its releasable part
  */
 
-/** The segments at moment m, by address, empty. @param {Columns} data @param {number} m @returns {Segment[]} */
-function segmentsAt(data, m) {
+/**
+ * The segments at moment m by address, without their blocks.
+ * @param {Columns} data
+ * @param {number} m
+ * @returns {Segment[]}
+ */
+function emptySegmentsAt(data, m) {
   /** @type {Segment[]} */
   const segments = [];
   for (const at of data.segmentOrder) {
@@ -33,16 +38,16 @@ function segmentsAt(data, m) {
     const [addr, size] = [data.segmentAddr[at], data.segmentSize[at]];
     const small = (flags & 1) !== 0;
     const expandable = (flags & 2) !== 0;
-    const last = segments.at(-1);
+    const previous = segments.at(-1);
     if (
       expandable &&
-      last?.expandable &&
-      last.addr + last.size === addr &&
-      last.stream === stream &&
-      last.pool === pool &&
-      last.small === small
+      previous?.expandable &&
+      previous.addr + previous.size === addr &&
+      previous.stream === stream &&
+      previous.pool === pool &&
+      previous.small === small
     ) {
-      last.size += size;
+      previous.size += size;
       continue;
     }
     segments.push({
@@ -64,7 +69,13 @@ function segmentsAt(data, m) {
   return segments;
 }
 
-/** Adds a free block to a segment. @param {Columns} data @param {Segment} segment @param {number} addr @param {number} end */
+/**
+ * Adds a free block to a segment.
+ * @param {Columns} data
+ * @param {Segment} segment
+ * @param {number} addr
+ * @param {number} end
+ */
 function addHole(data, segment, addr, end) {
   const size = end - addr;
   if (size <= 0) return;
@@ -90,10 +101,10 @@ function addHole(data, segment, addr, end) {
  * @param {Uint32Array} rows the live allocations
  * @returns {Segment[]} by address
  */
-function spaceAt(data, m, rows) {
-  const segments = segmentsAt(data, m);
+function segmentsWithBlocksAt(data, m, rows) {
+  const segments = emptySegmentsAt(data, m);
   const unit = data.header.unit;
-  // Address and place in one number: sorts without a comparison function.
+  // Address and index in one number: sorting needs no comparison function.
   const keys = new Float64Array(rows.length);
   const span = rows.length || 1;
   for (let at = 0; at < rows.length; at += 1) keys[at] = data.addr[rows[at]] * span + at;
@@ -108,7 +119,7 @@ function spaceAt(data, m, rows) {
       if (addr < segment.addr) continue;
       const row = rows[keys[at] - addr * span];
       const size = data.bytes[row] / unit;
-      if (data.req[row] <= m) segment.pending += size;
+      if (data.freedAt[row] <= m) segment.pending += size;
       else segment.live += size;
       segment.rows.push(row);
       addHole(data, segment, free, addr);

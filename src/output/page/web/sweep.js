@@ -1,7 +1,7 @@
-// The live allocations of any moment, oldest first: a doubly linked list that is followed entry by entry from the
-// nearest keyframe. Allocations that wait for another stream are live until their memory is free.
+// The live allocations at any moment, oldest first. A doubly linked list follows the entries from the nearest keyframe.
+// An allocation that waits for another stream is live until its memory is free.
 
-const KEYFRAME = 4096;
+const KEYFRAME_INTERVAL = 4096;
 
 class Sweep {
   /** @param {Columns} data */
@@ -10,20 +10,17 @@ class Sweep {
     this.data = data;
     this.next = new Uint32Array(count + 2);
     this.prev = new Uint32Array(count + 2);
-    /** Ends of the list. */
+    /** Sentinels of the list. */
     this.head = count;
     this.tail = count + 1;
     this.#reset(new Uint32Array(0));
     /** @type {Uint32Array[]} */
     this.keyframes = [];
-    /** The most allocations live at a keyframe. */
-    this.most = 0;
     let live = 0;
     for (let m = 0; m <= data.entries; m += 1) {
       live += this.#step(m);
-      if (m % KEYFRAME === 0) {
+      if (m % KEYFRAME_INTERVAL === 0) {
         this.keyframes.push(this.#list(live));
-        this.most = Math.max(this.most, live);
       }
     }
     this.now = data.entries;
@@ -41,28 +38,28 @@ class Sweep {
     this.prev[this.tail] = last;
   }
 
-  /** @param {number} m @returns {number} how many more are live */
+  /** @param {number} m @returns {number} change in the number of live allocations */
   #step(m) {
-    const { change, changeAt } = this.data;
+    const { changes, changeStart } = this.data;
     const { next, prev, tail } = this;
-    let more = 0;
-    for (let at = changeAt[m]; at < changeAt[m + 1]; at += 1) {
-      const row = change[at] >>> 2;
-      const what = change[at] & 3;
-      if (what === BEGINS) {
+    let added = 0;
+    for (let at = changeStart[m]; at < changeStart[m + 1]; at += 1) {
+      const row = changes[at] >>> 2;
+      const event = changes[at] & 3;
+      if (event === ALLOC) {
         const last = prev[tail];
         next[last] = row;
         prev[row] = last;
         next[row] = tail;
         prev[tail] = row;
-        more += 1;
-      } else if (what === ENDS) {
+        added += 1;
+      } else if (event === FREE_COMPLETED) {
         next[prev[row]] = next[row];
         prev[next[row]] = prev[row];
-        more -= 1;
+        added -= 1;
       }
     }
-    return more;
+    return added;
   }
 
   /** @param {number} count */
@@ -73,12 +70,12 @@ class Sweep {
     return rows;
   }
 
-  /** Makes the list that of moment m. @param {number} m */
+  /** Moves the list to moment m. @param {number} m */
   seek(m) {
-    if (m < this.now || m - this.now > KEYFRAME) {
-      const nearest = Math.floor(m / KEYFRAME);
+    if (m < this.now || m - this.now > KEYFRAME_INTERVAL) {
+      const nearest = Math.floor(m / KEYFRAME_INTERVAL);
       this.#reset(this.keyframes[nearest]);
-      this.now = nearest * KEYFRAME;
+      this.now = nearest * KEYFRAME_INTERVAL;
     }
     while (this.now < m) this.#step((this.now += 1));
   }

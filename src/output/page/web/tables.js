@@ -1,21 +1,21 @@
-// The pictures as tables: by line of code, by stack, the course in numbers, and places by pool and stream.
+// The pictures as tables: lines of code, stacks, the timeline, and memory by pool and stream.
 
 const TABLE_ROWS = 12;
-let tablesLater = 0;
+let tablesTimer = 0;
 
-/** Tables follow the moment a little later than pictures: they cost a layout of the page. */
+/** Tables follow the moment after a delay, because they cost a layout of the page. */
 function drawTables() {
-  clearTimeout(tablesLater);
-  tablesLater = setTimeout(fillTables, 90);
+  clearTimeout(tablesTimer);
+  tablesTimer = setTimeout(fillTables, 90);
 }
 
 function fillTables() {
-  if (moment?.m !== view.m) return;
+  if (moment?.m !== view.moment) return;
   fillLines();
   /** @type {[string, () => Node][]} */
   const folded = [
-    ["course-table", courseTable],
-    ["map-table", placesTable],
+    ["timeline-table", timelineTable],
+    ["map-table", mapTable],
     ["stack-table", stacksTable],
   ];
   for (const [id, table] of folded) {
@@ -26,23 +26,23 @@ function fillTables() {
 
 function fillLines() {
   const sums = sumsBy(device, moment, device.stacks.lineOfKind);
-  const whole = device.totals.allocated[view.m];
+  const whole = device.totals.allocated[view.moment];
   const colours = device.groups.line;
   const colourOf = new Map(colours.names.map((name, at) => [name, colours.colours[at]]));
   const shown = sums.slice(0, TABLE_ROWS);
   const rows = shown.map(({ key, bytes, blocks }) => {
-    const text = device.stacks.textOfLine(key);
+    const text = device.stacks.lineLabel(key);
     const name = make("span", { class: "mono" }, swatch(colourOf.get(text) || CATEGORY_COLOURS.other), text);
     return [bytesText(bytes), percentText(bytes, whole), countText(blocks), name];
   });
-  const caption = `Lines of code that hold most ${device.momentText(view.m)}, of ${bytesText(whole)} allocated; choose one to light its memory in every picture`;
+  const caption = `Lines of code with most memory ${device.momentText(view.moment)}, of ${bytesText(whole)} allocated; click one to highlight its memory`;
   const table = makeTable(caption, ["#bytes", "#share", "#blocks", "line"], rows, (at) =>
-    setQuery(`line:${device.stacks.textOfLine(shown[at].key)}`),
+    setQuery(`line:${device.stacks.lineLabel(shown[at].key)}`),
   );
   const rest = sums.slice(TABLE_ROWS);
   if (rest.length) {
-    const bytes = rest.reduce((sum, one) => sum + one.bytes, 0);
-    const blocks = rest.reduce((sum, one) => sum + one.blocks, 0);
+    const bytes = rest.reduce((sum, line) => sum + line.bytes, 0);
+    const blocks = rest.reduce((sum, line) => sum + line.blocks, 0);
     table.append(
       make(
         "tfoot",
@@ -61,12 +61,12 @@ function fillLines() {
   byId("lines").replaceChildren(table);
 }
 
-/** Memory over time in numbers: twelve parts of the zoom, each at its busiest moment. */
-function courseTable() {
+/** The timeline in numbers: twelve parts of the zoom, each at the moment with most allocated memory. */
+function timelineTable() {
   const parts = 12;
-  const seen = [...new Set(momentsAcross(parts))];
+  const moments = [...new Set(momentsOfColumns(parts))];
   const { allocated, reserved, pending } = device.totals;
-  const rows = seen.map((m) => {
+  const rows = moments.map((m) => {
     const entry = device.entryOf(m);
     const time = device.data.hasTime ? secondsText(device.data.time[m]) : "";
     return [
@@ -78,25 +78,34 @@ function courseTable() {
     ];
   });
   return makeTable(
-    "The zoom in twelve parts, each at the moment at which most is allocated",
+    "The zoom in twelve parts, each at the moment with most allocated memory",
     ["#after entry", "#time", "#allocated", "#reserved", "#free"],
     rows,
   );
 }
 
-function placesTable() {
+function mapTable() {
   const { unit } = device.data.header;
-  const rows = tapesOf().map(({ title, segments }) => [
+  const rows = buildTapes().map(({ title, segments }) => [
     title,
     countText(segments.length),
-    ...["size", "live", "pending", "releasable", "stranded"].map((what) =>
-      bytesText(sumOf(segments, /** @type {any} */ (what))),
+    ...["size", "live", "pending", "releasable", "stranded"].map((field) =>
+      bytesText(sumOf(segments, /** @type {any} */ (field))),
     ),
     bytesText(segments.reduce((most, segment) => Math.max(most, segment.largest), 0) * unit),
   ]);
   return makeTable(
     "Device memory at this moment, by pool, stream and size",
-    ["place", "#segments", "#reserved", "#allocated", "#waiting", "#releasable", "#stranded", "#largest free block"],
+    [
+      "pool and stream",
+      "#segments",
+      "#reserved",
+      "#allocated",
+      "#waiting",
+      "#releasable",
+      "#stranded",
+      "#largest free block",
+    ],
     rows,
   );
 }
@@ -104,7 +113,7 @@ function placesTable() {
 function stacksTable() {
   const { data, stacks } = device;
   const sums = sumsBy(device, moment, data.node).slice(0, TABLE_ROWS);
-  const whole = device.totals.allocated[view.m];
+  const whole = device.totals.allocated[view.moment];
   const rows = sums.map(({ key, bytes, blocks }) => {
     const frames = stacks.framesOf(key).map((frame) => stacks.frameText(frame));
     return [
@@ -115,7 +124,7 @@ function stacksTable() {
     ];
   });
   return makeTable(
-    "Stacks that hold most at this moment, innermost frame first",
+    "Stacks with most memory at this moment, innermost frame first",
     ["#bytes", "#share", "#blocks", "stack"],
     rows,
   );

@@ -1,6 +1,6 @@
-// Colours: those of the style sheet as pixels, and light or dark.
+// The colours of the style sheet as pixels, and the switch between light and dark.
 
-/** A colour as ImageData holds it, opaque. @param {string} hex `#rrggbb` */
+/** An opaque colour as in ImageData. @param {string} hex `#rrggbb` */
 function pixelOf(hex) {
   const value = parseInt(hex.slice(1), 16);
   return (0xff000000 | ((value & 255) << 16) | (value & 0xff00) | (value >> 16)) >>> 0;
@@ -21,15 +21,15 @@ function cssOf(pixel) {
   return `rgb(${pixel & 255},${(pixel >>> 8) & 255},${(pixel >>> 16) & 255})`;
 }
 
-/** Black or white, whichever is read better on the colour. @param {string} hex */
-function inkOn(hex) {
+/** Black or white, whichever is more readable on the colour. @param {string} hex */
+function textColourOn(hex) {
   const pixel = pixelOf(hex);
   return 0.299 * (pixel & 255) + 0.587 * ((pixel >>> 8) & 255) + 0.114 * ((pixel >>> 16) & 255) > 140
     ? "#101418"
     : "#ffffff";
 }
 
-/** The style sheet's colours, read once a theme. @type {Record<string, string>} */
+/** The colours of the style sheet, read after each change of theme. @type {Record<string, string>} */
 let theme = {};
 
 function readTheme() {
@@ -52,7 +52,7 @@ function readTheme() {
   }
 }
 
-/** From light to dark and back; before the first switch the system decides. */
+/** Switches between light and dark. Until then the system decides. */
 function switchTheme() {
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;

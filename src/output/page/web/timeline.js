@@ -1,16 +1,16 @@
-// Memory over time: the picture, and what a pointer does to it.
+// The timeline: memory over time, and its pointer events.
 
-/** The moment that each column of the picture shows. */
+/** The moment shown by each column. */
 let shownMoments = new Uint32Array(0);
-/** Bytes at the top of the picture. */
+/** Bytes at the top edge. */
 let topBytes = 1;
 /** @type {ImageData | null} */
 let timelineImage = null;
-/** Milliseconds that one allocation in one column took, as measured. */
-let costOfRow = 4e-6;
-let finer = 0;
+/** Measured milliseconds to paint one allocation in one column. */
+let msPerRow = 4e-6;
+let refineTimer = 0;
 let isFine = false;
-/** A frame's worth of drawing, in milliseconds: beyond it fewer columns are drawn at first, and all when idle. */
+/** Milliseconds for one frame. If painting takes longer, fewer columns are painted at first, and all when idle. */
 const FRAME = 16;
 
 function drawTimeline() {
@@ -21,7 +21,7 @@ function drawTimeline() {
   if (!timelineImage || timelineImage.width !== width || timelineImage.height !== height)
     timelineImage = context.createImageData(width, height);
   const out = new Uint32Array(/** @type {ImageData} */ (timelineImage).data.buffer);
-  shownMoments = momentsAcross(width);
+  shownMoments = momentsOfColumns(width);
   scaleTimeline(height);
   const scale = height / topBytes;
   paintReserved(out, width, height, scale);
@@ -35,23 +35,29 @@ function drawTimeline() {
     });
   }
   paintUndrawn(out, width, height, scale);
-  lineOfReserved(out, width, height, scale);
+  paintReservedLine(out, width, height, scale);
   context.putImageData(timelineImage, 0, 0);
 }
 
-/** Room for everything reserved in the zoom, and for what a failed request asked beyond. @param {number} height */
+/** Sets `topBytes`: room for reserved memory in the zoom, and for failed requests. @param {number} height */
 function scaleTimeline(height) {
   const { reserved, allocated, pending } = device.totals;
   let top = 0;
   for (const m of shownMoments) top = Math.max(top, reserved[m], allocated[m] + pending[m] + device.data.undrawnAt(m));
   for (const failure of device.data.header.failures) {
-    if (failure.moment < view.a || failure.moment >= view.b) continue;
+    if (failure.moment < view.start || failure.moment >= view.end) continue;
     top = Math.max(top, Math.min(top * 1.5, allocated[failure.moment] + failure.requested_bytes));
   }
   topBytes = (top || 1) * (1 + 26 / Math.max(60, height));
 }
 
-/** The background: what is reserved, and above it nothing. @param {Uint32Array} out @param {number} width @param {number} height @param {number} scale */
+/**
+ * The background of reserved memory.
+ * @param {Uint32Array} out
+ * @param {number} width
+ * @param {number} height
+ * @param {number} scale
+ */
 function paintReserved(out, width, height, scale) {
   out.fill(pixels.back);
   for (let x = 0; x < width; x += 1) {
@@ -60,7 +66,13 @@ function paintReserved(out, width, height, scale) {
   }
 }
 
-/** What is left out of the data, on top of what is not. @param {Uint32Array} out @param {number} width @param {number} height @param {number} scale */
+/**
+ * Hatches memory that is left out of the data, above the rest.
+ * @param {Uint32Array} out
+ * @param {number} width
+ * @param {number} height
+ * @param {number} scale
+ */
 function paintUndrawn(out, width, height, scale) {
   if (!device.data.undrawn) return;
   const { allocated, pending } = device.totals;
@@ -73,7 +85,7 @@ function paintUndrawn(out, width, height, scale) {
 }
 
 /** @param {Uint32Array} out @param {number} width @param {number} height @param {number} scale */
-function lineOfReserved(out, width, height, scale) {
+function paintReservedLine(out, width, height, scale) {
   let before = -1;
   for (let x = 0; x < width; x += 1) {
     const y = Math.max(0, height - 1 - Math.floor(device.totals.reserved[shownMoments[x]] * scale));
@@ -83,12 +95,18 @@ function lineOfReserved(out, width, height, scale) {
   }
 }
 
-/** Every allocation, in as many columns as a frame has time for; the others follow when idle. @param {Uint32Array} out @param {number} width @param {number} height @param {number} scale */
+/**
+ * Paints every allocation, in as many columns as one frame has time for. The others follow when idle.
+ * @param {Uint32Array} out
+ * @param {number} width
+ * @param {number} height
+ * @param {number} scale
+ */
 function sweepEach(out, width, height, scale) {
   const start = performance.now();
-  const live = device.sweep.keyframes[Math.floor(shownMoments[width >> 1] / KEYFRAME)].length;
+  const live = device.sweep.keyframes[Math.floor(shownMoments[width >> 1] / KEYFRAME_INTERVAL)].length;
   let every = 1;
-  while (!isFine && every < 32 && (width / every) * live * costOfRow > FRAME) every *= 2;
+  while (!isFine && every < 32 && (width / every) * live * msPerRow > FRAME) every *= 2;
   const paint = paintEach(out, width, height, scale);
   for (let x = 0; x < width; x += 1) {
     const skipped = x % every !== 0;
@@ -96,11 +114,11 @@ function sweepEach(out, width, height, scale) {
     if (skipped || (x && shownMoments[x] === shownMoments[x - 1])) repeatColumn(out, width, height, x);
     else paint(shownMoments[x], x);
   }
-  if (live > 500) costOfRow = Math.min(2e-5, Math.max(5e-7, (performance.now() - start) / ((width / every) * live)));
-  clearTimeout(finer);
+  if (live > 500) msPerRow = Math.min(2e-5, Math.max(5e-7, (performance.now() - start) / ((width / every) * live)));
+  clearTimeout(refineTimer);
   isFine = false;
   if (every > 1) {
-    finer = setTimeout(() => {
+    refineTimer = setTimeout(() => {
       isFine = true;
       redraw("timeline");
     }, 180);
@@ -108,11 +126,11 @@ function sweepEach(out, width, height, scale) {
 }
 
 /**
- * What is under a point of the picture.
- * @param {number} x 0 to 1 @param {number} y 0 to 1, from above
- * @returns {{m: number, row: number, group: number, bytes: number}} `row` and `group` are -1 where nothing is
+ * The allocation or group under a point.
+ * @param {number} x 0 to 1 @param {number} y 0 to 1, from the top
+ * @returns {{m: number, row: number, group: number, bytes: number}} `row` and `group` are -1 if there is none
  */
-function atPoint(x, y) {
+function hitTimeline(x, y) {
   const column = Math.max(0, Math.min(shownMoments.length - 1, Math.floor(x * shownMoments.length)));
   const m = shownMoments[column] ?? 0;
   const wanted = (1 - y) * topBytes;
@@ -120,7 +138,8 @@ function atPoint(x, y) {
   if (view.mode === "each") {
     for (const row of device.sweep.live(m)) {
       bytes += device.data.bytes[row];
-      if (bytes >= wanted) return { m, row, group: groups.of[device.data.kind[row]], bytes: device.data.bytes[row] };
+      if (bytes >= wanted)
+        return { m, row, group: groups.groupOfKind[device.data.kind[row]], bytes: device.data.bytes[row] };
     }
     return { m, row: -1, group: -1, bytes: 0 };
   }
@@ -162,35 +181,35 @@ function wireTimeline() {
     { passive: false },
   );
   canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
-    drag = { x: pointIn(event, canvas)[0], from: view.a, to: view.b, moved: false };
+    drag = { x: pointIn(event, canvas)[0], from: view.start, to: view.end, moved: false };
     canvas.setPointerCapture(event.pointerId);
   });
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
     const [x, y] = pointIn(event, canvas);
     if (!drag) {
-      showTip(event, tipAt(x, y));
+      showTooltip(event, tooltipText(x, y));
       return;
     }
     drag.moved ||= Math.abs(x - drag.x) * canvas.clientWidth > 3;
     if (drag.moved) {
-      [view.a, view.b] = [drag.from, drag.to];
+      [view.start, view.end] = [drag.from, drag.to];
       panBy(drag.x - x);
     }
   });
   canvas.addEventListener("pointerup", (/** @type {PointerEvent} */ event) => {
     if (drag && !drag.moved) {
-      const hit = atPoint(...pointIn(event, canvas));
+      const hit = hitTimeline(...pointIn(event, canvas));
       setMoment(hit.m);
       if (hit.row >= 0) select(hit.row);
     }
     drag = null;
   });
-  canvas.addEventListener("pointerleave", () => showTip(null, ""));
+  canvas.addEventListener("pointerleave", () => showTooltip(null, ""));
 }
 
 /** @param {number} x @param {number} y */
-function tipAt(x, y) {
-  const { m, row, group, bytes } = atPoint(x, y);
+function tooltipText(x, y) {
+  const { m, row, group, bytes } = hitTimeline(x, y);
   const { allocated, reserved } = device.totals;
   const head = `${device.momentText(m)}${device.data.hasTime ? `, ${secondsText(device.data.time[m])}` : ""}: ${bytesText(allocated[m])} allocated of ${bytesText(reserved[m])} reserved`;
   const marks = marksNear(x, 5 / byId("timeline").clientWidth)
@@ -200,25 +219,30 @@ function tipAt(x, y) {
   return group >= 0 ? `${head}${marks}\n${groupName(group)}: ${bytesText(bytes)}` : head + marks;
 }
 
-/** Zooms about a place in the picture. @param {number} factor @param {number} x 0 to 1 */
+/** Zooms around a position. @param {number} factor @param {number} x 0 to 1 */
 function zoomBy(factor, x) {
   const at = x * (1 - factor);
-  const [a, b] = [fromAcross(Math.max(-1, at)), fromAcross(at + factor)];
-  if (view.x === "entry" || factor < 1) setZoom(a, b);
+  const [a, b] = [momentOfX(Math.max(-1, at)), momentOfX(at + factor)];
+  if (view.axis === "entry" || factor < 1) setZoom(a, b);
   else zoomTime(at, at + factor);
 }
 
-/** Moves the zoom by a part of its width. @param {number} share */
+/** Moves the zoom by a share of its width. @param {number} share */
 function panBy(share) {
-  if (view.x === "entry") setZoom(view.a + (view.b - view.a) * share, view.b + (view.b - view.a) * share);
+  if (view.axis === "entry")
+    setZoom(view.start + (view.end - view.start) * share, view.end + (view.end - view.start) * share);
   else zoomTime(share, 1 + share);
 }
 
-/** The zoom on the axis of seconds, from and to in widths of the zoom; keeps within the trace. @param {number} from @param {number} to */
+/**
+ * Zooms on the time axis; `from` and `to` count widths of the zoom. Stays within the trace.
+ * @param {number} from
+ * @param {number} to
+ */
 function zoomTime(from, to) {
   const { data } = device;
-  const start = data.timeAt(view.a);
-  const width = data.timeAt(view.b) - start;
+  const start = data.timeAt(view.start);
+  const width = data.timeAt(view.end) - start;
   const all = data.timeAt(data.entries + 1);
   const wanted = Math.min(all, width * (to - from));
   const at = Math.max(0, Math.min(all - wanted, start + width * from));

@@ -3,23 +3,23 @@
 class Totals {
   /** @param {Columns} data */
   constructor(data) {
-    const { entries, change, changeAt, bytes, req } = data;
+    const { entries, changes, changeStart, bytes, freedAt } = data;
     this.allocated = new Float64Array(entries + 1);
-    /** Freed by the program, and waiting for another stream. */
+    /** Freed by the program, waiting for another stream. */
     this.pending = new Float64Array(entries + 1);
     this.reserved = new Float64Array(entries + 1);
     let allocated = 0;
     let pending = 0;
     for (let m = 0; m <= entries; m += 1) {
-      for (let at = changeAt[m]; at < changeAt[m + 1]; at += 1) {
-        const row = change[at] >>> 2;
-        const what = change[at] & 3;
-        if (what === BEGINS) {
-          if (req[row] === m) pending += bytes[row];
+      for (let at = changeStart[m]; at < changeStart[m + 1]; at += 1) {
+        const row = changes[at] >>> 2;
+        const event = changes[at] & 3;
+        if (event === ALLOC) {
+          if (freedAt[row] === m) pending += bytes[row];
           else allocated += bytes[row];
-        } else if (what === ENDS) {
+        } else if (event === FREE_COMPLETED) {
           pending -= bytes[row];
-        } else if (data.start[row] !== m) {
+        } else if (data.allocatedAt[row] !== m) {
           allocated -= bytes[row];
           pending += bytes[row];
         }
@@ -33,13 +33,13 @@ class Totals {
       if (data.segmentEnd[at] <= entries) this.reserved[data.segmentEnd[at]] -= size;
     }
     for (let m = 1; m <= entries; m += 1) this.reserved[m] += this.reserved[m - 1];
-    /** Whether anything ever waits for another stream, for longer than it takes to say so. */
+    /** Whether memory ever waits for another stream for more than one entry. */
     this.hasPending = false;
     for (let m = 1; m <= entries && !this.hasPending; m += 1)
       this.hasPending = this.pending[m] > 0 && this.pending[m - 1] > 0;
     this.hasPending ||= this.pending[entries] > 0;
     this.peaks = new Pyramid(this.allocated);
-    /** The first moment of the most allocated bytes. */
+    /** The first moment with the peak of allocated bytes. */
     this.peak = this.peaks.argmax(0, entries + 1);
     this.mostReserved = 0;
     for (const value of this.reserved) if (value > this.mostReserved) this.mostReserved = value;

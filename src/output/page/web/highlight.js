@@ -1,26 +1,26 @@
-// What is lit up: a search in stacks, a category, a line, or the blocks in the way of a request. All are one text, so that
-// a link can hold it.
+// Highlighting: a search in stacks, a category, a line, or the blockers of a request. A query is one text, so that
+// a link can contain it.
 
 /**
- * For each allocation whether it is lit, or null: all are alike.
+ * Whether each allocation is highlighted, or null if there is no query.
  * @param {Device} device
  * @param {string} query
  * @returns {Uint8Array | null}
  */
-function litBy(device, query) {
+function highlightBy(device, query) {
   if (!query.trim()) return null;
   const blocker = /^blocker:(\d+)\.(\d+)$/.exec(query);
-  if (blocker) return litByBlocker(device, Number(blocker[1]), Number(blocker[2]));
-  const kinds = litKinds(device, query);
+  if (blocker) return highlightedByBlocker(device, Number(blocker[1]), Number(blocker[2]));
+  const kinds = highlightedKinds(device, query);
   const { data } = device;
-  const lit = new Uint8Array(data.allocations);
-  for (let row = 0; row < lit.length; row += 1) lit[row] = kinds[data.kind[row]];
-  return lit;
+  const result = new Uint8Array(data.allocations);
+  for (let row = 0; row < result.length; row += 1) result[row] = kinds[data.kind[row]];
+  return result;
 }
 
 /** @param {Device} device @param {string} query @returns {Uint8Array} by kind */
-function litKinds({ data, stacks, groups }, query) {
-  const lit = new Uint8Array(data.kinds);
+function highlightedKinds({ data, stacks, groups }, query) {
+  const result = new Uint8Array(data.kinds);
   const category = groups.category.names.indexOf(query.replace(/^category:/, ""));
   /** @type {(kind: number) => number | boolean} */
   let test;
@@ -28,42 +28,47 @@ function litKinds({ data, stacks, groups }, query) {
     test = (kind) => data.category[kind] === category;
   } else if (query.startsWith("line:")) {
     const line = query.slice(5);
-    test = (kind) => stacks.textOfLine(stacks.lineOfKind[kind]) === line;
+    test = (kind) => stacks.lineLabel(stacks.lineOfKind[kind]) === line;
   } else {
     const nodes = stacks.nodesWith(query.trim());
     test = (kind) => nodes[data.node[kind]];
   }
-  for (let kind = 0; kind < lit.length; kind += 1) lit[kind] = test(kind) ? 1 : 0;
-  return lit;
-}
-
-/** The blocks of one row of a failure's blockers, where they stood when it failed. @param {Device} device @param {number} index of the failure @param {number} at */
-function litByBlocker(device, index, at) {
-  const { data, stacks, analysis } = device;
-  const lit = new Uint8Array(data.allocations);
-  const failure = data.header.failures.find((/** @type {any} */ one) => one.index === index);
-  const blocker = analysis?.ooms?.[index]?.blockers?.[at];
-  if (!failure || !blocker) return lit;
-  const nodes = stacks.nodesOf(blocker.frames || []);
-  /** @param {number} row */
-  const isOf = (row) => nodes[data.node[data.kind[row]]] === 1;
-  for (const segment of momentAt(device, failure.moment).segments) {
-    for (let from = 0; from < segment.rows.length; from += 1) {
-      const first = from;
-      while (from < segment.rows.length && isOf(segment.rows[from])) from += 1;
-      if (from > first) for (const row of inTheWay(data, segment, first, from)) lit[row] = 1;
-    }
-  }
-  return lit;
+  for (let kind = 0; kind < result.length; kind += 1) result[kind] = test(kind) ? 1 : 0;
+  return result;
 }
 
 /**
- * Of a run of blocks `from..to` of one stack those beside free memory, or in a granule that would go back to the device
- * without the run.
+ * The blocks of one row of a failure's blockers, at the moment of the failure.
+ * @param {Device} device
+ * @param {number} index of the failure
+ * @param {number} at
+ */
+function highlightedByBlocker(device, index, at) {
+  const { data, stacks, analysis } = device;
+  const result = new Uint8Array(data.allocations);
+  const failure = data.header.failures.find((/** @type {any} */ candidate) => candidate.index === index);
+  const blocker = analysis?.ooms?.[index]?.blockers?.[at];
+  if (!failure || !blocker) return result;
+  const nodes = stacks.nodesOf(blocker.frames || []);
+  /** @param {number} row */
+  const hasStack = (row) => nodes[data.node[data.kind[row]]] === 1;
+  for (const segment of momentAt(device, failure.moment).segments) {
+    for (let from = 0; from < segment.rows.length; from += 1) {
+      const first = from;
+      while (from < segment.rows.length && hasStack(segment.rows[from])) from += 1;
+      if (from > first) for (const row of blockingRows(data, segment, first, from)) result[row] = 1;
+    }
+  }
+  return result;
+}
+
+/**
+ * Of adjacent blocks `from..to` with one stack, those that keep free memory apart: beside a free block, or in a granule
+ * that could be returned to the device without them.
  * @param {Columns} data @param {Segment} segment @param {number} from @param {number} to
  * @returns {number[]}
  */
-function inTheWay(data, segment, from, to) {
+function blockingRows(data, segment, from, to) {
   const { unit, granules, pools } = data.header;
   /** @param {number} at */
   const endOf = (at) => data.addr[segment.rows[at]] + data.bytes[segment.rows[at]] / unit - segment.addr;
@@ -87,7 +92,11 @@ function inTheWay(data, segment, from, to) {
   });
 }
 
-/** The first free block that begins at or after a place in its segment. @param {Segment} segment @param {number} offset */
+/**
+ * Index of the first free block at or after an offset in its segment.
+ * @param {Segment} segment
+ * @param {number} offset
+ */
 function firstHole({ addr, holes }, offset) {
   let low = 0;
   for (let high = holes.length; low < high;) {
