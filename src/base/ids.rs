@@ -1,6 +1,6 @@
-//! Typed row numbers. An id is an index into one table of one snapshot and means nothing elsewhere.
+//! Typed ids. An id is an index into one table of one snapshot and means nothing elsewhere.
 
-/// Declares a `u32` row number of its own type.
+/// Declares a `u32` index as a type.
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -8,12 +8,10 @@ macro_rules! id {
         pub struct $name(pub u32);
 
         impl $name {
-            /// The row as an index.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
 
-            /// The id of row `index`.
             pub fn from_index(index: usize) -> Self {
                 Self(to_u32(index))
             }
@@ -21,20 +19,20 @@ macro_rules! id {
     };
 }
 
-/// A table length or index as a 32-bit row number.
+/// A table length or index as `u32`; it saturates.
 ///
-/// Every row costs its file several bytes, so 2^32 rows need a file far beyond any snapshot; at that
-/// point the last id is handed out again rather than a wrong early one.
+/// Each item takes several bytes in its file, so 2^32 items need a file far larger than any snapshot. Beyond that, the
+/// last id repeats, rather than a wrong early one.
 pub fn to_u32(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
 id!(
-    /// A distinct string: see [`crate::base::intern::Symbols`].
+    /// A distinct string in [`crate::base::intern::Symbols`].
     SymbolId
 );
 id!(
-    /// A distinct (file, line, function): see [`crate::snapshot::Stacks`].
+    /// A distinct (file, line, function) in [`crate::snapshot::Stacks`].
     FrameId
 );
 id!(

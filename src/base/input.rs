@@ -1,8 +1,7 @@
-//! Bytes of a file or of standard input, decompressed when they are gzip or zstd.
+//! Reads a file or standard input, and decompresses gzip and zstd.
 //!
-//! A [`Source`] has all bytes at once: plain files are mapped, not read, so that a 2 GB snapshot costs no
-//! private memory; compressed input and standard input are held in memory. [`decompressed`] has them one
-//! after the other.
+//! A [`Source`] has all bytes at once. It maps plain files, so that a 2 GB snapshot needs no private memory, and reads
+//! compressed input and standard input into memory. [`decompress_reader`] streams instead.
 
 mod html;
 mod mapped;
@@ -24,75 +23,64 @@ use self::text::{Encoding, Utf8Reader};
 use self::zstd::{ZstdFrames, is_zstd};
 use crate::base::units::{GIB, MIB, size};
 
-/// Decompressed bytes allowed for each compressed byte; real snapshots shrink 5 to 40 times.
+/// Decompressed bytes allowed per compressed byte. Real snapshots compress 5 to 40 times.
 const MAX_EXPANSION: u64 = 100;
-/// Decompressed size that is always allowed.
+/// A decompressed size that is always allowed.
 const MIN_DECOMPRESSED_LIMIT: u64 = 64 * MIB;
 
-/// Bytes that are read of what has no size of its own: standard input, a pipe, a device. No snapshot has as many.
+/// Limit for input without a known size: standard input, a pipe, a device. No snapshot is as large.
 const MAX_UNSIZED_BYTES: u64 = 4 * GIB;
-/// The same of a log, which is read line by line.
+/// The same for a log, which is read line by line.
 const MAX_LOG_BYTES: u64 = GIB;
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Other compression, known to be named: how a file begins, its name, and what undoes it.
+/// Formats to recognize for the error message: magic bytes, name, and the command that decompresses.
 const UNSUPPORTED_COMPRESSION: [(&[u8], &str, &str); 2] =
     [(b"\xfd7zXZ\0", "xz", "xz -d"), (b"BZh", "bzip2", "bzip2 -d")];
 
-/// Why the bytes could not be had. The caller adds the name of the file.
+/// Why input cannot be read. The caller prefixes the name of the file.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum InputError {
-    /// The file cannot be opened, mapped or read.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// A directory where a file was asked for.
     #[error("is a directory, not a snapshot")]
     Directory,
-    /// Compressed in a way that is not read here.
     #[error("is compressed with {0}: decompress it first ({1})")]
     UnsupportedCompression(&'static str, &'static str),
-    /// The compressed data is broken.
     #[error("is damaged {kind} data: {source}")]
     Compressed {
         /// `gzip` or `zstd`.
         kind: &'static str,
-        /// What the decompressor said.
         source: io::Error,
     },
-    /// Somebody wrote to the file, or cut it off, while it was read.
-    #[error("changed while it was read: read it again when it is whole")]
+    /// The file was written or truncated during the read.
+    #[error("changed while it was read; try again when it is complete")]
     Changed,
-    /// What has no size of its own does not end.
-    #[error("does not end: more than {} were read; save it as a file and give that", size(*limit))]
-    Unbounded {
-        /// Bytes that were read.
-        limit: u64,
-    },
-    /// The compressed data grows beyond what a snapshot does.
+    /// Input without a known size exceeds its limit.
+    #[error("does not end: more than {} were read; save it to a file and pass that", size(*limit))]
+    Unbounded { limit: u64 },
     #[error(
-        "grows beyond {} when decompressed, more than {MAX_EXPANSION} times its size, as only a file made to fill memory does; if it is sound, decompress it first",
+        "exceeds {} when decompressed, more than {MAX_EXPANSION} times its size: it may be a decompression bomb; if you \
+         trust it, decompress it first",
         size(*limit)
     )]
-    DecompressionBomb {
-        /// Decompressed bytes that were allowed.
-        limit: u64,
-    },
+    DecompressionBomb { limit: u64 },
 }
 
-/// The whole content of one input.
+/// The content of one input.
 #[derive(Debug)]
 pub struct Source {
     bytes: Bytes,
     stored_bytes: u64,
-    /// The file, as it was when it was opened; `None` of what has no size of its own.
+    /// The file and its stamp when it was opened; `None` for input without a known size.
     stamped_file: Option<(File, FileStamp)>,
-    /// Whether bytes were missing when they were decompressed.
+    /// The file was truncated while it was decompressed.
     was_truncated: bool,
 }
 
-/// What a change of a file shows in.
+/// Metadata that shows whether a file has changed.
 #[derive(Debug, PartialEq, Eq)]
 struct FileStamp {
     bytes: u64,
@@ -128,7 +116,8 @@ impl Source {
     pub fn open(path: &Path) -> Result<Self, InputError> {
         if path.as_os_str() == "-" {
             let bytes = Bytes::Owned(read_unsized(io::stdin().lock())?);
-            return Self { stored_bytes: 0, bytes, stamped_file: None, was_truncated: false }.decompressed();
+            return Self { stored_bytes: 0, bytes, stamped_file: None, was_truncated: false }
+                .decompressed();
         }
         // Windows opens no directory; elsewhere it is opened like a file.
         if path.is_dir() {
@@ -142,10 +131,10 @@ impl Source {
         Self { stored_bytes: 0, bytes, stamped_file: file, was_truncated: false }.decompressed()
     }
 
-    /// Whether the file is what it was when it was opened: to be asked after reading, before what was read is believed.
+    /// Checks that the file has not changed since it was opened. Call it after reading, before using the result.
     ///
     /// # Errors
-    /// [`InputError::Changed`]
+    /// [`InputError::Changed`] if the file was written or truncated.
     pub fn check_unchanged(&self) -> Result<(), InputError> {
         match &self.stamped_file {
             Some((file, stamp)) if self.is_truncated() || FileStamp::from_file(file)? != *stamp => {
@@ -155,16 +144,16 @@ impl Source {
         }
     }
 
-    /// Bytes as stored, before decompression.
+    /// Bytes before decompression.
     pub fn stored_bytes(&self) -> u64 {
         self.stored_bytes
     }
 
     fn decompressed(mut self) -> Result<Self, InputError> {
         self.stored_bytes = self.len() as u64;
-        let done = self.decompress();
-        self.check_unchanged()?; // the better reason, whatever came of it
-        done.map(|()| self)
+        let result = self.decompress();
+        self.check_unchanged()?; // explains an error of decompression as well
+        result.map(|()| self)
     }
 
     fn decompress(&mut self) -> Result<(), InputError> {
@@ -198,20 +187,21 @@ impl Source {
     }
 }
 
-/// Decompressed bytes that so many compressed ones may grow to.
+/// The decompressed bytes allowed for `stored` compressed ones.
 fn expansion_limit(stored: u64) -> u64 {
     MIN_DECOMPRESSED_LIMIT.max(stored.saturating_mul(MAX_EXPANSION))
 }
 
 fn unsupported_compression(start: &[u8]) -> Option<InputError> {
-    let (_, kind, remedy) = UNSUPPORTED_COMPRESSION.iter().find(|(magic, ..)| start.starts_with(magic))?;
+    let (_, kind, remedy) =
+        UNSUPPORTED_COMPRESSION.iter().find(|(magic, ..)| start.starts_with(magic))?;
     Some(InputError::UnsupportedCompression(kind, remedy))
 }
 
-/// `source` decompressed while it is read, when it is gzip or zstd, and as UTF-8: for text of which little is kept.
+/// Decompresses `source` (gzip, zstd) and converts it to UTF-8 while it is read.
 ///
 /// # Errors
-/// Those of `source`; compression that is not read here, or that grows beyond what text does; text that does not end.
+/// Those of `source`, and [`InputError`] for unsupported compression and for input that exceeds its limit.
 pub fn decompress_reader<'a>(mut source: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     let start = source.fill_buf()?;
     let stored = Rc::new(Cell::new(0));
@@ -239,12 +229,11 @@ fn decode_utf8<'a>(mut source: Box<dyn BufRead + 'a>) -> io::Result<Box<dyn BufR
     })
 }
 
-/// `source`, which is given up when it has no end.
+/// Fails once `source` exceeds [`MAX_LOG_BYTES`].
 pub fn with_size_limit(source: impl Read) -> impl BufRead {
     BufReader::new(SizeLimited { source, remaining: MAX_LOG_BYTES })
 }
 
-/// A source of which no more than so many bytes are read.
 struct SizeLimited<R> {
     source: R,
     remaining: u64,
@@ -260,7 +249,6 @@ impl<R: Read> Read for SizeLimited<R> {
     }
 }
 
-/// How many bytes were read of a source.
 struct CountingReader<R> {
     source: R,
     bytes: Rc<Cell<u64>>,
@@ -274,7 +262,7 @@ impl<R: Read> Read for CountingReader<R> {
     }
 }
 
-/// A source that is given up when it grows beyond what was stored of it.
+/// Decompressed input that fails once it exceeds the limit for the bytes read from the file.
 struct ExpansionLimited<R> {
     source: R,
     stored: Rc<Cell<u64>>,
@@ -302,14 +290,18 @@ fn inflate(kind: &'static str, decoder: impl Read, limit: u64) -> Result<Vec<u8>
     if out.len() as u64 > limit { Err(InputError::DecompressionBomb { limit }) } else { Ok(out) }
 }
 
-/// All of what has no size of its own.
+/// Reads input without a known size.
 fn read_unsized(source: impl Read) -> Result<Vec<u8>, InputError> {
     let mut vec = Vec::new();
     source.take(MAX_UNSIZED_BYTES + 1).read_to_end(&mut vec)?;
-    if vec.len() as u64 > MAX_UNSIZED_BYTES { Err(InputError::Unbounded { limit: MAX_UNSIZED_BYTES }) } else { Ok(vec) }
+    if vec.len() as u64 > MAX_UNSIZED_BYTES {
+        Err(InputError::Unbounded { limit: MAX_UNSIZED_BYTES })
+    } else {
+        Ok(vec)
+    }
 }
 
-/// Maps `file`, or reads it where it cannot be mapped (a pipe, `/dev/stdin`, an empty file).
+/// Maps `file`, or reads it if it cannot be mapped (a pipe, `/dev/stdin`, an empty file).
 fn map_or_read(file: &File) -> Result<Bytes, InputError> {
     match Mapped::new(file) {
         Ok(map) if !map.is_empty() => Ok(Bytes::Mapped(map)),
@@ -336,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_empty_and_compressed() {
+    fn plain_empty_and_compressed_files_are_read() {
         assert_eq!(&*open(b"abc").unwrap(), b"abc");
         assert_eq!(&*open(b"").unwrap(), b"");
         let packed = gzip(b"hello hello hello");
@@ -346,34 +338,34 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_changes_meanwhile_says_so() {
+    fn a_file_that_changes_is_an_error() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&vec![b'.'; 1 << 20]).unwrap();
         let source = Source::open(file.path()).unwrap();
         assert!(source.check_unchanged().is_ok());
         file.as_file().set_len(10).unwrap();
         assert!(matches!(source.check_unchanged(), Err(InputError::Changed)));
-        assert_eq!(source.last(), Some(&0), "no signal ends the process");
+        assert_eq!(source.last(), Some(&0), "no signal kills the process");
         assert!(Source::open(file.path()).unwrap().check_unchanged().is_ok());
     }
 
     #[test]
-    fn zstd_is_recognised() {
+    fn zstd_is_recognized() {
         // `printf oomscope | zstd --no-check`
         let frame = b"\x28\xb5\x2f\xfd\x00\x58\x41\x00\x00oomscope";
         assert_eq!(&*open(frame).unwrap(), b"oomscope");
-        let cut = open(&frame[..frame.len() - 1]);
-        assert!(matches!(cut, Err(InputError::Compressed { kind: "zstd", .. })));
+        let truncated = open(&frame[..frame.len() - 1]);
+        assert!(matches!(truncated, Err(InputError::Compressed { kind: "zstd", .. })));
     }
 
     #[test]
-    fn a_bomb_is_refused() {
+    fn a_decompression_bomb_is_refused() {
         let zeros = vec![0u8; 65 << 20];
         assert!(matches!(open(&gzip(&zeros)), Err(InputError::DecompressionBomb { .. })));
     }
 
     #[test]
-    fn damaged_gzip_says_so() {
+    fn damaged_gzip_is_an_error() {
         let mut packed = gzip(b"hello hello hello");
         packed.truncate(12);
         assert!(matches!(open(&packed), Err(InputError::Compressed { kind: "gzip", .. })));

@@ -1,7 +1,7 @@
-//! Equal things stored once: strings and slices addressed by 32-bit ids.
+//! Interned strings and slices, addressed by 32-bit ids.
 //!
-//! Contents lie end to end in one vector; a hash table holds only (hash, id), so that nothing is
-//! stored twice and growth never hashes a content again.
+//! All contents are in one vector. The hash table holds only (hash, id), so that nothing is stored twice and growth
+//! never hashes a content again.
 
 use std::hash::{BuildHasher as _, Hash};
 
@@ -10,11 +10,11 @@ use hashbrown::HashTable;
 
 use crate::base::ids::{SymbolId, to_u32};
 
-/// A map whose keys a file chooses: its hash has a seed of this process alone, so that no file can be made whose keys
-/// fall together. Its order is chance's: what walks it adds up, or sorts.
+/// A map for keys that come from a file. The hash has a random seed, so that nobody can construct a file whose keys
+/// collide. The order of iteration is random: iterate only to sum or to sort.
 pub type SeededMap<K, V> = std::collections::HashMap<K, V, RandomState>;
 
-/// The same of keys alone.
+/// The same without values.
 pub type SeededSet<K> = std::collections::HashSet<K, RandomState>;
 
 /// Distinct slices of `T`; ids are dense and in order of first appearance.
@@ -23,7 +23,7 @@ pub struct Slices<T> {
     data: Vec<T>,
     ends: Vec<usize>,
     table: HashTable<(u32, u32)>,
-    /// As of a [`SeededMap`]; ids do not depend on it.
+    /// See [`SeededMap`]; ids do not depend on it.
     seed: RandomState,
 }
 
@@ -40,7 +40,7 @@ fn spread(hash: u32) -> u64 {
 }
 
 impl<T: Copy + Eq + Hash> Slices<T> {
-    /// The id of `slice`, which is stored if it is new.
+    /// The id of `slice`, stored if it is new.
     pub fn intern(&mut self, slice: &[T]) -> u32 {
         let hash = (self.seed.hash_one(slice) >> 32) as u32;
         let (data, ends) = (&self.data, &self.ends);
@@ -63,12 +63,11 @@ impl<T> Slices<T> {
         slice_at(&self.data, &self.ends, id)
     }
 
-    /// How many distinct slices there are.
+    /// Number of distinct slices.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether nothing was interned.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -86,7 +85,7 @@ fn slice_at<'a, T>(data: &'a [T], ends: &[usize], id: u32) -> &'a [T] {
 pub struct Symbols(Slices<u8>);
 
 impl Symbols {
-    /// The id of `text`, which is stored if it is new.
+    /// The id of `text`, stored if it is new.
     pub fn intern(&mut self, text: &str) -> SymbolId {
         SymbolId(self.0.intern(text.as_bytes()))
     }
@@ -96,12 +95,11 @@ impl Symbols {
         std::str::from_utf8(self.0.get(id.0)).unwrap_or_default()
     }
 
-    /// How many distinct strings there are.
+    /// Number of distinct strings.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing was interned.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -112,24 +110,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_contents_share_an_id_and_empty_ones_count() {
-        let mut s = Slices::<u32>::default();
-        let ids: Vec<u32> =
-            [&[][..], &[1u32], &[1, 2], &[], &[1], &[2, 1]].iter().map(|x| s.intern(x)).collect();
+    fn equal_slices_share_an_id_also_empty_ones() {
+        let mut slices = Slices::<u32>::default();
+        let ids: Vec<u32> = [&[][..], &[1u32], &[1, 2], &[], &[1], &[2, 1]]
+            .iter()
+            .map(|x| slices.intern(x))
+            .collect();
         assert_eq!(ids, [0, 1, 2, 0, 1, 3]);
-        assert_eq!(s.get(2), [1, 2]);
-        assert!(s.get(0).is_empty());
-        assert!(s.get(99).is_empty());
-        assert_eq!(s.len(), 4);
+        assert_eq!(slices.get(2), [1, 2]);
+        assert!(slices.get(0).is_empty());
+        assert!(slices.get(99).is_empty());
+        assert_eq!(slices.len(), 4);
     }
 
     #[test]
     fn ids_survive_growth() {
-        let mut s = Symbols::default();
-        let ids: Vec<_> = (0..5000).map(|i| s.intern(&format!("s{i}"))).collect();
+        let mut symbols = Symbols::default();
+        let ids: Vec<_> = (0..5000).map(|i| symbols.intern(&format!("s{i}"))).collect();
         for (i, id) in ids.iter().enumerate() {
-            assert_eq!(s.get(*id), format!("s{i}"));
-            assert_eq!(s.intern(&format!("s{i}")), *id);
+            assert_eq!(symbols.get(*id), format!("s{i}"));
+            assert_eq!(symbols.intern(&format!("s{i}")), *id);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What every room uses and no domain owns: amounts, ids, interning, reading files, warnings.
+//! Tools that every room uses: amounts, ids, interned strings, input files, warnings, the summary of a report.
 //!
-//! In: nothing. Out: types and functions that know neither PyTorch nor memory.
+//! In: bytes of files, numbers and text. Out: types and functions that know neither PyTorch's allocator nor snapshots.
 
 pub mod ids;
 pub mod input;

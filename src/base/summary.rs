@@ -1,28 +1,28 @@
-//! The lines that every answer begins with: what happened, who holds most, what to do, what to copy.
+//! The first lines of every report: what happened, who holds most, what to do, what to copy.
 
 use serde::Serialize;
 
-/// What an answer comes to.
+/// The first lines of a report.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// What happened: what failed, where and why, or that nothing did.
+    /// One sentence: what failed, where and why, or that nothing failed.
     pub answer: String,
-    /// Who holds most; `None` where nobody holds anything, or the command does not look at it.
+    /// The code that holds the most memory; null if none does, or if the command does not look at holders.
     pub who: Option<String>,
-    /// What to do; `None` where nothing needs doing.
+    /// What to do; null if nothing needs to be done.
     pub action: Option<String>,
-    /// What to copy for it: a setting, a line of code to look at, a command or a call.
+    /// What to copy for `action`: a setting, a source line, a command or a call; null if there is nothing to copy.
     pub copy: Option<String>,
 }
 
 impl Summary {
-    /// That there is nothing to do about `answer`.
+    /// A summary with nothing to do.
     pub fn from_answer(answer: impl Into<String>) -> Self {
         Self { answer: answer.into(), ..Self::default() }
     }
 }
 
-/// `text` quoted as one word of a POSIX shell.
+/// Quotes `text` as one word of a POSIX shell, if needed.
 pub fn quote_shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
     if text.chars().all(is_plain) {
@@ -31,7 +31,7 @@ pub fn quote_shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// `oomscope ASKED PATH`; nothing where the file was standard input, which is gone.
+/// `oomscope ARGUMENTS PATH`; `None` for standard input, which cannot be read again.
 pub fn command_line(arguments: &str, path: &str) -> Option<String> {
     (path != "-").then(|| format!("oomscope {arguments} {}", quote_shell_word(path)))
 }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_copied_is_one_word_of_a_shell() {
+    fn paths_are_quoted_for_a_shell() {
         assert_eq!(
             command_line("whatif", "a/b-1.pickle.gz").unwrap(),
             "oomscope whatif a/b-1.pickle.gz"

@@ -1,29 +1,25 @@
-//! Amounts as people write and read them: bytes, ratios, durations, counts.
+//! Parses and formats amounts: bytes, ratios, durations, counts.
 
 mod escape;
 
-pub use escape::{starts_with_command, is_active, escape_text, escape_command_lines, escape_name};
+pub use escape::{escape_command_lines, escape_name, escape_text, is_active, starts_with_command};
 
 use thiserror::Error;
 
-/// One binary kibibyte, mebibyte, gibibyte, tebibyte in bytes.
 pub const KIB: u64 = 1 << 10;
-/// See [`KIB`].
 pub const MIB: u64 = 1 << 20;
-/// See [`KIB`].
 pub const GIB: u64 = 1 << 30;
-/// See [`KIB`].
 pub const TIB: u64 = 1 << 40;
 
-/// A size that could not be understood.
+/// Text that is not a size.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("'{0}' is not a size: write bytes (1048576) or a number with a unit (512MiB, 20GB, 80G)")]
 pub struct SizeError(String);
 
-/// Reads `512MiB`, `20GB`, `80G`, `1.5GiB` or plain bytes.
+/// Parses `512MiB`, `20GB`, `80G`, `1.5GiB` or plain bytes.
 ///
-/// `K`, `M`, `G`, `T` alone are binary, as in PyTorch's own options; `KB`, `MB`, `GB`, `TB` are
-/// powers of ten; `KiB` and kin are binary. Letter case does not matter.
+/// `K`, `M`, `G`, `T` alone are binary, as in PyTorch's own options, and so are `KiB` and so on; `KB`, `MB`, `GB`, `TB`
+/// are powers of ten. Letter case does not matter.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let error = || SizeError(text.to_owned());
     let trimmed = text.trim();
@@ -62,18 +58,18 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     Ok(value.round() as u64)
 }
 
-/// A ratio that could not be understood.
+/// Text that is not a ratio.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("'{0}' is not a ratio from 0 to 1: write 0.3 or 30%")]
 pub struct RatioError(String);
 
-/// Reads `0.3` or `30%`, both the same; nothing below 0 or above 1.
+/// Parses `0.3` or `30%`, from 0 to 1.
 pub fn parse_ratio(text: &str) -> Result<f64, RatioError> {
     let ratio = parse_factor(text).filter(|ratio| *ratio <= 1.0);
     ratio.ok_or_else(|| RatioError(text.to_owned()))
 }
 
-/// Reads `0.3` or `30%`, both the same, and as large as you like; nothing below 0.
+/// Parses `0.3` or `30%`, from 0 up, also above 1.
 pub fn parse_factor(text: &str) -> Option<f64> {
     let trimmed = text.trim();
     let (number, scale) = match trimmed.strip_suffix('%') {
@@ -84,7 +80,7 @@ pub fn parse_factor(text: &str) -> Option<f64> {
     number.parse::<f64>().ok().filter(|_| is_plain).map(|value| value / scale)
 }
 
-/// Bytes in the unit that keeps three or four digits: `512 B`, `1.50 KiB`, `976.6 MiB`, `79.25 GiB`.
+/// Formats bytes in the unit that keeps three or four digits: `512 B`, `1.50 KiB`, `976.6 MiB`, `79.25 GiB`.
 pub fn size(bytes: u64) -> String {
     let (scale, unit) = match bytes {
         0..KIB => return format!("{bytes} B"),
@@ -103,12 +99,12 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// A change in bytes with its sign: `+1.20 GiB`, `-512 MiB`, `0 B`.
+/// Formats a change in bytes with its sign: `+1.20 GiB`, `-512 MiB`, `0 B`.
 pub fn signed_size(bytes: i64) -> String {
     format!("{}{}", sign(bytes), size(bytes.unsigned_abs()))
 }
 
-/// A change in number with its sign: `+1,234`, `-1`, `0`.
+/// Formats a change of a count with its sign: `+1,234`, `-1`, `0`.
 pub fn signed_count(n: i64) -> String {
     format!("{}{}", sign(n), count(n.unsigned_abs()))
 }
@@ -121,15 +117,15 @@ fn sign(n: i64) -> &'static str {
     }
 }
 
-/// What `before` has changed by in `after`; at the ends of the range where it does not fit.
+/// `after - before`; it saturates.
 pub fn signed_difference(before: u64, after: u64) -> i64 {
-    let by = i64::try_from(before.abs_diff(after)).unwrap_or(i64::MAX);
-    if after < before { -by } else { by }
+    let difference = i64::try_from(before.abs_diff(after)).unwrap_or(i64::MAX);
+    if after < before { -difference } else { difference }
 }
 
-/// A ratio of 0..1 as a percentage: `0%`, `0.4%`, `37%`.
+/// Formats a ratio from 0 to 1 as a percentage: `0%`, `0.4%`, `37%`.
 ///
-/// Never rounds a remainder away: what is not all prints below 100%, what is not nothing above 0%.
+/// Only 0 prints as `0%`, and only 1 as `100%`.
 pub fn percent(ratio: f64) -> String {
     let value = ratio * 100.0;
     if value <= 0.0 {
@@ -145,7 +141,7 @@ pub fn percent(ratio: f64) -> String {
     }
 }
 
-/// A count with thousands separated: `1,234,567`.
+/// Formats a count with separated thousands: `1,234,567`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -158,7 +154,7 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// A count and its noun: `1 block`, `3,014 blocks`.
+/// Formats a count with its noun: `1 block`, `3,014 blocks`.
 pub fn counted(n: u64, noun: &str) -> String {
     let plural = match n {
         1 => "",
@@ -169,7 +165,7 @@ pub fn counted(n: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(n))
 }
 
-/// Microseconds as a person reads them: `850 us`, `12.3 ms`, `4.57 s`, `3 min 20 s`, `2 h 5 min`.
+/// Formats microseconds: `850 us`, `12.3 ms`, `4.57 s`, `3 min 20 s`, `2 h 5 min`.
 pub fn duration(us: u64) -> String {
     match us {
         0..1_000 => format!("{us} us"),
@@ -180,7 +176,7 @@ pub fn duration(us: u64) -> String {
     }
 }
 
-/// A stream by its raw handle: small ones as they are, pointers in hex.
+/// Formats the raw handle of a stream: small numbers in decimal, pointers in hex.
 pub fn stream(handle: u64) -> String {
     match handle {
         0 => "0 (default)".to_owned(),
@@ -189,7 +185,7 @@ pub fn stream(handle: u64) -> String {
     }
 }
 
-/// `part / whole`, 0 when there is no whole.
+/// `part / whole`; 0 if `whole` is 0.
 pub fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
@@ -199,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_read_as_documented() {
+    fn sizes_parse_as_documented() {
         assert_eq!(parse_size("1048576"), Ok(MIB));
         assert_eq!(parse_size("512MiB"), Ok(512 * MIB));
         assert_eq!(parse_size("20GB"), Ok(20_000_000_000));
@@ -222,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_read_as_documented() {
+    fn ratios_parse_as_documented() {
         for (text, ratio) in
             [("0.3", 0.3), ("30%", 0.3), (" 12.5 % ", 0.125), ("0", 0.0), ("1", 1.0)]
         {
@@ -236,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_print_short_and_honest() {
+    fn sizes_print_three_or_four_digits() {
         assert_eq!(size(512), "512 B");
         assert_eq!(size(20 * MIB), "20 MiB");
         assert_eq!(size(418_535_424), "399.1 MiB");
@@ -252,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn percentages_keep_a_remainder_visible() {
+    fn percentages_do_not_round_to_0_or_100() {
         assert_eq!(percent(0.0), "0%");
         assert_eq!(percent(1e-9), "<0.1%");
         assert_eq!(percent(0.999_99), "99.9%");
@@ -261,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_could_act_on_is_escaped() {
+    fn characters_that_control_a_terminal_are_escaped() {
         assert_eq!(escape_text("ü/train.py"), "ü/train.py");
         assert_eq!(escape_text("a\x1b[2J\nb"), "a\\u{1b}[2J\\nb");
         assert_eq!(escape_text("\u{61c}a\u{202e}"), "\\u{61c}a\\u{202e}");

@@ -1,35 +1,35 @@
-//! The page that torch's `_memory_viz.py` writes around a pickle: the pickle is in it as base64.
+//! Extracts the pickle from the page that torch's `_memory_viz.py` writes, which contains it as base64.
 
-/// How such a page begins, and what stands before the pickle.
+/// The first bytes of such a page, in any case; and the key before the pickle.
 const PAGE_STARTS: [&[u8]; 2] = [b"<!doctype html", b"<html"];
 const PICKLE_KEY: &[u8] = b"\"base64\":";
 
-/// The first pickle that the page `bytes` has inside; `None` where it is no such page.
+/// The first pickle in the page `bytes`; `None` if it is no such page.
 pub(super) fn embedded_pickle(bytes: &[u8]) -> Option<Vec<u8>> {
     let page = bytes.trim_ascii_start();
-    let begins =
-        |mark: &[u8]| page.get(..mark.len()).is_some_and(|it| it.eq_ignore_ascii_case(mark));
-    if !PAGE_STARTS.iter().any(|mark| begins(mark)) {
+    let starts_with = |start: &[u8]| {
+        page.get(..start.len()).is_some_and(|bytes| bytes.eq_ignore_ascii_case(start))
+    };
+    if !PAGE_STARTS.iter().any(|start| starts_with(start)) {
         return None;
     }
-    let at = memchr::memmem::find(page, PICKLE_KEY)?;
-    let rest = page.get(at + PICKLE_KEY.len()..)?.trim_ascii_start().strip_prefix(b"\"")?;
+    let key = memchr::memmem::find(page, PICKLE_KEY)?;
+    let rest = page.get(key + PICKLE_KEY.len()..)?.trim_ascii_start().strip_prefix(b"\"")?;
     let end = memchr::memchr(b'"', rest)?;
     decode_base64(rest.get(..end)?)
 }
 
-/// The bytes that `text` stands for.
 fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
     let digits = text.trim_ascii_end();
     let digits = digits.strip_suffix(b"==").or_else(|| digits.strip_suffix(b"=")).unwrap_or(digits);
     let mut out = Vec::with_capacity(digits.len() / 4 * 3 + 3);
-    for four in digits.chunks(4) {
+    for group in digits.chunks(4) {
         let mut bits = 0u32;
-        for (at, digit) in four.iter().enumerate() {
-            bits |= u32::from(digit_value(*digit)?) << (18 - 6 * at);
+        for (index, digit) in group.iter().enumerate() {
+            bits |= u32::from(digit_value(*digit)?) << (18 - 6 * index);
         }
         let [_, bytes @ ..] = bits.to_be_bytes();
-        out.extend(bytes.iter().take(four.len() * 3 / 4));
+        out.extend(bytes.iter().take(group.len() * 3 / 4));
     }
     Some(out)
 }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pickle_of_a_page_is_found() {
+    fn the_pickle_of_a_page_is_extracted() {
         let page = |inside: &str| {
             format!(
                 "\n<!DOCTYPE html>\n<script>const local_files = \

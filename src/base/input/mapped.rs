@@ -1,7 +1,7 @@
-//! A file in memory without a copy, also when it becomes shorter meanwhile.
+//! A memory-mapped file that survives truncation.
 //!
-//! Bytes that are no longer in a mapped file are answered with a signal (`SIGBUS`), which ends the process. Here they
-//! read as zeros from then on, and the map says so: whoever reads it finishes, and then tells that the file changed.
+//! Reading a mapped page that the file no longer has raises `SIGBUS`, which kills the process. Here such pages read as
+//! zeros, and the map records it: the reader finishes, then reports that the file changed.
 #![allow(unsafe_code)] // the memory map and the handler of its signal
 
 use std::fs::File;
@@ -10,7 +10,6 @@ use std::ops::Deref;
 
 use memmap2::Mmap;
 
-/// The content of a file.
 #[derive(Debug)]
 pub(super) struct Mapped {
     map: Mmap,
@@ -18,17 +17,15 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// Maps `file`.
     pub(super) fn new(file: &File) -> io::Result<Self> {
         // SAFETY: the map is read-only and lives as long as the `Mapped`. Another process may change the bytes
-        // meanwhile: they are only ever read as bytes, whatever they are. What is cut off reads as zeros, see
-        // `signal`.
+        // meanwhile: any bytes are valid. Truncated pages read as zeros, see `signal`.
         let map = unsafe { Mmap::map(file) }?;
         let watched = signal::register(&map);
         Ok(Self { map, watched })
     }
 
-    /// Whether bytes were asked for that the file no longer has.
+    /// Whether a read hit a page that the file no longer has.
     pub(super) fn is_truncated(&self) -> bool {
         self.watched.is_truncated()
     }
@@ -50,35 +47,36 @@ impl Drop for Mapped {
 
 #[cfg(unix)]
 mod signal {
-    //! The handler of `SIGBUS`: it knows every map, and puts zeros in the place of what is gone.
+    //! The handler of `SIGBUS`: it knows every map, and replaces missing pages by zeros.
 
     use std::ptr;
     use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::SeqCst};
     use std::sync::{Mutex, OnceLock, PoisonError};
 
-    /// Every map that lives, and places of maps that no longer do. Only ever grows, at its head.
+    /// A list of all maps, and of entries to reuse. It only grows, at its head, since a signal handler may be walking
+    /// it.
     static MAPS: AtomicPtr<WatchedMap> = AtomicPtr::new(ptr::null_mut());
-    /// One thread at a time gives places out.
+    /// Held while an entry is added or reused.
     static REGISTRATION: Mutex<()> = Mutex::new(());
     static PREVIOUS: OnceLock<PreviousHandler> = OnceLock::new();
 
-    /// What was there before the handler, and the bytes of a page.
+    /// The handler that was installed before, and the page size.
     struct PreviousHandler {
         action: libc::sigaction,
         page: usize,
     }
 
-    /// The place of a map.
+    /// An entry of the list.
     #[derive(Debug)]
     pub(super) struct WatchedMap {
-        /// First address; 0 where no map has the place.
+        /// First address; 0 if no map uses the entry.
         start: AtomicUsize,
         end: AtomicUsize,
         is_truncated: AtomicBool,
         next: *const WatchedMap,
     }
 
-    // SAFETY: `next` is set before others see the place, points to one that lives for ever, and stays as it is.
+    // SAFETY: `next` is set before others see the entry, never changes, and points to an entry that lives for ever.
     unsafe impl Sync for WatchedMap {}
     // SAFETY: as above.
     unsafe impl Send for WatchedMap {}
@@ -100,58 +98,58 @@ mod signal {
     }
 
     fn maps() -> impl Iterator<Item = &'static WatchedMap> {
-        let mut at = MAPS.load(SeqCst).cast_const();
+        let mut next = MAPS.load(SeqCst).cast_const();
         std::iter::from_fn(move || {
-            // SAFETY: a place lives for ever.
-            let map = unsafe { at.as_ref() }?;
-            at = map.next;
+            // SAFETY: an entry lives for ever.
+            let map = unsafe { next.as_ref() }?;
+            next = map.next;
             Some(map)
         })
     }
 
-    /// Lets the handler know of the map `bytes`.
     pub(super) fn register(bytes: &[u8]) -> &'static WatchedMap {
-        let _one_at_a_time = REGISTRATION.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = REGISTRATION.lock().unwrap_or_else(PoisonError::into_inner);
         PREVIOUS.get_or_init(install);
         if let Some(vacant) = maps().find(|map| map.start.load(SeqCst) == 0) {
             vacant.set_range(bytes);
             return vacant;
         }
-        let place: &'static mut WatchedMap = Box::leak(Box::new(WatchedMap {
+        let entry: &'static mut WatchedMap = Box::leak(Box::new(WatchedMap {
             start: AtomicUsize::new(0),
             end: AtomicUsize::new(0),
             is_truncated: AtomicBool::new(false),
             next: MAPS.load(SeqCst),
         }));
-        place.set_range(bytes);
-        MAPS.store(place, SeqCst);
-        place
+        entry.set_range(bytes);
+        MAPS.store(entry, SeqCst);
+        entry
     }
 
     fn install() -> PreviousHandler {
         // SAFETY: all zeros is a valid `sigaction`; the handler does only what a handler may do (atomics and system
-        // calls). The page size is a question without effect.
+        // calls). Querying the page size has no effect.
         unsafe {
-            let mut ours: libc::sigaction = std::mem::zeroed();
-            let mut before: libc::sigaction = std::mem::zeroed();
-            ours.sa_sigaction = on_bus_error as *const () as usize;
-            ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            libc::sigaction(libc::SIGBUS, &raw const ours, &raw mut before);
+            let mut new: libc::sigaction = std::mem::zeroed();
+            let mut previous: libc::sigaction = std::mem::zeroed();
+            new.sa_sigaction = on_bus_error as *const () as usize;
+            new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigaction(libc::SIGBUS, &raw const new, &raw mut previous);
             let page = usize::try_from(libc::sysconf(libc::_SC_PAGESIZE)).unwrap_or(4096);
-            PreviousHandler { action: before, page }
+            PreviousHandler { action: previous, page }
         }
     }
 
     extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-        // SAFETY: the system gives a valid `info`. Only pages of a map of ours are replaced, which stay readable.
+        // SAFETY: the system passes a valid `info`. Only pages of our own maps are replaced, and they stay readable.
         unsafe {
-            let Some(before) = PREVIOUS.get() else { libc::abort() };
-            let at = (*info).si_addr().addr();
-            let is_here =
-                |map: &&WatchedMap| (map.start.load(SeqCst)..map.end.load(SeqCst)).contains(&at);
-            if let Some(map) = maps().find(is_here) {
+            let Some(previous) = PREVIOUS.get() else { libc::abort() };
+            let address = (*info).si_addr().addr();
+            let contains_address = |map: &&WatchedMap| {
+                (map.start.load(SeqCst)..map.end.load(SeqCst)).contains(&address)
+            };
+            if let Some(map) = maps().find(contains_address) {
                 map.is_truncated.store(true, SeqCst);
-                let first = at - at % before.page;
+                let first = address - address % previous.page;
                 let zeros = libc::mmap(
                     ptr::with_exposed_provenance_mut(first),
                     map.end.load(SeqCst) - first,
@@ -164,15 +162,15 @@ mod signal {
                     return;
                 }
             }
-            // Not ours: it comes again, to whoever was there before.
-            libc::sigaction(libc::SIGBUS, &raw const before.action, ptr::null_mut());
+            // Not our map: the fault repeats, with the previous handler.
+            libc::sigaction(libc::SIGBUS, &raw const previous.action, ptr::null_mut());
         }
     }
 }
 
 #[cfg(not(unix))]
 mod signal {
-    //! Other systems refuse to cut off what is mapped.
+    //! Other systems refuse to truncate a mapped file.
 
     #[derive(Debug)]
     pub(super) struct WatchedMap;
@@ -197,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_cut_off_reads_as_zeros() {
+    fn truncated_pages_read_as_zeros() {
         let file = tempfile::tempfile().unwrap();
         let big = vec![7; 1 << 20];
         io::Write::write_all(&mut &file, &big).unwrap();
@@ -207,6 +205,6 @@ mod tests {
         assert_eq!((maps[0].first(), maps[0].last()), (Some(&7), Some(&0)));
         assert_eq!(maps.each_ref().map(Mapped::is_truncated), [true, false]);
         drop(maps);
-        assert!(!Mapped::new(&file).unwrap().is_truncated(), "a place of its own, or a clean one");
+        assert!(!Mapped::new(&file).unwrap().is_truncated(), "a reused entry is reset");
     }
 }

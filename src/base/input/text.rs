@@ -1,23 +1,19 @@
-//! Text that is not UTF-8, or says that it is: what Windows' programs write.
+//! Converts text in UTF-16, or in UTF-8 with a byte order mark, as programs on Windows write it.
 
 use std::io::{self, Read};
 
-/// The mark at the beginning of a text that says how it is written.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// How a text is written that has to be changed to be read.
+/// An encoding that needs conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
-    /// UTF-8 after a mark.
     Utf8WithBom,
-    /// UTF-16, little end first.
     Utf16Le,
-    /// UTF-16, big end first.
     Utf16Be,
 }
 
 impl Encoding {
-    /// Of what begins with `start`; `None` for UTF-8, and for what is no text.
+    /// The encoding of text that begins with `start`; `None` for plain UTF-8 and for binary data.
     pub(super) fn detect(start: &[u8]) -> Option<Self> {
         let is_text = |byte: u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
         match *start {
@@ -31,23 +27,29 @@ impl Encoding {
     }
 }
 
-/// A text as UTF-8 without a mark; what is no character becomes U+FFFD.
+/// Reads text as UTF-8 without a byte order mark. Invalid UTF-16 becomes U+FFFD.
 pub(super) struct Utf8Reader<R> {
     source: R,
     encoding: Encoding,
     has_started: bool,
-    /// Half of a character that the source has not told yet.
+    /// The first bytes of a character that the source has not completed.
     partial: Vec<u8>,
-    /// What was not asked for yet.
+    /// Converted text that was not read yet.
     decoded: io::Cursor<Vec<u8>>,
 }
 
 impl<R: Read> Utf8Reader<R> {
     pub(super) fn new(source: R, encoding: Encoding) -> Self {
-        Self { source, encoding, has_started: false, partial: Vec::new(), decoded: io::Cursor::default() }
+        Self {
+            source,
+            encoding,
+            has_started: false,
+            partial: Vec::new(),
+            decoded: io::Cursor::default(),
+        }
     }
 
-    /// Makes more of the source ready; `false` at its end.
+    /// Converts more of the source; `false` at its end.
     fn fill(&mut self) -> io::Result<bool> {
         let mut bytes = std::mem::take(&mut self.partial);
         let read = self.source.by_ref().take(1 << 16).read_to_end(&mut bytes)?;
@@ -56,7 +58,9 @@ impl<R: Read> Utf8Reader<R> {
         }
         let mut text = match self.encoding {
             Encoding::Utf8WithBom => bytes,
-            Encoding::Utf16Le | Encoding::Utf16Be => self.decode_utf16(bytes, read == 0).into_bytes(),
+            Encoding::Utf16Le | Encoding::Utf16Be => {
+                self.decode_utf16(bytes, read == 0).into_bytes()
+            }
         };
         if !std::mem::replace(&mut self.has_started, true) {
             let mark = BYTE_ORDER_MARK.to_string();
@@ -74,12 +78,13 @@ impl<R: Read> Utf8Reader<R> {
             (_, &[low, high]) => u16::from_le_bytes([low, high]),
             (_, odd) => odd.first().map_or(0, |byte| u16::from(*byte)),
         };
-        let is_first_half = |unit: u16| (0xd800..0xdc00).contains(&unit);
+        let is_high_surrogate = |unit: u16| (0xd800..0xdc00).contains(&unit);
         if !is_end {
-            let whole = bytes.len() / 2 * 2;
-            let last = bytes.get(whole.saturating_sub(2)..whole).map(unit);
-            let kept = if last.is_some_and(is_first_half) { whole - 2 } else { whole };
-            self.partial = bytes.split_off(kept);
+            let even_len = bytes.len() / 2 * 2;
+            let last = bytes.get(even_len.saturating_sub(2)..even_len).map(unit);
+            let split_at =
+                if last.is_some_and(is_high_surrogate) { even_len - 2 } else { even_len };
+            self.partial = bytes.split_off(split_at);
         }
         let units = bytes.chunks(2).map(unit);
         char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
@@ -109,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn every_encoding_is_read_wherever_a_character_is_parted() {
+    fn every_encoding_is_read_wherever_a_chunk_ends() {
         for text in ["a", "CUDA out of memory", &"x😀".repeat(70_000), &"😀".repeat(50_000)] {
             let marked = format!("\u{feff}{text}");
             let little: Vec<u8> = marked.encode_utf16().flat_map(u16::to_le_bytes).collect();

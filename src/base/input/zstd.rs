@@ -1,4 +1,4 @@
-//! zstd, as one program or many at once write it.
+//! Decompresses zstd, including the many frames that parallel compressors write.
 
 use std::error::Error as _;
 use std::io::{self, BufRead, Read};
@@ -6,12 +6,11 @@ use std::io::{self, BufRead, Read};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// How a frame begins.
+/// The magic bytes of a frame.
 const FRAME: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// How a frame meant for other programs begins, after a byte from `0x50` to `0x5f`: pzstd writes one first.
+/// The magic bytes of a skippable frame, after a byte from `0x50` to `0x5f`. pzstd writes one first.
 const SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
-/// Whether `start` is that of a zstd file.
 pub(super) fn is_zstd(start: &[u8]) -> bool {
     match start {
         [0x50..=0x5f, rest @ ..] => rest.starts_with(&SKIPPABLE),
@@ -19,7 +18,7 @@ pub(super) fn is_zstd(start: &[u8]) -> bool {
     }
 }
 
-/// The content of all zstd frames, one after the other: parallel compressors write many.
+/// The content of all frames, one after the other.
 pub(super) struct ZstdFrames<R> {
     source: R,
     decoder: FrameDecoder,
@@ -37,8 +36,8 @@ impl<R: BufRead> Read for ZstdFrames<R> {
         loop {
             if self.is_in_frame {
                 while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
-                    let one = BlockDecodingStrategy::UptoBlocks(1);
-                    let decoded = self.decoder.decode_blocks(&mut self.source, one);
+                    let one_block = BlockDecodingStrategy::UptoBlocks(1);
+                    let decoded = self.decoder.decode_blocks(&mut self.source, one_block);
                     decoded.map_err(to_io_error)?;
                 }
                 let n = self.decoder.read(out)?;
@@ -52,7 +51,7 @@ impl<R: BufRead> Read for ZstdFrames<R> {
             }
             match self.decoder.init(&mut self.source) {
                 Ok(()) => self.is_in_frame = true,
-                // Meant for other programs; its header has been read.
+                // A skippable frame; its header has been read.
                 Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                     length,
                     ..
@@ -69,11 +68,11 @@ impl<R: BufRead> Read for ZstdFrames<R> {
     }
 }
 
-/// What is wrong with a zstd frame. One that is cut short is told from others in one way, wherever the cut is.
+/// A truncated frame becomes `UnexpectedEof`, wherever it ends; the decoder reports it in several ways.
 fn to_io_error(error: FrameDecoderError) -> io::Error {
     let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    let cut = |cause: &io::Error| cause.kind() == io::ErrorKind::UnexpectedEof;
-    if causes.filter_map(|cause| cause.downcast_ref()).any(cut) {
+    let is_eof = |cause: &io::Error| cause.kind() == io::ErrorKind::UnexpectedEof;
+    if causes.filter_map(|cause| cause.downcast_ref()).any(is_eof) {
         return io::ErrorKind::UnexpectedEof.into();
     }
     io::Error::other(error)

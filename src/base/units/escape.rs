@@ -1,26 +1,25 @@
-//! Text from files, made plain: names in a file are whatever somebody wrote there, and what shows them (a terminal, a
-//! CI runner, a browser) acts on some of it.
+//! Escapes text from files: a name may contain anything, and terminals, CI runners and browsers act on some characters.
 //!
-//! [`plain`] is for any text, [`plain_name`] for names, [`plain_lines`] for finished pages. JSON keeps what was written and
-//! escapes the same characters ([`is_active`]) in its own way.
+//! [`escape_text`] is for any text, [`escape_name`] for names, [`escape_command_lines`] for complete pages. JSON keeps
+//! the original text, and escapes the same characters ([`is_active`]) in its own way.
 
 use std::borrow::Cow;
 
 use super::count;
 
-/// Characters of a name; demangled names of C++ functions have up to this many.
+/// Maximum length of a name, in characters. Demangled names of C++ functions are up to this long.
 const MAX_NAME_CHARS: usize = 400;
-/// Characters of a text: more than any sentence or message has.
+/// Maximum length of a text, in characters: longer than any sentence or message.
 const MAX_TEXT_CHARS: usize = 4000;
-/// Characters that are kept of what is cut, at its beginning and at its end.
+/// Characters kept at the start and at the end of truncated text.
 const KEPT_CHARS: [usize; 2] = [160, 100];
 
-/// `text` on one line, with every character escaped that a terminal or a CI runner could act on or that hides what
-/// is there. Words longer than names are cut.
+/// `text` on one line, with every character escaped that a terminal or a CI runner could act on or that hides text.
+/// Words longer than a name are truncated.
 pub fn escape_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for (at, word) in truncate(text, MAX_TEXT_CHARS).split(' ').enumerate() {
-        if at > 0 {
+    for (index, word) in truncate(text, MAX_TEXT_CHARS).split(' ').enumerate() {
+        if index > 0 {
             out.push(' ');
         }
         push_escaped(&mut out, &truncate(word, MAX_NAME_CHARS));
@@ -28,7 +27,7 @@ pub fn escape_text(text: &str) -> String {
     out
 }
 
-/// The same of a name, which is cut as a whole.
+/// The same for a name, which is truncated as a whole.
 pub fn escape_name(text: &str) -> String {
     escape_text(&truncate(text, MAX_NAME_CHARS))
 }
@@ -48,8 +47,8 @@ fn push_escaped(out: &mut String, word: &str) {
     }
 }
 
-/// Whether a terminal acts on `c`, or shows nothing of it or the text around it in another order: control
-/// characters, marks of direction, characters without width, tags.
+/// Whether `c` controls a terminal, is invisible, or changes the order of text: control characters, direction marks,
+/// characters without width, tags.
 pub fn is_active(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -58,38 +57,40 @@ pub fn is_active(c: char) -> bool {
             | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Whether `text` begins with what runners obey wherever it stands: `##[group]`, `##vso[..]`, `##teamcity[..]`.
+/// Whether `text` starts with a command that CI runners obey anywhere in a line: `##[group]`, `##vso[..]`,
+/// `##teamcity[..]`.
 pub fn starts_with_command(text: &str) -> bool {
     text.strip_prefix("##").is_some_and(|rest| {
         rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric()).starts_with('[')
     })
 }
 
-/// `page` with no line that a runner obeys because `::` begins it.
+/// Escapes lines of `page` that start with `::`, which CI runners obey.
 pub fn escape_command_lines(page: String) -> String {
-    let is_obeyed = |line: &str| line.trim_start().starts_with("::");
-    if !page.lines().any(is_obeyed) {
+    let is_command = |line: &str| line.trim_start().starts_with("::");
+    if !page.lines().any(is_command) {
         return page;
     }
-    let calm = |line: &str| {
-        if is_obeyed(line) { line.replacen("::", ":\\u{3a}", 1) } else { line.to_owned() }
+    let escape = |line: &str| {
+        if is_command(line) { line.replacen("::", ":\\u{3a}", 1) } else { line.to_owned() }
     };
-    page.split_inclusive('\n').map(calm).collect()
+    page.split_inclusive('\n').map(escape).collect()
 }
 
-/// `text`, or its beginning and its end with how long it is.
-fn truncate(text: &str, most: usize) -> Cow<'_, str> {
-    // Bytes are at least as many as characters.
-    if text.len() <= most {
+/// `text`, or its start and end with its length if it is longer than `max` characters.
+fn truncate(text: &str, max: usize) -> Cow<'_, str> {
+    // There are at least as many bytes as characters.
+    if text.len() <= max {
         return text.into();
     }
     let length = text.chars().count();
-    if length <= most {
+    if length <= max {
         return text.into();
     }
-    let place = |nth: usize| text.char_indices().nth(nth).map_or(text.len(), |(at, _)| at);
+    let byte_index =
+        |nth: usize| text.char_indices().nth(nth).map_or(text.len(), |(index, _)| index);
     let [first, last] = KEPT_CHARS;
-    let (start, end) = (text.get(..place(first)), text.get(place(length - last)..));
+    let (start, end) = (text.get(..byte_index(first)), text.get(byte_index(length - last)..));
     let (start, end) = (start.unwrap_or_default(), end.unwrap_or_default());
     format!("{start}…{end}({} characters)", count(length as u64)).into()
 }
@@ -99,13 +100,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_or_hides_is_escaped() {
+    fn active_and_hidden_characters_are_escaped() {
         assert_eq!(escape_text("a\u{1b}[2J\nb\u{9b}1m"), "a\\u{1b}[2J\\nb\\u{9b}1m");
         assert_eq!(
             escape_text("\u{202e}x\u{200b}\u{feff}\u{e0041}"),
             "\\u{202e}x\\u{200b}\\u{feff}\\u{e0041}"
         );
-        assert_eq!(escape_text("Zoë  中 😀 at::bmm"), "Zoë  中 😀 at::bmm");
+        assert_eq!(escape_text("Zoë  中 😀 index::bmm"), "Zoë  中 😀 index::bmm");
         assert_eq!(
             escape_text("a##[error]b ##vso[x] ###[ # #[ ##x"),
             "a#\\u{23}[error]b #\\u{23}vso[x] ##\\u{23}[ # #[ ##x"
@@ -113,18 +114,25 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_with_their_length() {
+    fn long_names_are_truncated_with_their_length() {
         let long = "é".repeat(3000);
-        for cut in [escape_name(&long), escape_text(&format!("in {long}"))] {
-            assert!(cut.ends_with("éé(3,000 characters)") && cut.chars().count() < MAX_NAME_CHARS, "{cut}");
+        for truncated in [escape_name(&long), escape_text(&format!("in {long}"))] {
+            assert!(
+                truncated.ends_with("éé(3,000 characters)")
+                    && truncated.chars().count() < MAX_NAME_CHARS,
+                "{truncated}"
+            );
         }
-        assert_eq!(escape_name(&"a ".repeat(MAX_NAME_CHARS)).split_once('…').unwrap().0.len(), KEPT_CHARS[0]);
+        assert_eq!(
+            escape_name(&"a ".repeat(MAX_NAME_CHARS)).split_once('…').unwrap().0.len(),
+            KEPT_CHARS[0]
+        );
         let sentence = "word ".repeat(300);
         assert_eq!(escape_text(&sentence), sentence);
     }
 
     #[test]
-    fn no_line_begins_with_a_command() {
+    fn no_line_starts_with_a_command() {
         assert_eq!(
             escape_command_lines("a::b\n  ::error::x\n::".to_owned()),
             "a::b\n  :\\u{3a}error::x\n:\\u{3a}"

@@ -1,13 +1,14 @@
-//! What every command may remark about a file: a [`Code`] that scripts go by, and a sentence.
+//! Warnings about a file: a [`Code`] for scripts, and a sentence for people.
 //!
-//! The codes stand in one list, each with its word and meaning; documentation is held equal to it. A room
-//! that finds something odd adds a [`Warning`] and goes on. This room knows nothing of what is remarked on.
+//! In: a code and a sentence, from any room that finds a problem and continues. Out: each warning once, in order of
+//! codes. One list defines all codes and their meanings, and a test compares the documentation with it. Knows nothing
+//! of the problems themselves.
 
 mod code;
 mod warning;
 mod words;
 
-/// The call that records a history to look at. Its legacy form, `_record_memory_history(True)`, keeps one entry.
+/// The call that records a useful history. Its legacy form, `_record_memory_history(True)`, keeps one entry.
 pub const RECORD_HISTORY_CALL: &str = "torch.cuda.memory._record_memory_history(max_entries=1_000_000)";
 
 pub use code::Code;

@@ -1,4 +1,4 @@
-//! Remarks, and a set of them.
+//! A warning, and a set of warnings.
 
 use std::collections::BTreeSet;
 
@@ -7,33 +7,30 @@ use serde::Serialize;
 use super::Code;
 use crate::base::units::escape_text;
 
-/// One remark.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Warning {
-    /// What it is about.
+    /// One of the codes in the table of warnings.
     pub code: Code,
-    /// One sentence with the numbers.
+    /// One sentence for people, with figures.
     pub message: String,
 }
 
-/// Remarks in order of their codes, each once.
+/// Warnings without duplicates, in order of codes.
 #[derive(Debug, Clone, Default)]
 pub struct Warnings(BTreeSet<Warning>);
 
 impl Warning {
-    /// A remark; of `message`, what could steer a terminal is left out.
+    /// Escapes characters of `message` that could control a terminal.
     pub fn new(code: Code, message: impl AsRef<str>) -> Self {
         Self { code, message: escape_text(message.as_ref()) }
     }
 }
 
 impl Warnings {
-    /// Adds a remark.
     pub fn add(&mut self, code: Code, message: impl AsRef<str>) {
         self.0.insert(Warning::new(code, message));
     }
 
-    /// All remarks.
     pub fn to_vec(&self) -> Vec<Warning> {
         self.0.iter().cloned().collect()
     }

@@ -1,6 +1,6 @@
-//! How a public vocabulary is declared: each word once, with its meaning.
+//! Declares a public vocabulary: each word once, with its meaning.
 
-/// Declares an enum whose every variant is a public word. The comment of a variant is its meaning, which
+/// Declares an enum in which each variant has a public word. The doc comment of a variant is its meaning, which the
 /// documentation prints: a sentence without its period.
 macro_rules! words {
     ($(#[$attribute:meta])* $vis:vis enum $Name:ident {
@@ -11,7 +11,7 @@ macro_rules! words {
         $vis enum $Name { $($(#[doc = $meaning])+ $Variant,)* }
 
         impl $Name {
-            /// All of them, as declared.
+            /// All variants, in order of declaration.
             pub const ALL: &[Self] = &[$(Self::$Variant,)*];
 
             /// The word, in kebab-case.
@@ -19,7 +19,7 @@ macro_rules! words {
                 match self { $(Self::$Variant => $word,)* }
             }
 
-            /// What it means, in a sentence without its period.
+            /// The meaning, in a sentence without its period.
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$Variant => concat!($($meaning),+).trim_ascii_start(),)* }
             }

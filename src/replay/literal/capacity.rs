@@ -6,8 +6,8 @@ use crate::allocator::conf::Settings;
 use crate::allocator::{max_growth, segment_size};
 use crate::snapshot::{Action, Device, TraceEntry};
 
-/// Device memory available to the process: reserved bytes plus the device's free bytes when a request failed, or the peak
-/// of reserved bytes if that is higher. `None` if no request failed.
+/// Device memory available to the process: reserved bytes plus the device's free bytes when a request failed, or the
+/// peak of reserved bytes if that is higher. `None` if no request failed.
 pub fn inferred_capacity(device: Device<'_>, reserved_before: u64) -> Option<u64> {
     let mut peak = reserved_before;
     let mut capacity: Option<u64> = None;
@@ -21,8 +21,9 @@ pub fn inferred_capacity(device: Device<'_>, reserved_before: u64) -> Option<u64
     capacity.map(|available| available.max(peak))
 }
 
-/// The range of the process's limit, if some request failed although the device had room for it: at least what the process
-/// did reserve, and less than it was refused. `None` if no failure shows a limit. `settings` returns those of an entry.
+/// The range of the process's limit, if some request failed although the device had room for it: at least what the
+/// process did reserve, and less than it was refused. `None` if no failure shows a limit. `settings` returns those of
+/// an entry.
 pub fn inferred_limit<'s>(
     device: Device<'_>,
     settings: impl Fn(usize) -> &'s Settings,

@@ -1,9 +1,9 @@
 //! The state in which a recording began, reconstructed by undoing the trace from the final segments.
 //!
-//! Segments are those at the end, without the ones that the trace added, and with the ones that it returned to the device.
-//! Active blocks are those that an entry frees or that exist at the end, if no entry allocated them. Adjacent free blocks
-//! are always merged, so the free blocks follow. The size of a block that was freed during the trace is not recorded; it
-//! follows from the requested bytes, the room up to the next block, and the rule for splitting.
+//! Segments are those at the end, without the ones that the trace added, and with the ones that it returned to the
+//! device. Active blocks are those that an entry frees or that exist at the end, if no entry allocated them. Adjacent
+//! free blocks are always merged, so the free blocks follow. The size of a block that was freed during the trace is not
+//! recorded; it follows from the requested bytes, the room up to the next block, and the rule for splitting.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -272,8 +272,8 @@ impl InitialState {
         }
     }
 
-    /// The end of the contiguous memory from each range on: mapped ranges of an expandable segment may be adjacent, and a
-    /// block may span them.
+    /// The end of the contiguous memory from each range on: mapped ranges of an expandable segment may be adjacent, and
+    /// a block may span them.
     fn chain_ends(&self) -> Vec<u64> {
         let mut ends: Vec<u64> = Vec::with_capacity(self.ranges.len());
         let mut next: Option<&DeviceRange> = None;
@@ -288,8 +288,8 @@ impl InitialState {
         ends
     }
 
-    /// For each block of unknown size, the address of the first allocation right behind it while it was active. A block of
-    /// the large pool may be up to 1 MiB larger than its rounded request.
+    /// For each block of unknown size, the address of the first allocation right behind it while it was active. A block
+    /// of the large pool may be up to 1 MiB larger than its rounded request.
     fn next_allocs(&self, device: Device<'_>, settings: &Settings) -> SeededMap<u64, u64> {
         let mut next_allocs = SeededMap::default();
         for (index, entry) in device.entries_where(|action| action == Action::Alloc) {

@@ -2,8 +2,8 @@
 //!
 //! In: a snapshot's segments and trace. Out: after each entry, the totals and every block ([`Tiling`]), shown to an
 //! observer; the state before the first entry; and what the trace alone tells of releases, settings and limits. Knows
-//! nothing of the allocator's decisions: [`LiteralReplay`] takes each address and size as recorded, and infers only what
-//! the trace omits, from the rules for block sizes ([`crate::allocator::block_size`]).
+//! nothing of the allocator's decisions: [`LiteralReplay`] takes each address and size as recorded, and infers only
+//! what the trace omits, from the rules for block sizes ([`crate::allocator::block_size`]).
 //!
 //! If the recording starts with an empty allocator, the totals are exact. Otherwise `initial_state` reconstructs the
 //! start by undoing the trace from the final segments. Memory use is bounded by the live blocks, not by the trace.

@@ -47,8 +47,8 @@ pub struct LiteralOutcome {
     /// Number of entries, and of parts of the initial state, that contradict what came before.
     pub contradictions: u64,
     pub first_contradiction: Option<usize>,
-    /// Number of blocks that differ in size or state between the snapshot and the end of the replay, or that only one of
-    /// them has.
+    /// Number of blocks that differ in size or state between the snapshot and the end of the replay, or that only one
+    /// of them has.
     pub end_differences: u64,
     /// The trace has no `free_completed` entries. The replay then completes each free at once, although another stream
     /// may still have used the block.
@@ -63,8 +63,8 @@ impl LiteralOutcome {
 }
 
 impl LiteralReplay<'_> {
-    /// Applies the trace. `observe` sees the state before the first entry and after every entry, with what the [`Tiling`]
-    /// keeps for `tracking`.
+    /// Applies the trace. `observe` sees the state before the first entry and after every entry, with what the
+    /// [`Tiling`] keeps for `tracking`.
     pub fn run(
         &self,
         tracking: Tracking,

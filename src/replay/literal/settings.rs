@@ -10,8 +10,8 @@ pub fn candidate_releases(torch: &TorchRange) -> std::ops::RangeInclusive<u32> {
     first..=torch.last.unwrap_or(NEWEST).clamp(first, NEWEST)
 }
 
-/// The settings in effect, as far as the file records them, and PyTorch's defaults for the others. Before PyTorch 2.3 the
-/// file records none; only the use of expandable segments shows in the trace.
+/// The settings in effect, as far as the file records them, and PyTorch's defaults for the others. Before PyTorch 2.3
+/// the file records none; only the use of expandable segments shows in the trace.
 pub fn recorded_settings(snapshot: &Snapshot) -> Settings {
     let mut settings = settings_for_release(snapshot, *candidate_releases(&snapshot.torch).end());
     // Only PyTorch up to 2.3, which reads "one division" its own way, allocates at such addresses.

@@ -1,8 +1,8 @@
-//! Writes the model's state as a snapshot, with the keys and their order that `torch.cuda.memory._dump_snapshot()` of the
-//! same release writes, so that the same rules read it.
+//! Writes the model's state as a snapshot, with the keys and their order that `torch.cuda.memory._dump_snapshot()` of
+//! the same release writes, so that the same rules read it.
 //!
-//! Frames, pools, settings and annotations come from the recording, since the model knows them by id or not at all. Compile
-//! contexts and user metadata are written as absent.
+//! Frames, pools, settings and annotations come from the recording, since the model knows them by id or not at all.
+//! Compile contexts and user metadata are written as absent.
 
 use std::io::{self, Write};
 
@@ -28,11 +28,11 @@ pub struct EmittedDevice<'a> {
     pub blocks: &'a [BlockView],
 }
 
-/// Writes to `out` the snapshot that PyTorch 2.`minor` would write for `devices`. Pools, stacks and annotations are those of
-/// `snapshot`, and so are the settings, unless `new_settings` gives others with their string.
+/// Writes to `out` the snapshot that PyTorch 2.`minor` would write for `devices`. Pools, stacks and annotations are
+/// those of `snapshot`, and so are the settings, unless `new_settings` gives others with their string.
 ///
-/// Each frame and each stack is written once, however many entries share it, so the reader's memory does not grow with the
-/// trace.
+/// Each frame and each stack is written once, however many entries share it, so the reader's memory does not grow with
+/// the trace.
 ///
 /// # Errors
 /// Those of `out`.

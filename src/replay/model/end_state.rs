@@ -3,8 +3,9 @@
 use crate::allocator::{BlockView, CachingAllocator, SegmentView};
 use crate::snapshot::{Block, BlockState, Device, Segment};
 
-/// The number of segments that differ, or that only one of the two has. A segment is equal if its address, size, stream,
-/// pool, kind and blocks are. Requested bytes count for active blocks only, since those of a free block are outdated.
+/// The number of segments that differ, or that only one of the two has. A segment is equal if its address, size,
+/// stream, pool, kind and blocks are. Requested bytes count for active blocks only, since those of a free block are
+/// outdated.
 pub fn count_end_differences(device: Device<'_>, allocator: &CachingAllocator) -> usize {
     let (segments, blocks) = allocator.view();
     let mut theirs: Vec<&Segment> = device.segments().collect();

@@ -19,8 +19,8 @@ pub struct Hypothesis {
     pub capacity: Option<u64>,
     /// Private pools that never split blocks (`MemPool(no_split=True)`).
     pub no_split: Vec<PoolId>,
-    /// Whether requests for a private pool, made in a graph capture or in `use_mem_pool`, are assumed to be in a capture:
-    /// see [`crate::replay::ops::Program::has_unknown_captures`].
+    /// Whether requests for a private pool, made in a graph capture or in `use_mem_pool`, are assumed to be in a
+    /// capture: see [`crate::replay::ops::Program::has_unknown_captures`].
     pub assumes_captures: bool,
 }
 
@@ -37,8 +37,8 @@ impl Hypothesis {
         last.map_or(&self.settings, |change| &change.settings)
     }
 
-    /// The settings if they do not change. Otherwise settings that need no more memory than any of them: without rounding,
-    /// and with expandable segments if any of them has them.
+    /// The settings if they do not change. Otherwise settings that need no more memory than any of them: without
+    /// rounding, and with expandable segments if any of them has them.
     pub fn least_demanding_settings(&self) -> Settings {
         let mut settings = self.settings.clone();
         if !self.settings_changes.is_empty() {

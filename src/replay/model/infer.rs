@@ -1,8 +1,8 @@
 //! Infers what a file does not record, by trial.
 //!
-//! The keys of a file narrow down the release; if several behave differently, each is tried. Limits of the process, pools
-//! that never split and, before PyTorch 2.3, the settings show only in the allocator's decisions. At a divergence, every
-//! hypothesis that could explain it is tried, and the one that gets furthest is kept.
+//! The keys of a file narrow down the release; if several behave differently, each is tried. Limits of the process,
+//! pools that never split and, before PyTorch 2.3, the settings show only in the allocator's decisions. At a
+//! divergence, every hypothesis that could explain it is tried, and the one that gets furthest is kept.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -118,7 +118,8 @@ fn best_release<'a>(
     best
 }
 
-/// The settings in effect: as recorded, or inferred if the release does not record them. `minor` is the release, if known.
+/// The settings in effect: as recorded, or inferred if the release does not record them. `minor` is the release, if
+/// known.
 pub fn settings_in_effect(snapshot: &Snapshot, minor: Option<u32>) -> Settings {
     let traced: Vec<Device<'_>> = snapshot.devices().filter(|device| !device.is_empty()).collect();
     if snapshot.settings.is_some() || traced.is_empty() {
@@ -258,8 +259,9 @@ fn alternatives(
     hypotheses
 }
 
-/// Possible sizes of the reservations of expandable segments, if `entry` maps memory far from where the model would: the
-/// distance to the nearest base below, of any kind, and the distance to the lowest address of its kind, or a part of it.
+/// Possible sizes of the reservations of expandable segments, if `entry` maps memory far from where the model would:
+/// the distance to the nearest base below, of any kind, and the distance to the lowest address of its kind, or a part
+/// of it.
 fn reservation_sizes(device: Device<'_>, entry: &TraceEntry) -> Vec<u64> {
     let kind = |entry: &TraceEntry| (entry.stream, entry.size == SMALL_SEGMENT);
     let mut bases: BTreeMap<(u64, bool), u64> = BTreeMap::new();
@@ -314,8 +316,8 @@ const NO_LIMIT: u64 = 1 << 47;
 /// Replaces a garbage collection threshold that is not recorded. It is so small that its limit refuses nothing.
 const SMALL_THRESHOLD: f64 = 1.0 / (1 << 20) as f64;
 
-/// Finds the limit of the process that garbage collection depends on, by bisection: with too low a limit, the model collects
-/// segments that PyTorch kept; with too high a one, it keeps segments that PyTorch collected.
+/// Finds the limit of the process that garbage collection depends on, by bisection: with too low a limit, the model
+/// collects segments that PyTorch kept; with too high a one, it keeps segments that PyTorch collected.
 fn find_limit<'a>(from: &InferredDevice<'a>) -> Option<InferredDevice<'a>> {
     let mut hypothesis = from.hypothesis.clone();
     if hypothesis.settings.garbage_collection_threshold == 0.0 {

@@ -1,8 +1,8 @@
 //! The possible causes of the entries before a request.
 //!
-//! A trace shows that frees were completed and memory was released before a request was served, but not why. A completion
-//! may have been polled when the request began, or waited for because the request could not be served. Memory may have been
-//! released for the request, or by an `empty_cache()` before it.
+//! A trace shows that frees were completed and memory was released before a request was served, but not why. A
+//! completion may have been polled when the request began, or waited for because the request could not be served.
+//! Memory may have been released for the request, or by an `empty_cache()` before it.
 
 use crate::allocator::{CachingAllocator, PendingFreeId, Request};
 use crate::base::ids::{PoolId, StackId};
@@ -31,8 +31,8 @@ pub(super) struct Interpretation {
     pub(super) is_capturing: bool,
 }
 
-/// All interpretations that are consistent with the state of `allocator`, the likeliest first. `id` is the recorded id of
-/// `pool`.
+/// All interpretations that are consistent with the state of `allocator`, the likeliest first. `id` is the recorded id
+/// of `pool`.
 pub(super) fn interpretations(
     allocator: &mut CachingAllocator,
     freeable: &[PoolId],
@@ -49,8 +49,8 @@ pub(super) fn interpretations(
     };
     let mut interpretations = vec![plain];
     if prelude.first_move.is_some() || has_failed {
-        // Completions before the first change of reserved memory were polled at the start of the request, or waited for.
-        // Those that would have served the request were not polled.
+        // Completions before the first change of reserved memory were polled at the start of the request, or waited
+        // for. Those that would have served the request were not polled.
         let request = request_from_entry(entry, pool);
         let early_completions =
             prelude.completed.get(..prelude.completed_before_moves).unwrap_or_default();
@@ -76,8 +76,8 @@ pub(super) fn interpretations(
         interpretations.push(Interpretation { is_capturing: true, ..plain });
     }
     if has_failed && !prelude.has_released {
-        // Nothing was waited for or released, although something could have been: PyTorch skips that in a capture only. The
-        // id of a capture's own pool ends in 0.
+        // Nothing was waited for or released, although something could have been: PyTorch skips that in a capture only.
+        // The id of a capture's own pool ends in 0.
         let is_private = pool != PoolId::default();
         let is_of_capture =
             is_private && (id[1] == 0 || allocator.behaviour().private_pools_as_captures);

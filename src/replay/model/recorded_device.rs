@@ -19,8 +19,8 @@ struct Move {
     size: u64,
 }
 
-/// Answers each operation from the moves recorded for it, in order. It grants growth that is the next move, and refuses any
-/// other.
+/// Answers each operation from the moves recorded for it, in order. It grants growth that is the next move, and refuses
+/// any other.
 #[derive(Debug, Clone)]
 pub(super) struct RecordedDevice<'a> {
     moves: Vec<Move>,
@@ -91,7 +91,8 @@ impl<'a> RecordedDevice<'a> {
     }
 
     /// The base of the next reservation: the next address that is mapped for the pool, stream and size class of this
-    /// operation, outside all reservations. On a device of unknown size, a reservation is never full, so any address will do.
+    /// operation, outside all reservations. On a device of unknown size, a reservation is never full, so any address
+    /// will do.
     fn next_base(&self) -> Option<u64> {
         let (last, pool, stream, is_small) = self.op;
         let first_entry = self.moves.get(self.next_move).map_or(last, |next| next.entry_index);

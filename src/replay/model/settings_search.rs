@@ -19,8 +19,8 @@ const MAX_CHANGES: usize = 64;
 /// The budget is this many passes over the trace, and `EXTRA_ENTRIES` more.
 const MAX_PASSES: usize = 24;
 const EXTRA_ENTRIES: usize = 1 << 20;
-/// The search tries each of this many operations before a divergence as the one at which settings changed; before them it
-/// tries every second one, then every fourth, and so on.
+/// The search tries each of this many operations before a divergence as the one at which settings changed; before them
+/// it tries every second one, then every fourth, and so on.
 const DENSE_CANDIDATES: usize = 24;
 /// Entries after a divergence that a trial must reproduce to be followed further.
 const HORIZON: usize = 64;
@@ -131,8 +131,8 @@ impl<'a> SettingsSearch<'a> {
         Some(epochs)
     }
 
-    /// The hypothesis with each short epoch of uncertain settings merged into the next epoch (`is_later`) or the one before.
-    /// The caller verifies the result.
+    /// The hypothesis with each short epoch of uncertain settings merged into the next epoch (`is_later`) or the one
+    /// before. The caller verifies the result.
     fn without_short_epochs(
         &self,
         epochs: &[SettingsChange],
@@ -193,8 +193,8 @@ impl<'a> SettingsSearch<'a> {
         Some(SettingsChange { first_entry: furthest.first_entry, settings: furthest.settings })
     }
 
-    /// The entries at which settings may have changed: starts of operations that allocate or release memory, and the start
-    /// of the current epoch.
+    /// The entries at which settings may have changed: starts of operations that allocate or release memory, and the
+    /// start of the current epoch.
     fn candidate_entries(&self, op_starts: &[usize]) -> Vec<usize> {
         let decides = |index: &usize| self.device.action(*index) != Some(Action::FreeRequested);
         let deciding: Vec<usize> = op_starts.iter().copied().filter(decides).collect();
@@ -269,7 +269,8 @@ impl<'a> SettingsSearch<'a> {
     }
 }
 
-/// Sorts by reach, the furthest first. Ties go to the trial that explains most, then to the simplest, then to the latest.
+/// Sorts by reach, the furthest first. Ties go to the trial that explains most, then to the simplest, then to the
+/// latest.
 fn sort_trials(trials: &mut [Trial<'_>], start: usize) {
     trials.sort_by_key(|trial| {
         use std::cmp::Reverse;

@@ -1,9 +1,9 @@
 //! Performs the recorded operations on the model with a simulated device.
 //!
-//! The program is assumed to perform the same operations whatever the allocator does. A block whose request fails is never
-//! freed. A block whose request failed when it was recorded, but is served now, is freed at once, since the recorded
-//! program continued without it. The work of other streams is assumed to take as long as recorded: a pending free is
-//! completed where its completion was recorded.
+//! The program is assumed to perform the same operations whatever the allocator does. A block whose request fails is
+//! never freed. A block whose request failed when it was recorded, but is served now, is freed at once, since the
+//! recorded program continued without it. The work of other streams is assumed to take as long as recorded: a pending
+//! free is completed where its completion was recorded.
 
 use std::collections::BTreeMap;
 
@@ -71,8 +71,8 @@ pub fn simulate(
     simulate_on(program, hypothesis, device, |_, _| true, sink)
 }
 
-/// The same on `device`. Before each operation, `should_continue` gets the index of its last entry and returns whether to
-/// perform it and those after it.
+/// The same on `device`. Before each operation, `should_continue` gets the index of its last entry and returns whether
+/// to perform it and those after it.
 pub fn simulate_on<D: ReplayDevice>(
     program: &Program<'_>,
     hypothesis: &Hypothesis,
@@ -276,9 +276,9 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
         block.is_some()
     }
 
-    /// Whether the request is performed like one in a graph capture: it waits for no pending free, and other pools release
-    /// nothing for it. A real capture does not need this, since the cache is emptied when it begins, which leaves no entry if
-    /// the cache is empty.
+    /// Whether the request is performed like one in a graph capture: it waits for no pending free, and other pools
+    /// release nothing for it. A real capture does not need this, since the cache is emptied when it begins, which
+    /// leaves no entry if the cache is empty.
     fn is_treated_as_capture(&self, pool: PoolId, stream: u64) -> bool {
         pool != PoolId::default()
             && self.allocator.behaviour().private_pools_as_captures
@@ -358,7 +358,8 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 for pending_free in completed {
                     self.allocator.complete_free(*pending_free, context);
                 }
-                // The release waited for them if that leaves nothing. Otherwise a request that left no entry polled them.
+                // The release waited for them if that leaves nothing. Otherwise a request that left no entry polled
+                // them.
                 if !self.allocator.has_pending_other_than(&[])
                     && !self.allocator.has_releasable_memory(freeable)
                 {

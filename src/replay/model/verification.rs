@@ -21,8 +21,8 @@ pub struct Verification {
     pub divergence: Option<Divergence>,
     /// Number of entries with an earlier time than the entry before.
     pub time_reversals: usize,
-    /// Number of operations that the trace allows to interpret in several ways. Counters such as `num_alloc_retries` may be
-    /// off by as much.
+    /// Number of operations that the trace allows to interpret in several ways. Counters such as `num_alloc_retries`
+    /// may be off by as much.
     pub ambiguous_ops: usize,
     /// The model's state after the last operation.
     pub allocator: CachingAllocator,

@@ -1,5 +1,5 @@
-//! Performs the recorded operations on the model, with a device that answers as the recorded one did, and compares every
-//! entry that the model writes with the recording.
+//! Performs the recorded operations on the model, with a device that answers as the recorded one did, and compares
+//! every entry that the model writes with the recording.
 
 use std::ops::Range;
 
@@ -387,7 +387,8 @@ impl<'a> Verifier<'a> {
         self.make_freeable(pools);
         self.learn_release_order();
         if !is_all_pools && pools.is_empty() {
-            // Either a request that left no entry polled them, or the release waited for them and had nothing to release.
+            // Either a request that left no entry polled them, or the release waited for them and had nothing to
+            // release.
             for pending_free in order.drain(..) {
                 self.allocator.complete_free(pending_free, context);
             }

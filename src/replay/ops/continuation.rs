@@ -11,8 +11,8 @@ use crate::base::ids::{StackId, to_u32};
 #[derive(Debug)]
 pub struct Continuation<'a> {
     /// The recorded operations. Then the failed request again, now served, and the operations that followed it one step
-    /// earlier, up to and including the same request of the next step. Each added request has an entry index of its own,
-    /// counted on from the failed one.
+    /// earlier, up to and including the same request of the next step. Each added request has an entry index of its
+    /// own, counted on from the failed one.
     pub program: Program<'a>,
     /// For each operation of `program`, the recorded one that it is or repeats.
     pub(crate) sources: Vec<u32>,

@@ -1,5 +1,5 @@
-//! What a recorded program did, as operations on numbered slots instead of addresses. Read once from the trace, it can be
-//! performed on the allocator model any number of times.
+//! What a recorded program did, as operations on numbered slots instead of addresses. Read once from the trace, it can
+//! be performed on the allocator model any number of times.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -72,8 +72,8 @@ pub(crate) enum OperationKind {
     Freeable(PoolId),
     /// The program took a snapshot.
     Snapshot(PoolId),
-    /// Memory that a library allocates and frees within one call. Unless it `is_needed`, the library falls back to a plan
-    /// without it.
+    /// Memory that a library allocates and frees within one call. Unless it `is_needed`, the library falls back to a
+    /// plan without it.
     Workspace { size: u64, stream: u64, is_needed: bool },
 }
 
@@ -153,8 +153,8 @@ impl Program<'_> {
         })
     }
 
-    /// Every free of a block that the program allocated: the number of its request in [`Self::requests`], and the number
-    /// of requests before the free.
+    /// Every free of a block that the program allocated: the number of its request in [`Self::requests`], and the
+    /// number of requests before the free.
     pub(crate) fn frees(&self) -> Vec<(usize, usize)> {
         let mut request_of_slot: Vec<Option<usize>> = vec![None; self.slot_count];
         let (mut requests, mut frees) = (0, Vec::new());
@@ -226,8 +226,9 @@ impl Program<'_> {
         ends
     }
 
-    /// Whether a request for `pool` on `stream` was made in a graph capture rather than in `use_mem_pool`; `None` if the
-    /// trace does not show it. A capture's own pool has an id that ends in 0, and the default stream cannot be captured.
+    /// Whether a request for `pool` on `stream` was made in a graph capture rather than in `use_mem_pool`; `None` if
+    /// the trace does not show it. A capture's own pool has an id that ends in 0, and the default stream cannot be
+    /// captured.
     pub(crate) fn is_in_capture(&self, pool: PoolId, stream: u64) -> Option<bool> {
         match self.device.snapshot().pools.get(pool) {
             [_, 0] => Some(true),
@@ -271,7 +272,8 @@ impl Program<'_> {
         first
     }
 
-    /// For each request that failed, its entry index, and the bytes of the live blocks with it, rounded under `settings`.
+    /// For each request that failed, its entry index, and the bytes of the live blocks with it, rounded under
+    /// `settings`.
     pub fn bytes_needed_by_failed(&self, settings: &Settings) -> Vec<(usize, u64)> {
         let mut needed = Vec::new();
         self.walk_requests(settings, |request| {
@@ -324,8 +326,8 @@ impl Program<'_> {
         peak
     }
 
-    /// The requests right before the one of entry `failed` (the last) that were made in a row by stacks that `is_similar`
-    /// accepts: their number, and the bytes of those still live.
+    /// The requests right before the one of entry `failed` (the last) that were made in a row by stacks that
+    /// `is_similar` accepts: their number, and the bytes of those still live.
     pub fn similar_requests_before(
         &self,
         failed: usize,

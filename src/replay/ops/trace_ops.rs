@@ -1,8 +1,8 @@
 //! Groups trace entries by the operation that caused them.
 //!
 //! Entries between two that name an operation belong to the later one, unless their stack shows that the program
-//! released memory itself, with `empty_cache()` or by dropping a `MemPool`. Without stacks, the room that the device had
-//! decides.
+//! released memory itself, with `empty_cache()` or by dropping a `MemPool`. Without stacks, the room that the device
+//! had decides.
 
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! Free memory by kind, kept current as tiles change.
 //!
-//! `empty_cache()` releases whole free segments of the default pool, and whole free granules of expandable ones: the rule
-//! that the figures at a snapshot use. The counts of each tile are kept, so that an entry costs a few additions, however
-//! many tiles there are.
+//! `empty_cache()` releases whole free segments of the default pool, and whole free granules of expandable ones: the
+//! rule that the figures at a snapshot use. The counts of each tile are kept, so that an entry costs a few additions,
+//! however many tiles there are.
 
 use std::collections::BinaryHeap;
 
