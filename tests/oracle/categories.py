@@ -1,4 +1,4 @@
-"""Record training runs together with what their memory really was used for.
+"""Records training runs, with the real use of their memory.
 
 usage: run.sh categories.py SCENARIO OUT.pickle.gz
 
@@ -35,7 +35,7 @@ def give(saved):
 
 
 class Truth:
-    """What the memory is used for, written down at moments of the program's choosing."""
+    """The real use of memory, written down at moments that the program chooses."""
 
     def __init__(self):
         self.moments, self.models, self.optimizers, self.inputs = [], [], [], []
@@ -72,7 +72,7 @@ truth = Truth()
 
 
 class Block(nn.Module):
-    """A transformer block written out, so that its lines can be told apart."""
+    """A transformer block, written so that each tensor has its own line."""
 
     def __init__(self):
         super().__init__()
@@ -334,7 +334,7 @@ def queue():
 
 
 def cut_forward():
-    """The recording ends in the forward pass of the third step, where a program would fail."""
+    """The recording ends in the forward pass of the third step, as after an OOM."""
     model = Model().cuda()
     opt = torch.optim.Adam(model.parameters())
     train(model, opt, 2, at=set())
@@ -343,7 +343,7 @@ def cut_forward():
 
 
 def cut_backward():
-    """The recording ends in the backward pass of the third step, where a program would fail."""
+    """The recording ends in the backward pass of the third step, as after an OOM."""
     model = Model().cuda()
     opt = torch.optim.Adam(model.parameters())
     train(model, opt, 2, at=set())
@@ -438,7 +438,7 @@ def closure():
 
 
 def engine():
-    """A training framework: the optimizer is handed the whole step, of which the loss is written by hand."""
+    """A training framework that passes the step to the optimizer as a closure, with its own loss."""
     global step, noted
     noted = {1, 2}
     model = Model(layers=2).cuda()

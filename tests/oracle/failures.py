@@ -40,7 +40,7 @@ def blockers(mib, n):
 
 
 def capacity():
-    """Everything is held by the program."""
+    """The program uses all memory."""
     kept = blockers(30, 12)
     culprit(60)
     return kept
@@ -83,7 +83,7 @@ def memory_limit():
 
 
 def pending_free():
-    """What was freed in a graph capture waits for its end."""
+    """Memory freed in a graph capture waits for the end of the capture."""
     side = torch.cuda.Stream()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -127,14 +127,14 @@ def outside():
 
 
 def granules():
-    """There is room for the request, not for the whole granules that an expandable segment grows by."""
+    """There is room for the request, but not for the granules by which an expandable segment grows."""
     kept = blockers(20, 19) + blockers(1, 6)
     culprit(12)
     return kept
 
 
 def rounded():
-    """What the program holds is a fifth larger than it asked for."""
+    """The program's blocks are a fifth larger than requested."""
     kept = blockers(33, 9)
     culprit(56)
     return kept
@@ -152,7 +152,7 @@ def with_holes(n):
 
 
 def late():
-    """The recording begins when what stands in the way is already there."""
+    """The recording starts after the blocks in the way were allocated."""
     kept = with_holes(3)
     torch.cuda.memory._record_memory_history(None)
     torch.cuda.memory._record_memory_history(stacks="python")
@@ -181,7 +181,7 @@ def side_mempool():
 
 
 def mempool_first():
-    """The first request for a MemPool; up to 2.12 a whole free segment is not given back for it."""
+    """The first request for a MemPool. Up to 2.12 the allocator does not release a free segment for it."""
     kept = with_holes(2)
     whole = torch.empty(120 * MIB, dtype=torch.uint8, device="cuda")
     del whole
@@ -258,7 +258,7 @@ def attempt(scenario):
 
 
 def statistics(scenario):
-    """What came of the request, before anything else is done."""
+    """The result of the request and the statistics right after it."""
     seen = {}
     try:
         scenario()

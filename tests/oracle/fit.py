@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds predictions of `oomscope fit` against what PyTorch's allocator did at sizes that it was not shown.
+"""Compares predictions of `oomscope fit` with PyTorch's allocator at sizes that were not in the recordings.
 
 usage: fit.py OOMSCOPE DIR VENV [PROGRAM ..]
 

@@ -129,7 +129,7 @@ class Workload:
         self.error = None
         self.phase()
 
-    # ---- what happens next ----
+    # ---- the next phase ----
     def phase(self):
         """Choose how the next stretch behaves."""
         r = self.rng
@@ -442,7 +442,7 @@ class Workload:
                 self.handles.remove(k)  # nobody's now: its id may not be opened again
 
     def checkpoint(self):
-        """What cudagraph trees do: capture, remember the pool's state, capture on, put the state back."""
+        """Like cudagraph trees: captures, saves the state of the pool, captures more, and restores the state."""
         r, d = self.rng, self.device
         if not self.checkpoints or (r.random() < 0.1 and len(self.checkpoints) < 4):
             stream = r.choice(self.streams[d][1:] or [torch.cuda.Stream(d)])
@@ -488,7 +488,7 @@ class Workload:
             c["saved"] = [(storage(x[0]).data_ptr(), x[1]) for x in self.live if x[2] == owner]
 
     def mark(self):
-        """Entries that are no decisions: annotations, snapshots taken on the way, whole or of one pool."""
+        """Entries that are not decisions: annotations, and snapshots of everything or of one pool."""
         r = self.rng
         x = r.random()
         if x < 0.02 and self.untold.get("snapshots", 0) < 4:

@@ -1,4 +1,4 @@
-"""Record one job after different warm-ups: what a gate measures must not depend on them.
+"""Records one job after different warm-ups, which must not change what a gate measures.
 
 usage: run.sh gate.py WARMUP OUT.pickle.gz [--seed N] [--more MIB] [--empty-cache] [--no-stacks]
 
@@ -22,7 +22,7 @@ tensor = functools.partial(torch.empty, dtype=torch.uint8, device="cuda")
 
 
 def warm_up(kind, seed):
-    """Returns what is freed once the job's tensors are there."""
+    """Returns the tensors to free after the job has allocated its own."""
     if kind == "none":
         return []
     draw = random.Random(7 + seed)
@@ -36,7 +36,7 @@ def warm_up(kind, seed):
 
 
 def model(draw):
-    """What lives before the recording: parameters of all sizes, some of one size."""
+    """The tensors from before the recording: parameters of all sizes, some of the same size."""
     sizes = [draw.randrange(512, 20 * MIB) for _ in range(25)] + [2 * MIB, 300_000, 12 * MIB] * 6
     return [tensor(size) for size in sizes]
 
@@ -54,7 +54,7 @@ def step(draw, parameters, side, args):
     shared.record_stream(torch.cuda.current_stream())
     del shared
     for _ in range(3):
-        # Some of what was there before is replaced: alike ones are freed in any order.
+        # Replaces some tensors from before the recording. Tensors of the same size are freed in any order.
         parameters[draw.randrange(len(parameters))] = tensor(draw.randrange(MIB, 9 * MIB))
     while activations:
         activations.pop(draw.randrange(len(activations)))

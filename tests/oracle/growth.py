@@ -1,4 +1,4 @@
-"""Record one training program in several versions, to be compared: what changed is known.
+"""Records one training program in several versions with known differences, for comparisons.
 
 usage: run.sh growth.py VERSION OUT.pickle.gz
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use oomscope::base::input::Source;
 use oomscope::snapshot::Snapshot;
-use oomscope::study::attribution::held_blocks;
+use oomscope::study::attribution::categorized_blocks;
 use oomscope::study::{Scope, Study};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let study = Study::new(&snapshot, Scope::default());
     let device = study.device(0).ok_or("no device 0")?;
     for entry in args {
-        for block in held_blocks(device, entry.parse()?) {
+        for block in categorized_blocks(device, entry.parse()?) {
             let (category, confidence) = (block.category.word(), block.confidence.word());
             println!("{entry} {} {} {category} {confidence}", block.address, block.bytes);
         }

@@ -34,7 +34,7 @@ def train(mib, steps=40, keep=None):
 
 
 def fragment(mib):
-    """Every second block of the device is freed, and then a larger one asked for."""
+    """Frees every second block on the device, and then requests a larger one."""
     blocks = [block(8) for _ in range(140)]
     del blocks[::2]
     return forward(blocks, mib)
@@ -64,7 +64,7 @@ def waste():
 
 
 def full():
-    """A block in the cache that has to be given back, and then no more."""
+    """The allocator has to release a cached block, and then finds no more memory."""
     block(200)
     kept = []
     try:

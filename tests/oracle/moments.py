@@ -19,7 +19,7 @@ FIGURES = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes
 
 
 def seen():
-    """What PyTorch says of device 0 now."""
+    """PyTorch's figures of device 0 now."""
     stats = torch.cuda.memory_stats()
     snapshot = torch.cuda.memory._snapshot()
     segments = [

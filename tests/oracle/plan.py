@@ -1,4 +1,4 @@
-"""What to record: `plan(kind, release, seed)` turns three values into one fully determined run.
+"""The runs to record: `plan(kind, release, seed)` determines a run completely.
 
 A plan is a plain dictionary: the allocator settings, the stub device, the process limit and
 the knobs of the workload in fuzz.py. Nothing here needs torch. `KINDS` says which kinds of run

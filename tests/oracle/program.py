@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds what `oomscope whatif --program` says of a change against the same program, really changed.
+"""Compares `oomscope whatif --program` with runs of the changed program.
 
 usage: program.py OOMSCOPE DIR VENV [PROGRAM ..]
 

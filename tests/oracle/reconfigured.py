@@ -21,7 +21,7 @@ def entries():
 
 
 def change(text):
-    """Sets what `text` says from here on."""
+    """Applies the settings in `text` from here on."""
     if hasattr(torch._C, "_accelerator_setAllocatorSettings"):
         torch._C._accelerator_setAllocatorSettings(text)
     else:
@@ -48,7 +48,7 @@ def rounding(rng, live):
 
 
 def back_and_forth(rng, live):
-    """Expandable segments are turned off for a while, again and again, as frameworks of reinforcement learning do."""
+    """Repeatedly turns expandable segments off for a while, as frameworks for reinforcement learning do."""
     change("expandable_segments:True")
     for _ in range(6):
         burst(rng, live, 120)
@@ -66,7 +66,7 @@ def split_limit(rng, live):
 
 
 def three(rng, live):
-    """From what the environment says, over two options at once, to the defaults."""
+    """From the settings in the environment, through two options at once, to the defaults."""
     burst(rng, live, 200)
     change("expandable_segments:True,roundup_power2_divisions:8")
     burst(rng, live, 200)
@@ -90,13 +90,13 @@ def collecting(rng, live):
 
 
 def at_the_end(rng, live):
-    """Nothing is asked for under the last settings."""
+    """There is no request under the last settings."""
     burst(rng, live, 300)
     change("expandable_segments:True")
 
 
 def late(rng, live):
-    """Memory is held from before the recording."""
+    """There is memory from before the recording."""
     torch.cuda.memory._record_memory_history(None)
     burst(rng, live, 200)
     torch.cuda.memory._record_memory_history(stacks="python")

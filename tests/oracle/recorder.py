@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `oomscope run` does for jobs of every kind, with a stock PyTorch over the stub: one line for each promise.
+"""Tests `oomscope run` with jobs of every kind and a stock PyTorch over the stub. Prints one line per promise.
 
     ./recorder.py path/to/oomscope venv [--only NAME,...]
     ./recorder.py path/to/oomscope venv --fixtures ../../fixtures/recorded
@@ -239,7 +239,7 @@ def sitecustomize(job):
 
 @case
 def isolated(job):
-    """python -I ignores PYTHONPATH: without the package that is said, with it (torch 2.5 and later) all is recorded"""
+    """python -I ignores PYTHONPATH: a warning, or with the package (torch 2.5 and later) a recording"""
     if job.has("oomscope"):
         job.run("-I", jobs("fill.py")).expect(1, ["oom1.pickle.gz"])
         return "with the package"
@@ -277,7 +277,7 @@ def terminated(job):
 
 @case
 def killed(job):
-    """SIGKILL to the job: exit code 137, which is said"""
+    """SIGKILL to the job: exit code 137, with a message"""
     process = job.start(job.script("import time, torch\ntorch.empty(1, device='cuda')\ntime.sleep(60)"))
     os.kill(job.when_recorded(process), signal.SIGKILL)
     (job.out, job.errors), job.code = process.communicate(), process.returncode
@@ -318,14 +318,14 @@ def no_permission(job):
 
 @case
 def uncached(job):
-    """PYTORCH_NO_CUDA_MEMORY_CACHING: said, the program runs"""
+    """PYTORCH_NO_CUDA_MEMORY_CACHING: a warning, and the program runs"""
     job.run(job.script("import torch\ntorch.empty(1, device='cuda')"), PYTORCH_NO_CUDA_MEMORY_CACHING=1).expect(0, [])
     assert "PYTORCH_NO_CUDA_MEMORY_CACHING is set" in job.said()[0], job.said()
 
 
 @case
 def asynchronous(job):
-    """the cudaMallocAsync backend has no history: said, the program runs"""
+    """the cudaMallocAsync backend has no history: a warning, and the program runs"""
     job.run(
         job.script("import torch\ntorch.cuda.init()\nprint('done')"), PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync"
     ).expect(0, [])
@@ -476,7 +476,7 @@ assert "OutOfMemory" in str(book.cells[1].outputs) and "lives" in str(book.cells
 
 
 def neutral(snapshot, venv):
-    """Rewrites whatever tells something of this machine, in place."""
+    """Removes everything specific to this machine, in place."""
     torch = next(iter(venv.glob("lib/python3*/site-packages")))
     shown = {
         str(torch): "/venv/site-packages",

@@ -1,4 +1,4 @@
-"""Write what the allocator did: a snapshot with machine-independent file names, and the facts beside it."""
+"""Writes a snapshot with machine-independent file names, and the facts beside it."""
 
 import gzip
 import json
@@ -53,7 +53,7 @@ def anonymise(snapshot):
 
 
 def write(out, facts, **options):
-    """OUT (.pickle or .pickle.gz) and OUT's name with .json; returns the number of entries of each device."""
+    """Writes OUT (.pickle or .pickle.gz) and OUT's name with .json. Returns the number of entries per device."""
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     stats = [dict(torch.cuda.memory_stats(d)) for d in range(torch.cuda.device_count())]

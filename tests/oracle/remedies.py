@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What really happens under the settings that oomscope names for the failures of `failures.py`.
+"""Runs the failures of `failures.py` under the settings that oomscope recommends for them.
 
 usage: remedies.py OOMSCOPE FIXTURES VENV
 
@@ -31,7 +31,7 @@ def replayed(oomscope, path):
 
 
 def joined(recorded, remedy):
-    """The recorded string with the remedy's options in place of its own, and without what has to go."""
+    """The recorded settings with the remedy's options, and without those that it removes."""
     named = [option.split(":")[0] for option in remedy["settings"].split(",")] + [remedy.get("without")]
     kept = [option for option in recorded.split(",") if option and option.split(":")[0] not in named]
     return ",".join(kept + [remedy["settings"]] * bool(remedy["settings"]))

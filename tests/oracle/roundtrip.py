@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a program sees of memory under the stub: devices read as zeros, the host keeps what it has.
+"""Checks memory under the stub: devices read as zeros, and the host keeps its values.
 
 usage: VENV=path/to/venv ./run.sh roundtrip.py
 """

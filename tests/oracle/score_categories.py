@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Hold what oomscope says that blocks were for against what the recorded programs knew.
+"""Compares the categories that oomscope infers for blocks with what the recorded programs knew.
 
 usage: score_categories.py HELD_BLOCKS RECORDING... [--each] [--wrong N] [--only CATEGORY]
 
@@ -41,10 +41,10 @@ def truth_of(path):
 
 
 class Score:
-    """Bytes by category: said, true, right; and the first and the last of those said with high confidence."""
+    """Bytes by category: inferred, true, right; and inferred and right with high confidence."""
 
     def __init__(self):
-        self.said, self.true, self.right, self.high, self.high_right, self.undecided = (
+        self.inferred, self.true, self.right, self.high, self.high_right, self.undecided = (
             collections.Counter() for _ in range(6)
         )
 
@@ -56,13 +56,20 @@ class Score:
         def share(a, b):
             return f"{100 * a[kind] / b[kind]:7.2f}%" if b[kind] else "       -"
 
-        rates = [(self.right, self.said), (self.right, self.true), (self.high_right, self.high), (self.high, self.said)]
+        rates = [
+            (self.right, self.inferred),
+            (self.right, self.true),
+            (self.high_right, self.high),
+            (self.high, self.inferred),
+        ]
         return " ".join(share(a, b) for a, b in rates)
 
 
 def contradicted(moments, trace):
-    """(name, entry, address) of what was for different things at moments between which the trace has nothing but that a
-    snapshot was taken: no reader can tell those apart."""
+    """(name, entry, address) of storages whose use differs between moments with nothing but snapshots between them.
+
+    No reader can distinguish such moments.
+    """
     last, latest = [], -1
     for index, e in enumerate(trace):
         latest = latest if e["action"] == "snapshot" else index
@@ -103,17 +110,17 @@ def score(tool, path, wrong, only):
         capture_output=True,
         text=True,
     ).stdout
-    said = collections.defaultdict(list)
+    inferred = collections.defaultdict(list)
     for line in out.splitlines():
         entry, address, size, category, confidence = line.split()
-        said[int(entry)].append((int(address), int(size), category, confidence))
+        inferred[int(entry)].append((int(address), int(size), category, confidence))
     with gzip.open(path) as f:
         trace = Plain(f).load()["device_traces"][0]
     born, at = None, None
     undecided = contradicted(moments, trace)
     for entry, name, kinds in moments:
         one, mistakes, unseen = Score(), collections.Counter(), dict(kinds)
-        for address, size, category, confidence in said[entry]:
+        for address, size, category, confidence in inferred[entry]:
             kind, _ = unseen.pop(address, (None, 0))
             if (name, entry, address) in undecided:
                 total.undecided[kind] += size
@@ -125,7 +132,7 @@ def score(tool, path, wrong, only):
             if category == "communication" and kind is None:
                 continue
             if category in KINDS or category == "temporaries":
-                one.said[category] += size
+                one.inferred[category] += size
                 is_right = is_right or (category == "temporaries" and kind is None)
                 one.right[category] += size if is_right else 0
                 if confidence == "high":
@@ -135,7 +142,7 @@ def score(tool, path, wrong, only):
             if wrong and is_wrong and only in (None, kind, category):
                 if at != entry:
                     born, at = stacks_until(trace, entry), entry
-                mistakes[(f"{kind} is said {category} {confidence}", show(born.get(address)))] += size
+                mistakes[(f"{kind} is inferred {category} {confidence}", show(born.get(address)))] += size
         if unseen:
             print(
                 f"  {path.name} {name}: {len(unseen)} of the program's storages are not live: "
@@ -156,7 +163,7 @@ def main():
     args.add_argument("--only")
     args = args.parse_args()
     total = Score()
-    heading = "precision  recall   when high  said high"
+    heading = "precision  recall   when high  inferred high"
     for path in args.recordings:
         found = score(args.tool, path, args.wrong, args.only)
         if found is None:
@@ -165,14 +172,14 @@ def main():
         if args.each:
             print(f"{path.name.removesuffix('.pickle.gz')}")
             for kind in [*KINDS, "temporaries"]:
-                if found.said[kind] or found.true[kind]:
+                if found.inferred[kind] or found.true[kind]:
                     print(f"    {kind:>15} {found.line(kind)}")
     print(f"{len(args.recordings)} recordings     {heading}")
     for kind in [*KINDS, "temporaries"]:
         print(f"{kind:>19} {total.line(kind)}")
     if total.undecided:
-        told = ", ".join(f"{size:,} {kind}" for kind, size in total.undecided.most_common())
-        print(f"not counted, since the file cannot tell: bytes of {told}")
+        sizes = ", ".join(f"{size:,} {kind}" for kind, size in total.undecided.most_common())
+        print(f"not counted, because the recording does not determine them: bytes of {sizes}")
 
 
 main()

@@ -1,4 +1,4 @@
-"""Record sharded and replicated training, and optimizers of one's own, with what their memory was used for.
+"""Records sharded and replicated training, and custom optimizers, with the real use of their memory.
 
 usage: run.sh sharded.py SCENARIO OUT.pickle.gz        (torch 2.9 or later)
 

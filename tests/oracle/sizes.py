@@ -212,7 +212,7 @@ def inference():
 
 
 def encoder():
-    """PyTorch's own layers; at 8 its backward pass sums in two stages and asks for what it does not at 4."""
+    """PyTorch's own layers. At 8 the backward pass sums in two stages, with a request that it does not make at 4."""
     layer = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True, dropout=0.0)
     model = nn.Sequential(nn.Embedding(1000, 256), nn.TransformerEncoder(layer, 4), nn.Linear(256, 1000)).cuda()
     train(
@@ -226,7 +226,7 @@ def encoder():
 
 
 def compiled():
-    """By inductor: what kernels are fused, and what is kept for the backward pass, is the compiler's."""
+    """Compiled by inductor, which decides on fused kernels and on tensors saved for the backward pass."""
     model = torch.compile(Model(4).cuda())
     train(model, torch.optim.AdamW(model.parameters()), lambda: ids(SIZE, 128))
 
@@ -270,7 +270,7 @@ def pairs():
 
 
 def vary():
-    """Batches of many lengths: what is asked for depends on the data."""
+    """Batches of many lengths: requests depend on the data."""
     model = Model(2).cuda()
     lengths = iter([96, 160, 64, 128, 112, 80])
     train(model, torch.optim.AdamW(model.parameters()), lambda: ids(SIZE, next(lengths)), steps=6)

@@ -31,7 +31,7 @@ class Saved:
 
 
 def local(tensor):
-    """What this process holds of a tensor."""
+    """The part of a tensor that this process has."""
     tensor = getattr(tensor, "_local_tensor", tensor)  # DTensor
     return getattr(tensor, "elem", tensor)  # a collective that is not waited for yet
 

@@ -213,7 +213,7 @@ def tensor_parallel():
 
 
 def objects():
-    """What ranks say to each other in Python objects and on the CPU, and groups of groups."""
+    """Collectives of Python objects and on the CPU, and groups of groups."""
     from torch import distributed
 
     here = device()
@@ -284,7 +284,7 @@ def lightning():
 
 
 def generate():
-    """The length alone ends it: what the device says of it is zero."""
+    """Only the length ends it: the device's answer is always zero."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(

@@ -30,20 +30,20 @@ MEDIUM = "--d_model 1024 --d_ff 4096 --num_layers 24 --num_heads 16 --vocab_size
 
 @dataclass
 class Program:
-    """A command in a repository at a commit, and what it writes."""
+    """A command in a repository at a commit, and the snapshot that it writes."""
 
     repository: str
     commit: str
     torch: str
     gpu: tuple
-    # Where it is started, the words after `python`, the snapshot that it writes, and the name of the recording.
+    # Working directory, arguments of `python`, the snapshot that it writes, and the name of the recording.
     directory: str
     command: list
     written: str
     recording: str
     # The first digits of the recording's blob.
     blob: str
-    # What of the repository is needed; what goes on PYTHONPATH.
+    # The needed parts of the repository, and PYTHONPATH.
     parts: tuple = ("cs336-basics", "cs336_systems")
     path: tuple = ("cs336-basics",)
     # Text of the program that was otherwise when it was recorded, or that Python 3.11 refuses.
@@ -278,7 +278,7 @@ def facts(path, last=None):
 
 @contextlib.contextmanager
 def ran(tools, program):
-    """The program by a dry run: its clone, where it was started, and what it said."""
+    """Runs the program in a dry run. Returns its clone, its working directory and its output."""
     oomscope, venvs, clones = tools
     clone = clones / program.repository.replace("/", "+")
     git = clone / "repo" if (clone / "repo").exists() else clone

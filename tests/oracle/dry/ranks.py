@@ -22,7 +22,7 @@ NAMES = ("ddp", "zero", "fsdp1", "fsdp2", "tensor-parallel", "objects", "fsdp2:4
 
 
 def entries(path):
-    """What the allocator did, in order: actions, sizes and streams in the order of their first use."""
+    """The allocator's entries in order: actions, sizes, and streams numbered by first use."""
     with gzip.open(path) as file:
         snapshot = pickle.load(file)
     streams, found = {}, []
