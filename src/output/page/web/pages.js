@@ -5,11 +5,14 @@ let pages = [];
 
 function pagesList() {
   const list = make("div", { class: "pages", role: "listbox", "aria-label": "devices, the worst first" });
-  const most = pages.reduce((top, page) => Math.max(top, page.course?.scale_bytes || page.peak_reserved_bytes || 0), 1);
+  const maxBytes = pages.reduce(
+    (top, page) => Math.max(top, page.course?.scale_bytes || page.peak_reserved_bytes || 0),
+    1,
+  );
   const isOneDevice = pages.every((page) => page.device === pages[0].device);
   pages.forEach((page, index) => {
     const canvas = make("canvas", { width: 112, height: 24, "aria-hidden": "true" });
-    drawSparkline(canvas, page, most);
+    drawSparkline(canvas, page, maxBytes);
     const failures = page.failures
       ? make("b", { class: "bad" }, countOf(page.failures, "failure"))
       : make("span", { class: "muted" }, "no failure");
@@ -36,9 +39,9 @@ function pagesList() {
  * Draws a page's reserved and allocated memory.
  * @param {any} canvas
  * @param {any} page
- * @param {number} most bytes at the top
+ * @param {number} maxBytes at the top
  */
-function drawSparkline(canvas, page, most) {
+function drawSparkline(canvas, page, maxBytes) {
   if (!page.course) return;
   const context = canvas.getContext("2d");
   const { scale_bytes: scale, reserved, allocated } = page.course;
@@ -51,17 +54,17 @@ function drawSparkline(canvas, page, most) {
     context.globalAlpha = colour === theme.muted ? 0.4 : 1;
     context.fillStyle = colour;
     values.forEach((value, at) => {
-      const high = (((value / 1000) * scale) / most) * canvas.height;
+      const high = (((value / 1000) * scale) / maxBytes) * canvas.height;
       context.fillRect(at * wide, canvas.height - high, wide, high);
     });
   }
 }
 
 function drawPages() {
-  const most = pages.reduce((top, page) => Math.max(top, page.course?.scale_bytes || 0), 1);
+  const maxBytes = pages.reduce((top, page) => Math.max(top, page.course?.scale_bytes || 0), 1);
   for (const button of document.querySelectorAll(".page")) {
     const index = Number(button.getAttribute("data-page"));
     button.setAttribute("aria-selected", String(index === view.page));
-    drawSparkline(button.querySelector("canvas"), pages[index], most);
+    drawSparkline(button.querySelector("canvas"), pages[index], maxBytes);
   }
 }
