@@ -10,11 +10,11 @@ use crate::support::rust_source::{Source, sources};
 
 /// Hits that are left. These numbers only fall: lower the room's number in the commit that renames.
 const ALLOWED: &[(&str, usize)] = &[
-    ("base", 61),
+    ("base", 7),
     ("allocator", 138),
     ("snapshot", 112),
     ("stacks", 11),
-    ("replay", 130),
+    ("replay", 16),
     ("study", 329),
     ("whatif", 735),
     ("analysis", 369),
