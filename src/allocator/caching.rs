@@ -35,7 +35,7 @@ pub struct CachingAllocator {
     pub(super) service: ServedBy,
     undefined_behaviour: Option<&'static str>,
     pub(super) pending_frees: u64,
-    garbage_collected: u64,
+    pub(super) garbage_collected: u64,
 }
 
 impl CachingAllocator {
@@ -104,10 +104,6 @@ impl CachingAllocator {
 
     pub(super) fn set_undefined_behaviour(&mut self, why: &'static str) {
         self.undefined_behaviour.get_or_insert(why);
-    }
-
-    pub(super) fn collect(&mut self, bytes: u64) {
-        self.garbage_collected += bytes;
     }
 
     /// `MemPool(no_split=True)`: blocks of `pool` are never split.

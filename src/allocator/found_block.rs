@@ -129,7 +129,12 @@ impl CachingAllocator {
     }
 
     /// `alloc_found_block`: splits the block if the rules say so, and allocates it.
-    pub(super) fn alloc_found_block(&mut self, id: BlockId, params: &AllocParams, requested: u64) -> BlockId {
+    pub(super) fn alloc_found_block(
+        &mut self,
+        id: BlockId,
+        params: &AllocParams,
+        requested: u64,
+    ) -> BlockId {
         let whole = self.pools.pool_of(params.free_list).no_split;
         let rest = self.blocks[id].size.saturating_sub(params.size);
         let is_cut = !whole && self.should_split(params, rest);
@@ -252,7 +257,8 @@ impl CachingAllocator {
         self.pools.insert(free_list, key);
         if self.allowed_memory_maximum.is_some() {
             let (_, is_small) = self.pools.pool_and_size_class(free_list);
-            self.blocks[id].gc_count_base = self.pools.pool_of(free_list).block_pool(is_small).get_free_block_calls;
+            self.blocks[id].gc_count_base =
+                self.pools.pool_of(free_list).block_pool(is_small).get_free_block_calls;
         }
     }
 

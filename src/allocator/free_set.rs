@@ -31,7 +31,8 @@ pub(super) struct FreeSet {
 }
 
 impl FreeSet {
-    /// Position of the first key that is not less than `key`: chunk and index in the chunk.
+    /// Position of the first key that is not less than `key`: chunk and index in the chunk. Both may be one past the
+    /// end, where the callers find no keys.
     #[inline]
     fn find(&self, key: &FreeKey) -> (usize, usize) {
         let ends_before = |chunk: &Vec<FreeKey>| chunk.last().is_some_and(|last| last < key);

@@ -6,7 +6,7 @@ use super::behaviour::TieBreak;
 use super::block::{BlockId, ExpandableSegment, PoolBlock, PoolBlockState};
 use super::caching::CachingAllocator;
 use super::free_set::FreeKey;
-use super::request::{DEFAULT_POOL, Request, PendingFreeId};
+use super::request::{DEFAULT_POOL, PendingFreeId, Request};
 use super::size::granule_size;
 use crate::allocator::trace_action::BlockState;
 use crate::base::ids::{PoolId, StackId, to_u32};
@@ -62,7 +62,11 @@ type BlockLayout = (u64, u64, PoolBlockState, Option<InitialBlock>);
 impl CachingAllocator {
     /// Adds the segments and active blocks that existed before the first request, both sorted by address. Segments
     /// are registered in that order. Statistics count them as if they had just been allocated.
-    pub fn add_initial_memory(&mut self, segments: &[InitialSegment], initial_blocks: &[InitialBlock]) -> InitialMemory {
+    pub fn add_initial_memory(
+        &mut self,
+        segments: &[InitialSegment],
+        initial_blocks: &[InitialBlock],
+    ) -> InitialMemory {
         let mut memory = InitialMemory::default();
         let mut remaining = initial_blocks.iter().copied().peekable();
         for segment_layout in self.segment_layouts(segments) {
@@ -128,10 +132,19 @@ impl CachingAllocator {
         segment_layouts
     }
 
-    fn add_blocks(&mut self, segment_layout: &SegmentLayout, block_layouts: &[BlockLayout], memory: &mut InitialMemory) {
+    fn add_blocks(
+        &mut self,
+        segment_layout: &SegmentLayout,
+        block_layouts: &[BlockLayout],
+        memory: &mut InitialMemory,
+    ) {
         let mut registration = self.next_registration();
         let expandable_segment = segment_layout.reservation.map(|(base, size)| {
-            self.expandable_segments.push(ExpandableSegment { base, size, granule_size: granule_size(segment_layout.is_small, &self.settings) });
+            self.expandable_segments.push(ExpandableSegment {
+                base,
+                size,
+                granule_size: granule_size(segment_layout.is_small, &self.settings),
+            });
             to_u32(self.expandable_segments.len() - 1)
         });
         let mut prev = BlockId::NONE;
@@ -165,7 +178,9 @@ impl CachingAllocator {
                     self.insert_free(id);
                     if expandable_segment.is_none() && block_layouts.len() > 1 {
                         self.statistics.inactive_split.increase(segment_layout.is_small, 1);
-                        self.statistics.inactive_split_bytes.increase(segment_layout.is_small, block.size);
+                        self.statistics
+                            .inactive_split_bytes
+                            .increase(segment_layout.is_small, block.size);
                     }
                 }
                 PoolBlockState::Pending => {
@@ -208,12 +223,15 @@ impl CachingAllocator {
         if self.behaviour.tie_break == TieBreak::LowestAddress {
             return;
         }
-        let Some(first) = self.find_free_block(request).filter(|key| key.addr != addr) else { return };
+        let Some(first) = self.find_free_block(request).filter(|key| key.addr != addr) else {
+            return;
+        };
         let free_list = self.blocks[first.id].free_list as usize;
         let free = &self.pools.free_lists[free_list].free;
         let mut same_size =
             free.range_from(FreeKey::at_least(first.size)).take_while(|key| key.size == first.size);
-        let Some(chosen) = same_size.find(|key| key.addr == addr).map(|key| key.registration) else {
+        let Some(chosen) = same_size.find(|key| key.addr == addr).map(|key| key.registration)
+        else {
             return;
         };
         drop(same_size);
@@ -229,10 +247,13 @@ impl CachingAllocator {
         let whole: BTreeMap<u64, BlockId> = self
             .blocks
             .ids()
-            .filter(|id| self.blocks[*id].state == PoolBlockState::Free && !self.blocks[*id].is_split())
+            .filter(|id| {
+                self.blocks[*id].state == PoolBlockState::Free && !self.blocks[*id].is_split()
+            })
             .map(|id| (self.blocks[id].addr, id))
             .collect();
         for pair in addrs.windows(2) {
+            // Addresses that are not those of free segments say nothing about their order.
             let [Some(&first), Some(&second)] = [0, 1].map(|at| whole.get(pair.get(at)?)) else {
                 continue;
             };

@@ -7,15 +7,15 @@
 //!
 //! The model does not know snapshots, time or reports. A stack is an opaque number.
 
-mod initial_memory;
 mod behaviour;
 mod block;
 mod caching;
 pub mod conf;
 pub mod device;
 mod expandable;
-mod free_set;
 mod found_block;
+mod free_set;
+mod initial_memory;
 mod pool;
 mod reclaim;
 pub mod releases;
@@ -31,14 +31,14 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use initial_memory::{InitialMemory, InitialSegment, InitialBlock};
 pub use behaviour::{Behaviour, TieBreak, UseOnOom};
 pub use block::BlockId;
 pub use caching::CachingAllocator;
-pub use request::{AllocatorEntry, Request, ServedBy, PendingFreeId};
+pub use initial_memory::{InitialBlock, InitialMemory, InitialSegment};
+pub use request::{AllocatorEntry, PendingFreeId, Request, ServedBy};
 pub use size::{
-    SMALL_SEGMENT, block_size, granule_size, whole_granules, is_small_request, max_growth, round_size,
-    segment_size, whole_granule_bytes,
+    SMALL_SEGMENT, block_size, granule_size, is_small_request, max_growth, round_size,
+    segment_size, whole_granule_bytes, whole_granules,
 };
 pub use stats::{AllocatorStatistics, Stat, StatByPool};
 pub use view::{BlockView, SegmentView};

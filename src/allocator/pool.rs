@@ -47,9 +47,9 @@ impl Unmapped {
     pub(super) fn remove(&mut self, block: &PoolBlock) {
         if block.is_split() {
             self.holes.remove(&block.addr);
-        } else if let Some(alike) = self.empty.get_mut(&block.size) {
-            alike.remove(&block.addr);
-            if alike.is_empty() {
+        } else if let Some(same_size) = self.empty.get_mut(&block.size) {
+            same_size.remove(&block.addr);
+            if same_size.is_empty() {
                 self.empty.remove(&block.size);
             }
         }
@@ -58,7 +58,8 @@ impl Unmapped {
     /// The empty segment of at least `size` bytes with the lowest address. There are few sizes: one for each device
     /// and setting.
     pub(super) fn first_empty(&self, size: u64) -> Option<(u64, BlockId)> {
-        let firsts = self.empty.range(size..).filter_map(|(_, alike)| alike.first_key_value());
+        let firsts =
+            self.empty.range(size..).filter_map(|(_, same_size)| same_size.first_key_value());
         firsts.map(|(addr, id)| (*addr, *id)).min_by_key(|(addr, _)| *addr)
     }
 
@@ -143,7 +144,10 @@ impl PoolSet {
                     unmapped,
                     is_filled,
                 });
-                self.rows[pool_row as usize].block_pool_mut(is_small).free_lists.insert(stream, free_list);
+                self.rows[pool_row as usize]
+                    .block_pool_mut(is_small)
+                    .free_lists
+                    .insert(stream, free_list);
                 free_list
             });
             self.by_pool_and_stream.insert((pool, stream), free_lists);
@@ -175,7 +179,9 @@ impl PoolSet {
     /// Counts a call of `get_free_block`: blocks of this pool grow older.
     pub(super) fn count_search(&mut self, free_list: u32) {
         let free_list = &self.free_lists[free_list as usize];
-        self.rows[free_list.pool_row as usize].block_pool_mut(free_list.is_small).get_free_block_calls += 1;
+        self.rows[free_list.pool_row as usize]
+            .block_pool_mut(free_list.is_small)
+            .get_free_block_calls += 1;
     }
 
     pub(super) fn get(&self, pool: PoolId) -> Option<&Pool> {
@@ -193,17 +199,17 @@ impl PoolSet {
         free_list.free.insert(key);
         if !free_list.is_filled {
             free_list.is_filled = true;
-            let (owner, is_small) = (free_list.pool_row as usize, free_list.is_small);
-            self.rows[owner].block_pool_mut(is_small).filled.push(number);
+            let (pool_row, is_small) = (free_list.pool_row as usize, free_list.is_small);
+            self.rows[pool_row].block_pool_mut(is_small).filled.push(number);
         }
     }
 
     /// Takes the free lists in [`BlockPool::filled`], sorted by stream.
     pub(super) fn take_filled(&mut self, pool: PoolId, is_small: bool) -> Vec<u32> {
         // A pool that was never used is not listed and holds nothing.
-        let Some(owner) = self.by_id.get(&pool).copied() else { return Vec::new() };
-        let half = self.rows[owner as usize].block_pool_mut(is_small);
-        let mut filled = std::mem::take(&mut half.filled);
+        let Some(pool_row) = self.by_id.get(&pool).copied() else { return Vec::new() };
+        let block_pool = self.rows[pool_row as usize].block_pool_mut(is_small);
+        let mut filled = std::mem::take(&mut block_pool.filled);
         filled.sort_unstable_by_key(|number| self.free_lists[*number as usize].stream);
         for number in &filled {
             self.free_lists[*number as usize].is_filled = false;
@@ -217,7 +223,8 @@ impl PoolSet {
 
     /// The free lists of one block pool, sorted by stream.
     pub(super) fn free_lists_of(&self, pool: PoolId, is_small: bool) -> Vec<u32> {
-        self.get(pool)
-            .map_or_else(Vec::new, |p| p.block_pool(is_small).free_lists.values().copied().collect())
+        self.get(pool).map_or_else(Vec::new, |p| {
+            p.block_pool(is_small).free_lists.values().copied().collect()
+        })
     }
 }

@@ -3,7 +3,7 @@
 use super::block::BlockId;
 use super::caching::{CachingAllocator, fraction_of};
 use super::free_set::FreeKey;
-use super::request::{DEFAULT_POOL, AllocParams, PendingFreeId};
+use super::request::{AllocParams, DEFAULT_POOL, PendingFreeId};
 use crate::allocator::device::DeviceMemory;
 use crate::allocator::trace_action::Action;
 use crate::base::ids::{PoolId, StackId};
@@ -11,36 +11,44 @@ use crate::base::ids::{PoolId, StackId};
 impl CachingAllocator {
     /// `garbage_collect_cached_blocks`: releases the segments of the default large pool that have been free for
     /// longest, until no more than the threshold is reserved.
-    pub(super) fn garbage_collect_cached_blocks(&mut self, context: StackId, device: &mut dyn DeviceMemory) {
+    pub(super) fn garbage_collect_cached_blocks(
+        &mut self,
+        context: StackId,
+        device: &mut dyn DeviceMemory,
+    ) {
         let threshold = self.settings.garbage_collection_threshold;
-        let threshold = self.allowed_memory_maximum.map_or(u64::MAX, |limit| fraction_of(limit, threshold));
+        let threshold =
+            self.allowed_memory_maximum.map_or(u64::MAX, |limit| fraction_of(limit, threshold));
         if self.reserved_bytes <= threshold {
             return;
         }
         let target = self.reserved_bytes - threshold;
-        let searches = self.pools.get(DEFAULT_POOL).map_or(0, |pool| pool.block_pool(false).get_free_block_calls);
+        let get_free_block_calls = self
+            .pools
+            .get(DEFAULT_POOL)
+            .map_or(0, |pool| pool.block_pool(false).get_free_block_calls);
         // Unsplit expandable blocks count in the average age, though they are not released.
-        let (mut whole, mut total_age) = (Vec::new(), 0u64);
+        let (mut segments, mut total_age) = (Vec::new(), 0u64);
         for free_list in self.pools.free_lists_of(DEFAULT_POOL, false) {
             for key in self.pools.free_lists[free_list as usize].free.iter() {
                 let block = &self.blocks[key.id];
                 if !block.is_split() {
-                    let age = searches.saturating_sub(block.gc_count_base);
+                    let age = get_free_block_calls.saturating_sub(block.gc_count_base);
                     total_age += age;
-                    whole.push((key.id, age));
+                    segments.push((key.id, age));
                 }
             }
         }
-        let (mut count, mut got, mut freed_any) = (whole.len(), 0u64, true);
-        while got < target && freed_any && count > 0 {
+        let (mut count, mut released, mut freed_any) = (segments.len(), 0u64, true);
+        while released < target && freed_any && count > 0 {
             freed_any = false;
             let average = total_age as f64 / count as f64;
-            whole.retain(|&(id, age)| {
+            segments.retain(|&(id, age)| {
                 let block = &self.blocks[id];
                 if block.is_expandable() || (age as f64) < average {
                     return true;
                 }
-                got = got.saturating_add(block.size);
+                released = released.saturating_add(block.size);
                 total_age -= age;
                 count -= 1;
                 freed_any = true;
@@ -48,12 +56,16 @@ impl CachingAllocator {
                 false
             });
         }
-        self.collect(got);
+        self.garbage_collected += released;
     }
 
     /// `release_available_cached_blocks`: releases one segment that is large enough for the request, or several
     /// smaller ones, largest first. They stay released even if they were not enough.
-    pub(super) fn release_available_cached_blocks(&mut self, params: &AllocParams, device: &mut dyn DeviceMemory) -> bool {
+    pub(super) fn release_available_cached_blocks(
+        &mut self,
+        params: &AllocParams,
+        device: &mut dyn DeviceMemory,
+    ) -> bool {
         let limit = self.settings.max_split_size;
         if limit == u64::MAX {
             return false;
@@ -84,15 +96,15 @@ impl CachingAllocator {
             self.release_block(key.id, params.context, device);
             return true;
         }
-        let mut got = 0u64;
+        let mut released = 0u64;
         for key in smaller {
-            if got >= min_bytes {
+            if released >= min_bytes {
                 break;
             }
-            got = got.saturating_add(key.size);
+            released = released.saturating_add(key.size);
             self.release_block(key.id, params.context, device);
         }
-        got >= min_bytes
+        released >= min_bytes
     }
 
     /// `release_cached_blocks` (`empty_cache()`), for all pools or for one: waits for every pending free, then
@@ -111,7 +123,7 @@ impl CachingAllocator {
             self.release_blocks(DEFAULT_POOL, true, context, device);
         }
         for pool in freeable {
-            if only_pool.is_some_and(|only| only != *pool) {
+            if only_pool.is_some_and(|only_pool| only_pool != *pool) {
                 continue;
             }
             if only_pool.is_some() {
@@ -123,11 +135,16 @@ impl CachingAllocator {
     }
 
     /// `synchronize_and_free_events`
-    fn synchronize_and_free_events(&mut self, only: Option<PoolId>, wait_order: &[PendingFreeId], context: StackId) {
+    fn synchronize_and_free_events(
+        &mut self,
+        only_pool: Option<PoolId>,
+        wait_order: &[PendingFreeId],
+        context: StackId,
+    ) {
         self.statistics.num_sync_all_streams += 1;
         let rest: Vec<PendingFreeId> = self.pending.keys().copied().collect();
         for pending_id in wait_order.iter().chain(&rest) {
-            if only.is_none() || self.pool_of_pending(*pending_id) == only {
+            if only_pool.is_none() || self.pool_of_pending(*pending_id) == only_pool {
                 self.complete_free(*pending_id, context);
             }
         }
@@ -177,7 +194,11 @@ impl CachingAllocator {
     /// Whether a free block, or a part of it, can be released.
     pub(super) fn is_releasable(&self, id: BlockId) -> bool {
         let block = &self.blocks[id];
-        if block.is_expandable() { self.whole_granule_range(id).is_some() } else { !block.is_split() }
+        if block.is_expandable() {
+            self.whole_granule_range(id).is_some()
+        } else {
+            !block.is_split()
+        }
     }
 
     /// Releases a whole segment.

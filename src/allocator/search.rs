@@ -3,7 +3,7 @@
 use super::block::{BlockId, PoolBlockState};
 use super::caching::CachingAllocator;
 use super::free_set::FreeKey;
-use super::request::{DEFAULT_POOL, AllocParams, Request, ServedBy};
+use super::request::{AllocParams, DEFAULT_POOL, Request, ServedBy};
 use super::size::{is_small_request, round_size};
 use crate::base::ids::PoolId;
 
@@ -26,7 +26,11 @@ impl CachingAllocator {
 
     /// Removes the best free block from its pool. Like PyTorch, tries only one candidate: if the size rules reject
     /// it, a later block that they would accept is not considered.
-    pub(super) fn get_free_block(&mut self, params: &AllocParams, uses_expandable: bool) -> Option<BlockId> {
+    pub(super) fn get_free_block(
+        &mut self,
+        params: &AllocParams,
+        uses_expandable: bool,
+    ) -> Option<BlockId> {
         if self.is_gc_enabled() {
             self.pools.count_search(params.free_list);
         }

@@ -1,5 +1,4 @@
-//! What holds after every step of every program, whatever the rules, the settings and the device; then
-//! cases worked out by hand, most of them observed in PyTorch.
+//! Properties of the model for random programs, rules, settings and devices, and cases with known answers.
 #![allow(clippy::pedantic)]
 
 mod audit;
@@ -17,7 +16,7 @@ use crate::base::units::MIB;
 
 const POOLS: u32 = 4;
 
-/// How a program is run.
+/// The allocator and device that a program runs on.
 #[derive(Debug, Clone)]
 struct Setup {
     minor: u32,
@@ -27,7 +26,7 @@ struct Setup {
     no_split: bool,
     custom: bool,
     lent: bool,
-    /// Growth that the device refuses though it has room, by the number of its call.
+    /// Calls that the device refuses although it has room, counted from 0.
     refused: Vec<usize>,
 }
 
@@ -115,7 +114,7 @@ fn setup() -> impl Strategy<Value = Setup> {
     (1..=15u32, settings(), capacity, limit, flags, refused).prop_map(
         |(minor, mut settings, capacity, limit, (no_split, custom, lent), refused)| {
             if settings.expandable_segments && settings.max_split_size != u64::MAX && minor < 8 {
-                // PyTorch's own assertions fail: it gives back blocks that are no whole segments.
+                // PyTorch's own assertions fail: it releases blocks that are not whole segments.
                 settings.max_split_size = u64::MAX;
             }
             Setup { minor, settings, capacity, limit, no_split, custom, lent, refused }
@@ -123,7 +122,7 @@ fn setup() -> impl Strategy<Value = Setup> {
     )
 }
 
-/// An allocator with a program's hands on it.
+/// An allocator and the state of the program that uses it.
 struct Machine {
     allocator: CachingAllocator,
     device: CheckingDevice,
@@ -199,7 +198,7 @@ impl Machine {
 
     fn alloc(&mut self, size: u64, stream: u64, pool: PoolId, finished: usize, capturing: bool) {
         let finished: Vec<PendingFreeId> = (0..finished).filter_map(|n| self.take(n)).collect();
-        // Noticed before anything else: the same, done one by one.
+        // `malloc` completes them first; completing them here gives the same result.
         for pending_id in &finished {
             self.allocator.complete_free(*pending_id, StackId(1));
         }
@@ -248,7 +247,7 @@ impl Machine {
         }
     }
 
-    /// Gives everything back: nothing must be left.
+    /// Frees and releases everything: nothing must be left.
     fn drain(&mut self) {
         while !self.live.is_empty() {
             self.step(&Step::Free { which: 0, waits: self.live.len().is_multiple_of(3) });
@@ -298,7 +297,7 @@ proptest! {
     }
 }
 
-/// The programs above must come to all of the ladder's ends, or they show nothing.
+/// The programs above must reach every way to serve a request, or they show nothing.
 #[test]
 fn random_programs_reach_every_outcome() {
     use proptest::strategy::ValueTree as _;

@@ -1,12 +1,12 @@
-//! A column that costs nothing while every row says the same.
+//! A column that takes no memory while all its rows are equal.
 
-/// One value a row. Many keys of a trace are the same in every entry (one stream, no compile context,
-/// one pool): such a column is one value and a length.
+/// One value per row. Many keys have the same value in every trace entry (one stream, no compile context, one pool):
+/// such a column is one value and a length.
 #[derive(Debug, Clone)]
 pub struct Column<T> {
     first: Option<T>,
     len: usize,
-    /// Every row, once two rows differ; empty before.
+    /// All rows once two rows differ; empty before.
     rows: Vec<T>,
 }
 
@@ -17,7 +17,6 @@ impl<T> Default for Column<T> {
 }
 
 impl<T: Copy + PartialEq> Column<T> {
-    /// Adds a row.
     #[inline]
     pub fn push(&mut self, value: T) {
         if self.rows.is_empty() {
@@ -35,7 +34,6 @@ impl<T: Copy + PartialEq> Column<T> {
         self.len += 1;
     }
 
-    /// The value of `row`.
     #[inline]
     pub fn get(&self, row: usize) -> Option<T> {
         if self.rows.is_empty() {

@@ -1,4 +1,4 @@
-//! One device of a snapshot: its segments, their blocks and its trace entries.
+//! One device of a snapshot: its segments, blocks and trace entries.
 
 use std::collections::BTreeSet;
 
@@ -6,20 +6,20 @@ use super::{Block, Segment, Snapshot, TraceEntry};
 use crate::allocator::trace_action::Action;
 use crate::base::ids::StackId;
 
-/// What a snapshot says of one device. A handle: it costs nothing to copy.
+/// A view of one device of a snapshot, cheap to copy.
 ///
-/// A trace entry is named by its index in the device's trace, oldest first.
+/// Trace entries are identified by their index in the device's trace, oldest first.
 #[derive(Debug, Clone, Copy)]
 pub struct Device<'a> {
     snapshot: &'a Snapshot,
     id: u64,
     /// Its first row in [`Snapshot::entries`].
-    first: usize,
+    first_row: usize,
     len: usize,
 }
 
 impl Snapshot {
-    /// Every device that has a segment or a trace entry, by number.
+    /// The devices with a segment or a trace entry, in order of their numbers.
     pub fn devices(&self) -> impl Iterator<Item = Device<'_>> {
         let with_entries = (0u64..).zip(&self.traces).filter(|(_, rows)| !rows.is_empty());
         let with_segments = self.segments.iter().map(|segment| segment.device);
@@ -27,23 +27,21 @@ impl Snapshot {
         ids.into_iter().map(|id| self.device(id))
     }
 
-    /// Device `id`; one without segments and entries if the file says nothing of it.
+    /// Device `id`; an empty one if the file does not have it.
     pub fn device(&self, id: u64) -> Device<'_> {
         let rows = usize::try_from(id).ok().and_then(|index| self.traces.get(index));
         let rows = rows.cloned().unwrap_or_default();
-        Device { snapshot: self, id, first: rows.start, len: rows.len() }
+        Device { snapshot: self, id, first_row: rows.start, len: rows.len() }
     }
 }
 
 impl<'a> Device<'a> {
-    /// Its number.
     pub fn id(self) -> u64 {
         #[cfg(debug_assertions)]
-        super::reads::count();
+        super::read_counter::count_read();
         self.id
     }
 
-    /// The snapshot that it is of.
     pub fn snapshot(self) -> &'a Snapshot {
         self.snapshot
     }
@@ -55,23 +53,23 @@ impl<'a> Device<'a> {
         let own = all.get(first..).unwrap_or_default();
         own.iter().take_while(move |segment| {
             #[cfg(debug_assertions)]
-            super::reads::count();
+            super::read_counter::count_read();
             segment.device == self.id
         })
     }
 
-    /// The blocks of its segments, a segment's in address order.
+    /// The blocks of its segments; in address order within a segment.
     pub fn blocks(self) -> impl Iterator<Item = &'a Block> + Clone {
         self.segments().flat_map(move |segment| self.snapshot.blocks_of(segment))
     }
 
-    /// How many trace entries it has.
+    /// Number of trace entries.
     #[inline]
     pub fn len(self) -> usize {
         self.len
     }
 
-    /// Whether nothing was recorded of it.
+    /// Whether it has no trace entries.
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
@@ -79,24 +77,23 @@ impl<'a> Device<'a> {
     #[inline]
     fn row(self, index: usize) -> Option<usize> {
         #[cfg(debug_assertions)]
-        super::reads::count();
-        (index < self.len).then(|| self.first + index)
+        super::read_counter::count_read();
+        (index < self.len).then(|| self.first_row + index)
     }
 
     /// Entry `index` of its trace.
     #[inline]
     pub fn entry(self, index: usize) -> TraceEntry {
         let entry = self.row(index).and_then(|row| self.snapshot.entries.get(row));
-        debug_assert!(entry.is_some(), "an index is of an entry of this trace");
+        debug_assert!(entry.is_some(), "the index must be in this trace");
         entry.unwrap_or_else(TraceEntry::new)
     }
 
-    /// All entries of its trace.
     pub fn entries(self) -> impl DoubleEndedIterator<Item = TraceEntry> + use<'a> {
         (0..self.len).map(move |index| self.entry(index))
     }
 
-    /// The entries, with their indices, whose action is `wanted`: of the others no more is read.
+    /// The entries whose action is `wanted`, with their indexes. Reads only the action of the others.
     pub fn entries_where(
         self,
         wanted: impl Fn(Action) -> bool,
@@ -105,31 +102,34 @@ impl<'a> Device<'a> {
         (0..self.len).filter(is_wanted).map(move |index| (index, self.entry(index)))
     }
 
-    /// What entry `index` records: cheaper than the whole [`Device::entry`].
+    /// Cheaper than [`Device::entry`].
     #[inline]
     pub fn action(self, index: usize) -> Option<Action> {
         self.snapshot.entries.action(self.row(index)?)
     }
 
-    /// The stack of entry `index`: cheaper than the whole [`Device::entry`].
+    /// Cheaper than [`Device::entry`].
     #[inline]
     pub fn stack(self, index: usize) -> Option<StackId> {
         self.snapshot.entries.stack(self.row(index)?)
     }
 
-    /// When entry `index` was recorded, in microseconds since the epoch; `None` before 2.2.
+    /// The time of entry `index`, in microseconds since the epoch; `None` before 2.2.
     #[inline]
     pub fn time_us(self, index: usize) -> Option<u64> {
         self.snapshot.entries.time_us(self.row(index)?)
     }
 
-    /// Which entries record `action`, in order.
-    pub fn with_action(self, action: Action) -> impl DoubleEndedIterator<Item = usize> + use<'a> {
+    /// The indexes of the entries with `action`.
+    pub fn indexes_with_action(
+        self,
+        action: Action,
+    ) -> impl DoubleEndedIterator<Item = usize> + use<'a> {
         (0..self.len).filter(move |index| self.action(*index) == Some(action))
     }
 
-    /// Which entries are failed requests, in order.
-    pub fn failed(self) -> impl DoubleEndedIterator<Item = usize> + use<'a> {
-        self.with_action(Action::Oom)
+    /// The indexes of failed requests.
+    pub fn failed_requests(self) -> impl DoubleEndedIterator<Item = usize> + use<'a> {
+        self.indexes_with_action(Action::Oom)
     }
 }

@@ -1,77 +1,73 @@
-//! What `oomscope dry-run` wrote down beside a snapshot: which GPU was assumed, and what could not be known.
+//! Information that `oomscope dry-run` stores in a snapshot: the assumed GPU, and the unknowns of the run.
 
 use crate::base::ids::StackId;
 
-/// A run over a stub of CUDA.
+/// A run on the stub of CUDA.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DryRun {
-    /// What the driver would have called the GPU.
+    /// The driver's name for the assumed GPU.
     pub gpu: String,
     /// Its compute capability, such as `9.0`.
     pub capability: String,
-    /// All of its memory.
+    /// Its memory.
     pub total_bytes: u64,
-    /// What the context was taken to need of that.
+    /// The part of it that the CUDA context is assumed to take.
     pub context_bytes: u64,
-    /// Values that the host read of the device, all of them zero; the first read first.
+    /// Device values that the host read, all of them zero; in order of the first read.
     pub reads: Vec<ValueRead>,
-    /// Reads by lines beyond those.
-    pub reads_untold: u64,
+    /// Number of reads that are missing in `reads`.
+    pub omitted_reads: u64,
     /// Work whose memory only a closed library or a GPU knows.
-    pub unsized_by: Unsized,
-    /// What plans of cuDNN could have taken, the first first.
+    pub unsized_work: UnsizedWork,
+    /// Possible workspaces of cuDNN plans, in order of execution.
     pub workspaces: Vec<Workspace>,
-    /// Entry points that the program asked for and that the stub does not have.
+    /// Entry points that the program looked up and that the stub lacks.
     pub missing: Vec<String>,
-    /// Bytes of large tensors of the host that were left as they were.
+    /// Bytes of large tensors in host memory whose initialization was skipped.
     pub unfilled_bytes: u64,
-    /// Whether it was stopped as it went on to read values and nothing came of it.
+    /// The run was stopped, because the program kept reading values without progress.
     pub is_stopped: bool,
-    /// Whether it was one rank of a job, and no other was there.
+    /// The run was one rank of a job, without the others.
     pub is_alone: bool,
 }
 
-/// Reads of values by one stack.
+/// Reads of device values by one stack.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ValueRead {
-    /// The operators of PyTorch that read, innermost first, with spaces between.
+    /// The PyTorch operators that read, innermost first, separated by spaces.
     pub operators: String,
-    /// How often.
     pub count: u64,
-    /// How much, the first time.
+    /// Bytes of the first read.
     pub bytes: u64,
-    /// When first, in microseconds since the epoch.
+    /// Time of the first read, in microseconds since the epoch.
     pub first_us: u64,
-    /// Where, if the thread ran Python.
+    /// The Python stack, if the thread had one.
     pub stack: Option<StackId>,
 }
 
-/// What one plan of cuDNN could take, by what is known of its algorithms; what it takes only cuDNN knows.
+/// An estimate of the workspace of one cuDNN plan, from its algorithms. Only cuDNN knows the actual size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Workspace {
-    /// When it was executed, in microseconds since the epoch.
+    /// Time of execution, in microseconds since the epoch.
     pub time_us: u64,
-    /// On which device.
     pub device: u64,
-    /// On which stream.
     pub stream: u64,
-    /// How much.
     pub bytes: u64,
-    /// Whether the program fails without: for a convolution PyTorch tries another plan.
-    pub is_needed: bool,
+    /// The program fails without it. For a convolution PyTorch tries another plan instead.
+    pub is_required: bool,
 }
 
-/// How often each was asked.
+/// Numbers of calls whose memory or result the stub does not know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Unsized {
-    /// Convolutions, recurrent networks and other plans of cuDNN, whose workspaces are missing.
+pub struct UnsizedWork {
+    /// Executed cuDNN plans (convolutions, recurrent networks ..), whose workspaces are missing.
     pub cudnn: u64,
-    /// Workspaces of cuSOLVER, taken for none.
+    /// Queries of cuSOLVER workspace sizes, answered with 0.
     pub cusolver: u64,
-    /// Workspaces of cuFFT, taken for none.
+    /// Queries of cuFFT workspace sizes, answered with 0.
     pub cufft: u64,
-    /// Workspaces of cuSPARSE, taken for none.
+    /// Queries of cuSPARSE workspace sizes, answered with 0.
     pub cusparse: u64,
-    /// Times between two events, all of them 1 ms: what chooses by them chooses at random.
+    /// Queries of the time between two events, answered with 1 ms: a program that chooses by it chooses at random.
     pub timings: u64,
 }

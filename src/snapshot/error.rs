@@ -1,39 +1,35 @@
-//! Why a file is not a readable snapshot.
+//! Errors in snapshot files.
 
 use thiserror::Error;
 
 use crate::base::units::counted;
 use crate::snapshot::pickle::PickleError;
 
-/// Why a file is not a readable snapshot: the rest of a sentence that begins with its name.
+/// The file cannot be read as a snapshot. The message continues a sentence that starts with the file's name.
 #[derive(Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum SnapshotError {
     /// No bytes at all.
-    #[error("is empty: the process died before the snapshot was written; dump it again")]
+    #[error("is empty: the process died before it wrote the snapshot; record it again")]
     Empty,
     /// An archive of `torch.save`.
     #[error(
         "is a zip archive, as torch.save writes: give the file that torch.cuda.memory._dump_snapshot() wrote"
     )]
     Zip,
-    /// The pickle cannot be read to its end.
-    #[error("cannot be read: {error}; {} before that place", counted(*.entries, "whole trace entry"))]
+    #[error("cannot be read: {error}; {} before it", counted(*.entries, "complete trace entry"))]
     Pickle {
-        /// What is wrong, and where.
         error: PickleError,
-        /// Trace entries that were read before it.
+        /// Complete trace entries before the error.
         entries: u64,
     },
-    /// The JSON cannot be read.
     #[error("cannot be read as JSON: {message} (byte {offset})")]
     Json {
-        /// What is wrong.
         message: String,
-        /// Where, in bytes.
+        /// The byte offset.
         offset: u64,
     },
-    /// A sound file that holds something else.
+    /// The file is well-formed but contains something else.
     #[error("is not a memory snapshot: {0}")]
     NotSnapshot(String),
 }

@@ -1,4 +1,4 @@
-//! JSON dumps of a snapshot, read into the same [`Decoder`] as pickles.
+//! Reading JSON dumps of a snapshot, with the same [`Decoder`] as pickles.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -10,17 +10,17 @@ use super::decode::Decoder;
 use super::{Snapshot, SnapshotError};
 use crate::snapshot::pickle::{Builder, ErrorKind, Value};
 
-/// How what oomscope writes begins. Its keys mean other things than a snapshot's.
+/// The start of a report of oomscope, whose keys have other meanings than those of a snapshot.
 const REPORT: &[u8] = b"{\n  \"schema\": \"oomscope/";
 
 /// Reads a JSON snapshot.
 pub(super) fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
     if bytes.starts_with(REPORT) {
-        return Err(SnapshotError::NotSnapshot("it is a report that oomscope wrote".to_owned()));
+        return Err(SnapshotError::NotSnapshot("it is a report of oomscope".to_owned()));
     }
     let decoder = RefCell::new(Decoder::new());
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let root = One(&decoder).deserialize(&mut reader).and_then(|root| {
+    let root = ValueSeed(&decoder).deserialize(&mut reader).and_then(|root| {
         reader.end()?;
         Ok(root)
     });
@@ -29,29 +29,29 @@ pub(super) fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
         Err(error) => {
             let offset = match error.classify() {
                 Category::Eof => bytes.len() as u64,
-                _ => offset_of(bytes, error.line(), error.column()),
+                _ => byte_offset(bytes, error.line(), error.column()),
             };
             let message = format!(
-                "{error}; {} before that place",
-                crate::base::units::counted(decoder.borrow().entries(), "whole trace entry")
+                "{error}; {} before it",
+                crate::base::units::counted(decoder.borrow().entries(), "complete trace entry")
             );
             Err(SnapshotError::Json { message, offset })
         }
     }
 }
 
-/// The byte that `serde_json`'s line and column (both from 1) name.
-fn offset_of(bytes: &[u8], line: usize, column: usize) -> u64 {
+/// The byte offset of `serde_json`'s line and column, both counted from 1.
+fn byte_offset(bytes: &[u8], line: usize, column: usize) -> u64 {
     let before: usize =
         bytes.split_inclusive(|b| *b == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();
     (before + column.saturating_sub(1)) as u64
 }
 
-/// Reads one JSON value into the decoder.
+/// Deserializes one JSON value into the decoder.
 #[derive(Clone, Copy)]
-struct One<'a>(&'a RefCell<Decoder>);
+struct ValueSeed<'a>(&'a RefCell<Decoder>);
 
-impl<'de> DeserializeSeed<'de> for One<'_> {
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -59,7 +59,7 @@ impl<'de> DeserializeSeed<'de> for One<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for One<'_> {
+impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,7 +96,7 @@ impl<'de> Visitor<'de> for One<'_> {
         let mut list = Value::EMPTY_LIST;
         while let Some(item) = seq.next_element_seed(self)? {
             items.push(item);
-            // As pickles do, so that a long list is not held twice.
+            // In batches, as pickles do, so that a long list is not in memory twice.
             if items.len() == 1000 {
                 list = self.add(list, &items, true, Builder::list)?;
                 items.clear();
@@ -119,16 +119,16 @@ impl<'de> Visitor<'de> for One<'_> {
     }
 }
 
-/// How the decoder takes the parts of a container.
-type Add = fn(&mut Decoder, Value, &[Value], bool) -> Result<Value, ErrorKind>;
+/// The decoder's method that adds items to a container.
+type AddItems = fn(&mut Decoder, Value, &[Value], bool) -> Result<Value, ErrorKind>;
 
-impl One<'_> {
+impl ValueSeed<'_> {
     fn add<E: serde::de::Error>(
         self,
         so_far: Value,
         items: &[Value],
         may_grow: bool,
-        add: Add,
+        add: AddItems,
     ) -> Result<Value, E> {
         add(&mut self.0.borrow_mut(), so_far, items, may_grow).map_err(E::custom)
     }

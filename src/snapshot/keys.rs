@@ -1,16 +1,16 @@
-//! The dict keys and words that PyTorch writes, interned first, so that a word is known by its id.
+//! The dict keys and values that PyTorch writes, interned first, so that their symbol ids are constants.
 
 use crate::base::ids::SymbolId;
 use crate::base::intern::Symbols;
 
-macro_rules! words {
+macro_rules! interned_words {
     ($($name:ident = $text:literal)*) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         enum Word { $($name),* }
 
         $(pub(super) const $name: SymbolId = SymbolId(Word::$name as u32);)*
 
-        /// A table of strings in which the words have their ids.
+        /// A symbol table in which these words have their ids.
         pub(super) fn symbols() -> Symbols {
             let mut symbols = Symbols::default();
             $(symbols.intern($text);)*
@@ -19,8 +19,8 @@ macro_rules! words {
     };
 }
 
-words! {
-    // Trace entries; `Seen` keeps a bit for each of the first 64 words.
+interned_words! {
+    // Trace entries; `KeySet` has a bit for each of the first 64 words.
     ACTION = "action"
     ADDR = "addr"
     DEVICE_FREE = "device_free"
@@ -82,15 +82,15 @@ words! {
     SMALL = "small"
     LARGE = "large"
     START = "START"
-    // What the recorder adds
+    // Added by the recorder
     OOMSCOPE = "oomscope"
 }
 
-/// Which of the first 64 words were met as keys.
+/// A set of keys: those among the first 64 words.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Seen(u64);
+pub(super) struct KeySet(u64);
 
-impl Seen {
+impl KeySet {
     #[inline]
     pub(super) fn add(&mut self, key: SymbolId) {
         if key.0 < 64 {

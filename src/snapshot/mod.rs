@@ -1,14 +1,13 @@
-//! What a memory snapshot says: segments, blocks, trace entries, stacks and settings, in columns.
+//! Reading PyTorch's memory snapshots.
 //!
-//! [`Snapshot::read`] takes the bytes of `torch.cuda.memory._dump_snapshot()` (a pickle of any
-//! protocol, from Python or from PyTorch's C++ pickler), a JSON dump of the same structure, or the
-//! bare list of segments of `torch.cuda.memory_snapshot()`. Every release since 1.5 is read; what a
-//! release does not record is absent here, never made up, and what is not known is named in a
+//! [`Snapshot::read`] takes the bytes of `torch.cuda.memory._dump_snapshot()` (a pickle of any protocol, from Python
+//! or from PyTorch's C++ pickler), a JSON dump of the same structure, or the bare list of segments of
+//! `torch.cuda.memory_snapshot()`, from any release since 1.5. It returns segments, blocks, trace entries, stacks and
+//! settings as tables. Values that a release does not record are absent, never guessed; unknown keys become a
 //! [`crate::base::warning::Warning`].
 //!
-//! This room reports what was written, including nonsense. It knows nothing of the allocator's
-//! policy, and derives nothing but the range of releases that write these keys and, from entries around
-//! it, who called the thread that made an allocation.
+//! The room reports what the file contains, even if it is implausible. It does not know the allocator's rules. It
+//! infers two things only: the range of releases that write such a file, and the caller of an autograd thread.
 
 mod column;
 mod contents;
@@ -16,40 +15,40 @@ mod decode;
 mod device;
 mod dry_run;
 mod error;
+mod extended_stacks;
 mod json;
 mod keys;
-mod makers;
 pub mod pickle;
 #[cfg(debug_assertions)]
-mod reads;
-mod recorded;
+mod read_counter;
+mod recorder_info;
 mod segments;
 mod settings;
 mod stacks;
+mod torch_range;
 mod trace;
-mod version;
 
 pub use column::Column;
 pub use contents::{Pools, Snapshot};
 pub use device::Device;
-pub use dry_run::{DryRun, Unsized, ValueRead, Workspace};
+pub use dry_run::{DryRun, UnsizedWork, ValueRead, Workspace};
 pub use error::SnapshotError;
 #[cfg(debug_assertions)]
-pub use reads::reads;
-pub use recorded::{Recorded, RecordedDevice};
+pub use read_counter::read_count;
+pub use recorder_info::{RecorderDevice, RecorderInfo};
 pub use segments::{Block, Blocks, Segment, Segments};
 pub use settings::RawSettings;
-pub use stacks::{Frame, Maker, Stacks};
+pub use stacks::{ExtendedStack, Frame, Stacks};
+pub use torch_range::TorchRange;
 pub use trace::{Annotation, TraceEntries, TraceEntry};
-pub use version::TorchRange;
 
 pub use crate::allocator::trace_action::{Action, BlockState};
 
 impl Snapshot {
-    /// Reads a snapshot; `progress` is told the offset now and then.
+    /// Reads a snapshot. `progress` is called with the offset from time to time.
     ///
     /// # Errors
-    /// When the bytes are no snapshot or a damaged one: one sentence that names the place.
+    /// If the bytes are not a snapshot, or a damaged one. The message names the position.
     pub fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Self, SnapshotError> {
         let first = bytes.iter().copied().find(|b| !b.is_ascii_whitespace());
         match first {

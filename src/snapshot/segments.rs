@@ -1,29 +1,24 @@
-//! Segments and their blocks, as they were when the snapshot was taken.
+//! Segments and blocks at the time of the snapshot.
 
 use std::ops::Range;
 
 use crate::allocator::trace_action::BlockState;
 use crate::base::ids::{PoolId, StackId};
 
-/// Memory that the allocator holds from the device: one `cudaMalloc`, or one mapped run of an
-/// expandable segment.
+/// One `cudaMalloc`, or one run of mapped memory in an expandable segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// Device number.
     pub device: u64,
-    /// Where it begins in device memory.
     pub address: u64,
-    /// Bytes.
     pub total_size: u64,
-    /// The stream it serves, as the raw handle.
+    /// Raw handle of its stream.
     pub stream: u64,
     /// Whether it is in a small pool (requests up to 1 MiB).
     pub is_small: bool,
-    /// Whether it can grow and shrink (`expandable_segments`).
     pub is_expandable: bool,
-    /// The pool it belongs to; the default pool where the release does not say.
+    /// The default pool if the release does not record pools.
     pub pool: PoolId,
-    /// Where in the program it was allocated, if recorded.
+    /// Where it was allocated, if recorded.
     pub stack: StackId,
     /// Its rows in [`Blocks`], in address order.
     pub blocks: Range<usize>,
@@ -32,21 +27,19 @@ pub struct Segment {
 /// A piece of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// Where it begins in device memory.
     pub address: u64,
-    /// Bytes, after rounding.
+    /// Rounded bytes.
     pub size: u64,
-    /// Bytes the program asked for; stale in inactive blocks; `size` where not recorded (before 2.0).
+    /// Requested bytes: stale in inactive blocks, equal to `size` if not recorded (before 2.0).
     pub requested_size: u64,
-    /// What it is used for.
     pub state: BlockState,
-    /// Where in the program it was allocated, if recorded.
+    /// Where it was allocated, if recorded.
     pub stack: StackId,
-    /// Who allocated it: the stack, and what is known beside it (see [`super::Stacks::maker`]).
-    pub made_by: StackId,
+    /// `stack` with its context, if there is any: see [`super::Stacks::extended`].
+    pub extended_stack: StackId,
 }
 
 /// All segments of a snapshot.
 pub type Segments = Vec<Segment>;
-/// All blocks of a snapshot, a segment's in one run of rows.
+/// All blocks of a snapshot; those of one segment are consecutive.
 pub type Blocks = Vec<Block>;

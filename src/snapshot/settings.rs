@@ -1,4 +1,4 @@
-//! `allocator_settings` as the file has it.
+//! `allocator_settings` as recorded.
 
 use serde_json::{Map, Value};
 
@@ -7,17 +7,17 @@ use serde_json::{Map, Value};
 pub struct RawSettings {
     /// The whole `PYTORCH_CUDA_ALLOC_CONF` string that was parsed last.
     pub string: String,
-    /// Every other key, as written: the parsed value in effect.
+    /// Every other key: the value in effect.
     pub effective: Map<String, Value>,
 }
 
 impl RawSettings {
-    /// The flag `key`, if the file has it.
+    /// The flag `key`, if recorded.
     pub fn flag(&self, key: &str) -> Option<bool> {
         self.effective.get(key)?.as_bool()
     }
 
-    /// The integer `key`, if the file has it and it is not negative (-1 means unlimited).
+    /// The integer `key`, if recorded and not negative (-1 means unlimited).
     pub fn bytes(&self, key: &str) -> Option<u64> {
         self.effective.get(key)?.as_u64()
     }

@@ -1,49 +1,48 @@
-//! Frames and stacks, each distinct one once.
+//! Frames and stacks, interned.
 
 use crate::base::ids::{FrameId, StackId, SymbolId};
 use crate::base::intern::{SeededMap, Slices};
 
-/// One line of a traceback. A frame known only as text (PyTorch 2.0 wrote C++ frames so) has the
-/// text as its name, an empty file and line 0.
+/// A frame of a stack. PyTorch 2.0 wrote C++ frames as text: such a frame has the text as its name, an empty file and
+/// line 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Frame {
     /// File name as recorded; `??` for most C++ frames.
     pub file: SymbolId,
     /// Function name.
     pub name: SymbolId,
-    /// Line number, 0 when there is none.
+    /// Line number; 0 if there is none.
     pub line: u32,
 }
 
-/// Who made memory: a stack, and what else a file says of it.
+/// A recorded stack with its context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Maker {
-    /// As recorded.
+pub struct ExtendedStack {
+    /// The stack as recorded.
     pub stack: StackId,
-    /// Of a thread of a backward pass, the stack of the call, which goes on where `stack` ends.
+    /// For an autograd thread, the Python stack that started the backward pass; it continues `stack` outwards.
     pub caller: StackId,
-    /// The line of the forward pass that the node of a backward pass stands for.
+    /// For an autograd node, the stack of the forward operation (anomaly mode).
     pub forward: StackId,
-    /// The region of compiled code.
+    /// The compiled region.
     pub compile_context: Option<SymbolId>,
 }
 
-/// Every distinct frame and every distinct list of frames, innermost first.
+/// Distinct frames and distinct stacks, innermost frame first.
 #[derive(Debug)]
 pub struct Stacks {
     frames: Vec<Frame>,
     known: SeededMap<Frame, FrameId>,
     lists: Slices<FrameId>,
-    /// Those that are more than a stack: their ids are those after the last stack's.
-    makers: Vec<Maker>,
-    known_makers: SeededMap<Maker, StackId>,
-    /// Of frames of code that a program wrote, the source that it was written from.
+    /// Stacks with context. Their ids follow those of the plain stacks.
+    extended: Vec<ExtendedStack>,
+    extended_ids: SeededMap<ExtendedStack, StackId>,
+    /// For frames of generated code, the stack of the original source.
     originals: SeededMap<FrameId, StackId>,
 }
 
-impl Maker {
-    /// Of which no more is known than the stack.
-    pub(super) fn of(stack: StackId) -> Self {
+impl ExtendedStack {
+    pub(super) fn from_stack(stack: StackId) -> Self {
         Self { stack, caller: Stacks::EMPTY, forward: Stacks::EMPTY, compile_context: None }
     }
 }
@@ -54,8 +53,8 @@ impl Default for Stacks {
             frames: Vec::new(),
             known: SeededMap::default(),
             lists: Slices::default(),
-            makers: Vec::new(),
-            known_makers: SeededMap::default(),
+            extended: Vec::new(),
+            extended_ids: SeededMap::default(),
             originals: SeededMap::default(),
         };
         stacks.intern(&[]);
@@ -64,7 +63,7 @@ impl Default for Stacks {
 }
 
 impl Stacks {
-    /// The stack of an entry that has none.
+    /// The stack of entries without one.
     pub const EMPTY: StackId = StackId(0);
 
     pub(super) fn intern_frame(&mut self, frame: Frame) -> FrameId {
@@ -75,19 +74,19 @@ impl Stacks {
     }
 
     pub(super) fn intern(&mut self, frames: &[FrameId]) -> StackId {
-        debug_assert!(self.makers.is_empty(), "ids of makers come after those of stacks");
+        debug_assert!(self.extended.is_empty(), "ids of extended come after those of stacks");
         StackId(self.lists.intern(frames))
     }
 
-    /// An id for `maker`: the stack's own where it is no more than that.
-    pub(super) fn intern_maker(&mut self, maker: Maker) -> StackId {
-        if maker == Maker::of(maker.stack) {
-            return maker.stack;
+    /// The id of `extended_stack`; that of its plain stack if it has no context.
+    pub(super) fn intern_extended(&mut self, extended_stack: ExtendedStack) -> StackId {
+        if extended_stack == ExtendedStack::from_stack(extended_stack.stack) {
+            return extended_stack.stack;
         }
-        let (lists, makers) = (self.lists.len(), &mut self.makers);
-        *self.known_makers.entry(maker).or_insert_with(|| {
-            makers.push(maker);
-            StackId::from_index(lists + makers.len() - 1)
+        let (lists, extended) = (self.lists.len(), &mut self.extended);
+        *self.extended_ids.entry(extended_stack).or_insert_with(|| {
+            extended.push(extended_stack);
+            StackId::from_index(lists + extended.len() - 1)
         })
     }
 
@@ -95,48 +94,49 @@ impl Stacks {
         self.originals.insert(frame, source);
     }
 
-    /// What is known of who made memory beside the stack.
-    pub fn maker(&self, id: StackId) -> Maker {
+    /// The stack `id` with its context.
+    pub fn extended(&self, id: StackId) -> ExtendedStack {
         let extended = id.index().checked_sub(self.lists.len());
-        extended.and_then(|row| self.makers.get(row)).copied().unwrap_or(Maker::of(id))
+        extended
+            .and_then(|row| self.extended.get(row))
+            .copied()
+            .unwrap_or(ExtendedStack::from_stack(id))
     }
 
-    /// The stack that was recorded.
-    pub fn recorded(&self, id: StackId) -> StackId {
-        self.maker(id).stack
+    /// The stack `id` without its context, as it was recorded.
+    pub fn recorded_stack(&self, id: StackId) -> StackId {
+        self.extended(id).stack
     }
 
-    /// The frames of the source that a frame of generated code was written from, innermost first.
-    pub fn original(&self, frame: FrameId) -> &[FrameId] {
+    /// For a frame of generated code, the frames of the original source, innermost first.
+    pub fn original_source(&self, frame: FrameId) -> &[FrameId] {
         self.originals.get(&frame).map(|source| self.frames(*source)).unwrap_or_default()
     }
 
-    /// The recorded frames of `stack`, innermost first.
+    /// The frames of `stack` as recorded, innermost first.
     pub fn frames(&self, stack: StackId) -> &[FrameId] {
-        self.lists.get(self.recorded(stack).0)
+        self.lists.get(self.recorded_stack(stack).0)
     }
 
-    /// Frame `id`, which must be of this snapshot.
+    /// Frame `id`, which must belong to this snapshot.
     pub fn frame(&self, id: FrameId) -> Frame {
         self.frames[id.index()]
     }
 
-    /// Every distinct frame.
     pub fn all_frames(&self) -> impl Iterator<Item = Frame> {
         self.frames.iter().copied()
     }
 
-    /// How many ids there are: of distinct stacks, the empty one included, and of makers.
+    /// Number of ids: plain stacks, including the empty one, and stacks with context.
     pub fn len(&self) -> usize {
-        self.lists.len() + self.makers.len()
+        self.lists.len() + self.extended.len()
     }
 
-    /// Whether nothing in the file has a stack.
+    /// Whether no record of the file has a stack.
     pub fn is_empty(&self) -> bool {
         self.lists.len() <= 1
     }
 
-    /// How many distinct frames there are.
     pub fn frame_count(&self) -> usize {
         self.frames.len()
     }

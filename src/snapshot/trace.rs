@@ -1,4 +1,4 @@
-//! Trace entries in columns: what the allocator did, in its own order, a device at a time.
+//! Trace entries, stored in columns.
 
 use super::column::Column;
 use super::keys;
@@ -6,8 +6,7 @@ use super::stacks::Stacks;
 use crate::allocator::trace_action::Action;
 use crate::base::ids::{PoolId, StackId, SymbolId};
 
-/// The action that a trace calls `word`, if it is one.
-pub(super) fn action_of(word: SymbolId) -> Option<Action> {
+pub(super) fn parse_action(word: SymbolId) -> Option<Action> {
     Some(match word {
         keys::ALLOC => Action::Alloc,
         keys::FREE_REQUESTED => Action::FreeRequested,
@@ -26,27 +25,25 @@ pub(super) fn action_of(word: SymbolId) -> Option<Action> {
 /// One trace entry.
 #[derive(Debug, Clone, Copy)]
 pub struct TraceEntry {
-    /// What happened.
     pub action: Action,
-    /// Address in device memory; free bytes of the device for [`Action::Oom`].
+    /// Address, or the free bytes of the device for [`Action::Oom`].
     pub addr: u64,
-    /// Bytes: of the request for alloc and free, of the memory for segment actions.
+    /// Requested bytes for alloc and free, bytes of the memory for segment actions.
     pub size: u64,
-    /// The block's stream, as the raw handle.
+    /// Raw handle of the block's stream.
     pub stream: u64,
-    /// Microseconds since the epoch; 0 when the release records no time (before 2.2).
+    /// Microseconds since the epoch; 0 if the release records no time (before 2.2).
     pub time_us: u64,
-    /// Where in the program; [`Stacks::EMPTY`] when not recorded.
+    /// [`Stacks::EMPTY`] if not recorded.
     pub stack: StackId,
-    /// The pool, where the release records it (2.12).
+    /// Recorded since 2.12.
     pub pool: Option<PoolId>,
-    /// Who made the memory: the stack, and what is known beside it (see [`Stacks::maker`]).
-    pub made_by: StackId,
-    /// `forward_frames`, where recorded, as text.
+    /// The stack with its context, if there is any: see [`Stacks::extended`].
+    pub extended_stack: StackId,
+    /// `forward_frames`: text lines, one frame each.
     pub forward: StackId,
-    /// `compile_context`, where recorded.
     pub compile_context: Option<SymbolId>,
-    /// `user_metadata`, where recorded as text.
+    /// `user_metadata`, if it is text.
     pub user_metadata: Option<SymbolId>,
 }
 
@@ -60,7 +57,7 @@ impl TraceEntry {
             time_us: 0,
             stack: Stacks::EMPTY,
             pool: None,
-            made_by: Stacks::EMPTY,
+            extended_stack: Stacks::EMPTY,
             forward: Stacks::EMPTY,
             compile_context: None,
             user_metadata: None,
@@ -68,7 +65,7 @@ impl TraceEntry {
     }
 }
 
-/// Trace entries, one a row.
+/// Trace entries of all devices, one per row.
 #[derive(Debug, Default)]
 pub struct TraceEntries {
     actions: Vec<Action>,
@@ -77,8 +74,8 @@ pub struct TraceEntries {
     streams: Column<u64>,
     times: Column<u64>,
     stacks: Vec<StackId>,
-    /// Of each entry; none where no entry has more than its stack.
-    makers: Vec<StackId>,
+    /// One per entry; empty if no stack has any context.
+    extended_stacks: Vec<StackId>,
     forwards: Column<StackId>,
     pools: Column<Option<PoolId>>,
     compile_contexts: Column<Option<SymbolId>>,
@@ -87,61 +84,56 @@ pub struct TraceEntries {
 
 impl TraceEntries {
     #[inline]
-    pub(super) fn push(&mut self, event: TraceEntry) {
-        self.actions.push(event.action);
-        self.addrs.push(event.addr);
-        self.sizes.push(event.size);
-        self.streams.push(event.stream);
-        self.times.push(event.time_us);
-        self.stacks.push(event.stack);
-        self.forwards.push(event.forward);
-        self.pools.push(event.pool);
-        self.compile_contexts.push(event.compile_context);
-        self.user_metadata.push(event.user_metadata);
+    pub(super) fn push(&mut self, entry: TraceEntry) {
+        self.actions.push(entry.action);
+        self.addrs.push(entry.addr);
+        self.sizes.push(entry.size);
+        self.streams.push(entry.stream);
+        self.times.push(entry.time_us);
+        self.stacks.push(entry.stack);
+        self.forwards.push(entry.forward);
+        self.pools.push(entry.pool);
+        self.compile_contexts.push(entry.compile_context);
+        self.user_metadata.push(entry.user_metadata);
     }
 
-    /// How many entries there are, over all devices.
     pub fn len(&self) -> usize {
         self.actions.len()
     }
 
-    /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
     }
 
-    /// What entry `row` records: cheaper than the whole [`TraceEntries::get`].
+    /// Cheaper than [`TraceEntries::get`].
     #[inline]
     pub fn action(&self, row: usize) -> Option<Action> {
         self.actions.get(row).copied()
     }
 
-    /// The stack of entry `row`: cheaper than the whole [`TraceEntries::get`].
+    /// Cheaper than [`TraceEntries::get`].
     #[inline]
     pub fn stack(&self, row: usize) -> Option<StackId> {
         self.stacks.get(row).copied()
     }
 
-    /// The `forward_frames` of entry `row`.
     pub(super) fn forward(&self, row: usize) -> Option<StackId> {
         self.forwards.get(row)
     }
 
-    /// The `compile_context` of entry `row`.
     pub(super) fn compile_context(&self, row: usize) -> Option<SymbolId> {
         self.compile_contexts.get(row).flatten()
     }
 
-    pub(super) fn set_makers(&mut self, makers: Vec<StackId>) {
-        self.makers = makers;
+    pub(super) fn set_extended_stacks(&mut self, extended_stacks: Vec<StackId>) {
+        self.extended_stacks = extended_stacks;
     }
 
-    /// The time of entry `row`, if the release records times.
+    /// Microseconds since the epoch, if the release records times.
     pub fn time_us(&self, row: usize) -> Option<u64> {
         self.times.get(row).filter(|t| *t != 0)
     }
 
-    /// Entry `row`.
     #[inline]
     pub fn get(&self, row: usize) -> Option<TraceEntry> {
         Some(TraceEntry {
@@ -151,7 +143,7 @@ impl TraceEntries {
             stream: self.streams.get(row)?,
             time_us: self.times.get(row)?,
             stack: *self.stacks.get(row)?,
-            made_by: *self.makers.get(row).or_else(|| self.stacks.get(row))?,
+            extended_stack: *self.extended_stacks.get(row).or_else(|| self.stacks.get(row))?,
             forward: self.forwards.get(row)?,
             pool: self.pools.get(row)?,
             compile_context: self.compile_contexts.get(row)?,
@@ -160,14 +152,12 @@ impl TraceEntries {
     }
 }
 
-/// The beginning or the end of a named phase.
+/// The start or the end of a named phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Annotation {
     /// The phase, such as `Optimizer.step#AdamW.step`.
     pub name: SymbolId,
-    /// Whether it begins here, else it ends.
     pub is_start: bool,
-    /// Device number.
     pub device: u64,
     /// Microseconds since the epoch.
     pub time_us: u64,

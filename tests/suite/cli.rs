@@ -50,7 +50,7 @@ fn a_file_that_is_cut_short_is_refused_with_name_offset_and_whole_entries() {
     assert!(err.contains("rank7.pickle: "), "{err}");
     // The string's opcode and its four bytes of length stand before it.
     assert!(err.contains(&format!("(byte {}", cut - 5)), "{err}");
-    assert!(err.contains("; 6 whole trace entries before that place"), "{err}");
+    assert!(err.contains("; 6 complete trace entries before it"), "{err}");
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn the_output_file_is_never_an_input() {
     assert!(refusal(&["analyze", "-", "-"]).contains("only once"));
     // Nor is it a snapshot among others for the next run.
     assert_eq!(run(&["analyze", &text(&job)]).code, 0);
-    assert!(refusal(&["analyze", &report]).contains("it is a report that oomscope wrote"));
+    assert!(refusal(&["analyze", &report]).contains("it is a report of oomscope"));
     // A rank in a directory is a snapshot too, and no result.
     let rank = text(&job.join("rank_0.pickle.gz"));
     for args in [&["analyze"][..], &["check", "--max-ooms", "0"]] {

@@ -54,65 +54,65 @@ fn write_forms(out: &mut dyn Write) -> io::Result<u64> {
     let total = 9 + LENGTHS.len() + 2 * SIZES.len() + 1;
     let mut index = 0;
     let mut shared = 0;
-    pickle.list()?;
+    pickle.begin_list()?;
     while index < total {
-        pickle.before_item(index, total);
+        pickle.begin_item(index, total);
         match index {
-            0 => pickle.none()?,
-            1 | 2 => pickle.boolean(index == 1)?,
-            3 => pickle.float(0.5)?,
-            4 => pickle.float(-1.5e300)?,
-            5 => pickle.pair(3, u64::MAX)?,
+            0 => pickle.write_none()?,
+            1 | 2 => pickle.write_bool(index == 1)?,
+            3 => pickle.write_float(0.5)?,
+            4 => pickle.write_float(-1.5e300)?,
+            5 => pickle.write_pair(3, u64::MAX)?,
             6 => {
                 let count = INTEGERS.len() + 2;
-                pickle.list()?;
+                pickle.begin_list()?;
                 for at in 0..count {
-                    pickle.before_item(at, count);
+                    pickle.begin_item(at, count);
                     match INTEGERS.get(at) {
-                        Some(integer) => pickle.integer(*integer)?,
-                        None => pickle.unsigned([1 << 63, u64::MAX][at - INTEGERS.len()])?,
+                        Some(integer) => pickle.write_int(*integer)?,
+                        None => pickle.write_unsigned([1 << 63, u64::MAX][at - INTEGERS.len()])?,
                     }
-                    pickle.after_item(at, count);
+                    pickle.end_list_item(at, count);
                 }
             }
             7 => {
-                shared = pickle.list()?;
-                pickle.before_item(0, 1);
-                pickle.interned("shared")?;
-                pickle.after_item(0, 1);
+                shared = pickle.begin_list()?;
+                pickle.begin_item(0, 1);
+                pickle.write_interned("shared")?;
+                pickle.end_list_item(0, 1);
             }
-            8 => pickle.reference(shared)?,
-            9..15 => drop(pickle.text(&"x".repeat(LENGTHS[index - 9]))?),
+            8 => pickle.write_reference(shared)?,
+            9..15 => drop(pickle.write_text(&"x".repeat(LENGTHS[index - 9]))?),
             15..27 => {
                 let size = SIZES[(index - 15) / 2];
                 let is_dict = index % 2 == 0;
                 if is_dict {
-                    pickle.dict()?
+                    pickle.begin_dict()?
                 } else {
-                    pickle.list()?
+                    pickle.begin_list()?
                 };
                 for at in 0..size {
-                    pickle.before_item(at, size);
+                    pickle.begin_item(at, size);
                     if is_dict {
-                        pickle.text(&format!("key {at}"))?;
-                        pickle.unsigned(at as u64)?;
-                        pickle.after_pair(at, size);
+                        pickle.write_text(&format!("key {at}"))?;
+                        pickle.write_unsigned(at as u64)?;
+                        pickle.end_dict_item(at, size);
                     } else {
-                        pickle.unsigned(at as u64)?;
-                        pickle.after_item(at, size);
+                        pickle.write_unsigned(at as u64)?;
+                        pickle.end_list_item(at, size);
                     }
                 }
             }
             _ => {
+                pickle.begin_small_dict()?;
+                pickle.write_interned("a")?;
+                pickle.begin_list()?;
+                pickle.write_interned("b")?;
                 pickle.begin_dict()?;
-                pickle.interned("a")?;
-                pickle.list()?;
-                pickle.interned("b")?;
-                pickle.dict()?;
-                pickle.end_dict();
+                pickle.end_small_dict();
             }
         }
-        pickle.after_item(index, total);
+        pickle.end_list_item(index, total);
         index += 1;
     }
     pickle.finish()

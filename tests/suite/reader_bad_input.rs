@@ -28,7 +28,7 @@ fn check_truncated(pickle: &[u8], len: usize) -> usize {
     let message = refusal(&pickle[..len]);
     assert!(message.contains("it ends in the middle: the file is truncated"), "{len}: {message}");
     assert!(offset(&message) <= len, "{len}: {message}");
-    number_before(&message, "whole trace entr")
+    number_before(&message, "complete trace entr")
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_sound_pickle_of_something_else_says_what_it_holds() {
         ),
         (
             dict([("device_traces", vec![event()].into())]),
-            "'device_traces' holds records, where one list for each device belongs",
+            "'device_traces' holds records instead of one list for each device",
         ),
     ] {
         let value = &value;
@@ -270,7 +270,7 @@ fn records_in_wrong_company_are_refused() {
     // After the first batch of 1000 too.
     let mut many = vec![event(); 1000];
     many.push(Py::None);
-    assert_says(&mixed(many).pickle(4), &["a list mixes records", "; 1,000 whole trace entries"]);
+    assert_says(&mixed(many).pickle(4), &["a list mixes records", "; 1,000 complete trace entries"]);
     // An entry, and a whole trace, that two devices share.
     let traces = |second: Vec<u8>| {
         let first = Py::Raw(Script::default().py(&Py::from(vec![event()])).put(0).0);
@@ -322,16 +322,16 @@ fn broken_json_names_the_byte() {
 fn damage_is_named_with_its_byte_and_opcode() {
     for (bytes, says) in [
         (&b"\x80\x04K\x01\xf0."[..], "no such opcode (byte 4, opcode 0xf0)"),
-        (b"\x80\x04K\x01e.", "needs a MARK that is not there (byte 4, opcode APPENDS)"),
-        (b"\x80\x04(1.", "takes a value that is not there (byte 4, opcode STOP)"),
+        (b"\x80\x04K\x01e.", "needs a MARK that is missing (byte 4, opcode APPENDS)"),
+        (b"\x80\x04(1.", "needs a value that is missing (byte 4, opcode STOP)"),
         // Nothing is taken from below an open MARK.
-        (b"\x80\x04N(.", "takes a value that is not there (byte 4, opcode STOP)"),
-        (b"\x80\x04NN(\x86.", "takes a value that is not there (byte 5, opcode TUPLE2)"),
-        (b"\x80\x04]N(a.", "takes a value that is not there (byte 5, opcode APPEND)"),
-        (b"\x80\x04](((NeN.", "takes a value that is not there (byte 7, opcode APPENDS)"),
-        (b"N\x94](((h\0ee.", "takes a value that is not there (byte 8, opcode APPENDS)"),
-        (b"N\x94]((h\0ee.", "takes a value that is not there (byte 7, opcode APPENDS)"),
-        (b"\x80\x04\x94.", "takes a value that is not there (byte 2, opcode MEMOIZE)"),
+        (b"\x80\x04N(.", "needs a value that is missing (byte 4, opcode STOP)"),
+        (b"\x80\x04NN(\x86.", "needs a value that is missing (byte 5, opcode TUPLE2)"),
+        (b"\x80\x04]N(a.", "needs a value that is missing (byte 5, opcode APPEND)"),
+        (b"\x80\x04](((NeN.", "needs a value that is missing (byte 7, opcode APPENDS)"),
+        (b"N\x94](((h\0ee.", "needs a value that is missing (byte 8, opcode APPENDS)"),
+        (b"N\x94]((h\0ee.", "needs a value that is missing (byte 7, opcode APPENDS)"),
+        (b"\x80\x04\x94.", "needs a value that is missing (byte 2, opcode MEMOIZE)"),
         (b"\x80\x04}(K\x01u.", "a dict key without a value (byte 6, opcode SETITEMS)"),
         (b"\x80\x04h\x05.", "memo entry 5 was never written (byte 2, opcode BINGET)"),
         (b"\x80\x04j\xff\xff\xff\xff.", "memo entry 4294967295 was never written (byte 2"),
@@ -340,14 +340,14 @@ fn damage_is_named_with_its_byte_and_opcode() {
             b"\x80\x04N\x94](h\0h\0h\x09e.",
             "memo entry 9 was never written (byte 10, opcode BINGET)",
         ),
-        (b"\x80\x04Nr\xff\xff\xff\xff.", "memo number 4294967295 in a file of this size (byte 3"),
+        (b"\x80\x04Nr\xff\xff\xff\xff.", "memo number 4294967295 exceeds the size of the file (byte 3"),
         (b"Np99999999999999999999\n.", "'99999999999999999999' is not a number (byte 1"),
         (b"Ifive\n.", "'five' is not a number (byte 0, opcode INT)"),
         (b"L12x\n.", "'12x' is not a number (byte 0, opcode LONG)"),
         (b"F1.2.3\n.", "'1.2.3' is not a number (byte 0, opcode FLOAT)"),
-        (b"\x80\x02\x8b\xff\xff\xff\xff.", "a length that no file can have (byte 2, opcode LONG4)"),
+        (b"\x80\x02\x8b\xff\xff\xff\xff.", "invalid length (byte 2, opcode LONG4)"),
         (b"\x80\x02\x8b\xff\xff\xff\x7f.", "the file is truncated (byte 2, opcode LONG4)"),
-        (b"\x80\x02T\0\0\0\x80.", "a length that no file can have (byte 2, opcode BINSTRING)"),
+        (b"\x80\x02T\0\0\0\x80.", "invalid length (byte 2, opcode BINSTRING)"),
         (b"\x80\x04\x8d\0\0\0\0\0\0\0\x80.", "truncated (byte 2, opcode BINUNICODE8)"),
         (b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", "no file can have (byte 2, opcode"),
         (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.", "truncated (byte 2, opcode BINBYTES8)"),

@@ -258,7 +258,7 @@ fn trailing_bytes_are_named_and_ignored() {
     assert_eq!(
         warnings(&snapshot),
         format!(
-            "trailing-bytes: 4 bytes follow the end of the pickle at byte {end}: they were not read\n"
+            "trailing-bytes: 4 bytes after the end of the pickle at byte {end} were ignored\n"
         )
     );
 }

@@ -358,10 +358,10 @@ fn nested_json_is_refused_before_the_stack_ends() {
 fn absurd_memo_numbers_cost_nothing() {
     let gap = |slot: u32| Script::default().op(b'N').put(slot).raw(&b"N".repeat(50_000)).stop();
     let (snapshot, tree) = harmless("the last slot", &gap(u32::MAX));
-    assert!(snapshot.unwrap().contains("memo number 4294967295 in a file of this size"));
+    assert!(snapshot.unwrap().contains("memo number 4294967295 exceeds the size of the file"));
     assert!(tree.unwrap().contains("memo number 4294967295"));
     let (snapshot, _) = harmless("a slot far beyond the file", &gap(5_000_000));
-    assert!(snapshot.unwrap().contains("memo number 5000000 in a file of this size"));
+    assert!(snapshot.unwrap().contains("memo number 5000000 exceeds the size of the file"));
     let (_, tree) = harmless("as many slots as bytes", &gap(50_000));
     assert_eq!(tree, None);
 }

@@ -75,7 +75,7 @@ fn no_way_to_call_a_function_leaves_a_trace() {
                 let pickle = [protocol, &opcodes, b"."].concat();
                 let message = refusal(&pickle);
                 assert!(message.contains(&asks), "{name}: {message}");
-                assert!(message.contains("refused, nothing was run"), "{name}: {message}");
+                assert!(message.contains("refused, nothing was executed"), "{name}: {message}");
                 let message = Tree::read(&pickle).unwrap_err().to_string();
                 assert!(message.contains(&asks), "{name}: {message}");
             }

@@ -145,11 +145,11 @@ fn unknown_keys_and_actions_are_left_out_with_one_warning_each() {
     assert_eq!(
         warnings(&snapshot),
         "\
-unknown-action: trace entries with the unknown action 'teleport' were left out
-unknown-key: blocks have the unknown key 'shade', which was left out
-unknown-key: segments have the unknown key 'tint', which was left out
-unknown-key: the snapshot has the unknown key 'weather', which was left out
-unknown-key: trace entries have the unknown key 'colour', which was left out
+unknown-action: trace entries with the unknown action 'teleport' were ignored
+unknown-key: blocks have the unknown key 'shade', which was ignored
+unknown-key: segments have the unknown key 'tint', which was ignored
+unknown-key: the snapshot has the unknown key 'weather', which was ignored
+unknown-key: trace entries have the unknown key 'colour', which was ignored
 "
     );
     let rest = describe(&snapshot)
@@ -200,7 +200,7 @@ fn blocks_that_do_not_fill_their_segment_are_named() {
     let sample = sample::changed_segment(|segment| segment.with("total_size", 3 << 20));
     assert_eq!(
         warnings(&read(&sample.pickle(4))),
-        "segment-sum: the blocks of segment 0x7f0000000000 add up to 2097152 bytes, its total_size says 3145728\n"
+        "segment-sum: the blocks of segment 0x7f0000000000 add up to 2097152 bytes, but its total_size is 3145728\n"
     );
 }
 

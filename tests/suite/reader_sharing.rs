@@ -165,7 +165,7 @@ fn the_memo_is_numbered_as_cpython_numbers_it() {
 
 #[test]
 fn what_contains_itself_or_grows_after_use_is_refused() {
-    let contains = "it contains itself or is changed after use";
+    let contains = "a container contains itself or is changed after use";
     for opcodes in [
         &b"]q\0h\0a"[..],
         b"]q\0(h\0e",
@@ -199,7 +199,7 @@ fn what_contains_itself_or_grows_after_use_is_refused() {
     let entry = Script::default().py(&sample::event("alloc", 1, 2, 3)).raw(b"K\x01K\x02s").0;
     let entry = Py::Raw(entry);
     let message = refusal(&sample::snapshot_of(vec![], vec![vec![entry].into()]).pickle(4));
-    assert!(message.contains("a record of a snapshot is changed after it ended"), "{message}");
+    assert!(message.contains("a record of a snapshot is changed after it was complete"), "{message}");
 }
 
 #[test]

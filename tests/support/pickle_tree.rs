@@ -145,8 +145,8 @@ impl Tree {
                 }
                 Ok(so_far)
             }
-            _ if kind == LIST => Err(ErrorKind::NoContainer("list")),
-            _ => Err(ErrorKind::NoContainer("dict")),
+            _ if kind == LIST => Err(ErrorKind::NotAContainer("list")),
+            _ => Err(ErrorKind::NotAContainer("dict")),
         }
     }
 }

@@ -1,4 +1,6 @@
 //! Numbers as the C library parses them: leading blanks and trailing text are ignored.
+//!
+//! Every `get` here uses a position that was found in the same text, so it is always in range.
 
 /// Why a text is not a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

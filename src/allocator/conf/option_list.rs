@@ -6,7 +6,7 @@ pub fn find_option<'a>(string: &'a str, key: &str) -> Option<&'a str> {
     parse_options(string).filter_map(of_key).last() // the last one wins
 }
 
-/// What commas outside of lists separate.
+/// The parts of a string between commas that are not in a list.
 pub(super) fn split_options(string: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     string.split(move |c| {

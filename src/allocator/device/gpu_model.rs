@@ -1,32 +1,30 @@
-//! GPUs by name: what a program could learn of them, and what of their memory it gets.
+//! GPU models: device properties, and how much of the memory a process can use.
 //!
-//! Capability, multiprocessors, threads, shared memory and L2 are those of NVIDIA's "CUDA C++ Programming Guide",
-//! chapter "Compute Capabilities", and of the white paper of each architecture. Total memory is what
-//! `torch.cuda.get_device_properties` says, as messages of failed requests repeat it ("GPU 0 has a total capacity of
-//! 79.10 GiB"): ECC and the driver keep the rest, and releases of the driver differ by up to 0.2 GiB; where several
-//! were seen this is a lower one. What the context takes is the difference, in such messages, between the memory in
-//! use by the process and what PyTorch reserved: 0.1 to 0.6 GiB, more on more multiprocessors and on newer drivers.
+//! Capability, multiprocessors, threads, shared memory and L2 come from NVIDIA's "CUDA C++ Programming Guide",
+//! chapter "Compute Capabilities", and from the white paper of each architecture. Total memory is that of
+//! `torch.cuda.get_device_properties`, which messages of failed requests repeat ("GPU 0 has a total capacity of
+//! 79.10 GiB"). ECC and the driver keep the rest. Driver releases differ by up to 0.2 GiB; the table has a low
+//! value. The memory of the CUDA context is the difference, in such messages, between the memory in use by the
+//! process and the memory that PyTorch reserved: 0.1 to 0.6 GiB, more with more multiprocessors and newer drivers.
 
-/// A GPU that can be assumed.
+/// A GPU that a dry run can assume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GpuModel {
-    /// What it is asked for by.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What the driver calls it.
+    /// The driver's name for it.
     pub product: &'static str,
     /// Compute capability: 90 is 9.0.
     pub capability: u32,
-    /// Multiprocessors.
     pub multiprocessors: u32,
-    /// Threads that a multiprocessor holds.
+    /// Resident threads.
     pub threads_per_multiprocessor: u32,
-    /// Bytes of shared memory that one block can have.
+    /// Shared memory per thread block.
     pub shared_bytes: u64,
-    /// Bytes of the L2 cache.
+    /// L2 cache.
     pub l2_bytes: u64,
-    /// All memory, in MiB.
     pub total_mib: u64,
-    /// What a process has lost of it once it uses CUDA, in MiB.
+    /// Memory of the CUDA context.
     pub context_mib: u64,
 }
 
@@ -50,7 +48,7 @@ const fn gpu(
     }
 }
 
-/// All of them, the oldest first.
+/// Known models, oldest architecture first.
 pub const GPUS: &[GpuModel] = &[
     gpu(("v100", "Tesla V100-SXM2-16GB"), 70, (80, 2048), (96, 6144), (16_144, 310)), // 15.77 GiB
     gpu(("v100-32gb", "Tesla V100-SXM2-32GB"), 70, (80, 2048), (96, 6144), (32_494, 310)), // 31.73 GiB
@@ -69,31 +67,31 @@ pub const GPUS: &[GpuModel] = &[
 ];
 
 impl GpuModel {
-    /// The one that `text` names: `H100`, `rtx-4090`, `4090`, `A100 80GB`.
+    /// The model that `text` names: `H100`, `rtx-4090`, `4090`, `A100 80GB`.
     pub fn find(text: &str) -> Option<&'static Self> {
         let plain = |text: &str| {
             let text = text.to_ascii_lowercase();
             text.chars().filter(char::is_ascii_alphanumeric).collect::<String>()
         };
-        let asked = plain(text);
-        let asked = asked.trim_start_matches("nvidia").trim_start_matches("geforce");
-        let is_asked = |gpu: &&Self| {
+        let query = plain(text);
+        let query = query.trim_start_matches("nvidia").trim_start_matches("geforce");
+        let matches_query = |gpu: &&Self| {
             let name = plain(gpu.name);
             let memory = format!("{}gb", gpu.total_mib.next_multiple_of(8192) >> 10);
-            asked == name
-                || name.strip_prefix("rtx").is_some_and(|number| number == asked)
-                || asked == format!("{name}{memory}")
-                || name.strip_suffix("gb").is_some_and(|short| short == asked)
+            query == name
+                || name.strip_prefix("rtx").is_some_and(|number| number == query)
+                || query == format!("{name}{memory}")
+                || name.strip_suffix("gb").is_some_and(|short| short == query)
         };
-        GPUS.iter().find(is_asked)
+        GPUS.iter().find(matches_query)
     }
 
-    /// The first of this compute capability, `90` for 9.0.
+    /// The first model with this compute capability, `90` for 9.0.
     pub fn with_capability(capability: u32) -> Option<&'static Self> {
         GPUS.iter().find(|gpu| gpu.capability == capability)
     }
 
-    /// The capability as it is written: `9.0`.
+    /// The usual notation: `9.0`.
     pub fn format_capability(&self) -> String {
         format!("{}.{}", self.capability / 10, self.capability % 10)
     }

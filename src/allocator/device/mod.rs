@@ -1,12 +1,11 @@
-//! Where the allocator's memory comes from.
+//! The device that provides the allocator's memory.
 //!
-//! [`DeviceMemory`] is all that the allocator knows of a GPU: whole segments, address reservations with
-//! memory mapped into them, and how much is free. It is asked once a segment, not once an allocation,
-//! so it is a trait object. [`Simulated`] is a device of a given capacity; the replay of a recording
-//! answers with the recording's own addresses and failures; `cuda::Cuda` (feature `cuda`) is a real GPU.
-//! [`Gpu`] is what can be said of one by its name.
+//! [`DeviceMemory`] is the allocator's view of a GPU: segments, address reservations with memory mapped into them,
+//! and the amount of free memory. It is called once per segment, not per allocation, so it is a trait object.
+//! [`SimulatedDevice`] has a given capacity, `cuda::CudaDevice` (feature `cuda`) is a real GPU, and a replay
+//! returns the recorded addresses and failures. [`GpuModel`] has the properties of known GPUs.
 //!
-//! Knows nothing of blocks, pools, streams or traces.
+//! A device does not know blocks, pools, streams or traces.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -16,21 +15,18 @@ mod simulated;
 pub use gpu_model::{GPUS, GpuModel};
 pub use simulated::{Placement, SimulatedDevice};
 
-/// Bytes of a device whose size does not matter: larger than any, small enough to add up.
+/// Capacity of a device whose size does not matter: larger than any GPU, but sums do not overflow.
 pub const UNBOUNDED: u64 = 1 << 46;
 
-/// The device has no memory left for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfMemory;
 
 /// A range of reserved addresses. Sizes are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reservation {
-    /// Where it begins.
     pub base: u64,
-    /// Its length.
     pub size: u64,
-    /// The unit in which memory is mapped into it.
+    /// Memory is mapped in multiples of this.
     pub granule: u64,
 }
 
@@ -39,40 +35,37 @@ pub trait DeviceMemory {
     /// `cudaMalloc`: the address of `size` new bytes.
     fn allocate(&mut self, size: u64) -> Result<u64, OutOfMemory>;
 
-    /// `cudaFree` of what [`DeviceMemory::allocate`] gave.
+    /// `cudaFree` of a segment from [`DeviceMemory::allocate`].
     fn free(&mut self, addr: u64, size: u64);
 
-    /// Reserves `size` bytes of addresses, with no memory behind them yet: that comes and goes in
-    /// multiples of `granule`.
+    /// `cuMemAddressReserve`: reserves `size` bytes of addresses. Memory will be mapped in multiples of `granule`.
     fn reserve(&mut self, size: u64, granule: u64) -> Result<u64, OutOfMemory>;
 
-    /// Gives a reservation back.
+    /// `cuMemAddressFree`
     fn release(&mut self, addr: u64, size: u64);
 
-    /// Puts memory behind a part of a reservation; all of it or none.
+    /// Maps memory into a part of a reservation; all of it or none.
     fn map(&mut self, addr: u64, size: u64) -> Result<(), OutOfMemory>;
 
-    /// Takes the memory behind a part of a reservation away.
+    /// Unmaps and releases the memory of a part of a reservation.
     fn unmap(&mut self, addr: u64, size: u64);
 
-    /// Bytes that are free now, as `cudaMemGetInfo` says.
+    /// The free bytes of `cudaMemGetInfo`.
     fn free_bytes(&self) -> u64;
 
-    /// Bytes of the whole device.
     fn total_bytes(&self) -> u64;
 }
 
-/// A device that recorded calls can be replayed on.
+/// A device on which a recording can be replayed.
 pub trait ReplayDevice: DeviceMemory {
-    /// Memory that was held before the first call: a segment, or memory mapped into a part of `within`.
-    /// A device that cannot provide it remembers that, and refuses everything.
+    /// Adds memory that was in use before the recording: a segment, or memory mapped into a part of `within`. A
+    /// device that cannot provide it fails every later call.
     fn add_initial_memory(&mut self, addr: u64, size: u64, within: Option<Reservation>);
 
-    /// Adds memory; a real device has what it has.
+    /// Adds free memory. A real device cannot.
     fn add_capacity(&mut self, _bytes: u64) {}
 }
 
-// A device can be borrowed for a replay.
 impl<D: DeviceMemory + ?Sized> DeviceMemory for &mut D {
     fn allocate(&mut self, size: u64) -> Result<u64, OutOfMemory> {
         (**self).allocate(size)

@@ -1,40 +1,40 @@
-//! A device that is bookkeeping only.
+//! A device without memory: it only keeps account of bytes and addresses.
 
 use std::collections::BTreeMap;
 
 use super::{DeviceMemory, OutOfMemory, ReplayDevice, Reservation};
 use crate::base::units::MIB;
 
-/// Memory and addresses are handed out in multiples of this, as the driver does.
+/// The driver's granularity of memory and addresses.
 const PAGE: u64 = 2 * MIB;
-/// Where the segments of device 0 begin; each device has a range of its own.
+/// Address of the first segment of device 0. Each device has its own range.
 const SEGMENTS: u64 = 0x5000_0000_0000;
-/// Where reservations begin.
+/// Address of the first reservation of device 0.
 const RESERVATIONS: u64 = 0x3000_0000_0000;
-/// Addresses between the ranges of two devices, as a power of two.
+/// The ranges of two devices are this power of two apart.
 const DEVICE_SHIFT: u32 = 36;
-/// The same for reservations, which are larger than the device.
+/// The same for reservations, which are larger than a device.
 const RESERVATION_SHIFT: u32 = 42;
-/// Addresses among which memory that is not placed lowest lies.
+/// Size of the range in which [`Placement::Highest`] and [`Placement::Scattered`] place segments.
 const SEGMENT_SPAN: u64 = 1 << 40;
 /// The same for reservations.
 const RESERVATION_SPAN: u64 = 1 << 44;
-/// How often an address is drawn before the lowest is taken.
+/// Random addresses to try before falling back to the lowest one.
 const MAX_DRAWS: usize = 64;
 
-/// Where new memory lies: which address a driver lends decides which of two equal blocks PyTorch takes.
+/// The addresses of new memory. They matter because PyTorch chooses between equal blocks by address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Placement {
     /// In the lowest free range that is large enough.
     #[default]
     Lowest,
-    /// Just below everything that is in use.
+    /// Just below all used addresses.
     Highest,
-    /// Anywhere, as this number draws.
+    /// At random addresses from this seed.
     Scattered(u64),
 }
 
-/// A device of `capacity` bytes, which hands out the lowest free range that is large enough.
+/// A device of a given capacity.
 #[derive(Debug, Clone)]
 pub struct SimulatedDevice {
     capacity: u64,
@@ -45,7 +45,7 @@ pub struct SimulatedDevice {
 }
 
 impl SimulatedDevice {
-    /// Device number `device` with `capacity` bytes, none of them in use.
+    /// Device number `device` with `capacity` free bytes.
     pub fn new(device: u64, capacity: u64) -> Self {
         let device = device.min(255);
         Self {
@@ -60,19 +60,18 @@ impl SimulatedDevice {
         }
     }
 
-    /// The same device, whose new memory lies elsewhere.
     #[must_use]
     pub fn with_placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
-    /// `bytes` of it belong to somebody else.
+    /// Marks `bytes` as used by another process.
     pub fn add_used_elsewhere(&mut self, bytes: u64) {
         self.used = self.used.saturating_add(bytes);
     }
 
-    fn take(&mut self, size: u64) -> Result<u64, OutOfMemory> {
+    fn add_used(&mut self, size: u64) -> Result<u64, OutOfMemory> {
         let pages = whole_pages(size).ok_or(OutOfMemory)?;
         let used = self.used.checked_add(pages).ok_or(OutOfMemory)?;
         if used > self.capacity {
@@ -82,7 +81,7 @@ impl SimulatedDevice {
         Ok(pages)
     }
 
-    fn give(&mut self, size: u64) {
+    fn sub_used(&mut self, size: u64) {
         self.used = self.used.saturating_sub(whole_pages(size).unwrap_or(size));
     }
 }
@@ -93,29 +92,29 @@ fn whole_pages(size: u64) -> Option<u64> {
 
 impl DeviceMemory for SimulatedDevice {
     fn allocate(&mut self, size: u64) -> Result<u64, OutOfMemory> {
-        let pages = self.take(size)?;
-        self.segments.take(pages, &mut self.placement)
+        let pages = self.add_used(size)?;
+        self.segments.allocate(pages, &mut self.placement)
     }
 
     fn free(&mut self, addr: u64, size: u64) {
-        self.segments.give(addr, whole_pages(size).unwrap_or(size));
-        self.give(size);
+        self.segments.free(addr, whole_pages(size).unwrap_or(size));
+        self.sub_used(size);
     }
 
     fn reserve(&mut self, size: u64, _granule: u64) -> Result<u64, OutOfMemory> {
-        self.reservations.take(whole_pages(size).ok_or(OutOfMemory)?, &mut self.placement)
+        self.reservations.allocate(whole_pages(size).ok_or(OutOfMemory)?, &mut self.placement)
     }
 
     fn release(&mut self, addr: u64, size: u64) {
-        self.reservations.give(addr, whole_pages(size).unwrap_or(size));
+        self.reservations.free(addr, whole_pages(size).unwrap_or(size));
     }
 
     fn map(&mut self, _addr: u64, size: u64) -> Result<(), OutOfMemory> {
-        self.take(size).map(|_| ())
+        self.add_used(size).map(|_| ())
     }
 
     fn unmap(&mut self, _addr: u64, size: u64) {
-        self.give(size);
+        self.sub_used(size);
     }
 
     fn free_bytes(&self) -> u64 {
@@ -128,7 +127,7 @@ impl DeviceMemory for SimulatedDevice {
 }
 
 impl ReplayDevice for SimulatedDevice {
-    /// Whatever was held is there, on a device of any capacity.
+    /// Never fails: initial memory may exceed the capacity.
     fn add_initial_memory(&mut self, addr: u64, size: u64, within: Option<Reservation>) {
         self.used = self.used.saturating_add(whole_pages(size).unwrap_or(size));
         match within {
@@ -143,7 +142,7 @@ impl ReplayDevice for SimulatedDevice {
 }
 
 impl Placement {
-    /// The next number of those that draw addresses (splitmix64).
+    /// splitmix64
     fn draw(state: &mut u64) -> u64 {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = *state;
@@ -153,12 +152,12 @@ impl Placement {
     }
 }
 
-/// Addresses that are free.
+/// Free ranges of addresses.
 #[derive(Debug, Clone)]
 struct AddressSpace {
     origin: u64,
     span: u64,
-    /// The gaps by where they begin, with their ends; no two adjoin.
+    /// Free ranges, start to end; no two are adjacent.
     gaps: BTreeMap<u64, u64>,
 }
 
@@ -167,7 +166,7 @@ impl AddressSpace {
         Self { origin, span, gaps: BTreeMap::from([(origin, u64::MAX)]) }
     }
 
-    fn take(&mut self, size: u64, placement: &mut Placement) -> Result<u64, OutOfMemory> {
+    fn allocate(&mut self, size: u64, placement: &mut Placement) -> Result<u64, OutOfMemory> {
         let found = match placement {
             Placement::Lowest => None,
             Placement::Highest => self.highest_below_used(size),
@@ -184,26 +183,26 @@ impl AddressSpace {
         Ok(base)
     }
 
-    /// The first gap of `size`, with where to begin in it.
+    /// The lowest gap of at least `size` bytes: its start, its end, and the address to allocate in it.
     fn lowest_gap(&self, size: u64) -> Option<(u64, u64, u64)> {
         let large_enough = |(base, end): &(&u64, &u64)| *end - *base >= size;
         self.gaps.iter().find(large_enough).map(|(&base, &end)| (base, end, base))
     }
 
-    /// Below all that is taken; in the middle where nothing is.
+    /// The address just below all used ones, or the middle of the range if none is used.
     fn highest_below_used(&self, size: u64) -> Option<(u64, u64, u64)> {
         let (&gap, &end) = self.gaps.first_key_value()?;
         let top = if end == u64::MAX { self.origin + self.span / 2 } else { end };
         (gap == self.origin && top - gap >= size).then(|| (gap, end, top - size))
     }
 
-    /// The gap that `size` bytes from `base` on lie in.
+    /// The gap that contains `size` bytes from `base` on.
     fn gap_around(&self, base: u64, size: u64) -> Option<(u64, u64, u64)> {
         let (&gap, &end) = self.gaps.range(..=base).next_back()?;
         (end >= base && end - base >= size).then_some((gap, end, base))
     }
 
-    /// Takes a range that was taken before; it may lie anywhere.
+    /// Removes a range from the gaps. Parts of it may be used already.
     fn mark_used(&mut self, base: u64, size: u64) {
         let to = base.saturating_add(size);
         while let Some((&from, &end)) = self.gaps.range(..to).next_back()
@@ -215,7 +214,7 @@ impl AddressSpace {
         }
     }
 
-    fn give(&mut self, base: u64, size: u64) {
+    fn free(&mut self, base: u64, size: u64) {
         let (mut from, mut to) = (base.max(self.origin), base.saturating_add(size));
         while let Some((&gap, &end)) = self.gaps.range(..=to).next_back()
             && end >= from
@@ -226,7 +225,6 @@ impl AddressSpace {
         self.add_gap(from, to);
     }
 
-    /// A gap, unless it is empty.
     fn add_gap(&mut self, from: u64, to: u64) {
         if from < to {
             self.gaps.insert(from, to);

@@ -1,4 +1,4 @@
-//! The books of an allocator, kept a second time and compared.
+//! A second account of an allocator's memory, compared with its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use crate::allocator::behaviour::TieBreak;
 use crate::allocator::block::{BlockId, PoolBlock, PoolBlockState};
 use crate::allocator::device::{DeviceMemory, OutOfMemory, SimulatedDevice};
 use crate::allocator::trace_action::Action;
-use crate::allocator::{CachingAllocator, AllocatorEntry, Request, Stat, StatByPool, round_size};
+use crate::allocator::{AllocatorEntry, CachingAllocator, Request, Stat, StatByPool, round_size};
 use crate::base::ids::to_u32;
 
-/// A device that checks what it is asked, and sometimes refuses what it has.
+/// A device that checks its calls and refuses some of them.
 #[derive(Debug)]
 pub(super) struct CheckingDevice {
     pub(super) inner: SimulatedDevice,
@@ -90,7 +90,7 @@ impl DeviceMemory for CheckingDevice {
     }
 }
 
-/// Disjoint ranges, each from its beginning to its end.
+/// Disjoint ranges, start to end.
 #[derive(Debug, Default)]
 pub(super) struct RangeSet(BTreeMap<u64, u64>);
 
@@ -124,11 +124,11 @@ impl RangeSet {
     }
 }
 
-/// What the entries so far amount to.
+/// The state that follows from the trace entries so far.
 #[derive(Debug, Default)]
 pub(super) struct Audit {
     memory: RangeSet,
-    /// Segments by address: size, and how many came before.
+    /// Segments by address: size, and the number of segments before.
     segments: BTreeMap<u64, (u64, usize)>,
     made: usize,
     /// Requested bytes by address.
@@ -138,7 +138,7 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// Each entry must follow from those before it.
+    /// Applies entries and checks that each is possible.
     pub(super) fn apply(&mut self, entries: &[AllocatorEntry]) {
         for AllocatorEntry { action, addr, size, .. } in entries.iter().copied() {
             match action {
@@ -219,7 +219,12 @@ impl Audit {
         assert_eq!(of(PoolBlockState::Pending), self.pending, "pending");
     }
 
-    fn check_statistics(&self, allocator: &CachingAllocator, ids: &[BlockId], device: &CheckingDevice) {
+    fn check_statistics(
+        &self,
+        allocator: &CachingAllocator,
+        ids: &[BlockId],
+        device: &CheckingDevice,
+    ) {
         let limit = allocator.settings.max_split_size;
         let s = allocator.statistics();
         let is_small = |b: &PoolBlock| allocator.pools.free_lists[b.free_list as usize].is_small;
@@ -238,12 +243,14 @@ impl Audit {
             assert!(stat.all.peak <= stat.small_pool.peak + stat.large_pool.peak, "{what}");
         };
         let allocated = |b: &PoolBlock| u64::from(b.state == PoolBlockState::Allocated);
-        let active =
-            |b: &PoolBlock| u64::from(matches!(b.state, PoolBlockState::Allocated | PoolBlockState::Pending));
+        let active = |b: &PoolBlock| {
+            u64::from(matches!(b.state, PoolBlockState::Allocated | PoolBlockState::Pending))
+        };
         let backed = |b: &PoolBlock| u64::from(b.state != PoolBlockState::Unmapped);
         let whole = |b: &PoolBlock| u64::from(!b.is_expandable() && b.prev == BlockId::NONE);
-        let split =
-            |b: &PoolBlock| u64::from(b.state == PoolBlockState::Free && !b.is_expandable() && b.is_split());
+        let split = |b: &PoolBlock| {
+            u64::from(b.state == PoolBlockState::Free && !b.is_expandable() && b.is_split())
+        };
         same(&s.allocation, "allocation", &allocated);
         same(&s.allocated_bytes, "allocated_bytes", &|b| allocated(b) * b.size);
         same(&s.active, "active", &active);
@@ -268,15 +275,15 @@ impl Audit {
         let used = device.inner.total_bytes() - device.inner.free_bytes();
         assert_eq!(used, allocator.reserved_bytes, "what the device has given");
         if let Some(limit) = allocator.allowed_memory_maximum {
-            // A segment is asked for by its own size, mapped memory in granules by the request's.
+            // PyTorch compares the size of a segment with the limit, but maps whole granules.
             let slack = if allocator.settings.expandable_segments { u64::MAX / 2 } else { 0 };
             assert!(allocator.reserved_bytes <= limit + slack);
         }
     }
 
-    /// Where the request must be served from what is cached, worked out from nothing but the blocks and
-    /// the order in which segments came; `None` where expandable memory makes it less simple.
-    #[allow(clippy::option_option, reason = "not known, or known to be none")]
+    /// The address of the free block that must serve the request, derived only from the blocks and the order of
+    /// segments. `None` with expandable segments, whose rules are less simple.
+    #[allow(clippy::option_option, reason = "unknown, or known to be none")]
     pub(super) fn expected_free_block(
         &self,
         allocator: &CachingAllocator,
@@ -324,7 +331,7 @@ fn check_stat(stat: &Stat, what: &str) {
     assert!(stat.peak >= stat.current && stat.peak <= stat.allocated, "{what}");
 }
 
-/// A block and its neighbours.
+/// Checks a block and its neighbours.
 fn check_links(allocator: &CachingAllocator, id: BlockId) {
     let block = &allocator.blocks[id];
     assert!(block.size > 0 && block.addr.checked_add(block.size).is_some());
@@ -340,11 +347,14 @@ fn check_links(allocator: &CachingAllocator, id: BlockId) {
         "neighbours of two segments"
     );
     let is_alike = block.state == next.state;
-    assert!(!(is_alike && matches!(block.state, PoolBlockState::Free | PoolBlockState::Unmapped)), "not merged");
+    assert!(
+        !(is_alike && matches!(block.state, PoolBlockState::Free | PoolBlockState::Unmapped)),
+        "not merged"
+    );
 }
 
-/// Every free block stands in its free list's set under its key, every hole likewise, and nothing else does;
-/// every pending block has one ticket.
+/// Checks that the sets hold exactly the free and unmapped blocks, under their keys, and that every pending block
+/// has one id.
 fn check_sets(allocator: &CachingAllocator, ids: &[BlockId]) {
     let (mut free, mut holes) = (BTreeSet::new(), BTreeSet::new());
     for (number, free_list) in allocator.pools.free_lists.iter().enumerate() {

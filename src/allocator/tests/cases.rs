@@ -1,10 +1,11 @@
-//! Cases with known answers. Those called "observed" ran in PyTorch itself, on a device that is
-//! bookkeeping only.
+//! Cases with known answers. Those marked "observed" ran in PyTorch itself, on a simulated device.
 
 use crate::allocator::conf::{Reserve, Settings};
 use crate::allocator::device::{DeviceMemory, SimulatedDevice};
 use crate::allocator::trace_action::{Action, BlockState};
-use crate::allocator::{Behaviour, BlockId, CachingAllocator, AllocatorEntry, Request, ServedBy, PendingFreeId};
+use crate::allocator::{
+    AllocatorEntry, Behaviour, BlockId, CachingAllocator, PendingFreeId, Request, ServedBy,
+};
 use crate::base::ids::{PoolId, StackId};
 use crate::base::units::MIB;
 
@@ -64,7 +65,7 @@ impl Run {
         self.allocator.release_cached_blocks(None, &[], &[], StackId::default(), &mut self.device);
     }
 
-    /// What was done since the last time, addresses from `base` on, both in MiB.
+    /// The entries since the last call: action, address relative to `base` and size, both in MiB.
     fn take_entries(&mut self, base: u64) -> Vec<(Action, u64, u64)> {
         let entries = self.allocator.entries();
         let at = |e: &AllocatorEntry| if e.action == Action::Oom { e.addr } else { e.addr - base };
@@ -180,7 +181,7 @@ fn among_equal_blocks_old_releases_take_the_lowest_and_new_ones_the_oldest() {
     }
 }
 
-/// 2.12 numbers every block that is made, 2.13 every segment.
+/// 2.12 registers every new block, 2.13 every segment.
 #[test]
 fn a_split_block_has_its_own_age_or_that_of_its_segment() {
     for (minor, expected) in [(11, 0), (12, 20), (13, 0)] {
@@ -200,12 +201,12 @@ fn a_split_block_has_its_own_age_or_that_of_its_segment() {
     }
 }
 
-/// Ages are counted in searches of the pool; passes go on until enough is given back.
+/// Ages are counted in searches of the pool. Passes go on until enough is released.
 #[test]
 fn garbage_collection_releases_older_segments_first() {
     for (threshold, expected) in [
         (0.5, vec![(SegmentFree, 0, 40), (SegmentAlloc, 126, 50), (Alloc, 126, 50)]),
-        // What is over 60 MiB is more than the oldest: a second pass.
+        // The oldest is not enough to get below 60 MiB: a second pass.
         (
             0.3,
             vec![
@@ -215,7 +216,7 @@ fn garbage_collection_releases_older_segments_first() {
                 (Alloc, 82, 50),
             ],
         ),
-        // 140 MiB are below: nothing is collected.
+        // The threshold of 140 MiB is not reached: nothing is collected.
         (0.7, vec![(SegmentAlloc, 126, 50), (Alloc, 126, 50)]),
     ] {
         let settings = Settings { garbage_collection_threshold: threshold, ..plain() };
@@ -250,7 +251,7 @@ fn an_oversize_request_releases_the_smallest_large_enough_segment() {
     let blocks: Vec<BlockId> = [120, 80, 100].map(|mib| run.alloc(mib * MIB)).into();
     blocks.into_iter().for_each(|id| run.free(id));
     run.take_entries(SEGMENTS);
-    // 80 MiB are 30 more than asked for: too large to be handed out whole.
+    // 80 MiB exceed the request by 30, more than `max_non_split_rounding`.
     run.alloc(50 * MIB);
     let expected = [(SegmentFree, 120, 80), (SegmentAlloc, 120, 50), (Alloc, 120, 50)];
     assert_eq!(run.take_entries(SEGMENTS), expected);
@@ -265,7 +266,7 @@ fn an_oversize_request_releases_smaller_segments_largest_first() {
     blocks.into_iter().for_each(|id| run.free(id));
     run.take_entries(SEGMENTS);
     run.alloc(70 * MIB);
-    // 60 and 40 are enough, and 30 stays; but what they leave lies in two places.
+    // 60 and 40 are enough, and 30 stays; but the released memory is not contiguous.
     let done = run.take_entries(SEGMENTS);
     assert_eq!(done[..2], [(SegmentFree, 70, 60), (SegmentFree, 0, 40)]);
     assert_eq!(done[2..], [(SegmentAlloc, 70, 70), (Alloc, 70, 70)]);
@@ -309,7 +310,7 @@ fn use_on_oom_pools_serve_at_the_time_of_their_release() {
         let last = run.allocator.entries().last().copied().unwrap();
         assert_eq!(run.take_entries(SEGMENTS), expected, "2.{minor}");
         assert_eq!(served.is_some(), last.pool == spare, "2.{minor}");
-        // The retry of the old order is counted though it came to nothing.
+        // Old releases retry first, which counts although it fails.
         assert_eq!(run.retries().0, u64::from(minor < 11), "2.{minor}");
         assert!(run.try_alloc(45 * MIB, PRIVATE, false).is_none(), "lent to the default pool only");
     }
@@ -347,16 +348,20 @@ fn custom_allocator_pools_use_plain_segments() {
         (SegmentAlloc, 0, 20),
         (Alloc, 0, 3),
         (Alloc, 3, 16),
-        // 1 MiB is left, too little.
+        // 1 MiB is left: too little.
         (SegmentAlloc, 20, 20),
         (Alloc, 20, 1),
     ];
     assert_eq!(done, expected);
     run.alloc(3 * MIB);
-    assert_eq!(run.take_entries(RESERVATIONS)[0], (SegmentMap, 0, 20), "the default pool is as ever");
+    assert_eq!(
+        run.take_entries(RESERVATIONS)[0],
+        (SegmentMap, 0, 20),
+        "the default pool is as ever"
+    );
 }
 
-/// Before 2.5 private pools got segments, cut as expandable memory is.
+/// Before 2.5 private pools got plain segments, but with the rule for splitting expandable ones.
 #[test]
 fn private_pools_are_expandable_since_2_5() {
     for (minor, first) in [(4, SegmentAlloc), (5, SegmentMap)] {
@@ -400,7 +405,7 @@ fn a_too_small_reservation_fails_since_2_13() {
 fn mapped_memory_stays_mapped_when_the_device_runs_out() {
     let mut run = run(15, expandable(), 110 * MIB, None);
     let blocks: Vec<BlockId> = (0..5).map(|_| run.alloc(20 * MIB)).collect();
-    // Holes of 20 at 20 and at 60, a free block between them; then another stream takes 20.
+    // Holes of 20 at 20 and at 60, a free block between them; then another stream allocates 20.
     run.free(blocks[1]);
     run.free(blocks[3]);
     run.empty_cache();
@@ -442,8 +447,8 @@ fn pending_blocks_are_freed_by_events_or_by_a_retry() {
     assert_eq!(run.retries(), (1, 1, 0));
 }
 
-/// Observed, as `tests/oracle/unbounded.py` prints it: every round keeps 2 MiB, and under both settings
-/// together maps 140 MiB anew (pytorch/pytorch#123548).
+/// Observed, as `tests/oracle/unbounded.py` prints it: every round keeps 2 MiB live, and with both settings
+/// maps 140 MiB more (pytorch/pytorch#123548).
 #[test]
 fn max_split_size_lets_expandable_segments_grow_without_bound() {
     for (settings, first, last) in [
@@ -464,7 +469,7 @@ fn max_split_size_lets_expandable_segments_grow_without_bound() {
     }
 }
 
-/// A block that was cut before there was a limit is no segment, and is not given back as if it were one.
+/// A block that was split before `max_split_size` was set is not a segment, so it must not be released.
 #[test]
 fn blocks_split_before_max_split_size_are_not_released() {
     let mut before = run(15, plain(), 200 * MIB, None);
@@ -475,5 +480,9 @@ fn blocks_split_before_max_split_size_are_not_released() {
     before.allocator.settings = split_at(40);
     before.take_entries(SEGMENTS);
     before.fails(80 * MIB);
-    assert_eq!(before.take_entries(SEGMENTS), [(Oom, 24, 80)], "70 MiB lie free in the first segment");
+    assert_eq!(
+        before.take_entries(SEGMENTS),
+        [(Oom, 24, 80)],
+        "70 MiB lie free in the first segment"
+    );
 }

@@ -1,48 +1,44 @@
-//! Arithmetic with numbers that were rounded before they were printed.
+//! Arithmetic with byte counts that were rounded when printed.
 
 use crate::base::units::size;
 
-/// A number of bytes, true to within `error`: the figure of a snapshot has none.
+/// A number of bytes with a rounding error. Bytes from a snapshot are exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ApproxBytes {
-    /// As printed.
+    /// The printed number.
     pub bytes: u64,
-    /// The true number is at most so many bytes away.
+    /// The true number differs by at most this many bytes.
     pub error: u64,
 }
 
-/// Whether one amount is at least another.
+/// The answer to a comparison of rounded amounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Likelihood {
-    /// It is not.
     No,
-    /// The rounding decides; as printed, it is not.
+    /// No for the printed numbers, but rounding could change it.
     PerhapsNot,
-    /// The rounding decides; as printed, it is.
+    /// Yes for the printed numbers, but rounding could change it.
     Perhaps,
-    /// It is.
     Yes,
 }
 
 impl Likelihood {
-    /// As printed.
+    /// Whether the answer is yes for the printed numbers.
     pub fn is_likely(self) -> bool {
         matches!(self, Self::Yes | Self::Perhaps)
     }
 
-    /// Whether the rounding could change the answer.
+    /// Whether rounding could change the answer.
     pub fn is_within_rounding(self) -> bool {
         matches!(self, Self::Perhaps | Self::PerhapsNot)
     }
 }
 
 impl ApproxBytes {
-    /// A figure that was not rounded.
     pub fn exact(bytes: u64) -> Self {
         Self { bytes, error: 0 }
     }
 
-    /// The sum.
     #[must_use]
     pub fn saturating_add(self, other: Self) -> Self {
         Self {
@@ -51,7 +47,6 @@ impl ApproxBytes {
         }
     }
 
-    /// The difference, never below nothing.
     #[must_use]
     pub fn saturating_sub(self, other: Self) -> Self {
         Self {
@@ -60,11 +55,11 @@ impl ApproxBytes {
         }
     }
 
-    /// Whether it is at least `other`.
+    /// Whether `self` is at least `other`.
     pub fn covers(self, other: Self) -> Likelihood {
         let error = self.error.saturating_add(other.error);
         match (self.bytes >= other.bytes, self.bytes.abs_diff(other.bytes) > error) {
-            // Numbers printed in full are what they are.
+            // Equal exact numbers: a difference of 0 is not above an error of 0.
             (true, _) if error == 0 => Likelihood::Yes,
             (true, true) => Likelihood::Yes,
             (false, true) => Likelihood::No,
@@ -74,7 +69,7 @@ impl ApproxBytes {
     }
 }
 
-/// A sum or difference of printed numbers, for people: no digit that the rounding makes up.
+/// Formats for people: "about" if the error affects the digits shown, "at most" if it exceeds the number.
 pub fn format_approx(about: ApproxBytes) -> String {
     let ApproxBytes { bytes, error } = about;
     if error >= bytes && error > 0 {
@@ -103,8 +98,9 @@ mod tests {
 
     #[test]
     fn formats_no_digit_that_the_error_covers() {
-        let about =
-            |bytes: u64, error: u64| format_approx(ApproxBytes { bytes: bytes << 20, error: error << 20 });
+        let about = |bytes: u64, error: u64| {
+            format_approx(ApproxBytes { bytes: bytes << 20, error: error << 20 })
+        };
         assert_eq!(about(5000, 1), "4.88 GiB");
         assert_eq!(about(500, 10), "about 500 MiB");
         assert_eq!(about(8, 15), "at most 23 MiB");

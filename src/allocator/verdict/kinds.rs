@@ -1,4 +1,4 @@
-//! Every verdict: its word and its question.
+//! Code words of verdicts and certainties.
 
 use crate::base::warning::words;
 
@@ -7,14 +7,14 @@ words! {
     pub enum Certainty {
         /// The numbers decide it
         Certain = "certain",
-        /// The numbers allow it, but what is not printed decides
+        /// The printed numbers allow it, but missing ones could change it
         Possible = "possible",
     }
 }
 
 words! {
-    /// What would have served a request, in the order of the questions: what is cheapest to change comes first.
-    /// The meaning of each is its question.
+    /// Why a request failed. The questions are asked in this order; causes that are cheapest to fix come first.
+    /// Each description is the question that gives the verdict.
     #[non_exhaustive]
     pub enum Verdict {
         /// Did the device have room for the segment?

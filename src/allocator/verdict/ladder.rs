@@ -1,18 +1,23 @@
-//! The questions, in their order.
+//! The questions behind a verdict, in order.
 
 use super::{ApproxBytes, Likelihood, Verdict};
 use crate::base::units::GIB;
 
-/// What every CUDA process uses outside the allocator: the CUDA context, loaded kernels, the workspaces of
-/// cuBLAS and cuDNN. Usually 0.3 to 1 GiB, and less on small devices.
+/// Bytes that any CUDA process may use outside the allocator: the CUDA context, loaded kernels, workspaces of cuBLAS
+/// and cuDNN. Usually 0.3 to 1 GiB, and less on small devices.
 pub const USUAL_OUTSIDE: u64 = GIB;
-/// [`USUAL_OUTSIDE`] is at most this part of a device.
+/// [`USUAL_OUTSIDE`] counts for at most 1/8 of a device.
 const USUAL_OUTSIDE_DIVISOR: u64 = 8;
 
-/// The part of `outside`, in use outside the allocator on a device of `capacity`, that somebody could give
-/// back; `own` is what this process uses of it, if that is known.
-pub fn reclaimable_outside(outside: ApproxBytes, own: Option<ApproxBytes>, capacity: Option<ApproxBytes>) -> ApproxBytes {
-    let most = capacity.map_or(USUAL_OUTSIDE, |all| USUAL_OUTSIDE.min(all.bytes / USUAL_OUTSIDE_DIVISOR));
+/// The part of the memory in use `outside` the allocator that could be released: all but the usual overhead of a
+/// process. `own` is the part that this process uses, if known.
+pub fn reclaimable_outside(
+    outside: ApproxBytes,
+    own: Option<ApproxBytes>,
+    capacity: Option<ApproxBytes>,
+) -> ApproxBytes {
+    let most =
+        capacity.map_or(USUAL_OUTSIDE, |all| USUAL_OUTSIDE.min(all.bytes / USUAL_OUTSIDE_DIVISOR));
     let usual = own.unwrap_or(outside).bytes.min(most);
     outside.saturating_sub(ApproxBytes::exact(usual))
 }
@@ -20,69 +25,71 @@ pub fn reclaimable_outside(outside: ApproxBytes, own: Option<ApproxBytes>, capac
 /// Free memory of one kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FreeMemory {
-    /// All of it.
     pub all: ApproxBytes,
-    /// The part that is of the request's pool, size class and stream: it could serve the request where it lies.
+    /// The part in the request's pool, size class and stream, which could serve it without going through the device.
     pub in_place: ApproxBytes,
 }
 
-/// The memory there was when a request failed. What is not known is nothing.
+/// Memory when a request failed. Unknown amounts are 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MemoryAtFailure {
-    /// The least that would have served the request where it lies.
+    /// The minimum size of a free block that serves the request.
     pub request: ApproxBytes,
-    /// What the device was asked for: a segment.
+    /// The segment that was requested from the device.
     pub segment: ApproxBytes,
-    /// The same in whole granules of an expandable segment.
+    /// The same, rounded up to whole granules if segments are expandable.
     pub segment_in_granules: ApproxBytes,
     /// Free on the device.
     pub device_free: ApproxBytes,
-    /// The largest free block of the request's own pool, size class and stream.
+    /// The largest free block in the request's own pool, size class and stream.
     pub largest: Option<ApproxBytes>,
-    /// Free in blocks of the request's own pool and stream.
+    /// Free in the request's own pool and stream.
     pub own: FreeMemory,
-    /// Free in other streams' blocks of the same pool.
+    /// Free in segments of other streams of the same pool.
     pub other_stream: ApproxBytes,
     /// Free in other pools.
     pub other_pool: ApproxBytes,
-    /// Freed by the program, waiting for other streams.
+    /// Freed by the program, but still in use on other streams.
     pub pending: FreeMemory,
-    /// Of the device, in use outside this allocator, that somebody could give back.
+    /// In use outside this allocator, and reclaimable (see [`reclaimable_outside`]).
     pub outside: ApproxBytes,
-    /// Where the request's pool is not known to be the default one: what the default pool gives back before a
-    /// request fails, and was not given back.
+    /// Free memory that the default pool releases before a request fails, but that was not released. Set if the
+    /// request may belong to another pool.
     pub unreleased: Option<ApproxBytes>,
-    /// `own` counts what is pending, or of other streams, too.
-    pub is_own_mixed_up: bool,
-    /// Free or given back by others, but no more than on any busy device: it counts only where it is asked whether
-    /// everything together would have been enough.
+    /// `own_pool` may include pending memory or that of other streams.
+    pub own_includes_others: bool,
+    /// Reclaimable outside memory, but no more than any busy device has. It counts only in the question whether all
+    /// memory together would suffice.
     pub usual_reclaimable: ApproxBytes,
-    /// `outside` is the larger part, and what is free in the cache is not known to be in large pieces: others are
-    /// asked about first.
+    /// Ask about `outside` first: it is the larger part, and the free cached memory may be in small pieces.
     pub is_outside_first: bool,
-    /// What is counted as free may have been pending.
+    /// Memory counted as free may have been pending.
     pub is_pending_unknown: bool,
 }
 
-/// What the ladder came to.
+/// The verdict, and how certain it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// The first question that is answered yes.
+    /// The first question answered yes.
     pub verdict: Verdict,
-    /// Nothing that is not known could have made it another.
+    /// No unknown amount could change the verdict.
     pub is_certain: bool,
-    /// The rounding of the figures could have made it another.
+    /// Rounding of the numbers could change the verdict.
     pub within_rounding: bool,
 }
 
 impl MemoryAtFailure {
-    /// What the device was asked for: whole granules where it had room for the segment alone.
+    /// Bytes that the device had to provide. If it had room for the segment, whole granules must have been missing.
     pub fn needed_from_device(&self) -> ApproxBytes {
         let has_room = |bytes| self.device_free.covers(bytes).is_likely();
-        if has_room(self.segment) && !has_room(self.segment_in_granules) { self.segment_in_granules } else { self.segment }
+        if has_room(self.segment) && !has_room(self.segment_in_granules) {
+            self.segment_in_granules
+        } else {
+            self.segment
+        }
     }
 
-    /// Whether `more` and what is free on the device cover what was asked of it.
+    /// Whether `more`, together with the free memory of the device, covers the bytes needed from the device.
     pub fn suffices_with_device(&self, more: ApproxBytes) -> Likelihood {
         if more.bytes == 0 {
             return Likelihood::No;
@@ -90,25 +97,31 @@ impl MemoryAtFailure {
         more.saturating_add(self.device_free).covers(self.needed_from_device())
     }
 
-    /// Whether it would serve the request, where it lies or from the device.
+    /// Whether `free` would serve the request, in place or after going back to the device.
     fn suffices(&self, free: FreeMemory) -> Likelihood {
-        // What serves in place need not be as large as a segment.
-        let in_place =
-            if free.in_place.bytes == 0 { Likelihood::No } else { free.in_place.covers(self.request) };
+        // In place, a block smaller than a segment is enough.
+        let in_place = if free.in_place.bytes == 0 {
+            Likelihood::No
+        } else {
+            free.in_place.covers(self.request)
+        };
         self.suffices_with_device(free.all).max(in_place)
     }
 
-    /// Whether everything together would.
+    /// Whether all free memory together would serve the request.
     fn all_together_suffices(&self) -> Likelihood {
         let cached = self.own.all.saturating_add(self.other_pool);
-        let all = cached.saturating_add(self.other_stream).saturating_add(self.pending.all).saturating_add(self.outside);
+        let all = cached
+            .saturating_add(self.other_stream)
+            .saturating_add(self.pending.all)
+            .saturating_add(self.outside);
         all.saturating_add(self.usual_reclaimable)
             .saturating_add(self.device_free)
             .covers(self.needed_from_device())
             .max(cached.covers(self.request))
     }
 
-    /// Whether nothing that is free, were it all in one place, would have served the request.
+    /// Whether all free memory in one piece would not have served the request.
     pub fn is_exhausted(&self) -> bool {
         self.all_together_suffices() == Likelihood::No
     }
@@ -116,7 +129,10 @@ impl MemoryAtFailure {
     fn questions(&self) -> [(Verdict, Likelihood); 7] {
         let mut questions = [
             (Verdict::MemoryLimit, self.device_free.covers(self.segment_in_granules)),
-            (Verdict::Spurious, self.largest.map_or(Likelihood::No, |it| it.covers(self.request))),
+            (
+                Verdict::Spurious,
+                self.largest.map_or(Likelihood::No, |block| block.covers(self.request)),
+            ),
             (Verdict::PendingFree, self.suffices(self.pending)),
             (Verdict::PrivatePool, self.suffices_with_device(self.other_pool)),
             (Verdict::OtherStream, self.suffices_with_device(self.other_stream)),
@@ -124,30 +140,39 @@ impl MemoryAtFailure {
             (Verdict::NonPytorch, self.suffices_with_device(self.outside)),
         ];
         if self.is_outside_first {
-            // Behind the device's own room.
+            // `NonPytorch` moves to second place, after `MemoryLimit`.
             questions[1..].rotate_right(1);
         }
         questions
     }
 }
 
-/// Asks the questions of `c` one after the other.
+/// The verdict: the first question that the memory answers yes.
 pub fn decide(c: &MemoryAtFailure) -> Diagnosis {
-    let rungs = c.questions();
-    let decisive = rungs.iter().position(|(_, holds)| holds.is_likely());
-    let asked = rungs.get(..=decisive.unwrap_or(rungs.len() - 1)).unwrap_or(&rungs);
-    let verdict = decisive.and_then(|at| rungs.get(at)).map_or(Verdict::Capacity, |rung| rung.0);
-    let mut within_rounding = asked.iter().any(|(_, holds)| holds.is_within_rounding());
+    let questions = c.questions();
+    let first_yes = questions.iter().position(|(_, answer)| answer.is_likely());
+    let asked_questions =
+        questions.get(..=first_yes.unwrap_or(questions.len() - 1)).unwrap_or(&questions);
+    let verdict =
+        first_yes.and_then(|at| questions.get(at)).map_or(Verdict::Capacity, |question| question.0);
+    let mut within_rounding = asked_questions.iter().any(|(_, answer)| answer.is_within_rounding());
     let is_certain = match verdict {
-        // Something in a mixture is of another kind, or the request was of the pool that seems to be another.
-        Verdict::PrivatePool | Verdict::Fragmentation if c.is_own_mixed_up => false,
-        Verdict::Capacity if c.is_own_mixed_up => {
+        // Some of the memory may be of another kind, or the request may belong to the pool counted as another.
+        Verdict::PrivatePool | Verdict::Fragmentation => !c.own_includes_others && !within_rounding,
+        Verdict::Capacity if c.own_includes_others => {
             within_rounding |= c.all_together_suffices().is_within_rounding();
-            c.all_together_suffices() == Likelihood::No
+            c.is_exhausted()
         }
-        _ => !within_rounding,
+        Verdict::Capacity
+        | Verdict::MemoryLimit
+        | Verdict::Spurious
+        | Verdict::PendingFree
+        | Verdict::OtherStream
+        | Verdict::NonPytorch
+        | Verdict::Unknown
+        | Verdict::Served => !within_rounding,
     };
-    let is_of_memory_free =
+    let is_about_free_memory =
         !matches!(verdict, Verdict::MemoryLimit | Verdict::NonPytorch | Verdict::Capacity);
     let verdict = match c.unreleased {
         Some(bytes) if verdict != Verdict::MemoryLimit => {
@@ -157,7 +182,7 @@ pub fn decide(c: &MemoryAtFailure) -> Diagnosis {
                 Verdict::Unknown
             }
         }
-        None if c.is_pending_unknown && is_of_memory_free => Verdict::Unknown,
+        None if c.is_pending_unknown && is_about_free_memory => Verdict::Unknown,
         _ => verdict,
     };
     Diagnosis { verdict, is_certain, within_rounding }
@@ -233,7 +258,13 @@ mod tests {
     #[test]
     fn memory_in_place_may_be_smaller_than_a_segment() {
         let (request, segment, device_free) = (mib(9), mib(20), mib(0));
-        let c = MemoryAtFailure { request, segment, segment_in_granules: segment, device_free, ..tight() };
+        let c = MemoryAtFailure {
+            request,
+            segment,
+            segment_in_granules: segment,
+            device_free,
+            ..tight()
+        };
         let in_place = FreeMemory { all: mib(12), in_place: mib(12) };
         assert_eq!(word(MemoryAtFailure { own: in_place, ..c }), "fragmentation");
         assert_eq!(word(MemoryAtFailure { pending: in_place, ..c }), "pending-free");
@@ -252,7 +283,10 @@ mod tests {
         assert_eq!(word(MemoryAtFailure { unreleased: Some(mib(90)), ..c }), "private-pool");
         let unreleased = Some(ApproxBytes::exact(90 * MIB - 1));
         assert_eq!(word(MemoryAtFailure { unreleased, ..c }), "unknown");
-        assert_eq!(word(MemoryAtFailure { device_free: mib(100), unreleased, ..c }), "memory-limit");
+        assert_eq!(
+            word(MemoryAtFailure { device_free: mib(100), unreleased, ..c }),
+            "memory-limit"
+        );
     }
 
     #[test]
@@ -267,11 +301,12 @@ mod tests {
         assert_eq!(certainty(close), ("fragmentation", false, true));
         let close = MemoryAtFailure { own: free(rounded(89)), ..tight() };
         assert_eq!(certainty(close), ("capacity", false, true));
-        let mixed = MemoryAtFailure { own: free(rounded(95)), is_own_mixed_up: true, ..tight() };
+        let mixed =
+            MemoryAtFailure { own: free(rounded(95)), own_includes_others: true, ..tight() };
         assert_eq!(certainty(mixed), ("fragmentation", false, false));
         let apart = MemoryAtFailure { own: free(rounded(50)), other_pool: rounded(50), ..tight() };
         assert_eq!(certainty(apart), ("capacity", true, false));
-        let mixed = MemoryAtFailure { is_own_mixed_up: true, ..apart };
+        let mixed = MemoryAtFailure { own_includes_others: true, ..apart };
         assert_eq!(certainty(mixed), ("capacity", false, false), "all of it would be enough");
     }
 
@@ -286,7 +321,8 @@ mod tests {
 
     #[test]
     fn usual_memory_makes_capacity_uncertain() {
-        let full = MemoryAtFailure { usual_reclaimable: mib(90), is_own_mixed_up: true, ..tight() };
+        let full =
+            MemoryAtFailure { usual_reclaimable: mib(90), own_includes_others: true, ..tight() };
         let ruling = decide(&full);
         assert_eq!((ruling.verdict.word(), ruling.is_certain), ("capacity", false));
         let full = MemoryAtFailure { usual_reclaimable: mib(80), ..full };

@@ -1,38 +1,41 @@
 //! Why a request failed: the one change that would have let it succeed.
 //!
-//! [`Verdict`] lists these causes, each with its word, its question and the advice. [`rule`] asks the
-//! questions in their order: of a failure in a trace, of a hypothetical request and of a message in a log.
-//! They differ in what is known. The figures of a snapshot
-//! are exact and every kind of free memory is known apart from the others; those of a message are rounded
-//! ([`About`]), and it has one figure for several kinds.
+//! In comes [`MemoryAtFailure`]: the request, and the free memory of each kind. [`decide`] asks the questions of
+//! [`Verdict`] in order and returns the first one answered yes. The input may describe a failure in a trace, a
+//! hypothetical request or a message in a log. A snapshot gives exact bytes for each kind of memory; a message
+//! gives rounded numbers ([`ApproxBytes`]), some of which cover several kinds.
 //!
-//! This room knows only numbers, not snapshots, messages or wording.
+//! The module knows only numbers, not snapshots or messages.
 
-mod approx_bytes;
 mod advice;
-mod ladder;
+mod approx_bytes;
 mod kinds;
+mod ladder;
 
+pub use advice::{
+    Advice, EMPTY_CACHE_NO_REMEDY, EXPANDABLE_SEGMENTS, MONITOR, OUTSIDE_ALLOCATOR_USERS, Snippet,
+};
 pub use approx_bytes::{ApproxBytes, Likelihood, format_approx};
-pub use advice::{Advice, EMPTY_CACHE_NO_REMEDY, EXPANDABLE_SEGMENTS, MONITOR, OUTSIDE_ALLOCATOR_USERS, Snippet};
-pub use ladder::{MemoryAtFailure, FreeMemory, Diagnosis, USUAL_OUTSIDE, decide, reclaimable_outside};
 pub use kinds::{Certainty, Verdict};
+pub use ladder::{
+    Diagnosis, FreeMemory, MemoryAtFailure, USUAL_OUTSIDE, decide, reclaimable_outside,
+};
 
 use serde::Serialize;
 
-/// Where memory was that could have served a failed request.
+/// Memory that could have served a failed request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cause {
-    /// The verdict that it would have been: [`Verdict::Fragmentation`], [`Verdict::OtherStream`],
-    /// [`Verdict::PrivatePool`], [`Verdict::PendingFree`], [`Verdict::NonPytorch`].
+    /// The kind of memory, as the verdict that names it: `fragmentation`, `other-stream`, `private-pool`,
+    /// `pending-free` or `non-pytorch`.
     pub kind: Verdict,
-    /// How much there was.
+    /// Bytes of this kind when the request failed.
     pub bytes: u64,
-    /// What it is, in words.
+    /// One sentence that describes the memory.
     pub note: String,
 }
 
-/// The `causes` that there were, largest first.
+/// The causes with any bytes, largest first.
 pub fn largest_first(mut causes: Vec<Cause>) -> Vec<Cause> {
     causes.retain(|cause| cause.bytes > 0);
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.bytes));

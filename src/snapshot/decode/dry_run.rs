@@ -1,18 +1,19 @@
-//! What `oomscope dry-run` wrote under `oomscope.dry_run`. It is no more to be trusted than the rest.
+//! Reading `oomscope.dry_run`, which `oomscope dry-run` writes. As untrusted as the rest of the file.
 
-use super::super::{DryRun, Unsized, ValueRead, Workspace};
-use super::recorded::{MAX_ITEMS, MAX_TEXT};
+use super::super::{DryRun, UnsizedWork, ValueRead, Workspace};
+use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
 use super::{Decoder, STACK};
 use crate::base::ids::StackId;
 use crate::snapshot::pickle::{Kind, Value};
 
-/// Workspaces that are taken note of: as many as the stub tells.
+/// The stub records no more workspaces than this.
 const MAX_WORKSPACES: usize = 1 << 18;
 
 impl Decoder {
-    /// `None` where it is not a dict of ours.
-    pub(super) fn dry_run(&self, value: Value) -> Option<DryRun> {
+    /// `None` if it is not a dict that oomscope wrote.
+    pub(super) fn read_dry_run(&self, value: Value) -> Option<DryRun> {
         let text = |dict, key| self.short_text(dict, key);
+        // Other releases of oomscope may write other keys: a missing value counts as 0.
         let number = |dict, key| self.find(dict, key).and_then(|it| self.integer(it)).unwrap_or(0);
         let unsized_by = self.find(value, "unsized")?;
         let read = |item: Value| ValueRead {
@@ -30,7 +31,7 @@ impl Decoder {
             let row: Vec<u64> =
                 self.items(row).into_iter().take(5).filter_map(|it| self.integer(it)).collect();
             let [time_us, device, stream, bytes, needed] = *row.as_slice() else { return None };
-            Some(Workspace { time_us, device, stream, bytes, is_needed: needed != 0 })
+            Some(Workspace { time_us, device, stream, bytes, is_required: needed != 0 })
         };
         let workspaces = items("workspaces").into_iter().take(MAX_WORKSPACES);
         let missing = items("missing").into_iter().take(MAX_ITEMS);
@@ -42,8 +43,8 @@ impl Decoder {
             total_bytes: number(value, "total_bytes"),
             context_bytes: number(value, "context_bytes"),
             reads: items("reads").into_iter().take(MAX_ITEMS).map(read).collect(),
-            reads_untold: number(value, "reads_untold"),
-            unsized_by: Unsized {
+            omitted_reads: number(value, "reads_untold"),
+            unsized_work: UnsizedWork {
                 cudnn: number(unsized_by, "cudnn"),
                 cusolver: number(unsized_by, "cusolver"),
                 cufft: number(unsized_by, "cufft"),

@@ -1,18 +1,21 @@
-//! The top level of a file, once everything below it is read.
+//! Reading the top level of a file, after everything below it.
 
-use super::super::{Annotation, RawSettings, Recorded, Snapshot, SnapshotError, TorchRange};
-use super::super::{keys, makers};
-use super::{DICT, Decoder, EVENT, LIST, List, PAIR, Rows, SCALAR, SEGMENT, STACK, Scalar, WARNED};
+use super::super::{Annotation, RawSettings, RecorderInfo, Snapshot, SnapshotError, TorchRange};
+use super::super::{extended_stacks, keys};
+use super::{
+    DICT, Decoder, ENTRY, LIST, List, MAX_WARNINGS, PAIR, Rows, SCALAR, SEGMENT, STACK, Scalar,
+};
 use crate::base::units::counted;
 use crate::base::warning::Code;
 use crate::snapshot::pickle::{Kind, Value, printable};
 
-/// Settings nest no deeper than this.
+/// Deeper settings are not read.
 const SETTINGS_DEPTH: u32 = 4;
-/// Values and bytes of text that are kept of the settings: what a file shares, they repeat.
+/// The maximum number of values and bytes of text in the settings. A file may refer to one value many times, but each
+/// reference becomes a copy here.
 const SETTINGS_SIZE: usize = 10_000;
 
-/// Takes `cost` from what is `left`; all of it, and `false`, when there is not so much.
+/// Subtracts `cost` from `left`. Returns false, with nothing left, if that is not enough.
 fn spend(left: &mut usize, cost: usize) -> bool {
     let enough = *left > cost;
     *left = if enough { *left - cost } else { 0 };
@@ -24,15 +27,15 @@ fn not_snapshot<T>(what: String) -> Result<T, SnapshotError> {
 }
 
 impl Decoder {
-    /// Walks the top level, and ends the reading.
+    /// Reads the top level and returns the snapshot.
     pub(in crate::snapshot) fn finish(mut self, root: Value) -> Result<Snapshot, SnapshotError> {
         let root =
-            self.settle(root).map_err(|kind| SnapshotError::NotSnapshot(kind.to_string()))?;
+            self.freeze(root).map_err(|kind| SnapshotError::NotSnapshot(kind.to_string()))?;
         match root.kind() {
-            Kind::EmptyDict | Kind::Node(DICT, _) => self.top_level(root)?,
-            // torch.cuda.memory_snapshot(): the segments alone.
+            Kind::EmptyDict | Kind::Node(DICT, _) => self.read_top_level(root)?,
+            // `torch.cuda.memory_snapshot()` returns only the segments.
             Kind::EmptyList => {}
-            Kind::Node(LIST, _) => self.segments(root)?,
+            Kind::Node(LIST, _) => self.read_segments(root)?,
             _ => {
                 let found = self.type_name(root);
                 return not_snapshot(format!(
@@ -43,7 +46,7 @@ impl Decoder {
         Ok(self.into_snapshot())
     }
 
-    fn top_level(&mut self, root: Value) -> Result<(), SnapshotError> {
+    fn read_top_level(&mut self, root: Value) -> Result<(), SnapshotError> {
         let pairs = self.pairs(root);
         if !pairs.iter().any(|(key, _)| matches!(*key, keys::SEGMENTS | keys::DEVICE_TRACES)) {
             let name = |key| printable(self.snapshot.symbols.get(key));
@@ -56,27 +59,27 @@ impl Decoder {
         for (key, value) in pairs {
             self.seen.top.add(key);
             match key {
-                keys::SEGMENTS => self.segments(value)?,
-                keys::DEVICE_TRACES => self.device_traces(value)?,
-                keys::ALLOCATOR_SETTINGS => self.settings(value),
-                keys::EXTERNAL_ANNOTATIONS => self.annotations(value),
-                keys::HOST_SEGMENTS => self.host_segments(value),
+                keys::SEGMENTS => self.read_segments(value)?,
+                keys::DEVICE_TRACES => self.read_device_traces(value)?,
+                keys::ALLOCATOR_SETTINGS => self.read_settings(value),
+                keys::EXTERNAL_ANNOTATIONS => self.read_annotations(value),
+                keys::HOST_SEGMENTS => self.read_host_segments(value),
                 keys::HOST_TRACES => {}
-                keys::OOMSCOPE => self.recorded(value),
+                keys::OOMSCOPE => self.read_recorder_info(value),
                 _ => {
-                    self.unknown("the snapshot", key);
+                    self.note_unknown("the snapshot", key);
                 }
             }
         }
         Ok(())
     }
 
-    fn segments(&mut self, value: Value) -> Result<(), SnapshotError> {
+    fn read_segments(&mut self, value: Value) -> Result<(), SnapshotError> {
         match value.kind() {
             Kind::EmptyList => Ok(()),
-            Kind::Node(LIST | STACK | PAIR, _) => match self.rows(value) {
+            Kind::Node(LIST | STACK | PAIR, _) => match self.record_rows(value) {
                 Some(rows) if rows.kind == SEGMENT => Ok(()),
-                Some(rows) if rows.kind == EVENT => {
+                Some(rows) if rows.kind == ENTRY => {
                     not_snapshot("it is a bare list of trace entries without segments".to_owned())
                 }
                 _ => not_snapshot("its list holds something other than segments".to_owned()),
@@ -85,21 +88,21 @@ impl Decoder {
         }
     }
 
-    /// The records that a list consists of, if it does.
-    fn rows(&self, list: Value) -> Option<&Rows> {
+    /// The rows of a list of records.
+    fn record_rows(&self, list: Value) -> Option<&Rows> {
         match self.lists.get(list.as_node(LIST)? as usize)? {
             List::Rows(rows) => Some(rows),
             _ => None,
         }
     }
 
-    fn device_traces(&mut self, value: Value) -> Result<(), SnapshotError> {
+    fn read_device_traces(&mut self, value: Value) -> Result<(), SnapshotError> {
         if !matches!(value.kind(), Kind::EmptyList | Kind::Node(LIST | STACK | PAIR, _)) {
             return not_snapshot(format!("'device_traces' is {}", self.type_name(value)));
         }
-        if self.rows(value).is_some() {
+        if self.record_rows(value).is_some() {
             return not_snapshot(
-                "'device_traces' holds records, where one list for each device belongs".to_owned(),
+                "'device_traces' holds records instead of one list for each device".to_owned(),
             );
         }
         let mut end = 0;
@@ -112,15 +115,15 @@ impl Decoder {
                 let found = self.type_name(trace);
                 return not_snapshot(format!("the trace of device {device} is {found}"));
             }
-            let runs = match self.rows(trace) {
-                Some(rows) if rows.kind == EVENT => rows.runs.as_slice(),
+            let runs = match self.record_rows(trace) {
+                Some(rows) if rows.kind == ENTRY => rows.runs.as_slice(),
                 _ => {
                     return not_snapshot(format!(
                         "the trace of device {device} holds something other than trace entries"
                     ));
                 }
             };
-            // Lists are read one after the other, so only entries in two lists break the order.
+            // Entries are numbered in file order, so rows out of order mean that two lists share entries.
             match runs {
                 [run] if run.start >= end => {
                     end = run.end;
@@ -136,7 +139,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn settings(&mut self, value: Value) {
+    fn read_settings(&mut self, value: Value) {
         let mut settings = RawSettings::default();
         let mut left = SETTINGS_SIZE;
         for (key, value) in self.pairs(value) {
@@ -146,6 +149,7 @@ impl Decoder {
             }
             let name = name.to_owned();
             if name.ends_with("ALLOC_CONF") {
+                // Anything but text counts as an empty string.
                 let text = self.as_text(value).unwrap_or_default();
                 if spend(&mut left, text.len()) {
                     text.clone_into(&mut settings.string);
@@ -157,13 +161,14 @@ impl Decoder {
             self.seen.settings.push(name);
         }
         if left == 0 {
-            let message = "the allocator settings are larger than any that PyTorch writes: cut off";
+            let message =
+                "the allocator settings are larger than any that PyTorch writes and were truncated";
             self.snapshot.warnings.add(Code::SettingsSize, message);
         }
         self.snapshot.settings = Some(settings);
     }
 
-    /// `value` as JSON, null where the settings are larger than can be.
+    /// `value` as JSON; null where it exceeds the limits of depth and size.
     fn to_json(&self, value: Value, depth: u32, left: &mut usize) -> serde_json::Value {
         if !spend(left, 1) {
             return serde_json::Value::Null;
@@ -208,9 +213,10 @@ impl Decoder {
         }
     }
 
-    fn annotations(&mut self, value: Value) {
+    fn read_annotations(&mut self, value: Value) {
         for item in self.items(value) {
             let (mut name, mut is_start, mut device, mut time_us) = (None, false, 0, 0);
+            // A value of another type counts as missing: annotations are not essential.
             for (key, value) in self.pairs(item) {
                 match (key, value.kind()) {
                     (keys::NAME, Kind::Text(text)) => name = Some(text),
@@ -220,13 +226,13 @@ impl Decoder {
                     _ => {}
                 }
             }
-            // One without a name says nothing.
+            // An annotation without a name is useless.
             let annotation = name.map(|name| Annotation { name, is_start, device, time_us });
             self.snapshot.annotations.extend(annotation);
         }
     }
 
-    fn host_segments(&mut self, value: Value) {
+    fn read_host_segments(&mut self, value: Value) {
         for item in self.items(value) {
             let size = self
                 .pairs(item)
@@ -238,48 +244,56 @@ impl Decoder {
     }
 
     fn into_snapshot(self) -> Snapshot {
-        let Self { mut snapshot, originals, seen, unknown, more_unknown, bad_sums, .. } = self;
+        let Self {
+            mut snapshot,
+            original_traces: originals,
+            seen,
+            unknown,
+            has_more_unknown: more_unknown,
+            wrong_sums: bad_sums,
+            ..
+        } = self;
         for (place, symbol) in unknown {
             let word = printable(snapshot.symbols.get(symbol));
             if place == "action" {
                 let message =
-                    format!("trace entries with the unknown action '{word}' were left out");
+                    format!("trace entries with the unknown action '{word}' were ignored");
                 snapshot.warnings.add(Code::UnknownAction, message);
             } else {
                 let verb = if place.starts_with("the") { "has" } else { "have" };
-                let message =
-                    format!("{place} {verb} the unknown key '{word}', which was left out");
+                let message = format!("{place} {verb} the unknown key '{word}', which was ignored");
                 snapshot.warnings.add(Code::UnknownKey, message);
             }
         }
         if more_unknown {
-            let message = format!("there are more than {WARNED} unknown keys and actions");
+            let message = format!("there are more than {MAX_WARNINGS} unknown keys and actions");
             snapshot.warnings.add(Code::UnknownKey, message);
         }
-        if bad_sums > WARNED as u64 {
-            let message = format!("so it is for {} in all", counted(bad_sums, "segment"));
+        if bad_sums > MAX_WARNINGS as u64 {
+            let message =
+                format!("the blocks of {} in all do not add up", counted(bad_sums, "segment"));
             snapshot.warnings.add(Code::SegmentSum, message);
         }
-        // As PyTorch writes them; one device's are then found without a look at the others'.
+        // PyTorch writes them in this order. `Device::segments` relies on it.
         snapshot.segments.sort_by_key(|segment| segment.device);
-        let has_events = snapshot.traces.iter().any(|rows| !rows.is_empty());
-        let by_keys = seen.torch(has_events, !snapshot.segments.is_empty());
-        if let Some(minor) = snapshot.recorded.as_ref().and_then(Recorded::minor) {
+        let has_entries = snapshot.traces.iter().any(|rows| !rows.is_empty());
+        let by_keys = seen.torch_range(has_entries, !snapshot.segments.is_empty());
+        if let Some(minor) = snapshot.recorder_info.as_ref().and_then(RecorderInfo::minor) {
             snapshot.torch = TorchRange { first: Some(minor), last: Some(minor) };
             snapshot.torch_by_keys = snapshot.torch;
         } else {
             snapshot.torch_by_keys = by_keys;
-            let narrowed = by_keys.narrowed(&snapshot.stacks, &snapshot.symbols);
-            snapshot.torch = narrowed.unwrap_or_else(|told| {
+            let narrowed = by_keys.narrow_by_lines(&snapshot.stacks, &snapshot.symbols);
+            snapshot.torch = narrowed.unwrap_or_else(|by_lines| {
                 let message = format!(
-                    "the keys are those of PyTorch {by_keys}, but the lines of PyTorch's own code in the stacks \
-                     are those of {told}, as in a build of one's own: taken to be {by_keys}"
+                    "the keys are those of PyTorch {by_keys}, but the stacks have lines of PyTorch's code of \
+                     {by_lines}, as in a custom build: assuming {by_keys}"
                 );
                 snapshot.warnings.add(Code::ReleaseUnclear, message);
                 by_keys
             });
         }
-        makers::find(&mut snapshot, originals);
+        extended_stacks::extend_stacks(&mut snapshot, originals);
         snapshot
     }
 }

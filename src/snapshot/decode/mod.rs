@@ -1,14 +1,13 @@
-//! From pickle values to columns.
+//! Decoding pickle or JSON values into the tables of a [`Snapshot`].
 //!
-//! Dicts are told apart by their keys as they end: a frame, a trace entry, a block and a segment go
-//! straight into their tables and leave a row number behind; whatever else a file holds stays a
-//! generic dict or list until [`Decoder::finish`] walks the top level. A dict or list that a
-//! pickle writes piecemeal (protocol 0) stays generic until something uses it ([`Decoder::settle`]);
-//! what is used may not grow any more, so nothing contains itself.
+//! A complete dict is identified by its keys. Frames, trace entries, blocks and segments go straight into their tables,
+//! and a row number takes their place. Other dicts and lists stay generic until [`Decoder::finish`] walks the top
+//! level. A dict or list that a pickle writes in parts (protocol 0) stays generic until a container uses it
+//! ([`Decoder::freeze`]). A frozen container cannot grow, so no container contains itself.
 
 mod dry_run;
 mod finish;
-mod recorded;
+mod recorder_info;
 mod records;
 
 use std::ops::Range;
@@ -16,7 +15,7 @@ use std::ops::Range;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::keys::{self};
-use super::version::KeysSeen;
+use super::torch_range::KeysSeen;
 use super::{Frame, Snapshot, SnapshotError, TraceEntry};
 use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
 use crate::base::warning::Code;
@@ -24,10 +23,10 @@ use crate::snapshot::pickle::{self, Builder, ErrorKind, Kind, NodeKind, PickleEr
 
 const FRAME: NodeKind = 0;
 const STACK: NodeKind = 1;
-const EVENT: NodeKind = 2;
+const ENTRY: NodeKind = 2;
 const BLOCK: NodeKind = 3;
 const SEGMENT: NodeKind = 4;
-/// Two integers: a pool id.
+/// A pair of integers: a pool id.
 const PAIR: NodeKind = 5;
 /// A row of `Decoder::lists`.
 const LIST: NodeKind = 6;
@@ -36,24 +35,25 @@ const DICT: NodeKind = 7;
 /// A row of `Decoder::scalars`.
 const SCALAR: NodeKind = 8;
 
-/// How many unknown keys and actions, and segments that do not add up, get a warning of their own.
-const WARNED: usize = 50;
+/// The maximum number of warnings about unknown keys and actions, and about wrong sums of segments.
+const MAX_WARNINGS: usize = 50;
 
-/// Most bytes that fill up a pickle.
-const PADDING: usize = 3;
+/// The maximum number of zero bytes after a pickle.
+const MAX_PADDING: usize = 3;
 
 /// Reads a pickled snapshot.
 pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, SnapshotError> {
     let mut decoder = Decoder::new();
     match pickle::read(bytes, &mut decoder, progress) {
         Ok(pickle) => {
+            // An offset in `bytes` always fits.
             let end = usize::try_from(pickle.end).unwrap_or(usize::MAX);
-            // `_memory_viz.py` fills up to a multiple of three.
+            // `_memory_viz.py` pads pickles to a multiple of three bytes.
             let is_padding =
-                |rest: &[u8]| rest.len() <= PADDING && rest.iter().all(|byte| *byte == 0);
+                |rest: &[u8]| rest.len() <= MAX_PADDING && rest.iter().all(|byte| *byte == 0);
             if end < bytes.len() && !bytes.get(end..).is_some_and(is_padding) {
                 let message = format!(
-                    "{} bytes follow the end of the pickle at byte {end}: they were not read",
+                    "{} bytes after the end of the pickle at byte {end} were ignored",
                     bytes.len() - end
                 );
                 decoder.snapshot.warnings.add(Code::TrailingBytes, message);
@@ -74,49 +74,49 @@ pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, Sna
     }
 }
 
-/// Whether the beginning is what people read: its first letter is by chance an opcode, as the T of Traceback.
+/// Whether the file starts like a text for people. Its first letter may be an opcode, such as the T of "Traceback".
 fn is_prose(bytes: &[u8]) -> bool {
     let start = bytes.get(..64).unwrap_or(bytes);
     let is_text = |b: &u8| matches!(b, b' '..=b'~' | b'\t' | b'\r' | b'\n');
     start.iter().all(is_text) && start.contains(&b' ')
 }
 
-/// Keeps what the machine (or the JSON reader) finds.
+/// Builds a snapshot from the values of the pickle machine or the JSON reader.
 pub(super) struct Decoder {
     snapshot: Snapshot,
     seen: KeysSeen,
-    /// Keys and actions nobody here knows, each reported once.
+    /// Unknown keys and actions, each reported once.
     unknown: FxHashSet<(&'static str, SymbolId)>,
-    /// Whether there were more of them than are remembered.
-    more_unknown: bool,
+    /// Whether there were more than [`MAX_WARNINGS`].
+    has_more_unknown: bool,
     lists: Vec<List>,
     dicts: Vec<Dict>,
     scalars: Vec<Scalar>,
-    /// Rows of blocks below this belong to segments.
+    /// Blocks below this row belong to a segment.
     blocks_placed: usize,
-    /// Segments whose blocks do not add up.
-    bad_sums: u64,
-    /// Reused by `intern_stack`.
+    /// Number of segments whose blocks do not add up to the recorded size.
+    wrong_sums: u64,
+    /// Buffer of `intern_stack`.
     frame_ids: Vec<FrameId>,
-    /// Of frames of generated code, the traceback of their source.
-    originals: FxHashMap<FrameId, SymbolId>,
+    /// For frames of generated code, the traceback of the original source.
+    original_traces: FxHashMap<FrameId, SymbolId>,
 }
 
-/// A list that is not a stack or a pair. Items are settled.
+/// A list that is not a stack or a pair. Its items are frozen.
 enum List {
     Rows(Box<Rows>),
-    /// Anything, and it may still grow.
+    /// A generic list that may still grow.
     Open(Vec<Value>),
-    /// Anything, used as part of something else.
-    Closed(Box<[Value]>),
-    /// Was used, and turned out to be this.
-    Settled(Value),
+    /// A generic list that is part of another container.
+    Frozen(Box<[Value]>),
+    /// A stack or a pair, identified when the list was frozen.
+    Identified(Value),
 }
 
-// A file can make one of these with each byte.
+// A file can create one of these with each byte.
 const _: () = assert!(size_of::<List>() == 24 && size_of::<Dict>() == 24);
 
-/// Rows of one table, in runs of consecutive ones.
+/// Rows of one table, as ranges.
 struct Rows {
     kind: NodeKind,
     runs: Vec<Range<u32>>,
@@ -135,14 +135,14 @@ impl Rows {
     }
 }
 
-/// A dict that is no record. Keys and values are settled.
+/// A dict that is not a record. Its keys and values are frozen.
 enum Dict {
-    /// It may still grow.
+    /// May still grow.
     Open(Vec<Value>),
-    /// Used as part of something else.
-    Closed(Box<[Value]>),
-    /// Was used, and turned out to be this.
-    Settled(Value),
+    /// Part of another container.
+    Frozen(Box<[Value]>),
+    /// A record, identified when the dict was frozen.
+    Identified(Value),
 }
 
 #[derive(Clone, Copy)]
@@ -150,11 +150,11 @@ enum Scalar {
     Float(f64),
     /// Beyond 60 bits.
     Int(i128),
-    /// Bytes, or an integer beyond 128 bits: nothing a snapshot needs.
+    /// Bytes, or an integer beyond 128 bits: a snapshot has no use for them.
     Opaque,
 }
 
-fn mixed<T>() -> Result<T, ErrorKind> {
+fn mixed_list_error<T>() -> Result<T, ErrorKind> {
     unexpected("a list mixes records of a snapshot with others".to_owned())
 }
 
@@ -168,18 +168,18 @@ impl Decoder {
             snapshot: Snapshot { symbols: keys::symbols(), ..Snapshot::default() },
             seen: KeysSeen::default(),
             unknown: FxHashSet::default(),
-            more_unknown: false,
+            has_more_unknown: false,
             lists: Vec::new(),
             dicts: Vec::new(),
             scalars: Vec::new(),
             blocks_placed: 0,
-            bad_sums: 0,
-            originals: FxHashMap::default(),
+            wrong_sums: 0,
+            original_traces: FxHashMap::default(),
             frame_ids: Vec::new(),
         }
     }
 
-    /// Trace entries read so far.
+    /// Number of trace entries read so far.
     pub(super) fn entries(&self) -> u64 {
         self.snapshot.entries.len() as u64
     }
@@ -194,94 +194,95 @@ impl Decoder {
         Value::node(LIST, to_u32(self.lists.len() - 1))
     }
 
-    /// The typed value that a dict with these pairs stands for, if it is one that we know.
+    /// Reads a dict with these pairs as a record, if its keys identify one.
     #[inline]
-    fn typed(&mut self, pairs: &[Value]) -> Result<Option<Value>, ErrorKind> {
-        // The usual trace entry begins so; everything else is told by all its keys.
+    fn parse_record(&mut self, pairs: &[Value]) -> Result<Option<Value>, ErrorKind> {
+        // The usual trace entry starts with these keys; other records need a look at all keys.
         if let [first, _, second, ..] = pairs
             && first.as_text() == Some(keys::ACTION)
             && matches!(second.as_text(), Some(keys::ADDR | keys::DEVICE_FREE))
         {
-            return self.event(pairs).map(Some);
+            return self.read_entry(pairs).map(Some);
         }
-        self.typed_by_all_keys(pairs)
+        self.parse_record_by_all_keys(pairs)
     }
 
-    fn typed_by_all_keys(&mut self, pairs: &[Value]) -> Result<Option<Value>, ErrorKind> {
+    fn parse_record_by_all_keys(&mut self, pairs: &[Value]) -> Result<Option<Value>, ErrorKind> {
         let has = |key| pairs.iter().step_by(2).any(|k| k.as_text() == Some(key));
         if has(keys::STAGE) || has(keys::SEGMENTS) {
             Ok(None) // an annotation, whose metadata may use any key; or the top level
         } else if has(keys::ACTION) && has(keys::SIZE) {
-            self.event(pairs).map(Some)
+            self.read_entry(pairs).map(Some)
         } else if has(keys::BLOCKS) {
-            self.segment(pairs).map(Some)
+            self.read_segment(pairs).map(Some)
         } else if has(keys::STATE) && has(keys::SIZE) {
-            self.block(pairs).map(Some)
+            self.read_block(pairs).map(Some)
         } else if has(keys::FILENAME) && has(keys::NAME) {
-            self.frame(pairs).map(Some)
+            self.read_frame(pairs).map(Some)
         } else {
             Ok(None)
         }
     }
 
-    /// What a generic dict or list stands for now that it is used. It may not grow afterwards.
+    /// Freezes a generic dict or list, because another container uses it. Returns the record, stack or pair that it
+    /// turns out to be, else `value`.
     ///
-    /// Not recursive to any depth: what it holds was settled when it was put there.
-    fn settle(&mut self, value: Value) -> Result<Value, ErrorKind> {
+    /// Not recursive: its items were frozen when they were added.
+    fn freeze(&mut self, value: Value) -> Result<Value, ErrorKind> {
         match value.kind() {
             Kind::Node(DICT, index) => {
                 let index = index as usize;
                 let pairs = match self.dicts.get_mut(index) {
                     Some(Dict::Open(pairs)) => std::mem::take(pairs),
-                    Some(Dict::Settled(typed)) => return Ok(*typed),
+                    Some(Dict::Identified(record)) => return Ok(*record),
                     _ => return Ok(value),
                 };
-                let typed = self.typed(&pairs)?;
+                let record = self.parse_record(&pairs)?;
                 if let Some(dict) = self.dicts.get_mut(index) {
-                    *dict = typed.map_or_else(|| Dict::Closed(pairs.into()), Dict::Settled);
+                    *dict = record.map_or_else(|| Dict::Frozen(pairs.into()), Dict::Identified);
                 }
-                Ok(typed.unwrap_or(value))
+                Ok(record.unwrap_or(value))
             }
             Kind::Node(LIST, index) => {
                 let index = index as usize;
                 let items = match self.lists.get_mut(index) {
                     Some(List::Open(items)) => std::mem::take(items),
-                    Some(List::Settled(settled)) => return Ok(*settled),
+                    Some(List::Identified(frozen)) => return Ok(*frozen),
                     _ => return Ok(value),
                 };
-                let settled = self.pair_or_stack(&items)?;
+                let frozen = self.pair_or_stack(&items)?;
                 if let Some(list) = self.lists.get_mut(index) {
-                    *list = settled.map_or_else(|| List::Closed(items.into()), List::Settled);
+                    *list = frozen.map_or_else(|| List::Frozen(items.into()), List::Identified);
                 }
-                Ok(settled.unwrap_or(value))
+                Ok(frozen.unwrap_or(value))
             }
             _ => Ok(value),
         }
     }
 
-    fn settle_all(&mut self, values: &[Value]) -> Result<Vec<Value>, ErrorKind> {
-        let mut settled = values.to_vec();
-        for value in &mut settled {
-            *value = self.settle(*value)?;
+    fn freeze_all(&mut self, values: &[Value]) -> Result<Vec<Value>, ErrorKind> {
+        let mut frozen = values.to_vec();
+        for value in &mut frozen {
+            *value = self.freeze(*value)?;
         }
-        Ok(settled)
+        Ok(frozen)
     }
 
-    /// A list of these items, all at hand unless it may grow.
+    /// A list of these items. More may follow if it `may_grow`.
     fn make_list(&mut self, items: &[Value], may_grow: bool) -> Result<Value, ErrorKind> {
         if !may_grow && let Some(value) = self.pair_or_stack(items)? {
             return Ok(value);
         }
         let mut rows: Option<Box<Rows>> = None;
         for item in items {
-            match (self.settle(*item)?.kind(), &mut rows) {
-                (Kind::Node(kind @ (EVENT | BLOCK | SEGMENT), row), None) => {
+            match (self.freeze(*item)?.kind(), &mut rows) {
+                (Kind::Node(kind @ (ENTRY | BLOCK | SEGMENT), row), None) => {
                     rows = Some(Box::new(Rows::new(kind, row)));
                 }
                 (Kind::Node(kind, row), Some(rows)) if kind == rows.kind => rows.add(row..row + 1),
-                (_, Some(_)) => return mixed(),
+                (_, Some(_)) => return mixed_list_error(),
                 (_, None) => {
-                    let items = self.settle_all(items)?;
+                    let items = self.freeze_all(items)?;
                     return Ok(self.new_list(List::Open(items)));
                 }
             }
@@ -299,7 +300,7 @@ impl Decoder {
         Ok(self.intern_stack(items)?.map(|stack| Value::node(STACK, stack.0)))
     }
 
-    /// The stack of these items, if they are all frames (or text, as PyTorch 2.0 wrote C++ frames).
+    /// The stack of these items, if all are frames (or text, as PyTorch 2.0 wrote C++ frames).
     #[inline]
     fn intern_stack(&mut self, items: &[Value]) -> Result<Option<StackId>, ErrorKind> {
         let mut ids = std::mem::take(&mut self.frame_ids);
@@ -314,7 +315,7 @@ impl Decoder {
                     let file = self.snapshot.symbols.intern("");
                     ids.push(self.snapshot.stacks.intern_frame(Frame { file, name, line: 0 }));
                 }
-                Kind::Node(DICT, _) => match self.settle(*item)?.kind() {
+                Kind::Node(DICT, _) => match self.freeze(*item)?.kind() {
                     Kind::Node(FRAME, id) => ids.push(FrameId(id)),
                     _ => break,
                 },
@@ -327,7 +328,7 @@ impl Decoder {
     }
 
     /// The items of a stack or a pair.
-    fn reopen(&self, value: Value) -> Option<Vec<Value>> {
+    fn expand(&self, value: Value) -> Option<Vec<Value>> {
         match value.kind() {
             Kind::Node(STACK, id) => {
                 let stacks = &self.snapshot.stacks;
@@ -347,19 +348,19 @@ impl Decoder {
         }
     }
 
-    /// Remembers a key or action that nobody here knows.
-    fn unknown(&mut self, place: &'static str, word: SymbolId) {
-        if self.unknown.len() < WARNED {
+    /// Notes an unknown key or action, for a warning.
+    fn note_unknown(&mut self, place: &'static str, word: SymbolId) {
+        if self.unknown.len() < MAX_WARNINGS {
             self.unknown.insert((place, word));
         } else if !self.unknown.contains(&(place, word)) {
-            self.more_unknown = true;
+            self.has_more_unknown = true;
         }
     }
 
-    fn push_event(&mut self, event: TraceEntry) -> Value {
+    fn push_entry(&mut self, entry: TraceEntry) -> Value {
         let row = to_u32(self.snapshot.entries.len());
-        self.snapshot.entries.push(event);
-        Value::node(EVENT, row)
+        self.snapshot.entries.push(entry);
+        Value::node(ENTRY, row)
     }
 }
 
@@ -398,19 +399,19 @@ impl Builder for Decoder {
             Kind::EmptyList => return self.make_list(items, may_grow),
             Kind::Node(LIST, index) => index as usize,
             Kind::Node(STACK | PAIR, _) => return Err(ErrorKind::Recursive),
-            _ => return Err(ErrorKind::NoContainer("list")),
+            _ => return Err(ErrorKind::NotAContainer("list")),
         };
         if let Some(List::Rows(rows)) = self.lists.get(index) {
             let kind = rows.kind;
             for item in items {
-                match (self.settle(*item)?.as_node(kind), self.lists.get_mut(index)) {
+                match (self.freeze(*item)?.as_node(kind), self.lists.get_mut(index)) {
                     (Some(row), Some(List::Rows(rows))) => rows.add(row..row + 1),
-                    _ => return mixed(),
+                    _ => return mixed_list_error(),
                 }
             }
             return Ok(so_far);
         }
-        let items = self.settle_all(items)?;
+        let items = self.freeze_all(items)?;
         match self.lists.get_mut(index) {
             Some(List::Open(all)) => {
                 all.extend_from_slice(&items);
@@ -424,15 +425,15 @@ impl Builder for Decoder {
     fn dict(&mut self, so_far: Value, pairs: &[Value], may_grow: bool) -> Result<Value, ErrorKind> {
         match so_far.kind() {
             Kind::EmptyDict => {
-                if !may_grow && let Some(typed) = self.typed(pairs)? {
-                    return Ok(typed);
+                if !may_grow && let Some(record) = self.parse_record(pairs)? {
+                    return Ok(record);
                 }
-                let pairs = self.settle_all(pairs)?;
+                let pairs = self.freeze_all(pairs)?;
                 self.dicts.push(Dict::Open(pairs));
                 Ok(Value::node(DICT, to_u32(self.dicts.len() - 1)))
             }
             Kind::Node(DICT, index) => {
-                let pairs = self.settle_all(pairs)?;
+                let pairs = self.freeze_all(pairs)?;
                 match self.dicts.get_mut(index as usize) {
                     Some(Dict::Open(all)) => {
                         all.extend_from_slice(&pairs);
@@ -441,10 +442,10 @@ impl Builder for Decoder {
                     _ => Err(ErrorKind::Recursive),
                 }
             }
-            Kind::Node(FRAME | EVENT | BLOCK | SEGMENT, _) => {
-                unexpected("a record of a snapshot is changed after it ended".to_owned())
+            Kind::Node(FRAME | ENTRY | BLOCK | SEGMENT, _) => {
+                unexpected("a record of a snapshot is changed after it was complete".to_owned())
             }
-            _ => Err(ErrorKind::NoContainer("dict")),
+            _ => Err(ErrorKind::NotAContainer("dict")),
         }
     }
 

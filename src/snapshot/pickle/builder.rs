@@ -1,36 +1,35 @@
-//! What the machine asks of whoever keeps the values.
+//! The interface between the machine and the owner of the values.
 
 use super::error::ErrorKind;
 use super::value::Value;
 
-/// Makes values out of what a pickle contains.
+/// Builds values from the contents of a pickle.
 ///
-/// Containers arrive whole where the pickle writes them whole, else in parts: `so_far` is what the
-/// builder returned for the first part, or an empty list or dict. What is returned for the first part
-/// stands for the container on the stack and in the memo from then on, so when it `may_grow` it must
-/// be a value that later parts can be added to: for those the same value is returned again. An error
-/// ends the reading; the machine adds the place.
+/// Containers arrive in one call if the pickle writes them in one piece, else in parts. `so_far` is an empty list or
+/// dict for the first part, and for later parts the value that the builder returned for the first. That value
+/// represents the container on the stack and in the memo. So if the container `may_grow`, it must be a value to which
+/// later parts can be added, and these must return the same value. An error ends the reading; the machine adds the
+/// position.
 pub trait Builder {
-    /// A string. Bytes that are not UTF-8 have been replaced by U+FFFD.
+    /// A string. Invalid UTF-8 is replaced by U+FFFD.
     fn text(&mut self, text: &str) -> Value;
     /// A `bytes` or `bytearray`.
     fn bytes(&mut self, bytes: &[u8]) -> Value;
-    /// An integer beyond 60 bits: little-endian two's complement, never empty.
+    /// An integer wider than 60 bits: little-endian two's complement, never empty.
     fn wide_int(&mut self, bytes: &[u8]) -> Value;
-    /// A float.
     fn float(&mut self, value: f64) -> Value;
-    /// A tuple, whole.
+    /// A complete tuple.
     fn tuple(&mut self, items: &[Value]) -> Result<Value, ErrorKind>;
     /// Adds `items` to a list or set.
     fn list(&mut self, so_far: Value, items: &[Value], may_grow: bool) -> Result<Value, ErrorKind>;
-    /// Adds `pairs` (key, value, key, value, ...; an even number) to a dict.
+    /// Adds `pairs` (key, value, key, value, ...) to a dict. Their number is even.
     fn dict(&mut self, so_far: Value, pairs: &[Value], may_grow: bool) -> Result<Value, ErrorKind>;
 
-    /// The string that `value` is, if it is one.
+    /// The string `value`, if it is one.
     fn text_of(&self, value: Value) -> Option<&str>;
 
-    /// Whether a list with the same items may be answered with `value` again without being built.
-    /// True only for values that can never change and stand for their content alone.
+    /// Whether `value` may be reused for another list with the same items. Only for values that never change and have
+    /// no identity.
     fn is_shareable(&self, value: Value) -> bool {
         let _ = value;
         false

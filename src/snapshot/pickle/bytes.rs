@@ -1,26 +1,33 @@
-//! Arguments of opcodes, taken from the input with every length checked.
+//! Reading the arguments of opcodes, with all lengths checked.
 
 use super::error::ErrorKind;
 
-/// `n` bytes at `pos`, which moves past them.
+/// The `n` bytes at `pos`; advances `pos`.
 #[inline]
-pub(super) fn take<'a>(bytes: &'a [u8], pos: &mut usize, n: usize) -> Result<&'a [u8], ErrorKind> {
-    let end = pos.checked_add(n).ok_or(ErrorKind::AbsurdLength)?;
+pub(super) fn take_bytes<'a>(
+    bytes: &'a [u8],
+    pos: &mut usize,
+    n: usize,
+) -> Result<&'a [u8], ErrorKind> {
+    let end = pos.checked_add(n).ok_or(ErrorKind::InvalidLength)?;
     let taken = bytes.get(*pos..end).ok_or(ErrorKind::Truncated)?;
     *pos = end;
     Ok(taken)
 }
 
-/// `N` bytes at `pos`, which moves past them.
+/// The `N` bytes at `pos`; advances `pos`.
 #[inline]
-pub(super) fn array<const N: usize>(bytes: &[u8], pos: &mut usize) -> Result<[u8; N], ErrorKind> {
+pub(super) fn take_array<const N: usize>(
+    bytes: &[u8],
+    pos: &mut usize,
+) -> Result<[u8; N], ErrorKind> {
     let found = bytes.get(*pos..).and_then(|rest| rest.first_chunk::<N>());
     let array = *found.ok_or(ErrorKind::Truncated)?;
     *pos += N;
     Ok(array)
 }
 
-/// The integer of the first `n` bytes, at most 8, of little-endian two's complement.
+/// The integer in the first `n` bytes (at most 8), little-endian two's complement.
 #[inline]
 pub(super) fn sign_extend(word: [u8; 8], n: usize) -> i64 {
     match 8 * (8 - n) {
@@ -29,6 +36,6 @@ pub(super) fn sign_extend(word: [u8; 8], n: usize) -> i64 {
     }
 }
 
-pub(super) fn length(n: impl TryInto<usize>) -> Result<usize, ErrorKind> {
-    n.try_into().map_err(|_| ErrorKind::AbsurdLength)
+pub(super) fn to_length(n: impl TryInto<usize>) -> Result<usize, ErrorKind> {
+    n.try_into().map_err(|_| ErrorKind::InvalidLength)
 }

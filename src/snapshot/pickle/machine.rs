@@ -1,40 +1,37 @@
-//! The pickle machine: one loop over the bytes, an explicit stack, marks and a memo.
+//! The pickle machine: a loop over the opcodes, with a stack, marks and a memo.
 
 use rustc_hash::FxHashSet;
 
 use super::builder::Builder;
-use super::bytes::{array, length, sign_extend, take};
+use super::bytes::{sign_extend, take_array, take_bytes, to_length};
 use super::error::{ErrorKind, PickleError};
 use super::memo::Memo;
 use super::opcode::{self as op};
-use super::runs::{Runs, end_of_run};
+use super::reference_runs::{ReferenceRuns, find_run_end};
 use super::text;
 use super::value::{Kind, Value};
 
-/// How often progress is reported, in bytes.
-const REPORT_EVERY: usize = 16 << 20;
+/// Bytes between two progress reports.
+const PROGRESS_INTERVAL: usize = 16 << 20;
 
-/// What [`read`] found besides what the builder keeps.
+/// The result of [`read`], besides the builder's values.
 #[derive(Debug, Clone, Copy)]
 pub struct Pickle {
-    /// The value that the pickle stands for.
+    /// The pickled value.
     pub root: Value,
-    /// Where the pickle ends: bytes after it were not read.
+    /// Offset of the end of the pickle. Bytes after it were not read.
     pub end: u64,
 }
 
-/// Whether `bytes` begin like a binary pickle (PROTO and a protocol that exists).
+/// Whether `bytes` start like a binary pickle: PROTO and a known protocol.
 pub fn looks_like_pickle(bytes: &[u8]) -> bool {
     matches!(bytes, [op::PROTO, 0..=5, ..])
 }
 
-/// Reads one pickle from the start of `bytes`.
-///
-/// `progress` is told the offset now and then.
+/// Reads one pickle from the start of `bytes`. `progress` is called with the offset from time to time.
 ///
 /// # Errors
-/// With the offset and the opcode, when the bytes are no pickle, end early, ask for code to run, or
-/// hold something that `builder` refuses.
+/// If the bytes are not a pickle, end early, import or call code, or contain something that `builder` rejects.
 pub fn read<B: Builder>(
     bytes: &[u8],
     builder: &mut B,
@@ -48,8 +45,8 @@ pub fn read<B: Builder>(
         stack: Vec::new(),
         marks: Vec::new(),
         memo: Memo::default(),
-        runs: Runs::new(),
-        lent: FxHashSet::default(),
+        runs: ReferenceRuns::new(),
+        referenced_unfilled: FxHashSet::default(),
         has_aliases: false,
     };
     machine.run(progress)
@@ -59,22 +56,22 @@ pub(super) struct Machine<'a, B> {
     pub(super) bytes: &'a [u8],
     pub(super) builder: &'a mut B,
     pub(super) stack: Vec<Value>,
-    /// Heights of the stack at each open MARK.
+    /// Height of the stack at each open MARK.
     pub(super) marks: Vec<usize>,
     memo: Memo,
-    runs: Runs,
-    /// The bytes of the string met last, and its value.
+    runs: ReferenceRuns,
+    /// The bytes of the last string, and its value.
     last_text: (Vec<u8>, Value),
-    /// Memo slots of containers that were referred to while still unfilled.
-    lent: FxHashSet<u64>,
-    /// Whether an unfilled container was put in more than one slot.
+    /// Memo slots of containers that were referred to while unfilled.
+    referenced_unfilled: FxHashSet<u64>,
+    /// Whether an unfilled container is in more than one slot.
     has_aliases: bool,
 }
 
-/// How many items picklers write at a time. One that is left over follows without a MARK.
-const BATCH: usize = 1000;
+/// Picklers write items in batches of this size. A single item left over follows without a MARK.
+pub(super) const BATCH: usize = 1000;
 
-/// Whether the next part of a list or dict follows at `pos`.
+/// Whether another part of a list or dict follows at `pos`.
 #[inline]
 pub(super) fn may_grow(bytes: &[u8], pos: usize) -> bool {
     bytes.get(pos) == Some(&op::MARK)
@@ -82,7 +79,7 @@ pub(super) fn may_grow(bytes: &[u8], pos: usize) -> bool {
 
 impl<B: Builder> Machine<'_, B> {
     fn run(&mut self, progress: &dyn Fn(u64)) -> Result<Pickle, PickleError> {
-        /// On to the next opcode, or the reason why not.
+        /// Continues with the next opcode, or evaluates to the error.
         macro_rules! go {
             ($done:expr) => {
                 match $done {
@@ -99,7 +96,7 @@ impl<B: Builder> Machine<'_, B> {
         }
         let bytes = self.bytes;
         let mut pos = 0;
-        let mut report_at = REPORT_EVERY;
+        let mut report_at = PROGRESS_INTERVAL;
         loop {
             let start = pos;
             let at = |opcode, kind| PickleError { offset: start as u64, opcode, kind };
@@ -107,14 +104,14 @@ impl<B: Builder> Machine<'_, B> {
                 return Err(at(None, ErrorKind::Truncated));
             };
             pos += 1;
-            // The frequent opcodes stand here, where `pos` stays in a register and success goes
-            // straight to the next one.
+            // The frequent opcodes are here, so that `pos` stays in a register and the loop continues
+            // without a call.
             let kind = match code {
-                op::LONG_BINGET => match array(bytes, &mut pos) {
+                op::LONG_BINGET => match take_array(bytes, &mut pos) {
                     Ok(id) => go!(self.get(u32::from_le_bytes(id))),
                     Err(kind) => kind,
                 },
-                op::BINGET => match array(bytes, &mut pos) {
+                op::BINGET => match take_array(bytes, &mut pos) {
                     Ok([id]) => go!(self.get(u32::from(id))),
                     Err(kind) => kind,
                 },
@@ -122,7 +119,7 @@ impl<B: Builder> Machine<'_, B> {
                 op::MARK => {
                     if start >= report_at {
                         progress(start as u64);
-                        report_at = start + REPORT_EVERY;
+                        report_at = start + PROGRESS_INTERVAL;
                     }
                     let in_list =
                         self.stack.last().is_some_and(|top| top.kind() == Kind::EmptyList);
@@ -135,14 +132,14 @@ impl<B: Builder> Machine<'_, B> {
                         continue;
                     }
                     if in_list
-                        && let Some(end) = end_of_run(bytes, pos)
+                        && let Some(end) = find_run_end(bytes, pos)
                         && !may_grow(bytes, end + 1)
-                        && self.list_of_references(pos..end).is_ok()
+                        && self.push_list_of_references(pos..end).is_ok()
                     {
                         pos = end + 1;
                         continue;
                     }
-                    // After an error in a run too: opcode by opcode it comes again, in its place.
+                    // After an error in a run as well: reading it opcode by opcode reports the error at its position.
                     self.marks.push(self.stack.len());
                     continue;
                 }
@@ -150,44 +147,44 @@ impl<B: Builder> Machine<'_, B> {
                 op::EMPTY_LIST => push!(Value::EMPTY_LIST),
                 op::SETITEMS => go!(self.set_items(may_grow(bytes, pos))),
                 op::APPENDS => go!(self.append_items(may_grow(bytes, pos))),
-                op::BININT => match array(bytes, &mut pos) {
-                    Ok(n) => push!(Value::small(i32::from_le_bytes(n))),
+                op::BININT => match take_array(bytes, &mut pos) {
+                    Ok(n) => push!(Value::from_i32(i32::from_le_bytes(n))),
                     Err(kind) => kind,
                 },
-                op::BININT1 => match array(bytes, &mut pos) {
-                    Ok([n]) => push!(Value::small(i32::from(n))),
+                op::BININT1 => match take_array(bytes, &mut pos) {
+                    Ok([n]) => push!(Value::from_i32(i32::from(n))),
                     Err(kind) => kind,
                 },
-                op::BININT2 => match array(bytes, &mut pos) {
-                    Ok(n) => push!(Value::small(i32::from(u16::from_le_bytes(n)))),
+                op::BININT2 => match take_array(bytes, &mut pos) {
+                    Ok(n) => push!(Value::from_i32(i32::from(u16::from_le_bytes(n)))),
                     Err(kind) => kind,
                 },
                 op::LONG1 => match bytes.get(pos..).and_then(<[u8]>::first_chunk::<9>) {
-                    // Addresses and times: the integer and more bytes behind it.
+                    // Addresses and times: the integer, and further bytes after it.
                     Some(&[n @ 1..=7, word @ ..]) => {
                         pos += 1 + usize::from(n);
                         self.push_int(sign_extend(word, usize::from(n)));
                         continue;
                     }
-                    _ => go!(array(bytes, &mut pos)
-                        .and_then(|[n]: [u8; 1]| take(bytes, &mut pos, usize::from(n)))
-                        .map(|digits| self.long(digits))),
+                    _ => go!(take_array(bytes, &mut pos)
+                        .and_then(|[n]: [u8; 1]| take_bytes(bytes, &mut pos, usize::from(n)))
+                        .map(|digits| self.push_long(digits))),
                 },
-                op::SHORT_BINUNICODE => match array(bytes, &mut pos)
-                    .and_then(|[n]: [u8; 1]| take(bytes, &mut pos, usize::from(n)))
+                op::SHORT_BINUNICODE => match take_array(bytes, &mut pos)
+                    .and_then(|[n]: [u8; 1]| take_bytes(bytes, &mut pos, usize::from(n)))
                 {
                     Ok(utf8) => {
-                        self.text(utf8);
+                        self.push_text(utf8);
                         continue;
                     }
                     Err(kind) => kind,
                 },
-                op::TUPLE2 => go!(self.tuple_of(2)),
+                op::TUPLE2 => go!(self.push_tuple(2)),
                 op::STOP => match self.pop() {
                     Ok(root) => return Ok(Pickle { root, end: pos as u64 }),
                     Err(kind) => kind,
                 },
-                _ => match self.rare(code, pos) {
+                _ => match self.run_rare_opcode(code, pos) {
                     Ok(next) => {
                         pos = next;
                         continue;
@@ -204,14 +201,14 @@ impl<B: Builder> Machine<'_, B> {
         self.stack.push(value);
     }
 
-    /// Takes the topmost value, which must lie above the last MARK.
+    /// Pops the top value, which must be above the last MARK.
     pub(super) fn pop(&mut self) -> Result<Value, ErrorKind> {
         let below = self.stack.len().checked_sub(1).ok_or(ErrorKind::StackUnderflow)?;
         self.check_above_mark(below)?;
         self.stack.pop().ok_or(ErrorKind::StackUnderflow)
     }
 
-    /// Whether `height` lies above the last MARK: opcodes take nothing from below it.
+    /// Checks that `height` is above the last MARK: opcodes take no values from below it.
     #[inline]
     fn check_above_mark(&self, height: usize) -> Result<(), ErrorKind> {
         match self.marks.last() {
@@ -225,15 +222,15 @@ impl<B: Builder> Machine<'_, B> {
         self.marks.pop().ok_or(ErrorKind::NoMark)
     }
 
-    pub(super) fn text(&mut self, utf8: &[u8]) {
-        // PyTorch writes the same compile context anew in every trace entry.
+    pub(super) fn push_text(&mut self, utf8: &[u8]) {
+        // PyTorch writes the same compile context again in every trace entry.
         let (last, value) = &self.last_text;
         if last == utf8 {
             return self.push(*value);
         }
         let value = match std::str::from_utf8(utf8) {
             Ok(text) => self.builder.text(text),
-            // CPython writes lone surrogates (from undecodable file names) as they are.
+            // CPython writes lone surrogates (from undecodable file names) unchanged.
             Err(_) => self.builder.text(&String::from_utf8_lossy(utf8)),
         };
         self.last_text.0.clear();
@@ -242,14 +239,14 @@ impl<B: Builder> Machine<'_, B> {
         self.push(value);
     }
 
-    pub(super) fn raw_bytes(&mut self, pos: &mut usize, n: usize) -> Result<(), ErrorKind> {
-        let value = self.builder.bytes(take(self.bytes, pos, n)?);
+    pub(super) fn push_bytes(&mut self, pos: &mut usize, n: usize) -> Result<(), ErrorKind> {
+        let value = self.builder.bytes(take_bytes(self.bytes, pos, n)?);
         self.push(value);
         Ok(())
     }
 
-    /// An integer of little-endian two's complement `digits`; none stand for 0.
-    pub(super) fn long(&mut self, digits: &[u8]) {
+    /// An integer of little-endian two's complement `digits`; no digits mean 0.
+    pub(super) fn push_long(&mut self, digits: &[u8]) {
         let mut word = [0; 8];
         if let Some(low) = word.get_mut(..digits.len()) {
             low.copy_from_slice(digits);
@@ -270,25 +267,27 @@ impl<B: Builder> Machine<'_, B> {
     pub(super) fn get(&mut self, id: u32) -> Result<(), ErrorKind> {
         let value = match self.memo.get_plain(id) {
             Some(value) => value,
-            None => self.recall(id)?,
+            None => self.get_slow(id)?,
         };
         self.push(value);
         Ok(())
     }
 
     #[cold]
-    fn recall(&mut self, id: u32) -> Result<Value, ErrorKind> {
-        let found = self.memo.get(id as usize).ok_or(ErrorKind::NoMemo(u64::from(id)))?;
-        if found.is_unfilled() { self.lend(found) } else { Ok(found) }
+    fn get_slow(&mut self, id: u32) -> Result<Value, ErrorKind> {
+        let found = self.memo.get(id as usize).ok_or(ErrorKind::UnwrittenMemo(u64::from(id)))?;
+        if found.is_unfilled() { self.reference_unfilled(found) } else { Ok(found) }
     }
 
-    /// An unfilled container is referred to: what it has become, or itself, noted as lent.
-    pub(super) fn lend(&mut self, value: Value) -> Result<Value, ErrorKind> {
-        let Some(home) = value.home() else { return Ok(value) };
+    /// A reference to a container that was unfilled when it was copied: its current value. If it is still unfilled, it
+    /// must not be filled later.
+    pub(super) fn reference_unfilled(&mut self, value: Value) -> Result<Value, ErrorKind> {
+        // Without a memo slot this is the only reference.
+        let Some(home) = value.memo_slot() else { return Ok(value) };
         let now = usize::try_from(home).ok().and_then(|home| self.memo.get(home));
-        let now = now.ok_or(ErrorKind::NoMemo(home))?;
+        let now = now.ok_or(ErrorKind::UnwrittenMemo(home))?;
         if now.is_unfilled() {
-            self.lent.insert(home);
+            self.referenced_unfilled.insert(home);
         }
         Ok(now)
     }
@@ -301,8 +300,8 @@ impl<B: Builder> Machine<'_, B> {
         let slot = self.memo.len();
         let top = self.stack.last_mut().ok_or(ErrorKind::StackUnderflow)?;
         if top.is_unfilled() {
-            if top.home().is_none() {
-                *top = top.with_home(slot);
+            if top.memo_slot().is_none() {
+                *top = top.with_memo_slot(slot);
             } else {
                 self.has_aliases = true;
             }
@@ -315,10 +314,10 @@ impl<B: Builder> Machine<'_, B> {
         if id == self.memo.len() && !self.memo.has_gaps() {
             return self.memoize();
         }
-        // Picklers number the memo from 0 or 1 without gaps; a gap may cost no more than the file.
+        // Picklers number the memo from 0 or 1 without gaps. A gap must not cost more memory than the file.
         let index = match usize::try_from(id) {
             Ok(index) if index < self.bytes.len() => index,
-            _ => return Err(ErrorKind::AbsurdMemo(id)),
+            _ => return Err(ErrorKind::MemoOutOfRange(id)),
         };
         let top = self.stack.last_mut().ok_or(ErrorKind::StackUnderflow)?;
         if let Some(old) = self.memo.get(index)
@@ -328,10 +327,10 @@ impl<B: Builder> Machine<'_, B> {
             return Err(ErrorKind::MemoReused(id));
         }
         if top.is_unfilled() {
-            if top.home().is_none() {
-                *top = top.with_home(id);
+            if top.memo_slot().is_none() {
+                *top = top.with_memo_slot(id);
             } else {
-                self.has_aliases |= top.home() != Some(id);
+                self.has_aliases |= top.memo_slot() != Some(id);
             }
         }
         if self.memo.put(index, *top) {
@@ -352,7 +351,7 @@ impl<B: Builder> Machine<'_, B> {
         self.fill(from, true, may_grow)
     }
 
-    /// Puts the stack above `from` into the container just below it.
+    /// Adds the values above `from` to the container just below.
     #[inline]
     pub(super) fn fill(
         &mut self,
@@ -376,18 +375,19 @@ impl<B: Builder> Machine<'_, B> {
         self.replace(below, target, value)
     }
 
-    /// The unfilled container at `below` has become `value`: on the stack and in the memo.
+    /// Replaces the container at `below` by `value`, on the stack and in the memo.
     #[inline]
     fn replace(&mut self, below: usize, target: Value, value: Value) -> Result<(), ErrorKind> {
         if target.is_unfilled() {
-            if let Some(home) = target.home() {
-                if !self.lent.is_empty() && self.lent.contains(&home) {
+            if let Some(home) = target.memo_slot() {
+                if !self.referenced_unfilled.is_empty() && self.referenced_unfilled.contains(&home)
+                {
                     return Err(ErrorKind::Recursive);
                 }
-                self.memo.put(length(home)?, value);
+                self.memo.put(to_length(home)?, value);
             }
         } else if value != target {
-            // The memo cannot be told: other slots may hold a list of the same content.
+            // The memo cannot be updated: other slots may hold a list with the same content.
             return Err(ErrorKind::Recursive);
         }
         if let Some(slot) = self.stack.get_mut(below) {
@@ -396,10 +396,10 @@ impl<B: Builder> Machine<'_, B> {
         Ok(())
     }
 
-    /// MARK, the references at `run`, APPENDS: see [`super::runs`]. On an error the stack is as before;
-    /// a list that may grow is one.
+    /// Handles MARK, the references in `run`, and APPENDS: see [`super::reference_runs`]. Fails if the list may grow.
+    /// An error leaves the stack as it was.
     #[inline]
-    fn list_of_references(&mut self, run: std::ops::Range<usize>) -> Result<(), ErrorKind> {
+    fn push_list_of_references(&mut self, run: std::ops::Range<usize>) -> Result<(), ErrorKind> {
         let from = self.stack.len();
         let target = *self.stack.last().ok_or(ErrorKind::StackUnderflow)?;
         let start = run.start;
@@ -409,10 +409,10 @@ impl<B: Builder> Machine<'_, B> {
         let value = if let Some(value) = known {
             value
         } else {
-            let gotten = self.get_all(raw);
+            let gotten = self.push_references(raw);
             let value = gotten.and_then(|()| match self.stack.get(from..) {
                 Some(items) if items.len() < BATCH => self.builder.list(target, items, false),
-                _ => Err(ErrorKind::AbsurdLength),
+                _ => Err(ErrorKind::InvalidLength),
             });
             self.stack.truncate(from);
             let value = value?;
@@ -426,22 +426,22 @@ impl<B: Builder> Machine<'_, B> {
         self.finish_list(value)
     }
 
-    /// Pushes what the references of `run` refer to.
+    /// Pushes the values that `run` refers to.
     #[inline]
-    fn get_all(&mut self, run: &[u8]) -> Result<(), ErrorKind> {
+    fn push_references(&mut self, run: &[u8]) -> Result<(), ErrorKind> {
         let mut pos = 0;
         while let Some(&code) = run.get(pos) {
             pos += 1;
             let id = match code {
-                op::BINGET => u32::from(array::<1>(run, &mut pos)?[0]),
-                _ => u32::from_le_bytes(array(run, &mut pos)?),
+                op::BINGET => u32::from(take_array::<1>(run, &mut pos)?[0]),
+                _ => u32::from_le_bytes(take_array(run, &mut pos)?),
             };
             self.get(id)?;
         }
         Ok(())
     }
 
-    /// The unfilled list on top of the stack has become `value`.
+    /// Replaces the unfilled list on top of the stack by `value`.
     #[inline]
     fn finish_list(&mut self, value: Value) -> Result<(), ErrorKind> {
         let below = self.stack.len().checked_sub(1).ok_or(ErrorKind::StackUnderflow)?;
@@ -450,15 +450,15 @@ impl<B: Builder> Machine<'_, B> {
         self.replace(below, target, value)
     }
 
-    /// Makes a tuple of the topmost `n` values.
+    /// Pops `n` values and pushes a tuple of them.
     #[inline]
-    pub(super) fn tuple_of(&mut self, n: usize) -> Result<(), ErrorKind> {
+    pub(super) fn push_tuple(&mut self, n: usize) -> Result<(), ErrorKind> {
         let from = self.stack.len().checked_sub(n).ok_or(ErrorKind::StackUnderflow)?;
         self.check_above_mark(from)?;
         let items = self.stack.get(from..).ok_or(ErrorKind::StackUnderflow)?;
         let callee = from.checked_sub(1).and_then(|below| self.stack.get(below));
         let value = match items {
-            // The arguments of restore_type_tag stand for the first of them: see `reduce`.
+            // `restore_type_tag` returns its first argument: see `reduce`.
             [first, _] if callee == Some(&Value::RESTORE_TYPE_TAG) => *first,
             _ => self.builder.tuple(items)?,
         };
@@ -472,8 +472,8 @@ impl<B: Builder> Machine<'_, B> {
         Ok(self.builder.text_of(value).unwrap_or("?").to_owned())
     }
 
-    /// The only global that a snapshot may name is the type tag of PyTorch's C++ pickler.
-    pub(super) fn global(&mut self, module: &str, name: &str) -> Result<(), ErrorKind> {
+    /// The only allowed global is the type tag of PyTorch's C++ pickler.
+    pub(super) fn push_global(&mut self, module: &str, name: &str) -> Result<(), ErrorKind> {
         if (module, name) == ("torch.jit._pickle", "restore_type_tag") {
             self.push(Value::RESTORE_TYPE_TAG);
             Ok(())

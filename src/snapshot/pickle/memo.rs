@@ -1,21 +1,21 @@
-//! The memo: what the pickle has put aside to refer to again, by number.
+//! The memo: values that the pickle can refer to again by number.
 //!
-//! Real snapshots put every entry's dict and list in the memo and refer to few of them, so slots are
-//! 32 bits wide, with a side table for the rare values that need more.
+//! Real snapshots memoize every dict and list, but refer to few of them. So slots are 32 bits wide, with a side table
+//! for the rare values that need more.
 
-use super::value::{Value, as_reserved, is_plain, reserved};
+use super::value::{Value, as_side_table_slot, is_plain, side_table_slot};
 
 #[derive(Default)]
 pub(super) struct Memo {
     slots: Vec<u32>,
     wide: Vec<Value>,
-    /// How many slots were never written. Picklers leave none.
+    /// Number of slots that were never written. Picklers leave none.
     gaps: usize,
 }
 
-/// `reserved(0)`: a slot that was never written. Side-table slots count from 1.
+/// A slot that was never written. Side-table slots count from 1.
 fn unset() -> u32 {
-    reserved(0)
+    side_table_slot(0)
 }
 
 impl Memo {
@@ -28,19 +28,19 @@ impl Memo {
         self.gaps > 0
     }
 
-    /// How many slots were written: the one that MEMOIZE writes next.
+    /// Number of written slots, which is the slot that MEMOIZE writes next.
     pub(super) fn written(&self) -> u64 {
         (self.slots.len() - self.gaps) as u64
     }
 
-    /// Puts `value` in the slot after the last.
+    /// Writes `value` to a new slot.
     #[inline]
     pub(super) fn push(&mut self, value: Value) {
         let packed = self.pack(value);
         self.slots.push(packed);
     }
 
-    /// Puts `value` in slot `id`, growing as needed; says whether the slot held something before.
+    /// Writes `value` to slot `id`, adding slots as needed. Returns whether the slot was written before.
     pub(super) fn put(&mut self, id: usize, value: Value) -> bool {
         if id >= self.slots.len() {
             self.gaps += id + 1 - self.slots.len();
@@ -57,7 +57,7 @@ impl Memo {
         }
     }
 
-    /// The value in slot `id` when it is an ordinary one: the fast half of [`Memo::get`].
+    /// The value in slot `id` if it is plain: the fast path of [`Memo::get`].
     #[inline]
     pub(super) fn get_plain(&self, id: u32) -> Option<Value> {
         let packed = *self.slots.get(id as usize)?;
@@ -66,7 +66,7 @@ impl Memo {
 
     pub(super) fn get(&self, id: usize) -> Option<Value> {
         let packed = *self.slots.get(id)?;
-        match as_reserved(packed) {
+        match as_side_table_slot(packed) {
             None => Some(Value::unpack(packed)),
             Some(index) => self.wide.get((index as usize).checked_sub(1)?).copied(),
         }
@@ -76,7 +76,7 @@ impl Memo {
     fn pack(&mut self, value: Value) -> u32 {
         value.pack().unwrap_or_else(|| {
             self.wide.push(value);
-            reserved(crate::base::ids::to_u32(self.wide.len()))
+            side_table_slot(crate::base::ids::to_u32(self.wide.len()))
         })
     }
 }

@@ -1,15 +1,12 @@
-//! A reader of Python pickles, protocols 0 to 5, for data: `None`, booleans, numbers, strings, bytes,
-//! lists, tuples, sets and dicts. Nothing in a pickle is ever executed or imported. And a writer of
-//! them, [`PickleWriter`]: protocol 4 as CPython writes it, in a stream that never holds the whole.
+//! Reading and writing Python pickles of plain data, without executing or importing anything.
 //!
-//! The [`read`] machine keeps the memo that makes a pickle a graph, and hands every finished
-//! container to a [`Builder`], once, however often the pickle refers to it: a shared stack costs its
-//! bytes, not its uses. It knows nothing of PyTorch, does not recurse, and allocates nothing per
-//! opcode. Values are plain 64-bit words ([`Value`]); what a container becomes is the builder's
-//! business.
+//! [`read`] reads protocols 0 to 5: `None`, booleans, numbers, strings, bytes, lists, tuples, sets and dicts. It passes
+//! every complete container to a [`Builder`] once, even if the pickle refers to it many times. Values are 64-bit words
+//! ([`Value`]); the builder decides what a container becomes. [`PickleWriter`] streams protocol 4, as CPython writes
+//! it.
 //!
-//! Memory: the machine's own stack, marks and memo are at most a small multiple of the input, since
-//! each of their entries takes at least one byte of it.
+//! The machine does not know PyTorch's data. It does not recurse and does not allocate per opcode. Its stack, marks and
+//! memo take at most a small multiple of the input's size, because each entry takes at least one byte of input.
 #![warn(clippy::indexing_slicing)]
 
 mod builder;
@@ -18,8 +15,8 @@ mod error;
 mod machine;
 mod memo;
 mod opcode;
-mod rare;
-mod runs;
+mod rare_opcodes;
+mod reference_runs;
 mod text;
 mod value;
 mod writer;

@@ -4,7 +4,7 @@ macro_rules! opcodes {
     ($($name:ident = $code:literal)*) => {
         $(pub(super) const $name: u8 = $code;)*
 
-        /// The name that `pickletools` gives `code`.
+        /// The name of `code` in `pickletools`.
         pub(super) fn name(code: u8) -> Option<&'static str> {
             match code {
                 $($name => Some(stringify!($name)),)*

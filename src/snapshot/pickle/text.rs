@@ -1,30 +1,29 @@
-//! The arguments that the oldest protocol writes as lines of text.
+//! Text arguments of protocol 0.
 
 use super::error::ErrorKind;
 
-/// The bytes up to the next newline; `pos` moves past it.
-pub(super) fn line<'a>(bytes: &'a [u8], pos: &mut usize) -> Result<&'a [u8], ErrorKind> {
+/// The bytes up to the next newline; advances `pos` past it.
+pub(super) fn take_line<'a>(bytes: &'a [u8], pos: &mut usize) -> Result<&'a [u8], ErrorKind> {
     let rest = bytes.get(*pos..).ok_or(ErrorKind::Truncated)?;
     let end = rest.iter().position(|&b| b == b'\n').ok_or(ErrorKind::Truncated)?;
     *pos += end + 1;
     rest.get(..end).ok_or(ErrorKind::Truncated)
 }
 
-/// The beginning of `raw` as one line to show in a message: what a terminal could act on is escaped.
+/// The start of `raw` for a message, as by [`printable`].
 pub(super) fn excerpt(raw: &[u8]) -> String {
-    printable(&String::from_utf8_lossy(raw.get(..4 * SHOWN).unwrap_or(raw)))
+    printable(&String::from_utf8_lossy(raw.get(..4 * MAX_SHOWN_CHARS).unwrap_or(raw)))
 }
 
-/// Characters of a file's own text that a message shows.
-const SHOWN: usize = 80;
+/// A message quotes at most this many characters of a file.
+const MAX_SHOWN_CHARS: usize = 80;
 
-/// `text` as part of one line in a message: its first 80 characters, with those escaped that break
-/// lines or that a terminal could act on.
+/// `text` for a message: its first 80 characters, with control characters and the like escaped.
 pub fn printable(text: &str) -> String {
     let mut chars = text.chars();
     let mut out = String::new();
-    for c in chars.by_ref().take(SHOWN) {
-        if c.is_control() || is_direction(c) {
+    for c in chars.by_ref().take(MAX_SHOWN_CHARS) {
+        if c.is_control() || is_bidi_or_separator(c) {
             out.extend(c.escape_default());
         } else {
             out.push(c);
@@ -36,8 +35,8 @@ pub fn printable(text: &str) -> String {
     out
 }
 
-/// Characters that turn the direction of the text around them, or break lines.
-fn is_direction(c: char) -> bool {
+/// Characters that change the direction of text or break lines.
+fn is_bidi_or_separator(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -46,12 +45,12 @@ fn parse<T: std::str::FromStr>(digits: &[u8]) -> Result<T, ErrorKind> {
     text.ok_or_else(|| ErrorKind::BadNumber(excerpt(digits)))
 }
 
-/// CPython reads no longer integers from text (`sys.get_int_max_str_digits`).
+/// CPython rejects longer textual integers (`sys.get_int_max_str_digits`).
 const MAX_DIGITS: usize = 4300;
 
 /// A decimal integer as little-endian two's complement.
 #[expect(clippy::cast_possible_truncation, reason = "the low half of a 64-bit product, or a carry")]
-pub(super) fn integer(digits: &[u8]) -> Result<Vec<u8>, ErrorKind> {
+pub(super) fn parse_integer(digits: &[u8]) -> Result<Vec<u8>, ErrorKind> {
     if let Ok(narrow) = parse::<i64>(digits) {
         return Ok(narrow.to_le_bytes().to_vec());
     }
@@ -90,13 +89,13 @@ pub(super) fn integer(digits: &[u8]) -> Result<Vec<u8>, ErrorKind> {
     Ok(limbs.into_iter().flat_map(u32::to_le_bytes).collect())
 }
 
-/// A decimal float; Python's `inf` and `nan` included.
-pub(super) fn float(digits: &[u8]) -> Result<f64, ErrorKind> {
+/// A decimal float, `inf` or `nan`.
+pub(super) fn parse_float(digits: &[u8]) -> Result<f64, ErrorKind> {
     parse(digits)
 }
 
 /// A decimal memo number.
-pub(super) fn index(digits: &[u8]) -> Result<u64, ErrorKind> {
+pub(super) fn parse_index(digits: &[u8]) -> Result<u64, ErrorKind> {
     parse(digits)
 }
 
@@ -144,7 +143,7 @@ pub(super) fn unescape_unicode(raw: &[u8]) -> String {
             .and_then(|hex| u32::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
         if let Some(code) = code {
             out.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
-            rest = tail.get(1 + width..).unwrap_or_default();
+            rest = tail.get(1 + width..).unwrap_or_default(); // in range: `code` was read from there
         } else {
             out.push(char::from(*first));
             rest = tail;

@@ -1,33 +1,32 @@
-//! One value on the machine's stack: a tag of 4 bits and a payload of 60.
+//! Values of the machine: a tag of 4 bits and a payload of 60 bits.
 
 use crate::base::ids::SymbolId;
 
-/// A pickle value in one word. Containers, floats and wide integers are nodes of the [`Builder`]
-/// that made them.
+/// A pickle value in one word. Containers, floats and wide integers are nodes of the [`Builder`] that created them.
 ///
 /// [`Builder`]: super::Builder
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Value(u64);
 
-/// Which of its own tables a builder's node is in: 0 to 8, the builder's choice.
+/// The number of a builder's table, 0 to 8.
 pub type NodeKind = u8;
 
-/// What a [`Value`] is.
+/// The kind of a [`Value`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `None`
     None,
     /// `True` or `False`
     Bool(bool),
-    /// An integer that fits 60 bits; wider ones are nodes.
+    /// An integer of at most 60 bits. Wider ones are nodes.
     Int(i64),
     /// An interned string.
     Text(SymbolId),
-    /// A list that holds nothing so far.
+    /// A list without items so far.
     EmptyList,
-    /// A dict that holds nothing so far.
+    /// A dict without items so far.
     EmptyDict,
-    /// Something the builder made.
+    /// A row of one of the builder's tables.
     Node(NodeKind, u32),
 }
 
@@ -38,10 +37,10 @@ const BOOL: u64 = 1;
 const INT: u64 = 2;
 const TEXT: u64 = 3;
 const FIRST_NODE: u64 = 4;
-/// From here on a memo slot does not simply hold its value: see [`is_plain`].
+/// In a memo slot, tags from here on need a closer look: see [`is_plain`].
 const LIST: u64 = 13;
 const DICT: u64 = 14;
-/// The machine's own: a memo slot that points to a side table, and the one function it knows.
+/// Internal to the machine: memo slots that point to a side table, and [`Value::RESTORE_TYPE_TAG`].
 const RESERVED: u64 = 15;
 /// [`TAG_MASK`] for packed words, in which [`RESERVED`] is all ones.
 const PACKED_TAG: u32 = 15;
@@ -49,13 +48,11 @@ const PACKED_TAG: u32 = 15;
 impl Value {
     /// `None`
     pub const NONE: Self = Self(NONE);
-    /// A list before anything is put into it.
     pub const EMPTY_LIST: Self = Self(LIST);
-    /// A dict before anything is put into it.
     pub const EMPTY_DICT: Self = Self(DICT);
 
-    /// The function `torch.jit._pickle.restore_type_tag`, which returns its first argument. Too wide
-    /// a payload for [`Value::pack`], so never taken for a side-table slot.
+    /// The function `torch.jit._pickle.restore_type_tag`, which returns its first argument. Its payload is too wide for
+    /// [`Value::pack`], so it cannot be confused with a side-table slot.
     pub(super) const RESTORE_TYPE_TAG: Self = Self(1 << 40 | RESERVED);
 
     /// `True` or `False`
@@ -63,16 +60,16 @@ impl Value {
         Self(u64::from(value) << TAG_BITS | BOOL)
     }
 
-    /// An integer of at most 60 bits, `None` if it is wider.
+    /// An integer; `None` if it is wider than 60 bits.
     #[inline]
     pub fn int(value: i64) -> Option<Self> {
         let shifted = value << TAG_BITS;
         (shifted >> TAG_BITS == value).then_some(Self(shifted.cast_unsigned() | INT))
     }
 
-    /// An integer that surely fits.
+    /// An integer that always fits.
     #[inline]
-    pub(super) fn small(value: i32) -> Self {
+    pub(super) fn from_i32(value: i32) -> Self {
         Self((i64::from(value) << TAG_BITS).cast_unsigned() | INT)
     }
 
@@ -88,7 +85,6 @@ impl Value {
         Self(u64::from(index) << TAG_BITS | (u64::from(kind) + FIRST_NODE))
     }
 
-    /// What this value is.
     #[inline]
     #[expect(
         clippy::cast_possible_truncation,
@@ -107,41 +103,40 @@ impl Value {
         }
     }
 
-    /// The integer that this is, if it is one of at most 60 bits.
+    /// The integer, if it is one of at most 60 bits.
     #[inline]
     pub fn as_int(self) -> Option<i64> {
         (self.0 & TAG_MASK == INT).then_some(self.0.cast_signed() >> TAG_BITS)
     }
 
-    /// The string that this is, if it is one.
+    /// The string, if it is one.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "made from a 32-bit id")]
     pub fn as_text(self) -> Option<SymbolId> {
         (self.0 & TAG_MASK == TEXT).then_some(SymbolId((self.0 >> TAG_BITS) as u32))
     }
 
-    /// The row of the builder's table `kind` that this is, if it is one.
+    /// The row of the builder's table `kind`, if it is one.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "made from a 32-bit row")]
     pub fn as_node(self, kind: NodeKind) -> Option<u32> {
         (self.0 & TAG_MASK == u64::from(kind) + FIRST_NODE).then_some((self.0 >> TAG_BITS) as u32)
     }
 
-    /// Whether this is a list or dict that was created and not filled yet. It can be filled later,
-    /// and then its memo slot must be told.
+    /// Whether this is a new list or dict without items. It may be filled later; then its memo slot must be updated.
     #[inline]
     pub(super) fn is_unfilled(self) -> bool {
         self.0 & TAG_MASK >= LIST && self.0 & TAG_MASK != RESERVED
     }
 
-    /// The memo slot that an unfilled container was put in.
+    /// The memo slot of an unfilled container.
     #[inline]
-    pub(super) fn home(self) -> Option<u64> {
+    pub(super) fn memo_slot(self) -> Option<u64> {
         (self.0 >> TAG_BITS).checked_sub(1)
     }
 
-    /// The same unfilled container, known to live in memo slot `slot`.
-    pub(super) fn with_home(self, slot: u64) -> Self {
+    /// The same unfilled container, in memo slot `slot`.
+    pub(super) fn with_memo_slot(self, slot: u64) -> Self {
         Self(self.0 & TAG_MASK | (slot + 1) << TAG_BITS)
     }
 
@@ -160,22 +155,21 @@ impl Value {
     }
 }
 
-/// Whether a packed word is a value that needs no further look: neither an unfilled container nor
-/// [`reserved`].
+/// Whether a packed word is a value as it is: neither an unfilled container nor a side-table slot.
 #[inline]
 pub(super) fn is_plain(packed: u32) -> bool {
     u64::from(packed) & TAG_MASK < LIST
 }
 
-/// A packed word that no value packs to: slot `index` of a side table.
+/// The packed word for slot `index` of a side table. No value packs to it.
 #[inline]
-pub(super) fn reserved(index: u32) -> u32 {
+pub(super) fn side_table_slot(index: u32) -> u32 {
     index << TAG_BITS | PACKED_TAG
 }
 
 /// The side-table slot of a [`reserved`] word.
 #[inline]
-pub(super) fn as_reserved(packed: u32) -> Option<u32> {
+pub(super) fn as_side_table_slot(packed: u32) -> Option<u32> {
     (packed & PACKED_TAG == PACKED_TAG).then_some(packed >> TAG_BITS)
 }
 

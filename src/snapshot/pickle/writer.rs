@@ -1,51 +1,27 @@
-//! Writes pickles, opcode for opcode as CPython's C pickler (protocol 4) does.
+//! Writing pickles with the same opcodes as CPython's C pickler (protocol 4).
 //!
-//! The details are copied from `Modules/_pickle.c`: a frame is closed before the first value that
-//! begins beyond 64 KiB, a text of that length stands outside the frames, every container and text is
-//! memoized, lists and dicts are filled in batches of 1000, and integers take the shortest of five
-//! forms. Only the empty batch is left out that it adds to a dict whose last batch is full.
+//! As in `Modules/_pickle.c`, a frame is closed before the first value beyond 64 KiB, longer texts are outside of
+//! frames, every container and text is memoized, lists and dicts are filled in batches of 1000, and integers take the
+//! shortest of five forms. Only the empty batch that CPython adds to a dict with a full last batch is omitted.
 
-use crate::base::intern::SeededMap;
 use std::io::{self, Write};
 
+use super::machine::BATCH;
+use super::opcode as op;
+use crate::base::intern::SeededMap;
+
 const FRAME_TARGET: usize = 64 * 1024;
-/// What is shorter stands without a frame.
-const FRAME_LEAST: usize = 4;
-const BATCH: usize = 1000;
+/// Shorter data is written without a frame.
+const MIN_FRAME_SIZE: usize = 4;
+const HEADER: [u8; 2] = [op::PROTO, 4];
 
-const PROTO_4: [u8; 2] = [0x80, 4];
-const FRAME: u8 = 0x95;
-const MARK: u8 = b'(';
-const STOP: u8 = b'.';
-const MEMOIZE: u8 = 0x94;
-const BINGET: u8 = b'h';
-const LONG_BINGET: u8 = b'j';
-const EMPTY_DICT: u8 = b'}';
-const SETITEM: u8 = b's';
-const SETITEMS: u8 = b'u';
-const EMPTY_LIST: u8 = b']';
-const APPEND: u8 = b'a';
-const APPENDS: u8 = b'e';
-const TUPLE2: u8 = 0x86;
-const NONE: u8 = b'N';
-const NEWTRUE: u8 = 0x88;
-const NEWFALSE: u8 = 0x89;
-const BININT: u8 = b'J';
-const BININT1: u8 = b'K';
-const BININT2: u8 = b'M';
-const LONG1: u8 = 0x8a;
-const BINFLOAT: u8 = b'G';
-const SHORT_BINUNICODE: u8 = 0x8c;
-const BINUNICODE: u8 = b'X';
-const BINUNICODE8: u8 = 0x8d;
-
-/// The number under which a pickle remembers a value, to refer to it again.
+/// A memo slot, to refer to a value again.
 pub type MemoKey = u32;
 
-/// A pickle that is being written: one value, whose parts are written in order.
+/// Writes one pickled value, part by part.
 ///
-/// Holds one frame and what [`PickleWriter::interned`] was given; everything else is gone once it is
-/// written. That every container is closed and every key has its value is the caller's part.
+/// Keeps one frame and the strings of [`PickleWriter::write_interned`] in memory. The caller must close every container
+/// and write a value for every key.
 pub struct PickleWriter<'a> {
     out: &'a mut dyn Write,
     frame: Vec<u8>,
@@ -55,89 +31,83 @@ pub struct PickleWriter<'a> {
 }
 
 impl<'a> PickleWriter<'a> {
-    /// Begins a pickle.
     pub fn new(out: &'a mut dyn Write) -> io::Result<Self> {
-        out.write_all(&PROTO_4)?;
+        out.write_all(&HEADER)?;
         Ok(Self {
             out,
             frame: Vec::with_capacity(FRAME_TARGET + 1024),
-            written: PROTO_4.len() as u64,
+            written: HEADER.len() as u64,
             next_memo: 0,
             interned: SeededMap::default(),
         })
     }
 
-    /// Bytes so far, with those of the frame that is still open.
-    pub fn bytes(&self) -> u64 {
+    /// Bytes so far, including those of the open frame.
+    pub fn written_bytes(&self) -> u64 {
         self.written + self.frame.len() as u64
     }
 
     /// Ends the pickle and returns its length in bytes.
     pub fn finish(mut self) -> io::Result<u64> {
-        self.frame.push(STOP);
+        self.frame.push(op::STOP);
         self.close_frame()?;
         self.out.flush()?;
         Ok(self.written)
     }
 
-    /// `None`.
-    pub fn none(&mut self) -> io::Result<()> {
-        self.value(NONE)
+    pub fn write_none(&mut self) -> io::Result<()> {
+        self.begin_opcode(op::NONE)
     }
 
-    /// `True` or `False`.
-    pub fn boolean(&mut self, value: bool) -> io::Result<()> {
-        self.value(if value { NEWTRUE } else { NEWFALSE })
+    pub fn write_bool(&mut self, value: bool) -> io::Result<()> {
+        self.begin_opcode(if value { op::NEWTRUE } else { op::NEWFALSE })
     }
 
-    /// An integer.
-    pub fn integer(&mut self, value: i64) -> io::Result<()> {
+    pub fn write_int(&mut self, value: i64) -> io::Result<()> {
         self.begin_value()?;
         if let Ok(byte) = u8::try_from(value) {
-            self.frame.extend([BININT1, byte]);
+            self.frame.extend([op::BININT1, byte]);
         } else if let Ok(short) = u16::try_from(value) {
-            self.frame.push(BININT2);
+            self.frame.push(op::BININT2);
             self.frame.extend(short.to_le_bytes());
         } else if let Ok(word) = i32::try_from(value) {
-            self.frame.push(BININT);
+            self.frame.push(op::BININT);
             self.frame.extend(word.to_le_bytes());
         } else {
-            self.long(value.into());
+            self.write_long(value.into());
         }
         Ok(())
     }
 
-    /// An integer that is not negative.
-    pub fn unsigned(&mut self, value: u64) -> io::Result<()> {
+    pub fn write_unsigned(&mut self, value: u64) -> io::Result<()> {
         if let Ok(signed) = i64::try_from(value) {
-            return self.integer(signed);
+            return self.write_int(signed);
         }
         self.begin_value()?;
-        self.long(value.into());
+        self.write_long(value.into());
         Ok(())
     }
 
-    /// A float.
-    pub fn float(&mut self, value: f64) -> io::Result<()> {
-        self.value(BINFLOAT)?;
+    pub fn write_float(&mut self, value: f64) -> io::Result<()> {
+        self.begin_opcode(op::BINFLOAT)?;
         self.frame.extend(value.to_be_bytes());
         Ok(())
     }
 
-    /// A string object of its own, even where an equal one was written before.
-    pub fn text(&mut self, text: &str) -> io::Result<MemoKey> {
+    /// Writes a new string object, even if an equal one was written before.
+    pub fn write_text(&mut self, text: &str) -> io::Result<MemoKey> {
         self.begin_value()?;
         let is_outside = text.len() >= FRAME_TARGET;
         if is_outside {
             self.close_frame()?;
         }
         if let Ok(length) = u8::try_from(text.len()) {
-            self.frame.extend([SHORT_BINUNICODE, length]);
+            self.frame.extend([op::SHORT_BINUNICODE, length]);
         } else if let Ok(length) = u32::try_from(text.len()) {
-            self.frame.push(BINUNICODE);
+            self.frame.push(op::BINUNICODE);
             self.frame.extend(length.to_le_bytes());
         } else {
-            self.frame.push(BINUNICODE8);
+            self.frame.push(op::BINUNICODE8);
             self.frame.extend((text.len() as u64).to_le_bytes());
         }
         if is_outside {
@@ -150,82 +120,81 @@ impl<'a> PickleWriter<'a> {
         self.memoize()
     }
 
-    /// A string object that the pickle holds once: dict keys, and whatever else comes again.
-    pub fn interned(&mut self, text: &str) -> io::Result<()> {
+    /// Writes a string object once and refers to it afterwards: for dict keys and other repeated strings.
+    pub fn write_interned(&mut self, text: &str) -> io::Result<()> {
         if let Some(&memo) = self.interned.get(text) {
-            return self.reference(memo);
+            return self.write_reference(memo);
         }
-        let memo = self.text(text)?;
+        let memo = self.write_text(text)?;
         self.interned.insert(text.into(), memo);
         Ok(())
     }
 
-    /// The very object that was written as `memo`.
-    pub fn reference(&mut self, memo: MemoKey) -> io::Result<()> {
+    /// Refers to the object in memo slot `memo`.
+    pub fn write_reference(&mut self, memo: MemoKey) -> io::Result<()> {
         self.begin_value()?;
         if let Ok(byte) = u8::try_from(memo) {
-            self.frame.extend([BINGET, byte]);
+            self.frame.extend([op::BINGET, byte]);
         } else {
-            self.frame.push(LONG_BINGET);
+            self.frame.push(op::LONG_BINGET);
             self.frame.extend(memo.to_le_bytes());
         }
         Ok(())
     }
 
-    /// A tuple of two integers that are not negative.
-    pub fn pair(&mut self, first: u64, second: u64) -> io::Result<()> {
-        self.unsigned(first)?;
-        self.unsigned(second)?;
-        self.frame.push(TUPLE2);
+    /// Writes a tuple of two integers.
+    pub fn write_pair(&mut self, first: u64, second: u64) -> io::Result<()> {
+        self.write_unsigned(first)?;
+        self.write_unsigned(second)?;
+        self.frame.push(op::TUPLE2);
         self.memoize()?;
         Ok(())
     }
 
-    /// Opens a dict of 2 to 1000 pairs, such as a record has: the usual case, a single batch. A key
-    /// and its value follow each other; [`PickleWriter::end_dict`] closes it.
-    pub fn begin_dict(&mut self) -> io::Result<MemoKey> {
-        let memo = self.dict()?;
-        self.frame.push(MARK);
+    /// Begins a dict of 2 to 1000 pairs, which takes a single batch. Keys and values alternate;
+    /// [`PickleWriter::end_small_dict`] closes it.
+    pub fn begin_small_dict(&mut self) -> io::Result<MemoKey> {
+        let memo = self.begin_dict()?;
+        self.frame.push(op::MARK);
         Ok(memo)
     }
 
-    /// Closes what [`PickleWriter::begin_dict`] opened.
-    pub fn end_dict(&mut self) {
-        self.frame.push(SETITEMS);
+    /// Closes the dict of [`PickleWriter::begin_small_dict`].
+    pub fn end_small_dict(&mut self) {
+        self.frame.push(op::SETITEMS);
     }
 
-    /// Opens a dict of any size. Each of its pairs goes between [`PickleWriter::before_item`] and
-    /// [`PickleWriter::after_pair`].
-    pub fn dict(&mut self) -> io::Result<MemoKey> {
-        self.value(EMPTY_DICT)?;
+    /// Begins a dict of any size. Each pair goes between [`PickleWriter::begin_item`] and
+    /// [`PickleWriter::end_dict_item`].
+    pub fn begin_dict(&mut self) -> io::Result<MemoKey> {
+        self.begin_opcode(op::EMPTY_DICT)?;
         self.memoize()
     }
 
-    /// Opens a list. Each of its items goes between [`PickleWriter::before_item`] and
-    /// [`PickleWriter::after_item`].
-    pub fn list(&mut self) -> io::Result<MemoKey> {
-        self.value(EMPTY_LIST)?;
+    /// Begins a list. Each item goes between [`PickleWriter::begin_item`] and [`PickleWriter::end_list_item`].
+    pub fn begin_list(&mut self) -> io::Result<MemoKey> {
+        self.begin_opcode(op::EMPTY_LIST)?;
         self.memoize()
     }
 
-    /// Item or pair `index` of `total` follows.
-    pub fn before_item(&mut self, index: usize, total: usize) {
+    /// Before item or pair `index` of `total`.
+    pub fn begin_item(&mut self, index: usize, total: usize) {
         if total > 1 && index.is_multiple_of(BATCH) {
-            self.frame.push(MARK);
+            self.frame.push(op::MARK);
         }
     }
 
-    /// Item `index` of the `total` items of a list is written.
-    pub fn after_item(&mut self, index: usize, total: usize) {
-        self.after(index, total, APPEND, APPENDS);
+    /// After item `index` of `total` of a list.
+    pub fn end_list_item(&mut self, index: usize, total: usize) {
+        self.end_item(index, total, op::APPEND, op::APPENDS);
     }
 
-    /// Pair `index` of the `total` pairs of a dict is written.
-    pub fn after_pair(&mut self, index: usize, total: usize) {
-        self.after(index, total, SETITEM, SETITEMS);
+    /// After pair `index` of `total` of a dict.
+    pub fn end_dict_item(&mut self, index: usize, total: usize) {
+        self.end_item(index, total, op::SETITEM, op::SETITEMS);
     }
 
-    fn after(&mut self, index: usize, total: usize, single: u8, batch: u8) {
+    fn end_item(&mut self, index: usize, total: usize, single: u8, batch: u8) {
         let count = index + 1;
         if total == 1 {
             self.frame.push(single);
@@ -234,23 +203,23 @@ impl<'a> PickleWriter<'a> {
         }
     }
 
-    fn value(&mut self, opcode: u8) -> io::Result<()> {
+    fn begin_opcode(&mut self, opcode: u8) -> io::Result<()> {
         self.begin_value()?;
         self.frame.push(opcode);
         Ok(())
     }
 
-    /// Two's complement in as few bytes as keep the sign.
-    fn long(&mut self, value: i128) {
+    /// Two's complement in the fewest bytes that keep the sign.
+    fn write_long(&mut self, value: i128) {
         let bits = if value < 0 { value.leading_ones() } else { value.leading_zeros() };
         let length = 16 - (bits - 1) / 8;
         let [low, ..] = length.to_le_bytes();
-        self.frame.extend([LONG1, low]);
+        self.frame.extend([op::LONG1, low]);
         self.frame.extend(value.to_le_bytes().into_iter().take(length as usize));
     }
 
     fn memoize(&mut self) -> io::Result<MemoKey> {
-        self.frame.push(MEMOIZE);
+        self.frame.push(op::MEMOIZE);
         let memo = self.next_memo;
         let next = memo.checked_add(1);
         self.next_memo =
@@ -266,16 +235,16 @@ impl<'a> PickleWriter<'a> {
     }
 
     fn close_frame(&mut self) -> io::Result<()> {
-        if self.frame.len() >= FRAME_LEAST {
+        if self.frame.len() >= MIN_FRAME_SIZE {
             let length = self.frame.len() as u64;
-            self.out.write_all(&[FRAME])?;
+            self.out.write_all(&[op::FRAME])?;
             self.out.write_all(&length.to_le_bytes())?;
             self.written += 9;
         }
         self.flush()
     }
 
-    /// Writes what the frame holds, without its head.
+    /// Writes the contents of the frame, without a frame header.
     fn flush(&mut self) -> io::Result<()> {
         self.out.write_all(&self.frame)?;
         self.written += self.frame.len() as u64;

@@ -38,9 +38,9 @@ impl<'a> FrameLists<'a> {
 
     pub fn write_empty(&mut self, pickle: &mut PickleWriter) -> io::Result<()> {
         match self.empty {
-            Some(memo) => pickle.reference(memo),
+            Some(memo) => pickle.write_reference(memo),
             None => {
-                self.empty = Some(pickle.list()?);
+                self.empty = Some(pickle.begin_list()?);
                 Ok(())
             }
         }
@@ -51,7 +51,7 @@ impl<'a> FrameLists<'a> {
         let latest = self.latest.filter(|&(latest, _)| latest == number);
         let latest = latest.map(|(_, memo)| memo);
         match latest.or_else(|| self.kept.get(&number).copied()) {
-            Some(memo) => pickle.reference(memo),
+            Some(memo) => pickle.write_reference(memo),
             None => {
                 let memo = self.write_list(pickle, traceback)?;
                 self.latest = Some((number, memo));
@@ -77,26 +77,26 @@ impl<'a> FrameLists<'a> {
         traceback: Traceback,
     ) -> io::Result<MemoKey> {
         self.stacks.spell(traceback.content, &mut self.spelled);
-        let list = pickle.list()?;
+        let list = pickle.begin_list()?;
         let total = self.spelled.len();
         for (index, &frame) in self.spelled.iter().enumerate() {
-            pickle.before_item(index, total);
+            pickle.begin_item(index, total);
             let known = &mut self.frames[frame as usize];
             match *known {
-                Some(memo) => pickle.reference(memo)?,
+                Some(memo) => pickle.write_reference(memo)?,
                 None => {
                     let frame = &self.stacks.pool.frames[frame as usize];
-                    *known = Some(pickle.begin_dict()?);
-                    pickle.interned("name")?;
-                    pickle.text(&frame.name)?;
-                    pickle.interned("filename")?;
-                    pickle.text(frame.file)?;
-                    pickle.interned("line")?;
-                    pickle.integer(i64::from(frame.line))?;
-                    pickle.end_dict();
+                    *known = Some(pickle.begin_small_dict()?);
+                    pickle.write_interned("name")?;
+                    pickle.write_text(&frame.name)?;
+                    pickle.write_interned("filename")?;
+                    pickle.write_text(frame.file)?;
+                    pickle.write_interned("line")?;
+                    pickle.write_int(i64::from(frame.line))?;
+                    pickle.end_small_dict();
                 }
             }
-            pickle.after_item(index, total);
+            pickle.end_list_item(index, total);
         }
         Ok(list)
     }

@@ -1,8 +1,8 @@
-//! The CUDA driver's calls, and what one GPU's context is asked for.
+//! Calls of the CUDA driver API for one GPU.
 //!
-//! The types are cudarc's. Its functions are not used: they panic where an old driver lacks one, cannot hold
-//! an error code that is newer than they are, and take the first `libcuda.so`, which is the CUDA toolkit's
-//! stub where `LD_LIBRARY_PATH` names its directory: only a driver comes with the name that is loaded here.
+//! The types come from cudarc, but not the functions: cudarc's functions panic if an old driver lacks one, cannot
+//! represent newer error codes, and load the first `libcuda.so`. With the CUDA toolkit in `LD_LIBRARY_PATH` that is
+//! the toolkit's stub; the name used here belongs to a real driver.
 #![allow(unsafe_code)] // foreign functions; with `src/input/mapped.rs` the only places
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use crate::base::units::size;
 
-/// What a driver installs.
+/// The driver's library.
 const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 /// `CUDA_ERROR_OUT_OF_MEMORY`
 const OUT_OF_MEMORY: c_uint = 2;
@@ -27,72 +27,60 @@ const OUT_OF_MEMORY: c_uint = 2;
 const STUB_LIBRARY: c_uint = 34;
 /// `CUDA_ERROR_NO_DEVICE`
 const NO_DEVICE: c_uint = 100;
-/// Bytes for a GPU's name, with the closing zero.
+/// Buffer for a GPU's name, including the terminating zero.
 const NAME_BYTES: usize = 256;
 
-/// Why a GPU cannot be used, or which call failed.
+/// The GPU cannot be used, or a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CudaError {
-    /// The library cannot be loaded.
     #[error(
         "no CUDA driver was found on this machine ({LIBRARY} cannot be loaded): a live replay needs one"
     )]
     NoDriver,
-    /// The library is what programs are linked with where there is no driver.
     #[error(
-        "the {LIBRARY} that was found is the CUDA toolkit's stub, not a driver: take its directory out of \
+        "the {LIBRARY} that was found is the CUDA toolkit's stub, not a driver: remove its directory from \
          LD_LIBRARY_PATH"
     )]
     Stub,
-    /// The library lacks this call.
+    /// The driver lacks this function.
     #[error("the CUDA driver is too old: it has no {0}; one for CUDA 11.0 or later is needed")]
     TooOld(&'static str),
-    /// The driver sees no GPU.
     #[error("the CUDA driver finds no GPU that it may use (does CUDA_VISIBLE_DEVICES hide it?)")]
     NoGpu,
-    /// There are fewer.
     #[error("there is no GPU {gpu}: the driver finds {count}, counted from 0")]
-    NoSuchGpu {
-        /// As asked for.
-        gpu: u32,
-        /// How many there are.
-        count: u32,
-    },
-    /// Not even the context fits.
-    #[error("GPU {0} is full: beside what others hold, the driver finds no room to open it")]
+    NoSuchGpu { gpu: u32, count: u32 },
+    /// There is no memory for the CUDA context.
+    #[error("GPU {0} is full: other processes leave no memory for a CUDA context")]
     Full(u32),
-    /// The GPU, or how it is passed on to this machine, lacks what expandable segments are made of.
+    /// The GPU or its virtualization does not support `cuMemMap`.
     #[error("it has no virtual memory management, which expandable segments need")]
     NoVirtualMemory,
-    /// No memory is asked for, but addresses of the process.
+    /// The process has no address range of this size left.
     #[error(
-        "cuMemAddressReserve failed: CUDA_ERROR_OUT_OF_MEMORY: there are no {} of addresses left for an \
-         expandable segment (does 'ulimit -v' limit them?)",
+        "cuMemAddressReserve failed: CUDA_ERROR_OUT_OF_MEMORY: no address range of {} is left for an \
+         expandable segment (does 'ulimit -v' limit it?)",
         size(*.0)
     )]
     NoAddresses(u64),
-    /// Memory at addresses that are not reserved.
+    /// The recording maps memory outside the addresses reserved here.
     #[error(
-        "the recording maps memory more than 1 TiB beyond where its expandable segment begins: that \
+        "the recording maps memory more than 1 TiB above the start of its expandable segment: that \
          cannot be rebuilt on a GPU"
     )]
     TooFar,
-    /// A call failed.
     #[error("{call} failed: {name} ({meaning})")]
     Call {
-        /// The driver's function.
         call: &'static str,
-        /// Its `CUresult`.
+        /// The `CUresult`.
         code: u32,
-        /// The name of `code`.
+        /// `cuGetErrorName` of `code`.
         name: String,
-        /// What the driver says about it.
+        /// `cuGetErrorString` of `code`.
         meaning: String,
     },
 }
 
 impl CudaError {
-    /// Whether the driver said that memory is out.
     pub(super) fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Call { code: OUT_OF_MEMORY, .. })
     }
@@ -100,7 +88,7 @@ impl CudaError {
 
 type Code = c_uint;
 
-/// The functions that are used, looked up once.
+/// Declares the driver functions in use, and a table of them that is loaded once.
 macro_rules! calls {
     ($($name:ident($($argument:ty),*);)*) => {
         #[derive(Debug, Clone, Copy)]
@@ -120,7 +108,7 @@ macro_rules! calls {
                         *found.map_err(|_| CudaError::TooOld(stringify!($name)))?
                     },)*
                 };
-                // It stays loaded, as the calls may be made for good.
+                // The function pointers must stay valid, so the library is never unloaded.
                 std::mem::forget(library);
                 Ok(calls)
             }
@@ -172,39 +160,39 @@ impl DriverCalls {
             call,
             code,
             name: text(self.cuGetErrorName, format!("error {code}")),
-            meaning: text(self.cuGetErrorString, "the driver knows no more".to_owned()),
+            meaning: text(self.cuGetErrorString, "no description".to_owned()),
         })
     }
 }
 
-/// Calls a function of the driver and checks what it returns.
+/// Calls a driver function and checks its result.
 macro_rules! call {
     ($calls:expr, $name:ident($($argument:expr),*)) => {{
         let calls = &$calls;
-        // SAFETY: the callers pass out-parameters that live through the call, and addresses and handles
-        // that the driver gave and that are not yet given back; a wrong one the driver refuses.
+        // SAFETY: callers pass out-parameters that outlive the call, and addresses and handles that came from
+        // the driver and are not released yet. The driver rejects invalid ones.
         let code = unsafe { (calls.$name)($($argument),*) };
         calls.check(stringify!($name), code)
     }};
 }
 
-/// Physical memory that can be mapped.
+/// Physical memory (`cuMemCreate`).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Handle(CUmemGenericAllocationHandle);
 
-/// One GPU's primary context, the one that PyTorch uses; given back when dropped.
+/// The primary context of one GPU, which is the one that PyTorch uses. Released when dropped.
 #[derive(Debug)]
 pub(super) struct CudaContext {
     calls: DriverCalls,
     device: CUdevice,
-    /// Its number, which is how memory is told where to be.
+    /// The device number, for `CUmemLocation`.
     ordinal: c_int,
-    /// The context is current on the thread that made it.
+    /// The context is current only on the thread that opened it, so the type is neither `Send` nor `Sync`.
     of_thread: PhantomData<*mut ()>,
 }
 
 impl CudaContext {
-    /// GPU number `gpu`, as the driver counts (`CUDA_VISIBLE_DEVICES`).
+    /// Opens GPU number `gpu`, in the driver's numbering (`CUDA_VISIBLE_DEVICES`).
     pub(super) fn open(gpu: u32) -> Result<Self, CudaError> {
         let calls = DriverCalls::load()?;
         let no_gpu = |error| match error {
@@ -215,7 +203,7 @@ impl CudaContext {
         call!(calls, cuInit(0)).map_err(no_gpu)?;
         let mut count = 0;
         call!(calls, cuDeviceGetCount(&raw mut count)).map_err(no_gpu)?;
-        let count = u32::try_from(count).unwrap_or(0);
+        let count = u32::try_from(count).unwrap_or(0); // never negative
         if count == 0 {
             return Err(CudaError::NoGpu);
         }
@@ -232,25 +220,24 @@ impl CudaContext {
         Ok(gpu)
     }
 
-    /// What the maker calls it.
     pub(super) fn name(&self) -> Result<String, CudaError> {
         let mut name: [c_char; NAME_BYTES] = [0; NAME_BYTES];
         let room = c_int::try_from(NAME_BYTES - 1).unwrap_or(0);
         call!(self.calls, cuDeviceGetName(name.as_mut_ptr(), room, self.device))?;
-        // SAFETY: zeroed, and the driver was told of one byte less than there are: a zero ends it.
+        // SAFETY: the buffer is zeroed and the driver may write all but its last byte, so a zero ends the name.
         let name = unsafe { CStr::from_ptr(name.as_ptr()) };
         Ok(name.to_string_lossy().into_owned())
     }
 
-    /// The newest CUDA that the driver serves, `(12, 8)` for 12.8.
+    /// The newest CUDA release that the driver supports, `(12, 8)` for 12.8.
     pub(super) fn cuda_version(&self) -> Result<(u32, u32), CudaError> {
         let mut version = 0;
         call!(self.calls, cuDriverGetVersion(&raw mut version))?;
-        let version = u32::try_from(version).unwrap_or(0);
+        let version = u32::try_from(version).unwrap_or(0); // never negative
         Ok((version / 1000, version % 1000 / 10))
     }
 
-    /// Bytes that are free now, and all.
+    /// Free bytes and total bytes.
     pub(super) fn memory(&self) -> Result<(u64, u64), CudaError> {
         let (mut free, mut total) = (0, 0);
         call!(self.calls, cuMemGetInfo_v2(&raw mut free, &raw mut total))?;
@@ -267,18 +254,16 @@ impl CudaContext {
         call!(self.calls, cuMemFree_v2(addr))
     }
 
-    /// Writes memory, and waits until that is done.
+    /// Fills memory with zeros, and waits until that is done.
     pub(super) fn fill(&self, addr: u64, size: u64) -> Result<(), CudaError> {
         call!(self.calls, cuMemsetD8_v2(addr, 0, driver_size(size)))?;
         self.synchronize()
     }
 
-    /// Waits until the GPU has done all that it was told.
     pub(super) fn synchronize(&self) -> Result<(), CudaError> {
         call!(self.calls, cuCtxSynchronize())
     }
 
-    /// Whether memory can be mapped.
     fn has_virtual_memory(&self) -> Result<bool, CudaError> {
         let which = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
         let mut has = 0;
@@ -286,7 +271,7 @@ impl CudaContext {
         Ok(has != 0)
     }
 
-    /// Addresses only; that there are none left is not that memory is out.
+    /// Reserves addresses. If none are left, the error is not [`CudaError::is_out_of_memory`].
     pub(super) fn reserve(&self, size: u64) -> Result<u64, CudaError> {
         if !self.has_virtual_memory()? {
             return Err(CudaError::NoVirtualMemory);
@@ -306,9 +291,9 @@ impl CudaContext {
         CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: self.ordinal }
     }
 
-    /// Physical memory, not mapped yet.
+    /// Allocates physical memory, not mapped yet.
     pub(super) fn create(&self, size: u64) -> Result<Handle, CudaError> {
-        // SAFETY: a C struct of numbers and one pointer: zero is what the driver documents as unset.
+        // SAFETY: a C struct of numbers and one pointer, for which the driver documents zero as unset.
         let mut kind: CUmemAllocationProp = unsafe { std::mem::zeroed() };
         kind.type_ = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
         kind.location = self.location();
@@ -329,7 +314,7 @@ impl CudaContext {
         call!(self.calls, cuMemUnmap(addr, driver_size(size)))
     }
 
-    /// Lets the GPU read and write mapped memory.
+    /// Makes mapped memory accessible to the GPU.
     pub(super) fn set_access(&self, addr: u64, size: u64) -> Result<(), CudaError> {
         let access = CUmemAccessDesc {
             location: self.location(),
@@ -341,12 +326,12 @@ impl CudaContext {
 
 impl Drop for CudaContext {
     fn drop(&mut self) {
-        // Nobody is left to tell, and the driver takes everything back when the process ends.
+        // Nobody can handle an error here, and the driver releases everything when the process ends.
         let _ = call!(self.calls, cuDevicePrimaryCtxRelease_v2(self.device));
     }
 }
 
-/// A size as the driver takes it. One that does not fit is more than any memory: it is refused.
+/// Saturates: the driver rejects a size that does not fit.
 fn driver_size(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }

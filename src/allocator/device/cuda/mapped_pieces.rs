@@ -1,14 +1,13 @@
-//! Memory mapped into one reservation, granule by granule.
+//! Physical memory mapped into one reservation, granule by granule.
 
 use std::collections::BTreeMap;
 
 use super::driver::{CudaContext, CudaError, Handle};
 use crate::base::units::MIB;
 
-/// The driver reserves addresses and makes physical memory in multiples of this.
+/// The driver's granularity of reservations and physical memory.
 pub(super) const PAGE: u64 = 2 * MIB;
 
-/// One piece of physical memory.
 #[derive(Debug)]
 struct PhysicalPiece {
     size: u64,
@@ -16,8 +15,8 @@ struct PhysicalPiece {
     is_mapped: bool,
 }
 
-/// What is mapped, by its distance from where the reservation begins. A piece is forgotten once the driver
-/// has taken it back, not before.
+/// Pieces of physical memory by their offset in the reservation. A piece is removed only after the driver has
+/// released it.
 #[derive(Debug)]
 pub(super) struct MappedPieces {
     granule: u64,
@@ -25,23 +24,23 @@ pub(super) struct MappedPieces {
 }
 
 impl MappedPieces {
-    /// Nothing yet; the range is cut at multiples of `granule` bytes, as PyTorch cuts it.
+    /// Pieces end at multiples of `granule` bytes, as PyTorch's do.
     pub(super) fn new(granule: u64) -> Self {
         Self { granule: granule.max(PAGE), pieces: BTreeMap::new() }
     }
 
-    /// Maps `size` bytes at `offset` of the reservation at the driver's address `real`; all or nothing.
+    /// Maps `size` bytes at `offset` of the reservation at driver address `driver_addr`; all or nothing.
     pub(super) fn map(
         &mut self,
         gpu: &CudaContext,
-        real: u64,
+        driver_addr: u64,
         offset: u64,
         size: u64,
     ) -> Result<(), CudaError> {
-        let done = self.try_map(gpu, real, offset, offset + size);
+        let done = self.try_map(gpu, driver_addr, offset, offset + size);
         if done.is_err() {
-            // That the driver does not take them back is worse than that there were too few.
-            self.unmap(gpu, real, offset, offset + size)?;
+            // A failure to unmap outranks the failure to map.
+            self.unmap(gpu, driver_addr, offset, offset + size)?;
         }
         done
     }
@@ -49,7 +48,7 @@ impl MappedPieces {
     fn try_map(
         &mut self,
         gpu: &CudaContext,
-        real: u64,
+        driver_addr: u64,
         from: u64,
         to: u64,
     ) -> Result<(), CudaError> {
@@ -61,17 +60,17 @@ impl MappedPieces {
             at += size;
         }
         for (at, piece) in self.pieces.range_mut(from..to) {
-            gpu.map(real + at, piece.size, piece.handle)?;
+            gpu.map(driver_addr + at, piece.size, piece.handle)?;
             piece.is_mapped = true;
         }
-        gpu.set_access(real + from, to - from)
+        gpu.set_access(driver_addr + from, to - from)
     }
 
-    /// Gives back what lies in `from..to`, all that can be.
+    /// Unmaps and releases the pieces in `from..to`; goes on after an error and returns the first one.
     pub(super) fn unmap(
         &mut self,
         gpu: &CudaContext,
-        real: u64,
+        driver_addr: u64,
         from: u64,
         to: u64,
     ) -> Result<(), CudaError> {
@@ -79,7 +78,7 @@ impl MappedPieces {
         let mut gone = Vec::new();
         for (at, piece) in self.pieces.range_mut(from..to) {
             if piece.is_mapped {
-                let unmapped = gpu.unmap(real + at, piece.size);
+                let unmapped = gpu.unmap(driver_addr + at, piece.size);
                 piece.is_mapped = unmapped.is_err();
                 first = first.and(unmapped);
             }

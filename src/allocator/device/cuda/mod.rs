@@ -1,13 +1,12 @@
 //! A real GPU.
 //!
-//! [`Cuda`] keeps the books of a [`Simulated`] device and puts real memory behind every range of it: the
-//! allocator sees the simulated addresses, the driver its own. So what the allocator decides depends on
-//! the GPU only where the GPU refuses memory, and it can go on from memory at recorded addresses. The
-//! calls are those that PyTorch makes: `cuMemAlloc` (what `cudaMalloc` is), and for expandable segments a
-//! reservation, a piece of physical memory for each granule, mapped, and access to the whole.
+//! [`CudaDevice`] backs every range of a [`SimulatedDevice`] with real memory: the allocator sees simulated
+//! addresses, the driver its own. So the GPU affects the allocator's decisions only when it runs out of memory,
+//! and a replay can start from memory at recorded addresses. The calls are those that PyTorch makes: `cuMemAlloc`
+//! (`cudaMalloc`), and for expandable segments a reservation, a piece of mapped physical memory for each granule,
+//! and access to the whole range.
 //!
-//! Whatever ends a replay, nothing stays allocated: [`Cuda`] gives everything back when it is dropped, and
-//! the driver does when the process ends.
+//! [`CudaDevice`] releases everything when it is dropped, and the driver does when the process ends.
 
 mod driver;
 mod mapped_pieces;
@@ -22,63 +21,59 @@ use mapped_pieces::{MappedPieces, PAGE};
 use super::{DeviceMemory, OutOfMemory, ReplayDevice, Reservation, SimulatedDevice};
 use crate::base::units::TIB;
 
-/// The most addresses that are reserved around memory held before a recording, whose own reservation
-/// the file does not tell: more than PyTorch reserves on any GPU (9/8 of its memory).
+/// Snapshots do not record the size of a reservation. Initial expandable memory gets at most this much, which is more
+/// than PyTorch reserves on any GPU (9/8 of its memory).
 const MAX_INITIAL_RESERVATION: u64 = TIB;
 
-/// A kind of call that takes memory from the device or gives it back.
+/// A kind of call that allocates or releases device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeviceCall {
     /// `cudaMalloc`
     Malloc,
     /// `cudaFree`
     Free,
-    /// Memory put behind a part of a reservation.
+    /// Memory is mapped into a part of a reservation.
     Map,
-    /// Memory taken away from there.
+    /// That memory is unmapped and released.
     Unmap,
 }
 
-/// How long a call took.
+/// The duration of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct CallTiming {
-    /// Its kind.
     pub call: DeviceCall,
-    /// Bytes that it took or gave back.
     pub bytes: u64,
-    /// In the driver, all granules of a range together.
+    /// Time in the driver, for all granules of a range together.
     pub duration: Duration,
 }
 
-/// Which GPU it is. Sizes are in bytes.
+/// Properties of the opened GPU. Sizes are in bytes.
 #[derive(Debug, Clone)]
 pub struct GpuInfo {
-    /// As the driver counts.
+    /// The driver's number.
     pub gpu: u32,
-    /// What the maker calls it.
     pub name: String,
-    /// The newest CUDA that the driver serves: major and minor.
+    /// The newest CUDA release that the driver supports: major and minor.
     pub cuda_version: (u32, u32),
-    /// All of its memory.
     pub total: u64,
-    /// What was free once the driver had set itself up.
+    /// Free after the CUDA context was created.
     pub free: u64,
-    /// What is left alone.
+    /// Bytes that are not used.
     pub kept_free: u64,
-    /// What can be had: free, less what is left alone.
+    /// `free` without `kept_free`.
     pub usable: u64,
 }
 
-/// A request to the driver that it refused though the books had room for it. Sizes are in bytes.
+/// A call that the driver refused although the simulated device had room for it. Sizes are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
-    /// Asked for.
+    /// The requested bytes.
     pub size: u64,
-    /// Free by the driver's count.
+    /// Free bytes of the driver.
     pub driver_free: u64,
 }
 
-/// Addresses that are reserved, by the driver's address, with what is mapped there.
+/// A reservation of the driver.
 #[derive(Debug)]
 struct Reserved {
     driver_addr: u64,
@@ -86,30 +81,30 @@ struct Reserved {
     mapped: MappedPieces,
 }
 
-/// One GPU's memory.
+/// The memory of one GPU.
 #[derive(Debug)]
 pub struct CudaDevice {
     gpu: CudaContext,
-    facts: GpuInfo,
+    info: GpuInfo,
     touches: bool,
     simulated_device: SimulatedDevice,
-    /// The driver's address of each segment, by the books' address.
+    /// Driver address of each segment, by simulated address.
     segments: BTreeMap<u64, u64>,
-    /// By the books' address.
+    /// By simulated address.
     reservations: BTreeMap<u64, Reserved>,
     timings: Vec<CallTiming>,
     refusal: Option<Refusal>,
     fault: Option<CudaError>,
-    lacking: u64,
+    missing_bytes: u64,
     min_free: u64,
 }
 
 impl CudaDevice {
-    /// GPU number `gpu`, of whose free memory `keep_free` bytes are left alone. `touches` writes all memory
-    /// once when it is taken.
+    /// Opens GPU number `gpu`, but leaves `keep_free` bytes of its free memory unused. With `touches` all memory is
+    /// written once when it is allocated.
     ///
     /// # Errors
-    /// When there is no such GPU or no driver that knows what is needed.
+    /// If there is no such GPU, or no driver with the needed functions.
     pub fn open(gpu: u32, keep_free: u64, touches: bool) -> Result<Self, CudaError> {
         let number = gpu;
         let gpu = CudaContext::open(number)?;
@@ -126,87 +121,86 @@ impl CudaDevice {
         Ok(Self {
             gpu,
             simulated_device: SimulatedDevice::new(0, 0),
-            facts,
+            info: facts,
             touches,
             segments: BTreeMap::new(),
             reservations: BTreeMap::new(),
             timings: Vec::new(),
             refusal: None,
             fault: None,
-            lacking: 0,
+            missing_bytes: 0,
             min_free: free,
         })
     }
 
-    /// Gives everything back and begins anew, as device number `device` of a snapshot.
+    /// Releases everything and starts again as device number `device` of a snapshot.
     ///
     /// # Errors
-    /// When the driver cannot take something back.
+    /// If the driver fails to release something.
     pub fn reset(&mut self, device: u64) -> Result<(), CudaError> {
         self.release_all()?;
-        self.simulated_device = self.simulated(device);
+        self.simulated_device = self.to_simulated(device);
         self.timings.clear();
         self.refusal = None;
         self.fault = None;
-        self.lacking = 0;
+        self.missing_bytes = 0;
         self.min_free = self.gpu.memory()?.0;
         Ok(())
     }
 
-    /// A simulated device of this GPU's size, with as much within reach.
-    pub fn simulated(&self, device: u64) -> SimulatedDevice {
-        let mut simulated = SimulatedDevice::new(device, self.facts.total);
-        simulated.add_used_elsewhere(self.facts.total.saturating_sub(self.facts.usable));
+    /// A simulated device with this GPU's total and usable memory.
+    pub fn to_simulated(&self, device: u64) -> SimulatedDevice {
+        let mut simulated = SimulatedDevice::new(device, self.info.total);
+        simulated.add_used_elsewhere(self.info.total.saturating_sub(self.info.usable));
         simulated
     }
 
-    /// Which GPU it is.
-    pub fn facts(&self) -> &GpuInfo {
-        &self.facts
+    pub fn info(&self) -> &GpuInfo {
+        &self.info
     }
 
-    /// Whether all memory is written once when it is taken.
-    pub fn touches(&self) -> bool {
+    /// Whether all memory is written once when it is allocated.
+    pub fn touches_memory(&self) -> bool {
         self.touches
     }
 
-    /// How long each call took since [`Cuda::start_over`]; not those that provide what was held before.
+    /// The calls since [`CudaDevice::reset`], without those for initial memory.
     pub fn timings(&self) -> &[CallTiming] {
         &self.timings
     }
 
-    /// The first call that failed otherwise than for lack of memory. Everything is refused from there on.
+    /// The first error other than out-of-memory. Every later call fails.
     pub fn fault(&self) -> Option<&CudaError> {
         self.fault.as_ref()
     }
 
-    /// The first request that the driver refused though there was room by the books.
-    pub fn refusal(&self) -> Option<Refusal> {
+    /// The first call that the driver refused although the simulated device had room.
+    pub fn first_refusal(&self) -> Option<Refusal> {
         self.refusal
     }
 
-    /// Bytes of what was held before that the GPU has no room for.
+    /// Bytes of initial memory for which the GPU has no room.
     pub fn missing_bytes(&self) -> u64 {
-        self.lacking
+        self.missing_bytes
     }
 
-    /// The most that was taken, by the driver's count of free memory; others' use of the GPU counts too.
+    /// Peak decrease of the driver's free memory. Other processes' use of the GPU counts too.
     pub fn peak_used(&self) -> u64 {
-        self.facts.free.saturating_sub(self.min_free)
+        self.info.free.saturating_sub(self.min_free)
     }
 
-    /// Gives back all that is held; every call is made, whether or not one before it failed.
+    /// Releases all memory; goes on after a failure.
     ///
     /// # Errors
-    /// The first failure. What failed is still held, and tried again the next time.
+    /// The first failure. Memory that could not be released is kept, and tried again by the next call.
     pub fn release_all(&mut self) -> Result<(), CudaError> {
         let Self { gpu, segments, reservations, .. } = self;
         if segments.is_empty() && reservations.is_empty() {
             return Ok(());
         }
-        // Unmapping waits for nothing, and the wait for a write may be what failed.
+        // Unmapping does not synchronize, and the synchronization after a write may have failed.
         let mut first = gpu.synchronize();
-        segments.retain(|_, real| keep_on_error(&mut first, gpu.free(*real)));
+        segments.retain(|_, driver_addr| keep_on_error(&mut first, gpu.free(*driver_addr)));
         reservations.retain(|_, reserved| {
             let emptied = reserved.mapped.unmap(gpu, reserved.driver_addr, 0, u64::MAX);
             let released = emptied.and_then(|()| gpu.release(reserved.driver_addr, reserved.size));
@@ -215,12 +209,12 @@ impl CudaDevice {
         first
     }
 
-    /// Whether everything is refused from here on.
+    /// Whether every later call fails.
     pub fn is_broken(&self) -> bool {
-        self.fault.is_some() || self.lacking > 0
+        self.fault.is_some() || self.missing_bytes > 0
     }
 
-    /// What the allocator is told when the driver did not give `size` bytes.
+    /// Records why the driver refused `size` bytes.
     fn refuse(&mut self, size: u64, error: CudaError) -> OutOfMemory {
         if error.is_out_of_memory() {
             if self.refusal.is_none() {
@@ -234,7 +228,7 @@ impl CudaDevice {
         OutOfMemory
     }
 
-    /// The result of a call that should not fail.
+    /// The result of a call that should not fail; records its error.
     fn record_fault<T>(&mut self, result: Result<T, CudaError>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -245,7 +239,7 @@ impl CudaDevice {
         }
     }
 
-    /// Makes a call, and notes how long it took if it went well.
+    /// Makes a call and records its duration if it succeeds.
     fn time_call<T>(
         &mut self,
         call: DeviceCall,
@@ -258,10 +252,10 @@ impl CudaDevice {
         Ok(result)
     }
 
-    /// New memory is there: writes it if wanted, and looks at what is left.
-    fn after_allocation(&mut self, real: u64, size: u64) {
+    /// Writes new memory if wanted, and updates the minimum of free memory.
+    fn after_allocation(&mut self, driver_addr: u64, size: u64) {
         if self.touches {
-            let written = self.gpu.fill(real, size);
+            let written = self.gpu.fill(driver_addr, size);
             self.record_fault(written);
         }
         let memory = self.gpu.memory();
@@ -270,7 +264,7 @@ impl CudaDevice {
         }
     }
 
-    /// Puts memory behind a part of a reservation; all of it or none. Gives the driver's address.
+    /// Maps memory into a part of a reservation; all of it or none. Returns the driver address.
     fn map_reserved(&mut self, addr: u64, size: u64) -> Result<u64, CudaError> {
         let around = self.reservations.range_mut(..=addr).next_back();
         let (offset, reserved) = around
@@ -283,24 +277,24 @@ impl CudaDevice {
 
     fn reserve_addresses(&mut self, addr: u64, size: u64, granule: u64) -> Result<(), CudaError> {
         let size = size.checked_next_multiple_of(PAGE).unwrap_or(size);
-        let real = self.gpu.reserve(size)?;
+        let driver_addr = self.gpu.reserve(size)?;
         self.reservations
-            .insert(addr, Reserved { driver_addr: real, size, mapped: MappedPieces::new(granule) });
+            .insert(addr, Reserved { driver_addr, size, mapped: MappedPieces::new(granule) });
         Ok(())
     }
 
-    /// Memory that was there before the replay: not timed.
+    /// Not timed: the memory existed before the replay.
     fn allocate_initial_memory(
         &mut self,
         addr: u64,
         size: u64,
         within: Option<Reservation>,
     ) -> Result<(), CudaError> {
-        let real = match within {
+        let driver_addr = match within {
             None => {
-                let real = self.gpu.allocate(size)?;
-                self.segments.insert(addr, real);
-                real
+                let driver_addr = self.gpu.allocate(size)?;
+                self.segments.insert(addr, driver_addr);
+                driver_addr
             }
             Some(reserved) => {
                 if !self.reservations.contains_key(&reserved.base) {
@@ -310,12 +304,12 @@ impl CudaDevice {
                 self.map_reserved(addr, size)?
             }
         };
-        self.after_allocation(real, size);
+        self.after_allocation(driver_addr, size);
         Ok(())
     }
 }
 
-/// Whether something is still held after `result` of giving it back; notes the first error.
+/// Whether an item stays allocated after `result` of releasing it. Records the first error.
 fn keep_on_error(first: &mut Result<(), CudaError>, result: Result<(), CudaError>) -> bool {
     let failed = result.is_err();
     if first.is_ok() {
@@ -331,9 +325,9 @@ impl DeviceMemory for CudaDevice {
         }
         let addr = self.simulated_device.allocate(size)?;
         match self.time_call(DeviceCall::Malloc, size, |this| this.gpu.allocate(size)) {
-            Ok(real) => {
-                self.segments.insert(addr, real);
-                self.after_allocation(real, size);
+            Ok(driver_addr) => {
+                self.segments.insert(addr, driver_addr);
+                self.after_allocation(driver_addr, size);
                 Ok(addr)
             }
             Err(error) => {
@@ -345,8 +339,8 @@ impl DeviceMemory for CudaDevice {
 
     fn free(&mut self, addr: u64, size: u64) {
         self.simulated_device.free(addr, size);
-        if let Some(&real) = self.segments.get(&addr) {
-            let freed = self.time_call(DeviceCall::Free, size, |this| this.gpu.free(real));
+        if let Some(&driver_addr) = self.segments.get(&addr) {
+            let freed = self.time_call(DeviceCall::Free, size, |this| this.gpu.free(driver_addr));
             if self.record_fault(freed).is_some() {
                 self.segments.remove(&addr);
             }
@@ -383,8 +377,8 @@ impl DeviceMemory for CudaDevice {
         }
         self.simulated_device.map(addr, size)?;
         match self.time_call(DeviceCall::Map, size, |this| this.map_reserved(addr, size)) {
-            Ok(real) => {
-                self.after_allocation(real, size);
+            Ok(driver_addr) => {
+                self.after_allocation(driver_addr, size);
                 Ok(())
             }
             Err(error) => {
@@ -397,6 +391,7 @@ impl DeviceMemory for CudaDevice {
     fn unmap(&mut self, addr: u64, size: u64) {
         self.simulated_device.unmap(addr, size);
         let unmapped = self.time_call(DeviceCall::Unmap, size, |this| {
+            // The GPU had no room for this initial memory.
             let Some((base, reserved)) = this.reservations.range_mut(..=addr).next_back() else {
                 return Ok(());
             };
@@ -420,12 +415,12 @@ impl ReplayDevice for CudaDevice {
         let room = self.simulated_device.free_bytes();
         self.simulated_device.add_initial_memory(addr, size, within);
         if self.is_broken() || size > room {
-            self.lacking = self.lacking.saturating_add(size.saturating_sub(room));
+            self.missing_bytes = self.missing_bytes.saturating_add(size.saturating_sub(room));
             return;
         }
         if let Err(error) = self.allocate_initial_memory(addr, size, within) {
             if error.is_out_of_memory() {
-                self.lacking = self.lacking.saturating_add(size);
+                self.missing_bytes = self.missing_bytes.saturating_add(size);
             } else {
                 self.fault.get_or_insert(error);
             }
@@ -435,7 +430,7 @@ impl ReplayDevice for CudaDevice {
 
 impl Drop for CudaDevice {
     fn drop(&mut self) {
-        // What the driver does not take back now, it does when the process ends.
+        // The driver releases the rest when the process ends.
         let _ = self.release_all();
     }
 }

@@ -1,11 +1,11 @@
-//! Which PyTorch releases write the keys that a file has, and have the lines of code that it names.
+//! Inferring the PyTorch release that wrote a file, because no snapshot names it.
 //!
-//! No snapshot names its release. Each key below is written by every recording since the release that
-//! brought it and by none before; stacks name lines of PyTorch's own code, which move from release to release.
+//! Every recording since some release has a key that no earlier one has. Stacks have line numbers of PyTorch's own
+//! code, which change from release to release.
 
 use std::fmt;
 
-use super::keys::{self, Seen};
+use super::keys::{self, KeySet};
 use super::stacks::Stacks;
 use crate::allocator::releases::{NEWEST, key_since, releases_with_line};
 use crate::base::ids::SymbolId;
@@ -14,9 +14,9 @@ use crate::base::intern::Symbols;
 /// A range of minor releases of PyTorch 2, such as 2.3-2.4, 2.8 or 2.14+.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TorchRange {
-    /// The first release that writes all keys of the file, if any key tells.
+    /// The first release that writes all keys of the file; `None` before PyTorch 2.1.
     pub first: Option<u32>,
-    /// The last release that writes no more keys than the file has, if any key tells.
+    /// The last release that writes no other keys; `None` if it is open-ended.
     pub last: Option<u32>,
 }
 
@@ -26,16 +26,16 @@ impl Default for TorchRange {
     }
 }
 
-/// Stands for 1.x: before the oldest key.
+/// Row of releases before the oldest key.
 const LEGACY: u32 = 0;
 
-/// What was met in a file, by where.
+/// The keys found in a file, by kind of record.
 #[derive(Debug, Default)]
 pub(super) struct KeysSeen {
-    pub(super) top: Seen,
-    pub(super) event: Seen,
-    pub(super) segment: Seen,
-    pub(super) block: Seen,
+    pub(super) top: KeySet,
+    pub(super) entry: KeySet,
+    pub(super) segment: KeySet,
+    pub(super) block: KeySet,
     /// Keys of `allocator_settings`.
     pub(super) settings: Vec<String>,
 }
@@ -47,8 +47,8 @@ enum KeyMark {
     Setting,
 }
 
-/// The keys by which releases are told apart, the oldest first: see [`crate::allocator::releases`].
-const MARKS: [(&str, KeyMark); 12] = [
+/// Keys that identify releases, oldest first: see [`crate::allocator::releases`].
+const KEY_MARKS: [(&str, KeyMark); 12] = [
     ("device_traces", KeyMark::Top(keys::DEVICE_TRACES)),
     ("is_expandable", KeyMark::Segment(keys::IS_EXPANDABLE)),
     ("time_us", KeyMark::Entry(keys::TIME_US)),
@@ -60,22 +60,22 @@ const MARKS: [(&str, KeyMark); 12] = [
     ("pool_id", KeyMark::Entry(keys::POOL_ID)),
     ("max_round_threshold", KeyMark::Setting),
     ("host_traces", KeyMark::Top(keys::HOST_TRACES)),
-    ("internal_metadata", KeyMark::Entry(keys::INTERNAL_METADATA)), // optional: tells only where it is
+    ("internal_metadata", KeyMark::Entry(keys::INTERNAL_METADATA)), // optional: its absence shows nothing
 ];
 
 impl KeysSeen {
-    /// The releases that write these keys. A key can be missed only where it could have stood: in a
-    /// file with trace entries, with settings, and so on.
-    pub(super) fn torch(&self, has_events: bool, has_segments: bool) -> TorchRange {
+    /// The releases that write these keys. The absence of a key counts only if the file has records that could have
+    /// it: trace entries, settings, and so on.
+    pub(super) fn torch_range(&self, has_entries: bool, has_segments: bool) -> TorchRange {
         let (mut first, mut last) = (None, None);
-        for (name, mark) in &MARKS {
+        for (name, mark) in &KEY_MARKS {
             let since = key_since(name);
             let (present, could_be) = match mark {
                 KeyMark::Top(key) => (self.top.has(*key), true),
                 KeyMark::Entry(keys::INTERNAL_METADATA) => {
-                    (self.event.has(keys::INTERNAL_METADATA), false)
+                    (self.entry.has(keys::INTERNAL_METADATA), false)
                 }
-                KeyMark::Entry(key) => (self.event.has(*key), has_events),
+                KeyMark::Entry(key) => (self.entry.has(*key), has_entries),
                 KeyMark::Segment(key) => (self.segment.has(*key), has_segments),
                 KeyMark::Setting => {
                     (self.settings.iter().any(|s| s == name), !self.settings.is_empty())
@@ -87,7 +87,7 @@ impl KeysSeen {
                 last = since.map(|since| since.saturating_sub(1));
             }
         }
-        // A bare list of segments says nothing of the top-level keys.
+        // A bare list of segments has no top-level keys.
         if self.top.has(keys::SEGMENTS) || first.is_none() {
             TorchRange { first, last: last.filter(|last| first.is_none_or(|first| *last >= first)) }
         } else {
@@ -97,9 +97,10 @@ impl KeysSeen {
 }
 
 impl TorchRange {
-    /// The part of it whose releases have most of the lines of PyTorch's own code that `stacks` name: a line may
-    /// chance to be another statement's in another release. `Err` where none of it has: then the releases that do.
-    pub(super) fn narrowed(self, stacks: &Stacks, symbols: &Symbols) -> Result<Self, Self> {
+    /// The releases of this range that have most of the lines of PyTorch's own code in `stacks`. Not all lines need to
+    /// match, because a line may belong to different statements in different releases. If releases outside the range
+    /// have more, they are the `Err`.
+    pub(super) fn narrow_by_lines(self, stacks: &Stacks, symbols: &Symbols) -> Result<Self, Self> {
         let mut lines = [0u64; NEWEST as usize + 1];
         for frame in stacks.all_frames() {
             let (file, name) = (symbols.get(frame.file), symbols.get(frame.name));
@@ -140,8 +141,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_mark_is_of_a_release_in_order() {
-        let since: Vec<Option<u32>> = MARKS.iter().map(|(name, _)| key_since(name)).collect();
+    fn key_marks_are_in_order_of_releases() {
+        let since: Vec<Option<u32>> = KEY_MARKS.iter().map(|(name, _)| key_since(name)).collect();
         assert!(since.iter().all(Option::is_some) && since.is_sorted(), "{since:?}");
     }
 }

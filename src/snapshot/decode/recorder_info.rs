@@ -1,18 +1,18 @@
-//! What the recorder of `oomscope run` wrote under the key `oomscope`. It is no more to be trusted than the rest.
+//! Reading the key `oomscope`, which the recorder of `oomscope run` writes. As untrusted as the rest of the file.
 
-use super::super::{Recorded, RecordedDevice};
+use super::super::{RecorderDevice, RecorderInfo};
 use super::{Decoder, STACK};
 use crate::base::ids::StackId;
 use crate::snapshot::pickle::{Kind, Value};
 
-/// Longest text that is kept; release, host and settings are shorter.
+/// Longer texts are ignored; release, host and settings are shorter.
 pub(super) const MAX_TEXT: usize = 2000;
-/// Most devices and threads that are looked at.
+/// Further devices and threads are ignored.
 pub(super) const MAX_ITEMS: usize = 1000;
 
 impl Decoder {
-    pub(super) fn recorded(&mut self, value: Value) {
-        let mut recorded = Recorded::default();
+    pub(super) fn read_recorder_info(&mut self, value: Value) {
+        let mut recorded = RecorderInfo::default();
         for (key, value) in self.pairs(value) {
             let text =
                 || self.as_text(value).filter(|text| text.len() <= MAX_TEXT).map(str::to_owned);
@@ -25,20 +25,21 @@ impl Decoder {
                 "torch" => recorded.torch = text(),
                 "alloc_conf" => recorded.alloc_conf = text(),
                 "max_entries" => recorded.max_entries = self.integer(value),
-                "devices" => recorded.devices = self.recorded_devices(value),
+                "devices" => recorded.devices = self.read_recorder_devices(value),
                 "oom" => {
-                    recorded.failed_on = self.find(value, "device").and_then(|it| self.integer(it));
+                    recorded.oom_device =
+                        self.find(value, "device").and_then(|it| self.integer(it));
                 }
-                "dry_run" => recorded.dry_run = self.dry_run(value),
-                "threads" => recorded.threads = self.recorded_threads(value),
+                "dry_run" => recorded.dry_run = self.read_dry_run(value),
+                "threads" => recorded.threads = self.read_recorder_threads(value),
                 _ => {}
             }
         }
-        self.snapshot.recorded = Some(recorded);
+        self.snapshot.recorder_info = Some(recorded);
     }
 
-    fn recorded_devices(&self, value: Value) -> Vec<RecordedDevice> {
-        let device = |item: Value| RecordedDevice {
+    fn read_recorder_devices(&self, value: Value) -> Vec<RecorderDevice> {
+        let device = |item: Value| RecorderDevice {
             name: self
                 .find(item, "name")
                 .and_then(|name| self.as_text(name))
@@ -53,7 +54,7 @@ impl Decoder {
         self.items(value).into_iter().take(MAX_ITEMS).map(device).collect()
     }
 
-    fn recorded_threads(&self, value: Value) -> Vec<StackId> {
+    fn read_recorder_threads(&self, value: Value) -> Vec<StackId> {
         let stack = |item: Value| match self.find(item, "frames")?.kind() {
             Kind::Node(STACK, id) => Some(StackId(id)),
             _ => None,
@@ -61,7 +62,7 @@ impl Decoder {
         self.items(value).into_iter().take(MAX_ITEMS).filter_map(stack).collect()
     }
 
-    /// The text of `key` in a dict; empty where there is none, or too much.
+    /// The text of `key` in a dict; empty if it is missing or too long.
     pub(super) fn short_text(&self, dict: Value, key: &str) -> String {
         let text = self.find(dict, key).and_then(|it| self.as_text(it));
         text.filter(|text| text.len() <= MAX_TEXT).unwrap_or_default().to_owned()

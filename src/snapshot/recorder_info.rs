@@ -1,72 +1,72 @@
-//! What `oomscope run` wrote down beside the snapshot, under the key `oomscope`: what no snapshot of PyTorch tells.
+//! Information that `oomscope run` adds to a snapshot, under the key `oomscope`.
 
 use serde::Serialize;
 
 use super::dry_run::DryRun;
 use crate::base::ids::StackId;
 
-/// The recorder's own words. Whatever it left out, or an older recorder did not know, is absent.
+/// Information from the recorder. Keys that the recorder did not write are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Recorded {
-    /// Why the snapshot was taken: `oom`, `exit`, or `asked` by another process or a person.
+pub struct RecorderInfo {
+    /// Why the snapshot was taken: `oom` (a failed request), `exit` (end of the process), or `asked` (on demand).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The number of the process in its job.
+    /// The rank of the process in its job, as the environment gave it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<String>,
-    /// Processes of the job.
+    /// The number of processes in the job, as the environment gave it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub world_size: Option<String>,
-    /// Name of the machine.
+    /// Host name of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Number of the process on its machine.
+    /// Process id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u64>,
     /// `torch.__version__`, such as `2.6.0+cu124`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub torch: Option<String>,
-    /// `PYTORCH_CUDA_ALLOC_CONF`, or as it is called now.
+    /// The value of `PYTORCH_CUDA_ALLOC_CONF`, or of `PYTORCH_ALLOC_CONF` as newer releases call it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alloc_conf: Option<String>,
-    /// Every device that the process saw, by number.
+    /// The devices that were visible to the process, in order of their numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub devices: Vec<RecordedDevice>,
-    /// Entries that each device's trace could hold.
+    pub devices: Vec<RecorderDevice>,
+    /// Capacity of each device's trace, in entries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_entries: Option<u64>,
-    /// The device whose request had just failed.
+    /// The device on which a request had just failed.
     #[serde(skip)]
-    pub failed_on: Option<u64>,
-    /// Where each Python thread was, innermost frame first; the one that asked for memory first.
+    pub oom_device: Option<u64>,
+    /// The stack of each Python thread; the requesting thread comes first.
     #[serde(skip)]
     pub threads: Vec<StackId>,
-    /// What `oomscope dry-run` assumed, where no GPU was used.
+    /// Set if the snapshot comes from `oomscope dry-run`.
     #[serde(skip)]
     pub dry_run: Option<DryRun>,
 }
 
 /// A device as the driver describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RecordedDevice {
-    /// Such as `NVIDIA H100 80GB HBM3`.
+pub struct RecorderDevice {
+    /// The driver's name for it, such as `NVIDIA H100 80GB HBM3`.
     pub name: String,
-    /// All of its memory.
+    /// Its memory in bytes.
     pub total_bytes: u64,
 }
 
-impl Recorded {
-    /// The release without what tells builds apart: `2.6.0`.
+impl RecorderInfo {
+    /// The release without the build suffix: `2.6.0`.
     pub fn release(&self) -> Option<&str> {
         self.torch.as_deref().and_then(|torch| torch.split('+').next())
     }
 
-    /// Its minor release of PyTorch 2.
+    /// The minor release of PyTorch 2: 6 for 2.6.0.
     pub fn minor(&self) -> Option<u32> {
         self.release()?.strip_prefix("2.")?.split('.').next()?.parse().ok()
     }
 
-    /// All memory of device `id`.
+    /// Memory of device `id`, if known.
     pub fn total_bytes(&self, id: u64) -> Option<u64> {
         let device = self.devices.get(usize::try_from(id).ok()?)?;
         Some(device.total_bytes).filter(|bytes| *bytes > 0)
@@ -78,9 +78,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_release_is_told_without_its_build() {
+    fn release_has_no_build_suffix() {
         let recorded =
-            |torch: &str| Recorded { torch: Some(torch.to_owned()), ..Recorded::default() };
+            |torch: &str| RecorderInfo { torch: Some(torch.to_owned()), ..RecorderInfo::default() };
         for (torch, release, minor) in [
             ("2.6.0+cu124", "2.6.0", Some(6)),
             ("2.15.0", "2.15.0", Some(15)),
@@ -91,6 +91,6 @@ mod tests {
             assert_eq!(recorded(torch).release(), Some(release));
             assert_eq!(recorded(torch).minor(), minor);
         }
-        assert_eq!(Recorded::default().minor(), None);
+        assert_eq!(RecorderInfo::default().minor(), None);
     }
 }

@@ -1,0 +1,343 @@
+//! Finding the context of stacks: what a file knows about an allocation besides its stack.
+//!
+//! Autograd's C++ threads have no Python stack, but the thread that waits for them has: it allocated in `_make_grads`
+//! just before. In anomaly mode an allocation of a backward pass has the stack of the forward operation. Compiled code
+//! names its region. Frames of generated code name the line of the original source.
+
+use rustc_hash::FxHashMap;
+
+use super::contents::Snapshot;
+use super::stacks::{ExtendedStack, Frame, Stacks};
+use super::trace::TraceEntry;
+use crate::allocator::trace_action::{Action, BlockState};
+use crate::base::ids::{FrameId, StackId, SymbolId};
+use crate::base::intern::SeededMap;
+
+/// The part of PyTorch that starts backward passes, with separators as on Linux.
+const AUTOGRAD: &str = "torch/autograd/";
+/// Creates the first gradients of a backward pass, on the thread that starts it.
+const MAKE_GRADS: &str = "_make_grads";
+/// Waits for the autograd engine, since 2.3.
+const RUN_BACKWARD: &str = "_engine_run_backward";
+/// The outermost functions of Python programs and threads.
+const ENTRY_FUNCTIONS: [&str; 3] = ["<module>", "_bootstrap", "_run_module_as_main"];
+/// The compile context of code that is not compiled.
+const NOT_COMPILED: &str = "N/A";
+
+/// File and function of a stack's outermost Python frame. It identifies the thread.
+type OutermostFrame = (SymbolId, SymbolId);
+
+/// The kind of thread that a stack belongs to.
+#[derive(Debug, Clone, Copy)]
+enum Thread {
+    /// Starts a backward pass. The stack is that of the call.
+    CallsBackward(StackId, OutermostFrame),
+    /// Runs other Python code.
+    Python { bottom: OutermostFrame, starts_at_entry_function: bool, is_in_backward: bool },
+    /// An autograd thread, or any thread if the stack was not recorded.
+    NoPython,
+    /// Another C++ thread.
+    Other,
+}
+
+/// Parses tracebacks, with lines such as `File "model.py", line 12, in forward`, into one stack.
+fn parse_tracebacks(snapshot: &mut Snapshot, tracebacks: &[SymbolId]) -> StackId {
+    let mut frames: Vec<FrameId> = Vec::new();
+    for text in tracebacks {
+        let text = snapshot.text(*text).to_owned();
+        for line in text.lines() {
+            let place = line.trim_start().strip_prefix("File \"").and_then(|rest| {
+                let (file, rest) = rest.split_once("\", line ")?;
+                let (line, name) = rest.split_once(", in ")?;
+                Some((file, line.parse().ok()?, name.trim_end()))
+            });
+            if let Some((file, line, name)) = place {
+                let (file, name) = (snapshot.symbols.intern(file), snapshot.symbols.intern(name));
+                frames.push(snapshot.stacks.intern_frame(Frame { file, name, line }));
+            }
+        }
+    }
+    frames.reverse();
+    snapshot.stacks.intern(&frames)
+}
+
+/// Parses the tracebacks of frames and entries. Returns the stack of each distinct `forward_frames`.
+fn read_tracebacks(
+    snapshot: &mut Snapshot,
+    originals: FxHashMap<FrameId, SymbolId>,
+) -> FxHashMap<StackId, StackId> {
+    let mut originals: Vec<(FrameId, SymbolId)> = originals.into_iter().collect();
+    originals.sort_unstable();
+    for (frame, text) in originals {
+        let stack = parse_tracebacks(snapshot, &[text]);
+        snapshot.stacks.set_original(frame, stack);
+    }
+    let mut forwards = FxHashMap::default();
+    for row in 0..snapshot.entries.len() {
+        let Some(forward) = snapshot.entries.forward(row) else { break };
+        if forward != Stacks::EMPTY && !forwards.contains_key(&forward) {
+            let texts = snapshot.stacks.frames(forward).iter();
+            let texts: Vec<SymbolId> = texts.map(|id| snapshot.stacks.frame(*id).name).collect();
+            forwards.insert(forward, parse_tracebacks(snapshot, &texts));
+        }
+    }
+    forwards
+}
+
+/// Sets the extended stack of every entry and active block.
+pub(super) fn extend_stacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, SymbolId>) {
+    let forwards = read_tracebacks(snapshot, originals);
+    let threads = classify_threads(snapshot);
+    let failed_backward_call = failed_backward(snapshot);
+    let is_compiled =
+        |context: &SymbolId| !matches!(snapshot.symbols.get(*context), "" | NOT_COMPILED);
+    let contexts = (0..snapshot.entries.len()).map(|row| snapshot.entries.compile_context(row));
+    let has_context = contexts.flatten().any(|context| is_compiled(&context));
+    if threads.is_empty() && forwards.is_empty() && !has_context && failed_backward_call.is_none() {
+        return;
+    }
+    let passes = backward_passes(snapshot, &threads);
+    let mut extended_ids: Vec<StackId> = Vec::with_capacity(snapshot.entries.len());
+    let mut live_by_device: Vec<SeededMap<u64, StackId>> = Vec::new();
+    for rows in snapshot.traces.clone() {
+        extended_ids.resize(rows.start, Stacks::EMPTY);
+        let mut open: Option<(StackId, OutermostFrame)> = None;
+        let mut live: SeededMap<u64, StackId> = SeededMap::default();
+        for row in rows {
+            // Rows of a trace are always in range.
+            let Some(entry) = snapshot.entries.get(row) else { break };
+            let thread = threads.get(entry.stack.index());
+            let caller = match caller_of(thread, &mut open) {
+                Stacks::EMPTY if matches!(thread, Some(Thread::NoPython)) => {
+                    caller_at(&passes, entry.time_us)
+                }
+                caller => caller,
+            };
+            let extended = ExtendedStack {
+                stack: entry.stack,
+                caller,
+                forward: forwards.get(&entry.forward).copied().unwrap_or(Stacks::EMPTY),
+                compile_context: entry.compile_context.filter(is_compiled),
+            };
+            let id = snapshot.stacks.intern_extended(extended);
+            track_live(&mut live, &entry, id);
+            extended_ids.push(id);
+        }
+        live_by_device.push(live);
+    }
+    if let Some((device, caller)) = failed_backward_call
+        && let Some(rows) = snapshot.traces.get(device).cloned()
+    {
+        let live = live_by_device.get_mut(device);
+        set_caller_of_failure(snapshot, caller, rows, &mut extended_ids, live);
+    }
+    snapshot.entries.set_extended_stacks(extended_ids);
+    let snapshot_stacks = &snapshot.stacks;
+    for segment in &snapshot.segments {
+        let device = usize::try_from(segment.device).ok();
+        // Without a trace there is no context for the blocks of this device.
+        let Some(live) = device.and_then(|device| live_by_device.get(device)) else { continue };
+        let blocks = snapshot.blocks.get_mut(segment.blocks.clone()).unwrap_or_default();
+        for block in blocks.iter_mut().filter(|block| block.state != BlockState::Inactive) {
+            let extended_id = live.get(&block.address).copied();
+            if let Some(extended_id) =
+                extended_id.filter(|id| snapshot_stacks.recorded_stack(*id) == block.stack)
+            {
+                block.extended_stack = extended_id;
+            }
+        }
+    }
+}
+
+/// The time range of a backward pass: from the entry that starts it, on any device, to the next entry that shows its
+/// calling thread in other code.
+struct BackwardPass {
+    from: u64,
+    until: u64,
+    caller: StackId,
+}
+
+/// The backward passes of a program that uses several devices: each device has an autograd thread, but only one device
+/// records the call. Empty if entries have no times.
+fn backward_passes(snapshot: &Snapshot, threads: &[Thread]) -> Vec<BackwardPass> {
+    let is_single_device = snapshot.traces.iter().filter(|rows| !rows.is_empty()).count() < 2;
+    if threads.is_empty() || is_single_device {
+        return Vec::new();
+    }
+    let sightings = (0..snapshot.entries.len()).filter_map(|row| {
+        let thread = threads.get(snapshot.entries.stack(row)?.index())?;
+        let is_sighting = matches!(thread, Thread::CallsBackward(..) | Thread::Python { .. });
+        Some((snapshot.entries.time_us(row)?, thread)).filter(|_| is_sighting)
+    });
+    let mut sightings: Vec<(u64, &Thread)> = sightings.collect();
+    sightings.sort_by_key(|(time, _)| *time);
+    let (mut passes, mut open): (Vec<BackwardPass>, _) = (Vec::new(), None);
+    for (time, thread) in sightings {
+        caller_of(Some(thread), &mut open);
+        if let Some(last) = passes.last_mut().filter(|last| last.until == u64::MAX) {
+            if open.is_some() && !matches!(thread, Thread::CallsBackward(..)) {
+                continue;
+            }
+            last.until = time;
+        }
+        if let Some((caller, _)) = open {
+            passes.push(BackwardPass { from: time, until: u64::MAX, caller });
+        }
+    }
+    passes
+}
+
+/// The call of the backward pass that was running at `time`.
+fn caller_at(passes: &[BackwardPass], time: u64) -> StackId {
+    let begun = passes.partition_point(|pass| pass.from <= time);
+    let last = begun.checked_sub(1).and_then(|last| passes.get(last));
+    last.filter(|pass| time < pass.until).map_or(Stacks::EMPTY, |pass| pass.caller)
+}
+
+/// The device on which a request failed, and the backward call that the recorder found on a thread's stack then.
+fn failed_backward(snapshot: &mut Snapshot) -> Option<(usize, StackId)> {
+    let info = snapshot.recorder_info.as_ref()?;
+    let device = usize::try_from(info.oom_device?).ok()?;
+    let calls = info.threads.iter().find_map(|thread| {
+        let frames = snapshot.stacks.frames(*thread);
+        let text = |id: &FrameId| {
+            let frame = snapshot.stacks.frame(*id);
+            (snapshot.text(frame.file), snapshot.text(frame.name))
+        };
+        let at = frames.iter().position(|id| waits_for_backward(text(id)))?;
+        // The wrapper of the engine is less informative than its caller.
+        let at = if text(frames.get(at)?).1 == RUN_BACKWARD { at + 1 } else { at };
+        Some(frames.get(at..)?.to_vec())
+    })?;
+    Some((device, snapshot.stacks.intern(&calls)))
+}
+
+/// Sets `caller` for the last failed request among `rows`, and for the entries before it, back to the first one with a
+/// Python stack.
+fn set_caller_of_failure(
+    snapshot: &mut Snapshot,
+    caller: StackId,
+    rows: std::ops::Range<usize>,
+    extended_ids: &mut [StackId],
+    mut live: Option<&mut SeededMap<u64, StackId>>,
+) {
+    let is_failure = |row: &usize| snapshot.entries.action(*row) == Some(Action::Oom);
+    // Recording may have been off when the request failed.
+    let Some(failed) = rows.clone().rev().find(is_failure) else { return };
+    for row in (rows.start..=failed).rev() {
+        let (Some(entry), Some(extended_id)) =
+            (snapshot.entries.get(row), extended_ids.get_mut(row))
+        else {
+            break;
+        };
+        if outermost_python_frame(snapshot, entry.stack).is_some() || *extended_id != entry.stack {
+            break;
+        }
+        let known = ExtendedStack {
+            stack: entry.stack,
+            caller,
+            forward: Stacks::EMPTY,
+            compile_context: None,
+        };
+        *extended_id = snapshot.stacks.intern_extended(known);
+        if let Some(live) = live.as_deref_mut().filter(|_| entry.action == Action::Alloc) {
+            // Going backwards: a later block at this address is the live one.
+            live.entry(entry.addr).or_insert(*extended_id);
+        }
+    }
+}
+
+/// Tracks the extended stack of the block at each address.
+fn track_live(live: &mut SeededMap<u64, StackId>, entry: &TraceEntry, extended_id: StackId) {
+    if entry.action != Action::Alloc {
+        return;
+    }
+    if extended_id == entry.stack {
+        live.remove(&entry.addr);
+    } else {
+        live.insert(entry.addr, extended_id);
+    }
+}
+
+/// The backward call that an entry on `thread` belongs to. `open` is the running backward pass.
+fn caller_of(thread: Option<&Thread>, open: &mut Option<(StackId, OutermostFrame)>) -> StackId {
+    let calling = *open;
+    match (thread, calling) {
+        (Some(Thread::CallsBackward(stack, bottom)), _) => *open = Some((*stack, *bottom)),
+        (Some(Thread::NoPython), Some((stack, _))) => return stack,
+        (
+            Some(Thread::Python {
+                bottom,
+                starts_at_entry_function: is_from_the_top,
+                is_in_backward,
+            }),
+            Some((stack, own)),
+        ) => {
+            if *bottom == own {
+                if !is_in_backward {
+                    *open = None;
+                }
+            } else if !is_from_the_top {
+                // A hook, a custom backward or a checkpoint: Python code on an autograd thread.
+                return stack;
+            }
+        }
+        _ => {}
+    }
+    Stacks::EMPTY
+}
+
+/// The thread of each stack; empty if no stack starts a backward pass.
+fn classify_threads(snapshot: &mut Snapshot) -> Vec<Thread> {
+    let calls = |id: usize| {
+        let frame = snapshot.stacks.frame(FrameId::from_index(id));
+        snapshot.text(frame.name) == MAKE_GRADS
+    };
+    if !(0..snapshot.stacks.frame_count()).any(calls) {
+        return Vec::new();
+    }
+    let count = snapshot.stacks.len();
+    (0..count).map(|id| classify_thread(snapshot, StackId::from_index(id))).collect()
+}
+
+fn outermost_python_frame(snapshot: &Snapshot, stack: StackId) -> Option<FrameId> {
+    let is_python = |id: &&FrameId| {
+        let file = snapshot.text(snapshot.stacks.frame(**id).file);
+        file.strip_suffix(".py").is_some() || file.starts_with('<') || file.starts_with("Cell In[")
+    };
+    snapshot.stacks.frames(stack).iter().rev().find(is_python).copied()
+}
+
+fn is_autograd(file: &str) -> bool {
+    file.replace('\\', "/").contains(AUTOGRAD)
+}
+
+/// Whether a frame, by its file and function, waits for a backward pass.
+fn waits_for_backward((file, name): (&str, &str)) -> bool {
+    matches!(name, "backward" | "grad" | RUN_BACKWARD) && is_autograd(file)
+}
+
+fn classify_thread(snapshot: &mut Snapshot, stack: StackId) -> Thread {
+    let frames = snapshot.stacks.frames(stack);
+    let text = |id: &FrameId| {
+        let frame = snapshot.stacks.frame(*id);
+        (snapshot.text(frame.file), snapshot.text(frame.name))
+    };
+    let Some(outermost) = outermost_python_frame(snapshot, stack) else {
+        let is_engine = frames.iter().any(|id| text(id).1.contains("torch::autograd::Engine::"));
+        return if is_engine || frames.is_empty() { Thread::NoPython } else { Thread::Other };
+    };
+    let frame = snapshot.stacks.frame(outermost);
+    let bottom = (frame.file, frame.name);
+    let is_call = |id: &FrameId| text(id).1 == MAKE_GRADS && is_autograd(text(id).0);
+    if let Some(at) = frames.iter().position(is_call) {
+        let caller = frames.get(at + 1..).unwrap_or_default().to_vec();
+        return Thread::CallsBackward(snapshot.stacks.intern(&caller), bottom);
+    }
+    let is_in_backward = |id: &FrameId| waits_for_backward(text(id));
+    Thread::Python {
+        bottom,
+        starts_at_entry_function: ENTRY_FUNCTIONS.contains(&text(&outermost).1),
+        is_in_backward: frames.iter().any(is_in_backward),
+    }
+}
