@@ -244,7 +244,7 @@ fn the_policy_names_the_script_and_the_style_and_nothing_else() {
 
 #[test]
 fn every_file_of_the_script_is_in_the_page() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/page");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/output/page");
     let list = std::fs::read_to_string(root.join("web.rs")).unwrap();
     for entry in std::fs::read_dir(root.join("web")).unwrap() {
         let path = entry.unwrap().path();
