@@ -116,15 +116,20 @@ impl CachingAllocator {
         merged.size
     }
 
-    pub(super) fn should_split(&self, params: &AllocParams, rest: u64) -> bool {
-        should_split(params.size, rest, params.is_small || params.is_expandable, &self.settings)
+    pub(super) fn should_split(&self, params: &AllocParams, remaining: u64) -> bool {
+        should_split(
+            params.size,
+            remaining,
+            params.is_small || params.is_expandable,
+            &self.settings,
+        )
     }
 
-    /// The registration of a block that is split off `whole`.
-    pub(super) fn split_registration(&mut self, whole: &PoolBlock) -> u32 {
+    /// The registration of a block that is split off `original`.
+    pub(super) fn split_registration(&mut self, original: &PoolBlock) -> u32 {
         match self.behaviour.tie_break {
             TieBreak::OldestBlock => self.next_registration(),
-            TieBreak::LowestAddress | TieBreak::OldestSegment => whole.registration,
+            TieBreak::LowestAddress | TieBreak::OldestSegment => original.registration,
         }
     }
 
@@ -135,10 +140,10 @@ impl CachingAllocator {
         params: &AllocParams,
         requested: u64,
     ) -> BlockId {
-        let whole = self.pools.pool_of(params.free_list).no_split;
-        let rest = self.blocks[id].size.saturating_sub(params.size);
-        let is_cut = !whole && self.should_split(params, rest);
-        self.alloc_found_block_with_split(id, params, requested, is_cut)
+        let no_split = self.pools.pool_of(params.free_list).no_split;
+        let remaining = self.blocks[id].size.saturating_sub(params.size);
+        let split = !no_split && self.should_split(params, remaining);
+        self.alloc_found_block_with_split(id, params, requested, split)
     }
 
     /// The same, where the caller decides whether to `split`.
@@ -151,7 +156,7 @@ impl CachingAllocator {
     ) -> BlockId {
         let block = self.blocks[id];
         let was_split = block.is_split();
-        let rest = block.size.saturating_sub(params.size);
+        let remaining = block.size.saturating_sub(params.size);
         let allocated = if split {
             let front = self.split_front(id, params.size);
             self.insert_free(id);
@@ -159,7 +164,7 @@ impl CachingAllocator {
                 if was_split {
                     self.statistics.inactive_split_bytes.decrease(params.is_small, params.size);
                 } else {
-                    self.statistics.inactive_split_bytes.increase(params.is_small, rest);
+                    self.statistics.inactive_split_bytes.increase(params.is_small, remaining);
                     self.statistics.inactive_split.increase(params.is_small, 1);
                 }
             }
@@ -197,42 +202,42 @@ impl CachingAllocator {
 
     /// Splits the first `size` bytes off as a new block; the old object keeps the remainder.
     pub(super) fn split_front(&mut self, id: BlockId, size: u64) -> BlockId {
-        let whole = self.blocks[id];
-        let registration = self.split_registration(&whole);
+        let original = self.blocks[id];
+        let registration = self.split_registration(&original);
         let front = self.blocks.insert(PoolBlock {
             size,
             requested: 0,
             next: id,
             registration,
             segment_context: StackId::default(),
-            ..whole
+            ..original
         });
-        if let Some(prev) = whole.prev.as_option() {
+        if let Some(prev) = original.prev.as_option() {
             self.blocks[prev].next = front;
         }
         let rest = &mut self.blocks[id];
         rest.prev = front;
-        rest.addr = whole.addr.saturating_add(size);
-        rest.size = whole.size.saturating_sub(size);
+        rest.addr = original.addr.saturating_add(size);
+        rest.size = original.size.saturating_sub(size);
         front
     }
 
     /// Shrinks a block to its first `size` bytes and makes a new one of the remainder.
     pub(super) fn split_back(&mut self, id: BlockId, size: u64, state: PoolBlockState) -> BlockId {
-        let whole = self.blocks[id];
-        let registration = self.split_registration(&whole);
+        let original = self.blocks[id];
+        let registration = self.split_registration(&original);
         let back = self.blocks.insert(PoolBlock {
-            addr: whole.addr.saturating_add(size),
-            size: whole.size.saturating_sub(size),
+            addr: original.addr.saturating_add(size),
+            size: original.size.saturating_sub(size),
             requested: 0,
             prev: id,
             registration,
             state,
             context: StackId::default(),
             segment_context: StackId::default(),
-            ..whole
+            ..original
         });
-        if let Some(next) = whole.next.as_option() {
+        if let Some(next) = original.next.as_option() {
             self.blocks[next].prev = back;
         }
         let rest = &mut self.blocks[id];

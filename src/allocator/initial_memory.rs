@@ -244,7 +244,7 @@ impl CachingAllocator {
         if self.behaviour.tie_break == TieBreak::LowestAddress || self.initial_registrations == 0 {
             return;
         }
-        let whole: BTreeMap<u64, BlockId> = self
+        let free_segments: BTreeMap<u64, BlockId> = self
             .blocks
             .ids()
             .filter(|id| {
@@ -254,7 +254,8 @@ impl CachingAllocator {
             .collect();
         for pair in addrs.windows(2) {
             // Addresses that are not those of free segments say nothing about their order.
-            let [Some(&first), Some(&second)] = [0, 1].map(|at| whole.get(pair.get(at)?)) else {
+            let [Some(&first), Some(&second)] = [0, 1].map(|at| free_segments.get(pair.get(at)?))
+            else {
                 continue;
             };
             let (first, second) = (self.blocks[first], self.blocks[second]);

@@ -100,10 +100,10 @@ impl CachingAllocator {
         }
         for pool in self.use_on_oom_pools.clone() {
             let free_list = self.pools.free_list(pool, params.stream, params.is_small);
-            let lent = AllocParams { free_list, pool, ..*params };
-            if let Some(id) = self.get_free_block(&lent, uses_expandable) {
+            let fallback = AllocParams { free_list, pool, ..*params };
+            if let Some(id) = self.get_free_block(&fallback, uses_expandable) {
                 self.service = ServedBy::UseOnOomPool;
-                return Some((id, lent));
+                return Some((id, fallback));
             }
         }
         None

@@ -61,7 +61,7 @@ pub fn granule_size(is_small: bool, settings: &Settings) -> u64 {
     if is_small { SMALL_SEGMENT } else { settings.large_segment_size.max(1) }
 }
 
-/// The most that the device may have to provide for a request: a segment, or whole granules if segments are
+/// The maximum that the device may have to provide for a request: a segment, or whole granules if segments are
 /// expandable.
 pub fn max_growth(rounded: u64, settings: &Settings) -> u64 {
     let segment = segment_size(rounded, settings);
@@ -73,8 +73,8 @@ pub fn max_growth(rounded: u64, settings: &Settings) -> u64 {
 
 /// Bytes of the whole granules in `size` bytes that start `offset` bytes after the start of a granule.
 pub fn whole_granule_bytes(offset: u64, size: u64, granule: u64) -> u64 {
-    let whole = whole_granules(&(offset..offset.saturating_add(size)), granule);
-    whole.end - whole.start
+    let granules = whole_granules(&(offset..offset.saturating_add(size)), granule);
+    granules.end - granules.start
 }
 
 /// The whole granules in `bytes`; offset 0 is the start of a granule.

@@ -25,7 +25,7 @@ struct Setup {
     limit: Option<u64>,
     no_split: bool,
     custom: bool,
-    lent: bool,
+    use_on_oom: bool,
     /// Calls that the device refuses although it has room, counted from 0.
     refused: Vec<usize>,
 }
@@ -112,12 +112,12 @@ fn setup() -> impl Strategy<Value = Setup> {
     let refused = prop::collection::vec(0..60usize, 0..5);
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     (1..=15u32, settings(), capacity, limit, flags, refused).prop_map(
-        |(minor, mut settings, capacity, limit, (no_split, custom, lent), refused)| {
+        |(minor, mut settings, capacity, limit, (no_split, custom, use_on_oom), refused)| {
             if settings.expandable_segments && settings.max_split_size != u64::MAX && minor < 8 {
                 // PyTorch's own assertions fail: it releases blocks that are not whole segments.
                 settings.max_split_size = u64::MAX;
             }
-            Setup { minor, settings, capacity, limit, no_split, custom, lent, refused }
+            Setup { minor, settings, capacity, limit, no_split, custom, use_on_oom, refused }
         },
     )
 }
@@ -142,7 +142,7 @@ impl Machine {
         if setup.custom {
             allocator.set_custom_allocator(PoolId(2));
         }
-        if setup.lent {
+        if setup.use_on_oom {
             allocator.set_use_on_oom(PoolId(1));
             allocator.set_use_on_oom(PoolId(3));
         }

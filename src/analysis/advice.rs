@@ -7,8 +7,8 @@ use crate::analysis::failure::{Blocker, OomReport, Remedy};
 use crate::base::units::{counted, percent, ratio, size};
 use crate::stacks::frames::FrameReport;
 use crate::study::attribution::Category;
-use crate::study::memory::HeldByLine;
-use crate::whatif::program::{ProgramRow, ChangeCertainty};
+use crate::study::memory::LiveByLine;
+use crate::whatif::program::{ChangeCertainty, ProgramRow};
 
 /// What may change a verdict of capacity, where the size of the device is not known.
 const OTHERS: &str = "; or others on this GPU hold what is missing: --capacity with the GPU's memory (such as \
@@ -97,7 +97,7 @@ fn first(oom: &OomReport, device: &DeviceReport, recorded: Option<&str>) -> Advi
     // What follows from the calls, not from a guess, and serves all of them.
     let is_sure = |row: &&ProgramRow| row.sure != ChangeCertainty::Guess && row.fits == Some(true);
     if let Some(change) = device.changes.first().filter(is_sure) {
-        let text = format!("{}; in a replay every request is then served", change.in_short());
+        let text = format!("{}; in a replay every request is then served", change.label());
         return one(text, change.location.frame.as_ref().map(FrameReport::file_line));
     }
     let held = lines(oom).find_map(|line| line.location.frame.as_ref()).map(FrameReport::file_line);
@@ -144,11 +144,11 @@ fn why_no_setting(oom: &OomReport) -> Option<&'static str> {
     }
 }
 
-fn lines(oom: &OomReport) -> impl Iterator<Item = &HeldByLine> {
+fn lines(oom: &OomReport) -> impl Iterator<Item = &LiveByLine> {
     oom.held.iter().flat_map(|held| &held.by_line.rows)
 }
 
-fn named(line: &HeldByLine) -> String {
+fn named(line: &LiveByLine) -> String {
     line.location.label()
 }
 

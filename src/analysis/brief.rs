@@ -179,10 +179,7 @@ fn of(snapshot: &SnapshotReport, device: Option<&DeviceReport>, top: usize) -> B
         top_lines: lines
             .iter()
             .take(top)
-            .map(|line| BriefLine {
-                line: line.location.label(),
-                bytes: line.bytes,
-            })
+            .map(|line| BriefLine { line: line.location.label(), bytes: line.bytes })
             .collect(),
         remedies: remedies.take(LISTED).map(|remedy| remedy.settings.clone()).collect(),
         ..brief

@@ -8,9 +8,13 @@ use crate::analysis::failure::{Failures, OomReport, RequestReport, request};
 use crate::base::units::{counted, size};
 use crate::base::warning::{Code, Warnings};
 use crate::replay::literal::Tracking;
-use crate::study::attribution::{self, HeldAt, Layer, Leaks, StepsReport};
-use crate::study::memory::{HeldByLine, HeldByStack, Memory, SegmentList, Sum, by_line, by_stack};
-use crate::study::{PositionSelector, Activity, DeviceStudy, TracePosition, MemoryHistory, Peak, warn_about_trace};
+use crate::study::attribution::{self, CategoryLayer, Leaks, MemoryBreakdown, StepsReport};
+use crate::study::memory::{
+    BlockSum, LiveByLine, LiveByStack, MemoryReport, SegmentList, top_lines, top_stacks,
+};
+use crate::study::{
+    Activity, DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace,
+};
 use crate::whatif::program::{ProgramRow, find_best_changes};
 
 /// One device of a snapshot.
@@ -23,7 +27,7 @@ pub struct DeviceReport {
     pub moment: Option<TracePosition>,
     /// The memory at that moment.
     #[serde(flatten)]
-    pub memory: Memory,
+    pub memory: MemoryReport,
     /// The segments in which most is free and stuck.
     #[serde(flatten)]
     pub segments: SegmentList,
@@ -52,14 +56,14 @@ pub struct DeviceReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestReport>,
     /// Who holds the memory, by whole stack, most first.
-    pub top_stacks: Vec<HeldByStack>,
+    pub top_stacks: Vec<LiveByStack>,
     /// Who holds the memory, by line of the user's code, most first.
-    pub top_lines: Vec<HeldByLine>,
+    pub top_lines: Vec<LiveByLine>,
     /// Where the memory was when allocated memory peaked; `None` without a trace.
-    pub at_peak: Option<HeldAt>,
+    pub at_peak: Option<MemoryBreakdown>,
     /// Where the memory was at the moment that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub at_moment: Option<HeldAt>,
+    pub at_moment: Option<MemoryBreakdown>,
     /// How the training steps of the trace were told apart.
     pub steps: StepsReport,
     /// What grows with every training step.
@@ -69,7 +73,7 @@ pub struct DeviceReport {
     pub timeline: Option<MemoryHistory>,
     /// Allocated memory over time by category, of each bucket where it was most; empty if not asked for.
     #[serde(skip)]
-    pub layers: Vec<Layer>,
+    pub layers: Vec<CategoryLayer>,
     /// What the program was doing over time.
     #[serde(skip)]
     pub course: Activity,
@@ -85,7 +89,9 @@ impl DeviceReport {
         let grows = |bytes| format!("memory grows by {} a step", size(bytes));
         let growth = oom.growth.filter(|growth| growth.explains);
         growth.map(|growth| grows(growth.bytes_per_step)).or_else(|| {
-            self.leaks.explain(oom.shortfall_bytes).then(|| grows(self.leaks.bytes_per_step))
+            self.leaks
+                .explain_shortfall(oom.shortfall_bytes)
+                .then(|| grows(self.leaks.bytes_per_step))
         })
     }
 }
@@ -105,8 +111,9 @@ pub(super) fn report(
         warnings.add(Code::NoMoment, lacks(device, asked));
     }
     let shown = moment.unwrap_or_default();
-    let whereabouts =
-        |over_time| attribution::whereabouts(device, over_time, shown, options.rules, top, options.layers);
+    let whereabouts = |over_time| {
+        attribution::attribute_memory(device, over_time, shown, options.rules, top, options.layers)
+    };
     let found = over_time.map(whereabouts);
     let found = found.unwrap_or_default();
     let ooms = failures.reports(found.at_failure, !found.leaks.suspects.is_empty(), warnings);
@@ -116,7 +123,7 @@ pub(super) fn report(
     };
     warn_about_trace(device, warnings);
     let (stacks, memory) = (device.stacks(), device.memory_at(shown));
-    let all = memory.live_by_stack.values().fold(Sum::default(), |all, sum| all.and(*sum));
+    let all = memory.live_by_stack.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
     DeviceReport {
         device: device.id(),
         moment,
@@ -130,11 +137,11 @@ pub(super) fn report(
         changes_left_out: changes.is_none(),
         changes: changes.unwrap_or_default(),
         request: options.request.map(|asked| request(device, (shown, &memory), asked)),
-        top_stacks: by_stack(stacks, memory.live_by_stack.clone(), all, top).rows,
-        top_lines: by_line(stacks, memory.live_by_stack, all, top).rows,
+        top_stacks: top_stacks(stacks, memory.live_by_stack.clone(), all, top).rows,
+        top_lines: top_lines(stacks, memory.live_by_stack, all, top).rows,
         memory: memory.figures,
         at_peak: found.at_peak,
-        at_moment: found.at_asked,
+        at_moment: found.at_position,
         steps: found.steps,
         leaks: found.leaks,
         timeline: over_time.cloned(),

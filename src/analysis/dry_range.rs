@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::allocator::device::{Placement, SimulatedDevice};
 use crate::base::units::{counted, size};
-use crate::replay::ops::Program;
 use crate::replay::model::{Hypothesis, simulate_on};
+use crate::replay::ops::Program;
 use crate::snapshot::DryRun;
 use crate::study::DeviceStudy;
 
@@ -105,7 +105,8 @@ impl Tried {
     fn of(program: &Program<'_>, hypothesis: &Hypothesis) -> Self {
         let capacity = hypothesis.capacity.unwrap_or_default();
         let simulated = PLACEMENTS.par_iter().map(|placement| {
-            let device = SimulatedDevice::new(program.device.id(), capacity).with_placement(*placement);
+            let device =
+                SimulatedDevice::new(program.device.id(), capacity).with_placement(*placement);
             let done = simulate_on(program, hypothesis, device, |_, _| true, None);
             let statistics = done.allocator.statistics();
             let allocated = statistics.allocated_bytes.all.peak;

@@ -6,7 +6,7 @@ use super::device::DeviceReport;
 use super::dry_range::{RangeReport, range};
 use crate::base::units::{count, counted, size};
 use crate::base::warning::{Code, Warnings};
-use crate::snapshot::{DryRun, Unsized, ValueRead};
+use crate::snapshot::{DryRun, UnsizedWork, ValueRead};
 use crate::stacks::frames::CodeLocation;
 use crate::study::Study;
 
@@ -30,7 +30,7 @@ pub struct DryRunReport {
     /// What each device could come to: with other addresses, and with workspaces of cuDNN. None where a request failed.
     pub ranges: Vec<RangeReport>,
     /// How often something was asked whose memory only a closed library or a GPU knows.
-    pub unknown_sizes: Unsized,
+    pub unknown_sizes: UnsizedWork,
     /// Entry points that the program asked for, and that the stub of CUDA does not have.
     pub missing: Vec<String>,
     /// Bytes of large tensors of the host that were left as they were.
@@ -97,7 +97,7 @@ pub(super) fn dry_run(
     devices: &[DeviceReport],
     warnings: &mut Warnings,
 ) -> Option<DryRunReport> {
-    let recorded = study.snapshot().recorded.as_ref()?;
+    let recorded = study.snapshot().recorder_info.as_ref()?;
     let told = recorded.dry_run.as_ref()?;
     let place = recorded.rank.as_ref().zip(recorded.world_size.as_ref()).filter(|_| told.is_alone);
     let peak_us = devices.iter().filter_map(|device| device.peak.time_us).max();
@@ -110,13 +110,13 @@ pub(super) fn dry_run(
         context_bytes: told.context_bytes,
         certainty: Certainty::of(told, &reads),
         reads,
-        reads_untold: told.reads_untold,
+        reads_untold: told.omitted_reads,
         ranges: if devices.iter().any(|device| device.oom_count > 0) {
             Vec::new()
         } else {
             study.devices().filter_map(|device| range(device, told)).collect()
         },
-        unknown_sizes: told.unsized_by,
+        unknown_sizes: told.unsized_work,
         missing: told.missing.clone(),
         unfilled_bytes: told.unfilled_bytes,
         stopped: told.is_stopped,
@@ -147,7 +147,7 @@ fn read_report(study: &Study<'_>, read: &ValueRead, peak_us: Option<u64>) -> Rea
 
 impl Certainty {
     fn of(told: &DryRun, reads: &[ReadReport]) -> Self {
-        let Unsized { cudnn, cusolver, cufft, cusparse, timings } = told.unsized_by;
+        let UnsizedWork { cudnn, cusolver, cufft, cusparse, timings } = told.unsized_work;
         // What was read after the peak of zeros may be before the peak of a GPU.
         if reads.iter().any(|read| read.decides_a_size)
             || cudnn + cusolver + cufft + cusparse > 0
@@ -155,7 +155,7 @@ impl Certainty {
             || told.is_stopped
         {
             Self::LowerBound
-        } else if !reads.is_empty() || told.reads_untold > 0 || timings > 0 {
+        } else if !reads.is_empty() || told.omitted_reads > 0 || timings > 0 {
             Self::MayDiffer
         } else {
             Self::Exact
@@ -215,7 +215,7 @@ impl DryRunReport {
 
     /// Whether nothing is missing but workspaces of cuDNN, for each of which there is a size that it could have.
     fn is_bounded(&self) -> bool {
-        let Unsized { cudnn, cusolver, cufft, cusparse, timings: _ } = self.unknown_sizes;
+        let UnsizedWork { cudnn, cusolver, cufft, cusparse, timings: _ } = self.unknown_sizes;
         let decides = self.reads.iter().any(|read| read.decides_a_size);
         let is_all = cusolver + cufft + cusparse == 0 && self.missing.is_empty();
         is_all && !decides && !self.stopped && cudnn == self.sized_workspaces()
@@ -262,7 +262,7 @@ impl DryRunReport {
             warnings.add(Code::DryRun, message);
         }
         warnings.add(Code::ValuesRead, self.of_values());
-        let Unsized { cudnn, cusolver, cufft, cusparse, timings } = self.unknown_sizes;
+        let UnsizedWork { cudnn, cusolver, cufft, cusparse, timings } = self.unknown_sizes;
         for (library, calls) in
             [("cuDNN", cudnn), ("cuSOLVER", cusolver), ("cuFFT", cufft), ("cuSPARSE", cusparse)]
         {

@@ -5,7 +5,7 @@ use crate::replay::literal::Tracking;
 use crate::snapshot::{Block, BlockState};
 use crate::stacks::frames::{FrameReport, StackReader};
 use crate::study::DeviceStudy;
-use crate::study::memory::{Sum, Sums, summed, table};
+use crate::study::memory::{BlockSum, BlockSums, sum_by_key, top_rows};
 
 /// What is added up by line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,26 +42,28 @@ pub fn lines(device: DeviceStudy<'_, '_>, of: Contribution, top: usize) -> Vec<L
         Contribution::InUseAfter(entry) => in_use_after(device, entry, |_| true),
         Contribution::Rounding => {
             let used = device.device().blocks().filter(|block| block.state != BlockState::Inactive);
-            let rounding = used.map(|b| (b.made_by, b.size.saturating_sub(b.requested_size)));
-            summed(rounding.filter(|(_, bytes)| *bytes > 0))
+            let rounding =
+                used.map(|b| (b.extended_stack, b.size.saturating_sub(b.requested_size)));
+            sum_by_key(rounding.filter(|(_, bytes)| *bytes > 0))
         }
         Contribution::KeptApart => {
             let blocks_of = |segment| device.snapshot().blocks_of(segment);
             let segments = device.device().segments();
             let kept = segments.flat_map(|s| kept_apart(blocks_of(s), stacks));
-            summed(kept.filter(|(_, bytes)| *bytes > 0))
+            sum_by_key(kept.filter(|(_, bytes)| *bytes > 0))
         }
     };
-    let mut own: Sums<FrameId> = Sums::default();
+    let mut own: BlockSums<FrameId> = BlockSums::default();
     for (stack, sum) in held {
         if let Some(line) = stacks.user_frame(stack) {
             let held = own.entry(line).or_default();
-            *held = held.and(sum);
+            *held = held.plus(sum);
         }
     }
     // Shares of the whole are not asked for.
-    let share = |line, sum: Sum| LineShare { frame: stacks.frame_report(line), bytes: sum.bytes };
-    table(own, Sum::default(), top, share).rows
+    let share =
+        |line, sum: BlockSum| LineShare { frame: stacks.frame_report(line), bytes: sum.bytes };
+    top_rows(own, BlockSum::default(), top, share).rows
 }
 
 /// What each stack has in blocks of the wanted states after an entry.
@@ -69,12 +71,13 @@ fn in_use_after(
     device: DeviceStudy<'_, '_>,
     entry: Option<u64>,
     is_wanted: fn(BlockState) -> bool,
-) -> Sums<StackId> {
-    let mut held = Sums::default();
+) -> BlockSums<StackId> {
+    let mut held = BlockSums::default();
     device.replay(Tracking::Totals, |step| {
         if step.entry.map(|(index, _)| index as u64) == entry {
-            let blocks = step.tiling.active_blocks().filter(|(_, _, _, state, _)| is_wanted(*state));
-            held = summed(blocks.map(|(_, size, _, _, stack)| (stack, size)));
+            let blocks =
+                step.tiling.active_blocks().filter(|(_, _, _, state, _)| is_wanted(*state));
+            held = sum_by_key(blocks.map(|(_, size, _, _, stack)| (stack, size)));
         }
     });
     held
@@ -88,7 +91,7 @@ fn kept_apart(blocks: &[Block], stacks: &StackReader<'_>) -> Vec<(StackId, u64)>
         let beside = [index.checked_sub(1), index.checked_add(1)];
         let beside = beside.into_iter().flatten().filter_map(|index| blocks.get(index));
         let mut beside: Vec<StackId> =
-            beside.filter(|block| !is_free(block)).map(|block| block.made_by).collect();
+            beside.filter(|block| !is_free(block)).map(|block| block.extended_stack).collect();
         beside.dedup_by_key(|stack| stacks.user_frame(*stack));
         kept.extend(beside.into_iter().map(|stack| (stack, free.size)));
     }

@@ -1,6 +1,6 @@
 //! What is looked at.
 
-use crate::study::attribution::Rule;
+use crate::study::attribution::CategoryRule;
 use crate::study::{PositionSelector, Scope, Window};
 
 /// What to look at.
@@ -19,7 +19,7 @@ pub struct Options<'a> {
     /// Bytes to ask for at the snapshot.
     pub request: Option<u64>,
     /// Categories of the reader's own, beside those that are built in.
-    pub rules: &'a [Rule],
+    pub rules: &'a [CategoryRule],
     /// Whether to tell memory over time by category as well, which is drawn where there is colour.
     pub layers: bool,
     /// The minor release of PyTorch 2 that recorded it; found out as far as the file tells if not given.

@@ -9,7 +9,7 @@ use super::device::DeviceReport;
 use super::names::rank;
 use super::snapshot::SnapshotReport;
 use crate::allocator::verdict::Verdict;
-use crate::base::units::{count, counted, percent, escape_name, ratio, size};
+use crate::base::units::{count, counted, escape_name, percent, ratio, size};
 
 /// Peaks within this of the median are alike.
 const ALIKE: f64 = 0.1;

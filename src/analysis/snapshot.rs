@@ -12,17 +12,17 @@ use super::dry_run::{DryRunReport, dry_run};
 use super::options::Options;
 use crate::base::warning::{Code, Warning, Warnings};
 use crate::replay::literal::warn_if_foreign;
-use crate::snapshot::{Device, Recorded, Snapshot};
-use crate::study::memory::Count;
+use crate::snapshot::{Device, RecorderInfo, Snapshot};
+use crate::study::memory::SizedCount;
 use crate::study::{DeviceStudy, Study, warn_about_trace};
 use crate::whatif::inferred_options;
-use crate::whatif::{settings_warning, ineffective_options};
+use crate::whatif::{ineffective_options, settings_warning};
 
 /// Pinned host memory, where it was recorded.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct HostReport {
     /// Host segments.
-    pub segments: Count,
+    pub segments: SizedCount,
 }
 
 /// One snapshot.
@@ -56,7 +56,7 @@ pub struct SnapshotReport {
     pub host: Option<HostReport>,
     /// What the recorder of `oomscope run` knew besides.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub recorder: Option<Recorded>,
+    pub recorder: Option<RecorderInfo>,
     /// What a run without a GPU assumed, and what it could not know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<DryRunReport>,
@@ -88,7 +88,7 @@ pub fn analyze_study(
     remark_on_file(study, &mut warnings);
     let dry_run = dry_run(study, &devices, &mut warnings);
     let raw = snapshot.settings.clone();
-    let host = snapshot.host_segments.iter().fold(Count::default(), |sum, bytes| Count {
+    let host = snapshot.host_segments.iter().fold(SizedCount::default(), |sum, bytes| SizedCount {
         count: sum.count + 1,
         bytes: sum.bytes.saturating_add(*bytes),
     });
@@ -106,7 +106,7 @@ pub fn analyze_study(
         truncated: devices.iter().any(|d| d.truncated),
         warnings: warnings.to_vec(),
         host: (host.count > 0).then_some(HostReport { segments: host }),
-        recorder: snapshot.recorded.clone(),
+        recorder: snapshot.recorder_info.clone(),
         dry_run,
         devices,
     }

@@ -10,8 +10,8 @@ use crate::base::summary::Summary;
 use crate::base::units::{duration, percent, ratio, size};
 use crate::base::warning::{Code, RECORD_HISTORY_CALL};
 use crate::stacks::frames::FrameReport;
-use crate::study::attribution::{ByCategory, Category, HeldAt};
-use crate::study::memory::HeldByLine;
+use crate::study::attribution::{ByCategory, Category, MemoryBreakdown};
+use crate::study::memory::LiveByLine;
 
 /// Free memory that is stuck beside live blocks is worth a word from this share of what is reserved on.
 const STRANDED_RATIO: f64 = 0.2;
@@ -122,7 +122,10 @@ fn without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary 
             "{} of free memory is stuck between live blocks: try expandable segments",
             size(stranded)
         );
-        (Some(action), Some(shell_assignment(EXPANDABLE_SEGMENTS, snapshot.settings_string.as_deref())))
+        (
+            Some(action),
+            Some(shell_assignment(EXPANDABLE_SEGMENTS, snapshot.settings_string.as_deref())),
+        )
     } else if lost {
         let action = "to see all of it, record again with more entries in the ring";
         (Some(action.to_owned()), Some(RECORD_HISTORY_CALL.to_owned()))
@@ -136,10 +139,10 @@ fn without_failure(device: &DeviceReport, snapshot: &SnapshotReport) -> Summary 
 }
 
 /// Who held the memory of a moment: the two largest categories, and the largest line.
-fn who(held: &HeldAt) -> Option<String> {
+fn who(held: &MemoryBreakdown) -> Option<String> {
     let line = line_in_words(&held.by_line.rows, held.allocated_bytes)?;
     let share = |of: &ByCategory| {
-        format!("{} {}", percent(of.held.share_ratio), of.category.word().replace('-', " "))
+        format!("{} {}", percent(of.share.share_ratio), of.category.word().replace('-', " "))
     };
     let known = held.by_category.iter().filter(|of| of.category != Category::Other);
     let categories: Vec<String> = known.take(2).map(share).collect();
@@ -149,9 +152,9 @@ fn who(held: &HeldAt) -> Option<String> {
     })
 }
 
-fn line_in_words(lines: &[HeldByLine], all: u64) -> Option<String> {
+fn line_in_words(lines: &[LiveByLine], all: u64) -> Option<String> {
     let most = lines.first()?;
-    let told = |line: &HeldByLine| line.location.label();
+    let told = |line: &LiveByLine| line.location.label();
     let told_most = format!(
         "{}: {} of {} allocated ({})",
         told(most),
@@ -160,7 +163,10 @@ fn line_in_words(lines: &[HeldByLine], all: u64) -> Option<String> {
         percent(ratio(most.bytes, all))
     );
     // What has no line is followed by what has one.
-    let next = lines.iter().find(|line| line.location.frame.is_some()).filter(|_| most.location.frame.is_none());
+    let next = lines
+        .iter()
+        .find(|line| line.location.frame.is_some())
+        .filter(|_| most.location.frame.is_none());
     Some(match next {
         Some(line) => format!("{told_most}, then {}: {}", told(line), size(line.bytes)),
         None => told_most,

@@ -62,8 +62,8 @@ pub enum InputError {
     #[error("does not end: more than {} were read; save it to a file and pass that", size(*limit))]
     Unbounded { limit: u64 },
     #[error(
-        "exceeds {} when decompressed, more than {MAX_EXPANSION} times its size: it may be a decompression bomb; if you \
-         trust it, decompress it first",
+        "exceeds {} when decompressed, more than {MAX_EXPANSION} times its size: it may be a decompression bomb; if \
+         you trust it, decompress it first",
         size(*limit)
     )]
     DecompressionBomb { limit: u64 },

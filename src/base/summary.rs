@@ -9,9 +9,9 @@ pub struct Summary {
     pub answer: String,
     /// The code that holds the most memory; null if none does, or if the command does not look at holders.
     pub who: Option<String>,
-    /// What to do; null if nothing needs to be done.
+    /// The recommended action; null if nothing needs to be done.
     pub action: Option<String>,
-    /// What to copy for `action`: a setting, a source line, a command or a call; null if there is nothing to copy.
+    /// Text to copy for `action`: a setting, a source line, a command or a call; null if there is none.
     pub copy: Option<String>,
 }
 

@@ -40,8 +40,8 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
         "tb" => 1_000_000_000_000,
         _ => return Err(error()),
     };
-    if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(scale).ok_or_else(error);
+    if let Ok(integer) = number.parse::<u64>() {
+        return integer.checked_mul(scale).ok_or_else(error);
     }
     if scale == 1 {
         return Err(error());
@@ -185,9 +185,9 @@ pub fn stream(handle: u64) -> String {
     }
 }
 
-/// `part / whole`; 0 if `whole` is 0.
-pub fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+/// `part / total`; 0 if `total` is 0.
+pub fn ratio(part: u64, total: u64) -> f64 {
+    if total == 0 { 0.0 } else { part as f64 / total as f64 }
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use serde::{Deserialize, de};
 use thiserror::Error;
 
 use crate::compare::gate::{Limit, LimitRule, LimitRules, Limits};
+use crate::study::attribution::CategoryRule;
 use crate::study::figures::Amount;
-use crate::study::attribution::Rule;
 
 /// The name under which a configuration is searched for.
 pub(super) const CONFIG: &str = "oomscope.toml";
@@ -46,7 +46,7 @@ pub struct Config {
     /// The baseline as written: relative to the file.
     pub baseline: Option<String>,
     /// The user's own categories of memory; the first that matches a block wins.
-    pub categories: Vec<Rule>,
+    pub categories: Vec<CategoryRule>,
     /// The limits of `oomscope check`.
     pub limits: LimitRules,
 }
@@ -57,7 +57,8 @@ impl Config {
     /// # Errors
     /// The first line that is invalid or contradicts another.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let parsed = toml::Deserializer::parse(text).and_then(|toml| SectionSeed::TOP.deserialize(toml));
+        let parsed =
+            toml::Deserializer::parse(text).and_then(|toml| SectionSeed::TOP.deserialize(toml));
         let top = parsed.map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);
             let before = text.get(..start).unwrap_or(text);
@@ -75,7 +76,8 @@ impl Config {
             return Ok((Self::default(), None));
         };
         let shown = path.display();
-        let text = std::fs::read_to_string(&path).with_context(|| format!("{shown}: cannot be read"))?;
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("{shown}: cannot be read"))?;
         let config = Self::parse(&text).map_err(|error| anyhow!("{shown}:{error}"))?;
         Ok((config, Some(path)))
     }
@@ -94,7 +96,7 @@ struct Section {
     rule: LimitRule,
     baseline: Option<String>,
     overrides: Vec<LimitRule>,
-    categories: Vec<Rule>,
+    categories: Vec<CategoryRule>,
 }
 
 /// Deserializes a [`Section`]: the limits are rows of the catalogue of figures, not fields, so this cannot be derived.
@@ -109,7 +111,8 @@ struct SectionSeed<'s> {
 
 impl SectionSeed<'_> {
     const TOP: Self = Self { expected: "a configuration", others: TOP, failing: None };
-    const OVERRIDE: Self = Self { expected: "a table [[override]]", others: OVERRIDE, failing: None };
+    const OVERRIDE: Self =
+        Self { expected: "a table [[override]]", others: OVERRIDE, failing: None };
 }
 
 impl<'de> DeserializeSeed<'de> for SectionSeed<'_> {
@@ -134,7 +137,8 @@ impl<'de> Visitor<'de> for SectionSeed<'_> {
             let rule = &mut section.rule;
             match key {
                 Key::Limit(limit) => {
-                    let amount = map.next_value_seed(AmountSeed { limit, failing: self.failing })?;
+                    let amount =
+                        map.next_value_seed(AmountSeed { limit, failing: self.failing })?;
                     rule.fail.set(limit, amount);
                 }
                 Key::Other("baseline") => section.baseline = Some(map.next_value()?),
@@ -152,7 +156,8 @@ impl<'de> Visitor<'de> for SectionSeed<'_> {
                 Key::Other(_) => {
                     let categories = Tables("category", std::marker::PhantomData::<Category>);
                     let categories = map.next_value_seed(categories)?;
-                    section.categories = categories.into_iter().map(|category| category.0).collect();
+                    section.categories =
+                        categories.into_iter().map(|category| category.0).collect();
                 }
             }
         }
@@ -246,7 +251,7 @@ impl Visitor<'_> for AmountSeed<'_> {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Amount, E> {
         let key = self.limit.key();
-        let amount = self.limit.unit().read(text).map_err(|e| E::custom(format!("{key}: {e}")))?;
+        let amount = self.limit.unit().parse(text).map_err(|e| E::custom(format!("{key}: {e}")))?;
         match self.failing.and_then(|failing| failing.get(self.limit)) {
             Some(fails) if amount >= fails => Err(E::custom(format!(
                 "the warning at {key} {amount} is never reached: the check already fails at {fails}"
@@ -267,7 +272,7 @@ impl Visitor<'_> for AmountSeed<'_> {
 /// A `[[category]]`.
 #[derive(Deserialize)]
 #[serde(try_from = "CategoryKeys")]
-struct Category(Rule);
+struct Category(CategoryRule);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -292,7 +297,7 @@ impl TryFrom<CategoryKeys> for Category {
         if file.is_none() && function.is_none() && annotation.is_none() {
             return Err("a [[category]] needs a file, a function or an annotation to match");
         }
-        Ok(Self(Rule { name, file, function, annotation }))
+        Ok(Self(CategoryRule { name, file, function, annotation }))
     }
 }
 
@@ -369,7 +374,10 @@ mod tests {
             ("max-gap-ratio = 30", "1: max-gap-ratio: '30' is not a ratio from 0 to 1"),
             ("max-gap-ratio = nan", "1: max-gap-ratio: 'NaN' is not a ratio"),
             ("max-gap-ratio = -0.5", "1: max-gap-ratio: '-0.5' is not a ratio"),
-            ("\nmax-gap-ratio = true", "2: invalid type: boolean `true`, expected a number, or a string in"),
+            (
+                "\nmax-gap-ratio = true",
+                "2: invalid type: boolean `true`, expected a number, or a string in",
+            ),
             ("max-ooms = '1GiB'", "1: max-ooms: '1GiB' is not a count"),
             ("max-reserved = 'much'", "1: max-reserved: 'much' is not a size"),
             ("max-ooms = 0\nmax-ooms = 1", "2: duplicate key"),
@@ -390,7 +398,10 @@ mod tests {
             ("override = [1]", "1: invalid type: integer `1`, expected a table [[override]]"),
             ("\n[[override]]\nmax-ooms = 0", "2: an [[override]] needs a path"),
             ("[[override]]\ndevice = 0", "1: this [[override]] sets no limit"),
-            ("[[override]]\ndevice = -1\nmax-ooms = 0", "2: invalid value: integer `-1`, expected u64"),
+            (
+                "[[override]]\ndevice = -1\nmax-ooms = 0",
+                "2: invalid value: integer `-1`, expected u64",
+            ),
             ("[[override]]\npath = 'a['\nmax-ooms = 0", "2: "),
             ("[[override]]\npth = 'a'\nmax-ooms = 0", "2: unknown key pth; did you mean path?"),
         ] {

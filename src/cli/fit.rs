@@ -12,7 +12,7 @@ use super::output::Output;
 use crate::output::page;
 use crate::output::report;
 use crate::study::{Scope, Study};
-use crate::whatif::fit::{FitOptions, Size, Sized, fit};
+use crate::whatif::fit::{FitInput, FitOptions, Size, fit};
 
 /// Predict the peak at other sizes, and the largest that fits, from recordings at two sizes or more
 #[derive(Debug, Args)]
@@ -135,8 +135,8 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Done> {
         inputs::first_traced(study, path)?;
     }
     let sized = read.iter().zip(&studies);
-    let sized: Vec<Sized<'_, '_>> =
-        sized.map(|((size, path, _), study)| Sized { size: *size, path, study }).collect();
+    let sized: Vec<FitInput<'_, '_>> =
+        sized.map(|((size, path, _), study)| FitInput { size: *size, path, study }).collect();
     if args.at.len() > MOST_SIZES {
         bail!("--at takes at most {MOST_SIZES} sizes");
     }

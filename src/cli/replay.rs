@@ -13,7 +13,9 @@ use crate::allocator::conf::Settings;
 use crate::output::report;
 use crate::replay::literal::candidate_releases;
 use crate::study::{DeviceStudy, Scope, Study};
-use crate::whatif::{Overrides, run_model, apply_option, verify_study, replay_with, write_snapshot};
+use crate::whatif::{
+    Overrides, apply_option, replay_with, run_model, verify_study, write_snapshot,
+};
 
 /// Replay the trace on a model of PyTorch's allocator: verify the model, or try other settings, another
 /// device or another release
@@ -78,7 +80,8 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
         capacity: args.model.capacity,
         minor: other,
     };
-    let is_what_if = overrides.settings.is_some() || overrides.capacity.is_some() || other.is_some();
+    let is_what_if =
+        overrides.settings.is_some() || overrides.capacity.is_some() || other.is_some();
     let keep = emit_to.is_some();
     let (report, emitted) = if is_what_if {
         replay_with(&study, &path, &overrides, keep)

@@ -13,7 +13,7 @@ use super::progress::Progress;
 use crate::output::report;
 use crate::study::{Scope, Study};
 use crate::whatif::program::find_program_changes;
-use crate::whatif::{WhatIfOptions, Costs, compare_settings};
+use crate::whatif::{Costs, WhatIfOptions, compare_settings};
 
 /// Replay the trace under many settings: failures, peak reserved memory and smallest device of each
 #[derive(Debug, Args)]
@@ -70,7 +70,8 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Done> {
     let study = Study::new(&snapshot, Scope { device, minor, ..Scope::default() });
     inputs::first_traced(&study, &path)?;
     if args.program {
-        let report = find_program_changes(&study, &path, args.model.capacity, args.top.unwrap_or(LINES));
+        let report =
+            find_program_changes(&study, &path, args.model.capacity, args.top.unwrap_or(LINES));
         output.write_answer(args.model.output.format, &report, report::program)?;
         return Ok(Done::Well);
     }

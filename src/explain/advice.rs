@@ -3,7 +3,8 @@
 use super::reckoning::Reckoning;
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::{
-    ApproxBytes, EMPTY_CACHE_NO_REMEDY, Likelihood, OUTSIDE_ALLOCATOR_USERS, Snippet, USUAL_OUTSIDE, Verdict, format_approx,
+    ApproxBytes, EMPTY_CACHE_NO_REMEDY, Likelihood, OUTSIDE_ALLOCATOR_USERS, Snippet,
+    USUAL_OUTSIDE, Verdict, format_approx,
 };
 use crate::base::units::size;
 

@@ -107,7 +107,9 @@ pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
     };
     let held = allocated.saturating_add(request);
     let wanted = text(r.said.requested.as_ref());
-    let over = |limit: Option<ApproxBytes>| limit.map(|limit| limit.covers(held)).filter(|a| !a.is_likely());
+    let over = |limit: Option<ApproxBytes>| {
+        limit.map(|limit| limit.covers(held)).filter(|a| !a.is_likely())
+    };
     if free.covers(request) == Likelihood::Yes && over(r.allowed).is_none() {
         return Conclusion {
             verdict: Verdict::MemoryLimit,

@@ -26,7 +26,7 @@ pub use statistics::StatisticsReport;
 use self::reckoning::Reckoning;
 use crate::allocator::verdict::{ApproxBytes, Certainty};
 use crate::base::summary::Summary;
-use crate::base::units::{escape_text, escape_name};
+use crate::base::units::{escape_name, escape_text};
 use crate::explain::message::{Log, Message, Saying};
 use crate::stacks::frames::{FrameReport, code_and_caller};
 
@@ -66,7 +66,11 @@ fn failure(message: &Message, has_expandable: &dyn Fn(Option<u64>) -> bool) -> F
     let frames: Vec<FrameReport> = message
         .frames
         .iter()
-        .map(|f| FrameReport { file: escape_name(&f.file), line: f.line, name: escape_name(&f.name) })
+        .map(|f| FrameReport {
+            file: escape_name(&f.file),
+            line: f.line,
+            name: escape_name(&f.name),
+        })
         .collect();
     let (culprit, called_from) = code_and_caller(&frames);
     let code_of = |line: Option<&FrameReport>| {

@@ -1,7 +1,7 @@
 //! The numbers of a message put together: what it says, and what follows.
 
 use crate::allocator::SMALL_SEGMENT;
-use crate::allocator::verdict::{ApproxBytes, MemoryAtFailure, FreeMemory, reclaimable_outside};
+use crate::allocator::verdict::{ApproxBytes, FreeMemory, MemoryAtFailure, reclaimable_outside};
 use crate::base::units::MIB;
 use crate::explain::message::{Allocation, PrintedAmount, Process, Wording};
 use crate::explain::systems::{Vendor, vendor};
@@ -60,7 +60,8 @@ impl Reckoning {
         let unallocated = about(&said.unallocated)
             .or_else(|| Some(about(&said.reserved)?.saturating_sub(allocated?)))
             .filter(|_| has_cache);
-        let reserved = about(&said.reserved).or_else(|| Some(allocated?.saturating_add(unallocated?)));
+        let reserved =
+            about(&said.reserved).or_else(|| Some(allocated?.saturating_add(unallocated?)));
         let outside = match (capacity, free, reserved) {
             (Some(capacity), Some(free), Some(reserved)) => {
                 Some(capacity.saturating_sub(free).saturating_sub(reserved))
@@ -77,7 +78,8 @@ impl Reckoning {
             said.processes.iter().find(of_pid).map(|process| ApproxBytes::from(&process.in_use))
         });
         let own_outside = this.zip(reserved).map(|(this, reserved)| this.saturating_sub(reserved));
-        let spare_outside = outside.map(|outside| reclaimable_outside(outside, own_outside, capacity));
+        let spare_outside =
+            outside.map(|outside| reclaimable_outside(outside, own_outside, capacity));
         Self {
             is_absurd: text.contains("more than 1EB"),
             request: about(&said.requested),
@@ -113,7 +115,7 @@ impl Reckoning {
             own: FreeMemory { all: cached, ..FreeMemory::default() },
             other_pool: self.private,
             outside,
-            is_own_mixed_up: true,
+            own_includes_others: true,
             usual_reclaimable: left.saturating_add(desktop),
             is_outside_first: outside.bytes > cached.saturating_add(self.private).bytes,
             ..MemoryAtFailure::default()
@@ -179,7 +181,8 @@ impl From<&PrintedAmount> for ApproxBytes {
 /// The process that uses at least what this one's allocator holds, and no more than another such. Inside a container
 /// a process does not know the number that the driver has for it, and is listed as if it were another.
 fn seen_from_outside(processes: &[Process], reserved: ApproxBytes) -> Option<u64> {
-    let holds = |process: &&Process| ApproxBytes::from(&process.in_use).covers(reserved).is_likely();
+    let holds =
+        |process: &&Process| ApproxBytes::from(&process.in_use).covers(reserved).is_likely();
     let least = processes.iter().filter(holds).min_by_key(|process| process.in_use.bytes)?;
     (reserved.bytes > 0).then_some(least.pid)
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::base::units::{MIB, counted, percent, escape_text, ratio, size};
+use crate::base::units::{MIB, counted, escape_text, percent, ratio, size};
 use crate::explain::message::{Gauge, Statistics};
 
 /// From here on what was reserved beyond the most ever allocated counts as waste.

@@ -14,7 +14,8 @@ pub(super) fn of(report: &ExplainReport) -> Summary {
             answer: last.reason.clone(),
             who: None,
             action: Some(last.advice.to_owned()).filter(|_| last.state != "healthy"),
-            copy: (last.state == "fragmentation").then(|| shell_assignment(EXPANDABLE_SEGMENTS, None)),
+            copy: (last.state == "fragmentation")
+                .then(|| shell_assignment(EXPANDABLE_SEGMENTS, None)),
         },
         (None, None) => Summary::from_answer(
             "no request failed: the device refused memory for expandable segments, and PyTorch emptied its cache",
@@ -37,7 +38,8 @@ fn of_failure(failure: &Failure) -> Summary {
     let device = failure.device.map(|device| device.to_string());
     let what = failure.what(device.as_deref());
     let at = failure.culprit.as_ref();
-    let at = at.map(|frame| format!(" at {} in {}", frame.file_line(), frame.name)).unwrap_or_default();
+    let at =
+        at.map(|frame| format!(" at {} in {}", frame.file_line(), frame.name)).unwrap_or_default();
     let why = match failure.system {
         Some(_) => failure.verdict_reason.clone(),
         None => failure.verdict.to_string(),

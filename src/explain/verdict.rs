@@ -7,7 +7,7 @@ use super::conclusion::{Conclusion, cut_short, text};
 use super::reckoning::Reckoning;
 use super::{advice, backends};
 use crate::allocator::verdict::{
-    ApproxBytes, Cause, MemoryAtFailure, Likelihood, Verdict, largest_first, format_approx, decide,
+    ApproxBytes, Cause, Likelihood, MemoryAtFailure, Verdict, decide, format_approx, largest_first,
 };
 use crate::explain::message::Wording;
 
@@ -125,7 +125,12 @@ fn of_private_pools(
     .settled_by_snapshot()
 }
 
-fn in_pieces(r: &Reckoning, unallocated: ApproxBytes, wanted: &str, base: Conclusion) -> Conclusion {
+fn in_pieces(
+    r: &Reckoning,
+    unallocated: ApproxBytes,
+    wanted: &str,
+    base: Conclusion,
+) -> Conclusion {
     Conclusion {
         reason: format!(
             "{} is reserved by PyTorch but unallocated. In one piece, with the {} free on the \
@@ -161,7 +166,8 @@ fn outside(r: &Reckoning, reserved: ApproxBytes, wanted: &str, base: Conclusion)
 fn full(r: &Reckoning, c: &MemoryAtFailure, wanted: &str, base: Conclusion) -> Conclusion {
     let (request, cached) = (c.segment, r.unallocated.unwrap_or_default());
     let all_free = c.device_free.saturating_add(cached);
-    let is_too_large = r.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No);
+    let is_too_large =
+        r.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No);
     let (reserved, free_text) = (r.reserved.unwrap_or_default(), format_approx(all_free));
     let is_lent = r.capacity.is_some_and(|capacity| capacity.covers(reserved) == Likelihood::No);
     let reason = if is_too_large {
@@ -175,7 +181,10 @@ fn full(r: &Reckoning, c: &MemoryAtFailure, wanted: &str, base: Conclusion) -> C
              is {free_text}, in pieces: no more than a busy cache always has",
             format_approx(reserved.saturating_sub(cached)),
         )
-    } else if c.suffices_with_device(cached.saturating_add(c.other_pool).saturating_add(c.outside)).is_likely() {
+    } else if c
+        .suffices_with_device(cached.saturating_add(c.other_pool).saturating_add(c.outside))
+        .is_likely()
+    {
         format!(
             "the device and the cache have {free_text} free, less than the {wanted} requested; it would be \
              enough only together with private pools and memory outside PyTorch"
@@ -233,7 +242,12 @@ fn settings_can_help(r: &Reckoning, free: ApproxBytes) -> Option<bool> {
 }
 
 /// The device had room: something else refused.
-fn limited(r: &Reckoning, request: ApproxBytes, over: Option<Likelihood>, base: Conclusion) -> Conclusion {
+fn limited(
+    r: &Reckoning,
+    request: ApproxBytes,
+    over: Option<Likelihood>,
+    base: Conclusion,
+) -> Conclusion {
     let (wanted, free) = (text(r.said.requested.as_ref()), text(r.said.free.as_ref()));
     let had_room = format!("the device had {free} free for the {wanted} requested");
     let certain = |reason: &str, advice: &str, base| Conclusion {
@@ -364,8 +378,11 @@ fn who(r: &Reckoning) -> String {
 
 /// Where memory was that could have served the request, largest first.
 fn causes(r: &Reckoning) -> Vec<Cause> {
-    let cause =
-        |kind, about: ApproxBytes, note: &str| Cause { kind, bytes: about.bytes, note: note.to_owned() };
+    let cause = |kind, about: ApproxBytes, note: &str| Cause {
+        kind,
+        bytes: about.bytes,
+        note: note.to_owned(),
+    };
     largest_first(vec![
         cause(
             Verdict::Fragmentation,
@@ -382,5 +399,8 @@ fn causes(r: &Reckoning) -> Vec<Cause> {
 }
 
 fn unallocated_text(r: &Reckoning, unallocated: ApproxBytes) -> String {
-    r.said.unallocated.as_ref().map_or_else(|| format_approx(unallocated), |amount| amount.text.clone())
+    r.said
+        .unallocated
+        .as_ref()
+        .map_or_else(|| format_approx(unallocated), |amount| amount.text.clone())
 }

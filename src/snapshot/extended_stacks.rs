@@ -189,8 +189,8 @@ fn backward_passes(snapshot: &Snapshot, threads: &[Thread]) -> Vec<BackwardPass>
 
 /// The call of the backward pass that was running at `time`.
 fn caller_at(passes: &[BackwardPass], time: u64) -> StackId {
-    let begun = passes.partition_point(|pass| pass.from <= time);
-    let last = begun.checked_sub(1).and_then(|last| passes.get(last));
+    let started = passes.partition_point(|pass| pass.from <= time);
+    let last = started.checked_sub(1).and_then(|last| passes.get(last));
     last.filter(|pass| time < pass.until).map_or(Stacks::EMPTY, |pass| pass.caller)
 }
 

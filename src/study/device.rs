@@ -1,28 +1,30 @@
-//! One device of a study.
+//! The facts of one device.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::OnceLock;
 
 use super::from_empty::{self, PeaksFromEmpty};
-use super::lost_history::LostHistory;
 use super::history::{HistoryBuilder, MemoryHistory, Peak};
+use super::lost_history::LostHistory;
 use super::{Scope, Study};
 use crate::allocator::conf::Settings;
 use crate::base::ids::StackId;
-use crate::replay::ops::Program;
-use crate::replay::literal::{Tracking, LiteralReplay, ReplayStep, inferred_capacity, inferred_limit};
+use crate::replay::literal::{
+    LiteralReplay, ReplayStep, Tracking, inferred_capacity, inferred_limit,
+};
 use crate::replay::model::{Hypothesis, InferredDevice};
+use crate::replay::ops::Program;
 use crate::snapshot::{Device, Snapshot};
 use crate::stacks::frames::StackReader;
 use crate::stacks::phases::Phases;
-use crate::study::memory::{Memory, Sums, figures, live_by_stack};
+use crate::study::memory::{BlockSums, MemoryReport, report_memory, sum_live_by_stack};
 
-/// What is known of one device so far.
+/// The facts of one device, each filled in on first use.
 #[derive(Debug)]
 pub(super) struct DeviceCache<'a> {
     pub(super) device: Device<'a>,
-    memory: OnceLock<Memory>,
-    live_by_stack: OnceLock<Sums<StackId>>,
+    memory: OnceLock<MemoryReport>,
+    live_by_stack: OnceLock<BlockSums<StackId>>,
     phases: OnceLock<Phases>,
     history: OnceLock<MemoryHistory>,
     program: OnceLock<Program<'a>>,
@@ -60,37 +62,32 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         Self { study, cache: &study.devices[index], index }
     }
 
-    /// Its number.
     pub fn id(self) -> u64 {
         self.cache.device.id()
     }
 
-    /// What the file says of it.
     pub fn device(self) -> Device<'a> {
         self.cache.device
     }
 
-    /// The file.
     pub fn snapshot(self) -> &'a Snapshot {
         self.study.snapshot
     }
 
-    /// What is known beside it.
     pub fn scope(self) -> Scope {
         self.study.scope
     }
 
-    /// All memory of the device, where it is known: as given, or as the recorder found it.
+    /// Total device memory: as given in the scope, else as recorded.
     pub fn capacity(self) -> Option<u64> {
         self.scope().capacity.or_else(|| self.recorded_capacity())
     }
 
-    /// As the recorder of `oomscope run` found it.
+    /// Total device memory as `oomscope run` recorded it.
     pub fn recorded_capacity(self) -> Option<u64> {
-        self.snapshot().recorded.as_ref()?.total_bytes(self.id())
+        self.snapshot().recorder_info.as_ref()?.total_bytes(self.id())
     }
 
-    /// See [`Study::stacks`].
     pub fn stacks(self) -> &'s StackReader<'a> {
         self.study.stacks()
     }
@@ -100,92 +97,99 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         self.study.settings()
     }
 
-    /// The part of its trace that is looked at.
+    /// The entries to study.
     pub fn window(self) -> Range<usize> {
         self.scope().window.range_in(self.device())
     }
 
-    /// Which entries in that part are failed requests, in order.
+    /// The entries of failed requests within the window, in order.
     pub fn failed_requests(self) -> impl DoubleEndedIterator<Item = usize> {
         let window = self.window();
-        self.device().failed().filter(move |entry| window.contains(entry))
+        self.device().failed_requests().filter(move |entry| window.contains(entry))
     }
 
-    /// The figures of its memory at the snapshot.
-    pub fn memory(self) -> &'s Memory {
+    /// The memory at the snapshot.
+    pub fn memory(self) -> &'s MemoryReport {
         self.cache.memory.get_or_init(|| {
             let (snapshot, own) = (self.snapshot(), self.device().segments());
-            figures(own, &snapshot.blocks, &snapshot.pools, self.settings())
+            report_memory(own, &snapshot.blocks, &snapshot.pools, self.settings())
         })
     }
 
-    /// What each stack holds at the snapshot.
-    pub fn live_by_stack(self) -> &'s Sums<StackId> {
-        let held = || live_by_stack(self.device().segments(), &self.snapshot().blocks);
-        self.cache.live_by_stack.get_or_init(held)
+    /// Live blocks at the snapshot, by the stack that allocated them.
+    pub fn live_by_stack(self) -> &'s BlockSums<StackId> {
+        let sum = || sum_live_by_stack(self.device().segments(), &self.snapshot().blocks);
+        self.cache.live_by_stack.get_or_init(sum)
     }
 
-    /// What the program was doing at each entry.
+    /// Phases and training steps of the trace.
     pub fn phases(self) -> &'s Phases {
         self.cache.phases.get_or_init(|| Phases::from_trace(self.device(), self.stacks()))
     }
 
-    /// Replays the trace literally; `observe` sees the start and every entry. Works out on the way what is not known
-    /// yet of the memory over time: if that shows that the settings changed as the program ran, the replay begins anew,
-    /// with the start. `None` without a trace: then there is nothing to see.
-    pub fn replay(self, keep: Tracking, mut observe: impl FnMut(&ReplayStep<'_>)) -> Option<&'s MemoryHistory> {
+    /// Replays the trace literally; calls `observe` for the start and for every entry. Returns `None` without a trace.
+    ///
+    /// The first replay also fills in [`Self::history`]. If it shows that the settings changed at run time, the replay
+    /// starts over with the inferred settings, and `observe` is called for the start again.
+    pub fn replay(
+        self,
+        keep: Tracking,
+        mut observe: impl FnMut(&ReplayStep<'_>),
+    ) -> Option<&'s MemoryHistory> {
         if self.device().is_empty() {
             return None;
         }
         let device = self.device();
-        let literal = |is_changed| {
-            let Some(recorded) = Some(self).filter(|_| is_changed).map(Self::inferred) else {
+        let literal = |is_changed: bool| {
+            let Some(inferred) = is_changed.then(|| self.inferred()) else {
                 return LiteralReplay { device, settings: self.settings(), settings_changes: &[] };
             };
-            let Hypothesis { settings, settings_changes: later, .. } = &recorded.hypothesis;
-            LiteralReplay { device, settings, settings_changes: later }
+            let Hypothesis { settings, settings_changes, .. } = &inferred.hypothesis;
+            LiteralReplay { device, settings, settings_changes }
         };
         if let Some(known) = self.cache.history.get() {
             literal(known.has_changed_settings).run(keep, observe);
             return Some(known);
         }
         let mut run = |is_changed| {
-            let mut gatherer = HistoryBuilder::new(device, self.scope().window);
+            let mut builder = HistoryBuilder::new(device, self.scope().window);
             let outcome = literal(is_changed).run(keep, |step| {
-                gatherer.add_step(step);
+                builder.add_step(step);
                 observe(step);
             });
-            gatherer.finish(outcome, is_changed)
+            builder.finish(outcome, is_changed)
         };
         let mut history = run(false);
-        // A snapshot has the last settings alone: where these do not fit, others may have been in effect before.
-        if history.outcome.is_inconsistent() && !self.inferred().hypothesis.settings_changes.is_empty() {
+        // A snapshot records only the final settings. If they contradict the trace, others may have applied before.
+        if history.outcome.is_inconsistent()
+            && !self.inferred().hypothesis.settings_changes.is_empty()
+        {
             history = run(true);
         }
         Some(self.cache.history.get_or_init(|| history))
     }
 
-    /// Its memory over the part of the trace that is looked at; `None` without a trace.
+    /// The totals over the window; `None` without a trace.
     pub fn history(self) -> Option<&'s MemoryHistory> {
         self.cache.history.get().or_else(|| self.replay(Tracking::Totals, |_| ()))
     }
 
-    /// How it shows that entries before the first are lost, if they are.
+    /// Evidence that entries before the first are lost.
     pub fn lost_history(self) -> Option<LostHistory> {
-        let over_time = self.history()?;
-        LostHistory::from_replay(self.device(), over_time.outcome)
+        let history = self.history()?;
+        LostHistory::from_replay(self.device(), history.outcome)
     }
 
-    /// The highest totals, of that part and what was live before it; without a trace those at the snapshot.
+    /// The peaks within the window, including the state at its start; without a trace the totals at the snapshot.
     pub fn peak(self) -> Peak {
-        let Some(over_time) = self.history() else {
-            let Memory { allocated_bytes, reserved_bytes, .. } = *self.memory();
+        let Some(history) = self.history() else {
+            let MemoryReport { allocated_bytes, reserved_bytes, .. } = *self.memory();
             return Peak { allocated_bytes, reserved_bytes, ..Peak::default() };
         };
-        let mut peak = over_time.peak;
-        // A trace that falls short of its own end state still ends there.
-        if over_time.entries == over_time.trace_entries {
-            let last = over_time.trace_entries.checked_sub(1);
+        let mut peak = history.peak;
+        // A replay that misses entries may stay below the final state, which was reached for certain.
+        if history.entries == history.trace_entries {
+            let last = history.trace_entries.checked_sub(1);
             let memory = self.memory();
             if memory.allocated_bytes > peak.allocated_bytes {
                 (peak.allocated_bytes, peak.allocated_event) = (memory.allocated_bytes, last);
@@ -197,47 +201,47 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         peak
     }
 
-    /// How its recording came about, as far as can be found out.
+    /// What the model infers about the recording of this device.
     pub fn inferred(self) -> &'s InferredDevice<'a> {
         &self.study.inference().devices[self.index]
     }
 
-    /// Its trace read back as calls, under the settings that were inferred.
+    /// The trace as calls to the allocator, under the inferred settings.
     pub fn program(self) -> &'s Program<'a> {
         let settings = &self.inferred().hypothesis.settings;
         self.cache.program.get_or_init(|| Program::from_trace(self.device(), settings))
     }
 
-    /// What was reserved before the first entry, as the model takes it over.
+    /// Bytes that were reserved before the first entry, as the model adopts them.
     pub fn reserved_before(self) -> u64 {
         self.inferred().verification.reserved_before
     }
 
-    /// The most device memory that the recording shows to have been within reach: see [`shown_capacity`]. Where no
-    /// request failed, the whole device if the recorder told how large it is.
+    /// The device memory that was within reach, inferred from failed requests: see [`inferred_capacity`]. Without
+    /// failed requests the recorded total memory.
     pub fn inferred_capacity(self) -> Option<u64> {
-        let shown = || {
+        let infer = || {
             inferred_capacity(self.device(), self.reserved_before())
                 .or_else(|| self.recorded_capacity())
         };
-        *self.cache.inferred_capacity.get_or_init(shown)
+        *self.cache.inferred_capacity.get_or_init(infer)
     }
 
-    /// What the process was allowed to reserve, where the recording shows a limit: see [`shown_limit`].
+    /// The bounds of the process's memory limit, if the recording shows one: see [`inferred_limit`].
     pub fn inferred_limit(self) -> Option<RangeInclusive<u64>> {
-        let recorded = &self.inferred().hypothesis;
-        let settings = |entry| recorded.settings_at(entry);
-        let shown = || inferred_limit(self.device(), settings, self.reserved_before());
-        self.cache.inferred_limit.get_or_init(shown).clone()
+        let hypothesis = &self.inferred().hypothesis;
+        let settings = |entry| hypothesis.settings_at(entry);
+        let infer = || inferred_limit(self.device(), settings, self.reserved_before());
+        self.cache.inferred_limit.get_or_init(infer).clone()
     }
 
-    /// Its peaks replayed from an empty pool; `None` without a trace.
+    /// Peaks replayed from an empty pool; `None` without a trace.
     pub fn peaks_from_empty(self) -> Option<&'s PeaksFromEmpty> {
         let is_traced = !self.device().is_empty();
         is_traced.then(|| {
-            self.cache
-                .peaks_from_empty
-                .get_or_init(|| from_empty::replay_from_empty(self.device(), &self.inferred().hypothesis))
+            self.cache.peaks_from_empty.get_or_init(|| {
+                from_empty::replay_from_empty(self.device(), &self.inferred().hypothesis)
+            })
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a trace lacks entries that were recorded: a ring of `max_entries` keeps the last ones.
+//! Detects that the trace lacks entries that were recorded: the ring of `max_entries` keeps only the last ones.
 
 use std::fmt;
 
@@ -8,25 +8,24 @@ use crate::base::warning::RECORD_HISTORY_CALL;
 use crate::replay::literal::LiteralOutcome;
 use crate::snapshot::{Action, BlockState, Device, Stacks};
 
-/// Fewest entries that are taken for a full ring: below, round numbers come about by chance.
+/// Minimum length that is taken for a full ring. Shorter traces have round lengths by chance.
 const MIN_RING_ENTRIES: usize = 100;
 
-/// How it shows that the history before the first entry was recorded and is lost.
+/// Evidence that entries before the first one were recorded and lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LostHistory {
-    /// There is one entry: what the legacy call keeps, and `max_entries=1`.
+    /// One entry: the legacy call `_record_memory_history(True)`, or `max_entries=1`.
     RingOfOne,
-    /// The trace begins late and has as many entries as people give to rings.
+    /// Memory is reserved at the start, and the length is a typical `max_entries`.
     RingFull(usize),
-    /// So many blocks have a stack, and the entry that allocated them is gone.
+    /// Number of final blocks with a recorded stack but without their allocation in the trace.
     MissingAllocations(u64),
 }
 
 impl LostHistory {
-    /// Of the trace of `device`, whose replay came to `outcome`.
     pub(super) fn from_replay(device: Device<'_>, outcome: LiteralOutcome) -> Option<Self> {
         let entries = device.len();
-        let ring = device.snapshot().recorded.as_ref().and_then(|recorded| recorded.max_entries);
+        let ring = device.snapshot().recorder_info.as_ref().and_then(|info| info.max_entries);
         if entries == 1 && ring.is_none_or(|ring| ring == 1) {
             return Some(Self::RingOfOne);
         }
@@ -36,23 +35,23 @@ impl LostHistory {
         if ring.map_or_else(|| is_typical_ring_size(entries), |ring| entries as u64 >= ring) {
             return Some(Self::RingFull(entries));
         }
-        let recorded = missing_allocations(device);
-        (recorded > 0).then_some(Self::MissingAllocations(recorded))
+        let missing = missing_allocations(device);
+        (missing > 0).then_some(Self::MissingAllocations(missing))
     }
 }
 
-/// Blocks of the snapshot whose stack was recorded and whose allocation is not in the trace: it was once.
+/// Number of final blocks with a recorded stack whose allocation is not in the trace.
 fn missing_allocations(device: Device<'_>) -> u64 {
     let in_use = device.blocks().filter(|block| block.state != BlockState::Inactive);
-    let mut recorded: SeededSet<u64> =
+    let mut missing: SeededSet<u64> =
         in_use.filter(|block| block.stack != Stacks::EMPTY).map(|block| block.address).collect();
     for (_, entry) in device.entries_where(|action| action == Action::Alloc) {
-        recorded.remove(&entry.addr);
+        missing.remove(&entry.addr);
     }
-    recorded.len() as u64
+    missing.len() as u64
 }
 
-/// Whether `entries` is a number that people write: one digit and noughts, thousands, or a power of two.
+/// Whether people choose `entries` as a ring size: a digit followed by zeros, thousands, or a power of two.
 fn is_typical_ring_size(entries: usize) -> bool {
     let mut digits = entries;
     while digits > 0 && digits.is_multiple_of(10) {
@@ -94,7 +93,7 @@ mod tests {
     use super::is_typical_ring_size;
 
     #[test]
-    fn numbers_that_people_write_are_round() {
+    fn recognizes_typical_ring_sizes() {
         for round in [100, 300, 10_000, 25_000, 100_000, 1_000_000, 65_536, 131_072, 10_240, 128] {
             assert!(is_typical_ring_size(round), "{round}");
         }

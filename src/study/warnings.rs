@@ -1,23 +1,23 @@
-//! What is odd about a trace, and what was asked of it that cannot be.
+//! Warnings about a trace and about the scope of a study.
 
 use super::device::DeviceStudy;
-use super::lost_history::LostHistory;
 use super::history::MemoryHistory;
+use super::lost_history::LostHistory;
 use crate::base::units::{counted, size};
 use crate::base::warning::{Code, Warnings};
 use crate::replay::literal::LiteralOutcome;
 use crate::snapshot::Device;
 
-/// What to do about a recording that begins late.
+/// Advice for a recording that starts too late.
 const RECORD_EARLIER: &str = "; to see all of it, record before the model is built: \
     torch.cuda.memory._record_memory_history() there, and \
     torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") after the work";
 
-/// Adds to `warnings` what is odd about the trace of `device`, if it has one.
+/// Warns about the trace of `device`, if it has one.
 pub fn warn_about_trace(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) {
-    if let Some(over_time) = device.history() {
-        warn_about_scope(device, over_time, warnings);
-        if over_time.has_changed_settings {
+    if let Some(history) = device.history() {
+        warn_about_scope(device, history, warnings);
+        if history.has_changed_settings {
             let changes = device.inferred().hypothesis.settings_changes.len() as u64;
             warnings.add(
                 Code::SettingsChanged,
@@ -28,20 +28,20 @@ pub fn warn_about_trace(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) {
                 ),
             );
         }
-        warn_about_replay(device.device(), over_time.outcome, warnings);
+        warn_about_replay(device.device(), history.outcome, warnings);
     }
 }
 
-/// Adds to `warnings` what was asked for and cannot be.
-fn warn_about_scope(device: DeviceStudy<'_, '_>, over_time: &MemoryHistory, warnings: &mut Warnings) {
+/// Warns about an empty window and a capacity that is too small.
+fn warn_about_scope(device: DeviceStudy<'_, '_>, history: &MemoryHistory, warnings: &mut Warnings) {
     let (id, reserved) = (device.id(), device.peak().reserved_bytes);
-    if over_time.entries == 0 {
+    if history.entries == 0 {
         warnings.add(
             Code::EmptyWindow,
             format!(
                 "device {id}: none of the {} is in the selected part of the trace, so there is no \
                  peak, no timeline and no failed request to show",
-                counted(over_time.trace_entries, "trace entry")
+                counted(history.trace_entries, "trace entry")
             ),
         );
     }
@@ -57,15 +57,19 @@ fn warn_about_scope(device: DeviceStudy<'_, '_>, over_time: &MemoryHistory, warn
     }
 }
 
-/// Adds to `warnings` what a replay of `device`'s trace found to be odd about it.
-pub(crate) fn warn_about_replay(device: Device<'_>, outcome: LiteralOutcome, warnings: &mut Warnings) {
+/// Warns about what the literal replay of `device`'s trace revealed.
+pub(crate) fn warn_about_replay(
+    device: Device<'_>,
+    outcome: LiteralOutcome,
+    warnings: &mut Warnings,
+) {
     let id = device.id();
     let lost = LostHistory::from_replay(device, outcome);
     if let Some(lost) = lost {
         warnings.add(Code::HistoryLost, format!("device {id}: {lost}"));
     }
     if outcome.initial_totals.reserved > 0 {
-        // What is known to be lost says why, and what to do.
+        // The warning about lost history has given the cause and the advice already.
         let (why, instead) = if lost.is_some() {
             ("", "")
         } else {
@@ -74,7 +78,8 @@ pub(crate) fn warn_about_replay(device: Device<'_>, outcome: LiteralOutcome, war
         warnings.add(
             Code::Truncated,
             format!(
-                "the trace of device {id} does not begin at an empty allocator{why}: it begins with {} reserved and {} allocated, rebuilt from the final segments{instead}",
+                "the trace of device {id} does not begin at an empty allocator{why}: it begins with {} reserved and {} \
+                 allocated, rebuilt from the final segments{instead}",
                 size(outcome.initial_totals.reserved),
                 size(outcome.initial_totals.allocated)
             ),

@@ -25,10 +25,10 @@ const SAMPLES: usize = 21;
 /// # Errors
 /// If the driver fails, if not even the smallest size fits, or if `stop` is set before the measurement is complete.
 pub fn calibrate(gpu: &mut CudaDevice, stop: &AtomicBool) -> Result<Costs, LiveError> {
-    let gpu_index = gpu.facts().gpu;
+    let gpu_index = gpu.info().gpu;
     let driver_error = |error| LiveError::Driver { gpu: gpu_index, error };
     gpu.reset(0).map_err(driver_error)?;
-    let within_reach = gpu.facts().usable;
+    let within_reach = gpu.info().usable;
     for size in SIZES.into_iter().filter(|size| *size <= within_reach / 2) {
         for _ in 0..SAMPLES {
             if stop.load(Ordering::Relaxed) {
@@ -59,10 +59,10 @@ pub fn calibrate(gpu: &mut CudaDevice, stop: &AtomicBool) -> Result<Costs, LiveE
     if [&calls.malloc, &calls.free, &calls.map, &calls.unmap].iter().any(|costs| costs.is_empty()) {
         return Err(LiveError::TooLittleMemory { gpu: gpu_index, within_reach });
     }
-    let (major, minor) = gpu.facts().cuda_version;
+    let (major, minor) = gpu.info().cuda_version;
     Ok(Costs {
         schema: COST_SCHEMA.to_owned(),
-        gpu: gpu.facts().name.clone(),
+        gpu: gpu.info().name.clone(),
         cuda_version: format!("{major}.{minor}"),
         calls,
     })

@@ -50,8 +50,9 @@ impl Costs {
     /// # Errors
     /// One sentence, if the text is not a cost file or lacks a kind of call.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut costs: Self = serde_json::from_str(text)
-            .map_err(|error| format!("is not a cost file of 'oomscope live --calibrate': {error}"))?;
+        let mut costs: Self = serde_json::from_str(text).map_err(|error| {
+            format!("is not a cost file of 'oomscope live --calibrate': {error}")
+        })?;
         if costs.schema != COST_SCHEMA {
             return Err(format!("has the schema '{}', not {COST_SCHEMA}", costs.schema));
         }
@@ -95,8 +96,9 @@ impl Costs {
 
 /// The line through `lower` and `upper`, which differ in size, evaluated at `bytes`; at least 0.
 fn interpolate(lower: Cost, upper: Cost, bytes: u64) -> u64 {
-    let [rise, run, offset] = [(lower.median_ns, upper.median_ns), (lower.bytes, upper.bytes), (lower.bytes, bytes)]
-        .map(|(from, to)| i128::from(to) - i128::from(from));
+    let [rise, run, offset] =
+        [(lower.median_ns, upper.median_ns), (lower.bytes, upper.bytes), (lower.bytes, bytes)]
+            .map(|(from, to)| i128::from(to) - i128::from(from));
     let cost = i128::from(lower.median_ns) + rise.saturating_mul(offset) / run.max(1);
     u64::try_from(cost.max(0)).unwrap_or(u64::MAX)
 }
@@ -135,7 +137,11 @@ mod tests {
         {
             assert_eq!(costs.call_ns(Action::SegmentAlloc, bytes), ns, "{bytes}");
         }
-        assert_eq!(costs.call_ns(Action::SegmentUnmap, 1 << 40), 5_000, "only one size was measured");
+        assert_eq!(
+            costs.call_ns(Action::SegmentUnmap, 1 << 40),
+            5_000,
+            "only one size was measured"
+        );
         assert_eq!(costs.call_ns(Action::Alloc, 100), 0);
     }
 

@@ -4,26 +4,26 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
+use super::emit::{Journal, ModelRun};
+use super::inferred_settings::{inferred_options, settings_changes};
+use super::overrides::{Overrides, hypothesis_with};
+use super::recorded_run::RecordedRun;
 use super::reports::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport,
     ReplayedDevice,
 };
-use super::warnings::{divergence_warning, settings_changed_warning};
-use super::overrides::{Overrides, hypothesis_with};
-use super::emit::{ModelRun, Journal};
-use super::inferred_settings::{settings_changes, inferred_options};
-use super::recorded_run::RecordedRun;
 use super::smallest_capacity::first_impossible_request;
 use super::summary::summarize_replay;
+use super::warnings::{divergence_warning, settings_changed_warning};
 use crate::allocator::conf::{self, Settings, UnknownKeys};
-use crate::allocator::{CachingAllocator, AllocatorEntry};
+use crate::allocator::{AllocatorEntry, CachingAllocator};
 use crate::base::summary::Summary;
 use crate::base::units::{counted, size};
 use crate::base::warning::{Code, Warning};
-use crate::replay::literal::{warn_if_foreign, candidate_releases};
+use crate::replay::literal::{candidate_releases, warn_if_foreign};
 use crate::replay::model::{
-    Divergence, Hypothesis, Inference, InferredDevice, Simulation, EntrySink, Verification, count_end_differences,
-    simulate,
+    Divergence, EntrySink, Hypothesis, Inference, InferredDevice, Simulation, Verification,
+    count_end_differences, simulate,
 };
 use crate::snapshot::{Device, Snapshot, TraceEntry};
 use crate::study::{DeviceStudy, LostHistory, Study};
@@ -107,7 +107,8 @@ pub fn replay_with(
     // Warnings that limit all figures come first.
     let divergences = study.devices().filter_map(divergence_warning);
     let reconfigured = study.devices().filter_map(settings_changed_warning);
-    let too_small = study.devices().filter_map(|device| capacity_warning(device, overrides.capacity));
+    let too_small =
+        study.devices().filter_map(|device| capacity_warning(device, overrides.capacity));
     report.warnings = divergences
         .chain(reconfigured)
         .chain(too_small)
@@ -128,7 +129,9 @@ pub fn replay_with(
             let mut push = |entry: &AllocatorEntry, time: u64| journal.push((*entry, time));
             let sink = keep_journal.then_some(&mut push as &mut EntrySink<'_>);
             let mut simulation = simulate(device.program(), &hypothesis, sink);
-            let impossible = overrides.capacity.and_then(|bytes| first_impossible_request(device, bytes, overrides));
+            let impossible = overrides
+                .capacity
+                .and_then(|bytes| first_impossible_request(device, bytes, overrides));
             simulation.add_failed_request(impossible);
             let report = simulated_device(device.inferred(), &hypothesis, &simulation, recorded);
             let Simulation { allocator, .. } = simulation;
@@ -169,7 +172,8 @@ fn verify_device(device: DeviceStudy<'_, '_>) -> ReplayedDevice {
         verification.is_exact() && device.lost_history() == Some(LostHistory::RingOfOne);
     let is_traced = !inferred.device.is_empty() && !shows_no_decision;
     let report = device_report(inferred, &inferred.hypothesis, &verification.allocator);
-    let report = if verification.is_exact() { report } else { with_recorded_figures(device, report) };
+    let report =
+        if verification.is_exact() { report } else { with_recorded_figures(device, report) };
     ReplayedDevice {
         events: EventCounts {
             recorded: verification.recorded,
@@ -279,7 +283,7 @@ fn memory_stats(
 }
 
 fn recorded_ooms(device: Device<'_>) -> Vec<FailedRequest> {
-    let failed = device.failed().map(|event| (event, device.entry(event)));
+    let failed = device.failed_requests().map(|event| (event, device.entry(event)));
     failed.map(|(event, entry)| FailedRequest { event, requested_bytes: entry.size }).collect()
 }
 

@@ -7,7 +7,7 @@ use crate::base::units::{count, counted, size};
 use crate::study::LostHistory;
 
 /// Appended to an answer that rests on a model that does not reproduce the recording.
-const ESTIMATE: &str = " (an estimate: the model diverges from the recording)";
+pub(super) const ESTIMATE: &str = " (an estimate: the model diverges from the recording)";
 
 /// Settings that need less than 1/50 more than the best count as equally good, and the simplest of them is named.
 const NOTICEABLE_PARTS: u64 = 50;
@@ -60,7 +60,8 @@ pub(super) fn summarize_rows(
 fn best(rows: &[WhatIfRow]) -> Option<&WhatIfRow> {
     let survives_next_step = |row: &&WhatIfRow| row.ooms == 0 && row.next_step_fails != Some(true);
     let any_survives = rows.iter().any(|row| survives_next_step(&row));
-    let candidates = || rows.iter().filter(|row| row.ooms == 0 && (!any_survives || survives_next_step(row)));
+    let candidates =
+        || rows.iter().filter(|row| row.ooms == 0 && (!any_survives || survives_next_step(row)));
     let minimum = candidates().map(|row| row.peak_reserved_bytes).min()?;
     let threshold = minimum.saturating_add(minimum / NOTICEABLE_PARTS);
     candidates().min_by_key(|row| {
@@ -94,7 +95,10 @@ fn summarize_all_served(
                 size(peak)
             ),
             who: None,
-            action: Some(format!("set it to reserve {} less", size(peak - best.peak_reserved_bytes))),
+            action: Some(format!(
+                "set it to reserve {} less",
+                size(peak - best.peak_reserved_bytes)
+            )),
             copy: Some(shell_assignment(&best.settings, context.recorded_settings)),
         },
     }
@@ -112,7 +116,10 @@ fn summarize_served(
         n => format!("all requests, {} of which failed as recorded", count(n as u64)),
     };
     let needed = best.smallest_capacity_bytes;
-    let headroom = device.capacity_bytes.zip(needed).and_then(|(capacity, needed_bytes)| capacity.checked_sub(needed_bytes));
+    let headroom = device
+        .capacity_bytes
+        .zip(needed)
+        .and_then(|(capacity, needed_bytes)| capacity.checked_sub(needed_bytes));
     let only_postpones = best.next_step_fails == Some(true);
     let (action, copy) = match headroom {
         _ if only_postpones => (
@@ -130,7 +137,8 @@ fn summarize_served(
         true => "; later requests are not recorded",
         false => "",
     };
-    let headroom_text = headroom.map(|bytes| format!("; {} headroom", size(bytes))).unwrap_or_default();
+    let headroom_text =
+        headroom.map(|bytes| format!("; {} headroom", size(bytes))).unwrap_or_default();
     let (setting, id) = (&best.settings, device.device);
     Summary {
         answer: format!("{setting} serves {failed} on device {id}{headroom_text}{caveat}"),
@@ -163,7 +171,10 @@ fn summarize_none_served(device: &WhatIfDevice, rows: &[WhatIfRow]) -> Summary {
 }
 
 /// Describes what the program would need, if a request fails in each of the `rows` of `device`.
-pub fn describe_requirement<'a>(device: &WhatIfDevice, rows: impl Iterator<Item = &'a WhatIfRow>) -> String {
+pub fn describe_requirement<'a>(
+    device: &WhatIfDevice,
+    rows: impl Iterator<Item = &'a WhatIfRow>,
+) -> String {
     let capacity = device.capacity_bytes.unwrap_or(u64::MAX);
     if device.lower_bound_bytes > capacity {
         return "a smaller program or a larger device; no setting helps, because live memory alone exceeds the device"
@@ -198,10 +209,13 @@ fn summarize_verification(report: &ReplayReport, device: &ReplayedDevice) -> (u8
     let (id, recorded) = (device.device, device.events.recorded as u64);
     let whatif = command_line("whatif", &report.path);
     match (device.exact, &device.first_divergence) {
-        _ if recorded == 0 => (1, Summary::from_answer(format!("device {id} has no trace to replay"))),
+        _ if recorded == 0 => {
+            (1, Summary::from_answer(format!("device {id} has no trace to replay")))
+        }
         (None, _) => {
-            let answer =
-                format!("the single trace entry of device {id} shows no allocator decision to reproduce");
+            let answer = format!(
+                "the single trace entry of device {id} shows no allocator decision to reproduce"
+            );
             (2, Summary::from_answer(format!("{answer}: {}", LostHistory::RingOfOne)))
         }
         (Some(true), _) => {
@@ -211,8 +225,7 @@ fn summarize_verification(report: &ReplayReport, device: &ReplayedDevice) -> (u8
                 size(device.peak_reserved_bytes),
                 size(device.peak_allocated_bytes)
             );
-            let action =
-                "try other settings: what-ifs of this recording are reliable".to_owned();
+            let action = "try other settings: what-ifs of this recording are reliable".to_owned();
             (0, Summary { answer, who: None, action: Some(action), copy: whatif })
         }
         (Some(false), divergence) => {
@@ -248,8 +261,11 @@ fn summarize_what_if(
         size(recorded.peak_reserved_bytes)
     );
     let settings = report.settings_string.as_deref().filter(|settings| !settings.is_empty());
-    let helps = failures < recorded_failures || device.peak_reserved_bytes < recorded.peak_reserved_bytes;
-    let copy = settings.filter(|_| failures == 0 && helps).map(|settings| shell_assignment(settings, None));
+    let helps =
+        failures < recorded_failures || device.peak_reserved_bytes < recorded.peak_reserved_bytes;
+    let copy = settings
+        .filter(|_| failures == 0 && helps)
+        .map(|settings| shell_assignment(settings, None));
     let action = match (failures, &copy) {
         (0, Some(_)) => Some("set it in the job's environment".to_owned()),
         (0, None) => None,

@@ -14,13 +14,13 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use oomscope::allocator::releases::NEWEST;
 use oomscope::analysis::{Options, analyze};
-use oomscope::replay::ops::Program;
-use oomscope::replay::literal::{Tracking, LiteralReplay, recorded_settings};
+use oomscope::replay::literal::{LiteralReplay, Tracking, recorded_settings};
 use oomscope::replay::model::{simulate, verify};
+use oomscope::replay::ops::Program;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
-use oomscope::whatif::fit::{FitOptions, Sized, fit};
-use oomscope::whatif::{WhatIfOptions, Overrides, replay_with, compare_settings, write_snapshot};
+use oomscope::whatif::fit::{FitInput, FitOptions, fit};
+use oomscope::whatif::{Overrides, WhatIfOptions, compare_settings, replay_with, write_snapshot};
 
 const SIZE: u64 = 30_000_000;
 
@@ -119,10 +119,10 @@ fn other_sizes(c: &mut Criterion) {
     group.bench_function("largest of a grid", |b| {
         b.iter(|| {
             let studies = [&recorded[0], &recorded[1]].map(|s| Study::new(s, Scope::default()));
-            let sized: Vec<Sized<'_, '_>> = batches
+            let sized: Vec<FitInput<'_, '_>> = batches
                 .iter()
                 .zip(&studies)
-                .map(|(size, study)| Sized { size: (*size).into(), path: "bench", study })
+                .map(|(size, study)| FitInput { size: (*size).into(), path: "bench", study })
                 .collect();
             fit(&sized, &options).unwrap()
         });
@@ -141,7 +141,11 @@ fn benches(c: &mut Criterion) {
             b.iter(|| Snapshot::read(black_box(&bytes), &|_| ()).unwrap());
         });
         group.bench_function("replay", |b| {
-            let literal = LiteralReplay { device: snapshot.device(0), settings: &settings, settings_changes: &[] };
+            let literal = LiteralReplay {
+                device: snapshot.device(0),
+                settings: &settings,
+                settings_changes: &[],
+            };
             b.iter(|| literal.run(Tracking::Totals, |step| _ = black_box(step.tiling.totals())));
         });
         group.bench_function("read and analyze", |b| {

@@ -10,11 +10,9 @@ use crate::support::mutate::{Random, with_seeds};
 use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, plain_json};
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
-use oomscope::compare::diff::{self, At, diff};
 use oomscope::cli::{Config, EXAMPLE};
-use oomscope::compare::gate::{
-    AllowMissing, Baseline, CheckReport, Gate, Limits, judge, peaks,
-};
+use oomscope::compare::diff::{self, At, diff};
+use oomscope::compare::gate::{AllowMissing, Baseline, CheckReport, Gate, Limits, judge, peaks};
 use oomscope::output::document::{self, Style};
 use oomscope::output::formats;
 use oomscope::output::report;
@@ -23,7 +21,10 @@ use oomscope::study::Window;
 use oomscope::study::timeline::{TimelineOptions, timeline};
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::program::find_program_changes;
-use oomscope::whatif::{WhatIfOptions, Overrides, run_model, verify_study, replay_with, compare_settings, write_snapshot};
+use oomscope::whatif::{
+    Overrides, WhatIfOptions, compare_settings, replay_with, run_model, verify_study,
+    write_snapshot,
+};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use crate::support::python::{has_python, python};
 use oomscope::allocator::releases::{NEWEST, OLDEST};
-use oomscope::allocator::{BlockView, AllocatorEntry, SegmentView};
+use oomscope::allocator::{AllocatorEntry, BlockView, SegmentView};
 use oomscope::base::ids::{PoolId, StackId};
 use oomscope::replay::literal::{candidate_releases, recorded_settings, settings_for_release};
 use oomscope::replay::model::{EmittedDevice, Hypothesis, emit, verify};

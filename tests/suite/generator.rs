@@ -2,7 +2,7 @@
 //! takes little memory of one's own.
 
 use crate::support::generator::{Options, Summary, write_snapshot};
-use oomscope::replay::literal::{Tracking, LiteralReplay, Totals, recorded_settings};
+use oomscope::replay::literal::{LiteralReplay, Totals, Tracking, recorded_settings};
 use oomscope::snapshot::{Action, Snapshot};
 
 /// Both ways of stacks: a few that come again and again, and no two alike.
@@ -51,8 +51,12 @@ fn a_generated_trace_leads_exactly_to_its_segments() {
         let snapshot = Snapshot::read(&bytes, &|_| {}).unwrap();
         let settings = recorded_settings(&snapshot);
         let mut last = Totals::default();
-        let outcome = LiteralReplay { device: snapshot.device(0), settings: &settings, settings_changes: &[] }
-            .run(Tracking::Totals, |step| last = step.tiling.totals());
+        let outcome = LiteralReplay {
+            device: snapshot.device(0),
+            settings: &settings,
+            settings_changes: &[],
+        }
+        .run(Tracking::Totals, |step| last = step.tiling.totals());
         assert_eq!((outcome.contradictions, outcome.end_differences), (0, 0), "{stacks:?}");
         assert_eq!(outcome.initial_totals, Totals::default());
         assert_eq!(last.reserved, snapshot.segments.iter().map(|s| s.total_size).sum::<u64>());

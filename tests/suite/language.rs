@@ -11,8 +11,8 @@ use crate::support::rust_source::{Source, sources};
 /// Hits that are left. These numbers only fall: lower the room's number in the commit that renames.
 const ALLOWED: &[(&str, usize)] = &[
     ("base", 7),
-    ("allocator", 138),
-    ("snapshot", 112),
+    ("allocator", 0),
+    ("snapshot", 0),
     ("stacks", 11),
     ("replay", 16),
     ("study", 329),

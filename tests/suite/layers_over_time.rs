@@ -6,7 +6,7 @@ use crate::support::fixtures;
 use oomscope::analysis::{Options, analyze_study};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Study;
-use oomscope::study::attribution::{Category, held_blocks};
+use oomscope::study::attribution::{Category, categorized_blocks};
 
 /// Moments of each recording that are asked for one by one.
 const ASKED: usize = 6;
@@ -24,7 +24,7 @@ fn wrong(snapshot: &Snapshot) -> (u64, u64) {
         for (bucket, applied) in fullest.iter().enumerate().skip(every / 2).step_by(every) {
             let Some(entry) = applied.checked_sub(1) else { continue };
             let mut asked: BTreeMap<Category, u64> = BTreeMap::new();
-            for block in held_blocks(device, entry as usize) {
+            for block in categorized_blocks(device, entry as usize) {
                 *asked.entry(block.category).or_default() += block.bytes;
             }
             let layers: BTreeMap<Category, u64> =

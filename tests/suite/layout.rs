@@ -1,7 +1,7 @@
 //! The memory laid out at a moment of the literal replay is what a snapshot of that moment shows.
 
 use crate::support::fixtures;
-use oomscope::replay::literal::{Tracking, Layout, LiteralReplay};
+use oomscope::replay::literal::{Layout, LiteralReplay, Tracking};
 use oomscope::replay::model::settings_in_effect;
 use oomscope::snapshot::{BlockState, Segment, Snapshot};
 

@@ -3,12 +3,12 @@
 
 use crate::support::peak_heap;
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
-use oomscope::compare::diff::{At, DiffOptions, File, diff};
 use oomscope::cli::Config;
+use oomscope::compare::diff::{At, DiffOptions, File, diff};
 use oomscope::compare::gate::{AllowMissing, Gate, Limits, judge};
 use oomscope::output::document::{Style, terminal};
 use oomscope::output::report;
-use oomscope::snapshot::{Snapshot, reads};
+use oomscope::snapshot::{Snapshot, read_count};
 use oomscope::study::timeline::{TimelineOptions, timeline};
 use oomscope::study::{Scope, Study, Window};
 use oomscope::whatif::{WhatIfOptions, compare_settings};
@@ -110,9 +110,9 @@ fn nested_annotations(n: u64) -> Snapshot {
 fn cost(snapshot: &Snapshot, answer: fn(&Snapshot)) -> [u64; 2] {
     let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     alone.install(|| {
-        let before = [reads(), peak_heap::taken() as u64];
+        let before = [read_count(), peak_heap::taken() as u64];
         answer(snapshot);
-        [reads() - before[0], peak_heap::taken() as u64 - before[1]]
+        [read_count() - before[0], peak_heap::taken() as u64 - before[1]]
     })
 }
 
@@ -155,14 +155,24 @@ const ANSWERS: [Answer; 6] = [
         let study = Study::new(snapshot, Scope::default());
         let options = ["expandable_segments:True".to_owned()];
         let asked = WhatIfOptions { options: &options, ..WhatIfOptions::default() };
-        terminal(&report::whatif(&compare_settings(&study, "a", asked, &|_, _| ()).unwrap()), STYLE);
+        terminal(
+            &report::whatif(&compare_settings(&study, "a", asked, &|_, _| ()).unwrap()),
+            STYLE,
+        );
     }),
     // Most requests fail.
     ("whatif on a small device", |snapshot| {
         let study = Study::new(snapshot, Scope::default());
         let options = ["max_split_size_mb:64".to_owned()];
-        let asked = WhatIfOptions { options: &options, capacity: Some(100 * MIB), ..WhatIfOptions::default() };
-        terminal(&report::whatif(&compare_settings(&study, "a", asked, &|_, _| ()).unwrap()), STYLE);
+        let asked = WhatIfOptions {
+            options: &options,
+            capacity: Some(100 * MIB),
+            ..WhatIfOptions::default()
+        };
+        terminal(
+            &report::whatif(&compare_settings(&study, "a", asked, &|_, _| ()).unwrap()),
+            STYLE,
+        );
     }),
     ("check", |snapshot| {
         let config = Config::parse("max-ooms = 0\nmax-gap-ratio = 0.1\n").unwrap();

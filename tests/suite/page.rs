@@ -6,7 +6,7 @@ use std::path::Path;
 use oomscope::analysis::{AnalyzeReport, Options, analyze_study};
 use oomscope::output::page::{PageData, SnapshotData};
 use oomscope::snapshot::Snapshot;
-use oomscope::study::{DeviceStudy, TracePosition, Scope, Study, Window};
+use oomscope::study::{DeviceStudy, Scope, Study, TracePosition, Window};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};

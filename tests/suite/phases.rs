@@ -14,7 +14,7 @@ fn course(snapshot: &Snapshot, device: u64) -> Vec<(Option<u32>, Phase)> {
     let phases = phases(snapshot, device);
     let mut course: Vec<_> = snapshot
         .device(device)
-        .with_action(Action::Alloc)
+        .indexes_with_action(Action::Alloc)
         .map(|index| (phases.step_at(index), phases.phase_at(index)))
         .collect();
     course.dedup();
@@ -50,7 +50,7 @@ fn a_failure_belongs_to_the_step_that_it_ended() {
         ("2.15.0-oom_varlen-at-oom", (24, Phase::Forward)),
     ] {
         let snapshot = fixtures::snapshot(name);
-        let oom = snapshot.device(0).failed().next_back().unwrap();
+        let oom = snapshot.device(0).failed_requests().next_back().unwrap();
         let phases = phases(&snapshot, 0);
         assert_eq!((phases.step_at(oom).unwrap(), phases.phase_at(oom)), last, "{name}");
         assert!(phases.step_entries(last.0).unwrap().contains(&oom));
@@ -84,7 +84,7 @@ fn named_ranges_are_found_by_time() {
     let snapshot = fixtures::snapshot("2.15.0-gpt_train-cpp_stacks");
     let phases = phases(&snapshot, 0);
     let mut named = 0;
-    for index in snapshot.device(0).with_action(Action::Alloc) {
+    for index in snapshot.device(0).indexes_with_action(Action::Alloc) {
         let within = phases.range_at(index).map(|name| snapshot.text(name));
         let is_step = within == Some("Optimizer.step#AdamW.step");
         assert_eq!(is_step, phases.phase_at(index) == Phase::Optimizer, "entry {index}");

@@ -270,7 +270,10 @@ fn records_in_wrong_company_are_refused() {
     // After the first batch of 1000 too.
     let mut many = vec![event(); 1000];
     many.push(Py::None);
-    assert_says(&mixed(many).pickle(4), &["a list mixes records", "; 1,000 complete trace entries"]);
+    assert_says(
+        &mixed(many).pickle(4),
+        &["a list mixes records", "; 1,000 complete trace entries"],
+    );
     // An entry, and a whole trace, that two devices share.
     let traces = |second: Vec<u8>| {
         let first = Py::Raw(Script::default().py(&Py::from(vec![event()])).put(0).0);
@@ -340,7 +343,10 @@ fn damage_is_named_with_its_byte_and_opcode() {
             b"\x80\x04N\x94](h\0h\0h\x09e.",
             "memo entry 9 was never written (byte 10, opcode BINGET)",
         ),
-        (b"\x80\x04Nr\xff\xff\xff\xff.", "memo number 4294967295 exceeds the size of the file (byte 3"),
+        (
+            b"\x80\x04Nr\xff\xff\xff\xff.",
+            "memo number 4294967295 exceeds the size of the file (byte 3",
+        ),
         (b"Np99999999999999999999\n.", "'99999999999999999999' is not a number (byte 1"),
         (b"Ifive\n.", "'five' is not a number (byte 0, opcode INT)"),
         (b"L12x\n.", "'12x' is not a number (byte 0, opcode LONG)"),

@@ -257,9 +257,7 @@ fn trailing_bytes_are_named_and_ignored() {
     assert_eq!(describe(&snapshot), describe(&read(&sample)));
     assert_eq!(
         warnings(&snapshot),
-        format!(
-            "trailing-bytes: 4 bytes after the end of the pickle at byte {end} were ignored\n"
-        )
+        format!("trailing-bytes: 4 bytes after the end of the pickle at byte {end} were ignored\n")
     );
 }
 

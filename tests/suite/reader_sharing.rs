@@ -199,7 +199,10 @@ fn what_contains_itself_or_grows_after_use_is_refused() {
     let entry = Script::default().py(&sample::event("alloc", 1, 2, 3)).raw(b"K\x01K\x02s").0;
     let entry = Py::Raw(entry);
     let message = refusal(&sample::snapshot_of(vec![], vec![vec![entry].into()]).pickle(4));
-    assert!(message.contains("a record of a snapshot is changed after it was complete"), "{message}");
+    assert!(
+        message.contains("a record of a snapshot is changed after it was complete"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::support::{fixtures, garbage};
 use oomscope::base::ids::StackId;
 use oomscope::snapshot::{Block, BlockState, Snapshot, TraceEntry};
 use oomscope::study::{Scope, Study};
-use oomscope::whatif::{Overrides, run_model, verify_study, replay_with};
+use oomscope::whatif::{Overrides, replay_with, run_model, verify_study};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use oomscope::allocator::conf::Settings;
 use oomscope::base::input::Source;
 use oomscope::base::warning::Code;
-use oomscope::replay::ops::device_frees;
 use oomscope::replay::model::count_end_differences;
+use oomscope::replay::ops::device_frees;
 use oomscope::snapshot::{Block, BlockState, Snapshot};
 use oomscope::study::{Scope, Study};
-use oomscope::whatif::{ReplayReport, Overrides, verify_study, replay_with};
+use oomscope::whatif::{Overrides, ReplayReport, replay_with, verify_study};
 
 /// Nothing was recorded but the final state.
 const WITHOUT_TRACE: [&str; 1] = ["2.15.0-gpt_varlen-no-history"];
@@ -115,7 +115,8 @@ fn settings_that_change_at_run_time_are_found() {
             "{name}: figures over time follow them"
         );
         let overrides = Overrides { capacity: Some(1 << 40), ..Overrides::default() };
-        let (replayed, _) = replay_with(&Study::new(&snapshot, Scope::default()), "", &overrides, false);
+        let (replayed, _) =
+            replay_with(&Study::new(&snapshot, Scope::default()), "", &overrides, false);
         assert_eq!(replayed.devices[0].peak_reserved_bytes, peak, "{name}: a what-if follows them");
         assert!(replayed.warnings.iter().any(|warning| warning.code == Code::SettingsChanged));
     }

@@ -10,7 +10,9 @@ use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::output::document::{Style, markdown, terminal};
 use oomscope::output::formats;
 use oomscope::output::report;
-use oomscope::replay::literal::{Tracking, LiteralReplay, LiteralOutcome, Tiling, Totals, recorded_settings};
+use oomscope::replay::literal::{
+    LiteralOutcome, LiteralReplay, Tiling, Totals, Tracking, recorded_settings,
+};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{SERIES_ALLOCATED, SERIES_RESERVED, Window};
 use proptest::prelude::*;
@@ -53,12 +55,15 @@ fn replay(snapshot: &Snapshot, device: u64, settings: &Settings) -> (Vec<Totals>
     let mut totals = Vec::new();
     let mut unsound = None;
     let outcome =
-        LiteralReplay { device: snapshot.device(device), settings, settings_changes: &[] }.run(Tracking::Totals, |step| {
-            totals.push(step.tiling.totals());
-            if let Err(what) = is_sound(step.tiling) {
-                unsound.get_or_insert((step.entry.map(|(index, _)| index), what));
-            }
-        });
+        LiteralReplay { device: snapshot.device(device), settings, settings_changes: &[] }.run(
+            Tracking::Totals,
+            |step| {
+                totals.push(step.tiling.totals());
+                if let Err(what) = is_sound(step.tiling) {
+                    unsound.get_or_insert((step.entry.map(|(index, _)| index), what));
+                }
+            },
+        );
     assert_eq!(unsound, None, "at an entry the sums are unsound");
     (totals, outcome)
 }

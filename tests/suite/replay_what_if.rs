@@ -7,7 +7,7 @@ use oomscope::replay::literal::settings_for_release;
 use oomscope::replay::model::count_end_differences;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
-use oomscope::whatif::{ModelRun, ReplayReport, Overrides, replay_with};
+use oomscope::whatif::{ModelRun, Overrides, ReplayReport, replay_with};
 
 /// Recordings of one run, and the figures that its trace does not tell: a call of `empty_cache()` that
 /// gives nothing back leaves no entry.
@@ -169,7 +169,11 @@ fn nothing_changed_changes_nothing() {
             assert_eq!(differing, Vec::<&String>::new(), "{name}");
             assert_eq!(device.ooms.len(), recorded.ooms.len(), "{name}");
             assert_eq!(device.avoided_ooms.len(), 0, "{name}");
-            assert_eq!(count_end_differences(snapshot.device(one.device), &one.allocator), 0, "{name}");
+            assert_eq!(
+                count_end_differences(snapshot.device(one.device), &one.allocator),
+                0,
+                "{name}"
+            );
         }
     }
 }

@@ -196,7 +196,9 @@ fn what_is_done_to_the_page_does_what_it_should() {
     assert_ne!(browser.value(dark), light);
 
     // What the address says is what is seen again.
-    browser.value("oomscope.show({ mode: 'each', start: 30000, end: 32000, moment: 30949, selected: 5 })");
+    browser.value(
+        "oomscope.show({ mode: 'each', start: 30000, end: 32000, moment: 30949, selected: 5 })",
+    );
     browser.settle();
     let (seen, hash) = (view(&mut browser), browser.value("location.hash"));
     browser.open(&file, hash.as_str().unwrap());

@@ -4,7 +4,7 @@
 use crate::support::recorded::{Recorded, between, format_size};
 use crate::support::{fixtures, recorded};
 use oomscope::analysis::{DeviceReport, Options, SnapshotReport, analyze};
-use oomscope::replay::literal::{Tracking, LiteralReplay, LiteralOutcome, Totals};
+use oomscope::replay::literal::{LiteralOutcome, LiteralReplay, Totals, Tracking};
 use oomscope::replay::model::settings_in_effect;
 use oomscope::snapshot::{Action, Block, BlockState, Device, Snapshot};
 
@@ -88,13 +88,16 @@ fn the_memory_at_the_snapshot_is_what_pytorch_counted() {
 fn peaks(device: Device<'_>) -> (Totals, LiteralOutcome) {
     let settings = settings_in_effect(device.snapshot(), None);
     let mut peak = Totals::default();
-    let outcome = LiteralReplay { device, settings: &settings, settings_changes: &[] }.run(Tracking::Totals, |step| {
-        let now = step.tiling.totals();
-        peak.reserved = peak.reserved.max(now.reserved);
-        peak.allocated = peak.allocated.max(now.allocated);
-        peak.active = peak.active.max(now.active);
-        peak.requested = peak.requested.max(now.requested);
-    });
+    let outcome = LiteralReplay { device, settings: &settings, settings_changes: &[] }.run(
+        Tracking::Totals,
+        |step| {
+            let now = step.tiling.totals();
+            peak.reserved = peak.reserved.max(now.reserved);
+            peak.allocated = peak.allocated.max(now.allocated);
+            peak.active = peak.active.max(now.active);
+            peak.requested = peak.requested.max(now.requested);
+        },
+    );
     (peak, outcome)
 }
 
@@ -156,7 +159,11 @@ fn a_rebuilt_start_ends_where_pytorch_ended() {
         let recorded = recorded::of(name).unwrap();
         let settings = settings_in_effect(&snapshot, None);
         let mut last = Totals::default();
-        let literal = LiteralReplay { device: snapshot.device(0), settings: &settings, settings_changes: &[] };
+        let literal = LiteralReplay {
+            device: snapshot.device(0),
+            settings: &settings,
+            settings_changes: &[],
+        };
         let outcome = literal.run(Tracking::Totals, |step| last = step.tiling.totals());
         assert_eq!((outcome.contradictions, outcome.end_differences), (0, 0), "{name}");
         assert!(outcome.initial_totals.reserved > 0, "{name}");

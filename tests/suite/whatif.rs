@@ -5,7 +5,9 @@ use crate::support::recorded::Recorded;
 use crate::support::{fixtures, recorded};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
-use oomscope::whatif::{WhatIfOptions, Overrides, WhatIfReport, WhatIfRow, apply_option, replay_with, compare_settings};
+use oomscope::whatif::{
+    Overrides, WhatIfOptions, WhatIfReport, WhatIfRow, apply_option, compare_settings, replay_with,
+};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -300,7 +302,8 @@ fn progress_is_told_row_by_row() {
     let options = ["expandable_segments:True".to_owned()];
     let told = std::sync::Mutex::new(Vec::new());
     let asked = WhatIfOptions { options: &options, ..WhatIfOptions::default() };
-    compare_settings(&study, "a", asked, &|done, all| told.lock().unwrap().push((done, all))).unwrap();
+    compare_settings(&study, "a", asked, &|done, all| told.lock().unwrap().push((done, all)))
+        .unwrap();
     let mut told = told.into_inner().unwrap();
     told.sort_unstable();
     assert_eq!(told, [(1, 4), (2, 4), (3, 4), (4, 4)]);

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use crate::support::program::result_of;
 use oomscope::snapshot::{Action, Device};
-use oomscope::study::attribution::{Category, Confidence, held_blocks};
+use oomscope::study::attribution::{Category, Confidence, categorized_blocks};
 use oomscope::study::{Scope, Study};
 use serde_json::{Value, json};
 
@@ -111,7 +111,7 @@ fn judge(keep: impl Fn(&Moment) -> bool, least: Confidence) -> Scores {
         let contradicted = contradicted(&kept, snapshot.device(0));
         for (number, moment) in kept.into_iter().enumerate() {
             let mut truth = moment.truth;
-            for block in held_blocks(study.device(0).unwrap(), moment.entry) {
+            for block in categorized_blocks(study.device(0).unwrap(), moment.entry) {
                 if contradicted.contains(&(number, block.address)) {
                     truth.remove(&block.address);
                     continue;

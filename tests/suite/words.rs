@@ -8,8 +8,8 @@ use oomscope::base::warning::Code;
 use oomscope::compare::diff::{MatchedBy, Status};
 use oomscope::compare::gate::Severity;
 use oomscope::stacks::phases::{Phase, StepMarker};
-use oomscope::study::figures::Figure;
 use oomscope::study::attribution::{Age, Category, Confidence};
+use oomscope::study::figures::Figure;
 
 fn document(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);

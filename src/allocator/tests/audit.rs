@@ -247,7 +247,7 @@ impl Audit {
             u64::from(matches!(b.state, PoolBlockState::Allocated | PoolBlockState::Pending))
         };
         let backed = |b: &PoolBlock| u64::from(b.state != PoolBlockState::Unmapped);
-        let whole = |b: &PoolBlock| u64::from(!b.is_expandable() && b.prev == BlockId::NONE);
+        let segment = |b: &PoolBlock| u64::from(!b.is_expandable() && b.prev == BlockId::NONE);
         let split = |b: &PoolBlock| {
             u64::from(b.state == PoolBlockState::Free && !b.is_expandable() && b.is_split())
         };
@@ -257,7 +257,7 @@ impl Audit {
         same(&s.active_bytes, "active_bytes", &|b| active(b) * b.size);
         same(&s.requested_bytes, "requested_bytes", &|b| active(b) * b.requested);
         same(&s.reserved_bytes, "reserved_bytes", &|b| backed(b) * b.size);
-        same(&s.segment, "segment", &whole);
+        same(&s.segment, "segment", &segment);
         same(&s.inactive_split, "inactive_split", &split);
         same(&s.inactive_split_bytes, "inactive_split_bytes", &|b| split(b) * b.size);
         let blocks = || ids.iter().map(|id| &allocator.blocks[*id]);
@@ -346,9 +346,9 @@ fn check_links(allocator: &CachingAllocator, id: BlockId) {
         (block.free_list, block.expandable_segment),
         "neighbours of two segments"
     );
-    let is_alike = block.state == next.state;
+    let is_same_state = block.state == next.state;
     assert!(
-        !(is_alike && matches!(block.state, PoolBlockState::Free | PoolBlockState::Unmapped)),
+        !(is_same_state && matches!(block.state, PoolBlockState::Free | PoolBlockState::Unmapped)),
         "not merged"
     );
 }

@@ -289,7 +289,7 @@ fn an_oversize_block_serves_requests_within_the_rounding() {
 
 #[test]
 fn use_on_oom_pools_serve_at_the_time_of_their_release() {
-    let spare = PoolId(5);
+    let fallback = PoolId(5);
     for (minor, expected) in [
         (7, vec![(SegmentFree, 50, 40), (Oom, 40, 45)]),
         (8, vec![(SegmentFree, 50, 40), (Alloc, 0, 45)]),
@@ -298,9 +298,9 @@ fn use_on_oom_pools_serve_at_the_time_of_their_release() {
         (15, vec![(Alloc, 0, 45)]),
     ] {
         let mut run = run(minor, plain(), 90 * MIB, None);
-        run.allocator.set_use_on_oom(spare);
-        let lent = run.alloc_in_pool(50 * MIB, spare);
-        run.free(lent);
+        run.allocator.set_use_on_oom(fallback);
+        let cached_there = run.alloc_in_pool(50 * MIB, fallback);
+        run.free(cached_there);
         let cached = run.alloc(40 * MIB);
         run.free(cached);
         run.take_entries(SEGMENTS);
@@ -309,10 +309,13 @@ fn use_on_oom_pools_serve_at_the_time_of_their_release() {
             expected.into_iter().map(|e| if e.0 == Oom { (Oom, 40, 45) } else { e }).collect();
         let last = run.allocator.entries().last().copied().unwrap();
         assert_eq!(run.take_entries(SEGMENTS), expected, "2.{minor}");
-        assert_eq!(served.is_some(), last.pool == spare, "2.{minor}");
+        assert_eq!(served.is_some(), last.pool == fallback, "2.{minor}");
         // Old releases retry first, which counts although it fails.
         assert_eq!(run.retries().0, u64::from(minor < 11), "2.{minor}");
-        assert!(run.try_alloc(45 * MIB, PRIVATE, false).is_none(), "lent to the default pool only");
+        assert!(
+            run.try_alloc(45 * MIB, PRIVATE, false).is_none(),
+            "only the default pool may use it"
+        );
     }
 }
 
@@ -473,8 +476,8 @@ fn max_split_size_lets_expandable_segments_grow_without_bound() {
 #[test]
 fn blocks_split_before_max_split_size_are_not_released() {
     let mut before = run(15, plain(), 200 * MIB, None);
-    let whole = before.alloc(100 * MIB);
-    before.free(whole);
+    let block = before.alloc(100 * MIB);
+    before.free(block);
     before.alloc(30 * MIB);
     before.alloc(76 * MIB);
     before.allocator.settings = split_at(40);

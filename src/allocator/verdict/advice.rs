@@ -1,4 +1,4 @@
-//! Advice for every verdict, for failures in a trace and messages in a log alike.
+//! Advice for every verdict, for both failures in a trace and messages in a log.
 
 use super::kinds::Verdict;
 
@@ -9,7 +9,7 @@ pub struct Advice {
     pub snippet: Snippet,
 }
 
-/// What a page offers to copy along with the advice.
+/// Text that a page offers to copy with the advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Snippet {
     /// An option of `PYTORCH_CUDA_ALLOC_CONF`.
@@ -27,7 +27,7 @@ pub const EXPANDABLE_SEGMENTS: &str = "expandable_segments:True";
 pub const MONITOR: &str = "nvidia-smi";
 pub const EMPTY_CACHE_NO_REMEDY: &str = "torch.cuda.empty_cache() would not have helped: PyTorch released every free \
                                          segment before the request failed.";
-/// What else holds memory in a process.
+/// Users of device memory in a process besides the allocator.
 pub const OUTSIDE_ALLOCATOR_USERS: &str = "NCCL buffers, cuBLAS workspaces, and libraries with their own allocators \
                                            (RAPIDS, TensorFlow, JAX, DALI)";
 

@@ -151,11 +151,10 @@ impl MemoryAtFailure {
 pub fn decide(c: &MemoryAtFailure) -> Diagnosis {
     let questions = c.questions();
     let first_yes = questions.iter().position(|(_, answer)| answer.is_likely());
-    let asked_questions =
-        questions.get(..=first_yes.unwrap_or(questions.len() - 1)).unwrap_or(&questions);
+    let answered = questions.get(..=first_yes.unwrap_or(questions.len() - 1)).unwrap_or(&questions);
     let verdict =
         first_yes.and_then(|at| questions.get(at)).map_or(Verdict::Capacity, |question| question.0);
-    let mut within_rounding = asked_questions.iter().any(|(_, answer)| answer.is_within_rounding());
+    let mut within_rounding = answered.iter().any(|(_, answer)| answer.is_within_rounding());
     let is_certain = match verdict {
         // Some of the memory may be of another kind, or the request may belong to the pool counted as another.
         Verdict::PrivatePool | Verdict::Fragmentation => !c.own_includes_others && !within_rounding,

@@ -1,14 +1,14 @@
 //! A failed request and the memory there was: what is known of it when it is seen.
 
 use super::blockers::{Blocker, blockers};
-use crate::allocator::verdict::{ApproxBytes, MemoryAtFailure, FreeMemory, reclaimable_outside};
+use crate::allocator::verdict::{ApproxBytes, FreeMemory, MemoryAtFailure, reclaimable_outside};
 use crate::allocator::{is_small_request, max_growth, segment_size, whole_granule_bytes};
 use crate::base::ids::{PoolId, StackId, SymbolId};
-use crate::replay::literal::{ReplayStep, StreamPool, ContiguousRange, Tiling, Totals};
+use crate::replay::literal::{ContiguousRange, ReplayStep, StreamPool, Tiling, Totals};
 use crate::snapshot::{BlockState, Pools, TraceEntry};
 use crate::stacks::frames::StackReader;
 use crate::study::DeviceStudy;
-use crate::study::memory::{HeldByLine, Sum, by_line, summed};
+use crate::study::memory::{BlockSum, LiveByLine, sum_by_key, top_lines};
 
 /// Lines whose blocks wait for other streams that are listed.
 const SHOWN_PENDING: usize = 5;
@@ -42,7 +42,7 @@ pub(super) struct Told {
     pub(super) is_open: bool,
     /// See [`super::OomReport::kept_back_bytes`].
     pub(super) kept_back: Option<u64>,
-    /// See [`Circumstances::is_pending_unknown`].
+    /// See [`MemoryAtFailure::is_pending_unknown`].
     is_pending_unknown: bool,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Failed {
     /// Of the device, in use outside this allocator.
     pub(super) outside: u64,
     pub(super) blockers: Vec<Blocker>,
-    pub(super) pending: Vec<HeldByLine>,
+    pub(super) pending: Vec<LiveByLine>,
 }
 
 impl Failed {
@@ -74,7 +74,7 @@ impl Failed {
             pool: entry.pool,
             device_free: entry.addr,
             time_us: entry.time_us,
-            stack: entry.made_by,
+            stack: entry.extended_stack,
             user_metadata: entry.user_metadata,
             served: None,
         };
@@ -147,12 +147,12 @@ fn releasable(tiling: &Tiling) -> u64 {
 }
 
 /// By line: the blocks that wait for other streams.
-fn pending(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<HeldByLine> {
+fn pending(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<LiveByLine> {
     let waits = |state| state == BlockState::ActivePendingFree;
     let blocks = tiling.active_blocks().filter(|(.., state, _)| waits(*state));
-    let held = summed(blocks.map(|(_, size, _, _, stack)| (stack, size)));
-    let all = held.values().fold(Sum::default(), |all, sum| all.and(*sum));
-    by_line(stacks, held, all, SHOWN_PENDING).rows
+    let held = sum_by_key(blocks.map(|(_, size, _, _, stack)| (stack, size)));
+    let all = held.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
+    top_lines(stacks, held, all, SHOWN_PENDING).rows
 }
 
 fn circumstances(
@@ -167,7 +167,9 @@ fn circumstances(
     let largest = told.pool.map_or(0, |pool| tiling.largest_free(pool, stream, is_small));
     let homes = tiling.stream_pools();
     let free = |keep: &dyn Fn(&&StreamPool) -> bool| {
-        ApproxBytes::exact(homes.iter().filter(keep).map(|home| home.free).fold(0, u64::saturating_add))
+        ApproxBytes::exact(
+            homes.iter().filter(keep).map(|home| home.free).fold(0, u64::saturating_add),
+        )
     };
     let class = homes
         .iter()

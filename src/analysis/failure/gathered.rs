@@ -5,10 +5,10 @@ use super::oom::{Found, OomReport};
 use super::remedies::remedies;
 use crate::base::units::counted;
 use crate::base::warning::{Code, Warnings};
-use crate::replay::literal::{Tracking, ReplayStep};
+use crate::replay::literal::{ReplayStep, Tracking};
 use crate::snapshot::Action;
 use crate::study::DeviceStudy;
-use crate::study::attribution::HeldAt;
+use crate::study::attribution::MemoryBreakdown;
 
 /// Failed requests described, the last ones: a program that retries for ever fails a million times.
 const MAX_OOMS: usize = 1000;
@@ -59,7 +59,7 @@ impl<'s, 'a> Failures<'s, 'a> {
     /// with every step, or none. What is not said of them, and why no remedy is claimed, goes to `warnings`.
     pub(crate) fn reports(
         self,
-        mut held: Option<HeldAt>,
+        mut held: Option<MemoryBreakdown>,
         grows: bool,
         warnings: &mut Warnings,
     ) -> Vec<OomReport> {

@@ -13,8 +13,8 @@ use crate::replay::ops::Continuation;
 use crate::snapshot::Pools;
 use crate::stacks::frames::{CodeLocation, Culprit, FrameList};
 use crate::study::DeviceStudy;
-use crate::study::attribution::HeldAt;
-use crate::study::memory::HeldByLine;
+use crate::study::attribution::MemoryBreakdown;
+use crate::study::memory::LiveByLine;
 
 /// One `oom` entry of a trace.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -82,7 +82,7 @@ pub struct OomReport {
     pub blockers: Vec<Blocker>,
     /// Who allocated what waits for other streams, most first, for the last failures of a trace; shares are
     /// of all that waits.
-    pub pending: Vec<HeldByLine>,
+    pub pending: Vec<LiveByLine>,
     /// The replay under the recorded settings; `None` where the model does not reproduce the trace.
     #[serde(rename = "as_recorded", skip_serializing_if = "Option::is_none")]
     pub undisturbed: Option<Undisturbed>,
@@ -91,7 +91,7 @@ pub struct OomReport {
     pub remedies: Vec<Remedy>,
     /// Where the memory was, for the last failure of a trace.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub held: Option<HeldAt>,
+    pub held: Option<MemoryBreakdown>,
 }
 
 /// What was found out of a failed request besides.
@@ -104,7 +104,7 @@ pub(super) struct Found<'p> {
     /// How the program goes on after that, where that is known.
     pub(super) goes_on: Option<&'p Continuation<'p>>,
     /// Where the memory was, at the last failure of a trace.
-    pub(super) held: Option<HeldAt>,
+    pub(super) held: Option<MemoryBreakdown>,
     /// Whether the model reproduces the recording.
     pub(super) is_reproduced: bool,
     /// Whether some line held more after every step.

@@ -136,7 +136,8 @@ pub(super) fn dead_end(outlook: Outlook, is_served: bool) -> String {
 
 /// Why no one thing would have been enough, when `active` bytes were in use.
 fn full(c: &MemoryAtFailure, active: u64) -> String {
-    let (own, device_free, wanted) = (c.own.all.bytes, c.device_free.bytes, c.needed_from_device().bytes);
+    let (own, device_free, wanted) =
+        (c.own.all.bytes, c.device_free.bytes, c.needed_from_device().bytes);
     let (other_stream, other_pool) = (c.other_stream.bytes, c.other_pool.bytes);
     let cache = own.saturating_add(other_stream).saturating_add(other_pool);
     let all = cache.saturating_add(device_free);
@@ -196,7 +197,12 @@ mod tests {
         let c = MemoryAtFailure { own, other_stream: mib(40), other_pool: mib(40), ..tight };
         let parts = "130 MiB is free, but not in one place (10 MiB on the";
         assert!(reason(&c).contains(parts), "{}", reason(&c));
-        let c = MemoryAtFailure { request: mib(9), segment: mib(20), segment_in_granules: mib(20), ..tight };
+        let c = MemoryAtFailure {
+            request: mib(9),
+            segment: mib(20),
+            segment_in_granules: mib(20),
+            ..tight
+        };
         assert!(reason(&c).contains("takes a segment of 20 MiB; the device"), "{}", reason(&c));
     }
 }

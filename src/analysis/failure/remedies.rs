@@ -9,10 +9,10 @@ use serde::Serialize;
 use super::failed::Failed;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
-use crate::replay::ops::Continuation;
 use crate::replay::model::{Divergence, Hypothesis, Simulation, simulate};
+use crate::replay::ops::Continuation;
 use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
-use crate::whatif::{COMMON_SETTINGS, Overrides, hypothesis_with, is_worth_trying, apply_option};
+use crate::whatif::{COMMON_SETTINGS, Overrides, apply_option, hypothesis_with, is_worth_trying};
 
 const MAX_SPLIT: &str = "max_split_size_mb";
 const ROUNDUP: &str = "roundup_power2_divisions";
@@ -152,7 +152,8 @@ impl Trials {
         let ways: &[bool] =
             if program.has_unknown_captures(as_recorded.minor) { &[true, false] } else { &[true] };
         let each_way = |hypothesis: &Hypothesis| -> Vec<Simulation> {
-            let way = |captures: &bool| Hypothesis { assumes_captures: *captures, ..hypothesis.clone() };
+            let way =
+                |captures: &bool| Hypothesis { assumes_captures: *captures, ..hypothesis.clone() };
             ways.iter().map(|captures| simulate(program, &way(captures), None)).collect()
         };
         let controls = each_way(&as_recorded);
@@ -174,7 +175,11 @@ impl Trials {
             failed: failed.collect(),
             tried,
             // Every setting rounds to at least as much as the default ones do.
-            needed: device.program().bytes_needed_by_failed(&Settings::default()).into_iter().collect(),
+            needed: device
+                .program()
+                .bytes_needed_by_failed(&Settings::default())
+                .into_iter()
+                .collect(),
             reach: [as_recorded.capacity, limit].into_iter().flatten().min().unwrap_or(UNBOUNDED),
             reserved_before: device.reserved_before(),
             // A failed request is recorded as it was rounded: under other settings it may be smaller.

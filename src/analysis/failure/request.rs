@@ -9,7 +9,7 @@ use super::oom::{Found, OomReport};
 use crate::allocator::ServedBy;
 use crate::base::units::{self, size};
 use crate::replay::literal::{candidate_releases, inferred_capacity};
-use crate::replay::model::{RequestResult, Hypothesis, try_request};
+use crate::replay::model::{Hypothesis, RequestResult, try_request};
 use crate::snapshot::{Action, Device, Pools, Stacks};
 use crate::study::{DeviceStudy, MemoryAt, TracePosition};
 
@@ -50,7 +50,9 @@ pub(crate) fn request(
     let next = match moment {
         TracePosition::Snapshot => recorded.len(),
         TracePosition::Start => 0,
-        TracePosition::Entry { event } => usize::try_from(event).map_or(usize::MAX, |event| event + 1),
+        TracePosition::Entry { event } => {
+            usize::try_from(event).map_or(usize::MAX, |event| event + 1)
+        }
     };
     let stream = stream_of(recorded, next);
     let mut assumed = vec![format!(

@@ -24,7 +24,7 @@ fn flag(limit: Limit) -> Arg {
     Arg::new(limit.key())
         .long(limit.key())
         .value_name(limit.unit().placeholder())
-        .value_parser(move |text: &str| limit.unit().read(text))
+        .value_parser(move |text: &str| limit.unit().parse(text))
         .allow_hyphen_values(true)
         .help(limit.meanings().map(str::to_owned).reduce(|a, b| either(&a, &b)).unwrap_or_default())
         .help_heading(heading)

@@ -50,7 +50,9 @@ impl Assumed {
         match (self.is_named, self.memory) {
             (true, None) => self.gpu.product.to_owned(),
             (true, Some(_)) => format!("{} with {}", self.gpu.product, memory()),
-            _ => format!("GPU of compute capability {}, {}", self.gpu.format_capability(), memory()),
+            _ => {
+                format!("GPU of compute capability {}, {}", self.gpu.format_capability(), memory())
+            }
         }
     }
 

@@ -15,7 +15,7 @@ use crate::cli::exit::{Done, complain};
 use crate::cli::inputs;
 use crate::cli::run::{Ended, next_free, recorded_quietly};
 use crate::study::{Scope, Study};
-use crate::whatif::fit::{FitOptions, FitReport, Sized, fit};
+use crate::whatif::fit::{FitInput, FitOptions, FitReport, fit};
 
 /// Dry runs after the prediction, at most.
 const MOST_CHECKS: usize = 8;
@@ -258,8 +258,9 @@ impl Runs<'_> {
         let studies: Vec<Study<'_>> =
             read.iter().map(|(.., snapshot)| Study::new(snapshot, Scope::default())).collect();
         let sized = read.iter().zip(&studies);
-        let sized: Vec<Sized<'_, '_>> =
-            sized.map(|((at, path, _), study)| Sized { size: (*at).into(), path, study }).collect();
+        let sized: Vec<FitInput<'_, '_>> = sized
+            .map(|((at, path, _), study)| FitInput { size: (*at).into(), path, study })
+            .collect();
         let usable = self.args.assumed().usable_bytes();
         let options = FitOptions {
             device: None,

@@ -18,7 +18,7 @@ use crate::cli::output::Output;
 use crate::output::formats;
 use crate::output::report;
 use crate::study::{Scope, Study};
-use crate::whatif::{LiveOptions, calibrate, replay_on_gpu, apply_option};
+use crate::whatif::{LiveOptions, apply_option, calibrate, replay_on_gpu};
 
 /// Replay the trace on a real GPU, to see whether it fits and how long the device calls take
 #[derive(Debug, Args)]

@@ -12,8 +12,8 @@ use super::space::{PoolChange, StreamChange, pools, streams};
 use super::steps::{CommonSteps, ComparedPart, PhaseChange, StepChange};
 use super::summary::{failures, moment, summary};
 use crate::base::units::size;
-use crate::stacks::matching::{FrameTable, pair_stacks};
 use crate::stacks::frames::StackReader;
+use crate::stacks::matching::{FrameTable, pair_stacks};
 use crate::study::figures::Figure;
 use crate::study::{DeviceStudy, TracePosition};
 

@@ -4,7 +4,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
 use crate::study::Peak;
-use crate::study::figures::{Amount, Figure, FigureSource, MemoryState, WhyUnknown};
+use crate::study::figures::{Amount, Figure, FigureSource, MemoryState, UnknownReason};
 
 /// The figures compared, each with its place in the JSON. All but the peaks and `ooms` are those of the moment
 /// compared.
@@ -53,15 +53,15 @@ impl FigureSource for Compared {
         self.state
     }
 
-    fn peak_reserved(&self) -> Result<u64, WhyUnknown> {
+    fn peak_reserved(&self) -> Result<u64, UnknownReason> {
         Ok(self.peak.reserved_bytes)
     }
 
-    fn peak_allocated(&self) -> Result<u64, WhyUnknown> {
+    fn peak_allocated(&self) -> Result<u64, UnknownReason> {
         Ok(self.peak.allocated_bytes)
     }
 
-    fn failed_requests(&self) -> Result<u64, WhyUnknown> {
+    fn failed_requests(&self) -> Result<u64, UnknownReason> {
         Ok(self.ooms)
     }
 }
@@ -81,7 +81,7 @@ impl Figures {
     pub(super) fn change_to(&self, after: &Self) -> Self {
         let mut change = *after;
         for (amount, before) in change.0.iter_mut().zip(&self.0) {
-            *amount = amount.less(*before);
+            *amount = amount.minus(*before);
         }
         change
     }
@@ -100,12 +100,12 @@ impl Figures {
 
     /// One of them as a number of bytes or of things.
     pub fn number(&self, figure: Figure) -> u64 {
-        u64::try_from(self.amount(figure).whole()).unwrap_or_default()
+        u64::try_from(self.amount(figure).as_integer()).unwrap_or_default()
     }
 
     /// What one of them changed by, in bytes or things, of what `change_to` came to.
     pub fn change(&self, figure: Figure) -> i64 {
-        let by = self.amount(figure).whole();
+        let by = self.amount(figure).as_integer();
         i64::try_from(by).unwrap_or(if by < 0 { i64::MIN } else { i64::MAX })
     }
 }

@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::moment::{ComparedMemory, HeldStack};
 use crate::base::units::signed_difference;
 use crate::base::warning::words;
-use crate::stacks::matching::{MatchedBy, Pair, FrameTable};
 use crate::stacks::frames::{FrameList, StackReader};
+use crate::stacks::matching::{FrameTable, MatchedBy, Pair};
 
 words! {
     /// What became of a stack or a line.

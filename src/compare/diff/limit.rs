@@ -7,7 +7,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::summary::growth;
-use crate::base::units::{signed_difference, parse_factor, parse_size, size};
+use crate::base::units::{parse_factor, parse_size, signed_difference, size};
 
 /// How much the compared figure, what is allocated at the moment compared, may grow.
 #[derive(Debug, Clone, Copy, PartialEq)]

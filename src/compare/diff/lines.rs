@@ -11,9 +11,9 @@ use super::moment::HeldStack;
 use crate::base::ids::FrameId;
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::base::units::ratio;
-use crate::stacks::matching::FrameKey;
 use crate::stacks::frames::CodeLocation;
-use crate::study::memory::main_operation;
+use crate::stacks::matching::FrameKey;
+use crate::study::memory::largest_operation;
 
 /// A line of the user's code that holds more or less than before, by whatever way.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -141,14 +141,15 @@ impl<'a> Holders<'a> {
             };
             let location = match (told(0), told(1)) {
                 (Some(before), Some(after)) => {
-                    let moved_from = before.frame.filter(|frame| Some(frame) != after.frame.as_ref());
+                    let moved_from =
+                        before.frame.filter(|frame| Some(frame) != after.frame.as_ref());
                     CodeLocation { moved_from, ..after }
                 }
                 (before, after) => after.or(before).unwrap_or_default(),
             };
             let all = row.changed.iter().map(|(by, ..)| *by).fold(0, u64::saturating_add);
             let operations = row.changed.iter();
-            let main = main_operation(
+            let main = largest_operation(
                 operations.map(|(by, side, stack)| (self.readers[*side].operation(stack.id), *by)),
             );
             LineChange {

@@ -4,8 +4,8 @@ use super::options::At;
 use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
 use crate::stacks::matching::{Candidate, FrameKey, FrameTable};
-use crate::study::memory::{Memory, Sum, ranked};
-use crate::study::{DeviceStudy, TracePosition, Peak};
+use crate::study::memory::{BlockSum, MemoryReport, sorted_by_bytes};
+use crate::study::{DeviceStudy, Peak, TracePosition};
 
 /// What one stack holds.
 #[derive(Debug)]
@@ -26,14 +26,19 @@ impl HeldStack {
 /// The memory of a device at the moment compared.
 #[derive(Debug, Default)]
 pub(super) struct ComparedMemory {
-    pub(super) memory: Memory,
+    pub(super) memory: MemoryReport,
     pub(super) moment: TracePosition,
     /// Who holds the allocated memory, most first.
     pub(super) stacks: Vec<HeldStack>,
 }
 
 /// The moment `at`, in the entries before `until` whose highest totals are `peak`.
-fn moment_of(device: DeviceStudy<'_, '_>, at: At, until: Option<u64>, peak: &Peak) -> TracePosition {
+fn moment_of(
+    device: DeviceStudy<'_, '_>,
+    at: At,
+    until: Option<u64>,
+    peak: &Peak,
+) -> TracePosition {
     match (at, until) {
         (At::Peak, None) if ends_at_its_peak(device) => TracePosition::Snapshot,
         (At::Peak, _) => TracePosition::after(peak.allocated_event),
@@ -56,13 +61,13 @@ impl ComparedMemory {
         let snapshot = device.snapshot();
         let memory = device.memory_at(moment);
         // Stacks of other calls, or of other regions of compiled code, may have the same frames.
-        let mut by_places: SeededMap<Vec<FrameKey>, (StackId, Sum)> = SeededMap::default();
-        for (id, held) in ranked(memory.live_by_stack) {
+        let mut by_places: SeededMap<Vec<FrameKey>, (StackId, BlockSum)> = SeededMap::default();
+        for (id, held) in sorted_by_bytes(memory.live_by_stack) {
             let places = words.stack_keys(side, snapshot, id);
-            let known = by_places.entry(places).or_insert((id, Sum::default()));
-            known.1 = known.1.and(held);
+            let known = by_places.entry(places).or_insert((id, BlockSum::default()));
+            known.1 = known.1.plus(held);
         }
-        let stack = |(places, (id, held)): (Vec<FrameKey>, (StackId, Sum))| HeldStack {
+        let stack = |(places, (id, held)): (Vec<FrameKey>, (StackId, BlockSum))| HeldStack {
             id,
             bytes: held.bytes,
             blocks: held.blocks,

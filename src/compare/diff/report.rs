@@ -14,8 +14,8 @@ use crate::base::summary::{Summary, command_line};
 use crate::base::units::{escape_text, signed_size, size};
 use crate::base::warning::{Code, Warning};
 use crate::snapshot::Snapshot;
-use crate::stacks::matching::FrameTable;
 use crate::stacks::frames::FrameReport;
+use crate::stacks::matching::FrameTable;
 use crate::study::figures::Figure;
 use crate::study::{DeviceStudy, MemoryHistory, Scope, Study};
 

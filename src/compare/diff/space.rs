@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::base::units::signed_difference;
-use crate::study::memory::{Memory, PoolReport, StreamReport};
+use crate::study::memory::{MemoryReport, PoolReport, StreamReport};
 
 /// The memory of a pool or a stream (`u64`), or what it changed by (`i64`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -73,7 +73,7 @@ fn of_stream(stream: &StreamReport) -> Space<u64> {
 }
 
 /// Every pool of either side, by id.
-pub(super) fn pools(sides: [&Memory; 2]) -> Vec<PoolChange> {
+pub(super) fn pools(sides: [&MemoryReport; 2]) -> Vec<PoolChange> {
     let mut by_id: BTreeMap<[u64; 2], [Space<u64>; 2]> = BTreeMap::new();
     for (side, memory) in sides.into_iter().enumerate() {
         for pool in &memory.pools {
@@ -93,7 +93,7 @@ pub(super) fn pools(sides: [&Memory; 2]) -> Vec<PoolChange> {
 
 /// Every stream of either side. A handle is an address in the process and may differ from run to run:
 /// those of one side only are matched by how much they reserve, the largest with the largest.
-pub(super) fn streams(sides: [&Memory; 2]) -> Vec<StreamChange> {
+pub(super) fn streams(sides: [&MemoryReport; 2]) -> Vec<StreamChange> {
     let [before, after] = sides.map(|memory| memory.streams.as_slice());
     let by_handle = [before, after]
         .map(|side| side.iter().map(|s| (s.stream, s)).collect::<BTreeMap<u64, &StreamReport>>());

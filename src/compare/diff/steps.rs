@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::options::At;
 use crate::base::units::signed_difference;
-use crate::replay::literal::{Tracking, Totals};
+use crate::replay::literal::{Totals, Tracking};
 use crate::snapshot::Action;
 use crate::stacks::phases::{Phase, Phases};
 use crate::study::{DeviceStudy, MemoryHistory, Peak};
@@ -78,7 +78,8 @@ impl CommonSteps {
     pub(super) fn common(devices: [DeviceStudy<'_, '_>; 2], at: At) -> Option<Self> {
         let [before, after] = devices;
         let completed = devices.map(|device| device.phases().completed_steps());
-        let is_late = |of: DeviceStudy<'_, '_>| of.history().is_some_and(MemoryHistory::is_truncated);
+        let is_late =
+            |of: DeviceStudy<'_, '_>| of.history().is_some_and(MemoryHistory::is_truncated);
         if completed.contains(&0) || is_late(before) != is_late(after) {
             return None;
         }

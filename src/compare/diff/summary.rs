@@ -3,7 +3,7 @@
 use super::lines::LineChange;
 use super::options::At;
 use super::steps::CommonSteps;
-use crate::base::units::{signed_difference, counted, percent, ratio, size};
+use crate::base::units::{counted, percent, ratio, signed_difference, size};
 
 /// The moment compared: `at peak`, `at the snapshot`, `after 3 steps`.
 pub(super) fn moment(at: At, steps: Option<CommonSteps>) -> String {

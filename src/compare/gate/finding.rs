@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::base::warning::{self, words};
 use crate::stacks::frames::FrameReport;
-use crate::study::figures::{Amount, Figure, Unit, WhyUnknown};
+use crate::study::figures::{Amount, Figure, Unit, UnknownReason};
 
 words! {
     /// What it means when a limit does not hold.
@@ -63,16 +63,16 @@ pub struct CodeLine {
 }
 
 /// The code of why a figure is not known, for scripts to go by.
-pub(super) fn code_of(why: &WhyUnknown) -> warning::Code {
+pub(super) fn code_of(why: &UnknownReason) -> warning::Code {
     match why {
-        WhyUnknown::NoHistory => warning::Code::NoTrace,
-        WhyUnknown::HistoryLost { .. } => warning::Code::HistoryLost,
-        WhyUnknown::Contradictory { .. } => warning::Code::TraceInconsistent,
-        WhyUnknown::Diverges { .. } => warning::Code::ModelParted,
-        WhyUnknown::NotInBaseline { .. } | WhyUnknown::BaselineIsZero => {
+        UnknownReason::NoHistory => warning::Code::NoTrace,
+        UnknownReason::HistoryLost { .. } => warning::Code::HistoryLost,
+        UnknownReason::Contradictory { .. } => warning::Code::TraceInconsistent,
+        UnknownReason::Diverges { .. } => warning::Code::ModelParted,
+        UnknownReason::NotInBaseline { .. } | UnknownReason::BaselineIsZero => {
             warning::Code::NotInBaseline
         }
-        WhyUnknown::NotChecked { .. } => warning::Code::NotChecked,
+        UnknownReason::MissingSnapshot { .. } => warning::Code::NotChecked,
     }
 }
 
@@ -86,8 +86,8 @@ impl Finding {
     /// the figure itself, as where the limit is 0; the unknown is worst.
     pub fn excess(&self) -> (f64, f64) {
         let Some(actual) = self.actual else { return (f64::INFINITY, f64::INFINITY) };
-        let times = actual.number() / self.limit.number();
-        (if times.is_nan() { 0.0 } else { times }, actual.number())
+        let times = actual.as_f64() / self.limit.as_f64();
+        (if times.is_nan() { 0.0 } else { times }, actual.as_f64())
     }
 }
 
@@ -100,7 +100,7 @@ pub(super) fn told_apart(limit: Amount, actual: Option<Amount>) -> (String, Stri
     if limit.to_string() == actual.to_string()
         && limit.partial_cmp(&actual).is_none_or(Ordering::is_ne)
     {
-        let told = |decimals| (limit.precise(decimals), actual.precise(decimals));
+        let told = |decimals| (limit.format_exactly(decimals), actual.format_exactly(decimals));
         return (2..MOST_DECIMALS)
             .map(told)
             .find(|(limit, actual)| limit != actual)

@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::allow_missing::AllowMissing;
 use super::baseline::{Baseline, Peaks, peaks};
-use super::rules::LimitRules;
 use super::finding::{CodeLine, Finding, Noted, Severity, code_of, holds, told_apart};
 use super::limits::{Limit, Limits};
 use super::measured::Measured;
+use super::rules::LimitRules;
 use crate::analysis::failure::failures;
 use crate::analysis::{LineShare, remark_on_file};
 use crate::base::warning;
 use crate::replay::model::{Inference, InferredDevice};
 use crate::snapshot::Snapshot;
 use crate::stacks::frames::Origin;
-use crate::study::figures::{Amount, Figure, WhyUnknown};
+use crate::study::figures::{Amount, Figure, UnknownReason};
 use crate::study::{Scope, Study, warn_about_trace};
 
 /// Lines of code that a finding names.
@@ -107,7 +107,7 @@ fn estimates(path: &str, inference: &Inference<'_>) -> Vec<Noted> {
 }
 
 /// Why a figure has no value, and whether that is let pass.
-fn not_known(why: Option<&WhyUnknown>, is_allowed: bool) -> String {
+fn not_known(why: Option<&UnknownReason>, is_allowed: bool) -> String {
     let why = why.map_or_else(String::new, ToString::to_string);
     let allowed = if is_allowed { " (allowed: --allow-missing)" } else { "" };
     format!("not known{allowed}: {why}")
@@ -144,9 +144,10 @@ impl Gate<'_> {
         let (actual, why) = match figure.read(of) {
             Ok(actual) => (Some(actual), None),
             // What is seen of it is too much already.
-            Err(why) => {
-                (why.at_least(figure.unit()).filter(|seen| !holds(limit, Some(*seen))), Some(why))
-            }
+            Err(why) => (
+                why.lower_bound(figure.unit()).filter(|seen| !holds(limit, Some(*seen))),
+                Some(why),
+            ),
         };
         let missing = why.as_ref().map(code_of);
         let is_allowed =
@@ -190,7 +191,10 @@ impl Gate<'_> {
         let is_wanted = |row: &&Peaks| self.device.is_none_or(|only| only == row.device);
         let mut findings = Vec::new();
         for row in baseline.rows().filter(is_wanted).filter(|row| !is_there(row)) {
-            let why = WhyUnknown::NotChecked { device: row.device, snapshot: row.snapshot.clone() };
+            let why = UnknownReason::MissingSnapshot {
+                device: row.device,
+                snapshot: row.snapshot.clone(),
+            };
             let limits = self.limits(&row.snapshot, row.device);
             for (severity, limits) in [Severity::Fail, Severity::Warn].into_iter().zip(&limits) {
                 for (limit, most) in limits.iter().filter(|(limit, _)| limit.needs_baseline()) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::study::figures::{Amount, Figure, LimitRow, Unit};
+use crate::study::figures::{Amount, Figure, FigureLimit, Unit};
 
 /// What can be limited: a flag of `oomscope check`, and a key of `oomscope.toml`. Made of the rows of the
 /// catalogue that have its key, the first of which stands for it.
@@ -31,7 +31,7 @@ impl Limit {
     }
 
     /// The same with the row of each.
-    fn rows(self) -> impl Iterator<Item = (Figure, LimitRow)> {
+    fn rows(self) -> impl Iterator<Item = (Figure, FigureLimit)> {
         let rows = Figure::ALL.iter().filter_map(|figure| Some((*figure, figure.limit()?)));
         rows.filter(move |(_, row)| row.key == self.key)
     }

@@ -6,7 +6,7 @@ use crate::analysis::{Contribution, LineShare, lines};
 use crate::base::units::{counted, size};
 use crate::replay::model::Verification;
 use crate::stacks::frames::Origin;
-use crate::study::figures::{Figure, FigureSource, MemoryState, WhyUnknown};
+use crate::study::figures::{Figure, FigureSource, MemoryState, UnknownReason};
 use crate::study::{DeviceStudy, PeaksFromEmpty};
 
 /// A device, of which only what a limit asks for is worked out.
@@ -22,19 +22,19 @@ pub(super) struct Measured<'s, 'a> {
 
 impl<'s> Measured<'s, '_> {
     /// A figure of the whole recorded time; of part of it the trace shows no more than a lower bound.
-    fn traced(&self, figure: impl FnOnce() -> u64) -> Result<u64, WhyUnknown> {
+    fn traced(&self, figure: impl FnOnce() -> u64) -> Result<u64, UnknownReason> {
         let figure = self.device.history().map(|_| figure());
         self.whole(figure)?;
-        figure.ok_or(WhyUnknown::NoHistory)
+        figure.ok_or(UnknownReason::NoHistory)
     }
 
     /// Whether the trace is all that was recorded; if not, so much is known of a figure.
-    fn whole(&self, at_least: Option<u64>) -> Result<(), WhyUnknown> {
-        let Some(over_time) = self.device.history() else { return Err(WhyUnknown::NoHistory) };
+    fn whole(&self, at_least: Option<u64>) -> Result<(), UnknownReason> {
+        let Some(over_time) = self.device.history() else { return Err(UnknownReason::NoHistory) };
         match self.device.lost_history() {
-            Some(lost) => Err(WhyUnknown::HistoryLost { why: lost.to_string(), at_least }),
+            Some(lost) => Err(UnknownReason::HistoryLost { why: lost.to_string(), at_least }),
             None if over_time.outcome.is_inconsistent() => {
-                Err(WhyUnknown::Contradictory { at_least })
+                Err(UnknownReason::Contradictory { at_least })
             }
             None => Ok(()),
         }
@@ -47,8 +47,8 @@ impl<'s> Measured<'s, '_> {
 
     /// Some peak replayed from an empty pool: of the baseline, and now.
     fn replayed(&self, before: fn(&Peaks) -> u64, now: fn(&PeaksFromEmpty) -> u64) -> Replayed {
-        let from_empty = self.device.peaks_from_empty().ok_or(WhyUnknown::NoHistory)?;
-        let baseline = self.baseline.ok_or_else(|| WhyUnknown::NotInBaseline {
+        let from_empty = self.device.peaks_from_empty().ok_or(UnknownReason::NoHistory)?;
+        let baseline = self.baseline.ok_or_else(|| UnknownReason::NotInBaseline {
             device: self.device.id(),
             snapshot: self.name.to_owned(),
         })?;
@@ -57,29 +57,29 @@ impl<'s> Measured<'s, '_> {
     }
 }
 
-type Replayed = Result<[u64; 2], WhyUnknown>;
+type Replayed = Result<[u64; 2], UnknownReason>;
 
 impl FigureSource for Measured<'_, '_> {
     fn state(&self) -> MemoryState {
         self.device.memory().state()
     }
 
-    fn peak_reserved(&self) -> Result<u64, WhyUnknown> {
+    fn peak_reserved(&self) -> Result<u64, UnknownReason> {
         self.traced(|| self.device.peak().reserved_bytes)
     }
 
-    fn peak_allocated(&self) -> Result<u64, WhyUnknown> {
+    fn peak_allocated(&self) -> Result<u64, UnknownReason> {
         self.traced(|| self.device.peak().allocated_bytes)
     }
 
-    fn failed_requests(&self) -> Result<u64, WhyUnknown> {
+    fn failed_requests(&self) -> Result<u64, UnknownReason> {
         self.traced(|| self.device.failed_requests().count() as u64)
     }
 
-    fn retries(&self) -> Result<u64, WhyUnknown> {
+    fn retries(&self) -> Result<u64, UnknownReason> {
         let verification = self.verification();
         if verification.recorded > 0 && !verification.is_exact() {
-            return Err(WhyUnknown::Diverges { entry: verification.matched as u64 });
+            return Err(UnknownReason::Diverges { entry: verification.matched as u64 });
         }
         self.whole(None)?;
         Ok(verification.allocator.statistics().num_alloc_retries)

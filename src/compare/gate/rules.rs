@@ -30,8 +30,7 @@ impl LimitRule {
             let text = if pattern.as_str().contains('/') { path } else { name };
             pattern.matches_with(text, options)
         };
-        self.path.as_ref().is_none_or(matches_path)
-            && self.device.is_none_or(|only| only == device)
+        self.path.as_ref().is_none_or(matches_path) && self.device.is_none_or(|only| only == device)
     }
 }
 
@@ -53,7 +52,10 @@ impl LimitRules {
 
     /// Every limit that some rule sets.
     pub fn set_limits(&self) -> impl Iterator<Item = Limit> + '_ {
-        self.0.iter().flat_map(|rule| rule.fail.iter().chain(rule.warn.iter())).map(|(limit, _)| limit)
+        self.0
+            .iter()
+            .flat_map(|rule| rule.fail.iter().chain(rule.warn.iter()))
+            .map(|(limit, _)| limit)
     }
 }
 

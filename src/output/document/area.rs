@@ -1,7 +1,7 @@
 //! The area of a chart: one series in front of another, and where colours can be seen the layers of the one in
 //! front.
 
-use super::pens::{LABELS, Pens};
+use super::pens::{LABEL_COLUMNS, Glyphs};
 use super::wrap::width;
 use crate::base::units::{escape_text, size};
 
@@ -21,8 +21,8 @@ pub(super) struct Area<'a> {
 
 impl Area<'_> {
     /// Its lines, the legend first.
-    pub(super) fn draw(&self, pens: Pens) -> Vec<String> {
-        let indent = " ".repeat(LABELS + 2);
+    pub(super) fn draw(&self, pens: Glyphs) -> Vec<String> {
+        let indent = " ".repeat(LABEL_COLUMNS + 2);
         let legend = self.legend(pens);
         let top = self.back.iter().copied().max().unwrap_or(0).max(1);
         let line = |row: u64| {
@@ -35,14 +35,14 @@ impl Area<'_> {
             let cells: Vec<Cell> =
                 (0..self.front.len()).map(|column| self.cell(column, row, top)).collect();
             let painted = cells.chunk_by(|a, b| a == b).map(|run| painted(run, pens));
-            format!("{label:>LABELS$} {}{}", pens.axis, painted.collect::<String>())
+            format!("{label:>LABEL_COLUMNS$} {}{}", pens.axis, painted.collect::<String>())
         };
         let legend = legend.iter().map(|line| format!("{indent}{line}"));
         legend.chain((0..HEIGHT).rev().map(line)).collect()
     }
 
     /// What each pen means, in lines as wide as the area.
-    fn legend(&self, pens: Pens) -> Vec<String> {
+    fn legend(&self, pens: Glyphs) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for said in self.pens_said(pens) {
             match lines.last_mut() {
@@ -56,7 +56,7 @@ impl Area<'_> {
         lines
     }
 
-    fn pens_said(&self, pens: Pens) -> Vec<String> {
+    fn pens_said(&self, pens: Glyphs) -> Vec<String> {
         let [front, back] = self.names;
         let behind = format!("{} {back}", pens.back);
         let Some(paint) = pens.paint.filter(|_| !self.layers.is_empty()) else {
@@ -108,7 +108,7 @@ enum Cell {
 }
 
 /// Cells that are alike.
-fn painted(run: &[Cell], pens: Pens) -> String {
+fn painted(run: &[Cell], pens: Glyphs) -> String {
     let all = |pen: char| pen.to_string().repeat(run.len());
     match run.first() {
         Some(Cell::Front) => all(pens.front),
@@ -143,10 +143,10 @@ mod tests {
         let columns = |lines: &[String]| -> Vec<String> {
             let cells: Vec<Vec<char>> =
                 lines[lines.len() - 8..].iter().map(|line| line.chars().collect()).collect();
-            (LABELS + 2..LABELS + 4).map(|at| cells.iter().map(|line| line[at]).collect()).collect()
+            (LABEL_COLUMNS + 2..LABEL_COLUMNS + 4).map(|at| cells.iter().map(|line| line[at]).collect()).collect()
         };
         assert_eq!(columns(&plain), ["░░░░████", "████████"]);
-        let painted = area.draw(Pens { paint: Some(lettered), ..UNICODE });
+        let painted = area.draw(Glyphs { paint: Some(lettered), ..UNICODE });
         let legend: Vec<&str> = painted[..4].iter().map(|line| line.trim()).collect();
         assert_eq!(legend, ["a first", "b second", "█ other", "░ reserved"]);
         assert_eq!(columns(&painted), ["░░░░bbaa", "██bbbbba"]);

@@ -15,18 +15,18 @@ pub struct Chart {
     /// Microseconds from the first entry to where each bucket begins; empty where not recorded.
     pub times_us: Vec<u64>,
     /// From the top down.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ChartRow>,
 }
 
 /// One row.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct ChartRow {
     /// What it shows; of an area, nothing.
     pub name: String,
     /// Its values.
     pub shape: Shape,
     /// What is said beside it.
-    pub note: Note,
+    pub note: RowNote,
 }
 
 /// What is drawn; a value belongs to each bucket.
@@ -41,7 +41,7 @@ pub enum Shape {
     Axis,
     /// A series at its most, on a scale up to its highest value; nothing where it is 0.
     #[expect(missing_docs, reason = "said above")]
-    Amounts { values: Vec<u64>, highest: u64 },
+    Amounts { values: Vec<u64>, max: u64 },
     /// Millionths of a whole, at their least.
     Shares(Vec<u64>),
     /// Moments, each from one entry up to, not including, another.
@@ -53,7 +53,7 @@ pub enum Shape {
     /// Stretches with a name each, one after the other. Of those that are numbered some can stand for all; others
     /// are left out where they are too many.
     #[expect(missing_docs, reason = "said above")]
-    Stretches { stretches: Vec<Stretch>, is_numbered: bool },
+    Bands { stretches: Vec<Band>, is_numbered: bool },
     /// Nothing: only what is said beside it.
     Empty,
 }
@@ -69,22 +69,22 @@ pub struct Layer {
 
 /// Entries that belong together, from one up to, not including, another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stretch {
+pub struct Band {
     /// Their first and the first after them, counted from the first entry that is drawn.
-    pub span: [u64; 2],
+    pub range: [u64; 2],
     /// What they are.
     pub name: String,
 }
 
 /// What is said beside a row.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Note {
+pub enum RowNote {
     /// Nothing.
     None,
     /// A few words.
     Text(String),
     /// The least and the greatest share drawn.
-    Extent,
+    MinMax,
     /// The same in a sentence that this begins, below the row.
-    ExtentOf(String),
+    MinMaxSentence(String),
 }

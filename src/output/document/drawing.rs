@@ -1,12 +1,12 @@
 //! Charts drawn in characters.
 
 use super::area::Area;
-use super::chart::{Chart, Layer, MILLION, Note, Row, Shape};
-use super::pens::{LABELS, Pens};
+use super::chart::{Chart, Layer, MILLION, RowNote, ChartRow, Shape};
+use super::pens::{LABEL_COLUMNS, Glyphs};
 use super::stretches;
 use super::ticks::{column, placed, ticks};
 use super::wrap::wrap;
-use crate::base::units::{percent, escape_text};
+use crate::base::units::{escape_text, percent};
 
 /// Columns to the right of a row, for what is said of it.
 const NOTES: usize = 11;
@@ -15,10 +15,10 @@ const COLUMNS: std::ops::RangeInclusive<usize> = 10..=160;
 const SAID: usize = 3;
 
 /// The lines of `chart` in at most `width` columns.
-pub(super) fn draw(chart: &Chart, width: usize, pens: Pens) -> Vec<String> {
-    let is_noted = |row: &Row| matches!(row.note, Note::Text(_) | Note::Extent);
+pub(super) fn draw(chart: &Chart, width: usize, pens: Glyphs) -> Vec<String> {
+    let is_noted = |row: &ChartRow| matches!(row.note, RowNote::Text(_) | RowNote::MinMax);
     let beside = if chart.rows.iter().any(is_noted) { NOTES } else { 0 };
-    let columns = width.saturating_sub(LABELS + 4 + beside);
+    let columns = width.saturating_sub(LABEL_COLUMNS + 4 + beside);
     let columns = columns.clamp(*COLUMNS.start(), *COLUMNS.end());
     let drawing = Drawing { chart, columns, pens };
     let lines = chart.rows.iter().flat_map(|row| drawing.row(row));
@@ -28,11 +28,11 @@ pub(super) fn draw(chart: &Chart, width: usize, pens: Pens) -> Vec<String> {
 struct Drawing<'a> {
     chart: &'a Chart,
     columns: usize,
-    pens: Pens,
+    pens: Glyphs,
 }
 
 impl Drawing<'_> {
-    fn row(&self, row: &Row) -> Vec<String> {
+    fn row(&self, row: &ChartRow) -> Vec<String> {
         let drawn = match &row.shape {
             Shape::Area { back, front, names, layers } => {
                 let [back_name, front_name] = *names;
@@ -46,12 +46,13 @@ impl Drawing<'_> {
             }
             Shape::Axis => return self.ground(),
             Shape::Labels(labels) => {
-                let labels = labels.iter().rev().map(|(at, said)| (self.column(*at), escape_text(said)));
+                let labels =
+                    labels.iter().rev().map(|(at, said)| (self.column(*at), escape_text(said)));
                 let lines = placed(labels, self.columns, SAID);
-                let indent = " ".repeat(LABELS + 2);
+                let indent = " ".repeat(LABEL_COLUMNS + 2);
                 return lines.into_iter().map(|line| format!("{indent}{line}")).collect();
             }
-            Shape::Stretches { stretches, is_numbered } => {
+            Shape::Bands { stretches, is_numbered } => {
                 let (entries, columns) = (self.chart.entries, self.columns);
                 let drawn =
                     stretches::draw(stretches, *is_numbered, entries, columns, self.pens.axis);
@@ -59,7 +60,7 @@ impl Drawing<'_> {
                 escape_text(&drawn)
             }
             Shape::Empty => String::new(),
-            Shape::Amounts { values, highest } => {
+            Shape::Amounts { values, max: highest } => {
                 let level = |value| if value == 0 { ' ' } else { self.level(value, *highest) };
                 self.most(values).into_iter().map(level).collect()
             }
@@ -70,19 +71,19 @@ impl Drawing<'_> {
             Shape::Marks(spans) => self.spans(spans, self.pens.mark),
             Shape::Ranges(spans) => self.spans(spans, self.pens.range),
         };
-        let mut line = format!("{:>LABELS$}  {drawn}", escape_text(&row.name));
+        let mut line = format!("{:>LABEL_COLUMNS$}  {drawn}", escape_text(&row.name));
         let (beside, below) = match (&row.note, &row.shape) {
-            (Note::Text(text), _) => (Some(escape_text(text)), None),
-            (Note::Extent, Shape::Shares(values)) => (Some(self.extent(values).join("-")), None),
-            (Note::ExtentOf(what), Shape::Shares(values)) => {
+            (RowNote::Text(text), _) => (Some(escape_text(text)), None),
+            (RowNote::MinMax, Shape::Shares(values)) => (Some(self.extent(values).join("-")), None),
+            (RowNote::MinMaxSentence(what), Shape::Shares(values)) => {
                 let said = format!("{what}: {}", self.extent(values).join(" to "));
-                let indent = " ".repeat(LABELS + 2);
+                let indent = " ".repeat(LABEL_COLUMNS + 2);
                 (None, Some(format!("{indent}{}", wrap(&said, self.columns, &indent))))
             }
             _ => (None, None),
         };
         if let Some(note) = beside {
-            let drawn = LABELS + 2 + self.columns;
+            let drawn = LABEL_COLUMNS + 2 + self.columns;
             line = format!("{line:<drawn$}  {note}");
         }
         [line].into_iter().chain(below).collect()
@@ -103,12 +104,12 @@ impl Drawing<'_> {
         let line: String = line.into_iter().collect();
         let row = |name: &str, labels: Vec<(usize, String)>| {
             let labels = placed(labels, self.columns, 1);
-            labels.into_iter().map(|drawn| format!("{name:>LABELS$}  {drawn}")).collect::<Vec<_>>()
+            labels.into_iter().map(|drawn| format!("{name:>LABEL_COLUMNS$}  {drawn}")).collect::<Vec<_>>()
         };
         let entries = ticks.iter().map(|tick| (tick.column, tick.entry.clone())).collect();
         let times = ticks.iter().filter_map(|tick| Some((tick.column, tick.time.clone()?)));
         let (entries, times) = (row("entry", entries), row("time", times.collect()));
-        let line = format!("{:>LABELS$} {corner}{line}", "");
+        let line = format!("{:>LABEL_COLUMNS$} {corner}{line}", "");
         [line].into_iter().chain(entries).chain(times).collect()
     }
 

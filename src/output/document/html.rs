@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::block::{Block, Document, Field, Item, Stack};
-use super::markup::literal;
+use super::markup::escape_html;
 use super::picture::picture;
 use super::table::{Cell, Table};
 use super::text::{Span, Text, Tone};
@@ -37,7 +37,7 @@ fn block(block: &Block) -> String {
         Block::Warning(code, text) => {
             format!(
                 "<p class=\"warning\"><strong>{}</strong>: {}</p>\n",
-                literal(code),
+                escape_html(code),
                 inline(text)
             )
         }
@@ -47,7 +47,7 @@ fn block(block: &Block) -> String {
 fn field(field: &Field) -> String {
     let said = |text: &Text| format!("<dd>{}</dd>", inline(text));
     let texts: String = field.texts.iter().map(said).collect();
-    format!("<div><dt>{}</dt>{texts}</div>\n", literal(&field.name))
+    format!("<div><dt>{}</dt>{texts}</div>\n", escape_html(&field.name))
 }
 
 fn item(item: &Item) -> String {
@@ -64,7 +64,7 @@ fn table(table: &Table) -> String {
     let caption =
         table.caption.as_ref().map(|text| format!("<caption>{}</caption>\n", inline(text)));
     let head = |(column, name): (usize, &Cow<'_, str>)| {
-        format!("<th scope=\"col\"{}>{}</th>", class(column), literal(name))
+        format!("<th scope=\"col\"{}>{}</th>", class(column), escape_html(name))
     };
     let header: String = table.header.iter().enumerate().map(head).collect();
     let row = |cells: &Vec<Cell>| {
@@ -111,7 +111,7 @@ fn cell(cell: &Cell) -> String {
 
 fn stack(stack: &Stack) -> String {
     let shown = stack.frames.len();
-    let summary = literal(&format!("{} ({shown} shown, {} folded)", stack.name, stack.folded));
+    let summary = escape_html(&format!("{} ({shown} shown, {} folded)", stack.name, stack.folded));
     details(" class=\"stack\"", &summary, &format!("<pre>{}</pre>\n", joined(&stack.frames)))
 }
 
@@ -122,7 +122,7 @@ fn details(attributes: &str, summary: &str, inside: &str) -> String {
 
 /// `lines` as they are.
 fn joined(lines: &[String]) -> String {
-    lines.iter().map(|line| literal(line)).collect::<Vec<_>>().join("\n")
+    lines.iter().map(|line| escape_html(line)).collect::<Vec<_>>().join("\n")
 }
 
 /// A text within a line.
@@ -131,7 +131,7 @@ fn inline(text: &Text) -> String {
 }
 
 fn span(span: &Span) -> String {
-    let text = literal(&span.text);
+    let text = escape_html(&span.text);
     let text = if span.is_code { format!("<code>{text}</code>") } else { text };
     match span.tone {
         Tone::Plain => text,

@@ -6,7 +6,7 @@ use super::drawing::draw;
 use super::pens::UNICODE;
 use super::table::{Cell, Table};
 use super::text::{Span, Text, Tone};
-use crate::base::units::{escape_text, escape_command_lines};
+use crate::base::units::{escape_command_lines, escape_text};
 
 /// Columns of a chart.
 const WIDTH: usize = 90;

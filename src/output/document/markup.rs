@@ -3,7 +3,7 @@
 use crate::base::units::escape_text;
 
 /// `text` that is text and nothing else, in an element or in quotes. All text passes here.
-pub fn literal(text: &str) -> String {
+pub fn escape_html(text: &str) -> String {
     let text = escape_text(text);
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

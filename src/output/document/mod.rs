@@ -27,11 +27,11 @@ mod wrap;
 
 pub use block::{Block, Document, Field, Item, Stack};
 pub use bounded::comment;
-pub use chart::{Chart, Layer, Note, Row, Shape, Stretch};
-pub use curve::{Curve, Line, Look, Mark, Point, curve};
+pub use chart::{Chart, Layer, RowNote, ChartRow, Shape, Band};
+pub use curve::{Curve, CurveLine, LineRole, CurveMark, CurvePoint, curve};
 pub use html::html;
 pub use markdown::markdown;
-pub use markup::literal as html_literal;
+pub use markup::escape_html as html_literal;
 pub use table::{Cell, Table};
 #[cfg(feature = "terminal")]
 pub use terminal::{Style, terminal};

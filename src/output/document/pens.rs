@@ -1,11 +1,11 @@
 //! The characters that charts are drawn with.
 
 /// Columns for the labels on the left.
-pub(super) const LABELS: usize = 11;
+pub(super) const LABEL_COLUMNS: usize = 11;
 
 /// The characters to draw with.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pens {
+pub(super) struct Glyphs {
     pub(super) front: char,
     pub(super) back: char,
     pub(super) axis: char,
@@ -18,7 +18,7 @@ pub(super) struct Pens {
     pub(super) paint: Option<fn(usize, &str) -> String>,
 }
 
-pub(super) const UNICODE: Pens = Pens {
+pub(super) const UNICODE: Glyphs = Glyphs {
     front: '█',
     back: '░',
     axis: '│',

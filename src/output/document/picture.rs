@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{Chart, Layer, MILLION, Note, Row, Shape, Stretch};
-use super::markup::literal;
+use super::chart::{Chart, Layer, MILLION, RowNote, ChartRow, Shape, Band};
+use super::markup::escape_html;
 use super::stretches::draw;
 use super::ticks::{column, placed, ticks};
 use crate::base::units::{percent, size};
@@ -37,7 +37,7 @@ pub(super) fn picture(chart: &Chart) -> String {
          <figcaption>{captions}</figcaption>\n</figure>\n",
         LEFT + WIDTH + RIGHT,
         drawing.y,
-        literal(&said(chart)),
+        escape_html(&said(chart)),
         drawing.out
     )
 }
@@ -59,7 +59,7 @@ fn key(class: &str, name: &str) -> String {
     format!(
         "<span><svg class=\"chart key\" viewBox=\"0 0 1 1\" aria-hidden=\"true\"><rect class=\"{class}\" width=\"1\" \
          height=\"1\"/></svg>{}</span>\n",
-        literal(name)
+        escape_html(name)
     )
 }
 
@@ -78,7 +78,7 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    fn row(&mut self, row: &Row) {
+    fn row(&mut self, row: &ChartRow) {
         let height = match &row.shape {
             Shape::Area { back, front, names: [back_name, front_name], layers } => {
                 let top = back.iter().copied().max().unwrap_or(0).max(1);
@@ -92,7 +92,7 @@ impl Drawing<'_> {
                 self.captions.push(key("back", back_name));
                 AREA
             }
-            Shape::Amounts { values, highest } => {
+            Shape::Amounts { values, max: highest } => {
                 let top = (*highest).max(1) as f64;
                 self.steps("amount", LINE, values.iter().map(|value| *value as f64 / top));
                 LINE
@@ -105,7 +105,7 @@ impl Drawing<'_> {
             Shape::Ranges(spans) => self.spans("range", spans),
             Shape::Axis => self.axis(),
             Shape::Labels(labels) => self.labels(labels),
-            Shape::Stretches { stretches, is_numbered } => self.stretches(stretches, *is_numbered),
+            Shape::Bands { stretches, is_numbered } => self.stretches(stretches, *is_numbered),
             Shape::Empty => SPANS,
         };
         let middle = height / 2.0 + 4.0;
@@ -115,13 +115,13 @@ impl Drawing<'_> {
             ends.map(|end| percent(end.copied().unwrap_or(0) as f64 / MILLION))
         };
         match (&row.note, &row.shape) {
-            (Note::Text(text), _) => self.text(LEFT + WIDTH + 6.0, middle, "start", text),
-            (Note::Extent, Shape::Shares(values)) => {
+            (RowNote::Text(text), _) => self.text(LEFT + WIDTH + 6.0, middle, "start", text),
+            (RowNote::MinMax, Shape::Shares(values)) => {
                 self.text(LEFT + WIDTH + 6.0, middle, "start", &extent(values).join("-"));
             }
-            (Note::ExtentOf(what), Shape::Shares(values)) => {
+            (RowNote::MinMaxSentence(what), Shape::Shares(values)) => {
                 let said = format!("{what}: {}", extent(values).join(" to "));
-                self.captions.push(format!("<span>{}</span>\n", literal(&said)));
+                self.captions.push(format!("<span>{}</span>\n", escape_html(&said)));
             }
             _ => {}
         }
@@ -130,7 +130,7 @@ impl Drawing<'_> {
 
     fn text(&mut self, x: f64, below: f64, anchor: &str, text: &str) {
         if !text.is_empty() {
-            let (y, text) = (self.y + below, literal(text));
+            let (y, text) = (self.y + below, escape_html(text));
             _ = writeln!(
                 self.out,
                 "<text x=\"{x:.0}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>"
@@ -206,7 +206,7 @@ impl Drawing<'_> {
         SPANS * lines.len().max(1) as f64
     }
 
-    fn stretches(&mut self, stretches: &[Stretch], is_numbered: bool) -> f64 {
+    fn stretches(&mut self, stretches: &[Band], is_numbered: bool) -> f64 {
         if let Some(line) = draw(stretches, is_numbered, self.chart.entries, COLUMNS, BORDER) {
             let mut at = 0;
             for (n, run) in line.split(BORDER).enumerate() {

@@ -1,6 +1,6 @@
 //! Stretches of a trace in columns, each with as much of its name as there is room for.
 
-use super::chart::Stretch;
+use super::chart::Band;
 use super::ticks::round_up;
 
 /// Columns of a stretch that says something: its border, and two letters.
@@ -9,7 +9,7 @@ const LEAST: usize = 3;
 /// `stretches` of `entries`, drawn in `columns`: each column shows what most of it is. `None` where they are too
 /// many, unless they are numbered: then some are drawn, which stand for all.
 pub(super) fn draw(
-    stretches: &[Stretch],
+    stretches: &[Band],
     is_numbered: bool,
     entries: u64,
     columns: usize,
@@ -33,21 +33,21 @@ pub(super) fn draw(
 }
 
 /// Of numbered stretches those that have room for their numbers, each up to the next of them.
-fn thin(stretches: &[Stretch], columns: usize) -> Vec<Stretch> {
+fn thin(stretches: &[Band], columns: usize) -> Vec<Band> {
     let widest = stretches.iter().map(|stretch| stretch.name.len()).max().unwrap_or(0) + LEAST - 1;
     let every = round_up(stretches.len().saturating_mul(widest).div_ceil(columns.max(1)) as u64);
     let every = usize::try_from(every).unwrap_or(usize::MAX);
-    let mut kept: Vec<Stretch> = stretches.iter().step_by(every).cloned().collect();
-    let nexts: Vec<u64> = kept.iter().skip(1).map(|stretch| stretch.span[0]).collect();
-    let last = stretches.last().map_or(0, |stretch| stretch.span[1]);
+    let mut kept: Vec<Band> = stretches.iter().step_by(every).cloned().collect();
+    let nexts: Vec<u64> = kept.iter().skip(1).map(|stretch| stretch.range[0]).collect();
+    let last = stretches.last().map_or(0, |stretch| stretch.range[1]);
     for (stretch, next) in kept.iter_mut().zip(nexts.into_iter().chain([last])) {
-        stretch.span[1] = next;
+        stretch.range[1] = next;
     }
     kept
 }
 
 /// The name that has most of each column.
-fn in_columns(stretches: &[Stretch], entries: u64, columns: usize) -> Vec<Option<&str>> {
+fn in_columns(stretches: &[Band], entries: u64, columns: usize) -> Vec<Option<&str>> {
     let entries = entries.max(1);
     // Where a column begins; a few entries have several columns each.
     let begin = |column: usize| {
@@ -56,7 +56,7 @@ fn in_columns(stretches: &[Stretch], entries: u64, columns: usize) -> Vec<Option
     };
     let mut shares: Vec<Vec<(&str, u64)>> = vec![Vec::new(); columns];
     let mut column = 0;
-    for Stretch { span: [first, next], name } in stretches {
+    for Band { range: [first, next], name } in stretches {
         while column + 1 < columns && begin(column + 1) <= *first {
             column += 1;
         }
@@ -86,9 +86,9 @@ fn in_columns(stretches: &[Stretch], entries: u64, columns: usize) -> Vec<Option
 mod tests {
     use super::*;
 
-    fn stretches(spans: &[(u64, u64, &str)]) -> Vec<Stretch> {
-        let stretch = |(first, next, name): &(u64, u64, &str)| Stretch {
-            span: [*first, *next],
+    fn stretches(spans: &[(u64, u64, &str)]) -> Vec<Band> {
+        let stretch = |(first, next, name): &(u64, u64, &str)| Band {
+            range: [*first, *next],
             name: (*name).to_owned(),
         };
         spans.iter().map(stretch).collect()

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter};
 
-use crate::base::units::{starts_with_command, is_active};
+use crate::base::units::{is_active, starts_with_command};
 
 /// A result as JSON, with a newline at the end.
 ///

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::base::units::{starts_with_command, is_active, escape_command_lines};
+use crate::base::units::{escape_command_lines, is_active, starts_with_command};
 use crate::compare::gate::{CheckReport, Finding, Severity};
 use crate::output::report::gate::words::{place, share};
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::compare::gate::{CheckReport, CodeLine, Finding, Severity};
 use crate::output::report::gate::words::{place, share};
-use crate::study::figures::{Figure, LimitRow};
+use crate::study::figures::{Figure, FigureLimit};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -41,11 +41,11 @@ pub fn sarif(report: &CheckReport, version: &str) -> Value {
 }
 
 /// The figures that a limit may be set on: each is a rule.
-fn rules() -> impl Iterator<Item = (Figure, LimitRow)> {
+fn rules() -> impl Iterator<Item = (Figure, FigureLimit)> {
     Figure::ALL.iter().filter_map(|figure| Some((*figure, figure.limit()?)))
 }
 
-fn rule(figure: Figure, row: LimitRow) -> Value {
+fn rule(figure: Figure, row: FigureLimit) -> Value {
     json!({ "id": figure.word(), "shortDescription": { "text": format!("{}.", row.meaning) } })
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::base::ids::{PoolId, StackId, to_u32};
 use crate::base::intern::SeededMap;
-use crate::replay::literal::{Change, Tracking, Layout, ReplayStep};
+use crate::replay::literal::{Change, Layout, ReplayStep, Tracking};
 use crate::snapshot::{Action, Block, BlockState, Segment};
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
@@ -98,12 +98,12 @@ impl Lifetimes {
         let told = self.allocations.iter().map(|one| attribution::Allocation {
             address: one.address,
             bytes: one.bytes,
-            requested: one.requested_bytes,
-            made_by: one.made_by,
-            born: one.start.checked_sub(1),
-            freed_at: one.requested,
+            requested_bytes: one.requested_bytes,
+            extended_stack: one.made_by,
+            allocated_at: one.start.checked_sub(1),
+            freed_after: one.requested,
         });
-        let judged = attribution::categories(device, &told.collect::<Vec<_>>());
+        let judged = attribution::classify_allocations(device, &told.collect::<Vec<_>>());
         for (one, judged) in self.allocations.iter_mut().zip(judged) {
             (one.category, one.confidence) = judged;
             let born = one.start.checked_sub(1);
@@ -135,7 +135,7 @@ impl Lifetimes {
                         address: block.address,
                         bytes: block.size,
                         requested_bytes: block.requested_size.min(block.size),
-                        made_by: block.made_by,
+                        made_by: block.extended_stack,
                         place,
                         category: Category::Other,
                         confidence: Confidence::Low,

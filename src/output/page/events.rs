@@ -40,7 +40,7 @@ pub(super) fn failures(
             segment_bytes: oom.segment_bytes,
             stream: names.stream(oom.stream),
             pool: oom.pool_id.map(|id| names.pool_of(id)),
-            node: stacks.of(device.device().entry(entry).made_by).0,
+            node: stacks.of(device.device().entry(entry).extended_stack).0,
             index,
         })
     });
@@ -56,9 +56,10 @@ pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: Shown) -> Vec<Mark> {
         let kind = if given.is_for_request { "reclaim" } else { "empty-cache" };
         Some(Mark { moment: after(shown, given.entry_index as u64)?, kind, bytes: given.bytes })
     });
-    let taken = device.device().with_action(Action::Snapshot).filter(is_in).filter_map(|event| {
-        Some(Mark { moment: after(shown, event as u64)?, kind: "snapshot", bytes: 0 })
-    });
+    let taken =
+        device.device().indexes_with_action(Action::Snapshot).filter(is_in).filter_map(|event| {
+            Some(Mark { moment: after(shown, event as u64)?, kind: "snapshot", bytes: 0 })
+        });
     let mut marks: Vec<Mark> = given.chain(taken).collect();
     if marks.len() > MARKS {
         marks.sort_by_key(|mark| (Reverse(mark.bytes), mark.moment));
@@ -71,7 +72,7 @@ pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: Shown) -> Vec<Mark> {
 /// Named ranges, as `oomscope timeline` lists them.
 pub(super) fn ranges(device: DeviceStudy<'_, '_>, shown: Shown) -> Vec<Range> {
     let window = device.window();
-    let named = timeline::ranges(device.device(), &window, |_| 0).names;
+    let named = timeline::named_ranges(device.device(), &window, |_| 0).names;
     let mut ranges: Vec<Range> = named
         .iter()
         .flat_map(|range| {

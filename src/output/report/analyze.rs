@@ -11,9 +11,9 @@ use crate::analysis::failure::OomReport;
 use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport};
 use crate::base::units::{counted, size};
 use crate::base::warning::{Code, Warning};
-use crate::output::document::{Chart, Document, Layer, Note, Shape, Text, code};
+use crate::output::document::{Chart, Document, Layer, RowNote, Shape, Text, code};
 use crate::study::attribution;
-use crate::study::{TracePosition, MemoryHistory, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED};
+use crate::study::{MemoryHistory, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, TracePosition};
 
 /// The answer on one snapshot, or the table of ranks and the answer on the worst of them.
 pub fn analyze(report: &AnalyzeReport) -> Document {
@@ -123,9 +123,10 @@ const LAYERS: usize = 5;
 
 /// The largest layers, in the order of the categories.
 fn layers(device: &DeviceReport) -> Vec<Layer> {
-    let sum =
-        |layer: &attribution::Layer| layer.bytes.iter().map(|bytes| u128::from(*bytes)).sum::<u128>();
-    let mut largest: Vec<&attribution::Layer> = device.layers.iter().collect();
+    let sum = |layer: &attribution::CategoryLayer| {
+        layer.bytes.iter().map(|bytes| u128::from(*bytes)).sum::<u128>()
+    };
+    let mut largest: Vec<&attribution::CategoryLayer> = device.layers.iter().collect();
     largest.sort_by_key(|layer| std::cmp::Reverse(sum(layer)));
     largest.truncate(LAYERS);
     largest.sort_by_key(|layer| layer.category);
@@ -141,27 +142,27 @@ fn chart(timeline: &MemoryHistory, device: &DeviceReport) -> Chart {
     let most = |series: usize| buckets.iter().map(|bucket| bucket.max[series]).collect();
     let mut rows = vec![
         area(most(SERIES_RESERVED), most(SERIES_ALLOCATED), layers(device)),
-        row("", Shape::Axis, Note::None),
+        row("", Shape::Axis, RowNote::None),
     ];
     rows.extend(course(&device.course));
     let place = |entry: u64| [entry - timeline.first_entry; 2];
     if !device.ooms.is_empty() {
         let failed = device.ooms.iter().map(|oom| place(oom.event)).collect();
-        rows.push(row("failed", Shape::Marks(failed), Note::None));
+        rows.push(row("failed", Shape::Marks(failed), RowNote::None));
         let said =
             |oom: &OomReport| format!("{}: {}", size(oom.requested_bytes), oom.verdict.word());
         let said = device.ooms.iter().map(|oom| (oom.event - timeline.first_entry, said(oom)));
-        rows.push(row("", Shape::Labels(said.collect()), Note::None));
+        rows.push(row("", Shape::Labels(said.collect()), RowNote::None));
     }
     if let Some(TracePosition::Entry { event }) = device.moment
         && (timeline.first_entry..timeline.first_entry + timeline.entries).contains(&event)
     {
-        rows.push(row("shown", Shape::Marks(vec![place(event)]), Note::None));
+        rows.push(row("shown", Shape::Marks(vec![place(event)]), RowNote::None));
     }
     let unused = "reserved but not allocated, minimum of each column".to_owned();
     // Kept in thousandths.
     let gap = buckets.iter().map(|bucket| bucket.min[SERIES_GAP].saturating_mul(1000)).collect();
-    rows.push(row("gap", Shape::Shares(gap), Note::ExtentOf(unused)));
+    rows.push(row("gap", Shape::Shares(gap), RowNote::MinMaxSentence(unused)));
     let starts = buckets.iter().map(|bucket| bucket.first as u64).collect();
     let (entries, first) = (timeline.entries, timeline.first_entry);
     Chart { entries, first, starts, times_us: timeline.times_us.clone(), rows }

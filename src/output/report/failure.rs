@@ -11,7 +11,7 @@ use crate::analysis::failure::{Blocker, Growth, OomReport};
 use crate::base::units::{count, counted, size, stream};
 use crate::output::document::{Document, Text, alarm, code, faint, strong};
 use crate::stacks::frames::CodeLocation;
-use crate::study::memory::HeldByLine;
+use crate::study::memory::LiveByLine;
 use crate::whatif::program::ProgramRow;
 
 /// Failed requests that are listed beside the one described in full.
@@ -99,7 +99,7 @@ fn in_the_program(row: &ProgramRow) -> Text {
     };
     Text::from(format!(
         "{}: {serves}; peak reserved {} instead of {} ({})",
-        row.in_short(),
+        row.label(),
         size(row.peak_reserved_bytes),
         size(was),
         row.sure
@@ -153,7 +153,7 @@ pub(super) fn request(document: &mut Document, device: &DeviceReport) {
 }
 
 /// What waits for other streams.
-fn pending(line: &HeldByLine) -> Text {
+fn pending(line: &LiveByLine) -> Text {
     let blocks = counted(line.blocks, "block");
     let held = format!("{} in {blocks}, allocated at ", size(line.bytes));
     Text::from(held).and(origin(
@@ -165,10 +165,8 @@ fn pending(line: &HeldByLine) -> Text {
 /// The blocks that keep free memory apart.
 fn in_the_way(it: &Blocker) -> Text {
     let (blocks, held) = (counted(it.blocks, "block"), size(it.bytes_held));
-    Text::from(format!("{blocks}, {held}, {}: ", locked(it))).and(origin(
-        &it.location,
-        operation(it.operation.as_deref(), None),
-    ))
+    Text::from(format!("{blocks}, {held}, {}: ", locked(it)))
+        .and(origin(&it.location, operation(it.operation.as_deref(), None)))
 }
 
 /// The line that allocated, and what it was doing.

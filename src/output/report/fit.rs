@@ -7,7 +7,8 @@ use super::words::warnings;
 use crate::base::units::{count, percent, ratio, signed_size, size};
 use crate::output::document::{Cell, Document, Table, alarm, code};
 use crate::whatif::fit::{
-    FailedAt, FitDevice, FitReport, GrowingLine, Largest, LargestAt, LawKind, Size, SizeReport,
+    FitDevice, FitReport, GrowingLine, Largest, LargestAt, LawKind, PredictedFailure, Size,
+    SizeReport,
 };
 
 /// The answer as a document.
@@ -81,9 +82,10 @@ fn device(document: &mut Document, device: &FitDevice) {
     }
     document.fields(
         "not paired",
-        device.unpaired.iter().map(|line| {
-            format!("{} by {}", size(line.bytes), line.location.label())
-        }),
+        device
+            .unpaired
+            .iter()
+            .map(|line| format!("{} by {}", size(line.bytes), line.location.label())),
     );
 }
 
@@ -103,12 +105,12 @@ fn peaks(document: &mut Document, device: &FitDevice) {
 /// The largest with one second number.
 fn largest_row(of: &LargestAt, device: &FitDevice) -> Vec<Cell> {
     let fits = of.largest.as_ref();
-    let size_of = |largest: &Largest| match (largest.at(), largest.size) {
+    let size_of = |largest: &Largest| match (largest.to_size(), largest.size) {
         (None, _) => "every size".to_owned(),
         (_, Some(0)) => "none".to_owned(),
         (Some(at), _) => at.to_string(),
     };
-    let next = fits.and_then(Largest::at).and_then(|fits| device.failing_beyond(fits));
+    let next = fits.and_then(Largest::to_size).and_then(|fits| device.failing_beyond(fits));
     vec![
         format!("x{}", of.second.unwrap_or(1)).into(),
         fits.map_or("not told".to_owned(), size_of).into(),
@@ -176,8 +178,8 @@ fn sizes_row(of: &SizeReport, whole: u64) -> Vec<Cell> {
     ]
 }
 
-fn asked_for(failed: &FailedAt) -> String {
-    format!("{} asked for{}", size(failed.requested_bytes), failed.in_short())
+fn asked_for(failed: &PredictedFailure) -> String {
+    format!("{} asked for{}", size(failed.requested_bytes), failed.label())
 }
 
 fn rest_row(device: &FitDevice) -> Vec<Cell> {

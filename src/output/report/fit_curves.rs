@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::base::units::size;
-use crate::output::document::{Curve, Line, Look, Mark, Point};
+use crate::output::document::{Curve, CurveLine, LineRole, CurveMark, CurvePoint};
 use crate::whatif::fit::{FitCurve, FitDevice, FitReport, Largest, SizeReport};
 
 /// A picture with its title for each device and second number, the largest second first.
@@ -40,7 +40,7 @@ fn curve(device: &FitDevice, second: Option<u64>) -> Curve {
     let mut lines = Vec::new();
     if let Some(curve) = with_best {
         let name = format!("reserved with {}", curve.settings);
-        lines.push(line(name, Look::Other, curve, most, |of| of.peak_reserved_bytes));
+        lines.push(line(name, LineRole::Alternative, curve, most, |of| of.peak_reserved_bytes));
     }
     if let Some(curve) = as_recorded {
         let with = if curve.settings.is_empty() {
@@ -49,19 +49,19 @@ fn curve(device: &FitDevice, second: Option<u64>) -> Curve {
             format!(" with {}", curve.settings)
         };
         let named = |what: &str| format!("{what}{with}");
-        lines.push(line(named("allocated"), Look::Beside, curve, most, |of| {
+        lines.push(line(named("allocated"), LineRole::Secondary, curve, most, |of| {
             of.peak_allocated_bytes
         }));
-        lines.push(line(named("reserved"), Look::Main, curve, most, |of| of.peak_reserved_bytes));
+        lines.push(line(named("reserved"), LineRole::Main, curve, most, |of| of.peak_reserved_bytes));
     }
-    let mark = |largest: Option<&Largest>, look: Look, with: &str| {
-        let at = largest?.at().filter(|at| at.first > 0)?;
-        Some(Mark { at: at.first, said: format!("{at} fits{with}"), look })
+    let mark = |largest: Option<&Largest>, look: LineRole, with: &str| {
+        let at = largest?.to_size().filter(|at| at.first > 0)?;
+        Some(CurveMark { at: at.first, said: format!("{at} fits{with}"), look })
     };
     let with = best.map_or_else(String::new, |best| format!(" with {}", best.settings));
-    let marks = [mark(best, Look::Other, &with), mark(largest, Look::Main, "")];
+    let marks = [mark(best, LineRole::Alternative, &with), mark(largest, LineRole::Main, "")];
     Curve {
-        across: match second {
+        x_label: match second {
             Some(second) => format!("the first number of the size, with x{second}"),
             None => "size".to_owned(),
         },
@@ -74,17 +74,17 @@ fn curve(device: &FitDevice, second: Option<u64>) -> Curve {
 /// A line of the sizes up to the first that needs `most` bytes.
 fn line(
     name: String,
-    look: Look,
+    look: LineRole,
     curve: &FitCurve,
     most: u64,
     bytes: impl Fn(&SizeReport) -> u64,
-) -> Line {
+) -> CurveLine {
     let beyond = curve.sizes.iter().position(|of| bytes(of) > most);
     let sizes = &curve.sizes[..beyond.unwrap_or(curve.sizes.len())];
-    let point = |of: &SizeReport| Point {
-        at: of.size.first,
+    let point = |of: &SizeReport| CurvePoint {
+        x: of.size.first,
         bytes: bytes(of),
-        said: format!(
+        tooltip: format!(
             "{}: {} {name}{}",
             of.size,
             size(bytes(of)),
@@ -97,5 +97,5 @@ fn line(
         is_measured: of.is_recorded,
     };
     let points = sizes.iter().map(point).collect();
-    Line { name, look, points }
+    CurveLine { name, look, points }
 }

@@ -6,8 +6,8 @@ use crate::analysis::DeviceReport;
 use crate::base::units::{count, counted, percent, ratio, size};
 use crate::output::document::{Cell, Document, Table, Text, strong};
 use crate::stacks::phases::Phase;
-use crate::study::attribution::{Age, Category, Confidence, HeldAt, Leaks};
-use crate::study::memory::HeldByLine;
+use crate::study::attribution::{Age, Category, Confidence, Leaks, MemoryBreakdown};
+use crate::study::memory::LiveByLine;
 
 /// Lines of code that are shown.
 const SHOWN_LINES: usize = 4;
@@ -46,7 +46,7 @@ pub(super) fn holders(document: &mut Document, device: &DeviceReport) {
 }
 
 /// Lines of code with what they hold of `bytes` in `blocks`.
-fn by_line(lines: &[HeldByLine], bytes: u64, blocks: u64) -> Table {
+fn by_line(lines: &[LiveByLine], bytes: u64, blocks: u64) -> Table {
     let mut rows: Vec<Vec<Cell>> = lines
         .iter()
         .map(|held| {
@@ -65,7 +65,7 @@ fn by_line(lines: &[HeldByLine], bytes: u64, blocks: u64) -> Table {
 }
 
 /// A line of code, with what was done there.
-fn holder(held: &HeldByLine) -> Cell {
+fn holder(held: &LiveByLine) -> Cell {
     let (line, below) = named(&held.location);
     let operation = operation(held.operation.as_deref(), held.operation_share_ratio);
     Cell::Over(line, below.into_iter().chain(operation).collect())
@@ -102,7 +102,7 @@ fn age(age: Age) -> &'static str {
 }
 
 /// The state to show: that asked for, else that of the last failure, else that of the peak, with a name for it.
-fn telling(device: &DeviceReport) -> Option<(&HeldAt, String)> {
+fn telling(device: &DeviceReport) -> Option<(&MemoryBreakdown, String)> {
     let asked = device.at_moment.as_ref().zip(device.moment.map(|at| words::at_in(device, at)));
     let failure = device.ooms.last().and_then(|oom| oom.held.as_ref());
     let failure = || failure.map(|held| (held, "at the failure".to_owned()));
@@ -114,7 +114,7 @@ fn telling(device: &DeviceReport) -> Option<(&HeldAt, String)> {
 }
 
 /// The lines that held most; none where it is the moment whose lines stand in a table of their own.
-fn lines<'a>(held: &'a HeldAt, device: &DeviceReport) -> &'a [HeldByLine] {
+fn lines<'a>(held: &'a MemoryBreakdown, device: &DeviceReport) -> &'a [LiveByLine] {
     let last = device.timeline.as_ref().and_then(|t| t.trace_entries.checked_sub(1));
     let is_told = device.moment.map_or(held.event == last, |_| true);
     let rows = if is_told { &[] } else { held.by_line.rows.as_slice() };
@@ -122,7 +122,7 @@ fn lines<'a>(held: &'a HeldAt, device: &DeviceReport) -> &'a [HeldByLine] {
 }
 
 /// Which moment it is, and in what course of things.
-fn heading(held: &HeldAt, moment: &str) -> String {
+fn heading(held: &MemoryBreakdown, moment: &str) -> String {
     let during = match held.phase {
         Phase::Other => None,
         Phase::Data => Some(phase(Some(Phase::Data)).to_owned()),
@@ -140,7 +140,7 @@ fn heading(held: &HeldAt, moment: &str) -> String {
 }
 
 /// The table of where the memory was; groups that tell nothing are left out.
-fn rows(held: &HeldAt) -> Vec<Vec<Cell>> {
+fn rows(held: &MemoryBreakdown) -> Vec<Vec<Cell>> {
     let sure = |confidence| match confidence {
         Confidence::High => "",
         Confidence::Medium => "probably",
@@ -148,15 +148,15 @@ fn rows(held: &HeldAt) -> Vec<Vec<Cell>> {
     };
     let categories = held.by_category.iter().map(|of| {
         let note = if of.category == Category::Other { "" } else { sure(of.confidence) };
-        (category(of.category), of.held, note)
+        (category(of.category), of.share, note)
     });
-    let phases = held.by_phase.iter().map(|of| (phase(of.phase), of.held, ""));
-    let ages = held.by_age.iter().map(|of| (age(of.age), of.held, ""));
+    let phases = held.by_phase.iter().map(|of| (phase(of.phase), of.share, ""));
+    let ages = held.by_age.iter().map(|of| (age(of.age), of.share, ""));
     let has_categories = held.by_category.iter().any(|row| row.category != Category::Other);
     let has_phases =
         held.by_phase.iter().any(|row| row.phase.is_some_and(|phase| phase != Phase::Other));
     let rules = held.by_rule.iter();
-    let rules = rules.map(|of| (of.name.as_deref().unwrap_or("no rule"), of.held, ""));
+    let rules = rules.map(|of| (of.name.as_deref().unwrap_or("no rule"), of.share, ""));
     let groups: [(&str, bool, Vec<_>); 4] = [
         ("for", has_categories, categories.collect()),
         ("by rule", !held.by_rule.is_empty(), rules.collect()),
@@ -181,7 +181,7 @@ fn rows(held: &HeldAt) -> Vec<Vec<Cell>> {
 }
 
 /// What was never freed since the beginning.
-fn kept(held: &HeldAt) -> Option<Text> {
+fn kept(held: &MemoryBreakdown) -> Option<Text> {
     let first = held.kept_since_start.rows.first()?;
     let rest = held.kept_since_start.rest;
     let rows = held.kept_since_start.rows.iter().map(|row| row.bytes);

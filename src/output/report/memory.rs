@@ -4,7 +4,7 @@ use super::words::{self, pool};
 use crate::analysis::DeviceReport;
 use crate::base::units::{count, counted, percent, ratio, size, stream};
 use crate::output::document::{Cell, Document, Table};
-use crate::study::memory::{Memory, PoolReport, SegmentReport, StreamReport};
+use crate::study::memory::{MemoryReport, PoolReport, SegmentReport, StreamReport};
 
 /// The totals, what of them is rounding, and the peaks.
 pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
@@ -48,7 +48,7 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     );
 }
 
-fn totals(memory: &Memory) -> Vec<Vec<Cell>> {
+fn totals(memory: &MemoryReport) -> Vec<Vec<Cell>> {
     let (blocks, free) = (&memory.blocks, &memory.fragmentation);
     let row = |depth: u8, name: &str, bytes: u64, note: String| {
         let share = percent(ratio(bytes, memory.reserved_bytes));
@@ -166,7 +166,7 @@ fn free_segments(device: &DeviceReport) -> Table {
 }
 
 /// A row a pool and a row a stream, where there are several.
-pub(super) fn pools_and_streams(document: &mut Document, memory: &Memory) {
+pub(super) fn pools_and_streams(document: &mut Document, memory: &MemoryReport) {
     if memory.pools.len() > 1 {
         let row = |p: &PoolReport| {
             let sizes = [p.reserved_bytes, p.allocated_bytes, p.pending_bytes, p.inactive_bytes];

@@ -55,7 +55,7 @@ fn device(document: &mut Document, device: &ProgramDevice) {
     let rows = [&device.as_recorded].into_iter().chain(gains);
     document.table(Table::new(header, &[0], rows.map(|row| cells(row, is_bounded))));
     if !idle.is_empty() {
-        let idle: Vec<&str> = idle.iter().map(|row| row.what.as_str()).collect();
+        let idle: Vec<&str> = idle.iter().map(|row| row.description.as_str()).collect();
         document
             .paragraph(format!("Replayed as well, and no less at the peak: {}", idle.join("; ")));
     }
@@ -72,7 +72,7 @@ fn device(document: &mut Document, device: &ProgramDevice) {
 }
 
 fn cells(row: &ProgramRow, is_bounded: bool) -> Vec<Cell> {
-    let mut cells: Vec<Cell> = vec![row.in_short().into()];
+    let mut cells: Vec<Cell> = vec![row.label().into()];
     cells.extend(figures(row, is_bounded));
     cells.push(row.sure.word().into());
     cells

@@ -84,7 +84,8 @@ fn what_if(document: &mut Document, device: &ReplayedDevice, recorded: &Replayed
     if device.events.recorded == 0 {
         return document.heading(format!("Device {name}: no trace to replay"));
     }
-    let title = format!("Device {name}: {}", describe_outcome(recorded.ooms.len(), device.ooms.len()));
+    let title =
+        format!("Device {name}: {}", describe_outcome(recorded.ooms.len(), device.ooms.len()));
     document.heading(if device.ooms.is_empty() { title.into() } else { alarm(title) });
     start(document, device);
     assumed(document, device);

@@ -3,7 +3,7 @@
 use super::summary::summary;
 use super::words::{extent, warnings};
 use crate::base::units::{count, counted, duration, size};
-use crate::output::document::{Chart, Document, Layer, Note, Row, Shape, Stretch, code};
+use crate::output::document::{Chart, Document, Layer, RowNote, ChartRow, Shape, Band, code};
 use crate::stacks::phases::Phase;
 use crate::study::figures::Figure;
 use crate::study::timeline::{DeviceTimeline, Series, TimelineReport};
@@ -61,22 +61,22 @@ fn said(name: &str, figure: Figure) -> String {
 }
 
 /// A row of a chart.
-pub(super) fn row(name: impl Into<String>, shape: Shape, note: Note) -> Row {
-    Row { name: name.into(), shape, note }
+pub(super) fn row(name: impl Into<String>, shape: Shape, note: RowNote) -> ChartRow {
+    ChartRow { name: name.into(), shape, note }
 }
 
 /// The first row of a chart.
-pub(super) fn area(reserved: Vec<u64>, allocated: Vec<u64>, layers: Vec<Layer>) -> Row {
+pub(super) fn area(reserved: Vec<u64>, allocated: Vec<u64>, layers: Vec<Layer>) -> ChartRow {
     let names = ["reserved, not allocated", "allocated"];
-    row("", Shape::Area { back: reserved, front: allocated, names, layers }, Note::None)
+    row("", Shape::Area { back: reserved, front: allocated, names, layers }, RowNote::None)
 }
 
 /// What the program was doing, below the axis.
-pub(super) fn course(course: &Activity) -> Vec<Row> {
+pub(super) fn course(course: &Activity) -> Vec<ChartRow> {
     let mut rows = Vec::new();
-    let mut stretches = |name: &str, stretches: Vec<Stretch>, is_numbered| {
+    let mut stretches = |name: &str, stretches: Vec<Band>, is_numbered| {
         if stretches.iter().any(|stretch| !stretch.name.is_empty()) {
-            rows.push(row(name, Shape::Stretches { stretches, is_numbered }, Note::None));
+            rows.push(row(name, Shape::Bands { stretches, is_numbered }, RowNote::None));
         }
     };
     let steps = course.steps.iter().map(|s| stretch(s, s.value.to_string()));
@@ -94,8 +94,8 @@ pub(super) fn course(course: &Activity) -> Vec<Row> {
     rows
 }
 
-fn stretch<T>(of: &study::EntryRange<T>, name: String) -> Stretch {
-    Stretch { span: [of.start, of.end], name }
+fn stretch<T>(of: &study::EntryRange<T>, name: String) -> Band {
+    Band { range: [of.start, of.end], name }
 }
 
 /// One device, written down.
@@ -129,7 +129,7 @@ impl Drawn<'_> {
     }
 
     /// A chart of all buckets.
-    fn chart(&mut self, rows: Vec<Row>) {
+    fn chart(&mut self, rows: Vec<ChartRow>) {
         let starts = (0..self.device.buckets.first_event.len() as u64).map(|n| self.start(n));
         let starts = starts.collect();
         let begin = self.device.start_us.unwrap_or(0);
@@ -147,12 +147,12 @@ impl Drawn<'_> {
         });
         let mut rows = vec![
             area(reserved, allocated, Vec::new()),
-            row("", Shape::Axis, Note::Text(String::new())),
+            row("", Shape::Axis, RowNote::Text(String::new())),
         ];
-        rows.extend(course(&device.course));
+        rows.extend(course(&device.activity));
         let private = device.series.size(Figure::PrivateReserved);
         if let Some(private) = private.filter(|series| series.highest > 0) {
-            let note = Note::Text(format!("to {}", size(private.highest)));
+            let note = RowNote::Text(format!("to {}", size(private.highest)));
             rows.push(row("in private", amounts(private), note));
         }
         rows.extend(self.marks());
@@ -160,7 +160,7 @@ impl Drawn<'_> {
         self.chart(rows);
     }
 
-    fn marks(&self) -> Vec<Row> {
+    fn marks(&self) -> Vec<ChartRow> {
         let marks = &self.device.marks;
         let kinds = [
             ("failed", &marks.oom),
@@ -172,26 +172,26 @@ impl Drawn<'_> {
         let drawn = kinds.map(|(name, kind)| {
             let buckets = kind.in_bucket.iter().zip(0..).filter(|(n, _)| **n > 0);
             let spans = buckets.map(|(_, n)| self.bucket(n)).collect();
-            row(name, Shape::Marks(spans), Note::Text(counted(kind.count, "time")))
+            row(name, Shape::Marks(spans), RowNote::Text(counted(kind.count, "time")))
         });
         let first = self.device.first_event;
         let failed = marks.oom.largest.iter().map(|mark| (mark.event - first, size(mark.bytes)));
-        let labels = row("", Shape::Labels(failed.collect()), Note::None);
-        let mut drawn: Vec<Row> = drawn.collect();
+        let labels = row("", Shape::Labels(failed.collect()), RowNote::None);
+        let mut drawn: Vec<ChartRow> = drawn.collect();
         if marks.oom.count > 0 {
             drawn.insert(1, labels);
         }
         drawn
     }
 
-    fn ranges(&self) -> Vec<Row> {
+    fn ranges(&self) -> Vec<ChartRow> {
         let names = self.device.ranges.names.iter().take(RANGES).zip('a'..);
         let end = self.device.buckets.first_event.len() as u64;
         let drawn = names.map(|(range, letter)| {
             let buckets =
                 range.in_buckets.iter().flat_map(|[first, last]| *first..=*last.min(&end));
             let spans = buckets.map(|n| self.bucket(n)).collect();
-            let note = Note::Text(counted(range.count, "time"));
+            let note = RowNote::Text(counted(range.count, "time"));
             row(format!("range {letter}"), Shape::Ranges(spans), note)
         });
         drawn.collect()
@@ -199,14 +199,14 @@ impl Drawn<'_> {
 
     fn kinds(&mut self) {
         self.document.heading("Free memory, maximum of each column; each line has its own scale");
-        let highest = Note::Text("highest".to_owned());
+        let highest = RowNote::Text("highest".to_owned());
         let mut rows = vec![row("", Shape::Empty, highest)];
         let mut words = Vec::new();
         for (name, figure) in KINDS {
             let series = self.device.series.size(figure);
             if let Some(series) = series.filter(|series| series.highest > 0) {
                 words.push(said(name, figure));
-                rows.push(row(name, amounts(series), Note::Text(size(series.highest))));
+                rows.push(row(name, amounts(series), RowNote::Text(size(series.highest))));
             }
         }
         self.chart(rows);
@@ -217,7 +217,7 @@ impl Drawn<'_> {
         self.document.heading("Fragmentation, 0% to 100%, minimum of each column");
         let series = &self.device.series;
         let rows = RATIOS.iter().filter_map(|(name, figure)| {
-            Some(row(*name, shares(series.ratio(*figure)?), Note::Extent))
+            Some(row(*name, shares(series.ratio(*figure)?), RowNote::MinMax))
         });
         self.chart(rows.collect());
         self.document.field("", RATIOS.map(|(name, figure)| said(name, figure)).join("; "));
@@ -291,7 +291,7 @@ impl Drawn<'_> {
 }
 
 fn amounts(series: &Series<u64>) -> Shape {
-    Shape::Amounts { values: series.max.clone(), highest: series.highest }
+    Shape::Amounts { values: series.max.clone(), max: series.highest }
 }
 
 fn shares(series: &Series<f64>) -> Shape {

@@ -7,7 +7,7 @@ use crate::base::units::{count, counted, duration, percent, size};
 use crate::base::warning::Warning;
 use crate::output::document::{Document, Stack, Text, code, place};
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin, UNKNOWN_NODE};
-use crate::study::{TracePosition, MemoryHistory};
+use crate::study::{MemoryHistory, TracePosition};
 use crate::whatif::FailedRequest;
 
 /// `file:line in function`

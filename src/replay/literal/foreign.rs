@@ -26,8 +26,8 @@ pub(crate) fn warn_if_foreign(snapshot: &Snapshot) -> Option<Warning> {
     }
     if looks_like_npu(snapshot) {
         return backend(
-            "blocks are 32 bytes larger than those of PyTorch's CUDA allocator, as in torch_npu: oomscope does not know \
-             its rules, and these figures assume PyTorch's CUDA allocator",
+            "blocks are 32 bytes larger than those of PyTorch's CUDA allocator, as in torch_npu: oomscope does not \
+             know its rules, and these figures assume PyTorch's CUDA allocator",
         );
     }
     let contradictory = count_contradictory_segments(snapshot);

@@ -239,7 +239,7 @@ impl InitialState {
             }
             self.blocks.push(ReconstructedBlock::from_snapshot(block));
         }
-        // Of several blocks at one address, the first in the trace is the initial one.
+        // If several blocks have one address, the first in the trace is the initial one.
         self.blocks.sort_by_key(|b| (b.addr, b.freed_at));
         self.blocks.dedup_by_key(|b| b.addr);
     }

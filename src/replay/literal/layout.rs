@@ -8,7 +8,7 @@ use crate::snapshot::{Block, Blocks, Segment, Segments, Stacks};
 pub struct Layout {
     /// In address order.
     pub segments: Segments,
-    /// Of all segments.
+    /// The blocks of all segments.
     pub blocks: Blocks,
 }
 

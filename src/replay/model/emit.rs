@@ -24,7 +24,7 @@ pub struct EmittedDevice<'a> {
     pub entries: &'a [(AllocatorEntry, u64)],
     /// See [`crate::allocator::CachingAllocator::view`].
     pub segments: &'a [SegmentView],
-    /// Of all segments.
+    /// The blocks of all segments.
     pub blocks: &'a [BlockView],
 }
 

@@ -39,7 +39,7 @@ impl Hypothesis {
 
     /// The settings if they do not change. Otherwise settings that need no more memory than any of them: without
     /// rounding, and with expandable segments if any of them has them.
-    pub fn least_demanding_settings(&self) -> Settings {
+    pub fn lenient_settings(&self) -> Settings {
         let mut settings = self.settings.clone();
         if !self.settings_changes.is_empty() {
             settings.roundup_power2_divisions = [0; 16];

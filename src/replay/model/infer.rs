@@ -24,7 +24,7 @@ use crate::replay::literal::{
 };
 use crate::snapshot::{Action, Device, Snapshot, TraceEntry};
 
-/// What the user knows about a recording.
+/// The user's knowledge about a recording.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KnownSetup {
     /// The minor release of PyTorch 2 that recorded it.

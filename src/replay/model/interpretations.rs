@@ -79,11 +79,11 @@ pub(super) fn interpretations(
         // Nothing was waited for or released, although something could have been: PyTorch skips that in a capture only.
         // The id of a capture's own pool ends in 0.
         let is_private = pool != PoolId::default();
-        let is_of_capture =
+        let is_capture_pool =
             is_private && (id[1] == 0 || allocator.behaviour().private_pools_as_captures);
         let known: Vec<PendingFreeId> =
             prelude.completed.iter().map(|(_, pending_free)| *pending_free).collect();
-        plain.is_capturing = is_of_capture
+        plain.is_capturing = is_capture_pool
             || allocator.has_pending_other_than(&known)
             || (plain.polled_count == known.len() && allocator.has_releasable_memory(freeable));
         return vec![plain];

@@ -6,28 +6,30 @@
 //! the result ([`emit`]). Knows no stacks but by id, and does not judge what the results mean.
 
 mod address_ranges;
-mod try_request;
-mod settings_search;
 mod checkpoints;
+mod common_values;
+mod cursor;
 mod divergence;
 mod emit;
 mod end_state;
 mod hypothesis;
 mod infer;
-mod common_values;
 mod interpretations;
 mod recorded_device;
+mod settings_search;
 mod simulate;
+mod try_request;
 mod verification;
 mod verify;
-mod cursor;
 
-pub use try_request::{RequestResult, try_request};
+pub use cursor::{verify, verify_with_sink};
 pub use divergence::{Divergence, Fault};
 pub use emit::{EmittedDevice, emit};
 pub use end_state::count_end_differences;
 pub use hypothesis::Hypothesis;
 pub use infer::{Inference, InferredDevice, KnownSetup, infer, settings_in_effect};
-pub use simulate::{ModelFigures, Simulation, sufficient_capacity, peak_if_served, simulate, simulate_on};
+pub use simulate::{
+    ModelFigures, Simulation, peak_if_served, simulate, simulate_on, sufficient_capacity,
+};
+pub use try_request::{RequestResult, try_request};
 pub use verification::{EntrySink, Verification};
-pub use cursor::{verify, verify_with_sink};

@@ -311,14 +311,7 @@ impl<'a> Verifier<'a> {
             }
         }
         if prelude.first_move.is_some_and(|index| index < interpretation.first_entry) {
-            let context = StackId::default();
-            self.allocator.release_cached_blocks(
-                None,
-                &released,
-                &self.freeable,
-                context,
-                &mut self.device,
-            );
+            self.release_cached_blocks(None, &released, StackId::default());
         }
         self.make_request(last, pool, interpretation.is_capturing)
     }
@@ -373,13 +366,13 @@ impl<'a> Verifier<'a> {
         (is_all_pools, context): (bool, StackId),
     ) -> OpResult {
         self.device.clear_moves();
-        let mut order = Vec::new();
+        let mut completed = Vec::new();
         for index in entries {
             let entry = self.entry(index);
             if entry.action == Action::FreeCompleted {
                 let pending_free =
                     self.pending.remove(&entry.addr).ok_or((index, Fault::UnknownCompletion))?;
-                order.push(pending_free);
+                completed.push(pending_free);
             } else {
                 self.expect_move(index, &entry)?;
             }
@@ -389,7 +382,7 @@ impl<'a> Verifier<'a> {
         if !is_all_pools && pools.is_empty() {
             // Either a request that left no entry polled them, or the release waited for them and had nothing to
             // release.
-            for pending_free in order.drain(..) {
+            for pending_free in completed.drain(..) {
                 self.allocator.complete_free(pending_free, context);
             }
             if self.allocator.has_pending_other_than(&[])
@@ -401,30 +394,27 @@ impl<'a> Verifier<'a> {
         let other_pools: Vec<PoolId> =
             self.freeable.iter().copied().filter(|pool| !pools.contains(pool)).collect();
         if !is_all_pools
-            && (self.allocator.has_pending_other_than(&order)
+            && (self.allocator.has_pending_other_than(&completed)
                 || self.allocator.has_releasable_memory(&other_pools))
         {
             // The operation left memory that it could have released: a MemPool was dropped.
             for pool in pools {
-                let (single_pool, device) = (Some(*pool), &mut self.device);
-                self.allocator.release_cached_blocks(
-                    single_pool,
-                    &order,
-                    &self.freeable,
-                    context,
-                    device,
-                );
+                self.release_cached_blocks(Some(*pool), &completed, context);
             }
             return Ok(());
         }
-        self.allocator.release_cached_blocks(
-            None,
-            &order,
-            &self.freeable,
-            context,
-            &mut self.device,
-        );
+        self.release_cached_blocks(None, &completed, context);
         Ok(())
+    }
+
+    fn release_cached_blocks(
+        &mut self,
+        pool: Option<PoolId>,
+        completed: &[PendingFreeId],
+        context: StackId,
+    ) {
+        let (freeable, device) = (&self.freeable, &mut self.device);
+        self.allocator.release_cached_blocks(pool, completed, freeable, context, device);
     }
 
     fn write_marker(&mut self, index: usize) {
@@ -432,14 +422,9 @@ impl<'a> Verifier<'a> {
         if entry.action == Action::Snapshot {
             self.allocator.snapshot(entry.pool.unwrap_or_default());
         } else {
-            self.allocator.push_entry(AllocatorEntry {
-                action: entry.action,
-                addr: entry.addr,
-                size: entry.size,
-                stream: entry.stream,
-                pool: entry.pool.unwrap_or_default(),
-                context: entry.stack,
-            });
+            let TraceEntry { action, addr, size, stream, stack: context, .. } = entry;
+            let pool = entry.pool.unwrap_or_default();
+            self.allocator.push_entry(AllocatorEntry { action, addr, size, stream, pool, context });
         }
     }
 

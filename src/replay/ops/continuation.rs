@@ -1,4 +1,4 @@
-//! What the program would have done after its last request failed: the operations that followed the same request one
+//! Continues a program after its last request failed, with the operations that followed the same request one
 //! training step earlier.
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -171,7 +171,7 @@ struct ContinuationWriter<'r, 'a> {
     step_requests: &'r StepRequests,
     /// The first operation to repeat.
     first_op: usize,
-    /// Of the last request so far.
+    /// The entry index of the last request so far.
     entry_index: u32,
     /// Slots of the added blocks, by the operation that allocated their original.
     new_slots: FxHashMap<usize, u32>,

@@ -1,4 +1,4 @@
-//! What a recorded program did, as operations on numbered slots instead of addresses. Read once from the trace, it can
+//! A recorded program as operations on numbered slots instead of addresses. Read once from the trace, it can
 //! be performed on the allocator model any number of times.
 
 use std::cmp::Reverse;

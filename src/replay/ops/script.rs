@@ -1,4 +1,4 @@
-//! A program as operations on numbered blocks, which can be removed, added and moved. Whatever the changes, a script
+//! A program as operations on numbered blocks, which can be removed, added and moved. A changed script always
 //! converts to a program in which each free follows its request.
 
 use super::program::{ListRange, Operation, OperationKind, Program};

@@ -93,7 +93,7 @@ impl<'a> TraceOps<'a> {
         request_entries.start
     }
 
-    /// Whether the program asked for the release in entry `index`, under `stack`.
+    /// Whether the program itself requested the release in entry `index`, under `stack`.
     fn is_requested_release(&self, index: usize, stack: StackId) -> bool {
         let entry = self.entry(index);
         entry.action.is_shrink()

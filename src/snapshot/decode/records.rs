@@ -132,7 +132,7 @@ impl Decoder {
                 (keys::NAME, Kind::Text(text)) => frame.name = text,
                 (keys::LINE, _) => {
                     let line = self.require_integer("a frame", key, value)?;
-                    // No source file has so many lines: treat it as unknown.
+                    // No source file is that long: treat the line as unknown.
                     frame.line = u32::try_from(line).unwrap_or(0);
                 }
                 (keys::FILENAME | keys::NAME, Kind::None) => {

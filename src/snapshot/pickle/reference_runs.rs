@@ -102,8 +102,8 @@ impl ReferenceRuns {
     pub(super) fn predict(&mut self, file: &[u8], start: usize) -> Option<(usize, Value)> {
         let rest = file.get(start..)?;
         let next = self.runs.get(self.last as usize)?.next;
-        let alike = prefix_slot(rest).and_then(|slot| self.by_prefix.get(slot)).copied();
-        for guess in [Some(next), alike].into_iter().flatten() {
+        let same_prefix = prefix_slot(rest).and_then(|slot| self.by_prefix.get(slot)).copied();
+        for guess in [Some(next), same_prefix].into_iter().flatten() {
             if let Some(run) = self.runs.get(guess as usize)
                 && let Some(bytes) = run.bytes(file)
                 && rest.starts_with(bytes)

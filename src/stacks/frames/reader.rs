@@ -12,7 +12,7 @@ use super::origin::{Origin, forward_slashes};
 use super::strip_paths::strip_directories;
 use crate::base::ids::{FrameId, StackId};
 use crate::base::units::escape_name;
-use crate::snapshot::{Maker, Snapshot, Stacks};
+use crate::snapshot::{ExtendedStack, Snapshot, Stacks};
 
 /// The operator that a C++ frame runs: `aten::bmm` for `at::_ops::bmm::call(...)`, `BmmBackward0` for
 /// `torch::autograd::generated::BmmBackward0::apply(...)`.
@@ -67,7 +67,7 @@ impl<'a> StackReader<'a> {
 
     /// The recorded stack, without the caller and forward stack that the decoder attached to it.
     pub(crate) fn recorded_stack(&self, stack: StackId) -> StackId {
-        self.snapshot.stacks.recorded(stack)
+        self.snapshot.stacks.recorded_stack(stack)
     }
 
     pub(crate) fn frame_report(&self, id: FrameId) -> FrameReport {
@@ -122,7 +122,7 @@ impl<'a> StackReader<'a> {
     }
 
     pub(crate) fn line_id(&self, stack: StackId) -> LineId {
-        let maker = self.snapshot.stacks.maker(stack);
+        let maker = self.snapshot.stacks.extended(stack);
         let (own_len, ids) = self.all_frames(maker);
         let (code, caller) = self.find_code_and_caller(&ids);
         let inside = ids.get(..code.unwrap_or(own_len).min(own_len)).unwrap_or_default();
@@ -142,11 +142,11 @@ impl<'a> StackReader<'a> {
 
     /// The frames of a stack followed by those of the `backward()` call that its thread serves, innermost first, and
     /// the number of frames before that call. The source of generated code precedes the generated frame.
-    fn all_frames(&self, maker: Maker) -> (usize, Vec<FrameId>) {
+    fn all_frames(&self, maker: ExtendedStack) -> (usize, Vec<FrameId>) {
         let stacks = &self.snapshot.stacks;
         let mut ids = Vec::new();
         for id in stacks.frames(maker.stack) {
-            ids.extend(stacks.original(*id));
+            ids.extend(stacks.original_source(*id));
             ids.push(*id);
         }
         let own = ids.len();
@@ -156,7 +156,7 @@ impl<'a> StackReader<'a> {
 
     /// The frames of `stack`, innermost first, then those of the `backward()` call that its thread serves.
     pub(crate) fn frames_with_callers(&self, stack: StackId) -> Vec<FrameId> {
-        self.all_frames(self.snapshot.stacks.maker(stack)).1
+        self.all_frames(self.snapshot.stacks.extended(stack)).1
     }
 
     fn find_code_and_caller(&self, ids: &[FrameId]) -> (Option<usize>, Option<usize>) {
@@ -190,7 +190,7 @@ impl<'a> StackReader<'a> {
 
     /// The innermost frame of user code; without one, of an installed package (the program itself may be one).
     pub(crate) fn user_frame(&self, stack: StackId) -> Option<FrameId> {
-        let (_, ids) = self.all_frames(self.snapshot.stacks.maker(stack));
+        let (_, ids) = self.all_frames(self.snapshot.stacks.extended(stack));
         [Origin::User, Origin::Package]
             .iter()
             .find_map(|wanted| ids.iter().copied().find(|id| self.origin(*id) == *wanted))

@@ -70,7 +70,7 @@ impl FrameTable {
         snapshot: &Snapshot,
         stack: StackId,
     ) -> Vec<FrameKey> {
-        let maker = snapshot.stacks.maker(stack);
+        let maker = snapshot.stacks.extended(stack);
         let stacks = [stack, maker.caller, maker.forward];
         let ids = stacks.iter().flat_map(|stack| snapshot.stacks.frames(*stack));
         ids.map(|id| self.frame_key(side, *id)).collect()

@@ -9,8 +9,8 @@ use crate::snapshot::{Annotation, Device};
 /// Annotated ranges of one device, matched to trace entries by time.
 #[derive(Debug, Default)]
 pub(super) struct AnnotatedRanges {
-    /// The innermost open range from an entry on, and the phase named by it or by the closest enclosing range that names
-    /// one.
+    /// The innermost open range from an entry on, and the phase named by it or by the closest enclosing range that
+    /// names one.
     pub(super) changes: Vec<(u32, Option<SymbolId>, Option<Phase>)>,
     /// The first entry in each `Optimizer.step`.
     pub(super) step_starts: Vec<u32>,

@@ -1,4 +1,4 @@
-//! How much of something, and what it is measured in.
+//! Amounts and their units.
 
 use std::fmt;
 
@@ -6,20 +6,18 @@ use serde::{Serialize, Serializer};
 
 use crate::base::units::{count, parse_ratio, parse_size, percent, size};
 
-/// What a figure is measured in.
+/// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// A part of a whole, 1 for all of it.
+    /// A share of a whole, 0 to 1.
     Ratio,
-    /// Bytes.
     Bytes,
-    /// How many.
     Count,
 }
 
 impl Unit {
-    /// What stands for an amount in a command line: `RATIO`, `SIZE`, `N`.
+    /// Placeholder of an amount in help texts.
     pub fn placeholder(self) -> &'static str {
         match self {
             Self::Ratio => "RATIO",
@@ -28,11 +26,11 @@ impl Unit {
         }
     }
 
-    /// Reads an amount: `30%` or `0.3`, `20GiB` or bytes, or a number.
+    /// Parses an amount: `30%` or `0.3`, `20GiB` or a number of bytes, or a count.
     ///
     /// # Errors
-    /// A sentence that says what was expected.
-    pub fn read(self, text: &str) -> Result<Amount, String> {
+    /// A message that says what was expected.
+    pub fn parse(self, text: &str) -> Result<Amount, String> {
         match self {
             Self::Ratio => parse_ratio(text).map(Amount::Ratio).map_err(|e| e.to_string()),
             Self::Bytes => {
@@ -46,50 +44,46 @@ impl Unit {
     }
 }
 
-/// How much of something, or how much it changed by. Wide enough for any difference of two `u64`.
+/// An amount or a difference of two amounts. `i128` holds any difference of two `u64`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub enum Amount {
-    /// A part of a whole.
     Ratio(f64),
-    /// Bytes.
     Bytes(i128),
-    /// How many.
     Count(i128),
 }
 
 impl Amount {
-    /// As a plain number.
-    pub fn number(self) -> f64 {
+    pub fn as_f64(self) -> f64 {
         match self {
             Self::Ratio(ratio) => ratio,
             Self::Bytes(n) | Self::Count(n) => n as f64,
         }
     }
 
-    /// As a whole number; of a ratio 0.
-    pub fn whole(self) -> i128 {
+    /// The number of bytes or the count; 0 for a ratio.
+    pub fn as_integer(self) -> i128 {
         match self {
             Self::Ratio(_) => 0,
             Self::Bytes(n) | Self::Count(n) => n,
         }
     }
 
-    /// What is left without `other`, an amount of the same unit.
+    /// Subtracts an amount of the same unit.
     #[must_use]
-    pub fn less(self, other: Self) -> Self {
+    pub fn minus(self, other: Self) -> Self {
         match (self, other) {
             (Self::Ratio(a), Self::Ratio(b)) => Self::Ratio(a - b),
             (Self::Bytes(a), Self::Bytes(b)) => Self::Bytes(a - b),
             (Self::Count(a), Self::Count(b)) => Self::Count(a - b),
             _ => {
-                debug_assert!(false, "amounts of different units are not compared");
+                debug_assert!(false, "amounts have the same unit");
                 self
             }
         }
     }
 
-    /// Bytes in full, percents with so many decimals, for two amounts that look alike when shortened.
-    pub fn precise(self, decimals: usize) -> String {
+    /// All digits of bytes, or a percentage with `decimals`: for two amounts that round to the same text.
+    pub fn format_exactly(self, decimals: usize) -> String {
         match self {
             Self::Ratio(ratio) => format!("{:.decimals$}%", ratio * 100.0),
             Self::Bytes(bytes) => format!("{}{} bytes", sign(bytes < 0), count(magnitude(bytes))),
@@ -99,7 +93,7 @@ impl Amount {
 }
 
 impl Serialize for Amount {
-    /// A plain number; at the ends of the range where JSON's readers have none so large.
+    /// A plain number, clamped to 64 bits.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match *self {
             Self::Ratio(ratio) => serializer.serialize_f64(ratio),

@@ -1,4 +1,4 @@
-//! The rows: every figure once.
+//! The rows of the catalogue.
 
 use serde::{Serialize, Serializer};
 
@@ -7,28 +7,30 @@ use super::{Amount, MemoryState, Unit};
 
 /// A limit on a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LimitRow {
-    /// The key of `oomscope.toml`; figures with the same key are limited together.
+pub struct FigureLimit {
+    /// Key in `oomscope.toml`; figures with the same key share the limit.
     pub key: &'static str,
-    /// A value, as `oomscope.toml` has it.
+    /// Example value, in the syntax of `oomscope.toml`.
     pub example: &'static str,
-    /// What is held against it, in a phrase.
+    /// The limited quantity, as a phrase.
     pub meaning: &'static str,
 }
 
-/// Declares every figure once: its name, its word, its unit, its meaning, the limit that may be set on it
-/// (key, example, what the meaning leaves open), and how it is read. Words and keys are stable.
+/// Declares every figure once: variant, name, unit, meaning, optional limit (key, example, addition to the meaning) and
+/// value. Names and keys are stable.
 macro_rules! catalogue {
     (
-        at_a_moment($state:ident) {
-            $($moment:ident $moment_word:literal $moment_unit:ident
-                $moment_meaning:literal
-                $(limit($moment_key:literal, $moment_example:literal $(, $moment_when:literal)?))? => $moment_read:expr;)*
+        of_a_state($state:ident) {
+            $($state_figure:ident $state_word:literal $state_unit:ident
+                $state_meaning:literal
+                $(limit($state_key:literal, $state_example:literal $(, $state_when:literal)?))?
+                => $state_read:expr;)*
         }
-        of_the_recording($recording:ident) {
-            $($time:ident $time_word:literal $time_unit:ident
-                $time_meaning:literal
-                $(limit($time_key:literal, $time_example:literal $(, $time_when:literal)?))? => $time_read:expr;)*
+        of_a_recording($recording:ident) {
+            $($recording_figure:ident $recording_word:literal $recording_unit:ident
+                $recording_meaning:literal
+                $(limit($recording_key:literal, $recording_example:literal $(, $recording_when:literal)?))?
+                => $recording_read:expr;)*
         }
     ) => {
         /// A figure of a device.
@@ -36,69 +38,68 @@ macro_rules! catalogue {
         #[non_exhaustive]
         #[allow(clippy::doc_markdown, reason = "a meaning is also printed as plain text")]
         pub enum Figure {
-            $(#[doc = $moment_meaning] $moment,)*
-            $(#[doc = $time_meaning] $time,)*
+            $(#[doc = $state_meaning] $state_figure,)*
+            $(#[doc = $recording_meaning] $recording_figure,)*
         }
 
         impl Figure {
-            /// All of them; findings are reported in this order.
-            pub const ALL: &[Self] = &[$(Self::$moment,)* $(Self::$time,)*];
+            /// All figures, in the order in which findings are reported.
+            pub const ALL: &[Self] = &[$(Self::$state_figure,)* $(Self::$recording_figure,)*];
 
-            /// Its name, in kebab-case.
+            /// The name, in kebab-case.
             pub fn word(self) -> &'static str {
                 match self {
-                    $(Self::$moment => $moment_word,)*
-                    $(Self::$time => $time_word,)*
+                    $(Self::$state_figure => $state_word,)*
+                    $(Self::$recording_figure => $recording_word,)*
                 }
             }
 
-            /// What it is measured in.
             pub fn unit(self) -> Unit {
                 match self {
-                    $(Self::$moment => Unit::$moment_unit,)*
-                    $(Self::$time => Unit::$time_unit,)*
+                    $(Self::$state_figure => Unit::$state_unit,)*
+                    $(Self::$recording_figure => Unit::$recording_unit,)*
                 }
             }
 
-            /// What it is, in a phrase.
+            /// The meaning, as a phrase.
             pub fn meaning(self) -> &'static str {
                 match self {
-                    $(Self::$moment => $moment_meaning,)*
-                    $(Self::$time => $time_meaning,)*
+                    $(Self::$state_figure => $state_meaning,)*
+                    $(Self::$recording_figure => $recording_meaning,)*
                 }
             }
 
-            /// The limit that may be set on it.
-            pub fn limit(self) -> Option<LimitRow> {
+            /// The limit on it, if it can have one.
+            pub fn limit(self) -> Option<FigureLimit> {
                 match self {
-                    $($(Self::$moment => Some(LimitRow {
-                        key: $moment_key,
-                        example: $moment_example,
-                        meaning: concat!($moment_meaning $(, $moment_when)?),
+                    $($(Self::$state_figure => Some(FigureLimit {
+                        key: $state_key,
+                        example: $state_example,
+                        meaning: concat!($state_meaning $(, $state_when)?),
                     }),)?)*
-                    $($(Self::$time => Some(LimitRow {
-                        key: $time_key,
-                        example: $time_example,
-                        meaning: concat!($time_meaning $(, $time_when)?),
+                    $($(Self::$recording_figure => Some(FigureLimit {
+                        key: $recording_key,
+                        example: $recording_example,
+                        meaning: concat!($recording_meaning $(, $recording_when)?),
                     }),)?)*
                     _ => None,
                 }
             }
 
-            /// Reads it at a moment; `None` for one of a recorded time.
+            /// Its value in a memory state; `None` if it needs a recording.
             #[inline]
             pub fn at(self, $state: &MemoryState) -> Option<Amount> {
                 match self {
-                    $(Self::$moment => Some(Amount::$moment_unit(From::from($moment_read))),)*
+                    $(Self::$state_figure => Some(Amount::$state_unit(From::from($state_read))),)*
                     _ => None,
                 }
             }
 
-            /// Reads one of a recorded time; `None` for one of a moment.
+            /// Its value over a recording; `None` if it comes from a memory state.
             fn over(self, $recording: &dyn FigureSource) -> Option<Reading> {
                 match self {
-                    $(Self::$time => {
-                        let read = || Ok(Amount::$time_unit(From::from($time_read)));
+                    $(Self::$recording_figure => {
+                        let read = || Ok(Amount::$recording_unit(From::from($recording_read)));
                         Some(read())
                     })*
                     _ => None,
@@ -109,7 +110,7 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    at_a_moment(state) {
+    of_a_state(state) {
         GapRatio "gap-ratio" Ratio
             "Share of reserved memory that is not allocated"
             limit("max-gap-ratio", "\"30%\"", ", at the snapshot")
@@ -201,7 +202,7 @@ catalogue! {
             "Free blocks"
             => state.free_blocks;
     }
-    of_the_recording(recording) {
+    of_a_recording(recording) {
         PeakReserved "peak-reserved" Bytes
             "Peak reserved memory of the recorded time"
             limit("max-peak-reserved", "\"72GiB\"")
@@ -238,20 +239,19 @@ catalogue! {
 }
 
 impl Figure {
-    /// Reads it of a device.
-    pub fn read(self, of: &dyn FigureSource) -> Reading {
-        let amount = self.at(&of.state()).map(Ok).or_else(|| self.over(of));
-        debug_assert!(amount.is_some(), "every figure is of a moment or of a recorded time");
+    /// Its value for a device.
+    pub fn read(self, source: &dyn FigureSource) -> Reading {
+        let amount = self.at(&source.state()).map(Ok).or_else(|| self.over(source));
+        debug_assert!(amount.is_some(), "every figure has a value");
         amount.unwrap_or(Ok(Amount::Count(0)))
     }
 
-    /// Its key in JSON: the word with underscores, and its unit where that is bytes.
+    /// Its JSON key: the name with underscores, and a suffix for bytes.
     pub fn json_key(self) -> String {
         let unit = if self.unit() == Unit::Bytes { "_bytes" } else { "" };
         format!("{}{unit}", self.word().replace('-', "_"))
     }
 
-    /// Whether it compares with a baseline.
     pub fn needs_baseline(self) -> bool {
         matches!(
             self,

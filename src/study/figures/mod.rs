@@ -1,10 +1,9 @@
-//! The catalogue of figures: what each is called, what it is measured in, what it means, and how it is read.
+//! The catalogue of figures: name, unit, meaning, limit and value of each.
 //!
-//! A [`Figure`] is declared once, as a row of `catalogue`. The limits of `oomscope check` (flag, key of
-//! `oomscope.toml`, finding), the figures of `oomscope diff`, the series of `oomscope timeline` and the
-//! tables of the documentation are made from its rows, so that they cannot differ. Figures are read from
-//! plain quantities: a [`MemoryState`] of the memory at a moment, or a [`FigureSource`] of a device. Knows neither
-//! snapshots nor traces: rooms above fill in the quantities.
+//! Each [`Figure`] is declared once, as a row of `catalogue`. The limits of `oomscope check`, the figures of
+//! `oomscope diff`, the series of `oomscope timeline` and tables of the documentation all come from these rows, so they
+//! cannot differ. In: plain quantities, as a [`MemoryState`] or a [`FigureSource`]. Out: an [`Amount`], or why it is
+//! unknown. Knows neither snapshots nor traces.
 
 mod amount;
 mod catalogue;
@@ -12,6 +11,6 @@ mod recording;
 mod state;
 
 pub use amount::{Amount, Unit};
-pub use catalogue::{Figure, LimitRow};
-pub use recording::{FigureSource, Reading, WhyUnknown};
+pub use catalogue::{Figure, FigureLimit};
+pub use recording::{FigureSource, Reading, UnknownReason};
 pub use state::{MemoryState, SegmentCounts};

@@ -1,17 +1,17 @@
-//! What figures of a recorded time are read from, and why one cannot be known.
+//! The source of figures over a recording, and the reasons why one may be unknown.
 
 use thiserror::Error;
 
 use super::{Amount, MemoryState, Unit};
 
-/// A figure; or why it cannot be known.
-pub type Reading = Result<Amount, WhyUnknown>;
+/// The value of a figure, or why it is unknown.
+pub type Reading = Result<Amount, UnknownReason>;
 
-/// Why a figure cannot be known.
+/// Why a figure is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum WhyUnknown {
-    /// There is no trace.
+pub enum UnknownReason {
+    /// The snapshot has no trace.
     #[error(
         "no history was recorded; call torch.cuda.memory._record_memory_history() before the work"
     )]
@@ -19,7 +19,7 @@ pub enum WhyUnknown {
     /// The model does not reproduce the trace.
     #[error("the model diverges from the recording at entry {entry}: see `oomscope replay`")]
     Diverges {
-        /// The first entry that differs.
+        /// Index of the first entry that differs.
         entry: u64,
     },
     /// The baseline has no such device.
@@ -27,46 +27,46 @@ pub enum WhyUnknown {
         "the baseline has no device {device} of {snapshot}; save it again with --save-baseline"
     )]
     NotInBaseline {
-        /// The device.
+        /// Device index.
         device: u64,
-        /// What the snapshot is called in baselines.
+        /// Name of the snapshot in baselines.
         snapshot: String,
     },
-    /// Entries were recorded and are lost.
+    /// Recorded entries are lost.
     #[error("{why}")]
     HistoryLost {
-        /// How that shows.
+        /// The evidence.
         why: String,
-        /// What is there shows that it is at least this, where it shows that.
+        /// Lower bound from the remaining entries, if they give one.
         at_least: Option<u64>,
     },
-    /// Entries contradict each other.
+    /// Trace entries contradict each other.
     #[error("the trace contradicts itself: entries are missing, or are not what was recorded")]
     Contradictory {
-        /// As above.
+        /// Lower bound from the remaining entries, if they give one.
         at_least: Option<u64>,
     },
-    /// The baseline has a snapshot or a device that was not given.
+    /// The baseline has a device that the checked snapshots lack.
     #[error(
         "the baseline has device {device} of {snapshot}, and it is not among what is checked: a rank that died \
          leaves no file"
     )]
-    NotChecked {
-        /// The device.
+    MissingSnapshot {
+        /// Device index.
         device: u64,
-        /// What the snapshot is called in the baseline.
+        /// Name of the snapshot in the baseline.
         snapshot: String,
     },
-    /// A ratio to nothing.
+    /// The ratio to a baseline of 0 is undefined.
     #[error("the peak of the baseline is 0")]
     BaselineIsZero,
 }
 
-impl WhyUnknown {
-    /// What is there shows that the figure is at least this, of a unit.
-    pub fn at_least(&self, unit: Unit) -> Option<Amount> {
+impl UnknownReason {
+    /// The lower bound on the figure, as an amount of `unit`.
+    pub fn lower_bound(&self, unit: Unit) -> Option<Amount> {
         let (Self::HistoryLost { at_least, .. } | Self::Contradictory { at_least }) = self else {
-            return None;
+            return None; // no other reason gives a bound
         };
         let seen = at_least.as_ref()?;
         match unit {
@@ -77,53 +77,53 @@ impl WhyUnknown {
     }
 }
 
-/// A device that figures are read from. Each quantity is worked out only when a figure asks for it; what an
-/// implementation leaves out is unknown.
+/// A device that figures are read from. Each quantity is computed only if a figure needs it. The default
+/// implementations report that no history was recorded.
 pub trait FigureSource {
-    /// Its memory at the moment looked at.
+    /// The memory at the studied position.
     fn state(&self) -> MemoryState;
 
-    /// The most that was reserved, in bytes.
-    fn peak_reserved(&self) -> Result<u64, WhyUnknown> {
-        Err(WhyUnknown::NoHistory)
+    /// Peak reserved bytes.
+    fn peak_reserved(&self) -> Result<u64, UnknownReason> {
+        Err(UnknownReason::NoHistory)
     }
 
-    /// The most that was allocated, in bytes.
-    fn peak_allocated(&self) -> Result<u64, WhyUnknown> {
-        Err(WhyUnknown::NoHistory)
+    /// Peak allocated bytes.
+    fn peak_allocated(&self) -> Result<u64, UnknownReason> {
+        Err(UnknownReason::NoHistory)
     }
 
-    /// Requests that failed.
-    fn failed_requests(&self) -> Result<u64, WhyUnknown> {
-        Err(WhyUnknown::NoHistory)
+    /// Number of failed requests.
+    fn failed_requests(&self) -> Result<u64, UnknownReason> {
+        Err(UnknownReason::NoHistory)
     }
 
-    /// Requests before which everything cached was given back (`num_alloc_retries`).
-    fn retries(&self) -> Result<u64, WhyUnknown> {
-        Err(WhyUnknown::NoHistory)
+    /// Number of requests before which the cache was emptied (`num_alloc_retries`).
+    fn retries(&self) -> Result<u64, UnknownReason> {
+        Err(UnknownReason::NoHistory)
     }
 
-    /// The peak of allocated memory replayed from an empty pool: of the baseline, and now.
-    fn replayed_peak_allocated(&self) -> Result<[u64; 2], WhyUnknown> {
-        Err(WhyUnknown::NoHistory)
+    /// Peak allocated bytes, replayed from an empty pool: baseline and current.
+    fn replayed_peak_allocated(&self) -> Result<[u64; 2], UnknownReason> {
+        Err(UnknownReason::NoHistory)
     }
 
-    /// The peak of reserved memory replayed from an empty pool: of the baseline, and now.
-    fn replayed_peak_reserved(&self) -> Result<[u64; 2], WhyUnknown> {
-        Err(WhyUnknown::NoHistory)
+    /// Peak reserved bytes, replayed from an empty pool: baseline and current.
+    fn replayed_peak_reserved(&self) -> Result<[u64; 2], UnknownReason> {
+        Err(UnknownReason::NoHistory)
     }
 }
 
-/// By how many bytes a peak grew over the baseline's; below 0 where it shrank.
+/// Growth of a peak over the baseline in bytes; negative if it shrank.
 pub(super) fn growth([before, now]: [u64; 2]) -> i128 {
     i128::from(now) - i128::from(before)
 }
 
-/// The growth of a peak relative to the baseline's.
-pub(super) fn growth_ratio(peaks: [u64; 2]) -> Result<f64, WhyUnknown> {
+/// Growth of a peak relative to the baseline.
+pub(super) fn growth_ratio(peaks: [u64; 2]) -> Result<f64, UnknownReason> {
     let [before, _] = peaks;
     match growth(peaks) {
-        grown if before == 0 && grown > 0 => Err(WhyUnknown::BaselineIsZero),
+        grown if before == 0 && grown > 0 => Err(UnknownReason::BaselineIsZero),
         _ if before == 0 => Ok(0.0),
         grown => Ok(grown as f64 / before as f64),
     }

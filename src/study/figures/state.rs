@@ -1,54 +1,52 @@
-//! A device's memory at one moment in plain quantities, and what follows from them.
+//! A device's memory at one position in plain quantities, and the ratios derived from them.
 
 use crate::base::units::ratio;
 
-/// A device's memory at one moment: at the snapshot, or after an entry of its trace. Bytes, unless it
-/// says otherwise.
+/// A device's memory at one position. Quantities are in bytes unless noted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryState {
-    /// Held from the device.
+    /// In segments.
     pub reserved: u64,
-    /// In blocks that the program holds.
+    /// In live blocks.
     pub allocated: u64,
-    /// In blocks that the program freed and that wait for another stream.
+    /// In freed blocks that another stream may still use.
     pub pending: u64,
     /// In free blocks.
     pub free: u64,
-    /// Asked for, of the allocated and pending blocks.
+    /// Requested bytes of the allocated and pending blocks.
     pub requested: u64,
-    /// What those blocks are larger than was asked for.
+    /// By how much those blocks exceed their requests.
     pub rounding: u64,
     /// The largest free block of any pool and stream.
     pub largest_free_block: u64,
-    /// Free, and `empty_cache()` would give it back to the device: whole free segments and whole granules
-    /// of expandable ones, of the default pool. Private pools keep theirs while in use.
+    /// Free memory that `empty_cache()` would release: free segments and free granules of expandable segments, of the
+    /// default pool. Private pools keep their memory while in use.
     pub releasable: u64,
-    /// Free in blocks that have a neighbour in their segment; not of expandable segments.
+    /// Free memory in segments that have other blocks too; expandable segments excluded.
     pub inactive_split: u64,
-    /// Held from the device by private pools (CUDA graphs, `MemPool`).
+    /// In segments of private pools (CUDA graphs, `MemPool`).
     pub private_reserved: u64,
-    /// The free part of that.
+    /// In free blocks of private pools.
     pub private_free: u64,
-    /// Segments, by kind.
     pub segments: SegmentCounts,
-    /// How many blocks the program holds.
+    /// Number of live blocks.
     pub allocated_blocks: u64,
-    /// How many blocks wait for another stream.
+    /// Number of freed blocks that another stream may still use.
     pub pending_blocks: u64,
-    /// How many blocks are free.
+    /// Number of free blocks.
     pub free_blocks: u64,
 }
 
-/// Segments by kind: small and large pools share all of them out.
+/// Segments by kind. Those of small and large pools add up to all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SegmentCounts {
-    /// All of them.
+    /// Number of segments.
     pub all: u64,
-    /// How many are of small pools, and their bytes.
+    /// Number and bytes of segments of small pools.
     pub small: [u64; 2],
-    /// How many are of large pools, and their bytes.
+    /// Number and bytes of segments of large pools.
     pub large: [u64; 2],
-    /// How many are mapped runs of expandable segments, small or large, and their bytes.
+    /// Number and bytes of mapped ranges of expandable segments, of small or large pools.
     pub expandable: [u64; 2],
 }
 
@@ -58,38 +56,38 @@ impl MemoryState {
         self.allocated.saturating_add(self.pending)
     }
 
-    /// Free, and `empty_cache()` would not give it back: beside live blocks, or in a private pool.
+    /// Free memory that `empty_cache()` would not release: beside live blocks, or in a private pool.
     pub fn stranded(&self) -> u64 {
         self.free.saturating_sub(self.releasable)
     }
 
     /// 1 - allocated / reserved.
     pub fn gap_ratio(&self) -> f64 {
-        rest(self.allocated, self.reserved)
+        remaining_ratio(self.allocated, self.reserved)
     }
 
-    /// Inactive split, of reserved.
+    /// `inactive_split` / `reserved`.
     pub fn inactive_split_ratio(&self) -> f64 {
         ratio(self.inactive_split, self.reserved)
     }
 
-    /// Stranded, of reserved.
+    /// `stranded` / `reserved`.
     pub fn stranded_ratio(&self) -> f64 {
         ratio(self.stranded(), self.reserved)
     }
 
     /// 1 - largest free block / free.
     pub fn external_ratio(&self) -> f64 {
-        rest(self.largest_free_block, self.free)
+        remaining_ratio(self.largest_free_block, self.free)
     }
 
-    /// Rounding, of active.
+    /// `rounding` / `active`.
     pub fn rounding_ratio(&self) -> f64 {
         ratio(self.rounding, self.active())
     }
 }
 
-/// What `part` leaves of `whole`, as a part of it; 0 when there is no whole.
-fn rest(part: u64, whole: u64) -> f64 {
+/// 1 - `part` / `whole`; 0 if `whole` is 0.
+fn remaining_ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { 1.0 - ratio(part, whole) }
 }

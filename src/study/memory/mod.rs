@@ -1,9 +1,9 @@
-//! What one moment's memory amounts to: figures of its segments and blocks, and who holds it.
+//! Sums up a device's memory at one position: totals, pools, streams, fragmentation, and live blocks by stack and line.
 //!
-//! The moment is the snapshot, or one of a replay laid out as a snapshot has it. [`figures`] adds up segments
-//! and blocks; `sums` adds up blocks by whatever key; `holders` says which stacks and lines hold them.
+//! In: segments and blocks, of the snapshot or of a replay. [`report_memory`] computes the totals, `sums` adds up
+//! blocks by any key, `live` reports live blocks by stack and line.
 
-mod holders;
+mod live;
 mod sums;
 
 use std::cmp::Reverse;
@@ -11,52 +11,52 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub use self::holders::{HeldByLine, HeldByStack, live_by_stack};
-pub(crate) use self::holders::{by_line, by_stack, main_operation};
-pub use self::sums::{Share, Sum, TopRows};
-pub(crate) use self::sums::{Sums, ranked, summed, table};
+pub use self::live::{LiveByLine, LiveByStack, sum_live_by_stack};
+pub(crate) use self::live::{largest_operation, top_lines, top_stacks};
+pub use self::sums::{BlockSum, Share, TopRows};
+pub(crate) use self::sums::{BlockSums, sorted_by_bytes, sum_by_key, top_rows};
 use crate::allocator::conf::Settings;
 use crate::allocator::{granule_size, whole_granule_bytes};
 use crate::snapshot::{Block, BlockState, Pools, Segment};
 use crate::study::figures::{MemoryState, SegmentCounts};
 
-/// How many, and how many bytes.
+/// A number of segments with their total size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Count {
-    /// How many.
+pub struct SizedCount {
+    /// Number of segments.
     pub count: u64,
-    /// Bytes in all.
+    /// Their total size in bytes.
     pub bytes: u64,
 }
 
-impl Count {
+impl SizedCount {
     fn add(&mut self, bytes: u64) {
         self.count += 1;
         self.bytes = self.bytes.saturating_add(bytes);
     }
 }
 
-/// Segments by kind: `small` and `large` share all of them out, `expandable` counts some of them again.
+/// Segments by kind. `small` and `large` add up to `count`; `expandable` overlaps with both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct SegmentTotals {
-    /// All of them.
+    /// Number of segments.
     pub count: u64,
-    /// Of small pools.
-    pub small: Count,
-    /// Of large pools.
-    pub large: Count,
-    /// Mapped runs of expandable segments, small or large.
-    pub expandable: Count,
+    /// Segments of small pools.
+    pub small: SizedCount,
+    /// Segments of large pools.
+    pub large: SizedCount,
+    /// Mapped ranges of expandable segments, of small or large pools.
+    pub expandable: SizedCount,
 }
 
 /// Blocks of one state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct BlockCount {
-    /// How many.
+    /// Number of blocks.
     pub count: u64,
-    /// Bytes in all.
+    /// Their total size in bytes.
     pub bytes: u64,
-    /// Bytes of the largest.
+    /// Size of the largest block in bytes.
     pub largest_bytes: u64,
 }
 
@@ -71,51 +71,51 @@ impl BlockCount {
 /// Blocks by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct BlockTotals {
-    /// Held by the program.
+    /// Live blocks.
     pub active_allocated: BlockCount,
-    /// Freed, waiting for another stream.
+    /// Freed blocks that another stream may still use.
     pub active_pending_free: BlockCount,
-    /// Free.
+    /// Free blocks in the cache.
     pub inactive: BlockCount,
 }
 
 /// One segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SegmentReport {
-    /// Where it begins in device memory.
+    /// Device address.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Of a small pool.
+    /// Whether it belongs to a small pool.
     pub small: bool,
-    /// A mapped run of an expandable segment.
+    /// Whether it is a mapped range of an expandable segment.
     pub expandable: bool,
-    /// Its pool.
+    /// Pool id; (0, 0) is the default pool.
     pub pool_id: [u64; 2],
-    /// Its stream's raw handle.
+    /// Raw handle of its stream.
     pub stream: u64,
-    /// Its blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Bytes held by the program.
+    /// Bytes in live blocks.
     pub allocated_bytes: u64,
-    /// Bytes free.
+    /// Bytes in free blocks.
     pub inactive_bytes: u64,
-    /// Of them, those that `empty_cache()` would give back.
+    /// Free bytes that `empty_cache()` would release.
     pub releasable_bytes: u64,
 }
 
 /// One pool of the allocator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PoolReport {
-    /// (0, 0) is the default pool; others are private (CUDA graphs, `MemPool`).
+    /// Pool id; (0, 0) is the default pool, others are private (CUDA graphs, `MemPool`).
     pub pool_id: [u64; 2],
-    /// Bytes held from the device.
+    /// Bytes in its segments.
     pub reserved_bytes: u64,
-    /// Bytes held by the program.
+    /// Bytes in live blocks.
     pub allocated_bytes: u64,
-    /// Bytes freed by the program, waiting for work on another stream.
+    /// Bytes in freed blocks that another stream may still use.
     pub pending_bytes: u64,
-    /// Bytes free.
+    /// Bytes in free blocks.
     pub inactive_bytes: u64,
     /// Raw handles of its streams, ascending.
     pub streams: Vec<u64>,
@@ -126,104 +126,104 @@ pub struct PoolReport {
 pub struct StreamReport {
     /// Raw handle; 0 is the default stream.
     pub stream: u64,
-    /// Bytes held from the device.
+    /// Bytes in its segments.
     pub reserved_bytes: u64,
-    /// Bytes held by the program.
+    /// Bytes in live blocks.
     pub allocated_bytes: u64,
-    /// Bytes freed by the program, waiting for work on another stream.
+    /// Bytes in freed blocks that another stream may still use.
     pub pending_bytes: u64,
-    /// Bytes free.
+    /// Bytes in free blocks.
     pub inactive_bytes: u64,
-    /// The largest free block.
+    /// Size of the largest free block in bytes.
     pub largest_free_block_bytes: u64,
 }
 
-/// How much of the reserved memory is free, and how useful the free part is.
+/// How much of the reserved memory is free, and how usable the free part is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Fragmentation {
-    /// 1 - allocated / reserved.
+    /// 1 - allocated / reserved; 0 if nothing is reserved.
     pub gap_ratio: f64,
-    /// Free bytes in blocks that have a neighbour in their segment; not of expandable segments.
+    /// Free bytes in segments that have other blocks too; expandable segments excluded.
     pub inactive_split_bytes: u64,
-    /// Of reserved.
+    /// `inactive_split_bytes` / reserved bytes.
     pub inactive_split_ratio: f64,
-    /// Free bytes that `empty_cache()` would give back to the device: whole free segments and whole
-    /// granules of expandable ones, of the default pool. Private pools keep theirs while in use.
+    /// Free bytes that `empty_cache()` would release: free segments and free granules of expandable segments, of the
+    /// default pool. Private pools keep their memory while in use.
     pub releasable_bytes: u64,
-    /// Free bytes that it would not.
+    /// Free bytes that `empty_cache()` would not release.
     pub stranded_bytes: u64,
-    /// Of reserved.
+    /// `stranded_bytes` / reserved bytes.
     pub stranded_ratio: f64,
-    /// The largest free block of any stream and pool.
+    /// Size of the largest free block of any stream and pool in bytes.
     pub largest_free_block_bytes: u64,
-    /// 1 - largest free block / all free bytes; 0 when nothing is free.
+    /// 1 - largest free block / all free bytes; 0 if nothing is free.
     pub external_ratio: f64,
-    /// Bytes that active blocks are larger than what was asked for.
+    /// Bytes by which active blocks exceed their requests.
     pub rounding_bytes: u64,
-    /// Of active.
+    /// `rounding_bytes` / active bytes.
     pub rounding_ratio: f64,
 }
 
-/// One device's memory at the snapshot.
+/// A device's memory at one position.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Memory {
-    /// Held from the device.
+pub struct MemoryReport {
+    /// Bytes in segments.
     pub reserved_bytes: u64,
-    /// In blocks that the program holds.
+    /// Bytes in live blocks.
     pub allocated_bytes: u64,
-    /// Allocated, or freed and waiting for another stream.
+    /// Bytes in live blocks and in freed blocks that another stream may still use.
     pub active_bytes: u64,
-    /// Asked for, of the active blocks.
+    /// Requested bytes of the active blocks.
     pub requested_bytes: u64,
     /// Segments by kind.
     pub segments: SegmentTotals,
     /// Blocks by state.
     pub blocks: BlockTotals,
-    /// By pool, the default one first.
+    /// Pools, the default pool first.
     pub pools: Vec<PoolReport>,
-    /// By stream, ascending.
+    /// Streams, ascending.
     pub streams: Vec<StreamReport>,
-    /// The quality of the free part.
+    /// Fragmentation of the free memory.
     pub fragmentation: Fragmentation,
 }
 
 /// Segments not listed one by one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct OtherSegments {
-    /// How many.
+    /// Number of segments.
     pub count: u64,
-    /// Bytes.
+    /// Their total size in bytes.
     pub bytes: u64,
-    /// Their blocks.
+    /// Number of blocks in them.
     pub blocks: u64,
-    /// Bytes held by the program.
+    /// Bytes in live blocks.
     pub allocated_bytes: u64,
-    /// Bytes free.
+    /// Bytes in free blocks.
     pub inactive_bytes: u64,
-    /// Of them, those that `empty_cache()` would give back.
+    /// Free bytes that `empty_cache()` would release.
     pub releasable_bytes: u64,
 }
 
 /// The segments that are listed one by one, and all others.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SegmentList {
-    /// Where most memory is free and stuck: by stranded bytes, then by free bytes, most first.
+    /// The segments with most stranded bytes, then with most free bytes.
     pub top_segments: Vec<SegmentReport>,
-    /// The sum over all other segments.
+    /// Sums over all other segments.
     pub other_segments: OtherSegments,
 }
 
-/// Adds up the segments `of` some moment, whose blocks are rows of `all_blocks`.
-pub fn figures<'a>(
-    of: impl Iterator<Item = &'a Segment>,
+/// Sums up `segments`, whose blocks are ranges of `all_blocks`.
+pub fn report_memory<'a>(
+    segments: impl Iterator<Item = &'a Segment>,
     all_blocks: &[Block],
     all_pools: &Pools,
     settings: &Settings,
-) -> Memory {
-    let mut memory = Memory::default();
+) -> MemoryReport {
+    let mut memory = MemoryReport::default();
     let mut pools: BTreeMap<[u64; 2], PoolReport> = BTreeMap::new();
     let mut streams: BTreeMap<u64, StreamReport> = BTreeMap::new();
-    for segment in of {
+    for segment in segments {
         let blocks = all_blocks.get(segment.blocks.clone()).unwrap_or_default();
         memory.add(segment, blocks, settings);
         let id = all_pools.get(segment.pool);
@@ -239,9 +239,9 @@ pub fn figures<'a>(
     memory
 }
 
-/// Lists the `top` segments `of` some moment, whose blocks are rows of `all_blocks`.
+/// Lists the `top` of `segments`, whose blocks are ranges of `all_blocks`.
 pub(crate) fn list_segments<'a>(
-    of: impl Iterator<Item = &'a Segment>,
+    segments: impl Iterator<Item = &'a Segment>,
     all_blocks: &[Block],
     all_pools: &Pools,
     settings: &Settings,
@@ -249,9 +249,9 @@ pub(crate) fn list_segments<'a>(
 ) -> SegmentList {
     let report = |segment: &Segment| {
         let blocks = all_blocks.get(segment.blocks.clone()).unwrap_or_default();
-        SegmentReport::of(segment, blocks, all_pools.get(segment.pool), settings)
+        SegmentReport::new(segment, blocks, all_pools.get(segment.pool), settings)
     };
-    let mut segments: Vec<SegmentReport> = of.map(report).collect();
+    let mut segments: Vec<SegmentReport> = segments.map(report).collect();
     segments.sort_by_key(|s| {
         let stranded = s.inactive_bytes.saturating_sub(s.releasable_bytes);
         (Reverse(stranded), Reverse(s.inactive_bytes), Reverse(s.bytes), s.address)
@@ -268,16 +268,16 @@ pub(crate) fn list_segments<'a>(
     SegmentList { top_segments: segments, other_segments: other }
 }
 
-/// Bytes of the `blocks` in `state`.
-fn bytes_in(state: BlockState, blocks: &[Block]) -> u64 {
+/// Total size of the `blocks` in `state`.
+fn bytes_in_state(state: BlockState, blocks: &[Block]) -> u64 {
     let of_state = blocks.iter().filter(|block| block.state == state);
     of_state.fold(0u64, |sum, block| sum.saturating_add(block.size))
 }
 
 impl SegmentReport {
-    fn of(segment: &Segment, blocks: &[Block], pool_id: [u64; 2], settings: &Settings) -> Self {
+    fn new(segment: &Segment, blocks: &[Block], pool_id: [u64; 2], settings: &Settings) -> Self {
         let free = blocks.iter().filter(|block| block.state == BlockState::Inactive);
-        let releasable = free.map(|block| releasable(segment, blocks.len(), block, settings));
+        let releasable = free.map(|block| releasable_bytes(segment, blocks.len(), block, settings));
         Self {
             address: segment.address,
             bytes: segment.total_size,
@@ -286,8 +286,8 @@ impl SegmentReport {
             pool_id,
             stream: segment.stream,
             blocks: blocks.len() as u64,
-            allocated_bytes: bytes_in(BlockState::ActiveAllocated, blocks),
-            inactive_bytes: bytes_in(BlockState::Inactive, blocks),
+            allocated_bytes: bytes_in_state(BlockState::ActiveAllocated, blocks),
+            inactive_bytes: bytes_in_state(BlockState::Inactive, blocks),
             releasable_bytes: releasable.fold(0, u64::saturating_add),
         }
     }
@@ -301,11 +301,11 @@ impl PoolReport {
     }
 
     fn add(&mut self, segment: &Segment, blocks: &[Block]) {
-        let more = |sum: &mut u64, state| *sum = sum.saturating_add(bytes_in(state, blocks));
+        let add = |sum: &mut u64, state| *sum = sum.saturating_add(bytes_in_state(state, blocks));
         self.reserved_bytes = self.reserved_bytes.saturating_add(segment.total_size);
-        more(&mut self.allocated_bytes, BlockState::ActiveAllocated);
-        more(&mut self.pending_bytes, BlockState::ActivePendingFree);
-        more(&mut self.inactive_bytes, BlockState::Inactive);
+        add(&mut self.allocated_bytes, BlockState::ActiveAllocated);
+        add(&mut self.pending_bytes, BlockState::ActivePendingFree);
+        add(&mut self.inactive_bytes, BlockState::Inactive);
         if let Err(at) = self.streams.binary_search(&segment.stream) {
             self.streams.insert(at, segment.stream);
         }
@@ -325,18 +325,18 @@ impl StreamReport {
     }
 
     fn add(&mut self, segment: &Segment, blocks: &[Block]) {
-        let more = |sum: &mut u64, state| *sum = sum.saturating_add(bytes_in(state, blocks));
+        let add = |sum: &mut u64, state| *sum = sum.saturating_add(bytes_in_state(state, blocks));
         self.reserved_bytes = self.reserved_bytes.saturating_add(segment.total_size);
-        more(&mut self.allocated_bytes, BlockState::ActiveAllocated);
-        more(&mut self.pending_bytes, BlockState::ActivePendingFree);
-        more(&mut self.inactive_bytes, BlockState::Inactive);
+        add(&mut self.allocated_bytes, BlockState::ActiveAllocated);
+        add(&mut self.pending_bytes, BlockState::ActivePendingFree);
+        add(&mut self.inactive_bytes, BlockState::Inactive);
         let free = blocks.iter().filter(|block| block.state == BlockState::Inactive);
         self.largest_free_block_bytes =
             free.map(|block| block.size).fold(self.largest_free_block_bytes, u64::max);
     }
 }
 
-impl Memory {
+impl MemoryReport {
     fn add(&mut self, segment: &Segment, blocks: &[Block], settings: &Settings) {
         self.reserved_bytes = self.reserved_bytes.saturating_add(segment.total_size);
         self.segments.count += 1;
@@ -360,7 +360,7 @@ impl Memory {
                         free.inactive_split_bytes =
                             free.inactive_split_bytes.saturating_add(block.size);
                     }
-                    let part = releasable(segment, blocks.len(), block, settings);
+                    let part = releasable_bytes(segment, blocks.len(), block, settings);
                     free.releasable_bytes = free.releasable_bytes.saturating_add(part);
                     continue;
                 }
@@ -384,13 +384,12 @@ impl Memory {
         f.rounding_ratio = state.rounding_ratio();
     }
 
-    /// In plain quantities.
     pub fn state(&self) -> MemoryState {
         let (segments, blocks, free) = (&self.segments, &self.blocks, &self.fragmentation);
         let private = self.pools.iter().filter(|pool| pool.pool_id != [0, 0]);
-        let of_private =
+        let sum_private =
             |bytes: fn(&PoolReport) -> u64| private.clone().map(bytes).fold(0, u64::saturating_add);
-        let tally = |tally: Count| [tally.count, tally.bytes];
+        let tally = |tally: SizedCount| [tally.count, tally.bytes];
         MemoryState {
             reserved: self.reserved_bytes,
             allocated: self.allocated_bytes,
@@ -401,8 +400,8 @@ impl Memory {
             largest_free_block: free.largest_free_block_bytes,
             releasable: free.releasable_bytes,
             inactive_split: free.inactive_split_bytes,
-            private_reserved: of_private(|pool| pool.reserved_bytes),
-            private_free: of_private(|pool| pool.inactive_bytes),
+            private_reserved: sum_private(|pool| pool.reserved_bytes),
+            private_free: sum_private(|pool| pool.inactive_bytes),
             segments: SegmentCounts {
                 all: segments.count,
                 small: tally(segments.small),
@@ -416,12 +415,12 @@ impl Memory {
     }
 }
 
-/// Bytes of a free block that `empty_cache()` would give back.
-fn releasable(segment: &Segment, blocks: usize, block: &Block, settings: &Settings) -> u64 {
+/// Bytes of a free block that `empty_cache()` would release. `blocks` is the number of blocks in its segment.
+fn releasable_bytes(segment: &Segment, blocks: usize, block: &Block, settings: &Settings) -> u64 {
     if segment.pool != Pools::DEFAULT {
         0
     } else if segment.is_expandable {
-        // A mapped run begins at a granule, so offsets in it are offsets to granules.
+        // A mapped range starts at a granule, so granules are aligned to its start.
         let offset = block.address.saturating_sub(segment.address);
         whole_granule_bytes(offset, block.size, granule_size(segment.is_small, settings))
     } else if blocks == 1 {

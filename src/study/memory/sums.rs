@@ -1,4 +1,4 @@
-//! Blocks summed up by a key: the largest sums as rows, all others as one.
+//! Sums of blocks by a key, and tables of the largest sums.
 
 use std::cmp::Reverse;
 use std::hash::Hash;
@@ -8,89 +8,85 @@ use serde::Serialize;
 
 use crate::base::units::ratio;
 
-/// Bytes in blocks, and how many blocks.
+/// A sum over blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Sum {
-    /// Bytes.
+pub struct BlockSum {
+    /// Bytes in the blocks.
     pub bytes: u64,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
 }
 
-impl Sum {
-    /// With more bytes and blocks.
-    pub(crate) fn and(self, more: Self) -> Self {
+impl BlockSum {
+    pub(crate) fn plus(self, other: Self) -> Self {
         Self {
-            bytes: self.bytes.saturating_add(more.bytes),
-            blocks: self.blocks.saturating_add(more.blocks),
+            bytes: self.bytes.saturating_add(other.bytes),
+            blocks: self.blocks.saturating_add(other.blocks),
         }
     }
 
-    /// What is left when `part` is taken away.
-    pub(crate) fn less(self, part: Self) -> Self {
+    pub(crate) fn minus(self, other: Self) -> Self {
         Self {
-            bytes: self.bytes.saturating_sub(part.bytes),
-            blocks: self.blocks.saturating_sub(part.blocks),
+            bytes: self.bytes.saturating_sub(other.bytes),
+            blocks: self.blocks.saturating_sub(other.blocks),
         }
     }
 
-    /// As a part of `all`.
-    pub(crate) fn of(self, all: Self) -> Share {
+    pub(crate) fn share_of(self, all: Self) -> Share {
         Share { bytes: self.bytes, blocks: self.blocks, share_ratio: ratio(self.bytes, all.bytes) }
     }
 }
 
-/// A part of the allocated memory.
+/// A sum over blocks, as a share of the allocated memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Share {
-    /// Bytes.
+    /// Bytes in the blocks.
     pub bytes: u64,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Of all allocated bytes.
+    /// Share of all allocated bytes, 0 to 1.
     pub share_ratio: f64,
 }
 
-/// The largest rows of a table, and all else as one.
+/// The largest rows of a table, and the sum of all others.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TopRows<T> {
-    /// Most bytes first.
+    /// The rows with most bytes, descending.
     pub rows: Vec<T>,
-    /// What is in no row.
-    pub rest: Sum,
+    /// The sum of the blocks in no row.
+    pub rest: BlockSum,
 }
 
-/// Sums by key.
-pub(crate) type Sums<K> = FxHashMap<K, Sum>;
+pub(crate) type BlockSums<K> = FxHashMap<K, BlockSum>;
 
-/// Adds up blocks, each given by its key and its bytes.
-pub(crate) fn summed<K: Eq + Hash>(blocks: impl Iterator<Item = (K, u64)>) -> Sums<K> {
-    let mut sums: Sums<K> = FxHashMap::default();
+/// Sums up blocks, given as key and bytes.
+pub(crate) fn sum_by_key<K: Eq + Hash>(blocks: impl Iterator<Item = (K, u64)>) -> BlockSums<K> {
+    let mut sums: BlockSums<K> = FxHashMap::default();
     for (key, bytes) in blocks {
         let sum = sums.entry(key).or_default();
-        *sum = sum.and(Sum { bytes, blocks: 1 });
+        *sum = sum.plus(BlockSum { bytes, blocks: 1 });
     }
     sums
 }
 
-/// The largest first; ties in the order of their keys, which the file fixes.
-pub(crate) fn ranked<K: Copy + Ord>(sums: Sums<K>) -> Vec<(K, Sum)> {
-    let mut ranked: Vec<(K, Sum)> = sums.into_iter().collect();
+/// The sums by descending bytes, then by key, so that the order depends only on the file.
+pub(crate) fn sorted_by_bytes<K: Copy + Ord>(sums: BlockSums<K>) -> Vec<(K, BlockSum)> {
+    let mut ranked: Vec<(K, BlockSum)> = sums.into_iter().collect();
     ranked.sort_unstable_by_key(|(key, sum)| (Reverse(sum.bytes), *key));
     ranked
 }
 
-/// The `top` largest of `sums` as rows; the rest is what they leave of `all`.
-pub(crate) fn table<K: Copy + Ord, T>(
-    sums: Sums<K>,
-    all: Sum,
+/// The `top` largest of `sums` as rows. The rest is `all` minus these rows.
+pub(crate) fn top_rows<K: Copy + Ord, T>(
+    sums: BlockSums<K>,
+    all: BlockSum,
     top: usize,
-    row: impl Fn(K, Sum) -> T,
+    row: impl Fn(K, BlockSum) -> T,
 ) -> TopRows<T> {
     let mut rest = all;
     let mut rows = Vec::new();
-    for (key, sum) in ranked(sums).into_iter().take(top) {
-        rest = rest.less(sum);
+    for (key, sum) in sorted_by_bytes(sums).into_iter().take(top) {
+        rest = rest.minus(sum);
         rows.push(row(key, sum));
     }
     TopRows { rows, rest }

@@ -1,4 +1,4 @@
-//! What happened in a trace: failed requests, memory given back to the device, snapshots.
+//! Marks on a timeline: failed requests, memory released to the device, snapshots.
 
 use std::cmp::Reverse;
 
@@ -7,106 +7,108 @@ use serde::Serialize;
 use crate::replay::ops::DeviceFree;
 use crate::snapshot::{Action, TraceEntry};
 
-/// Marks of one kind that are listed one by one.
-const LISTED: usize = 100;
+/// Maximum number of marks of one kind that are listed individually.
+const MAX_LISTED: usize = 100;
 
-/// Everything marked, by kind.
+/// Marks by kind.
 #[derive(Debug, Serialize)]
-pub struct Marks {
-    /// Requests that failed; bytes of the request.
-    pub oom: MarkKind,
-    /// Requests, served or failed, for which cached memory was first given back to the device; bytes
-    /// given back. Retries, and under their settings garbage collection and the like.
-    pub reclaim: MarkKind,
-    /// Memory given back because the program said so: `empty_cache()`, a private pool dropped; bytes
-    /// given back.
-    pub empty_cache: MarkKind,
-    /// Snapshots taken; no bytes.
-    pub snapshot: MarkKind,
+pub struct TimelineMarks {
+    /// Failed requests, with the bytes of each request.
+    pub oom: MarkSeries,
+    /// Requests, served or failed, for which the allocator first released cached memory to the device, with the
+    /// released bytes: retries, garbage collection and the like.
+    pub reclaim: MarkSeries,
+    /// Memory that the program had released to the device, by `empty_cache()` or by dropping a private pool, with the
+    /// released bytes.
+    pub empty_cache: MarkSeries,
+    /// Snapshots taken; their bytes are 0.
+    pub snapshot: MarkSeries,
 }
 
 /// Marks of one kind.
 #[derive(Debug, Default, Serialize)]
-pub struct MarkKind {
-    /// How many.
+pub struct MarkSeries {
+    /// Number of marks.
     pub count: u64,
-    /// Bytes of all of them.
+    /// Total bytes of all marks.
     pub bytes: u64,
-    /// How many in each bucket.
+    /// Number of marks in each bucket.
     pub in_bucket: Vec<u64>,
-    /// Those of most bytes, at most 100, in the order of the trace.
-    pub largest: Vec<Mark>,
+    /// The 100 marks with most bytes, in trace order.
+    pub largest: Vec<TimelineMark>,
 }
 
-/// One mark.
+/// A mark at an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Mark {
-    /// Index in the device's trace.
+pub struct TimelineMark {
+    /// Entry index in the device's trace.
     pub event: u64,
-    /// When, in microseconds since the epoch; `None` before 2.2.
+    /// Time in microseconds since the epoch; null before PyTorch 2.2.
     pub time_us: Option<u64>,
-    /// Bytes.
+    /// Bytes requested or released; 0 for a snapshot.
     pub bytes: u64,
 }
 
-impl MarkKind {
-    fn add(&mut self, mark: Mark, bucket: usize) {
+impl MarkSeries {
+    fn add(&mut self, mark: TimelineMark, bucket: usize) {
         self.count += 1;
         self.bytes = self.bytes.saturating_add(mark.bytes);
         if self.in_bucket.len() <= bucket {
             self.in_bucket.resize(bucket + 1, 0);
         }
-        if let Some(count) = self.in_bucket.get_mut(bucket) {
-            *count += 1;
-        }
+        self.in_bucket[bucket] += 1;
         self.largest.push(mark);
-        if self.largest.len() >= 2 * LISTED {
-            self.shorten();
+        if self.largest.len() >= 2 * MAX_LISTED {
+            self.keep_largest();
         }
     }
 
-    fn shorten(&mut self) {
+    fn keep_largest(&mut self) {
         self.largest.sort_by_key(|mark| (Reverse(mark.bytes), mark.event));
-        self.largest.truncate(LISTED);
+        self.largest.truncate(MAX_LISTED);
     }
 
-    /// Every bucket has a count, every list its order.
-    fn close(&mut self, buckets: usize) {
+    /// Extends the counts to all `buckets` and puts the listed marks in trace order.
+    fn finish(&mut self, buckets: usize) {
         self.in_bucket.resize(buckets, 0);
-        self.shorten();
+        self.keep_largest();
         self.largest.sort_by_key(|mark| mark.event);
     }
 }
 
-impl Marks {
-    /// None yet.
+impl TimelineMarks {
     pub(super) fn new() -> Self {
-        let [oom, reclaim, empty_cache, snapshot] = std::array::from_fn(|_| MarkKind::default());
+        let [oom, reclaim, empty_cache, snapshot] = std::array::from_fn(|_| MarkSeries::default());
         Self { oom, reclaim, empty_cache, snapshot }
     }
 
-    /// Looks at entry `index`.
     #[inline]
-    pub(super) fn entry(&mut self, index: usize, event: &TraceEntry, bucket: usize) {
+    pub(super) fn add_entry(&mut self, index: usize, event: &TraceEntry, bucket: usize) {
         let (kind, bytes) = match event.action {
             Action::Oom => (&mut self.oom, event.size),
             Action::Snapshot => (&mut self.snapshot, 0),
             _ => return,
         };
         let time_us = Some(event.time_us).filter(|time| *time != 0);
-        kind.add(Mark { event: index as u64, time_us, bytes }, bucket);
+        kind.add(TimelineMark { event: index as u64, time_us, bytes }, bucket);
     }
 
-    /// Memory went back to the device.
-    pub(super) fn given_back(&mut self, given: DeviceFree, time_us: Option<u64>, bucket: usize) {
-        let kind = if given.is_for_request { &mut self.reclaim } else { &mut self.empty_cache };
-        kind.add(Mark { event: given.entry_index as u64, time_us, bytes: given.bytes }, bucket);
+    pub(super) fn add_device_free(
+        &mut self,
+        free: DeviceFree,
+        time_us: Option<u64>,
+        bucket: usize,
+    ) {
+        let kind = if free.is_for_request { &mut self.reclaim } else { &mut self.empty_cache };
+        kind.add(
+            TimelineMark { event: free.entry_index as u64, time_us, bytes: free.bytes },
+            bucket,
+        );
     }
 
-    /// All marks of a series of so many `buckets`.
-    pub(super) fn close(mut self, buckets: usize) -> Self {
+    pub(super) fn finish(mut self, buckets: usize) -> Self {
         for kind in [&mut self.oom, &mut self.reclaim, &mut self.empty_cache, &mut self.snapshot] {
-            kind.close(buckets);
+            kind.finish(buckets);
         }
         self
     }

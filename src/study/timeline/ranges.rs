@@ -1,5 +1,5 @@
-//! What the program said that it was doing: the ranges of `external_annotations` (PyTorch writes
-//! `Optimizer.step`, the profiler its steps), and stretches of one `user_metadata`.
+//! Ranges that the program or PyTorch named: `external_annotations` (such as `Optimizer.step` and profiler steps), and
+//! consecutive entries with the same `user_metadata`.
 
 use std::ops::Range;
 
@@ -11,61 +11,60 @@ use crate::base::units::escape_name;
 use crate::snapshot::{Action, Device};
 use crate::stacks::phases::Clock;
 
-/// Names that are followed, in order of appearance.
-const NAMES: usize = 64;
-/// Spans of one name that are listed one by one.
-const SPANS: usize = 100;
+/// Maximum number of names, in order of appearance.
+const MAX_NAMES: usize = 64;
+/// Maximum number of spans of one name that are listed individually.
+const MAX_SPANS: usize = 100;
 
-/// All ranges.
+/// Named ranges of a device.
 #[derive(Debug, Default, Serialize)]
 pub struct NamedRanges {
-    /// By name, those that span most entries first; at most 64.
+    /// At most 64 names, by the number of entries in their spans, descending.
     pub names: Vec<NamedRange>,
-    /// Spans of further names.
+    /// Number of spans of all other names.
     pub other_spans: u64,
 }
 
-/// Every span of one name.
+/// All spans of one name.
 #[derive(Debug, Serialize)]
 pub struct NamedRange {
-    /// As recorded.
+    /// The name, as recorded.
     pub name: String,
-    /// `annotation`, which is matched to the trace by its times, or `user_metadata`, which entries carry.
+    /// `annotation`: matched to entries by time; `user_metadata`: recorded with each entry.
     pub source: &'static str,
-    /// How many spans.
+    /// Number of spans.
     pub count: u64,
-    /// Entries in all of them.
+    /// Number of entries in all spans.
     pub events: u64,
-    /// The first 100.
+    /// The first 100 spans.
     pub spans: Vec<RangeSpan>,
-    /// Runs of buckets with an entry of any span: the first and the last of each.
+    /// Runs of consecutive buckets that contain entries of any span, each as first and last bucket.
     pub in_buckets: Vec<[u64; 2]>,
 }
 
-/// One stretch of the trace.
+/// A span of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct RangeSpan {
-    /// Index of the first entry in it, or of the one that follows where there is none in it.
+    /// Index of the first entry in the span; if it has none, of the next entry.
     pub first_event: u64,
-    /// Entries in it.
+    /// Number of entries in the span.
     pub events: u64,
-    /// When it began, in microseconds since the epoch; `None` when that was before the recording, or
-    /// without times.
+    /// Start in microseconds since the epoch; null if it was before the recording or times were not recorded.
     pub start_us: Option<u64>,
-    /// When it ended; `None` when that was after the recording, or without times.
+    /// End in microseconds since the epoch; null if it was after the recording or times were not recorded.
     pub end_us: Option<u64>,
 }
 
-/// A span of the trace with its name.
-struct FoundSpan {
+/// A span before it is cut to the window.
+struct SpanEntries {
     name: SymbolId,
     source: &'static str,
     entries: Range<usize>,
     times: [Option<u64>; 2],
 }
 
-/// The ranges of `device` that touch `window`; `bucket_of` tells the bucket of an entry.
-pub(crate) fn ranges(
+/// The named ranges of `device` that overlap `window`. `bucket_of` maps an entry to its bucket.
+pub(crate) fn named_ranges(
     device: Device<'_>,
     window: &Range<usize>,
     bucket_of: impl Fn(usize) -> usize,
@@ -73,15 +72,15 @@ pub(crate) fn ranges(
     let snapshot = device.snapshot();
     let mut ranges = NamedRanges::default();
     let mut rows = FxHashMap::default();
-    let mut add = |found: FoundSpan| {
-        // Annotations are kept for longer than entries: many end before the first of these.
+    let mut add = |found: SpanEntries| {
+        // The ring drops entries but no annotations, so many end before the first entry.
         if found.entries.end <= window.start || found.entries.start >= window.end {
             return;
         }
         let entries = found.entries.start.max(window.start)..found.entries.end.min(window.end);
         let names = &mut ranges.names;
         let key = (found.name, found.source);
-        if names.len() == NAMES && !rows.contains_key(&key) {
+        if names.len() == MAX_NAMES && !rows.contains_key(&key) {
             ranges.other_spans += 1;
             return;
         }
@@ -89,19 +88,17 @@ pub(crate) fn ranges(
             names.push(NamedRange::new(&escape_name(snapshot.text(found.name)), found.source));
             names.len() - 1
         });
-        if let Some(range) = names.get_mut(row) {
-            let span = RangeSpan {
-                first_event: entries.start as u64,
-                events: entries.len() as u64,
-                start_us: found.times[0],
-                end_us: found.times[1],
-            };
-            let ends = [entries.start, entries.end.saturating_sub(1)];
-            range.add(span, ends.map(|entry| bucket_of(entry.max(window.start)) as u64));
-        }
+        let span = RangeSpan {
+            first_event: entries.start as u64,
+            events: entries.len() as u64,
+            start_us: found.times[0],
+            end_us: found.times[1],
+        };
+        let ends = [entries.start, entries.end.saturating_sub(1)];
+        names[row].add(span, ends.map(|entry| bucket_of(entry.max(window.start)) as u64));
     };
-    annotated(device).into_iter().for_each(&mut add);
-    labelled(device, window, &mut add);
+    annotation_spans(device).into_iter().for_each(&mut add);
+    add_metadata_spans(device, window, &mut add);
     ranges.names.sort_by(|a, b| b.events.cmp(&a.events).then_with(|| a.name.cmp(&b.name)));
     ranges
 }
@@ -115,7 +112,7 @@ impl NamedRange {
     fn add(&mut self, span: RangeSpan, [first, last]: [u64; 2]) {
         self.count += 1;
         self.events += span.events;
-        if self.spans.len() < SPANS {
+        if self.spans.len() < MAX_SPANS {
             self.spans.push(span);
         }
         if span.events == 0 {
@@ -128,9 +125,9 @@ impl NamedRange {
     }
 }
 
-/// The annotations of `device`, each beginning with its end. One without a beginning lasts from the
-/// first entry on, one without an end to the last.
-fn annotated(device: Device<'_>) -> Vec<FoundSpan> {
+/// The annotations of `device` as spans. An end without a start makes a span from the first entry, a start without an
+/// end a span to the last entry.
+fn annotation_spans(device: Device<'_>) -> Vec<SpanEntries> {
     let clock = Clock::new(device);
     if !clock.has_times() {
         return Vec::new();
@@ -138,7 +135,7 @@ fn annotated(device: Device<'_>) -> Vec<FoundSpan> {
     let found = |name, start: Option<u64>, end: Option<u64>| {
         let from = start.map_or(0, |start| clock.first_entry_at(0, start));
         let to = end.map_or(device.len(), |end| clock.first_entry_at(0, end.saturating_add(1)));
-        FoundSpan { name, source: "annotation", entries: from..to.max(from), times: [start, end] }
+        SpanEntries { name, source: "annotation", entries: from..to.max(from), times: [start, end] }
     };
     let mut open: FxHashMap<SymbolId, Vec<u64>> = FxHashMap::default();
     let mut spans = Vec::new();
@@ -159,12 +156,12 @@ fn annotated(device: Device<'_>) -> Vec<FoundSpan> {
     spans
 }
 
-/// Adds the stretches of entries in `window` with the same `user_metadata`.
-fn labelled(device: Device<'_>, window: &Range<usize>, mut add: impl FnMut(FoundSpan)) {
-    let mut open: Option<FoundSpan> = None;
+/// Adds spans of consecutive entries in `window` with the same `user_metadata`.
+fn add_metadata_spans(device: Device<'_>, window: &Range<usize>, mut add: impl FnMut(SpanEntries)) {
+    let mut open: Option<SpanEntries> = None;
     for index in window.clone() {
         let event = device.entry(index);
-        // An annotation of one block has metadata of its own.
+        // Entries that annotate a block carry metadata of the block.
         if event.action == Action::Other {
             continue;
         }
@@ -177,7 +174,7 @@ fn labelled(device: Device<'_>, window: &Range<usize>, mut add: impl FnMut(Found
         }
         open.take().into_iter().for_each(&mut add);
         let entries = index..index + 1;
-        open = label.map(|name| FoundSpan {
+        open = label.map(|name| SpanEntries {
             name,
             source: "user_metadata",
             entries,

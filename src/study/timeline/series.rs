@@ -1,4 +1,4 @@
-//! Series of a device's memory over a part of its trace, in buckets.
+//! Bucketed series of a device's figures over the selected part of its trace.
 
 use std::ops::Range;
 
@@ -9,36 +9,36 @@ use crate::replay::literal::{Sampler, Tiling};
 use crate::study::entry_of_sample;
 use crate::study::figures::{Amount, Figure, MemoryState};
 
-/// Runs of entries that follow each other without gaps; the first also has the state before its entries.
+/// Consecutive ranges of entries. The first bucket also covers the state before its first entry.
 #[derive(Debug, Serialize)]
 pub struct Buckets {
-    /// Index of each bucket's first entry.
+    /// Index of the first entry of each bucket.
     pub first_event: Vec<u64>,
-    /// Index of each bucket's last entry.
+    /// Index of the last entry of each bucket.
     pub last_event: Vec<u64>,
-    /// When its first entry was recorded, in microseconds since the epoch; `None` before 2.2.
+    /// Time of the first entry of each bucket in microseconds since the epoch; null before PyTorch 2.2.
     pub time_us: Vec<Option<u64>>,
 }
 
-/// One series.
+/// The series of one figure.
 #[derive(Debug, Serialize)]
 pub struct Series<T> {
-    /// The smallest value in each bucket.
+    /// Minimum in each bucket.
     pub min: Vec<T>,
-    /// The largest value in each bucket.
+    /// Maximum in each bucket.
     pub max: Vec<T>,
-    /// The largest value of all.
+    /// Maximum of all buckets.
     pub highest: T,
-    /// The entry that reached it first; `None` for the state in which this part of the trace begins.
+    /// Index of the entry that first reached `highest`; null for the state before the first selected entry.
     pub highest_event: Option<u64>,
-    /// When that was, in microseconds since the epoch.
+    /// Time of that entry in microseconds since the epoch; null if there is none, or before PyTorch 2.2.
     pub highest_time_us: Option<u64>,
-    /// The value after the last entry.
+    /// Value after the last selected entry.
     pub last: T,
 }
 
-/// The series that are sizes.
-const BYTES: [Figure; 9] = [
+/// Figures in bytes that have a series.
+const SIZE_FIGURES: [Figure; 9] = [
     Figure::Reserved,
     Figure::Allocated,
     Figure::Active,
@@ -49,41 +49,37 @@ const BYTES: [Figure; 9] = [
     Figure::PrivateReserved,
     Figure::LargestFreeBlock,
 ];
-/// The series that are ratios.
-const RATIOS: [Figure; 3] = [Figure::GapRatio, Figure::StrandedRatio, Figure::ExternalRatio];
+/// Ratios that have a series.
+const RATIO_FIGURES: [Figure; 3] = [Figure::GapRatio, Figure::StrandedRatio, Figure::ExternalRatio];
 
-/// All series, each by its figure: sizes in bytes, and ratios of them.
+/// All series, by figure.
 #[derive(Debug)]
 pub struct SeriesSet {
-    bytes: [Series<u64>; BYTES.len()],
-    ratios: [Series<f64>; RATIOS.len()],
+    bytes: [Series<u64>; SIZE_FIGURES.len()],
+    ratios: [Series<f64>; RATIO_FIGURES.len()],
 }
 
 impl SeriesSet {
-    /// The sizes.
     pub fn sizes(&self) -> impl Iterator<Item = (Figure, &Series<u64>)> {
-        BYTES.into_iter().zip(&self.bytes)
+        SIZE_FIGURES.into_iter().zip(&self.bytes)
     }
 
-    /// The ratios.
     pub fn ratios(&self) -> impl Iterator<Item = (Figure, &Series<f64>)> {
-        RATIOS.into_iter().zip(&self.ratios)
+        RATIO_FIGURES.into_iter().zip(&self.ratios)
     }
 
-    /// One of the sizes.
     pub fn size(&self, figure: Figure) -> Option<&Series<u64>> {
-        self.sizes().find(|(of, _)| *of == figure).map(|(_, series)| series)
+        self.sizes().find(|(key, _)| *key == figure).map(|(_, series)| series)
     }
 
-    /// One of the ratios.
     pub fn ratio(&self, figure: Figure) -> Option<&Series<f64>> {
-        self.ratios().find(|(of, _)| *of == figure).map(|(_, series)| series)
+        self.ratios().find(|(key, _)| *key == figure).map(|(_, series)| series)
     }
 }
 
 impl Serialize for SeriesSet {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(BYTES.len() + RATIOS.len()))?;
+        let mut map = serializer.serialize_map(Some(SIZE_FIGURES.len() + RATIO_FIGURES.len()))?;
         for (figure, series) in self.sizes() {
             map.serialize_entry(&figure.json_key(), series)?;
         }
@@ -94,38 +90,37 @@ impl Serialize for SeriesSet {
     }
 }
 
-/// Gathers them, moment by moment.
-pub(super) struct SeriesBook {
-    bytes: Sampler<{ BYTES.len() }>,
-    ratios: Sampler<{ RATIOS.len() }, f64>,
+/// Records all series during a literal replay.
+pub(super) struct SeriesRecorder {
+    bytes: Sampler<{ SIZE_FIGURES.len() }>,
+    ratios: Sampler<{ RATIO_FIGURES.len() }, f64>,
 }
 
-impl SeriesBook {
-    /// For `len` entries, in at most `limit` buckets.
-    pub(super) fn new(len: usize, limit: usize) -> Self {
-        Self { bytes: Sampler::new(len, limit), ratios: Sampler::new(len, limit) }
+impl SeriesRecorder {
+    /// For `len` entries, in at most `max_buckets`.
+    pub(super) fn new(len: usize, max_buckets: usize) -> Self {
+        Self { bytes: Sampler::new(len, max_buckets), ratios: Sampler::new(len, max_buckets) }
     }
 
-    /// The bucket of entry `place`.
-    pub(super) fn bucket_of(&self, place: usize) -> usize {
-        self.bytes.bucket_index(place)
+    pub(super) fn bucket_of(&self, sample: usize) -> usize {
+        self.bytes.bucket_index(sample)
     }
 
-    /// Adds the moment after entry `place`; a pending block of `being_freed` bytes counts as allocated.
+    /// Adds a sample. A pending block of `being_freed` bytes counts as allocated.
     #[inline]
-    pub(super) fn add(&mut self, place: usize, tiling: &Tiling, being_freed: u64) {
+    pub(super) fn add(&mut self, sample: usize, tiling: &Tiling, being_freed: u64) {
         let state = state_of(tiling, being_freed);
         let (bytes, ratios) = (sizes_of(&state), ratios_of(&state));
         debug_assert!(
-            is_as_catalogued(&state, bytes, ratios),
-            "in the order of BYTES and RATIOS, and as the catalogue reads them"
+            matches_catalogue(&state, bytes, ratios),
+            "sizes_of and ratios_of give the values of the catalogue"
         );
-        self.bytes.add(place, bytes);
-        self.ratios.add(place, ratios);
+        self.bytes.add(sample, bytes);
+        self.ratios.add(sample, ratios);
     }
 
-    /// The series over `window`; `time` tells when an entry was recorded.
-    pub(super) fn close(
+    /// The series over `window`. `time` is the time of an entry.
+    pub(super) fn finish(
         &self,
         window: &Range<usize>,
         time: impl Fn(usize) -> Option<u64>,
@@ -146,9 +141,9 @@ impl SeriesBook {
     }
 }
 
-/// [`BYTES`] at a moment. Every entry of a trace comes by here: plain reads, no wide amounts of the catalogue.
+/// The values of [`SIZE_FIGURES`]. Runs for every entry, so it avoids the wide amounts of the catalogue.
 #[inline]
-fn sizes_of(state: &MemoryState) -> [u64; BYTES.len()] {
+fn sizes_of(state: &MemoryState) -> [u64; SIZE_FIGURES.len()] {
     [
         state.reserved,
         state.allocated,
@@ -162,23 +157,23 @@ fn sizes_of(state: &MemoryState) -> [u64; BYTES.len()] {
     ]
 }
 
-/// [`RATIOS`] at a moment.
+/// The values of [`RATIO_FIGURES`].
 #[inline]
-fn ratios_of(state: &MemoryState) -> [f64; RATIOS.len()] {
+fn ratios_of(state: &MemoryState) -> [f64; RATIO_FIGURES.len()] {
     [state.gap_ratio(), state.stranded_ratio(), state.external_ratio()]
 }
 
-fn is_as_catalogued(
+fn matches_catalogue(
     state: &MemoryState,
-    bytes: [u64; BYTES.len()],
-    ratios: [f64; RATIOS.len()],
+    bytes: [u64; SIZE_FIGURES.len()],
+    ratios: [f64; RATIO_FIGURES.len()],
 ) -> bool {
-    let bytes = BYTES.iter().zip(bytes.map(|bytes| Amount::Bytes(bytes.into())));
-    let ratios = RATIOS.iter().zip(ratios.map(Amount::Ratio));
+    let bytes = SIZE_FIGURES.iter().zip(bytes.map(|bytes| Amount::Bytes(bytes.into())));
+    let ratios = RATIO_FIGURES.iter().zip(ratios.map(Amount::Ratio));
     bytes.chain(ratios).all(|(figure, amount)| figure.at(state) == Some(amount))
 }
 
-/// What a sampler gathered, a series at a time.
+/// The samples of a sampler as one series per column.
 fn columns<const N: usize, T: Copy + Default + PartialOrd>(
     sampler: &Sampler<N, T>,
     window: &Range<usize>,
@@ -198,8 +193,8 @@ fn columns<const N: usize, T: Copy + Default + PartialOrd>(
     })
 }
 
-/// The memory at a moment, as far as [`BYTES`] and [`RATIOS`] ask; a pending block of `being_freed` bytes
-/// counts as allocated.
+/// The memory state that [`SIZE_FIGURES`] and [`RATIO_FIGURES`] need. A pending block of `being_freed` bytes counts as
+/// allocated.
 #[inline]
 fn state_of(tiling: &Tiling, being_freed: u64) -> MemoryState {
     let totals = tiling.totals();

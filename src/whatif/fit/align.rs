@@ -1,85 +1,86 @@
-//! The longest common subsequence of two lists, by a relation that need not be an equality.
+//! The longest common subsequence of two lists, for a relation that need not be an equality.
 
-/// Above this many elements without a partner the search is given up: its cost grows with their number.
-const MOST_LEFT: usize = 2048;
+/// The search stops at this many unpaired elements, because its cost grows with their number.
+const MAX_UNPAIRED: usize = 2048;
 
-/// Pairs of rows of lists of `own` and `others` elements, in order and as many as can be, of which `are_alike` holds;
-/// `None` where too many have no partner. By Myers' greedy algorithm, "An O(ND) Difference Algorithm and Its
-/// Variations" (1986): it follows diagonals as far as they go, and never asks that the relation be transitive.
-pub(super) fn aligned(
-    own: usize,
-    others: usize,
-    are_alike: impl Fn(usize, usize) -> bool,
+/// Pairs the indexes of two lists, in order and as many as possible, such that `are_paired` holds; `None` if too many
+/// elements remain unpaired. Uses the greedy algorithm of Myers, "An O(ND) Difference Algorithm and Its Variations"
+/// (1986), which needs no transitive relation.
+pub(super) fn align(
+    left_len: usize,
+    right_len: usize,
+    are_paired: impl Fn(usize, usize) -> bool,
 ) -> Option<Vec<(usize, usize)>> {
-    // The furthest row of `own` on each diagonal, `own - other`, after so many unpaired elements.
-    let most = MOST_LEFT.min(own + others);
-    let mut furthest: Vec<usize> = vec![0; 2 * most + 3];
-    let at = |diagonal: isize| (diagonal + most.cast_signed() + 1).cast_unsigned();
+    // The furthest index of the left list on each diagonal, `left - right`, after a number of unpaired elements.
+    let max_unpaired = MAX_UNPAIRED.min(left_len + right_len);
+    let mut furthest: Vec<usize> = vec![0; 2 * max_unpaired + 3];
+    let at = |diagonal: isize| (diagonal + max_unpaired.cast_signed() + 1).cast_unsigned();
     let mut history: Vec<Vec<usize>> = Vec::new();
-    let found = 'search: {
-        for left in 0..=most.cast_signed() {
-            for diagonal in (-left..=left).step_by(2) {
-                let is_down = is_from_below(&furthest, at(diagonal), diagonal, left);
-                let mut row = if is_down {
+    let unpaired = 'search: {
+        for unpaired in 0..=max_unpaired.cast_signed() {
+            for diagonal in (-unpaired..=unpaired).step_by(2) {
+                let is_from_above = comes_from_above(&furthest, at(diagonal), diagonal, unpaired);
+                let mut left = if is_from_above {
                     furthest[at(diagonal) + 1]
                 } else {
                     furthest[at(diagonal) - 1] + 1
                 };
-                let Some(mut other) = row.checked_add_signed(-diagonal) else { continue };
-                while row < own && other < others && are_alike(row, other) {
-                    (row, other) = (row + 1, other + 1);
+                let Some(mut right) = left.checked_add_signed(-diagonal) else { continue };
+                while left < left_len && right < right_len && are_paired(left, right) {
+                    (left, right) = (left + 1, right + 1);
                 }
-                furthest[at(diagonal)] = row;
-                if row >= own && other >= others {
-                    break 'search Some(left);
+                furthest[at(diagonal)] = left;
+                if left >= left_len && right >= right_len {
+                    break 'search Some(unpaired);
                 }
             }
-            let range = at(-left)..at(left) + 1;
+            let range = at(-unpaired)..at(unpaired) + 1;
             history.push(furthest[range].to_vec());
         }
         None
     }?;
-    Some(pairs_back(own, others, found, &history))
+    Some(trace_back(left_len, right_len, unpaired, &history))
 }
 
-/// Whether the furthest path on a diagonal comes from the one above it, by an element of the other list.
-fn is_from_below(furthest: &[usize], at: usize, diagonal: isize, left: isize) -> bool {
-    diagonal == -left || (diagonal != left && furthest[at - 1] < furthest[at + 1])
+/// Whether the furthest path on a diagonal comes from the one above it, by skipping an element of the right list.
+fn comes_from_above(furthest: &[usize], at: usize, diagonal: isize, unpaired: isize) -> bool {
+    diagonal == -unpaired || (diagonal != unpaired && furthest[at - 1] < furthest[at + 1])
 }
 
-/// Walks the path back and collects its diagonals.
-fn pairs_back(
-    own: usize,
-    others: usize,
-    found: isize,
+/// Walks the path back and collects its pairs.
+fn trace_back(
+    left_len: usize,
+    right_len: usize,
+    unpaired: isize,
     history: &[Vec<usize>],
 ) -> Vec<(usize, usize)> {
-    let (mut row, mut other) = (own, others);
+    let (mut left, mut right) = (left_len, right_len);
     let mut pairs = Vec::new();
-    for left in (1..=found).rev() {
-        let before = &history[(left - 1).cast_unsigned()];
-        // Of the diagonals -(left - 1)..=left - 1, every second of which was reached.
+    for unpaired in (1..=unpaired).rev() {
+        let reached_left = &history[(unpaired - 1).cast_unsigned()];
+        // Holds the diagonals from `1 - unpaired` to `unpaired - 1`, of which every second was reached. Diagonals
+        // beyond them are not compared, so the fallbacks to 0 below are never used on a path that exists.
         let reached = |diagonal: isize| {
-            let index = diagonal + left - 1;
-            usize::try_from(index).ok().and_then(|index| before.get(index)).copied()
+            let index = diagonal + unpaired - 1;
+            usize::try_from(index).ok().and_then(|index| reached_left.get(index)).copied()
         };
-        let diagonal = row.cast_signed() - other.cast_signed();
+        let diagonal = left.cast_signed() - right.cast_signed();
         let (below, above) = (reached(diagonal - 1), reached(diagonal + 1));
-        let is_down =
-            diagonal == -left || (diagonal != left && below.unwrap_or(0) < above.unwrap_or(0));
-        let from = if is_down { diagonal + 1 } else { diagonal - 1 };
-        let from_row = if is_down { above } else { below }.unwrap_or(0);
-        let start = if is_down { from_row } else { from_row + 1 };
-        while row > start {
-            (row, other) = (row - 1, other - 1);
-            pairs.push((row, other));
+        let is_from_above = diagonal == -unpaired
+            || (diagonal != unpaired && below.unwrap_or(0) < above.unwrap_or(0));
+        let from = if is_from_above { diagonal + 1 } else { diagonal - 1 };
+        let from_left = if is_from_above { above } else { below }.unwrap_or(0);
+        let start = if is_from_above { from_left } else { from_left + 1 };
+        while left > start {
+            (left, right) = (left - 1, right - 1);
+            pairs.push((left, right));
         }
-        row = from_row;
-        other = row.checked_add_signed(-from).unwrap_or(0);
+        left = from_left;
+        right = left.checked_add_signed(-from).unwrap_or(0);
     }
-    while row > 0 && other > 0 {
-        (row, other) = (row - 1, other - 1);
-        pairs.push((row, other));
+    while left > 0 && right > 0 {
+        (left, right) = (left - 1, right - 1);
+        pairs.push((left, right));
     }
     pairs.reverse();
     pairs
@@ -91,7 +92,7 @@ mod tests {
 
     fn of(a: &str, b: &str) -> Vec<(usize, usize)> {
         let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-        aligned(a.len(), b.len(), |x, y| a[x] == b[y]).unwrap()
+        align(a.len(), b.len(), |x, y| a[x] == b[y]).unwrap()
     }
 
     #[test]
@@ -104,25 +105,25 @@ mod tests {
     }
 
     #[test]
-    fn too_many_without_a_partner_are_given_up() {
-        assert_eq!(aligned(5000, 5000, |_, _| false), None);
+    fn the_search_stops_at_too_many_unpaired() {
+        assert_eq!(align(5000, 5000, |_, _| false), None);
     }
 
     proptest::proptest! {
-        /// As long as dynamic programming says, of a relation that is not transitive.
+        /// As long as dynamic programming finds, for a relation that is not transitive.
         #[test]
         fn nothing_longer_exists(
             a in proptest::collection::vec(0u8..6, 0..24),
             b in proptest::collection::vec(0u8..6, 0..24),
         ) {
-            let alike = |x: usize, y: usize| a[x].abs_diff(b[y]) <= 1;
-            let pairs = aligned(a.len(), b.len(), alike).unwrap();
+            let are_paired = |x: usize, y: usize| a[x].abs_diff(b[y]) <= 1;
+            let pairs = align(a.len(), b.len(), are_paired).unwrap();
             assert!(pairs.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 < two[1].1));
-            assert!(pairs.iter().all(|(x, y)| alike(*x, *y)));
+            assert!(pairs.iter().all(|(x, y)| are_paired(*x, *y)));
             let mut longest = vec![vec![0usize; b.len() + 1]; a.len() + 1];
             for x in 0..a.len() {
                 for y in 0..b.len() {
-                    let diagonal = if alike(x, y) { longest[x][y] + 1 } else { 0 };
+                    let diagonal = if are_paired(x, y) { longest[x][y] + 1 } else { 0 };
                     longest[x + 1][y + 1] = diagonal.max(longest[x][y + 1]).max(longest[x + 1][y]);
                 }
             }

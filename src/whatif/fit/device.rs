@@ -1,4 +1,4 @@
-//! One device at every size asked for.
+//! The fit of one device.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -7,199 +7,205 @@ use std::sync::OnceLock;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::asked::FitOptions;
-use super::checked::{Checked, LEAST_PAIRED, OFF, TOLD};
+use super::fitted_program::FittedProgram;
 use super::growth::{GrowingLine, PeakMemory};
-use super::largest::{Found, error};
-use super::learned::Learned;
-use super::prediction::{FailedAt, SizeReport, predicted};
-use super::recording::Recording;
-use super::size::{Size, lacking};
-use super::slice::{FitCurve, Largest, LargestAt, Slice};
+use super::input::SizedRecording;
+use super::leave_one_out::{
+    LeaveOneOutCheck, MIN_PAIRED_RATIO, WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO,
+};
+use super::options::FitOptions;
+use super::prediction::{PredictedFailure, SizeReport, predict};
+use super::size::{Size, missing_sizes};
+use super::size_search::{LargestSize, relative_error};
+use super::slice::{FitCurve, Largest, LargestAt, SizeSlice};
 
 use crate::study::DeviceStudy;
-use crate::whatif::{Overrides, hypothesis_with, apply_option};
+use crate::whatif::{Overrides, apply_option, hypothesis_with};
 
-/// One device.
+/// Predictions for one device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FitDevice {
-    /// Device number.
+    /// Device index.
     pub device: u64,
-    /// Bytes of its memory; `None` where neither the call nor a failed request says.
+    /// Device memory in bytes; null if neither an option nor a recording shows it.
     pub capacity_bytes: Option<u64>,
-    /// The share of the bytes at the peak of the largest recording that is asked for by the same stacks in another.
+    /// Share of the bytes at the peak of the largest recording that the same stacks request in another recording.
     pub paired_ratio: f64,
-    /// The same of the bytes that were asked for with a stack: where there is none, bytes alone make a pair.
+    /// The same share, among bytes requested with a stack. Requests without a stack are paired by their bytes alone.
     pub stacks_paired_ratio: f64,
-    /// The same of all bytes that are asked for in that recording: less, where another path of the code was taken.
+    /// The same share of all bytes that the largest recording requests; lower if the code takes another path there.
     pub asked_paired_ratio: f64,
-    /// The share of those at the peak that would be fewer at a larger size. There is no such program: the recordings are of
-    /// different ones, or of different types of numbers.
+    /// Share of the bytes at the peak that would shrink at a larger size. Not 0 means that the recordings are of
+    /// different programs or dtypes.
     pub shrinking_ratio: f64,
-    /// The largest share of the bytes at the peak of a recording that another had freed by then: two programs that ask
-    /// for the same and do not keep the same, as with and without gradients.
+    /// Largest share of the bytes at the peak of a recording that another recording has already freed at that point. A
+    /// high share means that the programs keep different blocks, as with and without gradients.
     pub freed_elsewhere_ratio: f64,
-    /// The share of those bytes that each step asks for in another size, as the data are: the largest step is taken.
+    /// Share of the bytes at the peak whose requests change their size from step to step; the largest step counts.
     pub varying_ratio: f64,
-    /// The share of all bytes that are asked for in that recording that grow along a bend, or all of them in no exact
-    /// proportion, of which too few sizes were recorded to tell it from another.
+    /// Share of all requested bytes of the largest recording whose growth is a guess, because too few sizes are
+    /// recorded.
     pub guessed_ratio: f64,
-    /// The largest size that was recorded, its first number.
+    /// The largest recorded first number.
     pub largest_recorded: u64,
-    /// The largest second number, where there is one.
+    /// The largest recorded second number; absent for sizes of one number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_recorded_second: Option<u64>,
-    /// In ascending order; by the second number first.
+    /// Predictions in ascending order of the second number, then of the first.
     pub sizes: Vec<SizeReport>,
-    /// Peaks by the first number, if asked for: of each second under the settings recorded, or those of `--set`, and
-    /// under those of `best`.
+    /// Peaks by the first number, with `--curve`: for each second number, under the recorded settings or those of
+    /// `--set`, and under those of `best`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub curves: Vec<FitCurve>,
-    /// The largest that fits under the settings recorded, or those of `--set`; `None` without a capacity, and where
-    /// requests that are part of the peak grow in number.
+    /// The largest size that fits under the recorded settings or those of `--set`; null without a capacity, and if the
+    /// number of unpaired requests at the peak grows with the size.
     pub largest: Option<Largest>,
-    /// The largest that fits under any setting that was tried, where that is larger.
+    /// The largest size that fits under any setting tried, if that is larger; otherwise null.
     pub best: Option<Largest>,
-    /// Of sizes of two numbers, the same for each second number that was recorded or asked for. `largest` and `best` are
-    /// of the largest of those asked for, or else recorded.
+    /// The largest sizes for each second number that was recorded or given; absent for sizes of one number. `largest`
+    /// and `best` are those of the largest given second number, or of the largest recorded one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_second: Vec<LargestAt>,
-    /// The size at which `growth` is told: the largest that fits, or the largest recorded.
+    /// First number of the size of `growth`: the largest that fits, or the largest recorded one.
     pub growth_at: u64,
-    /// Its second number, where there is one.
+    /// Second number of the size of `growth`; absent for sizes of one number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub growth_at_second: Option<u64>,
-    /// Which lines the memory at the peak is of, those that grow most first.
+    /// The source lines that hold memory at the peak, those that grow most first.
     pub growth: Vec<GrowingLine>,
-    /// What other lines hold at that peak, in bytes.
+    /// Bytes of all other lines at that peak.
     pub growth_rest_bytes: u64,
-    /// Requests of each recording, in the order of size: where they grow in number, memory at other sizes is not told.
+    /// Number of requests of each recording, in order of size.
     pub requests: Vec<u64>,
-    /// Lines that hold memory at the peak of the largest recording and have no partner: taken to grow as most others
-    /// of their bytes do.
+    /// Source lines with unpaired memory at the peak of the largest recording, which is assumed to grow like other
+    /// requests of the same bytes.
     pub unpaired: Vec<GrowingLine>,
-    /// Each recording as it is predicted from the others; of three or more.
-    pub checked: Vec<Checked>,
-    /// Whether the recordings themselves are remarked upon: they end in a failure, or are not alike.
+    /// Each recording, predicted from the others; empty for fewer than three recordings.
+    pub checked: Vec<LeaveOneOutCheck>,
+    /// The recordings have a warning that makes every figure an estimate.
     #[serde(skip)]
-    pub(super) is_remarked: bool,
+    pub(super) has_recording_warnings: bool,
 }
 
-/// All recordings of one device, what is learned of each worked out once.
-pub(super) struct Family<'s, 'a> {
-    pub(super) recordings: Vec<Recording<'s, 'a>>,
+/// The recordings of one device, in order of size.
+pub(super) struct DeviceRecordings<'s, 'a> {
+    pub(super) recordings: Vec<SizedRecording<'s, 'a>>,
 }
 
 impl FitDevice {
-    /// Whether something about the recordings or the answer speaks against it: it is an estimate then.
+    /// Whether a warning makes the answer an estimate.
     pub fn is_doubtful(&self) -> bool {
-        self.paired_ratio.min(self.asked_paired_ratio) < 1.0 - TOLD
-            || self.shrinking_ratio > TOLD
-            || self.freed_elsewhere_ratio > OFF
-            || self.varying_ratio > TOLD
-            || self.guessed_ratio > TOLD
-            || self.is_remarked
-            || self.far_away().is_some()
-            || self.checked.iter().any(Checked::is_off)
+        self.paired_ratio.min(self.asked_paired_ratio) < 1.0 - WARN_UNMATCHED_RATIO
+            || self.shrinking_ratio > WARN_UNMATCHED_RATIO
+            || self.freed_elsewhere_ratio > WARN_ERROR_RATIO
+            || self.varying_ratio > WARN_UNMATCHED_RATIO
+            || self.guessed_ratio > WARN_UNMATCHED_RATIO
+            || self.has_recording_warnings
+            || self.distant_size().is_some()
+            || self.checked.iter().any(LeaveOneOutCheck::is_off)
     }
 
-    /// The largest recorded.
-    pub(super) fn recorded(&self) -> Size {
+    /// The largest recorded numbers.
+    pub(super) fn recorded_size(&self) -> Size {
         Size { first: self.largest_recorded, second: self.largest_recorded_second }
     }
 
-    /// The largest size that fits, or of which a peak is told, and how many times the largest recorded that is, where it
-    /// is far away.
-    pub(super) fn far_away(&self) -> Option<(Size, u128)> {
+    /// The largest size that fits or has a predicted peak, if it is far from the recorded ones; with its ratio to the
+    /// largest recorded size.
+    pub(super) fn distant_size(&self) -> Option<(Size, u128)> {
         let others = self.by_second.iter().filter_map(|of| of.largest.as_ref());
-        let fits = self.largest.iter().chain(others).filter_map(Largest::at);
-        let fits_or_told = self.sizes.iter().filter(|row| row.failed.is_none()).map(|row| row.size);
-        let farthest = fits.chain(fits_or_told).max_by_key(|size| size.extent())?;
-        let times = farthest.extent() / self.recorded().extent().max(1);
-        (times >= FAR).then_some((farthest, times))
+        let fits = self.largest.iter().chain(others).filter_map(Largest::to_size);
+        let predicted = self
+            .sizes
+            .iter()
+            .filter(|prediction| prediction.failed.is_none())
+            .map(|prediction| prediction.size);
+        let farthest = fits.chain(predicted).max_by_key(|size| size.product())?;
+        let times = farthest.product() / self.recorded_size().product().max(1);
+        (times >= FAR_FACTOR).then_some((farthest, times))
     }
 
-    /// The next size with the same second number that is known to fail, and what does.
-    pub fn failing_beyond(&self, fits: Size) -> Option<(Size, &FailedAt)> {
-        let rows = self.sizes.iter().filter(|row| row.size.second == fits.second);
-        let mut rows = rows.filter(|row| row.size.first > fits.first);
-        rows.find_map(|row| Some((row.size, row.failed.as_ref()?)))
+    /// The next larger size with the same second number that is predicted to fail, and its failure.
+    pub fn failing_beyond(&self, fits: Size) -> Option<(Size, &PredictedFailure)> {
+        let rows = self.sizes.iter().filter(|prediction| prediction.size.second == fits.second);
+        let mut rows = rows.filter(|prediction| prediction.size.first > fits.first);
+        rows.find_map(|prediction| Some((prediction.size, prediction.failed.as_ref()?)))
     }
 
-    /// Where `growth` is told.
+    /// The size of `growth`.
     pub fn growth_size(&self) -> Size {
         Size { first: self.growth_at, second: self.growth_at_second }
     }
 }
 
-/// From so many times the largest size recorded on an answer is an estimate: a recording nearer to it costs little, and
-/// the kernels of small sizes are often others.
-const FAR: u128 = 8;
+/// From this ratio to the largest recorded size on, an answer is an estimate: other kernels may be used at small sizes,
+/// and a nearer recording is cheap to make.
+const FAR_FACTOR: u128 = 8;
 
-impl<'s, 'a> Family<'s, 'a> {
-    /// The recording that is nearest to size `n`, but for the one of size `left_out`; one that came to its end
-    /// rather than one that ended in a failure, and the larger of two.
-    fn nearest(&self, n: Size, left_out: Option<Size>) -> Option<usize> {
+impl<'s, 'a> DeviceRecordings<'s, 'a> {
+    /// The recording nearest to size `n`, without the one of size `left_out`. Recordings that do not end with a failure
+    /// come first, and the larger of two equally near ones.
+    fn nearest(&self, size: Size, left_out: Option<Size>) -> Option<usize> {
         let candidates = self.recordings.iter().enumerate();
-        let candidates = candidates.filter(|(_, one)| Some(one.size) != left_out);
-        let key = |(_, one): &(usize, &Recording<'_, '_>)| {
-            let [away, second_away] =
-                [0, 1].map(|of| one.size.numbers()[of].abs_diff(n.numbers()[of]));
-            (one.ends_in_failure(), second_away, away, Reverse(one.size))
+        let candidates = candidates.filter(|(_, recording)| Some(recording.size) != left_out);
+        let rank = |(_, recording): &(usize, &SizedRecording<'_, '_>)| {
+            let [distance, second_distance] =
+                [0, 1].map(|of| recording.size.numbers()[of].abs_diff(size.numbers()[of]));
+            (recording.ends_in_failure(), second_distance, distance, Reverse(recording.size))
         };
-        candidates.min_by_key(key).map(|(row, _)| row)
+        candidates.min_by_key(rank).map(|(index, _)| index)
     }
 
-    /// What is learned for the recording in `row` from all, but for the one of size `left_out`.
-    fn learned(&self, row: usize, left_out: Option<Size>) -> Learned<'_, 's, 'a> {
-        let base = &self.recordings[row];
+    /// Fits the recording at `index` to all others, without the one of size `left_out`.
+    fn fit_recording(&self, index: usize, left_out: Option<Size>) -> FittedProgram<'_, 's, 'a> {
+        let base = &self.recordings[index];
         let is_other =
-            |one: &&Recording<'s, 'a>| one.size != base.size && Some(one.size) != left_out;
-        let others: Vec<&Recording<'s, 'a>> = self.recordings.iter().filter(is_other).collect();
-        Learned::of(base, &others)
+            |recording: &&SizedRecording<'s, 'a>| recording.size != base.size && Some(recording.size) != left_out;
+        let others: Vec<&SizedRecording<'s, 'a>> =
+            self.recordings.iter().filter(is_other).collect();
+        FittedProgram::from_recordings(base, &others)
     }
 
-    /// The answer.
-    ///
     /// # Errors
-    /// One sentence, for an option that cannot be.
+    /// One sentence, for an invalid option or recordings that do not belong together.
     pub(super) fn fit(&self, options: &FitOptions<'_>) -> Result<FitDevice, String> {
-        let known: Vec<OnceLock<Learned<'_, 's, 'a>>> =
+        let fitted_programs: Vec<OnceLock<FittedProgram<'_, 's, 'a>>> =
             self.recordings.iter().map(|_| OnceLock::new()).collect();
-        let learned = |n: Size| {
-            let row = self.nearest(n, None).unwrap_or(0);
-            known[row].get_or_init(|| self.learned(row, None))
+        let fitted = |size: Size| {
+            // There are at least two recordings, so one is nearest.
+            let index = self.nearest(size, None).unwrap_or(0);
+            fitted_programs[index].get_or_init(|| self.fit_recording(index, None))
         };
-        let all = || self.recordings.iter().map(|one| one.device);
-        let recorded = all().find_map(DeviceStudy::recorded_capacity);
-        let shown = || all().filter_map(DeviceStudy::inferred_capacity).max();
-        let capacity = options.capacity.or(recorded).or_else(shown);
+        let devices = || self.recordings.iter().map(|recording| recording.device);
+        let recorded = devices().find_map(DeviceStudy::recorded_capacity);
+        let inferred = || devices().filter_map(DeviceStudy::inferred_capacity).max();
+        let capacity = options.capacity.or(recorded).or_else(inferred);
         let largest_recorded = self.largest_recorded();
-        let base = learned(largest_recorded);
-        let overrides = asked(base, capacity, options)?;
+        let base = fitted(largest_recorded);
+        let overrides = build_overrides(base, capacity, options)?;
         let settings = hypothesis_with(base.base.device, &overrides).settings;
-        let at_recorded = PeakMemory::at(base, base.base.size, &settings);
-        if at_recorded.falls() && at_recorded.stacks_paired_ratio(base) >= LEAST_PAIRED {
+        let at_recorded = PeakMemory::from_program(base, base.base.size, &settings);
+        if at_recorded.shrinks() && at_recorded.stacks_paired_ratio(base) >= MIN_PAIRED_RATIO {
             return Err(format!(
-                "device {}: the memory at the peak is less at the larger size: are the sizes swapped, \
-                 or the recordings of different programs?",
+                "device {}: the peak is lower at the larger size: are the sizes swapped, or are the recordings of \
+                 different programs?",
                 base.base.device.id()
             ));
         }
-        let freed_elsewhere = self.recordings.iter().map(|one| {
-            let learned = learned(one.size);
-            PeakMemory::at(learned, one.size, &settings).freed_elsewhere_ratio(learned)
+        let freed_elsewhere = self.recordings.iter().map(|recording| {
+            let fitted = fitted(recording.size);
+            PeakMemory::from_program(fitted, recording.size, &settings).freed_elsewhere_ratio(fitted)
         });
         let freed_elsewhere_ratio = freed_elsewhere.fold(0.0, f64::max);
-        // Where requests grow in number, what they keep at another size is not known.
-        let grows_in_number = at_recorded.paired_ratio() < 1.0 - TOLD
+        // If the number of unpaired requests grows with the size, the peak at another size is unknown.
+        let requests_grow = at_recorded.paired_ratio() < 1.0 - WARN_UNMATCHED_RATIO
             && self.recordings.windows(2).any(|two| two[0].requests.len() < two[1].requests.len());
-        let slices: Vec<(Slice<'_, '_, 's, 'a>, Option<Found>)> = self
-            .seconds(options)
+        let slices: Vec<(SizeSlice<'_, '_, 's, 'a>, Option<LargestSize>)> = self
+            .second_numbers(options)
             .into_iter()
             .map(|second| {
-                let slice = Slice { learned: &learned, second, multiple: options.multiple };
-                let found = if grows_in_number {
+                let slice = SizeSlice { fitted: &fitted, second, multiple: options.multiple };
+                let found = if requests_grow {
                     None
                 } else {
                     slice.search(&overrides, largest_recorded.first)
@@ -211,45 +217,46 @@ impl<'s, 'a> Family<'s, 'a> {
             .iter()
             .map(|(slice, found)| LargestAt {
                 second: slice.second,
-                largest: found.map(|found| slice.told(found, &overrides)),
+                largest: found.map(|found| slice.to_largest(found, &overrides)),
                 best: match found {
                     _ if options.settings.is_some() => None,
-                    Some(Found::Size(size)) => slice.best(&overrides, *size),
-                    Some(Found::Nothing) => slice.best(&overrides, 0),
+                    Some(LargestSize::Size(size)) => slice.best_settings(&overrides, *size),
+                    Some(LargestSize::Nothing) => slice.best_settings(&overrides, 0),
                     _ => None,
                 },
             })
             .collect();
-        let answered = options.at_second.iter().max().copied().or(largest_recorded.second);
-        let answer = by_second.iter().find(|of| of.second == answered).cloned();
+        let answered_second = options.at_second.iter().max().copied().or(largest_recorded.second);
+        let answer = by_second.iter().find(|of| of.second == answered_second).cloned();
         let (largest, best) = answer.map_or((None, None), |of| (of.largest, of.best));
-        let fits = largest.as_ref().and_then(Largest::at).filter(|size| size.first > 0);
-        let growth_at = fits.unwrap_or(Size { second: answered, ..largest_recorded });
+        let fits = largest.as_ref().and_then(Largest::to_size).filter(|size| size.first > 0);
+        let growth_at = fits.unwrap_or(Size { second: answered_second, ..largest_recorded });
         let curves = match options.curve {
             0 => Vec::new(),
-            points => self.curves(&slices, &by_second, &overrides, points, base),
+            points => self.predict_curves(&slices, &by_second, &overrides, points, base),
         };
         by_second.retain(|of| of.second.is_some());
-        let is_recorded = |n: Size| self.recordings.iter().any(|one| one.size == n);
+        let is_recorded = |size: Size| self.recordings.iter().any(|recording| recording.size == size);
         let sizes = self
-            .sizes(&slices, options)
+            .sizes_to_predict(&slices, options)
             .into_par_iter()
-            .map(|n| {
-                let own = is_recorded(n);
-                let unsure = Overrides { capacity: None, ..overrides.clone() };
-                let overrides = if grows_in_number && !own { &unsure } else { &overrides };
-                predicted(learned(n), n, own, overrides)
+            .map(|size| {
+                let is_recorded = is_recorded(size);
+                let without_capacity = Overrides { capacity: None, ..overrides.clone() };
+                let overrides =
+                    if requests_grow && !is_recorded { &without_capacity } else { &overrides };
+                predict(fitted(size), size, is_recorded, overrides)
             })
             .collect();
-        let at_growth = PeakMemory::at(learned(growth_at), growth_at, &settings);
-        let growth = at_growth.growth(learned(growth_at), options.top);
-        let told = growth.iter().fold(0u64, |sum, line| sum.saturating_add(line.bytes));
+        let at_growth = PeakMemory::from_program(fitted(growth_at), growth_at, &settings);
+        let growth = at_growth.growing_lines(fitted(growth_at), options.top);
+        let growth_bytes = growth.iter().fold(0u64, |sum, line| sum.saturating_add(line.bytes));
         Ok(FitDevice {
             device: base.base.device.id(),
             capacity_bytes: capacity,
             paired_ratio: at_recorded.paired_ratio(),
             stacks_paired_ratio: at_recorded.stacks_paired_ratio(base),
-            asked_paired_ratio: base.asked_paired_ratio(),
+            asked_paired_ratio: base.requested_paired_ratio(),
             shrinking_ratio: at_recorded.shrinking_ratio(),
             freed_elsewhere_ratio,
             varying_ratio: at_recorded.varying_ratio(base),
@@ -263,42 +270,42 @@ impl<'s, 'a> Family<'s, 'a> {
             by_second,
             growth_at: growth_at.first,
             growth_at_second: growth_at.second,
-            growth_rest_bytes: at_growth.all().saturating_sub(told),
+            growth_rest_bytes: at_growth.total_bytes().saturating_sub(growth_bytes),
             growth,
-            requests: self.recordings.iter().map(|one| one.requests.len() as u64).collect(),
-            unpaired: at_recorded.unpaired(base, options.top),
-            checked: self.checked(),
-            is_remarked: false,
+            requests: self.recordings.iter().map(|recording| recording.requests.len() as u64).collect(),
+            unpaired: at_recorded.unpaired_lines(base, options.top),
+            checked: self.leave_one_out(),
+            has_recording_warnings: false,
         })
     }
 
-    /// Peaks by the first number, at `points` sizes or more, for each slice; with its best settings too.
-    fn curves(
+    /// Predicts peaks at `min_points` sizes or more for each slice, under `overrides` and under its best settings.
+    fn predict_curves(
         &self,
-        slices: &[(Slice<'_, '_, 's, 'a>, Option<Found>)],
+        slices: &[(SizeSlice<'_, '_, 's, 'a>, Option<LargestSize>)],
         answers: &[LargestAt],
         overrides: &Overrides,
-        points: u64,
-        base: &Learned<'_, '_, '_>,
+        min_points: u64,
+        base: &FittedProgram<'_, '_, '_>,
     ) -> Vec<FitCurve> {
         let device = base.base.device;
-        let recorded: Vec<Size> = self.recordings.iter().map(|one| one.size).collect();
+        let recorded: Vec<Size> = self.recordings.iter().map(|recording| recording.size).collect();
         let mut curves = Vec::new();
         for ((slice, found), answer) in slices.iter().zip(answers) {
             let mut firsts: BTreeSet<u64> = recorded.iter().map(|size| size.first).collect();
-            let fits = |of: &Option<Largest>| of.as_ref().and_then(|of| of.size).filter(|n| *n > 0);
+            let fits = |of: &Option<Largest>| of.as_ref().and_then(|of| of.size).filter(|size| *size > 0);
             for size in [fits(&answer.largest), fits(&answer.best)].into_iter().flatten() {
                 firsts.extend([size, size.saturating_add(1)]);
             }
             let (low, high) = (firsts.first().copied(), firsts.last().copied());
             let (low, mut high) = (low.unwrap_or(1), high.unwrap_or(1));
-            if !matches!(found, Some(Found::Size(_))) && fits(&answer.best).is_none() {
+            if !matches!(found, Some(LargestSize::Size(_))) && fits(&answer.best).is_none() {
                 high = high.saturating_mul(4);
             }
-            // A little beyond what fits.
+            // Extend the curve a little beyond the largest size that fits.
             high = high.saturating_add(high / 8);
-            let step = ((high - low) / points).max(1);
-            firsts.extend((0..=(high - low) / step).map(|n| low + n * step));
+            let step = ((high - low) / min_points).max(1);
+            firsts.extend((0..=(high - low) / step).map(|size| low + size * step));
             curves.push(slice.curve(overrides, &firsts, &recorded));
             let settings = answer.best.as_ref().and_then(|best| {
                 let hypothesis = &device.inferred().hypothesis;
@@ -307,64 +314,68 @@ impl<'s, 'a> Family<'s, 'a> {
                 Some((settings, best.settings.clone()))
             });
             if settings.is_some() {
-                curves.push(slice.curve(&Overrides { settings, ..overrides.clone() }, &firsts, &[]));
+                curves.push(slice.curve(
+                    &Overrides { settings, ..overrides.clone() },
+                    &firsts,
+                    &[],
+                ));
             }
         }
         curves
     }
 
-    /// The largest of each number that was recorded.
+    /// The largest recorded first and second number.
     fn largest_recorded(&self) -> Size {
-        let sizes = || self.recordings.iter().map(|one| one.size);
+        let sizes = || self.recordings.iter().map(|recording| recording.size);
         Size {
             first: sizes().map(|size| size.first).max().unwrap_or(1),
             second: sizes().filter_map(|size| size.second).max(),
         }
     }
 
-    /// The second numbers, of which the largest first is told; none of sizes of one number.
-    fn seconds(&self, options: &FitOptions<'_>) -> BTreeSet<Option<u64>> {
-        let recorded = self.recordings.iter().map(|one| one.size.second);
+    /// The second numbers to search the largest first number for: recorded and given ones; `None` for sizes of one
+    /// number.
+    fn second_numbers(&self, options: &FitOptions<'_>) -> BTreeSet<Option<u64>> {
+        let recorded = self.recordings.iter().map(|recording| recording.size.second);
         recorded.chain(options.at_second.iter().copied().map(Some)).collect()
     }
 
-    /// Which sizes to tell of.
-    fn sizes(
+    fn sizes_to_predict(
         &self,
-        slices: &[(Slice<'_, '_, 's, 'a>, Option<Found>)],
+        slices: &[(SizeSlice<'_, '_, 's, 'a>, Option<LargestSize>)],
         options: &FitOptions<'_>,
     ) -> Vec<Size> {
         let multiple = options.multiple;
-        let around = |found: &Option<Found>| match found {
-            Some(Found::Size(size)) => vec![*size, size.saturating_add(multiple)],
+        let around = |found: &Option<LargestSize>| match found {
+            Some(LargestSize::Size(size)) => vec![*size, size.saturating_add(multiple)],
             _ => Vec::new(),
         };
         let mut sizes = options.at.to_vec();
         if sizes.is_empty() && options.at_second.is_empty() {
             let mut firsts: BTreeSet<u64> =
-                self.recordings.iter().map(|one| one.size.first).collect();
+                self.recordings.iter().map(|recording| recording.size.first).collect();
             let largest = self.largest_recorded().first;
             for (_, found) in slices {
                 firsts.extend(around(found));
                 match found {
-                    Some(Found::Size(size)) => {
+                    Some(LargestSize::Size(size)) => {
                         let mut double = largest.saturating_mul(2);
                         while double < *size {
                             firsts.insert(double);
                             double = double.saturating_mul(2);
                         }
                     }
-                    Some(Found::Nothing) => _ = firsts.insert(multiple),
+                    Some(LargestSize::Nothing) => _ = firsts.insert(multiple),
                     _ => firsts.extend([2, 4].map(|times| largest.saturating_mul(times))),
                 }
             }
-            let of = |(slice, _): &(Slice<'_, '_, 's, 'a>, _)| {
-                firsts.iter().map(|first| slice.at(*first)).collect::<Vec<_>>()
+            let sizes_of = |(slice, _): &(SizeSlice<'_, '_, 's, 'a>, _)| {
+                firsts.iter().map(|first| slice.size(*first)).collect::<Vec<_>>()
             };
-            sizes = slices.iter().flat_map(of).collect();
+            sizes = slices.iter().flat_map(sizes_of).collect();
         } else {
             for (slice, found) in slices {
-                sizes.extend(around(found).into_iter().map(|first| slice.at(first)));
+                sizes.extend(around(found).into_iter().map(|first| slice.size(first)));
             }
         }
         sizes.sort_unstable_by_key(|size| (size.second, size.first));
@@ -372,42 +383,48 @@ impl<'s, 'a> Family<'s, 'a> {
         sizes
     }
 
-    /// Each recording predicted from the others, where enough are left.
-    fn checked(&self) -> Vec<Checked> {
-        let own = Overrides { settings: None, capacity: None, minor: None };
-        let check = |one: &Recording<'_, '_>| {
+    /// Predicts each recording from the others, if enough are left.
+    fn leave_one_out(&self) -> Vec<LeaveOneOutCheck> {
+        let as_recorded = Overrides { settings: None, capacity: None, minor: None };
+        let check = |recording: &SizedRecording<'_, '_>| {
             let others = self.recordings.iter().map(|other| other.size);
-            let others: Vec<Size> = others.filter(|size| *size != one.size).collect();
-            if !lacking(&others).is_empty() {
+            let others: Vec<Size> = others.filter(|size| *size != recording.size).collect();
+            if !missing_sizes(&others).is_empty() {
                 return None;
             }
-            let row = self.nearest(one.size, Some(one.size))?;
-            let learned = self.learned(row, Some(one.size));
-            let said = predicted(&learned, one.size, true, &own);
-            let peak = one.device.peak();
-            Some(Checked {
-                size: one.size,
+            let index = self.nearest(recording.size, Some(recording.size))?;
+            let fitted = self.fit_recording(index, Some(recording.size));
+            let prediction = predict(&fitted, recording.size, true, &as_recorded);
+            let peak = recording.device.peak();
+            Some(LeaveOneOutCheck {
+                size: recording.size,
                 recorded_allocated_bytes: peak.allocated_bytes,
                 recorded_reserved_bytes: peak.reserved_bytes,
-                predicted_allocated_bytes: said.peak_allocated_bytes,
-                predicted_reserved_bytes: said.peak_reserved_bytes,
-                allocated_error_ratio: error(said.peak_allocated_bytes, peak.allocated_bytes),
-                reserved_error_ratio: error(said.peak_reserved_bytes, peak.reserved_bytes),
+                predicted_allocated_bytes: prediction.peak_allocated_bytes,
+                predicted_reserved_bytes: prediction.peak_reserved_bytes,
+                allocated_error_ratio: relative_error(
+                    prediction.peak_allocated_bytes,
+                    peak.allocated_bytes,
+                ),
+                reserved_error_ratio: relative_error(
+                    prediction.peak_reserved_bytes,
+                    peak.reserved_bytes,
+                ),
             })
         };
         self.recordings.par_iter().filter_map(check).collect()
     }
 }
 
-/// What the replays change: the device, and the settings asked for.
-fn asked(
-    base: &Learned<'_, '_, '_>,
+/// The overrides of all replays: the capacity and the settings of `options`.
+fn build_overrides(
+    base: &FittedProgram<'_, '_, '_>,
     capacity: Option<u64>,
     options: &FitOptions<'_>,
 ) -> Result<Overrides, String> {
     let device = base.base.device;
-    let of = |option| apply_option(device.snapshot(), &device.inferred().hypothesis, option);
-    let settings = options.settings.map(of).transpose();
+    let apply = |option| apply_option(device.snapshot(), &device.inferred().hypothesis, option);
+    let settings = options.settings.map(apply).transpose();
     let settings = settings.map_err(|error| format!("--set {error}"))?;
     Ok(Overrides { settings, capacity, minor: None })
 }

@@ -1,103 +1,102 @@
-//! Which lines the memory at the peak is of, and how they grow.
+//! The source lines that hold the memory at the peak, and how they grow.
 
 use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use super::fitted_program::FittedProgram;
 use super::law::{Law, LawKind};
-use super::learned::Learned;
 use super::size::{Numbers, Size};
 use crate::allocator::conf::Settings;
 use crate::allocator::round_size;
 use crate::base::ids::StackId;
-use crate::base::units::{signed_difference, ratio};
+use crate::base::units::{ratio, signed_difference};
 use crate::replay::ops::{OperationKind, Program};
 use crate::snapshot::BlockState;
 use crate::stacks::frames::{CodeLocation, FrameList, LineId};
 
-/// A line that holds memory at the peak.
+/// A source line that holds memory at the peak.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GrowingLine {
-    /// What it holds at the peak, at the size of [`super::FitDevice::growth_at`].
+    /// Bytes that it holds at the peak, at the size `growth_at`.
     pub bytes: u64,
-    /// Of all bytes at that peak.
+    /// `bytes` as a share of all bytes at that peak.
     pub share_ratio: f64,
-    /// What it would hold more at the next size: with one more of the first number.
+    /// Additional bytes if the first number is larger by 1.
     pub bytes_per_unit: i64,
-    /// How it grows with that, for the most part.
+    /// How most of the growing bytes grow with the first number.
     pub law: LawKind,
-    /// With one more of the second number, where there is one.
+    /// Additional bytes if the second number is larger by 1; absent for sizes of one number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second_bytes_per_unit: Option<i64>,
-    /// How it grows with that.
+    /// How most of the growing bytes grow with the second number; absent for sizes of one number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second_law: Option<LawKind>,
-    /// The stack of the line that most of that is of, innermost first.
+    /// The stack of the line that grows most, innermost frame first.
     pub frames: FrameList,
     /// The line.
     #[serde(flatten)]
     pub location: CodeLocation,
 }
 
-/// A block that is there at the peak.
+/// A block that is live at the peak.
 #[derive(Debug, Clone, Copy)]
-struct AtPeak {
+struct PeakBlock {
     bytes: u64,
     stack: StackId,
-    /// As it was learned; `None` of what has no partner.
+    /// `None` if it is unpaired.
     law: Option<Law>,
-    /// Of a request, its row.
-    row: Option<usize>,
+    /// The index of its request; `None` for a block from before the recording.
+    index: Option<usize>,
 }
 
-/// The memory at the peak, at one size.
+/// The live blocks at the peak, at one size.
 #[derive(Debug)]
 pub(super) struct PeakMemory {
     size: Size,
-    /// How many requests have been made.
-    made: usize,
-    blocks: Vec<AtPeak>,
+    /// Number of requests made before the peak.
+    requests_made: usize,
+    blocks: Vec<PeakBlock>,
 }
 
-/// What a program holds after some of its calls.
-struct Walk {
-    slots: Vec<Option<AtPeak>>,
-    /// Requests made.
-    asked: usize,
+/// The state of a program after some of its operations.
+struct WalkState {
+    slots: Vec<Option<PeakBlock>>,
+    requests_made: usize,
 }
 
-/// Follows `program`, which begins with blocks in its first slots. After each call that leaves more allocated, `see` is
-/// shown its index, how many bytes are, and what they are; it says whether to go on.
+/// Walks through `program`, whose first slots hold `initial_blocks`. After each successful request, calls `visit` with
+/// the index of the operation, the live bytes and the state; stops when it returns false.
 fn walk(
     program: &Program<'_>,
-    begins_with: &[AtPeak],
-    block_of: &impl Fn(usize, u64, StackId, Option<u32>) -> AtPeak,
-    mut see: impl FnMut(usize, u64, &Walk) -> bool,
+    initial_blocks: &[PeakBlock],
+    block_of: &impl Fn(usize, u64, StackId, Option<u32>) -> PeakBlock,
+    mut visit: impl FnMut(usize, u64, &WalkState) -> bool,
 ) {
-    let mut state = Walk { slots: vec![None; program.slot_count], asked: 0 };
-    let mut now = 0u64;
-    for (slot, block) in state.slots.iter_mut().zip(begins_with) {
-        now = now.saturating_add(block.bytes);
+    let mut state = WalkState { slots: vec![None; program.slot_count], requests_made: 0 };
+    let mut live_bytes = 0u64;
+    for (slot, block) in state.slots.iter_mut().zip(initial_blocks) {
+        live_bytes = live_bytes.saturating_add(block.bytes);
         *slot = Some(*block);
     }
     for (index, operation) in program.operations.iter().enumerate() {
         match operation.kind {
             OperationKind::Alloc { size, context, slot, .. } => {
-                let block = block_of(state.asked, size, context, slot);
-                state.asked += 1;
-                let place = slot.and_then(|slot| state.slots.get_mut(slot as usize));
-                // One that failed was never held.
-                let Some(place) = place else { continue };
-                *place = Some(block);
-                now = now.saturating_add(block.bytes);
-                if !see(index, now, &state) {
+                let block = block_of(state.requests_made, size, context, slot);
+                state.requests_made += 1;
+                let slot_block = slot.and_then(|slot| state.slots.get_mut(slot as usize));
+                // A failed request has no slot.
+                let Some(slot_block) = slot_block else { continue };
+                *slot_block = Some(block);
+                live_bytes = live_bytes.saturating_add(block.bytes);
+                if !visit(index, live_bytes, &state) {
                     return;
                 }
             }
             OperationKind::Free { slot, .. } => {
                 let freed = state.slots.get_mut(slot as usize).and_then(Option::take);
-                now = now.saturating_sub(freed.map_or(0, |block| block.bytes));
+                live_bytes = live_bytes.saturating_sub(freed.map_or(0, |block| block.bytes));
             }
             _ => {}
         }
@@ -105,202 +104,229 @@ fn walk(
 }
 
 impl PeakMemory {
-    /// At size `n`, with requests rounded as under `settings`.
-    pub(super) fn at(learned: &Learned<'_, '_, '_>, n: Size, settings: &Settings) -> Self {
-        let program = learned.program_at(n);
-        // Where what was held before is laid out anew, it is asked for first.
-        let asked_anew = if program.initial_blocks.is_empty() { learned.held.len() } else { 0 };
-        let contexts = learned.base.program().initial_blocks.iter().map(|resident| resident.context);
-        let held: Vec<AtPeak> = contexts
-            .zip(&learned.held)
-            .zip(learned.base.program().initial_blocks.iter())
+    /// The peak of the program at `size`, with requests rounded as under `settings`.
+    pub(super) fn from_program(
+        fitted: &FittedProgram<'_, '_, '_>,
+        size: Size,
+        settings: &Settings,
+    ) -> Self {
+        let program = fitted.program_at(size);
+        // If the program starts from an empty pool, its first requests are the initial blocks.
+        let initial_requests =
+            if program.initial_blocks.is_empty() { fitted.initial_laws.len() } else { 0 };
+        let contexts = fitted.base.program().initial_blocks.iter().map(|resident| resident.context);
+        let initial: Vec<PeakBlock> = contexts
+            .zip(&fitted.initial_laws)
+            .zip(fitted.base.program().initial_blocks.iter())
             .map(|((stack, law), resident)| {
                 let bytes = match (law, resident.state) {
                     (_, BlockState::ActivePendingFree) => 0,
-                    (Some(law), _) => round_size(law.at(n.numbers()), settings),
+                    (Some(law), _) => round_size(law.bytes_at(size.numbers()), settings),
                     (None, _) => resident.size,
                 };
-                AtPeak { bytes, stack, law: *law, row: None }
+                PeakBlock { bytes, stack, law: *law, index: None }
             })
             .collect();
-        let begins_with = if asked_anew == 0 { held.as_slice() } else { &[] };
-        let block_of = |asked: usize, bytes: u64, stack: StackId, slot: Option<u32>| {
-            let row = asked.checked_sub(asked_anew);
-            let law = match row {
-                Some(row) => learned.requests.get(row).copied().flatten(),
-                None => slot.and_then(|slot| held.get(slot as usize)).and_then(|block| block.law),
+        let initial_blocks = if initial_requests == 0 { initial.as_slice() } else { &[] };
+        let block_of = |requests_made: usize, bytes: u64, stack: StackId, slot: Option<u32>| {
+            let index = requests_made.checked_sub(initial_requests);
+            let law = match index {
+                Some(index) => fitted.request_laws.get(index).copied().flatten(),
+                None => {
+                    slot.and_then(|slot| initial.get(slot as usize)).and_then(|block| block.law)
+                }
             };
-            AtPeak { bytes: round_size(bytes, settings), stack, law, row }
+            PeakBlock { bytes: round_size(bytes, settings), stack, law, index }
         };
-        // First when it is, then what is there then.
-        let before = begins_with.iter().fold(0, |sum: u64, block| sum.saturating_add(block.bytes));
-        let (mut most, mut at_most) = (before, 0);
-        walk(&program, begins_with, &block_of, |operation, now, _| {
-            if now > most {
-                (most, at_most) = (now, operation + 1);
+        // The first walk finds the peak, the second collects its blocks.
+        let before =
+            initial_blocks.iter().fold(0, |sum: u64, block| sum.saturating_add(block.bytes));
+        let (mut peak_bytes, mut ops_to_peak) = (before, 0);
+        walk(&program, initial_blocks, &block_of, |operation, live_bytes, _| {
+            if live_bytes > peak_bytes {
+                (peak_bytes, ops_to_peak) = (live_bytes, operation + 1);
             }
             true
         });
-        let (mut blocks, mut made) = (begins_with.to_vec(), 0);
-        walk(&program, begins_with, &block_of, |operation, _, state| {
-            if operation + 1 < at_most {
+        let (mut blocks, mut requests_made) = (initial_blocks.to_vec(), 0);
+        walk(&program, initial_blocks, &block_of, |operation, _, state| {
+            if operation + 1 < ops_to_peak {
                 return true;
             }
-            if operation + 1 == at_most {
+            if operation + 1 == ops_to_peak {
                 blocks = state.slots.iter().flatten().copied().collect();
-                made = state.asked.saturating_sub(asked_anew);
+                requests_made = state.requests_made.saturating_sub(initial_requests);
             }
             false
         });
-        Self { size: n, made, blocks }
+        Self { size, requests_made, blocks }
     }
 
-    /// All of its bytes.
-    pub(super) fn all(&self) -> u64 {
+    pub(super) fn total_bytes(&self) -> u64 {
         self.blocks.iter().fold(0, |sum, block| sum.saturating_add(block.bytes))
     }
 
-    /// The share of its bytes whose growth is known.
+    /// The share of the bytes with a law.
     pub(super) fn paired_ratio(&self) -> f64 {
         let paired = self.blocks.iter().filter(|block| block.law.is_some());
         let bytes = paired.fold(0u64, |sum, block| sum.saturating_add(block.bytes));
-        if self.blocks.is_empty() { 1.0 } else { ratio(bytes, self.all()) }
+        if self.blocks.is_empty() { 1.0 } else { ratio(bytes, self.total_bytes()) }
     }
 
-    /// The same of the bytes that were asked for with a stack.
-    pub(super) fn stacks_paired_ratio(&self, learned: &Learned<'_, '_, '_>) -> f64 {
-        let stacks = &learned.base.device.snapshot().stacks;
-        let (mut all, mut paired) = (0u64, 0u64);
+    /// The share of the bytes with a law, among blocks with a stack.
+    pub(super) fn stacks_paired_ratio(&self, fitted: &FittedProgram<'_, '_, '_>) -> f64 {
+        let stacks = &fitted.base.device.snapshot().stacks;
+        let (mut total_bytes, mut paired) = (0u64, 0u64);
         for block in self.blocks.iter().filter(|block| !stacks.frames(block.stack).is_empty()) {
-            all = all.saturating_add(block.bytes);
+            total_bytes = total_bytes.saturating_add(block.bytes);
             paired = paired.saturating_add(block.law.map_or(0, |_| block.bytes));
         }
-        if all == 0 { 1.0 } else { ratio(paired, all) }
+        if total_bytes == 0 { 1.0 } else { ratio(paired, total_bytes) }
     }
 
-    /// The share of its bytes that another recording had freed by then: the two do not keep the same.
-    pub(super) fn freed_elsewhere_ratio(&self, learned: &Learned<'_, '_, '_>) -> f64 {
-        let freed = learned.others.iter().map(|(other, partners)| {
-            // The same moment there: after the partner of the last request that has one.
-            let made = partners.requests.iter().take(self.made).rev().flatten().next();
-            let made = made.map_or(0, |last| *last as usize + 1);
-            let is_freed = |block: &&AtPeak| {
-                let partner = block.row.and_then(|row| *partners.requests.get(row)?);
-                let partner = partner.and_then(|partner| other.requests.get(partner as usize));
-                partner.and_then(|partner| partner.freed).is_some_and(|freed| freed < made)
+    /// The share of the bytes that another recording has already freed at that point.
+    pub(super) fn freed_elsewhere_ratio(&self, fitted: &FittedProgram<'_, '_, '_>) -> f64 {
+        let freed = fitted.others.iter().map(|(other, pairs)| {
+            // The same point in the other recording: after the pair of the last paired request.
+            let requests_made =
+                pairs.requests.iter().take(self.requests_made).rev().flatten().next();
+            let requests_made = requests_made.map_or(0, |last| *last as usize + 1);
+            let is_freed = |block: &&PeakBlock| {
+                let paired = block.index.and_then(|index| *pairs.requests.get(index)?);
+                let paired = paired.and_then(|paired| other.requests.get(paired as usize));
+                paired
+                    .and_then(|paired| paired.requests_before_free)
+                    .is_some_and(|freed| freed < requests_made)
             };
             let blocks = self.blocks.iter().filter(is_freed);
             blocks.fold(0u64, |sum, block| sum.saturating_add(block.bytes))
         });
-        ratio(freed.max().unwrap_or(0), self.all())
+        ratio(freed.max().unwrap_or(0), self.total_bytes())
     }
 
-    /// The share of its bytes whose law is of the most that any step asks for.
-    pub(super) fn varying_ratio(&self, learned: &Learned<'_, '_, '_>) -> f64 {
-        let is_varied = |block: &&AtPeak| block.row.is_some_and(|row| learned.varies[row]);
-        let varied = self.blocks.iter().filter(is_varied);
-        let bytes = varied.fold(0u64, |sum, block| sum.saturating_add(block.bytes));
-        ratio(bytes, self.all())
+    /// The share of the bytes whose requests change their size from step to step.
+    pub(super) fn varying_ratio(&self, fitted: &FittedProgram<'_, '_, '_>) -> f64 {
+        let varies =
+            |block: &&PeakBlock| block.index.is_some_and(|index| fitted.varies_by_step[index]);
+        let varying = self.blocks.iter().filter(varies);
+        let bytes = varying.fold(0u64, |sum, block| sum.saturating_add(block.bytes));
+        ratio(bytes, self.total_bytes())
     }
 
-    /// The share of its bytes that would be fewer at a larger size: of recordings of one program, none.
+    /// The share of the bytes that would shrink at a larger size; 0 for recordings of one program.
     pub(super) fn shrinking_ratio(&self) -> f64 {
-        let is_shrink = |block: &&AtPeak| {
-            let is_less =
-                |law: Law| self.doubled().any(|n| law.at(n) < law.at(self.size.numbers()));
+        let shrinks = |block: &&PeakBlock| {
+            let is_less = |law: Law| {
+                self.doubled().any(|n| law.bytes_at(n) < law.bytes_at(self.size.numbers()))
+            };
             block.law.is_some_and(is_less)
         };
-        let shrinking = self.blocks.iter().filter(is_shrink);
+        let shrinking = self.blocks.iter().filter(shrinks);
         let bytes = shrinking.fold(0u64, |sum, block| sum.saturating_add(block.bytes));
-        ratio(bytes, self.all())
+        ratio(bytes, self.total_bytes())
     }
 
     /// Twice the size, by each of its numbers.
     fn doubled(&self) -> impl Iterator<Item = Numbers> {
         let size = self.size;
-        let of = move |variable| size.changed(variable, |n| n.saturating_mul(2)).numbers();
-        (0..size.variables()).map(of)
+        let of = move |dimension| size.with_number(dimension, |n| n.saturating_mul(2)).numbers();
+        (0..size.dimensions()).map(of)
     }
 
-    /// Whether all of it would be less at twice a number of the size.
-    pub(super) fn falls(&self) -> bool {
-        let at = |n: Numbers| {
-            let bytes =
-                self.blocks.iter().map(|block| block.law.map_or(block.bytes, |law| law.at(n)));
+    /// Whether the total would shrink if a number of the size doubled.
+    pub(super) fn shrinks(&self) -> bool {
+        let bytes_at = |n: Numbers| {
+            let bytes = self
+                .blocks
+                .iter()
+                .map(|block| block.law.map_or(block.bytes, |law| law.bytes_at(n)));
             bytes.fold(0, u64::saturating_add)
         };
-        self.doubled().any(|n| at(n) < at(self.size.numbers()))
+        self.doubled().any(|n| bytes_at(n) < bytes_at(self.size.numbers()))
     }
 
-    /// The `top` lines with most bytes of which nothing is known.
-    pub(super) fn unpaired(&self, learned: &Learned<'_, '_, '_>, top: usize) -> Vec<GrowingLine> {
-        self.lines(learned, top, |block| block.law.is_none())
+    /// The `top` lines with most unpaired bytes.
+    pub(super) fn unpaired_lines(
+        &self,
+        fitted: &FittedProgram<'_, '_, '_>,
+        top: usize,
+    ) -> Vec<GrowingLine> {
+        self.lines(fitted, top, |block| block.law.is_none())
     }
 
     /// The `top` lines that grow most.
-    pub(super) fn growth(&self, learned: &Learned<'_, '_, '_>, top: usize) -> Vec<GrowingLine> {
-        self.lines(learned, top, |block| block.law.is_some())
+    pub(super) fn growing_lines(
+        &self,
+        fitted: &FittedProgram<'_, '_, '_>,
+        top: usize,
+    ) -> Vec<GrowingLine> {
+        self.lines(fitted, top, |block| block.law.is_some())
     }
 
     fn lines(
         &self,
-        learned: &Learned<'_, '_, '_>,
+        fitted: &FittedProgram<'_, '_, '_>,
         top: usize,
-        is_wanted: impl Fn(&AtPeak) -> bool,
+        is_wanted: impl Fn(&PeakBlock) -> bool,
     ) -> Vec<GrowingLine> {
         #[derive(Default)]
-        struct Line {
+        struct LineTotals {
             bytes: u64,
-            /// What it holds more with one more of each number, and by how it grows with that.
-            next: [(u64, [u64; LawKind::ALL.len()]); 2],
-            /// By the stack.
-            most: FxHashMap<StackId, u64>,
+            /// For each number, the additional bytes if it is larger by 1, in total and by kind of law.
+            growth: [(u64, [u64; LawKind::ALL.len()]); 2],
+            growth_by_stack: FxHashMap<StackId, u64>,
         }
-        let stacks = learned.base.device.stacks();
-        let mut names: FxHashMap<StackId, LineId> = FxHashMap::default();
-        let mut lines: FxHashMap<LineId, Line> = FxHashMap::default();
+        let stacks = fitted.base.device.stacks();
+        let mut line_by_stack: FxHashMap<StackId, LineId> = FxHashMap::default();
+        let mut lines: FxHashMap<LineId, LineTotals> = FxHashMap::default();
         for block in self.blocks.iter().filter(|block| is_wanted(block)) {
-            let name = *names.entry(block.stack).or_insert_with(|| stacks.line_id(block.stack));
-            let line = lines.entry(name).or_default();
-            line.bytes = line.bytes.saturating_add(block.bytes);
-            for variable in 0..self.size.variables() {
-                let (next, by_law) = &mut line.next[variable];
-                let kind = block.law.map_or(LawKind::Constant, |law| law.kind(variable));
-                let of_law = LawKind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
-                let more = self.size.changed(variable, |n| n.saturating_add(1)).numbers();
-                let grown = block
-                    .law
-                    .map_or(0, |law| law.at(more).saturating_sub(law.at(self.size.numbers())));
-                *next = next.saturating_add(grown);
-                *line.most.entry(block.stack).or_default() += grown.max(1);
-                // What does not grow says how only where nothing does.
-                by_law[of_law] = by_law[of_law].saturating_add(grown.max(1));
+            let line_id =
+                *line_by_stack.entry(block.stack).or_insert_with(|| stacks.line_id(block.stack));
+            let totals = lines.entry(line_id).or_default();
+            totals.bytes = totals.bytes.saturating_add(block.bytes);
+            for dimension in 0..self.size.dimensions() {
+                let (total_growth, by_law) = &mut totals.growth[dimension];
+                let kind = block.law.map_or(LawKind::Constant, |law| law.kind(dimension));
+                let law_index = LawKind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
+                let next_size = self.size.with_number(dimension, |n| n.saturating_add(1)).numbers();
+                let growth = block.law.map_or(0, |law| {
+                    law.bytes_at(next_size).saturating_sub(law.bytes_at(self.size.numbers()))
+                });
+                *total_growth = total_growth.saturating_add(growth);
+                *totals.growth_by_stack.entry(block.stack).or_default() += growth.max(1);
+                // A block that does not grow counts as 1 byte, so that its kind decides only if no block grows.
+                by_law[law_index] = by_law[law_index].saturating_add(growth.max(1));
             }
         }
-        let all = self.all();
-        let mut rows: Vec<(LineId, Line)> = lines.into_iter().collect();
+        let total_bytes = self.total_bytes();
+        let mut rows: Vec<(LineId, LineTotals)> = lines.into_iter().collect();
         rows.sort_by_key(|(name, line)| {
-            (line.next.map(|(next, _)| Reverse(next)), Reverse(line.bytes), *name)
+            (line.growth.map(|(next, _)| Reverse(next)), Reverse(line.bytes), *name)
         });
         rows.truncate(top);
-        let told = rows.into_iter().map(|(name, line)| {
-            let stack = line.most.iter().max_by_key(|(stack, grown)| (**grown, Reverse(**stack)));
-            let [(next, law), (second_next, second_law)] = line.next.map(|(next, by_law)| {
-                let most = LawKind::ALL.iter().zip(by_law).rev().max_by_key(|(_, bytes)| *bytes);
-                (signed_difference(0, next), most.map_or(LawKind::Constant, |(kind, _)| *kind))
+        let reports = rows.into_iter().map(|(name, line)| {
+            let stack = line
+                .growth_by_stack
+                .iter()
+                .max_by_key(|(stack, growth)| (**growth, Reverse(**stack)));
+            let [(growth, law), (second_growth, second_law)] = line.growth.map(|(next, by_law)| {
+                let main_law =
+                    LawKind::ALL.iter().zip(by_law).rev().max_by_key(|(_, bytes)| *bytes);
+                (signed_difference(0, next), main_law.map_or(LawKind::Constant, |(kind, _)| *kind))
             });
-            let of_second = self.size.second;
+            let second = self.size.second;
             GrowingLine {
                 bytes: line.bytes,
-                share_ratio: ratio(line.bytes, all),
-                bytes_per_unit: next,
+                share_ratio: ratio(line.bytes, total_bytes),
+                bytes_per_unit: growth,
                 law,
-                second_bytes_per_unit: of_second.map(|_| second_next),
-                second_law: of_second.map(|_| second_law),
-                frames: stack.map_or_else(FrameList::default, |(stack, _)| stacks.frame_list(*stack)),
+                second_bytes_per_unit: second.map(|_| second_growth),
+                second_law: second.map(|_| second_law),
+                frames: stack
+                    .map_or_else(FrameList::default, |(stack, _)| stacks.frame_list(*stack)),
                 location: stacks.code_location(name),
             }
         });
-        told.collect()
+        reports.collect()
     }
 }

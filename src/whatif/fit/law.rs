@@ -1,87 +1,89 @@
 //! How the bytes of one request grow with the size.
 
+use super::polynomial::{Exponents, Point, Points, Polynomial};
 use super::size::Numbers;
-use super::sum::{Exponents, Point, Points, Sum};
 use crate::base::warning::words;
 
 words! {
     /// How bytes grow with one number of the size.
     pub enum LawKind {
-        /// The same whatever it is
+        /// The same at every size
         Constant = "constant",
-        /// So many bytes for each unit
+        /// In proportion to the size
         Linear = "linear",
-        /// With its square
+        /// In proportion to its square
         Quadratic = "quadratic",
-        /// With its cube
+        /// In proportion to its cube
         Cubic = "cubic",
-        /// A part that is the same at every size, and so many bytes for each unit
+        /// A constant part and a part in proportion to the size
         Line = "line",
-        /// A part with its square and others
+        /// A part in proportion to its square, and others
         Parabola = "parabola",
-        /// A line that comes near what was recorded
+        /// A line that approximates the recorded sizes
         Near = "near-line",
     }
 }
 
-/// The bytes of one request as a function of the size. At the sizes that it was learned from it gives what was
-/// recorded there, but for a sum that only comes near.
+/// The bytes of one request as a function of the size. Unless it is an approximation, it is exact at the recorded
+/// sizes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Law {
-    /// Of each number `(n / size) ^ degree` times the bytes of the point, exactly so at every point.
-    Power { degrees: Exponents, point: Point },
-    /// So many times each of some products.
-    Sum(Sum),
+    /// The bytes of `point`, scaled by `(n / point) ^ degree` for each number.
+    Power {
+        degrees: Exponents,
+        point: Point,
+    },
+    Polynomial(Polynomial),
 }
 
 impl Law {
-    /// The simplest law through `points`, of sizes that all differ; `None` where there is but one.
-    pub(super) fn through(points: &[Point]) -> Option<Self> {
+    /// The simplest law through `points`, whose sizes all differ; `None` for fewer than two.
+    pub(super) fn fit(points: &[Point]) -> Option<Self> {
         let largest =
             *points.iter().max_by_key(|(size, _)| size.map(u128::from).iter().product::<u128>())?;
         if points.len() < 2 {
             return None;
         }
-        let points = Points::of(points, largest);
-        let top = points.values.map(|values| [0, 0, 2, 3][values.min(3)]);
-        let mut powers: Vec<Exponents> =
-            (0..=top[0]).flat_map(|i| (0..=top[1]).map(move |j| [i, j])).collect();
-        powers.sort_by_key(|[i, j]| (i + j, *j));
-        let exact = |degrees: &&Exponents| {
+        let points = Points::new(points, largest);
+        let max_degrees = points.values.map(|values| [0, 0, 2, 3][values.min(3)]);
+        let mut candidates: Vec<Exponents> =
+            (0..=max_degrees[0]).flat_map(|i| (0..=max_degrees[1]).map(move |j| [i, j])).collect();
+        candidates.sort_by_key(|[i, j]| (i + j, *j));
+        let is_exact = |degrees: &&Exponents| {
             points.all.iter().all(|point| is_power_through(**degrees, largest, *point))
         };
-        if let Some(degrees) = powers.iter().find(exact) {
+        if let Some(degrees) = candidates.iter().find(is_exact) {
             return Some(Self::Power { degrees: *degrees, point: largest });
         }
-        points.short_sum().or_else(|| points.whole_sum()).map(Self::Sum)
+        points.fit_sparse().or_else(|| points.fit_dense()).map(Self::Polynomial)
     }
 
-    /// The bytes at size `n`; at least one, since that is what a request is.
-    pub(super) fn at(&self, n: Numbers) -> u64 {
+    /// The bytes at `size`, at least 1.
+    pub(super) fn bytes_at(&self, size: Numbers) -> u64 {
         match self {
-            Self::Power { degrees, point: (size, bytes) } => {
-                let power = |of: Numbers| {
-                    let [a, b] = [0, 1].map(|at| u128::from(of[at]).saturating_pow(degrees[at]));
+            Self::Power { degrees, point: (point_size, bytes) } => {
+                let power = |size: Numbers| {
+                    let [a, b] = [0, 1].map(|at| u128::from(size[at]).saturating_pow(degrees[at]));
                     a.saturating_mul(b)
                 };
-                saturated(u128::from(*bytes).saturating_mul(power(n)) / power(*size).max(1))
+                saturate(u128::from(*bytes).saturating_mul(power(size)) / power(*point_size).max(1))
             }
-            Self::Sum(sum) => sum.bytes(n),
+            Self::Polynomial(sum) => sum.bytes_at(size),
         }
         .max(1)
     }
 
-    /// How it grows with one of the two numbers, in a word.
-    pub(super) fn kind(&self, variable: usize) -> LawKind {
+    /// How bytes grow with one of the two numbers.
+    pub(super) fn kind(&self, dimension: usize) -> LawKind {
         match self {
-            Self::Power { degrees, .. } => match degrees[variable] {
+            Self::Power { degrees, .. } => match degrees[dimension] {
                 0 => LawKind::Constant,
                 1 => LawKind::Linear,
                 2 => LawKind::Quadratic,
                 _ => LawKind::Cubic,
             },
-            Self::Sum(sum) if sum.is_near => LawKind::Near,
-            Self::Sum(sum) => match sum.exponents(variable) {
+            Self::Polynomial(sum) if sum.is_approximate => LawKind::Near,
+            Self::Polynomial(sum) => match sum.exponents(dimension) {
                 0b001 => LawKind::Constant,
                 0b010 => LawKind::Linear,
                 0b100 => LawKind::Quadratic,
@@ -91,40 +93,40 @@ impl Law {
         }
     }
 
-    /// Whether it is more with more of any number.
+    /// Whether bytes depend on a number.
     pub(super) fn grows(&self) -> bool {
-        (0..2).any(|variable| self.kind(variable) != LawKind::Constant)
+        (0..2).any(|dimension| self.kind(dimension) != LawKind::Constant)
     }
 
-    /// Whether no more sizes say so than it takes: another sum may go through them.
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self, Self::Sum(sum) if sum.is_open)
+    /// Whether other polynomials go through the recorded sizes too.
+    pub(super) fn is_underdetermined(&self) -> bool {
+        matches!(self, Self::Polynomial(sum) if sum.is_underdetermined)
     }
 
-    /// Whether it bends by no more than as many sizes say as it takes: another curve may go through them.
+    /// Whether other curves go through the recorded sizes too, and may be far from this one at larger sizes.
     pub(super) fn is_guess(&self) -> bool {
-        matches!(self, Self::Sum(sum) if sum.is_guess)
+        matches!(self, Self::Polynomial(sum) if sum.is_guess)
     }
 }
 
-fn saturated(bytes: u128) -> u64 {
+fn saturate(bytes: u128) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Whether bytes grow from one point to the other exactly with these powers of the numbers.
+/// Whether bytes grow from `a` to `b` in exact proportion to these powers of the numbers.
 fn is_power_through(degrees: Exponents, a: Point, b: Point) -> bool {
-    let of = |point: Point, by: Point| {
-        let powers = [0, 1].map(|at| u128::from(by.0[at]).checked_pow(degrees[at]));
-        u128::from(point.1).checked_mul(powers[0]?)?.checked_mul(powers[1]?)
+    let product = |point: Point, by: Point| {
+        let candidates = [0, 1].map(|at| u128::from(by.0[at]).checked_pow(degrees[at]));
+        u128::from(point.1).checked_mul(candidates[0]?)?.checked_mul(candidates[1]?)
     };
-    let left = of(a, b);
-    left.is_some() && left == of(b, a)
+    let left = product(a, b);
+    left.is_some() && left == product(b, a)
 }
 
-/// Whether bytes grow from one point to the other exactly with some power, up to `most`, of each number that differs.
+/// Whether bytes grow from `a` to `b` in exact proportion to some power of each number that differs, at most `most`.
 pub(super) fn grows_by_powers(most: u32, a: Point, b: Point) -> bool {
-    let top = [0, 1].map(|at| if a.0[at] == b.0[at] { 0 } else { most });
-    (0..=top[0]).any(|i| (0..=top[1]).any(|j| is_power_through([i, j], a, b)))
+    let max_degrees = [0, 1].map(|at| if a.0[at] == b.0[at] { 0 } else { most });
+    (0..=max_degrees[0]).any(|i| (0..=max_degrees[1]).any(|j| is_power_through([i, j], a, b)))
 }
 
 #[cfg(test)]
@@ -132,34 +134,34 @@ mod tests {
     use super::*;
 
     fn through(points: &[(u64, u64)]) -> Option<Law> {
-        Law::through(&points.iter().map(|(n, bytes)| ([*n, 1], *bytes)).collect::<Vec<_>>())
+        Law::fit(&points.iter().map(|(size, bytes)| ([*size, 1], *bytes)).collect::<Vec<_>>())
     }
 
     fn law(points: &[(u64, u64)]) -> Law {
         through(points).unwrap()
     }
 
-    /// Of one number.
+    /// Laws of a single number.
     trait Single {
-        fn one(&self, n: u64) -> u64;
+        fn one(&self, size: u64) -> u64;
     }
 
     impl Single for Law {
-        fn one(&self, n: u64) -> u64 {
-            self.at([n, 1])
+        fn one(&self, size: u64) -> u64 {
+            self.bytes_at([size, 1])
         }
     }
 
     #[test]
     fn powers_are_exact() {
-        for (points, kind, n, bytes) in [
+        for (points, kind, size, bytes) in [
             (&[(4, 100), (8, 100)][..], LawKind::Constant, 1000, 100),
             (&[(4, 100), (8, 200)], LawKind::Linear, 29, 725),
             (&[(128, 1 << 20), (256, 1 << 22)], LawKind::Quadratic, 512, 1 << 24),
             (&[(2, 8), (4, 64), (6, 216)], LawKind::Cubic, 10, 1000),
         ] {
             let law = law(points);
-            assert_eq!((law.kind(0), law.one(n)), (kind, bytes), "{points:?}");
+            assert_eq!((law.kind(0), law.one(size)), (kind, bytes), "{points:?}");
         }
     }
 
@@ -175,15 +177,19 @@ mod tests {
     }
 
     #[test]
-    fn what_rises_as_the_square_and_begins_below_nothing_bends() {
-        for (of, kind) in [
-            ((|n| (100 * n + 7) * (100 * n + 7) * 4) as fn(u64) -> u64, LawKind::Parabola),
-            (|n| (16 * n - 2) * (16 * n - 2), LawKind::Parabola),
-            (|n| (n - 1) * 1000, LawKind::Line),
+    fn steep_growth_from_below_zero_is_a_parabola() {
+        for (product, kind) in [
+            ((|size| (100 * size + 7) * (100 * size + 7) * 4) as fn(u64) -> u64, LawKind::Parabola),
+            (|size| (16 * size - 2) * (16 * size - 2), LawKind::Parabola),
+            (|size| (size - 1) * 1000, LawKind::Line),
         ] {
-            let law = law(&[(4, of(4)), (8, of(8))]);
+            let law = law(&[(4, product(4)), (8, product(8))]);
             assert!(law.is_guess() && law.kind(0) == kind, "{law:?}");
-            assert!(law.one(29).abs_diff(of(29)) * 1000 < of(29), "{law:?}: {}", law.one(29));
+            assert!(
+                law.one(29).abs_diff(product(29)) * 1000 < product(29),
+                "{law:?}: {}",
+                law.one(29)
+            );
         }
         assert!(!law(&[(4, 3996), (8, 7996)]).is_guess());
     }
@@ -194,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn three_points_tell_a_line_from_a_parabola() {
+    fn three_points_separate_a_line_from_a_parabola() {
         assert_eq!(law(&[(1, 13), (2, 23), (4, 43)]).kind(0), LawKind::Line);
         let mut curve = vec![(10, 110), (20, 420), (40, 1640)];
         for more in [50, 60] {
@@ -216,12 +222,12 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_was_recorded_is_given_back(
+        fn recorded_points_are_exact(
             a in 1u64..5000, more in 1u64..5000, x in 1u64..1 << 40, y in 1u64..1 << 40,
         ) {
             let points = [(a, x), (a + more, y)];
             let law = law(&points);
-            assert_eq!(points.map(|(n, _)| law.one(n)), points.map(|(_, bytes)| bytes));
+            assert_eq!(points.map(|(size, _)| law.one(size)), points.map(|(_, bytes)| bytes));
         }
     }
 }

@@ -1,47 +1,49 @@
-//! How large may it be? What a program needs at a size that nobody recorded, from recordings at two or more sizes.
+//! What a program needs at a size that was not recorded, from recordings at two or more sizes.
 //!
-//! A size is any whole number that the program was given: a batch, a length, the side of an image, layers; or two such
-//! numbers, of which the first is searched. One number is two of which the second is 1 everywhere.
+//! In: recordings of one program, each with its size. Out: the largest size that fits a device, peaks at other sizes,
+//! and the source lines whose memory grows. Does not know what the size means: it is any positive whole number that the
+//! program depends on, such as a batch size, a sequence length or a number of layers; or two such numbers, of which the
+//! first is searched. A size of one number is handled as one of two numbers whose second is always 1.
 //!
 //! ```text
-//! recordings --partners--> which request of one recording is which of another, stack by stack, in order
-//!            --law, sum--> how the bytes of each grow with the size
-//!            --learned---> the calls of the nearest recording, with the bytes of another size
-//!            --model-----> those calls made to the allocator: peaks, failures
-//!            --largest---> the largest size at which none fails, by bisection; --slice--> for each second number
-//!            --growth----> which lines the memory at the peak is of, and how they grow
+//! recordings -- pairing ----------> which request of one recording is which of another
+//!            -- law, polynomial --> the bytes of each request as a function of the size
+//!            -- fitted_program ---> the operations of the nearest recording with the bytes of another size
+//!            -- prediction -------> their replay: peaks and failures
+//!            -- size_search ------> the largest size at which no request fails; slice: for each second number
+//!            -- growth -----------> the source lines of the memory at the peak, and how they grow
 //! ```
 //!
-//! What has no partner is taken to grow as most others of its bytes do, and is said: `paired_ratio`, warnings. Where
-//! less than half of the memory at the peak is paired, nothing is predicted. With three recordings or more each is predicted from the others and held
-//! against itself.
+//! An unpaired request is assumed to grow like most requests of the same bytes, with a warning. If less than half of
+//! the memory at the peak is paired, nothing is predicted. With three or more recordings, each is also predicted from
+//! the others, to check the prediction.
 
 mod align;
-mod asked;
-mod checked;
 mod device;
-mod doubts;
+mod fitted_program;
 mod growth;
-mod largest;
+mod input;
 mod law;
-mod learned;
-mod partners;
+mod leave_one_out;
+mod options;
+mod pairing;
+mod polynomial;
 mod prediction;
-mod recording;
 mod report;
 mod size;
+mod size_search;
 mod slice;
 mod steps;
-mod sum;
 mod summary;
+mod warnings;
 
-pub use self::asked::FitOptions;
-pub use self::checked::Checked;
 pub use self::device::FitDevice;
 pub use self::growth::GrowingLine;
+pub use self::input::FitInput;
 pub use self::law::LawKind;
-pub use self::prediction::{FailedAt, SizeReport};
-pub use self::recording::Sized;
-pub use self::report::{FitReport, RecordingGiven, fit};
+pub use self::leave_one_out::LeaveOneOutCheck;
+pub use self::options::FitOptions;
+pub use self::prediction::{PredictedFailure, SizeReport};
+pub use self::report::{FitReport, RecordingReport, fit};
 pub use self::size::Size;
 pub use self::slice::{FitCurve, Largest, LargestAt};

@@ -1,84 +1,93 @@
-//! What the program needs at one size, by replay.
+//! Predicting what the program needs at one size, by replay.
 
 use serde::Serialize;
 
-use super::learned::Learned;
+use super::fitted_program::FittedProgram;
 use super::size::Size;
 use crate::allocator::device::UNBOUNDED;
 use crate::allocator::verdict::Verdict;
-use crate::replay::ops::Program;
 use crate::replay::model::{Hypothesis, peak_if_served, simulate};
+use crate::replay::ops::Program;
 use crate::stacks::frames::CodeLocation;
 use crate::whatif::{Overrides, hypothesis_with};
 
-/// One size.
+/// What the program needs at one size.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SizeReport {
-    /// The size.
     #[serde(flatten)]
     pub size: Size,
     /// Whether a recording at this size was given.
     pub is_recorded: bool,
-    /// The most that the program would hold; all of it, where not all requests are served.
+    /// Peak of allocated bytes, if every request is served.
     pub peak_allocated_bytes: u64,
-    /// The most that would be held from the device, on one that is large enough.
+    /// Peak of reserved bytes; on a device that is large enough if some requests are not served on this one.
     pub peak_reserved_bytes: u64,
-    /// Whether every request is served; `None` where no capacity is known.
+    /// Whether every request is served; null if no capacity is known.
     pub fits: Option<bool>,
-    /// The first request that is not.
-    pub failed: Option<FailedAt>,
+    /// The first request that fails; null if none does or no capacity is known.
+    pub failed: Option<PredictedFailure>,
 }
 
-/// A request that fails.
+/// A request that is predicted to fail.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FailedAt {
-    /// The index of its entry in the trace of the recording that is nearest in size.
+pub struct PredictedFailure {
+    /// Entry index of the request in the trace of the recording that is nearest in size.
     pub event: usize,
-    /// Its bytes, rounded.
+    /// Requested bytes, rounded by the allocator.
     pub requested_bytes: u64,
-    /// Why: `capacity` where the program holds more than the device has, else `fragmentation`.
+    /// `capacity` if live memory and the request exceed the device, else `fragmentation`.
     pub verdict: Verdict,
-    /// The line that asks.
+    /// The source line that makes the request.
     #[serde(flatten)]
     pub location: CodeLocation,
 }
 
-/// Whether every request at size `n` is served under `change`, which names a capacity.
-pub(super) fn is_served(learned: &Learned<'_, '_, '_>, n: Size, overrides: &Overrides) -> bool {
-    let (program, hypothesis) = (learned.program_at(n), on(learned, overrides));
-    !is_beyond(learned, &program, &hypothesis) && peak_if_served(&program, &hypothesis).is_some()
+/// Whether every request at `size` is served under `overrides`, which have a capacity.
+pub(super) fn is_served(
+    fitted: &FittedProgram<'_, '_, '_>,
+    size: Size,
+    overrides: &Overrides,
+) -> bool {
+    let (program, hypothesis) = (fitted.program_at(size), hypothesis_for(fitted, overrides));
+    !initial_memory_exceeds_device(fitted, &program, &hypothesis)
+        && peak_if_served(&program, &hypothesis).is_some()
 }
 
-/// The most that the program holds at once at size `n`: no device with less serves it.
-pub(super) fn most_held(learned: &Learned<'_, '_, '_>, n: Size, overrides: &Overrides) -> u64 {
-    learned.program_at(n).peak_bytes(&on(learned, overrides).settings)
+/// Peak of the live bytes at `size`, a lower bound of the device memory.
+pub(super) fn peak_live_bytes(
+    fitted: &FittedProgram<'_, '_, '_>,
+    size: Size,
+    overrides: &Overrides,
+) -> u64 {
+    fitted.program_at(size).peak_bytes(&hypothesis_for(fitted, overrides).settings)
 }
 
-/// Size `n` under `change`.
-pub(super) fn predicted(
-    learned: &Learned<'_, '_, '_>,
-    n: Size,
+/// Predicts what the program needs at `size` under `overrides`.
+pub(super) fn predict(
+    fitted: &FittedProgram<'_, '_, '_>,
+    size: Size,
     is_recorded: bool,
     overrides: &Overrides,
 ) -> SizeReport {
-    let program = learned.program_at(n);
-    let hypothesis = on(learned, overrides);
-    let failed = overrides.capacity.map(|_| first_failure(learned, &program, &hypothesis));
+    let program = fitted.program_at(size);
+    let hypothesis = hypothesis_for(fitted, overrides);
+    let failed = overrides.capacity.map(|_| first_failure(fitted, &program, &hypothesis));
     let unbounded = Hypothesis {
         limit: None,
-        ..on(learned, &Overrides { capacity: Some(UNBOUNDED), ..overrides.clone() })
+        ..hypothesis_for(fitted, &Overrides { capacity: Some(UNBOUNDED), ..overrides.clone() })
     };
-    // What was released for want of room is not needed: where all fits, that run counts.
-    let counted = if failed == Some(None) { &hypothesis } else { &unbounded };
-    let simulation = simulate(&program, counted, None);
+    // If all requests are served on the device, its run has the peaks: it may have released cached blocks that an
+    // unbounded run keeps.
+    let hypothesis_of_peaks = if failed == Some(None) { &hypothesis } else { &unbounded };
+    let simulation = simulate(&program, hypothesis_of_peaks, None);
     let statistics = simulation.allocator.statistics();
     let peaks = [&statistics.allocated_bytes, &statistics.reserved_bytes].map(|stat| stat.all.peak);
-    // Requests beyond what any device has are not served: then what is held at once is all that can be told.
+    // A request larger than any device fails even in the unbounded run, so only the live bytes are known.
     let is_served = failed == Some(None) || simulation.ooms.is_empty();
-    let held = if is_served { 0 } else { program.peak_bytes(&unbounded.settings) };
-    let [peak_allocated_bytes, peak_reserved_bytes] = peaks.map(|peak| peak.max(held));
+    let live_peak = if is_served { 0 } else { program.peak_bytes(&unbounded.settings) };
+    let [peak_allocated_bytes, peak_reserved_bytes] = peaks.map(|peak| peak.max(live_peak));
     SizeReport {
-        size: n,
+        size,
         is_recorded,
         peak_allocated_bytes,
         peak_reserved_bytes,
@@ -87,40 +96,42 @@ pub(super) fn predicted(
     }
 }
 
-fn on(learned: &Learned<'_, '_, '_>, overrides: &Overrides) -> Hypothesis {
-    hypothesis_with(learned.base.device, overrides)
+fn hypothesis_for(fitted: &FittedProgram<'_, '_, '_>, overrides: &Overrides) -> Hypothesis {
+    hypothesis_with(fitted.base.device, overrides)
 }
 
-/// Whether what was held before the recording, and stays, is more than the device has.
-fn is_beyond(
-    learned: &Learned<'_, '_, '_>,
+/// Whether the memory reserved before the recording alone exceeds the device. It stays unless the program starts from
+/// an empty pool.
+fn initial_memory_exceeds_device(
+    fitted: &FittedProgram<'_, '_, '_>,
     program: &Program<'_>,
     hypothesis: &Hypothesis,
 ) -> bool {
-    let stays =
-        if program.initial_blocks.is_empty() { 0 } else { learned.base.device.reserved_before() };
-    hypothesis.capacity.is_some_and(|capacity| stays > capacity)
+    let reserved_before =
+        if program.initial_blocks.is_empty() { 0 } else { fitted.base.device.reserved_before() };
+    hypothesis.capacity.is_some_and(|capacity| reserved_before > capacity)
 }
 
 fn first_failure(
-    learned: &Learned<'_, '_, '_>,
+    fitted: &FittedProgram<'_, '_, '_>,
     program: &Program<'_>,
     hypothesis: &Hypothesis,
-) -> Option<FailedAt> {
-    let (event, requested_bytes) = if is_beyond(learned, program, hypothesis) {
-        (0, learned.base.device.reserved_before())
+) -> Option<PredictedFailure> {
+    let (event, requested_bytes) = if initial_memory_exceeds_device(fitted, program, hypothesis) {
+        (0, fitted.base.device.reserved_before())
     } else {
         simulate(program, hypothesis, None).ooms.first().copied()?
     };
-    let beyond = hypothesis
+    let first_beyond = hypothesis
         .capacity
         .and_then(|capacity| program.first_request_over(capacity, &hypothesis.settings));
-    let is_full =
-        is_beyond(learned, program, hypothesis) || beyond.is_some_and(|(first, _)| first <= event);
-    let stacks = learned.base.device.stacks();
-    let asking = learned.base.requests.iter().find(|request| request.at == event);
-    let location =
-        asking.map_or_else(Default::default, |request| stacks.code_location(stacks.line_id(request.stack)));
+    let is_full = initial_memory_exceeds_device(fitted, program, hypothesis)
+        || first_beyond.is_some_and(|(first, _)| first <= event);
+    let stacks = fitted.base.device.stacks();
+    let request = fitted.base.requests.iter().find(|request| request.entry_index == event);
+    let location = request.map_or_else(Default::default, |request| {
+        stacks.code_location(stacks.line_id(request.stack))
+    });
     let verdict = if is_full { Verdict::Capacity } else { Verdict::Fragmentation };
-    Some(FailedAt { event, requested_bytes, verdict, location })
+    Some(PredictedFailure { event, requested_bytes, verdict, location })
 }

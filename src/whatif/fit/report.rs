@@ -1,16 +1,16 @@
-//! The answer: `oomscope/fit/1`.
+//! The JSON of `oomscope fit`, and what it is made from.
 
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::asked::FitOptions;
-use super::checked::LEAST_PAIRED;
-use super::device::{Family, FitDevice};
-use super::doubts::{doubt, remark};
-use super::recording::{Recording, Sized};
-use super::size::{Size, lacking};
-use super::summary::summary;
+use super::device::{DeviceRecordings, FitDevice};
+use super::input::{FitInput, SizedRecording};
+use super::leave_one_out::MIN_PAIRED_RATIO;
+use super::options::FitOptions;
+use super::size::{Size, missing_sizes};
+use super::summary::summarize;
+use super::warnings::{warn_about_device, warn_about_recordings};
 use crate::base::summary::Summary;
 use crate::base::units::percent;
 use crate::base::warning::{Warning, Warnings};
@@ -21,54 +21,53 @@ use crate::study::DeviceStudy;
 pub struct FitReport {
     /// `oomscope/fit/1`
     pub schema: &'static str,
-    /// How large it may be.
+    /// The answer in a sentence, which line grows most, what to do, and a line to copy.
     pub summary: Summary,
-    /// What was given, in the order of size.
-    pub recordings: Vec<RecordingGiven>,
-    /// The releases whose rules were followed.
+    /// The recordings, in order of size.
+    pub recordings: Vec<RecordingReport>,
+    /// The PyTorch releases whose rules the replay followed.
     pub torch_version: String,
-    /// Every device that has a trace in all of them.
+    /// Every device with a trace in all recordings.
     pub devices: Vec<FitDevice>,
-    /// What makes the answer less sure.
+    /// Problems of the recordings, and reasons why the answer is an estimate.
     pub warnings: Vec<Warning>,
 }
 
-/// A recording that was given.
+/// One of the recordings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RecordingGiven {
-    /// The size of the program.
+pub struct RecordingReport {
     #[serde(flatten)]
     pub size: Size,
-    /// The file.
+    /// Path of the snapshot, as given on the command line.
     pub path: String,
 }
 
-/// Learns from `recordings` and tells of other sizes.
+/// Predicts what the recorded program needs at other sizes.
 ///
 /// # Errors
-/// One sentence: too few recordings, of one size, of no device in common, of programs that are not the same, or an
-/// option that cannot be.
-pub fn fit(recordings: &[Sized<'_, '_>], options: &FitOptions<'_>) -> Result<FitReport, String> {
+/// One sentence: too few recordings, no device in common, different programs, or an invalid option.
+pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<FitReport, String> {
     let mut recordings = recordings.to_vec();
-    recordings.sort_by_key(|one| (one.size.extent(), one.size));
-    let first = can_tell(&recordings, options)?;
+    recordings.sort_by_key(|input| (input.size.product(), input.size));
+    let first_input = check_inputs(&recordings, options)?;
     let is_wanted = |id: &u64| options.device.is_none_or(|only| only == *id);
-    let ids: Vec<u64> = first.study.devices().map(DeviceStudy::id).filter(is_wanted).collect();
+    let ids: Vec<u64> =
+        first_input.study.devices().map(DeviceStudy::id).filter(is_wanted).collect();
     let mut warnings = Warnings::default();
     let mut devices = Vec::new();
     for id in ids {
-        let of_device: Vec<Recording<'_, '_>> =
-            recordings.iter().filter_map(|one| Recording::of(one, id)).collect();
-        if of_device.len() < recordings.len() {
+        let device_recordings: Vec<SizedRecording<'_, '_>> =
+            recordings.iter().filter_map(|input| SizedRecording::from_input(input, id)).collect();
+        if device_recordings.len() < recordings.len() {
             continue;
         }
-        let family = Family { recordings: of_device };
-        let is_remarked = remark(&family, &mut warnings);
-        let device = FitDevice { is_remarked, ..family.fit(options)? };
-        if device.paired_ratio.min(device.stacks_paired_ratio) < LEAST_PAIRED {
-            return Err(refused(&device));
+        let all_recordings = DeviceRecordings { recordings: device_recordings };
+        let has_recording_warnings = warn_about_recordings(&all_recordings, &mut warnings);
+        let device = FitDevice { has_recording_warnings, ..all_recordings.fit(options)? };
+        if device.paired_ratio.min(device.stacks_paired_ratio) < MIN_PAIRED_RATIO {
+            return Err(too_little_paired(&device));
         }
-        doubt(&device, &mut warnings);
+        warn_about_device(&device, &mut warnings);
         devices.push(device);
     }
     if devices.is_empty() {
@@ -76,14 +75,14 @@ pub fn fit(recordings: &[Sized<'_, '_>], options: &FitOptions<'_>) -> Result<Fit
                     devices"
             .to_owned());
     }
-    let largest = recordings.last().map(|one| one.study.inference());
+    let largest = recordings.last().map(|input| input.study.inference());
     let releases = largest.map(|inference| inference.releases.clone());
     Ok(FitReport {
         schema: "oomscope/fit/1",
-        summary: summary(&devices, recordings.last(), options.multiple),
+        summary: summarize(&devices, recordings.last(), options.multiple),
         recordings: recordings
             .iter()
-            .map(|one| RecordingGiven { size: one.size, path: one.path.to_owned() })
+            .map(|input| RecordingReport { size: input.size, path: input.path.to_owned() })
             .collect(),
         torch_version: releases.map_or_else(String::new, |releases| {
             match (*releases.start(), *releases.end()) {
@@ -96,59 +95,61 @@ pub fn fit(recordings: &[Sized<'_, '_>], options: &FitOptions<'_>) -> Result<Fit
     })
 }
 
-/// The first of `recordings`, if they are enough, and of as many numbers as what is asked for.
-fn can_tell<'r, 's, 'a>(
-    recordings: &'r [Sized<'s, 'a>],
+/// Checks that the recordings have enough sizes, and that all sizes, of recordings and options, have as many numbers.
+/// Returns the first recording.
+fn check_inputs<'r, 's, 'a>(
+    recordings: &'r [FitInput<'s, 'a>],
     options: &FitOptions<'_>,
-) -> Result<&'r Sized<'s, 'a>, String> {
-    let sizes: Vec<Size> = recordings.iter().map(|one| one.size).collect();
+) -> Result<&'r FitInput<'s, 'a>, String> {
+    let sizes: Vec<Size> = recordings.iter().map(|input| input.size).collect();
     if sizes.iter().collect::<BTreeSet<_>>().len() < sizes.len() {
-        return Err("two recordings are of the same size: give one of each size".to_owned());
+        return Err("two recordings have the same size: give one for each size".to_owned());
     }
-    let few = "one recording does not tell how a program grows: give two, of different \
-               sizes, such as 4=small.pickle 8=larger.pickle";
-    let first = recordings.first().ok_or(few)?;
-    let variables = first.size.variables();
-    if let Some(other) = sizes.iter().find(|size| size.variables() != variables) {
+    let too_few = "one recording does not show how a program grows: give two of different sizes, \
+                   such as 4=small.pickle 8=larger.pickle";
+    let first = recordings.first().ok_or(too_few)?;
+    let variables = first.size.dimensions();
+    if let Some(other) = sizes.iter().find(|size| size.dimensions() != variables) {
         return Err(format!(
-            "a size of one number does not stand beside one of two: {} and {other}",
+            "sizes of one and of two numbers cannot be mixed: {} and {other}",
             first.size
         ));
     }
-    let told = |sizes: &[Size]| sizes.iter().map(Size::to_string).collect::<Vec<_>>().join(", ");
-    match (variables, lacking(&sizes).as_slice()) {
+    let join = |sizes: &[Size]| sizes.iter().map(Size::to_string).collect::<Vec<_>>().join(", ");
+    match (variables, missing_sizes(&sizes).as_slice()) {
         (_, []) => {}
-        (1, _) => return Err(few.to_owned()),
+        (1, _) => return Err(too_few.to_owned()),
         (_, lacking) => {
             return Err(format!(
-                "{} do not tell how a program grows with both numbers: record {} as well",
-                told(&sizes),
-                told(lacking)
+                "{} do not show how a program grows with both numbers: also record {}",
+                join(&sizes),
+                join(lacking)
             ));
         }
     }
-    if let Some(at) = options.at.iter().find(|size| size.variables() != variables) {
+    if let Some(at) = options.at.iter().find(|size| size.dimensions() != variables) {
         return Err(format!(
             "--at {at}: give as many numbers as the recordings have: {}",
-            told(&sizes)
+            join(&sizes)
         ));
     }
     match (variables, options.at_second) {
         (1, [second, ..]) => {
-            Err(format!("--at x{second}: the sizes recorded have no second number"))
+            Err(format!("--at x{second}: the recorded sizes have no second number"))
         }
         _ => Ok(first),
     }
 }
 
-fn refused(device: &FitDevice) -> String {
+fn too_little_paired(device: &FitDevice) -> String {
     let line = device.unpaired.first();
     let example = line.map_or_else(String::new, |line| {
         format!(", and most of the rest by {}", line.location.label())
     });
     format!(
-        "device {}: these recordings tell nothing of other sizes: only {} of the memory at the peak is asked for by \
-         the same stacks in both{example}; were they of different programs, or does it work otherwise at another size?",
+        "device {}: these recordings cannot predict other sizes: only {} of the memory at the peak is requested by the \
+         same stacks in both{example}; are they of different programs, or does the code take another path at another \
+         size?",
         device.device,
         percent(device.paired_ratio.min(device.stacks_paired_ratio))
     )

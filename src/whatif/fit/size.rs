@@ -1,4 +1,4 @@
-//! What the program was given: a number, or two, such as a batch and a length.
+//! The size at which a program runs: a number, or two, such as a batch size and a sequence length.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,18 +7,18 @@ use serde::Serialize;
 
 use crate::base::units::count;
 
-/// What the program was given: one whole number, or two of which the first is searched.
+/// One positive whole number, or two, of which the first is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Size {
-    /// A batch, a length, layers.
+    /// The first number of the size, such as a batch size.
     #[serde(rename = "size")]
     pub first: u64,
-    /// The second number, where there is one.
+    /// The second number of the size; absent for sizes of one number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second: Option<u64>,
 }
 
-/// Both numbers of a size; where there is one, the second is 1 in all of them.
+/// Both numbers of a size. For sizes of one number the second is 1.
 pub(super) type Numbers = [u64; 2];
 
 impl Size {
@@ -26,19 +26,19 @@ impl Size {
         [self.first, self.second.unwrap_or(1)]
     }
 
-    /// How many of its numbers there are.
-    pub(super) fn variables(self) -> usize {
+    /// 1 or 2.
+    pub(super) fn dimensions(self) -> usize {
         1 + usize::from(self.second.is_some())
     }
 
-    /// Their product: one size is larger than another by this.
-    pub(super) fn extent(self) -> u128 {
+    /// The product of the numbers, by which sizes are compared.
+    pub(super) fn product(self) -> u128 {
         self.numbers().into_iter().map(u128::from).product()
     }
 
-    /// The same, one of its numbers as `change` says.
-    pub(super) fn changed(self, variable: usize, change: impl Fn(u64) -> u64) -> Self {
-        match variable {
+    /// The same size with `change` applied to one of its numbers.
+    pub(super) fn with_number(self, dimension: usize, change: impl Fn(u64) -> u64) -> Self {
+        match dimension {
             0 => Self { first: change(self.first), ..self },
             _ => Self { second: self.second.map(change), ..self },
         }
@@ -67,7 +67,7 @@ impl FromStr for Size {
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |text: &str| match text.parse() {
             Ok(number @ 1..) => Ok(number),
-            _ => Err("a size is a whole number from 1 on, or two as in 16x2048".to_owned()),
+            _ => Err("a size is a positive whole number, or two, such as 16x2048".to_owned()),
         };
         let (first, second) = match text.split_once(['x', 'X']) {
             Some((first, second)) => (first, Some(number(second)?)),
@@ -77,29 +77,32 @@ impl FromStr for Size {
     }
 }
 
-/// What is still to be recorded before `sizes`, of which none is there twice, tell how a program grows: nothing where
-/// there are two, or of two numbers all four pairs of some two with some two.
-pub(super) fn lacking(sizes: &[Size]) -> Vec<Size> {
-    let Some(one) = sizes.first() else { return Vec::new() };
-    let of = |variable: usize| {
-        let mut all: Vec<u64> = sizes.iter().map(|size| size.numbers()[variable]).collect();
-        all.sort_unstable();
-        all.dedup();
-        // Where nothing varies, twice as much is a beginning.
-        if let [only] = all[..] {
-            all.push(only.saturating_mul(2));
+/// The sizes to record in addition to `sizes`, which all differ, to show how a program grows. Two sizes of one number
+/// are enough; of two numbers, the four combinations of two values each.
+pub(super) fn missing_sizes(sizes: &[Size]) -> Vec<Size> {
+    let Some(first_size) = sizes.first() else { return Vec::new() };
+    let values = |dimension: usize| {
+        let mut values: Vec<u64> = sizes.iter().map(|size| size.numbers()[dimension]).collect();
+        values.sort_unstable();
+        values.dedup();
+        // If a number does not vary, suggest twice its value.
+        if let [only] = values[..] {
+            values.push(only.saturating_mul(2));
         }
-        all
+        values
     };
-    let (firsts, seconds) = (of(0), of(1));
-    if one.second.is_none() {
-        let all = firsts.into_iter().map(Size::from);
-        return all.take(2).filter(|size| sizes.len() < 2 && !sizes.contains(size)).collect();
+    let (firsts, seconds) = (values(0), values(1));
+    if first_size.second.is_none() {
+        let sizes_to_record = firsts.into_iter().map(Size::from);
+        return sizes_to_record
+            .take(2)
+            .filter(|size| sizes.len() < 2 && !sizes.contains(size))
+            .collect();
     }
-    let pairs = |of: &[u64]| of.windows(2).map(|two| [two[0], two[1]]).collect::<Vec<_>>();
+    let pairs = |values: &[u64]| values.windows(2).map(|two| [two[0], two[1]]).collect::<Vec<_>>();
     let grids = pairs(&firsts).into_iter().flat_map(|firsts| {
-        let of = move |[b, d]: [u64; 2]| firsts.map(|first| [(first, b), (first, d)]).concat();
-        pairs(&seconds).into_iter().map(of).collect::<Vec<_>>()
+        let corners = move |[b, d]: [u64; 2]| firsts.map(|first| [(first, b), (first, d)]).concat();
+        pairs(&seconds).into_iter().map(corners).collect::<Vec<_>>()
     });
     let missing = grids.map(|grid| {
         let all = grid.into_iter().map(|(first, second)| Size { first, second: Some(second) });
@@ -113,7 +116,7 @@ mod tests {
     use super::*;
 
     fn sizes(text: &str) -> Vec<Size> {
-        text.split_whitespace().map(|one| one.parse().unwrap()).collect()
+        text.split_whitespace().map(|first_size| first_size.parse().unwrap()).collect()
     }
 
     #[test]
@@ -127,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lacking_is_named() {
+    fn missing_sizes_are_named() {
         for (given, lacks) in [
             ("4 8", ""),
             ("4", "8"),
@@ -137,7 +140,7 @@ mod tests {
             ("2x512 2x1024", "4x512 4x1024"),
             ("2x512 4x512 4x1024 8x1024 8x512", ""),
         ] {
-            assert_eq!(lacking(&sizes(given)), sizes(lacks), "{given}");
+            assert_eq!(missing_sizes(&sizes(given)), sizes(lacks), "{given}");
         }
     }
 }

@@ -1,84 +1,93 @@
-//! The training steps of a recording, and what its requests are at most at the same place of any step.
+//! The training steps of a recording, and requests that change their size from step to step.
 
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use super::recording::Recording;
+use super::input::SizedRecording;
 use crate::base::ids::StackId;
 
 /// The requests of a recording, step by step.
 pub(super) struct Steps {
-    /// Those before the first step, those of each whole step, and those after the last.
+    /// The requests before the first step, of each completed step, and after the last completed step.
     pub(super) ranges: Vec<Range<usize>>,
-    whole: usize,
+    completed: usize,
 }
 
 impl Steps {
-    pub(super) fn of(recording: &Recording<'_, '_>) -> Self {
+    pub(super) fn from_recording(recording: &SizedRecording<'_, '_>) -> Self {
         let phases = recording.device.phases();
-        let at = |entry: usize| recording.requests.partition_point(|request| request.at < entry);
+        let request_at = |entry: usize| {
+            recording.requests.partition_point(|request| request.entry_index < entry)
+        };
         let mut ranges = Vec::new();
         let mut start = 0;
-        let whole = phases.completed_steps();
-        let firsts = (whole > 0).then(|| phases.step_entries(0).map_or(0, |first| first.start));
+        let completed = phases.completed_steps();
+        let first_start =
+            (completed > 0).then(|| phases.step_entries(0).map_or(0, |first| first.start));
         let ends = phases.step_ends().iter().map(|end| *end as usize);
-        for end in firsts.into_iter().chain(ends) {
-            let end = at(end);
+        for end in first_start.into_iter().chain(ends) {
+            let end = request_at(end);
             ranges.push(start..end);
             start = end;
         }
         ranges.push(start..recording.requests.len());
-        Self { ranges, whole }
+        Self { ranges, completed }
     }
 
-    /// Where the partners of `step` of the `other` recording may be, the likeliest first.
-    pub(super) fn like(&self, step: usize, other: &Self) -> Vec<Range<usize>> {
-        // One of the two was not told apart: all of it is held against all.
-        if (self.whole == 0) != (other.whole == 0) {
-            let all = 0..self.ranges.last().map_or(0, |last| last.end);
-            return vec![all];
+    /// The ranges in which the requests of `step` of the `other` recording may have their pairs, likeliest first.
+    pub(super) fn counterparts(&self, step: usize, other: &Self) -> Vec<Range<usize>> {
+        // If only one of the two recordings shows steps, compare them as a whole.
+        if (self.completed == 0) != (other.completed == 0) {
+            let whole_recording = 0..self.ranges.last().map_or(0, |last| last.end);
+            return vec![whole_recording];
         }
-        let (is_before, is_after) = (step == 0, step > other.whole);
-        let last_whole = self.whole.min(step);
-        let rows = if is_before {
+        let (is_before_steps, is_after_steps) = (step == 0, step > other.completed);
+        let last_completed = self.completed.min(step);
+        let candidates = if is_before_steps {
             vec![0]
-        } else if is_after {
-            vec![self.ranges.len() - 1, last_whole]
+        } else if is_after_steps {
+            vec![self.ranges.len() - 1, last_completed]
         } else {
-            vec![last_whole]
+            vec![last_completed]
         };
-        rows.into_iter().filter_map(|row| self.ranges.get(row).cloned()).collect()
+        candidates.into_iter().filter_map(|index| self.ranges.get(index).cloned()).collect()
     }
 }
 
-/// Of each request of `recording` the most bytes that it asks for at that place of any whole step: the same request of
-/// the same stack, where as many of that stack are made. `None` where it is the same in all of them.
-pub(super) fn most_of_any_step(recording: &Recording<'_, '_>) -> Vec<Option<u64>> {
-    let steps = Steps::of(recording);
-    let whole = steps.ranges.get(1..=steps.whole).unwrap_or_default();
-    // Requests of a stack in a step, and which of them it is.
-    let mut places: FxHashMap<(StackId, u32, u32), [u64; 2]> = FxHashMap::default();
+/// For each request, the largest size that it has in any completed step; `None` if it is the same in all of them. The
+/// same request of another step is the one with the same occurrence of its stack, if that step has as many of that
+/// stack.
+pub(super) fn largest_in_any_step(recording: &SizedRecording<'_, '_>) -> Vec<Option<u64>> {
+    let steps = Steps::from_recording(recording);
+    let completed = steps.ranges.get(1..=steps.completed).unwrap_or_default();
+    // The key is the stack, the number of its requests in the step, and the occurrence, counted from 1.
+    let mut sizes_by_place: FxHashMap<(StackId, u32, u32), [u64; 2]> = FxHashMap::default();
     let mut keys = Vec::new();
-    for range in whole {
-        let asked = &recording.requests[range.clone()];
-        let mut made: FxHashMap<StackId, u32> = FxHashMap::default();
-        let order = asked.iter().map(|request| {
-            let made = made.entry(request.stack).or_default();
-            *made += 1;
-            (request.stack, *made)
+    for range in completed {
+        let requests = &recording.requests[range.clone()];
+        let mut count_by_stack: FxHashMap<StackId, u32> = FxHashMap::default();
+        let order = requests.iter().map(|request| {
+            let count_by_stack = count_by_stack.entry(request.stack).or_default();
+            *count_by_stack += 1;
+            (request.stack, *count_by_stack)
         });
         let order: Vec<(StackId, u32)> = order.collect();
-        for ((stack, which), (row, request)) in order.into_iter().zip(range.clone().zip(asked)) {
-            let key = (stack, made.get(&stack).copied().unwrap_or(0), which);
-            let [least, most] = places.entry(key).or_insert([request.bytes; 2]);
-            (*least, *most) = ((*least).min(request.bytes), (*most).max(request.bytes));
-            keys.push((row, key));
+        for ((stack, occurrence), (index, request)) in
+            order.into_iter().zip(range.clone().zip(requests))
+        {
+            let key = (stack, count_by_stack.get(&stack).copied().unwrap_or(0), occurrence);
+            let [minimum, maximum] = sizes_by_place.entry(key).or_insert([request.bytes; 2]);
+            (*minimum, *maximum) = ((*minimum).min(request.bytes), (*maximum).max(request.bytes));
+            keys.push((index, key));
         }
     }
-    let mut most = vec![None; recording.requests.len()];
-    for (row, key) in keys {
-        most[row] = places.get(&key).filter(|[least, most]| least < most).map(|[_, most]| *most);
+    let mut largest = vec![None; recording.requests.len()];
+    for (index, key) in keys {
+        largest[index] = sizes_by_place
+            .get(&key)
+            .filter(|[minimum, maximum]| minimum < maximum)
+            .map(|[_, maximum]| *maximum);
     }
-    most
+    largest
 }

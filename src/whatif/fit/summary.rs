@@ -1,11 +1,11 @@
-//! What the answer comes to.
+//! The summary of a fit.
 
 use std::cmp::Reverse;
 
 use super::device::FitDevice;
 use super::growth::GrowingLine;
-use super::prediction::FailedAt;
-use super::recording::Sized;
+use super::input::FitInput;
+use super::prediction::PredictedFailure;
 use super::size::Size;
 use super::slice::Largest;
 use crate::allocator::conf::shell_assignment;
@@ -13,56 +13,57 @@ use crate::allocator::verdict::Verdict;
 use crate::base::summary::Summary;
 use crate::base::units::{count, size};
 
-/// How large it may be, by the device on which least fits. `largest` is the recording of the largest size: settings are
-/// told beside its own.
-pub(super) fn summary(
+/// Summarizes the device on which least fits. The settings of `largest_input`, the recording of the largest size, are
+/// completed by those to set.
+pub(super) fn summarize(
     devices: &[FitDevice],
-    largest: Option<&Sized<'_, '_>>,
+    largest_input: Option<&FitInput<'_, '_>>,
     multiple: u64,
 ) -> Summary {
-    let fits = |device: &&FitDevice| {
+    let fitting_size = |device: &&FitDevice| {
         let size = device.largest.as_ref().and_then(|largest| largest.size).unwrap_or(u64::MAX);
         let peak = device.sizes.iter().map(|at| at.peak_reserved_bytes).max();
         (size, Reverse(peak))
     };
-    let Some(device) = devices.iter().min_by_key(fits) else { return Summary::default() };
-    let of = match devices {
+    let Some(device) = devices.iter().min_by_key(fitting_size) else { return Summary::default() };
+    let device_prefix = match devices {
         [_] => String::new(),
         _ => format!("device {}: ", device.device),
     };
     let estimate = if device.is_doubtful() { "an estimate, see the warnings: " } else { "" };
-    let settings = largest.and_then(|one| one.study.snapshot().settings.as_ref());
+    let settings = largest_input.and_then(|input| input.study.snapshot().settings.as_ref());
     let settings = settings.map(|settings| settings.string.as_str());
     let (action, copy) = match (&device.best, device.capacity_bytes) {
-        (Some(better), _) => {
-            let (fits, option) = (better.at(), &better.settings);
-            let action =
-                fits.map(|fits| format!("size {fits} fits with {option}{}", to_spare(better)));
+        (Some(best), _) => {
+            let (size, option) = (best.to_size(), &best.settings);
+            let action = size.map(|fitting_size| {
+                format!("size {fitting_size} fits with {option}{}", describe_headroom(best))
+            });
             (action, Some(shell_assignment(option, settings)))
         }
         (_, None) => {
-            let action = "give --capacity, such as 80GiB, to learn the largest size that fits";
+            let action = "give --capacity, such as 80GiB, to see the largest size that fits";
             (Some(action.to_owned()), None)
         }
         _ if multiple > 1 && device.largest.as_ref().is_some_and(|none| none.size == Some(0)) => {
-            (Some("leave out --multiple-of to learn what fits".to_owned()), None)
+            (Some("leave out --multiple-of to see what fits".to_owned()), None)
         }
         _ => (None, None),
     };
     Summary {
-        answer: format!("{of}{estimate}{}", answer(device, multiple)),
-        who: device.growth.first().map(|line| grows(line, device)),
+        answer: format!("{device_prefix}{estimate}{}", describe_answer(device, multiple)),
+        who: device.growth.first().map(|line| describe_growth(line, device)),
         action,
         copy,
     }
 }
 
-fn answer(device: &FitDevice, multiple: u64) -> String {
+fn describe_answer(device: &FitDevice, multiple: u64) -> String {
     let Some(capacity) = device.capacity_bytes else {
         let largest = device.sizes.last();
-        let unasked = || "without a capacity no largest size is told";
+        let no_capacity = || "the largest size is unknown without a capacity";
         return largest.map_or_else(
-            || unasked().to_owned(),
+            || no_capacity().to_owned(),
             |at| {
                 format!(
                     "at size {} the peak is {} allocated, {} reserved",
@@ -74,55 +75,60 @@ fn answer(device: &FitDevice, multiple: u64) -> String {
         );
     };
     let Some(largest) = &device.largest else {
-        return "how large it may be cannot be told: a larger size makes more requests, and how many \
-                more is not known"
+        return "the largest size cannot be predicted: a larger size makes more requests, and how many more is unknown"
             .to_owned();
     };
-    let on = size(capacity);
-    let of = largest.second.map_or_else(String::new, |second| format!(" with x{second}"));
+    let capacity = size(capacity);
+    let with_second = largest.second.map_or_else(String::new, |second| format!(" with x{second}"));
     match largest.size {
-        None => format!("every size{of} fits on {on}: the peak does not grow"),
-        Some(0) if multiple > 1 => format!("no multiple of {}{of} fits on {on}", count(multiple)),
-        Some(0) if device.best.is_some() => {
-            format!("no size{of} fits on {on} under the settings recorded")
+        None => format!("every size{with_second} fits on {capacity}: the peak does not grow"),
+        Some(0) if multiple > 1 => {
+            format!("no multiple of {}{with_second} fits on {capacity}", count(multiple))
         }
-        Some(0) => format!("no size{of} fits on {on}"),
+        Some(0) if device.best.is_some() => {
+            format!("no size{with_second} fits on {capacity} under the recorded settings")
+        }
+        Some(0) => format!("no size{with_second} fits on {capacity}"),
         Some(first) => {
-            let fits = Size { first, second: largest.second };
-            let fails = device.failing_beyond(fits).map_or_else(String::new, |(n, failed)| {
-                format!("; {n} fails{}", failed.in_short())
-            });
-            let away = far(fits, device.recorded());
-            let will = will_fit(&away, device);
-            format!("size {fits}{away} {will} on {on}{}{fails}", to_spare(largest))
+            let fitting_size = Size { first, second: largest.second };
+            let fails = device
+                .failing_beyond(fitting_size)
+                .map_or_else(String::new, |(n, failed)| format!("; {n} fails{}", failed.label()));
+            let distance = describe_distance(fitting_size, device.recorded_size());
+            let verb = fits_or_should_fit(&distance, device);
+            format!(
+                "size {fitting_size}{distance} {verb} on {capacity}{}{fails}",
+                describe_headroom(largest)
+            )
         }
     }
 }
 
-/// How far from what was recorded: other kernels, other paths of the code may begin in between.
-fn far(fits: Size, recorded: Size) -> String {
-    match fits.extent().checked_div(recorded.extent()) {
+/// Describes how far `predicted` is from `recorded`, if at least twice: other kernels or code paths may take over in
+/// between.
+fn describe_distance(predicted: Size, recorded: Size) -> String {
+    match predicted.product().checked_div(recorded.product()) {
         Some(times @ 2..) => format!(", {times} times the largest recorded,"),
         _ => String::new(),
     }
 }
 
-/// A prediction that is far and that nothing checks is no promise.
-fn will_fit(away: &str, device: &FitDevice) -> &'static str {
-    if away.is_empty() || !device.checked.is_empty() { "fits" } else { "should fit" }
+/// A prediction far from the recordings that no third recording checks is not certain.
+fn fits_or_should_fit(distance: &str, device: &FitDevice) -> &'static str {
+    if distance.is_empty() || !device.checked.is_empty() { "fits" } else { "should fit" }
 }
 
-/// What is left of the device: the less, the more a prediction that is a little low matters.
-fn to_spare(largest: &Largest) -> String {
+/// Describes the headroom: with little of it, a prediction that is slightly too low matters.
+fn describe_headroom(largest: &Largest) -> String {
     match largest.unreserved_bytes {
         None => String::new(),
-        Some(0) => ", nothing to spare".to_owned(),
-        Some(bytes) => format!(", {} to spare", size(bytes)),
+        Some(0) => ", no headroom".to_owned(),
+        Some(bytes) => format!(", {} headroom", size(bytes)),
     }
 }
 
-/// Who grows most.
-fn grows(line: &GrowingLine, device: &FitDevice) -> String {
+/// Describes the line that grows most.
+fn describe_growth(line: &GrowingLine, device: &FitDevice) -> String {
     format!(
         "{}: {} at size {}, {} more for each unit",
         line.location.label(),
@@ -132,13 +138,10 @@ fn grows(line: &GrowingLine, device: &FitDevice) -> String {
     )
 }
 
-impl FailedAt {
-    /// Where, and why.
-    pub fn in_short(&self) -> String {
-        let why = match self.verdict {
-            Verdict::Fragmentation => ": fragmentation",
-            _ => "",
-        };
+impl PredictedFailure {
+    /// Where and why the request fails.
+    pub fn label(&self) -> String {
+        let why = if self.verdict == Verdict::Fragmentation { ": fragmentation" } else { "" };
         match &self.location.frame {
             Some(_) => format!(" at {}{why}", self.location.label()),
             None => why.to_owned(),

@@ -1,135 +1,139 @@
-//! Half the batch, twice: each pass is made two times with half of what it makes, and the gradients of the second time
-//! are added to those of the first.
+//! Half the batch, in two passes: each forward and backward pass runs twice with half the memory, and the second run
+//! adds its gradients to those of the first.
 
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use super::change::{ChangedProgram, ProgramChange, ChangeCertainty};
+use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
 use super::passes::{Pass, find_passes};
 use super::recorded_program::RecordedProgram;
 use crate::base::ids::to_u32;
 use crate::base::intern::SeededSet;
-use crate::replay::ops::{ScriptOp, Script, ScriptOpKind};
+use crate::replay::ops::{Script, ScriptOp, ScriptOpKind};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::Category;
 
-/// Each forward and backward pass in two halves.
-pub(super) fn halve_batch(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
-    changed(recording).into_iter().collect()
-}
-
-fn changed(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
+/// Splits each forward and backward pass in two halves.
+pub(super) fn halve_batch(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
     let passes = find_passes(recording);
-    let purposes = recording.categories();
-    let halved = grows_with_batch(recording, &passes);
-    if passes.is_empty() || !halved.contains(&true) {
+    let categories = recording.categories();
+    let is_halved = grows_with_batch(recording, &passes);
+    if passes.is_empty() || !is_halved.contains(&true) {
         return None;
     }
     let mut script = recording.script.clone();
-    for (block, is_one) in script.blocks.iter_mut().zip(&halved) {
-        if *is_one {
+    for (block, is_halved) in script.blocks.iter_mut().zip(&is_halved) {
+        if *is_halved {
             block.bytes = block.bytes.div_ceil(2);
         }
     }
-    let mut acts = Vec::with_capacity(script.ops.len() * 2);
-    let mut done = 0;
+    let mut ops = Vec::with_capacity(script.ops.len() * 2);
+    let mut end_of_last = 0;
     for pass in passes.iter().filter(|pass| !pass.backward.is_empty()) {
-        let (from, to) = (pass.forward.start as usize, pass.backward.end as usize);
-        let part = |range: Range<usize>| recording.script.ops.get(range).unwrap_or_default();
-        acts.extend_from_slice(part(done..from));
-        run_twice(part(from..to), purposes, &mut script, &mut acts);
-        done = to;
+        let (start, end) = (pass.forward.start as usize, pass.backward.end as usize);
+        let recorded_ops =
+            |range: Range<usize>| recording.script.ops.get(range).unwrap_or_default();
+        ops.extend_from_slice(recorded_ops(end_of_last..start));
+        run_twice(recorded_ops(start..end), categories, &mut script, &mut ops);
+        end_of_last = end;
     }
-    acts.extend_from_slice(&recording.script.ops[done..]);
-    script.ops = acts;
+    ops.extend_from_slice(&recording.script.ops[end_of_last..]);
+    script.ops = ops;
     let inputs = (0..to_u32(recording.script.blocks.len()))
-        .filter(|block| purposes[*block as usize] == Category::Inputs);
+        .filter(|block| categories[*block as usize] == Category::Inputs);
     Some(ChangedProgram {
         change: ProgramChange::HalfBatch,
         certainty: ChangeCertainty::Guess,
         description: "half the batch, twice before each step".to_owned(),
         line: recording.largest_line(inputs),
-        bytes_at_peak: recording.bytes_at_peak(|block| halved[block as usize]),
+        bytes_at_peak: recording.bytes_at_peak(|block| is_halved[block as usize]),
         script,
     })
 }
 
-/// Of each block, whether it grows with the batch: what passes make, save gradients, what is of their sizes, and scratch
-/// memory.
+/// For each block, whether it grows with the batch: allocations of the passes, except gradients, temporaries of a
+/// backward pass with the size of a parameter or gradient, and cuBLASLt workspaces.
 fn grows_with_batch(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec<bool> {
-    let purposes = recording.categories();
+    let categories = recording.categories();
     let blocks = &recording.script.blocks;
-    let of_model = blocks
+    let model_blocks = blocks
         .iter()
-        .zip(purposes)
-        .filter(|(_, purpose)| matches!(purpose, Category::Parameters | Category::Gradients));
-    let sizes: SeededSet<u64> = of_model.map(|(block, _)| block.bytes).collect();
-    let is_one = |(number, purpose): (usize, &Category)| {
-        let block = &blocks[number];
-        let Some(asked) = block.allocated_at else { return false };
-        let after = passes.partition_point(|pass| pass.forward.start <= asked);
-        let pass = after.checked_sub(1).map(|at| &passes[at]);
-        let is_in_pass = pass.is_some_and(|pass| asked < pass.backward.end);
-        let grows = match purpose {
+        .zip(categories)
+        .filter(|(_, category)| matches!(category, Category::Parameters | Category::Gradients));
+    let model_sizes: SeededSet<u64> = model_blocks.map(|(block, _)| block.bytes).collect();
+    let is_halved = |(index, category): (usize, &Category)| {
+        let block = &blocks[index];
+        let Some(allocated_at) = block.allocated_at else { return false };
+        let after = passes.partition_point(|pass| pass.forward.start <= allocated_at);
+        let pass = after.checked_sub(1).map(|index| &passes[index]);
+        let is_in_pass = pass.is_some_and(|pass| allocated_at < pass.backward.end);
+        let grows = match category {
             Category::Activations | Category::Inputs => true,
             Category::Temporaries => {
-                recording.phase_at(asked) != Phase::Backward || !sizes.contains(&block.bytes)
+                recording.phase_at(allocated_at) != Phase::Backward
+                    || !model_sizes.contains(&block.bytes)
             }
             _ => false,
         };
-        is_in_pass && grows && !recording.is_cublas_workspace(to_u32(number))
+        is_in_pass && grows && !recording.is_cublas_workspace(to_u32(index))
     };
-    purposes.iter().enumerate().map(is_one).collect()
+    categories.iter().enumerate().map(is_halved).collect()
 }
 
-/// `pass` made twice: the first time with blocks of its own, but for the gradients, which the second adds to.
-fn run_twice(pass: &[ScriptOp], purposes: &[Category], script: &mut Script, acts: &mut Vec<ScriptOp>) {
-    let mut first: FxHashMap<u32, u32> = FxHashMap::default();
-    let mut second: FxHashMap<u32, u32> = FxHashMap::default();
-    for act in pass {
-        let what = match act.kind {
-            ScriptOpKind::Alloc(block) if purposes[block as usize] == Category::Gradients => {
-                second.insert(block, script.duplicate_block(block));
-                act.kind
+/// Appends `pass` to `ops` twice. The first run has copies of all blocks except the gradients, to which the second run
+/// adds its own.
+fn run_twice(
+    pass: &[ScriptOp],
+    categories: &[Category],
+    script: &mut Script,
+    ops: &mut Vec<ScriptOp>,
+) {
+    let mut first_pass: FxHashMap<u32, u32> = FxHashMap::default();
+    let mut second_gradients: FxHashMap<u32, u32> = FxHashMap::default();
+    for op in pass {
+        let kind = match op.kind {
+            ScriptOpKind::Alloc(block) if categories[block as usize] == Category::Gradients => {
+                second_gradients.insert(block, script.duplicate_block(block));
+                op.kind
             }
             ScriptOpKind::Alloc(block) => {
-                let own = script.duplicate_block(block);
-                first.insert(block, own);
-                ScriptOpKind::Alloc(own)
+                let copy = script.duplicate_block(block);
+                first_pass.insert(block, copy);
+                ScriptOpKind::Alloc(copy)
             }
-            // Gradients stay for the second time.
-            ScriptOpKind::Free { block, .. } if second.contains_key(&block) => continue,
+            // Gradients stay for the second run.
+            ScriptOpKind::Free { block, .. } if second_gradients.contains_key(&block) => continue,
             ScriptOpKind::Free { block, is_moved } => {
-                let own = first.remove(&block).unwrap_or(block);
-                ScriptOpKind::Free { block: own, is_moved }
+                let copy = first_pass.remove(&block).unwrap_or(block);
+                ScriptOpKind::Free { block: copy, is_moved }
             }
             ScriptOpKind::Other => continue,
         };
-        acts.push(ScriptOp { kind: what, ..*act });
+        ops.push(ScriptOp { kind, ..*op });
     }
-    let mut added: Option<ScriptOp> = None;
-    for act in pass {
-        // What was added to the gradient of the first time is gone when anything else is asked for.
-        if matches!(act.kind, ScriptOpKind::Alloc(_)) {
-            acts.extend(added.take());
+    let mut pending_free: Option<ScriptOp> = None;
+    for op in pass {
+        // The second run's gradient is freed once it was added to the first, so before the next request.
+        if matches!(op.kind, ScriptOpKind::Alloc(_)) {
+            ops.extend(pending_free.take());
         }
-        match act.kind {
+        match op.kind {
             ScriptOpKind::Alloc(block) => {
-                let own = second.get(&block).copied();
-                acts.push(ScriptOp { kind: ScriptOpKind::Alloc(own.unwrap_or(block)), ..*act });
-                let gone = own.or_else(|| first.remove(&block));
-                let gone = gone.map(|block| ScriptOpKind::Free { block, is_moved: true });
-                let gone = gone.map(|what| ScriptOp { kind: what, ..*act });
-                if own.is_some() {
-                    added = gone;
+                let gradient = second_gradients.get(&block).copied();
+                ops.push(ScriptOp { kind: ScriptOpKind::Alloc(gradient.unwrap_or(block)), ..*op });
+                let freed = gradient.or_else(|| first_pass.remove(&block));
+                let freed = freed.map(|block| ScriptOpKind::Free { block, is_moved: true });
+                let free = freed.map(|kind| ScriptOp { kind, ..*op });
+                if gradient.is_some() {
+                    pending_free = free;
                 } else {
-                    // What the first time left is there until the second takes its name.
-                    acts.extend(gone);
+                    // A block that outlives the first run is freed when the second run assigns the same variable.
+                    ops.extend(free);
                 }
             }
-            ScriptOpKind::Free { .. } | ScriptOpKind::Other => acts.push(*act),
+            ScriptOpKind::Free { .. } | ScriptOpKind::Other => ops.push(*op),
         }
     }
-    acts.extend(added);
+    ops.extend(pending_free);
 }

@@ -1,11 +1,11 @@
-//! Gradients that are still there in the next forward pass, gone before it.
+//! Freeing gradients before the next forward pass.
 //!
-//! Where they are never dropped, a backward pass makes each anew and adds it to the old one; without the old one it is
-//! kept. Which is which follows from their order among those of their size.
+//! If gradients are never freed, a backward pass allocates each again and adds it to the old one. Without the old one
+//! it keeps the new one. The position among the requests of one size shows which new gradient belongs to which old one.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::change::{ChangedProgram, ProgramChange, ChangeCertainty};
+use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
 use super::passes::{Pass, find_passes};
 use super::recorded_program::RecordedProgram;
 use crate::base::ids::to_u32;
@@ -13,108 +13,116 @@ use crate::base::intern::SeededMap;
 use crate::replay::ops::{ScriptOp, ScriptOpKind};
 use crate::study::attribution::Category;
 
-/// Gradients gone before the forward pass that they live into.
-pub(super) fn drop_gradients(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
-    changed(recording).into_iter().collect()
-}
-
-fn changed(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
+/// Frees each gradient before the first forward pass of the next step.
+pub(super) fn drop_gradients(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
     let passes = find_passes(recording);
-    let (purposes, by_size) = (recording.categories(), BackwardRequests::new(recording, &passes));
+    let (categories, backward_requests) =
+        (recording.categories(), BackwardRequests::new(recording, &passes));
     let blocks = &recording.script.blocks;
-    // The forward pass of each later step that begins it.
-    let first_of_step = |at: usize| {
+    // Keeps a pass if its forward pass is the first of a step other than the one before.
+    let starts_step = |pass_index: usize| {
         let step = |pass: &Pass| recording.step_at(pass.forward.start);
-        let (own, before) = (step(passes.get(at)?), step(passes.get(at.checked_sub(1)?)?));
-        (own.is_some() && own != before).then_some(at)
+        let (step, previous) =
+            (step(passes.get(pass_index)?), step(passes.get(pass_index.checked_sub(1)?)?));
+        (step.is_some() && step != previous).then_some(pass_index)
     };
-    let mut before: FxHashMap<u32, Vec<ScriptOp>> = FxHashMap::default();
-    let mut dropped: FxHashSet<u32> = FxHashSet::default();
-    let mut moved = Vec::new();
-    for (number, block) in blocks.iter().enumerate() {
-        let Some(asked) = block.allocated_at else { continue };
-        if purposes[number] != Category::Gradients || block.is_failed {
+    let mut moved_frees: FxHashMap<u32, Vec<ScriptOp>> = FxHashMap::default();
+    let mut freed_gradients: FxHashSet<u32> = FxHashSet::default();
+    let mut changed_blocks = Vec::new();
+    for (block_index, block) in blocks.iter().enumerate() {
+        let Some(allocated_at) = block.allocated_at else { continue };
+        if categories[block_index] != Category::Gradients || block.is_failed {
             continue;
         }
-        let until = block.freed_at.unwrap_or(u32::MAX);
-        let after = passes.partition_point(|pass| pass.forward.start <= asked);
-        let Some(made_in) = after.checked_sub(1) else { continue };
-        let mut now = to_u32(number);
-        for at in (made_in + 1..passes.len()).filter_map(first_of_step) {
-            let pass = &passes[at];
-            if pass.forward.start >= until {
+        let freed_at = block.freed_at.unwrap_or(u32::MAX);
+        let after = passes.partition_point(|pass| pass.forward.start <= allocated_at);
+        let Some(first_pass) = after.checked_sub(1) else { continue };
+        let mut gradient = to_u32(block_index);
+        for pass_index in (first_pass + 1..passes.len()).filter_map(starts_step) {
+            let pass = &passes[pass_index];
+            if pass.forward.start >= freed_at {
                 break;
             }
-            before.entry(pass.forward.start).or_default().push(free_before(pass, now));
-            moved.push(to_u32(number));
-            dropped.insert(now);
-            if until <= pass.backward.start {
+            moved_frees.entry(pass.forward.start).or_default().push(free_before(pass, gradient));
+            changed_blocks.push(to_u32(block_index));
+            freed_gradients.insert(gradient);
+            if freed_at <= pass.backward.start {
                 break;
             }
-            now = by_size.counterpart(block.bytes, (made_in, at), to_u32(number))?;
-            dropped.insert(now);
+            gradient = backward_requests.counterpart(
+                block.bytes,
+                (first_pass, pass_index),
+                to_u32(block_index),
+            )?;
+            freed_gradients.insert(gradient);
         }
     }
-    if moved.is_empty() {
+    if changed_blocks.is_empty() {
         return None;
     }
     let mut script = recording.script.clone();
     script.ops.clear();
-    for act in &recording.script.ops {
-        script.ops.extend(before.remove(&act.source).into_iter().flatten());
-        match act.kind {
-            ScriptOpKind::Free { block, .. } if dropped.contains(&block) => {}
-            _ => script.ops.push(*act),
+    for op in &recording.script.ops {
+        script.ops.extend(moved_frees.remove(&op.source).into_iter().flatten());
+        match op.kind {
+            ScriptOpKind::Free { block, .. } if freed_gradients.contains(&block) => {}
+            _ => script.ops.push(*op),
         }
     }
-    moved.sort_unstable();
-    moved.dedup();
+    changed_blocks.sort_unstable();
+    changed_blocks.dedup();
     Some(ChangedProgram {
         change: ProgramChange::GradientsGone,
         certainty: ChangeCertainty::About,
         description: "zero_grad(set_to_none=True) right after each step".to_owned(),
-        line: recording.largest_line(moved.iter().copied()),
-        bytes_at_peak: recording.bytes_at_peak(|block| moved.binary_search(&block).is_ok()),
+        line: recording.largest_line(changed_blocks.iter().copied()),
+        bytes_at_peak: recording
+            .bytes_at_peak(|block| changed_blocks.binary_search(&block).is_ok()),
         script,
     })
 }
 
 fn free_before(pass: &Pass, block: u32) -> ScriptOp {
-    let like = pass.forward.start.saturating_sub(1);
-    ScriptOp { source: like, kind: ScriptOpKind::Free { block, is_moved: true } }
+    let source = pass.forward.start.saturating_sub(1);
+    ScriptOp { source, kind: ScriptOpKind::Free { block, is_moved: true } }
 }
 
-/// What each backward pass asks for, by bytes, in order.
+/// The blocks that each backward pass requests, by size, in order.
 struct BackwardRequests {
     passes: Vec<SeededMap<u64, Vec<u32>>>,
-    /// Of each block, its place among those of its size in its pass.
-    places: FxHashMap<u32, usize>,
+    /// The position of each block among those of its size in its pass.
+    positions: FxHashMap<u32, usize>,
 }
 
 impl BackwardRequests {
     fn new(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Self {
-        let mut places = FxHashMap::default();
-        let mut of_pass = |pass: &Pass| {
+        let mut positions = FxHashMap::default();
+        let mut by_size_in = |pass: &Pass| {
             let range = pass.backward.start as usize..pass.backward.end as usize;
             let mut by_size: SeededMap<u64, Vec<u32>> = SeededMap::default();
-            for act in recording.script.ops.get(range).unwrap_or_default() {
-                let ScriptOpKind::Alloc(block) = act.kind else { continue };
+            for op in recording.script.ops.get(range).unwrap_or_default() {
+                let ScriptOpKind::Alloc(block) = op.kind else { continue };
                 let bytes = recording.script.blocks[block as usize].bytes;
-                let same = by_size.entry(bytes).or_default();
-                places.insert(block, same.len());
-                same.push(block);
+                let same_size = by_size.entry(bytes).or_default();
+                positions.insert(block, same_size.len());
+                same_size.push(block);
             }
             by_size
         };
-        let passes = passes.iter().map(&mut of_pass).collect();
-        Self { passes, places }
+        let passes = passes.iter().map(&mut by_size_in).collect();
+        Self { passes, positions }
     }
 
-    /// What pass `later` makes in the place of a `gradient` of so many `bytes`, which pass `first` made; `None` where
-    /// they do not make as many of its size.
-    fn counterpart(&self, bytes: u64, (first, later): (usize, usize), gradient: u32) -> Option<u32> {
+    /// The block that pass `later` requests in the position that `gradient` has in pass `first`; `None` if the two
+    /// passes request different numbers of blocks of its size, `bytes`.
+    fn counterpart(
+        &self,
+        bytes: u64,
+        (first, later): (usize, usize),
+        gradient: u32,
+    ) -> Option<u32> {
         let (first, later) = (self.passes[first].get(&bytes)?, self.passes[later].get(&bytes)?);
-        let place = *self.places.get(&gradient)?;
-        if first.len() == later.len() { later.get(place).copied() } else { None }
+        let position = *self.positions.get(&gradient)?;
+        if first.len() == later.len() { later.get(position).copied() } else { None }
     }
 }

@@ -10,25 +10,25 @@
 //! before shows which requests would follow, the script goes on for one more step
 //! ([`crate::replay::ops::Continuation`]).
 
-mod report;
 mod batch;
+mod best_changes;
 mod change;
+mod change_replay;
 mod checkpoint;
+mod checkpoint_plan;
+mod find_changes;
 mod gradients;
 mod leftovers;
-mod without_line;
 mod modules;
 mod optimizer;
 mod passes;
 mod precision;
-mod checkpoint_plan;
 mod recorded_program;
-mod change_replay;
-mod find_changes;
+mod report;
 mod summary;
-mod best_changes;
+mod without_line;
 
-pub use self::report::{ProgramDevice, ProgramReport, ProgramRow, RowFailure};
-pub use self::change::{ProgramChange, ChangeCertainty};
-pub use self::find_changes::find_program_changes;
 pub(crate) use self::best_changes::find_best_changes;
+pub use self::change::{ChangeCertainty, ProgramChange};
+pub use self::find_changes::find_program_changes;
+pub use self::report::{ProgramDevice, ProgramReport, ProgramRow, RowFailure};

@@ -1,7 +1,7 @@
-//! Modules that are called several times in a forward pass, as the layers of a network are.
+//! Modules that are called several times in a forward pass, such as the layers of a network.
 //!
-//! A call is told by its stack: the frames outside a `forward` are those of the place that calls it. One call is told
-//! from the next by the stacks of its requests, which begin anew.
+//! The frames outside a `forward` identify its call site. Requests of one call site belong to the next call when their
+//! stacks start over.
 
 use std::ops::Range;
 
@@ -13,44 +13,44 @@ use crate::base::ids::{FrameId, StackId, SymbolId};
 use crate::replay::ops::ScriptOpKind;
 use crate::stacks::frames::Origin;
 
-/// A module that is called from one place several times in a forward pass.
+/// A module that one call site calls several times in a forward pass.
 #[derive(Debug, Clone)]
 pub(super) struct RepeatedModule {
-    /// The innermost line of code around it that is not PyTorch's.
+    /// The innermost frame outside PyTorch that encloses the call.
     pub(super) line: Option<FrameId>,
-    /// Of each pass in which it is called more than once, the calls, in order.
+    /// The calls in each pass that has more than one, in order.
     pub(super) passes: Vec<(usize, Vec<ModuleCall>)>,
 }
 
 /// One call of a module.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ModuleCall {
-    /// The blocks that it asks for, in order.
+    /// The blocks that it requests, in order.
     pub(super) blocks: Vec<u32>,
 }
 
-/// A place that calls a `forward`: the frames outside it, and the function.
+/// A call of a `forward` function from certain outer frames, a node of [`CallSites::node_ids`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct CallSite {
-    outside: u32,
+    outer_frames: u32,
     function: (SymbolId, SymbolId),
 }
 
-/// The frames of stacks, from outside in, as a tree; and the places in it.
+/// The frames of stacks as a tree, outermost first, and the call sites in it.
 #[derive(Default)]
 struct CallSites {
-    nodes: FxHashMap<(u32, FrameId), u32>,
-    numbers: FxHashMap<CallSite, u32>,
+    node_ids: FxHashMap<(u32, FrameId), u32>,
+    site_ids: FxHashMap<CallSite, u32>,
     lines: Vec<Option<FrameId>>,
-    /// Of each stack that was read, the places around it.
+    /// The call sites of each stack that was read, outermost first.
     by_stack: FxHashMap<StackId, Vec<u32>>,
 }
 
 impl CallSites {
     fn sites_of(&mut self, recording: &RecordedProgram<'_, '_>, stack: StackId) -> &[u32] {
         if !self.by_stack.contains_key(&stack) {
-            let read = self.find_sites(recording, stack);
-            self.by_stack.insert(stack, read);
+            let sites = self.find_sites(recording, stack);
+            self.by_stack.insert(stack, sites);
         }
         &self.by_stack[&stack]
     }
@@ -65,9 +65,9 @@ impl CallSites {
             }
             let frame = snapshot.stacks.frame(*id);
             if snapshot.text(frame.name) == "forward" {
-                let place = CallSite { outside, function: (frame.file, frame.name) };
+                let site = CallSite { outer_frames: outside, function: (frame.file, frame.name) };
                 let next = crate::base::ids::to_u32(self.lines.len());
-                let number = *self.numbers.entry(place).or_insert(next);
+                let number = *self.site_ids.entry(site).or_insert(next);
                 if number == next {
                     self.lines.push(line);
                 }
@@ -76,44 +76,47 @@ impl CallSites {
             if matches!(origin, Origin::User | Origin::Package) {
                 line = Some(*id);
             }
-            let next = crate::base::ids::to_u32(self.nodes.len()) + 1;
-            outside = *self.nodes.entry((outside, *id)).or_insert(next);
+            let next = crate::base::ids::to_u32(self.node_ids.len()) + 1;
+            outside = *self.node_ids.entry((outside, *id)).or_insert(next);
         }
         found
     }
 }
 
-/// The modules of `recording` that are called several times in one of its `passes`.
-pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec<RepeatedModule> {
-    let mut places = CallSites::default();
-    // Of each place and pass, what is asked for.
-    let mut asked: FxHashMap<(u32, usize), Vec<u32>> = FxHashMap::default();
-    for act in &recording.script.ops {
-        let ScriptOpKind::Alloc(block) = act.kind else { continue };
-        let Some(pass) = forward_pass_of(passes, act.source) else { continue };
-        // What stays for good is scratch memory, not the module's own.
-        let Pass { backward, is_cut, .. } = &passes[pass];
-        let one = &recording.script.blocks[block as usize];
-        if !is_cut && one.freed_at.is_none_or(|freed| freed >= backward.end) {
+/// The modules that are called several times in one of the `passes`.
+pub(super) fn find_repeated(
+    recording: &RecordedProgram<'_, '_>,
+    passes: &[Pass],
+) -> Vec<RepeatedModule> {
+    let mut sites = CallSites::default();
+    // The blocks requested by each call site in each pass.
+    let mut blocks_by_site: FxHashMap<(u32, usize), Vec<u32>> = FxHashMap::default();
+    for op in &recording.script.ops {
+        let ScriptOpKind::Alloc(block) = op.kind else { continue };
+        let Some(pass) = forward_pass_of(passes, op.source) else { continue };
+        // A block that outlives the pass is a workspace or a cache, not an activation of the module.
+        let Pass { backward, is_truncated, .. } = &passes[pass];
+        let script_block = &recording.script.blocks[block as usize];
+        if !is_truncated && script_block.freed_at.is_none_or(|freed| freed >= backward.end) {
             continue;
         }
-        for place in places.sites_of(recording, one.stack) {
-            asked.entry((*place, pass)).or_default().push(block);
+        for site in sites.sites_of(recording, script_block.stack) {
+            blocks_by_site.entry((*site, pass)).or_default().push(block);
         }
     }
-    let mut asked: Vec<((u32, usize), Vec<u32>)> = asked.into_iter().collect();
-    asked.sort_unstable_by_key(|(at, _)| *at);
+    let mut blocks_by_site: Vec<((u32, usize), Vec<u32>)> = blocks_by_site.into_iter().collect();
+    blocks_by_site.sort_unstable_by_key(|(index, _)| *index);
     let mut modules: Vec<(u32, RepeatedModule)> = Vec::new();
-    for ((place, pass), blocks) in asked {
+    for ((site, pass), blocks) in blocks_by_site {
         let stack_of = |block: &u32| recording.script.blocks[*block as usize].stack;
         let stacks: Vec<StackId> = blocks.iter().map(stack_of).collect();
         let calls = split_into_calls(&stacks);
         if calls.len() < 2 {
             continue;
         }
-        if modules.last().is_none_or(|(last, _)| *last != place) {
-            let line = places.lines[place as usize];
-            modules.push((place, RepeatedModule { line, passes: Vec::new() }));
+        if modules.last().is_none_or(|(last, _)| *last != site) {
+            let line = sites.lines[site as usize];
+            modules.push((site, RepeatedModule { line, passes: Vec::new() }));
         }
         if let Some((_, module)) = modules.last_mut() {
             let calls = calls.into_iter().map(|rows| ModuleCall { blocks: blocks[rows].to_vec() });
@@ -123,20 +126,24 @@ pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]
     modules.into_iter().map(|(_, module)| module).collect()
 }
 
-/// Where calls begin and end in the requests of one place, by their `stacks`: where the first stack comes again. What
-/// comes in turns is one call.
+/// Splits the requests of one call site into calls by their `stacks`: a call starts where the first stack comes again.
+/// If the parts between repeat with a longer period, a whole period is one call.
 fn split_into_calls(stacks: &[StackId]) -> Vec<Range<usize>> {
     let Some(first) = stacks.first() else { return Vec::new() };
-    let begins = |at: &usize| stacks[*at] == *first && (*at == 0 || stacks[*at - 1] != *first);
-    let mut starts: Vec<usize> = (0..stacks.len()).filter(begins).collect();
-    let parts = starts.len();
+    let starts_call =
+        |index: &usize| stacks[*index] == *first && (*index == 0 || stacks[*index - 1] != *first);
+    let mut starts: Vec<usize> = (0..stacks.len()).filter(starts_call).collect();
+    let part_count = starts.len();
     starts.push(stacks.len());
-    let part = |n: usize| &stacks[starts[n]..starts[n + 1]];
-    let is_period = |period: usize| (period..parts).all(|n| part(n) == part(n - period));
-    // Parts that never come again are taken as they are.
-    let period = (1..=parts / 2).find(|n| parts.is_multiple_of(*n) && is_period(*n)).unwrap_or(1);
-    let ends = starts.iter().copied().step_by(period).skip(1);
-    starts.iter().copied().step_by(period).zip(ends).map(|(from, to)| from..to).collect()
+    let part = |index: usize| &stacks[starts[index]..starts[index + 1]];
+    let is_period =
+        |period: usize| (period..part_count).all(|index| part(index) == part(index - period));
+    // Without a longer period each part is a call.
+    let period = (1..=part_count / 2)
+        .find(|index| part_count.is_multiple_of(*index) && is_period(*index))
+        .unwrap_or(1);
+    let call_ends = starts.iter().copied().step_by(period).skip(1);
+    starts.iter().copied().step_by(period).zip(call_ends).map(|(start, end)| start..end).collect()
 }
 
 #[cfg(test)]
@@ -148,12 +155,12 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_told_apart_by_what_comes_again() {
+    fn a_call_starts_where_stacks_repeat() {
         assert_eq!(ranges(&[1, 2, 3, 1, 2, 3, 1, 2, 3]), [0..3, 3..6, 6..9]);
         assert_eq!(ranges(&[1, 1, 2, 1, 1, 2]), [0..3, 3..6], "twice from one line");
         assert_eq!(ranges(&[1, 2, 1, 3, 1, 2, 1, 3]), [0..4, 4..8], "the same line again");
         assert_eq!(ranges(&[1, 2, 3]).len(), 1);
         assert_eq!(ranges(&[1, 2, 1, 2, 4]), [0..2, 2..5], "one does more");
-        assert_eq!(ranges(&[]), []);
+        assert!(ranges(&[]).is_empty());
     }
 }

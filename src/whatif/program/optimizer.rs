@@ -1,73 +1,82 @@
-//! The optimizer: its temporaries, and its state.
+//! Changes to the optimizer: no temporaries, smaller or offloaded state.
 
-use super::change::{ChangedProgram, ProgramChange, ChangeCertainty};
+use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
 use super::recorded_program::RecordedProgram;
 use crate::base::ids::to_u32;
 use crate::replay::ops::ScriptBlock;
 use crate::stacks::phases::Phase;
 use crate::study::attribution::Category;
 
-/// Tensors of fewer numbers than this keep their state as it is, in 8-bit optimizers.
+/// 8-bit optimizers (bitsandbytes) keep the state of smaller tensors in 32 bits.
 const MIN_8_BIT_ELEMENTS: u64 = 4096;
-/// Numbers that share a scale of 4 bytes there.
+/// Elements that share a scale of [`FLOAT_BYTES`] in 8-bit optimizers.
 const ELEMENTS_PER_SCALE: u64 = 256;
-/// Bytes of a number, as state is kept by PyTorch's optimizers.
+/// Bytes of an element of the state that PyTorch's optimizers keep.
 const FLOAT_BYTES: u64 = 4;
-/// Ranks that state is shared out among: those of a machine.
+/// Ranks to shard the state across: the GPUs of a usual machine.
 const RANKS: u64 = 8;
-/// Directories of code that shards what optimizers keep.
+/// Paths of code that shards optimizer state.
 const SHARDING_CODE: [&str; 3] = ["/distributed/fsdp/", "zero_redundancy_optimizer", "/deepspeed/"];
 
-/// Without the temporaries of the optimizer's step.
+/// Removes the temporaries of the optimizer's step.
 pub(super) fn fuse_optimizer(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
     let optimizer = OptimizerBlocks::from_recording(recording);
-    let what = "no temporaries in the optimizer's step (fused=True)";
-    let row = || {
-        let gone = ChangedSizes { state: &|it| it.bytes, temporary: &|_| 0 };
-        let row = optimizer.change_sizes(ProgramChange::OptimizerTemporaries, what, &|_| false, gone);
-        ChangedProgram { certainty: ChangeCertainty::Exact, ..row }
+    let description = "no temporaries in the optimizer's step (fused=True)";
+    let build = || {
+        let sizes = ChangedSizes { state: &|it| it.bytes, temporary: &|_| 0 };
+        let changed = optimizer.change_sizes(
+            ProgramChange::OptimizerTemporaries,
+            description,
+            &|_| false,
+            sizes,
+        );
+        ChangedProgram { certainty: ChangeCertainty::Exact, ..changed }
     };
-    optimizer.temporaries.contains(&true).then(row).into_iter().collect()
+    optimizer.temporaries.contains(&true).then(build).into_iter().collect()
 }
 
-/// With the optimizer's state in 8 bits, and shared out among ranks.
+/// Keeps the optimizer's state in 8 bits, or shards it across ranks.
 pub(super) fn shrink_state(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
     let optimizer = OptimizerBlocks::from_recording(recording);
-    let in_8_bits = |block: &ScriptBlock| match block.bytes / FLOAT_BYTES {
-        few if few < MIN_8_BIT_ELEMENTS => block.bytes,
-        numbers => numbers.saturating_add(numbers.div_ceil(ELEMENTS_PER_SCALE).saturating_mul(FLOAT_BYTES)),
+    let state_in_8_bits = |block: &ScriptBlock| match block.bytes / FLOAT_BYTES {
+        small if small < MIN_8_BIT_ELEMENTS => block.bytes,
+        elements => elements
+            .saturating_add(elements.div_ceil(ELEMENTS_PER_SCALE).saturating_mul(FLOAT_BYTES)),
     };
-    let what = "the optimizer's state in 8 bits";
-    let sizes = ChangedSizes { state: &in_8_bits, temporary: &|_| 0 };
-    let mut rows = optimizer.change_state(ProgramChange::State8Bit, what, sizes);
+    let description = "the optimizer's state in 8 bits";
+    let sizes = ChangedSizes { state: &state_in_8_bits, temporary: &|_| 0 };
+    let mut rows = optimizer.change_state(ProgramChange::State8Bit, description, sizes);
     if !is_sharded(recording) {
-        let what = format!("the optimizer's state shared out among {RANKS} ranks");
-        let part = |block: &ScriptBlock| block.bytes.div_ceil(RANKS);
-        let sizes = ChangedSizes { state: &part, temporary: &part };
-        rows.extend(optimizer.change_state(ProgramChange::StateSharded, &what, sizes));
+        let description = format!("the optimizer's state sharded across {RANKS} ranks");
+        let shard_bytes = |block: &ScriptBlock| block.bytes.div_ceil(RANKS);
+        let sizes = ChangedSizes { state: &shard_bytes, temporary: &shard_bytes };
+        rows.extend(optimizer.change_state(ProgramChange::StateSharded, &description, sizes));
     }
     rows
 }
 
-/// With the optimizer's state on the host.
+/// Keeps the optimizer's state on the host.
 pub(super) fn offload_state(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
-    let what = "the optimizer's state on the host";
+    let description = "the optimizer's state on the host";
     let sizes = ChangedSizes { state: &|_| 0, temporary: &|_| 0 };
-    OptimizerBlocks::from_recording(recording).change_state(ProgramChange::StateOffloaded, what, sizes)
+    OptimizerBlocks::from_recording(recording).change_state(
+        ProgramChange::StateOffloaded,
+        description,
+        sizes,
+    )
 }
 
-/// The bytes of what optimizers make, in a program that is changed.
+/// The bytes of the optimizer's blocks in the changed program.
 #[derive(Clone, Copy)]
 struct ChangedSizes<'f> {
     state: &'f dyn Fn(&ScriptBlock) -> u64,
-    /// Of what a step makes and is done with.
+    /// For blocks that live only within a step of the optimizer.
     temporary: &'f dyn Fn(&ScriptBlock) -> u64,
 }
 
-/// What optimizers make.
 struct OptimizerBlocks<'r, 's, 'a> {
     recording: &'r RecordedProgram<'s, 'a>,
-    /// Of each block, whether a step makes it and is done with it.
+    /// For each block, whether it lives only within a step of the optimizer.
     temporaries: Vec<bool>,
 }
 
@@ -76,58 +85,65 @@ impl<'r, 's, 'a> OptimizerBlocks<'r, 's, 'a> {
         Self { recording, temporaries: find_temporaries(recording) }
     }
 
-    /// The program with state of other `sizes`, where it has any.
-    fn change_state(&self, change: ProgramChange, what: &str, sizes: ChangedSizes<'_>) -> Vec<ChangedProgram> {
-        let purposes = self.recording.categories();
-        let is_state = |block: u32| purposes[block as usize] == Category::OptimizerState;
-        let row = || self.change_sizes(change, what, &is_state, sizes);
-        purposes.contains(&Category::OptimizerState).then(row).into_iter().collect()
+    /// The program with changed sizes of optimizer state, if it has such state.
+    fn change_state(
+        &self,
+        change: ProgramChange,
+        description: &str,
+        sizes: ChangedSizes<'_>,
+    ) -> Vec<ChangedProgram> {
+        let categories = self.recording.categories();
+        let is_state = |block: u32| categories[block as usize] == Category::OptimizerState;
+        let build = || self.change_sizes(change, description, &is_state, sizes);
+        categories.contains(&Category::OptimizerState).then(build).into_iter().collect()
     }
 
-    /// The program with other `sizes` of temporaries, and of state, which `is_one`.
+    /// The program with changed sizes of temporaries and of the blocks that `is_state` selects.
     fn change_sizes(
         &self,
         change: ProgramChange,
-        what: &str,
-        is_one: &dyn Fn(u32) -> bool,
+        description: &str,
+        is_state: &dyn Fn(u32) -> bool,
         sizes: ChangedSizes<'_>,
     ) -> ChangedProgram {
         let recording = self.recording;
         let is_temporary = |block: u32| self.temporaries[block as usize];
         let mut script = recording.script.clone();
-        for (number, block) in script.blocks.iter_mut().enumerate() {
-            if is_temporary(to_u32(number)) {
+        for (index, block) in script.blocks.iter_mut().enumerate() {
+            if is_temporary(to_u32(index)) {
                 block.bytes = (sizes.temporary)(block);
-            } else if is_one(to_u32(number)) {
+            } else if is_state(to_u32(index)) {
                 block.bytes = (sizes.state)(block);
             }
         }
-        let is_changed = |block: u32| is_one(block) || is_temporary(block);
-        let all = 0..to_u32(recording.script.blocks.len());
+        let is_changed = |block: u32| is_state(block) || is_temporary(block);
+        let blocks = 0..to_u32(recording.script.blocks.len());
         ChangedProgram {
             change,
             certainty: ChangeCertainty::Guess,
-            description: what.to_owned(),
-            line: recording.largest_line(all.filter(|block| is_changed(*block))),
+            description: description.to_owned(),
+            line: recording.largest_line(blocks.filter(|block| is_changed(*block))),
             bytes_at_peak: recording.bytes_at_peak(is_changed),
             script,
         }
     }
 }
 
-/// Of each block, whether a step of an optimizer makes it and is done with it.
+/// For each block, whether it lives only within a step of the optimizer.
 fn find_temporaries(recording: &RecordedProgram<'_, '_>) -> Vec<bool> {
-    let is_one = |block: &ScriptBlock| {
-        let (Some(asked), Some(freed)) = (block.allocated_at, block.freed_at) else { return false };
-        // The step is over where anything else is asked for.
-        recording.phase_at(asked) == Phase::Optimizer
+    let is_temporary = |block: &ScriptBlock| {
+        let (Some(allocated_at), Some(freed_at)) = (block.allocated_at, block.freed_at) else {
+            return false;
+        };
+        // A request of another phase ends the step.
+        recording.phase_at(allocated_at) == Phase::Optimizer
             && recording.device.phases().stack_traits(block.stack).phase == Some(Phase::Optimizer)
-            && recording.is_same_phase_run(asked, freed)
+            && recording.is_same_phase_run(allocated_at, freed_at)
     };
-    recording.script.blocks.iter().map(is_one).collect()
+    recording.script.blocks.iter().map(is_temporary).collect()
 }
 
-/// Whether code that shards state is among the stacks.
+/// Whether a stack shows code that shards optimizer state.
 fn is_sharded(recording: &RecordedProgram<'_, '_>) -> bool {
     let snapshot = recording.device.snapshot();
     snapshot.stacks.all_frames().any(|frame| {

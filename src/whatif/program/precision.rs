@@ -1,69 +1,72 @@
-//! Numbers of half the size: the model with all that follows from it, or what is kept for the backward pass.
+//! The model in half precision.
 
-use super::change::{ChangedProgram, ProgramChange, ChangeCertainty};
+use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
 use super::passes::{Pass, find_passes};
 use super::recorded_program::RecordedProgram;
 use crate::base::ids::to_u32;
 use crate::base::intern::SeededSet;
 use crate::study::attribution::Category;
 
-/// What is called where a program computes in half precision already.
+/// A stack with one of these functions shows that the program already computes in half precision.
 const HALF_PRECISION_FUNCTIONS: [&str; 6] =
     ["half", "bfloat16", "to_half", "autocast_decorator", "decorate_autocast", "_unscale_grads_"];
 
-/// Sizes of parameters that tell.
+/// With fewer distinct parameter sizes, copies of half the size may be coincidence.
 const MIN_PARAMETER_SIZES: usize = 3;
 
-/// The model in half precision, where no stack shows that it is.
-pub(super) fn halve_precision(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
-    changed(recording).into_iter().collect()
-}
-
-fn changed(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
+/// Halves parameters, gradients, optimizer state, activations and temporaries, unless the program already computes in
+/// half precision.
+pub(super) fn halve_precision(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
     let snapshot = recording.device.snapshot();
-    let is_half =
-        || snapshot.stacks.all_frames().any(|frame| HALF_PRECISION_FUNCTIONS.contains(&snapshot.text(frame.name)));
-    let purposes = recording.categories();
-    if !purposes.contains(&Category::Parameters) || is_half() || casts_parameters(recording) {
+    let is_half = || {
+        snapshot
+            .stacks
+            .all_frames()
+            .any(|frame| HALF_PRECISION_FUNCTIONS.contains(&snapshot.text(frame.name)))
+    };
+    let categories = recording.categories();
+    if !categories.contains(&Category::Parameters) || is_half() || casts_parameters(recording) {
         return None;
     }
-    let is_one = |block: u32| {
-        !matches!(purposes[block as usize], Category::Inputs | Category::Other)
+    let is_halved = |block: u32| {
+        !matches!(categories[block as usize], Category::Inputs | Category::Other)
             && !recording.is_cublas_workspace(block)
     };
     let mut script = recording.script.clone();
-    for (number, block) in script.blocks.iter_mut().enumerate() {
-        if is_one(to_u32(number)) {
+    for (index, block) in script.blocks.iter_mut().enumerate() {
+        if is_halved(to_u32(index)) {
             block.bytes = block.bytes.div_ceil(2);
         }
     }
-    let parameters = |block: &u32| purposes[*block as usize] == Category::Parameters;
+    let parameters = |block: &u32| categories[*block as usize] == Category::Parameters;
     Some(ChangedProgram {
         change: ProgramChange::HalfPrecision,
         certainty: ChangeCertainty::Guess,
-        description: "the model in bfloat16, if it is not".to_owned(),
+        description: "the model in bfloat16, unless it already is".to_owned(),
         line: recording.largest_line((0..to_u32(script.blocks.len())).filter(parameters)),
-        bytes_at_peak: recording.bytes_at_peak(is_one),
+        bytes_at_peak: recording.bytes_at_peak(is_halved),
         script,
     })
 }
 
-/// Whether a forward pass makes copies of half the size of nearly all parameters, as autocast does: activations have
-/// the half of some by chance.
+/// Whether a forward pass allocates blocks of half the size of nearly all parameters, as autocast does. Nearly all,
+/// because activations have half the size of some parameters by coincidence.
 fn casts_parameters(recording: &RecordedProgram<'_, '_>) -> bool {
-    let purposes = recording.categories();
-    let (mut parameters, mut made) = (SeededSet::default(), SeededSet::default());
+    let categories = recording.categories();
+    let (mut parameters, mut allocated_in_forward) = (SeededSet::default(), SeededSet::default());
     let passes = find_passes(recording);
-    // The longest pass: the first may be the last.
+    // The longest pass, because the last one may be truncated.
     let longest = passes.iter().max_by_key(|pass| pass.forward.len());
-    for (block, purpose) in recording.script.blocks.iter().zip(purposes) {
-        let is_made = |pass: &Pass| block.allocated_at.is_some_and(|call| pass.forward.contains(&call));
-        if *purpose == Category::Parameters {
+    for (block, category) in recording.script.blocks.iter().zip(categories) {
+        let is_in_forward =
+            |pass: &Pass| block.allocated_at.is_some_and(|op| pass.forward.contains(&op));
+        if *category == Category::Parameters {
             parameters.insert(block.bytes);
-        } else if longest.is_some_and(is_made) {
-            made.insert(block.bytes);
+        } else if longest.is_some_and(is_in_forward) {
+            allocated_in_forward.insert(block.bytes);
         }
     }
-    let cast = parameters.iter().filter(|size| made.contains(&(*size / 2))).count();
-    parameters.len() >= MIN_PARAMETER_SIZES && cast * 5 >= parameters.len() * 4
+    let casts =
+        parameters.iter().filter(|size| allocated_in_forward.contains(&(*size / 2))).count();
+    parameters.len() >= MIN_PARAMETER_SIZES && casts * 5 >= parameters.len() * 4
 }

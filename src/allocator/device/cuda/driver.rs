@@ -147,11 +147,11 @@ impl DriverCalls {
         if code == 0 {
             return Ok(());
         }
-        let text = |ask: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
+        let text = |get_text: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
                     otherwise: String| {
             let mut text = ptr::null();
             // SAFETY: the driver writes a pointer to a constant string, or null for a code it does not know.
-            let is_known = unsafe { ask(code, &raw mut text) } == 0 && !text.is_null();
+            let is_known = unsafe { get_text(code, &raw mut text) } == 0 && !text.is_null();
             // SAFETY: checked: a constant string that ends in zero.
             let known = is_known.then(|| unsafe { CStr::from_ptr(text) });
             known.map_or(otherwise, |text| text.to_string_lossy().into_owned())

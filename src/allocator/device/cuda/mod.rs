@@ -266,8 +266,8 @@ impl CudaDevice {
 
     /// Maps memory into a part of a reservation; all of it or none. Returns the driver address.
     fn map_reserved(&mut self, addr: u64, size: u64) -> Result<u64, CudaError> {
-        let around = self.reservations.range_mut(..=addr).next_back();
-        let (offset, reserved) = around
+        let reservation = self.reservations.range_mut(..=addr).next_back();
+        let (offset, reserved) = reservation
             .map(|(base, reserved)| (addr - base, reserved))
             .filter(|(offset, reserved)| *offset <= reserved.size && size <= reserved.size - offset)
             .ok_or(CudaError::TooFar)?;

@@ -175,7 +175,7 @@ fn is_parted(before: &Block, after: &Block) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::chart::{Chart, Note, Row, Shape, Stretch};
+    use super::super::chart::{Chart, RowNote, ChartRow, Shape, Band};
     use super::super::markdown::markdown;
     use super::super::table::{Cell, Table};
     use super::super::text::{alarm, code, strong};
@@ -267,15 +267,15 @@ mod tests {
         document.table(
             Table::new(&["a"], &[0], [vec![Cell::Over(text(), vec![text()])]]).caption(text()),
         );
-        let row = Row {
+        let row = ChartRow {
             name: EVIL.into(),
             shape: Shape::Marks(vec![[0, 1]]),
-            note: Note::Text(EVIL.into()),
+            note: RowNote::Text(EVIL.into()),
         };
-        let stretches = vec![Stretch { span: [0, 1], name: EVIL.into() }];
-        let stretches = Shape::Stretches { stretches, is_numbered: false };
+        let stretches = vec![Band { range: [0, 1], name: EVIL.into() }];
+        let stretches = Shape::Bands { stretches, is_numbered: false };
         let others = [Shape::Labels(vec![(0, EVIL.into())]), stretches, Shape::Axis];
-        let others = others.map(|shape| Row { name: EVIL.into(), shape, note: Note::None });
+        let others = others.map(|shape| ChartRow { name: EVIL.into(), shape, note: RowNote::None });
         let rows = [row].into_iter().chain(others).collect();
         document.chart(Chart { entries: 1, starts: vec![0], rows, ..Chart::default() });
         document.stack(Stack { name: "stack", frames: vec![EVIL.into()], folded: 1 });

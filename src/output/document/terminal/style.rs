@@ -3,10 +3,10 @@
 use anstyle::{AnsiColor, Style as Ansi};
 
 use crate::base::units::escape_text;
-use crate::output::document::pens::{Pens, UNICODE};
+use crate::output::document::pens::{Glyphs, UNICODE};
 use crate::output::document::text::{Text, Tone};
 
-const ASCII: Pens = Pens {
+const ASCII: Glyphs = Glyphs {
     front: '#',
     back: '.',
     axis: '|',
@@ -44,9 +44,9 @@ impl Style {
         if self.unicode { unicode } else { ascii }
     }
 
-    pub(super) fn pens(self) -> Pens {
+    pub(super) fn pens(self) -> Glyphs {
         let pens = self.pick(UNICODE, ASCII);
-        Pens { paint: self.colour.then_some(painted), ..pens }
+        Glyphs { paint: self.colour.then_some(painted), ..pens }
     }
 
     /// What stands for a part that is left out.

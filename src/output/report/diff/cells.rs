@@ -112,7 +112,7 @@ pub(super) fn figures(device: &DeviceDiff, at: At) -> Vec<Vec<Cell>> {
 
 /// What a ratio changed by, in points of a percentage.
 fn points(by: Amount) -> String {
-    let by = by.number();
+    let by = by.as_f64();
     let sign = if by > 0.0 { "+" } else { "-" };
     match percent(by.abs()).as_str() {
         "0%" => "0".to_owned(),

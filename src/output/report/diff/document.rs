@@ -121,7 +121,11 @@ fn row(held: &HeldChange, share: String, who: Cell) -> Vec<Cell> {
 fn line(line: &LineChange) -> Vec<Cell> {
     let held = &line.held;
     let (who, below) = named(&line.location);
-    let moved = line.location.moved_from.as_ref().map(|from| Text::from("was ").and(place(from.file_line())));
+    let moved = line
+        .location
+        .moved_from
+        .as_ref()
+        .map(|from| Text::from("was ").and(place(from.file_line())));
     let operation = operation(line.operation.as_deref(), line.operation_share_ratio);
     let share = match share(held.before_bytes, held.delta_bytes) {
         share if held.before_blocks > 0 && held.after_blocks > 0 => share,

@@ -50,10 +50,10 @@ impl Tiling {
             stack: tile.stack,
         };
         let blocks: Vec<RangeBlock> = tiles.map(range_block).collect();
-        let whole = blocks.last().map_or(0, RangeBlock::end).max(1);
+        let size = blocks.last().map_or(0, RangeBlock::end).max(1);
         let granule_size = || granule_size(stream_pool.is_small, &self.settings);
         ContiguousRange {
-            granule: if first.is_expandable { granule_size() } else { whole },
+            granule: if first.is_expandable { granule_size() } else { size },
             blocks,
             is_private: stream_pool.pool != PoolId::default(),
         }

@@ -12,7 +12,7 @@ use crate::allocator::{granule_size, whole_granule_bytes};
 use crate::base::ids::PoolId;
 use crate::snapshot::BlockState;
 
-/// What a literal replay tracks. All but the totals costs time at every entry.
+/// The figures that a literal replay tracks. All but the totals costs time at every entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tracking {
     Totals,

@@ -7,16 +7,16 @@
 //! pools but by their id, and nothing of the allocator's decisions.
 
 mod changes;
+mod contiguous;
 mod free;
 mod recount;
 mod state;
-mod contiguous;
 #[cfg(test)]
 mod tests;
 mod tile;
 
+pub use contiguous::{ContiguousRange, RangeBlock};
 pub use free::{FreeKinds, Tracking};
 pub use state::Tiling;
 pub(crate) use state::{Change, DeviceRange};
 pub(crate) use tile::{NONE, Tile};
-pub use contiguous::{ContiguousRange, RangeBlock};

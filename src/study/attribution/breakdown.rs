@@ -1,0 +1,313 @@
+//! Sums up the live blocks of a position by category, phase, age, range, file, line and stack.
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::category::{Category, Confidence};
+use super::classify::classify;
+use super::lifetimes::{Lifetimes, LiveBlock, LiveSet};
+use super::rules::{CategoryRule, RuleMatcher};
+use crate::base::ids::{StackId, SymbolId};
+use crate::base::units::escape_name;
+use crate::base::warning::words;
+use crate::stacks::phases::{Phase, Phases};
+use crate::study::DeviceStudy;
+use crate::study::memory;
+use crate::study::memory::{
+    BlockSum, BlockSums, LiveByLine, LiveByStack, Share, TopRows, sorted_by_bytes, sum_by_key,
+    top_rows,
+};
+
+/// The live memory at one position. The rows of each table add up to `allocated_bytes`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MemoryBreakdown {
+    /// Index of the entry that the position follows; null for the start of the trace.
+    pub event: Option<u64>,
+    /// The phase of the program.
+    pub phase: Phase,
+    /// The training step, counted from 0; null before the first step, or if the recording shows no steps.
+    pub step: Option<u32>,
+    /// Bytes in live blocks.
+    pub allocated_bytes: u64,
+    /// Number of live blocks.
+    pub blocks: u64,
+    /// By category, most bytes first.
+    pub by_category: Vec<ByCategory>,
+    /// By custom category, most bytes first; absent without custom categories.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_rule: Vec<ByRule>,
+    /// By the phase that allocated the blocks, most bytes first.
+    pub by_phase: Vec<ByPhase>,
+    /// By the age of the blocks, oldest first.
+    pub by_age: Vec<ByAge>,
+    /// By the innermost annotated range of the allocation; the rest was allocated outside of any, or is not listed.
+    pub by_range: TopRows<ByRange>,
+    /// By the file of the innermost line of user code.
+    pub by_file: TopRows<ByFile>,
+    /// By source line.
+    pub by_line: TopRows<LiveByLine>,
+    /// By stack.
+    pub by_stack: TopRows<LiveByStack>,
+    /// Blocks allocated before the second step and still live, by source line; empty in the first step.
+    pub kept_since_start: TopRows<LiveByLine>,
+}
+
+/// Live memory of one category.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ByCategory {
+    /// The category.
+    pub category: Category,
+    /// Size and share.
+    #[serde(flatten)]
+    pub share: Share,
+    /// The confidence that at least half of the bytes have or exceed.
+    pub confidence: Confidence,
+    /// Bytes with high confidence.
+    pub high_bytes: u64,
+    /// Bytes with medium confidence; the confidence of the others is low.
+    pub medium_bytes: u64,
+}
+
+/// Live memory of one custom category.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ByRule {
+    /// The name; null for blocks that no rule matches.
+    pub name: Option<String>,
+    /// Size and share.
+    #[serde(flatten)]
+    pub share: Share,
+}
+
+/// Live memory that one phase allocated.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ByPhase {
+    /// The phase; null for blocks that are older than the recording.
+    pub phase: Option<Phase>,
+    /// Size and share.
+    #[serde(flatten)]
+    pub share: Share,
+}
+
+words! {
+    /// The age of a block, in training steps.
+    #[non_exhaustive]
+    pub enum Age {
+        /// Allocated before the recording
+        BeforeRecording = "before-recording",
+        /// Allocated before the first step
+        BeforeFirstStep = "before-first-step",
+        /// Allocated in the first step, which is over
+        FirstStep = "first-step",
+        /// Allocated in a later step that is over
+        EarlierStep = "earlier-step",
+        /// Allocated in the current step
+        ThisStep = "this-step",
+        /// Allocated within the recording, which shows no steps
+        Recorded = "recorded",
+    }
+}
+
+impl Age {
+    /// The age in step `now` of a block allocated in step `allocated_in`.
+    fn from_steps(allocated_in: Option<u32>, now: Option<u32>) -> Self {
+        match (allocated_in, now) {
+            (_, None) => Self::Recorded,
+            (None, Some(_)) => Self::BeforeFirstStep,
+            (Some(step), Some(now)) if step == now => Self::ThisStep,
+            (Some(0), Some(_)) => Self::FirstStep,
+            (Some(_), Some(_)) => Self::EarlierStep,
+        }
+    }
+}
+
+/// Live memory of one age.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ByAge {
+    /// The age.
+    pub age: Age,
+    /// Size and share.
+    #[serde(flatten)]
+    pub share: Share,
+}
+
+/// Live memory allocated within one annotated range.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ByRange {
+    /// The name of the range, as recorded.
+    pub name: String,
+    /// Size and share.
+    #[serde(flatten)]
+    pub share: Share,
+}
+
+/// Live memory allocated by lines of one file.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ByFile {
+    /// The file; null for all stacks without user code.
+    pub file: Option<String>,
+    /// Size and share.
+    #[serde(flatten)]
+    pub share: Share,
+}
+
+/// Builds a [`MemoryBreakdown`] from the live blocks of one position.
+pub(super) struct BreakdownBuilder<'a, 'f> {
+    device: DeviceStudy<'a, 'f>,
+    phases: &'a Phases,
+    lifetimes: &'a Lifetimes<'a>,
+    live_set: &'a LiveSet,
+    /// Step and phase of the position.
+    step: Option<u32>,
+    phase: Phase,
+    all: BlockSum,
+}
+
+impl<'a, 'f> BreakdownBuilder<'a, 'f> {
+    pub(super) fn new(
+        device: DeviceStudy<'a, 'f>,
+        lifetimes: &'a Lifetimes<'a>,
+        live_set: &'a LiveSet,
+    ) -> Self {
+        let phases = device.phases();
+        let all = live_set.blocks.iter().fold(BlockSum::default(), |all, block| {
+            all.plus(BlockSum { bytes: block.bytes, blocks: 1 })
+        });
+        let step = live_set.entry.and_then(|entry| phases.step_at(entry));
+        let phase = lifetimes.phase(live_set.point);
+        Self { device, phases, lifetimes, live_set, step, phase, all }
+    }
+
+    pub(super) fn build(&self, rules: &[CategoryRule], top: usize) -> MemoryBreakdown {
+        let stacks = self.device.stacks();
+        let by_stack = self.sums(|block| Some(block.extended_stack));
+        let kept =
+            self.sums(|block| self.is_kept_since_start(block).then_some(block.extended_stack));
+        let all_kept = kept.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
+        MemoryBreakdown {
+            event: self.live_set.entry.map(|entry| entry as u64),
+            phase: self.phase,
+            step: self.step,
+            allocated_bytes: self.all.bytes,
+            blocks: self.all.blocks,
+            by_category: self.by_category(),
+            by_rule: self.by_rule(rules),
+            by_phase: self.by_phase(),
+            by_age: self.by_age(),
+            by_range: self.by_range(top),
+            by_file: self.by_file(top),
+            by_line: memory::top_lines(stacks, by_stack.clone(), self.all, top),
+            by_stack: memory::top_stacks(stacks, by_stack, self.all, top),
+            kept_since_start: memory::top_lines(stacks, kept, all_kept, top),
+        }
+    }
+
+    /// Sums up the blocks by `key`; skips those without one.
+    fn sums<K: Eq + std::hash::Hash>(
+        &self,
+        mut key: impl FnMut(&LiveBlock) -> Option<K>,
+    ) -> BlockSums<K> {
+        sum_by_key(self.live_set.blocks.iter().filter_map(|block| Some((key(block)?, block.bytes))))
+    }
+
+    fn by_category(&self) -> Vec<ByCategory> {
+        let classified = classify(self.live_set, self.lifetimes, self.phases);
+        let bytes = self.live_set.blocks.iter().map(|block| block.bytes);
+        let with_confidence = sum_by_key(classified.iter().copied().zip(bytes.clone()));
+        let sums = sum_by_key(classified.iter().map(|(category, _)| *category).zip(bytes));
+        let bytes_of = |key| with_confidence.get(&key).map_or(0, |sum| sum.bytes);
+        let row = |(category, sum): (Category, BlockSum)| {
+            let high_bytes = bytes_of((category, Confidence::High));
+            let medium_bytes = bytes_of((category, Confidence::Medium));
+            let is_half = |bytes: u64| bytes >= sum.bytes - bytes;
+            let confidence = if is_half(high_bytes) {
+                Confidence::High
+            } else if is_half(high_bytes + medium_bytes) {
+                Confidence::Medium
+            } else {
+                Confidence::Low
+            };
+            ByCategory {
+                category,
+                share: sum.share_of(self.all),
+                confidence,
+                high_bytes,
+                medium_bytes,
+            }
+        };
+        sorted_by_bytes(sums).into_iter().map(row).collect()
+    }
+
+    fn by_rule(&self, rules: &[CategoryRule]) -> Vec<ByRule> {
+        if rules.is_empty() {
+            return Vec::new();
+        }
+        let mut matcher = RuleMatcher::new(self.device, rules);
+        // Rules with equal names form one category.
+        let mut name = |block: &LiveBlock| matcher.rule_of(block).map(|at| &*rules[at].name);
+        let row = |(name, sum): (Option<&str>, BlockSum)| ByRule {
+            name: name.map(escape_name),
+            share: sum.share_of(self.all),
+        };
+        sorted_by_bytes(self.sums(|block| Some(name(block)))).into_iter().map(row).collect()
+    }
+
+    fn by_phase(&self) -> Vec<ByPhase> {
+        let sums = self.sums(|block| {
+            Some(block.allocated_at.map(|allocated_at| self.lifetimes.phase(allocated_at)))
+        });
+        let row = |(phase, sum): (_, BlockSum)| ByPhase { phase, share: sum.share_of(self.all) };
+        sorted_by_bytes(sums).into_iter().map(row).collect()
+    }
+
+    fn age(&self, block: &LiveBlock) -> Age {
+        match block.allocated_at {
+            None => Age::BeforeRecording,
+            Some(allocated_at) => {
+                Age::from_steps(self.phases.step_at(allocated_at.entry as usize), self.step)
+            }
+        }
+    }
+
+    /// Whether the position is after the first step, and `block` was allocated in it or before.
+    fn is_kept_since_start(&self, block: &LiveBlock) -> bool {
+        use Age::{BeforeFirstStep, BeforeRecording, FirstStep};
+        self.step.is_some_and(|step| step > 0)
+            && matches!(self.age(block), BeforeRecording | BeforeFirstStep | FirstStep)
+    }
+
+    fn by_age(&self) -> Vec<ByAge> {
+        let mut rows: Vec<(Age, BlockSum)> =
+            self.sums(|block| Some(self.age(block))).into_iter().collect();
+        rows.sort_unstable_by_key(|(age, _)| *age);
+        rows.into_iter().map(|(age, sum)| ByAge { age, share: sum.share_of(self.all) }).collect()
+    }
+
+    fn by_range(&self, top: usize) -> TopRows<ByRange> {
+        let sums = self.sums(|block| self.phases.range_at(block.allocated_at?.entry as usize));
+        top_rows(sums, self.all, top, |name, sum| ByRange {
+            name: escape_name(self.device.snapshot().text(name)),
+            share: sum.share_of(self.all),
+        })
+    }
+
+    fn by_file(&self, top: usize) -> TopRows<ByFile> {
+        let stacks = self.device.stacks();
+        let mut names: FxHashMap<SymbolId, String> = FxHashMap::default();
+        let mut file_of = |stack: StackId| {
+            let line = stacks.user_frame(stack)?;
+            let file = self.device.snapshot().stacks.frame(line).file;
+            names.entry(file).or_insert_with(|| stacks.frame_report(line).file);
+            Some(file)
+        };
+        let mut files: FxHashMap<StackId, Option<SymbolId>> = FxHashMap::default();
+        let sums = self.sums(|block| {
+            Some(
+                *files.entry(block.extended_stack).or_insert_with(|| file_of(block.extended_stack)),
+            )
+        });
+        top_rows(sums, self.all, top, |file, sum| ByFile {
+            file: file.and_then(|file| names.get(&file).cloned()),
+            share: sum.share_of(self.all),
+        })
+    }
+}

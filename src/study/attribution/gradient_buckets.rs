@@ -1,0 +1,110 @@
+//! Infers what the buckets of DDP contain: copies of the gradients, or the gradients themselves
+//! (`gradient_as_bucket_view`). No allocation shows which. If backward passes leave too little memory for gradients of
+//! their own, the buckets contain them.
+
+use super::category::{Category, Classification, Confidence};
+use super::lifetimes::{Lifetimes, LiveBlock, LiveSet};
+use crate::stacks::phases::{KnownPurpose, Phase, PhaseRun, Phases};
+
+/// What DDP's buckets contain at a position.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum GradientBuckets {
+    /// Copies of gradients that have memory of their own.
+    Copies,
+    /// The gradients themselves (`gradient_as_bucket_view`).
+    Gradients,
+    /// Either: the recording completes no backward pass.
+    Unknown,
+    /// The program has no buckets.
+    None,
+    /// They contained the gradients until `zero_grad`, and nothing useful since.
+    Empty,
+    /// They will contain the gradients at the end of the current backward pass, which sends them all then
+    /// (`static_graph`).
+    GradientsAtEnd,
+}
+
+impl GradientBuckets {
+    pub(super) fn infer(live_set: &LiveSet, lifetimes: &Lifetimes<'_>, phases: &Phases) -> Self {
+        let buckets = live_set.blocks.iter().filter(|block| {
+            phases.stack_traits(block.stack).purpose == Some(KnownPurpose::GradientBuckets)
+        });
+        let bytes: u64 = buckets.map(|block| block.requested_bytes).sum();
+        let (now, run) = (live_set.entry.unwrap_or(0), live_set.point.run);
+        let has_started = |run: &&PhaseRun| run.start as usize <= now;
+        let runs = phases.runs().iter().take_while(has_started);
+        let last = runs.filter(|run| run.phase == Phase::Backward).last();
+        match last {
+            _ if bytes == 0 => Self::None,
+            _ if lifetimes.max_left_for_optimizer() > bytes / 2 => Self::Copies,
+            _ if !lifetimes.completes_backward() => Self::Unknown,
+            // A pass without communication (`no_sync`): the next one adds its gradients to those of this one.
+            _ if lifetimes.phase(live_set.point) == Phase::Backward
+                && lifetimes.outlived_bytes(run) > bytes / 2 =>
+            {
+                Self::Empty
+            }
+            _ if lifetimes.phase(live_set.point) == Phase::Backward
+                && !lifetimes.is_after_last_allocation(live_set.point)
+                && lifetimes.freed_at_end(live_set.point) > bytes / 10 * 9 =>
+            {
+                Self::GradientsAtEnd
+            }
+            None => Self::Empty,
+            Some(last) => {
+                let since = last.start as usize..=now;
+                let zero_grads = phases.zero_grad_ends();
+                let are_dropped = if zero_grads.is_empty() {
+                    let is_over = phases.step_at(last.start as usize) != phases.step_at(now);
+                    is_over && matches!(phases.phase_at(now), Phase::Data | Phase::Forward)
+                } else {
+                    zero_grads.iter().any(|end| since.contains(&(*end as usize)))
+                };
+                if are_dropped { Self::Empty } else { Self::Gradients }
+            }
+        }
+    }
+
+    /// Declassifies buckets that do not contain the gradients yet, because passes without communication (`no_sync`)
+    /// left gradients in memory of their own.
+    pub(super) fn yield_to_gradients(
+        self,
+        live_set: &LiveSet,
+        classified: &mut [Classification],
+        phases: &Phases,
+    ) {
+        if self != Self::Gradients {
+            return;
+        }
+        let is_bucket = |block: &LiveBlock| {
+            phases.stack_traits(block.stack).purpose == Some(KnownPurpose::GradientBuckets)
+        };
+        let (mut separate, mut in_buckets) = (0_u64, 0_u64);
+        for (block, (category, _)) in live_set.blocks.iter().zip(classified.iter()) {
+            match category {
+                Category::Gradients if is_bucket(block) => in_buckets += block.requested_bytes,
+                Category::Gradients => separate += block.requested_bytes,
+                _ => {}
+            }
+        }
+        // While the next pass communicates, gradients move into the buckets one by one.
+        if separate > in_buckets / 20 * 19 {
+            for (block, classified) in live_set.blocks.iter().zip(classified) {
+                if is_bucket(block) {
+                    *classified = Self::Empty.classification();
+                }
+            }
+        }
+    }
+
+    /// The category of a bucket.
+    pub(super) fn classification(self) -> Classification {
+        match self {
+            Self::Copies => (Category::Communication, Confidence::High),
+            Self::Gradients => (Category::Gradients, Confidence::Medium),
+            Self::Unknown | Self::Empty | Self::GradientsAtEnd | Self::None => {
+                (Category::Communication, Confidence::Medium)
+            }
+        }
+    }
+}

@@ -1,0 +1,525 @@
+//! Collects block lifetimes in one replay: the live blocks of some positions with their allocation and free, statistics
+//! of all blocks by stack and by phase run, and the live memory of each line at the end of each step.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+
+use super::free_counts::FreeCounts;
+use super::leaks::LeakTracker;
+use super::samples::LifetimeSamples;
+use crate::base::ids::{StackId, to_u32};
+use crate::base::intern::{SeededMap, SeededSet};
+use crate::replay::literal::{Tiling, Tracking};
+use crate::snapshot::{Action, BlockState, TraceEntry};
+use crate::stacks::frames::StackReader;
+use crate::stacks::phases::{KnownPurpose, Phase, PhaseRun, Phases, StackTraits};
+use crate::study::DeviceStudy;
+
+/// An entry of the trace with its phase run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TracePoint {
+    pub(super) entry: u32,
+    /// Number of the phase run, from 1; 0 is before the first run.
+    pub(super) run: u32,
+}
+
+impl TracePoint {
+    /// Index of the run in [`Phases::runs`]; `None` before the first run.
+    fn run_index(self) -> Option<usize> {
+        (self.run as usize).checked_sub(1)
+    }
+}
+
+/// A live block.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LiveBlock {
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+    pub(super) requested_bytes: u64,
+    pub(super) stack: StackId,
+    /// The stack with its caller and forward stack.
+    pub(super) extended_stack: StackId,
+    /// `None` if it is older than the recording.
+    pub(super) allocated_at: Option<TracePoint>,
+    /// `None` if it was live until [`LiveSet::observed_until`].
+    pub(super) freed_at: Option<TracePoint>,
+    /// Traits of the stack that freed it.
+    pub(super) freed_by: StackTraits,
+}
+
+impl LiveBlock {
+    /// Whether user code dropped the last reference, outside of a backward pass.
+    pub(super) fn is_freed_by_program(&self) -> bool {
+        is_run_by_program(self.freed_by)
+    }
+}
+
+/// Whether user code ran, outside of a backward pass.
+fn is_run_by_program(traits: StackTraits) -> bool {
+    traits.caller.is_some() && traits.phase != Some(Phase::Backward)
+}
+
+/// The live blocks at one position, by address.
+#[derive(Debug)]
+pub(super) struct LiveSet {
+    /// The entry that the position follows; `None` for the start of the trace.
+    pub(super) entry: Option<usize>,
+    pub(super) point: TracePoint,
+    /// Frees count up to here: the next failed request, or the last allocation. Later frees are teardown and say
+    /// nothing about the purpose of a block.
+    pub(super) observed_until: Option<TracePoint>,
+    pub(super) blocks: Vec<LiveBlock>,
+}
+
+/// Evidence that parameters of some size were gathered for a pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum GatherEvidence {
+    Yes,
+    Possible,
+    No,
+}
+
+/// Padding of shards to equal size is at most the gathered size divided by this.
+const MAX_PADDING_FRACTION: u64 = 8;
+
+/// Block lifetimes of one replay. Runs are numbered as in [`TracePoint::run`].
+pub(super) struct Lifetimes<'a> {
+    runs: &'a [PhaseRun],
+    phases: &'a Phases,
+    /// For each run, number of backward passes that have started.
+    backward_passes_begun: Vec<u32>,
+    /// Frees have stacks, so user code that frees is known.
+    has_stacks_of_frees: bool,
+    /// For each run, the entry of its last allocation so far.
+    last_alloc: Vec<u32>,
+    pub(super) live_sets: Vec<LiveSet>,
+    /// Blocks at many positions, if requested.
+    pub(super) samples: LifetimeSamples<LiveBlock>,
+    /// By stack.
+    free_counts: Vec<FreeCounts>,
+    /// Number of blocks that outlived the backward run that allocated them, by that run and requested size.
+    outlived_by_size: SeededMap<(u32, u64), u32>,
+    /// Bytes that outlived the backward run that allocated them and that no backward pass freed, by run.
+    left_for_optimizer: FxHashMap<u32, u64>,
+    /// Bytes that outlived the backward run that allocated them, by run.
+    outlived_bytes: FxHashMap<u32, u64>,
+    /// For each run, bytes with parameter sizes that it allocated, and freed after its last allocation.
+    freed_at_end: Vec<u64>,
+    /// By requested size, the maximum number of blocks that outlived the backward run that allocated them.
+    pub(super) gradient_sizes: SeededMap<u64, u32>,
+    /// Requested sizes of blocks that PyTorch allocated for parameters.
+    pub(super) parameter_sizes: SeededSet<u64>,
+    /// Requested sizes of gathered parameters.
+    gathered_sizes: BTreeSet<u64>,
+    pub(super) leaks: LeakTracker,
+    /// The last failed request so far, or the last allocation once it has passed: frees after it are teardown.
+    teardown_after: Option<u32>,
+}
+
+/// A block that is live at the current entry of the replay.
+#[derive(Clone, Copy)]
+struct OpenBlock {
+    stack: StackId,
+    extended_stack: StackId,
+    bytes: u64,
+    requested_bytes: u64,
+    allocated_at: Option<TracePoint>,
+    /// See [`LifetimeSamples::next_sample`].
+    first_sample: u32,
+}
+
+impl OpenBlock {
+    /// `freed` is where it was freed, with the traits of the freeing stack.
+    fn block(self, address: u64, freed: Option<(TracePoint, StackTraits)>) -> LiveBlock {
+        let Self { stack, extended_stack, bytes, requested_bytes, allocated_at, .. } = self;
+        let (freed_at, freed_by) = freed.unzip();
+        let freed_by = freed_by.unwrap_or_default();
+        LiveBlock {
+            address,
+            bytes,
+            requested_bytes,
+            stack,
+            extended_stack,
+            allocated_at,
+            freed_at,
+            freed_by,
+        }
+    }
+}
+
+impl<'a> Lifetimes<'a> {
+    /// `stacks` is the number of stacks of the snapshot.
+    fn new(phases: &'a Phases, stacks: usize) -> Self {
+        let runs = phases.runs();
+        let (mut begun, mut last_phase) = (0, Phase::Other);
+        let backward_passes_begun = runs.iter().map(|run| {
+            // An optimizer may step during a backward pass, which then continues.
+            begun += u32::from(run.phase == Phase::Backward && last_phase != Phase::Backward);
+            last_phase = if run.phase == Phase::Optimizer { last_phase } else { run.phase };
+            begun
+        });
+        Self {
+            runs,
+            phases,
+            has_stacks_of_frees: false,
+            backward_passes_begun: backward_passes_begun.collect(),
+            last_alloc: vec![0; runs.len()],
+            live_sets: Vec::new(),
+            samples: LifetimeSamples::new(Vec::new()),
+            free_counts: vec![FreeCounts::default(); stacks],
+            outlived_by_size: SeededMap::default(),
+            gradient_sizes: SeededMap::default(),
+            left_for_optimizer: FxHashMap::default(),
+            outlived_bytes: FxHashMap::default(),
+            freed_at_end: vec![0; phases.runs().len()],
+            teardown_after: None,
+            parameter_sizes: SeededSet::default(),
+            gathered_sizes: BTreeSet::new(),
+            leaks: LeakTracker::new(stacks),
+        }
+    }
+
+    /// Replays `device`'s trace. Collects the live blocks after each entry in `wanted` (`None`: before the first), and
+    /// the blocks at the positions of `samples`.
+    pub(super) fn from_trace(
+        device: DeviceStudy<'a, '_>,
+        mut wanted: Vec<Option<usize>>,
+        samples: LifetimeSamples<LiveBlock>,
+    ) -> Self {
+        let (stacks, phases) = (device.stacks(), device.phases());
+        let mut lifetimes = Self::new(phases, device.snapshot().stacks.len());
+        lifetimes.samples = samples;
+        let mut live: SeededMap<u64, OpenBlock> = SeededMap::default();
+        // Blocks of earlier live sets that are still live, by address.
+        let mut awaited: SeededMap<u64, Vec<(usize, usize)>> = SeededMap::default();
+        let mut at = TracePoint { entry: 0, run: 0 };
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut wanted = wanted.into_iter().peekable();
+        let last_alloc = device.device().indexes_with_action(Action::Alloc).next_back();
+        let mut ends = phases.step_ends().iter().copied().peekable();
+        device.replay(Tracking::Totals, |step| {
+            if let Some((index, entry)) = step.entry {
+                at.entry = to_u32(index);
+                lifetimes.samples.advance(index);
+                if phases.runs().get(at.run as usize).is_some_and(|next| next.start <= at.entry) {
+                    at.run += 1;
+                }
+                lifetimes.apply_entry(stacks, &entry, at, step.tiling, &mut live, &mut awaited);
+                if ends.next_if(|end| *end == at.entry + 1).is_some() {
+                    lifetimes.leaks.end_step(step.tiling.totals().allocated);
+                }
+            } else {
+                live = lifetimes.open_initial_blocks(stacks, step.tiling);
+            }
+            let entry = step.entry.map(|(index, _)| index);
+            if wanted.next_if_eq(&entry).is_some() {
+                let live_set = LiveSet {
+                    entry,
+                    point: at,
+                    observed_until: None,
+                    blocks: live_blocks(stacks, step.tiling, &live),
+                };
+                let set = lifetimes.live_sets.len();
+                for (row, block) in live_set.blocks.iter().enumerate() {
+                    awaited.entry(block.address).or_default().push((set, row));
+                }
+                lifetimes.live_sets.push(live_set);
+            }
+            if step.entry.is_some_and(|(index, entry)| {
+                entry.action == Action::Oom || last_alloc.is_none_or(|last| last <= index)
+            }) {
+                lifetimes.teardown_after = Some(at.entry);
+                lifetimes.close_live_sets(at);
+            }
+        });
+        lifetimes.finish(live.values(), at);
+        lifetimes.samples.finish();
+        for (address, block) in live {
+            lifetimes.samples.end_lifetime(block.first_sample, || block.block(address, None));
+        }
+        lifetimes
+    }
+
+    /// The blocks that are live before the first entry.
+    fn open_initial_blocks(
+        &mut self,
+        stacks: &StackReader<'_>,
+        tiling: &Tiling,
+    ) -> SeededMap<u64, OpenBlock> {
+        let mut live = SeededMap::default();
+        for (address, bytes, requested_bytes, state, extended_stack) in tiling.active_blocks() {
+            if state == BlockState::ActiveAllocated {
+                let stack = stacks.recorded_stack(extended_stack);
+                live.insert(
+                    address,
+                    OpenBlock {
+                        stack,
+                        extended_stack,
+                        bytes,
+                        requested_bytes,
+                        allocated_at: None,
+                        first_sample: 0,
+                    },
+                );
+            }
+        }
+        let mut by_address: Vec<(&u64, &OpenBlock)> = live.iter().collect();
+        by_address.sort_unstable_by_key(|(address, _)| **address);
+        for (_, block) in by_address {
+            self.leaks.add_older(stacks, block.extended_stack, block.bytes);
+        }
+        live
+    }
+
+    /// Counts the blocks that are live at the end of the trace.
+    fn finish<'l>(&mut self, live: impl Iterator<Item = &'l OpenBlock>, at: TracePoint) {
+        for block in live {
+            // A block that outlives the next backward pass too is no gradient.
+            if let Some(allocated_at) = block.allocated_at
+                && self.backward_passes_at(allocated_at) == self.backward_passes_at(at)
+            {
+                self.count_outliving_pass(*block, allocated_at, at, false);
+            }
+        }
+        for ((_, requested), blocks) in self.outlived_by_size.drain() {
+            let most = self.gradient_sizes.entry(requested).or_default();
+            *most = blocks.max(*most);
+        }
+    }
+
+    fn apply_entry(
+        &mut self,
+        stacks: &StackReader<'_>,
+        event: &TraceEntry,
+        at: TracePoint,
+        tiling: &Tiling,
+        live: &mut SeededMap<u64, OpenBlock>,
+        awaited: &mut SeededMap<u64, Vec<(usize, usize)>>,
+    ) {
+        match event.action {
+            Action::Alloc => {
+                let Some((bytes, BlockState::ActiveAllocated)) = tiling.block_at(event.addr) else {
+                    return; // contradicts the trace before it
+                };
+                if let Some(run) = at.run_index() {
+                    (self.last_alloc[run], self.freed_at_end[run]) = (at.entry, 0);
+                }
+                let (stack, extended_stack) = (event.stack, event.extended_stack);
+                let requested_bytes = event.size;
+                let (allocated_at, first_sample) = (Some(at), self.samples.next_sample());
+                let new = OpenBlock {
+                    stack,
+                    extended_stack,
+                    bytes,
+                    requested_bytes,
+                    allocated_at,
+                    first_sample,
+                };
+                match self.phases.stack_traits(stack).purpose {
+                    Some(KnownPurpose::Parameters) => {
+                        self.parameter_sizes.insert(requested_bytes);
+                    }
+                    Some(KnownPurpose::GatheredParameters) => {
+                        self.gathered_sizes.insert(requested_bytes);
+                    }
+                    _ => {}
+                }
+                self.leaks.add(stacks, extended_stack, bytes);
+                if let Some(lost) = live.insert(event.addr, new) {
+                    self.leaks.remove(stacks, lost.extended_stack, lost.bytes);
+                    self.samples.end_lifetime(lost.first_sample, || lost.block(event.addr, None));
+                }
+            }
+            Action::FreeRequested | Action::FreeCompleted => {
+                let Some(block) = live.remove(&event.addr) else {
+                    return; // the second entry of a free, or a free of an unknown block
+                };
+                let traits = self.phases.stack_traits(event.stack);
+                self.has_stacks_of_frees |= traits.caller.is_some();
+                let by_program = is_run_by_program(traits);
+                let freed = Some((at, traits));
+                self.samples.end_lifetime(block.first_sample, || block.block(event.addr, freed));
+                if let Some(allocated_at) = block.allocated_at {
+                    self.leaks.remove(stacks, block.extended_stack, block.bytes);
+                    self.count_free(block, allocated_at, at, by_program);
+                } else {
+                    self.leaks.remove_older(stacks, block.extended_stack, block.bytes);
+                }
+                for (set, row) in awaited.remove(&event.addr).unwrap_or_default() {
+                    let live_set = &mut self.live_sets[set];
+                    if live_set.observed_until.is_none() {
+                        let block = &mut live_set.blocks[row];
+                        block.freed_at = Some(at);
+                        block.freed_by = traits;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn close_live_sets(&mut self, at: TracePoint) {
+        for live_set in &mut self.live_sets {
+            live_set.observed_until = live_set.observed_until.or(Some(at));
+        }
+    }
+
+    fn count_free(
+        &mut self,
+        block: OpenBlock,
+        allocated_at: TracePoint,
+        freed: TracePoint,
+        by_program: bool,
+    ) {
+        if self.teardown_after.is_some_and(|since| allocated_at.entry <= since) {
+            return; // teardown
+        }
+        self.count_outliving_pass(block, allocated_at, freed, by_program);
+        let passes =
+            self.backward_passes_at(freed).saturating_sub(self.backward_passes_at(allocated_at));
+        let in_backward = self.phase(freed) == Phase::Backward && !by_program;
+        let counts = &mut self.free_counts[block.stack.index()];
+        if allocated_at.run == freed.run {
+            counts.in_run += 1;
+            if let Some(run) = allocated_at.run_index()
+                && self.parameter_sizes.contains(&block.requested_bytes)
+            {
+                let freed_at_end = &mut self.freed_at_end[run];
+                *freed_at_end = freed_at_end.saturating_add(block.requested_bytes);
+            }
+        } else if passes == 0 {
+            counts.before_backward += 1;
+        } else {
+            counts.after_backward_start += 1;
+            counts.in_backward += u32::from(in_backward);
+        }
+        counts.max_passes = counts.max_passes.max(passes);
+        if passes == 0 {
+            counts.max_early_lifetime =
+                counts.max_early_lifetime.max(freed.entry - allocated_at.entry);
+        }
+    }
+
+    /// Counts `block` if a backward run allocated it, and it was live at `end`, after that run.
+    fn count_outliving_pass(
+        &mut self,
+        block: OpenBlock,
+        allocated_at: TracePoint,
+        end: TracePoint,
+        by_program: bool,
+    ) {
+        if self.phase(allocated_at) == Phase::Backward
+            && (allocated_at.run != end.run || by_program)
+        {
+            *self.outlived_by_size.entry((allocated_at.run, block.requested_bytes)).or_default() +=
+                1;
+            let kept = self.outlived_bytes.entry(allocated_at.run).or_default();
+            *kept = kept.saturating_add(block.requested_bytes);
+            if by_program || self.phase(end) != Phase::Backward {
+                let left = self.left_for_optimizer.entry(allocated_at.run).or_default();
+                *left = left.saturating_add(block.requested_bytes);
+            }
+        }
+    }
+
+    pub(super) fn free_counts(&self, stack: StackId) -> FreeCounts {
+        self.free_counts[stack.index()]
+    }
+
+    pub(super) fn point(&self, entry: usize) -> TracePoint {
+        let run = self.runs.partition_point(|run| run.start as usize <= entry);
+        TracePoint { entry: to_u32(entry), run: to_u32(run) }
+    }
+
+    pub(super) fn phase(&self, point: TracePoint) -> Phase {
+        point.run_index().map_or(Phase::Other, |run| self.runs[run].phase)
+    }
+
+    /// Whether the run of `point` may have ended before it: it allocated nothing more, and frees have no stacks.
+    pub(super) fn may_have_ended(&self, point: TracePoint) -> bool {
+        !self.has_stacks_of_frees && self.is_after_last_allocation(point)
+    }
+
+    pub(super) fn has_backward(&self) -> bool {
+        self.backward_passes_begun.last().is_some_and(|passes| *passes > 0)
+    }
+
+    /// Maximum number of bytes that a backward pass left for later code.
+    pub(super) fn max_left_for_optimizer(&self) -> u64 {
+        self.left_for_optimizer.values().copied().max().unwrap_or(0)
+    }
+
+    /// Evidence that parameters of `bytes`, in full or half precision, were gathered for a pass, with or without
+    /// padding.
+    pub(super) fn gather_evidence(&self, bytes: u64) -> GatherEvidence {
+        let max_padded = bytes.saturating_add(bytes / MAX_PADDING_FRACTION);
+        let is_parameter =
+            |bytes: Option<u64>| bytes.is_some_and(|bytes| self.parameter_sizes.contains(&bytes));
+        match self.gathered_sizes.range(bytes..=max_padded).next() {
+            Some(size) if *size == bytes => GatherEvidence::Yes,
+            Some(_) if is_parameter(Some(bytes)) || is_parameter(bytes.checked_mul(2)) => {
+                GatherEvidence::Yes
+            }
+            Some(_) => GatherEvidence::Possible,
+            None => GatherEvidence::No,
+        }
+    }
+
+    /// Bytes that backward run `run` allocated and that outlived it.
+    pub(super) fn outlived_bytes(&self, run: u32) -> u64 {
+        self.outlived_bytes.get(&run).copied().unwrap_or(0)
+    }
+
+    /// Bytes with parameter sizes that the run of `point` allocated, and freed after its last allocation.
+    pub(super) fn freed_at_end(&self, point: TracePoint) -> u64 {
+        point.run_index().map_or(0, |run| self.freed_at_end[run])
+    }
+
+    /// Whether `point` is after the last allocation of its run.
+    pub(super) fn is_after_last_allocation(&self, point: TracePoint) -> bool {
+        point.run_index().is_some_and(|run| self.last_alloc[run] < point.entry)
+    }
+
+    /// Whether a backward pass completed within the recording.
+    pub(super) fn completes_backward(&self) -> bool {
+        // The last run may be incomplete.
+        self.backward_passes_begun.iter().rev().nth(1).is_some_and(|passes| *passes > 0)
+    }
+
+    /// Number of backward passes that started before entry `entry`.
+    pub(super) fn backward_passes_before(&self, entry: usize) -> u32 {
+        let run = self.runs.partition_point(|run| (run.start as usize) < entry);
+        self.backward_passes_at(TracePoint { entry: to_u32(entry), run: to_u32(run) })
+    }
+
+    /// Number of backward passes that started up to `point`.
+    pub(super) fn backward_passes_at(&self, point: TracePoint) -> u32 {
+        point.run_index().map_or(0, |run| self.backward_passes_begun[run])
+    }
+}
+
+/// The live blocks of `tiling`, by address.
+fn live_blocks(
+    stacks: &StackReader<'_>,
+    tiling: &Tiling,
+    live: &SeededMap<u64, OpenBlock>,
+) -> Vec<LiveBlock> {
+    let mut blocks: Vec<LiveBlock> = tiling
+        .active_blocks()
+        .filter(|(.., state, _)| *state == BlockState::ActiveAllocated)
+        .map(|(address, bytes, requested_bytes, _, extended_stack)| LiveBlock {
+            address,
+            bytes,
+            requested_bytes,
+            stack: stacks.recorded_stack(extended_stack),
+            extended_stack,
+            allocated_at: live.get(&address).and_then(|block| block.allocated_at),
+            freed_at: None,
+            freed_by: StackTraits::default(),
+        })
+        .collect();
+    blocks.sort_unstable_by_key(|block| block.address);
+    blocks
+}

@@ -1,0 +1,136 @@
+//! Attributes every live block of a position to a category, phase, step, range, file, line and stack.
+//!
+//! In: one literal replay. Out: a [`MemoryBreakdown`] per position, growth from step to step ([`Leaks`]), and layers of
+//! categories over time. `lifetimes` replays the trace, `classify` assigns categories to single blocks,
+//! `gradient_buckets` and `parameter_copies` to groups of blocks, `leaks` compares steps, `breakdown` sums up.
+
+mod allocations;
+mod breakdown;
+mod category;
+mod classify;
+mod free_counts;
+mod gradient_buckets;
+mod layers;
+mod leaks;
+mod lifetimes;
+mod parameter_copies;
+mod rules;
+mod samples;
+
+use serde::Serialize;
+
+pub(crate) use self::allocations::{Allocation, classify_allocations};
+use self::breakdown::BreakdownBuilder;
+pub use self::breakdown::{
+    Age, ByAge, ByCategory, ByFile, ByPhase, ByRange, ByRule, MemoryBreakdown,
+};
+pub use self::category::{Category, Confidence};
+pub use self::layers::CategoryLayer;
+use self::layers::category_layers;
+pub use self::leaks::{LeakSuspect, Leaks};
+use self::lifetimes::Lifetimes;
+pub use self::rules::CategoryRule;
+use self::samples::LifetimeSamples;
+use crate::replay::literal::inferred_capacity;
+use crate::stacks::phases::StepMarker;
+use crate::study::{DeviceStudy, MemoryHistory, TracePosition};
+
+/// The training steps of a recording.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct StepsReport {
+    /// Number of steps that completed within the recording.
+    pub completed: u64,
+    /// The event that ends a step; null if the recording shows no steps.
+    #[serde(rename = "told_by")]
+    pub marker: Option<StepMarker>,
+}
+
+/// A live block with its category.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CategorizedBlock {
+    pub address: u64,
+    pub bytes: u64,
+    pub category: Category,
+    pub confidence: Confidence,
+}
+
+/// The result of attributing a device's memory in one replay.
+#[derive(Default)]
+pub(crate) struct Attribution {
+    pub(crate) at_peak: Option<MemoryBreakdown>,
+    pub(crate) at_failure: Option<MemoryBreakdown>,
+    pub(crate) at_position: Option<MemoryBreakdown>,
+    pub(crate) steps: StepsReport,
+    pub(crate) leaks: Leaks,
+    /// Bytes by category at [`MemoryHistory::peak_positions`], if requested.
+    pub(crate) layers: Vec<CategoryLayer>,
+}
+
+/// Attributes the memory of `device` at the peak, the last failure and `position`. `history` must be the device's own,
+/// so that the replay does not start over. Tables have `top` rows; `rules` add custom categories.
+pub(crate) fn attribute_memory(
+    device: DeviceStudy<'_, '_>,
+    history: &MemoryHistory,
+    position: TracePosition,
+    rules: &[CategoryRule],
+    top: usize,
+    is_layered: bool,
+) -> Attribution {
+    // Without a peak entry, the peak is the state before the window's first entry.
+    let peak = history.peak.allocated_event.or(history.first_entry.checked_sub(1));
+    let peak = peak.and_then(|entry| usize::try_from(entry).ok());
+    let failure = device.failed_requests().next_back();
+    let mut wanted = vec![peak];
+    wanted.extend(failure.map(Some));
+    let position = match position {
+        TracePosition::Snapshot => None,
+        TracePosition::Start => Some(None),
+        TracePosition::Entry { event } => Some(usize::try_from(event).ok()),
+    };
+    wanted.extend(position);
+    let sampled = history.peak_positions.iter().filter(|_| is_layered);
+    let sampled: Vec<usize> = sampled.filter_map(|n| usize::try_from(*n).ok()).collect();
+    let samples = sampled.len();
+    let mut lifetimes = Lifetimes::from_trace(device, wanted, LifetimeSamples::new(sampled));
+    let phases = device.phases();
+    let layers = match samples {
+        0 => Vec::new(),
+        _ => category_layers(device.device(), &mut lifetimes, phases, samples),
+    };
+    let breakdown = |entry: Option<usize>| {
+        let live_set = lifetimes.live_sets.iter().find(|set| set.entry == entry)?;
+        Some(BreakdownBuilder::new(device, &lifetimes, live_set).build(rules, top))
+    };
+    let reserved_before = history.outcome.initial_totals.reserved;
+    let capacity = device.scope().capacity;
+    let capacity = capacity.or_else(|| inferred_capacity(device.device(), reserved_before));
+    let capacity = capacity.or_else(|| device.recorded_capacity());
+    Attribution {
+        at_peak: breakdown(peak),
+        at_failure: failure.and_then(|failure| breakdown(Some(failure))),
+        at_position: position.and_then(breakdown),
+        steps: StepsReport {
+            completed: phases.completed_steps() as u64,
+            marker: phases.step_marker(),
+        },
+        leaks: lifetimes.leaks.report(device.stacks(), top, capacity),
+        layers,
+    }
+}
+
+/// The live blocks after entry `entry` of `device`'s trace, by address. Empty if the trace has no such entry.
+pub fn categorized_blocks(device: DeviceStudy<'_, '_>, entry: usize) -> Vec<CategorizedBlock> {
+    let lifetimes =
+        Lifetimes::from_trace(device, vec![Some(entry)], LifetimeSamples::new(Vec::new()));
+    let Some(live_set) = lifetimes.live_sets.first() else { return Vec::new() };
+    let categories = classify::classify(live_set, &lifetimes, device.phases());
+    let blocks = live_set.blocks.iter().zip(categories);
+    blocks
+        .map(|(block, (category, confidence))| CategorizedBlock {
+            address: block.address,
+            bytes: block.bytes,
+            category,
+            confidence,
+        })
+        .collect()
+}

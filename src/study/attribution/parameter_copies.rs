@@ -1,0 +1,202 @@
+//! Classifies sets of blocks that have the sizes of the parameters: state of custom optimizers, copies of weights or
+//! gradients. Their stacks do not show the purpose, but no other memory has these sizes.
+
+use rustc_hash::FxHashMap;
+
+use super::category::{Category, Classification, Confidence};
+use super::lifetimes::{Lifetimes, LiveBlock, LiveSet, TracePoint};
+use crate::base::ids::StackId;
+use crate::base::intern::SeededMap;
+use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine};
+
+/// How parameters and a copy in another precision may differ in size: `.0` / `.1` = parameter size / copy size.
+const PRECISION_SCALES: [(u64, u64); 5] = [(1, 1), (1, 2), (1, 4), (2, 1), (4, 1)];
+/// Minimum number of blocks of a set that copies less than half of the parameters.
+const MIN_BLOCKS: u64 = 8;
+
+/// Number of blocks by requested size.
+type SizeCounts = SeededMap<u64, u64>;
+
+fn total_bytes(sizes: &SizeCounts) -> u64 {
+    sizes.iter().fold(0, |all, (size, blocks)| all.saturating_add(size.saturating_mul(*blocks)))
+}
+
+/// Whether `set` consists of one or more copies of `parameters`, or of a large part of them.
+fn is_copy(set: &SizeCounts, parameters: &SizeCounts) -> bool {
+    let blocks: u64 = set.values().sum();
+    if blocks < 2 || parameters.len() < 2 {
+        return false;
+    }
+    PRECISION_SCALES.iter().any(|(parameter_scale, copy_scale)| {
+        let (mut matched, mut copied) = (0_u64, 0_u64);
+        for (size, blocks) in set {
+            let scaled = size.checked_mul(*parameter_scale);
+            let Some(scaled) = scaled.filter(|size| size % copy_scale == 0) else { continue };
+            let parameter_size = scaled / copy_scale;
+            let Some(available) = parameters.get(&parameter_size) else { continue };
+            // One line may make up to three copies: two moments and a master weight.
+            matched = matched.saturating_add(size.saturating_mul((*blocks).min(available * 3)));
+            copied =
+                copied.saturating_add(parameter_size.saturating_mul((*blocks).min(*available)));
+        }
+        matched >= total_bytes(set) / 20 * 19
+            && (copied >= total_bytes(parameters) / 2 || blocks >= MIN_BLOCKS && set.len() > 2)
+    })
+}
+
+/// Reclassifies the blocks that form copies of the parameters, unless their own stacks and lifetimes are conclusive.
+pub(super) fn classify_copies(
+    live_set: &LiveSet,
+    classified: &mut [Classification],
+    lifetimes: &Lifetimes<'_>,
+    phases: &Phases,
+) {
+    let mut parameters = SizeCounts::default();
+    for (block, (category, confidence)) in live_set.blocks.iter().zip(classified.iter()) {
+        if (*category, *confidence) == (Category::Parameters, Confidence::High)
+            && phases.stack_traits(block.stack).purpose != Some(KnownPurpose::GatheredParameters)
+        {
+            *parameters.entry(block.requested_bytes).or_default() += 1;
+        }
+    }
+    let left = lifetimes.gradient_sizes.iter().map(|(size, blocks)| (*size, u64::from(*blocks)));
+    let gradients: SizeCounts = left.collect();
+    let mut sets: FxHashMap<StackId, (SizeCounts, Vec<usize>)> = FxHashMap::default();
+    for (at, block) in live_set.blocks.iter().enumerate() {
+        if may_be_copy(block, classified[at], phases.stack_traits(block.stack).purpose, lifetimes) {
+            let (sizes, places) = sets.entry(block.stack).or_default();
+            *sizes.entry(block.requested_bytes).or_default() += 1;
+            places.push(at);
+        }
+    }
+    let program = ProgramTraits {
+        lifetimes,
+        phases,
+        has_state: classified.contains(&(Category::OptimizerState, Confidence::High)),
+        has_custom_optimizer: phases.has_custom_optimizer(),
+    };
+    for (sizes, places) in sets.into_values() {
+        if is_copy(&sizes, &parameters) || is_copy(&sizes, &gradients) {
+            for at in places {
+                classified[at] = program.classify(&live_set.blocks[at]);
+            }
+        }
+    }
+}
+
+/// Whether a block may belong to a copy: its classification is uncertain, and no pass allocated it.
+fn may_be_copy(
+    block: &LiveBlock,
+    (_, confidence): Classification,
+    makes: Option<KnownPurpose>,
+    lifetimes: &Lifetimes<'_>,
+) -> bool {
+    let is_outside_passes =
+        |point| !matches!(lifetimes.phase(point), Phase::Forward | Phase::Backward);
+    confidence != Confidence::High
+        && makes != Some(KnownPurpose::OptimizerStep)
+        && block.allocated_at.is_some_and(is_outside_passes)
+}
+
+/// Facts about the program as a whole.
+struct ProgramTraits<'a> {
+    lifetimes: &'a Lifetimes<'a>,
+    phases: &'a Phases,
+    /// A PyTorch optimizer has created its state.
+    has_state: bool,
+    /// The program has an optimizer of its own.
+    has_custom_optimizer: bool,
+}
+
+impl ProgramTraits<'_> {
+    /// Whether `point` is after a backward pass and before the optimizer step of the same training step.
+    fn waits_for_optimizer(&self, point: TracePoint) -> bool {
+        let step = self.phases.step_at(point.entry as usize);
+        let entries = step.and_then(|step| self.phases.step_entries(step));
+        entries.is_some_and(|step| {
+            self.lifetimes.backward_passes_before(step.start)
+                < self.lifetimes.backward_passes_at(point)
+        })
+    }
+
+    /// The category of a block of a copy.
+    fn classify(&self, block: &LiveBlock) -> Classification {
+        use Category::{Gradients, OptimizerState, Other, Parameters, Temporaries};
+        use Confidence::{Low, Medium};
+        let Some(allocated_at) = block.allocated_at else {
+            debug_assert!(false, "may_be_copy excludes blocks that are older than the trace");
+            return (Other, Low);
+        };
+        let is_trained = self.lifetimes.backward_passes_at(allocated_at) > 0;
+        let counts = self.lifetimes.free_counts(block.stack);
+        let is_short = match block.freed_at {
+            Some(freed)
+                if freed.run == allocated_at.run
+                    && self.lifetimes.phase(allocated_at) == Phase::Optimizer =>
+            {
+                return (Temporaries, Medium);
+            }
+            None if counts.in_run > 0 && self.lifetimes.phase(allocated_at) == Phase::Optimizer => {
+                return (Temporaries, Medium);
+            }
+            Some(freed) => {
+                self.lifetimes.backward_passes_at(freed)
+                    <= self.lifetimes.backward_passes_at(allocated_at) + 1
+            }
+            None => {
+                counts.before_any_backward() + counts.after_backward_start > 0
+                    && counts.max_passes <= 1
+            }
+        };
+        // A copy made of the gradients before the optimizer step, and freed before the next pass ends.
+        if is_short && self.waits_for_optimizer(allocated_at) {
+            return (Gradients, Medium);
+        }
+        let routine = self.phases.stack_traits(block.stack).routine;
+        let is_loaded = routine == Some(Routine::FileLoader);
+        let has_optimizer = self.phases.has_optimizer();
+        if is_loaded {
+            return (if self.has_state { Other } else { OptimizerState }, Low);
+        }
+        if routine == Some(Routine::OptimizerConstructor)
+            || self.lifetimes.phase(allocated_at) == Phase::Optimizer
+        {
+            (OptimizerState, Medium)
+        } else if is_trained && has_optimizer {
+            // The optimizer's own state is classified already: an average of the weights.
+            (Parameters, Low)
+        } else if is_trained || routine == Some(Routine::Constructor) && self.has_custom_optimizer {
+            (OptimizerState, Medium)
+        } else if has_optimizer {
+            (Parameters, Medium)
+        } else if self.lifetimes.has_backward() {
+            (OptimizerState, Low)
+        } else {
+            (Parameters, Low)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(of: &[(u64, u64)]) -> SizeCounts {
+        of.iter().copied().collect()
+    }
+
+    #[test]
+    fn a_copy_has_the_sizes_of_the_parameters() {
+        let parameters = sizes(&[(4096, 3), (1024, 6), (64, 1)]);
+        assert!(is_copy(&parameters, &parameters));
+        assert!(
+            is_copy(&sizes(&[(8192, 3), (2048, 6), (128, 1)]), &parameters),
+            "twice as precise"
+        );
+        assert!(is_copy(&sizes(&[(4096, 6), (1024, 12), (64, 2)]), &parameters), "two copies");
+        assert!(is_copy(&sizes(&[(4096, 3), (1024, 2)]), &parameters), "most of one copy");
+        assert!(!is_copy(&sizes(&[(1024, 2)]), &parameters), "too few");
+        assert!(!is_copy(&sizes(&[(4096, 1), (5000, 4)]), &parameters), "other sizes");
+        assert!(!is_copy(&sizes(&[(4096, 40)]), &parameters), "many of one size");
+    }
+}

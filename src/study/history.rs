@@ -1,0 +1,148 @@
+//! A device's totals over time: a bucketed series, and the peaks.
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+use super::window::{self, Window};
+use crate::base::units::ratio;
+use crate::replay::literal::{Bucket, LiteralOutcome, ReplayStep, Sampler, SeriesPeak};
+use crate::snapshot::Device;
+
+/// Buckets of the series; more than a terminal has columns.
+const MAX_BUCKETS: usize = 512;
+
+/// Index of reserved bytes in a sample of [`MemoryHistory::samples`].
+pub const SERIES_RESERVED: usize = 0;
+/// Index of allocated bytes in a sample of [`MemoryHistory::samples`].
+pub const SERIES_ALLOCATED: usize = 1;
+/// Index of the gap ratio in thousandths, 1000 * (1 - allocated / reserved), in a sample of [`MemoryHistory::samples`].
+pub const SERIES_GAP: usize = 2;
+
+/// The peaks of a device's totals, with the entry that first reached each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Peak {
+    /// Peak allocated bytes.
+    pub allocated_bytes: u64,
+    /// Peak reserved bytes.
+    pub reserved_bytes: u64,
+    /// Entry index of the peak of allocated bytes; null if it lies before the first entry of the window.
+    pub allocated_event: Option<u64>,
+    /// Entry index of the peak of reserved bytes; null if it lies before the first entry of the window.
+    pub reserved_event: Option<u64>,
+    /// Time of the peak of allocated bytes in microseconds since the epoch; null if not recorded.
+    pub time_us: Option<u64>,
+    /// The peaks are lower bounds, because earlier entries are lost; absent if false.
+    #[serde(rename = "at_least", skip_serializing_if = "std::ops::Not::not")]
+    pub is_lower_bound: bool,
+}
+
+/// The totals of a device over the window of its trace.
+#[derive(Debug, Clone)]
+pub struct MemoryHistory {
+    /// Index of the first entry of the window.
+    pub first_entry: u64,
+    /// Number of entries in the window.
+    pub entries: u64,
+    /// Number of entries in the whole trace.
+    pub trace_entries: u64,
+    /// Microseconds from the first to the last entry of the window, if recorded.
+    pub duration_us: Option<u64>,
+    /// Buckets of samples, indexed by `SERIES_*`.
+    pub samples: Sampler<3>,
+    /// For each bucket, microseconds from the first entry of the window to its own first; empty if not recorded.
+    pub times_us: Vec<u64>,
+    /// For each bucket, the number of trace entries applied when its allocated bytes peaked.
+    pub peak_positions: Vec<u64>,
+    pub peak: Peak,
+    /// Result of the literal replay of the whole trace.
+    pub outcome: LiteralOutcome,
+    /// The settings changed at run time; the replay used those that the model inferred.
+    pub has_changed_settings: bool,
+}
+
+impl MemoryHistory {
+    /// Whether memory was already reserved before the first entry.
+    pub fn is_truncated(&self) -> bool {
+        self.outcome.initial_totals.reserved > 0
+    }
+}
+
+/// Collects the totals during a literal replay.
+pub(super) struct HistoryBuilder<'a> {
+    device: Device<'a>,
+    window: Range<usize>,
+    samples: Sampler<3>,
+    /// For each bucket, the peak of allocated bytes and the number of entries applied then.
+    peaks: Vec<(u64, usize)>,
+}
+
+impl<'a> HistoryBuilder<'a> {
+    pub(super) fn new(device: Device<'a>, window: Window) -> Self {
+        let window = window.range_in(device);
+        let samples = Sampler::new(window.len(), MAX_BUCKETS);
+        Self { device, window, samples, peaks: Vec::new() }
+    }
+
+    pub(super) fn finish(
+        self,
+        outcome: LiteralOutcome,
+        has_changed_settings: bool,
+    ) -> MemoryHistory {
+        let Self { device, window, samples, peaks } = self;
+        let [reserved, allocated, _] = samples.peaks();
+        let entry_of = |peak: SeriesPeak| window::entry_of_sample(&window, peak.sample);
+        let peak = Peak {
+            allocated_bytes: allocated.value,
+            reserved_bytes: reserved.value,
+            allocated_event: entry_of(allocated).map(|entry| entry as u64),
+            reserved_event: entry_of(reserved).map(|entry| entry as u64),
+            time_us: entry_of(allocated).and_then(|entry| device.time_us(entry)),
+            is_lower_bound: false,
+        };
+        let time = |entry| device.time_us(entry);
+        let ends = time(window.start).zip(time(window.end.max(1) - 1));
+        let start_of = |bucket: &Bucket<3>| time(window.start + bucket.first);
+        let times: Option<Vec<u64>> = samples.buckets().iter().map(start_of).collect();
+        let start = time(window.start).unwrap_or(0); // without times `times` is empty or `None`
+        MemoryHistory {
+            first_entry: window.start as u64,
+            entries: window.len() as u64,
+            trace_entries: device.len() as u64,
+            duration_us: ends.map(|(start, end)| end.saturating_sub(start)),
+            times_us: times
+                .unwrap_or_default()
+                .into_iter()
+                .map(|time| time.saturating_sub(start))
+                .collect(),
+            peak_positions: peaks.into_iter().map(|(_, applied)| applied as u64).collect(),
+            samples,
+            peak,
+            outcome,
+            has_changed_settings,
+        }
+    }
+
+    #[inline]
+    pub(super) fn add_step(&mut self, step: &ReplayStep<'_>) {
+        let entry = step.entry.map(|(index, _)| index);
+        let Some(sample) = window::sample_index(&self.window, entry) else {
+            return; // outside the window
+        };
+        let totals = step.tiling.totals();
+        debug_assert!(totals.allocated <= totals.reserved, "blocks exist only inside segments");
+        let gap = 1000.0 * ratio(totals.reserved - totals.allocated, totals.reserved);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
+        let gap = gap as u64;
+        let is_new_bucket = self.samples.add(sample, [totals.reserved, totals.allocated, gap]);
+        let current = (totals.allocated, entry.map_or(0, |entry| entry + 1));
+        match self.peaks.last_mut() {
+            Some(peak) if !is_new_bucket => {
+                if current.0 > peak.0 {
+                    *peak = current;
+                }
+            }
+            _ => self.peaks.push(current),
+        }
+    }
+}

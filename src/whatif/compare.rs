@@ -1,0 +1,239 @@
+//! Replays under many settings, compared: `oomscope/whatif/1`.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rayon::prelude::*;
+
+use super::cost::Costs;
+use super::grid::{COMMON_SETTINGS, DEFAULT_SETTINGS, EXTRA_SETTINGS};
+use super::overrides::{Overrides, apply_option, hypothesis_with};
+use super::recorded_run::RecordedRun;
+use super::reports::{WhatIfDevice, WhatIfReport, WhatIfRow};
+use super::smallest_capacity::{first_impossible_request, hypothesis_on, smallest_capacity};
+use super::summary::{SummaryContext, summarize_rows};
+use super::warnings::{
+    divergence_warning, settings_changed_warning, settings_warning, single_entry_warning,
+};
+use crate::allocator::AllocatorEntry;
+use crate::allocator::conf::Settings;
+use crate::allocator::device::UNBOUNDED;
+use crate::base::warning::Warnings;
+use crate::replay::model::{EntrySink, simulate};
+use crate::replay::ops::Continuation;
+use crate::snapshot::Action;
+use crate::study::{DeviceStudy, Study};
+
+/// Which settings to try, and on which device.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WhatIfOptions<'a> {
+    /// The options of each row; if empty, a built-in grid of settings.
+    pub options: &'a [String],
+    /// Bytes of device memory, in place of what the recording shows.
+    pub capacity: Option<u64>,
+    /// How long device calls take, if it was measured.
+    pub costs: Option<&'a Costs>,
+    /// How many rows of each device to keep besides that of the recorded settings; `None` keeps all.
+    pub top: Option<usize>,
+}
+
+/// Replays the trace of every device under the recorded settings and under each of `options`. Calls `progress` with
+/// the number of rows done and the number of all rows.
+///
+/// # Errors
+/// One sentence, for an invalid option.
+pub fn compare_settings(
+    study: &Study<'_>,
+    path: &str,
+    options: WhatIfOptions<'_>,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<WhatIfReport, String> {
+    let verified = super::replay::verify_study(study, path);
+    let mut warnings = Warnings::default();
+    // Warnings that limit all figures come first.
+    warnings.extend(study.devices().filter_map(divergence_warning));
+    warnings.extend(study.devices().filter_map(settings_changed_warning));
+    warnings.extend(verified.warnings);
+    warnings.extend(study.devices().filter_map(single_entry_warning));
+    let mut settings_by_device = Vec::new();
+    for device in study.devices().filter(|device| !device.device().is_empty()) {
+        settings_by_device.push((device, settings_to_try(device, options, &mut warnings)?));
+    }
+    let row_count = settings_by_device.iter().map(|(_, tried)| tried.len()).sum();
+    let rows_done = AtomicUsize::new(0);
+    let (mut rows, mut devices, mut summaries) = (Vec::new(), Vec::new(), Vec::new());
+    for (device, tried) in settings_by_device {
+        let goes_on = device.continuation();
+        let mut device_rows: Vec<WhatIfRow> = tried
+            .into_par_iter()
+            .map(|(option, overrides)| {
+                let row = replay_row(device, option, &overrides, (options.costs, goes_on.as_ref()));
+                progress(rows_done.fetch_add(1, Ordering::Relaxed) + 1, row_count);
+                row
+            })
+            .collect();
+        if let [_, others @ ..] = device_rows.as_mut_slice() {
+            let order =
+                |r: &WhatIfRow| (r.ooms, r.next_step_fails, r.peak_reserved_bytes, r.device_allocs);
+            others.sort_by_key(order);
+        }
+        let device_report = WhatIfDevice {
+            device: device.id(),
+            capacity_bytes: options.capacity.or(device.inferred_capacity()),
+            // No setting rounds a request to less than the default settings do.
+            lower_bound_bytes: device.program().peak_bytes(&Settings::default()),
+            reserved_before_bytes: device.reserved_before(),
+            exact: device.inferred().verification.is_exact(),
+            some_row_serves: device_rows.iter().any(|row| row.ooms == 0),
+        };
+        summaries.push(summarize_rows(&device_report, &device_rows, summary_context(device, path)));
+        devices.push(device_report);
+        device_rows.truncate(options.top.unwrap_or(usize::MAX).saturating_add(1));
+        rows.append(&mut device_rows);
+    }
+    Ok(WhatIfReport {
+        schema: "oomscope/whatif/1",
+        // `max_by_key` takes the last of equals; the first one is wanted.
+        summary: summaries
+            .into_iter()
+            .rev()
+            .max_by_key(|(severity, _)| *severity)
+            .unwrap_or_default()
+            .1,
+        path: path.to_owned(),
+        capacity_bytes: devices.iter().filter_map(|device| device.capacity_bytes).max(),
+        torch_version: verified.torch_version,
+        costs_of: options.costs.map(Costs::measured_on),
+        warnings: warnings.to_vec(),
+        rows_tried: row_count,
+        rows,
+        lower_bound_bytes: devices.iter().map(|device| device.lower_bound_bytes).max().unwrap_or(0),
+        devices,
+    })
+}
+
+fn summary_context<'s>(device: DeviceStudy<'s, '_>, path: &'s str) -> SummaryContext<'s> {
+    let trace = device.device();
+    let last_failed = trace.failed_requests().last();
+    let allocates_after = |failed: usize| {
+        (failed..trace.len()).any(|entry| trace.action(entry) == Some(Action::Alloc))
+    };
+    SummaryContext {
+        path,
+        recorded_settings: device.snapshot().settings.as_ref().map(|raw| raw.string.as_str()),
+        lost: device.lost_history(),
+        ends_at_failure: last_failed.is_some_and(|failed| !allocates_after(failed)),
+    }
+}
+
+/// The overrides of each row with the option's text: first the recorded settings, then those to try.
+fn settings_to_try(
+    device: DeviceStudy<'_, '_>,
+    options: WhatIfOptions<'_>,
+    warnings: &mut Warnings,
+) -> Result<Vec<(String, Overrides)>, String> {
+    let WhatIfOptions { options, capacity, .. } = options;
+    let hypothesis = &device.inferred().hypothesis;
+    let mut to_try = vec![(String::new(), Overrides { capacity, ..Overrides::default() })];
+    let is_grid = options.is_empty();
+    let requested = options.iter().map(String::as_str);
+    let candidates: Vec<&str> = if is_grid {
+        [DEFAULT_SETTINGS].into_iter().chain(COMMON_SETTINGS).chain(EXTRA_SETTINGS).collect()
+    } else {
+        requested.collect()
+    };
+    for option in candidates {
+        let settings = match apply_option(device.snapshot(), hypothesis, option) {
+            Ok(settings) => settings,
+            // The release lacks the option.
+            Err(_) if is_grid => continue,
+            Err(error) => return Err(error),
+        };
+        if is_grid && !is_worth_trying(&settings.0, device) {
+            continue;
+        }
+        let is_limited = hypothesis.limit.is_some() || settings.0.per_process_memory_fraction < 1.0;
+        warnings.extend(settings_warning(&settings.0, is_limited));
+        to_try.push((
+            option.to_owned(),
+            Overrides { settings: Some(settings), capacity, minor: None },
+        ));
+    }
+    Ok(to_try)
+}
+
+/// Whether `settings` differ from the recorded ones, are neither harmful nor idle, and affect requests of the
+/// program's sizes.
+pub(crate) fn is_worth_trying(settings: &Settings, device: DeviceStudy<'_, '_>) -> bool {
+    let max_split_size = settings.max_split_size;
+    let recorded = &device.inferred().hypothesis;
+    (!recorded.settings_changes.is_empty() || *settings != recorded.settings)
+        && settings_warning(settings, true).is_none()
+        && (max_split_size == u64::MAX || device.program().largest_request() >= max_split_size)
+}
+
+fn replay_row(
+    device: DeviceStudy<'_, '_>,
+    option: String,
+    overrides: &Overrides,
+    (costs, goes_on): (Option<&Costs>, Option<&Continuation<'_>>),
+) -> WhatIfRow {
+    let hypothesis = hypothesis_with(device, overrides);
+    let mut device_time_ns = 0u64;
+    let mut add_cost = |entry: &AllocatorEntry, _: u64| {
+        device_time_ns = device_time_ns
+            .saturating_add(costs.map_or(0, |costs| costs.call_ns(entry.action, entry.size)));
+    };
+    let sink = costs.map(|_| &mut add_cost as &mut EntrySink<'_>);
+    let mut simulation = simulate(device.program(), &hypothesis, sink);
+    simulation.add_failed_request(
+        overrides
+            .capacity
+            .and_then(|capacity| first_impossible_request(device, capacity, overrides)),
+    );
+    let statistics = simulation.allocator.statistics();
+    let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
+    // A process limit that the recording shows applies to this row, but not to a device of another size.
+    let is_limited = hypothesis.limit != hypothesis_on(device, capacity, overrides).limit;
+    let known = match simulation.ooms.is_empty() {
+        _ if is_limited => (0, None),
+        true => (capacity, Some(statistics.reserved_bytes.all.peak)),
+        false => (capacity, None),
+    };
+    let row = WhatIfRow {
+        settings: option,
+        device: device.id(),
+        ooms: simulation.ooms.len(),
+        first_oom_event: simulation.ooms.first().map(|(event, _)| *event),
+        next_step_fails: goes_on
+            .filter(|_| simulation.ooms.is_empty() && !simulation.avoided.is_empty())
+            .map(|goes_on| !simulate(&goes_on.program, &hypothesis, None).ooms.is_empty()),
+        peak_reserved_bytes: statistics.reserved_bytes.all.peak,
+        peak_allocated_bytes: statistics.allocated_bytes.all.peak,
+        device_allocs: statistics.num_device_alloc,
+        device_frees: statistics.num_device_free,
+        device_time_us: costs.map(|_| device_time_ns / 1000),
+        retries: statistics.num_alloc_retries,
+        smallest_capacity_bytes: smallest_capacity(device, overrides, known),
+    };
+    if overrides.settings.is_some() || overrides.capacity.is_some() {
+        row
+    } else {
+        with_recorded_figures(device, row)
+    }
+}
+
+/// `replayed`, with the figures of the recorded run, which the model may not reproduce.
+fn with_recorded_figures(device: DeviceStudy<'_, '_>, replayed: WhatIfRow) -> WhatIfRow {
+    let recorded = RecordedRun::from_device(device);
+    let mut failed = device.device().failed_requests();
+    WhatIfRow {
+        first_oom_event: failed.next(),
+        ooms: device.device().failed_requests().count(),
+        peak_reserved_bytes: recorded.peak_reserved,
+        peak_allocated_bytes: recorded.peak_allocated,
+        device_allocs: recorded.device_allocs,
+        device_frees: recorded.device_frees,
+        retries: recorded.retries,
+        ..replayed
+    }
+}

@@ -1,0 +1,61 @@
+//! Writing a replayed run as a snapshot: the model's own trace and its final state.
+
+use std::io::{self, Write};
+
+use super::overrides::Overrides;
+use crate::allocator::{AllocatorEntry, CachingAllocator};
+use crate::replay::model::{EmittedDevice, InferredDevice, emit, verify_with_sink};
+use crate::study::Study;
+
+/// The trace entries that the model wrote, each with the recorded time of its call.
+pub type Journal = Vec<(AllocatorEntry, u64)>;
+
+/// One device's trace, replayed by the model.
+#[derive(Debug)]
+pub struct ModelRun {
+    pub device: u64,
+    pub journal: Journal,
+    /// The final state.
+    pub allocator: CachingAllocator,
+}
+
+/// Replays every device under the inferred hypothesis, and keeps the entries that the model writes.
+pub fn run_model(study: &Study<'_>) -> Vec<ModelRun> {
+    let run = |inferred: &InferredDevice<'_>| {
+        let mut journal = Journal::new();
+        let mut push = |entry: &AllocatorEntry, time: u64| journal.push((*entry, time));
+        let verification = verify_with_sink(inferred.device, &inferred.hypothesis, Some(&mut push));
+        ModelRun { device: inferred.device.id(), journal, allocator: verification.allocator }
+    };
+    study.inference().devices.iter().map(run).collect()
+}
+
+/// Writes `runs` as a snapshot with the settings and in the release of `overrides`, or as recorded where it has none.
+///
+/// # Errors
+/// When `out` cannot be written to.
+pub fn write_snapshot(
+    study: &Study<'_>,
+    overrides: &Overrides,
+    runs: &[ModelRun],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let views: Vec<_> = runs.iter().map(|run| run.allocator.view()).collect();
+    let emitted: Vec<EmittedDevice<'_>> = runs
+        .iter()
+        .zip(&views)
+        .map(|(run, (segments, blocks))| EmittedDevice {
+            device: run.device,
+            entries: &run.journal,
+            segments,
+            blocks,
+        })
+        .collect();
+    let settings =
+        overrides.settings.as_ref().map(|(settings, string)| (string.as_str(), settings));
+    // A recording older than every known release is replayed by the rules of the oldest, but keeps its own format.
+    let predates_rules = study.snapshot().torch.last == Some(0);
+    let recorded_minor = if predates_rules { 0 } else { *study.inference().releases.end() };
+    let minor = overrides.minor.unwrap_or(recorded_minor);
+    emit(study.snapshot(), minor, settings, &emitted, out)
+}

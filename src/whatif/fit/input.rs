@@ -1,0 +1,63 @@
+//! The recordings that a fit starts from.
+
+use super::size::Size;
+use crate::base::ids::StackId;
+use crate::replay::ops::Program;
+use crate::study::{DeviceStudy, Study};
+
+/// A snapshot, and the size at which the program ran.
+#[derive(Debug, Clone, Copy)]
+pub struct FitInput<'s, 'a> {
+    pub size: Size,
+    pub path: &'s str,
+    pub study: &'s Study<'a>,
+}
+
+/// The recording of one device.
+#[derive(Debug)]
+pub(super) struct SizedRecording<'s, 'a> {
+    pub(super) size: Size,
+    pub(super) device: DeviceStudy<'s, 'a>,
+    /// In the order of the program's requests.
+    pub(super) requests: Vec<SizedRequest>,
+}
+
+/// One request of the program.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SizedRequest {
+    pub(super) entry_index: usize,
+    pub(super) stack: StackId,
+    pub(super) bytes: u64,
+    /// Number of requests made before its block was freed; `None` if the free is not recorded.
+    pub(super) requests_before_free: Option<usize>,
+}
+
+impl<'s, 'a> SizedRecording<'s, 'a> {
+    /// The recording of device `id`, if it has a trace.
+    pub(super) fn from_input(input: &FitInput<'s, 'a>, id: u64) -> Option<Self> {
+        let device = input.study.device(id).filter(|device| !device.device().is_empty())?;
+        let request = |(entry_index, stack, bytes)| SizedRequest {
+            entry_index,
+            stack,
+            bytes,
+            requests_before_free: None,
+        };
+        let mut requests: Vec<SizedRequest> = device.program().requests().map(request).collect();
+        for (index, requests_before) in device.program().frees() {
+            if let Some(request) = requests.get_mut(index) {
+                request.requests_before_free = Some(requests_before);
+            }
+        }
+        Some(Self { size: input.size, device, requests })
+    }
+
+    pub(super) fn program(&self) -> &'s Program<'a> {
+        self.device.program()
+    }
+
+    /// Whether the last request failed, so that later ones are not recorded.
+    pub(super) fn ends_in_failure(&self) -> bool {
+        let last = self.requests.last().map(|request| request.entry_index);
+        last.is_some() && self.device.device().failed_requests().last() == last
+    }
+}

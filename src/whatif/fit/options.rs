@@ -1,0 +1,23 @@
+//! The options of a fit.
+
+use super::size::Size;
+
+#[derive(Debug, Clone, Copy)]
+pub struct FitOptions<'o> {
+    /// Only this device.
+    pub device: Option<u64>,
+    /// Sizes to predict; if empty, the recorded ones, some larger ones, and those around the largest that fits.
+    pub at: &'o [Size],
+    /// Second numbers for which to search the largest first number, besides the recorded ones.
+    pub at_second: &'o [u64],
+    /// Device memory in bytes.
+    pub capacity: Option<u64>,
+    /// Options that override the recorded settings.
+    pub settings: Option<&'o str>,
+    /// Only multiples of this are searched, for the first number.
+    pub multiple: u64,
+    /// How many source lines to report.
+    pub top: usize,
+    /// The minimum number of sizes in a curve; 0 for no curves.
+    pub curve: u64,
+}

@@ -1,0 +1,282 @@
+//! Pairing the requests of one recording with those of another.
+//!
+//! Pairs have the same stack, keep their order, and have plausible bytes. If training steps are known, requests are
+//! paired step by step; surplus steps are compared with the last completed step of the other recording. Stacks are
+//! matched by [`crate::stacks::matching`], so that they survive an edited line or a moved file.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+use super::align::align;
+use super::input::{SizedRecording, SizedRequest};
+use super::law::grows_by_powers;
+use super::size::Numbers;
+use super::steps::Steps;
+use crate::base::ids::{StackId, to_u32};
+use crate::base::intern::SeededMap;
+use crate::stacks::matching::{Candidate, FrameKey, FrameTable, pair_stacks};
+
+/// For each request and each initial block of one recording, the index of its pair in another.
+#[derive(Debug, Default)]
+pub(super) struct RecordingPairs {
+    pub(super) requests: Vec<Option<u32>>,
+    /// For each block from before the recording.
+    pub(super) initial_blocks: Vec<Option<u32>>,
+}
+
+impl RecordingPairs {
+    /// The pairs in a third recording, given the pairs `next` from the second to the third.
+    fn chain(&self, next: &Self) -> Self {
+        let compose = |left: &[Option<u32>], next: &[Option<u32>]| {
+            left.iter().map(|row| *next.get((*row)? as usize)?).collect()
+        };
+        Self {
+            requests: compose(&self.requests, &next.requests),
+            initial_blocks: compose(&self.initial_blocks, &next.initial_blocks),
+        }
+    }
+}
+
+/// Pairs `base` with each of `others`. A recording whose size differs in both numbers is paired through one that shares
+/// a number with each of the two: if both numbers change, growth by two, four and eight times is hard to tell apart.
+pub(super) fn pair_with_all<'s, 'a>(
+    base: &SizedRecording<'s, 'a>,
+    others: &[&SizedRecording<'s, 'a>],
+) -> Vec<RecordingPairs> {
+    let differs_in_both = |other: &SizedRecording<'_, '_>| {
+        let [base_numbers, other_numbers] = [base.size.numbers(), other.size.numbers()];
+        base_numbers[0] != other_numbers[0] && base_numbers[1] != other_numbers[1]
+    };
+    let intermediate = |other: &SizedRecording<'_, '_>| {
+        let [base_numbers, other_numbers] = [base.size.numbers(), other.size.numbers()];
+        let is_between = |size: Numbers| size == [base_numbers[0], other_numbers[1]] || size == [other_numbers[0], base_numbers[1]];
+        others.iter().position(|base| is_between(base.size.numbers()))
+    };
+    let near =
+        others.iter().map(|other| (!differs_in_both(other)).then(|| pair_recordings(base, other)));
+    let near: Vec<Option<RecordingPairs>> = near.collect();
+    let far = others.iter().zip(&near).map(|(other, known)| {
+        known.is_none().then(|| {
+            match intermediate(other).and_then(|at| Some((others[at], near[at].as_ref()?))) {
+                Some((base, known)) => known.chain(&pair_recordings(base, other)),
+                None => pair_recordings(base, other),
+            }
+        })
+    });
+    let far: Vec<Option<RecordingPairs>> = far.collect();
+    near.into_iter().zip(far).filter_map(|(near, far)| near.or(far)).collect()
+}
+
+/// Pairs the requests and initial blocks of `one` with those of `other`.
+fn pair_recordings<'s, 'a>(
+    base: &SizedRecording<'s, 'a>,
+    other: &SizedRecording<'s, 'a>,
+) -> RecordingPairs {
+    let stack_numbers = number_stacks([base, other]);
+    let [left_numbers, right_numbers] = &stack_numbers;
+    let sequence_of = |recording: &SizedRecording<'_, '_>,
+                       stack_numbers: &FxHashMap<StackId, StackNumber>| {
+        let number = |stack: StackId| stack_numbers.get(&stack).copied().unwrap_or(0);
+        let paired_request = |request: &SizedRequest| PairedRequest {
+            number: number(request.stack),
+            bytes: request.bytes,
+        };
+        let requests = recording.requests.iter().map(paired_request).collect();
+        RequestSequence { size: recording.size.numbers(), requests }
+    };
+    let sides = [sequence_of(base, left_numbers), sequence_of(other, right_numbers)];
+    let steps = [Steps::from_recording(base), Steps::from_recording(other)];
+    let mut requests = vec![None; base.requests.len()];
+    for (step, left_range) in steps[0].ranges.iter().enumerate() {
+        let mut best: Vec<(usize, usize)> = Vec::new();
+        for right_range in steps[1].counterparts(step, &steps[0]) {
+            let pairs = pair_in_order(&sides[0], left_range.clone(), &sides[1], right_range);
+            if pairs.len() > best.len() {
+                best = pairs;
+            }
+            if best.len() == left_range.len() {
+                break;
+            }
+        }
+        for (left, right) in best {
+            requests[left] = Some(to_u32(right));
+        }
+    }
+    RecordingPairs { requests, initial_blocks: pair_initial_blocks([base, other], &stack_numbers) }
+}
+
+/// Numbers the stacks of both recordings such that matched stacks have the same number.
+fn number_stacks(sides: [&SizedRecording<'_, '_>; 2]) -> [FxHashMap<StackId, StackNumber>; 2] {
+    let frame_table = FrameTable::new(sides.map(|side| side.device.snapshot()));
+    // Different stacks of one recording may have the same frames.
+    let mut ids = [0, 1].map(|_| FxHashMap::<StackId, usize>::default());
+    let mut lists: [Vec<(Vec<FrameKey>, u64)>; 2] = Default::default();
+    for (side, recording) in sides.into_iter().enumerate() {
+        let mut index_by_frames: SeededMap<Vec<FrameKey>, usize> = SeededMap::default();
+        let initial_blocks = recording.program().initial_blocks.iter().map(|block| block.context);
+        let stacks = recording.requests.iter().map(|request| request.stack).chain(initial_blocks);
+        for stack in stacks {
+            let (ids, list) = (&mut ids[side], &mut lists[side]);
+            let at = *ids.entry(stack).or_insert_with(|| {
+                let frames = frame_table.stack_keys(side, recording.device.snapshot(), stack);
+                *index_by_frames.entry(frames.clone()).or_insert_with(|| {
+                    list.push((frames, 0));
+                    list.len() - 1
+                })
+            });
+            list[at].1 += 1;
+        }
+    }
+    let candidates = lists.each_ref().map(|list| {
+        list.iter()
+            .map(|(places, weight)| Candidate { frames: places, weight: *weight })
+            .collect::<Vec<Candidate<'_>>>()
+    });
+    let mut numbers = lists.each_ref().map(|list| vec![0; list.len()]);
+    for (number, pair) in
+        pair_stacks(&candidates[0], &candidates[1], &frame_table).iter().enumerate()
+    {
+        for (numbers, at) in numbers.iter_mut().zip(pair.rows) {
+            if let Some(number_of) = at.and_then(|at| numbers.get_mut(at)) {
+                *number_of = to_u32(number);
+            }
+        }
+    }
+    [0, 1].map(|side| ids[side].iter().map(|(stack, row)| (*stack, numbers[side][*row])).collect())
+}
+
+type StackNumber = u32;
+
+#[derive(Debug, Clone, Copy)]
+struct PairedRequest {
+    number: StackNumber,
+    bytes: u64,
+}
+
+/// The requests of one recording.
+struct RequestSequence {
+    size: Numbers,
+    requests: Vec<PairedRequest>,
+}
+
+/// Pairs indexes in order: first requests of the same stack whose bytes are equal or grow with a power of the size,
+/// then, between two such pairs, requests of stacks that occur equally often on both sides. Threads of a backward pass
+/// have no stack, so only their bytes distinguish their requests.
+fn pair_in_order(
+    base: &RequestSequence,
+    left_range: Range<usize>,
+    other: &RequestSequence,
+    right_range: Range<usize>,
+) -> Vec<(usize, usize)> {
+    let (left, right) = (&base.requests[left_range.clone()], &other.requests[right_range.clone()]);
+    let is_same_stack = |a: usize, b: usize| left[a].number == right[b].number;
+    let shift = |(a, b): (usize, usize)| (a + left_range.start, b + right_range.start);
+    if left.len() == right.len() && (0..left.len()).all(|at| is_same_stack(at, at)) {
+        return (0..left.len()).map(|at| shift((at, at))).collect();
+    }
+    let grows = |max_degree: u32, a: usize, b: usize| {
+        let points = [(base.size, left[a].bytes), (other.size, right[b].bytes)];
+        is_same_stack(a, b) && grows_by_powers(max_degree, points[0], points[1])
+    };
+    let linear = align(left.len(), right.len(), |a, b| grows(1, a, b));
+    let quadratic = align(left.len(), right.len(), |a, b| grows(2, a, b));
+    // Sizes are often powers of two, so a request that is four times as large at twice the size may be another request.
+    // Quadratic growth is considered only if it yields more pairs.
+    let sure_pairs = linear
+        .filter(|linear_pairs| quadratic.as_ref().is_none_or(|all| linear_pairs.len() >= all.len()))
+        .or(quadratic);
+    let Some(sure_pairs) = sure_pairs.or_else(|| align(left.len(), right.len(), is_same_stack))
+    else {
+        return Vec::new();
+    };
+    let mut pairs = Vec::with_capacity(left.len());
+    let mut next = (0, 0);
+    for pair in sure_pairs.into_iter().chain([(left.len(), right.len())]) {
+        pair_between(left, next.0..pair.0, right, next.1..pair.1, &mut pairs);
+        if pair.0 < left.len() {
+            pairs.push(pair);
+        }
+        next = (pair.0 + 1, pair.1 + 1);
+    }
+    pairs.into_iter().map(shift).collect()
+}
+
+/// Pairs requests between two pairs, in order, for each stack that occurs equally often on both sides.
+fn pair_between(
+    left: &[PairedRequest],
+    left_range: Range<usize>,
+    others: &[PairedRequest],
+    right_range: Range<usize>,
+    pairs: &mut Vec<(usize, usize)>,
+) {
+    if left_range.is_empty() || right_range.is_empty() {
+        return;
+    }
+    let mut groups: BTreeMap<StackNumber, [Vec<usize>; 2]> = BTreeMap::new();
+    for (side, (requests, rows)) in
+        [(left, left_range), (others, right_range)].into_iter().enumerate()
+    {
+        for row in rows {
+            groups.entry(requests[row].number).or_default()[side].push(row);
+        }
+    }
+    for [left, right] in groups.into_values().filter(|[left, right]| left.len() == right.len()) {
+        pairs.extend(left.into_iter().zip(right));
+    }
+}
+
+/// For each initial block of the first recording, its pair in the second: a block of the same stack with the same
+/// bytes, or with bytes in proportion to a number of the size or to both. Then, if a stack has equally many unpaired
+/// blocks on both sides, these are paired in order of their bytes.
+fn pair_initial_blocks(
+    sides: [&SizedRecording<'_, '_>; 2],
+    stack_numbers: &[FxHashMap<StackId, StackNumber>; 2],
+) -> Vec<Option<u32>> {
+    let mut groups: FxHashMap<StackNumber, [Vec<(u64, u32)>; 2]> = FxHashMap::default();
+    for (side, recording) in sides.into_iter().enumerate() {
+        for (index, block) in recording.program().initial_blocks.iter().enumerate() {
+            let stack_number = stack_numbers[side].get(&block.context).copied().unwrap_or(0);
+            groups.entry(stack_number).or_default()[side].push((block.requested, to_u32(index)));
+        }
+    }
+    let mut pairs = vec![None; sides[0].program().initial_blocks.len()];
+    for mut unpaired in groups.into_values() {
+        for side in &mut unpaired {
+            side.sort_unstable();
+        }
+        let numbers_at = |at: usize| sides.map(|side| u128::from(side.size.numbers()[at]));
+        for scale in [[1, 1], numbers_at(0), numbers_at(1), sides.map(|side| side.size.product())] {
+            pair_scaled(&mut unpaired, scale, &mut pairs);
+        }
+        if unpaired[0].len() == unpaired[1].len() {
+            for ((_, left), (_, right)) in unpaired[0].iter().zip(&unpaired[1]) {
+                pairs[*left as usize] = Some(*right);
+            }
+        }
+    }
+    pairs
+}
+
+/// Pairs blocks whose bytes have the ratio `scale`, and removes them from both sorted lists.
+fn pair_scaled(blocks: &mut [Vec<(u64, u32)>; 2], scale: [u128; 2], pairs: &mut [Option<u32>]) {
+    let [left, right] = blocks;
+    let (mut unpaired_left, mut unpaired_right) = (Vec::new(), Vec::new());
+    let (mut a, mut b) = (left.iter().peekable(), right.iter().peekable());
+    while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
+        let scaled = [u128::from(x.0) * scale[1], u128::from(y.0) * scale[0]];
+        match scaled[0].cmp(&scaled[1]) {
+            std::cmp::Ordering::Less => unpaired_left.extend(a.next().copied()),
+            std::cmp::Ordering::Greater => unpaired_right.extend(b.next().copied()),
+            std::cmp::Ordering::Equal => {
+                pairs[x.1 as usize] = Some(y.1);
+                a.next();
+                b.next();
+            }
+        }
+    }
+    unpaired_left.extend(a);
+    unpaired_right.extend(b);
+    (*left, *right) = (unpaired_left, unpaired_right);
+}

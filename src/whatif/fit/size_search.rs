@@ -1,0 +1,125 @@
+//! Searching the largest size at which every request is served.
+
+use crate::base::units::ratio;
+
+/// Larger sizes are not searched.
+const MAX_SIZE: u64 = 1 << 40;
+
+pub(super) struct SizeSearch<'f> {
+    /// Peak of the live bytes at a size.
+    pub(super) peak_live_bytes: &'f dyn Fn(u64) -> u64,
+    /// Whether every request is served at a size.
+    pub(super) is_served: &'f dyn Fn(u64) -> bool,
+    /// Device memory in bytes.
+    pub(super) capacity: u64,
+    /// Only multiples of this are searched.
+    pub(super) multiple: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LargestSize {
+    /// Not even the smallest size fits.
+    Nothing,
+    /// All sizes up to [`MAX_SIZE`] fit.
+    Everything,
+    /// The largest size that fits; the next one fails.
+    Size(u64),
+}
+
+impl SizeSearch<'_> {
+    /// Searches from `start_size`. The peak of the live bytes is cheap to compute and rules out most sizes; only the
+    /// rest are replayed.
+    pub(super) fn largest(&self, start_size: u64) -> LargestSize {
+        let first_guess = (start_size / self.multiple).max(1);
+        let size = |count: u64| count.saturating_mul(self.multiple);
+        let may_fit = |count: u64| (self.peak_live_bytes)(size(count)) <= self.capacity;
+        let Some(upper_bound) = find_last(first_guess, MAX_SIZE / self.multiple, may_fit) else {
+            return LargestSize::Nothing;
+        };
+        if size(upper_bound.saturating_add(1)) > MAX_SIZE {
+            return LargestSize::Everything;
+        }
+        let is_served = |count: u64| (self.is_served)(size(count));
+        // The result is usually just below the bound.
+        match find_last(upper_bound, upper_bound, is_served) {
+            Some(count) => LargestSize::Size(size(count)),
+            None => LargestSize::Nothing,
+        }
+    }
+}
+
+/// The last count from 1 to `max` that `holds`, assuming that all counts below it hold too. Searches from `first_guess`
+/// in strides that double, then bisects.
+fn find_last(first_guess: u64, max: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
+    let (mut low, mut high) = (0, max.saturating_add(1));
+    let mut stride = 1u64;
+    if holds(first_guess) {
+        low = first_guess;
+        while low < max {
+            let next = low.saturating_add(stride).min(max);
+            if !holds(next) {
+                high = next;
+                break;
+            }
+            (low, stride) = (next, stride.saturating_mul(2));
+        }
+    } else {
+        high = first_guess;
+        while high > 1 {
+            let next = high.saturating_sub(stride).max(1);
+            if holds(next) {
+                low = next;
+                break;
+            }
+            (high, stride) = (next, stride.saturating_mul(2));
+        }
+    }
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if holds(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    (low > 0).then_some(low)
+}
+
+/// `(predicted - recorded) / recorded`
+pub(super) fn relative_error(predicted: u64, recorded: u64) -> f64 {
+    let sign = if predicted < recorded { -1.0 } else { 1.0 };
+    sign * ratio(predicted.abs_diff(recorded), recorded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_is_found_from_anywhere() {
+        for limit in [1, 2, 5, 64, 1000, 4095] {
+            for first_guess in [1, 3, 64, 999, 4096] {
+                assert_eq!(
+                    find_last(first_guess, 4096, |n| n <= limit),
+                    Some(limit),
+                    "{first_guess}"
+                );
+            }
+        }
+        assert_eq!(find_last(7, 4096, |_| false), None);
+        assert_eq!(find_last(7, 4096, |_| true), Some(4096));
+    }
+
+    #[test]
+    fn a_bound_and_replays_decide() {
+        let search = |multiple| SizeSearch {
+            peak_live_bytes: &|n| n * 10,
+            is_served: &|n| n * 11 <= 1000,
+            capacity: 1000,
+            multiple,
+        };
+        assert_eq!(search(1).largest(4), LargestSize::Size(90));
+        assert_eq!(search(8).largest(4), LargestSize::Size(88));
+        assert_eq!(search(128).largest(4), LargestSize::Nothing);
+    }
+}

@@ -1,0 +1,34 @@
+//! The changes that help a failed request most, few enough to show by default.
+
+use rayon::prelude::*;
+
+use super::change_replay::ChangeReplayer;
+use super::find_changes::finders;
+use super::recorded_program::RecordedProgram;
+use super::report::ProgramRow;
+use super::summary::rank_rows;
+use crate::study::DeviceStudy;
+
+/// Longer traces are not replayed by default, because each change costs a replay.
+const MAX_ENTRIES: usize = 500_000;
+
+/// The best `most` changes that serve the last failed request of `device`; `None` if the trace is too long to try them
+/// by default. Tries only the module that holds most, and of the changes to the optimizer's state only the offload.
+pub(crate) fn find_best_changes(
+    device: DeviceStudy<'_, '_>,
+    most: usize,
+) -> Option<Vec<ProgramRow>> {
+    if device.device().len() > MAX_ENTRIES {
+        return None;
+    }
+    let recording = RecordedProgram::from_device(device);
+    let replayer = ChangeReplayer::new(&recording, device.scope().capacity);
+    let default_finders = finders(&recording).filter_map(|finder| finder.find_by_default);
+    let changes = default_finders.flat_map_iter(|find| find(&recording));
+    let needs_less = |row: &ProgramRow| row.allocated_gain_bytes > 0 || row.reserved_gain_bytes > 0;
+    let rows = changes.filter_map(|row| replayer.row_if_served(row)).filter(needs_less);
+    let rows: Vec<ProgramRow> = rows.collect();
+    let mut rows = rank_rows(&rows, replayer.peak_reserved());
+    rows.truncate(most);
+    Some(rows.into_iter().cloned().collect())
+}

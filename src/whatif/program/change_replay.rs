@@ -1,0 +1,209 @@
+//! Replaying changed programs.
+
+use super::change::ChangedProgram;
+use super::recorded_program::RecordedProgram;
+use super::report::{ProgramRow, RowFailure};
+use crate::allocator::device::UNBOUNDED;
+use crate::base::units::signed_difference;
+use crate::replay::model::{Hypothesis, simulate};
+use crate::replay::ops::{OperationKind, Program};
+use crate::whatif::{Overrides, hypothesis_with};
+
+/// Replays changed programs and compares them with the unchanged one.
+pub(super) struct ChangeReplayer<'r, 's, 'a> {
+    recording: &'r RecordedProgram<'s, 'a>,
+    /// The capacity that the user gave.
+    capacity: Option<u64>,
+    /// The recorded settings, on a device of that capacity or of the recorded one.
+    hypothesis: Hypothesis,
+    /// Entry index of the last request that failed as recorded.
+    last_failed: Option<usize>,
+    /// The unchanged program.
+    baseline: ReplayOutcome,
+    /// The unchanged program, started from an empty pool, if anything was allocated before the recording.
+    baseline_from_empty: Option<ReplayOutcome>,
+}
+
+/// Peaks that a program needs, and the requests that fail on the device.
+#[derive(Debug, Clone)]
+struct ReplayOutcome {
+    allocated: u64,
+    reserved: u64,
+    /// Entry index and bytes of each failed request; `None` without a capacity.
+    failed: Option<Vec<(usize, u64)>>,
+}
+
+impl ReplayOutcome {
+    fn fails_at(&self, entry: usize) -> bool {
+        self.failed.iter().flatten().any(|(at, _)| *at == entry)
+    }
+}
+
+/// Figures of a single replay.
+struct ReplayFigures {
+    allocated: u64,
+    reserved: u64,
+    /// Entry index and bytes of each failed request.
+    failed: Vec<(usize, u64)>,
+}
+
+fn replay_figures(program: &Program<'_>, hypothesis: &Hypothesis) -> ReplayFigures {
+    let simulation = simulate(program, hypothesis, None);
+    let statistics = simulation.allocator.statistics();
+    ReplayFigures {
+        allocated: statistics.allocated_bytes.all.peak,
+        reserved: statistics.reserved_bytes.all.peak,
+        failed: simulation.ooms,
+    }
+}
+
+impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
+    pub(super) fn new(recording: &'r RecordedProgram<'s, 'a>, capacity: Option<u64>) -> Self {
+        let device = recording.device;
+        let hypothesis = hypothesis_with(device, &Overrides { capacity, ..Overrides::default() });
+        let mut replayer = Self {
+            recording,
+            capacity,
+            hypothesis,
+            last_failed: device.device().failed_requests().last(),
+            baseline: ReplayOutcome { allocated: 0, reserved: 0, failed: None },
+            baseline_from_empty: None,
+        };
+        replayer.baseline = replayer.replay(&recording.program);
+        if !recording.program.initial_blocks.is_empty() {
+            let from_empty = recording.program.clone().into_owned().with_empty_start();
+            replayer.baseline_from_empty = Some(replayer.replay(&from_empty));
+        }
+        replayer
+    }
+
+    /// Bytes of device memory of the replays.
+    pub(super) fn capacity(&self) -> Option<u64> {
+        self.hypothesis.capacity
+    }
+
+    /// Peak reserved bytes of the unchanged program.
+    pub(super) fn peak_reserved(&self) -> u64 {
+        self.baseline.reserved
+    }
+
+    /// The row of a changed program if it serves the last failed request.
+    pub(super) fn row_if_served(&self, row: ChangedProgram) -> Option<ProgramRow> {
+        let starts_from_empty = row.script.changes_initial_blocks(&self.recording.program);
+        let program = row.script.to_program(&self.recording.program);
+        let on_device = replay_figures(&program, &self.hypothesis);
+        if on_device.failed.iter().any(|(at, _)| Some(*at) == self.last_failed) {
+            return None;
+        }
+        let outcome = self.outcome_from(&program, on_device);
+        Some(self.build_row(row, &outcome, starts_from_empty))
+            .filter(|row| row.serves_failed == Some(true))
+    }
+
+    fn replay(&self, program: &Program<'_>) -> ReplayOutcome {
+        self.outcome_from(program, replay_figures(program, &self.hypothesis))
+    }
+
+    /// The outcome of `program`, whose replay on the device has the figures `on_device`.
+    fn outcome_from(&self, program: &Program<'_>, on_device: ReplayFigures) -> ReplayOutcome {
+        // Peaks show what the program needs, so they depend neither on the device nor on memory that earlier work left
+        // in the pool.
+        let needed = |program: &Program<'_>| {
+            let overrides = Overrides { capacity: Some(UNBOUNDED), ..Overrides::default() };
+            replay_figures(
+                program,
+                &Hypothesis { limit: None, ..hypothesis_with(self.recording.device, &overrides) },
+            )
+        };
+        let has_initial_memory = !program.initial_segments.is_empty();
+        let needs = match () {
+            () if has_initial_memory => needed(&program.clone().with_empty_start()),
+            () if !on_device.failed.is_empty() => needed(program),
+            () => ReplayFigures { failed: Vec::new(), ..on_device },
+        };
+        let mut failed = on_device.failed;
+        // Memory reserved before the recording may alone exceed the device.
+        let before = self.recording.device.reserved_before();
+        if has_initial_memory && self.capacity.is_some_and(|bytes| bytes < before) {
+            failed.insert(0, (0, before));
+        }
+        let failed = self.hypothesis.capacity.map(|_| failed);
+        ReplayOutcome { allocated: needs.allocated, reserved: needs.reserved, failed }
+    }
+
+    /// The row of the unchanged program.
+    pub(super) fn baseline_row(&self, row: ChangedProgram) -> ProgramRow {
+        self.build_row(row, &self.baseline, false)
+    }
+
+    /// The row of a changed program.
+    pub(super) fn replay_row(&self, row: ChangedProgram) -> ProgramRow {
+        let starts_from_empty = row.script.changes_initial_blocks(&self.recording.program);
+        let program = row.script.to_program(&self.recording.program);
+        let outcome = self.replay(&program);
+        self.build_row(row, &outcome, starts_from_empty)
+    }
+
+    fn build_row(
+        &self,
+        row: ChangedProgram,
+        outcome: &ReplayOutcome,
+        starts_from_empty: bool,
+    ) -> ProgramRow {
+        let baseline = self
+            .baseline_from_empty
+            .as_ref()
+            .filter(|_| starts_from_empty)
+            .unwrap_or(&self.baseline);
+        let last = self.last_failed;
+        let is_requested = last.is_some_and(|entry| self.still_requests(&row, entry));
+        // If the replay of the unchanged program does not fail either, the change cannot be credited.
+        let serves_failed = last
+            .filter(|entry| is_requested && baseline.fails_at(*entry))
+            .map(|entry| !outcome.fails_at(entry));
+        let failures = outcome.failed.as_ref();
+        ProgramRow {
+            change: row.change,
+            sure: row.certainty,
+            description: row.description,
+            location: self.recording.code_location(row.line),
+            bytes_at_peak: row.bytes_at_peak,
+            peak_allocated_bytes: outcome.allocated,
+            peak_reserved_bytes: outcome.reserved,
+            allocated_gain_bytes: signed_difference(outcome.allocated, self.baseline.allocated),
+            reserved_gain_bytes: signed_difference(outcome.reserved, self.baseline.reserved),
+            fits: failures.map(Vec::is_empty),
+            serves_failed,
+            failed: failures.and_then(|failed| failed.first()).map(|failed| self.failure(*failed)),
+            starts_from_empty,
+        }
+    }
+
+    /// Whether the changed program still makes the request of `entry`, which failed as recorded.
+    fn still_requests(&self, row: &ChangedProgram, entry: usize) -> bool {
+        row.script.blocks.iter().any(|block| {
+            let allocated_at = block
+                .allocated_at
+                .map(|op| self.recording.program.operations[op as usize].entry_index);
+            block.is_failed
+                && block.bytes > 0
+                && allocated_at.is_some_and(|at| at as usize == entry)
+        })
+    }
+
+    fn failure(&self, (event, requested_bytes): (usize, u64)) -> RowFailure {
+        let recording = self.recording;
+        let request = recording.program.operations.iter().position(|op| {
+            op.entry_index as usize == event && matches!(op.kind, OperationKind::Alloc { .. })
+        });
+        let stacks = recording.device.stacks();
+        let line = request.map(|op| {
+            let entry = recording.entry_index_of(crate::base::ids::to_u32(op));
+            stacks.line_id(recording.device.device().entry(entry).extended_stack)
+        });
+        let location = recording.code_location(line);
+        let last = self.last_failed.filter(|last| *last < event);
+        let requests_later = last.map(|last| recording.requests_between(last, event));
+        RowFailure { event, requested_bytes, requests_later, location }
+    }
+}

@@ -1,0 +1,262 @@
+//! When each block of a checkpointed module is freed and recomputed.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::modules::ModuleCall;
+use super::passes::Pass;
+use crate::base::ids::StackId;
+use crate::replay::ops::{Script, ScriptOp, ScriptOpKind};
+
+/// Without a recorded backward pass: a call that keeps fewer blocks probably keeps a cache.
+const MIN_KEPT_BLOCKS: usize = 4;
+/// The output of a module has at least 1/16 of the size of the largest block that it keeps.
+const RETURNED_MIN_PARTS: u64 = 16;
+
+/// Operations to insert before or after a recorded one.
+type InsertedOps = FxHashMap<u32, Vec<ScriptOp>>;
+
+/// The changes that checkpointing a module makes to a script.
+pub(super) struct CheckpointPlan<'p> {
+    base: &'p Script,
+    /// Has the recomputed blocks as well.
+    script: Script,
+    before: InsertedOps,
+    after: InsertedOps,
+    /// Blocks that are now freed when their call ends.
+    pub(super) freed_early: FxHashSet<u32>,
+    /// The recomputed copy of each of them.
+    recomputed: FxHashMap<u32, u32>,
+    /// Blocks that are freed later than recorded.
+    freed_late: FxHashSet<u32>,
+    /// Blocks that calls are known to keep for the backward pass, as a stack and the occurrence of that stack in a
+    /// call.
+    kept_positions: FxHashSet<(StackId, u32)>,
+    /// No backward pass is recorded, so every block that outlives its call counts as kept for it.
+    pub(super) is_guess: bool,
+}
+
+impl<'p> CheckpointPlan<'p> {
+    pub(super) fn new(base: &'p Script, passes: &[Pass]) -> Self {
+        Self {
+            base,
+            script: base.clone(),
+            before: InsertedOps::default(),
+            after: InsertedOps::default(),
+            freed_early: FxHashSet::default(),
+            recomputed: FxHashMap::default(),
+            freed_late: FxHashSet::default(),
+            kept_positions: FxHashSet::default(),
+            is_guess: passes.iter().all(|pass| pass.is_truncated),
+        }
+    }
+
+    /// The script with all changes.
+    pub(super) fn into_script(mut self) -> Script {
+        let mut ops = Vec::with_capacity(self.base.ops.len());
+        for op in &self.base.ops {
+            ops.extend(self.before.remove(&op.source).into_iter().flatten());
+            match op.kind {
+                ScriptOpKind::Free { block, .. } if self.freed_late.contains(&block) => {}
+                ScriptOpKind::Free { block, is_moved } => {
+                    let block = self.recomputed.get(&block).copied().unwrap_or(block);
+                    ops.push(ScriptOp { kind: ScriptOpKind::Free { block, is_moved }, ..*op });
+                }
+                _ => ops.push(*op),
+            }
+            ops.extend(self.after.remove(&op.source).into_iter().flatten());
+        }
+        Script { ops, ..self.script }
+    }
+
+    /// Checkpoints `call`, one call of the module in `pass`. `next` has the blocks of the call after it.
+    pub(super) fn add_call(
+        &mut self,
+        pass: &Pass,
+        previous: Option<&ModuleCall>,
+        call: &ModuleCall,
+        next: Option<&[u32]>,
+    ) {
+        let base = self.base;
+        // The blocks of a call come from recorded requests, so `allocated_at` is always there.
+        let allocated_at = |block: u32| base.blocks[block as usize].allocated_at.unwrap_or(0);
+        let freed_at = |block: u32| base.blocks[block as usize].freed_at.unwrap_or(u32::MAX);
+        // In a truncated pass, blocks count as kept if earlier calls kept theirs in the same position.
+        let kept_by_others: FxHashSet<u32> = if pass.is_truncated {
+            self.kept_for_backward(call).collect()
+        } else {
+            FxHashSet::default()
+        };
+        if pass.is_truncated && !call.blocks.iter().any(|b| pass.backward.contains(&freed_at(*b))) {
+            return self.add_call_without_backward(call);
+        }
+        let is_kept = |b: u32| pass.backward.contains(&freed_at(b)) || kept_by_others.contains(&b);
+        let Some(last) = call.blocks.last().map(|block| allocated_at(*block)) else { return };
+        let mut free_ops: Vec<u32> =
+            call.blocks.iter().copied().filter(|block| is_kept(*block)).map(freed_at).collect();
+        free_ops.sort_unstable();
+        let Some(median_free) = free_ops.get(free_ops.len() / 2) else { return };
+        // Recomputation starts when the backward pass reaches this call: after the last free of a block that belongs to
+        // later calls. Frees after the median free of this call carry no information, because the program itself may
+        // free such blocks after the whole backward pass.
+        let is_before_own_backward =
+            |block: &u32| is_kept(*block) && freed_at(*block) < *median_free;
+        let recompute_at = match next {
+            Some(blocks) => {
+                blocks.iter().copied().filter(is_before_own_backward).map(freed_at).max()
+            }
+            None => {
+                self.allocated_after(last, pass).filter(is_before_own_backward).map(freed_at).max()
+            }
+        };
+        let mut recompute_at =
+            last_adjacent_free(base, recompute_at.unwrap_or(pass.backward.start));
+        // The output of the call is used by later operations, so it is freed before `recompute_at` or still in the
+        // forward pass. Without such a block, recomputation starts after the first free of the call's own blocks.
+        let end = last_adjacent_free(base, last) + 1;
+        let is_returned = |block: &u32| {
+            is_kept(*block) && freed_at(*block) <= recompute_at
+                || (end + 1..pass.backward.start).contains(&freed_at(*block))
+        };
+        if !call.blocks.iter().any(is_returned) {
+            recompute_at = last_adjacent_free(base, free_ops[0]);
+        }
+        let to_recompute: Vec<u32> = call
+            .blocks
+            .iter()
+            .copied()
+            .filter(|b| is_kept(*b) && freed_at(*b) > recompute_at)
+            .collect();
+        let Some(last_recomputed) = to_recompute.last().map(|block| allocated_at(*block)) else {
+            return;
+        };
+        self.before
+            .entry(end)
+            .or_default()
+            .extend(to_recompute.iter().map(|b| moved_free(last, *b)));
+        let kept: FxHashSet<u32> = to_recompute.iter().copied().collect();
+        let positions = stack_positions(base, call).filter(|(block, _)| kept.contains(block));
+        self.kept_positions.extend(positions.map(|(_, position)| position));
+        self.freed_early.extend(kept);
+        // Repeat the forward pass up to the last block to recompute.
+        let recompute_ops = self.after.entry(recompute_at).or_default();
+        let mut temporaries: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
+        for block in
+            call.blocks.iter().copied().filter(|block| allocated_at(*block) <= last_recomputed)
+        {
+            let at = allocated_at(block);
+            while let Some(Reverse((_, block))) =
+                temporaries.peek().copied().filter(|Reverse((end, _))| *end < at)
+            {
+                temporaries.pop();
+                recompute_ops.push(moved_free(recompute_at, block));
+            }
+            let copy = self.script.duplicate_block(block);
+            recompute_ops.push(ScriptOp { source: at, kind: ScriptOpKind::Alloc(copy) });
+            if is_kept(block) && freed_at(block) > recompute_at {
+                self.recomputed.insert(block, copy);
+            } else {
+                temporaries.push(Reverse((freed_at(block), copy)));
+            }
+        }
+        let temporaries = temporaries.into_sorted_vec().into_iter().rev();
+        recompute_ops
+            .extend(temporaries.map(|Reverse((_, block))| moved_free(recompute_at, block)));
+        // The input is kept until the last block that is recomputed from it is freed.
+        let start = call.blocks.first().map(|block| allocated_at(*block)).unwrap_or_default();
+        if let (Some(before), Some(last_free)) =
+            (previous, to_recompute.iter().map(|b| freed_at(*b)).max())
+        {
+            for input_block in before.blocks.iter().copied() {
+                if (start..pass.backward.start).contains(&freed_at(input_block)) {
+                    self.freed_late.insert(input_block);
+                    self.after
+                        .entry(last_free)
+                        .or_default()
+                        .push(moved_free(last_free, input_block));
+                }
+            }
+        }
+    }
+
+    /// The blocks requested after operation `last` in the forward pass of `pass`.
+    fn allocated_after(&self, last: u32, pass: &Pass) -> impl Iterator<Item = u32> + '_ {
+        let ops = self.base.ops.get(last as usize + 1..pass.forward.end as usize);
+        ops.unwrap_or_default().iter().filter_map(|op| match op.kind {
+            ScriptOpKind::Alloc(block) => Some(block),
+            _ => None,
+        })
+    }
+
+    /// The blocks of `call` that are never freed and that it keeps for the backward pass, as far as other calls show.
+    fn kept_for_backward<'c>(&'c self, call: &'c ModuleCall) -> impl Iterator<Item = u32> + 'c {
+        stack_positions(self.base, call).filter_map(|(block, position)| {
+            let script_block = &self.base.blocks[block as usize];
+            let never_freed = script_block.freed_at.is_none() && !script_block.is_failed;
+            (never_freed && (self.is_guess || self.kept_positions.contains(&position)))
+                .then_some(block)
+        })
+    }
+
+    /// Checkpoints `call`, whose backward pass is not recorded: blocks that it would keep are freed when it ends.
+    pub(super) fn add_call_without_backward(&mut self, call: &ModuleCall) {
+        let base = self.base;
+        let block_at = |block: u32| &base.blocks[block as usize];
+        let Some(last) = call.blocks.last().and_then(|block| block_at(*block).allocated_at) else {
+            return;
+        };
+        let end = last_adjacent_free(base, last) + 1;
+        let mut kept: Vec<u32> = Vec::new();
+        for (block, position) in stack_positions(base, call) {
+            let outlives = block_at(block).freed_at.is_none_or(|freed_at| freed_at > end);
+            let is_for_backward = self.is_guess || self.kept_positions.contains(&position);
+            if outlives && is_for_backward && !block_at(block).is_failed {
+                kept.push(block);
+            }
+        }
+        if self.is_guess {
+            // The last block that is not a small statistic of others, such as a norm's, is the output.
+            let largest = kept.iter().map(|block| block_at(*block).bytes).max().unwrap_or(0);
+            if let Some(at) = kept
+                .iter()
+                .rposition(|block| block_at(*block).bytes >= largest / RETURNED_MIN_PARTS)
+            {
+                kept.remove(at);
+            }
+            if kept.len() < MIN_KEPT_BLOCKS {
+                return;
+            }
+        }
+        self.before.entry(end).or_default().extend(kept.iter().map(|b| moved_free(last, *b)));
+        self.freed_early.extend(kept);
+    }
+}
+
+/// The blocks of `call`, each with its stack and the occurrence of that stack in the call, counted from 1.
+fn stack_positions<'c>(
+    base: &'c Script,
+    call: &'c ModuleCall,
+) -> impl Iterator<Item = (u32, (StackId, u32))> + 'c {
+    let mut occurrences: FxHashMap<StackId, u32> = FxHashMap::default();
+    call.blocks.iter().map(move |block| {
+        let stack = base.blocks[*block as usize].stack;
+        let occurrence = occurrences.entry(stack).or_default();
+        *occurrence += 1;
+        (*block, (stack, *occurrence))
+    })
+}
+
+/// The last of the frees that directly follow `op`; `op` if there are none.
+fn last_adjacent_free(base: &Script, mut op: u32) -> u32 {
+    let is_free = |op: &ScriptOp| matches!(op.kind, ScriptOpKind::Free { .. });
+    while base.ops.get(op as usize + 1).is_some_and(is_free) {
+        op += 1;
+    }
+    op
+}
+
+fn moved_free(source: u32, block: u32) -> ScriptOp {
+    ScriptOp { source, kind: ScriptOpKind::Free { block, is_moved: true } }
+}

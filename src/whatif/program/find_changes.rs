@@ -1,0 +1,140 @@
+//! All changes that a recording suggests: `oomscope/whatif-program/1`.
+
+use std::cmp::Reverse;
+
+use rayon::prelude::*;
+
+use super::batch::halve_batch;
+use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
+use super::change_replay::ChangeReplayer;
+use super::checkpoint::{checkpoint_largest_module, checkpoint_modules};
+use super::gradients::drop_gradients;
+use super::leftovers::free_leftovers;
+use super::optimizer::{fuse_optimizer, offload_state, shrink_state};
+use super::precision::halve_precision;
+use super::recorded_program::RecordedProgram;
+use super::report::{ProgramDevice, ProgramReport, ProgramRow};
+use super::summary::summarize;
+use super::without_line::LargestLines;
+use crate::base::warning::Warnings;
+use crate::study::{DeviceStudy, Study};
+use crate::whatif::{
+    divergence_warning, settings_changed_warning, single_entry_warning, verify_study,
+};
+
+/// Replays the program of each device with every change that its recording suggests, and without each of the `top`
+/// lines that hold most at the peak; on a device of `capacity` bytes if given.
+pub fn find_program_changes(
+    study: &Study<'_>,
+    path: &str,
+    capacity: Option<u64>,
+    top: usize,
+) -> ProgramReport {
+    let verified = verify_study(study, path);
+    let mut warnings = Warnings::default();
+    // Warnings that limit all figures come first.
+    warnings.extend(study.devices().filter_map(single_entry_warning));
+    warnings.extend(study.devices().filter_map(divergence_warning));
+    warnings.extend(study.devices().filter_map(settings_changed_warning));
+    warnings.extend(verified.warnings);
+    let traced = study.devices().filter(|device| !device.device().is_empty());
+    let devices: Vec<ProgramDevice> =
+        traced.map(|device| analyze_device(device, capacity, top)).collect();
+    ProgramReport {
+        schema: "oomscope/whatif-program/1",
+        summary: summarize(&devices),
+        path: path.to_owned(),
+        torch_version: verified.torch_version,
+        warnings: warnings.to_vec(),
+        devices,
+    }
+}
+
+fn analyze_device(device: DeviceStudy<'_, '_>, capacity: Option<u64>, top: usize) -> ProgramDevice {
+    let recording = RecordedProgram::from_device(device);
+    let replayer = ChangeReplayer::new(&recording, capacity);
+    // Each change is a copy of the program. The lazy iterator keeps only as many of them as there are threads.
+    let changes = finders(&recording).flat_map_iter(|finder| (finder.find)(&recording));
+    let replayed = changes.map(|row| replayer.replay_row(row));
+    let mut rows: Vec<ProgramRow> = replayed.collect();
+    rows.sort_by_key(|row| {
+        (Reverse(row.fits), Reverse(row.serves_failed), Reverse(row.reserved_gain_bytes))
+    });
+    // Checkpointing a nested module may have the same effect; the outer one is kept.
+    rows.dedup_by(|inner, outer| {
+        let peaks =
+            |row: &ProgramRow| (row.change, row.peak_allocated_bytes, row.peak_reserved_bytes);
+        peaks(inner) == peaks(outer)
+    });
+    let lines = LargestLines::new(&recording, top);
+    let without = lines.largest.par_iter();
+    let without =
+        without.map(|line| replayer.replay_row(lines.without(&recording, *line))).collect();
+    ProgramDevice {
+        device: device.id(),
+        capacity_bytes: replayer.capacity(),
+        exact: device.inferred().verification.is_exact(),
+        lost: device.lost_history(),
+        reserved_before_bytes: device.reserved_before(),
+        ends_in_failure: device.ends_with_failure(),
+        goes_on: recording.is_continued(),
+        as_recorded: replayer.baseline_row(unchanged(&recording)),
+        rows,
+        without,
+    }
+}
+
+/// Finds the changes of one kind.
+pub(super) struct ChangeFinder {
+    /// Works only if the recording shows training steps.
+    needs_steps: bool,
+    find: FindChanges,
+    /// Finds those that are tried by default, for a failed request.
+    pub(super) find_by_default: Option<FindChanges>,
+}
+
+type FindChanges = fn(&RecordedProgram<'_, '_>) -> Vec<ChangedProgram>;
+
+static FINDERS: [ChangeFinder; 8] = [
+    ChangeFinder {
+        needs_steps: false,
+        find: checkpoint_modules,
+        find_by_default: Some(checkpoint_largest_module),
+    },
+    step_finder(fuse_optimizer, true),
+    step_finder(shrink_state, false),
+    step_finder(offload_state, true),
+    step_finder(|program| drop_gradients(program).into_iter().collect(), true),
+    step_finder(|program| free_leftovers(program).into_iter().collect(), true),
+    step_finder(|program| halve_batch(program).into_iter().collect(), true),
+    step_finder(|program| halve_precision(program).into_iter().collect(), true),
+];
+
+const fn step_finder(find: FindChanges, is_default: bool) -> ChangeFinder {
+    ChangeFinder {
+        needs_steps: true,
+        find,
+        find_by_default: if is_default { Some(find) } else { None },
+    }
+}
+
+/// The finders that apply to `recording`.
+pub(super) fn finders(
+    recording: &RecordedProgram<'_, '_>,
+) -> impl IndexedParallelIterator<Item = &'static ChangeFinder> {
+    let has_steps = recording.has_steps();
+    let applicable: Vec<&ChangeFinder> =
+        FINDERS.iter().filter(|finder| has_steps || !finder.needs_steps).collect();
+    applicable.into_par_iter()
+}
+
+fn unchanged(recording: &RecordedProgram<'_, '_>) -> ChangedProgram {
+    ChangedProgram {
+        change: ProgramChange::AsRecorded,
+        certainty: ChangeCertainty::Exact,
+        description: "as recorded".to_owned(),
+        line: None,
+        bytes_at_peak: recording.peak.bytes,
+        script: recording.script.clone(),
+    }
+}

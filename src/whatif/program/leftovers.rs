@@ -1,0 +1,75 @@
+//! Freeing what a training step leaves behind at its end: a loss that is kept with its graph, or outputs that stay
+//! alive until the next step assigns the same variable.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::change::{ChangeCertainty, ChangedProgram, ProgramChange};
+use super::recorded_program::RecordedProgram;
+use crate::base::ids::{StackId, to_u32};
+use crate::replay::ops::{ScriptOp, ScriptOpKind};
+use crate::study::attribution::Category;
+
+/// Leftovers of less than 1/1000 of the peak are ignored: most programs leave a scalar loss behind.
+const MIN_LEFTOVER_PARTS: u64 = 1000;
+
+/// Frees blocks that a stack leaves behind in several steps at the end of each step.
+pub(super) fn free_leftovers(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
+    let categories = recording.categories();
+    // A block that a stack allocates in a single step may be meant to stay: a cache or a buffer.
+    let mut steps: FxHashMap<StackId, FxHashSet<u32>> = FxHashMap::default();
+    let mut leftovers: Vec<(u32, u32)> = Vec::new();
+    for (index, block) in recording.script.blocks.iter().enumerate() {
+        let can_be_leftover = matches!(
+            categories[index],
+            Category::Activations | Category::Temporaries | Category::Other
+        );
+        let step = block.allocated_at.and_then(|op| recording.step_at(op));
+        let Some(step) = step.filter(|_| can_be_leftover && !block.is_failed) else { continue };
+        let freed_in = block.freed_at.map(|op| recording.step_at(op));
+        if freed_in.is_none_or(|end_step| end_step.is_none_or(|end_step| end_step > step)) {
+            steps.entry(recording.allocation_stack(to_u32(index))).or_default().insert(step);
+            leftovers.push((to_u32(index), step));
+        }
+    }
+    let last_step = recording.script.ops.last().and_then(|op| recording.step_at(op.source))?;
+    leftovers.retain(|(block, step)| {
+        *step < last_step
+            && steps.get(&recording.allocation_stack(*block)).is_some_and(|steps| steps.len() > 1)
+    });
+    let bytes_at_peak = recording.bytes_at_peak(|block| {
+        leftovers.binary_search_by_key(&block, |leftover| leftover.0).is_ok()
+    });
+    let bytes = leftovers
+        .iter()
+        .fold(0u64, |sum, leftover| sum.saturating_add(recording.rounded_bytes(leftover.0)));
+    if leftovers.is_empty() || bytes < recording.peak.bytes / MIN_LEFTOVER_PARTS {
+        return None;
+    }
+    // The last request of each step.
+    let mut last_op_of_step: FxHashMap<u32, u32> = FxHashMap::default();
+    for op in &recording.script.ops {
+        if let (ScriptOpKind::Alloc(_), Some(step)) = (op.kind, recording.step_at(op.source)) {
+            last_op_of_step.insert(step, op.source);
+        }
+    }
+    let mut moved_frees: FxHashMap<u32, Vec<ScriptOp>> = FxHashMap::default();
+    for (block, step) in &leftovers {
+        let source = *last_op_of_step.get(step)?;
+        let kind = ScriptOpKind::Free { block: *block, is_moved: true };
+        moved_frees.entry(source).or_default().push(ScriptOp { source, kind });
+    }
+    let mut script = recording.script.clone();
+    script.ops.clear();
+    for op in &recording.script.ops {
+        script.ops.push(*op);
+        script.ops.extend(moved_frees.remove(&op.source).into_iter().flatten());
+    }
+    Some(ChangedProgram {
+        change: ProgramChange::LeftBehind,
+        certainty: ChangeCertainty::Exact,
+        description: "what a step leaves behind freed at its end (del)".to_owned(),
+        line: recording.largest_line(leftovers.iter().map(|leftover| leftover.0)),
+        bytes_at_peak,
+        script,
+    })
+}

@@ -1,0 +1,257 @@
+//! The recorded program of one device: its operations, their phases, and what each block was for.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use rustc_hash::FxHashMap;
+
+use crate::allocator::conf::Settings;
+use crate::allocator::round_size;
+use crate::base::ids::{StackId, to_u32};
+use crate::replay::ops::{OperationKind, Program, Script, ScriptBlock, ScriptOpKind};
+use crate::stacks::frames::{CodeLocation, LineId};
+use crate::stacks::phases::Phase;
+use crate::study::DeviceStudy;
+use crate::study::attribution::{Allocation, Category, classify_allocations};
+
+/// Default workspace sizes of cuBLASLt (`at::cuda::getCUDABlasLtWorkspace`): 1 MiB, and 32 MiB from Hopper on.
+const CUBLASLT_WORKSPACE_SIZES: [u64; 2] = [1 << 20, 32 << 20];
+
+/// The operations of a device's program. After a failure that ended it they go on for one step, if known.
+pub(crate) struct RecordedProgram<'s, 'a> {
+    pub(crate) device: DeviceStudy<'s, 'a>,
+    pub(crate) program: Cow<'s, Program<'a>>,
+    /// The unchanged operations.
+    pub(crate) script: Script,
+    /// The trace entry of each operation, which has its stack and phase. A repeated operation has that of its source.
+    entry_indexes: Vec<u32>,
+    /// Number of recorded operations; later ones repeat some of these.
+    recorded_ops: usize,
+    pub(crate) peak: PeakBlocks,
+    categories: OnceLock<Vec<Category>>,
+}
+
+/// The blocks that are live at the peak.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PeakBlocks {
+    pub(crate) blocks: Vec<u32>,
+    /// Their rounded bytes.
+    pub(crate) bytes: u64,
+}
+
+impl<'s, 'a> RecordedProgram<'s, 'a> {
+    /// `device` has a trace.
+    pub(crate) fn from_device(device: DeviceStudy<'s, 'a>) -> Self {
+        let continued = device.continuation();
+        let (program, repeats) = match continued {
+            Some(goes_on) => (Cow::Owned(goes_on.program), goes_on.sources),
+            None => (Cow::Borrowed(device.program()), Vec::new()),
+        };
+        let entry_of = |op: usize| {
+            let op = repeats.get(op).map_or(op, |op| *op as usize);
+            program.operations[op].entry_index
+        };
+        let entries = (0..program.operations.len()).map(entry_of).collect();
+        let script = Script::from_program(&program);
+        let peak = PeakBlocks::from_script(&script, &device.inferred().hypothesis.settings);
+        let op_count = program.operations.len();
+        let is_recorded =
+            |op: &usize| repeats.get(*op).is_none_or(|source| *source as usize == *op);
+        let recorded = (0..op_count).find(|op| !is_recorded(op)).unwrap_or(op_count);
+        Self {
+            device,
+            program,
+            script,
+            entry_indexes: entries,
+            recorded_ops: recorded,
+            peak,
+            categories: OnceLock::new(),
+        }
+    }
+
+    /// The stack that allocated `block`, with its autograd node and `torch.compile` region.
+    pub(crate) fn allocation_stack(&self, block: u32) -> StackId {
+        let block = &self.script.blocks[block as usize];
+        match block.allocated_at {
+            Some(op) => self.device.device().entry(self.entry_index_of(op)).extended_stack,
+            None => block.stack,
+        }
+    }
+
+    /// The trace entry of `op`, which has its stack and phase.
+    pub(crate) fn entry_index_of(&self, op: u32) -> usize {
+        self.entry_indexes[op as usize] as usize
+    }
+
+    /// Whether the operations go on beyond the trace.
+    pub(crate) fn is_continued(&self) -> bool {
+        self.recorded_ops < self.entry_indexes.len()
+    }
+
+    /// The training step of `op`. Operations beyond the trace repeat the last step, so they count as the next one.
+    pub(crate) fn step_at(&self, op: u32) -> Option<u32> {
+        let step = self.device.phases().step_at(self.entry_index_of(op))?;
+        Some(step + u32::from(op as usize >= self.recorded_ops))
+    }
+
+    /// Whether the recording shows where training steps begin.
+    pub(crate) fn has_steps(&self) -> bool {
+        self.device.phases().step_marker().is_some()
+    }
+
+    /// The category of each block.
+    pub(crate) fn categories(&self) -> &[Category] {
+        self.categories.get_or_init(|| self.categorize())
+    }
+
+    fn categorize(&self) -> Vec<Category> {
+        let (trace, at) = (self.device.device(), |op: u32| self.entry_indexes[op as usize]);
+        let is_recorded = |op: &u32| (*op as usize) < self.recorded_ops;
+        let mut allocation_rows: FxHashMap<u32, usize> = FxHashMap::default();
+        let mut allocations = Vec::new();
+        for (index, block) in self.script.blocks.iter().enumerate() {
+            let freed_at = block.freed_at.filter(is_recorded).map(|op| at(op).saturating_add(1));
+            let bytes = self.rounded_bytes(to_u32(index));
+            let initial =
+                self.program.initial_blocks.get(index).map(|initial| (initial.addr, block.stack));
+            let allocated_at =
+                block.allocated_at.filter(is_recorded).filter(|_| !block.is_failed).map(at);
+            let requested = allocated_at.map(|entry| {
+                let entry = trace.entry(entry as usize);
+                (entry.addr, entry.extended_stack)
+            });
+            let Some((address, made_by)) = initial.or(requested) else { continue };
+            if let Some(born) = allocated_at {
+                allocation_rows.insert(born, allocations.len());
+            }
+            allocations.push(Allocation {
+                address,
+                bytes,
+                requested_bytes: block.bytes,
+                extended_stack: made_by,
+                allocated_at,
+                freed_after: freed_at,
+            });
+        }
+        let categorized = classify_allocations(self.device, &allocations);
+        let category_of = |(index, block): (usize, &ScriptBlock)| match block.allocated_at {
+            None => categorized.get(index).map_or(Category::Other, |(category, _)| *category),
+            Some(op) => match allocation_rows.get(&at(op)) {
+                Some(row) => categorized[*row].0,
+                // A failed request gets the category that most allocations of its phase have.
+                None => match self.phase_at(op) {
+                    Phase::Forward => Category::Activations,
+                    Phase::Backward | Phase::Optimizer => Category::Temporaries,
+                    _ => Category::Other,
+                },
+            },
+        };
+        self.script.blocks.iter().enumerate().map(category_of).collect()
+    }
+
+    pub(crate) fn phase_at(&self, op: u32) -> Phase {
+        self.device.phases().phase_at(self.entry_index_of(op))
+    }
+
+    /// Whether no operation of another phase lies between the two.
+    pub(crate) fn is_same_phase_run(&self, allocated_at: u32, freed_at: u32) -> bool {
+        let runs = self.device.phases().runs();
+        let run =
+            |op: u32| runs.partition_point(|run| run.start as usize <= self.entry_index_of(op));
+        run(allocated_at) == run(freed_at)
+    }
+
+    /// Whether `block` is a workspace of cuBLASLt, whose size depends neither on the batch nor on the dtype: it has one
+    /// of the default sizes and is freed at once.
+    pub(crate) fn is_cublas_workspace(&self, block: u32) -> bool {
+        let one = &self.script.blocks[block as usize];
+        let is_next = one
+            .allocated_at
+            .zip(one.freed_at)
+            .is_some_and(|(allocated_at, freed_at)| freed_at == allocated_at + 1);
+        is_next && CUBLASLT_WORKSPACE_SIZES.contains(&one.bytes)
+    }
+
+    /// The bytes of `block`, rounded by the allocator.
+    pub(crate) fn rounded_bytes(&self, block: u32) -> u64 {
+        let bytes = self.script.blocks[block as usize].bytes;
+        round_size(bytes, &self.device.inferred().hypothesis.settings)
+    }
+
+    /// The rounded bytes of the blocks that are live at the peak and wanted.
+    pub(crate) fn bytes_at_peak(&self, is_wanted: impl Fn(u32) -> bool) -> u64 {
+        let blocks = self.peak.blocks.iter().filter(|block| is_wanted(**block));
+        blocks.fold(0, |sum, block| sum.saturating_add(self.rounded_bytes(*block)))
+    }
+
+    /// The source line that allocated most bytes of `blocks`.
+    pub(crate) fn largest_line(&self, blocks: impl Iterator<Item = u32>) -> Option<LineId> {
+        let mut lines: FxHashMap<LineId, u64> = FxHashMap::default();
+        let mut line_by_stack: FxHashMap<StackId, LineId> = FxHashMap::default();
+        for block in blocks {
+            let stack = self.allocation_stack(block);
+            let line =
+                line_by_stack.entry(stack).or_insert_with(|| self.device.stacks().line_id(stack));
+            let bytes = lines.entry(*line).or_default();
+            *bytes = bytes.saturating_add(self.rounded_bytes(block));
+        }
+        let largest =
+            lines.into_iter().max_by_key(|(line, bytes)| (*bytes, std::cmp::Reverse(*line)));
+        largest.map(|(line, _)| line)
+    }
+
+    pub(crate) fn code_location(&self, line: Option<LineId>) -> CodeLocation {
+        line.map(|line| self.device.stacks().code_location(line)).unwrap_or_default()
+    }
+
+    /// Number of requests between the entries `from` and `to`.
+    pub(crate) fn requests_between(&self, from: usize, to: usize) -> u64 {
+        let requests = self.program.operations.iter().filter(|operation| {
+            (from + 1..to).contains(&(operation.entry_index as usize))
+                && matches!(operation.kind, OperationKind::Alloc { .. })
+        });
+        requests.count() as u64
+    }
+}
+
+impl PeakBlocks {
+    /// The peak of `script`, with requests rounded as under `settings`. A failed request counts at its own peak.
+    fn from_script(script: &Script, settings: &Settings) -> Self {
+        let rounded = |block: u32| round_size(script.blocks[block as usize].bytes, settings);
+        let initial_blocks: Vec<u32> = (0..to_u32(script.initial_count)).collect();
+        let mut live_bytes =
+            initial_blocks.iter().fold(0u64, |sum, block| sum.saturating_add(rounded(*block)));
+        let (mut peak_bytes, mut ops_to_peak) = (live_bytes, 0);
+        for (index, op) in script.ops.iter().enumerate() {
+            match op.kind {
+                ScriptOpKind::Alloc(block) => {
+                    let after = live_bytes.saturating_add(rounded(block));
+                    if after > peak_bytes {
+                        (peak_bytes, ops_to_peak) = (after, index + 1);
+                    }
+                    if !script.blocks[block as usize].is_failed {
+                        live_bytes = after;
+                    }
+                }
+                ScriptOpKind::Free { block, .. } => {
+                    live_bytes = live_bytes.saturating_sub(rounded(block))
+                }
+                ScriptOpKind::Other => {}
+            }
+        }
+        let mut is_live = vec![false; script.blocks.len()];
+        is_live[..script.initial_count].fill(true);
+        for (index, op) in script.ops[..ops_to_peak].iter().enumerate() {
+            match op.kind {
+                ScriptOpKind::Alloc(block) => {
+                    let is_failed = script.blocks[block as usize].is_failed;
+                    is_live[block as usize] = !is_failed || index + 1 == ops_to_peak;
+                }
+                ScriptOpKind::Free { block, .. } => is_live[block as usize] = false,
+                ScriptOpKind::Other => {}
+            }
+        }
+        let blocks = (0..to_u32(script.blocks.len())).filter(|block| is_live[*block as usize]);
+        Self { blocks: blocks.collect(), bytes: peak_bytes }
+    }
+}

@@ -1,0 +1,219 @@
+//! The JSON of `oomscope replay` and `oomscope whatif`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::inferred_settings::SettingsFrom;
+use crate::base::summary::Summary;
+use crate::base::warning::Warning;
+
+/// The JSON of `oomscope replay`.
+#[derive(Debug, Serialize)]
+pub struct ReplayReport {
+    /// `oomscope/replay/1`
+    pub schema: &'static str,
+    /// The answer in a sentence, who holds the memory, what to do, and a line to copy.
+    pub summary: Summary,
+    /// Path of the snapshot, as given on the command line.
+    pub path: String,
+    /// `verify` or `what-if`.
+    pub mode: &'static str,
+    /// The settings of the replay, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`; null if the release does not record
+    /// them.
+    pub settings_string: Option<String>,
+    /// The PyTorch releases whose rules the replay followed, such as `2.10-2.11`.
+    pub torch_version: String,
+    /// Problems of the snapshot, and limits of the replay.
+    pub warnings: Vec<Warning>,
+    /// Every device with a segment or a trace entry.
+    pub devices: Vec<ReplayedDevice>,
+}
+
+/// The replay of one device.
+#[derive(Debug, Serialize)]
+pub struct ReplayedDevice {
+    /// Device index.
+    pub device: u64,
+    /// State from which the replay starts: `empty`, or `reconstructed` if memory was reserved before the trace begins.
+    pub start: &'static str,
+    /// Numbers of trace entries.
+    pub events: EventCounts,
+    /// Whether the model reproduced every recorded entry; null in a what-if, and if there is no trace to reproduce.
+    pub exact: Option<bool>,
+    /// Whether the model ended with the snapshot's segments and blocks; null in a what-if, and if there is no trace to
+    /// reproduce.
+    pub end_state_exact: Option<bool>,
+    /// Number of segments that differ from the snapshot at the end; absent in a what-if.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_differences: Option<usize>,
+    /// The first entry at which the model diverges from the recording; null if there is none.
+    pub first_divergence: Option<DivergenceReport>,
+    /// Number of calls whose details the trace leaves open; counters such as `num_alloc_retries` may be off by this
+    /// many.
+    pub ambiguous_calls: usize,
+    /// Statistics under the keys of `torch.cuda.memory_stats()`; only those that the trace alone shows if the model
+    /// does not reproduce the recording.
+    pub statistics: BTreeMap<String, i64>,
+    /// Peak of reserved bytes.
+    pub peak_reserved_bytes: u64,
+    /// Peak of allocated bytes.
+    pub peak_allocated_bytes: u64,
+    /// Number of device calls that allocate or map memory.
+    pub device_allocs: u64,
+    /// Number of device calls that free or unmap memory.
+    pub device_frees: u64,
+    /// Number of requests that were retried after the allocator had released its cached blocks.
+    pub retries: u64,
+    /// Requests that failed.
+    pub ooms: Vec<FailedRequest>,
+    /// Requests that failed when recorded and are served in this what-if.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub avoided_ooms: Vec<FailedRequest>,
+    /// Conditions of the replay that the snapshot does not record, inferred or given.
+    pub assumed: Assumed,
+    /// The recorded run, in a what-if.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<Box<ReplayedDevice>>,
+}
+
+/// Numbers of trace entries of one device.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct EventCounts {
+    /// Entries in the recorded trace.
+    pub recorded: usize,
+    /// Entries that the model wrote.
+    pub predicted: usize,
+    /// Entries that match before the first difference; null in a what-if.
+    pub matched: Option<usize>,
+}
+
+/// A request that failed.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct FailedRequest {
+    /// Entry index of the request in the device's trace.
+    pub event: usize,
+    /// Requested bytes, rounded by the allocator.
+    pub requested_bytes: u64,
+}
+
+/// Conditions of a replay that the snapshot does not record.
+#[derive(Debug, Clone, Serialize)]
+pub struct Assumed {
+    /// Device memory available to the process, in bytes; null if unbounded.
+    pub capacity_bytes: Option<u64>,
+    /// The most bytes that the process may reserve; null if nothing shows a limit.
+    pub limit_bytes: Option<u64>,
+    /// Private pools whose blocks are never split.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub no_split_pools: Vec<[u64; 2]>,
+    /// Inferred options that the snapshot does not record, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<String>,
+    /// The first settings, then those after each change, if the program changed them while it ran.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settings_changes: Vec<SettingsFrom>,
+}
+
+/// The first difference between the model and the recording.
+#[derive(Debug, Serialize)]
+pub struct DivergenceReport {
+    /// Entry index in the device's trace.
+    pub event: usize,
+    /// The entry that the model wrote; null if it wrote none.
+    pub predicted: Option<EntryReport>,
+    /// The recorded entry; null if there is none.
+    pub recorded: Option<EntryReport>,
+    /// The allocator rule that is in question.
+    pub why: String,
+}
+
+/// A trace entry.
+#[derive(Debug, Serialize)]
+pub struct EntryReport {
+    /// The trace's name of the action, such as `segment_alloc`.
+    pub action: &'static str,
+    /// Address; for an `oom` entry the free bytes of the device.
+    pub addr: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// Handle of the stream.
+    pub stream: u64,
+}
+
+/// The JSON of `oomscope whatif`.
+#[derive(Debug, Serialize)]
+pub struct WhatIfReport {
+    /// `oomscope/whatif/1`
+    pub schema: &'static str,
+    /// The answer in a sentence, who holds the memory, what to do, and a line to copy.
+    pub summary: Summary,
+    /// Path of the snapshot, as given on the command line.
+    pub path: String,
+    /// Device memory of the replays, in bytes, the largest of all devices; null if unbounded.
+    pub capacity_bytes: Option<u64>,
+    /// The PyTorch releases whose rules the replay followed.
+    pub torch_version: String,
+    /// The GPU on which the costs of device calls were measured; absent if no costs are given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub costs_of: Option<String>,
+    /// Problems of the snapshot, and limits of the replays.
+    pub warnings: Vec<Warning>,
+    /// Number of rows before `--top` removed some.
+    pub rows_tried: usize,
+    /// One row for each device and setting: for each device the recorded settings first, then the others, best first.
+    pub rows: Vec<WhatIfRow>,
+    /// Peak of the live bytes, each request rounded, the largest of all devices: no setting needs less.
+    pub lower_bound_bytes: u64,
+    /// Bounds of the rows of each device.
+    pub devices: Vec<WhatIfDevice>,
+}
+
+/// Bounds of the rows of one device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WhatIfDevice {
+    /// Device index.
+    pub device: u64,
+    /// Device memory of the replays, in bytes; null if unbounded.
+    pub capacity_bytes: Option<u64>,
+    /// Peak of the live bytes, each request rounded: no setting needs less.
+    pub lower_bound_bytes: u64,
+    /// Bytes reserved before the first trace entry: no smaller device is claimed to be enough.
+    pub reserved_before_bytes: u64,
+    /// Whether the model reproduces the recording; if not, every row is an estimate.
+    pub exact: bool,
+    /// Whether at least one setting, possibly the recorded ones, serves every request.
+    pub some_row_serves: bool,
+}
+
+/// The replay of one device under one setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WhatIfRow {
+    /// The options tried, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`; empty for the recorded settings.
+    pub settings: String,
+    /// Device index.
+    pub device: u64,
+    /// Number of requests that fail.
+    pub ooms: usize,
+    /// Entry index of the first failed request in the device's trace; null if none fails.
+    pub first_oom_event: Option<usize>,
+    /// Whether one more step like the last would fail; present if the recording ends with a failure that this row
+    /// avoids and the step before shows which requests would follow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_step_fails: Option<bool>,
+    /// Peak of reserved bytes.
+    pub peak_reserved_bytes: u64,
+    /// Peak of allocated bytes.
+    pub peak_allocated_bytes: u64,
+    /// Number of device calls that allocate or map memory.
+    pub device_allocs: u64,
+    /// Number of device calls that free or unmap memory.
+    pub device_frees: u64,
+    /// Total duration of these calls, in microseconds; absent if no costs are given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_time_us: Option<u64>,
+    /// Number of requests that are retried after the allocator has released its cached blocks.
+    pub retries: u64,
+    /// Smallest device memory with which no request fails, to within 2 MiB or 1/256; null if no device is large enough.
+    pub smallest_capacity_bytes: Option<u64>,
+}

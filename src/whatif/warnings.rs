@@ -1,0 +1,203 @@
+//! Warnings about settings and about the limits of a what-if.
+
+use serde_json::Value;
+
+use crate::allocator::conf::{self, Settings, UnknownKeys, find_option};
+use crate::base::units::{MIB, count, counted};
+use crate::base::warning::{Code, Warning};
+use crate::replay::literal::candidate_releases;
+use crate::snapshot::{RawSettings, Snapshot};
+use crate::study::{DeviceStudy, LostHistory};
+
+/// Whether reserved memory can grow without bound under `settings`: a free block of the maximum split size or more is
+/// neither split nor handed to a smaller request, so an expandable segment maps new memory instead
+/// (pytorch/pytorch#123548).
+fn grows_without_bound(settings: &Settings) -> bool {
+    settings.expandable_segments && settings.max_split_size != u64::MAX
+}
+
+/// Warns if `settings` are harmful together, or if one of them has no effect. `is_limited`: the process may not
+/// reserve the whole device.
+pub(crate) fn settings_warning(settings: &Settings, is_limited: bool) -> Option<Warning> {
+    let collects = settings.garbage_collection_threshold > 0.0;
+    if grows_without_bound(settings) {
+        let limit = settings.max_split_size / MIB;
+        return Some(Warning::new(
+            Code::HarmfulSettings,
+            format!(
+                "expandable_segments:True with max_split_size_mb:{limit}: reserved memory can grow \
+                 without bound from step to step, because a free block that large serves no \
+                 smaller request; set only one of the two"
+            ),
+        ));
+    }
+    let why = match (collects, settings.expandable_segments, is_limited) {
+        (true, true, _) => "expandable segments are never collected",
+        (true, false, false) => {
+            "nothing is collected unless the process has a limit \
+             (per_process_memory_fraction, torch.cuda.set_per_process_memory_fraction)"
+        }
+        _ => return None,
+    };
+    let threshold = settings.garbage_collection_threshold;
+    let message = format!("garbage_collection_threshold:{threshold} has no effect: {why}");
+    Some(Warning::new(Code::IdleSetting, message))
+}
+
+/// Warns if the trace of `device` is a single entry, so that a replay shows almost nothing.
+pub(crate) fn single_entry_warning(device: DeviceStudy<'_, '_>) -> Option<Warning> {
+    let lost = device.lost_history().filter(|lost| *lost == LostHistory::RingOfOne)?;
+    let id = device.id();
+    let message = format!("device {id}: {lost}; the rows below replay only that entry");
+    Some(Warning::new(Code::HistoryLost, message))
+}
+
+/// Warns if the model does not reproduce the recording of `device`.
+pub(crate) fn divergence_warning(device: DeviceStudy<'_, '_>) -> Option<Warning> {
+    let verification = &device.inferred().verification;
+    let divergence = verification.divergence.as_ref()?;
+    let message = format!(
+        "device {}: the model reproduces only {} of {} of this recording, so every what-if of it is an \
+         estimate: {}",
+        device.id(),
+        count(verification.matched as u64),
+        counted(verification.recorded as u64, "entry"),
+        divergence.describe()
+    );
+    Some(Warning::new(Code::ModelParted, message))
+}
+
+/// Warns if the settings of `device` changed while the program ran.
+pub(crate) fn settings_changed_warning(device: DeviceStudy<'_, '_>) -> Option<Warning> {
+    let recorded = &device.inferred().hypothesis;
+    let changes = counted(recorded.settings_changes.len() as u64, "time");
+    (!recorded.settings_changes.is_empty()).then(|| {
+        let message = format!(
+            "device {}: the replay shows that settings changed {changes} at run time; the run as recorded follows \
+             each change, other settings extend the last ones and apply from the first entry to the last",
+            device.id()
+        );
+        Warning::new(Code::SettingsChanged, message)
+    })
+}
+
+/// Describes the options of the recorded string whose recorded effective value differs, by the grammar of every
+/// release that can have written the snapshot.
+pub(crate) fn ineffective_options(snapshot: &Snapshot) -> Vec<String> {
+    let Some(raw) = &snapshot.settings else { return Vec::new() };
+    let parsed: Vec<Settings> = candidate_releases(&snapshot.torch)
+        .filter_map(|minor| {
+            conf::parse(&raw.string, &Settings::default(), minor, UnknownKeys::Warn).ok()
+        })
+        .map(|parsed| parsed.settings)
+        .collect();
+    if parsed.is_empty() {
+        return Vec::new();
+    }
+    RECORDED_OPTIONS
+        .iter()
+        .filter_map(|option| {
+            let requested = find_option(&raw.string, option.name)?;
+            let recorded = (option.recorded_value)(raw)?;
+            let is_in_effect = parsed.iter().any(|settings| (option.value_in)(settings) == recorded);
+            (!is_in_effect).then(|| {
+                let name = option.name;
+                format!("{name}:{requested} was set but is not in effect; the effective value is {recorded}")
+            })
+        })
+        .collect()
+}
+
+/// An option whose effective value snapshots record. Both functions format a value alike, for comparison.
+struct RecordedOption {
+    name: &'static str,
+    recorded_value: fn(&RawSettings) -> Option<String>,
+    value_in: fn(&Settings) -> String,
+}
+
+const RECORDED_OPTIONS: [RecordedOption; 6] = [
+    RecordedOption {
+        name: "expandable_segments",
+        recorded_value: |raw| raw.flag("expandable_segments").map(format_flag),
+        value_in: |settings| format_flag(settings.expandable_segments),
+    },
+    RecordedOption {
+        name: "max_split_size_mb",
+        recorded_value: |raw| {
+            raw.effective
+                .get("max_split_size")?
+                .as_i64()
+                .map(|bytes| format_limit(bytes.try_into().ok()))
+        },
+        value_in: |settings| {
+            format_limit(Some(settings.max_split_size).filter(|bytes| *bytes != u64::MAX))
+        },
+    },
+    RecordedOption {
+        name: "garbage_collection_threshold",
+        recorded_value: |raw| {
+            raw.effective.get("garbage_collection_threshold")?.as_f64().map(|f| f.to_string())
+        },
+        value_in: |settings| settings.garbage_collection_threshold.to_string(),
+    },
+    RecordedOption {
+        name: "roundup_power2_divisions",
+        recorded_value: |raw| {
+            let recorded = raw.effective.get("roundup_power2_divisions")?;
+            let divisions_in = |bucket: u32| recorded.get((1u64 << bucket).to_string())?.as_u64();
+            Some(format_divisions((0..16).map(|bucket| divisions_in(bucket).unwrap_or(0))))
+        },
+        value_in: |settings| format_divisions(settings.roundup_power2_divisions.into_iter()),
+    },
+    RecordedOption {
+        name: "release_lock_on_cudamalloc",
+        recorded_value: |raw| raw.flag("release_lock_on_cudamalloc").map(format_flag),
+        value_in: |settings| format_flag(settings.release_lock_on_cudamalloc),
+    },
+    RecordedOption {
+        name: "graph_capture_record_stream_reuse",
+        recorded_value: |raw| raw.flag("graph_capture_record_stream_reuse").map(format_flag),
+        value_in: |settings| format_flag(settings.graph_capture_record_stream_reuse),
+    },
+];
+
+fn format_flag(is_set: bool) -> String {
+    if is_set { "True" } else { "False" }.to_owned()
+}
+
+fn format_limit(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "no limit".to_owned(), |bytes| format!("{} MiB", bytes / MIB))
+}
+
+fn format_divisions(divisions: impl Iterator<Item = u64>) -> String {
+    let all: Vec<u64> = divisions.collect();
+    match all.as_slice() {
+        [first, rest @ ..] if rest.iter().all(|d| d == first) => first.to_string(),
+        _ => Value::from(all).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(string: &str) -> Settings {
+        conf::parse(string, &Settings::default(), 15, UnknownKeys::Refuse).unwrap().settings
+    }
+
+    #[test]
+    fn harmful_and_idle_settings_are_warned_about() {
+        let code = |string: &str, is_limited| {
+            settings_warning(&parsed(string), is_limited).map(|c| c.code)
+        };
+        let pair = "expandable_segments:True,max_split_size_mb:64";
+        assert_eq!(code(pair, true), Some(Code::HarmfulSettings));
+        assert_eq!(code("garbage_collection_threshold:0.8", false), Some(Code::IdleSetting));
+        assert_eq!(code("garbage_collection_threshold:0.8", true), None);
+        let both = "garbage_collection_threshold:0.8,expandable_segments:True";
+        assert_eq!(code(both, true), Some(Code::IdleSetting));
+        for harmless in ["", "expandable_segments:True", "max_split_size_mb:64"] {
+            assert_eq!(code(harmless, false), None, "{harmless}");
+        }
+    }
+}
