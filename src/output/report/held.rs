@@ -68,7 +68,7 @@ fn by_line(lines: &[LiveByLine], bytes: u64, blocks: u64) -> Table {
 fn holder(held: &LiveByLine) -> Cell {
     let (line, below) = named(&held.location);
     let operation = operation(held.operation.as_deref(), held.operation_share_ratio);
-    Cell::Over(line, below.into_iter().chain(operation).collect())
+    Cell::WithDetails(line, below.into_iter().chain(operation).collect())
 }
 
 fn category(category: Category) -> &'static str {

@@ -52,7 +52,7 @@ fn totals(memory: &MemoryReport) -> Vec<Vec<Cell>> {
     let (blocks, free) = (&memory.blocks, &memory.fragmentation);
     let row = |depth: u8, name: &str, bytes: u64, note: String| {
         let share = percent(ratio(bytes, memory.reserved_bytes));
-        vec![Cell::Part(depth, name.into()), size(bytes).into(), share.into(), note.into()]
+        vec![Cell::Indented(depth, name.into()), size(bytes).into(), share.into(), note.into()]
     };
     let held =
         format!("held by the program in {}", counted(blocks.active_allocated.count, "block"));
@@ -162,7 +162,7 @@ fn free_segments(device: &DeviceReport) -> Table {
         ]);
     }
     let header = ["segment", "kind", "bytes", "blocks", "allocated", "free", "releasable"];
-    Table::new(&header, &[0, 1], rows).least(&[BLOCKS])
+    Table::new(&header, &[0, 1], rows).optional_columns(&[BLOCKS])
 }
 
 /// A row a pool and a row a stream, where there are several.
@@ -202,5 +202,5 @@ fn spaces(
 ) -> Table {
     const PENDING: usize = 3;
     let table = Table::new(&[first, "reserved", "allocated", "pending", "free", last], &[0], rows);
-    if is_pending { table } else { table.without(PENDING) }
+    if is_pending { table } else { table.without_column(PENDING) }
 }

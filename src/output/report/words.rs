@@ -5,7 +5,7 @@ use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::summary::Summary;
 use crate::base::units::{count, counted, duration, percent, size};
 use crate::base::warning::Warning;
-use crate::output::document::{Document, Stack, Text, code, place};
+use crate::output::document::{Document, Stack, Text, code, location};
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin, UNKNOWN_NODE};
 use crate::study::{MemoryHistory, TracePosition};
 use crate::whatif::FailedRequest;
@@ -21,15 +21,15 @@ pub(super) fn named(location: &CodeLocation) -> (Text, Vec<Text>) {
     let caller = location.called_from.as_ref().map(called_from);
     let (name, line) = match (location.backward.as_deref(), frame) {
         (Some(UNKNOWN_NODE), Some(frame)) => {
-            (place(place_in(frame)), Some("in its backward pass".into()))
+            (location(place_in(frame)), Some("in its backward pass".into()))
         }
         (Some(node), _) => (code(format!("backward: {node}")), frame.map(called_from)),
-        (None, Some(frame)) => (place(place_in(frame)), None),
+        (None, Some(frame)) => (location(place_in(frame)), None),
         (None, None) if location.has_stack => ("no line of the user's code".into(), None),
         (None, None) => ("no stack recorded".into(), None),
     };
     let words = Text::from("for the forward line ");
-    let forward = location.forward.as_ref().map(|frame| words.and(place(place_in(frame))));
+    let forward = location.forward.as_ref().map(|frame| words.and(location(place_in(frame))));
     let region = location.compile_context.as_deref();
     let region =
         region.map(|region| region.strip_prefix("Torch-Compiled Region: ").unwrap_or(region));
@@ -39,7 +39,7 @@ pub(super) fn named(location: &CodeLocation) -> (Text, Vec<Text>) {
 
 /// The line that a line was called from.
 pub(super) fn called_from(frame: &FrameReport) -> Text {
-    Text::from("called from ").and(place(place_in(frame)))
+    Text::from("called from ").and(location(place_in(frame)))
 }
 
 /// The same in one sentence.
@@ -75,7 +75,7 @@ pub(super) fn telling_frames(frames: &[FrameReport]) -> (Vec<&FrameReport>, usiz
 pub(super) fn stack(name: &'static str, frames: &[FrameReport]) -> Stack {
     let (telling, folded) = telling_frames(frames);
     let frames = telling.into_iter().map(place_in).collect();
-    Stack { name, frames, folded: folded as u64 }
+    Stack { name, frames, folded_frames: folded as u64 }
 }
 
 /// What file this is: release, entries, time, settings.

@@ -71,7 +71,7 @@ pub(super) fn figures(device: &DeviceDiff, at: At) -> Vec<Vec<Cell>> {
                 (signed_count(by), share(before.number(figure), by))
             }
         };
-        let name = Cell::Part(depth, name.into());
+        let name = Cell::Indented(depth, name.into());
         vec![name, was.to_string().into(), is.to_string().into(), by.into(), share.into()]
     };
     let occurs = |figure| before.number(figure) + after.number(figure) > 0;

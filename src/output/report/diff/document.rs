@@ -10,7 +10,7 @@ use crate::base::units::{count, counted, signed_size, size};
 use crate::compare::diff::{
     At, DeviceDiff, DiffReport, FailOn, HeldChange, LineChange, RanksDiff, StackChange,
 };
-use crate::output::document::{Cell, Document, Item, Table, Text, alarm, code, place};
+use crate::output::document::{Cell, Document, Item, Table, Text, alarm, code, location};
 use crate::study::figures::Figure;
 
 /// Frames of a stack that are shown.
@@ -104,7 +104,7 @@ fn lines(document: &mut Document, device: &DeviceDiff) {
         "all of it".into(),
     ]);
     let header = ["change", "", "before", "after", "blocks", "allocated by"];
-    document.table(Table::new(&header, &[5], rows).least(&[BLOCKS]));
+    document.table(Table::new(&header, &[5], rows).optional_columns(&[BLOCKS]));
 }
 
 fn row(held: &HeldChange, share: String, who: Cell) -> Vec<Cell> {
@@ -125,13 +125,13 @@ fn line(line: &LineChange) -> Vec<Cell> {
         .location
         .moved_from
         .as_ref()
-        .map(|from| Text::from("was ").and(place(from.file_line())));
+        .map(|from| Text::from("was ").and(location(from.file_line())));
     let operation = operation(line.operation.as_deref(), line.operation_share_ratio);
     let share = match share(held.before_bytes, held.delta_bytes) {
         share if held.before_blocks > 0 && held.after_blocks > 0 => share,
         _ => word(line.status).to_owned(),
     };
-    row(held, share, Cell::Over(who, moved.into_iter().chain(below).chain(operation).collect()))
+    row(held, share, Cell::WithDetails(who, moved.into_iter().chain(below).chain(operation).collect()))
 }
 
 fn stacks(document: &mut Document, device: &DeviceDiff) {
@@ -175,7 +175,7 @@ fn stack(stack: &StackChange) -> Item {
     );
     let (frames, _) = telling_frames(&stack.frames);
     let mut below: Vec<Text> =
-        frames.iter().take(FRAMES).map(|frame| place(place_in(frame))).collect();
+        frames.iter().take(FRAMES).map(|frame| location(place_in(frame))).collect();
     if frames.is_empty() {
         below.push(match stack.frames.first() {
             None => "no stack recorded".into(),
@@ -185,5 +185,5 @@ fn stack(stack: &StackChange) -> Item {
     if let Some(more @ 1..) = frames.len().checked_sub(FRAMES) {
         below.push(format!("({} more)", counted(more as u64, "frame")).into());
     }
-    Item { text: text.into(), below }
+    Item { text: text.into(), details: below }
 }
