@@ -139,8 +139,8 @@ fn faults_of(path: &str, code: &str) -> String {
 #[test]
 fn a_planted_upward_import_is_found() {
     for (path, code) in [
-        ("src/replay/facts/tiling/state.rs", "use crate::study::memory::Memory;"),
-        ("src/replay/facts/tiling/state.rs", "use crate::{base, output::report::Style};"),
+        ("src/replay/literal/tiling/state.rs", "use crate::study::memory::Memory;"),
+        ("src/replay/literal/tiling/state.rs", "use crate::{base, output::report::Style};"),
         ("src/replay/mod.rs", "use crate::{\n    base::units::{size, MIB},\n    cli,\n};"),
         ("src/snapshot/decode/mod.rs", "fn f() -> crate::replay::Tiling { todo!() }"),
         ("src/snapshot/decode/mod.rs", "use super::super::replay::Tiling;"),
@@ -166,7 +166,7 @@ fn a_planted_upward_import_is_found() {
 #[test]
 fn what_is_allowed_is_not_found() {
     for (path, code) in [
-        ("src/replay/facts/mod.rs", "use crate::snapshot::TraceEntry; use crate::replay::Totals;"),
+        ("src/replay/literal/mod.rs", "use crate::snapshot::TraceEntry; use crate::replay::Totals;"),
         ("src/snapshot/decode/mod.rs", "use super::super::snapshot::keys; use super::records;"),
         (
             "src/snapshot/mod.rs",
