@@ -143,7 +143,7 @@ impl FitDevice {
 const FAR_FACTOR: u128 = 8;
 
 impl<'s, 'a> DeviceRecordings<'s, 'a> {
-    /// The recording nearest to size `n`, without the one of size `left_out`. Recordings that do not end with a failure
+    /// The recording nearest to `size`, without the one of size `left_out`. Recordings that do not end with a failure
     /// come first, and the larger of two equally near ones.
     fn nearest(&self, size: Size, left_out: Option<Size>) -> Option<usize> {
         let candidates = self.recordings.iter().enumerate();
