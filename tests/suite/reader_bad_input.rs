@@ -57,7 +57,7 @@ fn every_prefix_is_truncated_and_counts_the_entries_before() {
 #[test]
 fn an_empty_file_says_that_the_writer_died() {
     for bytes in [&b""[..], b"\n", b"  \r\n\t"] {
-        assert_says(bytes, &["is empty", "dump it again"]);
+        assert_says(bytes, &["is empty", "record it again"]);
     }
 }
 
@@ -203,7 +203,7 @@ fn a_trace_entry_with_a_field_of_the_wrong_type_is_named() {
     let mut events = sample::events(sample::ADDRESS);
     events[3] = events[3].clone().with("size", "big");
     let sample = sample::snapshot_of(vec![], vec![events.into()]);
-    assert_says(&sample.pickle(4), &["trace entry 3 has a string as 'size'", "; 3 whole trace"]);
+    assert_says(&sample.pickle(4), &["trace entry 3 has a string as 'size'", "; 3 complete trace"]);
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn damage_is_named_with_its_byte_and_opcode() {
         (b"\x80\x02\x8b\xff\xff\xff\x7f.", "the file is truncated (byte 2, opcode LONG4)"),
         (b"\x80\x02T\0\0\0\x80.", "invalid length (byte 2, opcode BINSTRING)"),
         (b"\x80\x04\x8d\0\0\0\0\0\0\0\x80.", "truncated (byte 2, opcode BINUNICODE8)"),
-        (b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", "no file can have (byte 2, opcode"),
+        (b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", "invalid length (byte 2, opcode"),
         (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.", "truncated (byte 2, opcode BINBYTES8)"),
         (b"\x80\x05\x96\0\0\0\0\0\0\0\x01.", "truncated (byte 2, opcode BYTEARRAY8)"),
         (b"\x80\x04X\xff\xff\xff\xff.", "truncated (byte 2, opcode BINUNICODE)"),

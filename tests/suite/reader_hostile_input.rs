@@ -332,7 +332,7 @@ fn odd_things_by_the_thousand_give_few_warnings() {
     assert_eq!(warnings.len(), 102, "{warnings:?}");
     let all: String = warnings.iter().map(|w| w.message.clone() + "\n").collect();
     assert!(all.contains("more than 50 unknown keys"), "{all}");
-    assert!(all.contains("for 5,000 segments in all"), "{all}");
+    assert!(all.contains("of 5,000 segments in all"), "{all}");
 }
 
 #[test]

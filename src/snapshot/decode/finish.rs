@@ -286,8 +286,8 @@ impl Decoder {
             let narrowed = by_keys.narrow_by_lines(&snapshot.stacks, &snapshot.symbols);
             snapshot.torch = narrowed.unwrap_or_else(|by_lines| {
                 let message = format!(
-                    "the keys are those of PyTorch {by_keys}, but the stacks have lines of PyTorch's code of \
-                     {by_lines}, as in a custom build: assuming {by_keys}"
+                    "the keys are those of PyTorch {by_keys}, but the lines of PyTorch's own code in the stacks \
+                     are those of {by_lines}, as in a custom build: assuming {by_keys}"
                 );
                 snapshot.warnings.add(Code::ReleaseUnclear, message);
                 by_keys
