@@ -127,7 +127,7 @@ fn what_is_lost_of_a_recording_does_not_pass() {
     let program = run(&["whatif", "--program", &one]).out;
     let program = program.split_whitespace().collect::<Vec<_>>().join(" ");
     let nothing =
-        "nothing can be said of a change to the program on device 0: the trace has one entry";
+        "changes to the program cannot be judged on device 0: the trace has one entry";
     assert!(program.contains(nothing) && program.contains("[history-lost]"), "{program}");
     assert!(pages[0].contains("one entry shows no decision to reproduce"), "{}", pages[0]);
     assert!(!pages[0].contains("1 of 1"), "{}", pages[0]);

@@ -162,7 +162,7 @@ fn requests_that_grow_in_number_are_told() {
         result_of(&["fit", &file("rnn_steps", 4), &file("rnn_steps", 8), "--capacity", "1GiB"]);
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        page.contains("an estimate, see the warnings: how large it may be cannot be told"),
+        page.contains("an estimate, see the warnings: the largest size cannot be predicted"),
         "{page}"
     );
 }
@@ -186,8 +186,8 @@ fn recordings_of_different_programs_are_refused() {
 fn what_cannot_be_learned_from_is_refused_in_a_sentence() {
     let one = "fixtures/sizes/2.15.0-dense-4.pickle.gz";
     let same = format!("4={one}");
-    assert!(refusal(&["fit", &same]).contains("one recording does not tell how a program grows"));
-    assert!(refusal(&["fit", &same, &same]).contains("two recordings are of the same size"));
+    assert!(refusal(&["fit", &same]).contains("one recording does not show how a program grows"));
+    assert!(refusal(&["fit", &same, &same]).contains("two recordings have the same size"));
 }
 
 #[test]
@@ -275,12 +275,12 @@ fn two_numbers_take_four_recordings_of_two_by_two() {
         refusal(&["fit"].into_iter().chain(files).chain(more.iter().copied()).collect::<Vec<_>>())
     };
     let lacks = said(&GRID[..3], &[]);
-    assert!(lacks.contains("4x128, 4x256, 8x128 do not tell how a program grows"), "{lacks}");
+    assert!(lacks.contains("4x128, 4x256, 8x128 do not show how a program grows"), "{lacks}");
     assert!(lacks.contains("record 8x256 as well"), "{lacks}");
     assert!(said(&GRID[..2], &[]).contains("record 4x256, 8x256 as well"));
     let mixed = refusal(&["fit", &file("two_fused", "4x128"), &file("dense", 8)]);
-    assert!(mixed.contains("does not stand beside one of two: 8 and 4x128"), "{mixed}");
+    assert!(mixed.contains("sizes of one and of two numbers cannot be mixed: 8 and 4x128"), "{mixed}");
     assert!(said(&GRID, &["--at", "16"]).contains("--at 16: give as many numbers"));
     let one = refusal(&["fit", &file("dense", 4), &file("dense", 8), "--at", "x512"]);
-    assert!(one.contains("--at x512: the sizes recorded have no second number"), "{one}");
+    assert!(one.contains("--at x512: the recorded sizes have no second number"), "{one}");
 }

@@ -34,7 +34,7 @@ fn each_option_that_is_recorded_is_compared() {
         let said = said(string, &[]);
         assert_eq!(
             said,
-            [format!("{string} was set but is not in effect; in effect is {expected}")]
+            [format!("{string} was set but is not in effect; the effective value is {expected}")]
         );
     }
 }

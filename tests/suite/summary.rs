@@ -120,14 +120,14 @@ fn what_is_copied_from_a_what_if_serves_the_request() {
     assert!(
         text(&told, "answer").starts_with("expandable_segments:True serves the failed request")
     );
-    assert!(text(&told, "answer").contains("to spare; what would come after it is not recorded"));
+    assert!(text(&told, "answer").contains("headroom; later requests are not recorded"));
     assert_eq!(told["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
     let later = self::told(&format!("whatif --set max_split_size_mb:256 {FAILED}"));
-    assert!(text(&later, "answer").ends_with("one more step like the last fails"), "{later}");
+    assert!(text(&later, "answer").ends_with("one more step like the last one would fail"), "{later}");
     assert_eq!(text(&later, "copy"), format!("oomscope analyze {FAILED}"));
     let none = self::told("whatif fixtures/failures/capacity.pickle.gz");
-    assert!(text(&none, "answer").starts_with("no setting that was tried serves every request"));
-    assert!(text(&none, "action").contains("live memory alone is more than the device"), "{none}");
+    assert!(text(&none, "answer").starts_with("no setting tried serves every request"));
+    assert!(text(&none, "action").contains("live memory alone exceeds the device"), "{none}");
     assert_eq!(none["copy"], Value::Null);
     let served = self::told("whatif fixtures/2.15.0-gpt_varlen-late.pickle.gz");
     assert!(text(&served, "answer").starts_with("no request fails on device 0 as recorded"));
