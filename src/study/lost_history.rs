@@ -67,22 +67,18 @@ impl fmt::Display for LostHistory {
             Self::RingOfOne => write!(
                 f,
                 "the trace has one entry, which is all that _record_memory_history(True) and max_entries=1 keep: \
-                 write {RECORD_HISTORY_CALL} instead"
+                 call {RECORD_HISTORY_CALL} instead"
             ),
             Self::RingFull(entries) => write!(
                 f,
-                "the ring is full: of all that was recorded the last {} entries are left; give a larger max_entries",
+                "the ring is full: only the last {} entries are left; set a larger max_entries",
                 count(entries as u64)
             ),
             Self::MissingAllocations(blocks) => write!(
                 f,
-                "entries are lost: {} with a recorded stack, whose allocation is not in the trace (the ring of \
-                 max_entries is full, or the recording was begun anew); give a larger max_entries",
-                if blocks == 1 {
-                    "there is 1 block".to_owned()
-                } else {
-                    format!("there are {}", counted(blocks, "block"))
-                }
+                "entries are lost: the trace lacks the allocation of {} with a recorded stack (the ring of max_entries \
+                 wrapped, or the recording was restarted); set a larger max_entries",
+                counted(blocks, "block")
             ),
         }
     }

@@ -22,7 +22,8 @@ pub fn warn_about_trace(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) {
             warnings.add(
                 Code::SettingsChanged,
                 format!(
-                    "device {}: settings change {} at run time, as a replay found out; figures over time follow them",
+                    "device {}: settings changed {} at run time, as inferred by replay; figures over time use the settings then in \
+                     effect",
                     device.id(),
                     counted(changes, "time")
                 ),
@@ -73,13 +74,13 @@ pub(crate) fn warn_about_replay(
         let (why, instead) = if lost.is_some() {
             ("", "")
         } else {
-            (" (recording began late, or its ring buffer of max_entries wrapped)", RECORD_EARLIER)
+            (" (recording started late, or its ring buffer of max_entries wrapped)", RECORD_EARLIER)
         };
         warnings.add(
             Code::Truncated,
             format!(
-                "the trace of device {id} does not begin at an empty allocator{why}: it begins with {} reserved and {} \
-                 allocated, rebuilt from the final segments{instead}",
+                "the trace of device {id} does not start with an empty allocator{why}: it starts with {} reserved and {} \
+                 allocated, reconstructed from the final segments{instead}",
                 size(outcome.initial_totals.reserved),
                 size(outcome.initial_totals.allocated)
             ),
@@ -109,14 +110,14 @@ fn describe_inconsistency(device: Device<'_>, outcome: LiteralOutcome) -> String
             None => String::new(),
         };
         found.push(format!(
-            "{} of {} contradict what came before{first}",
+            "{} of {} contradict earlier entries{first}",
             outcome.contradictions,
             counted(device.len() as u64, "entry")
         ));
     }
     if outcome.end_differences > 0 {
         found.push(format!(
-            "{} at the end differ from what the trace leads to",
+            "{} in the snapshot differ from the state at the end of the trace",
             counted(outcome.end_differences, "block")
         ));
     }

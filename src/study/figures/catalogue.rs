@@ -120,7 +120,7 @@ catalogue! {
             limit("max-inactive-split-ratio", "\"25%\"")
             => state.inactive_split_ratio();
         StrandedRatio "stranded-ratio" Ratio
-            "Share of reserved memory that is free but that empty_cache() would not give back"
+            "Share of reserved memory that is free but that empty_cache() would not release"
             limit("max-stranded-ratio", "\"20%\"")
             => state.stranded_ratio();
         ExternalRatio "external-ratio" Ratio
@@ -136,7 +136,7 @@ catalogue! {
             limit("max-reserved", "\"70GiB\"", " at the snapshot")
             => state.reserved;
         Allocated "allocated" Bytes
-            "Memory in blocks that the program holds"
+            "Memory in live blocks"
             => state.allocated;
         Pending "pending" Bytes
             "Memory that the program freed but another stream may still use"
@@ -154,10 +154,10 @@ catalogue! {
             "Free memory"
             => state.free;
         Releasable "releasable" Bytes
-            "Free memory that empty_cache() would give back to the device"
+            "Free memory that empty_cache() would release to the device"
             => state.releasable;
         Stranded "stranded" Bytes
-            "Free memory that it would not give back: beside live blocks, or in a private pool"
+            "Free memory that empty_cache() would not release: beside live blocks, or in a private pool"
             => state.stranded();
         InactiveSplit "inactive-split" Bytes
             "Free memory in segments that are partly in use; not of expandable segments"
@@ -172,7 +172,7 @@ catalogue! {
             "Reserved memory of private pools"
             => state.private_reserved;
         Segments "segments" Count
-            "Segments: runs of memory held from the device"
+            "Segments: ranges of memory reserved on the device"
             => state.segments.all;
         SmallSegments "small-segments" Count
             "Segments of small pools"
@@ -187,13 +187,13 @@ catalogue! {
             "Memory in segments of large pools"
             => state.segments.large[1];
         ExpandableSegments "expandable-segments" Count
-            "Mapped runs of expandable segments, of small and of large pools"
+            "Mapped ranges of expandable segments, of small and of large pools"
             => state.segments.expandable[0];
         ExpandableSegmentMemory "expandable-segment-memory" Bytes
-            "Memory in mapped runs of expandable segments"
+            "Memory in mapped ranges of expandable segments"
             => state.segments.expandable[1];
         AllocatedBlocks "allocated-blocks" Count
-            "Blocks that the program holds"
+            "Live blocks"
             => state.allocated_blocks;
         PendingBlocks "pending-blocks" Count
             "Blocks that the program freed but another stream may still use"
@@ -204,15 +204,15 @@ catalogue! {
     }
     of_a_recording(recording) {
         PeakReserved "peak-reserved" Bytes
-            "Peak reserved memory of the recorded time"
+            "Peak reserved memory of the recording"
             limit("max-peak-reserved", "\"72GiB\"")
             => recording.peak_reserved()?;
         PeakAllocated "peak-allocated" Bytes
-            "Peak allocated memory of the recorded time"
+            "Peak allocated memory of the recording"
             limit("max-peak-allocated", "\"65GiB\"")
             => recording.peak_allocated()?;
         Ooms "ooms" Count
-            "Number of failed requests in the recorded time"
+            "Number of failed requests in the recording"
             limit("max-ooms", "0")
             => recording.failed_requests()?;
         Retries "retries" Count

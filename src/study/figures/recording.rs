@@ -41,14 +41,14 @@ pub enum UnknownReason {
         at_least: Option<u64>,
     },
     /// Trace entries contradict each other.
-    #[error("the trace contradicts itself: entries are missing, or are not what was recorded")]
+    #[error("the trace contradicts itself: entries are missing or altered")]
     Contradictory {
         /// Lower bound from the remaining entries, if they give one.
         at_least: Option<u64>,
     },
     /// The baseline has a device that the checked snapshots lack.
     #[error(
-        "the baseline has device {device} of {snapshot}, and it is not among what is checked: a rank that died \
+        "the baseline has device {device} of {snapshot}, which is not among the checked snapshots: a rank that died \
          leaves no file"
     )]
     MissingSnapshot {
