@@ -144,8 +144,8 @@ fn a_failure_in_the_first_pass_is_a_guess() {
     let page =
         result_of(&["whatif", "--program", "fixtures/changes/2.15.0-dense-150MiB.pickle.gz"]);
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(page.contains("what would come next is not recorded"), "{page}");
-    assert!(page.contains("record a backward pass: none is recorded"), "{page}");
+    assert!(page.contains("later requests are not recorded"), "{page}");
+    assert!(page.contains("record a backward pass: without one"), "{page}");
 }
 
 #[test]
