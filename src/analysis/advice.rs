@@ -1,162 +1,174 @@
-//! What to do about a failed request: the row of its verdict, with what the recording shows besides.
+//! Advice for a failed request: the advice of its verdict, refined by what the recording shows.
 
-use super::device::DeviceReport;
 use crate::allocator::conf::shell_assignment;
-use crate::allocator::verdict::{EMPTY_CACHE_NO_REMEDY, Snippet, Verdict};
+use crate::allocator::verdict::{
+    EMPTY_CACHE_NO_REMEDY, OUTSIDE_ALLOCATOR_USERS, Snippet, Verdict,
+};
 use crate::analysis::failure::{Blocker, OomReport, Remedy};
 use crate::base::units::{counted, percent, ratio, size};
-use crate::stacks::frames::FrameReport;
-use crate::study::attribution::Category;
+use crate::stacks::frames::{CodeLocation, FrameReport};
+use crate::study::attribution::{Category, Leaks};
 use crate::study::memory::LiveByLine;
 use crate::whatif::program::{ChangeCertainty, ProgramRow};
 
-/// What may change a verdict of capacity, where the size of the device is not known.
-const OTHERS: &str = "; or others on this GPU hold what is missing: --capacity with the GPU's memory (such as \
-                      --capacity 80GiB) tells";
+/// Qualifies a capacity verdict if the size of the device is unknown.
+const UNKNOWN_CAPACITY_NOTE: &str = "; or other processes hold the missing memory: give the GPU's memory to find out \
+                                     (such as --capacity 80GiB)";
 
-/// What to do, most useful first, and what to copy for the first of it.
+/// Advice, most useful first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Advised {
+pub(super) struct FailureAdvice {
     pub(super) texts: Vec<String>,
+    /// Text to copy for the first piece of advice.
     pub(super) copy: Option<String>,
 }
 
-/// What is known besides the failure.
+/// The evidence besides the failure itself.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known<'a> {
-    /// The settings string of the file.
-    pub(super) recorded: Option<&'a str>,
-    /// Whether the size of the device was given.
-    pub(super) is_device_known: bool,
+pub(super) struct Evidence<'a> {
+    pub(super) leaks: &'a Leaks,
+    /// Replayed changes to the program, the best first.
+    pub(super) changes: &'a [ProgramRow],
+    /// The recorded settings string.
+    pub(super) settings_string: Option<&'a str>,
+    pub(super) is_capacity_known: bool,
 }
 
-/// Against `oom`, the last failure of `device`.
-pub(super) fn against(oom: &OomReport, device: &DeviceReport, known: Known<'_>) -> Advised {
-    let mut advised = first(oom, device, known.recorded);
-    let texts = &mut advised.texts;
-    if oom.verdict == Verdict::Capacity && !known.is_device_known && may_be_others(oom) {
-        for text in texts.iter_mut().filter(|_| device.explained_by_growth(oom).is_none()) {
-            *text = format!("{}{OTHERS}", text.trim_end_matches('.'));
+/// The growth per step that explains `oom`: it used up the missing memory, and would have used up more.
+pub(super) fn explaining_growth(oom: &OomReport, leaks: &Leaks) -> Option<String> {
+    let describe = |bytes| format!("memory grows by {} a step", size(bytes));
+    let growth = oom.growth.filter(|growth| growth.explains);
+    growth.map(|growth| describe(growth.bytes_per_step)).or_else(|| {
+        leaks.explain_shortfall(oom.shortfall_bytes).then(|| describe(leaks.bytes_per_step))
+    })
+}
+
+/// What to do about `oom`, the last failure of a device.
+pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> FailureAdvice {
+    let mut advice = first_advice(oom, evidence);
+    let texts = &mut advice.texts;
+    if oom.verdict == Verdict::Capacity
+        && !evidence.is_capacity_known
+        && is_device_too_full(oom)
+        && explaining_growth(oom, evidence.leaks).is_none()
+    {
+        for text in &mut *texts {
+            *text = format!("{}{UNKNOWN_CAPACITY_NOTE}", text.trim_end_matches('.'));
         }
     }
     match oom.verdict {
         Verdict::Capacity => {
-            texts.extend(largest(oom));
-            texts.extend(what_would_fit(oom));
+            texts.extend(describe_largest_line(oom));
+            texts.extend(describe_excess(oom));
         }
         Verdict::Fragmentation => {
-            texts.extend(oom.blockers.first().map(in_the_way));
+            texts.extend(oom.blockers.first().map(describe_blocker));
             texts.push(EMPTY_CACHE_NO_REMEDY.to_owned());
         }
         Verdict::PendingFree => texts.extend(oom.pending.first().map(|line| {
-            format!("Most of what waits was allocated at {}: {}.", named(line), size(line.bytes))
+            let location = line.location.label();
+            format!("Most of the pending memory was allocated at {location}: {}.", size(line.bytes))
         })),
         Verdict::PrivatePool | Verdict::OtherStream => {
-            texts.extend(oom.blockers.first().map(in_the_way));
+            texts.extend(oom.blockers.first().map(describe_blocker));
         }
         Verdict::NonPytorch => {
             let outside = oom.causes.iter().find(|cause| cause.kind == Verdict::NonPytorch);
             texts.extend(outside.map(|cause| {
                 format!(
                     "{} of the device is held outside this allocator: by other processes (rocm-smi lists them on \
-                     AMD), or by this one: the CUDA context, {}.",
+                     AMD), or by this one: the CUDA context, {OUTSIDE_ALLOCATOR_USERS}.",
                     size(cause.bytes),
-                    crate::allocator::verdict::OUTSIDE_ALLOCATOR_USERS
                 )
             }));
         }
-        _ => {}
+        Verdict::MemoryLimit | Verdict::Spurious | Verdict::Unknown | Verdict::Served => {}
     }
-    advised
+    advice
 }
 
-/// What comes first, and what to copy for it.
-fn first(oom: &OomReport, device: &DeviceReport, recorded: Option<&str>) -> Advised {
-    let one = |text: String, copy| Advised { texts: vec![text], copy };
-    if device.explained_by_growth(oom).is_some() {
-        let growing = device.leaks.suspects.first();
-        let keeps = growing.map(|one| one.location.label());
-        let what = keeps.map_or_else(
+/// The most useful piece of advice, and the text to copy for it.
+fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> FailureAdvice {
+    let advice = |text: String, copy| FailureAdvice { texts: vec![text], copy };
+    let file_line = |location: &CodeLocation| location.frame.as_ref().map(FrameReport::file_line);
+    if explaining_growth(oom, evidence.leaks).is_some() {
+        let suspect = evidence.leaks.suspects.first();
+        let target = suspect.map_or_else(
             || "what is kept after each step".to_owned(),
-            |line| format!("what {line} keeps after each step"),
+            |suspect| format!("what {} keeps after each step", suspect.location.label()),
         );
-        return one(
-            format!("free {what}: no setting helps for long"),
-            growing.and_then(|one| one.location.frame.as_ref()).map(FrameReport::file_line),
+        return advice(
+            format!("free {target}: no setting helps for long"),
+            suspect.and_then(|suspect| file_line(&suspect.location)),
         );
     }
-    // What comes after the request is known of some; of the others a verdict of capacity says that more comes.
-    let lasting = |remedy: &&Remedy| {
-        let goes_on = remedy.next_step.map(|next| !next.fails);
-        remedy.avoids_oom && goes_on.unwrap_or(oom.verdict != Verdict::Capacity)
+    // Without a replay of the next step, a capacity verdict predicts that later requests fail too.
+    let is_lasting = |remedy: &&Remedy| {
+        let next_succeeds = remedy.next_step.map(|next| !next.fails);
+        remedy.avoids_oom && next_succeeds.unwrap_or(oom.verdict != Verdict::Capacity)
     };
-    if let Some(remedy) = oom.remedies.iter().find(lasting).filter(|it| it.without.is_none()) {
+    let remedy = oom.remedies.iter().find(is_lasting);
+    if let Some(remedy) = remedy.filter(|remedy| remedy.without.is_none()) {
         let text = format!("set {}: in a replay the request then succeeds", remedy.settings);
-        return one(text, Some(shell_assignment(&remedy.settings, recorded)));
+        return advice(text, Some(shell_assignment(&remedy.settings, evidence.settings_string)));
     }
-    // What follows from the calls, not from a guess, and serves all of them.
     let is_sure = |row: &&ProgramRow| row.sure != ChangeCertainty::Guess && row.fits == Some(true);
-    if let Some(change) = device.changes.first().filter(is_sure) {
-        let text = format!("{}; in a replay every request is then served", change.label());
-        return one(text, change.location.frame.as_ref().map(FrameReport::file_line));
+    if let Some(change) = evidence.changes.first().filter(is_sure) {
+        let text = format!("{}; in a replay every request then succeeds", change.label());
+        return advice(text, file_line(&change.location));
     }
-    let held = lines(oom).find_map(|line| line.location.frame.as_ref()).map(FrameReport::file_line);
-    // Where settings were replayed, advice to try one is stale.
+    let holder = live_lines(oom).find_map(|line| file_line(&line.location));
+    // The verdict's own advice is to try a setting, which is stale once settings have been replayed.
     let is_stale = matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);
-    if let Some(why) = why_no_setting(oom).filter(|_| is_stale) {
-        return one(format!("hold less at that moment: {}; {why}", means(oom)), held);
+    if let Some(why) = why_no_setting_helps(oom).filter(|_| is_stale) {
+        let reduction = suggest_reduction(oom);
+        return advice(format!("hold less memory at that time: {reduction}; {why}"), holder);
     }
     let row = oom.verdict.advice();
-    let culprit = oom.location.frame.as_ref().map(FrameReport::file_line);
+    let culprit = file_line(&oom.location);
     let copy = match row.snippet {
-        Snippet::AllocConf(option) => Some(shell_assignment(option, recorded)),
+        Snippet::AllocConf(option) => Some(shell_assignment(option, evidence.settings_string)),
         Snippet::Command(words) => Some(words.to_owned()),
-        Snippet::CodeLine => match oom.verdict {
-            Verdict::Capacity => held.or(culprit),
-            Verdict::PendingFree => {
-                let waits = oom.pending.iter().find_map(|line| line.location.frame.as_ref());
-                waits.map(FrameReport::file_line).or(culprit)
-            }
-            _ => culprit,
-        },
+        Snippet::CodeLine if oom.verdict == Verdict::Capacity => holder.or(culprit),
+        Snippet::CodeLine if oom.verdict == Verdict::PendingFree => {
+            oom.pending.iter().find_map(|line| file_line(&line.location)).or(culprit)
+        }
+        Snippet::CodeLine => culprit,
         Snippet::Nothing => None,
     };
-    one(row.text.to_owned(), copy)
+    advice(row.text.to_owned(), copy)
 }
 
-/// What replays came to, where no setting is to be advised.
-fn why_no_setting(oom: &OomReport) -> Option<&'static str> {
-    let serving = || oom.remedies.iter().filter(|remedy| remedy.avoids_oom);
-    match oom.undisturbed {
-        Some(own) if own.no_setting_helps => Some("no allocator setting helps"),
-        Some(_) if serving().next().is_some() => {
-            let fails = |remedy: &Remedy| remedy.next_step.is_some_and(|next| next.fails);
-            Some(if serving().any(|remedy| !fails(remedy)) {
-                "a setting may serve this request, hardly what comes after it"
-            } else {
-                "the settings that were replayed only postpone the failure"
-            })
-        }
-        Some(_) if !oom.remedies.is_empty() => {
-            Some("no setting that was replayed serves the request")
-        }
-        _ => None,
+/// The result of the replays, if none of them recommends a setting.
+fn why_no_setting_helps(oom: &OomReport) -> Option<&'static str> {
+    let successful = || oom.remedies.iter().filter(|remedy| remedy.avoids_oom);
+    let as_recorded = oom.as_recorded?;
+    if as_recorded.no_setting_helps {
+        return Some("no allocator setting helps");
     }
+    if oom.remedies.is_empty() {
+        return None;
+    }
+    let fails_later = |remedy: &Remedy| remedy.next_step.is_some_and(|next| next.fails);
+    Some(if successful().next().is_none() {
+        "under every replayed setting the request fails"
+    } else if successful().all(fails_later) {
+        "the replayed settings only postpone the failure"
+    } else {
+        "a setting may serve this request, but probably not the ones after it"
+    })
 }
 
-fn lines(oom: &OomReport) -> impl Iterator<Item = &LiveByLine> {
+fn live_lines(oom: &OomReport) -> impl Iterator<Item = &LiveByLine> {
     oom.held.iter().flat_map(|held| &held.by_line.rows)
 }
 
-fn named(line: &LiveByLine) -> String {
-    line.location.label()
-}
-
-/// How less is held of what most memory is for.
-fn means(oom: &OomReport) -> &'static str {
-    let known = oom.held.iter().flat_map(|held| &held.by_category);
-    let most = known.filter(|of| of.category != Category::Other).map(|of| of.category).next();
-    match most.unwrap_or(Category::Other) {
+/// How to reduce the memory of the largest known category.
+fn suggest_reduction(oom: &OomReport) -> &'static str {
+    let mut categories =
+        oom.held.iter().flat_map(|held| &held.by_category).map(|row| row.category);
+    let largest = categories.find(|category| *category != Category::Other);
+    match largest.unwrap_or(Category::Other) {
         Category::Parameters => "shard or offload the parameters, or keep them in lower precision",
         Category::Gradients => {
             "shard the gradients, or free them before they are needed again (set_to_none)"
@@ -167,41 +179,37 @@ fn means(oom: &OomReport) -> &'static str {
         Category::Activations => "a smaller batch or sequence, or activation checkpointing",
         Category::Communication => "smaller buckets, or fewer collectives at once",
         Category::Inputs => "a smaller batch, moved to the device only when it is used",
-        _ => "a smaller batch or activation checkpointing",
+        Category::Temporaries | Category::Other => "a smaller batch or activation checkpointing",
     }
 }
 
-/// Who holds most.
-fn largest(oom: &OomReport) -> Option<String> {
-    let line = lines(oom).next()?;
-    let all = oom.allocated_bytes;
-    let share = percent(ratio(line.bytes, all));
+fn describe_largest_line(oom: &OomReport) -> Option<String> {
+    let line = live_lines(oom).next()?;
+    let (label, allocated) = (line.location.label(), oom.allocated_bytes);
+    let share = percent(ratio(line.bytes, allocated));
+    let (bytes, allocated) = (size(line.bytes), size(allocated));
+    Some(format!("The largest holder is {label}: {bytes} of {allocated} allocated ({share})."))
+}
+
+/// The excess over the reachable memory, which no memory layout can serve.
+fn describe_excess(oom: &OomReport) -> Option<String> {
+    let as_recorded = oom.as_recorded?;
+    let (needed, reach) = (as_recorded.needed_bytes, as_recorded.reach_bytes);
+    let excess = needed.checked_sub(reach).filter(|excess| *excess > 0)?;
     Some(format!(
-        "Largest is {}: {} of {} allocated ({share}).",
-        named(line),
-        size(line.bytes),
-        size(all)
+        "To fit, the program has to hold at least {} less at that time, or needs {} within reach instead of {}.",
+        size(excess),
+        size(needed),
+        size(reach)
     ))
 }
 
-/// What it takes at least for the request to be served.
-fn what_would_fit(oom: &OomReport) -> Option<String> {
-    let own = oom.undisturbed?;
-    let over = own.needed_bytes.checked_sub(own.reach_bytes).filter(|over| *over > 0)?;
-    Some(format!(
-        "To fit, at least {} less has to be held at that moment, or {} be within reach instead of {}.",
-        size(over),
-        size(own.needed_bytes),
-        size(own.reach_bytes)
-    ))
-}
-
-/// Whether what others may hold would have served it: all that is free would not.
-fn may_be_others(oom: &OomReport) -> bool {
+/// Whether even all free memory, in one piece, would have been too little.
+fn is_device_too_full(oom: &OomReport) -> bool {
     oom.device_free_bytes.saturating_add(oom.cached_bytes) < oom.segment_bytes
 }
 
-fn in_the_way(blocker: &Blocker) -> String {
+fn describe_blocker(blocker: &Blocker) -> String {
     format!(
         "{} of {}, {}, {} {} of free memory apart: allocate them before the rest, or free them earlier.",
         counted(blocker.blocks, "block"),

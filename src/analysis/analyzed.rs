@@ -1,4 +1,4 @@
-//! Everything about all snapshots.
+//! The report on all snapshots.
 
 use serde::Serialize;
 
@@ -12,26 +12,25 @@ use crate::base::summary::Summary;
 pub struct AnalyzeReport {
     /// `oomscope/analyze/1`
     pub schema: &'static str,
-    /// What they come to.
+    /// The result for the job: of the worst device, or of all ranks together.
     pub summary: Summary,
-    /// In the order in which they were given.
+    /// One report per snapshot that could be read, in the order given.
     pub snapshots: Vec<SnapshotReport>,
-    /// Rows that tables of ranks and devices have on a page.
+    /// Number of rows in tables of ranks and devices on a page.
     #[serde(skip)]
     pub top: usize,
-    /// All devices side by side, where there are several.
+    /// All devices side by side; absent if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<Ranks>,
-    /// Files that could not be read.
+    /// Files that could not be read; absent if empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<Unreadable>,
 }
 
 impl AnalyzeReport {
-    /// Of `snapshots`, with tables of `top` rows.
     pub fn new(snapshots: Vec<SnapshotReport>, unreadable: Vec<Unreadable>, top: usize) -> Self {
         let ranks = compare_ranks(&snapshots);
-        let summary = summary::of_all(&snapshots, ranks.as_ref());
+        let summary = summary::summarize_all(&snapshots, ranks.as_ref());
         Self { schema: "oomscope/analyze/1", summary, snapshots, top, ranks, unreadable }
     }
 }
@@ -39,8 +38,8 @@ impl AnalyzeReport {
 /// A file that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unreadable {
-    /// As given.
+    /// Path as given on the command line.
     pub path: String,
-    /// Why.
+    /// The error message.
     pub message: String,
 }

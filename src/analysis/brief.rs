@@ -1,10 +1,10 @@
-//! The answer in a few figures: one object a snapshot, for tables over many ranks, chats and agents.
+//! A snapshot's result in a few figures, for tables of many ranks, chats and agents.
 
 use serde::Serialize;
 
 use super::analyzed::AnalyzeReport;
 use super::device::DeviceReport;
-use super::names::{host, rank};
+use super::names::{host_in_path, rank_in_path};
 use super::snapshot::SnapshotReport;
 use super::summary;
 use crate::allocator::verdict::{Certainty, Verdict};
@@ -12,178 +12,191 @@ use crate::base::summary::Summary;
 use crate::base::warning::Code;
 use crate::stacks::frames::FrameReport;
 
-/// Lines, remedies and codes that a brief answer lists.
-const LISTED: usize = 3;
+/// Maximum number of lines and remedies in a brief report.
+const MAX_LISTED: usize = 3;
 
-/// One snapshot: its device that stands worst, and what is to be known of that.
+/// The key figures of one snapshot's worst device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Brief {
     /// `oomscope/analyze-brief/1`
     pub schema: &'static str,
-    /// As given.
+    /// Path as given on the command line.
     pub path: String,
-    /// The rank: as `oomscope run` recorded it, else as its path names it (`rank3.pickle`, `rank_3/snapshot.pickle`).
+    /// The rank recorded by `oomscope run`, else read from the path (`rank3.pickle`, `rank_3/snapshot.pickle`); null
+    /// if unknown.
     pub rank: Option<u32>,
-    /// The host, likewise (`node-1/rank3.pickle`, `host_a/..`).
+    /// The host recorded by `oomscope run`, else read from the path (`node-1/rank3.pickle`, `host_a/..`); null if
+    /// unknown.
     pub host: Option<String>,
-    /// What it comes to.
+    /// The result in up to four sentences.
     pub summary: Summary,
-    /// Device number.
+    /// Device number of the worst device; null if the snapshot has no device.
     pub device: Option<u64>,
-    /// Why the last request that failed did; `None` where none failed.
+    /// Why the last failed request failed; null if none failed.
     pub verdict: Option<Verdict>,
-    /// How sure that is.
+    /// Certainty of the verdict; absent if no request failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<Certainty>,
-    /// The innermost line of that request that is not PyTorch's, as `file:line`.
+    /// The innermost line of the failed request's stack outside PyTorch, as `file:line`; null if unknown.
     pub culprit: Option<String>,
-    /// Failed requests.
+    /// Number of failed requests.
     pub oom_count: u64,
-    /// The last of them.
+    /// Size of the last failed request in bytes; absent if none failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_bytes: Option<u64>,
-    /// Free on the device at that moment.
+    /// Free device memory when it failed, in bytes; absent if none failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_free_bytes: Option<u64>,
-    /// Held from the device, at the failure if there is one, else at the snapshot.
+    /// Reserved bytes at the last failure, else at the snapshot.
     pub reserved_bytes: u64,
-    /// Held by the program at that moment.
+    /// Allocated bytes at the last failure, else at the snapshot.
     pub allocated_bytes: u64,
-    /// Peak of reserved memory.
+    /// Peak reserved bytes.
     pub peak_reserved_bytes: u64,
-    /// Peak of allocated memory.
+    /// Peak allocated bytes.
     pub peak_allocated_bytes: u64,
-    /// Who holds most, at the failure if there is one, else at the peak.
+    /// The lines that hold the most memory, at the last failure, else at the peak.
     pub top_lines: Vec<BriefLine>,
-    /// Settings under which the failed request is served, the best first.
+    /// Settings that serve the failed request in a replay, best first.
     pub remedies: Vec<String>,
-    /// Codes of what is odd about the file.
+    /// Codes of all warnings about the file.
     pub warnings: Vec<Code>,
-    /// How many snapshots there are, where this is about the worst of several.
+    /// Number of snapshots, if this report is about the worst of several; else absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<usize>,
 }
 
-/// A line that holds memory.
+/// A source line that holds memory.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BriefLine {
-    /// The line, in a few words.
+    /// Label of the line.
     pub line: String,
-    /// What it holds.
+    /// Live bytes of the line.
     pub bytes: u64,
 }
 
 impl Brief {
-    /// One for each snapshot, with `top` lines.
+    /// One report per snapshot, each with up to [`AnalyzeReport::top`] lines.
     pub fn each(report: &AnalyzeReport) -> impl Iterator<Item = Self> + '_ {
-        report.snapshots.iter().map(|snapshot| of(snapshot, worst(snapshot), report.top))
+        report.snapshots.iter().map(|snapshot| {
+            Self::from_snapshot(snapshot, worst_device(snapshot), report.top)
+        })
     }
 
-    /// Of all of `report`, in fewer than `most` bytes of JSON: words are cut where they are too long.
-    pub fn within(report: &AnalyzeReport, most: usize) -> Self {
-        let worst_of_all = report.ranks.as_ref().and_then(|ranks| ranks.rows.first());
+    /// A report on the worst device, in fewer than `max_bytes` bytes of JSON. Texts are truncated as needed.
+    pub fn within(report: &AnalyzeReport, max_bytes: usize) -> Self {
+        let worst_row = report.ranks.as_ref().and_then(|ranks| ranks.rows.first());
         let shown = report
             .snapshots
             .iter()
-            .find(|snapshot| worst_of_all.is_none_or(|worst| worst.path == snapshot.path));
+            .find(|snapshot| worst_row.is_none_or(|worst| worst.path == snapshot.path));
         let Some(shown) = shown else { return Self::default() };
         let several = Some(report.snapshots.len()).filter(|snapshots| *snapshots > 1);
         let device = shown
             .devices
             .iter()
-            .find(|device| worst_of_all.is_none_or(|worst| worst.device == device.device));
-        let whole = of(shown, device, LISTED);
-        let whole = Self { summary: report.summary.clone(), snapshots: several, ..whole };
-        // Each time half of what was left of a text.
+            .find(|device| worst_row.is_none_or(|worst| worst.device == device.device));
+        let brief = Self::from_snapshot(shown, device, MAX_LISTED);
+        let brief = Self { summary: report.summary.clone(), snapshots: several, ..brief };
+        // Halve the texts until the report fits.
         let lengths = std::iter::successors(Some(1024), |length| Some(length / 2));
-        let shorter = lengths.take_while(|length| *length > 8).map(|length| whole.cut(length));
-        let fits =
-            |brief: &Self| serde_json::to_string_pretty(brief).is_ok_and(|it| it.len() < most);
-        shorter.into_iter().find(fits).unwrap_or_default()
+        let truncated = lengths.take_while(|length| *length > 8).map(|n| brief.truncate_texts(n));
+        let fits = |brief: &Self| {
+            serde_json::to_string_pretty(brief).is_ok_and(|json| json.len() < max_bytes)
+        };
+        // Only an absurd limit leaves nothing: then an empty report is the answer.
+        truncated.into_iter().find(fits).unwrap_or_default()
     }
 
-    /// With no text longer than `length` characters.
-    fn cut(&self, length: usize) -> Self {
-        let end = |text: &String| {
-            let out = text.chars().count().saturating_sub(length);
-            if out == 0 {
+    /// Shortens texts to at most `length` characters.
+    fn truncate_texts(&self, length: usize) -> Self {
+        let keep_end = |text: &String| {
+            let removed = text.chars().count().saturating_sub(length);
+            if removed == 0 {
                 text.clone()
             } else {
-                format!("…{}", text.chars().skip(out).collect::<String>())
+                format!("…{}", text.chars().skip(removed).collect::<String>())
             }
         };
-        let begin = |text: &String| {
+        let keep_start = |text: &String| {
             let is_long = text.chars().nth(length).is_some();
             let kept: String = text.chars().take(length).collect();
             if is_long { format!("{kept}…") } else { kept }
         };
         let mut brief = self.clone();
-        brief.path = end(&self.path);
-        brief.host = self.host.as_ref().map(begin);
-        brief.culprit = self.culprit.as_ref().map(end);
+        brief.path = keep_end(&self.path);
+        brief.host = self.host.as_ref().map(keep_start);
+        brief.culprit = self.culprit.as_ref().map(keep_end);
         brief.summary = Summary {
-            answer: begin(&self.summary.answer),
-            who: self.summary.who.as_ref().map(begin),
-            action: self.summary.action.as_ref().map(begin),
-            // What is cut cannot be copied.
+            answer: keep_start(&self.summary.answer),
+            who: self.summary.who.as_ref().map(keep_start),
+            action: self.summary.action.as_ref().map(keep_start),
+            // A truncated text is no use to copy.
             copy: self.summary.copy.clone().filter(|copy| copy.chars().count() <= length),
         };
         for line in &mut brief.top_lines {
-            line.line = begin(&line.line);
+            line.line = keep_start(&line.line);
         }
-        brief.remedies = self.remedies.iter().map(begin).collect();
+        brief.remedies = self.remedies.iter().map(keep_start).collect();
         brief
     }
-}
 
-/// The device with a failure, of equals the one that reserves most.
-fn worst(snapshot: &SnapshotReport) -> Option<&DeviceReport> {
-    let key = |device: &&DeviceReport| (device.oom_count > 0, device.peak.reserved_bytes);
-    // The first of equals.
-    snapshot.devices.iter().rev().max_by_key(key)
-}
-
-fn of(snapshot: &SnapshotReport, device: Option<&DeviceReport>, top: usize) -> Brief {
-    let mut warnings: Vec<Code> = snapshot.warnings.iter().map(|warning| warning.code).collect();
-    warnings.dedup();
-    let recorder = snapshot.recorder.as_ref();
-    let brief = Brief {
-        schema: "oomscope/analyze-brief/1",
-        path: snapshot.path.clone(),
-        rank: recorder
-            .and_then(|known| known.rank.as_ref()?.parse().ok())
-            .or_else(|| rank(&snapshot.path)),
-        host: recorder.and_then(|known| known.host.clone()).or_else(|| host(&snapshot.path)),
-        summary: summary::of_snapshot(snapshot, device.map(|device| device.device)),
-        warnings,
-        ..Brief::default()
-    };
-    let Some(device) = device else { return brief };
-    let last = device.ooms.last();
-    let held = last.map_or(device.at_peak.as_ref(), |oom| oom.held.as_ref());
-    let lines = held.map_or(&device.top_lines, |held| &held.by_line.rows);
-    let remedies = last.iter().flat_map(|oom| &oom.remedies);
-    let remedies = remedies.filter(|remedy| remedy.avoids_oom && remedy.without.is_none());
-    Brief {
-        device: Some(device.device),
-        verdict: last.map(|oom| oom.verdict),
-        confidence: last.map(|oom| oom.confidence),
-        culprit: last.and_then(|oom| oom.location.frame.as_ref()).map(FrameReport::file_line),
-        oom_count: device.oom_count,
-        requested_bytes: last.map(|oom| oom.requested_bytes),
-        device_free_bytes: last.map(|oom| oom.device_free_bytes),
-        reserved_bytes: last.map_or(device.memory.reserved_bytes, |oom| oom.reserved_bytes),
-        allocated_bytes: last.map_or(device.memory.allocated_bytes, |oom| oom.allocated_bytes),
-        peak_reserved_bytes: device.peak.reserved_bytes,
-        peak_allocated_bytes: device.peak.allocated_bytes,
-        top_lines: lines
-            .iter()
-            .take(top)
-            .map(|line| BriefLine { line: line.location.label(), bytes: line.bytes })
-            .collect(),
-        remedies: remedies.take(LISTED).map(|remedy| remedy.settings.clone()).collect(),
-        ..brief
+    fn from_snapshot(
+        snapshot: &SnapshotReport,
+        device: Option<&DeviceReport>,
+        top: usize,
+    ) -> Self {
+        let mut warnings: Vec<Code> =
+            snapshot.warnings.iter().map(|warning| warning.code).collect();
+        warnings.dedup();
+        let recorder = snapshot.recorder.as_ref();
+        let brief = Self {
+            schema: "oomscope/analyze-brief/1",
+            path: snapshot.path.clone(),
+            rank: recorder
+                .and_then(|recorder| recorder.rank.as_ref()?.parse().ok())
+                .or_else(|| rank_in_path(&snapshot.path)),
+            host: recorder
+                .and_then(|recorder| recorder.host.clone())
+                .or_else(|| host_in_path(&snapshot.path)),
+            summary: summary::summarize_snapshot(snapshot, device.map(|device| device.device)),
+            warnings,
+            ..Self::default()
+        };
+        let Some(device) = device else { return brief };
+        let last = device.ooms.last();
+        let held = last.map_or(device.at_peak.as_ref(), |oom| oom.held.as_ref());
+        let lines = held.map_or(&device.top_lines, |held| &held.by_line.rows);
+        let remedies = last.iter().flat_map(|oom| &oom.remedies);
+        let remedies = remedies.filter(|remedy| remedy.avoids_oom && remedy.without.is_none());
+        Self {
+            device: Some(device.device),
+            verdict: last.map(|oom| oom.verdict),
+            confidence: last.map(|oom| oom.confidence),
+            culprit: last.and_then(|oom| oom.location.frame.as_ref()).map(FrameReport::file_line),
+            oom_count: device.oom_count,
+            requested_bytes: last.map(|oom| oom.requested_bytes),
+            device_free_bytes: last.map(|oom| oom.device_free_bytes),
+            reserved_bytes: last.map_or(device.memory.reserved_bytes, |oom| oom.reserved_bytes),
+            allocated_bytes: last.map_or(device.memory.allocated_bytes, |oom| oom.allocated_bytes),
+            peak_reserved_bytes: device.peak.reserved_bytes,
+            peak_allocated_bytes: device.peak.allocated_bytes,
+            top_lines: lines
+                .iter()
+                .take(top)
+                .map(|line| BriefLine { line: line.location.label(), bytes: line.bytes })
+                .collect(),
+            remedies: remedies.take(MAX_LISTED).map(|remedy| remedy.settings.clone()).collect(),
+            ..brief
+        }
     }
+}
+
+/// The device with a failure; among equals, the one with the highest peak of reserved memory.
+fn worst_device(snapshot: &SnapshotReport) -> Option<&DeviceReport> {
+    let key = |device: &&DeviceReport| (device.oom_count > 0, device.peak.reserved_bytes);
+    // `rev`, so that the first device wins a tie.
+    snapshot.devices.iter().rev().max_by_key(key)
 }
 
 #[cfg(test)]
@@ -199,7 +212,7 @@ mod tests {
             summary: Summary { answer: long, copy, ..Summary::default() },
             ..Brief::default()
         };
-        let cut = brief.cut(10);
+        let cut = brief.truncate_texts(10);
         assert_eq!(cut.path, format!("…{}", "é".repeat(10)));
         assert_eq!(cut.summary.answer, format!("{}…", "é".repeat(10)));
         assert_eq!(cut.summary.copy, None);

@@ -1,11 +1,12 @@
-//! Everything about one device.
+//! The report on one device.
 
 use serde::Serialize;
 
+use super::advice::{Evidence, advise, explaining_growth};
 use super::options::Options;
 use crate::allocator::verdict::Verdict;
-use crate::analysis::failure::{Failures, OomReport, RequestReport, request};
-use crate::base::units::{counted, size};
+use crate::analysis::failure::{FailureCollector, OomReport, RequestReport, request};
+use crate::base::units::counted;
 use crate::base::warning::{Code, Warnings};
 use crate::replay::literal::Tracking;
 use crate::study::attribution::{self, CategoryLayer, Leaks, MemoryBreakdown, StepsReport};
@@ -22,107 +23,108 @@ use crate::whatif::program::{ProgramRow, find_best_changes};
 pub struct DeviceReport {
     /// Device number.
     pub device: u64,
-    /// The moment that was asked for; figures, segments and holders are of it, else of the snapshot.
+    /// The requested position, to which figures, segments and holders apply; absent if they apply to the snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moment: Option<TracePosition>,
-    /// The memory at that moment.
+    /// The memory at that position.
     #[serde(flatten)]
     pub memory: MemoryReport,
-    /// The segments in which most is free and stuck.
+    /// The segments with the most stranded free memory.
     #[serde(flatten)]
     pub segments: SegmentList,
-    /// Bytes of device memory, where they were given or recorded.
+    /// Device memory in bytes, as given or recorded; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_bytes: Option<u64>,
-    /// The highest totals, of the recorded time and what was live before it.
+    /// Peaks of the totals over the recording, including the state at its start.
     pub peak: Peak,
-    /// Failed requests in all.
+    /// Number of failed requests.
     pub oom_count: u64,
-    /// Failed requests, oldest first; the last 1000 where there are more.
+    /// Failed requests, oldest first; the last 1000 if there are more.
     pub ooms: Vec<OomReport>,
-    /// What to do about the last of them, most useful first.
+    /// What to do about the last failed request, most useful first; absent if none failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<String>,
-    /// What to copy for the first of it.
+    /// Text to copy for the first piece of advice.
     #[serde(skip)]
     pub copy: Option<String>,
-    /// Changes to the program that do most for the last failed request, where no setting does: each one replayed.
+    /// The most effective replayed changes to the program for the last failed request; absent if a setting helps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<ProgramRow>,
-    /// Whether they were left out, because the trace is long.
+    /// Whether changes were not replayed, because the trace is long.
     #[serde(skip)]
-    pub changes_left_out: bool,
-    /// What would become of one more request, if that was asked.
+    pub are_changes_skipped: bool,
+    /// The result of `--request`; absent without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestReport>,
-    /// Who holds the memory, by whole stack, most first.
+    /// The stacks that hold the most memory, largest first.
     pub top_stacks: Vec<LiveByStack>,
-    /// Who holds the memory, by line of the user's code, most first.
+    /// The lines of user code that hold the most memory, largest first.
     pub top_lines: Vec<LiveByLine>,
-    /// Where the memory was when allocated memory peaked; `None` without a trace.
+    /// Attribution of the memory at the peak of allocated memory; null without a trace.
     pub at_peak: Option<MemoryBreakdown>,
-    /// Where the memory was at the moment that was asked for.
+    /// Attribution of the memory at the requested position; absent if none was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_moment: Option<MemoryBreakdown>,
-    /// How the training steps of the trace were told apart.
+    /// The training steps of the trace.
     pub steps: StepsReport,
-    /// What grows with every training step.
+    /// Memory that grows with every training step.
     pub leaks: Leaks,
-    /// Totals over the trace, for a chart; `None` when there is no trace.
+    /// Totals over the trace, for a chart; `None` without a trace.
     #[serde(skip)]
     pub timeline: Option<MemoryHistory>,
-    /// Allocated memory over time by category, of each bucket where it was most; empty if not asked for.
+    /// Allocated memory over time by category, at each bucket's peak; empty if not requested.
     #[serde(skip)]
     pub layers: Vec<CategoryLayer>,
-    /// What the program was doing over time.
+    /// The program's activity over time.
     #[serde(skip)]
     pub course: Activity,
-    /// Whether the trace begins at an empty allocator; nothing to say without a trace.
+    /// Whether memory was reserved before the trace starts; false without a trace.
     #[serde(skip)]
     pub truncated: bool,
 }
 
 impl DeviceReport {
-    /// By how much memory grows with every step, where that is why `oom` failed: it ate up what was missing, and
-    /// more of the same would have come.
-    pub fn explained_by_growth(&self, oom: &OomReport) -> Option<String> {
-        let grows = |bytes| format!("memory grows by {} a step", size(bytes));
-        let growth = oom.growth.filter(|growth| growth.explains);
-        growth.map(|growth| grows(growth.bytes_per_step)).or_else(|| {
-            self.leaks
-                .explain_shortfall(oom.shortfall_bytes)
-                .then(|| grows(self.leaks.bytes_per_step))
-        })
+    /// The growth per step that explains `oom`, in a sentence; `None` if growth is not the reason.
+    pub fn explaining_growth(&self, oom: &OomReport) -> Option<String> {
+        explaining_growth(oom, &self.leaks)
     }
 }
 
-/// Looks at one device and lists the `top` of what is long; asks for one more request of so many bytes.
-/// Oddities of its trace go to `warnings`.
+/// Analyzes one device. Warnings about its trace go to `warnings`.
 pub(super) fn report(
     device: DeviceStudy<'_, '_>,
     options: Options<'_>,
     warnings: &mut Warnings,
 ) -> DeviceReport {
     let top = options.top;
-    let mut failures = Failures::of(device);
-    let over_time = device.replay(Tracking::Totals, |step| failures.see(step));
-    let moment = options.at.and_then(|asked| device.position(asked));
-    if let (Some(asked), None) = (options.at, moment) {
-        warnings.add(Code::NoMoment, lacks(device, asked));
+    let mut failures = FailureCollector::new(device);
+    let history = device.replay(Tracking::Totals, |step| failures.observe(step));
+    let moment = options.at.and_then(|selector| device.position(selector));
+    if let (Some(selector), None) = (options.at, moment) {
+        warnings.add(Code::NoMoment, missing_position_warning(device, selector));
     }
-    let shown = moment.unwrap_or_default();
-    let whereabouts = |over_time| {
-        attribution::attribute_memory(device, over_time, shown, options.rules, top, options.layers)
-    };
-    let found = over_time.map(whereabouts);
-    let found = found.unwrap_or_default();
-    let ooms = failures.reports(found.at_failure, !found.leaks.suspects.is_empty(), warnings);
-    let changes = match ooms.last().filter(|oom| is_for_the_program(oom)) {
-        Some(_) => find_best_changes(device, CHANGES),
+    let position = moment.unwrap_or_default();
+    let attribution = history.map(|history| {
+        attribution::attribute_memory(device, history, position, options.rules, top, options.layers)
+    });
+    let attribution = attribution.unwrap_or_default(); // without a trace there is nothing to attribute
+    let leaks = attribution.leaks;
+    let ooms = failures.reports(attribution.at_failure, !leaks.suspects.is_empty(), warnings);
+    let changes = match ooms.last().filter(|oom| needs_program_change(oom)) {
+        Some(_) => find_best_changes(device, MAX_CHANGES),
         None => Some(Vec::new()),
     };
+    let are_changes_skipped = changes.is_none();
+    let changes = changes.unwrap_or_default();
     warn_about_trace(device, warnings);
-    let (stacks, memory) = (device.stacks(), device.memory_at(shown));
+    let evidence = Evidence {
+        leaks: &leaks,
+        changes: &changes,
+        settings_string: device.snapshot().settings_string(),
+        is_capacity_known: device.capacity().is_some(),
+    };
+    let advice = ooms.last().map(|oom| advise(oom, evidence)).unwrap_or_default();
+    let (stacks, memory) = (device.stacks(), device.memory_at(position));
     let all = memory.live_by_stack.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
     DeviceReport {
         device: device.id(),
@@ -132,41 +134,47 @@ pub(super) fn report(
         peak: Peak { is_lower_bound: device.lost_history().is_some(), ..device.peak() },
         oom_count: device.failed_requests().count() as u64,
         ooms,
-        advice: Vec::new(),
-        copy: None,
-        changes_left_out: changes.is_none(),
-        changes: changes.unwrap_or_default(),
-        request: options.request.map(|asked| request(device, (shown, &memory), asked)),
+        advice: advice.texts,
+        copy: advice.copy,
+        are_changes_skipped,
+        changes,
+        request: options.request.map(|bytes| request(device, (position, &memory), bytes)),
         top_stacks: top_stacks(stacks, memory.live_by_stack.clone(), all, top).rows,
         top_lines: top_lines(stacks, memory.live_by_stack, all, top).rows,
         memory: memory.figures,
-        at_peak: found.at_peak,
-        at_moment: found.at_position,
-        steps: found.steps,
-        leaks: found.leaks,
-        timeline: over_time.cloned(),
-        layers: found.layers,
-        course: over_time.map(|_| Activity::from_trace(device)).unwrap_or_default(),
-        truncated: over_time.is_some_and(MemoryHistory::is_truncated),
+        at_peak: attribution.at_peak,
+        at_moment: attribution.at_position,
+        steps: attribution.steps,
+        leaks,
+        timeline: history.cloned(),
+        layers: attribution.layers,
+        course: history.map(|_| Activity::from_trace(device)).unwrap_or_default(),
+        truncated: history.is_some_and(MemoryHistory::is_truncated),
     }
 }
 
-/// Changes to the program that are told unasked.
-const CHANGES: usize = 3;
+/// Maximum number of program changes in a report that was not asked for them.
+const MAX_CHANGES: usize = 3;
 
-/// Whether the program has to change for `oom`: it holds too much, or no setting that was replayed serves it.
-fn is_for_the_program(oom: &OomReport) -> bool {
+/// Whether only a change to the program helps: it holds too much, or no replayed setting serves `oom`.
+fn needs_program_change(oom: &OomReport) -> bool {
     let is_served = || oom.remedies.iter().any(|remedy| remedy.avoids_oom);
     match oom.verdict {
         Verdict::Capacity => true,
         Verdict::Fragmentation => !oom.remedies.is_empty() && !is_served(),
-        _ => false,
+        Verdict::MemoryLimit
+        | Verdict::Spurious
+        | Verdict::PendingFree
+        | Verdict::PrivatePool
+        | Verdict::OtherStream
+        | Verdict::NonPytorch
+        | Verdict::Unknown
+        | Verdict::Served => false,
     }
 }
 
-/// Why `device` has no moment as `asked`.
-fn lacks(device: DeviceStudy<'_, '_>, asked: PositionSelector) -> String {
-    let why = match asked {
+fn missing_position_warning(device: DeviceStudy<'_, '_>, selector: PositionSelector) -> String {
+    let why = match selector {
         _ if device.device().is_empty() => "no history was recorded".to_owned(),
         PositionSelector::Peak => "its trace has no peak".to_owned(),
         PositionSelector::Failure => "no request failed".to_owned(),

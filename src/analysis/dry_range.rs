@@ -1,7 +1,7 @@
-//! What else a dry run could come to: with other addresses from the driver, and with workspaces of cuDNN.
+//! Alternative results of a dry run: under other placements by the driver, and with cuDNN's workspaces.
 //!
-//! Both are replays of the recorded calls on a simulated device; the program runs once. A driver's choice of addresses
-//! decides which of two equal free blocks PyTorch takes, so it changes what is reserved, never what is asked for.
+//! The program runs once; its calls are replayed on a simulated device for each alternative. Among equal free blocks
+//! PyTorch takes the one at the lowest address, so placement changes reserved bytes, but never the requests.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::replay::ops::Program;
 use crate::snapshot::DryRun;
 use crate::study::DeviceStudy;
 
-/// Ways in which a driver could place memory; the stub does it the first way.
+/// Placements to simulate. The stub uses the first.
 const PLACEMENTS: [Placement; 6] = [
     Placement::Lowest,
     Placement::Highest,
@@ -23,62 +23,65 @@ const PLACEMENTS: [Placement; 6] = [
     Placement::Scattered(4),
 ];
 
-/// What one device could come to.
+/// The range of possible results for one device.
 #[derive(Debug, Clone, Serialize)]
 pub struct RangeReport {
     /// Device number.
     pub device: u64,
-    /// Ways of placing memory that were tried.
+    /// Number of simulated placements.
     pub placements: u64,
-    /// In how many of them a request fails.
+    /// Number of placements in which a request fails.
     pub failing_placements: u64,
-    /// The most that is reserved, over them.
-    pub reserved_bytes: Span,
-    /// The same with workspaces of cuDNN.
+    /// Range of the peak of reserved bytes over all placements.
+    pub reserved_bytes: ByteRange,
+    /// The same with cuDNN's workspaces; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_workspaces: Option<WorkspacesReport>,
 }
 
-/// From the least to the most.
+/// A range of byte counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Span {
-    /// The least.
-    pub least: u64,
-    /// The most.
-    pub most: u64,
+pub struct ByteRange {
+    /// Minimum in bytes.
+    #[serde(rename = "least")]
+    pub minimum: u64,
+    /// Maximum in bytes.
+    #[serde(rename = "most")]
+    pub maximum: u64,
 }
 
-/// With workspaces as large as its tensors and the documented algorithms of cuDNN suggest.
+/// Results with cuDNN's workspaces, whose sizes are estimated from the tensors and cuDNN's documented algorithms.
 #[derive(Debug, Clone, Serialize)]
 pub struct WorkspacesReport {
-    /// How many there are.
+    /// Number of workspaces.
     pub calls: u64,
-    /// The largest of them.
+    /// Size of the largest workspace in bytes.
     pub largest_bytes: u64,
-    /// Peak of allocated memory.
+    /// Peak of allocated bytes.
     pub allocated_bytes: u64,
-    /// Peak of reserved memory.
-    pub reserved_bytes: Span,
-    /// In how many placements a request of the program fails.
+    /// Range of the peak of reserved bytes over all placements.
+    pub reserved_bytes: ByteRange,
+    /// Number of placements in which one of the program's requests fails.
     pub failing_placements: u64,
 }
 
-/// What `device` could come to; `None` where nothing was recorded, or the model does not reproduce it.
-pub(super) fn range(device: DeviceStudy<'_, '_>, told: &DryRun) -> Option<RangeReport> {
+/// Simulates the alternatives for `device`; `None` without a trace, or if the model does not reproduce it.
+pub(super) fn range(device: DeviceStudy<'_, '_>, dry_run: &DryRun) -> Option<RangeReport> {
     let inferred = device.inferred();
     let is_recorded = inferred.verification.recorded > 0;
     if !is_recorded || !inferred.verification.is_exact() {
         return None;
     }
     let mut hypothesis = inferred.hypothesis.clone();
-    hypothesis.capacity = Some(told.total_bytes.saturating_sub(told.context_bytes));
+    hypothesis.capacity = Some(dry_run.total_bytes.saturating_sub(dry_run.context_bytes));
     let program = device.program();
-    let tried = Tried::of(program, &hypothesis);
-    let own = || told.workspaces.iter().filter(|workspace| workspace.device == device.id());
-    let with_workspaces = own().map(|workspace| workspace.bytes).max().map(|largest| {
-        let with = Tried::of(&program.with_workspaces(&told.workspaces), &hypothesis);
+    let outcomes = PlacementOutcomes::simulate(program, &hypothesis);
+    let workspaces = || dry_run.workspaces.iter().filter(|workspace| workspace.device == device.id());
+    let with_workspaces = workspaces().map(|workspace| workspace.bytes).max().map(|largest| {
+        let program = program.with_workspaces(&dry_run.workspaces);
+        let with = PlacementOutcomes::simulate(&program, &hypothesis);
         WorkspacesReport {
-            calls: own().count() as u64,
+            calls: workspaces().count() as u64,
             largest_bytes: largest,
             allocated_bytes: with.allocated,
             reserved_bytes: with.reserved,
@@ -88,21 +91,21 @@ pub(super) fn range(device: DeviceStudy<'_, '_>, told: &DryRun) -> Option<RangeR
     Some(RangeReport {
         device: device.id(),
         placements: PLACEMENTS.len() as u64,
-        failing_placements: tried.failing,
-        reserved_bytes: tried.reserved,
+        failing_placements: outcomes.failing,
+        reserved_bytes: outcomes.reserved,
         with_workspaces,
     })
 }
 
-/// What came of all placements.
-struct Tried {
+/// The results over all placements.
+struct PlacementOutcomes {
     allocated: u64,
-    reserved: Span,
+    reserved: ByteRange,
     failing: u64,
 }
 
-impl Tried {
-    fn of(program: &Program<'_>, hypothesis: &Hypothesis) -> Self {
+impl PlacementOutcomes {
+    fn simulate(program: &Program<'_>, hypothesis: &Hypothesis) -> Self {
         let capacity = hypothesis.capacity.unwrap_or_default();
         let simulated = PLACEMENTS.par_iter().map(|placement| {
             let device =
@@ -116,78 +119,79 @@ impl Tried {
         let reserved = || simulated.iter().map(|(_, reserved, _)| *reserved);
         Self {
             allocated: simulated.iter().map(|(allocated, ..)| *allocated).max().unwrap_or(0),
-            reserved: Span {
-                least: reserved().min().unwrap_or(0),
-                most: reserved().max().unwrap_or(0),
+            reserved: ByteRange {
+                minimum: reserved().min().unwrap_or(0),
+                maximum: reserved().max().unwrap_or(0),
             },
             failing: simulated.iter().filter(|(.., fails)| *fails).count() as u64,
         }
     }
 }
 
-impl Span {
-    fn told(self) -> String {
-        if self.least == self.most {
-            return size(self.most);
+impl ByteRange {
+    fn describe(self) -> String {
+        if self.minimum == self.maximum {
+            return size(self.maximum);
         }
-        format!("between {} and {}", size(self.least), size(self.most))
+        format!("between {} and {}", size(self.minimum), size(self.maximum))
     }
 }
 
-/// What fails, of `tried` placements.
-fn failing(fails: u64, tried: u64) -> String {
-    match fails {
-        0 => "every request is served".to_owned(),
-        _ if fails == tried => "a request fails".to_owned(),
-        _ => format!("a request fails in {fails} of {tried} placements"),
+/// Describes that requests fail in `failing` of `placements`.
+fn describe_failing(failing: u64, placements: u64) -> String {
+    match failing {
+        0 => "every request succeeds".to_owned(),
+        _ if failing == placements => "a request fails".to_owned(),
+        _ => format!("a request fails in {failing} of {placements} placements"),
     }
 }
 
 impl RangeReport {
-    /// Whether all is served, wherever memory lies and whatever cuDNN takes within its rule.
+    /// Whether every request succeeds under all placements, with and without cuDNN's workspaces.
     pub fn fits(&self) -> bool {
         self.failing_placements == 0
             && self.with_workspaces.as_ref().is_none_or(|with| with.failing_placements == 0)
     }
 
-    /// What the driver's addresses make of it, where they make a difference.
-    pub(super) fn of_placements(&self) -> Option<String> {
-        (self.failing_placements > 0 || self.reserved_bytes.least < self.reserved_bytes.most).then(|| {
+    /// Describes the effect of placement; `None` if there is none.
+    pub(super) fn describe_placements(&self) -> Option<String> {
+        let reserved = self.reserved_bytes;
+        (self.failing_placements > 0 || reserved.minimum < reserved.maximum).then(|| {
             format!(
-                "equal choices go by addresses, which a GPU lends in another order: over {} placements of memory device {} \
-                 peaks {} reserved, and {}",
+                "the allocator picks among equal blocks by address, and a GPU assigns other addresses: over {} \
+                 placements of memory device {} peaks at {} reserved, and {}",
                 self.placements,
                 self.device,
-                self.reserved_bytes.told(),
-                failing(self.failing_placements, self.placements)
+                reserved.describe(),
+                describe_failing(self.failing_placements, self.placements)
             )
         })
     }
 
-    /// What workspaces of cuDNN make of it.
-    pub(super) fn of_workspaces(&self) -> Option<String> {
+    /// Describes the effect of cuDNN's workspaces; `None` if there are none.
+    pub(super) fn describe_workspaces(&self) -> Option<String> {
         let with = self.with_workspaces.as_ref()?;
         Some(format!(
-            "with {} as large as its tensors and documented algorithms suggest (the largest {}) device {} peaks at {} allocated, {} \
-             reserved, and {}",
+            "with {} of the sizes that tensors and documented algorithms suggest (the largest {}) device {} peaks at \
+             {} allocated, {} reserved, and {}",
             counted(with.calls, "workspace"),
             size(with.largest_bytes),
             self.device,
             size(with.allocated_bytes),
-            with.reserved_bytes.told(),
-            failing(with.failing_placements, self.placements)
+            with.reserved_bytes.describe(),
+            describe_failing(with.failing_placements, self.placements)
         ))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{RangeReport, Span};
+    use super::{ByteRange, RangeReport};
     use crate::base::units::MIB;
 
     #[test]
-    fn placements_are_told_where_they_make_a_difference() {
-        let span = |least, most| Span { least: least * MIB, most: most * MIB };
+    fn placements_are_described_if_they_make_a_difference() {
+        let bytes = |min, max| ByteRange { minimum: min * MIB, maximum: max * MIB };
         let range = |failing_placements, reserved_bytes| RangeReport {
             device: 0,
             placements: 6,
@@ -195,11 +199,11 @@ mod tests {
             reserved_bytes,
             with_workspaces: None,
         };
-        assert_eq!(range(0, span(100, 100)).of_placements(), None);
-        let told = range(0, span(100, 120)).of_placements().unwrap();
-        assert!(told.contains("between 100 MiB and 120 MiB reserved, and every request"), "{told}");
-        let told = range(2, span(100, 100)).of_placements().unwrap();
-        assert!(told.contains("a request fails in 2 of 6 placements"), "{told}");
-        assert!(!range(2, span(100, 100)).fits());
+        assert_eq!(range(0, bytes(100, 100)).describe_placements(), None);
+        let text = range(0, bytes(100, 120)).describe_placements().unwrap();
+        assert!(text.contains("between 100 MiB and 120 MiB reserved, and every request"), "{text}");
+        let text = range(2, bytes(100, 100)).describe_placements().unwrap();
+        assert!(text.contains("a request fails in 2 of 6 placements"), "{text}");
+        assert!(!range(2, bytes(100, 100)).fits());
     }
 }

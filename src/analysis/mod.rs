@@ -1,8 +1,7 @@
-//! Answers, as plain serializable structs: their fields are the keys of the JSON.
+//! Answers about one or several snapshots, as serializable structs.
 //!
-//! [`analyze`] looks at one snapshot, [`AnalyzeReport::new`] puts several side by side: their numbers come from a
-//! study of it. This room knows no terminal, no colour and no file: renderers lay these structs out, and compute
-//! nothing more.
+//! In: a [study](crate::study::Study) of each snapshot and [`Options`]. Out: [`AnalyzeReport`], whose fields are the
+//! keys of the JSON. This room knows no terminal, no colour and no file.
 
 mod advice;
 mod analyzed;
@@ -23,9 +22,9 @@ pub use crate::replay::literal::Bucket;
 pub use analyzed::{AnalyzeReport, Unreadable};
 pub use brief::{Brief, BriefLine};
 pub use device::DeviceReport;
-pub use dry_range::{RangeReport, Span, WorkspacesReport};
-pub use dry_run::{Certainty, DryRunReport, ReadReport};
-pub use lines::{Contribution, LineShare, lines};
+pub use dry_range::{RangeReport, ByteRange, WorkspacesReport};
+pub use dry_run::{DryRunCertainty, DryRunReport, ReadReport};
+pub use lines::{LineMetric, LineShare, lines};
 pub use options::Options;
-pub use ranks::{Alike, Rank, Ranks};
-pub use snapshot::{HostReport, SnapshotReport, analyze, analyze_study, remark_on_file, remarks};
+pub use ranks::{FailureGroup, RankRow, Ranks};
+pub use snapshot::{HostReport, SnapshotReport, analyze, analyze_study, warn_about_file, warnings_of};

@@ -1,7 +1,7 @@
 //! What the path of a snapshot says of the process that wrote it.
 
 /// The number behind the last `rank` in `path`.
-pub(super) fn rank(path: &str) -> Option<u32> {
+pub(super) fn rank_in_path(path: &str) -> Option<u32> {
     let lower = path.to_ascii_lowercase();
     let (_, behind) = lower.rsplit_once("rank")?;
     let number = behind.trim_start_matches(['_', '-', '=', '.']);
@@ -10,7 +10,7 @@ pub(super) fn rank(path: &str) -> Option<u32> {
 }
 
 /// The directory in `path` that is called by a host.
-pub(super) fn host(path: &str) -> Option<String> {
+pub(super) fn host_in_path(path: &str) -> Option<String> {
     let (directories, _) = path.rsplit_once('/')?;
     let is_host = |name: &&str| {
         let lower = name.to_ascii_lowercase();
@@ -25,12 +25,12 @@ mod tests {
 
     #[test]
     fn ranks_and_hosts_are_read_from_paths() {
-        assert_eq!(rank("/a/rank3.pickle"), Some(3));
-        assert_eq!(rank("run/rank_12/step.pickle"), Some(12));
-        assert_eq!(rank("run/Rank-7_memory.pickle.gz"), Some(7));
-        assert_eq!(rank("frank.pickle"), None);
-        assert_eq!(rank("a.pickle"), None);
-        assert_eq!(host("job/node-1/rank3.pickle").as_deref(), Some("node-1"));
-        assert_eq!(host("node.pickle"), None);
+        assert_eq!(rank_in_path("/a/rank3.pickle"), Some(3));
+        assert_eq!(rank_in_path("run/rank_12/step.pickle"), Some(12));
+        assert_eq!(rank_in_path("run/Rank-7_memory.pickle.gz"), Some(7));
+        assert_eq!(rank_in_path("frank.pickle"), None);
+        assert_eq!(rank_in_path("a.pickle"), None);
+        assert_eq!(host_in_path("job/node-1/rank3.pickle").as_deref(), Some("node-1"));
+        assert_eq!(host_in_path("node.pickle"), None);
     }
 }

@@ -1,35 +1,35 @@
-//! What is looked at.
+//! Options of an analysis.
 
 use crate::study::attribution::CategoryRule;
 use crate::study::{PositionSelector, Scope, Window};
 
-/// What to look at.
+/// What to analyze.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options<'a> {
     /// Only this device.
     pub device: Option<u64>,
-    /// How many stacks and lines to list.
+    /// Maximum number of stacks and lines in a list.
     pub top: usize,
-    /// Which part of each device's trace.
+    /// The part of each device's trace to analyze.
     pub window: Window,
-    /// The moment whose memory is shown; the snapshot if not given.
+    /// The position whose memory is shown; by default the snapshot.
     pub at: Option<PositionSelector>,
-    /// Bytes of device memory, which no snapshot records.
+    /// Device memory in bytes; snapshots do not record it.
     pub capacity: Option<u64>,
-    /// Bytes to ask for at the snapshot.
+    /// Size of a request to try, in bytes.
     pub request: Option<u64>,
-    /// Categories of the reader's own, beside those that are built in.
+    /// Custom categories, in addition to the built-in ones.
     pub rules: &'a [CategoryRule],
-    /// Whether to tell memory over time by category as well, which is drawn where there is colour.
+    /// Whether to compute memory by category over time, which only coloured output shows.
     pub layers: bool,
-    /// The minor release of PyTorch 2 that recorded it; found out as far as the file tells if not given.
+    /// The minor release of PyTorch 2 that wrote the snapshot; by default inferred from the file.
     pub minor: Option<u32>,
-    /// Whether files of source are told without their directories.
+    /// Whether to omit the directories of source files.
     pub strip_paths: bool,
 }
 
 impl Options<'_> {
-    /// What is known, and looked at, whatever is asked.
+    /// The scope of a study for these options.
     pub fn scope(self) -> Scope {
         let Self { device, window, capacity, minor, strip_paths, .. } = self;
         Scope { device, window, capacity, minor, strip_paths }

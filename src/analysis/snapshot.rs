@@ -1,4 +1,4 @@
-//! Everything about one snapshot.
+//! The report on one snapshot.
 
 use std::hash::BuildHasher as _;
 
@@ -6,7 +6,6 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::advice::{Known, against};
 use super::device::{self, DeviceReport};
 use super::dry_run::{DryRunReport, dry_run};
 use super::options::Options;
@@ -14,53 +13,51 @@ use crate::base::warning::{Code, Warning, Warnings};
 use crate::replay::literal::warn_if_foreign;
 use crate::snapshot::{Device, RecorderInfo, Snapshot};
 use crate::study::memory::SizedCount;
-use crate::study::{DeviceStudy, Study, warn_about_trace};
-use crate::whatif::inferred_options;
-use crate::whatif::{ineffective_options, settings_warning};
+use crate::study::{Study, warn_about_trace};
+use crate::whatif::{ineffective_options, inferred_options, settings_warning};
 
-/// Pinned host memory, where it was recorded.
+/// Pinned host memory.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct HostReport {
-    /// Host segments.
+    /// Number and bytes of the host segments.
     pub segments: SizedCount,
 }
 
 /// One snapshot.
 #[derive(Debug, Clone, Serialize)]
 pub struct SnapshotReport {
-    /// As given.
+    /// Path as given on the command line.
     pub path: String,
-    /// Size of the file.
+    /// Size of the file in bytes.
     pub size_bytes: u64,
-    /// What tells this process from others, and its snapshots have in common: how its trace begins. `None` where
-    /// no times were recorded.
+    /// Fingerprint of the process; `None` if no times were recorded.
     #[serde(skip)]
     pub process: Option<u64>,
-    /// Trace entries of all devices.
+    /// Number of trace entries of all devices.
     pub events: u64,
-    /// The releases that write these keys, such as `2.10-2.11` or `2.14+`.
+    /// The releases of PyTorch that write such a file, such as `2.10-2.11` or `2.14+`.
     pub torch_version: String,
-    /// The allocator settings in effect, as recorded; empty before 2.3.
+    /// The recorded allocator settings that were in effect; empty before PyTorch 2.3.
     pub settings: Map<String, Value>,
-    /// The string they were parsed from; `None` before 2.3.
+    /// The recorded settings string; null before PyTorch 2.3.
     pub settings_string: Option<String>,
-    /// Options that a replay found to be in effect, where the release records none.
+    /// Settings that a replay inferred, if the release records none; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub found_settings: Vec<String>,
-    /// Whether a device's trace does not start at an empty allocator.
+    /// Whether memory was reserved before the trace of a device starts.
     pub truncated: bool,
-    /// What is odd about the file.
+    /// Warnings about the file and its traces.
     pub warnings: Vec<Warning>,
-    /// Pinned host memory.
+    /// Pinned host memory; absent if none was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostReport>,
-    /// What the recorder of `oomscope run` knew besides.
+    /// Facts that `oomscope run` recorded; absent in other recordings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorder: Option<RecorderInfo>,
-    /// What a run without a GPU assumed, and what it could not know.
+    /// Assumptions and unknowns of a dry run; absent in a run with a GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<DryRunReport>,
-    /// Every device that has a segment or an entry.
+    /// Every device that has a segment or a trace entry.
     pub devices: Vec<DeviceReport>,
 }
 
@@ -74,7 +71,7 @@ pub fn analyze(
     analyze_study(&Study::new(snapshot, options.scope()), path, size_bytes, options)
 }
 
-/// The same of a snapshot under study, within whose scope the `options` are.
+/// Analyzes a snapshot within the scope of its study, for which `options` must have been used.
 pub fn analyze_study(
     study: &Study<'_>,
     path: &str,
@@ -84,8 +81,8 @@ pub fn analyze_study(
     let snapshot = study.snapshot();
     let mut warnings = snapshot.warnings.clone();
     let devices: Vec<DeviceReport> =
-        study.devices().map(|device| advised(device, options, &mut warnings)).collect();
-    remark_on_file(study, &mut warnings);
+        study.devices().map(|device| device::report(device, options, &mut warnings)).collect();
+    warn_about_file(study, &mut warnings);
     let dry_run = dry_run(study, &devices, &mut warnings);
     let raw = snapshot.settings.clone();
     let host = snapshot.host_segments.iter().fold(SizedCount::default(), |sum, bytes| SizedCount {
@@ -95,7 +92,7 @@ pub fn analyze_study(
     SnapshotReport {
         path: path.to_owned(),
         size_bytes,
-        process: study.devices().find_map(|device| process(device.device())),
+        process: study.devices().find_map(|device| process_fingerprint(device.device())),
         events: snapshot.entries.len() as u64,
         torch_version: options
             .minor
@@ -112,46 +109,30 @@ pub fn analyze_study(
     }
 }
 
-/// Everything about `device`, and what to do about its last failure.
-fn advised(
-    device: DeviceStudy<'_, '_>,
-    options: Options<'_>,
-    warnings: &mut Warnings,
-) -> DeviceReport {
-    let mut report = device::report(device, options, warnings);
-    let known = Known {
-        recorded: device.snapshot().settings.as_ref().map(|raw| raw.string.as_str()),
-        is_device_known: device.capacity().is_some(),
-    };
-    let advised = report.ooms.last().map(|oom| against(oom, &report, known)).unwrap_or_default();
-    (report.advice, report.copy) = (advised.texts, advised.copy);
-    report
-}
 
-/// How the trace of `device` begins: the times of a few entries, in microseconds, are never those of another
-/// process.
-fn process(device: Device<'_>) -> Option<u64> {
-    /// One alone may be: a thousand ranks begin within a second.
-    const FEW: usize = 16;
-    if device.len() < FEW {
+/// Identifies the process by the start of its trace: the microseconds of several entries.
+fn process_fingerprint(device: Device<'_>) -> Option<u64> {
+    // A single time may coincide: a thousand ranks start within a second.
+    const ENTRIES: usize = 16;
+    if device.len() < ENTRIES {
         return None;
     }
-    let times = (0..FEW).map(|entry| device.time_us(entry)).collect::<Option<Vec<u64>>>()?;
+    let times = (0..ENTRIES).map(|entry| device.time_us(entry)).collect::<Option<Vec<u64>>>()?;
     Some(FxBuildHasher.hash_one((device.entry(0).addr, times)))
 }
 
-/// What is odd about a file and its traces.
-pub fn remarks(study: &Study<'_>) -> Vec<Warning> {
+/// All warnings about a file and its traces.
+pub fn warnings_of(study: &Study<'_>) -> Vec<Warning> {
     let mut warnings = study.snapshot().warnings.clone();
     for device in study.devices() {
         warn_about_trace(device, &mut warnings);
     }
-    remark_on_file(study, &mut warnings);
+    warn_about_file(study, &mut warnings);
     warnings.to_vec()
 }
 
-/// Adds to `warnings` what is odd about a file as a whole.
-pub fn remark_on_file(study: &Study<'_>, warnings: &mut Warnings) {
+/// Adds warnings about the file as a whole.
+pub fn warn_about_file(study: &Study<'_>, warnings: &mut Warnings) {
     if study.devices().next().is_none() {
         let message = match study.scope().device {
             Some(device) => format!("no memory and no trace of device {device}"),
@@ -159,14 +140,13 @@ pub fn remark_on_file(study: &Study<'_>, warnings: &mut Warnings) {
         };
         warnings.add(Code::NoDevice, message);
     }
-    add_gaps(study.snapshot(), warnings);
-    // Whether the program set a limit itself is not recorded: it may have.
+    warn_about_missing_data(study.snapshot(), warnings);
+    // The program may have set a limit at run time, which is not recorded.
     warnings.extend(settings_warning(study.settings(), true));
 }
 
-/// Adds to `warnings` what the file leaves out that its reader would want, and how to record it; settings
-/// that were asked for and are not in effect.
-fn add_gaps(snapshot: &Snapshot, warnings: &mut Warnings) {
+/// Adds warnings about missing data with how to record it, and about settings that had no effect.
+fn warn_about_missing_data(snapshot: &Snapshot, warnings: &mut Warnings) {
     if snapshot.entries.is_empty() {
         warnings.add(
             Code::NoTrace,
@@ -176,7 +156,7 @@ fn add_gaps(snapshot: &Snapshot, warnings: &mut Warnings) {
     } else if snapshot.stacks.is_empty() {
         warnings.add(
             Code::NoStacks,
-            "no stack was recorded, so no line of code can be named: record with context='all' and \
+            "no stacks were recorded, so source lines are unknown: record with context='all' and \
              stacks='python'",
         );
     }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, OutputArgs, WindowArgs, parse_capacity, parse_moment, parse_release};
+use super::args::{Format, OutputArgs, WindowArgs, parse_capacity, parse_position, parse_release};
+use super::combine::combine_snapshots;
 use super::config::Config;
-use super::exit::Done;
-use super::gathered::gathered;
+use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
 use crate::analysis::{Brief, Options, analyze};
@@ -25,9 +25,9 @@ Examples:
   oomscope analyze ranks/                          64 ranks, the worst first
   oomscope analyze --format json snapshot.pickle   for a script; keys are stable
   oomscope analyze --format json --brief s.pickle  in 2 KB, for an agent or a chat
-  oomscope analyze --format jsonl ranks/           a line each, for DuckDB or jq
+  oomscope analyze --format jsonl ranks/           one line per snapshot, for DuckDB or jq
   oomscope analyze --request 2GiB s.pickle         would 2 GiB more fit?
-  oomscope analyze --at peak snapshot.pickle       segments and holders when most was allocated
+  oomscope analyze --at peak snapshot.pickle       segments and holders at the peak
   zstd -dc big.pickle.zst | oomscope analyze -     from standard input
 
 Terms:
@@ -35,11 +35,11 @@ Terms:
   allocated   reserved memory that tensors hold
   pending     freed by the program, but another stream may still use it (record_stream)
   free        reserved memory that is cached for reuse
-  releasable  free memory that torch.cuda.empty_cache() would give back to the device
-  stranded    free memory that empty_cache() would not give back: it shares segments with live blocks
+  releasable  free memory that torch.cuda.empty_cache() would release to the device
+  stranded    free memory that empty_cache() would not release: it shares segments with live blocks
   gap         1 - allocated / reserved
 
-Exit codes: 0 done, whether or not a request failed; 2 wrong usage or an unreadable file.")]
+Exit codes: 0 success, even if a request failed; 2 wrong usage or an unreadable file.")]
 pub(super) struct Analyze {
     /// Snapshot files (.pickle, .pkl, .json; optionally .gz or .zst), directories of them, or - for
     /// standard input
@@ -50,33 +50,37 @@ pub(super) struct Analyze {
     #[arg(long, value_name = "N")]
     device: Option<u64>,
 
-    /// Number of stacks, lines and segments to list; the rest is summed up
+    /// Number of stacks, source lines and segments to list; the rest is summed up
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 
-    /// Show the memory as it was at this moment: after an ENTRY (index from 0, per device), at the peak, or at
-    /// the last failure; default: at the snapshot
-    #[arg(long, value_name = "ENTRY|peak|failure", value_parser = parse_moment,
+    /// Show memory at this point of the trace [default: at the snapshot]
+    ///
+    /// ENTRY shows memory after the trace entry with this index (from 0, per device), `peak` when most was allocated,
+    /// `failure` when the last failed request was made.
+    #[arg(long, value_name = "ENTRY|peak|failure", value_parser = parse_position,
         allow_negative_numbers = true)]
     at: Option<PositionSelector>,
 
-    /// Total device memory, e.g. 80GiB, which no snapshot records; shows how much is used outside PyTorch
+    /// Total device memory, e.g. 80GiB
+    ///
+    /// Snapshots do not record it. With it, the page shows how much memory is used outside PyTorch.
     #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]
     capacity: Option<u64>,
 
-    /// Test whether an allocation of SIZE (e.g. 2GiB) would succeed at the snapshot, or at the moment of --at
+    /// Test whether an allocation of SIZE (e.g. 2GiB) would succeed at the snapshot, or at --at
     #[arg(long, value_name = "SIZE", value_parser = parse_request)]
     request: Option<u64>,
 
-    /// PyTorch release that recorded the snapshots; default: inferred from the files
+    /// PyTorch release that recorded the snapshots [default: inferred from the files]
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
-    /// Read categories of your own from FILE; default: oomscope.toml in this directory or the nearest parent
+    /// Read your own categories from FILE [default: oomscope.toml in this directory or the nearest parent]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// With --format json: the verdict, the line, the figures and the remedies alone, in less than 2 KB
+    /// With --format json: only the verdict, source line, figures and remedies, in less than 2 KB
     #[arg(long)]
     brief: bool,
 
@@ -94,19 +98,20 @@ fn parse_request(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Bytes that a brief answer is less than.
-const BRIEF: usize = 2048;
+/// Maximum size of the output with --brief.
+const MAX_BRIEF_BYTES: usize = 2048;
 
-/// Reads, analyzes and writes.
-pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
+pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
     if args.brief && args.output.format != Format::Json {
-        bail!("--brief is of --format json; --format jsonl is brief by itself");
+        bail!("--brief needs --format json; --format jsonl is always brief");
     }
-    let (config, config_path) = Config::find(args.config.as_deref())?;
-    let mut inputs = inputs::expand(&args.snapshots)?;
+    let (config, config_path) = Config::load(args.config.as_deref())?;
+    let mut inputs = inputs::expand_paths(&args.snapshots)?;
     if let Some(path) = &args.output.output {
-        inputs::spare(&mut inputs, path)?;
-        config_path.as_ref().map_or(Ok(()), |config| inputs::spare_one(config, path))?;
+        inputs::refuse_output_over_inputs(&mut inputs, path)?;
+        config_path
+            .as_ref()
+            .map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
     }
     let output = Output::open(args.output.output.as_deref())?;
     let options = Options {
@@ -117,18 +122,18 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
         capacity: args.capacity,
         request: args.request,
         rules: &config.categories,
-        layers: output.has_colour(args.output.format),
+        layers: output.uses_colour(args.output.format),
         minor: args.torch_version,
         strip_paths: false,
     };
     let (snapshots, unreadable) =
         inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
-    let Some((report, done)) = gathered(snapshots, unreadable, options)? else {
-        return Ok(Done::Partly);
+    let Some((report, exit)) = combine_snapshots(snapshots, unreadable, options)? else {
+        return Ok(Exit::Unreadable);
     };
     match args.output.format {
         Format::Json if args.brief => {
-            output.write(&formats::json(&Brief::within(&report, BRIEF))?)?;
+            output.write(&formats::json(&Brief::within(&report, MAX_BRIEF_BYTES))?)?;
         }
         Format::Jsonl => {
             let lines = Brief::each(&report).map(|brief| formats::json_line(&brief));
@@ -136,5 +141,5 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Done> {
         }
         format => output.write_answer(format, &report, report::analyze)?,
     }
-    Ok(done)
+    Ok(exit)
 }

@@ -1,4 +1,4 @@
-//! Arguments that several commands take; a command's own stand beside it.
+//! Arguments that several commands share.
 
 use std::path::PathBuf;
 
@@ -11,9 +11,9 @@ use crate::allocator::releases::{NEWEST, OLDEST};
 use crate::base::units::{parse_size, size};
 use crate::study::{PositionSelector, Window};
 
-/// Arguments of every replay on the model.
+/// Arguments of commands that replay on the allocator model.
 #[derive(Debug, Args)]
-pub(super) struct Model {
+pub(super) struct ModelArgs {
     /// Snapshot file (.pickle, .pkl, .json; optionally .gz or .zst), or - for standard input
     #[arg(value_name = "SNAPSHOT")]
     pub(super) snapshot: PathBuf,
@@ -22,7 +22,10 @@ pub(super) struct Model {
     #[arg(long, value_name = "N")]
     pub(super) device: Option<u64>,
 
-    /// Device memory to replay on, e.g. 80GiB; default: what the recording shows to be within reach
+    /// Device memory to replay with, e.g. 80GiB [default: the memory that the recording shows]
+    ///
+    /// Snapshots do not record the size of the device. Without this option, the replay uses as much memory as a failed
+    /// request, or the recorder of `oomscope run`, shows to be available.
     #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]
     pub(super) capacity: Option<u64>,
 
@@ -30,7 +33,7 @@ pub(super) struct Model {
     pub(super) output: OutputArgs,
 }
 
-/// Bytes of device memory. What holds no segment at all is a number that lacks its unit.
+/// Parses the memory of a device. A value smaller than a segment is a number without its unit.
 pub(super) fn parse_capacity(text: &str) -> Result<u64, String> {
     match parse_size(text).map_err(|error| error.to_string())? {
         bytes @ 0..SMALL_SEGMENT => {
@@ -40,18 +43,18 @@ pub(super) fn parse_capacity(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The minor release in `2.9`, `2.9.1` or `2.9.1+cu128`.
+/// Parses `2.9`, `2.9.1` or `2.9.1+cu128` to the minor release.
 pub(super) fn parse_release(text: &str) -> Result<u32, String> {
     let mut parts = text.split(['.', '+']);
     let (major, minor) = (parts.next(), parts.next().and_then(|minor| minor.parse().ok()));
     match (major, minor) {
         (Some("2"), Some(minor @ OLDEST..=NEWEST)) => Ok(minor),
-        _ => Err(format!("the rules of PyTorch 2.{OLDEST} to 2.{NEWEST} are known, such as 2.9")),
+        _ => Err(format!("give a release from 2.{OLDEST} to 2.{NEWEST}, such as 2.9")),
     }
 }
 
-/// The moment that `--at` names.
-pub(super) fn parse_moment(text: &str) -> Result<PositionSelector, String> {
+/// Parses the argument of `--at`.
+pub(super) fn parse_position(text: &str) -> Result<PositionSelector, String> {
     match text {
         "peak" => Ok(PositionSelector::Peak),
         "failure" => Ok(PositionSelector::Failure),
@@ -61,7 +64,7 @@ pub(super) fn parse_moment(text: &str) -> Result<PositionSelector, String> {
     }
 }
 
-/// Which part of the trace; indices are of one device's entries, from 0.
+/// The part of the trace to use, by entry indexes of each device.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Selecting trace entries")]
 pub(super) struct WindowArgs {
@@ -73,17 +76,16 @@ pub(super) struct WindowArgs {
     #[arg(long, value_name = "ENTRY")]
     to: Option<u64>,
 
-    /// Only the last N entries
+    /// Use only the last N entries
     #[arg(long, value_name = "N", conflicts_with_all = ["from", "to"])]
     last: Option<u64>,
 
-    /// Only N entries before and after the last failed request; all entries if none failed
+    /// Use only N entries before and after the last failed request; all entries if none failed
     #[arg(long, value_name = "N", conflicts_with_all = ["from", "to", "last"])]
     around_oom: Option<u64>,
 }
 
 impl WindowArgs {
-    /// What was meant.
     pub(super) fn window(&self) -> anyhow::Result<Window> {
         if let (Some(from), Some(to)) = (self.from, self.to)
             && from >= to
@@ -99,11 +101,11 @@ impl WindowArgs {
     }
 }
 
-/// Where results go, and in which form.
+/// Format and destination of the result.
 #[derive(Debug, Args)]
 pub(super) struct OutputArgs {
     /// Output format
-    #[arg(long, value_parser = forms(&[]), default_value = "human")]
+    #[arg(long, value_parser = format_parser(&[]), default_value = "human")]
     pub(super) format: Format,
 
     /// Write to FILE instead of standard output
@@ -111,7 +113,7 @@ pub(super) struct OutputArgs {
     pub(super) output: Option<PathBuf>,
 }
 
-/// The form of a result. Every command has the first four; which others it has stands in its arguments.
+/// Output formats. Every command has the first four; each adds its own with [`format_parser`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) enum Format {
@@ -127,18 +129,18 @@ pub(super) enum Format {
     Csv,
     /// Folded stacks with bytes before and after, for a differential flame graph
     Folded,
-    /// GitHub Actions annotations on lines of code
+    /// GitHub Actions annotations on source lines
     Github,
     /// JUnit XML, one test per limit
     Junit,
     /// SARIF 2.1.0, for code scanning
     Sarif,
-    /// One page to look at in a browser, which asks nothing of any server
+    /// One self-contained page for a browser
     Html,
 }
 
-/// Reads the forms that every command has, and `others`.
-pub(super) fn forms(others: &[Format]) -> impl TypedValueParser<Value = Format> + use<> {
+/// Accepts the formats that every command has, and `others`.
+pub(super) fn format_parser(others: &[Format]) -> impl TypedValueParser<Value = Format> + use<> {
     let all = [Format::Human, Format::Json, Format::Jsonl, Format::Markdown]
         .into_iter()
         .chain(others.to_vec());

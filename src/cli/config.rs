@@ -1,4 +1,4 @@
-//! `oomscope.toml`: found, read and checked.
+//! Finds and parses `oomscope.toml`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,38 +14,36 @@ use crate::compare::gate::{Limit, LimitRule, LimitRules, Limits};
 use crate::study::attribution::CategoryRule;
 use crate::study::figures::Amount;
 
-/// The name under which a configuration is searched for.
 pub(super) const CONFIG: &str = "oomscope.toml";
 
-/// A configuration with every key, each explained.
+/// An example of a configuration, with every key explained.
 pub static EXAMPLE: LazyLock<String> = LazyLock::new(|| {
     let limits: Vec<String> = Limit::all().map(Limit::example).collect();
     include_str!("oomscope.toml").replace("# LIMITS\n", &limits.join("\n"))
 });
 
-/// Keys beside the limits: at the top, and under `[[override]]`.
-const TOP: &[&str] = &["baseline", "warn", "override", "category"];
-const OVERRIDE: &[&str] = &["path", "device", "warn"];
+/// Keys other than limits: at the top, and in `[[override]]`.
+const TOP_KEYS: &[&str] = &["baseline", "warn", "override", "category"];
+const OVERRIDE_KEYS: &[&str] = &["path", "device", "warn"];
 
 /// A known key is suggested for an unknown one if they are at least this similar (1: equal).
 const MIN_SIMILARITY: f64 = 0.8;
 
-/// Why a configuration is refused.
+/// An error in a configuration.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{line}: {message}")]
 pub struct ConfigError {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// One sentence.
     pub message: String,
 }
 
 /// The contents of `oomscope.toml`.
 #[derive(Debug, Default)]
 pub struct Config {
-    /// The baseline as written: relative to the file.
+    /// Path of the baseline, relative to the configuration's directory.
     pub baseline: Option<String>,
-    /// The user's own categories of memory; the first that matches a block wins.
+    /// The user's categories of memory; the first that matches a block applies.
     pub categories: Vec<CategoryRule>,
     /// The limits of `oomscope check`.
     pub limits: LimitRules,
@@ -55,7 +53,7 @@ impl Config {
     /// Parses the text of a file.
     ///
     /// # Errors
-    /// The first line that is invalid or contradicts another.
+    /// Returns the first line that is invalid or contradicts another.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let parsed =
             toml::Deserializer::parse(text).and_then(|toml| SectionSeed::TOP.deserialize(toml));
@@ -70,8 +68,8 @@ impl Config {
         Ok(Self { baseline, categories, limits })
     }
 
-    /// Reads `path`, or the first `oomscope.toml` from the working directory upwards; also the path that was read.
-    pub(super) fn find(path: Option<&Path>) -> anyhow::Result<(Self, Option<PathBuf>)> {
+    /// Reads `path`, or else the nearest `oomscope.toml` in the working directory and its parents. Also returns the path.
+    pub(super) fn load(path: Option<&Path>) -> anyhow::Result<(Self, Option<PathBuf>)> {
         let Some(path) = path.map(Path::to_owned).or_else(search) else {
             return Ok((Self::default(), None));
         };
@@ -90,7 +88,7 @@ fn search() -> Option<PathBuf> {
     (0..here.ancestors().count()).map(up).find(|path| path.is_file())
 }
 
-/// A table of limits and the keys that may stand beside them.
+/// A table of limits, with the other keys that some tables have.
 #[derive(Default)]
 struct Section {
     rule: LimitRule,
@@ -103,16 +101,16 @@ struct Section {
 #[derive(Clone, Copy)]
 struct SectionSeed<'s> {
     expected: &'static str,
-    /// The keys allowed beside limits.
+    /// Allowed keys other than limits.
     others: &'static [&'static str],
-    /// In a table of warnings: the limits that already fail the check.
+    /// For a table of warnings: the limits that fail the check.
     failing: Option<&'s Limits>,
 }
 
 impl SectionSeed<'_> {
-    const TOP: Self = Self { expected: "a configuration", others: TOP, failing: None };
+    const TOP: Self = Self { expected: "a configuration", others: TOP_KEYS, failing: None };
     const OVERRIDE: Self =
-        Self { expected: "a table [[override]]", others: OVERRIDE, failing: None };
+        Self { expected: "a table [[override]]", others: OVERRIDE_KEYS, failing: None };
 }
 
 impl<'de> DeserializeSeed<'de> for SectionSeed<'_> {
@@ -224,7 +222,7 @@ impl<'de> DeserializeSeed<'de> for KeySeed {
         let other = self.others.iter().find(|other| **other == key);
         let other = other.copied().map(Key::Other);
         let key = other.or_else(|| Limit::with_key(&key).map(Key::Limit)).ok_or(key);
-        key.map_err(|key| D::Error::custom(unknown(&key, self.others)))
+        key.map_err(|key| D::Error::custom(unknown_key(&key, self.others)))
     }
 }
 
@@ -315,17 +313,17 @@ impl TryFrom<String> for Glob {
 }
 
 /// The message for an unknown key, with the most similar known one.
-fn unknown(name: &str, others: &[&str]) -> String {
+fn unknown_key(name: &str, others: &[&str]) -> String {
     if name == "baseline" {
         return "baseline belongs at the top of the file, before the first [table]".to_owned();
     }
     let keys = Limit::all().map(|limit| -> &str { limit.key() }).chain(others.iter().copied());
-    // The common beginning of all limits, case and separators carry no information.
-    let essence = |key: &str| {
+    // The prefix of all limits, case and separators do not distinguish keys.
+    let normalized = |key: &str| {
         let key = key.to_ascii_lowercase().replace(['_', '-'], "");
         key.trim_start_matches("max").to_owned()
     };
-    let similar = keys.map(|key| (strsim::jaro_winkler(&essence(name), &essence(key)), key));
+    let similar = keys.map(|key| (strsim::jaro_winkler(&normalized(name), &normalized(key)), key));
     match similar.max_by(|a, b| a.0.total_cmp(&b.0)) {
         Some((similarity, key)) if similarity > MIN_SIMILARITY => {
             format!("unknown key {name}; did you mean {key}?")

@@ -5,31 +5,31 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, bail};
 use clap::{Args, ValueEnum};
 
-use super::args::{Format, forms, parse_release};
-use super::exit::{Done, complain};
-use super::inputs::{self, Input, Read};
+use super::args::{Format, format_parser, parse_release};
+use super::exit::{Exit, print_stderr};
+use super::inputs::{self, Input, ReadOutcome};
 use super::output::Output;
 use crate::compare::diff::{
-    At, DeviceDiff, DiffOptions, DiffReport, FailOn, File, GrowthLimit, RanksDiff, diff,
+    ComparedMoment, DeviceDiff, DiffOptions, DiffReport, FailOn, File, GrowthLimit, RanksDiff, diff,
 };
 use crate::output::formats;
 use crate::output::report;
 
-/// Compare two snapshots: totals, settings, pools, and the lines of code that hold more or less
+/// Compare two snapshots: totals, settings, pools, and source lines that hold more or less memory
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oomscope diff before.pickle after.pickle         what grew at the peak, and in which line
+  oomscope diff before.pickle after.pickle         growth at the peak, by source line
   oomscope diff --at snapshot old.pickle new.pickle
   oomscope diff --fail-on growth=5% main.pickle pull-request.pickle
-  oomscope diff ranks-before/ ranks-after/         compare ranks by name; the worst in full
+  oomscope diff ranks-before/ ranks-after/         compare ranks by name, the worst in full
   oomscope diff --format folded before.pickle after.pickle | inferno-flamegraph > diff.svg
 
-Stacks are matched by their frames. Lines that moved are matched by function and order, renamed files \
-and other checkouts by function names. --fail-on checks the allocated memory of each device at the moment \
-compared. Reserved memory depends on what ran before in the process; use oomscope check for limits on it.
+Stacks are matched by their frames. Lines that moved are matched by function and order; renamed files and other \
+checkouts by function names. --fail-on limits the growth of allocated memory of each device, at the position compared. \
+Reserved memory depends on the history of the process; use `oomscope check` for limits on it.
 
-Exit codes: 0 done; 1 more growth than --fail-on allows, or a rank or device that is gone; 2 wrong usage or an unreadable file.")]
+Exit codes: 0 success; 1 more growth than --fail-on allows, or a missing rank or device; 2 wrong usage or an unreadable file.")]
 pub(super) struct Diff {
     /// Snapshot before the change, or a directory of ranks; - for standard input
     #[arg(value_name = "BEFORE")]
@@ -39,7 +39,7 @@ pub(super) struct Diff {
     #[arg(value_name = "AFTER")]
     after: PathBuf,
 
-    /// Moment to compare
+    /// Position to compare
     #[arg(long, value_enum, default_value_t = AtArg::Peak)]
     at: AtArg,
 
@@ -51,16 +51,16 @@ pub(super) struct Diff {
     #[arg(long, value_name = "N")]
     device: Option<u64>,
 
-    /// Number of lines and stacks to list; the rest is summed up
+    /// Number of source lines and stacks to list; the rest is summed up
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 
-    /// PyTorch release that recorded the snapshots; default: inferred from the files
+    /// PyTorch release that recorded the snapshots [default: inferred from the files]
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
     /// Output format
-    #[arg(long, value_parser = forms(&[Format::Folded]), default_value = "human")]
+    #[arg(long, value_parser = format_parser(&[Format::Folded]), default_value = "human")]
     format: Format,
 
     /// Write to FILE instead of standard output
@@ -70,21 +70,20 @@ pub(super) struct Diff {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum AtArg {
-    /// When allocated memory was highest
+    /// The peak of allocated memory
     Peak,
-    /// When the snapshot was taken
+    /// The end, when the snapshot was taken
     Snapshot,
 }
 
-/// Reads both, compares and writes.
-pub(super) fn run(args: &Diff) -> anyhow::Result<Done> {
+pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
     let limit = args.fail_on.as_deref().map(str::parse::<GrowthLimit>).transpose();
     let limit = limit.map_err(|error| anyhow!("--fail-on {error}"))?;
     let options = DiffOptions {
         device: args.device,
         at: match args.at {
-            AtArg::Peak => At::Peak,
-            AtArg::Snapshot => At::Snapshot,
+            AtArg::Peak => ComparedMoment::Peak,
+            AtArg::Snapshot => ComparedMoment::Snapshot,
         },
         top: args.top,
         minor: args.torch_version,
@@ -94,14 +93,16 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Done> {
     if paths == [Path::new("-"); 2] {
         bail!("standard input cannot be both snapshots");
     }
-    let (mut report, done, output) = match paths.map(Path::is_dir) {
-        [true, true] => directories(paths, args.output.as_deref(), options)?,
+    let (mut report, exit, output) = match paths.map(Path::is_dir) {
+        [true, true] => compare_directories(paths, args.output.as_deref(), options)?,
         [false, false] => {
             for path in paths {
-                args.output.as_ref().map_or(Ok(()), |output| inputs::spare_one(path, output))?;
+                args.output
+                    .as_ref()
+                    .map_or(Ok(()), |output| inputs::refuse_output_over_input(path, output))?;
             }
             let output = Output::open(args.output.as_deref())?;
-            (files(paths, options)?, Done::Well, output)
+            (compare_files(paths, options)?, Exit::Success, output)
         }
         [before, _] => {
             let [directory, file] = if before { paths } else { [paths[1], paths[0]] };
@@ -124,12 +125,11 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Done> {
         format => output.write_answer(format, &report, report::diff)?,
     }
     let messages = report.fail_on.iter().flat_map(FailOn::messages);
-    let failed = messages.map(complain).count() > 0;
-    Ok(if done == Done::Well && failed { Done::Failed } else { done })
+    let failed = messages.map(print_stderr).count() > 0;
+    Ok(if exit == Exit::Success && failed { Exit::Failed } else { exit })
 }
 
-/// Compares two snapshots.
-fn files(paths: [&Path; 2], options: DiffOptions) -> anyhow::Result<DiffReport> {
+fn compare_files(paths: [&Path; 2], options: DiffOptions) -> anyhow::Result<DiffReport> {
     let names = paths.map(|path| path.display().to_string());
     let sizes = paths.map(|path| path.metadata().map_or(0, |m| m.len()));
     let before = inputs::read_one(paths[0])?;
@@ -147,13 +147,13 @@ fn files(paths: [&Path; 2], options: DiffOptions) -> anyhow::Result<DiffReport> 
     Ok(report)
 }
 
-/// A row for every rank of both directories, and the worst of them in full.
-fn directories(
+/// Compares the ranks of both directories, and the worst of them in full.
+fn compare_directories(
     paths: [&Path; 2],
     output: Option<&Path>,
     options: DiffOptions,
-) -> anyhow::Result<(DiffReport, Done, Output)> {
-    let ranks = [inputs::ranks(paths[0], output)?, inputs::ranks(paths[1], output)?];
+) -> anyhow::Result<(DiffReport, Exit, Output)> {
+    let ranks = [inputs::find_ranks(paths[0], output)?, inputs::find_ranks(paths[1], output)?];
     if !ranks[0].keys().any(|name| ranks[1].contains_key(name)) {
         bail!(
             "{} and {} have no rank in common: a rank's file must have the same name in both",
@@ -162,33 +162,33 @@ fn directories(
         );
     }
     let output = Output::open(output)?;
-    let only = |own: usize, other: usize| -> Vec<String> {
-        ranks[own].keys().filter(|name| !ranks[other].contains_key(*name)).cloned().collect()
+    let only_in = |side: usize, other: usize| -> Vec<String> {
+        ranks[side].keys().filter(|name| !ranks[other].contains_key(*name)).cloned().collect()
     };
-    let (only_before, only_after) = (only(0, 1), only(1, 0));
+    let (only_before, only_after) = (only_in(0, 1), only_in(1, 0));
     let [before, mut after] = ranks;
     let pairs = before
         .into_iter()
         .filter_map(|(name, input)| after.remove(&name).map(|other| (name, [input, other])));
     let (names, pairs): (Vec<String>, Vec<[Input; 2]>) = pairs.unzip();
-    // Of most ranks only the figures are wanted.
+    // Only the worst rank is shown in full.
     let brief = DiffOptions { top: 0, all_stacks: false, ..options };
     let read = inputs::read_pairs(&pairs, |[before, after]| {
         let file = |(snapshot, path, size_bytes)| File { snapshot, path, size_bytes };
         diff(file(before), file(after), brief)
     });
     let (mut compared, mut unreadable): (Vec<(String, DiffReport)>, _) = (Vec::new(), Vec::new());
-    for (name, one) in names.iter().zip(read) {
-        match one {
-            Read::Done(report) => compared.push((name.clone(), report)),
-            Read::Failed(error) => {
-                complain(&format!("{}: {}", error.path, error.message));
+    for (name, outcome) in names.iter().zip(read) {
+        match outcome {
+            ReadOutcome::Read(report) => compared.push((name.clone(), report)),
+            ReadOutcome::Unreadable(error) => {
+                print_stderr(&format!("{}: {}", error.path, error.message));
                 unreadable.push(error);
             }
-            Read::Skipped => {}
+            ReadOutcome::Skipped => {} // JSON files in the directories that are not snapshots
         }
     }
-    let done = if unreadable.is_empty() { Done::Well } else { Done::Partly };
+    let exit = if unreadable.is_empty() { Exit::Success } else { Exit::Unreadable };
     let devices = compared.iter().map(|(name, report)| (name.as_str(), report.devices.as_slice()));
     let rows = RanksDiff::new(devices, only_before, only_after, unreadable);
     let worst = rows.rows.first().and_then(|worst| names.iter().position(|n| *n == worst.name));
@@ -198,10 +198,10 @@ fn directories(
             Some(device) if !compared.is_empty() => {
                 bail!("{before} and {after}: no memory and no trace of device {device} in any rank")
             }
-            _ => bail!("{before} and {after}: no rank that can be compared"),
+            _ => bail!("{before} and {after}: no rank can be compared"),
         }
     };
-    let report = files([&before.path, &after.path], options)?;
+    let report = compare_files([&before.path, &after.path], options)?;
     let [before, after] = paths.map(|path| path.display().to_string());
-    Ok((report.of_ranks(rows, before, after), done, output))
+    Ok((report.for_ranks(rows, before, after), exit, output))
 }

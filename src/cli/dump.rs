@@ -8,23 +8,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use super::exit::{Done, complain};
-use super::run::{Recorded, parse_seconds, snapshots_in};
+use super::exit::{Exit, print_stderr};
+use super::run::{RecordedProcess, parse_seconds, snapshots_in};
 use crate::base::units::counted;
 
-/// Between two looks at what was written.
+/// Interval between checks for finished snapshots.
 const POLL: Duration = Duration::from_millis(200);
 
-/// Have every process that `oomscope run` records write a snapshot now
+/// Write a snapshot of every process that `oomscope run` is recording
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oomscope dump oomscope-run-1                     while the command runs; the paths written are printed
+  oomscope dump oomscope-run-1                     while the command runs; prints the paths
   oomscope analyze $(oomscope dump oomscope-run-1)
 
-Exit codes: 0 every process wrote one; 2 one did not, or nothing is recorded there.")]
+Exit codes: 0 every process wrote a snapshot; 2 one did not, or no process is recorded in DIR.")]
 pub(super) struct Dump {
-    /// The directory that `oomscope run` writes to
+    /// Output directory of `oomscope run`
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
@@ -33,35 +33,36 @@ pub(super) struct Dump {
     wait: Duration,
 }
 
-/// Asks, waits and prints what was written.
-pub(super) fn run(args: &Dump) -> anyhow::Result<Done> {
+pub(super) fn run(args: &Dump) -> anyhow::Result<Exit> {
     let directory = &args.directory;
-    let mut waiting = Recorded::all(directory);
-    waiting.retain(Recorded::may_live);
+    let mut waiting = RecordedProcess::find_all(directory);
+    waiting.retain(RecordedProcess::may_be_running);
     if waiting.is_empty() {
-        bail!("{}: no process is recorded there now", directory.display());
+        bail!("{}: no running process is recorded there", directory.display());
     }
     let (all, before) = (waiting.len(), snapshots_in(directory));
-    Recorded::ask(directory)
-        .with_context(|| format!("{}: cannot be written to", directory.display()))?;
-    let until = Instant::now() + args.wait;
-    while !waiting.is_empty() && Instant::now() < until {
+    RecordedProcess::request_snapshots(directory)
+        .with_context(|| format!("{}: cannot be written", directory.display()))?;
+    let deadline = Instant::now() + args.wait;
+    while !waiting.is_empty() && Instant::now() < deadline {
         sleep(POLL);
-        let now = Recorded::all(directory);
-        waiting.retain(|process| now.iter().any(|it| it.is_still(process)) && process.may_live());
+        let now = RecordedProcess::find_all(directory);
+        waiting.retain(|process| {
+            now.iter().any(|current| current.is_waiting(process)) && process.may_be_running()
+        });
     }
     let mut out = std::io::stdout().lock();
     for path in snapshots_in(directory).iter().filter(|path| !before.contains(path)) {
         writeln!(out, "{}", path.display())?;
     }
     if waiting.is_empty() {
-        return Ok(Done::Well);
+        return Ok(Exit::Success);
     }
-    complain(&format!(
+    print_stderr(&format!(
         "no snapshot from {} of {} after {} s",
         waiting.len(),
         counted(all as u64, "process"),
         args.wait.as_secs()
     ));
-    Ok(Done::Partly)
+    Ok(Exit::Unreadable)
 }

@@ -1,54 +1,53 @@
-//! Exit codes: 0 done, 1 a gate failed, 2 wrong usage or unreadable input. A closed pipe is no failure.
+//! Exit codes: 0 success, 1 a failed check, 2 wrong usage or unreadable input. A closed pipe is success.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use crate::base::units::escape_text;
 
-/// What a command came to.
+/// The result of a command, for the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Done {
-    /// Everything was read.
-    Well,
-    /// Some input could not be read; it has been said which.
-    Partly,
-    /// A gate failed, or a replay diverged.
+pub(super) enum Exit {
+    Success,
+    /// Some input could not be read; a message named it.
+    Unreadable,
+    /// A check failed, or a replay diverged.
     Failed,
-    /// A command that was run ended with this exit code.
-    As(u8),
+    /// The exit code of the command that was run.
+    Code(u8),
 }
 
-const GATE_FAILED: u8 = 1;
-const FAILED: u8 = 2;
+const CHECK_FAILED: u8 = 1;
+const ERROR: u8 = 2;
 
-/// Tells clap's message: help on standard output, errors on standard error.
-pub(super) fn usage(error: &clap::Error) -> ExitCode {
+/// Prints clap's message: help on standard output, errors on standard error.
+pub(super) fn print_clap_error(error: &clap::Error) -> ExitCode {
     let printed = error.print();
     if error.use_stderr() {
-        return ExitCode::from(FAILED);
+        return ExitCode::from(ERROR);
     }
     match printed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::from(FAILED),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::from(ERROR),
         _ => ExitCode::SUCCESS,
     }
 }
 
-/// The exit code, with the error told on standard error.
-pub(super) fn code(done: anyhow::Result<Done>) -> ExitCode {
-    match done {
-        Ok(Done::Well) => ExitCode::SUCCESS,
-        Ok(Done::Partly) => ExitCode::from(FAILED),
-        Ok(Done::Failed) => ExitCode::from(GATE_FAILED),
-        Ok(Done::As(code)) => ExitCode::from(code),
+/// Prints the error, if any, and returns the exit code.
+pub(super) fn exit_code(result: anyhow::Result<Exit>) -> ExitCode {
+    match result {
+        Ok(Exit::Success) => ExitCode::SUCCESS,
+        Ok(Exit::Unreadable) => ExitCode::from(ERROR),
+        Ok(Exit::Failed) => ExitCode::from(CHECK_FAILED),
+        Ok(Exit::Code(code)) => ExitCode::from(code),
         Err(error) => {
-            complain(&format!("{error:#}"));
-            ExitCode::from(FAILED)
+            print_stderr(&format!("{error:#}"));
+            ExitCode::from(ERROR)
         }
     }
 }
 
-/// One line on standard error.
-pub(super) fn complain(message: &str) {
-    // Nobody is left to tell when standard error itself is closed.
+/// Prints one line on standard error.
+pub(super) fn print_stderr(message: &str) {
+    // If standard error is closed, there is nowhere to report it.
     let _ = writeln!(io::stderr().lock(), "oomscope: {}", escape_text(message));
 }

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use super::args::OutputArgs;
-use super::exit::{Done, complain};
+use super::exit::{Exit, print_stderr};
 use super::inputs;
 use super::output::Output;
 use crate::base::input::{Source, decompress_reader, with_size_limit};
@@ -17,7 +17,7 @@ use crate::explain::message::{Log, read};
 use crate::output::report;
 use crate::snapshot::pickle::looks_like_pickle;
 
-/// Explain out-of-memory messages in a log: each number, why the request failed, what to do
+/// Explain out-of-memory messages in a log: the numbers, the cause, and what to do
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -26,19 +26,19 @@ Examples:
   oomscope explain                             paste the message, then Ctrl-D
   oomscope explain --format json train.log.gz  for a script; keys are stable
 
-Finds OutOfMemoryError messages of every PyTorch release (CUDA, HIP, XPU, NPU, MPS, cudaMallocAsync); messages \
-of cuBLAS, cuDNN, NCCL and the driver, of vLLM, SGLang, TGI, TensorRT-LLM and llama.cpp, of JAX, TensorFlow, \
-Triton and ONNX Runtime, of the kernel, Slurm and Kubernetes about host memory; tables of \
-torch.cuda.memory_summary(), and torch.cuda.memory_stats() as JSON or as Python prints it. It needs no snapshot \
-and says what only a snapshot can show. Nothing in the log is executed.
+Finds OutOfMemoryError messages of every PyTorch release (CUDA, HIP, XPU, NPU, MPS, cudaMallocAsync); messages of \
+cuBLAS, cuDNN, NCCL and the driver, of vLLM, SGLang, TGI, TensorRT-LLM and llama.cpp, of JAX, TensorFlow, Triton and \
+ONNX Runtime; messages of the kernel, Slurm and Kubernetes about host memory; tables of torch.cuda.memory_summary(); \
+and torch.cuda.memory_stats() as JSON or as a Python dictionary. It needs no snapshot, and marks what only a snapshot \
+can show. Nothing in the log is executed.
 
-Exit codes: 0 something was found and explained, 2 nothing was found, wrong usage or an unreadable file.")]
+Exit codes: 0 a message or table was explained; 2 none was found, wrong usage or an unreadable file.")]
 pub(super) struct Explain {
-    /// Log file (plain, .gz or .zst); - or nothing for standard input
+    /// Log file (plain, .gz or .zst), or - for standard input [default: -]
     #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
     file: PathBuf,
 
-    /// Messages to explain in full; of others a row each
+    /// Number of messages to explain in full; others get one row each
     #[arg(long, value_name = "N", default_value_t = 3)]
     top: usize,
 
@@ -46,37 +46,36 @@ pub(super) struct Explain {
     output: OutputArgs,
 }
 
-/// Reads, explains and writes.
-pub(super) fn run(args: &Explain) -> anyhow::Result<Done> {
+pub(super) fn run(args: &Explain) -> anyhow::Result<Exit> {
     let path = args.file.display().to_string();
     if let Some(written) = &args.output.output {
-        inputs::spare_one(&args.file, written)?;
+        inputs::refuse_output_over_input(&args.file, written)?;
     }
     let output = Output::open(args.output.output.as_deref())?;
-    let log = log(&args.file).with_context(|| path.clone())?;
+    let log = read_log(&args.file).with_context(|| path.clone())?;
     let Some(report) = explain(&log, &path) else {
         let name = if path == "-" { "standard input" } else { &path };
         if is_pickle(&args.file) {
-            bail!("{name}: is a pickle, not a log; `oomscope analyze` reads snapshots");
+            bail!("{name}: is a pickle, not a log; use `oomscope analyze` for snapshots");
         }
         bail!(
             "{name}: no out-of-memory message, memory_summary table or memory_stats found; oomscope \
-             looks for the words that PyTorch and other systems print, such as 'CUDA out of memory. Tried to allocate 2.00 GiB'"
+             looks for messages such as 'CUDA out of memory. Tried to allocate 2.00 GiB'"
         );
     };
     output.write_answer(args.output.format, &report, |report| report::explain(report, args.top))?;
-    Ok(Done::Well)
+    Ok(Exit::Success)
 }
 
-/// Whether somebody meant `oomscope analyze`.
+/// True if the user probably meant `oomscope analyze`.
 fn is_pickle(path: &Path) -> bool {
     !inputs::is_stdin(path) && Source::open(path).is_ok_and(|bytes| looks_like_pickle(&bytes))
 }
 
-fn log(path: &Path) -> anyhow::Result<Log> {
+fn read_log(path: &Path) -> anyhow::Result<Log> {
     if path.as_os_str() == "-" {
         if io::stdin().is_terminal() {
-            complain("reading standard input: paste the message, then end with Ctrl-D");
+            print_stderr("reading standard input: paste the message, then press Ctrl-D");
         }
         return Ok(read(decompress_reader(with_size_limit(io::stdin().lock()))?)?);
     }

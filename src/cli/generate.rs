@@ -1,12 +1,12 @@
-//! `oomscope generate`: what a package installs beside the program.
+//! `oomscope generate`: the manual page and completions, for packages.
 
 use clap::{Args, Subcommand};
 use clap_complete::Shell;
 
-use super::exit::Done;
+use super::exit::Exit;
 use super::output::Output;
 
-/// Write the manual page, or a script that completes commands and options in a shell
+/// Write the manual page, or a completion script for a shell
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -15,37 +15,36 @@ Examples:
   oomscope generate completions zsh > ~/.zfunc/_oomscope")]
 pub(super) struct Generate {
     #[command(subcommand)]
-    what: What,
+    target: Target,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// The manual page, with all commands
+enum Target {
+    /// Manual page with all commands
     Man,
-    /// Completions for a shell
+    /// Completion script for a shell
     Completions {
-        /// The shell
+        /// Name of the shell
         shell: Shell,
     },
 }
 
-/// Writes what was asked for about `command` to standard output.
-pub(super) fn run(args: &Generate, mut command: clap::Command) -> anyhow::Result<Done> {
+pub(super) fn run(args: &Generate, mut command: clap::Command) -> anyhow::Result<Exit> {
     let output = Output::open(None)?;
-    match args.what {
-        What::Man => {
+    match args.target {
+        Target::Man => {
             command.build();
-            output.write_by(|mut out| {
+            output.write_with(|mut out| {
                 clap_mangen::Man::new(command.clone()).render(&mut out)?;
-                let of_program = command.get_subcommands().filter(|it| it.get_name() != "help");
-                of_program.cloned().try_for_each(|it| clap_mangen::Man::new(it).render(&mut out))
+                let commands = command.get_subcommands().filter(|sub| sub.get_name() != "help");
+                commands.cloned().try_for_each(|sub| clap_mangen::Man::new(sub).render(&mut out))
             })?;
         }
-        What::Completions { shell } => output.write_by(|out| {
+        Target::Completions { shell } => output.write_with(|out| {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command, "oomscope", &mut script);
             out.write_all(&script)
         })?,
     }
-    Ok(Done::Well)
+    Ok(Exit::Success)
 }

@@ -1,4 +1,4 @@
-//! From the paths that were typed to snapshots read in parallel.
+//! Expands paths and reads snapshots in parallel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -9,7 +9,7 @@ use anyhow::{Context as _, anyhow, bail};
 use rayon::prelude::*;
 use same_file::is_same_file;
 
-use super::exit::complain;
+use super::exit::print_stderr;
 use super::progress::Progress;
 use crate::analysis::Unreadable;
 use crate::base::input::Source;
@@ -17,40 +17,38 @@ use crate::base::units::counted;
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::study::{DeviceStudy, Study};
 
-/// A file to read.
 #[derive(Debug, Clone)]
 pub(super) struct Input {
     pub(super) path: PathBuf,
-    /// Found in a directory rather than named: it may turn out to be something else.
-    found: bool,
+    /// Found in a directory, not named by the user, so it may not be a snapshot.
+    is_discovered: bool,
 }
 
-/// What came of a file.
-pub(super) enum Read<T> {
-    Done(T),
-    Failed(Unreadable),
-    /// A JSON file beside the snapshots that is none.
+pub(super) enum ReadOutcome<T> {
+    Read(T),
+    Unreadable(Unreadable),
+    /// A JSON file in a directory that is not a snapshot.
     Skipped,
 }
 
-/// Whether `path` stands for standard input.
 pub(super) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Every file that `paths` name, those of a directory in the order of their names.
-pub(super) fn expand(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
+/// The files named by `paths`; those in directories are sorted by name.
+pub(super) fn expand_paths(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
     let mut inputs = Vec::new();
     if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
         bail!("-: standard input can be read only once");
     }
     for path in paths {
         if !path.is_dir() {
-            inputs.push(Input { path: path.clone(), found: false });
+            inputs.push(Input { path: path.clone(), is_discovered: false });
             continue;
         }
         let before = inputs.len();
-        find(path, &mut inputs).with_context(|| format!("{}: cannot be listed", path.display()))?;
+        find_snapshots(path, &mut inputs)
+            .with_context(|| format!("{}: cannot be listed", path.display()))?;
         if inputs.len() == before {
             bail!(
                 "{}: holds no snapshot (no .pickle, .pkl or .json, plain, .gz or .zst)",
@@ -61,50 +59,50 @@ pub(super) fn expand(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
     Ok(inputs)
 }
 
-/// Takes the file that the result goes to out of what was found in directories where it may be the result
-/// of an earlier run, and refuses it where it was named or is a pickle: it would be overwritten before it is
-/// read.
-pub(super) fn spare(inputs: &mut Vec<Input>, output: &Path) -> anyhow::Result<()> {
-    // Not by name: links, hard ones too, lead to one file.
+/// Refuses an output file that is also an input. A JSON file found in a directory is removed from `inputs` instead: it
+/// may be the output of an earlier run.
+pub(super) fn refuse_output_over_inputs(
+    inputs: &mut Vec<Input>,
+    output: &Path,
+) -> anyhow::Result<()> {
+    // Compares files, not names, because of symbolic and hard links.
     let is_output = |input: &Input| is_same_file(&input.path, output).unwrap_or(false);
-    let is_meant = |input: &&Input| !input.found || !is_named_json(&input.path);
-    if let Some(meant) = inputs.iter().filter(is_meant).find(|input| is_output(input)) {
-        bail!("{}: is an input; the output would overwrite it", meant.path.display());
+    let is_snapshot = |input: &&Input| !input.is_discovered || !is_named_json(&input.path);
+    if let Some(input) = inputs.iter().filter(is_snapshot).find(|input| is_output(input)) {
+        bail!("{}: is an input file; the output would overwrite it", input.path.display());
     }
     inputs.retain(|input| !is_output(input));
     Ok(())
 }
 
-/// Whether both paths lead to one file, there or not; a device such as `/dev/null` takes whatever it gets.
-pub(super) fn are_one(one: &Path, other: &Path) -> bool {
-    let whole = |path: &Path| {
+/// Compares files that exist, or else their absolute paths. A device such as `/dev/null` may be written twice.
+pub(super) fn are_same_file(path: &Path, other: &Path) -> bool {
+    let absolute = |path: &Path| {
         std::path::absolute(path).ok().map(|path| {
             let directory = path.parent().and_then(|parent| parent.canonicalize().ok());
             (directory, path.file_name().map(OsStr::to_owned))
         })
     };
-    match (one.exists(), other.exists()) {
-        (true, true) => one.is_file() && is_same_file(one, other).unwrap_or(false),
-        (false, false) => whole(one) == whole(other),
+    match (path.exists(), other.exists()) {
+        (true, true) => path.is_file() && is_same_file(path, other).unwrap_or(false),
+        (false, false) => absolute(path) == absolute(other),
         _ => false,
     }
 }
 
-/// Refuses to write to a file that is to be read.
-pub(super) fn spare_one(input: &Path, output: &Path) -> anyhow::Result<()> {
-    let mut inputs = vec![Input { path: input.to_owned(), found: false }];
-    spare(&mut inputs, output)
+pub(super) fn refuse_output_over_input(input: &Path, output: &Path) -> anyhow::Result<()> {
+    let mut inputs = vec![Input { path: input.to_owned(), is_discovered: false }];
+    refuse_output_over_inputs(&mut inputs, output)
 }
 
-/// Every snapshot in `directory` by the name of its rank: the path in there, without an ending of compression.
-/// What goes to `output` is left out.
-pub(super) fn ranks(
+/// The snapshots in `directory`, except `output`, by the name of their rank: the relative path without `.gz` or `.zst`.
+pub(super) fn find_ranks(
     directory: &Path,
     output: Option<&Path>,
 ) -> anyhow::Result<BTreeMap<String, Input>> {
-    let mut inputs = expand(&[directory.to_owned()])?;
+    let mut inputs = expand_paths(&[directory.to_owned()])?;
     if let Some(output) = output {
-        spare(&mut inputs, output)?;
+        refuse_output_over_inputs(&mut inputs, output)?;
     }
     let mut ranks: BTreeMap<String, Input> = BTreeMap::new();
     for input in inputs {
@@ -122,23 +120,23 @@ pub(super) fn ranks(
     Ok(ranks)
 }
 
-/// The parts of `path` with slashes between them, on every system: names in a file that another system may read.
+/// `path` with slashes on every platform, for names in files that are read on another.
 pub(super) fn with_slashes(path: &Path) -> String {
     let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
     parts.join("/")
 }
 
-fn find(directory: &Path, inputs: &mut Vec<Input>) -> std::io::Result<()> {
+fn find_snapshots(directory: &Path, inputs: &mut Vec<Input>) -> std::io::Result<()> {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(directory)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()?;
     paths.sort();
     for path in paths {
-        // Links to directories are not followed: they may lead in circles.
+        // Links to directories may form cycles.
         if path.is_dir() && !path.is_symlink() {
-            find(&path, inputs)?;
+            find_snapshots(&path, inputs)?;
         } else if is_named_like_a_snapshot(&path) && path.is_file() {
-            inputs.push(Input { path, found: true });
+            inputs.push(Input { path, is_discovered: true });
         }
     }
     Ok(())
@@ -148,70 +146,73 @@ fn is_named_json(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().contains(".json"))
 }
 
-fn ending(path: &Path) -> Option<OsString> {
+fn extension(path: &Path) -> Option<OsString> {
     path.extension().map(OsStr::to_ascii_lowercase)
 }
 
 /// `path` without `.gz` or `.zst`.
 fn without_compression(path: &Path) -> PathBuf {
-    match ending(path) {
+    match extension(path) {
         Some(e) if e == "gz" || e == "zst" => path.with_extension(""),
         _ => path.to_owned(),
     }
 }
 
 fn is_named_like_a_snapshot(path: &Path) -> bool {
-    ending(&without_compression(path)).is_some_and(|e| e == "pickle" || e == "pkl" || e == "json")
+    extension(&without_compression(path))
+        .is_some_and(|e| e == "pickle" || e == "pkl" || e == "json")
 }
 
-/// Reads every input and hands it to `use_it` with its path and stored size, several at a time;
-/// results, and the files that cannot be read, come in the order of the inputs.
+/// Reads all inputs in parallel and calls `process` with each snapshot, its path and stored size. Results and unreadable
+/// files are in the order of the inputs.
 pub(super) fn read_all<T: Send>(
     inputs: &[Input],
-    use_it: impl Fn(&Snapshot, &str, u64) -> T + Sync,
+    process: impl Fn(&Snapshot, &str, u64) -> T + Sync,
 ) -> (Vec<T>, Vec<Unreadable>) {
     let total = inputs.iter().filter_map(|i| i.path.metadata().ok()).map(|m| m.len()).sum();
     let progress = Progress::new(total, inputs.len());
-    let read: Vec<Read<T>> =
-        inputs.par_iter().map(|input| read(input, &progress, &use_it)).collect();
+    let read: Vec<ReadOutcome<T>> =
+        inputs.par_iter().map(|input| read(input, &progress, &process)).collect();
     drop(progress);
-    let is_done = |(_, one): &(&Input, &Read<T>)| matches!(one, Read::Done(_));
-    let ranks = RankNames::of(inputs.iter().zip(&read).filter(is_done).map(|(input, _)| input));
-    let (mut done, mut unreadable, mut skipped) = (Vec::new(), Vec::new(), 0);
-    for (one, input) in read.into_iter().zip(inputs) {
-        match one {
-            Read::Done(one) => done.push(one),
-            Read::Failed(error) => unreadable.push(error),
-            Read::Skipped if ranks.has_one_like(input) => unreadable.push(Unreadable {
+    let is_read =
+        |(_, outcome): &(&Input, &ReadOutcome<T>)| matches!(outcome, ReadOutcome::Read(_));
+    let rank_names =
+        RankNames::from_snapshots(inputs.iter().zip(&read).filter(is_read).map(|(input, _)| input));
+    let (mut results, mut unreadable, mut skipped) = (Vec::new(), Vec::new(), 0);
+    for (outcome, input) in read.into_iter().zip(inputs) {
+        match outcome {
+            ReadOutcome::Read(result) => results.push(result),
+            ReadOutcome::Unreadable(error) => unreadable.push(error),
+            ReadOutcome::Skipped if rank_names.has_sibling(input) => unreadable.push(Unreadable {
                 path: input.path.display().to_string(),
-                message: "is no snapshot, though it is named like the other ranks".to_owned(),
+                message: "is not a snapshot, although it is named like the other ranks".to_owned(),
             }),
-            Read::Skipped => skipped += 1,
+            ReadOutcome::Skipped => skipped += 1,
         }
     }
     if skipped > 0 {
-        complain(&format!("{} passed over: not a snapshot", counted(skipped, ".json file")));
+        print_stderr(&format!("skipped {}: not a snapshot", counted(skipped, ".json file")));
     }
-    (done, unreadable)
+    (results, unreadable)
 }
 
-/// What the snapshots of a job are called, to know its other ranks by.
+/// The file names of a job's snapshots, to recognize its other ranks.
 struct RankNames {
-    /// Directory and name up to the first dot.
+    /// Directory, and file name up to the first dot.
     names: BTreeSet<(PathBuf, String)>,
-    /// The names with `#` for every number.
+    /// The file names with `#` for every number.
     patterns: BTreeSet<String>,
 }
 
 impl RankNames {
-    fn of<'a>(snapshots: impl Iterator<Item = &'a Input>) -> Self {
+    fn from_snapshots<'a>(snapshots: impl Iterator<Item = &'a Input>) -> Self {
         let names: BTreeSet<_> = snapshots.map(rank_name).collect();
         let patterns = names.iter().map(|(_, name)| without_numbers(name)).collect();
         Self { names, patterns }
     }
 
-    /// Whether `input` is named like them, and is not what lies beside one of them under its name.
-    fn has_one_like(&self, input: &Input) -> bool {
+    /// True if `input` is named like another rank, and not like a file that belongs to one of the snapshots.
+    fn has_sibling(&self, input: &Input) -> bool {
         let name = rank_name(input);
         self.patterns.contains(&without_numbers(&name.1)) && !self.names.contains(&name)
     }
@@ -232,32 +233,35 @@ fn without_numbers(name: &str) -> String {
     pattern
 }
 
-/// Reads every pair, several at a time, and hands both to `use_it` with their paths and stored sizes; results
-/// come in the order of the pairs.
+/// Reads all pairs in parallel and calls `process` with both snapshots, their paths and stored sizes. Results are in the
+/// order of the pairs.
 pub(super) fn read_pairs<T: Send>(
     pairs: &[[Input; 2]],
-    use_it: impl Fn([(&Snapshot, &str, u64); 2]) -> T + Sync,
-) -> Vec<Read<T>> {
+    process: impl Fn([(&Snapshot, &str, u64); 2]) -> T + Sync,
+) -> Vec<ReadOutcome<T>> {
     let total =
         pairs.iter().flatten().filter_map(|i| i.path.metadata().ok()).map(|m| m.len()).sum();
     let progress = Progress::new(total, 2 * pairs.len());
     let read_pair = |[before, after]: &[Input; 2]| {
         let both = read(before, &progress, |first, first_path, first_bytes| {
             read(after, &progress, |second, path, bytes| {
-                use_it([(first, first_path, first_bytes), (second, path, bytes)])
+                process([(first, first_path, first_bytes), (second, path, bytes)])
             })
         });
         match both {
-            Read::Done(second) => second,
-            Read::Failed(error) => Read::Failed(error),
-            Read::Skipped => Read::Skipped,
+            ReadOutcome::Read(second) => second,
+            ReadOutcome::Unreadable(error) => ReadOutcome::Unreadable(error),
+            ReadOutcome::Skipped => ReadOutcome::Skipped,
         }
     };
     pairs.par_iter().map(read_pair).collect()
 }
 
-/// That the snapshots at `paths`, if any, do not have `device`.
-pub(super) fn lacking<'a>(mut paths: impl Iterator<Item = &'a str>, device: u64) -> Option<String> {
+/// The message that the snapshots at `paths`, if any, do not have `device`.
+pub(super) fn missing_device<'a>(
+    mut paths: impl Iterator<Item = &'a str>,
+    device: u64,
+) -> Option<String> {
     let first = paths.next()?;
     let others = match paths.count() {
         0 => String::new(),
@@ -266,69 +270,71 @@ pub(super) fn lacking<'a>(mut paths: impl Iterator<Item = &'a str>, device: u64)
     Some(format!("{first}{others}: no memory and no trace of device {device}"))
 }
 
-/// The one snapshot in `path`, if that is a directory, as `run` and `dump` write for one process; else `path`.
-pub(super) fn only_one(path: &Path) -> anyhow::Result<PathBuf> {
+/// The only snapshot in the directory `path`, as `run` writes for one process; a file is returned as it is.
+pub(super) fn single_snapshot(path: &Path) -> anyhow::Result<PathBuf> {
     if !path.is_dir() {
         return Ok(path.to_owned());
     }
-    match expand(&[path.to_owned()])?.as_slice() {
+    match expand_paths(&[path.to_owned()])?.as_slice() {
         [first, _, ..] => bail!(
             "{}: holds several snapshots; name one of them, such as {}",
             path.display(),
             first.path.display()
         ),
         [only] => Ok(only.path.clone()),
-        [] => Ok(path.to_owned()),
+        [] => Ok(path.to_owned()), // `expand_paths` refuses an empty directory
     }
 }
 
-/// Reads the one snapshot at `path`.
 pub(super) fn read_one(path: &Path) -> anyhow::Result<Snapshot> {
     if path.is_dir() {
         bail!("{}: is a directory; this command takes one snapshot", path.display());
     }
     let total = path.metadata().map_or(0, |m| m.len());
     let progress = Progress::new(total, 1);
-    // Its sentence tells the cause already; a context would tell it again.
+    // The error already has its cause, which a context would repeat.
     let source = Source::open(path).map_err(|error| anyhow!("{}: {error}", path.display()))?;
-    let snapshot = Snapshot::read(&source, &|offset| progress.at(offset.min(total)));
+    let snapshot = Snapshot::read(&source, &|offset| progress.set_bytes(offset.min(total)));
     source.check_unchanged().map_err(|error| anyhow!("{}: {error}", path.display()))?;
     snapshot.map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
-/// The first device of `study` that has a trace: without one there is nothing to replay, and nothing to vouch
-/// for.
-pub(super) fn first_traced<'s, 'a>(
+/// The first device of `study` with a trace; without one, there is nothing to replay.
+pub(super) fn first_device_with_trace<'s, 'a>(
     study: &'s Study<'a>,
     path: &str,
 ) -> anyhow::Result<DeviceStudy<'s, 'a>> {
-    let of = study.scope().device.map_or_else(String::new, |device| format!(" of device {device}"));
+    let of_device =
+        study.scope().device.map_or_else(String::new, |device| format!(" of device {device}"));
     let mut traced = study.devices().filter(|device| !device.device().is_empty());
     traced.next().ok_or_else(|| {
-        anyhow!("{path}: no trace{of} to replay; `oomscope analyze` shows what there is")
+        anyhow!(
+            "{path}: no trace{of_device} to replay; `oomscope analyze` shows the snapshot itself"
+        )
     })
 }
 
 fn read<T>(
     input: &Input,
     progress: &Progress,
-    use_it: impl Fn(&Snapshot, &str, u64) -> T,
-) -> Read<T> {
+    process: impl Fn(&Snapshot, &str, u64) -> T,
+) -> ReadOutcome<T> {
     let path = input.path.display().to_string();
-    let failed = |message: String| Read::Failed(Unreadable { path: path.clone(), message });
+    let failed =
+        |message: String| ReadOutcome::Unreadable(Unreadable { path: path.clone(), message });
     let source = match Source::open(&input.path) {
         Ok(source) => source,
         Err(error) => return failed(error.to_string()),
     };
     let seen = AtomicU64::new(0);
-    // Compressed files are measured by what is stored.
-    let scale = |offset: u64| {
-        let whole = u128::from(source.len().max(1) as u64);
-        let stored = u128::from(offset) * u128::from(source.stored_bytes()) / whole;
+    // Progress of a compressed file counts stored bytes.
+    let stored_offset = |offset: u64| {
+        let len = u128::from(source.len().max(1) as u64);
+        let stored = u128::from(offset) * u128::from(source.stored_bytes()) / len;
         u64::try_from(stored).unwrap_or(0)
     };
     let report = |offset: u64| {
-        let now = scale(offset);
+        let now = stored_offset(offset);
         progress.add(now.saturating_sub(seen.swap(now, Ordering::Relaxed)));
     };
     let read = Snapshot::read(&source, &report);
@@ -337,9 +343,9 @@ fn read<T>(
         return failed(error.to_string());
     }
     match read {
-        Ok(snapshot) => Read::Done(use_it(&snapshot, &path, source.stored_bytes())),
-        Err(SnapshotError::NotSnapshot(_)) if input.found && is_named_json(&input.path) => {
-            Read::Skipped
+        Ok(snapshot) => ReadOutcome::Read(process(&snapshot, &path, source.stored_bytes())),
+        Err(SnapshotError::NotSnapshot(_)) if input.is_discovered && is_named_json(&input.path) => {
+            ReadOutcome::Skipped
         }
         Err(error) => failed(error.to_string()),
     }

@@ -12,17 +12,16 @@ mod without {
     use anyhow::bail;
     use clap::Args;
 
-    use crate::cli::exit::Done;
+    use crate::cli::exit::Exit;
 
-    /// Replay the trace on a real GPU (not in this build; needs the feature `cuda`)
+    /// Replay the trace on a real GPU (not in this build: needs the feature `cuda`)
     #[derive(Debug, Args)]
     pub(in crate::cli) struct Live {
-        /// What a build with the feature takes
+        /// Arguments of a build with the feature
         #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
         _arguments: Vec<OsString>,
     }
 
-    /// Says what is missing.
     pub(in crate::cli) fn run(_args: &Live) -> anyhow::Result<Done> {
         bail!(
             "live: this build has no GPU support; rebuild with \

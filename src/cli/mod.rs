@@ -1,8 +1,13 @@
-//! The command line: what was typed, what it means, and who does it. No arithmetic here.
+//! The program `oomscope`: parses arguments, reads and writes files, and calls the library.
+//!
+//! The command line goes in; results on standard output, messages on standard error and an exit code come out. This room
+//! does not know how results are computed.
 
 mod analyze;
 mod args;
+mod atomic_file;
 mod check;
+mod combine;
 mod config;
 mod diff;
 mod dry_run;
@@ -10,7 +15,6 @@ mod dump;
 mod exit;
 mod explain;
 mod fit;
-mod gathered;
 mod generate;
 mod inputs;
 mod live;
@@ -21,7 +25,6 @@ mod report;
 mod run;
 mod timeline;
 mod whatif;
-mod whole_file;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -31,17 +34,20 @@ use clap::{ColorChoice, CommandFactory as _, Parser, Subcommand};
 
 pub use config::{Config, ConfigError, EXAMPLE};
 
-/// Analyzes PyTorch CUDA memory snapshots: what holds GPU memory, and why a request failed.
+/// Analyze PyTorch CUDA memory snapshots: what holds GPU memory, and why a request failed
 #[derive(Debug, Parser)]
 #[command(
     version,
     max_term_width = 100,
-    after_help = "torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") writes a snapshot; call \
-torch.cuda.memory._record_memory_history() first. Reading it needs no GPU and no PyTorch, and executes nothing in it.\n\n\
-Exit codes: 0 done; 1 a check failed or the model diverges from the recording; 2 wrong usage or an unreadable file."
+    after_help = "To record a snapshot, call torch.cuda.memory._record_memory_history(), then \
+torch.cuda.memory._dump_snapshot(\"snapshot.pickle\"). oomscope reads it without a GPU or PyTorch, and executes nothing \
+in it.\n\n\
+Exit codes: 0 success; 1 a check failed or the model diverged from the recording; 2 wrong usage or an unreadable file."
 )]
 struct Cli {
-    /// Colour the page: where standard output is a terminal, always or never
+    /// When to use colour
+    ///
+    /// `auto` uses colour if standard output is a terminal, and follows NO_COLOR and CLICOLOR_FORCE.
     #[arg(
         long,
         global = true,
@@ -51,7 +57,9 @@ struct Cli {
     )]
     color: ColorChoice,
 
-    /// Do not cut or wrap anything to the width of the terminal, as for less -S
+    /// Do not cut or wrap lines to the width of the terminal
+    ///
+    /// Useful with a pager such as less -S.
     #[arg(long, global = true)]
     wide: bool,
 
@@ -81,7 +89,7 @@ enum Command {
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(with_command(args)) {
         Ok(cli) => cli,
-        Err(error) => return exit::usage(&error),
+        Err(error) => return exit::print_clap_error(&error),
     };
     match cli.color {
         ColorChoice::Auto => {}
@@ -89,9 +97,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
     }
     if cli.wide {
-        output::widen();
+        output::set_wide();
     }
-    let done = match cli.command {
+    let exit = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::DryRun(args) => dry_run::run(&args),
         Command::Dump(args) => dump::run(&args),
@@ -107,7 +115,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Live(args) => live::run(&args),
         Command::Generate(args) => generate::run(&args, Cli::command()),
     };
-    exit::code(done)
+    exit::exit_code(exit)
 }
 
 /// `oomscope FILE` means `oomscope analyze FILE`.

@@ -1,4 +1,4 @@
-//! Where the result goes, and what that place can show.
+//! Writes results to standard output or a file, and detects the width, colour and Unicode of terminals.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
@@ -8,23 +8,21 @@ use anyhow::{Context as _, bail};
 use serde::Serialize;
 
 use super::args::Format;
-use super::whole_file::WholeFile;
-use crate::output::document::{Document, Style, comment, terminal};
+use super::atomic_file::AtomicFile;
+use crate::output::document::{Document, Style, markdown_comment, terminal};
 use crate::output::formats;
 
-/// Columns of a page that is not shown on a terminal.
+/// Columns of a page that is not printed on a terminal.
 const DEFAULT_WIDTH: usize = 100;
-/// Below this a page is not laid out any narrower.
 const MIN_WIDTH: usize = 40;
 
-/// Columns of a page on which nothing is to be cut or wrapped.
-const WIDE: usize = u16::MAX as usize;
+/// Columns of a page with --wide.
+const UNLIMITED_WIDTH: usize = u16::MAX as usize;
 
-/// Whether pages are to be as wide as what they say.
 static IS_WIDE: AtomicBool = AtomicBool::new(false);
 
-/// Pages are as wide as what they say from now on: for `less -S` and the like.
-pub(super) fn widen() {
+/// Disables cutting and wrapping, for `less -S` and the like.
+pub(super) fn set_wide() {
     IS_WIDE.store(true, Ordering::Relaxed);
 }
 
@@ -32,10 +30,10 @@ fn is_wide() -> bool {
     IS_WIDE.load(Ordering::Relaxed)
 }
 
-/// The place of the result, opened before the work begins: a bad path fails at once. What an earlier run
-/// wrote there stands until there is a whole result.
+/// The destination of a result. It is opened before the work starts, so a bad path fails at once; an existing file is
+/// replaced only by a complete result.
 pub(super) struct Output {
-    file: Option<WholeFile>,
+    file: Option<AtomicFile>,
     name: String,
 }
 
@@ -45,32 +43,25 @@ impl Output {
             return Ok(Self { file: None, name: "standard output".to_owned() });
         };
         let name = path.display().to_string();
-        let file = WholeFile::open(path).with_context(|| format!("{name} cannot be written"))?;
+        let file = AtomicFile::open(path).with_context(|| format!("{name} cannot be written"))?;
         Ok(Self { file: Some(file), name })
     }
 
-    /// What can be shown there.
     fn style(&self) -> Style {
-        let terminal = self.file.is_none() && io::stdout().is_terminal();
-        let width = match terminal_size::terminal_size_of(io::stdout()) {
-            Some((terminal_size::Width(width), _)) if terminal => usize::from(width),
-            _ => DEFAULT_WIDTH,
-        };
-        let width = if is_wide() { WIDE } else { width };
-        let choice = anstream::AutoStream::choice(&io::stdout());
-        Style {
-            width: width.max(MIN_WIDTH),
-            unicode: shows_unicode(terminal),
-            colour: self.file.is_none() && choice != anstream::ColorChoice::Never,
-        }
+        let (stream, is_destination) = (io::stdout(), self.file.is_none());
+        let terminal = is_destination && stream.is_terminal();
+        let colour = anstream::AutoStream::choice(&stream) != anstream::ColorChoice::Never;
+        let size = terminal_size::terminal_size_of(&stream);
+        let style = stream_style(terminal, size, is_destination && colour);
+        if is_wide() { Style { width: UNLIMITED_WIDTH, ..style } } else { style }
     }
 
-    /// Whether a page in this form has colours.
-    pub(super) fn has_colour(&self, format: Format) -> bool {
+    /// True if a page in this format has colours.
+    pub(super) fn uses_colour(&self, format: Format) -> bool {
         format == Format::Human && self.style().colour
     }
 
-    /// Writes `answer` in one of the forms that every command has.
+    /// Writes `answer` in one of the formats that every command has.
     pub(super) fn write_answer<T: Serialize>(
         self,
         format: Format,
@@ -80,7 +71,7 @@ impl Output {
         let page = |answer: &T| {
             let mut page = document(answer);
             if !is_wide() {
-                page.cut_places();
+                page.shorten_locations();
             }
             page
         };
@@ -88,54 +79,58 @@ impl Output {
             Format::Human => terminal(&page(answer), self.style()),
             Format::Json => formats::json(answer)?,
             Format::Jsonl => formats::json_line(answer)?,
-            Format::Markdown => comment(&page(answer)),
+            Format::Markdown => markdown_comment(&page(answer)),
             other => bail!("{other:?} is not a format of this command"),
         };
         self.write(&text)
     }
 
     pub(super) fn write(self, text: &str) -> anyhow::Result<()> {
-        self.write_by(|out| out.write_all(text.as_bytes()))
+        self.write_with(|out| out.write_all(text.as_bytes()))
     }
 
-    /// Writes what `writer` does.
-    pub(super) fn write_by(
+    pub(super) fn write_with(
         self,
         writer: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
     ) -> anyhow::Result<()> {
         let written = if let Some(file) = self.file {
-            file.write_by(writer)
+            file.write_with(writer)
         } else {
             let mut out = io::stdout().lock();
             writer(&mut out).and_then(|()| out.flush())
         };
         match written {
-            // Whoever reads it has seen enough: no failure, and no reason for a gate to pass.
+            // A closed pipe is not an error, and does not change the exit code of a check.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => written.with_context(|| format!("{} cannot be written", self.name)),
         }
     }
 }
 
-/// What standard error can show.
-pub(super) fn style_of_errors() -> Style {
-    let terminal = io::stderr().is_terminal();
-    let width = match terminal_size::terminal_size_of(io::stderr()) {
+pub(super) fn stderr_style() -> Style {
+    let stream = io::stderr();
+    let colour = anstream::AutoStream::choice(&stream) != anstream::ColorChoice::Never;
+    stream_style(stream.is_terminal(), terminal_size::terminal_size_of(&stream), colour)
+}
+
+fn stream_style(terminal: bool, size: Option<TerminalSize>, colour: bool) -> Style {
+    let width = match size {
         Some((terminal_size::Width(width), _)) if terminal => usize::from(width),
         _ => DEFAULT_WIDTH,
     };
-    let colour = anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never;
-    Style { width: width.max(MIN_WIDTH), unicode: shows_unicode(terminal), colour }
+    Style { width: width.max(MIN_WIDTH), unicode: supports_unicode(terminal), colour }
 }
 
-/// A locale that names another character set, or a terminal that has none to speak of, gets ASCII. An
-/// unset locale says nothing: terminals reached from bare containers show UTF-8.
-fn shows_unicode(terminal: bool) -> bool {
-    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    if terminal && matches!(set("TERM").as_deref(), Some("dumb" | "linux")) {
+type TerminalSize = (terminal_size::Width, terminal_size::Height);
+
+/// False for simple terminals and locales with another character set. An unset locale counts as UTF-8: terminals of bare
+/// containers support it.
+fn supports_unicode(terminal: bool) -> bool {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    if terminal && matches!(variable("TERM").as_deref(), Some("dumb" | "linux")) {
         return false;
     }
-    let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG"));
+    let locale = variable("LC_ALL").or_else(|| variable("LC_CTYPE")).or_else(|| variable("LANG"));
     locale.is_none_or(|locale| {
         let locale = locale.to_ascii_uppercase();
         locale.contains("UTF-8") || locale.contains("UTF8")

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Nothing is shown for work that is done sooner.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Shorter work shows no bar.
+const SHOW_AFTER: Duration = Duration::from_millis(500);
 
-/// Progress over everything to be done. Shared by threads.
+/// A progress bar, shared by threads.
 pub(super) struct Progress {
     bar: ProgressBar,
     started: Instant,
@@ -26,8 +26,8 @@ impl Progress {
         progress
     }
 
-    /// For replays, of a number that is told with [`Progress::done`].
-    pub(super) fn of_replays() -> Self {
+    /// For replays, whose number [`Progress::set_done`] sets.
+    pub(super) fn for_replays() -> Self {
         Self::with(0, "replaying {bar:30} {pos}/{len} settings")
     }
 
@@ -39,25 +39,24 @@ impl Progress {
         Self { bar, started: Instant::now() }
     }
 
-    /// `done` of `all` are done.
-    pub(super) fn done(&self, done: usize, all: usize) {
+    pub(super) fn set_done(&self, done: usize, all: usize) {
         self.bar.set_length(all as u64);
-        self.at(done as u64);
+        self.set_bytes(done as u64);
     }
 
-    /// `bytes` more were read.
+    /// Adds `bytes` to the progress.
     pub(super) fn add(&self, bytes: u64) {
-        if self.bar.is_hidden() && self.started.elapsed() >= PATIENCE && io::stderr().is_terminal()
+        if self.bar.is_hidden()
+            && self.started.elapsed() >= SHOW_AFTER
+            && io::stderr().is_terminal()
         {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         self.bar.inc(bytes);
     }
-}
 
-impl Progress {
-    /// The first `bytes` were read.
-    pub(super) fn at(&self, bytes: u64) {
+    /// Advances the progress to `bytes`.
+    pub(super) fn set_bytes(&self, bytes: u64) {
         self.add(bytes.saturating_sub(self.bar.position()));
     }
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail};
 use clap::Args;
 
-use super::args::{Model, parse_release};
-use super::exit::{Done, complain};
+use super::args::{ModelArgs, parse_release};
+use super::exit::{Exit, print_stderr};
 use super::inputs;
 use super::output::Output;
 use crate::allocator::conf::Settings;
@@ -17,8 +17,7 @@ use crate::whatif::{
     Overrides, apply_option, replay_with, run_model, verify_study, write_snapshot,
 };
 
-/// Replay the trace on a model of PyTorch's allocator: verify the model, or try other settings, another
-/// device or another release
+/// Replay the trace on a model of PyTorch's allocator: verify it, or try other settings, devices or releases
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,23 +26,24 @@ Examples:
   oomscope replay --set max_split_size_mb:128 --capacity 40GiB s.pickle
   oomscope replay --emit-snapshot model.pickle snapshot.pickle
 
-Without --set and --capacity, the model is compared with the recording, entry by entry. What a \
-file does not record (the exact release, a process limit, settings before PyTorch 2.3) is inferred \
-by trial. A what-if assumes that the program makes the same requests and frees.
+Without --set and --capacity, the model is compared with the recording, entry by entry. Values that the file does not \
+record (the exact release, a process limit, settings before PyTorch 2.3) are inferred by trial. A what-if assumes that \
+the program makes the same requests and frees.
 
-Exit codes: 0 every decision reproduced, or a what-if; 1 the model diverges from the recording; \
-2 wrong usage or an unreadable file.")]
+Exit codes: 0 the model reproduced every decision, or a what-if; 1 the model diverged from the recording; 2 wrong usage or \
+an unreadable file.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Replay {
     #[command(flatten)]
-    model: Model,
+    model: ModelArgs,
 
-    /// Settings to replay under, as in PYTORCH_CUDA_ALLOC_CONF; other options stay as recorded. KEY:default
-    /// undoes a recorded option, and default all of them
+    /// Settings to replay with, as in PYTORCH_CUDA_ALLOC_CONF; other options stay as recorded
+    ///
+    /// KEY:default resets a recorded option, and `default` resets all.
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     set: Vec<String>,
 
-    /// PyTorch release that recorded the snapshot; a release that cannot have recorded it is a what-if
+    /// PyTorch release to replay; a release that cannot have recorded the snapshot makes a what-if
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
@@ -52,29 +52,28 @@ pub(super) struct Replay {
     emit_snapshot: Option<PathBuf>,
 }
 
-/// Reads, replays and writes.
-pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
+pub(super) fn run(args: &Replay) -> anyhow::Result<Exit> {
     let path = args.model.snapshot.display().to_string();
     for written in [&args.model.output.output, &args.emit_snapshot].into_iter().flatten() {
-        inputs::spare_one(&args.model.snapshot, written)?;
+        inputs::refuse_output_over_input(&args.model.snapshot, written)?;
     }
     let output = Output::open(args.model.output.output.as_deref())?;
     if let (Some(page), Some(emitted)) = (&args.model.output.output, &args.emit_snapshot)
-        && inputs::are_one(page, emitted)
+        && inputs::are_same_file(page, emitted)
     {
-        bail!("{}: is to hold both the result and the snapshot: name two files", page.display());
+        bail!("{}: cannot hold both the result and the snapshot; name two files", page.display());
     }
     let emit_to = args.emit_snapshot.as_deref().map(|path| Output::open(Some(path))).transpose()?;
     let snapshot = inputs::read_one(&args.model.snapshot)?;
     let possible = candidate_releases(&snapshot.torch_by_keys);
-    // A release that cannot have written the file is one to replay under, not one to verify by.
+    // A release that cannot have written the file is a what-if.
     let (recorded, other) = match args.torch_version {
         Some(minor) if possible.contains(&minor) => (Some(minor), None),
         other => (None, other),
     };
     let scope = Scope { device: args.model.device, minor: recorded, ..Scope::default() };
     let study = Study::new(&snapshot, scope);
-    let first = inputs::first_traced(&study, &path)?;
+    let first = inputs::first_device_with_trace(&study, &path)?;
     let overrides = Overrides {
         settings: changed_settings(first, args, other)?,
         capacity: args.model.capacity,
@@ -91,26 +90,28 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Done> {
     };
     let diverged = report.devices.iter().any(|device| device.exact == Some(false));
     if let Some(file) = emit_to {
-        file.write_by(|out| write_snapshot(&study, &overrides, &emitted, out))?;
+        file.write_with(|out| write_snapshot(&study, &overrides, &emitted, out))?;
         if diverged {
-            complain("the emitted snapshot is the model's run, which diverges from the recording");
+            print_stderr(
+                "the emitted snapshot shows the model's replay, which diverges from the recording",
+            );
         }
     }
     output.write_answer(args.model.output.format, &report, report::replay)?;
-    Ok(if diverged { Done::Failed } else { Done::Well })
+    Ok(if diverged { Exit::Failed } else { Exit::Success })
 }
 
-/// What `--set` makes of the recorded settings, with the string that says the same.
+/// The recorded settings with the changes of `--set`, and the option string for them.
 fn changed_settings(
-    one: DeviceStudy<'_, '_>,
+    device: DeviceStudy<'_, '_>,
     args: &Replay,
     minor: Option<u32>,
 ) -> anyhow::Result<Option<(Settings, String)>> {
     if args.set.is_empty() {
         return Ok(None);
     }
-    let mut recorded = one.inferred().hypothesis.clone();
+    let mut recorded = device.inferred().hypothesis.clone();
     recorded.minor = minor.unwrap_or(recorded.minor);
-    let change = apply_option(one.snapshot(), &recorded, &args.set.join(","));
+    let change = apply_option(device.snapshot(), &recorded, &args.set.join(","));
     change.map(Some).map_err(|error| anyhow!("--set {error}"))
 }

@@ -8,10 +8,10 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use super::args::{WindowArgs, parse_capacity, parse_moment, parse_release};
+use super::args::{WindowArgs, parse_capacity, parse_position, parse_release};
+use super::combine::combine_snapshots;
 use super::config::Config;
-use super::exit::Done;
-use super::gathered::gathered;
+use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
 use crate::analysis::{Options, SnapshotReport, analyze_study};
@@ -19,19 +19,19 @@ use crate::output::page::{self, PageData, SnapshotData};
 use crate::study::{PositionSelector, Study};
 use crate::whatif::{WhatIfOptions, compare_settings};
 
-/// Write one HTML page to look at: the analysis, and every allocation over time, in memory and by stack
+/// Write an HTML page: the analysis, and every allocation over time, by address and by stack
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   oomscope report snapshot.pickle -o report.html           one file: no server, no network
-  oomscope report snapshot.pickle -o report.html --open    and show it in the browser
+  oomscope report snapshot.pickle -o report.html --open    and open it in the browser
   oomscope report ranks/ -o report.html                    64 ranks, the worst first
-  oomscope report --around-oom 20000 s.pickle -o r.html    only what led to the failure
+  oomscope report --around-oom 20000 s.pickle -o r.html    only the entries around the failure
 
-The page holds what `oomscope analyze --format json` prints, and the data of every allocation. It runs a script of \
-its own and nothing else; without scripts it shows the answer of `oomscope analyze`.
+The page has the result of `oomscope analyze --format json` and the data of every allocation. It runs only its own \
+script; without JavaScript, it shows the result of `oomscope analyze`.
 
-Exit codes: 0 done, whether or not a request failed; 2 wrong usage or an unreadable file.")]
+Exit codes: 0 success, even if a request failed; 2 wrong usage or an unreadable file.")]
 pub(super) struct Report {
     /// Snapshot files (.pickle, .pkl, .json; optionally .gz or .zst), directories of them, or - for
     /// standard input
@@ -42,7 +42,7 @@ pub(super) struct Report {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Show the page in the browser
+    /// Open the page in the browser
     #[arg(long, requires = "output")]
     open: bool,
 
@@ -50,31 +50,36 @@ pub(super) struct Report {
     #[arg(long, value_name = "N")]
     device: Option<u64>,
 
-    /// Number of stacks, lines and segments to list; the rest is summed up
+    /// Number of stacks, source lines and segments to list; the rest is summed up
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 
-    /// Begin at this moment: after an ENTRY (index from 0, per device), at the peak, or at the last failure
-    #[arg(long, value_name = "ENTRY|peak|failure", value_parser = parse_moment)]
+    /// Open the page at this point of the trace
+    ///
+    /// ENTRY is after the trace entry with this index (from 0, per device), `peak` when most was allocated, `failure` when
+    /// the last failed request was made.
+    #[arg(long, value_name = "ENTRY|peak|failure", value_parser = parse_position)]
     at: Option<PositionSelector>,
 
-    /// Total device memory, e.g. 80GiB, which no snapshot records; shows how much is used outside PyTorch
+    /// Total device memory, e.g. 80GiB
+    ///
+    /// Snapshots do not record it. With it, the page shows how much memory is used outside PyTorch.
     #[arg(long, value_name = "SIZE", value_parser = parse_capacity)]
     capacity: Option<u64>,
 
-    /// PyTorch release that recorded the snapshots; default: inferred from the files
+    /// PyTorch release that recorded the snapshots [default: inferred from the files]
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
-    /// Replay the trace under other settings as well, as 'oomscope whatif' does: a table of them
+    /// Add a table of replays with other settings, as `oomscope whatif` makes
     #[arg(long)]
     whatif: bool,
 
-    /// Leave directories out of all paths, for a page that leaves the house
+    /// Remove directories from all paths, for a page to share
     #[arg(long)]
     strip_paths: bool,
 
-    /// Read categories of your own from FILE; default: oomscope.toml in this directory or the nearest parent
+    /// Read your own categories from FILE [default: oomscope.toml in this directory or the nearest parent]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -82,9 +87,8 @@ pub(super) struct Report {
     window: WindowArgs,
 }
 
-/// Reads, analyzes, packs and writes.
-pub(super) fn run(args: &Report) -> anyhow::Result<Done> {
-    let (config, config_path) = Config::find(args.config.as_deref())?;
+pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
+    let (config, config_path) = Config::load(args.config.as_deref())?;
     let options = Options {
         device: args.device,
         top: args.top,
@@ -97,13 +101,15 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Done> {
         minor: args.torch_version,
         strip_paths: args.strip_paths,
     };
-    let mut inputs = inputs::expand(&args.snapshots)?;
+    let mut inputs = inputs::expand_paths(&args.snapshots)?;
     match &args.output {
         Some(path) => {
-            inputs::spare(&mut inputs, path)?;
-            config_path.as_ref().map_or(Ok(()), |config| inputs::spare_one(config, path))?;
+            inputs::refuse_output_over_inputs(&mut inputs, path)?;
+            config_path
+                .as_ref()
+                .map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
         }
-        None if io::stdout().is_terminal() => bail!("give the page a file: -o report.html"),
+        None if io::stdout().is_terminal() => bail!("name a file for the page: -o report.html"),
         None => {}
     }
     let output = Output::open(args.output.as_deref())?;
@@ -112,59 +118,60 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Done> {
         let report = analyze_study(&study, path, bytes, options);
         let budget = page::budget(inputs.len() * report.devices.len());
         let devices = study.devices().zip(&report.devices);
-        let devices = devices.map(|(device, report)| PageData::of(device, report, budget));
-        let asked = WhatIfOptions { capacity: args.capacity, ..WhatIfOptions::default() };
-        let tried = args.whatif && !snapshot.entries.is_empty();
-        let tried = tried.then(|| compare_settings(&study, path, asked, &|_, _| ())).transpose();
+        let devices = devices.map(|(device, report)| PageData::from_device(device, report, budget));
+        let what_if = WhatIfOptions { capacity: args.capacity, ..WhatIfOptions::default() };
+        let has_what_if = args.whatif && !snapshot.entries.is_empty();
+        let what_if =
+            has_what_if.then(|| compare_settings(&study, path, what_if, &|_, _| ())).transpose();
         let data = SnapshotData {
             devices: devices.collect::<io::Result<Vec<PageData>>>()?,
-            whatif: tried.map_err(anyhow::Error::msg)?,
+            whatif: what_if.map_err(anyhow::Error::msg)?,
         };
         anyhow::Ok((report, data))
     });
     let read = read.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     let (mut snapshots, mut data): (Vec<_>, Vec<_>) = read.into_iter().unzip();
     if args.strip_paths {
-        strip(snapshots.iter_mut().map(|one: &mut SnapshotReport| &mut one.path));
-        strip(unreadable.iter_mut().map(|one| &mut one.path));
+        strip_directories(snapshots.iter_mut().map(|report: &mut SnapshotReport| &mut report.path));
+        strip_directories(unreadable.iter_mut().map(|file| &mut file.path));
         for (report, data) in snapshots.iter().zip(&mut data) {
-            if let Some(tried) = &mut data.whatif {
-                tried.path.clone_from(&report.path);
+            if let Some(what_if) = &mut data.whatif {
+                what_if.path.clone_from(&report.path);
             }
         }
     }
-    let Some((report, done)) = gathered(snapshots, unreadable, options)? else {
-        return Ok(Done::Partly);
+    let Some((report, exit)) = combine_snapshots(snapshots, unreadable, options)? else {
+        return Ok(Exit::Unreadable);
     };
-    output.write_by(|out| page::write(&report, &data, env!("CARGO_PKG_VERSION"), out))?;
+    output.write_with(|out| page::write(&report, &data, env!("CARGO_PKG_VERSION"), out))?;
     if let Some(path) = args.output.as_deref().filter(|_| args.open) {
-        open(path)?;
+        open_in_browser(path)?;
     }
-    Ok(done)
+    Ok(exit)
 }
 
-/// Leaves the directories of `paths` out; names that several then have are numbered, to tell one from another.
-fn strip<'p>(paths: impl Iterator<Item = &'p mut String>) {
+/// Removes the directories of `paths`, and numbers names that are then equal.
+fn strip_directories<'p>(paths: impl Iterator<Item = &'p mut String>) {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for path in paths {
         let name = path.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
-        let times = seen.entry(name.clone()).or_default();
-        *times += 1;
-        *path = if *times == 1 { name } else { format!("{times}/{name}") };
+        let count = seen.entry(name.clone()).or_default();
+        *count += 1;
+        *path = if *count == 1 { name } else { format!("{count}/{name}") };
     }
 }
 
-/// Shows the file at `path` with the program that the user's desktop has for it.
-fn open(path: &Path) -> anyhow::Result<()> {
+/// Opens the file with the desktop's default program.
+fn open_in_browser(path: &Path) -> anyhow::Result<()> {
     let program = match std::env::consts::OS {
         "macos" => "open",
         "windows" => "explorer",
         _ => "xdg-open",
     };
-    // An absolute path is no option, whatever it is called.
+    // An absolute path cannot be mistaken for an option.
     let path = std::path::absolute(path)?;
     let shown = Command::new(program).arg(&path).stdin(std::process::Stdio::null()).spawn();
     shown.map(|_| ()).with_context(|| {
-        format!("{program} cannot be run to show {}; open it in a browser", path.display())
+        format!("cannot run {program} to open {}; open it in a browser", path.display())
     })
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, WindowArgs, forms, parse_release};
-use super::exit::Done;
+use super::args::{Format, WindowArgs, format_parser, parse_release};
+use super::exit::Exit;
 use super::inputs;
 use super::output::Output;
 use crate::output::formats;
@@ -23,10 +23,10 @@ Examples:
   oomscope timeline --format csv s.pickle > s.csv  for pandas or gnuplot
   oomscope timeline --format csv --last 5000 --buckets 5000 s.pickle   one row per entry
 
-The trace is cut into buckets of equally many entries. Every series keeps the smallest and largest \
-value of each bucket, so no spike is lost. The terms are those of `oomscope analyze`.
+The trace is divided into buckets with the same number of entries. Every series keeps the minimum and maximum of each \
+bucket, so no spike is lost. `oomscope analyze --help` explains the terms.
 
-Exit codes: 0 done; 2 wrong usage, an unreadable file, or no entry in that part of the trace.")]
+Exit codes: 0 success; 2 wrong usage, an unreadable file, or no entry in the selected part of the trace.")]
 pub(super) struct Timeline {
     /// Snapshot file (.pickle, .pkl, .json; optionally .gz or .zst), or - for standard input
     #[arg(value_name = "SNAPSHOT")]
@@ -40,12 +40,12 @@ pub(super) struct Timeline {
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     buckets: u32,
 
-    /// PyTorch release that recorded the snapshot; default: inferred from the file
+    /// PyTorch release that recorded the snapshot [default: inferred from the file]
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
     /// Output format
-    #[arg(long, value_parser = forms(&[Format::Csv]), default_value = "human")]
+    #[arg(long, value_parser = format_parser(&[Format::Csv]), default_value = "human")]
     format: Format,
 
     /// Write to FILE instead of standard output
@@ -56,12 +56,11 @@ pub(super) struct Timeline {
     window: WindowArgs,
 }
 
-/// Reads, follows the trace and writes.
-pub(super) fn run(args: &Timeline) -> anyhow::Result<Done> {
+pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
     let path = args.snapshot.display().to_string();
     let window = args.window.window()?;
     if let Some(written) = &args.output {
-        inputs::spare_one(&args.snapshot, written)?;
+        inputs::refuse_output_over_input(&args.snapshot, written)?;
     }
     let output = Output::open(args.output.as_deref())?;
     let snapshot = inputs::read_one(&args.snapshot)?;
@@ -73,15 +72,16 @@ pub(super) fn run(args: &Timeline) -> anyhow::Result<Done> {
     };
     let report = timeline(&snapshot, &path, options);
     if report.devices.is_empty() {
-        let of = args.device.map_or_else(String::new, |device| format!(" of device {device}"));
-        let part = if window == Window::Whole { "" } else { " in that part of the trace" };
+        let of_device =
+            args.device.map_or_else(String::new, |device| format!(" of device {device}"));
+        let part = if window == Window::Whole { "" } else { " in the selected part of the trace" };
         bail!(
-            "{path}: no trace entry{of}{part}, so nothing to show over time; `oomscope analyze` shows what there is"
+            "{path}: no trace entry{of_device}{part}, so there is no timeline; `oomscope analyze` shows the snapshot itself"
         );
     }
     match args.format {
         Format::Csv => output.write(&formats::timeline_csv(&report))?,
         format => output.write_answer(format, &report, report::timeline)?,
     }
-    Ok(Done::Well)
+    Ok(Exit::Success)
 }

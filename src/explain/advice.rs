@@ -1,6 +1,6 @@
-//! What to do about a failure: only what the numbers bear out.
+//! Advice for a failure, as far as the printed numbers support it.
 
-use super::reckoning::Reckoning;
+use super::numbers::MessageNumbers;
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::{
     ApproxBytes, EMPTY_CACHE_NO_REMEDY, Likelihood, OUTSIDE_ALLOCATOR_USERS, Snippet,
@@ -8,25 +8,30 @@ use crate::allocator::verdict::{
 };
 use crate::base::units::size;
 
-/// What to copy for a `verdict` whose `first` advice is the table's, in the words of the vendor; nothing where that is
-/// the line of code.
-pub(super) fn to_copy(r: &Reckoning, verdict: Verdict, first: &str) -> Option<String> {
+/// A command or setting to copy, for a `verdict` whose `first` advice is the standard one. `None` means that the source
+/// line is the thing to copy.
+pub(super) fn snippet(numbers: &MessageNumbers, verdict: Verdict, first: &str) -> Option<String> {
     let row = verdict.advice();
-    let is_tables = first.starts_with(&r.vendor.own_words(row.text.to_owned()));
+    let is_standard = first.starts_with(&numbers.vendor.translate(row.text.to_owned()));
     let words = match row.snippet {
-        // Whoever holds the memory, this shows it.
-        Snippet::Command(words) if is_tables || verdict == Verdict::NonPytorch => words.to_owned(),
-        Snippet::AllocConf(option) if is_tables => shell_assignment(option, None),
+        // The command lists the processes on the device, so it helps with any advice on outside memory.
+        Snippet::Command(words) if is_standard || verdict == Verdict::NonPytorch => {
+            words.to_owned()
+        }
+        Snippet::AllocConf(option) if is_standard => shell_assignment(option, None),
         _ => return None,
     };
-    Some(r.vendor.own_words(words))
+    Some(numbers.vendor.translate(words))
 }
 
-/// For free memory in pieces.
-pub(super) fn fragmentation(r: &Reckoning) -> Vec<String> {
-    let has_expandable = r.said.releases.is_none_or(|r| r.last.is_none_or(|last| last >= (2, 1)));
+/// Advice for fragmentation.
+pub(super) fn fragmentation(numbers: &MessageNumbers) -> Vec<String> {
+    let has_expandable = numbers
+        .printed
+        .releases
+        .is_none_or(|releases| releases.last.is_none_or(|last| last >= (2, 1)));
     let mut advice = Vec::new();
-    if r.said.expandable == Some(true) {
+    if numbers.printed.expandable == Some(true) {
         advice.push(
             "expandable_segments is already on. The free memory belongs to other streams \
                      or pools, is in use on another stream, or is in parts of pages; a snapshot \
@@ -34,7 +39,7 @@ pub(super) fn fragmentation(r: &Reckoning) -> Vec<String> {
                 .to_owned(),
         );
     } else if has_expandable {
-        let note = r.vendor.expandable.map(|note| format!(" {note}")).unwrap_or_default();
+        let note = numbers.vendor.expandable.map(|note| format!(" {note}")).unwrap_or_default();
         advice.push(format!("{}{note}", Verdict::Fragmentation.advice_text()));
     } else {
         advice.push("Try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 (1.10 or later), or PyTorch 2.1 or later with expandable_segments:True, which leaves fewer pieces.".to_owned());
@@ -43,10 +48,14 @@ pub(super) fn fragmentation(r: &Reckoning) -> Vec<String> {
     advice
 }
 
-/// For a device too small for `request`, of which `free` is free on it and in the cache.
-pub(super) fn capacity(r: &Reckoning, request: ApproxBytes, free: ApproxBytes) -> Vec<String> {
+/// Advice for a full device; `free` is free on the device and in the cache together.
+pub(super) fn capacity(
+    numbers: &MessageNumbers,
+    request: ApproxBytes,
+    free: ApproxBytes,
+) -> Vec<String> {
     let mut advice = Vec::new();
-    if r.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No) {
+    if numbers.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No) {
         advice.push(
             "A request larger than the device is often a wrong shape: a broadcast, a full \
                      attention or one-hot matrix, a wrong unit. Look at the line above."
@@ -54,16 +63,16 @@ pub(super) fn capacity(r: &Reckoning, request: ApproxBytes, free: ApproxBytes) -
         );
     }
     advice.push(Verdict::Capacity.advice_text().to_owned());
-    for other in r.others().into_iter().take(1) {
+    for other in numbers.other_processes().into_iter().take(1) {
         advice.push(format!("Process {} uses {} of the device.", other.pid, other.in_use.text));
     }
     let (free_text, lacking) = (format_approx(free), format_approx(request.saturating_sub(free)));
-    if r.is_full(request) && free.covers(request).is_likely() {
+    if numbers.is_cache_full(request) && free.covers(request).is_likely() {
         advice.push(format!(
             "expandable_segments:True could at most join what is free ({free_text}): enough for this request, hardly for \
              the next."
         ));
-    } else if r.least_request().is_some_and(|it| free.covers(it) != Likelihood::No) {
+    } else if numbers.min_request().is_some_and(|request| free.covers(request) != Likelihood::No) {
         advice.push(format!(
             "Up to {lacking} is missing. The request itself may be smaller than its segment of {}, \
              and than the {free_text} free. A snapshot shows this, and whether a setting \
@@ -79,14 +88,16 @@ pub(super) fn capacity(r: &Reckoning, request: ApproxBytes, free: ApproxBytes) -
     advice
 }
 
-/// For memory outside the allocator.
-pub(super) fn outside(r: &Reckoning) -> Vec<String> {
+/// Advice for memory outside the allocator.
+pub(super) fn outside(numbers: &MessageNumbers) -> Vec<String> {
     let mut advice = Vec::new();
-    if r.said.processes.is_empty() && r.own_outside.is_none_or(|own| own.bytes <= USUAL_OUTSIDE) {
+    if numbers.printed.processes.is_empty()
+        && numbers.this_process_outside.is_none_or(|outside| outside.bytes <= USUAL_OUTSIDE)
+    {
         advice.push(Verdict::NonPytorch.advice_text().to_owned());
     }
-    for other in r.others().into_iter().take(3) {
-        let or_this = match (r.this_pid, &r.said.this_process) {
+    for other in numbers.other_processes().into_iter().take(3) {
+        let or_this = match (numbers.this_pid, &numbers.printed.this_process) {
             (None, None) => {
                 " It may be this process itself: inside a container it has another number."
             }
@@ -97,11 +108,13 @@ pub(super) fn outside(r: &Reckoning) -> Vec<String> {
             other.pid, other.in_use.text
         ));
     }
-    if let Some(own) = r.own_outside.filter(|own| own.bytes > USUAL_OUTSIDE) {
+    if let Some(outside) =
+        numbers.this_process_outside.filter(|outside| outside.bytes > USUAL_OUTSIDE)
+    {
         advice.push(format!(
             "This process uses {} outside PyTorch's allocator, more than a CUDA context takes: \
              {OUTSIDE_ALLOCATOR_USERS}.",
-            format_approx(own)
+            format_approx(outside)
         ));
     }
     advice

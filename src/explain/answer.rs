@@ -1,4 +1,4 @@
-//! The answer: what stands in its JSON.
+//! The report of `oomscope explain`, as JSON has it.
 
 use serde::Serialize;
 
@@ -9,149 +9,147 @@ use crate::allocator::verdict::{Cause, Certainty, Verdict};
 use crate::base::summary::Summary;
 use crate::stacks::frames::FrameReport;
 
-/// The JSON of `oomscope explain`.
+/// Everything that a log holds about memory.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExplainReport {
-    /// `oomscope/explain/1`
+    /// `oomscope/explain/1`.
     pub schema: &'static str,
-    /// What it comes to.
+    /// The result in a few sentences.
     pub summary: Summary,
-    /// As given; `-` for standard input.
+    /// Path of the log as given; `-` for standard input.
     pub path: String,
-    /// Lines of the log.
+    /// Number of lines in the log.
     pub lines: u64,
-    /// All messages found, repeats counted.
+    /// Number of messages found, including repeats.
     pub message_count: u64,
-    /// The different ones, in the order of the log; the first 1000 where there are more.
-    pub failures: Vec<Failure>,
-    /// All statistics found.
+    /// The distinct messages in the order of the log, at most the first 1000.
+    pub failures: Vec<ExplainedFailure>,
+    /// Number of statistics found.
     pub statistics_count: u64,
-    /// Statistics found, in the order of the log; the last 1000 where there are more.
+    /// Statistics in the order of the log, at most the last 1000.
     pub statistics: Vec<StatisticsReport>,
-    /// Warnings of expandable segments that a mapping was refused, one entry a device.
+    /// Warnings that the device refused memory for an expandable segment, one entry per device.
     pub refused_mappings: Vec<RefusedMapping>,
-    /// How to record a snapshot at the failure; absent where the messages are not CUDA's or HIP's.
+    /// How to record a snapshot at the failure; absent if no message is from a device whose memory PyTorch can record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<Recording>,
 }
 
-/// One message and what it means. What the message does not say is absent.
+/// One message and its explanation. Values that the message does not have are absent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Failure {
-    /// The line of the log with the first of them, from 1.
+pub struct ExplainedFailure {
+    /// Line of the log with the first occurrence, from 1.
     pub line: u64,
-    /// How often it stands in the log.
+    /// Number of occurrences in the log.
     pub times: u64,
-    /// The rank that wrote it.
+    /// Rank of the process that printed the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
-    /// Another label of who wrote it: a worker, a host.
+    /// Other label of that process, such as a worker or host name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The line of the log with a message of another rank that is like this one: the same request, at the same line of
-    /// code, with the same verdict.
+    /// Line of the log with the same failure of another rank: same request, source line and verdict.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_as: Option<u64>,
-    /// Whose request failed: `allocator` (PyTorch's, of device memory), or what the table in
-    /// [`crate::explain::systems`] says.
+    /// What ran out of memory: `allocator` (PyTorch's allocator of device memory), or another kind such as `library`,
+    /// `cuda-runtime`, `serving`, `framework` or `host`.
     pub kind: &'static str,
-    /// The system that printed it, where that is not PyTorch's allocator.
+    /// The system that printed the message, if it is not PyTorch's allocator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<&'static str>,
-    /// What happened, of such a system.
+    /// A heading that says what happened, for a message of such a system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<&'static str>,
-    /// `CUDA`, `HIP`, `XPU`, `MPS`.
+    /// Device backend that the message names: `CUDA`, `HIP`, `XPU`, `MPS` or another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
-    /// The device's index.
+    /// Device index.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<u64>,
-    /// The PyTorch releases that print such a message.
+    /// PyTorch releases that print this wording, such as `2.4-2.9` or `2.11+`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub torch_version: Option<String>,
     /// The message on one line.
     pub message: String,
-    /// In the words of `analyze`: `memory-limit`, `private-pool`, `fragmentation`, `non-pytorch`, `capacity`,
-    /// `unknown`.
+    /// Verdict, as in `analyze`: `memory-limit`, `private-pool`, `fragmentation`, `non-pytorch`, `capacity` or `unknown`.
     pub verdict: Verdict,
-    /// One or two sentences with the numbers.
+    /// The reason for the verdict, in one or two sentences with the numbers.
     pub verdict_reason: String,
-    /// How sure the verdict is.
+    /// `certain` or `possible`.
     pub confidence: Certainty,
-    /// Whether the rounding of the printed numbers could change the verdict.
+    /// True if rounding of the printed numbers could change the verdict.
     pub within_rounding: bool,
-    /// What would make it certain.
+    /// Evidence that would make the verdict certain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settled_by: Option<String>,
-    /// Whether a setting of PyTorch's allocator can make room: false when everything free, on the device and
-    /// in the cache, is less than the request.
+    /// True if a setting of PyTorch's allocator can make room, false if all free memory, on the device and in the cache,
+    /// is less than the request. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings_can_help: Option<bool>,
-    /// What to do, most useful first.
+    /// Advice, the most useful first.
     pub advice: Vec<String>,
-    /// What to copy for the first of it: a setting, a command, or the line of code.
+    /// Text to copy for the first advice: a setting, a command or a source line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy: Option<String>,
-    /// Where memory was that could have served the request, largest first.
+    /// Memory that could have served the request, largest first.
     pub causes: Vec<Cause>,
-    /// The numbers and their meanings, in reading order.
+    /// The printed numbers and their meanings, in the order of the message.
     pub figures: Vec<PrintedFigure>,
-    /// What was asked of the device.
+    /// Bytes requested from the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_bytes: Option<u64>,
-    /// The device's memory: what `--capacity` takes.
+    /// Total memory of the device, in bytes; the value for `--capacity`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_bytes: Option<u64>,
-    /// Free on the device.
+    /// Bytes free on the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_free_bytes: Option<u64>,
-    /// Held by the allocator.
+    /// Bytes reserved by PyTorch's allocator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved_bytes: Option<u64>,
-    /// Held by the program; without what private pools have free.
+    /// Bytes allocated to tensors, without free memory of private pools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated_bytes: Option<u64>,
-    /// Of the device, in use outside the allocator.
+    /// Bytes of the device in use outside PyTorch's allocator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside_bytes: Option<u64>,
-    /// What the device lacked for the request.
+    /// Bytes requested minus bytes free on the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shortfall_bytes: Option<u64>,
-    /// The innermost frame in the traceback before the message that is not PyTorch's.
+    /// Innermost frame of the traceback that is not PyTorch's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub culprit: Option<FrameReport>,
-    /// What the traceback prints of that line.
+    /// Source code of that line, as the traceback prints it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub culprit_code: Option<String>,
-    /// The innermost frame of the user's own code outside of that.
+    /// Innermost frame of the user's own code, if `culprit` belongs to a library.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub called_from: Option<FrameReport>,
-    /// What the traceback prints of it.
+    /// Source code of that line, as the traceback prints it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub called_from_code: Option<String>,
-    /// That traceback, innermost first.
+    /// The traceback before the message, innermost frame first.
     pub frames: Vec<FrameReport>,
 }
 
-/// How often memory for an expandable segment was refused.
+/// Refusals of memory for expandable segments, on one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RefusedMapping {
-    /// The line of the log with the first one, from 1.
+    /// Line of the log with the first warning, from 1.
     pub line: u64,
-    /// The device's index.
+    /// Device index.
     pub device: u64,
-    /// How often.
+    /// Number of warnings.
     pub times: u64,
-    /// Free on the device the last time.
+    /// Bytes free on the device at the last warning.
     pub device_free_bytes: u64,
-    /// The device's memory.
+    /// Total memory of the device, in bytes.
     pub capacity_bytes: u64,
 }
 
-impl Failure {
-    /// What failed, on `devices` where they are known.
-    pub fn what(&self, devices: Option<&str>) -> String {
+impl ExplainedFailure {
+    /// A heading: what ran out of memory, on `devices` if they are known.
+    pub fn describe(&self, devices: Option<&str>) -> String {
         if let Some(title) = self.title {
             return title.to_owned();
         }

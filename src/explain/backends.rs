@@ -1,23 +1,23 @@
-//! Messages of allocators that keep no cache of their own, or do not tell of it.
+//! Conclusions for allocators whose messages lack the free memory of the device or of the cache.
 
 use super::advice;
-use super::conclusion::{Conclusion, cut_short, text};
-use super::reckoning::Reckoning;
+use super::conclusion::{Conclusion, amount_text, incomplete};
+use super::numbers::MessageNumbers;
 use crate::allocator::verdict::{ApproxBytes, Likelihood, Verdict, format_approx};
 
-/// Metal: a limit that PyTorch sets itself.
-pub(super) fn metal(r: &Reckoning) -> Conclusion {
-    let allowed = text(r.said.allowed.as_ref());
-    let (Some(_), Some(_)) = (r.allowed, r.request) else { return cut_short(r) };
+/// For Metal: PyTorch sets a limit itself.
+pub(super) fn metal(numbers: &MessageNumbers) -> Conclusion {
+    let allowed = amount_text(numbers.printed.allowed.as_ref());
+    let (Some(_), Some(_)) = (numbers.allowed, numbers.request) else { return incomplete(numbers) };
     Conclusion {
         verdict: Verdict::MemoryLimit,
         reason: format!(
             "PyTorch holds {} and other allocations of the process {}; with the {} requested, that \
              exceeds the {allowed} that PyTorch allows itself of the memory shared by the Mac's \
              CPU and GPU",
-            text(r.said.allocated.as_ref()),
-            text(r.said.other.as_ref()),
-            text(r.said.requested.as_ref())
+            amount_text(numbers.printed.allocated.as_ref()),
+            amount_text(numbers.printed.other.as_ref()),
+            amount_text(numbers.printed.requested.as_ref())
         ),
         is_certain: true,
         advice: vec![
@@ -28,13 +28,13 @@ pub(super) fn metal(r: &Reckoning) -> Conclusion {
     }
 }
 
-/// The platform gives no more than so much to one request.
-pub(super) fn too_large_a_block(r: &Reckoning, most: &str) -> Conclusion {
+/// For a platform that limits a single allocation to `limit`.
+pub(super) fn block_too_large(numbers: &MessageNumbers, limit: &str) -> Conclusion {
     Conclusion {
         verdict: Verdict::MemoryLimit,
         reason: format!(
-            "{} was requested at once; this platform gives at most {most} to one request, however much is free",
-            text(r.said.requested.as_ref())
+            "{} was requested at once; this platform gives at most {limit} to one request, however much is free",
+            amount_text(numbers.printed.requested.as_ref())
         ),
         is_certain: true,
         settings_can_help: Some(false),
@@ -46,43 +46,47 @@ pub(super) fn too_large_a_block(r: &Reckoning, most: &str) -> Conclusion {
     }
 }
 
-/// The caching allocator of a device that does not tell how much of it is free.
-pub(super) fn without_free(r: &Reckoning, request: ApproxBytes) -> Conclusion {
-    let (Some(capacity), Some(tensors), Some(unallocated)) = (r.capacity, r.tensors, r.unallocated)
+/// For a caching allocator whose message does not have the free memory of the device.
+pub(super) fn without_free(numbers: &MessageNumbers, request: ApproxBytes) -> Conclusion {
+    let (Some(capacity), Some(tensors), Some(unallocated)) =
+        (numbers.capacity, numbers.tensors, numbers.unallocated)
     else {
-        return cut_short(r);
+        return incomplete(numbers);
     };
-    let (wanted, device) = (text(r.said.requested.as_ref()), text(r.said.capacity.as_ref()));
+    let (requested, device) = (
+        amount_text(numbers.printed.requested.as_ref()),
+        amount_text(numbers.printed.capacity.as_ref()),
+    );
     let fits = capacity.covers(tensors.saturating_add(request));
     let (verdict, reason, advice) = if !fits.is_likely() {
         (
             Verdict::Capacity,
             format!(
-                "the program holds {} and requests {wanted} more, together more than the device has ({device})",
+                "the program holds {} and requests {requested} more, together more than the device has ({device})",
                 format_approx(tensors)
             ),
             vec![Verdict::Capacity.advice_text().to_owned()],
         )
-    } else if unallocated.covers(request).is_likely() && !r.is_full(request) {
+    } else if unallocated.covers(request).is_likely() && !numbers.is_cache_full(request) {
         (
             Verdict::Fragmentation,
             format!(
-                "{} is reserved by PyTorch but unallocated; in one piece it would cover the {wanted} requested",
+                "{} is reserved by PyTorch but unallocated; in one piece it would cover the {requested} requested",
                 format_approx(unallocated)
             ),
-            advice::fragmentation(r),
+            advice::fragmentation(numbers),
         )
     } else {
-        let mut advice = advice::outside(r);
-        advice.extend(r.vendor.refusals.iter().map(|line| (*line).to_owned()));
+        let mut advice = advice::outside(numbers);
+        advice.extend(numbers.vendor.refusals.iter().map(|line| (*line).to_owned()));
         return Conclusion {
             settled_by: Some("nvidia-smi, while the job runs".to_owned()),
             ..Conclusion::unknown(
                 &format!(
-                    "PyTorch has {} of the device's {device} reserved, and the {wanted} requested would fit beside it: other \
+                    "PyTorch has {} of the device's {device} reserved, and the {requested} requested would fit beside it: other \
                      processes hold the rest, or the driver refuses a request of this size. The message does not say \
                      how much is free",
-                    format_approx(r.reserved.unwrap_or_default())
+                    format_approx(numbers.reserved.unwrap_or_default())
                 ),
                 &advice.iter().map(String::as_str).collect::<Vec<_>>(),
             )
@@ -100,49 +104,51 @@ pub(super) fn without_free(r: &Reckoning, request: ApproxBytes) -> Conclusion {
     if conclusion.is_certain { conclusion } else { conclusion.settled_by_snapshot() }
 }
 
-/// The backend cudaMallocAsync: the cache is the driver's, and the message does not say how large it is.
-pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
-    let (Some(request), Some(free), Some(allocated)) = (r.request, r.free, r.tensors) else {
-        return cut_short(r);
+/// For the backend cudaMallocAsync: the driver keeps the cache, and the message does not have its size.
+pub(super) fn asynchronous(numbers: &MessageNumbers) -> Conclusion {
+    let (Some(request), Some(free), Some(allocated)) =
+        (numbers.request, numbers.free, numbers.tensors)
+    else {
+        return incomplete(numbers);
     };
-    let held = allocated.saturating_add(request);
-    let wanted = text(r.said.requested.as_ref());
-    let over = |limit: Option<ApproxBytes>| {
-        limit.map(|limit| limit.covers(held)).filter(|a| !a.is_likely())
+    let needed = allocated.saturating_add(request);
+    let requested = amount_text(numbers.printed.requested.as_ref());
+    let exceeds = |limit: Option<ApproxBytes>| {
+        limit.map(|limit| limit.covers(needed)).filter(|covers| !covers.is_likely())
     };
-    if free.covers(request) == Likelihood::Yes && over(r.allowed).is_none() {
+    if free.covers(request) == Likelihood::Yes && exceeds(numbers.allowed).is_none() {
         return Conclusion {
             verdict: Verdict::MemoryLimit,
             reason: format!(
-                "the device had {} free for the {wanted} requested: a limit outside PyTorch or the driver refused it, or the \
+                "the device had {} free for the {requested} requested: a limit outside PyTorch or the driver refused it, or the \
                  memory was freed only a moment later",
-                text(r.said.free.as_ref())
+                amount_text(numbers.printed.free.as_ref())
             ),
             settled_by: Some("nvidia-smi, while the job runs".to_owned()),
-            ..Conclusion::unknown("", r.vendor.refusals)
+            ..Conclusion::unknown("", numbers.vendor.refusals)
         };
     }
-    let (verdict, reason, answer) = if let Some(answer) = over(r.allowed) {
+    let (verdict, reason, covers) = if let Some(covers) = exceeds(numbers.allowed) {
         (
             Verdict::MemoryLimit,
             format!(
-                "with the {wanted} requested the program would hold {}, more than its limit of {} \
+                "with the {requested} requested the program would hold {}, more than its limit of {} \
                  (set_per_process_memory_fraction)",
-                format_approx(held),
-                text(r.said.allowed.as_ref())
+                format_approx(needed),
+                amount_text(numbers.printed.allowed.as_ref())
             ),
-            answer,
+            covers,
         )
-    } else if let Some(answer) = over(r.capacity) {
+    } else if let Some(covers) = exceeds(numbers.capacity) {
         (
             Verdict::Capacity,
             format!(
-                "with the {wanted} requested the program would hold {}, more than the device has \
+                "with the {requested} requested the program would hold {}, more than the device has \
                  ({})",
-                format_approx(held),
-                text(r.said.capacity.as_ref())
+                format_approx(needed),
+                amount_text(numbers.printed.capacity.as_ref())
             ),
-            answer,
+            covers,
         )
     } else {
         let free = if free.covers(request).is_likely() { "enough" } else { "too little" };
@@ -153,10 +159,10 @@ pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
             ),
             ..Conclusion::unknown(
                 &format!(
-                    "the program holds {} and requests {wanted} more; the device has {} free, \
+                    "the program holds {} and requests {requested} more; the device has {} free, \
                      {free}. cudaMallocAsync does not print how much its own cache and others hold",
-                    text(r.said.allocated.as_ref()),
-                    text(r.said.free.as_ref())
+                    amount_text(numbers.printed.allocated.as_ref()),
+                    amount_text(numbers.printed.free.as_ref())
                 ),
                 &["Try backend:native, PyTorch's own allocator."],
             )
@@ -165,8 +171,8 @@ pub(super) fn asynchronous(r: &Reckoning) -> Conclusion {
     Conclusion {
         verdict,
         reason,
-        is_certain: answer == Likelihood::No,
-        within_rounding: answer.is_within_rounding(),
+        is_certain: covers == Likelihood::No,
+        within_rounding: covers.is_within_rounding(),
         settings_can_help: Some(false),
         advice: vec!["Hold less at that moment, or raise the limit if there is one.".to_owned()],
         ..Conclusion::unknown("", &[])

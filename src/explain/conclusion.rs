@@ -1,11 +1,10 @@
-//! What a message comes to, and what there is to say of every message.
+//! The conclusion from a message: verdict, reason and advice.
 
-use super::reckoning::Reckoning;
+use super::numbers::MessageNumbers;
 use crate::allocator::verdict::{Cause, Verdict};
 use crate::explain::message::PrintedAmount;
 use crate::explain::systems::{SNAPSHOT, Vendor};
 
-/// What a message comes to.
 #[derive(Debug)]
 pub(super) struct Conclusion {
     pub(super) verdict: Verdict,
@@ -32,14 +31,14 @@ impl Conclusion {
         }
     }
 
-    /// The same in the words of `vendor`.
-    pub(super) fn in_words_of(self, vendor: &Vendor) -> Self {
-        let own = |text: String| vendor.own_words(text);
-        let cause = |cause: Cause| Cause { note: own(cause.note), ..cause };
+    /// Replaces CUDA's terms by those of `vendor`.
+    pub(super) fn for_vendor(self, vendor: &Vendor) -> Self {
+        let translate = |text: String| vendor.translate(text);
+        let cause = |cause: Cause| Cause { note: translate(cause.note), ..cause };
         Self {
-            reason: own(self.reason),
-            settled_by: self.settled_by.map(own),
-            advice: self.advice.into_iter().map(own).collect(),
+            reason: translate(self.reason),
+            settled_by: self.settled_by.map(translate),
+            advice: self.advice.into_iter().map(translate).collect(),
             causes: self.causes.into_iter().map(cause).collect(),
             ..self
         }
@@ -50,9 +49,9 @@ impl Conclusion {
     }
 }
 
-/// The parts of a message that are missing.
-pub(super) fn cut_short(r: &Reckoning) -> Conclusion {
-    let reason = match (&r.said.requested, r.said.releases) {
+/// For a message without the numbers that a verdict needs.
+pub(super) fn incomplete(numbers: &MessageNumbers) -> Conclusion {
+    let reason = match (&numbers.printed.requested, numbers.printed.releases) {
         (Some(requested), Some(releases)) if releases.to_string() == "2.3" => format!(
             "{} was requested; PyTorch 2.3 cuts off the rest of its message on device 0",
             requested.text
@@ -65,7 +64,7 @@ pub(super) fn cut_short(r: &Reckoning) -> Conclusion {
     Conclusion::unknown(&reason, &[]).settled_by_snapshot()
 }
 
-/// A number as it was printed.
-pub(super) fn text(amount: Option<&PrintedAmount>) -> &str {
+/// `amount` as printed.
+pub(super) fn amount_text(amount: Option<&PrintedAmount>) -> &str {
     amount.map_or("an unknown amount", |amount| &amount.text)
 }

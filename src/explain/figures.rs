@@ -2,32 +2,32 @@
 
 use serde::Serialize;
 
-use super::reckoning::Reckoning;
+use super::numbers::MessageNumbers;
 use crate::allocator::verdict::{ApproxBytes, format_approx};
 use crate::base::units::MIB;
 use crate::explain::message::{PrintedAmount, Wording};
 
-/// A number of a message, or one that follows from them.
+/// A number that a message prints, or one computed from its numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PrintedFigure {
-    /// `requested`, `capacity`, `free`, `allowed`, `allocated`, `private_pools`, `unallocated`, `reserved`,
+    /// Name of the figure: `requested`, `capacity`, `free`, `allowed`, `allocated`, `private_pools`, `unallocated`, `reserved`,
     /// `this_process`, `process`, `outside`.
     pub name: &'static str,
-    /// For people.
+    /// The name in plain words.
     pub label: &'static str,
-    /// In bytes.
+    /// The value in bytes.
     pub bytes: u64,
-    /// The true number is at most so many bytes away: messages round.
+    /// Largest possible rounding error of `bytes`.
     pub error_bytes: u64,
-    /// As printed; what follows from several numbers may begin with `about` or `at most`.
+    /// The number as printed; a computed one may begin with `about` or `at most`.
     pub printed: String,
-    /// What it is.
+    /// An explanation of the number.
     pub meaning: String,
 }
 
 impl PrintedFigure {
-    /// A number of the message.
-    pub(super) fn said(name: &'static str, amount: &PrintedAmount, meaning: &str) -> Self {
+    /// For a number that the message prints.
+    pub(super) fn from_printed(name: &'static str, amount: &PrintedAmount, meaning: &str) -> Self {
         Self {
             name,
             label: label(name),
@@ -38,8 +38,8 @@ impl PrintedFigure {
         }
     }
 
-    /// A number that follows from others.
-    fn derived(name: &'static str, about: ApproxBytes, meaning: &str) -> Self {
+    /// For a number computed from others.
+    fn from_approx(name: &'static str, about: ApproxBytes, meaning: &str) -> Self {
         Self {
             name,
             label: label(name),
@@ -60,41 +60,42 @@ fn label(name: &'static str) -> &'static str {
     }
 }
 
-/// The numbers of `r`, each with its meaning.
-pub(super) fn figures(r: &Reckoning) -> Vec<PrintedFigure> {
-    let is_native = !matches!(r.said.wording, Wording::Mps | Wording::Async);
-    let mut figures = printed(r, is_native);
-    figures.extend(
-        r.said
-            .processes
-            .iter()
-            .map(|process| PrintedFigure::said("process", &process.in_use, &whose(process.pid, r))),
-    );
+/// The numbers of `numbers` with their meanings.
+pub(super) fn figures(numbers: &MessageNumbers) -> Vec<PrintedFigure> {
+    let is_native = !matches!(numbers.printed.wording, Wording::Mps | Wording::Async);
+    let mut figures = printed_figures(numbers, is_native);
+    figures.extend(numbers.printed.processes.iter().map(|process| {
+        PrintedFigure::from_printed(
+            "process",
+            &process.in_use,
+            &process_meaning(process.pid, numbers),
+        )
+    }));
     if is_native {
-        figures.extend(derived(r));
+        figures.extend(derived_figures(numbers));
     }
-    let own = |figure: PrintedFigure| PrintedFigure {
-        meaning: r.vendor.own_words(figure.meaning),
+    let translate = |figure: PrintedFigure| PrintedFigure {
+        meaning: numbers.vendor.translate(figure.meaning),
         ..figure
     };
-    figures.into_iter().map(own).collect()
+    figures.into_iter().map(translate).collect()
 }
 
-/// Those that stand in the message, in reading order.
-fn printed(r: &Reckoning, is_native: bool) -> Vec<PrintedFigure> {
+/// The numbers that the message prints, in its order.
+fn printed_figures(numbers: &MessageNumbers, is_native: bool) -> Vec<PrintedFigure> {
     let free = if is_native {
         "free on the device for any process, after PyTorch gave back what it could of its cache"
     } else {
         "free on the device for any process"
     };
-    let allowed = if r.said.wording == Wording::Mps {
+    let allowed = if numbers.printed.wording == Wording::Mps {
         "PyTorch's own limit (PYTORCH_MPS_HIGH_WATERMARK_RATIO)"
     } else {
         "limit on what this process may reserve (memory fraction)"
     };
-    let allocated = match &r.said.private_pools {
+    let allocated = match &numbers.printed.private_pools {
         Some(_) => "blocks that tensors hold; the message adds what private pools have free",
-        None if r.said.wording == Wording::Async => "memory that tensors hold",
+        None if numbers.printed.wording == Wording::Async => "memory that tensors hold",
         None => "blocks that tensors hold, their sizes rounded up",
     };
     let capacity = "memory of the whole device; pass it to oomscope as --capacity";
@@ -105,29 +106,32 @@ fn printed(r: &Reckoning, is_native: bool) -> Vec<PrintedFigure> {
     let reserved = "device memory held by PyTorch's allocator: allocated, and free in its cache";
     let this_process = "in use by this process: reserved memory, the CUDA context and libraries";
     [
-        ("requested", &r.said.requested, requested(r)),
-        ("capacity", &r.said.capacity, capacity),
-        ("free", &r.said.free, free),
-        ("allowed", &r.said.allowed, allowed),
-        ("allocated", &r.said.allocated, allocated),
-        ("private_pools", &r.said.private_pools, private_pools),
-        ("unallocated", &r.said.unallocated, unallocated),
-        ("reserved", &r.said.reserved, reserved),
-        ("this_process", &r.said.this_process, this_process),
-        ("other", &r.said.other, "memory of the GPU that the process uses outside PyTorch"),
+        ("requested", &numbers.printed.requested, requested_meaning(numbers)),
+        ("capacity", &numbers.printed.capacity, capacity),
+        ("free", &numbers.printed.free, free),
+        ("allowed", &numbers.printed.allowed, allowed),
+        ("allocated", &numbers.printed.allocated, allocated),
+        ("private_pools", &numbers.printed.private_pools, private_pools),
+        ("unallocated", &numbers.printed.unallocated, unallocated),
+        ("reserved", &numbers.printed.reserved, reserved),
+        ("this_process", &numbers.printed.this_process, this_process),
+        (
+            "other",
+            &numbers.printed.other,
+            "memory of the GPU that the process uses outside PyTorch",
+        ),
     ]
     .into_iter()
     .filter_map(|(name, amount, meaning)| {
-        Some(PrintedFigure::said(name, amount.as_ref()?, meaning))
+        Some(PrintedFigure::from_printed(name, amount.as_ref()?, meaning))
     })
     .collect()
 }
 
-/// Which process `pid` is.
-fn whose(pid: u64, r: &Reckoning) -> String {
-    let which = if Some(pid) == r.this_pid {
+fn process_meaning(pid: u64, numbers: &MessageNumbers) -> String {
+    let which = if Some(pid) == numbers.this_pid {
         ": probably this one, seen from outside its container, as it uses all that is reserved"
-    } else if r.this_pid.is_some() || r.said.this_process.is_some() {
+    } else if numbers.this_pid.is_some() || numbers.printed.this_process.is_some() {
         ", another one"
     } else {
         ": another one, or this one seen from outside its container"
@@ -135,28 +139,28 @@ fn whose(pid: u64, r: &Reckoning) -> String {
     format!("in use by process {pid}{which}")
 }
 
-/// Those that follow from what the caching allocator says.
-fn derived(r: &Reckoning) -> impl Iterator<Item = PrintedFigure> {
-    let cached = if r.said.reserved.is_none() {
+/// Numbers computed from those of the caching allocator.
+fn derived_figures(numbers: &MessageNumbers) -> impl Iterator<Item = PrintedFigure> {
+    let cached = if numbers.printed.reserved.is_none() {
         let meaning = "device memory held by PyTorch's allocator: allocated + unallocated";
-        ("reserved", r.reserved, meaning)
+        ("reserved", numbers.reserved, meaning)
     } else {
         let meaning = "reserved - allocated: in PyTorch's cache, in no tensor";
-        ("unallocated", r.unallocated, meaning)
+        ("unallocated", numbers.unallocated, meaning)
     };
     let outside = "capacity - free - reserved: in use by other processes, the CUDA context (usually 0.3 to \
                    1 GiB) and libraries such as NCCL";
-    [cached, ("outside", r.outside, outside)]
-        .into_iter()
-        .filter_map(|(name, about, meaning)| Some(PrintedFigure::derived(name, about?, meaning)))
+    [cached, ("outside", numbers.outside, outside)].into_iter().filter_map(
+        |(name, about, meaning)| Some(PrintedFigure::from_approx(name, about?, meaning)),
+    )
 }
 
-/// What was asked of the device depends on the size alone.
-fn requested(r: &Reckoning) -> &'static str {
-    if matches!(r.said.wording, Wording::Mps | Wording::Async) {
+/// The allocator rounds requests to the device, so the printed size shows the range of the tensor's request.
+fn requested_meaning(numbers: &MessageNumbers) -> &'static str {
+    if matches!(numbers.printed.wording, Wording::Mps | Wording::Async) {
         return "size of the block that could not be allocated";
     }
-    match r.request.unwrap_or_default().bytes {
+    match numbers.request.unwrap_or_default().bytes {
         bytes if bytes == 2 * MIB => {
             "requested from the device: a segment of 2 MiB, for a request of at most 1 MiB"
         }

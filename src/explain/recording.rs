@@ -1,23 +1,23 @@
-//! How to record a snapshot at the failure, release by release.
+//! Instructions to record a snapshot at the failure, for each release and device vendor.
 
 use serde::Serialize;
 
-use crate::explain::message::{Log, Saying, Wording};
+use crate::explain::message::{Log, MessageKind, Wording};
 
-/// What to put into the program, and what to do then.
+/// Code to add to the program, and commands to run afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Recording {
-    /// The releases that this is for.
+    /// PyTorch releases that the instructions are for.
     pub torch_version: &'static str,
-    /// Python, a line each.
+    /// Lines of Python for the program.
     pub python: Vec<&'static str>,
-    /// Shell, a line each.
+    /// Shell commands, one per line.
     pub shell: Vec<&'static str>,
-    /// What else there is to know.
+    /// Remarks, one paragraph each.
     pub notes: Vec<&'static str>,
 }
 
-/// Since 2.1. Runs as it stands: at the start of each rank, before the model is made.
+/// For PyTorch 2.1 and later: to run at the start of each rank, before the model is built.
 const SINCE_2_1: [&str; 9] = [
     "import os, torch",
     "",
@@ -30,7 +30,7 @@ const SINCE_2_1: [&str; 9] = [
     "torch._C._cuda_attach_out_of_memory_observer(dump)",
 ];
 
-/// Of 2.0; later releases take it too.
+/// For PyTorch 2.0; later releases accept it too.
 const BEFORE_2_1: [&str; 13] = [
     "import os, pickle, torch",
     "",
@@ -47,7 +47,7 @@ const BEFORE_2_1: [&str; 13] = [
     "    raise",
 ];
 
-/// Of XPU: `torch.xpu.memory` records as `torch.cuda.memory` does, but tells nobody of a failure.
+/// `torch.xpu.memory` records as `torch.cuda.memory` does, but has no observer for failures.
 const XPU: [&str; 10] = [
     "import os, torch",
     "",
@@ -61,15 +61,15 @@ const XPU: [&str; 10] = [
     "    raise",
 ];
 
-/// Of NPU: `torch_npu` records and writes by itself.
+/// `torch_npu` records and writes snapshots by itself.
 const NPU: [&str; 3] = [
     "export OOM_SNAPSHOT_ENABLE=1 OOM_SNAPSHOT_PATH=$PWD/oom",
     "mkdir -p oom && python train.py  # your program",
     "oomscope analyze oom/",
 ];
 
-/// How another vendor's PyTorch records, where it can.
-fn of_vendor(backend: &str) -> Option<Recording> {
+/// Instructions for another vendor's PyTorch, if it can record.
+fn vendor_recording(backend: &str) -> Option<Recording> {
     match backend {
         "XPU" => Some(Recording {
             torch_version: "2.11+",
@@ -96,26 +96,26 @@ fn of_vendor(backend: &str) -> Option<Recording> {
     }
 }
 
-/// What suits the messages of `log`; nothing where none of them is of a device whose memory can be recorded.
+/// Instructions for the messages of `log`; `None` if no message is from a device whose memory can be recorded.
 pub(super) fn recording(log: &Log) -> Option<Recording> {
     let (mut is_old, mut is_new) = (false, false);
     let mut is_recordable = log.messages.is_empty();
-    let mut of_others = None;
+    let mut of_vendor = None;
     for message in &log.messages {
-        match &message.saying {
-            Saying::Allocation(allocation) => {
+        match &message.kind {
+            MessageKind::Allocation(allocation) => {
                 let old = matches!(allocation.wording, Wording::Cached | Wording::Reserved);
                 is_old |= old;
                 is_new |= !old;
                 is_recordable |= matches!(allocation.backend.as_str(), "CUDA" | "HIP")
                     && allocation.wording != Wording::Async;
-                of_others = of_others.or_else(|| of_vendor(&allocation.backend));
+                of_vendor = of_vendor.or_else(|| vendor_recording(&allocation.backend));
             }
-            Saying::Elsewhere(whose) => is_recordable |= whose.is_recordable,
+            MessageKind::OtherSystem(system) => is_recordable |= system.is_recordable,
         }
     }
     if !is_recordable {
-        return of_others;
+        return of_vendor;
     }
     let shell = vec!["oomscope analyze oom_rank*.pickle", "oomscope whatif oom_rank0.pickle"];
     Some(if is_old && !is_new {

@@ -1,68 +1,67 @@
-//! What the allocator's own statistics say about its health.
+//! Evaluates the allocator's own statistics: healthy, fragmented or full.
 
 use serde::Serialize;
 
 use crate::base::units::{MIB, counted, escape_text, percent, ratio, size};
 use crate::explain::message::{Gauge, Statistics};
 
-/// From here on what was reserved beyond the most ever allocated counts as waste.
-const WASTE_RATIO: f64 = 0.2;
-/// Less than this is not worth a word: one segment too many is 20 MiB.
-const WASTE_BYTES: u64 = 512 * MIB;
+/// Peak reserved memory beyond peak allocated memory counts as waste from this share on.
+const MIN_WASTE_RATIO: f64 = 0.2;
+/// A smaller waste is ignored: one surplus segment alone is 20 MiB.
+const MIN_WASTE_BYTES: u64 = 512 * MIB;
 
-/// Statistics of one device at one moment, and what they come to.
+/// Statistics of one device at one time, with an evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StatisticsReport {
-    /// The line of the log where they begin, from 1.
+    /// First line of the statistics in the log, from 1.
     pub line: u64,
-    /// The rank that printed them.
+    /// Rank of the process that printed the statistics.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
-    /// Another label of who printed them.
+    /// Other label of that process, such as a worker or host name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// `memory_summary` or `memory_stats`.
+    /// The function that printed them: `memory_summary` or `memory_stats`.
     pub kind: &'static str,
-    /// The device's index; `memory_stats()` does not say it.
+    /// Device index; absent for `memory_stats`, which does not print it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<u64>,
-    /// Held from the device.
+    /// Bytes reserved from the device.
     pub reserved_bytes: u64,
-    /// The most that was.
+    /// Peak of `reserved_bytes`.
     pub peak_reserved_bytes: u64,
-    /// Held by the program.
+    /// Bytes allocated to tensors.
     pub allocated_bytes: u64,
-    /// The most that was.
+    /// Peak of `allocated_bytes`.
     pub peak_allocated_bytes: u64,
-    /// Freed by the program, in use on another stream.
+    /// Bytes freed by the program but still in use on another stream.
     pub pending_bytes: u64,
-    /// In the cache.
+    /// Bytes free in the cache.
     pub free_bytes: u64,
-    /// The part of it in segments that are partly in use: "non-releasable".
+    /// The part of `free_bytes` in segments with live blocks, which PyTorch calls non-releasable.
     pub inactive_split_bytes: u64,
-    /// Held by private pools, where that is printed.
+    /// Bytes reserved by private pools; absent if not printed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private_pool_bytes: Option<u64>,
-    /// Refusals after which the cache was emptied.
+    /// Number of times that the device refused memory and the cache was emptied for a retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u64>,
-    /// Refusals after that: errors.
+    /// Number of out-of-memory errors: the retry failed too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ooms: Option<u64>,
-    /// 1 - most allocated / most reserved.
+    /// 1 - peak allocated / peak reserved.
     pub waste_ratio: f64,
-    /// Numbers of a table are cut to whole units: each is at most so many bytes too small.
+    /// Largest possible rounding error: tables print whole units, rounded down.
     pub error_bytes: u64,
-    /// `healthy`, `fragmentation` (building up), `full` (the device).
+    /// `healthy`, `fragmentation` (free memory in pieces builds up) or `full` (the device is).
     pub state: &'static str,
-    /// One or two sentences with the numbers.
+    /// The reason for `state`, in one or two sentences with the numbers.
     pub reason: String,
-    /// What to do.
+    /// Advice.
     pub advice: &'static str,
 }
 
-/// Says what `statistics` come to.
-pub(super) fn report(statistics: &Statistics) -> StatisticsReport {
+pub(super) fn evaluate(statistics: &Statistics) -> StatisticsReport {
     let now = |gauge: &Gauge| gauge.current.as_ref().map_or(0, |amount| amount.bytes);
     let peak = |gauge: &Gauge| gauge.peak.as_ref().map_or(now(gauge), |amount| amount.bytes);
     let gauges = [&statistics.reserved, &statistics.allocated, &statistics.inactive_split];
@@ -75,7 +74,7 @@ pub(super) fn report(statistics: &Statistics) -> StatisticsReport {
         .unwrap_or(0);
     let (reserved, allocated) = (now(&statistics.reserved), now(&statistics.allocated));
     let active = now(&statistics.active).max(allocated);
-    let (most_reserved, most_allocated) = (peak(&statistics.reserved), peak(&statistics.allocated));
+    let (peak_reserved, peak_allocated) = (peak(&statistics.reserved), peak(&statistics.allocated));
     let mut report = StatisticsReport {
         line: statistics.line,
         rank: statistics.source.rank,
@@ -83,22 +82,22 @@ pub(super) fn report(statistics: &Statistics) -> StatisticsReport {
         kind: if statistics.is_table { "memory_summary" } else { "memory_stats" },
         device: statistics.device,
         reserved_bytes: reserved,
-        peak_reserved_bytes: most_reserved,
+        peak_reserved_bytes: peak_reserved,
         allocated_bytes: allocated,
-        peak_allocated_bytes: most_allocated,
+        peak_allocated_bytes: peak_allocated,
         pending_bytes: active - allocated,
         free_bytes: reserved.saturating_sub(active),
         inactive_split_bytes: now(&statistics.inactive_split),
         private_pool_bytes: statistics.private_pools,
         retries: statistics.retries,
         ooms: statistics.ooms,
-        waste_ratio: ratio(most_reserved.saturating_sub(most_allocated), most_reserved),
+        waste_ratio: ratio(peak_reserved.saturating_sub(peak_allocated), peak_reserved),
         error_bytes,
         state: "healthy",
         reason: String::new(),
         advice: "",
     };
-    (report.state, report.reason) = state(&report);
+    (report.state, report.reason) = health(&report);
     report.advice = match report.state {
         "healthy" => "Nothing.",
         "full" => {
@@ -113,18 +112,18 @@ pub(super) fn report(statistics: &Statistics) -> StatisticsReport {
     report
 }
 
-fn retried(retries: u64) -> String {
+fn retries_text(retries: u64) -> String {
     let times = counted(retries, "time");
     format!(
         "the device refused memory {times}, and the cache was emptied for a retry, which is slow"
     )
 }
 
-/// Two questions: has the device ever refused, and how much more was reserved than was ever needed?
-fn state(s: &StatisticsReport) -> (&'static str, String) {
+/// Combines two questions: did the device ever refuse memory, and how much more was reserved than ever allocated?
+fn health(s: &StatisticsReport) -> (&'static str, String) {
     let (retries, ooms) = (s.retries.unwrap_or(0), s.ooms.unwrap_or(0));
     let waste = s.peak_reserved_bytes.saturating_sub(s.peak_allocated_bytes);
-    let is_wasteful = waste >= WASTE_BYTES && s.waste_ratio >= WASTE_RATIO;
+    let is_wasteful = waste >= MIN_WASTE_BYTES && s.waste_ratio >= MIN_WASTE_RATIO;
     let peaks = format!(
         "reserved memory peaked at {}, allocated memory at {}: {} was never needed at once",
         size(s.peak_reserved_bytes),
@@ -136,16 +135,16 @@ fn state(s: &StatisticsReport) -> (&'static str, String) {
         (0, ooms) => {
             format!("the device refused memory, {} followed", counted(ooms, "out-of-memory error"))
         }
-        (retries, 0) => format!("{}; no error followed", retried(retries)),
+        (retries, 0) => format!("{}; no error followed", retries_text(retries)),
         (retries, ooms) => {
-            format!("{}; {} followed", retried(retries), counted(ooms, "out-of-memory error"))
+            format!("{}; {} followed", retries_text(retries), counted(ooms, "out-of-memory error"))
         }
     };
     match (is_wasteful, retries + ooms > 0) {
         (false, false) => {
             ("healthy", format!("{refusals}, and {peaks}. Free memory in the cache is reused"))
         }
-        (true, refused) => {
+        (true, has_refused) => {
             let split = if s.inactive_split_bytes > 0 {
                 format!(
                     "; now {} is free in segments with live blocks ({} of reserved)",
@@ -155,12 +154,12 @@ fn state(s: &StatisticsReport) -> (&'static str, String) {
             } else {
                 String::new()
             };
-            let so = if refused {
+            let effect = if has_refused {
                 "The free pieces fill the device"
             } else {
                 "Harmless until the device is full"
             };
-            ("fragmentation", format!("{peaks}{split}. {so}: {refusals}"))
+            ("fragmentation", format!("{peaks}{split}. {effect}: {refusals}"))
         }
         (false, true) => (
             "full",

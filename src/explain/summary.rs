@@ -1,15 +1,15 @@
-//! What a log comes to, in the lines that its page begins with.
+//! The summary of a log: the first lines of its page.
 
-use super::answer::{ExplainReport, Failure};
+use super::answer::{ExplainReport, ExplainedFailure};
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::EXPANDABLE_SEGMENTS;
 use crate::base::summary::Summary;
 use crate::base::units::{counted, percent, ratio, size};
 
-/// Of all that was found: the first message is the one that ended the program, others often follow from it.
-pub(super) fn of(report: &ExplainReport) -> Summary {
+/// Summarizes the first message, which ended the program; later ones often follow from it.
+pub(super) fn summarize(report: &ExplainReport) -> Summary {
     let mut summary = match (report.failures.first(), report.statistics.last()) {
-        (Some(first), _) => of_failure(first),
+        (Some(first), _) => summarize_failure(first),
         (None, Some(last)) => Summary {
             answer: last.reason.clone(),
             who: None,
@@ -21,9 +21,9 @@ pub(super) fn of(report: &ExplainReport) -> Summary {
             "no request failed: the device refused memory for expandable segments, and PyTorch emptied its cache",
         ),
     };
-    let alike = report.failures.iter().filter(|failure| failure.same_as.is_some()).count();
-    if alike > 0 {
-        let ranks = counted(alike as u64, "other rank");
+    let same = report.failures.iter().filter(|failure| failure.same_as.is_some()).count();
+    if same > 0 {
+        let ranks = counted(same as u64, "other rank");
         summary.answer = format!("{}; the same on {ranks}", summary.answer);
     }
     let others = report.failures.iter().skip(1).filter(|failure| failure.same_as.is_none()).count();
@@ -34,13 +34,14 @@ pub(super) fn of(report: &ExplainReport) -> Summary {
     summary
 }
 
-fn of_failure(failure: &Failure) -> Summary {
+fn summarize_failure(failure: &ExplainedFailure) -> Summary {
     let device = failure.device.map(|device| device.to_string());
-    let what = failure.what(device.as_deref());
-    let at = failure.culprit.as_ref();
-    let at =
-        at.map(|frame| format!(" at {} in {}", frame.file_line(), frame.name)).unwrap_or_default();
-    let why = match failure.system {
+    let title = failure.describe(device.as_deref());
+    let location = failure.culprit.as_ref();
+    let location = location
+        .map(|frame| format!(" at {} in {}", frame.file_line(), frame.name))
+        .unwrap_or_default();
+    let reason = match failure.system {
         Some(_) => failure.verdict_reason.clone(),
         None => failure.verdict.to_string(),
     };
@@ -50,15 +51,15 @@ fn of_failure(failure: &Failure) -> Summary {
     let numbers = if failure.system.is_some() { String::new() } else { numbers.join(", ") };
     let numbers = if numbers.is_empty() { numbers } else { format!("; {numbers}") };
     Summary {
-        answer: format!("{what}{at}: {why}{numbers}"),
-        who: who(failure),
+        answer: format!("{title}{location}: {reason}{numbers}"),
+        who: largest_holder(failure),
         action: failure.advice.first().cloned(),
         copy: failure.copy.clone(),
     }
 }
 
-/// Who holds most of the device.
-fn who(failure: &Failure) -> Option<String> {
+/// The largest part of the device's memory, and who holds it.
+fn largest_holder(failure: &ExplainedFailure) -> Option<String> {
     let cached = failure.reserved_bytes.zip(failure.allocated_bytes);
     let holders = [
         (failure.allocated_bytes, "this program's tensors"),
@@ -66,7 +67,7 @@ fn who(failure: &Failure) -> Option<String> {
         (failure.outside_bytes, "others, outside this process' allocator"),
     ];
     let known = holders.into_iter().filter_map(|(bytes, who)| Some((bytes?, who)));
-    // The first of equals.
+    // `max_by_key` returns the last of equals; the first is wanted.
     let (bytes, who) =
         known.rev().max_by_key(|(bytes, _)| *bytes).filter(|(bytes, _)| *bytes > 0)?;
     let of = failure.capacity_bytes.filter(|capacity| *capacity >= bytes);

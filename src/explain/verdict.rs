@@ -1,23 +1,22 @@
-//! Why a request failed, as far as its message tells.
+//! The verdict on a failed request of PyTorch's allocator, from its message alone.
 //!
-//! The verdict is that of the one ladder ([`rule`]); here it is put into words. A message says neither which
-//! stream and pool the free memory belongs to, nor in how many pieces it lies.
+//! The ladder of [`decide`] gives the verdict; this file writes its reason. Messages show neither the stream and pool of
+//! free memory nor the number of pieces.
 
-use super::conclusion::{Conclusion, cut_short, text};
-use super::reckoning::Reckoning;
+use super::conclusion::{Conclusion, amount_text, incomplete};
+use super::numbers::MessageNumbers;
 use super::{advice, backends};
 use crate::allocator::verdict::{
     ApproxBytes, Cause, Likelihood, MemoryAtFailure, Verdict, decide, format_approx, largest_first,
 };
 use crate::explain::message::Wording;
 
-/// Says what `r` comes to.
-pub(super) fn conclude(r: &Reckoning) -> Conclusion {
-    said_for_cuda(r).in_words_of(r.vendor)
+pub(super) fn conclude(numbers: &MessageNumbers) -> Conclusion {
+    conclude_for_cuda(numbers).for_vendor(numbers.vendor)
 }
 
-fn said_for_cuda(r: &Reckoning) -> Conclusion {
-    if r.is_absurd {
+fn conclude_for_cuda(numbers: &MessageNumbers) -> Conclusion {
+    if numbers.is_impossible_size {
         return Conclusion {
             is_certain: true,
             settings_can_help: Some(false),
@@ -29,51 +28,55 @@ fn said_for_cuda(r: &Reckoning) -> Conclusion {
             )
         };
     }
-    if let Some(most) = &r.said.block_limit {
-        return backends::too_large_a_block(r, &most.text);
+    if let Some(most) = &numbers.printed.block_limit {
+        return backends::block_too_large(numbers, &most.text);
     }
-    match r.said.wording {
-        Wording::Mps => backends::metal(r),
-        Wording::Async => backends::asynchronous(r),
-        _ => match (r.request, r.free) {
-            (Some(request), Some(free)) => native(r, request, free),
-            (Some(request), None) => backends::without_free(r, request),
-            _ => cut_short(r),
+    match numbers.printed.wording {
+        Wording::Mps => backends::metal(numbers),
+        Wording::Async => backends::asynchronous(numbers),
+        _ => match (numbers.request, numbers.free) {
+            (Some(request), Some(free)) => conclude_native(numbers, request, free),
+            (Some(request), None) => backends::without_free(numbers, request),
+            _ => incomplete(numbers),
         },
     }
 }
 
-/// What the caching allocator says since 1.0.
-fn native(r: &Reckoning, request: ApproxBytes, free: ApproxBytes) -> Conclusion {
-    let c = r.circumstances(request, free);
-    let ruling = decide(&c);
-    let over_limit = over_limit(r, request);
+/// For messages of the caching allocator with all numbers (PyTorch 1.0 and later).
+fn conclude_native(
+    numbers: &MessageNumbers,
+    request: ApproxBytes,
+    free: ApproxBytes,
+) -> Conclusion {
+    let memory = numbers.memory_at_failure(request, free);
+    let ruling = decide(&memory);
+    let over_limit = exceeds_limit(numbers, request);
     let base = Conclusion {
         verdict: ruling.verdict,
         is_certain: ruling.is_certain,
         within_rounding: ruling.within_rounding,
-        settings_can_help: settings_can_help(r, free),
-        causes: causes(r),
+        settings_can_help: settings_can_help(numbers, free),
+        causes: causes(numbers),
         ..Conclusion::unknown("", &[])
     };
     if ruling.verdict == Verdict::MemoryLimit {
-        return if is_of_others(r) {
-            freed_since(r, base)
+        return if is_held_by_others(numbers) {
+            freed_since(numbers, base)
         } else {
-            limited(r, request, over_limit, base)
+            memory_limit(numbers, request, over_limit, base)
         };
     }
-    let Some((reserved, unallocated)) = r.reserved.zip(r.unallocated) else {
-        return Conclusion { causes: base.causes, ..cut_short(r) };
+    let Some((reserved, unallocated)) = numbers.reserved.zip(numbers.unallocated) else {
+        return Conclusion { causes: base.causes, ..incomplete(numbers) };
     };
-    let wanted = wanted_text(r, request, &c);
+    let requested = request_text(numbers, request, &memory);
     let conclusion = match ruling.verdict {
-        Verdict::PrivatePool => of_private_pools(r, &c, &wanted, base),
-        Verdict::Fragmentation => in_pieces(r, unallocated, &wanted, base),
-        Verdict::NonPytorch => outside(r, reserved, &wanted, base),
+        Verdict::PrivatePool => private_pools(numbers, &memory, &requested, base),
+        Verdict::Fragmentation => fragmentation(numbers, unallocated, &requested, base),
+        Verdict::NonPytorch => outside(numbers, reserved, &requested, base),
         verdict => {
-            debug_assert_eq!(verdict, Verdict::Capacity, "a message has no other");
-            full(r, &c, &wanted, base)
+            debug_assert_eq!(verdict, Verdict::Capacity, "a message cannot show other verdicts");
+            capacity(numbers, &memory, &requested, base)
         }
     };
     let mut advice = conclusion.advice;
@@ -81,7 +84,7 @@ fn native(r: &Reckoning, request: ApproxBytes, free: ApproxBytes) -> Conclusion 
         advice.push(format!(
             "The limit of {} would also have refused this request: with the {} reserved it comes \
              to {}.",
-            text(r.said.allowed.as_ref()),
+            amount_text(numbers.printed.allowed.as_ref()),
             format_approx(reserved),
             format_approx(reserved.saturating_add(request))
         ));
@@ -89,35 +92,39 @@ fn native(r: &Reckoning, request: ApproxBytes, free: ApproxBytes) -> Conclusion 
     Conclusion { advice, ..conclusion }
 }
 
-/// What was asked of the device, in words.
-fn wanted_text(r: &Reckoning, request: ApproxBytes, c: &MemoryAtFailure) -> String {
-    let asked = text(r.said.requested.as_ref());
-    let wanted = c.needed_from_device();
-    if wanted == request {
-        return asked.to_owned();
+/// The size of the request to the device.
+fn request_text(
+    numbers: &MessageNumbers,
+    request: ApproxBytes,
+    memory: &MemoryAtFailure,
+) -> String {
+    let printed = amount_text(numbers.printed.requested.as_ref());
+    let needed = memory.needed_from_device();
+    if needed == request {
+        return printed.to_owned();
     }
-    format!("{} (whole granules of an expandable segment, for {asked})", format_approx(wanted))
+    format!("{} (whole granules of an expandable segment, for {printed})", format_approx(needed))
 }
 
-fn of_private_pools(
-    r: &Reckoning,
-    c: &MemoryAtFailure,
-    wanted: &str,
+fn private_pools(
+    numbers: &MessageNumbers,
+    memory: &MemoryAtFailure,
+    requested: &str,
     base: Conclusion,
 ) -> Conclusion {
     let mut advice = vec![Verdict::PrivatePool.advice_text().to_owned()];
-    if c.suffices_with_device(c.own.all).is_likely() {
-        advice.extend(advice::fragmentation(r));
+    if memory.suffices_with_device(memory.own.all).is_likely() {
+        advice.extend(advice::fragmentation(numbers));
     }
     Conclusion {
         reason: format!(
             "{} is free in private pools (CUDA graphs, MemPool), which the message counts as \
-             allocated; with the {} free on the device, that covers the {wanted} requested, but no \
+             allocated; with the {} free on the device, that covers the {requested} requested, but no \
              request outside those pools can use it",
-            text(r.said.private_pools.as_ref()),
-            text(r.said.free.as_ref())
+            amount_text(numbers.printed.private_pools.as_ref()),
+            amount_text(numbers.printed.free.as_ref())
         ),
-        // The request may be one of such a pool.
+        // The request may come from one of these pools, and then settings can help.
         settings_can_help: base.settings_can_help.filter(|can_help| *can_help),
         advice,
         ..base
@@ -125,94 +132,108 @@ fn of_private_pools(
     .settled_by_snapshot()
 }
 
-fn in_pieces(
-    r: &Reckoning,
+fn fragmentation(
+    numbers: &MessageNumbers,
     unallocated: ApproxBytes,
-    wanted: &str,
+    requested: &str,
     base: Conclusion,
 ) -> Conclusion {
     Conclusion {
         reason: format!(
             "{} is reserved by PyTorch but unallocated. In one piece, with the {} free on the \
-             device, it would cover the {wanted} requested. The message does not show whether the \
+             device, it would cover the {requested} requested. The message does not show whether the \
              pieces belong to the request's stream and pool",
-            unallocated_text(r, unallocated),
-            text(r.said.free.as_ref())
+            unallocated_text(numbers, unallocated),
+            amount_text(numbers.printed.free.as_ref())
         ),
-        advice: advice::fragmentation(r),
+        advice: advice::fragmentation(numbers),
         ..base
     }
     .settled_by_snapshot()
 }
 
-fn outside(r: &Reckoning, reserved: ApproxBytes, wanted: &str, base: Conclusion) -> Conclusion {
-    let is_certain = base.is_certain && !r.others().is_empty();
+fn outside(
+    numbers: &MessageNumbers,
+    reserved: ApproxBytes,
+    requested: &str,
+    base: Conclusion,
+) -> Conclusion {
+    let is_certain = base.is_certain && !numbers.other_processes().is_empty();
     let nvidia_smi = "nvidia-smi, while the job runs: it lists the processes on the device";
     Conclusion {
         reason: format!(
-            "{} of the device is in use outside this process' allocator{}; without it the {wanted} \
+            "{} of the device is in use outside this process' allocator{}; without it the {requested} \
              requested would fit. The allocator itself holds {}",
-            format_approx(r.outside.unwrap_or_default()),
-            who(r),
+            format_approx(numbers.outside.unwrap_or_default()),
+            outside_users(numbers),
             format_approx(reserved)
         ),
         is_certain,
         settled_by: (!is_certain).then(|| nvidia_smi.to_owned()),
-        advice: advice::outside(r),
+        advice: advice::outside(numbers),
         ..base
     }
 }
 
-fn full(r: &Reckoning, c: &MemoryAtFailure, wanted: &str, base: Conclusion) -> Conclusion {
-    let (request, cached) = (c.segment, r.unallocated.unwrap_or_default());
-    let all_free = c.device_free.saturating_add(cached);
+fn capacity(
+    numbers: &MessageNumbers,
+    memory: &MemoryAtFailure,
+    requested: &str,
+    base: Conclusion,
+) -> Conclusion {
+    let (request, cached) = (memory.segment, numbers.unallocated.unwrap_or_default());
+    let all_free = memory.device_free.saturating_add(cached);
     let is_too_large =
-        r.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No);
-    let (reserved, free_text) = (r.reserved.unwrap_or_default(), format_approx(all_free));
-    let is_lent = r.capacity.is_some_and(|capacity| capacity.covers(reserved) == Likelihood::No);
+        numbers.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No);
+    let (reserved, free_text) = (numbers.reserved.unwrap_or_default(), format_approx(all_free));
+    let exceeds_device =
+        numbers.capacity.is_some_and(|capacity| capacity.covers(reserved) == Likelihood::No);
     let reason = if is_too_large {
         format!(
-            "the request of {wanted} alone is larger than the device ({})",
-            text(r.said.capacity.as_ref())
+            "the request of {requested} alone is larger than the device ({})",
+            amount_text(numbers.printed.capacity.as_ref())
         )
-    } else if r.is_full(request) && all_free.covers(request).is_likely() {
+    } else if numbers.is_cache_full(request) && all_free.covers(request).is_likely() {
         format!(
-            "the device is full: the program holds {} and requests {wanted} more. Free on the device and in the cache \
+            "the device is full: the program holds {} and requests {requested} more. Free on the device and in the cache \
              is {free_text}, in pieces: no more than a busy cache always has",
             format_approx(reserved.saturating_sub(cached)),
         )
-    } else if c
-        .suffices_with_device(cached.saturating_add(c.other_pool).saturating_add(c.outside))
+    } else if memory
+        .suffices_with_device(
+            cached.saturating_add(memory.other_pool).saturating_add(memory.outside),
+        )
         .is_likely()
     {
         format!(
-            "the device and the cache have {free_text} free, less than the {wanted} requested; it would be \
+            "the device and the cache have {free_text} free, less than the {requested} requested; it would be \
              enough only together with private pools and memory outside PyTorch"
         )
     } else {
         format!(
-            "the program holds {} and requests {wanted} more; the device and the cache have \
+            "the program holds {} and requests {requested} more; the device and the cache have \
              {free_text} free",
             format_approx(reserved.saturating_sub(cached)),
         )
     };
-    let reason = if is_lent {
+    let reason = if exceeds_device {
         format!(
             "{reason}. PyTorch has {} reserved, more than the device has ({}): Windows lent it host memory (shared GPU \
              memory), which is slow, and has no more",
             format_approx(reserved),
-            text(r.said.capacity.as_ref())
+            amount_text(numbers.printed.capacity.as_ref())
         )
     } else {
         reason
     };
-    let conclusion = Conclusion { reason, advice: advice::capacity(r, request, all_free), ..base };
+    let conclusion =
+        Conclusion { reason, advice: advice::capacity(numbers, request, all_free), ..base };
     if conclusion.is_certain { conclusion } else { conclusion.settled_by_snapshot() }
 }
 
-/// Whether the process' own limit refuses the request; `None` without a limit.
-fn over_limit(r: &Reckoning, request: ApproxBytes) -> Option<Likelihood> {
-    let (allowed, reserved) = r.allowed.zip(r.reserved)?;
+/// The likelihood that the process' own limit refuses the request; `None` without a limit.
+fn exceeds_limit(numbers: &MessageNumbers, request: ApproxBytes) -> Option<Likelihood> {
+    let (allowed, reserved) = numbers.allowed.zip(numbers.reserved)?;
     Some(match allowed.covers(reserved.saturating_add(request)) {
         Likelihood::Yes => Likelihood::No,
         Likelihood::No => Likelihood::Yes,
@@ -221,103 +242,108 @@ fn over_limit(r: &Reckoning, request: ApproxBytes) -> Option<Likelihood> {
     })
 }
 
-/// Settings move free memory about: they can help where what is free, within the limit, is enough.
-/// What is free on the device serves a request smaller than a segment only where segments can grow.
-fn settings_can_help(r: &Reckoning, free: ApproxBytes) -> Option<bool> {
-    let (unallocated, least) = (r.unallocated?, r.least_request()?);
+/// Settings rearrange free memory, so they can help if all free memory within the limit is enough. Free memory of the
+/// device serves a request smaller than a segment only if segments can grow.
+fn settings_can_help(numbers: &MessageNumbers, free: ApproxBytes) -> Option<bool> {
+    let (unallocated, smallest) = (numbers.unallocated?, numbers.min_request()?);
     let mut room = free;
-    if let Some((allowed, reserved)) = r.allowed.zip(r.reserved) {
+    if let Some((allowed, reserved)) = numbers.allowed.zip(numbers.reserved) {
         let left = allowed.saturating_sub(reserved);
         if left.bytes < room.bytes {
             room = left;
         }
     }
-    let covers = room.saturating_add(unallocated).covers(least);
+    let covers = room.saturating_add(unallocated).covers(smallest);
     if unallocated.bytes > 0 {
         return Some(covers != Likelihood::No);
     }
-    // Without granules what is free may be enough.
-    let is_cut = r.request != Some(least);
-    Some((is_cut || r.said.expandable == Some(true)) && covers.is_likely())
+    // Without whole segments, the free memory may be enough.
+    let is_from_segment = numbers.request != Some(smallest);
+    Some((is_from_segment || numbers.printed.expandable == Some(true)) && covers.is_likely())
 }
 
-/// The device had room: something else refused.
-fn limited(
-    r: &Reckoning,
+/// The device had room, so something else refused the request.
+fn memory_limit(
+    numbers: &MessageNumbers,
     request: ApproxBytes,
-    over: Option<Likelihood>,
+    exceeds: Option<Likelihood>,
     base: Conclusion,
 ) -> Conclusion {
-    let (wanted, free) = (text(r.said.requested.as_ref()), text(r.said.free.as_ref()));
-    let had_room = format!("the device had {free} free for the {wanted} requested");
+    let (requested, free) = (
+        amount_text(numbers.printed.requested.as_ref()),
+        amount_text(numbers.printed.free.as_ref()),
+    );
+    let had_room = format!("the device had {free} free for the {requested} requested");
     let certain = |reason: &str, advice: &str, base| Conclusion {
         reason: format!("{had_room}: {reason}"),
         is_certain: true,
         advice: vec![advice.to_owned()],
         ..base
     };
-    // A limit that rounding could have hidden is the limit.
-    match over.filter(|over| *over != Likelihood::No).zip(r.reserved) {
-        Some((over, reserved)) => over_own_limit(r, &had_room, reserved, request, over, base),
-        None if r.said.refused_by_pool => certain(
+    // If rounding may hide that the limit was exceeded, the limit is the cause.
+    match exceeds.filter(|exceeds| *exceeds != Likelihood::No).zip(numbers.reserved) {
+        Some((exceeds, reserved)) => {
+            over_own_limit(numbers, &had_room, reserved, request, exceeds, base)
+        }
+        None if numbers.printed.refused_by_pool => certain(
             "the allocator of the MemPool in use refused, not the device",
             "Look for warnings of that pool's allocator above this message.",
             base,
         ),
-        None if r.said.exceeds_reserve => certain(
+        None if numbers.printed.exceeds_reserve => certain(
             "the addresses reserved for an expandable segment are too few for a block of that size",
             "Raise expandable_segments_reserve in PYTORCH_CUDA_ALLOC_CONF, or leave it unset.",
             base,
         ),
-        None => refused_outside(r, &had_room, over.is_some(), base),
+        None => refused_elsewhere(numbers, &had_room, exceeds.is_some(), base),
     }
 }
 
-/// By the process's own limit.
+/// The process' own limit refused the request.
 fn over_own_limit(
-    r: &Reckoning,
+    numbers: &MessageNumbers,
     had_room: &str,
     reserved: ApproxBytes,
     request: ApproxBytes,
-    over: Likelihood,
+    exceeds: Likelihood,
     base: Conclusion,
 ) -> Conclusion {
     let mut advice = vec![Verdict::MemoryLimit.advice_text().to_owned()];
     if base.settings_can_help == Some(true) {
-        advice.extend(advice::fragmentation(r));
+        advice.extend(advice::fragmentation(numbers));
     }
     Conclusion {
         reason: format!(
             "{had_room}, but the process may hold at most {}: it has {} reserved and with this request \
              would hold {}",
-            text(r.said.allowed.as_ref()),
+            amount_text(numbers.printed.allowed.as_ref()),
             format_approx(reserved),
             format_approx(reserved.saturating_add(request))
         ),
-        is_certain: over == Likelihood::Yes,
+        is_certain: exceeds == Likelihood::Yes,
         advice,
         ..base
     }
 }
 
-/// By nothing that the message names.
-fn refused_outside(
-    r: &Reckoning,
+/// The message does not show what refused the request.
+fn refused_elsewhere(
+    numbers: &MessageNumbers,
     had_room: &str,
     is_within_limit: bool,
     base: Conclusion,
 ) -> Conclusion {
     let no_limit = if is_within_limit {
-        format!("the limit of {} is not reached", text(r.said.allowed.as_ref()))
+        format!("the limit of {} is not reached", amount_text(numbers.printed.allowed.as_ref()))
     } else {
         "the message names no limit of PyTorch's own".to_owned()
     };
-    let mut advice = r.vendor.refusals.to_vec();
+    let mut advice = numbers.vendor.refusals.to_vec();
     advice.push(
         "Look for another process on the GPU that comes and goes: the free memory was read a moment after \
          the refusal.",
     );
-    if r.said.expandable == Some(true) {
+    if numbers.printed.expandable == Some(true) {
         advice.push(
             "Try without expandable_segments: under WSL2 and on some boards its mappings fail with memory \
              free.",
@@ -336,70 +362,77 @@ fn refused_outside(
     }
 }
 
-/// Whether others hold the device, of which next to nothing is free, and the message names no limit.
-fn is_of_others(r: &Reckoning) -> bool {
-    let has_limit = r.allowed.is_some() || r.said.refused_by_pool || r.said.exceeds_reserve;
-    !has_limit && r.is_outside_telling() && r.has_little_free()
+/// True if others use the device, next to nothing is free, and the message has no limit.
+fn is_held_by_others(numbers: &MessageNumbers) -> bool {
+    let has_limit = numbers.allowed.is_some()
+        || numbers.printed.refused_by_pool
+        || numbers.printed.exceeds_reserve;
+    !has_limit && numbers.is_outside_significant() && numbers.has_little_free()
 }
 
-/// Others hold the device; what is free now was not, a moment earlier.
-fn freed_since(r: &Reckoning, base: Conclusion) -> Conclusion {
+/// Others use the device, and the printed free memory was freed after the refusal.
+fn freed_since(numbers: &MessageNumbers, base: Conclusion) -> Conclusion {
     Conclusion {
         verdict: Verdict::NonPytorch,
         reason: format!(
             "{} of the device is in use outside this process' allocator{}. The {} free would have been enough, but it \
              is read a moment after the refusal, and others take and give back meanwhile",
-            format_approx(r.outside.unwrap_or_default()),
-            who(r),
-            text(r.said.free.as_ref()),
+            format_approx(numbers.outside.unwrap_or_default()),
+            outside_users(numbers),
+            amount_text(numbers.printed.free.as_ref()),
         ),
         is_certain: false,
         settled_by: Some(
             "nvidia-smi, while the job runs: it lists the processes on the device".to_owned(),
         ),
-        advice: advice::outside(r),
+        advice: advice::outside(numbers),
         ..base
     }
 }
 
-/// Who uses the memory outside the allocator.
-fn who(r: &Reckoning) -> String {
-    let mut parts: Vec<String> = r
-        .others()
+/// The processes that use the memory outside the allocator.
+fn outside_users(numbers: &MessageNumbers) -> String {
+    let mut parts: Vec<String> = numbers
+        .other_processes()
         .into_iter()
         .take(3)
         .map(|other| format!("process {}: {}", other.pid, other.in_use.text))
         .collect();
-    if let Some(own) = r.own_outside.filter(|own| own.bytes > 0) {
-        parts.push(format!("this process itself: {}", format_approx(own)));
+    if let Some(outside) = numbers.this_process_outside.filter(|outside| outside.bytes > 0) {
+        parts.push(format!("this process itself: {}", format_approx(outside)));
     }
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
-/// Where memory was that could have served the request, largest first.
-fn causes(r: &Reckoning) -> Vec<Cause> {
-    let cause = |kind, about: ApproxBytes, note: &str| Cause {
+/// Memory that could have served the request, largest first.
+fn causes(numbers: &MessageNumbers) -> Vec<Cause> {
+    let cause = |kind, amount: ApproxBytes, note: &str| Cause {
         kind,
-        bytes: about.bytes,
+        bytes: amount.bytes,
         note: note.to_owned(),
     };
     largest_first(vec![
         cause(
             Verdict::Fragmentation,
-            r.unallocated.unwrap_or_default(),
+            numbers.unallocated.unwrap_or_default(),
             "reserved but unallocated, of any stream and in any number of pieces",
         ),
-        cause(Verdict::PrivatePool, r.private, "free in private pools (CUDA graphs, MemPool)"),
+        cause(
+            Verdict::PrivatePool,
+            numbers.private_free,
+            "free in private pools (CUDA graphs, MemPool)",
+        ),
         cause(
             Verdict::NonPytorch,
-            r.outside.unwrap_or_default(),
+            numbers.outside.unwrap_or_default(),
             "in use outside this allocator: other processes, the CUDA context, libraries",
         ),
     ])
 }
 
-fn unallocated_text(r: &Reckoning, unallocated: ApproxBytes) -> String {
-    r.said
+fn unallocated_text(numbers: &MessageNumbers, unallocated: ApproxBytes) -> String {
+    numbers
+        .printed
         .unallocated
         .as_ref()
         .map_or_else(|| format_approx(unallocated), |amount| amount.text.clone())

@@ -1,8 +1,8 @@
-//! Finished answers rendered for their readers.
+//! Renders finished reports as text.
 //!
-//! In: the serializable answers of the rooms below. Out: text. [`report`] lays an answer out as a [`document`], which is
-//! rendered for a terminal, as Markdown or as HTML; [`formats`] writes what other programs read; [`page`] is an HTML file
-//! with every allocation in it. Computes no figures.
+//! In: the serializable reports of the rooms below. Out: text. [`report`] lays a report out as a [`document`], which is
+//! rendered for a terminal, as Markdown or as HTML; [`formats`] writes formats for other programs; [`page`] writes an
+//! interactive HTML file with every allocation. Computes no figures.
 
 pub mod document;
 pub mod formats;

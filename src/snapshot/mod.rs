@@ -43,6 +43,7 @@ pub use torch_range::TorchRange;
 pub use trace::{Annotation, TraceEntries, TraceEntry};
 
 pub use crate::allocator::trace_action::{Action, BlockState};
+pub use crate::base::input::Source;
 
 impl Snapshot {
     /// Reads a snapshot. `progress` is called with the offset from time to time.

@@ -10,7 +10,7 @@ pub const COST_SCHEMA: &str = "oomscope/cost/1";
 /// How long device calls take on one GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Costs {
-    /// [`COST_SCHEMA`]
+    /// `oomscope/cost/1`
     pub schema: String,
     /// The GPU's name, as the driver reports it.
     pub gpu: String,

@@ -11,7 +11,7 @@ use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, plain_json};
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::cli::{Config, EXAMPLE};
-use oomscope::compare::diff::{self, At, diff};
+use oomscope::compare::diff::{self, ComparedMoment, diff};
 use oomscope::compare::gate::{AllowMissing, Baseline, CheckReport, Gate, Limits, judge, peaks};
 use oomscope::output::document::{self, Style};
 use oomscope::output::formats;
@@ -187,14 +187,14 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
         flags: &Limits::default(),
         baseline: Some(&Baseline::new(peaks(&of_other, "a"))),
         is_only: true,
-        is_whole: true,
+        is_complete: true,
         allow_missing: &AllowMissing::default(),
         device: None,
         minor: None,
         source: &|_| None,
     };
     let judged = vec![judge(snapshot, "a", "a", &gate)];
-    let missing = gate.not_checked(&judged, &BTreeSet::new());
+    let missing = gate.missing_findings(&judged, &BTreeSet::new());
     let report = CheckReport::new(judged, missing, None, Vec::new(), Some(2));
     said.extend(shown(&report::check(&report)));
     said.extend([formats::github(&report), formats::junit(&report)]);
@@ -202,7 +202,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
     data.push(formats::sarif(&report, "1"));
 
     for pair in [[snapshot, other], [other, snapshot]] {
-        for at in [At::Peak, At::Snapshot] {
+        for at in [ComparedMoment::Peak, ComparedMoment::Snapshot] {
             let [before, after] =
                 pair.map(|snapshot| diff::File { snapshot, path: "a", size_bytes: 1 });
             let options =

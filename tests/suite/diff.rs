@@ -3,7 +3,7 @@
 use crate::support::program::{file, refusal, result_of, run};
 use crate::support::{fixtures, program};
 use oomscope::compare::diff::{
-    At, DeviceDiff, DiffOptions, DiffReport, Figures, File, MatchedBy, Status, diff,
+    ComparedMoment, DeviceDiff, DiffOptions, DiffReport, Figures, File, MatchedBy, Status, diff,
 };
 use oomscope::snapshot::Snapshot;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ fn in_memory(before: &Value, after: &Value) -> DiffReport {
     let read = |value: &Value| Snapshot::read(value.to_string().as_bytes(), &|_| {}).unwrap();
     let (before, after) = (read(before), read(after));
     let named = |snapshot, path| File { snapshot, path, size_bytes: 0 };
-    let options = DiffOptions { at: At::Snapshot, top: usize::MAX, ..DiffOptions::default() };
+    let options = DiffOptions { at: ComparedMoment::Snapshot, top: usize::MAX, ..DiffOptions::default() };
     diff(named(&before, "before"), named(&after, "after"), options)
 }
 
@@ -453,7 +453,7 @@ fn folded_stacks_hold_every_byte_of_both_sides() {
 #[test]
 fn the_documentation_lists_every_figure_as_the_catalogue_has_it() {
     let page = std::fs::read_to_string("docs/diff.md").unwrap();
-    for (place, figure) in Figures::places() {
+    for (place, figure) in Figures::json_paths() {
         let row = format!("\n| `{place}` | {} |\n", figure.meaning());
         assert!(page.contains(&row), "docs/diff.md lacks {row}");
     }

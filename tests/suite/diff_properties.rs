@@ -4,7 +4,7 @@
 use crate::support::{fixtures, generator};
 use oomscope::analysis::analyze;
 use oomscope::compare::diff::{
-    At, DeviceDiff, DiffOptions, DiffReport, Figures, File, HeldChange, MatchedBy, Space,
+    ComparedMoment, DeviceDiff, DiffOptions, DiffReport, Figures, File, LiveChange, MatchedBy, MemoryUse,
     StackChange, Status, diff,
 };
 use oomscope::snapshot::Snapshot;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const ALL: usize = usize::MAX;
 
-fn compare(before: &Snapshot, after: &Snapshot, at: At, top: usize) -> DiffReport {
+fn compare(before: &Snapshot, after: &Snapshot, at: ComparedMoment, top: usize) -> DiffReport {
     let file = |snapshot, path| File { snapshot, path, size_bytes: 1 };
     let options = DiffOptions { at, top, all_stacks: true, ..DiffOptions::default() };
     diff(file(before, "before"), file(after, "after"), options)
@@ -30,8 +30,8 @@ fn opposite(status: Status) -> Status {
     }
 }
 
-fn turned(held: HeldChange) -> HeldChange {
-    HeldChange {
+fn turned(held: LiveChange) -> LiveChange {
+    LiveChange {
         before_bytes: held.after_bytes,
         after_bytes: held.before_bytes,
         delta_bytes: -held.delta_bytes,
@@ -41,7 +41,7 @@ fn turned(held: HeldChange) -> HeldChange {
 }
 
 /// A stack before and after, and what became of it.
-type Row = (String, HeldChange, Option<MatchedBy>, Vec<FrameReport>, Vec<FrameReport>);
+type Row = (String, LiveChange, Option<MatchedBy>, Vec<FrameReport>, Vec<FrameReport>);
 
 fn row(stack: &StackChange) -> Row {
     let own = stack.frames.to_vec();
@@ -108,8 +108,8 @@ fn is_negative_of(there: &DiffReport, back: &DiffReport) {
             (a.new, a.gone, a.grown, a.shrunk, a.unchanged, a.moved),
             (b.gone, b.new, b.shrunk, b.grown, b.unchanged, b.moved)
         );
-        let spaces = |by: Space<i64>| (by.reserved_bytes, by.allocated_bytes, by.inactive_bytes);
-        let less = |by: Space<i64>| (-by.reserved_bytes, -by.allocated_bytes, -by.inactive_bytes);
+        let spaces = |by: MemoryUse<i64>| (by.reserved_bytes, by.allocated_bytes, by.inactive_bytes);
+        let less = |by: MemoryUse<i64>| (-by.reserved_bytes, -by.allocated_bytes, -by.inactive_bytes);
         assert_eq!(
             sorted(there.pools.iter().map(|p| (p.pool_id, spaces(p.delta)))),
             sorted(back.pools.iter().map(|p| (p.pool_id, less(p.delta))))
@@ -144,14 +144,14 @@ fn is_empty(report: &DiffReport) {
             (counts.new, counts.gone, counts.grown, counts.shrunk, counts.moved),
             (0, 0, 0, 0, 0)
         );
-        assert!(device.pools.iter().all(|pool| pool.delta == Space::default()));
-        assert!(device.streams.iter().all(|stream| stream.delta == Space::default()));
+        assert!(device.pools.iter().all(|pool| pool.delta == MemoryUse::default()));
+        assert!(device.streams.iter().all(|stream| stream.delta == MemoryUse::default()));
         assert!(device.by_phase.iter().all(|phase| phase.delta_peak_allocated_bytes == 0));
         assert!(device.by_step.iter().all(|step| step.delta_peak_allocated_bytes == 0));
     }
 }
 
-fn sum(rows: impl Iterator<Item = HeldChange>) -> (u64, u64, i64, u64, u64) {
+fn sum(rows: impl Iterator<Item = LiveChange>) -> (u64, u64, i64, u64, u64) {
     rows.fold((0, 0, 0, 0, 0), |sum, held| {
         assert_eq!(held.delta_bytes, held.after_bytes as i64 - held.before_bytes as i64);
         (
@@ -179,7 +179,7 @@ fn adds_up(report: &DiffReport) {
         let lines = device.lines.iter().map(|line| line.held);
         assert_eq!(sum(lines.chain([device.other_lines.held])), total);
         assert_eq!(sum(device.all_stacks.iter().map(|stack| stack.held)), total);
-        let pools = |of: fn(&Space<u64>) -> u64| -> (u64, u64) {
+        let pools = |of: fn(&MemoryUse<u64>) -> u64| -> (u64, u64) {
             let pools = device.pools.iter();
             pools.fold((0, 0), |sum, p| (sum.0 + of(&p.before), sum.1 + of(&p.after)))
         };
@@ -195,7 +195,7 @@ fn adds_up(report: &DiffReport) {
 }
 
 fn check(before: &Snapshot, after: &Snapshot) {
-    for at in [At::Peak, At::Snapshot] {
+    for at in [ComparedMoment::Peak, ComparedMoment::Snapshot] {
         let there = compare(before, after, at, ALL);
         is_negative_of(&there, &compare(after, before, at, ALL));
         for top in [0, 1, 3, ALL] {
@@ -331,13 +331,13 @@ fn the_figures_are_those_of_analyze() {
     for name in fixtures::names() {
         let snapshot = fixtures::snapshot(&name);
         let alone = analyze(&snapshot, &name, 1, oomscope::analysis::Options::default());
-        for at in [At::Peak, At::Snapshot] {
+        for at in [ComparedMoment::Peak, ComparedMoment::Snapshot] {
             let report = compare(&snapshot, &snapshot, at, 3);
             for (device, alone) in report.devices.iter().zip(&alone.devices) {
                 let figures = device.before.unwrap();
                 let allocated = match at {
-                    At::Peak => alone.peak.allocated_bytes,
-                    At::Snapshot => alone.memory.allocated_bytes,
+                    ComparedMoment::Peak => alone.peak.allocated_bytes,
+                    ComparedMoment::Snapshot => alone.memory.allocated_bytes,
                 };
                 assert_eq!(figures.number(Figure::Allocated), allocated, "{name} {at:?}");
                 assert_eq!(
@@ -345,7 +345,7 @@ fn the_figures_are_those_of_analyze() {
                     alone.peak.reserved_bytes,
                     "{name}"
                 );
-                if at == At::Snapshot {
+                if at == ComparedMoment::Snapshot {
                     assert_eq!(figures.number(Figure::Segments), alone.memory.segments.count);
                     assert_eq!(
                         figures.number(Figure::Stranded),

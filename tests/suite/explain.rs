@@ -5,7 +5,7 @@ use crate::support::program::analyze;
 use crate::support::{fixtures, recorded};
 
 use oomscope::explain::message;
-use oomscope::explain::{ExplainReport, Failure, explain};
+use oomscope::explain::{ExplainReport, ExplainedFailure, explain};
 use serde_json::Value;
 
 pub(super) fn report(text: &[u8]) -> Option<ExplainReport> {
@@ -17,7 +17,7 @@ fn fixture(name: &str) -> ExplainReport {
     report(&std::fs::read(path).unwrap()).unwrap()
 }
 
-fn only(text: &str) -> Failure {
+fn only(text: &str) -> ExplainedFailure {
     let failures = report(text.as_bytes()).unwrap().failures;
     let [failure] = &failures[..] else { panic!("{text}: {failures:?}") };
     failure.clone()

@@ -168,7 +168,7 @@ fn what_turns_on_whether_it_was_a_capture_is_left_out() {
     let oom = failure("2.9.1-side_mempool", None);
     assert_eq!((oom.verdict.word(), oom.pool_id), ("private-pool", Some([0, 1])));
     assert!(oom.remedies.iter().all(|remedy| !remedy.avoids_oom), "{:?}", oom.remedies);
-    assert_eq!((oom.remedies.len(), oom.undisturbed.unwrap().undecided), (2, 7));
+    assert_eq!((oom.remedies.len(), oom.as_recorded.unwrap().undecided), (2, 7));
 }
 
 /// Neither its stream nor the recording says that the request was for a pool; that the whole free segment
@@ -179,7 +179,7 @@ fn what_was_kept_back_tells_a_request_for_a_pool() {
     assert_eq!((oom.verdict.word(), oom.pool_id), ("private-pool", None), "{}", oom.verdict_reason);
     assert!(oom.verdict_reason.contains("120 MiB of free memory could"), "{}", oom.verdict_reason);
     assert_eq!((oom.is_pool_open, oom.kept_back_bytes), (true, Some(120 * MIB)));
-    assert_eq!((oom.remedies, oom.undisturbed), (Vec::new(), None));
+    assert_eq!((oom.remedies, oom.as_recorded), (Vec::new(), None));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn of_a_late_recording_it_is_said_how_much_lies_as_it_lay() {
     let oom = failure("late", None);
     assert_eq!(oom.verdict.word(), "fragmentation");
     assert!(oom.remedies.iter().all(|remedy| !remedy.avoids_oom));
-    assert_eq!(oom.undisturbed.unwrap().reserved_before_bytes, 300 * MIB);
+    assert_eq!(oom.as_recorded.unwrap().reserved_before_bytes, 300 * MIB);
     let words = words_of("late");
     assert!(
         words.contains(
@@ -306,7 +306,7 @@ fn every_remedy_is_what_pytorch_did_under_that_setting() {
 fn that_nothing_can_help_is_said_where_live_memory_alone_is_too_much() {
     for (name, ..) in SCENARIOS {
         let oom = failure(name, None);
-        let Some(own) = oom.undisturbed else { continue };
+        let Some(own) = oom.as_recorded else { continue };
         assert_eq!(own.is_rounded_up, name == "rounded", "{name}");
         assert_eq!(own.reserved_before_bytes, 0, "{name}");
         let is_full = ["capacity", "memory_limit", "outside"].iter().any(|s| name.starts_with(s));

@@ -4,7 +4,7 @@
 use crate::support::peak_heap;
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::cli::Config;
-use oomscope::compare::diff::{At, DiffOptions, File, diff};
+use oomscope::compare::diff::{ComparedMoment, DiffOptions, File, diff};
 use oomscope::compare::gate::{AllowMissing, Gate, Limits, judge};
 use oomscope::output::document::{Style, terminal};
 use oomscope::output::report;
@@ -143,7 +143,7 @@ const ANSWERS: [Answer; 6] = [
     ("diff", |snapshot| {
         let file = File { snapshot, path: "a", size_bytes: 1 };
         let options =
-            DiffOptions { device: None, at: At::Peak, top: 5, minor: None, all_stacks: false };
+            DiffOptions { device: None, at: ComparedMoment::Peak, top: 5, minor: None, all_stacks: false };
         terminal(&report::diff(&diff(file, file, options)), STYLE);
     }),
     ("timeline", |snapshot| {
@@ -181,7 +181,7 @@ const ANSWERS: [Answer; 6] = [
             flags: &Limits::default(),
             baseline: None,
             is_only: true,
-            is_whole: true,
+            is_complete: true,
             allow_missing: &AllowMissing::new(&[]),
             device: None,
             minor: None,

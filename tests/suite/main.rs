@@ -57,6 +57,7 @@ mod phases;
 mod pickle_writer;
 mod plain_text;
 mod program;
+mod python_package;
 mod ranks;
 mod reader_bad_input;
 mod reader_compressed;

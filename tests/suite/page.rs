@@ -273,7 +273,7 @@ fn what_finds_no_room_is_told() {
     let report = analyze_study(&study, name, 0, Options { top: 3, ..Options::default() });
     let device = study.devices().next().unwrap();
     let read = |budget: usize| {
-        let data = PageData::of(device, &report.devices[0], budget).unwrap();
+        let data = PageData::from_device(device, &report.devices[0], budget).unwrap();
         let mut html = Vec::new();
         let report = AnalyzeReport::new(vec![report.clone()], Vec::new(), 3);
         oomscope::output::page::write(
@@ -364,7 +364,7 @@ proptest! {
             let study = Study::new(&snapshot, options.scope());
             let report = analyze_study(&study, "a", 0, options);
             let devices = study.devices().zip(&report.devices);
-            let devices = devices.map(|(device, report)| PageData::of(device, report, budget).unwrap());
+            let devices = devices.map(|(device, report)| PageData::from_device(device, report, budget).unwrap());
             let data = SnapshotData { devices: devices.collect(), whatif: None };
             let report = AnalyzeReport::new(vec![report], Vec::new(), 2);
             let mut html = Vec::new();

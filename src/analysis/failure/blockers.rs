@@ -1,4 +1,4 @@
-//! Which blocks in use keep free memory from being used or given back.
+//! Finds live blocks that keep free memory from being joined or released.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,107 +11,114 @@ use crate::replay::literal::{ContiguousRange, RangeBlock, Tiling};
 use crate::snapshot::BlockState;
 use crate::stacks::frames::{CodeLocation, Culprit, FrameList, StackReader};
 
-/// Blockers that are listed.
-const SHOWN: usize = 5;
-/// A stack that unlocks less than this part of all that is locked is not worth a look.
-const LEAST_PART: u64 = 100;
+/// Maximum number of blockers in a report.
+const SHOWN_BLOCKERS: usize = 5;
+/// A stack is reported if it unlocks at least the total locked memory divided by this.
+const MIN_LOCKED_FRACTION: u64 = 100;
 
-/// Live blocks that keep free space from being used.
+/// Live blocks of one stack that keep free memory from being used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Blocker {
-    /// Free bytes that would be joined or released without them.
+    /// Free bytes that could be joined or released without these blocks.
     pub bytes_unlocked: u64,
-    /// Those of them that could go back to the device.
+    /// The part of `bytes_unlocked` that could be released to the device.
     pub bytes_released: u64,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Their own bytes.
+    /// Size of the blocks in bytes.
     pub bytes_held: u64,
-    /// The innermost line in that stack that is not PyTorch's.
+    /// The innermost line outside PyTorch in the stack that allocated them.
     #[serde(flatten, with = "Culprit")]
     pub location: CodeLocation,
-    /// What was being done there.
+    /// The operation that allocated them; null if the stack shows none.
     pub operation: Option<String>,
     /// The stack that allocated them.
     pub frames: FrameList,
 }
 
 #[derive(Default)]
-struct Locked {
+struct LockedMemory {
     unlocked: u64,
     released: u64,
     blocks: u64,
     bytes: u64,
 }
 
-/// By stack: free memory beside its blocks, which would be joined or released without them. Those come
-/// first that unlock most for each byte they hold.
+/// The stacks whose blocks lock free memory, by unlocked bytes per byte held, descending.
 pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker> {
-    let mut held: BTreeMap<StackId, Locked> = BTreeMap::new();
+    let mut by_stack: BTreeMap<StackId, LockedMemory> = BTreeMap::new();
     let mut locked = 0u64;
-    for stretch in tiling.contiguous_ranges().filter(|stretch| stretch.blocks.len() > 1) {
-        locked += stretch.blocks.iter().filter(|b| is_free(b)).map(|b| b.size).sum::<u64>();
-        in_stretch(&stretch, &mut held);
+    for range in tiling.contiguous_ranges().filter(|range| range.blocks.len() > 1) {
+        locked += range.blocks.iter().filter(|b| is_free(b)).map(|b| b.size).sum::<u64>();
+        add_contiguous_range(&range, &mut by_stack);
     }
-    let mut worth: Vec<(StackId, Locked)> = held
-        .into_iter()
-        .filter(|(_, one)| one.bytes > 0 && one.unlocked.saturating_mul(LEAST_PART) >= locked)
-        .collect();
-    // a / b > c / d, without dividing.
-    let scale = |a: &Locked, b: &Locked| u128::from(a.unlocked) * u128::from(b.bytes);
-    worth.sort_by(|(_, a), (_, b)| scale(b, a).cmp(&scale(a, b)).then(b.unlocked.cmp(&a.unlocked)));
-    worth.truncate(SHOWN);
-    let report = |(stack, one): (StackId, Locked)| {
+    let is_relevant = |memory: &LockedMemory| {
+        memory.bytes > 0 && memory.unlocked.saturating_mul(MIN_LOCKED_FRACTION) >= locked
+    };
+    let mut relevant: Vec<(StackId, LockedMemory)> =
+        by_stack.into_iter().filter(|(_, memory)| is_relevant(memory)).collect();
+    // Compares a / b with c / d as a * d with c * b.
+    let scale = |a: &LockedMemory, b: &LockedMemory| u128::from(a.unlocked) * u128::from(b.bytes);
+    relevant
+        .sort_by(|(_, a), (_, b)| scale(b, a).cmp(&scale(a, b)).then(b.unlocked.cmp(&a.unlocked)));
+    relevant.truncate(SHOWN_BLOCKERS);
+    let report = |(stack, memory): (StackId, LockedMemory)| {
         let location = stacks.code_location(stacks.line_id(stack));
         Blocker {
-            bytes_unlocked: one.unlocked,
-            bytes_released: one.released,
-            blocks: one.blocks,
-            bytes_held: one.bytes,
+            bytes_unlocked: memory.unlocked,
+            bytes_released: memory.released,
+            blocks: memory.blocks,
+            bytes_held: memory.bytes,
             location,
             operation: stacks.operation(stack),
             frames: stacks.frame_list(stack),
         }
     };
-    worth.into_iter().map(report).collect()
+    relevant.into_iter().map(report).collect()
 }
 
 fn is_free(block: &RangeBlock) -> bool {
     block.state == BlockState::Inactive
 }
 
-/// Adds what the blocks of each stack lock in one stretch.
-fn in_stretch(stretch: &ContiguousRange, held: &mut BTreeMap<StackId, Locked>) {
-    let blocks = &stretch.blocks;
-    let used: Vec<(usize, &RangeBlock)> =
+/// Adds the memory that each stack's blocks lock in one contiguous range.
+fn add_contiguous_range(range: &ContiguousRange, by_stack: &mut BTreeMap<StackId, LockedMemory>) {
+    let blocks = &range.blocks;
+    let active: Vec<(usize, &RangeBlock)> =
         blocks.iter().enumerate().filter(|(_, b)| !is_free(b)).collect();
-    let mut of_one_stack = used.chunk_by(|(_, a), (_, b)| a.stack == b.stack).peekable();
-    let mut from = 0;
-    while let Some(own @ &[(_, first), ..]) = of_one_stack.next() {
-        let next = of_one_stack.peek().and_then(|next| next.first());
-        let to = next.map_or(blocks.len(), |(index, _)| *index);
-        let run = blocks.get(from..to).unwrap_or_default();
-        add_run(run, stretch, held.entry(first.stack).or_default());
-        from = own.last().map_or(from, |(index, _)| index + 1);
+    let mut same_stack = active.chunk_by(|(_, a), (_, b)| a.stack == b.stack).peekable();
+    let mut start = 0;
+    while let Some(chunk @ &[(_, first), ..]) = same_stack.next() {
+        let next = same_stack.peek().and_then(|next| next.first());
+        let end = next.map_or(blocks.len(), |(index, _)| *index);
+        let run = blocks.get(start..end).unwrap_or_default(); // `start <= end`: never out of bounds
+        add_run(run, range, by_stack.entry(first.stack).or_default());
+        start = chunk.last().map_or(start, |(index, _)| index + 1);
     }
 }
 
-/// Adds what the blocks of a run lock in it: what would be free without them, end to end.
-fn add_run(run: &[RangeBlock], stretch: &ContiguousRange, held: &mut Locked) {
-    let granule = stretch.granule;
-    let given_back = if stretch.is_private { 0..0 } else { granules(run, granule) };
+/// Adds the memory that a run locks: one stack's consecutive blocks with the free blocks around them.
+fn add_run(run: &[RangeBlock], range: &ContiguousRange, locked: &mut LockedMemory) {
+    let granule = range.granule;
+    // The memory that could be released without the run's blocks.
+    let releasable = if range.is_private { 0..0 } else { whole_granules_of(run, granule) };
     for block in run.iter().filter(|block| is_free(block)) {
-        held.unlocked += block.size;
-        let alone = granules(std::slice::from_ref(block), granule);
-        held.released +=
-            overlap(&given_back, &(block.offset..block.end())) - overlap(&given_back, &alone);
+        locked.unlocked += block.size;
+        let alone = whole_granules_of(std::slice::from_ref(block), granule);
+        locked.released +=
+            overlap(&releasable, &(block.offset..block.end())) - overlap(&releasable, &alone);
     }
-    add_in_the_way(run, granule, &given_back, held);
+    add_locking_blocks(run, granule, &releasable, locked);
 }
 
-/// Adds the blocks of a run that lock something, when the whole of `given_back` would go back without them.
-fn add_in_the_way(run: &[RangeBlock], granule: u64, given_back: &Range<u64>, held: &mut Locked) {
-    // The free block before each, and the one after.
+/// Counts the blocks of a run that lock memory, if `releasable` could be released without them.
+fn add_locking_blocks(
+    run: &[RangeBlock],
+    granule: u64,
+    releasable: &Range<u64>,
+    locked: &mut LockedMemory,
+) {
+    // For each block, the start of the next free block.
     let mut free_after = vec![None; run.len()];
     let mut next = None;
     for (block, after) in run.iter().zip(&mut free_after).rev() {
@@ -124,23 +131,23 @@ fn add_in_the_way(run: &[RangeBlock], granule: u64, given_back: &Range<u64>, hel
             free_before = Some(block.end());
             continue;
         }
-        // Beside free memory, or in a granule with some that would go back.
+        // It touches free memory, or shares a granule with free memory that could be released.
         let first = block.offset / granule * granule;
         let last = block.end().div_ceil(granule).saturating_mul(granule);
-        let common = first.max(given_back.start)..last.min(given_back.end);
+        let common = first.max(releasable.start)..last.min(releasable.end);
         let reaches = |before: u64, after: u64| {
             free_before.is_some_and(|end| end >= before) || free_after.is_some_and(|at| at <= after)
         };
         let is_joined = !common.is_empty() && reaches(common.start + 1, common.end - 1);
         if reaches(block.offset, block.end()) || is_joined {
-            held.blocks += 1;
-            held.bytes += block.size;
+            locked.blocks += 1;
+            locked.bytes += block.size;
         }
     }
 }
 
-/// The whole granules in blocks that lie end to end.
-fn granules(run: &[RangeBlock], granule: u64) -> Range<u64> {
+/// The whole granules in consecutive blocks.
+fn whole_granules_of(run: &[RangeBlock], granule: u64) -> Range<u64> {
     let (Some(first), Some(last)) = (run.first(), run.last()) else { return 0..0 };
     whole_granules(&(first.offset..last.end()), granule)
 }
@@ -155,27 +162,27 @@ mod tests {
 
     const FREE: u32 = 0;
 
-    /// What each stack holds and locks: `blocks`, `bytes`, `unlocked`, `released`.
+    /// `[blocks, bytes, unlocked, released]` of each stack.
     fn locked(blocks: &[(u32, u64)], granule: u64) -> Vec<(u32, [u64; 4])> {
         let mut offset = 0;
-        let laid = |&(stack, size): &(u32, u64)| {
+        let block = |&(stack, size): &(u32, u64)| {
             let state =
                 if stack == FREE { BlockState::Inactive } else { BlockState::ActiveAllocated };
             offset += size;
             RangeBlock { offset: offset - size, size, state, stack: StackId(stack) }
         };
-        let blocks = blocks.iter().map(laid).collect();
-        let mut held = BTreeMap::new();
-        in_stretch(&ContiguousRange { blocks, granule, is_private: false }, &mut held);
-        let told =
-            |(stack, h): (StackId, Locked)| (stack.0, [h.blocks, h.bytes, h.unlocked, h.released]);
-        held.into_iter().map(told).collect()
+        let blocks = blocks.iter().map(block).collect();
+        let mut by_stack = BTreeMap::new();
+        let range = ContiguousRange { blocks, granule, is_private: false };
+        add_contiguous_range(&range, &mut by_stack);
+        let figures = |m: LockedMemory| [m.blocks, m.bytes, m.unlocked, m.released];
+        by_stack.into_iter().map(|(stack, memory)| (stack.0, figures(memory))).collect()
     }
 
     #[test]
-    fn a_segment_goes_back_without_the_only_stack_in_it() {
+    fn a_segment_is_released_without_the_only_stack_in_it() {
         assert_eq!(locked(&[(7, 1), (FREE, 99)], 100), [(7, [1, 1, 99, 99])]);
-        // The second block is beside nothing free, and all the same in the way of the segment.
+        // The second block touches no free memory, but still keeps the segment.
         let alone = [(FREE, 40), (7, 5), (7, 5), (7, 10), (FREE, 40)];
         assert_eq!(locked(&alone, 100), [(7, [3, 20, 80, 80])]);
         let shared = [(FREE, 40), (7, 5), (7, 5), (8, 10), (FREE, 40)];
@@ -183,11 +190,11 @@ mod tests {
     }
 
     #[test]
-    fn an_expandable_segment_goes_back_by_granules() {
-        // Granules of 20; of the first free block 10 to 40, 20 to 40 are free by themselves.
+    fn an_expandable_segment_is_released_by_granules() {
+        // Granules are 20 long. The first free block is 10..40, of which 20..40 can be released anyway.
         let blocks = [(7, 10), (FREE, 30), (7, 30), (7, 5), (FREE, 5), (8, 20)];
         assert_eq!(locked(&blocks, 20), [(7, [3, 45, 35, 15]), (8, [1, 20, 5, 0])]);
-        // Far from anything free a block is in nobody's way.
+        // A block away from free memory locks nothing.
         assert_eq!(locked(&[(7, 20), (7, 25), (FREE, 15)], 20), [(7, [1, 25, 15, 15])]);
     }
 }

@@ -1,7 +1,7 @@
-//! Failed requests of a trace: gathered as a replay passes them, then reported.
+//! Collects the failed requests of a trace during a replay, then reports them.
 
-use super::failed::Failed;
-use super::oom::{Found, OomReport};
+use super::failed::FailureFacts;
+use super::oom::{FailureContext, OomReport};
 use super::remedies::remedies;
 use crate::base::units::counted;
 use crate::base::warning::{Code, Warnings};
@@ -10,53 +10,53 @@ use crate::snapshot::Action;
 use crate::study::DeviceStudy;
 use crate::study::attribution::MemoryBreakdown;
 
-/// Failed requests described, the last ones: a program that retries for ever fails a million times.
+/// Maximum number of failed requests in a report: a program that retries forever fails a million times.
 const MAX_OOMS: usize = 1000;
-/// Failures at the end of a trace for which every block is looked at.
+/// Number of failures at the end of a trace for which every block is examined.
 const DESCRIBED_OOMS: usize = 16;
 
-/// The failed requests of `device`, oldest first: the last ones, the very last with remedies. What is not
-/// said of them goes to `warnings`.
+/// Reports the last failed requests of `device`, oldest first, the very last with remedies. Warns about those that are
+/// left out.
 pub fn failures(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) -> Vec<OomReport> {
-    let mut failures = Failures::of(device);
-    device.replay(Tracking::Totals, |step| failures.see(step));
+    let mut failures = FailureCollector::new(device);
+    device.replay(Tracking::Totals, |step| failures.observe(step));
     failures.reports(None, false, warnings)
 }
 
-/// Gathers them.
-pub(crate) struct Failures<'s, 'a> {
+/// Collects failed requests.
+pub(crate) struct FailureCollector<'s, 'a> {
     device: DeviceStudy<'s, 'a>,
-    /// How many are still to come.
-    left: usize,
-    /// The last of them, oldest first.
-    failed: Vec<Failed>,
+    /// Number of failed requests that are still to come.
+    remaining: usize,
+    /// The last failed requests so far, oldest first.
+    failed: Vec<FailureFacts>,
 }
 
-impl<'s, 'a> Failures<'s, 'a> {
-    /// Of the part of the trace that is looked at.
-    pub(crate) fn of(device: DeviceStudy<'s, 'a>) -> Self {
-        Self { device, left: device.failed_requests().count(), failed: Vec::new() }
+impl<'s, 'a> FailureCollector<'s, 'a> {
+    /// A collector for the window of `device`.
+    pub(crate) fn new(device: DeviceStudy<'s, 'a>) -> Self {
+        Self { device, remaining: device.failed_requests().count(), failed: Vec::new() }
     }
 
-    /// A moment of the replay.
+    /// Call for each step of the replay. A replay may start over.
     #[inline]
-    pub(crate) fn see(&mut self, step: &ReplayStep<'_>) {
+    pub(crate) fn observe(&mut self, step: &ReplayStep<'_>) {
         let Some((index, entry)) = step.entry else {
-            *self = Self::of(self.device);
+            *self = Self::new(self.device);
             return;
         };
         if entry.action == Action::Oom && self.device.window().contains(&index) {
-            debug_assert!(self.left > 0, "a replay passes every entry once, from its start");
-            self.left = self.left.saturating_sub(1);
-            if self.left < MAX_OOMS {
-                let is_late = self.left < DESCRIBED_OOMS;
-                self.failed.push(Failed::recorded(self.device, step, (index, entry), is_late));
+            debug_assert!(self.remaining > 0, "a replay passes every entry once, from its start");
+            self.remaining = self.remaining.saturating_sub(1);
+            if self.remaining < MAX_OOMS {
+                let is_late = self.remaining < DESCRIBED_OOMS;
+                self.failed.push(FailureFacts::recorded(self.device, step, (index, entry), is_late));
             }
         }
     }
 
-    /// The reports, oldest first; that of the last failure says where the memory was `held`; some line `grows`
-    /// with every step, or none. What is not said of them, and why no remedy is claimed, goes to `warnings`.
+    /// Reports the failures, oldest first. `held` attributes the memory at the last failure; `grows` if a line grows
+    /// with every step. Warns about failures that are left out, and if no remedies can be reported.
     pub(crate) fn reports(
         self,
         mut held: Option<MemoryBreakdown>,
@@ -66,11 +66,11 @@ impl<'s, 'a> Failures<'s, 'a> {
         let Self { device, failed, .. } = self;
         let earlier = failed.len().saturating_sub(DESCRIBED_OOMS);
         let ends_trace = !failed.is_empty() && device.ends_with_failure();
-        let goes_on = if ends_trace { device.continuation() } else { None };
-        let tried = remedies(device, &failed[earlier..], goes_on.as_ref());
-        let is_reproduced = tried.is_ok();
-        let tried = tried.unwrap_or_else(|parted| {
-            let (id, entry, why) = (device.id(), parted.entry_index, parted.describe());
+        let continuation = if ends_trace { device.continuation() } else { None };
+        let trials = remedies(device, &failed[earlier..], continuation.as_ref());
+        let is_reproduced = trials.is_ok();
+        let trials = trials.unwrap_or_else(|divergence| {
+            let (id, entry, why) = (device.id(), divergence.entry_index, divergence.describe());
             warnings.add(
                 Code::ModelParted,
                 format!(
@@ -80,29 +80,30 @@ impl<'s, 'a> Failures<'s, 'a> {
             );
             Vec::new()
         });
-        let mut tried = tried.into_iter();
+        let mut trials = trials.into_iter();
         let last = failed.len().saturating_sub(1);
-        let report = |(index, failed): (usize, Failed)| {
-            let tried = if index < earlier { None } else { tried.next() };
+        let report = |(index, failed): (usize, FailureFacts)| {
+            // Earlier failures, and those of a long trace, have no trials.
+            let trials = if index < earlier { None } else { trials.next() };
             let is_last = index == last;
-            let found = Found {
-                tried: tried.unwrap_or_default(),
+            let context = FailureContext {
+                trials: trials.unwrap_or_default(),
                 ends_trace: is_last && ends_trace,
-                goes_on: goes_on.as_ref().filter(|_| is_last),
+                continuation: continuation.as_ref().filter(|_| is_last),
                 held: held.take_if(|_| is_last),
                 is_reproduced,
                 grows,
             };
-            OomReport::of(device, failed, found)
+            OomReport::new(device, failed, context)
         };
         let ooms: Vec<OomReport> = failed.into_iter().enumerate().map(report).collect();
-        warn_of_failures(device, &ooms, warnings);
+        warn_about_failures(device, &ooms, warnings);
         ooms
     }
 }
 
-/// Adds to `warnings` what is not said of the failed requests of `device`, described in `ooms`.
-fn warn_of_failures(device: DeviceStudy<'_, '_>, ooms: &[OomReport], warnings: &mut Warnings) {
+/// Warns about unknown pools of failed requests, and about failures that are left out.
+fn warn_about_failures(device: DeviceStudy<'_, '_>, ooms: &[OomReport], warnings: &mut Warnings) {
     let (memory, oom_count) = (device.memory(), device.failed_requests().count() as u64);
     let device = device.id();
     if ooms.iter().any(|oom| oom.pool_id.is_none() && oom.kept_back_bytes.is_none())

@@ -1,66 +1,78 @@
-//! The verdict on a failed request: the ladder's, held against what other settings and one more step come to.
+//! The verdict on a failed request: the ladder's verdict, checked against replays and the program's next step.
 
-use super::failed::Failed;
+use super::failed::FailureFacts;
 use super::outlook::Outlook;
 use super::reason::{dead_end, reason};
-use super::remedies::Tried;
+use super::remedies::TrialResults;
 use crate::allocator::conf::Settings;
 use crate::allocator::verdict::{Certainty, Verdict, decide};
 
-/// A verdict.
-pub(super) struct Judged {
+/// A verdict with its certainty.
+pub(super) struct Judgement {
     pub(super) verdict: Verdict,
     pub(super) confidence: Certainty,
-    /// What the ladder alone says.
-    ruled: Verdict,
+    /// Verdict from the memory at the failure alone.
+    ladder_verdict: Verdict,
     outlook: Outlook,
-    /// Whether some setting that was tried serves it.
-    is_served: bool,
+    /// Whether a replayed setting serves the request.
+    is_avoidable: bool,
 }
 
-impl Judged {
-    /// Of a request that `failed`. To serve it from memory in pieces is no way out where the program fails again
-    /// soon after: then it is the capacity that it lacks. Nothing is certain unless the model reproduces the
-    /// recording and, for a lack of capacity, the size of the device is known; nor where memory `grows`.
-    pub(super) fn of(
-        failed: &Failed,
-        tried: &Tried,
+impl Judgement {
+    /// Judges a request that `failed`. Fragmentation becomes capacity if the program would fail again soon after. A
+    /// verdict is certain only if the model reproduces the recording and memory does not grow; a capacity verdict
+    /// also requires a known device size.
+    pub(super) fn new(
+        failed: &FailureFacts,
+        trials: &TrialResults,
         outlook: Outlook,
-        [is_reproduced, is_device_known, grows]: [bool; 3],
+        [is_reproduced, is_capacity_known, grows]: [bool; 3],
     ) -> Self {
         let ruling = decide(&failed.circumstances);
-        let ruled = ruling.verdict;
-        let is_beyond = tried.undisturbed.is_some_and(|own| own.no_setting_helps);
-        let is_dead_end = outlook.is_dead_end() || tried.only_postpones();
-        let verdict = match ruled {
-            Verdict::Fragmentation if is_beyond || is_dead_end => Verdict::Capacity,
-            ruled => ruled,
+        let exceeds_reach = trials.as_recorded.is_some_and(|replay| replay.no_setting_helps);
+        let is_dead_end = outlook.is_dead_end() || trials.only_postpones();
+        let verdict = match ruling.verdict {
+            Verdict::Fragmentation if exceeds_reach || is_dead_end => Verdict::Capacity,
+            verdict => verdict,
         };
-        let is_shown = match verdict {
-            // In one piece is not something that can be had unless a replay shows it, one more step with it.
-            Verdict::Fragmentation => tried.lasts() && !grows && outlook.growth.is_none(),
-            // Of a device whose size is not known others may hold a part.
+        let is_confirmed = match verdict {
+            // Only a replay of this and the next step shows that contiguous memory would have been enough.
+            Verdict::Fragmentation => {
+                trials.has_lasting_remedy() && !grows && outlook.growth.is_none()
+            }
+            // On a device of unknown size other processes may hold memory.
             Verdict::Capacity => {
-                let is_full = is_beyond || failed.circumstances.is_exhausted();
-                is_full && is_device_known && !tried.serves()
+                let is_full = exceeds_reach || failed.circumstances.is_exhausted();
+                is_full && is_capacity_known && !trials.has_remedy()
             }
             Verdict::Unknown => false,
-            _ => !outlook.is_dead_end() && !grows,
+            Verdict::MemoryLimit
+            | Verdict::Spurious
+            | Verdict::PendingFree
+            | Verdict::PrivatePool
+            | Verdict::OtherStream
+            | Verdict::NonPytorch
+            | Verdict::Served => !outlook.is_dead_end() && !grows,
         };
-        let is_known = failed.told.pool.is_some() && !failed.told.is_open && is_reproduced;
-        let is_certain = ruling.is_certain && is_known && is_shown;
-        let confidence = if is_certain { Certainty::Certain } else { Certainty::Possible };
-        let is_served = tried.serves();
-        Self { verdict, confidence, ruled, outlook, is_served }
+        let guess = failed.pool_guess;
+        let is_known = guess.pool.is_some() && !guess.is_open && is_reproduced;
+        let is_certain = ruling.is_certain && is_known && is_confirmed;
+        Self {
+            verdict,
+            confidence: if is_certain { Certainty::Certain } else { Certainty::Possible },
+            ladder_verdict: ruling.verdict,
+            outlook,
+            is_avoidable: trials.has_remedy(),
+        }
     }
 
-    /// The sentence with the numbers.
-    pub(super) fn reason(&self, failed: &Failed, settings: &Settings) -> String {
-        let ruled = reason(failed, self.ruled, settings);
-        if self.verdict == self.ruled {
-            ruled
+    /// The reason in a sentence with figures.
+    pub(super) fn reason(&self, failed: &FailureFacts, settings: &Settings) -> String {
+        let reason = reason(failed, self.ladder_verdict, settings);
+        if self.verdict == self.ladder_verdict {
+            reason
         } else {
-            ruled + &dead_end(self.outlook, self.is_served)
+            reason + &dead_end(self.outlook, self.is_avoidable)
         }
     }
 }

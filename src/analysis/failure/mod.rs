@@ -1,9 +1,7 @@
-//! Failed requests: why each failed, what was in the way, which settings would have served it; and one more
-//! request, for the asking.
+//! Explains failed requests: the reason, the blocks that block free memory, and the settings that avoid the failure.
 //!
-//! A request is kept as facts when a replay passes it (`failed`); its report is made once, when what other
-//! settings come to (`remedies`) and where the memory was are known. The verdict is that of
-//! [`crate::allocator::verdict`]; here it is put into a sentence (`reason`).
+//! In: a device's study, whose replay calls the [`FailureCollector`]. Out: an [`OomReport`] per failed request, and a
+//! [`RequestReport`] for a request that is only tried. The verdict is that of [`crate::allocator::verdict`].
 
 mod blockers;
 mod failed;
@@ -16,10 +14,10 @@ mod remedies;
 mod request;
 
 pub use blockers::Blocker;
-pub(crate) use gathered::Failures;
+pub(crate) use gathered::FailureCollector;
 pub use gathered::failures;
 pub use oom::OomReport;
 pub use outlook::{Filling, Growth, NextStep};
-pub use remedies::{GoesOn, Remedy, Undisturbed};
+pub use remedies::{Continued, RecordedReplay, Remedy};
 pub(crate) use request::request;
-pub use request::{RequestReport, Served};
+pub use request::{RequestOutcome, RequestReport, Served, ServedRequest};

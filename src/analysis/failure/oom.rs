@@ -1,12 +1,12 @@
-//! The report of a failed request.
+//! The report on a failed request.
 
 use serde::Serialize;
 
 use super::blockers::Blocker;
-use super::failed::Failed;
-use super::judged::Judged;
+use super::failed::FailureFacts;
+use super::judged::Judgement;
 use super::outlook::{Filling, Growth, NextStep, Outlook};
-use super::remedies::{Remedy, Tried, Undisturbed};
+use super::remedies::{RecordedReplay, Remedy, TrialResults};
 use crate::allocator::verdict::{Cause, Certainty, Verdict, largest_first};
 use crate::base::units::{escape_name, size};
 use crate::replay::ops::Continuation;
@@ -16,125 +16,122 @@ use crate::study::DeviceStudy;
 use crate::study::attribution::MemoryBreakdown;
 use crate::study::memory::LiveByLine;
 
-/// One `oom` entry of a trace.
+/// A failed request: an `oom` entry of a trace.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OomReport {
-    /// Index in the device's trace.
+    /// Index of the entry in the device's trace.
     pub event: u64,
-    /// The rounded request, as recorded.
+    /// Requested bytes, rounded by the allocator, as recorded.
     pub requested_bytes: u64,
-    /// What the allocator asked the device for.
+    /// Size of the segment that the allocator requested from the device, in bytes.
     pub segment_bytes: u64,
-    /// The stream's raw handle.
+    /// Raw handle of the stream.
     pub stream: u64,
-    /// The pool; before PyTorch 2.12, which does not record it, `None` unless all memory like it of its
-    /// stream, other than the default one, is of one private pool.
+    /// The pool; null if not recorded (before PyTorch 2.12) and not inferred from the memory of its stream.
     pub pool_id: Option<[u64; 2]>,
-    /// Bytes that the default pool would have given back for this request, where no pool is recorded: it was
-    /// for a private pool, or they were in one that is gone.
+    /// Free bytes that the default pool would have released for this request but did not. The request was for a
+    /// private pool, or the memory was in one that no longer exists. Absent if the pool is recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_back_bytes: Option<u64>,
-    /// Whether it may as well have been for a private pool: none is recorded, and one has memory of that
-    /// stream too, or something was not given back.
+    /// Whether the request may have been for a private pool: no pool is recorded, and a private pool has memory of
+    /// its stream, or memory was not released.
     pub is_pool_open: bool,
-    /// Free on the device, as recorded.
+    /// Free device memory in bytes, as recorded.
     pub device_free_bytes: u64,
-    /// Held from the device at that moment.
+    /// Reserved bytes at that time.
     pub reserved_bytes: u64,
-    /// Held by the program at that moment.
+    /// Allocated bytes at that time.
     pub allocated_bytes: u64,
-    /// Free blocks in the cache at that moment.
+    /// Bytes of free blocks in the cache at that time.
     pub cached_bytes: u64,
-    /// The largest free block that this request could have used, had it been large enough.
+    /// Size in bytes of the largest free block that this request may use.
     pub largest_free_block_bytes: u64,
-    /// Microseconds since the epoch; `None` before PyTorch 2.2.
+    /// Microseconds since the epoch; null before PyTorch 2.2.
     pub time_us: Option<u64>,
-    /// The single thing that would have served the request.
+    /// Why the request failed: the one kind of memory that would have served it.
     pub verdict: Verdict,
-    /// How sure that is.
+    /// Certainty of the verdict.
     pub confidence: Certainty,
-    /// One sentence with the numbers.
+    /// The reason in a sentence with figures.
     pub verdict_reason: String,
-    /// What grew from step to step up to this request; for the last failure of a trace.
+    /// Growth from step to step up to this request; only for the last failure of a trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub growth: Option<Growth>,
-    /// Requests of its line, one after the other up to this one; for a failure that ended a trace.
+    /// Uninterrupted requests by the failing line; only for a failure that ended a trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filling: Option<Filling>,
-    /// What one more step would have asked for; for a failure that ended a trace, where the request was made
-    /// a step before too.
+    /// Predicted memory needs of the next step; only for a failure that ended a trace and whose request was also made
+    /// one step earlier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_step: Option<NextStep>,
-    /// The innermost line of the request's stack that is not PyTorch's.
+    /// The innermost line outside PyTorch in the request's stack.
     #[serde(flatten, with = "Culprit")]
     pub location: CodeLocation,
-    /// What was being done there.
+    /// The operation that requested it; null if the stack shows none.
     pub operation: Option<String>,
-    /// What the program said about itself: `user_metadata`, when set.
+    /// The program's `user_metadata`; null if not set.
     pub user_metadata: Option<String>,
     /// The whole stack of the request.
     pub frames: FrameList,
-    /// Device memory, or contiguous free memory, that was missing: the lesser of the two.
+    /// Missing bytes: of device memory or of contiguous free memory, whichever is less.
     pub shortfall_bytes: u64,
     /// Where free memory was, largest first.
     pub causes: Vec<Cause>,
-    /// Live blocks that keep free memory apart, for the last failures of a trace.
+    /// Live blocks that keep free memory apart; only for the last failures of a trace.
     pub blockers: Vec<Blocker>,
-    /// Who allocated what waits for other streams, most first, for the last failures of a trace; shares are
-    /// of all that waits.
+    /// Lines whose blocks were pending free, largest first, with shares of all pending memory; only for the last
+    /// failures of a trace.
     pub pending: Vec<LiveByLine>,
-    /// The replay under the recorded settings; `None` where the model does not reproduce the trace.
-    #[serde(rename = "as_recorded", skip_serializing_if = "Option::is_none")]
-    pub undisturbed: Option<Undisturbed>,
-    /// Settings that were replayed instead, those that avoid the failure first; for the last failures of
-    /// a trace that the model reproduces.
+    /// The replay under the recorded settings; absent if the model does not reproduce the trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_recorded: Option<RecordedReplay>,
+    /// Replays under other settings, those that avoid the failure first; only for the last failures of a trace that
+    /// the model reproduces.
     pub remedies: Vec<Remedy>,
-    /// Where the memory was, for the last failure of a trace.
+    /// Attribution of the memory; only for the last failure of a trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<MemoryBreakdown>,
 }
 
-/// What was found out of a failed request besides.
+/// Evidence about a failed request besides the memory at that time.
 #[derive(Default)]
-pub(super) struct Found<'p> {
-    /// What other settings come to.
-    pub(super) tried: Tried,
-    /// Whether no request follows in the trace: what came after it is not recorded.
+pub(super) struct FailureContext<'p> {
+    /// Replays under other settings.
+    pub(super) trials: TrialResults,
+    /// No request follows in the trace.
     pub(super) ends_trace: bool,
-    /// How the program goes on after that, where that is known.
-    pub(super) goes_on: Option<&'p Continuation<'p>>,
-    /// Where the memory was, at the last failure of a trace.
+    /// The predicted continuation of the program, if known.
+    pub(super) continuation: Option<&'p Continuation<'p>>,
+    /// Attribution of the memory, for the last failure of a trace.
     pub(super) held: Option<MemoryBreakdown>,
-    /// Whether the model reproduces the recording.
+    /// The model reproduces the recording.
     pub(super) is_reproduced: bool,
-    /// Whether some line held more after every step.
+    /// A line grows with every step.
     pub(super) grows: bool,
 }
 
 impl OomReport {
-    /// Of a request that `failed`.
-    pub(super) fn of(device: DeviceStudy<'_, '_>, failed: Failed, found: Found<'_>) -> Self {
-        let Found { tried, ends_trace, goes_on, held, is_reproduced, grows } = found;
+    pub(super) fn new(
+        device: DeviceStudy<'_, '_>,
+        failed: FailureFacts,
+        context: FailureContext<'_>,
+    ) -> Self {
+        let FailureContext { trials, ends_trace, continuation, held, is_reproduced, grows } =
+            context;
         let (snapshot, stacks) = (device.snapshot(), device.stacks());
-        let Failed { request, circumstances, totals, told, .. } = &failed;
+        let FailureFacts { request, circumstances, totals, pool_guess, .. } = &failed;
         let largest = circumstances.largest.unwrap_or_default().bytes;
         let segment = circumstances.needed_from_device().bytes;
-        let lacking =
+        let missing =
             segment.saturating_sub(request.device_free).min(request.bytes.saturating_sub(largest));
         let outlook = if ends_trace {
-            Outlook::of(device, &failed, goes_on, lacking)
+            Outlook::after_failure(device, &failed, continuation, missing)
         } else {
             Outlook::default()
         };
-        let is_device_known = device.capacity().is_some();
-        let (verdict, verdict_reason, confidence) = if let Some(how) = &request.served {
-            (Verdict::Served, how.clone(), Certainty::Possible)
-        } else {
-            let judged =
-                Judged::of(&failed, &tried, outlook, [is_reproduced, is_device_known, grows]);
-            (judged.verdict, judged.reason(&failed, device.settings()), judged.confidence)
-        };
-        let is_served = request.served.is_some();
+        let is_capacity_known = device.capacity().is_some();
+        let judgement =
+            Judgement::new(&failed, &trials, outlook, [is_reproduced, is_capacity_known, grows]);
         let location = stacks.code_location(stacks.line_id(request.stack));
         Self {
             event: request.entry as u64,
@@ -142,17 +139,17 @@ impl OomReport {
             segment_bytes: segment,
             stream: request.stream,
             pool_id: request.pool.map(|pool| snapshot.pools.get(pool)),
-            kept_back_bytes: told.kept_back,
-            is_pool_open: told.is_open,
+            kept_back_bytes: pool_guess.unreleased,
+            is_pool_open: pool_guess.is_open,
             device_free_bytes: request.device_free,
             reserved_bytes: totals.reserved,
             allocated_bytes: totals.allocated,
             cached_bytes: totals.reserved - totals.active,
             largest_free_block_bytes: largest,
             time_us: (request.time_us != 0).then_some(request.time_us),
-            verdict,
-            confidence,
-            verdict_reason,
+            verdict: judgement.verdict,
+            confidence: judgement.confidence,
+            verdict_reason: judgement.reason(&failed, device.settings()),
             growth: outlook.growth,
             next_step: outlook.next_step,
             filling: outlook.filling,
@@ -163,10 +160,10 @@ impl OomReport {
                 .map(|text| escape_name(snapshot.text(text)))
                 .filter(|text| !text.is_empty()),
             frames: stacks.frame_list(request.stack),
-            shortfall_bytes: if is_served { 0 } else { lacking },
-            causes: if is_served { Vec::new() } else { causes(&failed) },
-            undisturbed: tried.undisturbed,
-            remedies: tried.remedies,
+            shortfall_bytes: missing,
+            causes: causes(&failed),
+            as_recorded: trials.as_recorded,
+            remedies: trials.remedies,
             held,
             blockers: failed.blockers,
             pending: failed.pending,
@@ -175,9 +172,9 @@ impl OomReport {
 }
 
 /// Where memory was that could have served the request, largest first.
-fn causes(failed: &Failed) -> Vec<Cause> {
+fn causes(failed: &FailureFacts) -> Vec<Cause> {
     let c = &failed.circumstances;
-    let pool_note = match failed.told.pool {
+    let pool_note = match failed.pool_guess.pool {
         Some(Pools::DEFAULT) => {
             "free in private pools (CUDA graphs, MemPool), which the default pool cannot use"
         }
@@ -185,7 +182,7 @@ fn causes(failed: &Failed) -> Vec<Cause> {
         None => "free in pools; which private pool the request was for is not recorded",
     };
     let cause = |kind, bytes, note: &str| Cause { kind, bytes, note: note.to_owned() };
-    // Why one that is large enough did not serve is the verdict.
+    // If a block was large enough, the verdict says why it did not serve.
     let largest = c.largest.unwrap_or_default().bytes;
     let which =
         if largest >= failed.request.bytes { "the largest" } else { "the largest usable block" };

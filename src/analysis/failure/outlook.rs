@@ -1,87 +1,85 @@
-//! What would have come after a failed request: one more step, and where growth from step to step leads.
+//! The program's prospects after a failed request: its next step, and growth from step to step.
 
 use serde::Serialize;
 
-use super::failed::Failed;
+use super::failed::FailureFacts;
 use crate::replay::ops::Continuation;
 use crate::study::DeviceStudy;
 
-/// Requests in a row that fill memory.
-const LEAST_RUN: usize = 8;
-/// See [`Filling::is_too_much`].
-const PARTS_TO_COME: u64 = 4;
-/// The same for that to explain a failure: that the step that fails holds most is no
-/// wonder, and of seven random sizes the six before it are in rising order once in 720 times.
-const STEPS_THAT_EXPLAIN: usize = 6;
-/// Steps that must have held more with this request than the one before, with none that held less between them.
-const LEAST_STEPS: usize = 3;
+/// Minimum number of uninterrupted requests by one line that count as filling memory.
+const MIN_RUN: usize = 8;
+/// See [`Filling::exceeds_room`].
+const FILLING_FRACTION: u64 = 4;
+/// Minimum number of growing steps that explain a failure. That the failing step holds the most is expected; of seven
+/// random sizes, the six before it are in ascending order once in 720 cases.
+const MIN_EXPLAINING_STEPS: usize = 6;
+/// Minimum number of growing steps, with no shrinking step between them.
+const MIN_STEPS: usize = 3;
 
-/// What the program would have asked for next: what it asked for after the same request one step before, up to
-/// this request once more. In bytes of blocks of 512, as no setting makes fewer.
+/// The predicted next step: the requests that followed the same request one step earlier, up to this request again.
+/// Bytes are rounded to 512, the smallest rounding under any setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct NextStep {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// The most that the program would have held beyond what it held with the failed request.
+    /// Peak of allocated bytes in that step, beyond those with the failed request.
     pub needed_bytes: u64,
-    /// What the failed request would have left of the memory within reach; `None` where more than that was
-    /// needed for it.
+    /// Bytes within reach that the failed request would have left; null if it exceeded them.
     pub spare_bytes: Option<u64>,
 }
 
 impl NextStep {
-    /// Whether no layout serves it, however little it wastes.
-    pub(super) fn is_too_much(self) -> bool {
+    /// Whether the step cannot succeed under any memory layout.
+    pub(super) fn exceeds_room(self) -> bool {
         self.spare_bytes.is_some_and(|spare| self.needed_bytes > spare)
     }
 }
 
-/// What the program held with the same request, step for step, up to the failure.
+/// Growth of allocated memory at the same request, from step to step up to the failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Growth {
-    /// Steps in a row of which none held less than the one before, and at least three more.
+    /// Number of consecutive steps without a decrease, at least three of them with an increase.
     pub steps: u64,
-    /// By how much, on average.
+    /// Average growth per step in bytes.
     pub bytes_per_step: u64,
-    /// By how much in all.
+    /// Total growth in bytes.
     pub bytes: u64,
-    /// How many more steps what is left would have lasted; `None` where not even this request would have been
-    /// served.
+    /// Number of further steps that the remaining memory would have lasted; null if this request already exceeded it.
     pub steps_left: Option<u64>,
-    /// Whether that is why the request failed: without it there would have been room for it, and with the room
-    /// that no layout wastes the program would not have gone on for as many steps again.
+    /// Whether growth explains the failure: without it the request would have fitted, and the remaining memory would
+    /// not have lasted for as many steps again.
     pub explains: bool,
 }
 
-/// Requests of the line that failed, one after the other up to the failure: it was filling memory.
+/// Uninterrupted requests of the failing line up to the failure, which fill memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Filling {
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
-    /// Bytes of them that were not freed since.
+    /// Bytes of those requests that are still allocated.
     pub bytes: u64,
-    /// What the failed request would have left of the memory within reach.
+    /// Bytes within reach that the failed request would have left.
     pub spare_bytes: u64,
 }
 
 impl Filling {
-    /// Whether what is left is little beside what was taken: of a run whose end is not known more than a part is
-    /// probably to come.
-    pub(super) fn is_too_much(self) -> bool {
-        self.spare_bytes < self.bytes / PARTS_TO_COME
+    /// Whether little memory would remain compared with the bytes taken. The total number of requests is unknown, so
+    /// at least a quarter of them is assumed to be still to come.
+    pub(super) fn exceeds_room(self) -> bool {
+        self.spare_bytes < self.bytes / FILLING_FRACTION
     }
 
-    fn of(device: DeviceStudy<'_, '_>, failed: &Failed, spare: u64) -> Option<Self> {
+    fn before_failure(device: DeviceStudy<'_, '_>, failed: &FailureFacts, spare: u64) -> Option<Self> {
         let (stacks, request) = (device.stacks(), &failed.request);
         let line = stacks.user_frame(request.stack)?;
-        let is_its = |stack| stack == request.stack || stacks.user_frame(stack) == Some(line);
-        let (requests, bytes) = device.program().similar_requests_before(request.entry, is_its);
+        let is_same_line = |stack| stack == request.stack || stacks.user_frame(stack) == Some(line);
+        let (requests, bytes) = device.program().similar_requests_before(request.entry, is_same_line);
         let spare_bytes = spare;
-        (requests >= LEAST_RUN).then_some(Self { requests: requests as u64, bytes, spare_bytes })
+        (requests >= MIN_RUN).then_some(Self { requests: requests as u64, bytes, spare_bytes })
     }
 }
 
-/// What came to pass before, and what would have come after.
+/// The program's prospects, as far as known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Outlook {
     pub(super) next_step: Option<NextStep>,
@@ -90,49 +88,47 @@ pub(super) struct Outlook {
 }
 
 impl Outlook {
-    /// After a request that `failed`, which lacked `missing` bytes: the last of `device`, from which `prolonged`
-    /// goes on where that is known.
-    pub(super) fn of(
+    /// The outlook after the last failure of `device`, which lacked `missing` bytes.
+    pub(super) fn after_failure(
         device: DeviceStudy<'_, '_>,
-        failed: &Failed,
-        prolonged: Option<&Continuation<'_>>,
+        failed: &FailureFacts,
+        continuation: Option<&Continuation<'_>>,
         missing: u64,
     ) -> Self {
         let c = &failed.circumstances;
-        // What a limit keeps from the process is not within reach.
+        // Memory beyond a process limit is not within reach.
         let is_limited = c.device_free.covers(c.segment_in_granules).is_likely();
         let free = if is_limited { 0 } else { failed.request.device_free };
         let reach = failed.totals.reserved.saturating_add(free);
-        let Some(prolonged) = prolonged else {
+        let Some(continuation) = continuation else {
             let held = failed.totals.allocated.saturating_add(failed.request.bytes);
             let spare = reach.checked_sub(held);
-            let filling = spare.and_then(|spare| Filling::of(device, failed, spare));
+            let filling = spare.and_then(|spare| Filling::before_failure(device, failed, spare));
             return Self { filling, ..Self::default() };
         };
-        let held = prolonged.live_by_step.last().copied().unwrap_or(0);
+        let held = continuation.live_by_step.last().copied().unwrap_or(0); // no step: nothing held
         let spare = reach.checked_sub(held);
         let next_step = NextStep {
-            requests: prolonged.added_requests as u64,
-            needed_bytes: prolonged.peak_after.saturating_sub(held),
+            requests: continuation.added_requests as u64,
+            needed_bytes: continuation.peak_after.saturating_sub(held),
             spare_bytes: spare,
         };
-        let growth = growth(&prolonged.live_by_step, spare, missing);
+        let growth = growth(&continuation.live_by_step, spare, missing);
         Self { next_step: Some(next_step), growth, filling: None }
     }
 
-    /// Whether the program would have failed again soon after, however little its memory's layout wastes.
+    /// Whether the program would have failed again soon, under any memory layout.
     pub(super) fn is_dead_end(&self) -> bool {
         self.growth.is_some_and(|growth| growth.explains)
-            || self.next_step.is_some_and(NextStep::is_too_much)
-            || self.filling.is_some_and(Filling::is_too_much)
+            || self.next_step.is_some_and(NextStep::exceeds_room)
+            || self.filling.is_some_and(Filling::exceeds_room)
     }
 }
 
-/// How `held`, the bytes of each step, grew up to the last: steps in a row of which none held less than the one
-/// before.
+/// Growth of `held`, the bytes of each step, over the last consecutive steps without a decrease.
 fn growth(held: &[u64], spare: Option<u64>, missing: u64) -> Option<Growth> {
     let pairs = || held.windows(2).rev().take_while(|pair| pair[1] >= pair[0]);
-    // What came before it began is no growth.
+    // Steps before the first increase are not part of the growth.
     let steps = pairs().enumerate().filter(|(_, pair)| pair[1] > pair[0]).last()?.0 + 1;
     let rises = pairs().filter(|pair| pair[1] > pair[0]).count();
     let first = held.len().checked_sub(steps + 1)?;
@@ -140,12 +136,12 @@ fn growth(held: &[u64], spare: Option<u64>, missing: u64) -> Option<Growth> {
     let bytes_per_step = bytes.checked_div(steps as u64)?;
     let steps_left = spare.and_then(|spare| spare.checked_div(bytes_per_step));
     let is_short = steps_left.is_none_or(|left| left < steps as u64);
-    (rises >= LEAST_STEPS).then_some(Growth {
+    (rises >= MIN_STEPS).then_some(Growth {
         steps: steps as u64,
         bytes_per_step,
         bytes,
         steps_left,
-        explains: rises >= STEPS_THAT_EXPLAIN && bytes >= missing && is_short,
+        explains: rises >= MIN_EXPLAINING_STEPS && bytes >= missing && is_short,
     })
 }
 

@@ -1,19 +1,19 @@
-//! A verdict on a failed request in one sentence with the numbers.
+//! The reason of a verdict in one sentence with figures.
 
-use super::failed::Failed;
+use super::failed::FailureFacts;
 use super::outlook::{Growth, Outlook};
 use crate::allocator::conf::Settings;
 use crate::allocator::is_small_request;
 use crate::allocator::verdict::{MemoryAtFailure, Verdict};
 use crate::base::units::{counted, size};
 
-/// Why `failed` has this verdict.
-pub(super) fn reason(failed: &Failed, verdict: Verdict, settings: &Settings) -> String {
+/// The reason for `verdict` on a `failed` request.
+pub(super) fn reason(failed: &FailureFacts, verdict: Verdict, settings: &Settings) -> String {
     let c = &failed.circumstances;
     let (wanted, free) = (size(c.needed_from_device().bytes), size(c.device_free.bytes));
     let covers = format!("with the {free} free on the device, that covers the {wanted} needed");
     if let Some(bytes) = c.unreleased.filter(|_| verdict != Verdict::MemoryLimit) {
-        return kept_back(bytes.bytes, verdict, &covers);
+        return not_released(bytes.bytes, verdict, &covers);
     }
     match verdict {
         Verdict::MemoryLimit => format!(
@@ -42,32 +42,32 @@ pub(super) fn reason(failed: &Failed, verdict: Verdict, settings: &Settings) -> 
             "{} is free in segments of other streams, which this stream cannot use; {covers}",
             size(c.other_stream.bytes)
         ),
-        Verdict::Fragmentation => in_pieces(c, &free, &wanted),
+        Verdict::Fragmentation => fragmented(c, &free, &wanted),
         Verdict::NonPytorch => format!(
             "{} of the device is in use outside this allocator (CUDA context, libraries, other \
              processes); with the {free} free, that covers the {wanted} needed",
             size(failed.outside)
         ),
-        Verdict::Capacity => full(c, failed.totals.active),
+        Verdict::Capacity => no_single_source(c, failed.totals.active),
         Verdict::Unknown => format!(
             "{} was freed, but the trace does not show how much of it other streams still used: it \
              has no free_completed entries (skip_actions)",
             size(failed.totals.reserved.saturating_sub(failed.totals.active))
         ),
-        Verdict::Served => String::new(),
+        Verdict::Served => String::new(), // a tried request, which has its own report
     }
 }
 
-/// No pool is recorded, and `bytes`, which the default pool gives back before a request fails, were not.
-fn kept_back(bytes: u64, verdict: Verdict, covers: &str) -> String {
+/// No pool is recorded, and the default pool did not release `bytes`, as it does before a request fails.
+fn not_released(bytes: u64, verdict: Verdict, covers: &str) -> String {
     let rest = match verdict {
         Verdict::PrivatePool => format!("; {covers}"),
         _ => ", nor was the free memory of the request's own pool".to_owned(),
     };
     format!(
-        "{} of free memory could have been given back to the device and was not{rest}. Either the \
+        "{} of free memory could have been released to the device and was not{rest}. Either the \
          request was for a private pool (use_mem_pool, a graph capture), for which PyTorch up to \
-         2.12 gives nothing back, or that memory was in a private pool that no longer exists; the \
+         2.12 releases nothing, or that memory was in a private pool that no longer exists; the \
          trace does not record which",
         size(bytes)
     )
@@ -90,7 +90,7 @@ fn spurious(c: &MemoryAtFailure, settings: &Settings) -> String {
     format!("a free block of {} in this pool and stream was large enough, {rule}", size(largest))
 }
 
-fn in_pieces(c: &MemoryAtFailure, free: &str, wanted: &str) -> String {
+fn fragmented(c: &MemoryAtFailure, free: &str, wanted: &str) -> String {
     let pieces = if c.own.in_place.bytes == 0 {
         let which = if is_small_request(c.request.bytes) { "larger than" } else { "up to" };
         format!("only in blocks for requests {which} 1 MiB")
@@ -108,34 +108,33 @@ fn in_pieces(c: &MemoryAtFailure, free: &str, wanted: &str) -> String {
     format!("{} is free in this pool and stream, but {pieces}. {covers}", size(c.own.all.bytes))
 }
 
-/// What comes of serving a request from memory in pieces, where that is no way out; `is_served` where some
-/// setting that was tried does serve it.
-pub(super) fn dead_end(outlook: Outlook, is_served: bool) -> String {
+/// Why contiguous memory would not have helped for long. `is_avoidable` if a replayed setting serves the request.
+pub(super) fn dead_end(outlook: Outlook, is_avoidable: bool) -> String {
     match outlook {
         Outlook { growth: Some(Growth { explains: true, bytes_per_step, .. }), .. } => format!(
             ", but what the program holds grows by {} a step, which no layout makes room for long",
             size(bytes_per_step)
         ),
-        Outlook { next_step: Some(next), .. } if next.is_too_much() => format!(
+        Outlook { next_step: Some(next), .. } if next.exceeds_room() => format!(
             ", but one more step like the last needs {} more, and {} would be left",
             size(next.needed_bytes),
             size(next.spare_bytes.unwrap_or(0))
         ),
-        Outlook { filling: Some(filling), .. } if filling.is_too_much() => format!(
+        Outlook { filling: Some(filling), .. } if filling.exceeds_room() => format!(
             ", but this line took {} in its last {}, and {} would be left",
             size(filling.bytes),
             counted(filling.requests, "request"),
             size(filling.spare_bytes)
         ),
-        Outlook { next_step: Some(_), .. } if is_served => {
+        Outlook { next_step: Some(_), .. } if is_avoidable => {
             ", but under every setting that was tried the next step fails".to_owned()
         }
-        _ => ", but with what the program holds that is more than it may reserve".to_owned(),
+        _ => ", but with what the program holds that exceeds what it may reserve".to_owned(),
     }
 }
 
-/// Why no one thing would have been enough, when `active` bytes were in use.
-fn full(c: &MemoryAtFailure, active: u64) -> String {
+/// Why no single source of memory would have been enough, with `active` bytes in use.
+fn no_single_source(c: &MemoryAtFailure, active: u64) -> String {
     let (own, device_free, wanted) =
         (c.own.all.bytes, c.device_free.bytes, c.needed_from_device().bytes);
     let (other_stream, other_pool) = (c.other_stream.bytes, c.other_pool.bytes);
@@ -178,7 +177,7 @@ mod tests {
     use crate::base::units::MIB;
 
     #[test]
-    fn a_full_device_is_told_from_one_where_no_one_thing_is_enough() {
+    fn a_full_device_differs_from_one_without_a_single_large_enough_source() {
         let mib = |n: u64| ApproxBytes::exact(n * MIB);
         let tight = MemoryAtFailure {
             request: mib(100),
@@ -187,7 +186,7 @@ mod tests {
             device_free: mib(10),
             ..MemoryAtFailure::default()
         };
-        let reason = |c: &MemoryAtFailure| full(c, 1000 * MIB);
+        let reason = |c: &MemoryAtFailure| no_single_source(c, 1000 * MIB);
         assert!(
             reason(&tight).ends_with("the device and the cache have 10 MiB free"),
             "{}",

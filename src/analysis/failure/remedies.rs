@@ -1,4 +1,4 @@
-//! Settings under which a request would not have failed: each one replayed.
+//! Replays failed requests under other settings.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::failed::Failed;
+use super::failed::FailureFacts;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
 use crate::replay::model::{Divergence, Hypothesis, Simulation, simulate};
@@ -17,98 +17,97 @@ use crate::whatif::{COMMON_SETTINGS, Overrides, apply_option, hypothesis_with, i
 const MAX_SPLIT: &str = "max_split_size_mb";
 const ROUNDUP: &str = "roundup_power2_divisions";
 
-/// Settings that were replayed.
+/// A replay under other settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Remedy {
-    /// Options set beside or instead of the recorded ones, as in `PYTORCH_CUDA_ALLOC_CONF`.
+    /// Settings added to or replacing the recorded ones, as in `PYTORCH_CUDA_ALLOC_CONF`.
     pub settings: String,
-    /// A recorded option that is left out.
+    /// A recorded option that was removed; absent if none was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without: Option<&'static str>,
-    /// Whether the failure does not happen.
+    /// Whether the request succeeds.
     pub avoids_oom: bool,
-    /// Peak of reserved memory, up to this request.
+    /// Peak of reserved bytes up to this request.
     pub peak_reserved_bytes: u64,
-    /// Calls to the device for memory, up to this request.
+    /// Number of device allocations up to this request.
     pub device_allocs: u64,
-    /// Calls to give it back, up to this request.
+    /// Number of device frees up to this request.
     pub device_frees: u64,
-    /// What is left of the memory within reach beside what the program then holds; `None` if it fails.
+    /// Bytes within reach that remain after the request; absent if it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spare_bytes: Option<u64>,
-    /// What becomes of one more step; `None` where that is not known.
+    /// The replay of the next step; absent if the next step is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_step: Option<GoesOn>,
+    pub next_step: Option<Continued>,
 }
 
-/// How far a program gets, after a request that is served, with what it asked for one step before.
+/// A replay of the next step, as predicted from the step before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct GoesOn {
-    /// Requests that are served.
+pub struct Continued {
+    /// Number of requests that succeed.
     pub served_requests: u64,
-    /// Whether the one after them fails; otherwise all are served, up to the same request once more.
+    /// Whether the request after them fails; if false, the whole step succeeds.
     pub fails: bool,
 }
 
-/// The replay under the recorded settings, to hold remedies against.
+/// The replay under the recorded settings, for comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Undisturbed {
-    /// What the program held at the failure and asked for, each block rounded to 512 bytes.
+pub struct RecordedReplay {
+    /// Allocated bytes at the failure plus the request, with blocks rounded to 512 bytes.
     pub needed_bytes: u64,
-    /// The most that the process could reserve.
+    /// Maximum bytes that the process could reserve.
     pub reach_bytes: u64,
-    /// Calls to the device for memory.
+    /// Number of device allocations.
     pub device_allocs: u64,
-    /// Calls to give it back.
+    /// Number of device frees.
     pub device_frees: u64,
-    /// What was reserved before the first entry: it lies as it was recorded in every replay.
+    /// Bytes that were reserved before the first entry, which every replay keeps in place.
     pub reserved_before_bytes: u64,
-    /// Whether the request, of which only the rounded size is recorded, may have been for less.
+    /// Whether the original request may have been smaller than the recorded, rounded size.
     pub is_rounded_up: bool,
-    /// Settings that were replayed and are left out: what comes of them turns on whether a request was
-    /// made in a graph capture or in `use_mem_pool`, which is not recorded.
+    /// Number of replayed settings without a result: it depends on whether a request was made in a graph capture or
+    /// in `use_mem_pool`, which is not recorded.
     pub undecided: u64,
-    /// Whether live memory and the request alone are more than could be reserved.
+    /// Whether allocated memory and the request exceed the memory within reach.
     pub no_setting_helps: bool,
 }
 
-/// What came of replaying a failed request under other settings.
+/// Results of replaying a failed request under other settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Tried {
-    pub(super) undisturbed: Option<Undisturbed>,
+pub(super) struct TrialResults {
+    pub(super) as_recorded: Option<RecordedReplay>,
     pub(super) remedies: Vec<Remedy>,
 }
 
-impl Tried {
-    /// Whether some setting serves the request.
-    pub(super) fn serves(&self) -> bool {
+impl TrialResults {
+    /// Whether a setting serves the request.
+    pub(super) fn has_remedy(&self) -> bool {
         self.remedies.iter().any(|remedy| remedy.avoids_oom)
     }
 
-    /// Whether some setting serves the request and is known to serve one more step.
-    pub(super) fn lasts(&self) -> bool {
-        let succeeds = |then: GoesOn| !then.fails;
+    /// Whether a setting serves the request and the next step.
+    pub(super) fn has_lasting_remedy(&self) -> bool {
+        let succeeds = |then: Continued| !then.fails;
         self.remedies.iter().any(|remedy| remedy.next_step.is_some_and(succeeds))
     }
 
-    /// Whether every setting that serves the request fails in one more step.
+    /// Whether every setting that serves the request fails in the next step.
     pub(super) fn only_postpones(&self) -> bool {
         let mut serving = self.remedies.iter().filter(|remedy| remedy.avoids_oom);
-        self.serves() && serving.all(|remedy| remedy.next_step.is_some_and(|then| then.fails))
+        self.has_remedy() && serving.all(|remedy| remedy.next_step.is_some_and(|then| then.fails))
     }
 }
 
-/// What other settings come to at each of `ooms`, failures of `device`. None is claimed where the model does
-/// not fail when it is replayed under the recorded settings. Of the last of them it is seen how the program goes
-/// on, where that is known (`prolonged`).
+/// Replays other settings for each of `ooms`, failures of `device`. A failure that the replay under the recorded
+/// settings does not reproduce gets no remedies. The last one is also replayed with the program's continuation.
 ///
 /// # Errors
 /// The first divergence, when the model does not reproduce the recorded run.
 pub(super) fn remedies<'s>(
     device: DeviceStudy<'s, '_>,
-    ooms: &[Failed],
-    prolonged: Option<&Continuation<'_>>,
-) -> Result<Vec<Tried>, &'s Divergence> {
+    ooms: &[FailureFacts],
+    continuation: Option<&Continuation<'_>>,
+) -> Result<Vec<TrialResults>, &'s Divergence> {
     if ooms.is_empty() || device.device().len() > MAX_CONTINUED_ENTRIES {
         return Ok(Vec::new());
     }
@@ -116,47 +115,50 @@ pub(super) fn remedies<'s>(
     if !verification.is_exact() {
         return verification.divergence.as_ref().map_or(Ok(Vec::new()), Err);
     }
-    let trials = Trials::of(device, prolonged);
+    let trials = SettingTrials::new(device, continuation);
     let mut is_pool_open = false;
-    let at = |oom: &Failed| {
-        // Of a request whose pool is not known no setting can be said to help, nor of those after it.
-        is_pool_open |= oom.told.is_open;
+    let at = |oom: &FailureFacts| {
+        // After a request of an unknown pool the replay may differ from the recording, so no remedy is reported.
+        is_pool_open |= oom.pool_guess.is_open;
         trials.at(oom, is_pool_open)
     };
     Ok(ooms.iter().map(at).collect())
 }
 
-/// A device's calls replayed under the recorded settings and under others.
-struct Trials {
-    /// Under the recorded settings, each way that is open.
+/// Replays of a device's calls under the recorded and other settings. Where unrecorded graph captures matter, each is
+/// replayed with and without captures.
+struct SettingTrials {
+    /// Under the recorded settings.
     controls: Vec<Simulation>,
-    /// The entries that fail in each of them.
+    /// The entries that fail in each of `controls`.
     failed: Vec<BTreeSet<usize>>,
-    /// Under other settings, each way.
+    /// Under other settings.
     tried: Vec<(Candidate, Vec<Simulation>)>,
-    /// What the program held and asked for at each failure.
+    /// Allocated bytes plus the request, by the entry of each failure.
     needed: BTreeMap<usize, u64>,
-    /// The most that the process could reserve.
+    /// Maximum bytes that the process could reserve.
     reach: u64,
     reserved_before: u64,
     is_rounded_up: bool,
-    /// The requests that follow the last failure.
-    following: Option<u64>,
+    /// Number of requests in the continuation after the last failure.
+    continued_requests: Option<u64>,
 }
 
-impl Trials {
-    fn of(device: DeviceStudy<'_, '_>, prolonged: Option<&Continuation<'_>>) -> Self {
-        let program = prolonged.map_or_else(|| device.program(), |goes_on| &goes_on.program);
+impl SettingTrials {
+    fn new(device: DeviceStudy<'_, '_>, continuation: Option<&Continuation<'_>>) -> Self {
+        let program = continuation.map_or_else(|| device.program(), |known| &known.program);
         let as_recorded = hypothesis_with(device, &Overrides::default());
-        // Where it is open whether a request was made in a graph capture, only what holds either way is said.
-        let ways: &[bool] =
+        let captures: &[bool] =
             if program.has_unknown_captures(as_recorded.minor) { &[true, false] } else { &[true] };
-        let each_way = |hypothesis: &Hypothesis| -> Vec<Simulation> {
-            let way =
-                |captures: &bool| Hypothesis { assumes_captures: *captures, ..hypothesis.clone() };
-            ways.iter().map(|captures| simulate(program, &way(captures), None)).collect()
+        let simulate_each = |hypothesis: &Hypothesis| -> Vec<Simulation> {
+            let with = |assumes_captures: &bool| {
+                let hypothesis =
+                    Hypothesis { assumes_captures: *assumes_captures, ..hypothesis.clone() };
+                simulate(program, &hypothesis, None)
+            };
+            captures.iter().map(with).collect()
         };
-        let controls = each_way(&as_recorded);
+        let controls = simulate_each(&as_recorded);
         let failed =
             controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect());
         let limit = device.inferred_limit().map_or(as_recorded.limit, |limits| Some(*limits.end()));
@@ -166,15 +168,14 @@ impl Trials {
             .map(|candidate| {
                 let settings = Some((candidate.settings.clone(), String::new()));
                 let overrides = Overrides { settings, ..Overrides::default() };
-                let done = each_way(&hypothesis_with(device, &overrides));
-                (candidate, done)
+                (candidate, simulate_each(&hypothesis_with(device, &overrides)))
             })
             .collect();
         let divisions = as_recorded.settings.roundup_power2_divisions;
         Self {
             failed: failed.collect(),
             tried,
-            // Every setting rounds to at least as much as the default ones do.
+            // No setting rounds to less than the default settings do.
             needed: device
                 .program()
                 .bytes_needed_by_failed(&Settings::default())
@@ -182,27 +183,27 @@ impl Trials {
                 .collect(),
             reach: [as_recorded.capacity, limit].into_iter().flatten().min().unwrap_or(UNBOUNDED),
             reserved_before: device.reserved_before(),
-            // A failed request is recorded as it was rounded: under other settings it may be smaller.
+            // Only the rounded size of a failed request is recorded; other settings may round it to less.
             is_rounded_up: divisions.iter().any(|d| *d > 1),
-            following: prolonged.map(|goes_on| goes_on.added_requests as u64),
+            continued_requests: continuation.map(|known| known.added_requests as u64),
             controls,
         }
     }
 
-    /// What they come to at `oom`.
-    fn at(&self, oom: &Failed, is_pool_open: bool) -> Tried {
+    /// The results for `oom`.
+    fn at(&self, oom: &FailureFacts, is_pool_open: bool) -> TrialResults {
         let entry = oom.request.entry;
-        let needed_bytes = self.needed.get(&entry).copied().unwrap_or(0);
-        let no_setting_helps = self.is_beyond(needed_bytes);
+        let needed_bytes = self.needed.get(&entry).copied().unwrap_or(0); // 0 if the program lacks it
+        let no_setting_helps = self.exceeds_reach(needed_bytes);
         if !self.failed.iter().all(|failed| failed.contains(&entry))
-            // A graph capture waits for nothing, which a replay cannot know of a request that fares better.
+            // In a graph capture the allocator does not wait for pending blocks, which the replay cannot know.
             || oom.has_pending()
             || (is_pool_open && !no_setting_helps)
         {
-            return Tried::default();
+            return TrialResults::default();
         }
-        let own = self.controls.first().and_then(|done| done.at_failures.get(&entry));
-        let own = own.copied().unwrap_or_default();
+        let control = self.controls.first().and_then(|done| done.at_failures.get(&entry));
+        let control = control.copied().unwrap_or_default(); // every control fails at `entry`
         let tried = if is_pool_open { &[] } else { self.tried.as_slice() };
         let mut remedies: Vec<Remedy> = tried
             .iter()
@@ -214,18 +215,18 @@ impl Trials {
                 rows.all(|row| row == first).then_some(first)
             })
             .collect();
-        let undisturbed = Some(Undisturbed {
+        let as_recorded = Some(RecordedReplay {
             needed_bytes,
             reach_bytes: self.reach,
-            device_allocs: own.device_allocs,
-            device_frees: own.device_frees,
+            device_allocs: control.device_allocs,
+            device_frees: control.device_frees,
             reserved_before_bytes: self.reserved_before,
             is_rounded_up: self.is_rounded_up,
             undecided: (tried.len() - remedies.len()) as u64,
             no_setting_helps,
         });
-        // What gets further comes first. A limit to splitting may help today and slow the program down tomorrow: it comes last of what
-        // helps. Of the others a single option comes before a combination.
+        // Settings that get further come first. A split limit comes last of them, because it may slow the program
+        // down later. Single options come before combinations.
         remedies.sort_by_key(|r| {
             let splits = r.settings.contains(MAX_SPLIT);
             let options = r.settings.matches(',').count();
@@ -233,12 +234,11 @@ impl Trials {
             let reaches = r.next_step.map(|then| (!then.fails, then.served_requests));
             (Reverse((r.avoids_oom, reaches)), splits, options, r.peak_reserved_bytes, calls)
         });
-        Tried { undisturbed, remedies }
+        TrialResults { as_recorded, remedies }
     }
 
-    /// Whether no setting can have served what `needed` so many bytes, whatever a replay makes of memory from
-    /// before the recording.
-    fn is_beyond(&self, needed: u64) -> bool {
+    /// Whether no setting can serve a request that needs `needed` bytes.
+    fn exceeds_reach(&self, needed: u64) -> bool {
         !self.is_rounded_up && needed > self.reach
     }
 
@@ -250,15 +250,15 @@ impl Trials {
         failed: &BTreeSet<usize>,
     ) -> Remedy {
         let figures = done.at_failures.get(&event).copied().unwrap_or_default();
-        // A setting that makes another request fail in its place helps nobody.
-        let mut up_to_it = done.ooms.iter().map(|(at, _)| *at).take_while(|at| *at <= event);
-        let avoids_oom = up_to_it.all(|at| at != event && failed.contains(&at))
-            && !self.needed.get(&event).is_some_and(|needed| self.is_beyond(*needed));
+        // A setting under which another request fails instead is no remedy.
+        let mut failures = done.ooms.iter().map(|(at, _)| *at).take_while(|at| *at <= event);
+        let avoids_oom = failures.all(|at| at != event && failed.contains(&at))
+            && !self.needed.get(&event).is_some_and(|needed| self.exceeds_reach(*needed));
         let is_last = self.needed.keys().next_back() == Some(&event);
         let next = done.ooms.iter().map(|(at, _)| *at).find(|at| *at > event);
-        let goes_on = |following: u64| GoesOn {
-            // The first is the failed request itself, once more.
-            served_requests: next.map_or(following, |at| (at - event).saturating_sub(2) as u64),
+        let next_step = |requests: u64| Continued {
+            // The first request of the continuation is the failed one again.
+            served_requests: next.map_or(requests, |at| (at - event).saturating_sub(2) as u64),
             fails: next.is_some(),
         };
         Remedy {
@@ -269,29 +269,29 @@ impl Trials {
             device_allocs: figures.device_allocs,
             device_frees: figures.device_frees,
             spare_bytes: avoids_oom.then(|| self.reach.saturating_sub(figures.allocated)),
-            next_step: self.following.filter(|_| avoids_oom && is_last).map(goes_on),
+            next_step: self.continued_requests.filter(|_| avoids_oom && is_last).map(next_step),
         }
     }
 }
 
-/// Settings to try.
+/// Settings to replay.
 struct Candidate {
     option: &'static str,
-    /// The recorded option that has to go.
+    /// The recorded option to remove.
     without: Option<&'static str>,
     settings: Settings,
 }
 
 fn candidates(device: DeviceStudy<'_, '_>) -> Vec<Candidate> {
     let recorded = &device.inferred().hypothesis;
-    let own = recorded.last_settings();
+    let last = recorded.last_settings();
     let mut candidates: Vec<Candidate> = Vec::new();
-    if own.max_split_size != u64::MAX {
-        let settings = Settings { max_split_size: u64::MAX, ..own.clone() };
+    if last.max_split_size != u64::MAX {
+        let settings = Settings { max_split_size: u64::MAX, ..last.clone() };
         candidates.push(Candidate { option: "", without: Some(MAX_SPLIT), settings });
     }
-    if own.roundup_power2_divisions.iter().any(|divisions| *divisions > 1) {
-        let settings = Settings { roundup_power2_divisions: [0; 16], ..own.clone() };
+    if last.roundup_power2_divisions.iter().any(|divisions| *divisions > 1) {
+        let settings = Settings { roundup_power2_divisions: [0; 16], ..last.clone() };
         candidates.push(Candidate { option: "", without: Some(ROUNDUP), settings });
     }
     for option in COMMON_SETTINGS {
@@ -299,7 +299,7 @@ fn candidates(device: DeviceStudy<'_, '_>) -> Vec<Candidate> {
             continue;
         };
         let mut without = None;
-        if settings.expandable_segments && own.max_split_size != u64::MAX {
+        if settings.expandable_segments && last.max_split_size != u64::MAX {
             if option.contains(MAX_SPLIT) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What `oomscope check` is asked.
+//! The arguments of `oomscope check`.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use super::limits::LimitArgs;
-use crate::cli::args::{Format, forms, parse_release};
+use crate::cli::args::{Format, format_parser, parse_release};
 use crate::compare::gate::AllowMissing;
 
-/// Check snapshots against limits, for CI: exit code 1 and the lines responsible if a limit does not hold
+/// Check snapshots against limits, for CI: if a limit fails, exit with 1 and list the source lines responsible
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -20,11 +20,11 @@ Examples:
   oomscope check --baseline memory-baseline.json --max-growth-ratio 5% snapshot.pickle
   oomscope check --format github snapshot.pickle      annotations in GitHub Actions
 
-Growth compares peaks that are replayed from an empty pool, so what ran before in the same process does \
-not count. A limit on a figure that the file does not tell (a peak, without a recorded history or with a ring \
-buffer that wrapped) does not hold; --allow-missing lets it pass.
+Growth compares peaks replayed from an empty pool, so the history of the process does not count. A limit fails if the \
+file does not have its figure (such as a peak, without a recorded history or after the ring buffer wrapped); \
+--allow-missing accepts that.
 
-Exit codes: 0 every limit holds; 1 one does not; 2 wrong usage, or a file that cannot be read.")]
+Exit codes: 0 every limit passed; 1 a limit failed; 2 wrong usage or an unreadable file.")]
 pub(in crate::cli) struct Check {
     /// Snapshot files (.pickle, .pkl, .json; optionally .gz or .zst), directories of them, or - for
     /// standard input
@@ -35,17 +35,17 @@ pub(in crate::cli) struct Check {
     #[arg(long, value_name = "PATH", help_heading = "Growth")]
     pub(super) baseline: Option<PathBuf>,
 
-    /// Write the snapshots' peaks to FILE as a baseline, and check nothing
+    /// Write the snapshots' peaks to FILE as a baseline, without a check
     #[arg(
         long,
         value_name = "FILE.json",
-        value_parser = json_file,
+        value_parser = parse_json_path,
         help_heading = "Growth",
         conflicts_with_all = ["LimitArgs", "baseline", "config", "format", "output"]
     )]
     pub(super) save_baseline: Option<PathBuf>,
 
-    /// Read limits from FILE; default: oomscope.toml in this directory or the nearest parent
+    /// Read limits from FILE [default: oomscope.toml in this directory or the nearest parent]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
 
@@ -53,12 +53,13 @@ pub(in crate::cli) struct Check {
     #[arg(long)]
     pub(super) print_config: bool,
 
-    /// Let pass what a file does not tell: the code of a limit (ooms), or of why it is not known
-    /// (history-lost); repeatable
+    /// Accept figures that a file does not have; repeatable
+    ///
+    /// CODE is that of a limit, such as `ooms`, or of the reason why its figure is missing, such as `history-lost`.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = PossibleValuesParser::new(AllowMissing::words()), hide_possible_values = true)]
     pub(super) allow_missing: Vec<String>,
 
-    /// How many snapshots there must be
+    /// Required number of snapshots
     #[arg(long, value_name = "N")]
     pub(super) ranks: Option<usize>,
 
@@ -66,12 +67,12 @@ pub(in crate::cli) struct Check {
     #[arg(long, value_name = "N")]
     pub(super) device: Option<u64>,
 
-    /// PyTorch release that recorded the snapshots; default: inferred from the files
+    /// PyTorch release that recorded the snapshots [default: inferred from the files]
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     pub(super) torch_version: Option<u32>,
 
     /// Output format
-    #[arg(long, value_parser = forms(&[Format::Github, Format::Junit, Format::Sarif]), default_value = "human")]
+    #[arg(long, value_parser = format_parser(&[Format::Github, Format::Junit, Format::Sarif]), default_value = "human")]
     pub(super) format: Format,
 
     /// Write to FILE instead of standard output
@@ -82,8 +83,8 @@ pub(in crate::cli) struct Check {
     pub(super) limits: LimitArgs,
 }
 
-/// The name of a file that is known for a baseline when it is read, and is no snapshot to be overwritten.
-fn json_file(text: &str) -> Result<PathBuf, String> {
+/// A baseline must end in `.json`: it is recognized by that when it is read, and no pickle can be overwritten.
+fn parse_json_path(text: &str) -> Result<PathBuf, String> {
     let is_json = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json");
     let path = Some(PathBuf::from(text)).filter(is_json);
     path.ok_or_else(|| format!("'{text}' does not end in .json"))

@@ -1,47 +1,48 @@
-//! What growth is measured against: where it comes from, and how it is saved.
+//! Reads and writes the baseline that growth is compared with.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 
 use super::super::config::Config;
-use super::super::exit::Done;
+use super::super::exit::Exit;
 use super::super::inputs::{self, Input, with_slashes};
 use super::super::output::Output;
 use super::args::Check;
 use crate::base::units::counted;
-use crate::compare::gate::{Baseline, Limit, Peaks, peaks};
+use crate::compare::gate::{Baseline, BaselinePeaks, Limit, peaks};
 use crate::output::formats;
 use crate::study::{Scope, Study};
 
-/// The baseline, where there is one and something is compared with it.
-pub(super) fn baseline(
+/// Reads the baseline of `args` or `config`. There must be one if and only if a limit on growth is set.
+pub(super) fn load_baseline(
     args: &Check,
     config: &Config,
     config_path: Option<&Path>,
     limits: &[Limit],
 ) -> anyhow::Result<Option<Baseline>> {
-    let beside = |name: &String| {
+    let in_config_directory = |name: &String| {
         let directory = config_path.and_then(Path::parent).unwrap_or(Path::new(""));
         directory.join(name)
     };
-    let path = args.baseline.clone().or_else(|| config.baseline.as_ref().map(beside));
-    let compared = limits.iter().find(|limit| limit.needs_baseline());
-    match (path, compared) {
+    let path = args.baseline.clone().or_else(|| config.baseline.as_ref().map(in_config_directory));
+    let growth_limit = limits.iter().find(|limit| limit.needs_baseline());
+    match (path, growth_limit) {
         (None, None) => Ok(None),
         (None, Some(limit)) => bail!(
-            "{} has nothing to compare with: give --baseline (oomscope check --save-baseline writes one)",
+            "{} needs a baseline: give --baseline (oomscope check --save-baseline writes one)",
             limit.key()
         ),
-        (Some(path), None) => bail!(
-            "the baseline {} would be compared with nothing: set max-growth-ratio or max-growth",
-            path.display()
-        ),
+        (Some(path), None) => {
+            bail!("the baseline {} is not used: set max-growth-ratio or max-growth", path.display())
+        }
         (Some(path), Some(_)) => {
             if inputs::is_stdin(&path) && args.snapshots.iter().any(|path| inputs::is_stdin(path)) {
                 bail!("-: standard input cannot be both the baseline and a snapshot");
             }
-            args.output.as_ref().map_or(Ok(()), |output| inputs::spare_one(&path, output))?;
+            args.output
+                .as_ref()
+                .map_or(Ok(()), |output| inputs::refuse_output_over_input(&path, output))?;
             read_baseline(&path, args.torch_version).map(Some)
         }
     }
@@ -59,22 +60,22 @@ fn read_baseline(path: &Path, minor: Option<u32>) -> anyhow::Result<Baseline> {
         }
     }
     let paths = [path.to_owned()];
-    let rows = inputs::expand(&paths)
-        .and_then(|inputs| measure(&inputs, &paths, None, minor))
+    let rows = inputs::expand_paths(&paths)
+        .and_then(|inputs| measure_peaks(&inputs, &paths, None, minor))
         .with_context(|| format!("the baseline {shown} cannot be used"))?;
     Ok(Baseline::new(rows))
 }
 
-/// The peaks of all snapshots, each of which must have some; they were found in `paths`.
-fn measure(
+/// The peaks of all snapshots, which were found in `paths`. A snapshot without peaks is an error.
+fn measure_peaks(
     inputs: &[Input],
     paths: &[PathBuf],
     device: Option<u64>,
     minor: Option<u32>,
-) -> anyhow::Result<Vec<Peaks>> {
+) -> anyhow::Result<Vec<BaselinePeaks>> {
     let scope = Scope { device, minor, ..Scope::default() };
     let (measured, unreadable) = inputs::read_all(inputs, |snapshot, path, _| {
-        (path.to_owned(), peaks(&Study::new(snapshot, scope), &name_of(path, paths)))
+        (path.to_owned(), peaks(&Study::new(snapshot, scope), &baseline_name(path, paths)))
     });
     if let Some(file) = unreadable.first() {
         bail!("{}: {}", file.path, file.message);
@@ -83,26 +84,25 @@ fn measure(
         bail!("no snapshot among the files given");
     }
     if let Some((path, _)) = measured.iter().find(|(_, rows)| rows.is_empty()) {
-        bail!("{path}: no history was recorded, so it has no peaks to compare with");
+        bail!("{path}: no history was recorded, so it has no peaks to compare");
     }
     Ok(measured.into_iter().flat_map(|(_, rows)| rows).collect())
 }
 
-/// Writes the peaks of the snapshots.
-pub(super) fn save_baseline(args: &Check, file: &Path) -> anyhow::Result<Done> {
-    let mut inputs = inputs::expand(&args.snapshots)?;
-    inputs::spare(&mut inputs, file)?;
-    let rows = measure(&inputs, &args.snapshots, args.device, args.torch_version)?;
+pub(super) fn save_baseline(args: &Check, file: &Path) -> anyhow::Result<Exit> {
+    let mut inputs = inputs::expand_paths(&args.snapshots)?;
+    inputs::refuse_output_over_inputs(&mut inputs, file)?;
+    let rows = measure_peaks(&inputs, &args.snapshots, args.device, args.torch_version)?;
     let devices = counted(rows.len() as u64, "device");
     let output = Output::open(Some(file))?;
     output.write(&formats::json(&Baseline::new(rows))?)?;
-    let said = format!("{}: the peaks of {devices}\n", file.display());
-    Output::open(None)?.write(&said)?;
-    Ok(Done::Well)
+    let message = format!("{}: the peaks of {devices}\n", file.display());
+    Output::open(None)?.write(&message)?;
+    Ok(Exit::Success)
 }
 
-/// What a snapshot is called in a baseline: its path in the directory that was named, else its file name.
-pub(super) fn name_of(path: &str, named: &[PathBuf]) -> String {
+/// The name of a snapshot in a baseline: its path relative to the named directory, or its file name.
+pub(super) fn baseline_name(path: &str, named: &[PathBuf]) -> String {
     let path = Path::new(path);
     let mut inside = named.iter().filter(|dir| dir.as_path() != path);
     let inside = inside.find_map(|dir| path.strip_prefix(dir).ok());

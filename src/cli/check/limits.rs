@@ -1,19 +1,18 @@
-//! The limits as flags, made from the catalogue of figures.
+//! The limits as flags, built from the catalogue of figures.
 
 use clap::{Arg, ArgGroup, ArgMatches, Args, Command, FromArgMatches, Id};
 
 use crate::compare::gate::{Limit, Limits};
 use crate::study::figures::Amount;
 
-/// The group of all these flags.
+/// The group of all limit flags, which conflicts with `--save-baseline`.
 const GROUP: &str = "LimitArgs";
 
-/// A flag for every [`Limit`]; each wins over the file's limit that fails.
+/// A flag for every [`Limit`]; it overrides the limit in `oomscope.toml`.
 #[derive(Debug)]
 pub(super) struct LimitArgs(Limits);
 
 impl LimitArgs {
-    /// Those that were given.
     pub(super) fn limits(&self) -> &Limits {
         &self.0
     }
@@ -26,21 +25,19 @@ fn flag(limit: Limit) -> Arg {
         .value_name(limit.unit().placeholder())
         .value_parser(move |text: &str| limit.unit().parse(text))
         .allow_hyphen_values(true)
-        .help(limit.meanings().map(str::to_owned).reduce(|a, b| either(&a, &b)).unwrap_or_default())
+        .help(help(limit))
         .help_heading(heading)
 }
 
-/// One sentence for two that differ in a word or a few.
-fn either(a: &str, b: &str) -> String {
-    let [a, b] = [a, b].map(|text| text.split(' ').collect::<Vec<_>>());
-    let alike = |(a, b): &(&&str, &&str)| a == b;
-    let before = a.iter().zip(&b).take_while(alike).count();
-    let [rest_a, rest_b] = [&a[before..], &b[before..]];
-    let after = rest_a.iter().rev().zip(rest_b.iter().rev()).take_while(alike).count();
-    let [own_a, own_b] = [rest_a, rest_b].map(|rest| rest[..rest.len() - after].join(" "));
-    let own = [own_a, "or".to_owned(), own_b];
-    let words = a[..before].iter().copied().chain(own.iter().map(String::as_str));
-    words.chain(a[a.len() - after..].iter().copied()).collect::<Vec<_>>().join(" ")
+/// A limit of one figure has the figure's meaning as its help.
+fn help(limit: Limit) -> &'static str {
+    match limit.key() {
+        "max-growth" => "Growth of the peak of allocated or reserved memory over the baseline",
+        "max-growth-ratio" => {
+            "Growth of the peak of allocated or reserved memory, relative to the baseline"
+        }
+        _ => limit.meanings().next().unwrap_or_default(),
+    }
 }
 
 impl Args for LimitArgs {
@@ -62,8 +59,8 @@ impl FromArgMatches for LimitArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut limits = Limits::default();
         for limit in Limit::all() {
-            if let Some(most) = matches.get_one::<Amount>(limit.key()) {
-                limits.set(limit, *most);
+            if let Some(maximum) = matches.get_one::<Amount>(limit.key()) {
+                limits.set(limit, *maximum);
             }
         }
         Ok(Self(limits))
@@ -72,5 +69,17 @@ impl FromArgMatches for LimitArgs {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_several_figures_has_a_help_of_its_own() {
+        for limit in Limit::all().filter(|limit| limit.meanings().count() > 1) {
+            assert!(!limit.meanings().any(|meaning| meaning == help(limit)), "{}", limit.key());
+        }
     }
 }

@@ -1,24 +1,25 @@
-//! Where the files that a stack names are in the repository: annotations name them from its root.
+//! Finds source files of stacks in the repository, since annotations need paths relative to its root.
 
 use std::path::{Component, Path, PathBuf};
 
 use crate::cli::inputs::with_slashes;
 
-/// The root of the repository around the working directory; that itself where there is none.
-pub(super) fn repository() -> PathBuf {
+/// The root of the repository that contains the working directory, or else the working directory.
+pub(super) fn repository_root() -> PathBuf {
+    // A deleted working directory has no files to annotate.
     let here = std::env::current_dir().unwrap_or_default();
     here.ancestors()
         .find(|dir| dir.join(".git").exists())
         .map_or_else(|| here.clone(), Path::to_owned)
 }
 
-/// Bytes of the longest path that systems open (`PATH_MAX` of Linux).
-const LONGEST: usize = 4096;
+/// `PATH_MAX` of Linux: longer paths cannot be opened.
+const MAX_PATH: usize = 4096;
 
-/// Where a file that a stack names is in the repository: under its root, else (recorded in a container, or
-/// from another directory) the longest end of its path that is there.
-pub(super) fn source(root: &Path, file: &str) -> Option<String> {
-    // A file of Windows' may be checked on Linux.
+/// The path in the repository of a file from a stack: relative to the root, or else (if it was recorded in a container or
+/// another checkout) the longest end of its path that exists.
+pub(super) fn find_source(root: &Path, file: &str) -> Option<String> {
+    // A snapshot from Windows may be checked on Linux.
     let file = file.replace('\\', "/");
     let path = Path::new(&file);
     let path = path.strip_prefix(root).unwrap_or(path);
@@ -27,12 +28,12 @@ pub(super) fn source(root: &Path, file: &str) -> Option<String> {
     if parts.iter().any(|part| !matches!(part, Component::Normal(_))) {
         return None;
     }
-    // Each end is a part longer than the next: those too long to be opened are not tried.
+    // Ends that are too long to open are not tried.
     let lengths = parts.iter().rev().scan(0, |bytes, part| {
         *bytes += part.as_os_str().len() + 1;
         Some(*bytes)
     });
-    let tried = lengths.take_while(|bytes| *bytes <= LONGEST).count();
+    let tried = lengths.take_while(|bytes| *bytes <= MAX_PATH).count();
     let first = parts.len() - tried;
     let mut ends = (first..parts.len()).map(|from| parts.iter().skip(from).collect::<PathBuf>());
     ends.find(|end| root.join(end).is_file()).map(|end| with_slashes(&end))
@@ -43,11 +44,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_path_is_too_long_to_be_told_from_its_end() {
+    fn a_file_is_found_by_the_end_of_a_long_path() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("src")).unwrap();
         std::fs::write(root.path().join("src/x.py"), "").unwrap();
-        let found = |file: &str| source(root.path(), file);
+        let found = |file: &str| find_source(root.path(), file);
         assert_eq!(found("/elsewhere/src/x.py").as_deref(), Some("src/x.py"));
         let long = format!("{}/src/x.py", "/a".repeat(200_000));
         assert_eq!(found(&long).as_deref(), Some("src/x.py"));

@@ -1,35 +1,33 @@
-//! `oomscope dry-run`: `run`, with a stub of CUDA in place of a GPU.
+//! `oomscope dry-run`: `oomscope run` with a stub of CUDA instead of a GPU.
 //!
-//! The stub is C (the directory `stub`), compiled in the program's own environment at first use, by Python
-//! (`python/oomscope/_stub.py`): it is made for the torch that the program imports, which only its Python knows. Both
-//! lie in this program as text and are put beside the recorder. Nothing here knows CUDA: a GPU is a row of
-//! `device::GPUS`, told to the stub by environment variables.
+//! The stub is C (the directory `stub`). Python (`python/oomscope/_stub.py`) compiles it at first use in the program's own
+//! environment, because it must match the torch that the program imports. Both are embedded here as text and written next
+//! to the recorder. Nothing here knows CUDA: a GPU is a row of `device::GPUS`, which environment variables pass to the stub.
 
-mod alone;
 mod args;
-mod asked;
-mod assumed;
-mod sizes;
+mod assumed_gpu;
+mod fit_sizes;
+mod single_rank;
+mod size_search;
 mod stub;
 
 pub(super) use self::args::DryRun;
-use super::exit::{Done, complain};
-use super::run::{recorded, show};
+use super::exit::{Exit, print_stderr};
+use super::run::{print_result, record};
 
-/// Runs the command to its end, then says what it would have needed.
-pub(super) fn run(args: &DryRun) -> anyhow::Result<Done> {
-    if let Some(asked) = &args.fit {
-        return sizes::run(args, asked);
+pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
+    if let Some(sizes) = &args.fit {
+        return size_search::run(args, sizes);
     }
     let directory = args.prepare(args.output.as_deref())?;
-    let (ended, seen, left) = recorded(&args.command, directory)?;
-    show(&args.command, ended, &seen, &left);
-    if !left.is_empty() && ended.code() != 0 {
-        complain(&format!(
-            "the command ended with exit code {}: unless that was for want of GPU memory, it did not come to its end, \
-             and what is said above is of the part that ran",
-            ended.code()
+    let (end, status, snapshots) = record(&args.command, directory)?;
+    print_result(&args.command, end, &status, &snapshots);
+    if !snapshots.is_empty() && end.code() != 0 {
+        print_stderr(&format!(
+            "the command exited with code {}; if that was not an out-of-memory error, the figures cover only the part \
+             that ran",
+            end.code()
         ));
     }
-    Ok(Done::As(ended.code()))
+    Ok(Exit::Code(end.code()))
 }

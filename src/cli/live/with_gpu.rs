@@ -12,7 +12,7 @@ use signal_hook::flag;
 use crate::allocator::device::cuda::CudaDevice;
 use crate::base::units::parse_size;
 use crate::cli::args::{OutputArgs, parse_release};
-use crate::cli::exit::Done;
+use crate::cli::exit::Exit;
 use crate::cli::inputs;
 use crate::cli::output::Output;
 use crate::output::formats;
@@ -20,21 +20,21 @@ use crate::output::report;
 use crate::study::{Scope, Study};
 use crate::whatif::{LiveOptions, apply_option, calibrate, replay_on_gpu};
 
-/// Replay the trace on a real GPU, to see whether it fits and how long the device calls take
+/// Replay the trace on a real GPU, to test whether it fits and to time device calls
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   oomscope live snapshot.pickle                      on GPU 0
   oomscope live --gpu 1 --set expandable_segments:True snapshot.pickle
-  oomscope live --repeat 10 --touch snapshot.pickle  times of ten replays, all memory written once
+  oomscope live --repeat 10 --touch snapshot.pickle  time ten replays, writing all memory once
   oomscope live --calibrate gpu.json                 measure device calls for whatif --cost gpu.json
 
-The model of PyTorch's allocator makes the recorded calls and takes real memory from the CUDA driver, \
-without kernels or data. Everything is given back at the end. Tested against a stub of the driver, not \
-yet measured on a GPU: see docs/live.md.
+The model of PyTorch's allocator replays the recorded requests with real memory from the CUDA driver, but without kernels \
+or data. All memory is freed at the end. Tested against a stub of the driver, not yet measured on a GPU: see \
+docs/live.md.
 
-Exit codes: 0 the GPU did as predicted, whether or not a request fails; 1 it did not; \
-2 wrong usage, an unreadable file, no GPU, or the driver failed.")]
+Exit codes: 0 the GPU behaved as predicted, even if a request failed; 1 it did not; 2 wrong usage, an unreadable file, no \
+GPU, or an error of the driver.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(in crate::cli) struct Live {
     /// Snapshot file (.pickle, .pkl, .json; optionally .gz or .zst), or - for standard input
@@ -45,15 +45,15 @@ pub(in crate::cli) struct Live {
     #[arg(long, value_name = "N")]
     device: Option<u64>,
 
-    /// GPU to replay on, as the driver counts (CUDA_VISIBLE_DEVICES applies)
+    /// Index of the GPU, as the driver counts (CUDA_VISIBLE_DEVICES applies)
     #[arg(long, value_name = "N", default_value_t = 0)]
     gpu: u32,
 
-    /// Settings to replay under, as in PYTORCH_CUDA_ALLOC_CONF; other options stay as recorded
+    /// Settings to replay with, as in PYTORCH_CUDA_ALLOC_CONF; other options stay as recorded
     #[arg(long, value_name = "KEY:VALUE[,..]")]
     set: Vec<String>,
 
-    /// PyTorch release that recorded the snapshot; default: inferred from the file
+    /// PyTorch release that recorded the snapshot [default: inferred from the file]
     #[arg(long, value_name = "X.Y", value_parser = parse_release)]
     torch_version: Option<u32>,
 
@@ -61,20 +61,19 @@ pub(in crate::cli) struct Live {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "512MiB")]
     reserve: u64,
 
-    /// Number of replays, one after the other
+    /// Number of replays
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
 
-    /// When to make the recorded calls
+    /// Speed of the replay
     #[arg(long, value_enum, default_value_t = PaceArg::Full)]
     pace: PaceArg,
 
-    /// Write all memory once when it is taken
+    /// Write all memory once when it is allocated
     #[arg(long)]
     touch: bool,
 
-    /// Measure the cost of device calls by size instead of replaying, and write it to FILE for
-    /// 'oomscope whatif --cost FILE'
+    /// Measure the cost of device calls instead of replaying, and write it to FILE, for `oomscope whatif --cost FILE`
     #[arg(
         long,
         value_name = "FILE",
@@ -88,44 +87,45 @@ pub(in crate::cli) struct Live {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PaceArg {
-    /// One after the other, as fast as possible
+    /// As fast as possible
     Full,
     /// At their recorded times
     Recorded,
 }
 
-/// Reads, replays and writes.
-pub(in crate::cli) fn run(args: &Live) -> anyhow::Result<Done> {
+pub(in crate::cli) fn run(args: &Live) -> anyhow::Result<Exit> {
     match (&args.calibrate, &args.snapshot) {
-        (Some(file), _) => measure(args, file),
+        (Some(file), _) => calibrate_gpu(args, file),
         (None, Some(snapshot)) => replay(args, snapshot),
         (None, None) => bail!("neither a snapshot nor --calibrate was given"),
     }
 }
 
-fn measure(args: &Live, file: &Path) -> anyhow::Result<Done> {
+fn calibrate_gpu(args: &Live, file: &Path) -> anyhow::Result<Exit> {
     let output = Output::open(args.output.output.as_deref())?;
-    let written = Output::open(Some(file))?;
-    if let Some(page) = args.output.output.as_deref().filter(|page| inputs::are_one(page, file)) {
-        bail!("{}: is to hold both the result and the costs: name two files", page.display());
+    let costs_output = Output::open(Some(file))?;
+    if let Some(page) =
+        args.output.output.as_deref().filter(|page| inputs::are_same_file(page, file))
+    {
+        bail!("{}: cannot hold both the result and the costs; name two files", page.display());
     }
     let stop = stop_flag()?;
     let costs = calibrate(&mut CudaDevice::open(args.gpu, args.reserve, false)?, &stop)?;
-    written.write(&formats::json(&costs)?)?;
+    costs_output.write(&formats::json(&costs)?)?;
     output.write_answer(args.output.format, &costs, report::costs)?;
-    Ok(Done::Well)
+    Ok(Exit::Success)
 }
 
-fn replay(args: &Live, file: &Path) -> anyhow::Result<Done> {
+fn replay(args: &Live, file: &Path) -> anyhow::Result<Exit> {
     let path = file.display().to_string();
     if let Some(written) = &args.output.output {
-        inputs::spare_one(file, written)?;
+        inputs::refuse_output_over_input(file, written)?;
     }
     let output = Output::open(args.output.output.as_deref())?;
     let snapshot = inputs::read_one(file)?;
     let scope = Scope { device: args.device, minor: args.torch_version, ..Scope::default() };
     let study = Study::new(&snapshot, scope);
-    let traced = inputs::first_traced(&study, &path)?;
+    let traced = inputs::first_device_with_trace(&study, &path)?;
     let settings = (!args.set.is_empty())
         .then(|| apply_option(&snapshot, &traced.inferred().hypothesis, &args.set.join(",")))
         .transpose()
@@ -142,17 +142,17 @@ fn replay(args: &Live, file: &Path) -> anyhow::Result<Done> {
     drop(gpu);
     output.write_answer(args.output.format, &report, report::live)?;
     let as_predicted = report.devices.iter().all(|device| device.as_predicted);
-    Ok(if as_predicted { Done::Well } else { Done::Failed })
+    Ok(if as_predicted { Exit::Success } else { Exit::Failed })
 }
 
-/// A flag that Ctrl-C sets, so that everything is given back in order. A second one ends the process at
-/// once; the driver then takes the memory back.
+/// A flag that Ctrl-C sets, so that all memory is freed in order. A second Ctrl-C ends the process at once; the driver
+/// then frees the memory.
 fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         flag::register_conditional_default(signal, Arc::clone(&stop))
             .and_then(|_| flag::register(signal, Arc::clone(&stop)))
-            .context("Ctrl-C cannot be watched for")?;
+            .context("cannot handle Ctrl-C")?;
     }
     Ok(stop)
 }

@@ -1,4 +1,4 @@
-//! The command itself: started with the recorder on its path, given the signals that come, waited for.
+//! Starts the command with the recorder on its PYTHONPATH, forwards signals, and waits for it.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -8,54 +8,50 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::anyhow;
 
-use super::directory::Directory;
-use crate::cli::exit::complain;
+use super::directory::RunDirectory;
+use crate::cli::exit::print_stderr;
 
-/// As a shell says that a command is not there, and that it cannot be run.
+/// Exit codes of a shell for a command that is not found, or cannot be run.
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
-/// What a shell adds to the number of the signal that ended a command.
+/// A shell adds this to the number of the signal that ended a command.
 const SIGNALLED: i32 = 128;
 
-/// How the command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli) enum Ended {
-    /// With this exit code.
-    With(u8),
-    /// By this signal.
-    By(i32),
-    /// It never ran, which has been said.
+pub(in crate::cli) enum CommandEnd {
+    Code(u8),
+    Signal(i32),
+    /// It did not start, and a message said why; the exit code of a shell for that.
     NotRun(u8),
 }
 
-impl Ended {
-    fn of(status: ExitStatus) -> Self {
-        match (signals::ended_by(status), status.code()) {
-            (Some(signal), _) => Self::By(signal),
-            // Windows has codes of 32 bits: what does not fit is a failure all the same.
-            (None, code) => Self::With(code.map_or(1, |code| u8::try_from(code).unwrap_or(1))),
+impl CommandEnd {
+    fn from_status(status: ExitStatus) -> Self {
+        match (signals::terminating_signal(status), status.code()) {
+            (Some(signal), _) => Self::Signal(signal),
+            // Codes of Windows have 32 bits; one that does not fit is reported as 1.
+            (None, code) => Self::Code(code.map_or(1, |code| u8::try_from(code).unwrap_or(1))),
         }
     }
 
-    /// The exit code to end with.
     pub(in crate::cli) fn code(self) -> u8 {
         match self {
-            Self::With(code) | Self::NotRun(code) => code,
-            Self::By(signal) => u8::try_from(SIGNALLED + signal).unwrap_or(1),
+            Self::Code(code) | Self::NotRun(code) => code,
+            Self::Signal(signal) => u8::try_from(SIGNALLED + signal).unwrap_or(1),
         }
     }
 }
 
-/// Runs `command` to its end; what it says goes to `log`, where there is one.
+/// Runs `command` to its end, with its output in `log` if there is one.
 pub(super) fn run(
     command: &[OsString],
-    directory: &Directory,
+    directory: &RunDirectory,
     log: Option<&File>,
-) -> anyhow::Result<Ended> {
+) -> anyhow::Result<CommandEnd> {
     let Some((program, args)) = command.split_first() else {
         return Err(anyhow!("no command"));
     };
-    let control = directory.control();
+    let control = directory.control_dir();
     let others = env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
     let others = others.iter().flat_map(env::split_paths);
     let path = env::join_paths(std::iter::once(control.clone()).chain(others))
@@ -69,22 +65,22 @@ pub(super) fn run(
     if let Some(log) = log {
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
     }
-    let signals = signals::Forwarded::new()?;
+    let signals = signals::SignalForwarder::new()?;
     match command.spawn() {
         Ok(mut child) => {
-            let forwarding = signals.to(child.id());
+            let forwarding = signals.forward_to(child.id());
             let status = child.wait();
             drop(forwarding);
-            Ok(Ended::of(status?))
+            Ok(CommandEnd::from_status(status?))
         }
         Err(error) => Ok(not_run(program, &error)),
     }
 }
 
-fn not_run(program: &OsStr, error: &io::Error) -> Ended {
-    complain(&format!("{}: {error}", program.display()));
+fn not_run(program: &OsStr, error: &io::Error) -> CommandEnd {
+    print_stderr(&format!("{}: {error}", program.display()));
     let is_missing = error.kind() == io::ErrorKind::NotFound;
-    Ended::NotRun(if is_missing { NOT_FOUND } else { NOT_RUN })
+    CommandEnd::NotRun(if is_missing { NOT_FOUND } else { NOT_RUN })
 }
 
 #[cfg(unix)]
@@ -98,28 +94,27 @@ mod signals {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
     use signal_hook::iterator::{Handle, Signals};
 
-    /// Signals that the command gets in our place. A terminal sends SIGINT and SIGQUIT to both: those are passed
-    /// over here, and what the command makes of them decides.
+    /// Signals for the command. A terminal sends SIGINT and SIGQUIT to the command as well, so these are caught but not
+    /// forwarded, and the command decides what they do.
     const FORWARDED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
-    /// The signal that ended the command.
-    pub(super) fn ended_by(status: ExitStatus) -> Option<i32> {
+    pub(super) fn terminating_signal(status: ExitStatus) -> Option<i32> {
         status.signal()
     }
 
-    /// Catches them from now on.
-    pub(super) struct Forwarded(Signals);
+    /// Catches signals from its creation.
+    pub(super) struct SignalForwarder(Signals);
 
-    impl Forwarded {
+    impl SignalForwarder {
         pub(super) fn new() -> io::Result<Self> {
-            let ignored = ignored();
-            // What whoever started us ignores, as nohup does, the command is to ignore too.
+            let ignored = ignored_signals();
+            // Signals that the parent process ignores (nohup) stay ignored, also for the command.
             Signals::new(FORWARDED.iter().filter(|signal| ignored >> (**signal - 1) & 1 == 0))
                 .map(Self)
         }
 
-        /// Sends them to `child` until the result is dropped.
-        pub(super) fn to(self, child: u32) -> Forwarding {
+        /// Forwards signals to `child` until the result is dropped.
+        pub(super) fn forward_to(self, child: u32) -> Forwarding {
             let Self(mut signals) = self;
             let handle = signals.handle();
             let pid = i32::try_from(child).ok().and_then(Pid::from_raw);
@@ -132,7 +127,7 @@ mod signals {
                         SIGUSR2 => Signal::USR2,
                         _ => continue,
                     };
-                    // It may have ended just now.
+                    // The command may have ended just now.
                     let _ = pid.map(|pid| kill_process(pid, signal));
                 }
             });
@@ -152,8 +147,8 @@ mod signals {
         }
     }
 
-    /// A bit for each signal that this process ignores; none where the system does not tell.
-    fn ignored() -> u64 {
+    /// A bit for each signal that this process ignores; 0 on systems without /proc.
+    fn ignored_signals() -> u64 {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
@@ -162,7 +157,7 @@ mod signals {
 
 #[cfg(not(unix))]
 mod signals {
-    //! There are none, but Ctrl-C, which the console tells the command, too: what that makes of it decides.
+    //! Windows has only Ctrl-C, which the console also sends to the command.
 
     use std::io;
     use std::process::ExitStatus;
@@ -172,24 +167,24 @@ mod signals {
     use signal_hook::SigId;
     use signal_hook::consts::SIGINT;
 
-    pub(super) fn ended_by(_: ExitStatus) -> Option<i32> {
+    pub(super) fn terminating_signal(_: ExitStatus) -> Option<i32> {
         None
     }
 
-    /// Outlives a Ctrl-C from now on.
-    pub(super) struct Forwarded(SigId);
+    /// Ignores Ctrl-C, so that the command decides what it does.
+    pub(super) struct SignalForwarder(SigId);
 
-    impl Forwarded {
+    impl SignalForwarder {
         pub(super) fn new() -> io::Result<Self> {
             signal_hook::flag::register(SIGINT, Arc::new(AtomicBool::new(false))).map(Self)
         }
 
-        pub(super) fn to(self, _child: u32) -> Self {
+        pub(super) fn forward_to(self, _child: u32) -> Self {
             self
         }
     }
 
-    impl Drop for Forwarded {
+    impl Drop for SignalForwarder {
         fn drop(&mut self) {
             signal_hook::low_level::unregister(self.0);
         }

@@ -12,58 +12,62 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 
-pub(super) use self::child::Ended;
+pub(super) use self::child::CommandEnd;
 pub(super) use self::directory::{
-    At, Directory, Frames, Options, Purpose, Recorded, Seen, next_free, snapshots_in,
+    RecordedProcess, RecorderOptions, RunDirectory, RunKind, RunStatus, SnapshotWhen, StackKind,
+    create_numbered, snapshots_in,
 };
-pub(super) use self::page::show;
-use super::exit::Done;
+pub(super) use self::page::print_result;
+use super::exit::Exit;
 
-/// Run a command and record its CUDA memory history; a failed request writes a snapshot
+/// Run a command, record its CUDA memory history, and write a snapshot when a request fails
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   oomscope run -- python train.py
-  oomscope run -o ooms -- torchrun --nproc-per-node 8 train.py    a snapshot of each rank
-  oomscope run --at exit -- python train.py                       one at the end, too, if nothing failed
+  oomscope run -o ooms -- torchrun --nproc-per-node 8 train.py    one snapshot per rank
+  oomscope run --at exit -- python train.py                       also a snapshot at the end if nothing failed
 
-Every Python process below the command that uses CUDA is recorded, from its first use of CUDA on. Nothing has to
-be installed there: PYTHONPATH names a directory with one file of Python, which waits until the program itself
-imports torch. Python's own options -I and -E ignore PYTHONPATH.
+Every Python process of the command that uses CUDA is recorded, from its first use of CUDA. Nothing has to be installed
+in its environment: PYTHONPATH gets a directory with one Python file, which waits until the program imports torch.
+Python's options -I and -E ignore PYTHONPATH.
 
-Exit code: the command's; 128 and the signal's number where a signal ended it, as a shell says it.
-2 wrong usage; 126 and 127 where the command cannot be run or found.")]
+Exit code: the command's, or 128 plus the number of the signal that ended it, as in a shell; 2 wrong usage;
+126 the command cannot be run; 127 it is not found.")]
 pub(super) struct Run {
-    /// Write the snapshots to DIR; default: oomscope-run-1, or the next number that is free
+    /// Write the snapshots to DIR [default: oomscope-run-1, or the next free number]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Trace entries kept for each device; the oldest are lost beyond that
+    /// Number of trace entries to keep for each device; older ones are lost
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
     max_entries: u64,
 
-    /// Record stacks of Python alone, or of C++ too
+    /// Record Python stacks, or C++ stacks as well
     #[arg(long, default_value = "python")]
-    stacks: Frames,
+    stacks: StackKind,
 
-    /// Write snapshots when a request fails, or also at the end of each process in which none failed
+    /// When to write snapshots: at a failed request, or also at the end of processes without one
     #[arg(long, value_name = "WHEN", default_value = "oom")]
-    at: At,
+    at: SnapshotWhen,
 
-    /// Failures of one process that are kept: the first ones, then at most one in 30 seconds
+    /// Maximum number of failures to keep for each process
+    ///
+    /// The first ones are kept, then at most one in 30 seconds.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     keep: u64,
 
-    /// How long a process whose request failed waits for the other processes to begin with theirs; who has begun is
-    /// waited for ten times as long
+    /// Time to wait, after a failed request, for other processes to start their snapshots
+    ///
+    /// A process that has started its snapshot gets ten times as long to finish it.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_seconds)]
     wait: Duration,
 
-    /// Write the page on these snapshots: the run itself asks for it, in a process of its own
+    /// Write the page on these snapshots; the run starts this in a separate process
     #[arg(long, hide = true, value_name = "FILE", num_args = 1..)]
     page_on: Vec<PathBuf>,
 
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(
         required_unless_present = "page_on",
         trailing_var_arg = true,
@@ -73,7 +77,7 @@ pub(super) struct Run {
     command: Vec<OsString>,
 }
 
-/// `1000000`, `200K` or `1M`.
+/// Parses `1000000`, `200K` or `1M`.
 pub(super) fn parse_count(text: &str) -> Result<u64, String> {
     let (digits, factor) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (text.get(..text.len() - 1), 1_000),
@@ -87,7 +91,7 @@ pub(super) fn parse_count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// `10`, `10s`, `0.5s` or `2m`.
+/// Parses `10`, `10s`, `0.5s` or `2m`.
 pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let (number, factor) = match text.strip_suffix('m') {
         Some(minutes) => (minutes, 60.0),
@@ -99,47 +103,45 @@ pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give a time, such as 10s or 2m".to_owned())
 }
 
-/// Runs the command to its end, then says what was recorded.
-pub(super) fn run(args: &Run) -> anyhow::Result<Done> {
+pub(super) fn run(args: &Run) -> anyhow::Result<Exit> {
     if !args.page_on.is_empty() {
-        return page::write(&args.page_on).map(|()| Done::Well);
+        return page::write(&args.page_on).map(|()| Exit::Success);
     }
-    let options = Options {
+    let options = RecorderOptions {
         max_entries: args.max_entries,
         stacks: args.stacks,
         at: args.at,
         keep: args.keep,
         wait: args.wait.as_secs_f64(),
     };
-    let purpose = Purpose { name: "oomscope-run", files: &[], environment: &[] };
-    let directory = Directory::prepare(args.output.as_deref(), &options, purpose)?;
-    let (ended, seen, left) = recorded(&args.command, directory)?;
-    show(&args.command, ended, &seen, &left);
-    Ok(Done::As(ended.code()))
+    let kind = RunKind { name: "oomscope-run", files: &[], environment: &[] };
+    let directory = RunDirectory::prepare(args.output.as_deref(), &options, kind)?;
+    let (end, status, snapshots) = record(&args.command, directory)?;
+    print_result(&args.command, end, &status, &snapshots);
+    Ok(Exit::Code(end.code()))
 }
 
-/// Runs `command` to its end with the recorder of `directory`: how it ended, how far its processes came, and the
-/// snapshots that they left.
-pub(super) fn recorded(
+/// Runs `command` with the recorder of `directory`. Returns how it ended, what its processes did, and their snapshots.
+pub(super) fn record(
     command: &[OsString],
-    directory: Directory,
-) -> anyhow::Result<(Ended, Seen, Vec<PathBuf>)> {
-    let ended = child::run(command, &directory, None);
-    let (seen, left) = directory.finish();
-    Ok((ended?, seen, left))
+    directory: RunDirectory,
+) -> anyhow::Result<(CommandEnd, RunStatus, Vec<PathBuf>)> {
+    let end = child::run(command, &directory, None);
+    let (status, snapshots) = directory.finish();
+    Ok((end?, status, snapshots))
 }
 
-/// The same, with what the command says in the file `log`.
-pub(super) fn recorded_quietly(
+/// Like [`record`], with the command's output in the file `log`.
+pub(super) fn record_to_log(
     command: &[OsString],
-    directory: Directory,
+    directory: RunDirectory,
     log: &Path,
-) -> anyhow::Result<(Ended, Vec<PathBuf>)> {
+) -> anyhow::Result<(CommandEnd, Vec<PathBuf>)> {
     let file =
         File::create(log).with_context(|| format!("{}: cannot be written", log.display()))?;
-    let ended = child::run(command, &directory, Some(&file));
-    let (_, left) = directory.finish();
-    Ok((ended?, left))
+    let end = child::run(command, &directory, Some(&file));
+    let (_, snapshots) = directory.finish();
+    Ok((end?, snapshots))
 }
 
 #[cfg(test)]

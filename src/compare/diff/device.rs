@@ -1,13 +1,13 @@
-//! One device on both sides.
+//! Compares one device of two snapshots.
 
 use serde::Serialize;
 
 use super::figures::Figures;
-use super::holders::{HeldOnBothSides, Holders, Others, StackChange, StackCounts};
+use super::holders::{StackPair, DeviceHolders, OtherRows, StackChange, StackCounts};
 use super::limit::Growth;
 use super::lines::LineChange;
-use super::moment::{ComparedMemory, HeldStack};
-use super::options::{At, DiffOptions};
+use super::moment::{ComparedMemory, LiveStack};
+use super::options::{ComparedMoment, DiffOptions};
 use super::space::{PoolChange, StreamChange, pools, streams};
 use super::steps::{CommonSteps, ComparedPart, PhaseChange, StepChange};
 use super::summary::{failures, moment, summary};
@@ -17,59 +17,59 @@ use crate::stacks::matching::{FrameTable, pair_stacks};
 use crate::study::figures::Figure;
 use crate::study::{DeviceStudy, TracePosition};
 
-/// What changed on one device.
+/// The changes of one device.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeviceDiff {
     /// Device number.
     pub device: u64,
-    /// What is compared: not the peak, even if asked for, where one of the two recorded no trace.
-    pub at: At,
-    /// The finding in a sentence.
+    /// The compared position; the snapshot instead of the peak if one of the two has no trace.
+    pub at: ComparedMoment,
+    /// The finding in one sentence.
     pub summary: String,
-    /// The moment compared, in words: `at peak`, `at the snapshot`, `after 3 steps`.
+    /// The compared position in words: `at peak`, `at the snapshot`, `after 3 steps`.
     pub moment: String,
-    /// The moment compared of the recording before; `None` where that snapshot does not have the device.
+    /// The compared position before; null if that snapshot lacks the device.
     pub before_moment: Option<TracePosition>,
-    /// The same of the recording after.
+    /// The compared position after; null if that snapshot lacks the device.
     pub after_moment: Option<TracePosition>,
-    /// The figures before; `None` where that snapshot does not have the device.
+    /// The figures before; null if that snapshot lacks the device.
     pub before: Option<Figures>,
-    /// The figures after; `None` where that snapshot does not have the device.
+    /// The figures after; null if that snapshot lacks the device.
     pub after: Option<Figures>,
-    /// What they changed by; a device that a snapshot does not have counts as 0.
+    /// The figures after minus those before; a snapshot without the device counts as 0.
     pub delta: Figures,
-    /// The training steps compared; `None` where they cannot be told or counted.
+    /// The compared training steps; absent if steps are unknown or cannot be aligned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<CommonSteps>,
-    /// What each phase needed at most.
+    /// The peak of each phase; absent if there are no phases.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_phase: Vec<PhaseChange>,
-    /// What each of the steps compared needed at most.
+    /// The peak of each compared step; absent if there are no steps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_step: Vec<StepChange>,
-    /// By pool.
+    /// Changes by pool.
     pub pools: Vec<PoolChange>,
-    /// By stream.
+    /// Changes by stream.
     pub streams: Vec<StreamChange>,
-    /// The lines of the user's code that hold more or less, most first.
+    /// The lines of user code whose live memory changed, largest change first.
     pub lines: Vec<LineChange>,
     /// The sum of all other lines.
-    pub other_lines: Others,
-    /// How many stacks there are, by what became of them.
+    pub other_lines: OtherRows,
+    /// Number of stacks by status.
     pub stack_counts: StackCounts,
-    /// The stacks that hold more or less, most first.
+    /// The stacks whose live memory changed, largest change first.
     pub stacks: Vec<StackChange>,
     /// The sum of all other stacks.
-    pub other_stacks: Others,
-    /// Every stack, for a flame graph.
+    pub other_stacks: OtherRows,
+    /// All stacks, for a flame graph.
     #[serde(skip)]
-    pub all_stacks: Vec<HeldOnBothSides>,
+    pub all_stacks: Vec<StackPair>,
 }
 
-/// A device of both snapshots.
+/// The same device in both snapshots.
 pub(super) struct DevicePair<'s, 'a> {
     pub(super) number: u64,
-    /// Before and after; at least one of them has it.
+    /// Before and after; at least one is present.
     pub(super) devices: [Option<DeviceStudy<'s, 'a>>; 2],
     pub(super) readers: [&'s StackReader<'a>; 2],
     pub(super) words: &'s FrameTable,
@@ -77,8 +77,8 @@ pub(super) struct DevicePair<'s, 'a> {
 
 /// Compares a device.
 pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> DeviceDiff {
-    let at = both.moment(options.at);
-    let recorded = ComparedPart::of(both.devices, at);
+    let at = both.compared_position(options.at);
+    let recorded = ComparedPart::new(both.devices, at);
     let memories = [0, 1].map(|side| {
         let (until, peak) = (recorded.until[side], &recorded.peaks[side]);
         let new = |device| ComparedMemory::new((side, device), both.words, at, until, peak);
@@ -86,15 +86,15 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
     });
     let figures = [0, 1].map(|side| {
         let ooms = both.devices[side]?.failed_requests().count() as u64;
-        Some(Figures::of(memories[side].as_ref()?.memory.state(), recorded.peaks[side], ooms))
+        Some(Figures::new(memories[side].as_ref()?.memory.state(), recorded.peaks[side], ooms))
     });
     let moments = memories.each_ref().map(|it| it.as_ref().map(|it| it.moment));
     let memories = memories.map(Option::unwrap_or_default);
     let stacks = memories
         .each_ref()
-        .map(|it| it.stacks.iter().map(HeldStack::candidate).collect::<Vec<_>>());
+        .map(|it| it.stacks.iter().map(LiveStack::candidate).collect::<Vec<_>>());
     let pairs = pair_stacks(&stacks[0], &stacks[1], both.words);
-    let holders = Holders {
+    let holders = DeviceHolders {
         readers: both.readers,
         words: both.words,
         sides: memories.each_ref(),
@@ -102,7 +102,7 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
     };
     let (mut lines, mut other_lines) = holders.by_line(usize::MAX);
     let moment = moment(at, recorded.steps);
-    let summary = summary_of(&moment, &figures, &lines);
+    let summary = summarize(&moment, &figures, &lines);
     for line in lines.split_off(options.top.min(lines.len())) {
         other_lines.add(&line.held);
     }
@@ -134,21 +134,20 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
 }
 
 impl DevicePair<'_, '_> {
-    /// What is compared: a file without a trace has no peak to hold against another's.
-    fn moment(&self, asked: At) -> At {
+    /// The position to compare: without a trace there is no peak.
+    fn compared_position(&self, requested: ComparedMoment) -> ComparedMoment {
         match self.devices.map(|device| device.map(|device| device.device().is_empty())) {
-            [Some(before), Some(after)] if before != after => At::Snapshot,
-            _ => asked,
+            [Some(before), Some(after)] if before != after => ComparedMoment::Snapshot,
+            _ => requested,
         }
     }
 }
 
-/// The finding in a sentence.
-fn summary_of(moment: &str, figures: &[Option<Figures>; 2], lines: &[LineChange]) -> String {
+fn summarize(moment: &str, figures: &[Option<Figures>; 2], lines: &[LineChange]) -> String {
     match figures {
-        [None, Some(after)] => only(moment, "after", after),
-        [Some(before), None] => only(moment, "before", before),
-        [None, None] => String::new(),
+        [None, Some(after)] => only_on_side(moment, "after", after),
+        [Some(before), None] => only_on_side(moment, "before", before),
+        [None, None] => String::new(), // a device is listed because one of the snapshots has it
         [Some(before), Some(after)] => {
             let number = |figure| [before.number(figure), after.number(figure)];
             summary(moment, number(Figure::Allocated), lines) + &failures(number(Figure::Ooms))
@@ -156,7 +155,7 @@ fn summary_of(moment: &str, figures: &[Option<Figures>; 2], lines: &[LineChange]
     }
 }
 
-fn only(moment: &str, side: &str, figures: &Figures) -> String {
+fn only_on_side(moment: &str, side: &str, figures: &Figures) -> String {
     format!(
         "only in the snapshot {side}, with {} allocated {moment}",
         size(figures.number(Figure::Allocated))
@@ -164,7 +163,7 @@ fn only(moment: &str, side: &str, figures: &Figures) -> String {
 }
 
 impl DeviceDiff {
-    /// What is allocated at the moment compared.
+    /// The growth of allocated memory at the compared position.
     pub fn growth(&self) -> Growth<'_> {
         let allocated = |figures: Option<Figures>| {
             figures.map_or(0, |figures| figures.number(Figure::Allocated))

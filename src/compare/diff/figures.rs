@@ -1,4 +1,4 @@
-//! One device's figures on either side, and what they changed by, under the same names.
+//! The figures of one device, and their changes.
 
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
@@ -6,9 +6,8 @@ use serde::{Serialize, Serializer};
 use crate::study::Peak;
 use crate::study::figures::{Amount, Figure, FigureSource, MemoryState, UnknownReason};
 
-/// The figures compared, each with its place in the JSON. All but the peaks and `ooms` are those of the moment
-/// compared.
-const PLACES: [(&str, Figure); 26] = [
+/// The compared figures with their paths in the JSON. All but the peaks and `ooms` apply to the compared position.
+const JSON_PATHS: [(&str, Figure); 26] = [
     ("reserved_bytes", Figure::Reserved),
     ("allocated_bytes", Figure::Allocated),
     ("active_bytes", Figure::Active),
@@ -37,18 +36,18 @@ const PLACES: [(&str, Figure); 26] = [
     ("fragmentation.rounding_bytes", Figure::Rounding),
 ];
 
-/// The figures of a device, or what they changed by.
+/// The figures of a device, or their changes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Figures([Amount; PLACES.len()]);
+pub struct Figures([Amount; JSON_PATHS.len()]);
 
-/// What the figures are read from.
-struct Compared {
+/// The source of the figures.
+struct ComparedFigures {
     state: MemoryState,
     peak: Peak,
     ooms: u64,
 }
 
-impl FigureSource for Compared {
+impl FigureSource for ComparedFigures {
     fn state(&self) -> MemoryState {
         self.state
     }
@@ -67,17 +66,17 @@ impl FigureSource for Compared {
 }
 
 impl Figures {
-    /// Of the memory at the moment compared, the `peak` of what is compared and all failed requests.
-    pub(super) fn of(state: MemoryState, peak: Peak, ooms: u64) -> Self {
-        let compared = Compared { state, peak, ooms };
-        Self(PLACES.map(|(_, figure)| {
+    /// The figures of `state`, with the `peak` of the compared part and the number of failed requests.
+    pub(super) fn new(state: MemoryState, peak: Peak, ooms: u64) -> Self {
+        let compared = ComparedFigures { state, peak, ooms };
+        Self(JSON_PATHS.map(|(_, figure)| {
             let reading = figure.read(&compared);
-            debug_assert!(reading.is_ok(), "{} is known of what is compared", figure.word());
+            debug_assert!(reading.is_ok(), "{} is always available here", figure.word());
             reading.unwrap_or(Amount::Count(0))
         }))
     }
 
-    /// What they changed by on the way to `after`.
+    /// `after` minus these figures.
     pub(super) fn change_to(&self, after: &Self) -> Self {
         let mut change = *after;
         for (amount, before) in change.0.iter_mut().zip(&self.0) {
@@ -86,24 +85,23 @@ impl Figures {
         change
     }
 
-    /// All of them, each with its place in the JSON.
-    pub fn places() -> &'static [(&'static str, Figure)] {
-        &PLACES
+    /// All figures with their paths in the JSON.
+    pub fn json_paths() -> &'static [(&'static str, Figure)] {
+        &JSON_PATHS
     }
 
-    /// One of them.
     pub fn amount(&self, figure: Figure) -> Amount {
-        let found = PLACES.iter().zip(&self.0).find(|((_, of), _)| *of == figure);
+        let found = JSON_PATHS.iter().zip(&self.0).find(|((_, listed), _)| *listed == figure);
         debug_assert!(found.is_some(), "{} is among the figures compared", figure.word());
         found.map_or(Amount::Count(0), |(_, amount)| *amount)
     }
 
-    /// One of them as a number of bytes or of things.
+    /// The figure as a number of bytes or items.
     pub fn number(&self, figure: Figure) -> u64 {
         u64::try_from(self.amount(figure).as_integer()).unwrap_or_default()
     }
 
-    /// What one of them changed by, in bytes or things, of what `change_to` came to.
+    /// The change of the figure in bytes or items, in the result of [`Self::change_to`].
     pub fn change(&self, figure: Figure) -> i64 {
         let by = self.amount(figure).as_integer();
         i64::try_from(by).unwrap_or(if by < 0 { i64::MIN } else { i64::MAX })
@@ -112,21 +110,21 @@ impl Figures {
 
 impl Default for Figures {
     fn default() -> Self {
-        Self::of(MemoryState::default(), Peak::default(), 0)
+        Self::new(MemoryState::default(), Peak::default(), 0)
     }
 }
 
 impl Serialize for Figures {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let rows: Vec<_> = PLACES.iter().zip(&self.0).map(|((at, _), it)| (*at, *it)).collect();
-        Nested(&rows).serialize(serializer)
+        let rows: Vec<_> = JSON_PATHS.iter().zip(&self.0).map(|((at, _), it)| (*at, *it)).collect();
+        NestedFigures(&rows).serialize(serializer)
     }
 }
 
-/// Amounts by paths such as `segments.small.count`, those of one object side by side.
-struct Nested<'a>(&'a [(&'static str, Amount)]);
+/// Serializes amounts by path, such as `segments.small.count`, as nested objects.
+struct NestedFigures<'a>(&'a [(&'static str, Amount)]);
 
-impl Serialize for Nested<'_> {
+impl Serialize for NestedFigures<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let head = |path: &'static str| path.split_once('.').map_or(path, |(head, _)| head);
         let mut map = serializer.serialize_map(None)?;
@@ -137,7 +135,7 @@ impl Serialize for Nested<'_> {
                 .collect();
             match rows {
                 [(path, amount)] if inner.is_empty() => map.serialize_entry(path, amount)?,
-                [(path, _), ..] => map.serialize_entry(head(path), &Nested(&inner))?,
+                [(path, _), ..] => map.serialize_entry(head(path), &NestedFigures(&inner))?,
                 [] => {}
             }
         }

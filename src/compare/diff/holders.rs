@@ -1,37 +1,37 @@
-//! Who holds more or less than before, by stack.
+//! Changes of live memory by stack.
 
 use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use super::moment::{ComparedMemory, HeldStack};
+use super::moment::{ComparedMemory, LiveStack};
 use crate::base::units::signed_difference;
 use crate::base::warning::words;
 use crate::stacks::frames::{FrameList, StackReader};
 use crate::stacks::matching::{FrameTable, MatchedBy, Pair};
 
 words! {
-    /// What became of a stack or a line.
+    /// The change of a stack or line.
     pub enum Status {
         /// Holds memory only after
         New = "new",
         /// Holds memory only before
         Gone = "gone",
-        /// Holds more bytes, or as many in more blocks
+        /// Holds more bytes, or as many bytes in more blocks
         Grown = "grown",
-        /// Holds fewer bytes, or as many in fewer blocks
+        /// Holds fewer bytes, or as many bytes in fewer blocks
         Shrunk = "shrunk",
     }
 }
 
-/// What is held on both sides.
+/// Live memory before and after.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct HeldChange {
-    /// Bytes before.
+pub struct LiveChange {
+    /// Live bytes before.
     pub before_bytes: u64,
-    /// Bytes after.
+    /// Live bytes after.
     pub after_bytes: u64,
-    /// After less before.
+    /// `after_bytes` minus `before_bytes`.
     pub delta_bytes: i64,
     /// Live blocks before.
     pub before_blocks: u64,
@@ -39,7 +39,7 @@ pub struct HeldChange {
     pub after_blocks: u64,
 }
 
-impl HeldChange {
+impl LiveChange {
     fn add(&mut self, side: usize, bytes: u64, blocks: u64) {
         let (all_bytes, all_blocks) = match side {
             0 => (&mut self.before_bytes, &mut self.before_blocks),
@@ -55,7 +55,7 @@ impl HeldChange {
         self.add(1, other.after_bytes, other.after_blocks);
     }
 
-    /// What became of it; `None` where nothing changed.
+    /// `None` if nothing changed.
     fn status(&self) -> Option<Status> {
         let (before, after) =
             ((self.before_bytes, self.before_blocks), (self.after_bytes, self.after_blocks));
@@ -69,85 +69,84 @@ impl HeldChange {
     }
 }
 
-/// A stack that holds more or less than before.
+/// A stack whose live memory changed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StackChange {
-    /// What became of it.
+    /// The kind of change.
     pub status: Status,
-    /// How the one was found to be the other; `None` for one that is new or gone.
+    /// How the stacks of both snapshots were matched; absent for new and gone ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matched_by: Option<MatchedBy>,
-    /// How much.
+    /// Live memory before and after.
     #[serde(flatten)]
-    pub held: HeldChange,
-    /// The whole stack, innermost first, as it is after; as it was before when it is gone.
+    pub held: LiveChange,
+    /// The stack after, innermost frame first; the stack before if it is gone.
     pub frames: FrameList,
-    /// As it was before, where lines or files moved.
+    /// The stack before; absent if its lines and files are the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved_from: Option<FrameList>,
 }
 
-/// How many stacks there are, by what became of them.
+/// Number of stacks by status.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct StackCounts {
-    /// Only after.
+    /// Stacks that hold memory only after.
     pub new: u64,
-    /// Only before.
+    /// Stacks that hold memory only before.
     pub gone: u64,
-    /// Hold more.
+    /// Stacks that hold more.
     pub grown: u64,
-    /// Hold less.
+    /// Stacks that hold less.
     pub shrunk: u64,
-    /// Hold as much.
+    /// Stacks that hold as much as before.
     pub unchanged: u64,
-    /// Of them all, those on other lines or in other files than before.
+    /// Stacks of all kinds whose lines or files changed.
     pub moved: u64,
 }
 
-/// All rows that are not listed, those that did not change included.
+/// The sum of all rows that are not listed, including unchanged ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Others {
-    /// How many.
+pub struct OtherRows {
+    /// Number of rows.
     pub count: u64,
-    /// How much.
+    /// Their live memory before and after.
     #[serde(flatten)]
-    pub held: HeldChange,
+    pub held: LiveChange,
 }
 
-impl Others {
-    pub(super) fn add(&mut self, held: &HeldChange) {
+impl OtherRows {
+    pub(super) fn add(&mut self, held: &LiveChange) {
         self.count += 1;
         self.held.merge(held);
     }
 }
 
-/// One stack of both sides, or of one.
+/// A stack of one or both snapshots.
 #[derive(Debug, Clone)]
-pub struct HeldOnBothSides {
-    /// How much.
-    pub held: HeldChange,
-    /// The stack as it is after; as it was before when it is gone.
+pub struct StackPair {
+    pub held: LiveChange,
+    /// The stack after; the stack before if it is gone.
     pub frames: FrameList,
 }
 
-/// What both sides of a device's holders are read with.
-pub(super) struct Holders<'a> {
+/// The holders of a device's memory in both snapshots.
+pub(super) struct DeviceHolders<'a> {
     pub(super) readers: [&'a StackReader<'a>; 2],
     pub(super) words: &'a FrameTable,
     pub(super) sides: [&'a ComparedMemory; 2],
     pub(super) pairs: &'a [Pair],
 }
 
-/// The rows that changed, most first, up to `top`; the rest in a sum.
-pub(super) fn listed<T>(
-    mut rows: Vec<(HeldChange, T)>,
+/// Splits off the `top` rows with the largest changes, and sums up the rest.
+pub(super) fn split_listed<T>(
+    mut rows: Vec<(LiveChange, T)>,
     top: usize,
-) -> (Vec<(Status, HeldChange, T)>, Others) {
-    // Ties stay in the order of the files.
+) -> (Vec<(Status, LiveChange, T)>, OtherRows) {
+    // A stable sort, so that ties stay in the order of the files.
     rows.sort_by_key(|(held, _)| {
         Reverse((held.delta_bytes.unsigned_abs(), held.before_bytes.max(held.after_bytes)))
     });
-    let (mut shown, mut others) = (Vec::new(), Others::default());
+    let (mut shown, mut others) = (Vec::new(), OtherRows::default());
     for (held, row) in rows {
         match held.status() {
             Some(status) if shown.len() < top => shown.push((status, held, row)),
@@ -157,13 +156,13 @@ pub(super) fn listed<T>(
     (shown, others)
 }
 
-impl<'a> Holders<'a> {
-    pub(super) fn stacks(&self, pair: &Pair) -> [Option<&'a HeldStack>; 2] {
+impl<'a> DeviceHolders<'a> {
+    pub(super) fn stacks(&self, pair: &Pair) -> [Option<&'a LiveStack>; 2] {
         [0, 1].map(|side| pair.rows[side].and_then(|row| self.sides[side].stacks.get(row)))
     }
 
-    pub(super) fn held(&self, pair: &Pair) -> HeldChange {
-        let mut held = HeldChange::default();
+    pub(super) fn held(&self, pair: &Pair) -> LiveChange {
+        let mut held = LiveChange::default();
         for (side, stack) in self.stacks(pair).into_iter().enumerate() {
             if let Some(stack) = stack {
                 held.add(side, stack.bytes, stack.blocks);
@@ -177,7 +176,7 @@ impl<'a> Holders<'a> {
         [0, 1].map(|side| stacks[side].map(|stack| self.readers[side].frame_list(stack.id)))
     }
 
-    /// What became of all of them.
+    /// Counts all stacks by status.
     pub(super) fn counts(&self) -> StackCounts {
         let mut counts = StackCounts::default();
         for pair in self.pairs {
@@ -193,10 +192,10 @@ impl<'a> Holders<'a> {
         counts
     }
 
-    /// The stacks that changed, most first, up to `top`, and the sum of all others.
-    pub(super) fn by_stack(&self, top: usize) -> (Vec<StackChange>, Others) {
+    /// The `top` stacks with the largest changes, and the sum of all others.
+    pub(super) fn by_stack(&self, top: usize) -> (Vec<StackChange>, OtherRows) {
         let rows = self.pairs.iter().map(|pair| (self.held(pair), pair)).collect();
-        let (shown, others) = listed(rows, top);
+        let (shown, others) = split_listed(rows, top);
         let rows = shown.into_iter().filter_map(|(status, held, pair)| {
             let [before, after] = self.frames(pair);
             let moved = pair.matched_by.is_some_and(|by| by != MatchedBy::Content);
@@ -208,12 +207,12 @@ impl<'a> Holders<'a> {
         (rows.collect(), others)
     }
 
-    /// Every stack, for a flame graph.
-    pub(super) fn all(&self) -> Vec<HeldOnBothSides> {
-        let of = |pair: &Pair| {
+    /// All stacks, for a flame graph.
+    pub(super) fn all(&self) -> Vec<StackPair> {
+        let stack_pair = |pair: &Pair| {
             let [before, after] = self.frames(pair);
-            Some(HeldOnBothSides { held: self.held(pair), frames: after.or(before)? })
+            Some(StackPair { held: self.held(pair), frames: after.or(before)? })
         };
-        self.pairs.iter().filter_map(of).collect()
+        self.pairs.iter().filter_map(stack_pair).collect()
     }
 }

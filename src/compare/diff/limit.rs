@@ -1,4 +1,4 @@
-//! The growth that a script allows.
+//! `--fail-on`: the growth that a script allows.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,31 +9,31 @@ use thiserror::Error;
 use super::summary::growth;
 use crate::base::units::{parse_factor, parse_size, signed_difference, size};
 
-/// How much the compared figure, what is allocated at the moment compared, may grow.
+/// The growth of allocated memory that is allowed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum GrowthLimit {
-    /// Of what it was before.
+    /// A share of the bytes before.
     Ratio(f64),
-    /// Bytes.
+    /// A number of bytes.
     Bytes(u64),
 }
 
-/// What is no limit.
+/// A text that is not a limit.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("'{0}' is not a limit: write growth=5% (of the figure before) or growth=512MiB")]
-pub struct GrowthError(String);
+pub struct ParseGrowthError(String);
 
 impl FromStr for GrowthLimit {
-    type Err = GrowthError;
+    type Err = ParseGrowthError;
 
     /// Reads `growth=5%`, `growth=0.05` or `growth=512MiB`.
-    fn from_str(text: &str) -> Result<Self, GrowthError> {
-        let error = || GrowthError(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, ParseGrowthError> {
+        let error = || ParseGrowthError(text.to_owned());
         let value = text.trim().strip_prefix("growth=").ok_or_else(error)?.trim();
-        // A number that is neither a percentage nor a fraction is bytes.
+        // A number without a percent sign or point is a number of bytes.
         match parse_factor(value).filter(|_| value.contains(['%', '.'])) {
             Some(ratio) => Ok(Self::Ratio(ratio)),
-            // `growth=5` is meant for 5%: no block is smaller than 512 bytes.
+            // `growth=5` probably means 5%, because no block is smaller than 512 bytes.
             None => match parse_size(value) {
                 Ok(1..=511) | Err(_) => Err(error()),
                 Ok(bytes) => Ok(Self::Bytes(bytes)),
@@ -43,7 +43,7 @@ impl FromStr for GrowthLimit {
 }
 
 impl GrowthLimit {
-    /// How many bytes of growth from `before` are allowed, where they were not given as bytes.
+    /// The allowed growth from `before` in bytes, for a limit that is a share.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -56,7 +56,7 @@ impl GrowthLimit {
         }
     }
 
-    /// Whether growing from `before` to `after` bytes is more than allowed.
+    /// Whether the growth from `before` to `after` exceeds the limit.
     pub fn is_exceeded(self, before: u64, after: u64) -> bool {
         let by = after.saturating_sub(before);
         match self {
@@ -66,57 +66,54 @@ impl GrowthLimit {
     }
 }
 
-/// What is allocated on a device at the moment compared.
+/// Allocated memory of a device at the compared position.
 #[derive(Debug, Clone, Copy)]
 pub struct Growth<'a> {
-    /// The rank, where directories are compared.
+    /// The rank, if directories are compared.
     pub name: Option<&'a str>,
-    /// Device number.
     pub device: u64,
-    /// The moment compared, in words.
+    /// The compared position in words.
     pub moment: &'a str,
-    /// Bytes before.
     pub before_bytes: u64,
-    /// Bytes after.
     pub after_bytes: u64,
-    /// Whether the recording after does not have the device.
+    /// The snapshot after lacks the device.
     pub is_gone: bool,
 }
 
 /// A device that grew more than allowed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExceededGrowth {
-    /// The rank, where directories are compared.
+    /// The rank; absent unless directories are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Device number.
     pub device: u64,
-    /// Bytes before.
+    /// Allocated bytes before.
     pub before_bytes: u64,
-    /// Bytes after.
+    /// Allocated bytes after.
     pub after_bytes: u64,
-    /// After less before.
+    /// `after_bytes` minus `before_bytes`.
     pub delta_bytes: i64,
-    /// In a sentence.
+    /// The violation in one sentence.
     pub message: String,
 }
 
-/// Whether `--fail-on` was kept.
+/// The result of `--fail-on`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FailOn {
-    /// As given.
+    /// The limit as given.
     pub limit: String,
-    /// Whether a device grew more than that, or it cannot be told.
+    /// Whether a device exceeds the limit, or its growth is unknown.
     pub failed: bool,
-    /// The devices that did.
+    /// The devices that exceed the limit.
     pub failures: Vec<ExceededGrowth>,
-    /// What is only before, a sentence each: how much it grew is not known.
+    /// Devices and ranks that exist only before, one sentence each, because their growth is unknown; absent if none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
 
 impl FailOn {
-    /// Holds every growth against `limit`, which was given as `text`. `ranks_gone` are only before.
+    /// Checks all growths against `limit`, given as `text`. `ranks_gone` exist only before.
     pub fn new<'a>(
         limit: GrowthLimit,
         text: impl fmt::Display,
@@ -126,7 +123,7 @@ impl FailOn {
         let (gone, both): (Vec<Growth<'a>>, Vec<_>) = growths.partition(|g| g.is_gone);
         let devices_gone = gone.iter().map(|g| format!("{}device {}", g.rank(), g.device));
         let missing: Vec<String> = (ranks_gone.iter().cloned().chain(devices_gone))
-            .map(|what| format!("{what}: only before, so that {text} cannot be told"))
+            .map(|name| format!("{name}: only before, so {text} cannot be checked"))
             .collect();
         let failures: Vec<ExceededGrowth> = both
             .into_iter()
@@ -154,7 +151,7 @@ impl FailOn {
         Self { limit: text.to_string(), failed, failures, missing }
     }
 
-    /// What was not kept, a sentence each.
+    /// All violations, one sentence each.
     pub fn messages(&self) -> impl Iterator<Item = &str> {
         let failures = self.failures.iter().map(|failure| failure.message.as_str());
         failures.chain(self.missing.iter().map(String::as_str))

@@ -1,13 +1,12 @@
-//! Who holds more or less than before, by line of the user's code.
+//! Changes of live memory by line of user code.
 //!
-//! Lines that a matched stack links are one line, wherever it stands now; a line that no stack links is
-//! the one of the same number in the same function.
+//! Matched stacks link their lines, even if a line has moved. Other lines are matched by function and line number.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::holders::{HeldChange, Holders, Others, Status, listed};
-use super::moment::HeldStack;
+use super::holders::{LiveChange, DeviceHolders, OtherRows, Status, split_listed};
+use super::moment::LiveStack;
 use crate::base::ids::FrameId;
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::base::units::ratio;
@@ -15,27 +14,27 @@ use crate::stacks::frames::CodeLocation;
 use crate::stacks::matching::FrameKey;
 use crate::study::memory::largest_operation;
 
-/// A line of the user's code that holds more or less than before, by whatever way.
+/// A line of user code whose live memory changed, over all stacks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LineChange {
-    /// What became of it.
+    /// The kind of change.
     pub status: Status,
-    /// How much.
+    /// Live memory before and after.
     #[serde(flatten)]
-    pub held: HeldChange,
-    /// The line as it is after; as it was before when it is gone. `None` gathers stacks without one.
+    pub held: LiveChange,
+    /// The line after; the line before if it is gone. One row gathers all stacks without a line.
     #[serde(flatten)]
     pub location: CodeLocation,
-    /// What most of the change was allocated for, as far as the stacks tell.
+    /// The operation with the largest part of the change; null if the stacks show none.
     pub operation: Option<String>,
-    /// How much of what changed that is.
+    /// The operation's share of the changed bytes; absent without an operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation_share_ratio: Option<f64>,
 }
 
-/// What stacks are named by, in the words of both snapshots: see [`crate::stacks::frames::LineId`].
+/// A [`crate::stacks::frames::LineId`] with the keys of frames that both snapshots share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Line {
+struct LineKeys {
     code: Option<FrameKey>,
     caller: Option<FrameKey>,
     node: Option<FrameKey>,
@@ -44,26 +43,26 @@ struct Line {
     has_stack: bool,
 }
 
-/// A line on one side.
-type SideLine = (usize, Line);
+/// A line of one snapshot: 0 is before, 1 is after.
+type SidedLine = (usize, LineKeys);
 
-/// Sets of lines that are one: every line leads to another of its set, the last one to itself.
+/// Sets of linked lines, as a disjoint-set forest: each line has a parent, and a root is its own parent.
 #[derive(Default)]
-struct Links {
-    rows: SeededMap<SideLine, usize>,
-    leads_to: Vec<usize>,
+struct LineSets {
+    rows: SeededMap<SidedLine, usize>,
+    parents: Vec<usize>,
 }
 
-impl Links {
-    /// The set of `line`, which is one of its own if it is new.
-    fn set(&mut self, line: SideLine) -> usize {
-        let leads_to = &mut self.leads_to;
+impl LineSets {
+    /// The root of `line`, which starts a new set if it is new.
+    fn set(&mut self, line: SidedLine) -> usize {
+        let leads_to = &mut self.parents;
         let mut row = *self.rows.entry(line).or_insert_with(|| {
             leads_to.push(leads_to.len());
             leads_to.len() - 1
         });
         while let Some(next) = leads_to.get(row).copied().filter(|next| *next != row) {
-            // Halves the way for the next time.
+            // Path halving.
             let after = leads_to.get(next).copied().unwrap_or(next);
             if let Some(lead) = leads_to.get_mut(row) {
                 *lead = after;
@@ -73,28 +72,27 @@ impl Links {
         row
     }
 
-    fn link(&mut self, a: SideLine, b: SideLine) {
+    fn link(&mut self, a: SidedLine, b: SidedLine) {
         let (a, b) = (self.set(a), self.set(b));
-        if let Some(lead) = self.leads_to.get_mut(a) {
+        if let Some(lead) = self.parents.get_mut(a) {
             *lead = b;
         }
     }
 }
 
-/// What a set of lines holds, on either side the stack that holds most of it, and the stacks that changed
-/// with what they changed by.
+/// A set of linked lines: live memory, each side's largest stack, and the changed stacks with the size of their changes.
 #[derive(Default)]
 struct LineTotals<'a> {
-    held: HeldChange,
-    largest: [Option<&'a HeldStack>; 2],
-    changed: Vec<(u64, usize, &'a HeldStack)>,
+    held: LiveChange,
+    largest: [Option<&'a LiveStack>; 2],
+    changed: Vec<(u64, usize, &'a LiveStack)>,
 }
 
-impl<'a> Holders<'a> {
-    fn line(&self, side: usize, stack: &HeldStack) -> SideLine {
+impl<'a> DeviceHolders<'a> {
+    fn line(&self, side: usize, stack: &LiveStack) -> SidedLine {
         let line = self.readers[side].line_id(stack.id);
         let place = |id: Option<FrameId>| id.map(|id| self.words.frame_key(side, id));
-        let line = Line {
+        let line = LineKeys {
             code: place(line.frame),
             caller: place(line.caller),
             node: place(line.node),
@@ -105,8 +103,8 @@ impl<'a> Holders<'a> {
         (side, line)
     }
 
-    /// The lines that changed, most first, up to `top`, and the sum of all others.
-    pub(super) fn by_line(&self, top: usize) -> (Vec<LineChange>, Others) {
+    /// The `top` lines with the largest changes, and the sum of all others.
+    pub(super) fn by_line(&self, top: usize) -> (Vec<LineChange>, OtherRows) {
         let mut links = self.links();
         let mut sets: FxHashMap<usize, usize> = FxHashMap::default();
         let mut rows: Vec<LineTotals<'a>> = Vec::new();
@@ -125,7 +123,7 @@ impl<'a> Holders<'a> {
             let held = self.held(pair);
             row.held.merge(&held);
             for (largest, stack) in row.largest.iter_mut().zip(stacks) {
-                let more = |s: &&HeldStack| largest.is_none_or(|known| known.bytes < s.bytes);
+                let more = |s: &&LiveStack| largest.is_none_or(|known| known.bytes < s.bytes);
                 *largest = stack.filter(more).or(*largest);
             }
             let by = held.delta_bytes.unsigned_abs();
@@ -133,13 +131,13 @@ impl<'a> Holders<'a> {
                 row.changed.push((by, side, stack));
             }
         }
-        let (shown, others) = listed(rows.into_iter().map(|row| (row.held, row)).collect(), top);
+        let (shown, others) = split_listed(rows.into_iter().map(|row| (row.held, row)).collect(), top);
         let rows = shown.into_iter().map(|(status, held, row)| {
-            let told = |side: usize| {
+            let location_on = |side: usize| {
                 let (stack, reader) = (row.largest[side]?, self.readers[side]);
                 Some(reader.code_location(reader.line_id(stack.id)))
             };
-            let location = match (told(0), told(1)) {
+            let location = match (location_on(0), location_on(1)) {
                 (Some(before), Some(after)) => {
                     let moved_from =
                         before.frame.filter(|frame| Some(frame) != after.frame.as_ref());
@@ -163,10 +161,10 @@ impl<'a> Holders<'a> {
         (rows.collect(), others)
     }
 
-    fn links(&self) -> Links {
-        let mut links = Links::default();
-        let mut alone: Vec<SideLine> = Vec::new();
-        let mut linked: SeededSet<SideLine> = SeededSet::default();
+    fn links(&self) -> LineSets {
+        let mut links = LineSets::default();
+        let mut unpaired: Vec<SidedLine> = Vec::new();
+        let mut linked: SeededSet<SidedLine> = SeededSet::default();
         for pair in self.pairs {
             let stacks = self.stacks(pair);
             let both = [0, 1].map(|side| stacks[side].map(|stack| self.line(side, stack)));
@@ -174,22 +172,22 @@ impl<'a> Holders<'a> {
                 links.link(before, after);
                 linked.extend([before, after]);
             } else {
-                alone.extend(both.into_iter().flatten());
+                unpaired.extend(both.into_iter().flatten());
             }
         }
-        // By what the function is called in both snapshots.
+        // Functions are matched by their names in both snapshots.
         let class = |place: Option<FrameKey>| {
             place.map(|p| FrameKey { function: self.words.function_class(p.function), ..p })
         };
-        let key = |(_, line): &SideLine| Line {
+        let key = |(_, line): &SidedLine| LineKeys {
             code: class(line.code),
             caller: class(line.caller),
             node: class(line.node),
             forward: class(line.forward),
             ..*line
         };
-        let mut free: SeededMap<Line, [Option<SideLine>; 2]> = SeededMap::default();
-        for line in alone.iter().filter(|line| !linked.contains(line)) {
+        let mut free: SeededMap<LineKeys, [Option<SidedLine>; 2]> = SeededMap::default();
+        for line in unpaired.iter().filter(|line| !linked.contains(line)) {
             if let Some(known) = free.entry(key(line)).or_default().get_mut(line.0) {
                 *known = Some(*line);
             }

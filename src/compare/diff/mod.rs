@@ -1,9 +1,9 @@
-//! What changed from one snapshot to another: totals, settings, pools and the stacks that hold memory.
+//! Compares two snapshots: totals, settings, pools, and the stacks that hold memory.
 //!
-//! [`diff`] compares two snapshots, [`RanksDiff`] puts those of two directories side by side. Stacks are matched by
-//! [`crate::stacks::matching`]. The deltas of a table add up to the total exactly: what is not listed is in a row of
-//! its own, and bytes are never lost to a doubtful match, only told under another line. The diff the other
-//! way round is the negative. Reads no file, prints nothing.
+//! In: two snapshots, or two directories of ranks. Out: [`DiffReport`], with [`RanksDiff`] for directories. Stacks are
+//! matched by [`crate::stacks::matching`]. The deltas of a table add up exactly to the total: rows that are not listed
+//! are summed up in a row of their own. A doubtful match may put bytes under another line, but never loses them. The
+//! reverse diff is the negative. This room reads no file and prints nothing.
 
 mod device;
 mod figures;
@@ -23,12 +23,12 @@ pub use crate::stacks::matching::MatchedBy;
 pub use crate::study::TracePosition;
 pub use device::DeviceDiff;
 pub use figures::Figures;
-pub use holders::{HeldChange, HeldOnBothSides, Others, StackChange, StackCounts, Status};
-pub use limit::{ExceededGrowth, FailOn, Growth, GrowthError, GrowthLimit};
+pub use holders::{LiveChange, StackPair, OtherRows, StackChange, StackCounts, Status};
+pub use limit::{ExceededGrowth, FailOn, Growth, GrowthLimit, ParseGrowthError};
 pub use lines::LineChange;
-pub use options::{At, DiffOptions};
+pub use options::{ComparedMoment, DiffOptions};
 pub use ranks::{RankChange, RanksDiff};
 pub use report::{DiffReport, File, SideWarning, diff};
 pub use settings::SettingChange;
-pub use space::{PoolChange, Space, StreamChange};
+pub use space::{PoolChange, MemoryUse, StreamChange};
 pub use steps::{CommonSteps, PhaseChange, StepChange};

@@ -1,15 +1,15 @@
-//! What to compare.
+//! Options of a comparison.
 
 use serde::Serialize;
 
-/// The moment compared.
+/// The position to compare.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum At {
-    /// When most was allocated.
+pub enum ComparedMoment {
+    /// The peak of allocated memory.
     #[default]
     Peak,
-    /// When the snapshot was taken.
+    /// The snapshot.
     Snapshot,
 }
 
@@ -18,12 +18,12 @@ pub enum At {
 pub struct DiffOptions {
     /// Only this device.
     pub device: Option<u64>,
-    /// The moment.
-    pub at: At,
-    /// How many lines and stacks to list.
+    /// The position to compare.
+    pub at: ComparedMoment,
+    /// Maximum number of lines and stacks in a list.
     pub top: usize,
-    /// The minor release of PyTorch 2 that recorded both; found out as far as each file tells if not given.
+    /// The minor release of PyTorch 2 that wrote both files; by default inferred from each file.
     pub minor: Option<u32>,
-    /// Whether every stack is wanted, for a flame graph.
+    /// Whether to return all stacks, for a flame graph.
     pub all_stacks: bool,
 }

@@ -1,4 +1,4 @@
-//! Two directories of ranks side by side.
+//! Compares the ranks of two directories.
 
 use std::cmp::Reverse;
 
@@ -9,47 +9,47 @@ use super::limit::Growth;
 use crate::analysis::Unreadable;
 use crate::study::figures::Figure;
 
-/// One device of one rank on both sides.
+/// The changes of one device of one rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RankChange {
-    /// The rank: the path in its directory, without endings of compression.
+    /// The rank: its path in the directory, without extensions for compression.
     pub name: String,
     /// Device number.
     pub device: u64,
-    /// The moment compared, in words.
+    /// The compared position in words.
     #[serde(skip)]
     pub moment: String,
-    /// Whether the rank does not have the device after.
+    /// The rank lacks the device after.
     #[serde(skip)]
     pub is_gone: bool,
-    /// Allocated at the moment compared, before.
+    /// Allocated bytes at the compared position before.
     pub before_allocated_bytes: u64,
-    /// Allocated at the moment compared, after.
+    /// Allocated bytes at the compared position after.
     pub after_allocated_bytes: u64,
-    /// After less before.
+    /// Allocated bytes after minus before.
     pub delta_allocated_bytes: i64,
-    /// The most that was reserved, before.
+    /// Peak of reserved bytes before.
     pub before_peak_reserved_bytes: u64,
-    /// The most that was reserved, after.
+    /// Peak of reserved bytes after.
     pub after_peak_reserved_bytes: u64,
-    /// After less before.
+    /// Peak of reserved bytes after minus before.
     pub delta_peak_reserved_bytes: i64,
-    /// Failed requests before.
+    /// Number of failed requests before.
     pub before_ooms: u64,
-    /// Failed requests after.
+    /// Number of failed requests after.
     pub after_ooms: u64,
 }
 
 /// The ranks of two directories.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RanksDiff {
-    /// The worst first: those that fail now and did not before, then by growth.
+    /// Worst first: ranks that fail only after, then by growth.
     pub rows: Vec<RankChange>,
     /// Ranks that only the directory before has.
     pub only_before: Vec<String>,
     /// Ranks that only the directory after has.
     pub only_after: Vec<String>,
-    /// Files of ranks that both have and that could not be read.
+    /// Files of common ranks that could not be read; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<Unreadable>,
 }
@@ -79,7 +79,7 @@ impl RankChange {
 }
 
 impl RanksDiff {
-    /// A row for every device of every rank that was compared, and the names of those that were not.
+    /// A row for every device of every compared rank, and the names of the other ranks.
     pub fn new<'a>(
         compared: impl Iterator<Item = (&'a str, &'a [DeviceDiff])>,
         only_before: Vec<String>,
@@ -97,7 +97,7 @@ impl RanksDiff {
         Self { rows, only_before, only_after, unreadable }
     }
 
-    /// What every row allocates at the moment compared.
+    /// The growth of allocated memory of every row.
     pub fn growths(&self) -> impl Iterator<Item = Growth<'_>> {
         self.rows.iter().map(|row| Growth {
             name: Some(&row.name),

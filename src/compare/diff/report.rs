@@ -1,4 +1,4 @@
-//! Everything that changed from one snapshot to another.
+//! The report on all changes between two snapshots.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::device::{DeviceDiff, DevicePair, device_diff};
 use super::limit::FailOn;
-use super::options::{At, DiffOptions};
+use super::options::{ComparedMoment, DiffOptions};
 use super::ranks::RanksDiff;
 use super::settings::{SettingChange, changed};
-use crate::analysis::remarks;
+use crate::analysis::warnings_of;
 use crate::base::summary::{Summary, command_line};
 use crate::base::units::{escape_text, signed_size, size};
 use crate::base::warning::{Code, Warning};
@@ -19,23 +19,22 @@ use crate::stacks::matching::FrameTable;
 use crate::study::figures::Figure;
 use crate::study::{DeviceStudy, MemoryHistory, Scope, Study};
 
-/// A snapshot and where it was read.
+/// A snapshot with its file.
 #[derive(Debug, Clone, Copy)]
 pub struct File<'a> {
-    /// What it says.
     pub snapshot: &'a Snapshot,
-    /// As given.
+    /// Path as given.
     pub path: &'a str,
-    /// Stored size.
+    /// Size of the stored file.
     pub size_bytes: u64,
 }
 
-/// Something odd about one of the two files, or about both.
+/// A warning about one or both files.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SideWarning {
     /// `before`, `after` or `both`.
     pub side: &'static str,
-    /// What.
+    /// The warning.
     #[serde(flatten)]
     pub warning: Warning,
 }
@@ -45,23 +44,23 @@ pub struct SideWarning {
 pub struct DiffReport {
     /// `oomscope/diff/1`
     pub schema: &'static str,
-    /// The path before, as given.
+    /// Path of the snapshot before, as given.
     pub before: String,
-    /// The path after, as given.
+    /// Path of the snapshot after, as given.
     pub after: String,
-    /// The moment compared.
-    pub at: At,
-    /// What it comes to: of the device that grew most, of the worst rank.
+    /// The requested position.
+    pub at: ComparedMoment,
+    /// The result: of the device that grew most, of directories that of the worst rank.
     pub summary: Summary,
-    /// Whether `--fail-on` was kept.
+    /// The result of `--fail-on`; absent without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fail_on: Option<FailOn>,
-    /// Two directories side by side; what follows is then of the worst.
+    /// The ranks of two directories; the other fields are those of the worst rank. Absent for two files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<RanksDiff>,
     /// The release and the settings that differ.
     pub settings_changed: Vec<SettingChange>,
-    /// What is odd about the files.
+    /// Warnings about the files.
     pub warnings: Vec<SideWarning>,
     /// Every device of either snapshot.
     pub devices: Vec<DeviceDiff>,
@@ -77,10 +76,10 @@ pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffRepo
     let devices: Vec<DeviceDiff> = numbers
         .into_iter()
         .map(|number| {
-            let of = |study| Study::device(study, number);
+            let device = |study| Study::device(study, number);
             let readers = studies.each_ref().map(Study::stacks);
-            let both =
-                DevicePair { number, devices: studies.each_ref().map(of), readers, words: &words };
+            let devices = studies.each_ref().map(device);
+            let both = DevicePair { number, devices, readers, words: &words };
             device_diff(&both, options)
         })
         .collect();
@@ -99,7 +98,7 @@ pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffRepo
 }
 
 impl DiffReport {
-    /// The same, held against a limit.
+    /// Adds the result of `--fail-on`.
     #[must_use]
     pub fn failing_on(mut self, fail_on: FailOn) -> Self {
         if fail_on.failed {
@@ -108,9 +107,9 @@ impl DiffReport {
         Self { fail_on: Some(fail_on), ..self }
     }
 
-    /// The report of two directories, whose worst rank this is the report of.
+    /// Adds the comparison of two directories, of which this is the report on the worst rank.
     #[must_use]
-    pub fn of_ranks(self, ranks: RanksDiff, before: String, after: String) -> Self {
+    pub fn for_ranks(self, ranks: RanksDiff, before: String, after: String) -> Self {
         let name = ranks.rows.first().map_or("", |worst| worst.name.as_str());
         let answer = format!("{}: {}", escape_text(name), self.summary.answer);
         let summary = Summary { answer, ..self.summary };
@@ -118,7 +117,7 @@ impl DiffReport {
     }
 }
 
-/// The finding of the device that grew most, failing that of the one that changed most.
+/// Summarizes the device that grew most, or the one that changed most if none grew.
 fn summary(devices: &[DeviceDiff], after: &str) -> Summary {
     let key = |device: &&DeviceDiff| {
         let by = device.delta.change(Figure::Allocated);
@@ -152,8 +151,8 @@ fn summary(devices: &[DeviceDiff], after: &str) -> Summary {
     Summary { answer, who, action, copy }
 }
 
-fn warnings(studies: &[Study<'_>; 2], at: At, devices: &[DeviceDiff]) -> Vec<SideWarning> {
-    let [before, after] = studies.each_ref().map(remarks);
+fn warnings(studies: &[Study<'_>; 2], at: ComparedMoment, devices: &[DeviceDiff]) -> Vec<SideWarning> {
+    let [before, after] = studies.each_ref().map(warnings_of);
     let is_late = studies.each_ref().map(|study| {
         study.devices().filter_map(DeviceStudy::history).any(MemoryHistory::is_truncated)
     });
@@ -164,7 +163,7 @@ fn warnings(studies: &[Study<'_>; 2], at: At, devices: &[DeviceDiff]) -> Vec<Sid
         warning: Warning {
             code: Code::StartsLater,
             message: "this recording begins late and the other does not, so training steps cannot \
-                      be aligned: both are compared as a whole"
+                      be aligned: the whole recordings are compared"
                 .to_owned(),
         },
     });

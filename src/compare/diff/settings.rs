@@ -1,4 +1,4 @@
-//! What was set otherwise: the release and the allocator's settings.
+//! Compares the release and the allocator settings.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,16 +9,15 @@ use crate::whatif::inferred_options;
 /// A setting that differs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SettingChange {
-    /// `torch_version`, `settings_string`, or a key of the recorded settings.
+    /// `torch_version`, `settings_string`, `found_settings`, or a key of the recorded settings.
     pub key: String,
-    /// Before; `null` where it is not recorded.
+    /// Value before; null if not recorded.
     pub before: Value,
-    /// After; `null` where it is not recorded.
+    /// Value after; null if not recorded.
     pub after: Value,
 }
 
-/// The release, the string, and every recorded setting that differs. A setting that only one release
-/// records says nothing of the other and is left out.
+/// All differences. A setting that only one release records is left out, because the other value is unknown.
 pub(super) fn changed(before: &Study<'_>, after: &Study<'_>) -> Vec<SettingChange> {
     let release = |study: &Study<'_>| match study.scope().minor {
         Some(minor) => Value::from(format!("2.{minor}")),

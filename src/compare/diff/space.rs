@@ -1,4 +1,4 @@
-//! Pools and streams side by side.
+//! Compares pools and streams.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use serde::Serialize;
 use crate::base::units::signed_difference;
 use crate::study::memory::{MemoryReport, PoolReport, StreamReport};
 
-/// The memory of a pool or a stream (`u64`), or what it changed by (`i64`).
+/// The memory of a pool or stream (`u64`), or its change (`i64`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Space<N> {
-    /// Bytes held from the device.
+pub struct MemoryUse<N> {
+    /// Reserved bytes.
     pub reserved_bytes: N,
-    /// Bytes held by the program.
+    /// Allocated bytes.
     pub allocated_bytes: N,
-    /// Bytes free.
+    /// Bytes in free blocks.
     pub inactive_bytes: N,
 }
 
-impl Space<u64> {
-    fn change_to(self, after: Self) -> Space<i64> {
-        Space {
+impl MemoryUse<u64> {
+    fn change_to(self, after: Self) -> MemoryUse<i64> {
+        MemoryUse {
             reserved_bytes: signed_difference(self.reserved_bytes, after.reserved_bytes),
             allocated_bytes: signed_difference(self.allocated_bytes, after.allocated_bytes),
             inactive_bytes: signed_difference(self.inactive_bytes, after.inactive_bytes),
@@ -28,61 +28,61 @@ impl Space<u64> {
     }
 }
 
-/// A pool on both sides; all 0 on a side that does not have it.
+/// A pool before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PoolChange {
-    /// (0, 0) is the default pool; others are private (CUDA graphs, `MemPool`).
+    /// The pool's id; (0, 0) is the default pool, all others are private (CUDA graphs, `MemPool`).
     pub pool_id: [u64; 2],
-    /// Before.
-    pub before: Space<u64>,
-    /// After.
-    pub after: Space<u64>,
-    /// What it changed by.
-    pub delta: Space<i64>,
+    /// Its memory before; all 0 if it did not exist.
+    pub before: MemoryUse<u64>,
+    /// Its memory after; all 0 if it did not exist.
+    pub after: MemoryUse<u64>,
+    /// `after` minus `before`.
+    pub delta: MemoryUse<i64>,
 }
 
-/// A stream on both sides; all 0 on a side that does not have it.
+/// A stream before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct StreamChange {
-    /// Its raw handle before; `None` where it is only after.
+    /// The raw handle before; null if it exists only after.
     pub before_stream: Option<u64>,
-    /// Its raw handle after; `None` where it is only before.
+    /// The raw handle after; null if it exists only before.
     pub after_stream: Option<u64>,
-    /// Before.
-    pub before: Space<u64>,
-    /// After.
-    pub after: Space<u64>,
-    /// What it changed by.
-    pub delta: Space<i64>,
+    /// Its memory before; all 0 if it did not exist.
+    pub before: MemoryUse<u64>,
+    /// Its memory after; all 0 if it did not exist.
+    pub after: MemoryUse<u64>,
+    /// `after` minus `before`.
+    pub delta: MemoryUse<i64>,
 }
 
-fn of_pool(pool: &PoolReport) -> Space<u64> {
-    Space {
+fn pool_use(pool: &PoolReport) -> MemoryUse<u64> {
+    MemoryUse {
         reserved_bytes: pool.reserved_bytes,
         allocated_bytes: pool.allocated_bytes,
         inactive_bytes: pool.inactive_bytes,
     }
 }
 
-fn of_stream(stream: &StreamReport) -> Space<u64> {
-    Space {
+fn stream_use(stream: &StreamReport) -> MemoryUse<u64> {
+    MemoryUse {
         reserved_bytes: stream.reserved_bytes,
         allocated_bytes: stream.allocated_bytes,
         inactive_bytes: stream.inactive_bytes,
     }
 }
 
-/// Every pool of either side, by id.
+/// All pools of both snapshots, by id.
 pub(super) fn pools(sides: [&MemoryReport; 2]) -> Vec<PoolChange> {
-    let mut by_id: BTreeMap<[u64; 2], [Space<u64>; 2]> = BTreeMap::new();
+    let mut by_id: BTreeMap<[u64; 2], [MemoryUse<u64>; 2]> = BTreeMap::new();
     for (side, memory) in sides.into_iter().enumerate() {
         for pool in &memory.pools {
             if let Some(space) = by_id.entry(pool.pool_id).or_default().get_mut(side) {
-                *space = of_pool(pool);
+                *space = pool_use(pool);
             }
         }
     }
-    let change = |(pool_id, [before, after]): ([u64; 2], [Space<u64>; 2])| PoolChange {
+    let change = |(pool_id, [before, after]): ([u64; 2], [MemoryUse<u64>; 2])| PoolChange {
         pool_id,
         before,
         after,
@@ -91,8 +91,8 @@ pub(super) fn pools(sides: [&MemoryReport; 2]) -> Vec<PoolChange> {
     by_id.into_iter().map(change).collect()
 }
 
-/// Every stream of either side. A handle is an address in the process and may differ from run to run:
-/// those of one side only are matched by how much they reserve, the largest with the largest.
+/// All streams of both snapshots. A handle is an address and may differ from run to run, so handles of one snapshot
+/// only are matched in the order of their reserved bytes.
 pub(super) fn streams(sides: [&MemoryReport; 2]) -> Vec<StreamChange> {
     let [before, after] = sides.map(|memory| memory.streams.as_slice());
     let by_handle = [before, after]
@@ -114,7 +114,7 @@ pub(super) fn streams(sides: [&MemoryReport; 2]) -> Vec<StreamChange> {
     }
     let change = |[before, after]: [Option<StreamReport>; 2]| {
         let space =
-            |stream: &Option<StreamReport>| stream.as_ref().map(of_stream).unwrap_or_default();
+            |stream: &Option<StreamReport>| stream.as_ref().map(stream_use).unwrap_or_default();
         StreamChange {
             before_stream: before.as_ref().map(|s| s.stream),
             after_stream: after.as_ref().map(|s| s.stream),

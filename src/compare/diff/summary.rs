@@ -1,18 +1,18 @@
-//! The finding in a sentence.
+//! The finding of a comparison in one sentence.
 
 use super::lines::LineChange;
-use super::options::At;
+use super::options::ComparedMoment;
 use super::steps::CommonSteps;
 use crate::base::units::{counted, percent, ratio, signed_difference, size};
 
-/// The moment compared: `at peak`, `at the snapshot`, `after 3 steps`.
-pub(super) fn moment(at: At, steps: Option<CommonSteps>) -> String {
+/// The compared position: `at peak`, `at the snapshot`, `after 3 steps`.
+pub(super) fn moment(at: ComparedMoment, steps: Option<CommonSteps>) -> String {
     match (at, steps) {
-        (At::Peak, _) => "at peak".to_owned(),
-        (At::Snapshot, Some(steps)) if steps.before_until.is_some() => {
+        (ComparedMoment::Peak, _) => "at peak".to_owned(),
+        (ComparedMoment::Snapshot, Some(steps)) if steps.before_until.is_some() => {
             format!("after {}", counted(steps.compared_steps, "step"))
         }
-        (At::Snapshot, _) => "at the snapshot".to_owned(),
+        (ComparedMoment::Snapshot, _) => "at the snapshot".to_owned(),
     }
 }
 
@@ -27,8 +27,8 @@ pub(super) fn growth(before: u64, after: u64) -> String {
     format!("{verb} {}{share} to {}", size(by), size(after))
 }
 
-/// What became of the memory allocated at a `moment`, and the line that has most of it; `lines` are those
-/// that changed, most first.
+/// Describes the change of allocated memory at `moment`, with the line that contributes most. `lines` are the changed
+/// lines, largest change first.
 pub(super) fn summary(moment: &str, [before, after]: [u64; 2], lines: &[LineChange]) -> String {
     let by = signed_difference(before, after);
     if by == 0 {
@@ -64,7 +64,7 @@ pub(super) fn summary(moment: &str, [before, after]: [u64; 2], lines: &[LineChan
     format!("allocated {moment} {}{most}", growth(before, after))
 }
 
-/// What to add where requests failed on one side only.
+/// Describes failed requests, if only one snapshot has them.
 pub(super) fn failures([before, after]: [u64; 2]) -> String {
     match (before, after) {
         (0, 1..) => format!("; {} failed after, none before", counted(after, "request")),

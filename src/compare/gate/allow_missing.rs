@@ -1,9 +1,9 @@
-//! What a gate lets pass though a file does not tell it: the user says so.
+//! `--allow-missing`: figures that a check accepts as unknown.
 
 use crate::base::warning::Code;
 use crate::study::figures::Figure;
 
-/// Why a figure may be missing.
+/// The reasons why a figure may be unknown.
 const REASONS: [Code; 6] = [
     Code::HistoryLost,
     Code::ModelParted,
@@ -13,17 +13,17 @@ const REASONS: [Code; 6] = [
     Code::TraceInconsistent,
 ];
 
-/// The words of figures that may be unknown, and of reasons for which any may.
+/// The accepted figures and reasons, by word.
 #[derive(Debug, Clone, Default)]
 pub struct AllowMissing(Vec<String>);
 
 impl AllowMissing {
-    /// Of these words, each of which is one of [`AllowMissing::words`].
+    /// `words` must be among [`Self::words`].
     pub fn new(words: &[String]) -> Self {
         Self(words.to_vec())
     }
 
-    /// The words there are: figures with a limit, and reasons.
+    /// All valid words: figures with a limit, and reasons.
     pub fn words() -> impl Iterator<Item = &'static str> {
         let figures = Figure::ALL.iter().filter(|figure| figure.limit().is_some());
         figures.map(|figure| figure.word()).chain(REASONS.iter().map(|code| code.word()))

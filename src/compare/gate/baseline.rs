@@ -1,4 +1,4 @@
-//! Peaks to compare with: a small file, fit for committing.
+//! Baselines: peaks to compare with, in a small file that can be committed.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,51 +6,50 @@ use crate::study::{DeviceStudy, PeaksFromEmpty, Study};
 
 /// The schema of what `oomscope check --save-baseline` writes.
 const SCHEMA: &str = "oomscope/baseline/1";
-/// Reports of `oomscope check` have the same rows.
-const REPORT: &str = "oomscope/check/1";
+/// The schema of `oomscope check` reports, which have the same rows.
+const REPORT_SCHEMA: &str = "oomscope/check/1";
 
-/// Peaks of one device of one snapshot.
+/// The peaks of one device of one snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Peaks {
+pub struct BaselinePeaks {
     /// Device number.
     pub device: u64,
-    /// The most that the program holds, replayed from an empty pool.
+    /// Peak of allocated bytes in a replay from an empty pool.
     pub replayed_peak_allocated_bytes: u64,
-    /// The most that is held from the device, replayed from an empty pool.
+    /// Peak of reserved bytes in a replay from an empty pool.
     pub replayed_peak_reserved_bytes: u64,
-    /// The snapshot's name: of one that was found in a directory, its path there.
+    /// Name of the snapshot; its path in the directory if it was found in one.
     pub snapshot: String,
 }
 
-/// What to compare with.
+/// A set of peaks to compare with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Baseline {
-    /// By snapshot and device. A report that compared no growth has none.
+    /// Sorted by snapshot and device. Empty in a report that compared no growth.
     #[serde(default)]
-    replayed: Vec<Peaks>,
+    replayed: Vec<BaselinePeaks>,
     /// `oomscope/baseline/1`
     schema: String,
 }
 
-/// The peaks of the snapshot called `name`: those of devices that have a trace.
-pub fn peaks(study: &Study<'_>, name: &str) -> Vec<Peaks> {
-    let row = |one: &PeaksFromEmpty| Peaks {
-        device: one.device,
-        replayed_peak_allocated_bytes: one.peak_allocated_bytes,
-        replayed_peak_reserved_bytes: one.peak_reserved_bytes,
+/// The peaks of the snapshot named `name`, of each device with a trace.
+pub fn peaks(study: &Study<'_>, name: &str) -> Vec<BaselinePeaks> {
+    let row = |peaks: &PeaksFromEmpty| BaselinePeaks {
+        device: peaks.device,
+        replayed_peak_allocated_bytes: peaks.peak_allocated_bytes,
+        replayed_peak_reserved_bytes: peaks.peak_reserved_bytes,
         snapshot: name.to_owned(),
     };
     study.devices().filter_map(DeviceStudy::peaks_from_empty).map(row).collect()
 }
 
 impl Baseline {
-    /// Of these peaks.
-    pub fn new(mut replayed: Vec<Peaks>) -> Self {
+    pub fn new(mut replayed: Vec<BaselinePeaks>) -> Self {
         replayed.sort_by(|a, b| (&a.snapshot, a.device).cmp(&(&b.snapshot, b.device)));
         Self { replayed, schema: SCHEMA.to_owned() }
     }
 
-    /// Whether `text` is a report of this program, as opposed to a snapshot: its schema.
+    /// The schema of `text`, if it is a report of this program rather than a snapshot.
     pub fn schema_of(text: &str) -> Option<String> {
         #[derive(Deserialize)]
         struct Head {
@@ -59,12 +58,12 @@ impl Baseline {
         serde_json::from_str::<Head>(text).ok().map(|head| head.schema)
     }
 
-    /// Reads what `--save-baseline` or `--format json` wrote.
+    /// Parses the output of `--save-baseline` or `--format json`.
     ///
     /// # Errors
-    /// One sentence.
+    /// A sentence fragment that follows the file's name.
     pub fn parse(text: &str) -> Result<Self, String> {
-        if let Some(schema) = Self::schema_of(text).filter(|s| s != SCHEMA && s != REPORT) {
+        if let Some(schema) = Self::schema_of(text).filter(|s| s != SCHEMA && s != REPORT_SCHEMA) {
             return Err(format!(
                 "is {schema}, which has no peaks to compare with: give a snapshot, or what \
                  `oomscope check --save-baseline` wrote"
@@ -80,22 +79,21 @@ impl Baseline {
         Ok(baseline)
     }
 
-    /// All that is in it.
-    pub(super) fn rows(&self) -> impl Iterator<Item = &Peaks> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = &BaselinePeaks> {
         self.replayed.iter()
     }
 
-    /// Whether it is of one snapshot only.
-    pub fn is_single(&self) -> bool {
-        let one = self.replayed.first().map(|first| first.snapshot.as_str());
-        self.replayed.iter().all(|row| Some(row.snapshot.as_str()) == one)
+    /// Whether all rows are of one snapshot.
+    pub fn has_single_snapshot(&self) -> bool {
+        let name = self.replayed.first().map(|first| first.snapshot.as_str());
+        self.replayed.iter().all(|row| Some(row.snapshot.as_str()) == name)
     }
 
-    /// The peaks to compare device `device` of the snapshot called `name` with. A baseline of a single
-    /// snapshot is one for a single snapshot, whatever it is called.
-    pub fn of(&self, name: &str, is_only: bool, device: u64) -> Option<&Peaks> {
-        let same_name = |row: &&Peaks| row.snapshot == name;
+    /// The peaks to compare with, for `device` of the snapshot named `name`. If both the check and the baseline have a
+    /// single snapshot (`is_only`), names need not match.
+    pub fn peaks_for(&self, name: &str, is_only: bool, device: u64) -> Option<&BaselinePeaks> {
+        let same_name = |row: &&BaselinePeaks| row.snapshot == name;
         let mut rows = self.replayed.iter().filter(|row| row.device == device);
-        if is_only && self.is_single() { rows.next() } else { rows.find(same_name) }
+        if is_only && self.has_single_snapshot() { rows.next() } else { rows.find(same_name) }
     }
 }

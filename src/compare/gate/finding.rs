@@ -1,4 +1,4 @@
-//! One limit held against one figure.
+//! The result of checking one figure against one limit.
 
 use std::cmp::Ordering;
 
@@ -9,61 +9,60 @@ use crate::stacks::frames::FrameReport;
 use crate::study::figures::{Amount, Figure, Unit, UnknownReason};
 
 words! {
-    /// What it means when a limit does not hold.
+    /// The effect of a violated limit.
     pub enum Severity {
-        /// The gate fails
+        /// The check fails
         Fail = "fail",
-        /// It is said, and the gate passes
+        /// The check warns and passes
         Warn = "warn",
     }
 }
 
-/// One limit held against one figure of one device.
+/// One figure of one device, checked against one limit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// What it is about.
+    /// The figure.
     pub code: Figure,
-    /// What it means if it has not passed.
+    /// The effect if the limit is violated.
     pub severity: Severity,
-    /// The snapshot, as given.
+    /// Path of the snapshot, as given.
     pub path: String,
     /// Device number.
     pub device: u64,
-    /// What `limit` and `actual` are measured in.
+    /// Unit of `limit` and `actual`.
     pub unit: Unit,
-    /// The most that is allowed.
+    /// The maximum that is allowed.
     pub limit: Amount,
-    /// What there is; `None` when the file cannot tell, which does not pass.
+    /// The figure's value; null if the file does not show it, which is a violation unless it is allowed.
     pub actual: Option<Amount>,
-    /// Where `actual` is not known, or known in part: the code of what the file lacks.
+    /// Why `actual` is unknown or only a lower bound; absent if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<warning::Code>,
     /// Whether the limit holds.
     pub passed: bool,
-    /// One sentence with the numbers.
+    /// The result in one sentence.
     pub message: String,
-    /// The lines of the user's code that contribute most, where it has not passed and stacks were
-    /// recorded.
+    /// The lines of user code that contribute most; absent if the limit holds or no stacks were recorded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<CodeLine>,
 }
 
-/// A line of the user's code and what it contributes.
+/// A line of user code and its part of a figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CodeLine {
-    /// Where.
+    /// The line.
     #[serde(flatten)]
     pub frame: FrameReport,
-    /// The file's path in the repository, if it is there.
+    /// Path of the file in the repository; null if it is not there.
     pub source: Option<String>,
-    /// How much it contributes.
+    /// Bytes that the line contributes.
     pub bytes: u64,
-    /// What these bytes are, in a phrase.
+    /// The kind of these bytes, in a phrase.
     pub what: &'static str,
 }
 
-/// The code of why a figure is not known, for scripts to go by.
-pub(super) fn code_of(why: &UnknownReason) -> warning::Code {
+/// The warning code for why a figure is unknown.
+pub(super) fn missing_code(why: &UnknownReason) -> warning::Code {
     match why {
         UnknownReason::NoHistory => warning::Code::NoTrace,
         UnknownReason::HistoryLost { .. } => warning::Code::HistoryLost,
@@ -77,13 +76,13 @@ pub(super) fn code_of(why: &UnknownReason) -> warning::Code {
 }
 
 impl Finding {
-    /// Limit and actual figure, with as many digits as tell them apart.
-    pub fn told(&self) -> (String, String) {
-        told_apart(self.limit, self.actual)
+    /// Limit and actual figure, with enough digits to tell them apart.
+    pub fn format_figures(&self) -> (String, String) {
+        format_distinguishably(self.limit, self.actual)
     }
 
-    /// How bad it is, to compare findings of one code by: how many times its limit the figure is, then
-    /// the figure itself, as where the limit is 0; the unknown is worst.
+    /// Severity of a violation, for comparing findings of one code: the ratio to the limit, then the figure itself,
+    /// because the limit may be 0. Unknown figures are the worst.
     pub fn excess(&self) -> (f64, f64) {
         let Some(actual) = self.actual else { return (f64::INFINITY, f64::INFINITY) };
         let times = actual.as_f64() / self.limit.as_f64();
@@ -91,42 +90,40 @@ impl Finding {
     }
 }
 
-/// Of a percentage: beyond these two ratios are the same.
-const MOST_DECIMALS: usize = 14;
+/// Maximum number of decimals of a percentage; ratios that differ only beyond them are equal.
+const MAX_DECIMALS: usize = 14;
 
-/// See [`Finding::told`].
-pub(super) fn told_apart(limit: Amount, actual: Option<Amount>) -> (String, String) {
+/// See [`Finding::format_figures`].
+pub(super) fn format_distinguishably(limit: Amount, actual: Option<Amount>) -> (String, String) {
     let Some(actual) = actual else { return (limit.to_string(), "unknown".to_owned()) };
     if limit.to_string() == actual.to_string()
         && limit.partial_cmp(&actual).is_none_or(Ordering::is_ne)
     {
-        let told = |decimals| (limit.format_exactly(decimals), actual.format_exactly(decimals));
-        return (2..MOST_DECIMALS)
-            .map(told)
+        let format = |decimals| (limit.format_exactly(decimals), actual.format_exactly(decimals));
+        return (2..MAX_DECIMALS)
+            .map(format)
             .find(|(limit, actual)| limit != actual)
-            .unwrap_or_else(|| told(MOST_DECIMALS));
+            .unwrap_or_else(|| format(MAX_DECIMALS));
     }
     (limit.to_string(), actual.to_string())
 }
 
-/// Whether `actual` keeps to `limit`.
 pub(super) fn holds(limit: Amount, actual: Option<Amount>) -> bool {
     actual.is_some_and(|actual| actual <= limit)
 }
 
-/// Something odd about a file.
+/// A warning about one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Noted {
-    /// The snapshot, as given.
+pub struct FileWarning {
+    /// Path of the snapshot, as given.
     pub path: String,
-    /// What it is about.
+    /// The kind of warning.
     pub code: warning::Code,
-    /// A sentence.
+    /// The warning in one sentence.
     pub message: String,
 }
 
-impl Noted {
-    /// About the file at `path`.
+impl FileWarning {
     pub(super) fn new(path: &str, code: warning::Code, message: &str) -> Self {
         Self { path: path.to_owned(), code, message: message.to_owned() }
     }

@@ -1,15 +1,15 @@
-//! All limits of a gate against one snapshot.
+//! Checks one snapshot against all limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::allow_missing::AllowMissing;
-use super::baseline::{Baseline, Peaks, peaks};
-use super::finding::{CodeLine, Finding, Noted, Severity, code_of, holds, told_apart};
+use super::baseline::{Baseline, BaselinePeaks, peaks};
+use super::finding::{CodeLine, Finding, FileWarning, Severity, missing_code, holds, format_distinguishably};
 use super::limits::{Limit, Limits};
-use super::measured::Measured;
+use super::measured::GatedDevice;
 use super::rules::LimitRules;
 use crate::analysis::failure::failures;
-use crate::analysis::{LineShare, remark_on_file};
+use crate::analysis::{LineShare, warn_about_file};
 use crate::base::warning;
 use crate::replay::model::{Inference, InferredDevice};
 use crate::snapshot::Snapshot;
@@ -17,117 +17,123 @@ use crate::stacks::frames::Origin;
 use crate::study::figures::{Amount, Figure, UnknownReason};
 use crate::study::{Scope, Study, warn_about_trace};
 
-/// Lines of code that a finding names.
-const LINES: usize = 3;
+/// Maximum number of source lines in a finding.
+const MAX_LINES: usize = 3;
 
-/// What a snapshot has to keep to.
+/// A check: its limits, and what it compares with.
 pub struct Gate<'a> {
-    /// Limits of a file.
+    /// Limits of the configuration file.
     pub rules: &'a LimitRules,
-    /// Limits that win over those that fail in the file.
+    /// Limits given as flags, which override the failing limits of the file.
     pub flags: &'a Limits,
     /// Peaks to compare with.
     pub baseline: Option<&'a Baseline>,
-    /// Whether there is one snapshot only, which is the baseline's whatever it is called.
+    /// The check has a single snapshot, which matches the baseline's whatever its name.
     pub is_only: bool,
-    /// Whether all snapshots of the baseline are to be there: not, where one of them was named.
-    pub is_whole: bool,
-    /// What may be missing.
+    /// All snapshots of the baseline must be present: no snapshot was named on the command line.
+    pub is_complete: bool,
+    /// Figures that may be unknown.
     pub allow_missing: &'a AllowMissing,
-    /// Only this device.
+    /// Check only this device.
     pub device: Option<u64>,
-    /// The minor release of PyTorch 2 that recorded, where it is known.
+    /// The minor release of PyTorch 2 that wrote the snapshots, if known.
     pub minor: Option<u32>,
-    /// Where a file that a stack names is in the repository, if it is.
+    /// Finds a source file of a stack in the repository.
     pub source: &'a (dyn Fn(&str) -> Option<String> + Sync),
 }
 
-/// What came of one snapshot.
+/// The result for one snapshot.
 #[derive(Debug, Default)]
-pub struct Judged {
-    /// Every limit against every device.
+pub struct JudgedSnapshot {
+    /// Findings of every limit on every device.
     pub findings: Vec<Finding>,
-    /// Its peaks, where a limit needed them.
-    pub replayed: Vec<Peaks>,
-    /// What is odd about the file.
-    pub warnings: Vec<Noted>,
-    /// What it is called in baselines.
+    /// Peaks replayed from an empty pool, if a limit needs them.
+    pub replayed: Vec<BaselinePeaks>,
+    /// Warnings about the file.
+    pub warnings: Vec<FileWarning>,
+    /// Name in baselines.
     pub name: String,
-    /// Devices that have memory or a trace.
+    /// Devices with memory or a trace.
     pub devices: Vec<u64>,
 }
 
-/// Holds `snapshot`, read from `path` and called `name` in baselines, against all limits. Only what they ask
-/// for is worked out.
-pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Judged {
+/// Checks `snapshot`, read from `path` and named `name` in baselines. Computes only the figures that limits need.
+pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> JudgedSnapshot {
     let scope = Scope { device: gate.device, minor: gate.minor, ..Scope::default() };
     let study = Study::new(snapshot, scope);
     let mut warnings = snapshot.warnings.clone();
-    let mut judged = Judged { name: name.to_owned(), ..Judged::default() };
+    let mut judged = JudgedSnapshot { name: name.to_owned(), ..JudgedSnapshot::default() };
     let mut compares = false;
     for device in study.devices() {
         let limits = gate.limits(path, device.id());
-        let asked: Vec<Figure> =
+        let figures: Vec<Figure> =
             limits.iter().flat_map(Limits::iter).flat_map(|(limit, _)| limit.figures()).collect();
-        compares |= asked.iter().any(|figure| figure.needs_baseline());
-        let failures = if asked.contains(&Figure::Ooms) {
+        compares |= figures.iter().any(|figure| figure.needs_baseline());
+        let failures = if figures.contains(&Figure::Ooms) {
             failures(device, &mut warnings)
         } else {
             Vec::new()
         };
         warn_about_trace(device, &mut warnings);
-        let baseline = gate.baseline.and_then(|b| b.of(name, gate.is_only, device.id()));
-        let measured = Measured { device, name, baseline, failures };
+        let baseline = gate.baseline.and_then(|b| b.peaks_for(name, gate.is_only, device.id()));
+        let measured = GatedDevice { device, name, baseline, failures };
         judged.findings.extend(gate.findings(&measured, path, &limits));
         judged.devices.push(device.id());
     }
-    remark_on_file(&study, &mut warnings);
+    warn_about_file(&study, &mut warnings);
     let noted = warnings.to_vec();
-    judged.warnings = noted.iter().map(|w| Noted::new(path, w.code, &w.message)).collect();
+    judged.warnings = noted.iter().map(|w| FileWarning::new(path, w.code, &w.message)).collect();
     if compares {
         judged.replayed = peaks(&study, name);
-        judged.warnings.extend(estimates(path, study.inference()));
+        judged.warnings.extend(estimated_peaks_warnings(path, study.inference()));
     }
     judged
 }
 
-/// Where the replay from an empty pool rests on a model that the recording contradicts.
-fn estimates(path: &str, inference: &Inference<'_>) -> Vec<Noted> {
-    let parted = inference.devices.iter().filter(|one| !one.verification.is_exact());
-    let note = |one: &InferredDevice<'_>| {
-        let (device, at) = (one.device.id(), one.verification.matched);
+/// Warns about peaks replayed by a model that diverges from the recording.
+fn estimated_peaks_warnings(path: &str, inference: &Inference<'_>) -> Vec<FileWarning> {
+    let diverged = inference.devices.iter().filter(|device| !device.verification.is_exact());
+    let warning = |inferred: &InferredDevice<'_>| {
+        let (device, at) = (inferred.device.id(), inferred.verification.matched);
         let message = format!(
             "device {device}: the model diverges from the recording at entry {at} of {}: peaks \
              replayed from an empty pool are estimates (see `oomscope replay`)",
-            one.verification.recorded
+            inferred.verification.recorded
         );
-        Noted::new(path, warning::Code::ModelParted, &message)
+        FileWarning::new(path, warning::Code::ModelParted, &message)
     };
-    parted.map(note).collect()
+    diverged.map(warning).collect()
 }
 
-/// Why a figure has no value, and whether that is let pass.
-fn not_known(why: Option<&UnknownReason>, is_allowed: bool) -> String {
+/// The message of a finding without a value.
+fn unknown_message(why: Option<&UnknownReason>, is_allowed: bool) -> String {
     let why = why.map_or_else(String::new, ToString::to_string);
     let allowed = if is_allowed { " (allowed: --allow-missing)" } else { "" };
     format!("not known{allowed}: {why}")
 }
 
 impl Gate<'_> {
-    /// For a device of the snapshot at `path`: those that fail the gate, those that warn.
+    /// Limits that fail the check and limits that warn, for a device of the snapshot at `path`.
     fn limits(&self, path: &str, device: u64) -> [Limits; 2] {
         let [mut fail, warn] = self.rules.limits(path, device);
         fail.overlay(self.flags);
         [fail, warn]
     }
 
-    fn findings(&self, of: &Measured<'_, '_>, path: &str, limits: &[Limits; 2]) -> Vec<Finding> {
+    fn findings(
+        &self,
+        device: &GatedDevice<'_, '_>,
+        path: &str,
+        limits: &[Limits; 2],
+    ) -> Vec<Finding> {
         let mut findings = Vec::new();
         for limit in Limit::all() {
             for (severity, limits) in [Severity::Fail, Severity::Warn].into_iter().zip(limits) {
                 let Some(most) = limits.get(limit) else { continue };
                 let figures = limit.figures();
-                findings.extend(figures.map(|it| self.finding(of, path, it, severity, most)));
+                findings.extend(
+                    figures.map(|figure| self.finding(device, path, figure, severity, most)),
+                );
             }
         }
         findings
@@ -135,60 +141,60 @@ impl Gate<'_> {
 
     fn finding(
         &self,
-        of: &Measured<'_, '_>,
+        device: &GatedDevice<'_, '_>,
         path: &str,
         figure: Figure,
         severity: Severity,
         limit: Amount,
     ) -> Finding {
-        let (actual, why) = match figure.read(of) {
+        let (actual, why) = match figure.read(device) {
             Ok(actual) => (Some(actual), None),
-            // What is seen of it is too much already.
+            // An incomplete figure may violate the limit already.
             Err(why) => (
                 why.lower_bound(figure.unit()).filter(|seen| !holds(limit, Some(*seen))),
                 Some(why),
             ),
         };
-        let missing = why.as_ref().map(code_of);
+        let missing = why.as_ref().map(missing_code);
         let is_allowed =
             actual.is_none() && missing.is_some_and(|why| self.allow_missing.allows(figure, why));
         let passed = is_allowed || holds(limit, actual);
-        let (limit_told, actual_told) = told_apart(limit, actual);
+        let (limit_text, actual_text) = format_distinguishably(limit, actual);
         let known = actual
-            .map(|_| format!("{}; the limit is {limit_told}", of.sentence(figure, &actual_told)));
+            .map(|_| format!("{}; the limit is {limit_text}", device.sentence(figure, &actual_text)));
         let message = match (known, why) {
             (Some(known), None) => known,
-            (Some(known), Some(why)) => format!("{known}; and that is not all: {why}"),
-            (None, why) => not_known(why.as_ref(), is_allowed),
+            (Some(known), Some(why)) => format!("{known}; and that is only a lower bound: {why}"),
+            (None, why) => unknown_message(why.as_ref(), is_allowed),
         };
         Finding {
             code: figure,
             severity,
             path: path.to_owned(),
-            device: of.device.id(),
+            device: device.device.id(),
             unit: figure.unit(),
             limit,
             actual,
             missing,
             passed,
             message,
-            lines: if passed || actual.is_none() { Vec::new() } else { self.lines(of, figure) },
+            lines: if passed || actual.is_none() { Vec::new() } else { self.lines(device, figure) },
         }
     }
 
-    /// A finding for each limit on growth of each device that the baseline has and `judged` lacks: a rank that
-    /// died leaves no file. Those of snapshots in `unreadable` are known to be missing.
-    pub fn not_checked(&self, judged: &[Judged], unreadable: &BTreeSet<String>) -> Vec<Finding> {
+    /// A finding for each growth limit on each device of the baseline that `judged` lacks, because a rank that died
+    /// leaves no file. Snapshots in `unreadable` are reported elsewhere.
+    pub fn missing_findings(&self, judged: &[JudgedSnapshot], unreadable: &BTreeSet<String>) -> Vec<Finding> {
         let Some(baseline) = self.baseline else { return Vec::new() };
-        let is_any = self.is_only && baseline.is_single();
+        let is_any = self.is_only && baseline.has_single_snapshot();
         let rows_of: BTreeMap<&str, &[u64]> =
-            judged.iter().map(|one| (&*one.name, &*one.devices)).collect();
-        let is_there = |row: &Peaks| match rows_of.get(&*row.snapshot) {
+            judged.iter().map(|snapshot| (&*snapshot.name, &*snapshot.devices)).collect();
+        let is_there = |row: &BaselinePeaks| match rows_of.get(&*row.snapshot) {
             Some(devices) => devices.contains(&row.device),
-            None if is_any => judged.iter().any(|one| one.devices.contains(&row.device)),
-            None => !self.is_whole || unreadable.contains(&row.snapshot),
+            None if is_any => judged.iter().any(|other| other.devices.contains(&row.device)),
+            None => !self.is_complete || unreadable.contains(&row.snapshot),
         };
-        let is_wanted = |row: &&Peaks| self.device.is_none_or(|only| only == row.device);
+        let is_wanted = |row: &&BaselinePeaks| self.device.is_none_or(|only| only == row.device);
         let mut findings = Vec::new();
         for row in baseline.rows().filter(is_wanted).filter(|row| !is_there(row)) {
             let why = UnknownReason::MissingSnapshot {
@@ -199,7 +205,7 @@ impl Gate<'_> {
             for (severity, limits) in [Severity::Fail, Severity::Warn].into_iter().zip(&limits) {
                 for (limit, most) in limits.iter().filter(|(limit, _)| limit.needs_baseline()) {
                     findings.extend(limit.figures().map(|figure| {
-                        let passed = self.allow_missing.allows(figure, code_of(&why));
+                        let passed = self.allow_missing.allows(figure, missing_code(&why));
                         Finding {
                             code: figure,
                             severity,
@@ -208,9 +214,9 @@ impl Gate<'_> {
                             unit: figure.unit(),
                             limit: most,
                             actual: None,
-                            missing: Some(code_of(&why)),
+                            missing: Some(missing_code(&why)),
                             passed,
-                            message: not_known(Some(&why), passed),
+                            message: unknown_message(Some(&why), passed),
                             lines: Vec::new(),
                         }
                     }));
@@ -220,8 +226,8 @@ impl Gate<'_> {
         findings
     }
 
-    fn lines(&self, of: &Measured<'_, '_>, figure: Figure) -> Vec<CodeLine> {
-        let (lines, what) = of.lines(figure, LINES);
+    fn lines(&self, device: &GatedDevice<'_, '_>, figure: Figure) -> Vec<CodeLine> {
+        let (lines, what) = device.lines(figure, MAX_LINES);
         lines.into_iter().map(|line| self.line(line, what)).collect()
     }
 

@@ -1,35 +1,35 @@
-//! One device under a gate: its figures, what each says in a sentence, and the lines that make it.
+//! One device under a check: its figures, a sentence for each, and the lines that contribute to them.
 
-use super::baseline::Peaks;
+use super::baseline::BaselinePeaks;
 use crate::analysis::failure::OomReport;
-use crate::analysis::{Contribution, LineShare, lines};
+use crate::analysis::{LineMetric, LineShare, lines};
 use crate::base::units::{counted, size};
 use crate::replay::model::Verification;
 use crate::stacks::frames::Origin;
 use crate::study::figures::{Figure, FigureSource, MemoryState, UnknownReason};
 use crate::study::{DeviceStudy, PeaksFromEmpty};
 
-/// A device, of which only what a limit asks for is worked out.
-pub(super) struct Measured<'s, 'a> {
+/// A device whose figures are computed as limits need them.
+pub(super) struct GatedDevice<'s, 'a> {
     pub(super) device: DeviceStudy<'s, 'a>,
-    /// What its snapshot is called in baselines.
+    /// Name of the snapshot in baselines.
     pub(super) name: &'s str,
     /// Its peaks in the baseline.
-    pub(super) baseline: Option<&'s Peaks>,
-    /// Its failed requests, if a limit asks for them.
+    pub(super) baseline: Option<&'s BaselinePeaks>,
+    /// Its failed requests, if a limit needs them.
     pub(super) failures: Vec<OomReport>,
 }
 
-impl<'s> Measured<'s, '_> {
-    /// A figure of the whole recorded time; of part of it the trace shows no more than a lower bound.
+impl<'s> GatedDevice<'s, '_> {
+    /// A figure of the whole recording; only a lower bound if part of the recording is lost.
     fn traced(&self, figure: impl FnOnce() -> u64) -> Result<u64, UnknownReason> {
         let figure = self.device.history().map(|_| figure());
-        self.whole(figure)?;
+        self.check_complete(figure)?;
         figure.ok_or(UnknownReason::NoHistory)
     }
 
-    /// Whether the trace is all that was recorded; if not, so much is known of a figure.
-    fn whole(&self, at_least: Option<u64>) -> Result<(), UnknownReason> {
+    /// Fails if part of the recording is lost, or contradicts itself; then `at_least` is a lower bound of the figure.
+    fn check_complete(&self, at_least: Option<u64>) -> Result<(), UnknownReason> {
         let Some(over_time) = self.device.history() else { return Err(UnknownReason::NoHistory) };
         match self.device.lost_history() {
             Some(lost) => Err(UnknownReason::HistoryLost { why: lost.to_string(), at_least }),
@@ -40,26 +40,26 @@ impl<'s> Measured<'s, '_> {
         }
     }
 
-    /// The model's replay of the trace, as far as it goes.
+    /// The result of replaying the trace with the model.
     fn verification(&self) -> &'s Verification {
         &self.device.inferred().verification
     }
 
-    /// Some peak replayed from an empty pool: of the baseline, and now.
-    fn replayed(&self, before: fn(&Peaks) -> u64, now: fn(&PeaksFromEmpty) -> u64) -> Replayed {
+    /// A peak in a replay from an empty pool: in the baseline, and now.
+    fn replayed(&self, before: fn(&BaselinePeaks) -> u64, now: fn(&PeaksFromEmpty) -> u64) -> Replayed {
         let from_empty = self.device.peaks_from_empty().ok_or(UnknownReason::NoHistory)?;
         let baseline = self.baseline.ok_or_else(|| UnknownReason::NotInBaseline {
             device: self.device.id(),
             snapshot: self.name.to_owned(),
         })?;
-        self.whole(None)?;
+        self.check_complete(None)?;
         Ok([before(baseline), now(from_empty)])
     }
 }
 
 type Replayed = Result<[u64; 2], UnknownReason>;
 
-impl FigureSource for Measured<'_, '_> {
+impl FigureSource for GatedDevice<'_, '_> {
     fn state(&self) -> MemoryState {
         self.device.memory().state()
     }
@@ -81,61 +81,61 @@ impl FigureSource for Measured<'_, '_> {
         if verification.recorded > 0 && !verification.is_exact() {
             return Err(UnknownReason::Diverges { entry: verification.matched as u64 });
         }
-        self.whole(None)?;
+        self.check_complete(None)?;
         Ok(verification.allocator.statistics().num_alloc_retries)
     }
 
     fn replayed_peak_allocated(&self) -> Replayed {
-        self.replayed(|it| it.replayed_peak_allocated_bytes, |it| it.peak_allocated_bytes)
+        self.replayed(|before| before.replayed_peak_allocated_bytes, |now| now.peak_allocated_bytes)
     }
 
     fn replayed_peak_reserved(&self) -> Replayed {
-        self.replayed(|it| it.replayed_peak_reserved_bytes, |it| it.peak_reserved_bytes)
+        self.replayed(|before| before.replayed_peak_reserved_bytes, |now| now.peak_reserved_bytes)
     }
 }
 
-impl Measured<'_, '_> {
-    /// What the figure says, which is `told` in it.
-    pub(super) fn sentence(&self, figure: Figure, told: &str) -> String {
+impl GatedDevice<'_, '_> {
+    /// Describes a figure, whose formatted value is `value`.
+    pub(super) fn sentence(&self, figure: Figure, value: &str) -> String {
         let memory = self.device.memory();
         let free = &memory.fragmentation;
         let reserved = size(memory.reserved_bytes);
         match figure {
             Figure::GapRatio => format!(
-                "{told} of the {reserved} reserved is not held by the program (empty_cache() would give \
-                 {} of it back)",
+                "{value} of the {reserved} reserved is not held by the program (empty_cache() would release \
+                 {} of it)",
                 size(free.releasable_bytes)
             ),
             Figure::InactiveSplitRatio => {
-                format!("{told} of the {reserved} reserved is free in partly used segments")
+                format!("{value} of the {reserved} reserved is free in partly used segments")
             }
             Figure::StrandedRatio => format!(
-                "{told} of the {reserved} reserved is free beside live blocks, so empty_cache() \
-                 cannot give it back"
+                "{value} of the {reserved} reserved is free beside live blocks, so empty_cache() \
+                 cannot release it"
             ),
             Figure::ExternalRatio => format!(
-                "{told} of the {} free is outside the largest free block of {}",
+                "{value} of the {} free is outside the largest free block of {}",
                 size(memory.blocks.inactive.bytes),
                 size(free.largest_free_block_bytes)
             ),
             Figure::RoundingRatio => format!(
-                "{told} of the {} in use is rounding, beyond the requested bytes",
+                "{value} of the {} active is rounding beyond the requested bytes",
                 size(memory.active_bytes)
             ),
-            Figure::Reserved => format!("{told} is reserved at the snapshot"),
-            Figure::PeakReserved => format!("reserved memory peaks at {told}"),
-            Figure::PeakAllocated => format!("allocated memory peaks at {told}"),
+            Figure::Reserved => format!("{value} is reserved at the snapshot"),
+            Figure::PeakReserved => format!("reserved memory peaks at {value}"),
+            Figure::PeakAllocated => format!("allocated memory peaks at {value}"),
             Figure::Ooms => self.failed(),
             Figure::Retries => self.retried(),
-            _ if figure.needs_baseline() => self.growth(figure, told),
-            _ => format!("{}: {told}", figure.meaning()),
+            _ if figure.needs_baseline() => self.growth(figure, value),
+            _ => format!("{}: {value}", figure.meaning()),
         }
     }
 
     fn failed(&self) -> String {
         let failed = counted(self.device.failed_requests().count() as u64, "request");
         let last = self.failures.last().map_or_else(String::new, |oom| {
-            format!("; the last asked for {}, verdict {}", size(oom.requested_bytes), oom.verdict)
+            format!("; the last requested {}, verdict {}", size(oom.requested_bytes), oom.verdict)
         });
         format!("{failed} failed{last}")
     }
@@ -149,10 +149,10 @@ impl Measured<'_, '_> {
         };
         let were = if count == 1 { "was" } else { "were" };
         let requests = counted(count, "request");
-        format!("{requests} {were} retried after the whole cache was given back{open}")
+        format!("{requests} {were} retried after the whole cache was released{open}")
     }
 
-    fn growth(&self, figure: Figure, told: &str) -> String {
+    fn growth(&self, figure: Figure, value: &str) -> String {
         let (kind, peaks) = match figure {
             Figure::GrowthPeakAllocated | Figure::GrowthRatioPeakAllocated => {
                 ("allocated", self.replayed_peak_allocated())
@@ -164,47 +164,47 @@ impl Measured<'_, '_> {
         if before == now {
             return format!("{peak} is {}, as in the baseline", size(now));
         }
-        let (verb, by) = match told.strip_prefix('-') {
+        let (verb, by) = match value.strip_prefix('-') {
             Some(less) => ("shrank", less),
-            None => ("grew", told),
+            None => ("grew", value),
         };
         format!("{peak} {verb} by {by}, from {} to {}", size(before), size(now))
     }
 
-    /// The `top` lines that make the figure, and what their bytes are.
+    /// The `top` lines that contribute most to the figure, and the kind of their bytes.
     pub(super) fn lines(&self, figure: Figure, top: usize) -> (Vec<LineShare>, &'static str) {
         let peak = self.device.history().map(|over_time| over_time.peak).unwrap_or_default();
-        let (of, what) = match figure {
+        let (metric, what) = match figure {
             Figure::GapRatio
             | Figure::InactiveSplitRatio
             | Figure::StrandedRatio
             | Figure::ExternalRatio => {
-                (Contribution::KeptApart, "of free memory kept apart by its blocks")
+                (LineMetric::StrandedBeside, "of free memory kept apart by its blocks")
             }
-            Figure::RoundingRatio => (Contribution::Rounding, "of rounding in its blocks"),
-            Figure::Reserved => (Contribution::Held, "held at the snapshot"),
+            Figure::RoundingRatio => (LineMetric::Rounding, "of rounding in its blocks"),
+            Figure::Reserved => (LineMetric::Allocated, "held at the snapshot"),
             Figure::PeakAllocated
             | Figure::GrowthPeakAllocated
             | Figure::GrowthRatioPeakAllocated => {
-                (Contribution::HeldAfter(peak.allocated_event), "held when allocated memory peaked")
+                (LineMetric::AllocatedAfter(peak.allocated_event), "held when allocated memory peaked")
             }
             Figure::PeakReserved | Figure::GrowthPeakReserved | Figure::GrowthRatioPeakReserved => {
                 let entry = self.device.peak().reserved_event;
-                (Contribution::InUseAfter(entry), "held when reserved memory peaked")
+                (LineMetric::ActiveAfter(entry), "held when reserved memory peaked")
             }
             Figure::Ooms => {
                 let last = self.failures.last();
                 let share = last.and_then(|oom| {
                     let lines = [&oom.location.frame, &oom.location.called_from];
                     let lines = lines.into_iter().flatten();
-                    let own = lines.clone().find(|line| line.origin() == Origin::User);
-                    let frame = own.or(lines.into_iter().next())?.clone();
+                    let user_line = lines.clone().find(|line| line.origin() == Origin::User);
+                    let frame = user_line.or(lines.into_iter().next())?.clone();
                     Some(LineShare { frame, bytes: oom.requested_bytes })
                 });
                 return (share.into_iter().collect(), "requested, and refused");
             }
             _ => return (Vec::new(), ""),
         };
-        (lines(self.device, of, top), what)
+        (lines(self.device, metric, top), what)
     }
 }

@@ -1,9 +1,8 @@
-//! Whether snapshots keep to limits: limits, baselines, findings.
+//! Checks snapshots against limits.
 //!
-//! A limit is a flag or a key of `oomscope.toml`; a finding holds one limit against one
-//! [`crate::study::figures::Figure`]. Growth over a baseline compares replays that start with an empty pool, so that what
-//! ran before cannot change a verdict. This room reads no file and prints nothing: it is given the
-//! text of a configuration and answers with findings, which `report` lays out.
+//! In: snapshots, limits (flags, and the rules of `oomscope.toml`) and an optional baseline. Out: findings, each of one
+//! limit and one [`crate::study::figures::Figure`]. Growth over a baseline compares replays from an empty pool, so
+//! that earlier allocations cannot change a verdict. This room reads no file and prints nothing.
 
 mod allow_missing;
 mod baseline;
@@ -16,9 +15,9 @@ mod summary;
 mod verdict;
 
 pub use allow_missing::AllowMissing;
-pub use baseline::{Baseline, Peaks, peaks};
-pub use finding::{CodeLine, Finding, Noted, Severity};
-pub use judge::{Gate, Judged, judge};
+pub use baseline::{Baseline, BaselinePeaks, peaks};
+pub use finding::{CodeLine, Finding, FileWarning, Severity};
+pub use judge::{Gate, JudgedSnapshot, judge};
 pub use limits::{Limit, Limits};
 pub use rules::{LimitRule, LimitRules};
-pub use verdict::{CheckReport, RankCount, Worst};
+pub use verdict::{CheckReport, RankCount, WorstDevice};

@@ -1,53 +1,53 @@
-//! All findings put together, and what they come to, in the lines that the page begins with.
+//! Combines all findings into a report with a summary.
 
-use super::finding::Severity;
-use super::finding::{CodeLine, Finding};
-use super::judge::Judged;
-use super::verdict::{CheckReport, RankCount};
+use super::finding::{CodeLine, Finding, Severity};
+use super::judge::JudgedSnapshot;
+use super::verdict::{
+    CheckReport, RankCount, failed_findings, not_checked, violations, worst_device,
+};
 use crate::analysis::Unreadable;
 use crate::base::summary::Summary;
 use crate::base::units::{count, counted, size};
 use crate::base::warning::{Code, RECORD_HISTORY_CALL};
 
 impl CheckReport {
-    /// Puts together what came of every snapshot.
+    /// Combines the results of all snapshots.
     pub fn new(
-        judged: Vec<Judged>,
+        judged: Vec<JudgedSnapshot>,
         missing: Vec<Finding>,
         config: Option<String>,
         unreadable: Vec<Unreadable>,
         ranks: Option<usize>,
     ) -> Self {
-        let mut report = Self {
-            schema: "oomscope/check/1",
-            summary: Summary::default(),
-            passed: false,
-            config,
-            findings: Vec::new(),
-            worst: None,
-            replayed: Vec::new(),
-            warnings: Vec::new(),
-            unreadable,
-            ranks: ranks.map(|expected| RankCount { expected, checked: judged.len() }),
-        };
-        for one in judged {
-            report.findings.extend(one.findings);
-            report.replayed.extend(one.replayed);
-            report.warnings.extend(one.warnings);
+        let ranks = ranks.map(|expected| RankCount { expected, checked: judged.len() });
+        let (mut findings, mut replayed, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+        for snapshot in judged {
+            findings.extend(snapshot.findings);
+            replayed.extend(snapshot.replayed);
+            warnings.extend(snapshot.warnings);
         }
-        report.findings.extend(missing);
-        report.passed = report.not_checked().is_empty() && report.count(Severity::Fail) == 0;
-        report.worst = report.worst_of_several();
-        report.summary = of(&report);
-        report
+        findings.extend(missing);
+        let is_complete = not_checked(&unreadable, ranks).is_empty();
+        let passed = is_complete && violations(&findings, Severity::Fail) == 0;
+        Self {
+            schema: "oomscope/check/1",
+            summary: summarize(&findings, verdict(&findings, &unreadable, ranks, passed)),
+            passed,
+            config,
+            worst: worst_device(&findings),
+            findings,
+            replayed,
+            warnings,
+            unreadable,
+            ranks,
+        }
     }
 }
 
-/// Of all findings, the worst of which names a line of code or says what the file lacks.
-fn of(report: &CheckReport) -> Summary {
-    let lost = report.lost();
-    let answer = verdict(report);
-    let Some(worst) = lost.first() else { return Summary::from_answer(answer) };
+/// The summary with this `answer`; the worst finding names a source line or the missing data.
+fn summarize(findings: &[Finding], answer: String) -> Summary {
+    let failed = failed_findings(findings);
+    let Some(worst) = failed.first() else { return Summary::from_answer(answer) };
     let (code, device, path) = (worst.code.word(), worst.device, &worst.path);
     let action = format!("{code} of device {device} of {path}: {}", worst.message);
     let place = |line: &CodeLine| {
@@ -65,11 +65,16 @@ fn of(report: &CheckReport) -> Summary {
 }
 
 /// The verdict in one sentence.
-fn verdict(report: &CheckReport) -> String {
-    let all = report.findings.len() as u64;
-    let failed = report.count(Severity::Fail) as u64;
-    let warned = report.count(Severity::Warn) as u64;
-    let mut said = match (failed, all) {
+fn verdict(
+    findings: &[Finding],
+    unreadable: &[Unreadable],
+    ranks: Option<RankCount>,
+    passed: bool,
+) -> String {
+    let all = findings.len() as u64;
+    let failed = violations(findings, Severity::Fail) as u64;
+    let warned = violations(findings, Severity::Warn) as u64;
+    let mut result = match (failed, all) {
         (_, 0) => "no limit was checked".to_owned(),
         (0, 1) if warned == 0 => "the limit holds".to_owned(),
         (0, _) if warned == 0 => format!("all {} limits hold", count(all)),
@@ -80,23 +85,23 @@ fn verdict(report: &CheckReport) -> String {
     };
     if warned > 0 {
         let only = if failed > 0 { "more only" } else { "only" };
-        said = format!(
-            "{said}, {} {only} {}",
+        result = format!(
+            "{result}, {} {only} {}",
             count(warned),
             if warned == 1 { "warns" } else { "warn" }
         );
     }
-    let mut parts = vec![said];
-    if !report.unreadable.is_empty() {
-        let files = counted(report.unreadable.len() as u64, "file");
+    let mut parts = vec![result];
+    if !unreadable.is_empty() {
+        let files = counted(unreadable.len() as u64, "file");
         parts.push(format!("{files} could not be checked"));
     }
-    if let Some(ranks) = report.ranks.filter(|ranks| ranks.checked != ranks.expected) {
+    if let Some(ranks) = ranks.filter(|ranks| ranks.checked != ranks.expected) {
         parts.push(format!("{} of {} ranks were checked", ranks.checked, ranks.expected));
     }
-    // First what it failed by.
-    if failed == 0 && !report.passed {
+    // If only unreadable or missing files fail the check, name them first.
+    if failed == 0 && !passed {
         parts.rotate_left(1);
     }
-    format!("{}: {}", if report.passed { "passed" } else { "FAILED" }, parts.join(", "))
+    format!("{}: {}", if passed { "passed" } else { "FAILED" }, parts.join(", "))
 }

@@ -1,27 +1,27 @@
-//! An amount of memory as PyTorch prints it: `5.19 GiB`, `384.00 MiB`, `0 bytes`.
+//! Parses printed amounts of memory: `5.19 GiB`, `384.00 MiB`, `0 bytes`.
 
-/// Bytes printed as more are no amount: 2^64 - 1, for "unlimited" and "unknown", prints as 17179869184 GiB.
-const LARGEST: f64 = 4.0e18;
+/// Larger numbers are not amounts: 2^64 - 1, for "unlimited" and "unknown", is printed as 17179869184 GiB.
+const MAX_BYTES: f64 = 4.0e18;
 
-/// An amount, and how far it may be off for having been rounded.
+/// An amount with its rounding error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrintedAmount {
     /// The printed number in bytes.
     pub bytes: u64,
-    /// The true number is at most so many bytes away.
+    /// Largest possible difference between the true number and `bytes`.
     pub error_bytes: u64,
     /// As printed.
     pub text: String,
 }
 
 impl PrintedAmount {
-    /// A number that was not rounded.
+    /// A number printed without rounding.
     pub fn exact(bytes: u64) -> Self {
         Self { bytes, error_bytes: 0, text: format!("{bytes} bytes") }
     }
 
-    /// The amount that `text` begins with, blanks aside: a number and a unit. PyTorch's units are powers of
-    /// 1024 whatever they are called (its Metal backend calls them `GB`). Printed decimals are rounded.
+    /// Parses the number and unit at the start of `text`, after blanks. All of PyTorch's units are powers of 1024, even
+    /// the `GB` of its Metal backend. Printed decimals are rounded.
     pub fn at_start(text: &str) -> Option<Self> {
         let text = text.trim_start();
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
@@ -32,7 +32,7 @@ impl PrintedAmount {
         let scale = scale(unit)?;
         let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
         let value = number.parse::<f64>().ok()? * scale;
-        if !(0.0..LARGEST).contains(&value) {
+        if !(0.0..MAX_BYTES).contains(&value) {
             return None;
         }
         let error = if scale > 1.0 {
@@ -41,15 +41,15 @@ impl PrintedAmount {
             0.0
         };
         Some(Self {
-            bytes: whole(value),
-            error_bytes: whole(error),
+            bytes: to_bytes(value),
+            error_bytes: to_bytes(error),
             text: format!("{number} {unit}"),
         })
     }
 
-    /// The amount that `text` begins with, as other systems print it: a bare number is of bytes, and of a pair
-    /// (`19.77/22.05 GiB`) the unit stands behind the second.
-    pub fn loosely_at_start(text: &str) -> Option<Self> {
+    /// Like [`Self::at_start`], for other systems: a number without unit is in bytes, and in a pair (`19.77/22.05 GiB`)
+    /// both numbers have the unit of the second.
+    pub fn at_start_lenient(text: &str) -> Option<Self> {
         if let Some(amount) = Self::at_start(text) {
             return Some(amount);
         }
@@ -65,26 +65,26 @@ impl PrintedAmount {
         }
     }
 
-    /// The amount that `text` ends with, blanks aside.
+    /// Parses the amount at the end of `text`, before blanks.
     pub fn at_end(text: &str) -> Option<Self> {
         let text = text.trim_end();
-        let unit = behind_last(text, |c| !c.is_ascii_alphabetic());
+        let unit = end_of_last(text, |c| !c.is_ascii_alphabetic());
         let number = text.get(..unit)?.trim_end();
-        let start = behind_last(number, |c| !c.is_ascii_digit() && c != '.');
+        let start = end_of_last(number, |c| !c.is_ascii_digit() && c != '.');
         Self::at_start(text.get(start..)?)
     }
 
-    /// A cell of `torch.cuda.memory_summary()`: whole units, the rest cut off.
-    pub fn cut(units: u64, unit: &str) -> Option<Self> {
-        let scale = whole(scale(unit)?);
+    /// For a cell of `torch.cuda.memory_summary()`, which prints whole units, rounded down.
+    pub fn from_table_cell(units: u64, unit: &str) -> Option<Self> {
+        let scale = to_bytes(scale(unit)?);
         let bytes = units.checked_mul(scale)?;
         Some(Self { bytes, error_bytes: scale - 1, text: format!("{units} {unit}") })
     }
 }
 
-/// Where what follows the last such character begins.
-fn behind_last(text: &str, is_it: impl Fn(char) -> bool) -> usize {
-    text.char_indices().rev().find(|(_, c)| is_it(*c)).map_or(0, |(at, c)| at + c.len_utf8())
+/// The byte after the last character that `matches`; 0 if there is none.
+fn end_of_last(text: &str, matches: impl Fn(char) -> bool) -> usize {
+    text.char_indices().rev().find(|(_, c)| matches(*c)).map_or(0, |(at, c)| at + c.len_utf8())
 }
 
 fn scale(unit: &str) -> Option<f64> {
@@ -100,7 +100,7 @@ fn scale(unit: &str) -> Option<f64> {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to LARGEST")]
-fn whole(value: f64) -> u64 {
+fn to_bytes(value: f64) -> u64 {
     value.round() as u64
 }
 
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(bytes(" 0 bytes is"), Some((0, 0)));
         assert_eq!(bytes("1024 bytes"), Some((1024, 0)));
         assert_eq!(bytes("17.71 GB, other"), Some((19_015_967_703, 5_368_709)));
-        assert_eq!(bytes("17179869184.00 GiB memory in use"), None, "2^64 stands for unknown");
+        assert_eq!(bytes("17179869184.00 GiB memory in use"), None, "2^64 means unknown");
         for none in ["", "GiB", "12 parsecs", "1.2.3 GiB", "more than 1EB", ". GiB", "…"] {
             assert_eq!(bytes(none), None, "{none}");
         }
@@ -134,9 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn table_cells_are_cut_off_below() {
-        let cell = PrintedAmount::cut(5, "MiB").unwrap();
+    fn table_cells_are_rounded_down() {
+        let cell = PrintedAmount::from_table_cell(5, "MiB").unwrap();
         assert_eq!((cell.bytes, cell.error_bytes), (5 << 20, (1 << 20) - 1));
-        assert_eq!(PrintedAmount::cut(u64::MAX, "GiB"), None);
+        assert_eq!(PrintedAmount::from_table_cell(u64::MAX, "GiB"), None);
     }
 }

@@ -1,10 +1,10 @@
-//! The few lines of a log that can matter, found quickly among the many.
+//! A fast filter that skips most lines of a log.
 
 use memchr::memmem::Finder;
 
-/// A line without any of these does not matter when nothing has begun. Most lines of a log have none.
-const MATTERS: [&str; 66] = [
-    // "memory" alone is in every line of many a training log.
+/// Unless a message, table or frame is unfinished, a line without any of these is skipped.
+const PATTERNS: [&str; 66] = [
+    // "memory" alone would match every line of many training logs.
     "of memory",
     "f Memory",
     "OfMemory",
@@ -37,7 +37,7 @@ const MATTERS: [&str; 66] = [
     "Cell In[",
     "--> ",
     "\u{2771} ",
-    // What other systems print without a word of memory.
+    // Messages of other systems that do not say "memory".
     "ALLOC",
     "EXHAUSTED",
     "OUT_OF_",
@@ -74,45 +74,44 @@ const MATTERS: [&str; 66] = [
     "current device: ",
 ];
 
-/// Tells lines that can matter.
 pub(super) struct Filter {
-    words: [Finder<'static>; MATTERS.len()],
-    /// Together in a line, they may be a frame as `rich` prints it. Alone they are everywhere.
-    python: Finder<'static>,
-    inside: Finder<'static>,
+    words: [Finder<'static>; PATTERNS.len()],
+    /// A line with both may be a frame as `rich` prints it. Each alone is too common.
+    python_file: Finder<'static>,
+    in_function: Finder<'static>,
 }
 
 impl Filter {
     pub(super) fn new() -> Self {
         Self {
-            words: MATTERS.map(Finder::new),
-            python: Finder::new(".py"),
-            inside: Finder::new(" in "),
+            words: PATTERNS.map(Finder::new),
+            python_file: Finder::new(".py"),
+            in_function: Finder::new(" in "),
         }
     }
 
-    pub(super) fn passes(&self, raw: &[u8]) -> bool {
+    pub(super) fn is_match(&self, raw: &[u8]) -> bool {
         self.words.iter().any(|word| word.find(raw).is_some())
-            || (self.python.find(raw).is_some() && self.inside.find(raw).is_some())
+            || (self.python_file.find(raw).is_some() && self.in_function.find(raw).is_some())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::systems::systems;
+    use crate::explain::systems::known_messages;
 
     #[test]
-    fn no_message_of_a_system_is_passed_over() {
+    fn known_messages_pass_and_ordinary_lines_do_not() {
         let filter = Filter::new();
-        for system in systems() {
+        for system in known_messages() {
             let line = system.words.join(" ");
-            assert!(filter.passes(line.as_bytes()), "{line}");
+            assert!(filter.is_match(line.as_bytes()), "{line}");
         }
         for usual in
             ["step 1200 loss 2.31 lr 3.0e-4 12.1 it/s", "eta: 1:02:03, memory: 5312, loss: 0.2"]
         {
-            assert!(!filter.passes(usual.as_bytes()), "{usual}");
+            assert!(!filter.is_match(usual.as_bytes()), "{usual}");
         }
     }
 }

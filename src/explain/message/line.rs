@@ -1,19 +1,19 @@
-//! One line of a log: what launchers and loggers put before it, and the text behind that.
+//! Splits a line of a log into the prefixes of launchers and loggers, and the text after them.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// Who wrote a line, as far as launchers say.
+/// The process that wrote a line, as far as launchers label it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LineSource {
-    /// The rank of `[rank3]:`, `[default3]:`, `3: ` (srun -l), `[1,3]<stderr>:` (mpirun --tag-output).
+    /// From `[rank3]:`, `[default3]:`, `3: ` (srun -l) or `[1,3]<stderr>:` (mpirun --tag-output).
     pub rank: Option<u32>,
-    /// Another label: `RayTrainWorker pid=123, ip=10.0.0.1`, a host name.
+    /// Another label, such as `RayTrainWorker pid=123, ip=10.0.0.1` or a host name.
     pub label: Option<String>,
 }
 
-/// `raw` as text, without what colours a terminal. Bytes that are no text become a replacement character.
+/// `raw` without escape sequences of terminals. Invalid UTF-8 becomes the replacement character.
 pub(super) fn plain_text(raw: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(raw);
     if !text.contains('\x1b') {
@@ -25,30 +25,29 @@ pub(super) fn plain_text(raw: &[u8]) -> Cow<'_, str> {
         if c != '\x1b' {
             out.push(c);
         } else if chars.next() == Some('[') {
-            // A control sequence ends with the first character of '@' to '~'.
+            // A control sequence ends with a character from '@' to '~'.
             chars.by_ref().find(|c| ('@'..='~').contains(c));
         }
     }
     Cow::Owned(out)
 }
 
-/// The lines inside `text`, when it is a JSON record of a logger or has a traceback with its line ends
-/// written out as `\n`.
-pub(super) fn unfolded(text: &str) -> Option<Vec<String>> {
+/// The lines inside `text`, if it is a logger's JSON record, or a traceback with its line breaks escaped as `\n`.
+pub(super) fn embedded_lines(text: &str) -> Option<Vec<String>> {
     if let Some(record) = text.find('{').and_then(|at| text.get(at..))
         && record.contains(r#"":"#)
         && let Ok(value @ Value::Object(_)) = serde_json::from_str(record.trim())
     {
         let mut lines = Vec::new();
-        gather(&value, &mut lines);
+        collect_strings(&value, &mut lines);
         return Some(lines);
     }
     let is_escaped = text.contains(r"\n  File ");
-    is_escaped.then(|| unescaped(text).split('\n').map(str::to_owned).collect())
+    is_escaped.then(|| unescape(text).split('\n').map(str::to_owned).collect())
 }
 
-/// `text` without the backslashes that a string in quotes has before quotes, line ends and backslashes.
-fn unescaped(text: &str) -> String {
+/// Undoes the backslash escapes of quotes, line breaks and backslashes.
+fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
@@ -65,76 +64,76 @@ fn unescaped(text: &str) -> String {
     out
 }
 
-fn gather(value: &Value, lines: &mut Vec<String>) {
+fn collect_strings(value: &Value, lines: &mut Vec<String>) {
     match value {
         Value::String(text) => lines.extend(text.lines().map(str::to_owned)),
-        Value::Array(items) => items.iter().for_each(|item| gather(item, lines)),
-        Value::Object(pairs) => pairs.values().for_each(|value| gather(value, lines)),
+        Value::Array(items) => items.iter().for_each(|item| collect_strings(item, lines)),
+        Value::Object(pairs) => pairs.values().for_each(|value| collect_strings(value, lines)),
         _ => {}
     }
 }
 
-/// Who wrote the line, and what stands behind the labels, times and levels at its start.
-pub(super) fn source_and_body(text: &str) -> (LineSource, &str) {
+/// Splits off labels, times and log levels: the source of the line, and the rest.
+pub(super) fn split_source(text: &str) -> (LineSource, &str) {
     let mut source = LineSource::default();
     let mut rest = text;
     loop {
-        // The blanks before text that has no prefix left are its indentation.
+        // Blanks after the last prefix are the indentation of the text.
         let trimmed = rest.trim_start();
-        let Some((item, behind)) = item(trimmed, rest.len() == text.len()) else {
+        let Some((prefix, behind)) = parse_prefix(trimmed, rest.len() == text.len()) else {
             return (source, rest.strip_prefix(' ').unwrap_or(rest));
         };
-        match item {
-            LogItem::Rank(rank) => source.rank = source.rank.or(Some(rank)),
-            LogItem::Label(label) => {
+        match prefix {
+            Prefix::Rank(rank) => source.rank = source.rank.or(Some(rank)),
+            Prefix::Label(label) => {
                 source.label.get_or_insert_with(|| label.to_owned());
             }
-            LogItem::Noise => {}
+            Prefix::Ignored => {}
         }
         rest = behind;
     }
 }
 
-enum LogItem<'a> {
+enum Prefix<'a> {
     Rank(u32),
     Label(&'a str),
-    Noise,
+    Ignored,
 }
 
-/// The item of a prefix that `text` begins with, and what is behind it.
-fn item(text: &str, at_line_start: bool) -> Option<(LogItem<'_>, &str)> {
+/// Parses one prefix at the start of `text`; also returns the rest.
+fn parse_prefix(text: &str, at_line_start: bool) -> Option<(Prefix<'_>, &str)> {
     if let Some(inside) = text.strip_prefix('[') {
         let (inside, behind) = inside.split_once(']')?;
-        return bracketed(inside, behind);
+        return parse_bracketed(inside, behind);
     }
     if let Some(inside) = text.strip_prefix('(') {
         let (inside, behind) = inside.split_once(')')?;
-        return inside.contains("pid=").then_some((LogItem::Label(inside), behind));
+        return inside.contains("pid=").then_some((Prefix::Label(inside), behind));
     }
     let (word, behind) = text.split_once(char::is_whitespace)?;
     if is_time(word) || is_level(word) || matches!(word, "-" | "|" | "│" | "stderr" | "stdout") {
-        return Some((LogItem::Noise, behind));
+        return Some((Prefix::Ignored, behind));
     }
     let label = word.strip_suffix(':')?;
     if !at_line_start {
         return None;
     }
     if let Ok(rank) = label.parse() {
-        return Some((LogItem::Rank(rank), behind));
+        return Some((Prefix::Rank(rank), behind));
     }
     for name in ["rank", "Rank", "worker"] {
         if let Some(rank) = label.strip_prefix(name).and_then(|n| n.parse().ok()) {
-            return Some((LogItem::Rank(rank), behind));
+            return Some((Prefix::Rank(rank), behind));
         }
     }
     let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let is_host = label.contains(|c: char| c.is_ascii_digit()) && label.chars().all(is_host);
-    (is_host && !label.ends_with("Error")).then_some((LogItem::Label(label), behind))
+    (is_host && !label.ends_with("Error")).then_some((Prefix::Label(label), behind))
 }
 
 /// `[rank3]:`, `[default3]:`, `[1,3]<stderr>:`, `[2026-11-21 10:00:00,123]`, `[ERROR]`, `[launch.py:318:f]`,
 /// `[W1121 10:00:00 file.cpp:12]`.
-fn bracketed<'a>(inside: &'a str, behind: &'a str) -> Option<(LogItem<'a>, &'a str)> {
+fn parse_bracketed<'a>(inside: &'a str, behind: &'a str) -> Option<(Prefix<'a>, &'a str)> {
     let unlabelled = behind.strip_prefix(':').unwrap_or(behind);
     let lower = inside.trim().to_ascii_lowercase();
     for name in ["rank", "default", "trainer", "worker", ""] {
@@ -142,27 +141,27 @@ fn bracketed<'a>(inside: &'a str, behind: &'a str) -> Option<(LogItem<'a>, &'a s
         if let Some(rank) = number.and_then(|n| n.parse().ok())
             && (!name.is_empty() || behind.starts_with(':'))
         {
-            return Some((LogItem::Rank(rank), unlabelled));
+            return Some((Prefix::Rank(rank), unlabelled));
         }
     }
     if let Some((_, rank)) = inside.split_once(',')
         && let Some((_, behind)) = behind.split_once(">:").filter(|_| behind.starts_with("<std"))
     {
-        return Some((rank.parse().map_or(LogItem::Noise, LogItem::Rank), behind));
+        return Some((rank.parse().map_or(Prefix::Ignored, Prefix::Rank), behind));
     }
     let mut words = inside.split_whitespace();
-    // `[2025-03-29 18:18:34 TP0]` of SGLang: the rank of tensor parallelism.
+    // SGLang: `[2025-03-29 18:18:34 TP0]` has the rank of tensor parallelism.
     if words.next().is_some_and(is_time)
         && let Some(rank) = words.find_map(|word| word.strip_prefix("TP")?.parse().ok())
     {
-        return Some((LogItem::Rank(rank), unlabelled));
+        return Some((Prefix::Rank(rank), unlabelled));
     }
     let mut words = inside.split_whitespace();
-    let is_noise = words.any(|word| is_time(word) || is_level(word)) || inside.contains(".py:");
-    is_noise.then_some((LogItem::Noise, unlabelled))
+    let is_ignored = words.any(|word| is_time(word) || is_level(word)) || inside.contains(".py:");
+    is_ignored.then_some((Prefix::Ignored, unlabelled))
 }
 
-/// A date (`03-10` too), a time of day, or both.
+/// A date (also `03-10`), a time of day, or both.
 fn is_time(word: &str) -> bool {
     if let [a, b, b'-' | b'/', c, d] = word.as_bytes()
         && [a, b, c, d].iter().all(|b| b.is_ascii_digit())
@@ -187,12 +186,12 @@ mod tests {
     use super::*;
 
     fn parts(text: &str) -> (Option<u32>, Option<String>, String) {
-        let (source, body) = source_and_body(text);
+        let (source, body) = split_source(text);
         (source.rank, source.label, body.to_owned())
     }
 
     #[test]
-    fn prefixes_are_told_from_text() {
+    fn prefixes_are_split_from_text() {
         let rank = |rank, body: &str| (Some(rank), None, body.to_owned());
         let label = |label: &str, body: &str| (None, Some(label.to_owned()), body.to_owned());
         let none = |body: &str| (None, None, body.to_owned());
@@ -223,21 +222,21 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_taken_out() {
+    fn colours_are_removed() {
         assert_eq!(plain_text(b"\x1b[31;1mred\x1b[0m \xff"), "red \u{fffd}");
         assert_eq!(plain_text(b"\x1b"), "");
     }
 
     #[test]
-    fn records_are_unfolded() {
-        let lines = unfolded(r#"{"level": "error", "msg": "a\nb", "n": 3}"#).unwrap();
+    fn lines_in_records_are_extracted() {
+        let lines = embedded_lines(r#"{"level": "error", "msg": "a\nb", "n": 3}"#).unwrap();
         assert_eq!(lines, ["error", "a", "b"]);
-        let lines = unfolded(r#"E Traceback:\n  File \"a.py\", line 1\nX: b"#).unwrap();
+        let lines = embedded_lines(r#"E Traceback:\n  File \"a.py\", line 1\nX: b"#).unwrap();
         assert_eq!(lines, ["E Traceback:", "  File \"a.py\", line 1", "X: b"]);
-        let lines =
-            unfolded(r#"E Traceback:\n  File \"C:\\new\\a.py\", line 1, in f\nX: b"#).unwrap();
+        let lines = embedded_lines(r#"E Traceback:\n  File \"C:\\new\\a.py\", line 1, in f\nX: b"#)
+            .unwrap();
         assert_eq!(lines, ["E Traceback:", r#"  File "C:\new\a.py", line 1, in f"#, "X: b"]);
-        assert_eq!(unfolded(r"C:\new\file"), None);
-        assert_eq!(unfolded("{'a': 1}"), None);
+        assert_eq!(embedded_lines(r"C:\new\file"), None);
+        assert_eq!(embedded_lines("{'a': 1}"), None);
     }
 }

@@ -1,74 +1,70 @@
-//! What was found in a log, gathered: equal messages counted, too many of anything let go.
+//! Collects the messages and statistics of a log: counts repeats, and limits how many are kept.
 
 use super::line::LineSource;
-use super::marks::Mapping;
+use super::start::Mapping;
 use super::statistics::Statistics;
 use super::traceback::TracebackFrame;
-use super::wording::Allocation;
+use super::wording::FailedAllocation;
 use crate::base::intern::{SeededMap, SeededSet};
-use crate::explain::systems::System;
+use crate::explain::systems::KnownMessage;
 
-/// Different messages that are kept; more are counted.
-const MOST_MESSAGES: usize = 1000;
-/// Statistics that are kept, the last ones; more are counted. (Twice as many before they are cut.)
-const MOST_STATISTICS: usize = 1000;
-/// Devices whose refused mappings are counted.
-const MOST_DEVICES: usize = 64;
+/// Further distinct messages are only counted.
+const MAX_MESSAGES: usize = 1000;
+/// Only the last ones are kept; earlier ones are only counted. (Up to twice as many are kept before they are removed.)
+const MAX_STATISTICS: usize = 1000;
+/// Refused mappings of further devices are ignored.
+const MAX_DEVICES: usize = 64;
 
-/// What a log holds about memory.
+/// Everything that a log holds about memory.
 #[derive(Debug, Default)]
 pub struct Log {
-    /// Lines of the log.
+    /// Number of lines.
     pub lines: u64,
-    /// The different messages, in the order in which they first stand in the log.
+    /// The distinct messages, in the order of their first occurrence.
     pub messages: Vec<Message>,
-    /// All messages: repeats, and those of which there were too many to keep.
+    /// Number of all messages, including repeats and those that were not kept.
     pub message_count: u64,
-    /// Statistics, in the order of the log; the last ones where there are too many to keep.
+    /// The last statistics, in the order of the log.
     pub statistics: Vec<Statistics>,
-    /// All statistics.
+    /// Number of all statistics.
     pub statistics_count: u64,
-    /// Refused mappings, one entry a device.
+    /// Refused mappings, one entry per device.
     pub mappings: Vec<Mapping>,
 }
 
-/// A message that memory ran out.
+/// An out-of-memory message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The line of the log with the first of them, from 1.
+    /// Line of the log with the first occurrence, from 1.
     pub line: u64,
-    /// How often it stands in the log: logged and raised, in each part of a chain of exceptions.
+    /// Number of occurrences: logs repeat a message when it is logged and raised, and in chains of exceptions.
     pub times: u64,
-    /// Who wrote it.
     pub source: LineSource,
-    /// The traceback before it, innermost first.
+    /// The traceback before the message, innermost frame first.
     pub frames: Vec<TracebackFrame>,
     /// The message on one line.
     pub text: String,
-    /// What it says.
-    pub saying: Saying,
+    pub kind: MessageKind,
 }
 
-/// What a message says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Saying {
-    /// PyTorch's allocator could not serve a request.
-    Allocation(Box<Allocation>),
-    /// Another system had no memory.
-    Elsewhere(&'static System),
+pub enum MessageKind {
+    /// Of PyTorch's allocator of device memory.
+    Allocation(Box<FailedAllocation>),
+    /// Of another system.
+    OtherSystem(&'static KnownMessage),
 }
 
-/// A log in the making.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct LogBuilder {
     pub(super) log: Log,
-    /// The messages with the same numbers.
+    /// Indexes of messages, by their numbers.
     known: SeededMap<String, Vec<usize>>,
 }
 
-impl Gathered {
-    /// Adds a message, or counts it with an equal one: of the same source, or of none that is known.
+impl LogBuilder {
+    /// Adds a message, or counts a repeat. Messages with the same key are repeats if their source is the same or unknown.
     pub(super) fn add(&mut self, key: String, message: Message) {
         self.log.message_count += 1;
         let messages = &mut self.log.messages;
@@ -91,75 +87,75 @@ impl Gathered {
             }
             return;
         }
-        if messages.len() < MOST_MESSAGES {
+        if messages.len() < MAX_MESSAGES {
             self.known.entry(key).or_default().push(messages.len());
             messages.push(message);
         }
     }
 
-    /// The message in the line before `line` goes on in `text`, which tells that it is one of `whose`.
-    pub(super) fn tell_whose(
+    /// Appends `text` to the message of the line before `line`, which turns out to be one of `system`.
+    pub(super) fn continue_message(
         &mut self,
-        whose: &'static System,
+        system: &'static KnownMessage,
         source: &LineSource,
         line: u64,
         text: &str,
     ) {
-        let begun = self.log.messages.iter_mut().next_back().filter(|message| {
+        let started = self.log.messages.iter_mut().next_back().filter(|message| {
             message.line + 1 == line
                 && message.source == *source
-                && message.text.contains(whose.goes_on_from)
+                && message.text.contains(&system.continues)
         });
-        if let Some(begun) = begun {
-            begun.text = format!("{} {text}", begun.text);
-            begun.saying = Saying::Elsewhere(whose);
+        if let Some(started) = started {
+            started.text = format!("{} {text}", started.text);
+            started.kind = MessageKind::OtherSystem(system);
         }
     }
 
-    /// Of each system, signs are left out beside a message, and beside the first of them.
-    fn leave_out_signs(messages: &mut Vec<Message>) {
-        let mut told: SeededSet<&str> = SeededSet::default();
-        let of = |message: &Message| match &message.saying {
-            Saying::Elsewhere(whose) => Some(*whose),
-            Saying::Allocation(_) => None,
+    /// Removes the side notes of each system that has a message, and all but the first of other systems.
+    fn remove_side_notes(messages: &mut Vec<Message>) {
+        let mut seen: SeededSet<&str> = SeededSet::default();
+        let system_of = |message: &Message| match &message.kind {
+            MessageKind::OtherSystem(system) => Some(*system),
+            MessageKind::Allocation(_) => None,
         };
-        told.extend(
-            messages.iter().filter_map(of).filter(|whose| !whose.is_sign).map(|whose| whose.name),
-        );
+        let with_message =
+            messages.iter().filter_map(system_of).filter(|system| !system.is_side_note);
+        seen.extend(with_message.map(|system| system.name.as_str()));
         messages.retain(|message| {
-            of(message).is_none_or(|whose| !whose.is_sign || told.insert(whose.name))
+            system_of(message)
+                .is_none_or(|system| !system.is_side_note || seen.insert(&system.name))
         });
     }
 
-    /// Keeps those of `ended` that are whole, and of too many the last.
-    pub(super) fn keep(&mut self, ended: impl IntoIterator<Item = Statistics>) {
+    /// Adds the complete ones of `finished`.
+    pub(super) fn add_statistics(&mut self, finished: impl IntoIterator<Item = Statistics>) {
         let kept = &mut self.log.statistics;
-        for statistics in ended.into_iter().filter(Statistics::is_whole) {
+        for statistics in finished.into_iter().filter(Statistics::is_complete) {
             kept.push(statistics);
             self.log.statistics_count += 1;
         }
-        if kept.len() >= 2 * MOST_STATISTICS {
-            kept.drain(..kept.len() - MOST_STATISTICS);
+        if kept.len() >= 2 * MAX_STATISTICS {
+            kept.drain(..kept.len() - MAX_STATISTICS);
         }
     }
 
-    /// Counts a refused mapping.
-    pub(super) fn warn(&mut self, found: Mapping) {
+    pub(super) fn add_mapping(&mut self, found: Mapping) {
         let known = &mut self.log.mappings;
         if let Some(known) = known.iter_mut().find(|m| m.device == found.device) {
             *known = Mapping { times: known.times + 1, line: known.line, ..found };
-        } else if known.len() < MOST_DEVICES {
+        } else if known.len() < MAX_DEVICES {
             known.push(found);
         }
     }
 
-    /// The log, in its own order.
-    pub(super) fn finished(self) -> Log {
+    /// Sorts everything by line.
+    pub(super) fn finish(self) -> Log {
         let mut log = self.log;
         log.messages.sort_by_key(|message| message.line);
-        Self::leave_out_signs(&mut log.messages);
+        Self::remove_side_notes(&mut log.messages);
         log.statistics.sort_by_key(|statistics| statistics.line);
-        let too_many = log.statistics.len().saturating_sub(MOST_STATISTICS);
+        let too_many = log.statistics.len().saturating_sub(MAX_STATISTICS);
         log.statistics.drain(..too_many);
         log.mappings.sort_by_key(|mapping| mapping.device);
         log

@@ -1,25 +1,24 @@
-//! What PyTorch prints about memory, read back: out-of-memory messages in a log, the table of
-//! `torch.cuda.memory_summary()`, the JSON of `torch.cuda.memory_stats()`.
+//! Parses what a log says about memory: out-of-memory messages, and PyTorch's memory statistics.
 //!
-//! Numbers as printed, with what each stands for; what a message does not say is absent here. This room
-//! draws no conclusion: [`crate::analysis`] does. Logs are large and dirty: read a line at a time, bytes
-//! that are no text passed over, nothing assumed of what stands before a message on its line.
+//! The bytes of a log go in, one line at a time; a [`Log`] comes out, with numbers as printed. Logs are large and dirty:
+//! invalid UTF-8 is replaced, and nothing is assumed of the text before a message on its line. This room does not know
+//! what the numbers mean together: [`crate::explain`] draws the conclusions.
 
 mod amount;
 mod filter;
 mod line;
 mod log;
-mod marks;
 mod scan;
+mod start;
 mod statistics;
 mod traceback;
 mod wording;
 
 pub use amount::PrintedAmount;
 pub use line::LineSource;
-pub use log::{Log, Message, Saying};
-pub use marks::Mapping;
+pub use log::{Log, Message, MessageKind};
 pub use scan::read;
+pub use start::Mapping;
 pub use statistics::{Gauge, Statistics};
 pub use traceback::TracebackFrame;
-pub use wording::{Allocation, Process, Releases, Wording};
+pub use wording::{FailedAllocation, Process, Releases, Wording};

@@ -1,98 +1,98 @@
-//! A log read from its beginning to its end, a line at a time.
+//! Reads a log line by line and assembles messages, tracebacks and statistics per source.
 
 use std::io::{self, BufRead, Read as _};
 
 use super::filter::Filter;
 use super::line::{self, LineSource};
-use super::log::{Gathered, Log, Message, Saying};
-use super::marks::{self, LineMark};
+use super::log::{Log, LogBuilder, Message, MessageKind};
+use super::start::{self, MessageStart};
 use super::statistics::{self, Statistics};
 use super::traceback::{self, TracebackFrame};
 use super::wording::{self, Wording};
 use crate::base::intern::SeededMap;
 
-/// Longer lines are read in pieces of this size.
-const LONGEST_LINE: u64 = 1 << 20;
-/// Frames of a traceback that are kept.
-const MOST_FRAMES: usize = 200;
-/// Sources with something begun that are kept in mind.
-const MOST_SOURCES: usize = 1024;
-/// Lines that a message may be wrapped over.
-const MOST_WRAPPED: usize = 12;
-/// Bytes of a message's text that are kept.
-const MOST_TEXT: usize = 2000;
+/// Longer lines are read in pieces of this many bytes.
+const MAX_LINE: u64 = 1 << 20;
+/// Further frames of a traceback are ignored.
+const MAX_FRAMES: usize = 200;
+/// Beyond this number of sources with unfinished state, all are finished.
+const MAX_SOURCES: usize = 1024;
+/// A message has at most this many lines.
+const MAX_WRAPPED_LINES: usize = 12;
+/// Longer texts of messages are truncated to this many bytes.
+const MAX_TEXT: usize = 2000;
 
-/// Reads a whole log.
+/// Reads a log to its end.
 ///
 /// # Errors
-/// Those of `input`.
+/// Returns the errors of `input`.
 pub fn read(mut input: impl BufRead) -> io::Result<Log> {
     let mut scanner = Scanner::default();
     let mut raw = Vec::new();
     loop {
         raw.clear();
-        if input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut raw)? == 0 {
+        if input.by_ref().take(MAX_LINE).read_until(b'\n', &mut raw)? == 0 {
             break;
         }
-        scanner.gathered.log.lines += u64::from(scanner.at_line_start);
+        scanner.builder.log.lines += u64::from(scanner.at_line_start);
         scanner.at_line_start = raw.ends_with(b"\n");
         let line = raw.strip_suffix(b"\n").unwrap_or(&raw);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         // Progress bars return to the start of their line.
         for piece in line.split(|byte| *byte == b'\r') {
-            scanner.piece(piece);
+            scanner.add_piece(piece);
         }
     }
-    Ok(scanner.finished())
+    Ok(scanner.finish())
 }
 
-/// What a source has begun to write.
+/// The unfinished output of one source.
 #[derive(Debug, Default)]
-struct Open {
+struct SourceState {
     /// Outermost first, as printed.
     frames: Vec<TracebackFrame>,
-    message: Option<Begun>,
+    message: Option<PartialMessage>,
     table: Option<Statistics>,
     stats: Option<Statistics>,
-    /// How far the last frame is indented, while its code may follow.
+    /// Indentation of the last frame, while its source line may follow.
     frame_indentation: Option<usize>,
 }
 
-impl Open {
-    /// Whether `body` is code below a frame; the first line of it is kept.
-    fn code(&mut self, body: &str) -> bool {
+impl SourceState {
+    /// Returns true if `body` is source code below a frame, and keeps its first line.
+    fn take_code(&mut self, body: &str) -> bool {
         let Some(indentation) = self.frame_indentation else { return false };
         if traceback::indentation(body) <= indentation || body.trim().is_empty() {
             self.frame_indentation = None;
             return false;
         }
         if let Some(frame) = self.frames.last_mut().filter(|frame| frame.code.is_none()) {
-            frame.code = traceback::code(body);
+            frame.code = traceback::parse_code(body);
         }
         true
     }
 
-    /// Whether the next line matters whatever it is.
+    /// True if the next line must be read even if the filter would skip it.
     fn is_waiting(&self) -> bool {
         self.message.is_some() || self.table.is_some() || self.frame_indentation.is_some()
     }
 }
 
-/// A message of PyTorch's allocator that may go on in the next line.
+/// A message of PyTorch's allocator that may continue in the next line.
 #[derive(Debug)]
-struct Begun {
+struct PartialMessage {
     line: u64,
     before: String,
     pieces: Vec<String>,
-    /// A blank line stood after the last piece.
+    /// A blank line followed the last piece.
     has_gap: bool,
     frames: Vec<TracebackFrame>,
 }
 
 struct Scanner {
-    gathered: Gathered,
-    open: SeededMap<LineSource, Open>,
-    /// Sources whose next line matters whatever it is.
+    builder: LogBuilder,
+    sources: SeededMap<LineSource, SourceState>,
+    /// Number of sources for which [`SourceState::is_waiting`].
     waiting: usize,
     at_line_start: bool,
     filter: Filter,
@@ -101,8 +101,8 @@ struct Scanner {
 impl Default for Scanner {
     fn default() -> Self {
         Self {
-            gathered: Gathered::default(),
-            open: SeededMap::default(),
+            builder: LogBuilder::default(),
+            sources: SeededMap::default(),
             waiting: 0,
             at_line_start: true,
             filter: Filter::new(),
@@ -111,202 +111,221 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    fn piece(&mut self, raw: &[u8]) {
-        if self.waiting == 0 && !self.filter.passes(raw) {
+    fn add_piece(&mut self, raw: &[u8]) {
+        if self.waiting == 0 && !self.filter.is_match(raw) {
             return;
         }
         let text = line::plain_text(raw);
-        match line::unfolded(&text) {
-            None => self.line(&text, true),
+        match line::embedded_lines(&text) {
+            None => self.add_line(&text, true),
             Some(lines) => {
                 for line in &lines {
-                    self.line(line, false);
+                    self.add_line(line, false);
                 }
-                let mut open = std::mem::take(self.open_of(&LineSource::default()));
-                self.stats(&mut open, &text, &LineSource::default());
-                self.open.insert(LineSource::default(), open);
+                let mut state = std::mem::take(self.state_of(&LineSource::default()));
+                self.add_stats(&mut state, &text, &LineSource::default());
+                self.sources.insert(LineSource::default(), state);
             }
         }
     }
 
-    fn open_of(&mut self, source: &LineSource) -> &mut Open {
-        if self.open.len() >= MOST_SOURCES && !self.open.contains_key(source) {
-            self.close_all();
+    fn state_of(&mut self, source: &LineSource) -> &mut SourceState {
+        if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(source) {
+            self.finish_all();
         }
-        self.open.entry(source.clone()).or_default()
+        self.sources.entry(source.clone()).or_default()
     }
 
-    fn line(&mut self, text: &str, has_stats: bool) {
-        let (source, body) = line::source_and_body(text);
-        let number = self.gathered.log.lines;
-        let mut open = std::mem::take(self.open_of(&source));
-        self.waiting -= usize::from(open.is_waiting());
-        let is_code = open.code(body);
-        let mark = if is_code { None } else { marks::find(body) };
-        if let Some(mut begun) = open.message.take() {
+    fn add_line(&mut self, text: &str, has_stats: bool) {
+        let (source, body) = line::split_source(text);
+        let number = self.builder.log.lines;
+        let mut state = std::mem::take(self.state_of(&source));
+        self.waiting -= usize::from(state.is_waiting());
+        let is_code = state.take_code(body);
+        let start = if is_code { None } else { start::find_start(body) };
+        if let Some(mut partial) = state.message.take() {
             let is_blank = body.trim().is_empty();
-            let is_over = begun.has_gap && !is_blank && !goes_on(body);
-            if mark.is_some() || is_over || ends(body) || begun.pieces.len() >= MOST_WRAPPED {
-                self.close(&source, begun);
+            let is_ended = partial.has_gap && !is_blank && !is_continuation(body);
+            if start.is_some()
+                || is_ended
+                || ends_message(body)
+                || partial.pieces.len() >= MAX_WRAPPED_LINES
+            {
+                self.finish_message(&source, partial);
             } else if is_blank {
-                begun.has_gap = true;
-                open.message = Some(begun);
+                partial.has_gap = true;
+                state.message = Some(partial);
             } else {
-                begun.pieces.push(body.trim().trim_matches('│').trim().to_owned());
+                partial.pieces.push(body.trim().trim_matches('│').trim().to_owned());
                 if body.contains("alloc-conf)") || body.contains("environment-variables)") {
-                    self.close(&source, begun);
+                    self.finish_message(&source, partial);
                 } else {
-                    open.message = Some(begun);
+                    state.message = Some(partial);
                 }
             }
         }
-        if let Some(mut table) = open.table.take() {
-            if statistics::table_row(&mut table, text) {
-                open.table = Some(table);
+        if let Some(mut table) = state.table.take() {
+            if statistics::parse_table_row(&mut table, text) {
+                state.table = Some(table);
             } else {
-                self.gathered.keep(Some(table));
+                self.builder.add_statistics(Some(table));
             }
         }
-        if let Some(table) = statistics::table_begins(text, number, &source) {
-            self.gathered.keep(open.table.replace(table));
+        if let Some(table) = statistics::parse_table_header(text, number, &source) {
+            self.builder.add_statistics(state.table.replace(table));
         } else if has_stats {
-            self.stats(&mut open, body, &source);
+            self.add_stats(&mut state, body, &source);
         }
-        if traceback::begins(body) {
-            open.frames.clear();
-        } else if let Some(frame) = traceback::frame(body).filter(|_| !is_code) {
-            open.frame_indentation =
+        if traceback::is_start(body) {
+            state.frames.clear();
+        } else if let Some(frame) = traceback::parse_frame(body).filter(|_| !is_code) {
+            state.frame_indentation =
                 body.trim_start().starts_with("File \"").then(|| traceback::indentation(body));
-            if open.frames.len() < MOST_FRAMES {
-                open.frames.push(frame);
+            if state.frames.len() < MAX_FRAMES {
+                state.frames.push(frame);
             }
-        } else if let Some((line, code)) = traceback::pointed_line(body)
-            && let Some(frame) = open.frames.last_mut()
+        } else if let Some((line, code)) = traceback::parse_pointed_line(body)
+            && let Some(frame) = state.frames.last_mut()
             && (frame.line == 0 || frame.line == line)
         {
             frame.line = line;
-            frame.code = traceback::code(code);
+            frame.code = traceback::parse_code(code);
         }
-        if let Some((mark, at)) = mark {
-            self.marked(&source, &mut open, mark, body.split_at_checked(at).unwrap_or(("", body)));
+        if let Some((start, at)) = start {
+            self.start_message(
+                &source,
+                &mut state,
+                start,
+                body.split_at_checked(at).unwrap_or(("", body)),
+            );
         }
-        self.waiting += usize::from(open.is_waiting());
-        self.open.insert(source, open);
+        self.waiting += usize::from(state.is_waiting());
+        self.sources.insert(source, state);
     }
 
-    fn stats(&mut self, open: &mut Open, text: &str, source: &LineSource) {
+    fn add_stats(&mut self, state: &mut SourceState, text: &str, source: &LineSource) {
         let mut done = Vec::new();
-        statistics::stats(&mut open.stats, &mut done, text, (self.gathered.log.lines, source));
-        self.gathered.keep(done);
+        statistics::parse_stats(
+            &mut state.stats,
+            &mut done,
+            text,
+            (self.builder.log.lines, source),
+        );
+        self.builder.add_statistics(done);
     }
 
-    fn marked(
+    fn start_message(
         &mut self,
         source: &LineSource,
-        open: &mut Open,
-        mark: LineMark,
+        state: &mut SourceState,
+        start: MessageStart,
         parts: (&str, &str),
     ) {
         let (before, text) = parts;
-        let line = self.gathered.log.lines;
-        match mark {
-            LineMark::Mapping => {
-                if let Some(found) = marks::mapping(text, line) {
-                    self.gathered.warn(found);
+        let line = self.builder.log.lines;
+        match start {
+            MessageStart::Mapping => {
+                if let Some(found) = start::parse_mapping(text, line) {
+                    self.builder.add_mapping(found);
                 }
             }
-            LineMark::Allocation => {
-                let begun = Begun {
+            MessageStart::Allocation => {
+                let partial = PartialMessage {
                     line,
                     before: before.to_owned(),
                     pieces: vec![text.trim_end().to_owned()],
                     has_gap: false,
-                    frames: innermost_first(std::mem::take(&mut open.frames)),
+                    frames: innermost_first(std::mem::take(&mut state.frames)),
                 };
-                if wording::is_whole(text) {
-                    self.close(source, begun);
+                if wording::is_complete(text) {
+                    self.finish_message(source, partial);
                 } else {
-                    open.message = Some(begun);
+                    state.message = Some(partial);
                 }
             }
-            LineMark::Elsewhere(whose) if !whose.goes_on_from.is_empty() => {
-                self.gathered.tell_whose(whose, source, line, text.trim());
+            MessageStart::OtherSystem(system) if !system.continues.is_empty() => {
+                self.builder.continue_message(system, source, line, text.trim());
             }
-            LineMark::Elsewhere(whose) => {
-                let text = shortened(text.trim());
-                let frames = innermost_first(std::mem::take(&mut open.frames));
-                self.gathered.add(
-                    format!("{} {}", whose.name, text.trim_end_matches(['\'', '"', ')'])),
+            MessageStart::OtherSystem(system) => {
+                let text = truncate(text.trim());
+                let frames = innermost_first(std::mem::take(&mut state.frames));
+                self.builder.add(
+                    format!("{} {}", system.name, text.trim_end_matches(['\'', '"', ')'])),
                     Message {
                         line,
                         times: 1,
                         source: source.clone(),
                         frames,
                         text,
-                        saying: Saying::Elsewhere(whose),
+                        kind: MessageKind::OtherSystem(system),
                     },
                 );
             }
         }
     }
 
-    /// Reads a message whose pieces are all there: of the ways to join them, the one that says most. Lines
-    /// are wrapped at blanks by people and loggers, anywhere by terminals.
-    fn close(&mut self, source: &LineSource, begun: Begun) {
-        let Begun { line, before, pieces, frames, .. } = begun;
-        let Some(first) = pieces.first().cloned() else { return };
-        let mut best = (wording::allocation(&before, &first), first);
+    /// Parses a complete message. People and loggers wrap lines at blanks, terminals anywhere, so of the two ways to join
+    /// the pieces, the one that yields more numbers is taken.
+    fn finish_message(&mut self, source: &LineSource, partial: PartialMessage) {
+        let PartialMessage { line, before, pieces, frames, .. } = partial;
+        let Some(first) = pieces.first().cloned() else {
+            debug_assert!(false, "a partial message has its first piece");
+            return;
+        };
+        let mut best = (wording::parse_allocation(&before, &first), first);
         if pieces.len() > 1 {
             for joined in [pieces.join(" "), pieces.concat()] {
-                let read = wording::allocation(&before, &joined);
-                if read.printed().len() > best.0.printed().len() {
+                let read = wording::parse_allocation(&before, &joined);
+                if read.printed_numbers().len() > best.0.printed_numbers().len() {
                     best = (read, joined);
                 }
             }
         }
         let (allocation, text) = best;
         let has_numbers = allocation.wording != Wording::Bare || allocation.requested.is_some();
-        if !has_numbers && !marks::raised(&before) {
-            return; // somebody's remark
+        if !has_numbers && !start::is_exception(&before) {
+            return; // a remark about messages, not a message
         }
-        let numbers = allocation.printed().join(" ");
+        let numbers = allocation.printed_numbers().join(" ");
         let key = format!("{:?} {:?} {numbers}", allocation.backend, allocation.device);
-        let saying = Saying::Allocation(Box::new(allocation));
-        let text = shortened(&text);
-        self.gathered
-            .add(key, Message { line, times: 1, source: source.clone(), frames, text, saying });
+        let saying = MessageKind::Allocation(Box::new(allocation));
+        let text = truncate(&text);
+        self.builder.add(
+            key,
+            Message { line, times: 1, source: source.clone(), frames, text, kind: saying },
+        );
     }
 
-    fn close_all(&mut self) {
+    fn finish_all(&mut self) {
         self.waiting = 0;
-        let mut open: Vec<(LineSource, Open)> = self.open.drain().collect();
-        open.sort_by(|a, b| a.0.cmp(&b.0));
-        for (source, open) in open {
-            if let Some(begun) = open.message {
-                self.close(&source, begun);
+        let mut states: Vec<(LineSource, SourceState)> = self.sources.drain().collect();
+        states.sort_by(|a, b| a.0.cmp(&b.0));
+        for (source, state) in states {
+            if let Some(partial) = state.message {
+                self.finish_message(&source, partial);
             }
-            self.gathered.keep(open.table.into_iter().chain(open.stats));
+            self.builder.add_statistics(state.table.into_iter().chain(state.stats));
         }
     }
 
-    fn finished(mut self) -> Log {
-        self.close_all();
-        self.gathered.finished()
+    fn finish(mut self) -> Log {
+        self.finish_all();
+        self.builder.finish()
     }
 }
 
-/// Whether `body` is the next part of a message after a blank line, which people put there.
-fn goes_on(body: &str) -> bool {
+/// True if `body` continues a message after a blank line, which people insert when they paste.
+fn is_continuation(body: &str) -> bool {
     ["Tried to allocate", "GPU ", "Process ", "Including ", "Of the allocated", "with ", "and "]
         .iter()
         .any(|start| body.trim_start().starts_with(start))
 }
 
-/// Whether a message that began before cannot go on in `body`.
-fn ends(body: &str) -> bool {
+/// True if `body` cannot belong to an unfinished message.
+fn ends_message(body: &str) -> bool {
     let body = body.trim();
-    traceback::begins(body)
-        || traceback::frame(body).is_some()
+    traceback::is_start(body)
+        || traceback::parse_frame(body).is_some()
         || [
             "frame #",
             "Exception raised",
@@ -325,15 +344,15 @@ fn innermost_first(mut frames: Vec<TracebackFrame>) -> Vec<TracebackFrame> {
     frames
 }
 
-fn shortened(text: &str) -> String {
-    let end = (0..=MOST_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+fn truncate(text: &str) -> String {
+    let end = (0..=MAX_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     text.get(..end.unwrap_or(0)).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::message::Allocation;
+    use crate::explain::message::FailedAllocation;
 
     const WHOLE: &str = "CUDA out of memory. Tried to allocate 96.00 MiB. GPU 1 has a total capacity of 480.00 MiB of which 80.00 MiB is free. Of the allocated memory 200.00 MiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated.";
 
@@ -341,10 +360,10 @@ mod tests {
         read(text.as_bytes()).unwrap()
     }
 
-    fn only(text: &str) -> (Message, Allocation) {
+    fn only(text: &str) -> (Message, FailedAllocation) {
         let log = log(text);
         let [message] = &log.messages[..] else { panic!("{text}: {:?}", log.messages) };
-        let Saying::Allocation(allocation) = &message.saying else { panic!("{message:?}") };
+        let MessageKind::Allocation(allocation) = &message.kind else { panic!("{message:?}") };
         (message.clone(), allocation.as_ref().clone())
     }
 
@@ -374,13 +393,13 @@ mod tests {
     }
 
     #[test]
-    fn a_remark_is_no_message() {
+    fn a_remark_is_not_a_message() {
         assert!(log("hint: CUDA out of memory.\nloss: 1.0\n").messages.is_empty());
         assert_eq!(only("RuntimeError: CUDA out of memory.\n").1.wording, Wording::Bare);
     }
 
     #[test]
-    fn the_same_message_is_counted_once() {
+    fn repeats_of_a_message_are_counted() {
         let found = log(&format!(
             "{WHOLE}\nx\nRuntimeError: {WHOLE}\n[rank2]: {WHOLE}\n[rank3]: {WHOLE}\n"
         ));

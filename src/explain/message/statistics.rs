@@ -1,44 +1,40 @@
-//! The allocator's own statistics in a log: the table of `torch.cuda.memory_summary()`, and
-//! `torch.cuda.memory_stats()` as JSON, as Python prints a dictionary, or a `key: value` line each.
+//! Parses the allocator's statistics: the table of `torch.cuda.memory_summary()`, and `torch.cuda.memory_stats()` as JSON,
+//! as a Python dictionary, or as `key: value` lines.
 
 use super::amount::PrintedAmount;
 use super::line::LineSource;
 
-/// A quantity now, and the most it has been.
+/// A current value and its peak.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gauge {
-    /// Now.
     pub current: Option<PrintedAmount>,
-    /// At most, since the program began or the peaks were reset.
+    /// Peak since the program started or the peaks were reset.
     pub peak: Option<PrintedAmount>,
 }
 
-/// One device's statistics. What is not printed is absent.
+/// The statistics of one device. Values that are not printed are absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statistics {
-    /// The line of the log where they begin, from 1.
+    /// First line of the statistics in the log, from 1.
     pub line: u64,
-    /// Who printed them.
     pub source: LineSource,
-    /// Whether it is the table of `memory_summary()`.
+    /// True for the table of `memory_summary()`.
     pub is_table: bool,
-    /// The device's index; `memory_stats()` does not say it.
+    /// Absent for `memory_stats()`, which does not print it.
     pub device: Option<u64>,
-    /// Blocks handed out.
     pub allocated: Gauge,
-    /// The same and blocks that other streams still use.
+    /// Allocated blocks, and freed ones that other streams still use.
     pub active: Gauge,
-    /// What the program asked for.
+    /// The sizes that the program requested, before rounding.
     pub requested: Gauge,
-    /// All that is held from the device.
     pub reserved: Gauge,
-    /// Free in segments that are partly in use.
+    /// Free memory in segments with live blocks.
     pub inactive_split: Gauge,
-    /// Held by private pools; since 2.13, by `memory_stats()` only.
+    /// Bytes reserved by private pools; only `memory_stats()` of PyTorch 2.13 and later prints it.
     pub private_pools: Option<u64>,
-    /// How often the device refused and the cache was emptied to try again.
+    /// `num_alloc_retries`: the device refused memory, and the cache was emptied for a retry.
     pub retries: Option<u64>,
-    /// How often the second try failed too.
+    /// `num_ooms`: the retry failed too.
     pub ooms: Option<u64>,
 }
 
@@ -60,22 +56,22 @@ impl Statistics {
         }
     }
 
-    /// Whether there is enough to say anything.
-    pub(super) fn is_whole(&self) -> bool {
+    /// True if the numbers are enough for an evaluation.
+    pub(super) fn is_complete(&self) -> bool {
         self.reserved.current.is_some() && self.allocated.current.is_some()
     }
 }
 
-/// The table that `text` begins, if it begins one.
-pub(super) fn table_begins(text: &str, line: u64, source: &LineSource) -> Option<Statistics> {
+/// Parses the title line of a table.
+pub(super) fn parse_table_header(text: &str, line: u64, source: &LineSource) -> Option<Statistics> {
     let (_, device) = text.split_once("PyTorch CUDA memory summary, device ID ")?;
     let mut table = Statistics::new(line, source, true);
     table.device = device.split_whitespace().next().and_then(|id| id.parse().ok());
     Some(table)
 }
 
-/// Takes a line of `table`; whether it was one.
-pub(super) fn table_row(table: &mut Statistics, text: &str) -> bool {
+/// Parses a row of `table`; returns false if `text` is not a row.
+pub(super) fn parse_table_row(table: &mut Statistics, text: &str) -> bool {
     let Some((_, row)) = text.split_once('|') else { return false };
     if let Some((ooms, retries)) = row.split_once('|')
         && let Some((_, ooms)) = ooms.split_once("CUDA OOMs:")
@@ -92,18 +88,18 @@ pub(super) fn table_row(table: &mut Statistics, text: &str) -> bool {
         Some("Requested memory") => &mut table.requested,
         Some("GPU reserved memory") => &mut table.reserved,
         Some("Non-releasable memory") => &mut table.inactive_split,
-        _ => return true, // of no use here
+        _ => return true, // other rows are not needed
     };
     let mut amount = || {
         let (units, unit) = cells.next()?.split_once(' ')?;
-        PrintedAmount::cut(units.parse().ok()?, unit.trim())
+        PrintedAmount::from_table_cell(units.parse().ok()?, unit.trim())
     };
     (gauge.current, gauge.peak) = (amount(), amount());
     true
 }
 
-/// Takes the statistics in `text` into `open`; those that are whole when others begin go to `done`.
-pub(super) fn stats(
+/// Adds the values in `text` to `open`. When the next statistics start, complete ones are moved to `done`.
+pub(super) fn parse_stats(
     open: &mut Option<Statistics>,
     done: &mut Vec<Statistics>,
     text: &str,
@@ -112,11 +108,11 @@ pub(super) fn stats(
     let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
     let mut rest = text;
     while let Some(start) = rest.find(is_key) {
-        let Some(token) = rest.get(start..) else { return };
+        let (_, token) = rest.split_at(start);
         let end = token.find(|c| !is_key(c)).unwrap_or(token.len());
         let (key, behind) = token.split_at(end);
         rest = behind;
-        if !is_known(key) {
+        if !is_stats_key(key) {
             continue;
         }
         let value = behind.trim_start_matches(['"', '\'', ':', '=', ',', ' ', '|']);
@@ -125,27 +121,27 @@ pub(super) fn stats(
             continue;
         };
         let record = open.get_or_insert_with(|| Statistics::new(line, source, false));
-        if !set(record, key, number) {
-            // A key seen before: the statistics of the next device, or of a later moment.
+        if !set_value(record, key, number) {
+            // A repeated key starts the statistics of the next device, or of a later time.
             let mut next = Statistics::new(line, source, false);
-            set(&mut next, key, number);
-            done.extend(open.replace(next).filter(Statistics::is_whole));
+            set_value(&mut next, key, number);
+            done.extend(open.replace(next).filter(Statistics::is_complete));
         }
     }
 }
 
-const POOLS: &str = "reserved_bytes_by_private_pools.";
+const PRIVATE_POOLS_KEY: &str = "reserved_bytes_by_private_pools.";
 
-/// Quick: most words of a log are no keys.
-fn is_known(key: &str) -> bool {
+/// A fast check, since most words of a log are not keys.
+fn is_stats_key(key: &str) -> bool {
     key.contains("_bytes.all.")
         || matches!(key, "num_ooms" | "num_alloc_retries")
-        || (key.starts_with(POOLS) && key.ends_with(".all.current"))
+        || (key.starts_with(PRIVATE_POOLS_KEY) && key.ends_with(".all.current"))
 }
 
-/// False when `key` has a value already.
-fn set(record: &mut Statistics, key: &str, number: u64) -> bool {
-    if key.starts_with(POOLS) {
+/// Returns false if `key` already has a value.
+fn set_value(record: &mut Statistics, key: &str, number: u64) -> bool {
+    if key.starts_with(PRIVATE_POOLS_KEY) {
         if key.ends_with(".all.current") {
             record.private_pools = Some(record.private_pools.unwrap_or(0).saturating_add(number));
         }
@@ -195,30 +191,31 @@ mod tests {
     #[test]
     fn a_table_is_read_row_by_row() {
         let mut lines = TABLE.lines().skip(1);
-        let mut table = table_begins(lines.next().unwrap(), 2, &LineSource::default()).unwrap();
+        let mut table =
+            parse_table_header(lines.next().unwrap(), 2, &LineSource::default()).unwrap();
         for line in lines {
-            assert!(table_row(&mut table, line), "{line}");
+            assert!(parse_table_row(&mut table, line), "{line}");
         }
-        assert!(!table_row(&mut table, "loss: 0.1"));
+        assert!(!parse_table_row(&mut table, "loss: 0.1"));
         let bytes = |amount: &Option<PrintedAmount>| amount.as_ref().map(|amount| amount.bytes);
         assert_eq!((table.device, table.ooms, table.retries), (Some(3), Some(1), Some(2)));
         assert_eq!(bytes(&table.allocated.current), Some(5 << 20));
         assert_eq!(bytes(&table.reserved.peak), Some(356_353 << 10));
         assert_eq!(bytes(&table.inactive_split.peak), Some(7 << 20));
-        assert!(table.is_whole() && table.requested == Gauge::default());
+        assert!(table.is_complete() && table.requested == Gauge::default());
     }
 
     fn read(texts: &[&str]) -> Vec<Statistics> {
         let (mut open, mut done) = (None, Vec::new());
         for (line, text) in (1..).zip(texts) {
-            stats(&mut open, &mut done, text, (line, &LineSource::default()));
+            parse_stats(&mut open, &mut done, text, (line, &LineSource::default()));
         }
-        done.extend(open.filter(Statistics::is_whole));
+        done.extend(open.filter(Statistics::is_complete));
         done
     }
 
     #[test]
-    fn statistics_are_read_however_they_are_printed() {
+    fn statistics_are_read_in_every_format() {
         let forms: [&[&str]; 4] = [
             &[
                 r#"{"allocated_bytes.all.current": 5, "reserved_bytes.all.current": 7, "num_ooms": 1}"#,
@@ -241,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_seen_again_begins_the_next_device() {
+    fn a_repeated_key_starts_the_next_device() {
         let one = "'allocated_bytes.all.current': 5, 'reserved_bytes.all.current': 7, 'reserved_bytes_by_private_pools.0_1.all.current': 2, 'reserved_bytes_by_private_pools.1_0.all.current': 1, 'reserved_bytes_by_private_pools.1_0.small_pool.current': 1";
         let found = read(&[one, one, "num_ooms 3"]);
         assert_eq!(found.len(), 2);

@@ -1,6 +1,6 @@
-//! What an out-of-memory message says, in the wording of every release since 1.0.
+//! Parses the out-of-memory messages of PyTorch's allocators, in the wording of every release since 1.0.
 //!
-//! The text of each release is in c10/cuda/CUDACachingAllocator.cpp (before 1.1:
+//! The source of each wording is c10/cuda/CUDACachingAllocator.cpp (before 1.1:
 //! aten/src/THC/THCCachingAllocator.cpp), in CUDAMallocAsyncAllocator.cpp beside it, and in
 //! aten/src/ATen/mps/MPSAllocator.mm.
 
@@ -9,7 +9,7 @@ use std::fmt;
 use super::amount::PrintedAmount;
 use crate::explain::systems::vendor;
 
-/// Which text it is: what the numbers mean depends on it.
+/// The meaning of the numbers depends on the wording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wording {
     /// `(GPU 0; 7.93 GiB total capacity; ..; 10.50 MiB cached)`, 1.0 to 1.3.
@@ -18,20 +18,19 @@ pub enum Wording {
     Reserved,
     /// `GPU 0 has a total capacity of ..`, since 2.1.
     Unallocated,
-    /// `Allocation on device 0 would exceed allowed memory.`, of the backend cudaMallocAsync.
+    /// `Allocation on device 0 would exceed allowed memory.`, from the backend cudaMallocAsync.
     Async,
-    /// `MPS backend out of memory (MPS allocated: ..`, of Apple's GPUs.
+    /// `MPS backend out of memory (MPS allocated: ..`, for Apple's GPUs.
     Mps,
-    /// No number but, at most, the request: cut short, or another library's words.
+    /// No numbers except, perhaps, the request: a truncated message, or another library's wording.
     Bare,
 }
 
-/// The releases that print such a text: the first, and the last if there is a later one that does not.
+/// The PyTorch releases that print a wording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Releases {
-    /// Major and minor number.
     pub first: (u32, u32),
-    /// The same; `None` when the newest release known does.
+    /// `None` if the newest known release prints it too.
     pub last: Option<(u32, u32)>,
 }
 
@@ -49,74 +48,70 @@ impl fmt::Display for Releases {
 /// Memory of the device in use by a process, as the driver reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// Its number, in the driver's eyes: not the one it has inside a container.
+    /// The driver's PID, which differs from the one inside a container.
     pub pid: u64,
-    /// All it uses of the device.
     pub in_use: PrintedAmount,
 }
 
-/// A request that PyTorch's allocator could not serve. What the text does not say is absent.
+/// A request that PyTorch's allocator could not serve. Values that the message does not have are absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Allocation {
-    /// Which text it is.
+pub struct FailedAllocation {
     pub wording: Wording,
     /// The word before "out of memory": `CUDA`, `HIP`, `XPU`, `MPS`.
     pub backend: String,
-    /// The device's index.
     pub device: Option<u64>,
-    /// What was asked of the device.
+    /// Requested from the device.
     pub requested: Option<PrintedAmount>,
-    /// The device's memory.
+    /// Total memory of the device.
     pub capacity: Option<PrintedAmount>,
     /// Free on the device.
     pub free: Option<PrintedAmount>,
-    /// The most that the process may take.
+    /// The process' limit.
     pub allowed: Option<PrintedAmount>,
-    /// Handed out; since 2.4 with `private_pools`.
+    /// Allocated memory; since 2.4 it includes `private_pools`.
     pub allocated: Option<PrintedAmount>,
-    /// Free blocks of private pools, which the text calls allocated.
+    /// Free blocks of private pools, which the message counts as allocated.
     pub private_pools: Option<PrintedAmount>,
-    /// Held by the allocator, not handed out; without `private_pools`.
+    /// Reserved but not allocated memory, without `private_pools`.
     pub unallocated: Option<PrintedAmount>,
-    /// All that the allocator holds, where the text says this instead of the above.
+    /// Reserved memory, in wordings that have it instead of `unallocated`.
     pub reserved: Option<PrintedAmount>,
-    /// Of the device, in use by this process.
+    /// Memory of the device in use by this process.
     pub this_process: Option<PrintedAmount>,
-    /// Processes named by number. Inside a container this process is one of them.
+    /// Processes listed by PID. Inside a container, this process is one of them.
     pub processes: Vec<Process>,
-    /// Metal: in use by the process outside PyTorch.
+    /// For Metal: memory that the process uses outside PyTorch.
     pub other: Option<PrintedAmount>,
-    /// Whether expandable segments are on, where the text tells.
+    /// True if expandable segments are known to be enabled.
     pub expandable: Option<bool>,
     /// The allocation exceeds the address range reserved for an expandable segment.
     pub exceeds_reserve: bool,
-    /// The pool's own allocator, not the device, refused.
+    /// The allocator of a MemPool refused, not the device.
     pub refused_by_pool: bool,
-    /// The most that the platform gives to one request.
+    /// The platform's limit on a single allocation.
     pub block_limit: Option<PrintedAmount>,
-    /// The releases with this text.
     pub releases: Option<Releases>,
 }
 
-/// Words that begin the number-bearing messages; the backend's name stands before the first.
+/// Words at the start of messages with numbers; the backend's name precedes the first.
 pub(super) const ALLOCATION: &str = " out of memory";
 pub(super) const TRIED: &str = "Tried to allocate";
 pub(super) const ASYNC: &str = "Allocation on device";
-/// Of Intel's extension for PyTorch: `.. 4GB! Tried to allocate 6.85 GiB (GPU 0; ..`
+/// From Intel's extension for PyTorch: `.. 4GB! Tried to allocate 6.85 GiB (GPU 0; ..`
 pub(super) const BLOCK_LIMIT: &str =
     "Current platform can NOT allocate memory block with size larger than ";
 
-/// Reads the message that `text` is, the exception's class and what precedes it in `before`.
-pub(super) fn allocation(before: &str, text: &str) -> Allocation {
+/// Parses the message `text`; `before` is the text before it on the line, with the exception's class.
+pub(super) fn parse_allocation(before: &str, text: &str) -> FailedAllocation {
     let text = text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     let text = text.as_str();
     let after = |phrase: &str| PrintedAmount::at_start(text.split_once(phrase)?.1);
     let ahead = |phrase: &str| PrintedAmount::at_end(text.split_once(phrase)?.0);
-    let wording = wording(text);
-    let (processes, this_process) = processes(text);
+    let wording = detect_wording(text);
+    let (processes, this_process) = parse_processes(text);
     let capacity = ahead(" total capacity;")
         .or_else(|| after("total capacity of "))
-        .or_else(|| after("total capacty of ")) // so spelled in 2.1
+        .or_else(|| after("total capacty of ")) // misspelled in 2.1
         .or_else(|| after("Device limit :"));
     let backend = match wording {
         Wording::Mps => "MPS",
@@ -127,10 +122,10 @@ pub(super) fn allocation(before: &str, text: &str) -> Allocation {
             .and_then(|(name, _)| name.split_whitespace().next_back())
             .unwrap_or("CUDA"),
     };
-    let mut found = Allocation {
+    let mut found = FailedAllocation {
         wording,
         backend: backend.to_owned(),
-        device: device(text),
+        device: parse_device(text),
         requested: after(TRIED).or_else(|| after("Requested :")),
         capacity,
         free: ahead(" is free").or_else(|| ahead(" free;")).or_else(|| after("to CUDA):")),
@@ -151,8 +146,9 @@ pub(super) fn allocation(before: &str, text: &str) -> Allocation {
         exceeds_reserve: text.contains("exceeds the expandable-segment reserve"),
         refused_by_pool: text.contains("allocator backing this MemPool returned nullptr"),
         block_limit: after(BLOCK_LIMIT),
-        // Others copied the wording at some time, and kept it.
-        releases: releases(before, text, wording).filter(|_| vendor(backend).is_cuda_allocator),
+        // Other vendors copied the wording of some release and kept it.
+        releases: detect_releases(before, text, wording)
+            .filter(|_| vendor(backend).is_cuda_allocator),
     };
     if found.exceeds_reserve {
         found.expandable = Some(true);
@@ -160,9 +156,9 @@ pub(super) fn allocation(before: &str, text: &str) -> Allocation {
     found
 }
 
-impl Allocation {
-    /// The numbers as printed, and whether the words around them are known: the more, the more was read.
-    pub(super) fn printed(&self) -> Vec<&str> {
+impl FailedAllocation {
+    /// The numbers as printed, and a mark if the wording is known. The longer the list, the better the parse.
+    pub(super) fn printed_numbers(&self) -> Vec<&str> {
         let amounts = [
             &self.requested,
             &self.capacity,
@@ -187,14 +183,14 @@ impl Allocation {
     }
 }
 
-/// Whether nothing that matters can be missing from `text`.
-pub(super) fn is_whole(text: &str) -> bool {
+/// True if `text` has the last words that matter.
+pub(super) fn is_complete(text: &str) -> bool {
     ["PyTorch but unallocated", "reserved in total by PyTorch)", " cached)", "1EB memory"]
         .iter()
         .any(|end| text.contains(end))
 }
 
-fn wording(text: &str) -> Wording {
+fn detect_wording(text: &str) -> Wording {
     if text.contains("MPS backend") {
         Wording::Mps
     } else if text.starts_with(ASYNC) {
@@ -210,9 +206,9 @@ fn wording(text: &str) -> Wording {
     }
 }
 
-/// The number behind `GPU` (`NPU`, `XPU`), or behind "on device". PyTorch 2.3 prints it as the character of
-/// that code; for device 0 that ends the text.
-fn device(text: &str) -> Option<u64> {
+/// The number after `GPU` (`NPU`, `XPU`), or after "on device". PyTorch 2.3 prints it as the character with that code,
+/// so device 0 ends the text.
+fn parse_device(text: &str) -> Option<u64> {
     let tried = text.split_once(TRIED).map_or("", |(_, rest)| rest);
     let behind = ["GPU ", "NPU ", "XPU ", "MUSA "]
         .iter()
@@ -228,10 +224,10 @@ fn device(text: &str) -> Option<u64> {
     code.filter(|code| (0..32).contains(code))
 }
 
-/// `Process 123 has 1.00 GiB memory in use.` and the same of this process.
-fn processes(text: &str) -> (Vec<Process>, Option<PrintedAmount>) {
+/// Parses `Process 123 has 1.00 GiB memory in use.`, and the same for this process.
+fn parse_processes(text: &str) -> (Vec<Process>, Option<PrintedAmount>) {
     const IN_USE: &str = " memory in use";
-    let (mut others, mut this) = (Vec::new(), None);
+    let (mut others, mut this_process) = (Vec::new(), None);
     let mut parts: Vec<&str> = text.split(IN_USE).collect();
     parts.pop();
     for part in parts {
@@ -239,7 +235,7 @@ fn processes(text: &str) -> (Vec<Process>, Option<PrintedAmount>) {
         let Some((subject, _)) = part.rsplit_once(" has ") else { continue };
         let mut words = subject.split_whitespace().rev();
         match (words.next(), words.next()) {
-            (Some("process"), Some("this" | "This")) => this = Some(in_use),
+            (Some("process"), Some("this" | "This")) => this_process = Some(in_use),
             (Some(pid), Some("Process")) => {
                 if let Ok(pid) = pid.parse() {
                     others.push(Process { pid, in_use });
@@ -248,18 +244,18 @@ fn processes(text: &str) -> (Vec<Process>, Option<PrintedAmount>) {
             _ => {}
         }
     }
-    (others, this)
+    (others, this_process)
 }
 
-/// The releases that print such a text, by what changed from one to the next.
-fn releases(before: &str, text: &str, wording: Wording) -> Option<Releases> {
+/// The releases that print `text`, from the changes between releases.
+fn detect_releases(before: &str, text: &str, wording: Wording) -> Option<Releases> {
     let between = |first, last| Some(Releases { first, last });
     let class = before.trim_end().trim_end_matches(':');
-    let old_class = class.ends_with("torch.cuda.OutOfMemoryError");
-    let new_class = class.ends_with("torch.OutOfMemoryError");
+    let has_old_class = class.ends_with("torch.cuda.OutOfMemoryError");
+    let has_new_class = class.ends_with("torch.OutOfMemoryError");
     match wording {
         Wording::Cached => between((1, 0), Some((1, 3))),
-        Wording::Reserved if old_class => between((1, 13), Some((2, 0))),
+        Wording::Reserved if has_old_class => between((1, 13), Some((2, 0))),
         Wording::Reserved if text.contains("max_split_size_mb") => between((1, 10), Some((2, 0))),
         Wording::Reserved => between((1, 4), Some((2, 0))),
         Wording::Unallocated => {
@@ -280,14 +276,14 @@ fn releases(before: &str, text: &str, wording: Wording) -> Option<Releases> {
                 between((2, 10), Some((2, 10)))
             } else if text.contains("PYTORCH_CUDA_ALLOC_CONF") {
                 let has_pools = text.contains("private pools");
-                let first = if new_class {
+                let first = if has_new_class {
                     (2, 5)
                 } else if has_pools {
                     (2, 4)
                 } else {
                     (2, 2)
                 };
-                between(first, Some(if old_class { (2, 4) } else { (2, 9) }))
+                between(first, Some(if has_old_class { (2, 4) } else { (2, 9) }))
             } else {
                 between((2, 1), None)
             }
@@ -307,7 +303,7 @@ mod tests {
 
     #[test]
     fn the_wording_of_each_release_is_read() {
-        let old = allocation(
+        let old = parse_allocation(
             "RuntimeError: ",
             "CUDA out of memory. Tried to allocate 128.00 MiB (GPU 2; 7.93 GiB total capacity; 6.92 GiB already allocated; 83.50 MiB free; 10.50 MiB cached)",
         );
@@ -315,7 +311,7 @@ mod tests {
         assert_eq!(text(old.unallocated.as_ref()), "10.50 MiB");
         assert_eq!(old.releases.unwrap().to_string(), "1.0-1.3");
 
-        let limit = allocation(
+        let limit = parse_allocation(
             "torch.cuda.OutOfMemoryError: ",
             "CUDA out of memory. Tried to allocate 37.25 GiB (GPU 0; 23.68 GiB total capacity; 192.29 MiB already allocated; 15.79 GiB free; 2.37 GiB allowed; 5.05 GiB reserved in total by PyTorch)",
         );
@@ -324,7 +320,7 @@ mod tests {
         assert_eq!(text(limit.free.as_ref()), "15.79 GiB");
         assert_eq!(limit.releases.unwrap().to_string(), "1.13-2.0");
 
-        let new = allocation(
+        let new = parse_allocation(
             "",
             "HIP out of memory. Tried to allocate 10.74 GiB. GPU 0 has a total capacity of 47.53 GiB of which 7.86 GiB is free. Process 471567 has 39.44 GiB memory in use. Including non-PyTorch memory, this process has 1.50 GiB memory in use. 40.00 GiB allowed; Of the allocated memory 20.52 GiB is allocated by PyTorch, with 12.03 GiB allocated in private pools (e.g., CUDA Graphs), and 18.59 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         );
@@ -349,14 +345,14 @@ mod tests {
 
     #[test]
     fn device_numbers_of_2_3_are_characters() {
-        let cut = allocation("", "CUDA out of memory. Tried to allocate 96.00 MiB. GPU ");
+        let cut = parse_allocation("", "CUDA out of memory. Tried to allocate 96.00 MiB. GPU ");
         assert_eq!((cut.device, cut.releases.unwrap().to_string().as_str()), (Some(0), "2.3"));
-        let one = allocation(
+        let one = parse_allocation(
             "",
             "CUDA out of memory. Tried to allocate 96.00 MiB. GPU \u{1} has a total capacity of 1.00 GiB of which",
         );
         assert_eq!((one.device, one.releases.unwrap().to_string().as_str()), (Some(1), "2.3"));
-        let lost = allocation(
+        let lost = parse_allocation(
             "",
             "CUDA out of memory. Tried to allocate 96.00 MiB. GPU  has a total capacity of 1.00 GiB of which",
         );
@@ -365,7 +361,7 @@ mod tests {
 
     #[test]
     fn the_async_backend_and_metal_are_read() {
-        let found = allocation(
+        let found = parse_allocation(
             "",
             "Allocation on device 0 would exceed allowed memory. (out of memory) Currently allocated     : 15.16 GiB Requested               : 512.00 KiB Device limit            : 15.99 GiB Free (according to CUDA): 0 bytes PyTorch limit (set by user-supplied memory fraction)                         : 17179869184.00 GiB",
         );
@@ -376,7 +372,7 @@ mod tests {
         assert_eq!(text(found.free.as_ref()), "0 bytes");
         assert_eq!(found.allowed, None, "no limit is 2^64");
 
-        let found = allocation(
+        let found = parse_allocation(
             "",
             "MPS backend out of memory (MPS allocated: 17.71 GB, other allocations: 17.13 GB, max allowed: 36.27 GB). Tried to allocate 2.46 GB on private pool.",
         );

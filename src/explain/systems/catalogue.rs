@@ -1,11 +1,121 @@
-//! All the tables, one after the other.
+//! The messages of other systems, read from the tables beside this file.
+//!
+//! A table has `[[message]]` rows in the order in which they are tried. `like = "NAME"` copies the keys that a row lacks
+//! from `[like.NAME]`. An advice or `settled_by` that is a key of `[text]` stands for that text.
 
-use super::system::System;
-use super::{device, frameworks, host, serving};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-/// Every message that is known. Of two that fit, the first is meant.
-pub fn systems() -> impl Iterator<Item = &'static System> {
-    [frameworks::ROWS, serving::ROWS, device::ROWS, host::ROWS].into_iter().flatten()
+use serde::Deserialize;
+use toml::Table;
+
+/// A message of a system other than PyTorch's allocator of device memory.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KnownMessage {
+    /// The kind of memory that ran out, as JSON names it.
+    pub kind: String,
+    /// The system that prints the message.
+    pub name: String,
+    /// A heading: what happened.
+    pub title: String,
+    /// The printed words. One line has all of them, and the message starts at the first.
+    pub words: Vec<String>,
+    /// The line has nothing but the first of the words.
+    pub is_whole_line: bool,
+    /// The line only adds to another message of this system, and is ignored beside one.
+    pub is_side_note: bool,
+    /// The line continues a message of the line before, which has these words, and shows that it is this system's.
+    /// Empty for a message that stands alone.
+    pub continues: String,
+    pub amounts: Vec<MessageAmount>,
+    /// A clause: why memory ran out.
+    pub meaning: String,
+    /// The most useful first.
+    pub advice: Vec<String>,
+    /// How to confirm the meaning, where the words alone leave it open.
+    pub settled_by: Option<String>,
+    /// A snapshot of PyTorch's allocator would show more.
+    pub is_recordable: bool,
+}
+
+/// An amount of memory in a message, found by the words next to it.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MessageAmount {
+    /// The name of the figure in JSON.
+    pub name: String,
+    /// The words before the amount.
+    pub after: Option<String>,
+    /// The words behind it, for a message without `after`.
+    pub before: Option<String>,
+    pub meaning: String,
+}
+
+impl KnownMessage {
+    /// The byte at which this message starts in `text`.
+    pub fn find(&self, text: &str) -> Option<usize> {
+        let (first, others) = self.words.split_first()?;
+        if self.is_whole_line {
+            return (text.trim() == *first).then(|| text.find(first)).flatten();
+        }
+        let start = text.find(first)?;
+        others.iter().all(|word| text.contains(word)).then_some(start)
+    }
+}
+
+/// A file of rows.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tables {
+    #[serde(default)]
+    text: BTreeMap<String, String>,
+    like: BTreeMap<String, Table>,
+    message: Vec<Table>,
+}
+
+impl Tables {
+    fn parse(file: &str) -> Result<Vec<KnownMessage>, toml::de::Error> {
+        let Self { text, like, message: rows } = toml::from_str(file)?;
+        let shared = |words: String| text.get(&words).cloned().unwrap_or(words);
+        let message = |mut row: Table| {
+            while let Some(base) = row.remove("like") {
+                let base = base.as_str().and_then(|name| like.get(name));
+                let base = base.ok_or_else(|| serde::de::Error::custom("unknown `like`"))?;
+                for (key, value) in base {
+                    row.entry(key).or_insert_with(|| value.clone());
+                }
+            }
+            let message: KnownMessage = row.try_into()?;
+            Ok(KnownMessage {
+                advice: message.advice.into_iter().map(shared).collect(),
+                settled_by: message.settled_by.filter(|words| !words.is_empty()).map(shared),
+                ..message
+            })
+        };
+        rows.into_iter().map(message).collect()
+    }
+}
+
+const FILES: [&str; 4] = [
+    include_str!("frameworks.toml"),
+    include_str!("serving.toml"),
+    include_str!("device.toml"),
+    include_str!("host.toml"),
+];
+
+#[expect(
+    clippy::expect_used,
+    reason = "the files are part of the program, and every test reads them"
+)]
+static MESSAGES: LazyLock<Vec<KnownMessage>> = LazyLock::new(|| {
+    let read = |file| Tables::parse(file).expect("a valid table of messages");
+    FILES.into_iter().flat_map(read).collect()
+});
+
+/// Every known message, in the order in which they are tried.
+pub fn known_messages() -> impl Iterator<Item = &'static KnownMessage> {
+    MESSAGES.iter()
 }
 
 #[cfg(test)]
@@ -13,17 +123,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_is_whole_and_finds_its_own_words() {
-        let rows: Vec<_> = systems().collect();
-        assert!(rows.len() > 40, "{}", rows.len());
+    fn every_row_is_complete_and_matches_its_own_words_first() {
+        let rows: Vec<_> = known_messages().collect();
+        assert!(rows.len() > 100, "{}", rows.len());
         for row in &rows {
             let text = row.words.join(" ");
             assert_eq!(row.find(&text), Some(0), "{text}");
-            let parts = [row.kind, row.name, row.title, row.means];
+            let parts = [&row.kind, &row.name, &row.title, &row.meaning];
             assert!(parts.iter().all(|part| !part.is_empty()), "{text}");
-            assert!(!row.advice.is_empty() && !row.means.ends_with('.'), "{text}");
+            assert!(!row.advice.is_empty() && !row.meaning.ends_with('.'), "{text}");
+            let amounts = &row.amounts;
+            assert!(amounts.iter().all(|a| a.after.is_some() != a.before.is_some()), "{text}");
             let first = rows.iter().find(|other| other.find(&text).is_some());
             assert_eq!(first, Some(row), "{text}: another row is found first");
         }
+    }
+
+    #[test]
+    fn a_row_takes_what_it_lacks_from_its_base() {
+        let file = "[text]\nA = 'a'\n[like.X]\nname = 'x'\nadvice = ['A', 'b']\n[like.Y]\nlike = 'X'\ntitle = 'y'\n\
+                    [[message]]\nlike = 'Y'\nname = 'own'\n";
+        let [row] = &Tables::parse(file).unwrap()[..] else { panic!("one row") };
+        assert_eq!((row.name.as_str(), row.title.as_str()), ("own", "y"));
+        assert_eq!(row.advice, ["a", "b"]);
+        assert!(Tables::parse("[like]\n[[message]]\nlike = 'Z'\n").is_err());
+        assert!(Tables::parse("[like]\n[[message]]\nmeans = 'typo'\n").is_err());
     }
 }

@@ -1,18 +1,10 @@
-//! Whose memory it was: the vendors of devices, and the systems besides PyTorch's allocator that print when memory
-//! runs out, as tables. A row has the words as they are printed, what they mean, and what decides, in that system's
-//! own options.
+//! Out-of-memory messages of systems other than PyTorch's allocator, and the words of each device vendor, as data.
 //!
-//! This room is data. Where in a log the words stand is found by [`crate::explain::message`], and what an answer says of them
-//! by [`crate::explain`].
+//! Tables in TOML go in; rows with a message's words, meaning and advice come out. This room does not know logs
+//! ([`crate::explain::message`] finds the words there) or reports.
 
 mod catalogue;
-mod device;
-mod frameworks;
-mod host;
-mod serving;
-mod system;
 mod vendors;
 
-pub use catalogue::systems;
-pub use system::{Amount, At, System};
+pub use catalogue::{KnownMessage, MessageAmount, known_messages};
 pub use vendors::{SNAPSHOT, Vendor, vendor};

@@ -1,17 +1,16 @@
-//! Vendors of devices, and their own words for what PyTorch and NVIDIA call by CUDA's.
+//! Device vendors, and their terms for those of CUDA.
 
-/// A vendor as PyTorch's messages name it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Vendor {
-    /// The word before "out of memory".
+    /// The word before "out of memory" in PyTorch's messages.
     pub backend: &'static str,
-    /// Words for CUDA, and this vendor's instead.
-    words: &'static [(&'static str, &'static str)],
-    /// The allocator is the one of `c10/cuda`, whose wording tells PyTorch's release.
+    /// Pairs of CUDA's term and this vendor's, replaced in order.
+    terms: &'static [(&'static str, &'static str)],
+    /// The allocator is that of `c10/cuda`, whose wording shows PyTorch's release.
     pub is_cuda_allocator: bool,
-    /// What else there is to know of `expandable_segments`.
+    /// A remark on `expandable_segments`.
     pub expandable: Option<&'static str>,
-    /// What besides a full device refuses a request.
+    /// Advice for requests that something other than a full device refused.
     pub refusals: &'static [&'static str],
 }
 
@@ -22,14 +21,14 @@ const WINDOWS: &str = "Under Windows and WSL2, memory of the GPU also needs room
 const VENDORS: [Vendor; 6] = [
     Vendor {
         backend: "CUDA",
-        words: &[],
+        terms: &[],
         is_cuda_allocator: true,
         expandable: None,
         refusals: &[LIMITS, WINDOWS],
     },
     Vendor {
         backend: "HIP",
-        words: &[
+        terms: &[
             ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"),
             ("nvidia-smi", "rocm-smi"),
             ("CUDA", "HIP"),
@@ -47,7 +46,7 @@ const VENDORS: [Vendor; 6] = [
     },
     Vendor {
         backend: "XPU",
-        words: &[
+        terms: &[
             (SNAPSHOT, "torch.xpu.memory_stats(), printed at the failure"),
             ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"),
             ("nvidia-smi", "xpu-smi"),
@@ -66,7 +65,7 @@ const VENDORS: [Vendor; 6] = [
     },
     Vendor {
         backend: "NPU",
-        words: &[
+        terms: &[
             ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_NPU_ALLOC_CONF"),
             ("nvidia-smi", "npu-smi info"),
             ("torch.cuda", "torch.npu"),
@@ -82,7 +81,7 @@ const VENDORS: [Vendor; 6] = [
     },
     Vendor {
         backend: "MUSA",
-        words: &[
+        terms: &[
             ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_MUSA_ALLOC_CONF"),
             ("nvidia-smi", "mthreads-gmi"),
             ("torch.cuda", "torch.musa"),
@@ -94,10 +93,10 @@ const VENDORS: [Vendor; 6] = [
         expandable: None,
         refusals: &[LIMITS],
     },
-    // Of a device that is none of the above.
+    // Any other device.
     Vendor {
         backend: "",
-        words: &[
+        terms: &[
             ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"),
             ("nvidia-smi", "the vendor's monitor"),
             ("torch.cuda", "torch"),
@@ -110,20 +109,20 @@ const VENDORS: [Vendor; 6] = [
     },
 ];
 
-/// What settles a doubt where the allocator records what it does.
+/// Evidence that settles a doubt, for allocators that record a history.
 pub const SNAPSHOT: &str =
     "a snapshot recorded at the failure, with the size, stream and pool of every block";
 
-/// The vendor of what PyTorch calls `backend`; without a name, the last.
+/// The vendor of `backend`; an unknown one gets the last row.
 pub fn vendor(backend: &str) -> &'static Vendor {
     let [.., other] = &VENDORS;
     VENDORS.iter().find(|vendor| vendor.backend == backend).unwrap_or(other)
 }
 
 impl Vendor {
-    /// `text`, written for CUDA, in this vendor's words.
-    pub fn own_words(&self, text: String) -> String {
-        self.words.iter().fold(text, |text, (cuda, own)| text.replace(cuda, own))
+    /// Replaces CUDA's terms in `text` by this vendor's.
+    pub fn translate(&self, text: String) -> String {
+        self.terms.iter().fold(text, |text, (cuda, term)| text.replace(cuda, term))
     }
 }
 
@@ -132,14 +131,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn advice_for_cuda_is_turned_into_each_vendors() {
-        let of = |backend| {
-            vendor(backend).own_words("nvidia-smi; PYTORCH_CUDA_ALLOC_CONF; torch.cuda".to_owned())
+    fn terms_of_cuda_are_replaced_for_each_vendor() {
+        let translated = |backend| {
+            vendor(backend).translate("nvidia-smi; PYTORCH_CUDA_ALLOC_CONF; torch.cuda".to_owned())
         };
-        assert_eq!(of("CUDA"), "nvidia-smi; PYTORCH_CUDA_ALLOC_CONF; torch.cuda");
-        assert_eq!(of("HIP"), "rocm-smi; PYTORCH_HIP_ALLOC_CONF; torch.cuda");
-        assert_eq!(of("XPU"), "xpu-smi; PYTORCH_ALLOC_CONF; torch.xpu");
-        assert_eq!(of("NPU"), "npu-smi info; PYTORCH_NPU_ALLOC_CONF; torch.npu");
-        assert_eq!(of("GCU"), "the vendor's monitor; PYTORCH_ALLOC_CONF; torch");
+        assert_eq!(translated("CUDA"), "nvidia-smi; PYTORCH_CUDA_ALLOC_CONF; torch.cuda");
+        assert_eq!(translated("HIP"), "rocm-smi; PYTORCH_HIP_ALLOC_CONF; torch.cuda");
+        assert_eq!(translated("XPU"), "xpu-smi; PYTORCH_ALLOC_CONF; torch.xpu");
+        assert_eq!(translated("NPU"), "npu-smi info; PYTORCH_NPU_ALLOC_CONF; torch.npu");
+        assert_eq!(translated("GCU"), "the vendor's monitor; PYTORCH_ALLOC_CONF; torch");
     }
 }

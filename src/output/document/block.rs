@@ -1,104 +1,95 @@
-//! The blocks of a document, and how one is put together.
+//! The blocks of a document, and methods to append them.
 
 use super::chart::Chart;
 use super::table::Table;
 use super::text::Text;
 
-/// Blocks, one below the other.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Document {
-    /// From the first to the last.
     pub blocks: Vec<Block>,
 }
 
-/// A part of a document that stands on lines of its own.
+/// A block-level element.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Block {
-    /// 1 for what a document is about, 2 for a section, 3 for a part of it.
+    /// Level 1 is the title, 2 a section, 3 a subsection.
     Heading(u8, Text),
-    /// One or more sentences.
     Paragraph(Text),
-    /// Names and what is said of each.
+    /// Name and value pairs.
     Fields(Vec<Field>),
-    /// Points of equal rank.
+    /// An unordered list.
     List(Vec<Item>),
-    /// Rows under a header.
+    /// See [`Table`].
     Table(Table),
-    /// Values over the trace.
+    /// See [`Chart`].
     Chart(Chart),
-    /// Frames; folded where the reader can unfold them.
+    /// Stack frames; folded where the format supports it.
     Stack(Stack),
-    /// Lines to copy.
+    /// Lines for the reader to copy.
     Code(Vec<String>),
-    /// A section that may be folded where readers can unfold it.
+    /// A section with a heading; folded where the format supports it.
     Details(Text, Document),
-    /// A code and what is odd.
+    /// A warning's code and message.
     Warning(String, Text),
 }
 
-/// A name, and the one or more things said of it.
+/// A name with one or more values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
-    /// A word or two.
+    /// Empty to continue the field above.
     pub name: String,
-    /// At least one.
+    /// Not empty.
     pub texts: Vec<Text>,
 }
 
-/// A point of a list and what belongs below it.
+/// A list item with indented lines below it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
-    /// The point itself.
     pub text: Text,
-    /// A line each.
-    pub below: Vec<Text>,
+    /// One line each.
+    pub details: Vec<Text>,
 }
 
 impl<T: Into<Text>> From<T> for Item {
     fn from(text: T) -> Self {
-        Self { text: text.into(), below: Vec::new() }
+        Self { text: text.into(), details: Vec::new() }
     }
 }
 
 /// The frames of a stack, innermost first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stack {
-    /// What kind of stack.
+    /// Label of the stack, such as `traceback`.
     pub name: &'static str,
-    /// Each as a place in the source.
+    /// Each as `file:line in function`.
     pub frames: Vec<String>,
-    /// Frames left out, which say nothing.
-    pub folded: u64,
+    /// Number of interpreter and library frames left out.
+    pub folded_frames: u64,
 }
 
 impl Document {
-    /// What the document is about.
     pub fn title(&mut self, text: impl Into<Text>) {
         self.blocks.push(Block::Heading(1, text.into()));
     }
 
-    /// What the section that follows is about.
     pub fn heading(&mut self, text: impl Into<Text>) {
         self.blocks.push(Block::Heading(2, text.into()));
     }
 
-    /// What a part of a section is about.
     pub fn subheading(&mut self, text: impl Into<Text>) {
         self.blocks.push(Block::Heading(3, text.into()));
     }
 
-    /// One or more sentences.
     pub fn paragraph(&mut self, text: impl Into<Text>) {
         self.blocks.push(Block::Paragraph(text.into()));
     }
 
-    /// `text`, said of `name`.
     pub fn field(&mut self, name: impl Into<String>, text: impl Into<Text>) {
         self.fields(name, [text]);
     }
 
-    /// `texts`, all said of `name`; nothing where there are none.
+    /// Appends a field; consecutive fields share a block. Does nothing if `texts` is empty.
     pub fn fields<T: Into<Text>>(
         &mut self,
         name: impl Into<String>,
@@ -115,7 +106,7 @@ impl Document {
         }
     }
 
-    /// The points of a list; nothing where there are none.
+    /// Appends a list unless `items` is empty.
     pub fn list<T: Into<Item>>(&mut self, items: impl IntoIterator<Item = T>) {
         let items: Vec<Item> = items.into_iter().map(Into::into).collect();
         if !items.is_empty() {
@@ -123,7 +114,7 @@ impl Document {
         }
     }
 
-    /// A section with a list; nothing where there are no points.
+    /// Appends a section with a list unless `items` is empty.
     pub fn list_under<T: Into<Item>>(&mut self, heading: &str, items: impl IntoIterator<Item = T>) {
         let mut items = items.into_iter().peekable();
         if items.peek().is_some() {
@@ -132,34 +123,29 @@ impl Document {
         }
     }
 
-    /// Rows under a header.
     pub fn table(&mut self, table: Table) {
         self.blocks.push(Block::Table(table));
     }
 
-    /// Values over the trace.
     pub fn chart(&mut self, chart: Chart) {
         self.blocks.push(Block::Chart(chart));
     }
 
-    /// A stack; nothing where it has no frames.
+    /// Appends a stack unless it has no frames.
     pub fn stack(&mut self, stack: Stack) {
-        if !stack.frames.is_empty() || stack.folded > 0 {
+        if !stack.frames.is_empty() || stack.folded_frames > 0 {
             self.blocks.push(Block::Stack(stack));
         }
     }
 
-    /// Lines to copy.
     pub fn code(&mut self, lines: impl IntoIterator<Item = impl ToString>) {
         self.blocks.push(Block::Code(lines.into_iter().map(|line| line.to_string()).collect()));
     }
 
-    /// A section that may be folded.
     pub fn details(&mut self, heading: impl Into<Text>, inside: Self) {
         self.blocks.push(Block::Details(heading.into(), inside));
     }
 
-    /// What is odd, and its code.
     pub fn warning(&mut self, code: impl Into<String>, text: impl Into<Text>) {
         self.blocks.push(Block::Warning(code.into(), text.into()));
     }

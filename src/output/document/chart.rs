@@ -1,90 +1,82 @@
-//! Values over a trace, as they are: how many columns they are drawn in, the renderer says.
+//! Series over the entries of a trace. The renderers choose how many columns to draw.
 
-/// The whole of [`Shape::Shares`].
+/// 100% in [`Shape::Shares`].
 pub(super) const MILLION: f64 = 1e6;
 
-/// Rows over one axis, which is cut into buckets of entries.
+/// Rows over one axis, which is divided into buckets of entries.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Chart {
-    /// Entries in all buckets.
+    /// Number of entries in all buckets.
     pub entries: u64,
-    /// Index of the first of them in the trace.
+    /// Index of the first entry in the trace.
     pub first: u64,
-    /// Where each bucket begins, counted from the first entry that is drawn.
+    /// First entry of each bucket, relative to `first`.
     pub starts: Vec<u64>,
-    /// Microseconds from the first entry to where each bucket begins; empty where not recorded.
+    /// Start of each bucket, in microseconds since the first entry; empty if not recorded.
     pub times_us: Vec<u64>,
-    /// From the top down.
     pub rows: Vec<ChartRow>,
 }
 
-/// One row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChartRow {
-    /// What it shows; of an area, nothing.
+    /// Empty for an area.
     pub name: String,
-    /// Its values.
     pub shape: Shape,
-    /// What is said beside it.
     pub note: RowNote,
 }
 
-/// What is drawn; a value belongs to each bucket.
+/// The content of a row. Series have one value per bucket.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Shape {
-    /// Two series of bytes one in front of the other, with the names of what they show; and parts of the one in
-    /// front, from the bottom up, for readers to whom colours can tell them apart.
-    #[expect(missing_docs, reason = "said above")]
+    /// Two series of bytes, one in front of the other; `names` are those of `back` and `front`. `layers` split
+    /// `front` from the bottom up and are drawn where colours are available.
+    #[expect(missing_docs, reason = "documented on the variant")]
     Area { back: Vec<u64>, front: Vec<u64>, names: [&'static str; 2], layers: Vec<Layer> },
-    /// The axis: entries, and time where it was recorded.
+    /// The axis: entry indexes, and times if recorded.
     Axis,
-    /// A series at its most, on a scale up to its highest value; nothing where it is 0.
-    #[expect(missing_docs, reason = "said above")]
+    /// The maximum of each bucket, scaled to `max`; 0 is blank.
+    #[expect(missing_docs, reason = "documented on the variant")]
     Amounts { values: Vec<u64>, max: u64 },
-    /// Millionths of a whole, at their least.
+    /// The minimum of each bucket, in millionths.
     Shares(Vec<u64>),
-    /// Moments, each from one entry up to, not including, another.
+    /// Half-open ranges of entries, drawn as marks.
     Marks(Vec<[u64; 2]>),
-    /// Stretches of time, likewise.
+    /// Half-open ranges of entries, drawn as bars.
     Ranges(Vec<[u64; 2]>),
-    /// What is said of entries.
+    /// Labels at entries.
     Labels(Vec<(u64, String)>),
-    /// Stretches with a name each, one after the other. Of those that are numbered some can stand for all; others
-    /// are left out where they are too many.
-    #[expect(missing_docs, reason = "said above")]
-    Bands { stretches: Vec<Band>, is_numbered: bool },
-    /// Nothing: only what is said beside it.
+    /// Consecutive named ranges. If there are too many for the width, numbered bands are thinned out and the row
+    /// is left out otherwise.
+    #[expect(missing_docs, reason = "documented on the variant")]
+    Bands { bands: Vec<Band>, is_numbered: bool },
+    /// An empty row, for its note.
     Empty,
 }
 
-/// A part of an area.
+/// A layer of an area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
-    /// What it shows.
     pub name: String,
-    /// Bytes, of each bucket where the area is highest.
+    /// Bytes at the entry of each bucket where the area is highest.
     pub values: Vec<u64>,
 }
 
-/// Entries that belong together, from one up to, not including, another.
+/// A named range of entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Band {
-    /// Their first and the first after them, counted from the first entry that is drawn.
+    /// Half-open, relative to the first entry drawn.
     pub range: [u64; 2],
-    /// What they are.
     pub name: String,
 }
 
-/// What is said beside a row.
+/// Text beside or below a row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RowNote {
-    /// Nothing.
     None,
-    /// A few words.
     Text(String),
-    /// The least and the greatest share drawn.
+    /// The minimum and maximum of the shares drawn.
     MinMax,
-    /// The same in a sentence that this begins, below the row.
+    /// The same in a sentence with this beginning, below the row.
     MinMaxSentence(String),
 }

@@ -1,68 +1,59 @@
-//! Bytes over a number as lines: a picture in SVG that needs no script.
+//! Line charts of bytes over sizes, as SVG without scripts.
 
 use std::fmt::Write as _;
 
-use super::markup::escape_html;
+use super::escape::escape_html;
 use super::ticks::round_up;
 use crate::base::units::{count, size};
 
 /// Lines over one axis of whole numbers.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Curve {
-    /// What the numbers along the axis are.
+    /// Label of the x axis.
     pub x_label: String,
     /// From the back to the front.
     pub lines: Vec<CurveLine>,
-    /// Bytes that no line may pass, and what they are.
+    /// A horizontal limit in bytes, with its label.
     pub limit: Option<(u64, String)>,
-    /// Numbers that something is said of.
+    /// Labelled positions on the x axis.
     pub marks: Vec<CurveMark>,
 }
 
-/// One line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CurveLine {
-    /// What it shows.
     pub name: String,
-    /// How it is drawn.
-    pub look: LineRole,
-    /// In ascending order.
+    pub role: LineRole,
+    /// By ascending `x`.
     pub points: Vec<CurvePoint>,
 }
 
-/// How a line is drawn.
+/// Selects the style of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineRole {
-    /// What the picture is about.
+    /// The subject of the chart.
     Main,
-    /// What belongs to it.
+    /// Context for the main line.
     Secondary,
-    /// What it might be.
+    /// The same under other settings.
     Alternative,
 }
 
-/// A point of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CurvePoint {
-    /// The number.
     pub x: u64,
-    /// Bytes there.
     pub bytes: u64,
-    /// What is said of it, where a pointer rests.
     pub tooltip: String,
-    /// Whether it was measured.
+    /// Whether it was recorded rather than predicted.
     pub is_measured: bool,
 }
 
-/// A number, what is said of it, and the look of the line it belongs to.
+/// A labelled position on the x axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CurveMark {
-    /// The number.
-    pub at: u64,
-    /// A few words.
-    pub said: String,
-    /// Of the line that it belongs to.
-    pub look: LineRole,
+    pub x: u64,
+    pub label: String,
+    /// Role of the line that it marks.
+    pub role: LineRole,
 }
 
 impl LineRole {
@@ -78,33 +69,38 @@ impl LineRole {
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 86.0;
 const RIGHT: f64 = 24.0;
-/// How high the lines are, and what stands above them: a row for each mark.
+/// Height of the plot, and of each row of marks above it.
 const HEIGHT: f64 = 260.0;
 const MARK_ROW_HEIGHT: f64 = 17.0;
-/// What stands below: numbers, and what they are.
+/// Height of the axis below the plot: numbers and label.
 const AXIS_HEIGHT: f64 = 40.0;
-/// Marks on the axes, at most.
+/// Maximum number of ticks on an axis.
 const MAX_TICKS: u64 = 8;
 
 /// `curve` as a figure.
 pub fn curve(curve: &Curve) -> String {
     let points = || curve.lines.iter().flat_map(|line| &line.points);
     let limit = curve.limit.as_ref().map(|(bytes, _)| *bytes);
-    let most = points().map(|point| point.bytes).chain(limit).max().unwrap_or(0).max(1);
+    let max_bytes = points().map(|point| point.bytes).chain(limit).max().unwrap_or(0).max(1);
     let first = points().map(|point| point.x).min().unwrap_or(0);
     let last = points().map(|point| point.x).max().unwrap_or(0).max(first.saturating_add(1));
     let top = MARK_ROW_HEIGHT * (curve.marks.len() as f64 + 0.5);
-    let mut drawing =
-        CurveSvg { out: String::new(), top, first, x_range: last - first, max_bytes: most as f64 * 1.04 };
-    drawing.axes(most, last, &curve.x_label);
+    let mut drawing = CurveSvg {
+        out: String::new(),
+        top,
+        first,
+        x_range: last - first,
+        max_bytes: max_bytes as f64 * 1.04,
+    };
+    drawing.draw_axes(max_bytes, last, &curve.x_label);
     if let Some((bytes, what)) = &curve.limit {
-        drawing.limit(*bytes, what);
+        drawing.draw_limit(*bytes, what);
     }
     for line in &curve.lines {
-        drawing.line(line);
+        drawing.draw_line(line);
     }
     for (row, mark) in curve.marks.iter().enumerate() {
-        drawing.mark(row, mark, &curve.lines);
+        drawing.draw_mark(row, mark, &curve.lines);
     }
     let height = top + HEIGHT + AXIS_HEIGHT;
     let keys = curve.lines.iter().map(legend_entry).chain([RECORDED_KEY.to_owned()]);
@@ -117,10 +113,10 @@ pub fn curve(curve: &Curve) -> String {
     )
 }
 
-/// What a reader who does not see the picture is told.
+/// The chart as a sentence, for screen readers.
 fn aria_label(curve: &Curve) -> String {
     let names = curve.lines.iter().map(|line| line.name.clone());
-    let marks = curve.marks.iter().map(|mark| mark.said.clone());
+    let marks = curve.marks.iter().map(|mark| mark.label.clone());
     let limit = curve.limit.iter().map(|(bytes, what)| format!("{}, {what}", size(*bytes)));
     let all: Vec<String> = names.chain(limit).chain(marks).collect();
     format!("By {}: {}", curve.x_label, all.join("; "))
@@ -129,7 +125,7 @@ fn aria_label(curve: &Curve) -> String {
 fn legend_entry(line: &CurveLine) -> String {
     format!(
         "<span><svg class=\"curve key\" viewBox=\"0 0 26 10\" aria-hidden=\"true\"><path class=\"{}\" d=\"M0 5H26\"/></svg>{}</span>\n",
-        line.look.class(),
+        line.role.class(),
         escape_html(&line.name)
     )
 }
@@ -142,7 +138,7 @@ struct CurveSvg {
     top: f64,
     first: u64,
     x_range: u64,
-    /// Bytes at the upper end.
+    /// Bytes at the upper end of the y axis.
     max_bytes: f64,
 }
 
@@ -168,9 +164,9 @@ impl CurveSvg {
         _ = writeln!(self.out, "<path class=\"{class}\" d=\"{path}\"/>");
     }
 
-    fn axes(&mut self, most: u64, last: u64, across: &str) {
+    fn draw_axes(&mut self, most: u64, last: u64, across: &str) {
         let end = WIDTH - RIGHT;
-        // Memory comes in powers of two.
+        // Powers of two make round labels in MiB and GiB.
         let step = (most / (MAX_TICKS - 2)).max(1).next_power_of_two();
         for bytes in (0..=most / step).map(|n| n * step) {
             let y = self.y(bytes);
@@ -192,14 +188,14 @@ impl CurveSvg {
         self.text([f64::midpoint(LEFT, end), bottom + 34.0], "middle", "", across);
     }
 
-    fn limit(&mut self, bytes: u64, what: &str) {
+    fn draw_limit(&mut self, bytes: u64, label: &str) {
         let y = self.y(bytes);
         self.path("limit", &format!("M{LEFT} {y:.1}H{}", WIDTH - RIGHT));
-        self.text([LEFT + 6.0, y - 5.0], "start", "limit", &format!("{}, {what}", size(bytes)));
+        self.text([LEFT + 6.0, y - 5.0], "start", "limit", &format!("{}, {label}", size(bytes)));
     }
 
-    fn line(&mut self, line: &CurveLine) {
-        let class = line.look.class();
+    fn draw_line(&mut self, line: &CurveLine) {
+        let class = line.role.class();
         let mut path = String::new();
         for point in &line.points {
             let letter = if path.is_empty() { 'M' } else { 'L' };
@@ -207,19 +203,20 @@ impl CurveSvg {
         }
         self.path(class, &path);
         for point in &line.points {
-            let (x, y, said) = (self.x(point.x), self.y(point.bytes), escape_html(&point.tooltip));
+            let (x, y, tooltip) =
+                (self.x(point.x), self.y(point.bytes), escape_html(&point.tooltip));
             let (kind, radius) = if point.is_measured { ("measured", 4.5) } else { ("point", 2.5) };
             _ = writeln!(
                 self.out,
-                "<circle class=\"{kind} {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"><title>{said}</title></circle>"
+                "<circle class=\"{kind} {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"><title>{tooltip}</title></circle>"
             );
         }
     }
 
-    fn mark(&mut self, row: usize, mark: &CurveMark, lines: &[CurveLine]) {
-        let of = lines.iter().filter(|line| line.look == mark.look);
-        let point = of.flat_map(|line| &line.points).find(|point| point.x == mark.at);
-        let (x, class) = (self.x(mark.at), mark.look.class());
+    fn draw_mark(&mut self, row: usize, mark: &CurveMark, lines: &[CurveLine]) {
+        let matching = lines.iter().filter(|line| line.role == mark.role);
+        let point = matching.flat_map(|line| &line.points).find(|point| point.x == mark.x);
+        let (x, class) = (self.x(mark.x), mark.role.class());
         let y = point.map_or(self.top + HEIGHT, |point| self.y(point.bytes));
         let above = MARK_ROW_HEIGHT * (row as f64 + 0.8);
         self.path(
@@ -228,7 +225,7 @@ impl CurveSvg {
         );
         let (away, anchor) =
             if x > f64::midpoint(LEFT, WIDTH) { (-6.0, "end") } else { (6.0, "start") };
-        self.text([x + away, above], anchor, class, &mark.said);
+        self.text([x + away, above], anchor, class, &mark.label);
         _ = writeln!(
             self.out,
             "<circle class=\"mark {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\"/>"

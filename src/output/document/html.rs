@@ -1,16 +1,15 @@
-//! A document as HTML: elements for what its blocks mean, classes for how they look, and nothing that runs. What it
-//! looks like is up to whoever puts it into a page.
+//! A document as HTML: semantic elements with classes, without scripts. The style belongs to the page around it.
 
 use std::borrow::Cow;
 
 use super::block::{Block, Document, Field, Item, Stack};
-use super::markup::escape_html;
-use super::picture::picture;
+use super::escape::escape_html;
+use super::svg_chart::chart_svg;
 use super::table::{Cell, Table};
 use super::text::{Span, Text, Tone};
 use crate::base::units::percent;
 
-/// `document` as HTML, a block on lines of its own.
+/// Renders `document` as HTML.
 pub fn html(document: &Document) -> String {
     document.blocks.iter().map(block).collect()
 }
@@ -26,11 +25,11 @@ fn block(block: &Block) -> String {
             format!("<ul>\n{}</ul>\n", items.iter().map(item).collect::<String>())
         }
         Block::Table(table) => self::table(table),
-        Block::Chart(chart) => picture(chart),
+        Block::Chart(chart) => chart_svg(chart),
         Block::Stack(stack) => self::stack(stack),
-        Block::Code(lines) => format!("<pre><code>{}</code></pre>\n", joined(lines)),
+        Block::Code(lines) => format!("<pre><code>{}</code></pre>\n", escape_lines(lines)),
         Block::Details(heading, inside) => {
-            // A picture is there to be seen, on paper too, where nothing unfolds.
+            // Sections with a chart are open: a printed page cannot be unfolded.
             let is_picture = inside.blocks.iter().any(|block| matches!(block, Block::Chart(_)));
             details(if is_picture { " open" } else { "" }, &inline(heading), &html(inside))
         }
@@ -45,21 +44,21 @@ fn block(block: &Block) -> String {
 }
 
 fn field(field: &Field) -> String {
-    let said = |text: &Text| format!("<dd>{}</dd>", inline(text));
-    let texts: String = field.texts.iter().map(said).collect();
+    let value = |text: &Text| format!("<dd>{}</dd>", inline(text));
+    let texts: String = field.texts.iter().map(value).collect();
     format!("<div><dt>{}</dt>{texts}</div>\n", escape_html(&field.name))
 }
 
 fn item(item: &Item) -> String {
     let below = |text: &Text| format!("<li>{}</li>", inline(text));
-    let below: String = item.below.iter().map(below).collect();
+    let below: String = item.details.iter().map(below).collect();
     let below = if below.is_empty() { below } else { format!("<ul>{below}</ul>") };
     format!("<li>{}{below}</li>\n", inline(&item.text))
 }
 
 fn table(table: &Table) -> String {
     let class = |column: usize| {
-        if table.words.contains(&column) { "" } else { " class=\"number\"" }
+        if table.text_columns.contains(&column) { "" } else { " class=\"number\"" }
     };
     let caption =
         table.caption.as_ref().map(|text| format!("<caption>{}</caption>\n", inline(text)));
@@ -90,10 +89,10 @@ fn table(table: &Table) -> String {
 fn cell(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => inline(text),
-        Cell::Part(depth, text) => {
+        Cell::Indented(depth, text) => {
             format!("<span class=\"part{}\">{}</span>", (*depth).min(4), inline(text))
         }
-        Cell::Over(text, below) => {
+        Cell::WithDetails(text, below) => {
             let below = below.iter().map(|text| format!("<br>{}", inline(text)));
             [inline(text)].into_iter().chain(below).collect()
         }
@@ -111,21 +110,20 @@ fn cell(cell: &Cell) -> String {
 
 fn stack(stack: &Stack) -> String {
     let shown = stack.frames.len();
-    let summary = escape_html(&format!("{} ({shown} shown, {} folded)", stack.name, stack.folded));
-    details(" class=\"stack\"", &summary, &format!("<pre>{}</pre>\n", joined(&stack.frames)))
+    let summary =
+        escape_html(&format!("{} ({shown} shown, {} folded)", stack.name, stack.folded_frames));
+    details(" class=\"stack\"", &summary, &format!("<pre>{}</pre>\n", escape_lines(&stack.frames)))
 }
 
-/// A section that is folded until the reader unfolds it.
 fn details(attributes: &str, summary: &str, inside: &str) -> String {
     format!("<details{attributes}><summary>{summary}</summary>\n{inside}</details>\n")
 }
 
-/// `lines` as they are.
-fn joined(lines: &[String]) -> String {
+/// `lines`, escaped and joined.
+fn escape_lines(lines: &[String]) -> String {
     lines.iter().map(|line| escape_html(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// A text within a line.
 fn inline(text: &Text) -> String {
     text.spans.iter().map(span).collect()
 }
@@ -154,7 +152,11 @@ mod tests {
         document.list(["<li>"]);
         document.table(Table::new(&["t"], &[0], [vec!["<td onclick=\"x\">"]]).caption("<b>"));
         document.code(["</code></pre><img src=x onerror=alert(1)>"]);
-        document.stack(Stack { name: "stack", frames: vec!["</details>".to_owned()], folded: 1 });
+        document.stack(Stack {
+            name: "stack",
+            frames: vec!["</details>".to_owned()],
+            folded_frames: 1,
+        });
         document.details("<summary>", Document::default());
         document.warning("<w>", "</p>");
         let page = html(&document);

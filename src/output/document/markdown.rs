@@ -1,19 +1,19 @@
-//! A document as GitHub-flavoured Markdown: for a step summary, a comment, an issue or a chat.
+//! A document as GitHub-flavoured Markdown, for a step summary, a comment or an issue.
 
 use super::block::{Block, Document, Field, Item, Stack};
 use super::chart::Chart;
-use super::drawing::draw;
-use super::pens::UNICODE;
+use super::glyphs::UNICODE;
 use super::table::{Cell, Table};
 use super::text::{Span, Text, Tone};
+use super::text_chart::draw;
 use crate::base::units::{escape_command_lines, escape_text};
 
-/// Columns of a chart.
+/// Width of a chart.
 const WIDTH: usize = 90;
-/// Columns of the longest bar.
+/// Width of a full bar.
 const BAR: f64 = 10.0;
 
-/// `document` as Markdown.
+/// Renders `document` as Markdown.
 pub fn markdown(document: &Document) -> String {
     let mut text = blocks(document).join("\n\n");
     text.push('\n');
@@ -29,46 +29,46 @@ fn block(block: &Block) -> String {
         Block::Heading(level, text) => {
             format!("{} {}", "#".repeat(usize::from(*level) + 1), inline(text, Context::Text))
         }
-        Block::Paragraph(text) => begun(text),
+        Block::Paragraph(text) => line_start(text),
         Block::Fields(fields) => fields.iter().map(field).collect::<Vec<_>>().join("\n"),
         Block::List(items) => items.iter().map(item).collect::<Vec<_>>().join("\n"),
         Block::Table(table) => self::table(table),
-        Block::Chart(chart) => drawn(chart),
+        Block::Chart(chart) => self::chart(chart),
         Block::Stack(stack) => self::stack(stack),
-        Block::Code(lines) => fenced(lines),
+        Block::Code(lines) => code_fence(lines),
         Block::Details(heading, inside) => {
             details(&inline(heading, Context::Html), &blocks(inside))
         }
         Block::Warning(code, text) => {
-            format!("> **{}**: {}", literal(code, Context::Text), inline(text, Context::Text))
+            format!("> **{}**: {}", plain_text(code, Context::Text), inline(text, Context::Text))
         }
     }
 }
 
 fn field(field: &Field) -> String {
-    let name = literal(&field.name, Context::Text);
+    let name = plain_text(&field.name, Context::Text);
     match field.texts.as_slice() {
-        [text] if field.name.is_empty() => format!("- {}", begun(text)),
+        [text] if field.name.is_empty() => format!("- {}", line_start(text)),
         [text] => format!("- **{name}**: {}", inline(text, Context::Text)),
-        texts => points(&format!("- **{name}**:"), texts),
+        texts => nested_list(&format!("- **{name}**:"), texts),
     }
 }
 
 fn item(item: &Item) -> String {
-    points(&format!("- {}", begun(&item.text)), &item.below)
+    nested_list(&format!("- {}", line_start(&item.text)), &item.details)
 }
 
-/// `first`, and below it a point for each of `texts`.
-fn points(first: &str, texts: &[Text]) -> String {
-    let below = texts.iter().map(|text| format!("\n  - {}", begun(text)));
+/// `first`, with a nested list item for each of `texts`.
+fn nested_list(first: &str, texts: &[Text]) -> String {
+    let below = texts.iter().map(|text| format!("\n  - {}", line_start(text)));
     [first.to_owned()].into_iter().chain(below).collect()
 }
 
 fn table(table: &Table) -> String {
     let row = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
-    let rule = |column: usize| if table.words.contains(&column) { "---" } else { "---:" };
+    let rule = |column: usize| if table.text_columns.contains(&column) { "---" } else { "---:" };
     let mut lines = vec![
-        row(table.header.iter().map(|name| literal(name, Context::Cell)).collect()),
+        row(table.header.iter().map(|name| plain_text(name, Context::Cell)).collect()),
         row((0..table.header.len()).map(|column| rule(column).to_owned()).collect()),
     ];
     lines.extend(table.rows.iter().map(|cells| row(cells.iter().map(cell).collect())));
@@ -81,10 +81,10 @@ fn table(table: &Table) -> String {
 fn cell(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => inline(text, Context::Cell),
-        Cell::Part(depth, text) => {
+        Cell::Indented(depth, text) => {
             format!("{}{}", "&emsp;".repeat(usize::from(*depth)), inline(text, Context::Cell))
         }
-        Cell::Over(text, below) => {
+        Cell::WithDetails(text, below) => {
             let below = below.iter().map(|text| format!("<br>{}", inline(text, Context::Cell)));
             [inline(text, Context::Cell)].into_iter().chain(below).collect()
         }
@@ -93,23 +93,22 @@ fn cell(cell: &Cell) -> String {
     }
 }
 
-fn drawn(chart: &Chart) -> String {
-    fenced(&draw(chart, WIDTH, UNICODE))
+fn chart(chart: &Chart) -> String {
+    code_fence(&draw(chart, WIDTH, UNICODE))
 }
 
 fn stack(stack: &Stack) -> String {
     let shown = stack.frames.len();
-    let summary = format!("{} ({shown} shown, {} folded)", stack.name, stack.folded);
-    details(&literal(&summary, Context::Html), &[fenced(&stack.frames)])
+    let summary = format!("{} ({shown} shown, {} folded)", stack.name, stack.folded_frames);
+    details(&plain_text(&summary, Context::Html), &[code_fence(&stack.frames)])
 }
 
-/// A section that is folded until the reader unfolds it.
 fn details(summary: &str, inside: &[String]) -> String {
     format!("<details><summary>{summary}</summary>\n\n{}\n\n</details>", inside.join("\n\n"))
 }
 
-/// `lines` as they are, between fences that they cannot close.
-fn fenced(lines: &[String]) -> String {
+/// A code block of `lines`; its fence is longer than any run of backquotes in them.
+fn code_fence(lines: &[String]) -> String {
     let lines: Vec<String> = lines.iter().map(|line| escape_text(line)).collect();
     let longest = lines.iter().map(|line| longest_run(line)).max().unwrap_or(0);
     let fence = "`".repeat(3.max(longest + 1));
@@ -121,13 +120,13 @@ fn longest_run(text: &str) -> usize {
     text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }
 
-/// What stands around a text, and so what it must not say.
+/// Where a text is used, which decides what must be escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Context {
     Text,
-    /// A cell of a table, which a bar ends.
+    /// A table cell, which `|` would end.
     Cell,
-    /// An element of HTML, in which Markdown means nothing.
+    /// An HTML element, in which Markdown is not parsed.
     Html,
 }
 
@@ -135,7 +134,7 @@ fn inline(text: &Text, context: Context) -> String {
     let mut out = String::new();
     for span in text.spans.iter().filter(|span| !span.text.is_empty()) {
         let span = self::span(span, context);
-        // Side by side, the quotes of two pieces of code would be one longer quote.
+        // Adjacent backquotes of two code spans would be read as one longer quote.
         if out.ends_with('`') && span.starts_with('`') {
             out.push_str("<!-- -->");
         }
@@ -144,8 +143,8 @@ fn inline(text: &Text, context: Context) -> String {
     out
 }
 
-/// `text` where a line begins: what would make it a point of a list or a heading is escaped.
-fn begun(text: &Text) -> String {
+/// `text` at the start of a line: escapes what would make it a list item or a heading.
+fn line_start(text: &Text) -> String {
     let text = inline(text, Context::Text);
     let text = text.trim_start();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -162,15 +161,15 @@ fn begun(text: &Text) -> String {
 
 fn span(span: &Span, context: Context) -> String {
     let text = match (span.is_code, context) {
-        (true, Context::Html) => format!("<code>{}</code>", literal(&span.text, context)),
-        (true, _) => code(&span.text, context),
-        (false, _) => literal(&span.text, context),
+        (true, Context::Html) => format!("<code>{}</code>", plain_text(&span.text, context)),
+        (true, _) => inline_code(&span.text, context),
+        (false, _) => plain_text(&span.text, context),
     };
     let is_emphasized = matches!(span.tone, Tone::Strong | Tone::Alarm);
     match context {
         Context::Html if is_emphasized => format!("<b>{text}</b>"),
         Context::Text | Context::Cell if is_emphasized => {
-            // Emphasis neither begins nor ends at a blank.
+            // Emphasis must not start or end with a space.
             let inner = text.trim();
             text.replacen(inner, &format!("**{inner}**"), usize::from(!inner.is_empty()))
         }
@@ -178,22 +177,22 @@ fn span(span: &Span, context: Context) -> String {
     }
 }
 
-/// `text` that says what it says and commands nothing. All text but code passes here. Words that Markdown's readers
-/// would make a link or a mention of are code.
-fn literal(text: &str, context: Context) -> String {
+/// Escapes `text` so that it has no effect as markup. All text but code goes through this function. Words that would
+/// become links or mentions are shown as code.
+fn plain_text(text: &str, context: Context) -> String {
     let text = escape_text(text);
     let word = |word: &str| match context {
-        _ if !links(word) => escaped(word, context),
-        Context::Html => format!("<code>{}</code>", escaped(word, context)),
-        _ => code(word, context),
+        _ if !is_autolinked(word) => escape_markdown(word, context),
+        Context::Html => format!("<code>{}</code>", escape_markdown(word, context)),
+        _ => inline_code(word, context),
     };
     text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a reader of Markdown makes something of `word` by itself: `@name`, an address of mail or of a page.
-fn links(word: &str) -> bool {
-    let before = |mark: &str, is_told: fn(char) -> bool| {
-        word.split(mark).skip(1).any(|rest| rest.starts_with(is_told))
+/// Whether GitHub turns `word` into a mention or a link by itself: `@name`, a mail address or a URL.
+fn is_autolinked(word: &str) -> bool {
+    let before = |mark: &str, accepts: fn(char) -> bool| {
+        word.split(mark).skip(1).any(|rest| rest.starts_with(accepts))
     };
     let lower = word.to_ascii_lowercase();
     before("@", char::is_alphanumeric)
@@ -203,7 +202,7 @@ fn links(word: &str) -> bool {
         || lower.contains("xmpp:")
 }
 
-fn escaped(text: &str, context: Context) -> String {
+fn escape_markdown(text: &str, context: Context) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match (c, context) {
@@ -223,13 +222,13 @@ fn escaped(text: &str, context: Context) -> String {
     out
 }
 
-/// `text` between more backquotes than it has in a row.
-fn code(text: &str, context: Context) -> String {
+/// A code span, quoted by more backquotes than `text` has in a row.
+fn inline_code(text: &str, context: Context) -> String {
     let text = escape_text(text);
-    // GitHub takes a bar for the end of a cell even in code, unless it is escaped.
+    // On GitHub `|` ends a cell even inside code, unless it is escaped.
     let text = if context == Context::Cell { text.replace('|', "\\|") } else { text };
     let quotes = "`".repeat(longest_run(&text) + 1);
-    // A blank at both ends is taken off again.
+    // Markdown strips one space at both ends of a code span.
     let is_edged = text.starts_with(['`', ' ']) || text.ends_with(['`', ' ']);
     let blank = if is_edged { " " } else { "" };
     format!("{quotes}{blank}{text}{blank}{quotes}")
@@ -306,7 +305,7 @@ mod tests {
         let cells = vec![
             Cell::from("a|b"),
             text::code("c|d\ne").into(),
-            Cell::Over("f".into(), vec!["g".into()]),
+            Cell::WithDetails("f".into(), vec!["g".into()]),
         ];
         document.table(Table::new(&["", "", "x|y"], &[0], [cells]));
         let expected = "|  |  | x\\|y |\n| --- | ---: | ---: |\n| a\\|b | `c\\|d\\ne` | f<br>g |\n";

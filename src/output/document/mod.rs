@@ -1,38 +1,38 @@
-//! A document: what an answer says, in blocks, before anyone knows where it will be read.
+//! A page as blocks of content, independent of the output format.
 //!
-//! Takes headings, sentences, names with what is said of them, tables, charts and stacks, and turns them into a
-//! terminal's page ([`terminal`]) or Markdown ([`markdown`]). Blocks say what something is, never how it looks:
-//! widths, alignment, colours, drawing characters and escaping belong to the renderers. Whatever text comes
-//! in, from files that anyone may have written, each renderer makes harmless in one place.
+//! In: headings, paragraphs, fields, tables, charts and stacks. Out: a terminal page ([`terminal`]), Markdown
+//! ([`markdown`]) or HTML ([`html()`]). Blocks carry meaning only; widths, alignment, colours, drawing characters and
+//! escaping belong to the renderers. Text may come from hostile files: each renderer escapes it in one place. Knows
+//! nothing of snapshots or reports.
 
 mod area;
+mod bands;
 mod block;
-mod bounded;
 mod chart;
+mod comment;
 mod curve;
-mod drawing;
+mod escape;
+mod glyphs;
 mod html;
 mod markdown;
-mod markup;
-mod pens;
-mod picture;
-mod places;
-mod stretches;
+mod shared_paths;
+mod svg_chart;
 mod table;
 #[cfg(feature = "terminal")]
 mod terminal;
 mod text;
+mod text_chart;
 mod ticks;
 mod wrap;
 
 pub use block::{Block, Document, Field, Item, Stack};
-pub use bounded::comment;
-pub use chart::{Chart, Layer, RowNote, ChartRow, Shape, Band};
-pub use curve::{Curve, CurveLine, LineRole, CurveMark, CurvePoint, curve};
+pub use chart::{Band, Chart, ChartRow, Layer, RowNote, Shape};
+pub use comment::markdown_comment;
+pub use curve::{Curve, CurveLine, CurveMark, CurvePoint, LineRole, curve};
+pub use escape::escape_html as html_literal;
 pub use html::html;
 pub use markdown::markdown;
-pub use markup::escape_html as html_literal;
 pub use table::{Cell, Table};
 #[cfg(feature = "terminal")]
 pub use terminal::{Style, terminal};
-pub use text::{Span, Text, Tone, alarm, code, faint, place, strong};
+pub use text::{Span, Text, Tone, alarm, code, faint, source_location, strong};

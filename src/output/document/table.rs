@@ -1,36 +1,31 @@
-//! Tables.
+//! Tables and their cells.
 
 use std::borrow::Cow;
 
 use super::text::Text;
 
-/// Rows under a header.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    /// What the rows are.
     pub caption: Option<Text>,
-    /// The names of the columns; empty where the cells speak for themselves.
+    /// Column names; empty strings where the cells need none.
     pub header: Vec<Cow<'static, str>>,
-    /// Which columns hold words; the others hold numbers.
-    pub words: Vec<usize>,
-    /// The columns that are left out, one after the other, where there is no room for all.
-    pub least: Vec<usize>,
-    /// From the top down.
+    /// Indexes of the columns that hold text (left-aligned, may wrap). The others hold numbers.
+    pub text_columns: Vec<usize>,
+    /// Columns to drop on a narrow page, the first of these first.
+    pub optional_columns: Vec<usize>,
     pub rows: Vec<Vec<Cell>>,
-    /// What is to be known of the rows.
+    /// Shown below the rows.
     pub note: Option<Text>,
 }
 
-/// What stands in one row and column.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    /// Most cells.
     Text(Text),
-    /// One of the parts of the row above that is less deep.
-    Part(u8, Text),
-    /// A text and what belongs below it.
-    Over(Text, Vec<Text>),
-    /// How much of a whole, from 0 to 1.
+    /// Text indented by this many levels: a part of a row above.
+    Indented(u8, Text),
+    /// Text with further lines below it.
+    WithDetails(Text, Vec<Text>),
+    /// A bar; the share is between 0 and 1.
     Bar(f64),
 }
 
@@ -41,51 +36,48 @@ impl<T: Into<Text>> From<T> for Cell {
 }
 
 impl Table {
-    /// A table whose columns in `words` hold words, the others numbers.
+    /// A table without caption and note; `text_columns` are indexes of the columns that hold text.
     pub fn new<H: Into<Cow<'static, str>> + Clone, C: Into<Cell>>(
         header: &[H],
-        words: &[usize],
+        text_columns: &[usize],
         rows: impl IntoIterator<Item = Vec<C>>,
     ) -> Self {
         let cells = |row: Vec<C>| row.into_iter().map(Into::into).collect();
         Self {
             caption: None,
             header: header.iter().cloned().map(Into::into).collect(),
-            words: words.to_vec(),
-            least: Vec::new(),
+            text_columns: text_columns.to_vec(),
+            optional_columns: Vec::new(),
             rows: rows.into_iter().map(cells).collect(),
             note: None,
         }
     }
 
-    /// With what the rows are.
     #[must_use]
     pub fn caption(self, caption: impl Into<Text>) -> Self {
         Self { caption: Some(caption.into()), ..self }
     }
 
-    /// With `columns` to be left out where there is no room, the first of them first.
+    /// Sets the columns to drop on a narrow page, the first of `by_priority` first.
     #[must_use]
-    pub fn least(self, columns: &[usize]) -> Self {
-        Self { least: columns.to_vec(), ..self }
+    pub fn optional_columns(self, by_priority: &[usize]) -> Self {
+        Self { optional_columns: by_priority.to_vec(), ..self }
     }
 
-    /// With what is to be known of the rows, if anything.
     #[must_use]
     pub fn note(self, note: Option<impl Into<Text>>) -> Self {
         Self { note: note.map(Into::into), ..self }
     }
 
-    /// Without `column`.
     #[must_use]
-    pub fn without(mut self, column: usize) -> Self {
+    pub fn without_column(mut self, column: usize) -> Self {
         self.header.remove(column);
         for row in &mut self.rows {
             if column < row.len() {
                 row.remove(column);
             }
         }
-        for columns in [&mut self.words, &mut self.least] {
+        for columns in [&mut self.text_columns, &mut self.optional_columns] {
             columns.retain(|other| *other != column);
             for later in columns.iter_mut().filter(|other| **other > column) {
                 *later -= 1;

@@ -1,53 +1,48 @@
-//! Text within a line, with what its parts mean.
+//! Inline text: spans with an emphasis.
 
-/// How much a part of a text matters.
+/// Emphasis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tone {
-    /// As everything else.
     #[default]
     Plain,
-    /// What the eye should find first.
+    /// Draws the eye.
     Strong,
-    /// What went wrong.
+    /// A failure.
     Alarm,
-    /// What can be passed over.
+    /// Secondary information.
     Faint,
 }
 
-/// A part of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Span {
-    /// As it was in the file: not escaped.
+    /// Raw: the renderers escape it.
     pub text: String,
-    /// How much it matters.
     pub tone: Tone,
-    /// Whether it is a place in the source, a path, a setting: something to copy.
+    /// Whether it is a path, a source location or a setting: text that a reader may copy.
     pub is_code: bool,
-    /// Whether it is a place in the source, whose directory may be said elsewhere ([`super::Document::cut_places`]).
-    pub is_place: bool,
+    /// Whether it is a source location, whose directory [`super::Document::shorten_locations`] may cut.
+    pub is_location: bool,
 }
 
-/// A sentence, a name, a number.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Text {
-    /// One after the other, with nothing between them.
+    /// Concatenated without separators.
     pub spans: Vec<Span>,
 }
 
 impl Text {
-    /// With `more` behind it.
+    /// Appends `more`.
     #[must_use]
     pub fn and(mut self, more: impl Into<Self>) -> Self {
         self.spans.extend(more.into().spans);
         self
     }
 
-    /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
         self.spans.iter().all(|span| span.text.is_empty())
     }
 
-    fn toned(mut self, tone: Tone) -> Self {
+    fn with_tone(mut self, tone: Tone) -> Self {
         for span in &mut self.spans {
             span.tone = tone;
         }
@@ -67,29 +62,31 @@ impl From<&str> for Text {
     }
 }
 
-/// What the eye should find first.
 pub fn strong(text: impl Into<Text>) -> Text {
-    text.into().toned(Tone::Strong)
+    text.into().with_tone(Tone::Strong)
 }
 
-/// What went wrong.
 pub fn alarm(text: impl Into<Text>) -> Text {
-    text.into().toned(Tone::Alarm)
+    text.into().with_tone(Tone::Alarm)
 }
 
-/// What can be passed over.
 pub fn faint(text: impl Into<Text>) -> Text {
-    text.into().toned(Tone::Faint)
+    text.into().with_tone(Tone::Faint)
 }
 
-/// A place in the source, a path, a setting.
+/// A path, a setting or a command line.
 pub fn code(text: impl Into<String>) -> Text {
     Text { spans: vec![Span { text: text.into(), is_code: true, ..Span::default() }] }
 }
 
-/// A place in the source: `file:line in function`.
-pub fn place(text: impl Into<String>) -> Text {
+/// A source location: `file:line in function`.
+pub fn source_location(text: impl Into<String>) -> Text {
     Text {
-        spans: vec![Span { text: text.into(), is_code: true, is_place: true, ..Span::default() }],
+        spans: vec![Span {
+            text: text.into(),
+            is_code: true,
+            is_location: true,
+            ..Span::default()
+        }],
     }
 }

@@ -1,25 +1,24 @@
-//! Where an axis is marked, and where there is room for words.
+//! Ticks of an axis, and the layout of labels.
 
 use super::chart::Chart;
 use crate::base::units::{count, duration};
 
-/// Blanks between two labels, at least.
-const APART: usize = 2;
+/// Minimum number of spaces between two labels.
+const MIN_LABEL_GAP: usize = 2;
 
-/// A mark on the axis.
 pub(super) struct Tick {
     pub(super) column: usize,
-    /// The entry's index in the trace.
+    /// Entry index, formatted.
     pub(super) entry: String,
-    /// How long after the first entry, where that was recorded.
+    /// Time since the first entry, if recorded.
     pub(super) time: Option<String>,
 }
 
-/// The marks on the axis of `chart`, drawn in `columns`: at round numbers of entries.
+/// Ticks of `chart` in `columns` columns, at round entry indexes.
 pub(super) fn ticks(chart: &Chart, columns: usize) -> Vec<Tick> {
     let end = chart.first.saturating_add(chart.entries);
     let times = chart.times_us.iter().map(|us| duration(*us).len()).max().unwrap_or(0);
-    let widest = count(end).len().max(times) + APART;
+    let widest = count(end).len().max(times) + MIN_LABEL_GAP;
     let room = (columns / widest).max(1) as u64;
     let step = round_up(chart.entries.div_ceil(room));
     let first = chart.first.next_multiple_of(step);
@@ -29,7 +28,7 @@ pub(super) fn ticks(chart: &Chart, columns: usize) -> Vec<Tick> {
     });
     let tick = |entry: u64| {
         let place = entry - chart.first;
-        let column = column(chart, columns, place);
+        let column = column_at(chart, columns, place);
         let bucket = chart.starts.partition_point(|start| *start <= place).checked_sub(1);
         let time = bucket.and_then(|bucket| chart.times_us.get(bucket));
         Tick { column, entry: count(entry), time: time.map(|us| duration(*us)) }
@@ -37,22 +36,22 @@ pub(super) fn ticks(chart: &Chart, columns: usize) -> Vec<Tick> {
     entries.map(tick).collect()
 }
 
-/// The least of 1, 2, 5, 10, 20, .. that is no less than `n`.
+/// The smallest of 1, 2, 5, 10, 20, .. that is at least `n`.
 pub(super) fn round_up(n: u64) -> u64 {
     let powers = (0..=u64::MAX.ilog10()).map(|power| 10_u64.pow(power));
     let mut steps = powers.flat_map(|power| [1, 2, 5].map(|factor| power.saturating_mul(factor)));
     steps.find(|step| *step >= n).unwrap_or(u64::MAX)
 }
 
-/// The column of entry `place`, counted from the first that is drawn.
-pub(super) fn column(chart: &Chart, columns: usize, place: u64) -> usize {
+/// The column of entry `place`, relative to the first entry drawn.
+pub(super) fn column_at(chart: &Chart, columns: usize, place: u64) -> usize {
     let column = u128::from(place) * columns as u128 / u128::from(chart.entries.max(1));
     usize::try_from(column).unwrap_or(usize::MAX)
 }
 
-/// `labels` at their columns in lines of `columns`: each begins at its column where there is room, else ends
-/// there. What finds no room in `lines` is left out, the first to come stay.
-pub(super) fn placed(
+/// Lays out `labels` in at most `lines` lines of `columns` columns. A label starts at its column, or ends there if it
+/// would not fit on the line. Later labels that do not fit are dropped.
+pub(super) fn lay_out_labels(
     labels: impl IntoIterator<Item = (usize, String)>,
     columns: usize,
     lines: usize,
@@ -66,9 +65,9 @@ pub(super) fn placed(
             (column + 1).min(columns).saturating_sub(label.len())
         };
         let end = begin + label.len();
-        let around = begin.saturating_sub(1)..end + 1;
+        let with_margins = begin.saturating_sub(1)..end + 1;
         let is_free = |line: &Vec<char>| {
-            around.clone().all(|column| line.get(column).is_none_or(|here| *here == ' '))
+            with_margins.clone().all(|column| line.get(column).is_none_or(|here| *here == ' '))
         };
         let at = drawn.iter().position(is_free).unwrap_or(drawn.len());
         if at == drawn.len() {
@@ -98,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn labels_keep_apart() {
+    fn labels_do_not_overlap() {
         let labels = [(3, "one"), (4, "two"), (9, "three"), (0, "left out")];
         let labels = labels.map(|(column, label)| (column, label.to_owned()));
-        assert_eq!(placed(labels, 10, 2), ["   one    ", "    two   "].map(str::to_owned));
+        assert_eq!(lay_out_labels(labels, 10, 2), ["   one    ", "    two   "].map(str::to_owned));
     }
 
     #[test]
-    fn marks_have_room() {
+    fn ticks_do_not_overlap() {
         let starts: Vec<u64> = (0..500).map(|bucket| bucket * 8).collect();
         let times_us = starts.iter().map(|start| start * 1000).collect();
         let chart = Chart { entries: 4000, first: 7000, starts, times_us, rows: Vec::new() };

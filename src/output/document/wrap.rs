@@ -1,23 +1,23 @@
-//! Lines of a bounded width.
+//! Line wrapping by display width.
 
 use anstream::adapter::strip_str;
 use unicode_width::UnicodeWidthStr;
 
-/// Columns that `text` takes; escape sequences take none.
-pub(super) fn width(text: &str) -> usize {
+/// Terminal columns of `text`; escape sequences have no width.
+pub(super) fn display_width(text: &str) -> usize {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return text.len();
     }
     strip_str(text).map(UnicodeWidthStr::width).sum()
 }
 
-/// Breaks `text` at blanks so that no line is wider than `room`, and joins the lines with `indent`.
-pub(super) fn wrap(text: &str, room: usize, indent: &str) -> String {
+/// Breaks `text` at spaces into lines of at most `max_width` columns, joined by a newline and `indent`.
+pub(super) fn wrap(text: &str, max_width: usize, indent: &str) -> String {
     let mut out = String::new();
     let mut column = 0;
     for word in text.split(' ') {
-        let len = width(word);
-        if column > 0 && column + 1 + len > room {
+        let len = display_width(word);
+        if column > 0 && column + 1 + len > max_width {
             out.push('\n');
             out.push_str(indent);
             column = 0;
@@ -37,11 +37,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_break_at_blanks() {
+    fn lines_break_at_spaces() {
         assert_eq!(wrap("aa bb cc", 5, "  "), "aa bb\n  cc");
         assert_eq!(wrap("aaaaaaaa b", 5, ""), "aaaaaaaa\nb");
         assert_eq!(wrap("", 5, ""), "");
         assert_eq!(wrap("\u{1b}[1maa bb cc\u{1b}[0m", 5, ""), "\u{1b}[1maa bb\ncc\u{1b}[0m");
-        assert_eq!(width("日本 \u{1b}[1mü"), 6);
+        assert_eq!(display_width("日本 \u{1b}[1mü"), 6);
     }
 }

@@ -1,14 +1,14 @@
-//! The CSV of `oomscope timeline`: one row a bucket, numbers only.
+//! The CSV of `oomscope timeline`: one row per bucket, numbers only.
 
 use std::fmt::Display;
 
 use crate::study::figures::Figure;
 use crate::study::timeline::{DeviceTimeline, Series, TimelineReport};
 
-/// One column, its name first.
+/// One column; its first cell is the header.
 type CsvColumn = Vec<String>;
 
-/// A header, then the buckets of each device in turn. A time that was not recorded is empty.
+/// One header, then the buckets of each device. Times are empty if not recorded.
 pub fn timeline_csv(report: &TimelineReport) -> String {
     let mut out = String::new();
     for (i, device) in report.devices.iter().enumerate() {

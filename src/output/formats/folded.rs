@@ -1,4 +1,4 @@
-//! Differential folded stacks: `outermost;..;innermost before after`, one stack a line.
+//! Differential folded stacks: `outermost;..;innermost before after`, one stack per line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ pub fn diff_folded(report: &DiffReport) -> String {
     out
 }
 
-/// `model.py:88:forward`, with neither the `;` that ends a frame nor blanks.
+/// `model.py:88:forward`. Replaces `;`, which ends a frame, and whitespace, which ends a stack.
 fn label(frame: &FrameReport) -> String {
     let file = frame.file.rsplit(['/', '\\']).next().unwrap_or(&frame.file);
     let label = match (file, frame.line) {
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_hold_nothing_that_ends_a_frame_or_a_stack() {
+    fn labels_have_no_separators() {
         let frame = |file: &str, line, name: &str| {
             label(&FrameReport { file: file.to_owned(), line, name: name.to_owned() })
         };

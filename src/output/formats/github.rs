@@ -4,27 +4,29 @@ use std::fmt::Write as _;
 
 use crate::base::units::escape_text;
 use crate::compare::gate::{CheckReport, Finding, Severity};
-use crate::output::report::gate::words::{notes, place, share, subject};
+use crate::output::report::gate::phrases::{
+    bytes_label, device_label, location_label, warnings_by_code,
+};
 
-/// An annotation for every limit that does not hold, and the verdict.
+/// An annotation for each exceeded limit, then the verdict.
 pub fn github(report: &CheckReport) -> String {
     let mut out = String::new();
-    for finding in report.lost() {
+    for finding in report.failed_findings() {
         let command = match finding.severity {
             Severity::Fail => "error",
             Severity::Warn => "warning",
         };
-        let title = format!("{}, {}", finding.code.word(), subject(finding));
-        let place = place_of(finding);
-        let (title, message) = (property(&title), data(&message(finding)));
+        let title = format!("{}, {}", finding.code.word(), device_label(finding));
+        let place = file_and_line(finding);
+        let (title, message) = (escape_property(&title), escape_data(&finding_message(finding)));
         let _ = writeln!(out, "::{command} {place}title={title}::{message}");
     }
     for (path, message) in report.not_checked() {
-        let message = data(&escape_text(&format!("{path}: {message}")));
+        let message = escape_data(&escape_text(&format!("{path}: {message}")));
         let _ = writeln!(out, "::error title=oomscope could not check a snapshot::{message}");
     }
-    // Said in the log: a late start of the recording is no news on every pull request.
-    for (noted, others) in notes(report) {
+    // Notes go to the log only: a late start of the recording needs no annotation on every pull request.
+    for (noted, others) in warnings_by_code(report) {
         let message = escape_text(&format!("{}: {}{others}", noted.path, noted.message));
         let _ = writeln!(out, "note: {message}");
     }
@@ -32,29 +34,31 @@ pub fn github(report: &CheckReport) -> String {
     out
 }
 
-/// `file=,line=,` of the first line of code that lies in the repository.
-fn place_of(finding: &Finding) -> String {
+/// `file=..,line=..,` of the first code line that is in the repository.
+fn file_and_line(finding: &Finding) -> String {
     let known =
         finding.lines.iter().find_map(|line| Some((line.source.as_ref()?, line.frame.line)));
-    known.map_or_else(String::new, |(file, line)| format!("file={},line={line},", property(file)))
+    known.map_or_else(String::new, |(file, line)| {
+        format!("file={},line={line},", escape_property(file))
+    })
 }
 
-fn message(finding: &Finding) -> String {
+fn finding_message(finding: &Finding) -> String {
     let mut message = escape_text(&finding.message);
     for line in &finding.lines {
-        let _ = write!(message, "\n{}: {}", place(line), share(line));
+        let _ = write!(message, "\n{}: {}", location_label(line), bytes_label(line));
     }
     message
 }
 
-/// A message, with what would end it written otherwise.
-fn data(text: &str) -> String {
+/// Escapes the message of a workflow command.
+fn escape_data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// A property, which a colon or a comma would end too.
-fn property(text: &str) -> String {
-    data(text).replace(':', "%3A").replace(',', "%2C")
+/// Escapes a property of a workflow command, which a colon or a comma would end.
+fn escape_property(text: &str) -> String {
+    escape_data(text).replace(':', "%3A").replace(',', "%2C")
 }
 
 #[cfg(test)]
@@ -62,8 +66,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_end_a_command_is_escaped() {
-        assert_eq!(data("50%\r\nof a:b,c"), "50%25%0D%0Aof a:b,c");
-        assert_eq!(property("a:b,c%3A"), "a%3Ab%2Cc%253A");
+    fn escapes_separators_of_commands() {
+        assert_eq!(escape_data("50%\r\nof a:b,c"), "50%25%0D%0Aof a:b,c");
+        assert_eq!(escape_property("a:b,c%3A"), "a%3Ab%2Cc%253A");
     }
 }

@@ -1,4 +1,4 @@
-//! JSON indented or on one line, with escapes for what a terminal or a CI runner would act on.
+//! JSON, indented or on one line. Characters that a terminal or a CI runner would act on are escaped.
 
 use std::io::{self, Write};
 
@@ -8,33 +8,36 @@ use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter};
 
 use crate::base::units::{is_active, starts_with_command};
 
-/// A result as JSON, with a newline at the end.
+/// Indented JSON with a final newline.
 ///
 /// # Errors
-/// Never for these results; the type is `serde_json`'s.
+/// Never for the reports of this crate: they have string keys only.
 pub fn json(report: &impl Serialize) -> serde_json::Result<String> {
-    written(report, PlainJson(PrettyFormatter::new()))
+    serialize_with(report, EscapingFormatter(PrettyFormatter::new()))
 }
 
-/// The same on one line.
+/// JSON on one line, with a final newline.
 ///
 /// # Errors
-/// Never for these results; the type is `serde_json`'s.
+/// Never for the reports of this crate: they have string keys only.
 pub fn json_line(report: &impl Serialize) -> serde_json::Result<String> {
-    written(report, PlainJson(CompactFormatter))
+    serialize_with(report, EscapingFormatter(CompactFormatter))
 }
 
-fn written(report: &impl Serialize, formatter: impl Formatter) -> serde_json::Result<String> {
+fn serialize_with(
+    report: &impl Serialize,
+    formatter: impl Formatter,
+) -> serde_json::Result<String> {
     let mut text = Vec::new();
     report.serialize(&mut Serializer::with_formatter(&mut text, formatter))?;
     text.push(b'\n');
     Ok(String::from_utf8(text).unwrap_or_default())
 }
 
-/// As the formatter in it; what a reader of JSON gets is the same.
-struct PlainJson<F>(F);
+/// Wraps a formatter and escapes active characters. A JSON parser reads the same values.
+struct EscapingFormatter<F>(F);
 
-impl<F: Formatter> Formatter for PlainJson<F> {
+impl<F: Formatter> Formatter for EscapingFormatter<F> {
     fn write_string_fragment<W: ?Sized + Write>(
         &mut self,
         out: &mut W,
@@ -115,10 +118,10 @@ mod tests {
     use super::super::json;
 
     #[test]
-    fn what_would_act_is_escaped_and_read_back_the_same() {
-        let said = "a\u{9b}\u{202e}\u{200b}\u{e0041}##[error]b \u{1b}\"\\ Zoë 😀 # ##";
-        let text = json(&serde_json::json!({ said: [said, []] })).unwrap();
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap()[said][0], said);
+    fn active_characters_are_escaped_and_read_back_unchanged() {
+        let input = "a\u{9b}\u{202e}\u{200b}\u{e0041}##[error]b \u{1b}\"\\ Zoë 😀 # ##";
+        let text = json(&serde_json::json!({ input: [input, []] })).unwrap();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap()[input][0], input);
         assert!(text.contains(r"a\u009b\u202e\u200b\udb40\udc41\u0023#[error]b \u001b"), "{text}");
         let plain = serde_json::json!({"a": [1, {"b": null}, {}], "c": "é"});
         assert_eq!(json(&plain).unwrap().trim_end(), serde_json::to_string_pretty(&plain).unwrap());

@@ -1,12 +1,12 @@
-//! `JUnit` XML, which most CI systems show as tests: a test a limit.
+//! `JUnit` XML, which most CI systems show as test results: one test per limit.
 
 use std::fmt::Write as _;
 
 use crate::base::units::{escape_command_lines, is_active, starts_with_command};
 use crate::compare::gate::{CheckReport, Finding, Severity};
-use crate::output::report::gate::words::{place, share};
+use crate::output::report::gate::phrases::{bytes_label, location_label};
 
-/// One test for every limit of every device, one for every file that could not be read.
+/// One test per limit and device, and one per file that could not be read.
 pub fn junit(report: &CheckReport) -> String {
     let same =
         |a: &Finding, b: &Finding| (&a.path, a.device, a.code) == (&b.path, b.device, b.code);
@@ -24,7 +24,7 @@ pub fn junit(report: &CheckReport) -> String {
         self::case(&mut out, case);
     }
     for (path, message) in &not_checked {
-        let (path, message) = (escaped(path), escaped(message));
+        let (path, message) = (escape_xml(path), escape_xml(message));
         let _ = writeln!(out, "    <testcase classname=\"{path}\" name=\"readable\">");
         let _ = writeln!(out, "      <error message=\"{message}\"/>\n    </testcase>");
     }
@@ -32,19 +32,23 @@ pub fn junit(report: &CheckReport) -> String {
     escape_command_lines(out)
 }
 
-/// The limits of one code on one device: one that fails, one that warns, or both.
+/// One test: the findings of one code on one device, of either severity or both.
 fn case(out: &mut String, findings: &[Finding]) {
+    // `chunk_by` yields no empty chunks.
     let Some(first) = findings.first() else { return };
-    let class = escaped(&format!("{}, device {}", first.path, first.device));
-    let lost: Vec<&Finding> = findings.iter().filter(|f| !f.passed).collect();
-    let end = if lost.is_empty() { "/>" } else { ">" };
+    let class = escape_xml(&format!("{}, device {}", first.path, first.device));
+    let failing: Vec<&Finding> = findings.iter().filter(|f| !f.passed).collect();
+    let end = if failing.is_empty() { "/>" } else { ">" };
     let _ =
         writeln!(out, "    <testcase classname=\"{class}\" name=\"{}\"{end}", first.code.word());
-    for finding in &lost {
-        let message = escaped(&finding.message);
-        let lines: Vec<String> =
-            finding.lines.iter().map(|line| format!("{}: {}", place(line), share(line))).collect();
-        let lines = escaped(&lines.join("\n"));
+    for finding in &failing {
+        let message = escape_xml(&finding.message);
+        let lines: Vec<String> = finding
+            .lines
+            .iter()
+            .map(|line| format!("{}: {}", location_label(line), bytes_label(line)))
+            .collect();
+        let lines = escape_xml(&lines.join("\n"));
         let _ = match finding.severity {
             Severity::Fail => writeln!(
                 out,
@@ -57,14 +61,13 @@ fn case(out: &mut String, findings: &[Finding]) {
             }
         };
     }
-    if !lost.is_empty() {
+    if !failing.is_empty() {
         out.push_str("    </testcase>\n");
     }
 }
 
-/// `text` inside an element or a quoted attribute; characters that XML 1.0 does not have at all become
-/// U+FFFD.
-fn escaped(text: &str) -> String {
+/// Escapes `text` for an element or a quoted attribute. Characters that XML 1.0 cannot represent become U+FFFD.
+fn escape_xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
         match c {
@@ -90,7 +93,7 @@ mod tests {
 
     #[test]
     fn any_text_is_well_formed() {
-        let text = escaped("<a b=\"c\">&amp;]]> \u{1b}[2J\u{0}\u{ffff} \u{1f600}\n'");
+        let text = escape_xml("<a b=\"c\">&amp;]]> \u{1b}[2J\u{0}\u{ffff} \u{1f600}\n'");
         assert!(
             text.starts_with(
                 "&lt;a b=&quot;c&quot;&gt;&amp;amp;]]&gt; \u{fffd}[2J\u{fffd}\u{fffd}"
@@ -98,7 +101,7 @@ mod tests {
         );
         let all: String = (0..=0x1_0000u32).filter_map(char::from_u32).collect();
         for document in
-            [format!("<a>{}</a>", escaped(&all)), format!("<a b=\"{}\"/>", escaped(&all))]
+            [format!("<a>{}</a>", escape_xml(&all)), format!("<a b=\"{}\"/>", escape_xml(&all))]
         {
             roxmltree::Document::parse(&document).unwrap();
         }

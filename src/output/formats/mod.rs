@@ -1,7 +1,7 @@
-//! Answers in the forms that other programs read: JSON, CSV, folded stacks, and what CI systems show.
+//! Reports in formats that other programs read: JSON, CSV, folded stacks, and those of CI systems.
 //!
-//! A function for each form, from a finished answer to text. Where a form holds sentences for people, they are
-//! those of [`crate::output::report`].
+//! In: a finished report. Out: text, one function per format. Sentences for people come from
+//! [`crate::output::report`].
 
 mod csv;
 mod folded;

@@ -1,22 +1,22 @@
-//! SARIF 2.1.0, which code hosts show beside the code.
+//! SARIF 2.1.0, which code hosts show next to the code.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
 use crate::compare::gate::{CheckReport, CodeLine, Finding, Severity};
-use crate::output::report::gate::words::{place, share};
+use crate::output::report::gate::phrases::{bytes_label, location_label};
 use crate::study::figures::{Figure, FigureLimit};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
-/// The repository's root, as code hosts call it.
+/// The URI base that code hosts resolve to the repository's root.
 const ROOT: &str = "%SRCROOT%";
 
-/// A log of one run of version `version` of this program: a result for every limit that does not hold.
+/// A log of one run, with a result for each exceeded limit. `version` is that of this program.
 pub fn sarif(report: &CheckReport, version: &str) -> Value {
     let rules: Vec<Value> = rules().map(|(figure, row)| rule(figure, row)).collect();
-    let results: Vec<Value> = report.lost().into_iter().map(result).collect();
+    let results: Vec<Value> = report.failed_findings().into_iter().map(result).collect();
     let unreadable: Vec<Value> = report
         .not_checked()
         .into_iter()
@@ -40,7 +40,7 @@ pub fn sarif(report: &CheckReport, version: &str) -> Value {
     })
 }
 
-/// The figures that a limit may be set on: each is a rule.
+/// The figures that can have a limit; each is a rule.
 fn rules() -> impl Iterator<Item = (Figure, FigureLimit)> {
     Figure::ALL.iter().filter_map(|figure| Some((*figure, figure.limit()?)))
 }
@@ -56,21 +56,24 @@ fn result(finding: &Finding) -> Value {
     };
     let mut text = finding.message.clone();
     for line in &finding.lines {
-        text = format!("{text}\n{}: {}", place(line), share(line));
+        text = format!("{text}\n{}: {}", location_label(line), bytes_label(line));
     }
     let lines: Vec<Value> = finding.lines.iter().filter_map(location).collect();
-    // Where no line of the repository is to blame, the snapshot is all there is to point at.
+    // Without a code line in the repository, the result points at the snapshot.
     let (main, related) = match lines.split_first() {
         Some((first, rest)) => (first.clone(), rest.to_vec()),
         None => (
-            json!({ "physicalLocation": { "artifactLocation": { "uri": uri(&finding.path) } } }),
+            json!({ "physicalLocation": { "artifactLocation": { "uri": path_to_uri(&finding.path) } } }),
             Vec::new(),
         ),
     };
     let fingerprint = format!("{}/{}/{}", finding.code.word(), finding.path, finding.device);
     let mut result = Map::new();
     result.insert("ruleId".to_owned(), json!(finding.code.word()));
-    result.insert("ruleIndex".to_owned(), json!(rules().position(|(it, _)| it == finding.code)));
+    result.insert(
+        "ruleIndex".to_owned(),
+        json!(rules().position(|(figure, _)| figure == finding.code)),
+    );
     result.insert("level".to_owned(), json!(level));
     result.insert("message".to_owned(), json!({ "text": text }));
     result.insert("locations".to_owned(), json!([main]));
@@ -81,20 +84,20 @@ fn result(finding: &Finding) -> Value {
     Value::Object(result)
 }
 
-/// A line of the repository.
+/// The location of a code line, if it is in the repository.
 fn location(line: &CodeLine) -> Option<Value> {
     let file = line.source.as_ref()?;
     Some(json!({
         "physicalLocation": {
-            "artifactLocation": { "uri": uri(file), "uriBaseId": ROOT },
+            "artifactLocation": { "uri": path_to_uri(file), "uriBaseId": ROOT },
             "region": { "startLine": line.frame.line.max(1) },
         },
-        "message": { "text": share(line) },
+        "message": { "text": bytes_label(line) },
     }))
 }
 
 /// A path as a URI reference.
-fn uri(path: &str) -> String {
+fn path_to_uri(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     if path.starts_with('/') {
         out.push_str("file://");
@@ -115,7 +118,7 @@ mod tests {
 
     #[test]
     fn paths_become_uris() {
-        assert_eq!(uri("a b/ü.py"), "a%20b/%C3%BC.py");
-        assert_eq!(uri("/app/100%.pickle"), "file:///app/100%25.pickle");
+        assert_eq!(path_to_uri("a b/ü.py"), "a%20b/%C3%BC.py");
+        assert_eq!(path_to_uri("/app/100%.pickle"), "file:///app/100%25.pickle");
     }
 }

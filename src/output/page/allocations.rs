@@ -1,4 +1,4 @@
-//! Every allocation and every stretch of device memory of a recording, from its beginning to its end.
+//! The lifetime of every allocation and every range of device memory in a recording.
 
 use std::collections::BTreeMap;
 
@@ -10,69 +10,68 @@ use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::attribution::{self, Category, Confidence};
 
-/// How many entries were applied: 0 is before the first.
-pub(super) type Moment = u32;
+/// A position in the trace: the number of entries applied. 0 is before the first entry.
+pub(super) type EntryCount = u32;
 
-/// A block of the program's, as long as it is in use.
+/// An allocation and its lifetime.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Allocation {
-    /// From when on it is there; 0 where it is older than the trace.
-    pub(super) start: Moment,
-    /// When the program freed it.
-    pub(super) requested: Option<Moment>,
-    /// When its memory was free again.
-    pub(super) done: Option<Moment>,
+pub(super) struct PageAllocation {
+    /// 0 if it is older than the trace.
+    pub(super) start: EntryCount,
+    /// When the program freed it; `None` if it did not.
+    pub(super) freed_at: Option<EntryCount>,
+    /// When its memory could be reused: later than `freed_at` if other streams used it.
+    pub(super) reusable_at: Option<EntryCount>,
     pub(super) address: u64,
     pub(super) bytes: u64,
     pub(super) requested_bytes: u64,
     pub(super) made_by: StackId,
-    /// Row in [`Lifetimes::places`].
+    /// Index into [`PageLifetimes::places`].
     pub(super) place: u32,
-    /// What it was for, and how sure that is.
     pub(super) category: Category,
     pub(super) confidence: Confidence,
-    /// What the program was doing when it came; `None` where it is older than the trace.
+    /// The phase that allocated it; `None` if it is older than the trace.
     pub(super) phase: Option<Phase>,
 }
 
-/// Memory that is held from the device.
+/// A range of reserved device memory: a segment, or a mapped part of an expandable segment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stretch {
-    pub(super) start: Moment,
-    pub(super) end: Option<Moment>,
+pub(super) struct SegmentRange {
+    pub(super) start: EntryCount,
+    pub(super) end: Option<EntryCount>,
     pub(super) address: u64,
     pub(super) bytes: u64,
-    /// Row in [`Lifetimes::places`].
+    /// Index into [`PageLifetimes::places`].
     pub(super) place: u32,
     pub(super) is_expandable: bool,
 }
 
-/// The part of a pool that serves one stream.
+/// A pool's blocks of one stream and size class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct PoolStream {
     pub(super) pool: PoolId,
     pub(super) stream: u64,
     pub(super) is_small: bool,
 }
 
-/// Everything that came and went on one device.
+/// All lifetimes on one device.
 #[derive(Debug, Default)]
-pub(super) struct Lifetimes {
-    /// By their beginnings.
-    pub(super) allocations: Vec<Allocation>,
-    /// By their beginnings. Neighbours in one expandable segment are not joined.
-    pub(super) stretches: Vec<Stretch>,
-    pub(super) places: Vec<Place>,
-    rows: SeededMap<Place, u32>,
-    /// The rows of what is in use, by address.
+pub(super) struct PageLifetimes {
+    /// By ascending `start`.
+    pub(super) allocations: Vec<PageAllocation>,
+    /// By ascending `start`. Adjacent ranges of one expandable segment are not joined.
+    pub(super) segments: Vec<SegmentRange>,
+    pub(super) places: Vec<PoolStream>,
+    rows: SeededMap<PoolStream, u32>,
+    /// Indexes of live allocations, by address.
     live: SeededMap<u64, u32>,
-    /// The rows of what is held, by address.
+    /// Indexes of reserved ranges, by address.
     held: BTreeMap<u64, u32>,
 }
 
-impl Lifetimes {
-    /// Of all of `device`'s trace; without one, of what the snapshot holds.
-    pub(super) fn of(device: DeviceStudy<'_, '_>) -> Self {
+impl PageLifetimes {
+    /// Replays `device`'s trace; without a trace, takes the blocks and segments of the snapshot.
+    pub(super) fn from_device(device: DeviceStudy<'_, '_>) -> Self {
         let mut lives = Self::default();
         let id = device.id();
         let traced = device.replay(Tracking::Changes, |step| match &step.entry {
@@ -86,24 +85,24 @@ impl Lifetimes {
             }
         });
         if traced.is_some() {
-            lives.judge(device);
+            lives.classify(device);
         } else {
             lives.begin(device.device().segments(), &device.snapshot().blocks);
         }
         lives
     }
 
-    /// Finds out what every allocation was for.
-    fn judge(&mut self, device: DeviceStudy<'_, '_>) {
-        let told = self.allocations.iter().map(|one| attribution::Allocation {
+    /// Sets the category and phase of every allocation.
+    fn classify(&mut self, device: DeviceStudy<'_, '_>) {
+        let inputs = self.allocations.iter().map(|one| attribution::Allocation {
             address: one.address,
             bytes: one.bytes,
             requested_bytes: one.requested_bytes,
             extended_stack: one.made_by,
             allocated_at: one.start.checked_sub(1),
-            freed_after: one.requested,
+            freed_after: one.freed_at,
         });
-        let judged = attribution::classify_allocations(device, &told.collect::<Vec<_>>());
+        let judged = attribution::classify_allocations(device, &inputs.collect::<Vec<_>>());
         for (one, judged) in self.allocations.iter_mut().zip(judged) {
             (one.category, one.confidence) = judged;
             let born = one.start.checked_sub(1);
@@ -111,27 +110,34 @@ impl Lifetimes {
         }
     }
 
-    fn place(&mut self, place: Place) -> u32 {
+    fn place(&mut self, place: PoolStream) -> u32 {
         *self.rows.entry(place).or_insert_with(|| {
             self.places.push(place);
             to_u32(self.places.len() - 1)
         })
     }
 
-    /// What is there before the first entry.
+    /// Adds the memory that exists before the first entry.
     fn begin<'s>(&mut self, segments: impl Iterator<Item = &'s Segment>, blocks: &[Block]) {
         for segment in segments {
             let Segment { pool, stream, is_small, is_expandable, .. } = *segment;
-            let place = self.place(Place { pool, stream, is_small });
+            let place = self.place(PoolStream { pool, stream, is_small });
             let (address, bytes) = (segment.address, segment.total_size);
-            self.came(Stretch { start: 0, end: None, address, bytes, place, is_expandable });
+            self.add_segment(SegmentRange {
+                start: 0,
+                end: None,
+                address,
+                bytes,
+                place,
+                is_expandable,
+            });
             for block in blocks.get(segment.blocks.clone()).unwrap_or_default() {
                 if block.state != BlockState::Inactive {
                     let is_pending = block.state == BlockState::ActivePendingFree;
-                    self.born(Allocation {
+                    self.add_allocation(PageAllocation {
                         start: 0,
-                        requested: is_pending.then_some(0),
-                        done: None,
+                        freed_at: is_pending.then_some(0),
+                        reusable_at: None,
                         address: block.address,
                         bytes: block.size,
                         requested_bytes: block.requested_size.min(block.size),
@@ -146,13 +152,14 @@ impl Lifetimes {
         }
     }
 
-    /// What an entry changed, at `now`; `alloc` is the address that it handed out.
-    fn apply(&mut self, now: Moment, alloc: Option<u64>, step: &ReplayStep<'_>) {
+    /// Applies the changes of one entry; `alloc` is the address that it allocated.
+    fn apply(&mut self, now: EntryCount, alloc: Option<u64>, step: &ReplayStep<'_>) {
         for change in step.tiling.changes() {
             match *change {
                 Change::Added(tile) => {
+                    // A tile's stream pool is always known to its tiling.
                     let Some(place) = self.place_of(step, tile.stream_pool) else { continue };
-                    self.came(Stretch {
+                    self.add_segment(SegmentRange {
                         start: now,
                         end: None,
                         address: tile.addr,
@@ -161,7 +168,7 @@ impl Lifetimes {
                         is_expandable: tile.is_expandable,
                     });
                 }
-                Change::Removed(address, bytes) => self.went(address, bytes, now),
+                Change::Removed(address, bytes) => self.remove_segment(address, bytes, now),
                 Change::Block(address) => self.block(address, now, alloc == Some(address), step),
             }
         }
@@ -169,11 +176,11 @@ impl Lifetimes {
 
     fn place_of(&mut self, step: &ReplayStep<'_>, stream_pool: u32) -> Option<u32> {
         let of = step.tiling.stream_pools().get(stream_pool as usize)?;
-        Some(self.place(Place { pool: of.pool, stream: of.stream, is_small: of.is_small }))
+        Some(self.place(PoolStream { pool: of.pool, stream: of.stream, is_small: of.is_small }))
     }
 
-    /// The block at `address` changed: it was just handed out if it `is_new`.
-    fn block(&mut self, address: u64, now: Moment, is_new: bool, step: &ReplayStep<'_>) {
+    /// Updates the block at `address`; `is_new` if this entry allocated it.
+    fn block(&mut self, address: u64, now: EntryCount, is_new: bool, step: &ReplayStep<'_>) {
         let tile = step.tiling.tile_at(address).filter(|t| t.state != BlockState::Inactive);
         let known = self.live.get(&address).map(|at| *at as usize);
         let known = known.and_then(|at| self.allocations.get_mut(at));
@@ -188,23 +195,23 @@ impl Lifetimes {
         if let Some(known) = known {
             let is_same = !is_new || known.start == now;
             if is_same && is_pending {
-                known.requested = known.requested.or(Some(now));
-                // Where an entry cuts what is on its way out, the file contradicts itself.
+                known.freed_at = known.freed_at.or(Some(now));
+                // An entry that splits a pending block contradicts the file: follow the entry.
                 known.bytes = tile.size;
             }
-            // Whatever one entry says of a block several times, it is one block.
+            // Several changes by one entry are still one block.
             if is_same && known.bytes == tile.size {
                 return;
             }
             known.end(now);
         }
-        // Nothing is freed when it comes.
+        // A block that first appears as pending was never allocated by this trace.
         let place = (!is_pending).then(|| self.place_of(step, tile.stream_pool)).flatten();
         if let Some(place) = place {
-            self.born(Allocation {
+            self.add_allocation(PageAllocation {
                 start: now,
-                requested: None,
-                done: None,
+                freed_at: None,
+                reusable_at: None,
                 address,
                 bytes: tile.size,
                 requested_bytes: tile.requested,
@@ -217,24 +224,24 @@ impl Lifetimes {
         }
     }
 
-    fn born(&mut self, allocation: Allocation) {
+    fn add_allocation(&mut self, allocation: PageAllocation) {
         self.live.insert(allocation.address, to_u32(self.allocations.len()));
         self.allocations.push(allocation);
     }
 
-    fn came(&mut self, stretch: Stretch) {
-        if stretch.bytes > 0 {
-            self.held.insert(stretch.address, to_u32(self.stretches.len()));
-            self.stretches.push(stretch);
+    fn add_segment(&mut self, segment: SegmentRange) {
+        if segment.bytes > 0 {
+            self.held.insert(segment.address, to_u32(self.segments.len()));
+            self.segments.push(segment);
         }
     }
 
-    /// `bytes` at `address` go: whatever lies around them goes on by itself.
-    fn went(&mut self, address: u64, bytes: u64, now: Moment) {
+    /// Removes `bytes` at `address`; the rest of a range that it cuts stays as ranges of their own.
+    fn remove_segment(&mut self, address: u64, bytes: u64, now: EntryCount) {
         let end = address.saturating_add(bytes);
         let touched = self.held.range(..end).rev();
         let ends_after = |at: &u32| {
-            self.stretches.get(*at as usize).is_some_and(|one| one.end_address() > address)
+            self.segments.get(*at as usize).is_some_and(|one| one.end_address() > address)
         };
         let gone: Vec<(u64, u32)> = touched
             .take_while(|(_, at)| ends_after(at))
@@ -242,30 +249,30 @@ impl Lifetimes {
             .collect();
         for (key, at) in gone {
             self.held.remove(&key);
-            let Some(stretch) = self.stretches.get_mut(at as usize) else { continue };
-            stretch.end = Some(now);
-            let whole = *stretch;
-            let part = |from: u64, to: u64| Stretch {
+            let Some(segment) = self.segments.get_mut(at as usize) else { continue };
+            segment.end = Some(now);
+            let original = *segment;
+            let part = |from: u64, to: u64| SegmentRange {
                 start: now,
                 end: None,
                 address: from,
                 bytes: to.saturating_sub(from),
-                ..whole
+                ..original
             };
-            self.came(part(whole.address, address));
-            self.came(part(end, whole.end_address()));
+            self.add_segment(part(original.address, address));
+            self.add_segment(part(end, original.end_address()));
         }
     }
 }
 
-impl Allocation {
-    fn end(&mut self, now: Moment) {
-        self.requested = self.requested.or(Some(now));
-        self.done = Some(now);
+impl PageAllocation {
+    fn end(&mut self, now: EntryCount) {
+        self.freed_at = self.freed_at.or(Some(now));
+        self.reusable_at = Some(now);
     }
 }
 
-impl Stretch {
+impl SegmentRange {
     pub(super) fn end_address(&self) -> u64 {
         self.address.saturating_add(self.bytes)
     }

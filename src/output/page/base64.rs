@@ -1,12 +1,12 @@
-//! Bytes as base64, written as they come.
+//! Base64, written in chunks.
 
 use std::io::{self, Write};
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-/// Bytes that are turned into characters in one go.
+/// Bytes encoded at once: a multiple of three.
 const CHUNK: usize = 3 * 1024;
 
-/// Writes `bytes` to `out`.
+/// Writes `bytes` to `out` as base64.
 pub(super) fn write(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
     let mut text = Vec::with_capacity(CHUNK / 3 * 4);
     for chunk in bytes.chunks(CHUNK) {

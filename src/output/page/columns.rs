@@ -1,6 +1,6 @@
-//! Columns of numbers as bytes: LEB128, differences in zigzag.
+//! Columns of numbers in LEB128, with zigzag encoding for differences.
 
-/// A column that grows at its end.
+/// An encoded column.
 #[derive(Debug, Default)]
 pub(super) struct Column {
     pub(super) bytes: Vec<u8>,
@@ -8,7 +8,7 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// Adds `value` as it is.
+    /// Appends `value`.
     #[expect(clippy::cast_possible_truncation, reason = "seven bits at a time")]
     pub(super) fn push(&mut self, mut value: u64) {
         while value >= 0x80 {
@@ -18,14 +18,14 @@ impl Column {
         self.bytes.push(value as u8);
     }
 
-    /// Adds by how much `value` is more than the one before, in a column that never falls.
+    /// Appends the difference from the previous value, which must not be larger than `value`.
     pub(super) fn push_more(&mut self, value: u64) {
-        debug_assert!(value >= self.last, "the column never falls");
+        debug_assert!(value >= self.last, "values must not decrease");
         self.push(value.saturating_sub(self.last));
         self.last = value;
     }
 
-    /// Adds by how much `value` differs from the one before.
+    /// Appends the signed difference from the previous value.
     pub(super) fn push_change(&mut self, value: u64) {
         let change = value.wrapping_sub(self.last).cast_signed();
         self.push(((change << 1) ^ (change >> 63)).cast_unsigned());

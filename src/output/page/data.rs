@@ -1,4 +1,4 @@
-//! The data of one device: a header and columns, deflated.
+//! The data of one device: header and columns, deflated.
 
 use std::io::{self, Write as _};
 
@@ -6,14 +6,14 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use rustc_hash::FxHashMap;
 
-use super::allocations::{Allocation, Lifetimes, Place, Stretch};
-use super::budget::LeftOut;
+use super::address_map::AddressMap;
+use super::allocations::{PageAllocation, PageLifetimes, PoolStream, SegmentRange};
+use super::budget::Omitted;
 use super::columns::Column;
 use super::events;
 use super::header::Header;
-use super::names::{Names, place_in};
-use super::shown::Shown;
-use super::space::Space;
+use super::names::{NameTable, index_of};
+use super::shown_entries::ShownEntries;
 use super::stacks::StackTable;
 use crate::allocator::granule_size;
 use crate::analysis::DeviceReport;
@@ -22,10 +22,10 @@ use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::attribution::{Category, Confidence};
 
-/// Columns with a value for each allocation, which come first.
+/// Number of columns with one value per allocation, which come first.
 const ALLOCATIONS: usize = 6;
 
-/// What allocations are alike in.
+/// Properties that allocations share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Kind {
     requested_bytes: u64,
@@ -34,51 +34,55 @@ struct Kind {
     place: u32,
     category: usize,
     confidence: usize,
-    /// 0 for what is older than the recording.
+    /// 0 if older than the recording, else the phase's index plus 1.
     phase: usize,
 }
 
-/// The data of `device`, whose analysis is `report`, deflated: about `budget` bytes at most.
+/// Packs `device`, whose analysis is `report`, into about `budget` bytes at most.
 pub(super) fn pack(
     device: DeviceStudy<'_, '_>,
     report: &DeviceReport,
     budget: usize,
 ) -> io::Result<Vec<u8>> {
     let window = device.window();
-    let shown = Shown { first: to_u32(window.start), entries: to_u32(window.len()) };
-    let mut lives = Lifetimes::of(device);
-    lives.cut(shown);
-    let space = Space::of(&lives.allocations, &lives.stretches);
+    let shown = ShownEntries { first: to_u32(window.start), entries: to_u32(window.len()) };
+    let mut lives = PageLifetimes::from_device(device);
+    lives.retain_shown(shown);
+    let space = AddressMap::new(&lives.allocations, &lives.segments);
     let packing = Packing { device, report, shown, space };
     let (mut blob, of_allocations) = packing.pack(&lives, None)?;
     if blob.len() > budget {
-        // What else there is stays.
+        // Only allocations are omitted.
         let room = budget.saturating_sub(blob.len().saturating_sub(of_allocations));
         let all = lives.allocations.len() as u128;
-        // Those that are kept last longer, and are told in more bytes.
+        // The allocations kept live longer and compress worse: leave a margin.
         let keep = all * room as u128 * 4 / 5 / (of_allocations as u128).max(1);
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-        let left_out = lives.leave_out(keep, shown.entries);
+        let left_out = lives.omit_smallest(keep, shown.entries);
         blob = packing.pack(&lives, left_out)?.0;
     }
     Ok(blob)
 }
 
-/// What is packed, once or twice.
+/// The input of packing, which may run twice.
 struct Packing<'p, 's, 'a> {
     device: DeviceStudy<'s, 'a>,
     report: &'p DeviceReport,
-    shown: Shown,
-    space: Space,
+    shown: ShownEntries,
+    space: AddressMap,
 }
 
 impl Packing<'_, '_, '_> {
-    /// The data, and how much of it is of allocations.
-    fn pack(&self, lives: &Lifetimes, left_out: Option<LeftOut>) -> io::Result<(Vec<u8>, usize)> {
+    /// The data, and the bytes of it that belong to allocations.
+    fn pack(
+        &self,
+        lives: &PageLifetimes,
+        left_out: Option<Omitted>,
+    ) -> io::Result<(Vec<u8>, usize)> {
         let Self { device, report, shown, space } = self;
         let (device, shown) = (*device, *shown);
         let mut stacks = StackTable::new(device.stacks());
-        let mut names = Names::default();
+        let mut names = NameTable::default();
         let places: Vec<(usize, usize)> = lives
             .places
             .iter()
@@ -89,10 +93,10 @@ impl Packing<'_, '_, '_> {
         columns.extend(times(device).map(|times| ("time", times)));
         let failures = events::failures(device, report, shown, &mut stacks, &mut names);
         columns.extend(stacks.columns());
-        let (undrawn, series) = left_out.map(|left| (left.told, left.series)).unzip();
+        let (undrawn, series) = left_out.map(|left| (left.summary, left.series)).unzip();
         columns.extend(series.map(|series| ("undrawn", series)));
         let phases = device.phases();
-        let is_pending = |one: &&Allocation| one.requested == Some(0);
+        let is_pending = |one: &&PageAllocation| one.freed_at == Some(0);
         let header = Header {
             version: 1,
             device: device.id(),
@@ -101,7 +105,7 @@ impl Packing<'_, '_, '_> {
             allocations: lives.allocations.len(),
             pending_at_start: lives.allocations.iter().filter(is_pending).count(),
             kinds,
-            segments: lives.stretches.len(),
+            segments: lives.segments.len(),
             nodes: stacks.nodes(),
             frames: stacks.frames(),
             lines: stacks.lines(),
@@ -135,13 +139,13 @@ impl Packing<'_, '_, '_> {
     }
 }
 
-/// How many bytes have come out so far.
+/// Number of bytes written so far.
 fn written(out: &mut DeflateEncoder<Vec<u8>>) -> io::Result<usize> {
     out.flush()?;
     Ok(out.get_ref().len())
 }
 
-/// When each entry was recorded, in microseconds from the first, if it is known.
+/// The time of each entry in microseconds since the first, if recorded.
 fn times(device: DeviceStudy<'_, '_>) -> Option<Vec<u8>> {
     let window = device.window();
     let start = device.device().time_us(window.start)?;
@@ -153,8 +157,8 @@ fn times(device: DeviceStudy<'_, '_>) -> Option<Vec<u8>> {
 }
 
 fn allocations(
-    lives: &Lifetimes,
-    space: &Space,
+    lives: &PageLifetimes,
+    space: &AddressMap,
     stacks: &mut StackTable<'_, '_>,
     places: &[(usize, usize)],
 ) -> (Vec<(&'static str, Vec<u8>)>, usize) {
@@ -163,14 +167,14 @@ fn allocations(
     let [mut start, mut req, mut done] = [(); 3].map(|()| Column::default());
     let [mut addr, mut of_kind, mut slack] = [(); 3].map(|()| Column::default());
     for one in &lives.allocations {
-        let freed = one.requested.unwrap_or(one.start);
+        let freed = one.freed_at.unwrap_or(one.start);
         start.push_more(u64::from(one.start));
         req.push(u64::from(freed - one.start));
-        done.push(one.done.map_or(0, |done| u64::from(done - freed) + 1));
-        addr.push_change(space.place(one.address));
+        done.push(one.reusable_at.map_or(0, |done| u64::from(done - freed) + 1));
+        addr.push_change(space.offset_of(one.address));
         let rounded = one.requested_bytes.div_ceil(space.unit);
         slack.push((one.bytes / space.unit).saturating_sub(rounded));
-        let (node, line) = stacks.of(one.made_by);
+        let (node, line) = stacks.intern(one.made_by);
         let kind = kind(one, node, line);
         of_kind.push(u64::from(*rows.entry(kind).or_insert_with(|| {
             kinds.push(kind);
@@ -198,34 +202,34 @@ fn allocations(
     (columns, kinds.len())
 }
 
-fn kind(one: &Allocation, node: u32, line: u32) -> Kind {
+fn kind(one: &PageAllocation, node: u32, line: u32) -> Kind {
     Kind {
         requested_bytes: one.requested_bytes,
         node,
         line,
         place: one.place,
-        category: place_in(Category::ALL, one.category),
-        confidence: place_in(Confidence::ALL, one.confidence),
-        phase: one.phase.map_or(0, |phase| place_in(Phase::ALL, phase) + 1),
+        category: index_of(Category::ALL, one.category),
+        confidence: index_of(Confidence::ALL, one.confidence),
+        phase: one.phase.map_or(0, |phase| index_of(Phase::ALL, phase) + 1),
     }
 }
 
 fn segments(
-    lives: &Lifetimes,
-    space: &Space,
+    lives: &PageLifetimes,
+    space: &AddressMap,
     places: &[(usize, usize)],
 ) -> Vec<(&'static str, Vec<u8>)> {
     const SMALL: u64 = 1;
     const EXPANDABLE: u64 = 2;
-    let all = &lives.stretches;
-    let of = |read: &dyn Fn(&Stretch) -> u64| all.iter().map(read).collect::<Column>().bytes;
-    let place = |one: &Stretch| places.get(one.place as usize).copied().unwrap_or_default();
-    let is_small = |one: &Stretch| {
-        lives.places.get(one.place as usize).is_some_and(|place: &Place| place.is_small)
+    let all = &lives.segments;
+    let of = |read: &dyn Fn(&SegmentRange) -> u64| all.iter().map(read).collect::<Column>().bytes;
+    let place = |one: &SegmentRange| places.get(one.place as usize).copied().unwrap_or_default();
+    let is_small = |one: &SegmentRange| {
+        lives.places.get(one.place as usize).is_some_and(|place: &PoolStream| place.is_small)
     };
     let mut addr = Column::default();
     for one in all {
-        addr.push_change(space.place(one.address));
+        addr.push_change(space.offset_of(one.address));
     }
     vec![
         ("sstart", of(&|one| u64::from(one.start))),

@@ -1,11 +1,11 @@
-//! What happened in the course of a recording: failures, marks, named ranges, phases.
+//! Events of a recording: failures, marks, named ranges, steps and phases.
 
 use std::cmp::Reverse;
 
-use super::allocations::Moment;
-use super::header::{Failure, Mark, Range};
-use super::names::{Names, place_in};
-use super::shown::Shown;
+use super::allocations::EntryCount;
+use super::header::{PageFailure, PageMark, PageRange};
+use super::names::{NameTable, index_of};
+use super::shown_entries::ShownEntries;
 use super::stacks::StackTable;
 use crate::analysis::DeviceReport;
 use crate::base::ids::to_u32;
@@ -15,52 +15,51 @@ use crate::stacks::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
 use crate::study::timeline;
 
-/// Marks that a page has; beyond it those of most bytes.
+/// Maximum number of marks; those with the most bytes are kept.
 const MARKS: usize = 5000;
 
-/// The moment after entry `event`, as the page counts.
-fn after(shown: Shown, event: u64) -> Option<Moment> {
+/// The position after entry `event` on the page.
+fn after(shown: ShownEntries, event: u64) -> Option<EntryCount> {
     let event = usize::try_from(event).ok()?;
-    shown.moment(to_u32(event).saturating_add(1))
+    shown.to_page(to_u32(event).saturating_add(1))
 }
 
-/// The failures of the analysis.
 pub(super) fn failures(
     device: DeviceStudy<'_, '_>,
     report: &DeviceReport,
-    shown: Shown,
+    shown: ShownEntries,
     stacks: &mut StackTable<'_, '_>,
-    names: &mut Names,
-) -> Vec<Failure> {
-    let told = report.ooms.iter().enumerate().filter_map(|(index, oom)| {
+    names: &mut NameTable,
+) -> Vec<PageFailure> {
+    let listed = report.ooms.iter().enumerate().filter_map(|(index, oom)| {
         let entry = usize::try_from(oom.event).ok()?;
-        Some(Failure {
+        Some(PageFailure {
             moment: after(shown, oom.event)?,
             requested_bytes: oom.requested_bytes,
             segment_bytes: oom.segment_bytes,
             stream: names.stream(oom.stream),
-            pool: oom.pool_id.map(|id| names.pool_of(id)),
-            node: stacks.of(device.device().entry(entry).extended_stack).0,
+            pool: oom.pool_id.map(|id| names.pool_by_id(id)),
+            node: stacks.intern(device.device().entry(entry).extended_stack).0,
             index,
         })
     });
-    told.collect()
+    listed.collect()
 }
 
-/// Memory that went back to the device, and snapshots.
-pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: Shown) -> Vec<Mark> {
+/// Releases of device memory, and snapshots.
+pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<PageMark> {
     let Some(over_time) = device.history() else { return Vec::new() };
     let is_in = |event: &usize| device.window().contains(event);
     let given = device_frees(device.device(), over_time.outcome.initial_totals.reserved);
     let given = given.filter(|given| is_in(&given.entry_index)).filter_map(|given| {
         let kind = if given.is_for_request { "reclaim" } else { "empty-cache" };
-        Some(Mark { moment: after(shown, given.entry_index as u64)?, kind, bytes: given.bytes })
+        Some(PageMark { moment: after(shown, given.entry_index as u64)?, kind, bytes: given.bytes })
     });
     let taken =
         device.device().indexes_with_action(Action::Snapshot).filter(is_in).filter_map(|event| {
-            Some(Mark { moment: after(shown, event as u64)?, kind: "snapshot", bytes: 0 })
+            Some(PageMark { moment: after(shown, event as u64)?, kind: "snapshot", bytes: 0 })
         });
-    let mut marks: Vec<Mark> = given.chain(taken).collect();
+    let mut marks: Vec<PageMark> = given.chain(taken).collect();
     if marks.len() > MARKS {
         marks.sort_by_key(|mark| (Reverse(mark.bytes), mark.moment));
         marks.truncate(MARKS);
@@ -70,17 +69,17 @@ pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: Shown) -> Vec<Mark> {
 }
 
 /// Named ranges, as `oomscope timeline` lists them.
-pub(super) fn ranges(device: DeviceStudy<'_, '_>, shown: Shown) -> Vec<Range> {
+pub(super) fn ranges(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<PageRange> {
     let window = device.window();
     let named = timeline::named_ranges(device.device(), &window, |_| 0).names;
-    let mut ranges: Vec<Range> = named
+    let mut ranges: Vec<PageRange> = named
         .iter()
         .flat_map(|range| {
             range.spans.iter().filter_map(|span| {
                 let start = after(shown, span.first_event)?.saturating_sub(1);
                 let events = u32::try_from(span.events).ok()?;
                 let end = start.saturating_add(events).min(shown.entries);
-                Some(Range { start, end, name: range.name.clone() })
+                Some(PageRange { start, end, name: range.name.clone() })
             })
         })
         .collect();
@@ -88,22 +87,22 @@ pub(super) fn ranges(device: DeviceStudy<'_, '_>, shown: Shown) -> Vec<Range> {
     ranges
 }
 
-/// From which moment on entries are of which phase.
-pub(super) fn phase_runs(phases: &Phases, shown: Shown) -> Vec<(Moment, usize)> {
-    let mut runs: Vec<(Moment, usize)> = Vec::new();
+/// The start of each phase, with its index.
+pub(super) fn phase_runs(phases: &Phases, shown: ShownEntries) -> Vec<(EntryCount, usize)> {
+    let mut runs: Vec<(EntryCount, usize)> = Vec::new();
     for run in phases.runs() {
-        let Some(moment) = shown.moment(run.start) else { break };
-        // Of those before the first entry that is shown, the last.
+        let Some(moment) = shown.to_page(run.start) else { break };
+        // All runs before the first entry shown start at 0: keep the last.
         if runs.last().is_some_and(|last| last.0 == moment) {
             runs.pop();
         }
-        runs.push((moment, place_in(Phase::ALL, run.phase)));
+        runs.push((moment, index_of(Phase::ALL, run.phase)));
     }
     runs
 }
 
-/// The moments at which training steps come to their end.
-pub(super) fn steps(phases: &Phases, shown: Shown) -> Vec<Moment> {
+/// The ends of training steps.
+pub(super) fn steps(phases: &Phases, shown: ShownEntries) -> Vec<EntryCount> {
     let ends = phases.step_ends().iter().filter(|end| **end > shown.first);
-    ends.filter_map(|end| shown.moment(*end)).collect()
+    ends.filter_map(|end| shown.to_page(*end)).collect()
 }

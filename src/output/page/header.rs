@@ -1,17 +1,16 @@
-//! What a page's data says of itself, before its columns. docs/report.md has the meaning of each key.
+//! The header of a device's data. docs/report.md documents its keys.
 
 use serde::Serialize;
 
-use super::allocations::Moment;
+use super::allocations::EntryCount;
 
-/// The header of the data of one device.
 #[derive(Debug, Serialize)]
 pub(super) struct Header {
     pub(super) version: u32,
     pub(super) device: u64,
-    /// Entries that are shown: moments are 0 to this.
+    /// Number of entries shown. Positions are 0 to this number.
     pub(super) entries: u32,
-    /// The index of the first of them.
+    /// Index of the first entry shown.
     pub(super) first_event: u64,
     pub(super) allocations: usize,
     pub(super) pending_at_start: usize,
@@ -21,7 +20,7 @@ pub(super) struct Header {
     pub(super) frames: usize,
     pub(super) lines: usize,
     pub(super) unit: u64,
-    /// Of small and of large pools.
+    /// Mapping granularity of small and of large pools, in bytes.
     pub(super) granules: [u64; 2],
     pub(super) columns: Vec<(&'static str, usize)>,
     pub(super) regions: Vec<(String, u64)>,
@@ -30,46 +29,46 @@ pub(super) struct Header {
     pub(super) categories: Vec<&'static str>,
     pub(super) phases: Vec<&'static str>,
     pub(super) failure_count: u64,
-    pub(super) failures: Vec<Failure>,
-    pub(super) marks: Vec<Mark>,
-    pub(super) ranges: Vec<Range>,
-    pub(super) steps: Vec<Moment>,
-    pub(super) phase_runs: Vec<(Moment, usize)>,
+    pub(super) failures: Vec<PageFailure>,
+    pub(super) marks: Vec<PageMark>,
+    pub(super) ranges: Vec<PageRange>,
+    pub(super) steps: Vec<EntryCount>,
+    pub(super) phase_runs: Vec<(EntryCount, usize)>,
     pub(super) start_us: Option<u64>,
     pub(super) undrawn: Option<Undrawn>,
 }
 
 /// A failed request.
 #[derive(Debug, Serialize)]
-pub(super) struct Failure {
-    pub(super) moment: Moment,
+pub(super) struct PageFailure {
+    pub(super) moment: EntryCount,
     pub(super) requested_bytes: u64,
     pub(super) segment_bytes: u64,
     pub(super) stream: usize,
-    /// `None` where it is not recorded.
+    /// `None` if not recorded.
     pub(super) pool: Option<usize>,
     pub(super) node: u32,
-    /// Its place among the failures of the analysis.
+    /// Index into the failures of the analysis.
     pub(super) index: usize,
 }
 
-/// Something that happened.
+/// An event that is drawn as a mark.
 #[derive(Debug, Serialize)]
-pub(super) struct Mark {
-    pub(super) moment: Moment,
+pub(super) struct PageMark {
+    pub(super) moment: EntryCount,
     pub(super) kind: &'static str,
     pub(super) bytes: u64,
 }
 
-/// A stretch of entries that the program gave a name.
+/// A range of entries that the program named.
 #[derive(Debug, Serialize)]
-pub(super) struct Range {
-    pub(super) start: Moment,
-    pub(super) end: Moment,
+pub(super) struct PageRange {
+    pub(super) start: EntryCount,
+    pub(super) end: EntryCount,
     pub(super) name: String,
 }
 
-/// What is not drawn one by one, for want of room.
+/// Allocations omitted to limit the size of the page.
 #[derive(Debug, Serialize)]
 pub(super) struct Undrawn {
     pub(super) allocations: usize,

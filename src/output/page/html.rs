@@ -1,20 +1,20 @@
-//! The file itself: what is read, what the script reads, and the script.
+//! The HTML file: the text, the data for the script, and the script.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::{Course, PageData, SnapshotData, base64, web};
+use super::{PageData, SnapshotData, Sparkline, base64, web};
 use crate::analysis::AnalyzeReport;
 use crate::output::document::{Block, Document, html, html_literal};
 use crate::output::formats::json;
 use crate::output::report;
 use crate::whatif::WhatIfReport;
 
-/// What the script is told of one device, before it looks at its data.
+/// One device in the list that the script reads before it unpacks any data.
 #[derive(Serialize)]
-struct Row<'a> {
+struct PageEntry<'a> {
     snapshot: usize,
     device: u64,
     title: String,
@@ -23,10 +23,10 @@ struct Row<'a> {
     peak_allocated_bytes: u64,
     peak_reserved_bytes: u64,
     failures: u64,
-    course: Option<&'a Course>,
+    course: Option<&'a Sparkline>,
 }
 
-/// Writes the page of `report` to `out`; `data` is of its snapshots, in their order, and `version` that of the
+/// Writes the page of `report` to `out`. `data` belongs to its snapshots, in their order; `version` is that of this
 /// program.
 ///
 /// # Errors
@@ -38,9 +38,9 @@ pub fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let script = web::script();
-    begin(&report.summary.answer, Some(&script), version, out)?;
+    write_head(&report.summary.answer, Some(&script), version, out)?;
     let mut document = report::analyze(report);
-    let below = Document { blocks: document.blocks.split_off(summary(&document)) };
+    let below = Document { blocks: document.blocks.split_off(summary_len(&document)) };
     let tried: Vec<&WhatIfReport> = data.iter().filter_map(|one| one.whatif.as_ref()).collect();
     write!(
         out,
@@ -54,9 +54,9 @@ pub fn write(
     out.write_all(b"</main>\n")?;
     data_block(out, "analysis", &json(report)?)?;
     data_block(out, "whatif", &json(&tried)?)?;
-    let order = order(report, data);
+    let order = worst_first(report, data);
     let rows = order.iter().map(|(snapshot, _, page)| row(report, *snapshot, page));
-    data_block(out, "pages", &serde_json::to_string(&rows.collect::<Vec<Row<'_>>>())?)?;
+    data_block(out, "pages", &serde_json::to_string(&rows.collect::<Vec<PageEntry<'_>>>())?)?;
     for (index, (_, _, page)) in order.iter().enumerate() {
         write!(out, "<script type=\"text/plain\" class=\"data\" data-page=\"{index}\">")?;
         base64::write(&page.blob, out)?;
@@ -65,15 +65,15 @@ pub fn write(
     write!(out, "<script>{script}</script>\n</body>\n</html>\n")
 }
 
-/// Writes the head of a page that runs `script` and nothing else.
-pub(super) fn begin(
+/// Writes the head of a page; its security policy allows `script` and no other script.
+pub(super) fn write_head(
     title: &str,
     script: Option<&str>,
     version: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let scripts = match script {
-        Some(script) => format!("script-src '{}'; ", hash(script)?),
+        Some(script) => format!("script-src '{}'; ", csp_hash(script)?),
         None => String::new(),
     };
     let title = html_literal(title);
@@ -84,25 +84,25 @@ pub(super) fn begin(
          img-src data: blob:; base-uri 'none'; form-action 'none'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"generator\" content=\"oomscope {version}\">\n<title>{title}</title>\n<style>{}</style>\n</head>\n<body>\n",
-        hash(web::STYLE)?,
+        csp_hash(web::STYLE)?,
         web::STYLE,
     )
 }
 
-/// How many blocks the summary takes: all up to the first section.
-pub(super) fn summary(document: &Document) -> usize {
+/// Number of blocks before the first section.
+pub(super) fn summary_len(document: &Document) -> usize {
     let is_section = |block: &Block| matches!(block, Block::Heading(2.., _) | Block::Table(_));
     document.blocks.iter().position(is_section).unwrap_or(document.blocks.len())
 }
 
-/// What a policy names `text` by.
-fn hash(text: &str) -> io::Result<String> {
+/// The name of `text` in a content security policy.
+fn csp_hash(text: &str) -> io::Result<String> {
     let mut name = b"sha256-".to_vec();
     base64::write(&Sha256::digest(text.as_bytes()), &mut name)?;
     Ok(String::from_utf8(name).unwrap_or_default())
 }
 
-/// JSON for the script, in which nothing ends the element.
+/// Writes JSON for the script, escaped so that it cannot end the element.
 fn data_block(out: &mut dyn Write, id: &str, json: &str) -> io::Result<()> {
     write!(out, "<script type=\"application/json\" id=\"{id}\">")?;
     for (at, part) in json.split('<').enumerate() {
@@ -114,8 +114,8 @@ fn data_block(out: &mut dyn Write, id: &str, json: &str) -> io::Result<()> {
     out.write_all(b"</script>\n")
 }
 
-/// All devices, the worst first: which snapshot each is of.
-fn order<'a>(
+/// All devices, worst first: index of the snapshot, rank, data.
+fn worst_first<'a>(
     report: &AnalyzeReport,
     data: &'a [SnapshotData],
 ) -> Vec<(usize, usize, &'a PageData)> {
@@ -123,9 +123,9 @@ fn order<'a>(
     let rank: std::collections::HashMap<(&str, u64), usize> =
         ranks.iter().enumerate().map(|(at, row)| ((&*row.path, row.device), at)).collect();
     let mut all: Vec<(usize, usize, &PageData)> = Vec::new();
-    for (snapshot, (told, of)) in report.snapshots.iter().zip(data).enumerate() {
+    for (snapshot, (analysis, of)) in report.snapshots.iter().zip(data).enumerate() {
         for page in &of.devices {
-            let worse = rank.get(&(&*told.path, page.device)).copied().unwrap_or(usize::MAX);
+            let worse = rank.get(&(&*analysis.path, page.device)).copied().unwrap_or(usize::MAX);
             all.push((snapshot, worse, page));
         }
     }
@@ -133,10 +133,10 @@ fn order<'a>(
     all
 }
 
-fn row<'a>(report: &AnalyzeReport, snapshot: usize, page: &'a PageData) -> Row<'a> {
+fn row<'a>(report: &AnalyzeReport, snapshot: usize, page: &'a PageData) -> PageEntry<'a> {
     let path = report.snapshots.get(snapshot).map(|one| one.path.as_str()).unwrap_or_default();
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
-    Row {
+    PageEntry {
         snapshot,
         device: page.device,
         title: format!("{}, device {}", crate::base::units::escape_name(name), page.device),

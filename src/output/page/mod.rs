@@ -1,13 +1,14 @@
-//! `oomscope report`: one HTML file that holds an analysis and every allocation behind it.
+//! The HTML file of `oomscope report`: an analysis and every allocation behind it.
 //!
-//! A page begins with the answer of `analyze`, laid out as on a terminal, which needs no script. Behind it lies the
-//! analysis itself as JSON, and of every device its `data`: each allocation and each stretch of device memory from
-//! its beginning to its end, as columns. The script in `web/` draws from these; it asks nothing of any server.
+//! In: a finished analysis and the device studies behind it. Out: a file without external resources. It starts with
+//! the page of `analyze`, which needs no script, followed by the analysis as JSON and by the `data` of each device: the
+//! lifetime of every allocation and segment, as columns. The script in `web/` draws from these.
 //!
 //! [`write_fit`] writes the page of `oomscope fit`, which has no script.
 //!
-//! [`PageData::of`] packs one device; [`write()`] writes the file to any writer.
+//! [`PageData::from_device`] packs one device; [`write()`] writes the file. Knows no command line and no paths.
 
+mod address_map;
 mod allocations;
 mod base64;
 mod budget;
@@ -18,8 +19,7 @@ mod fit;
 mod header;
 mod html;
 mod names;
-mod shown;
-mod space;
+mod shown_entries;
 mod stacks;
 mod web;
 
@@ -34,19 +34,19 @@ use crate::analysis::DeviceReport;
 use crate::study::{DeviceStudy, MemoryHistory, SERIES_ALLOCATED, SERIES_RESERVED};
 use crate::whatif::WhatIfReport;
 
-/// Buckets of the course of a device, beside the others'.
-const COURSE: usize = 128;
+/// Number of buckets of a device's sparkline in the list of devices.
+const SPARKLINE_BUCKETS: usize = 128;
 
-/// What a page has of one snapshot, beside its analysis.
+/// The data of one snapshot, in addition to its analysis.
 #[derive(Debug)]
 pub struct SnapshotData {
-    /// Its devices, in the order of the analysis.
+    /// In the order of the analysis.
     pub devices: Vec<PageData>,
-    /// Its trace under other settings, if that was asked for.
+    /// The trace replayed under other settings, if requested.
     pub whatif: Option<WhatIfReport>,
 }
 
-/// One device of a page.
+/// The data of one device.
 #[derive(Debug)]
 pub struct PageData {
     device: u64,
@@ -55,25 +55,25 @@ pub struct PageData {
     peak_allocated_bytes: u64,
     peak_reserved_bytes: u64,
     failures: u64,
-    course: Option<Course>,
-    /// Its data, deflated.
+    course: Option<Sparkline>,
+    /// Deflated header and columns.
     blob: Vec<u8>,
 }
 
-/// What was reserved and allocated over a trace, in thousandths of a scale.
+/// Reserved and allocated bytes over the trace, in thousandths of `scale_bytes`.
 #[derive(Debug, Serialize)]
-struct Course {
+struct Sparkline {
     scale_bytes: u64,
     reserved: Vec<u64>,
     allocated: Vec<u64>,
 }
 
 impl PageData {
-    /// Of `device`, whose analysis is `report`, in about `budget` bytes at most: see [`budget()`].
+    /// Packs `device`, whose analysis is `report`, into about `budget` bytes at most: see [`budget()`].
     ///
     /// # Errors
-    /// Never: what is written lies in memory.
-    pub fn of(
+    /// Never: the data is written to memory.
+    pub fn from_device(
         device: DeviceStudy<'_, '_>,
         report: &DeviceReport,
         budget: usize,
@@ -86,17 +86,17 @@ impl PageData {
             peak_allocated_bytes: report.peak.allocated_bytes,
             peak_reserved_bytes: report.peak.reserved_bytes,
             failures: report.oom_count,
-            course: report.timeline.as_ref().map(Course::of),
+            course: report.timeline.as_ref().map(Sparkline::from_history),
             blob: data::pack(device, report, budget)?,
         })
     }
 }
 
-impl Course {
-    fn of(over_time: &MemoryHistory) -> Self {
+impl Sparkline {
+    fn from_history(over_time: &MemoryHistory) -> Self {
         let buckets = over_time.samples.buckets();
         let most = |series: usize| {
-            let chunks = buckets.chunks(buckets.len().div_ceil(COURSE).max(1));
+            let chunks = buckets.chunks(buckets.len().div_ceil(SPARKLINE_BUCKETS).max(1));
             let most = |chunk: &[crate::replay::literal::Bucket<3>]| {
                 chunk.iter().map(|bucket| bucket.max[series]).max().unwrap_or(0)
             };

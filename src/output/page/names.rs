@@ -1,28 +1,28 @@
-//! What a page names by its place in a list of the header.
+//! Lists of names in the header, to which the data refers by index.
 
 use crate::base::ids::PoolId;
 use crate::base::intern::SeededMap;
 use crate::study::DeviceStudy;
 
-/// Streams and pools by name, as the header lists them.
+/// The streams and pools of the header.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct NameTable {
     pub(super) streams: Vec<String>,
     pub(super) pools: Vec<String>,
     rows: SeededMap<String, usize>,
 }
 
-impl Names {
+impl NameTable {
     pub(super) fn stream(&mut self, handle: u64) -> usize {
         Self::row(&mut self.streams, &mut self.rows, handle.to_string())
     }
 
     pub(super) fn pool(&mut self, device: DeviceStudy<'_, '_>, pool: PoolId) -> usize {
-        self.pool_of(device.snapshot().pools.get(pool))
+        self.pool_by_id(device.snapshot().pools.get(pool))
     }
 
-    pub(super) fn pool_of(&mut self, [first, second]: [u64; 2]) -> usize {
-        // A colon sets them apart from streams.
+    pub(super) fn pool_by_id(&mut self, [first, second]: [u64; 2]) -> usize {
+        // The colon keeps pools apart from streams in `rows`.
         Self::row(&mut self.pools, &mut self.rows, format!("{first}:{second}"))
     }
 
@@ -34,7 +34,7 @@ impl Names {
     }
 }
 
-/// The place of `one` in a list of the header.
-pub(super) fn place_in<T: PartialEq + Copy>(all: &[T], one: T) -> usize {
+/// The index of `one` in `all`, a list of every variant.
+pub(super) fn index_of<T: PartialEq + Copy>(all: &[T], one: T) -> usize {
     all.iter().position(|other| *other == one).unwrap_or_default()
 }

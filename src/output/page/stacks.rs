@@ -1,4 +1,4 @@
-//! The stacks of a page's allocations: a tree of frames, and the lines that tables name them by.
+//! The stacks of a page's allocations: a tree of frames, and the source lines that label them.
 
 use rustc_hash::FxHashMap;
 
@@ -7,7 +7,6 @@ use crate::base::ids::{FrameId, StackId, to_u32};
 use crate::base::intern::Symbols;
 use crate::stacks::frames::{LineId, Origin, StackReader};
 
-/// The stacks that a page shows.
 pub(super) struct StackTable<'a, 's> {
     reader: &'a StackReader<'s>,
     /// Parent and frame; the root has neither.
@@ -17,7 +16,7 @@ pub(super) struct StackTable<'a, 's> {
     frame_rows: FxHashMap<FrameId, u32>,
     lines: Vec<LineId>,
     line_rows: FxHashMap<LineId, u32>,
-    /// Node and line of each stack.
+    /// Node and line of each interned stack.
     known: FxHashMap<StackId, (u32, u32)>,
 }
 
@@ -35,8 +34,8 @@ impl<'a, 's> StackTable<'a, 's> {
         }
     }
 
-    /// The node in which `stack` ends, and the line it is named by.
-    pub(super) fn of(&mut self, stack: StackId) -> (u32, u32) {
+    /// Adds `stack`; returns the node of its innermost frame and its line.
+    pub(super) fn intern(&mut self, stack: StackId) -> (u32, u32) {
         if let Some(known) = self.known.get(&stack) {
             return *known;
         }
@@ -53,7 +52,7 @@ impl<'a, 's> StackTable<'a, 's> {
             self.lines.push(line);
             to_u32(self.lines.len() - 1)
         });
-        // The frames of lines are told as well.
+        // Lines refer to frames of their own, which must be in the table too.
         if let Some(LineId { frame: code, caller, .. }) = self.lines.get(line as usize).copied() {
             for frame in [code, caller].into_iter().flatten() {
                 self.frame(frame);
@@ -82,7 +81,7 @@ impl<'a, 's> StackTable<'a, 's> {
         self.lines.len()
     }
 
-    /// All of it as columns, the strings as a JSON array.
+    /// The columns of the table; the strings are a JSON array.
     pub(super) fn columns(&self) -> Vec<(&'static str, Vec<u8>)> {
         let mut strings = Strings::default();
         let (mut parents, mut of_node) = (Column::default(), Column::default());
@@ -129,7 +128,6 @@ impl<'a, 's> StackTable<'a, 's> {
     }
 }
 
-/// Distinct strings.
 #[derive(Default)]
 struct Strings(Symbols);
 

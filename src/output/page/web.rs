@@ -1,12 +1,12 @@
-//! The script and the style of a page, in files of their own under `web/`.
+//! The script and the style of a page, from the files in `web/`.
 
-/// The files of the script, joined in this order: they share one scope.
+/// The files of the script, concatenated in this order into one scope.
 pub(super) const SCRIPT: &[&str] = &[
     // Text, elements and bytes.
     include_str!("web/format.js"),
     include_str!("web/dom.js"),
     include_str!("web/decode.js"),
-    // What a device's data says, at any moment.
+    // A device's data and its state at any entry.
     include_str!("web/columns.js"),
     include_str!("web/pyramid.js"),
     include_str!("web/totals.js"),
@@ -16,19 +16,19 @@ pub(super) const SCRIPT: &[&str] = &[
     include_str!("web/space.js"),
     include_str!("web/moment.js"),
     include_str!("web/device.js"),
-    // What is looked at, and its colours.
+    // The view, the highlight and the colours.
     include_str!("web/theme.js"),
     include_str!("web/highlight.js"),
     include_str!("web/view.js"),
     include_str!("web/colours.js"),
-    // The pictures.
+    // Charts.
     include_str!("web/raster.js"),
     include_str!("web/timeline.js"),
     include_str!("web/overlay.js"),
     include_str!("web/overview.js"),
     include_str!("web/map.js"),
     include_str!("web/flame.js"),
-    // The words, and the controls.
+    // Text and controls.
     include_str!("web/selection.js"),
     include_str!("web/figures.js"),
     include_str!("web/tables.js"),
@@ -42,10 +42,9 @@ pub(super) const SCRIPT: &[&str] = &[
     include_str!("web/main.js"),
 ];
 
-/// The style.
 pub(super) const STYLE: &str = concat!(include_str!("web/page.css"), include_str!("web/first.css"));
 
-/// The script as a page has it.
+/// The complete script.
 pub(super) fn script() -> String {
     let mut script = String::from("(() => {\n\"use strict\";\n");
     script.extend(SCRIPT.iter().copied());

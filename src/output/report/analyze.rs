@@ -1,12 +1,11 @@
-//! The answer of `oomscope analyze`: did it fail and where, how the memory is used, how that came, who holds
-//! it.
+//! The page of `oomscope analyze`: failures, memory use, the timeline, and the lines that hold the memory.
 
-use super::failure::{ooms, request};
+use super::failure::{failed_requests, hypothetical_request};
 use super::memory::{memory, pools_and_streams, segments};
+use super::phrases::{describe_file, timeline_range};
 use super::summary::summary;
-use super::timeline::{area, course, row};
-use super::words::{provenance, span};
-use super::{held as held_by, ranks};
+use super::timeline::{activity_rows, area, row};
+use super::{breakdown as held_by, ranks};
 use crate::analysis::failure::OomReport;
 use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport};
 use crate::base::units::{counted, size};
@@ -15,7 +14,7 @@ use crate::output::document::{Chart, Document, Layer, RowNote, Shape, Text, code
 use crate::study::attribution;
 use crate::study::{MemoryHistory, SERIES_ALLOCATED, SERIES_GAP, SERIES_RESERVED, TracePosition};
 
-/// The answer on one snapshot, or the table of ranks and the answer on the worst of them.
+/// Lays out one snapshot, or the table of ranks and the worst of them.
 pub fn analyze(report: &AnalyzeReport) -> Document {
     let mut document = Document::default();
     let worst = report.ranks.as_ref().and_then(|ranks| ranks.rows.first());
@@ -43,23 +42,23 @@ pub fn analyze(report: &AnalyzeReport) -> Document {
     document
 }
 
-/// What is said of the snapshots in `directory` when the command that left them is over: a page of a few lines.
+/// A short page on the snapshots that a finished command left in `directory`.
 pub fn after_run(report: &AnalyzeReport, directory: &str) -> Document {
     let mut document = Document::default();
     let snapshots = counted(report.snapshots.len() as u64, "snapshot");
     document.title(Text::from(format!("{snapshots} in ")).and(code(directory)));
     summary(&mut document, &report.summary);
-    // Of one rank: the others ran the same program.
+    // Warnings of one rank suffice: the others ran the same program.
     let first = report.snapshots.first().filter(|snapshot| snapshot.dry_run.is_some());
-    let told = first.into_iter().flat_map(|snapshot| &snapshot.warnings);
-    for warning in told.filter(|warning| comes_first(warning)) {
+    let shown_warnings = first.into_iter().flat_map(|snapshot| &snapshot.warnings);
+    for warning in shown_warnings.filter(|warning| comes_first(warning)) {
         document.field(warning.code.word().replace('-', " "), &*warning.message);
     }
     document.field("more", code(format!("oomscope {directory}")));
     document
 }
 
-/// Whether nothing is to be read without having read this first.
+/// Whether the reader must see `warning` before any figure.
 fn comes_first(warning: &Warning) -> bool {
     matches!(
         warning.code,
@@ -75,24 +74,24 @@ fn snapshot(document: &mut Document, snapshot: &SnapshotReport, report: &Analyze
     for warning in snapshot.warnings.iter().filter(|warning| comes_first(warning)) {
         document.warning(warning.code.word(), &*warning.message);
     }
-    document.paragraph(provenance(snapshot));
+    document.paragraph(describe_file(snapshot));
     if let (Some(ranks), [_]) = (&report.ranks, report.snapshots.as_slice()) {
         ranks::heading(document, ranks);
         ranks::table(document, ranks, report.top);
     }
-    // As in the table: the worst first.
+    // Worst first, as in the table.
     let rows = report.ranks.iter().flat_map(|ranks| &ranks.rows);
     let order: Vec<u64> =
         rows.filter(|row| row.path == snapshot.path).map(|row| row.device).collect();
     let mut devices: Vec<&DeviceReport> = snapshot.devices.iter().collect();
     devices.sort_by_key(|device| order.iter().position(|id| *id == device.device));
     for device in devices {
-        ooms(document, device);
-        request(document, device);
+        failed_requests(document, device);
+        hypothetical_request(document, device);
         memory(document, device);
         over_time(document, device);
-        held_by::held(document, device);
-        held_by::holders(document, device);
+        held_by::breakdown(document, device);
+        held_by::live_by_line(document, device);
         segments(document, device);
         pools_and_streams(document, &device.memory);
     }
@@ -114,11 +113,11 @@ fn over_time(document: &mut Document, device: &DeviceReport) {
     if device.peak.reserved_bytes > 0 {
         let mut inside = Document::default();
         inside.chart(chart(timeline, device));
-        document.details(format!("Over time ({})", span(timeline)), inside);
+        document.details(format!("Over time ({})", timeline_range(timeline)), inside);
     }
 }
 
-/// Layers that are told apart; the others are one.
+/// Maximum number of layers drawn; the others are drawn as one.
 const LAYERS: usize = 5;
 
 /// The largest layers, in the order of the categories.
@@ -144,15 +143,15 @@ fn chart(timeline: &MemoryHistory, device: &DeviceReport) -> Chart {
         area(most(SERIES_RESERVED), most(SERIES_ALLOCATED), layers(device)),
         row("", Shape::Axis, RowNote::None),
     ];
-    rows.extend(course(&device.course));
+    rows.extend(activity_rows(&device.course));
     let place = |entry: u64| [entry - timeline.first_entry; 2];
     if !device.ooms.is_empty() {
         let failed = device.ooms.iter().map(|oom| place(oom.event)).collect();
         rows.push(row("failed", Shape::Marks(failed), RowNote::None));
-        let said =
+        let label =
             |oom: &OomReport| format!("{}: {}", size(oom.requested_bytes), oom.verdict.word());
-        let said = device.ooms.iter().map(|oom| (oom.event - timeline.first_entry, said(oom)));
-        rows.push(row("", Shape::Labels(said.collect()), RowNote::None));
+        let label = device.ooms.iter().map(|oom| (oom.event - timeline.first_entry, label(oom)));
+        rows.push(row("", Shape::Labels(label.collect()), RowNote::None));
     }
     if let Some(TracePosition::Entry { event }) = device.moment
         && (timeline.first_entry..timeline.first_entry + timeline.entries).contains(&event)
@@ -160,7 +159,7 @@ fn chart(timeline: &MemoryHistory, device: &DeviceReport) -> Chart {
         rows.push(row("shown", Shape::Marks(vec![place(event)]), RowNote::None));
     }
     let unused = "reserved but not allocated, minimum of each column".to_owned();
-    // Kept in thousandths.
+    // The series is in thousandths, the chart in millionths.
     let gap = buckets.iter().map(|bucket| bucket.min[SERIES_GAP].saturating_mul(1000)).collect();
     rows.push(row("gap", Shape::Shares(gap), RowNote::MinMaxSentence(unused)));
     let starts = buckets.iter().map(|bucket| bucket.first as u64).collect();

@@ -1,17 +1,19 @@
-//! The answer of `oomscope explain`.
+//! The page of `oomscope explain`.
 
-use super::alike::{Alike, alike, by};
+use super::failure_groups::{FailureGroup, group_failures, source_label};
+use super::phrases::{caller_label, frame_label, stack_block};
 use super::summary::summary;
-use super::words::{called_from, place_in, stack};
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::base::units::{count, counted, percent, size};
-use crate::explain::{ExplainReport, Failure, Recording, RefusedMapping, StatisticsReport};
+use crate::explain::{
+    ExplainReport, ExplainedFailure, Recording, RefusedMapping, StatisticsReport,
+};
 use crate::output::document::{Cell, Document, Table, Text, alarm, code, faint, strong};
 
-/// Rows of messages and of statistics.
-const MOST_ROWS: usize = 64;
+/// Maximum number of rows of messages and of statistics.
+const MAX_ROWS: usize = 64;
 
-/// The answer as a document: `top` messages are explained in full, and of the others stands a row each.
+/// Lays out `report`: explains the first `top` messages in full and lists the others in a table.
 pub fn explain(report: &ExplainReport, top: usize) -> Document {
     let mut document = Document::default();
     document.title(match report.path.as_str() {
@@ -19,21 +21,21 @@ pub fn explain(report: &ExplainReport, top: usize) -> Document {
         path => code(path),
     });
     summary(&mut document, &report.summary);
-    document.paragraph(found(report));
-    let alike = alike(&report.failures);
-    for (i, group) in alike.iter().take(top).enumerate() {
+    document.paragraph(describe_input(report));
+    let failure_groups = group_failures(&report.failures);
+    for (i, group) in failure_groups.iter().take(top).enumerate() {
         let failure = group.first;
         self::failure(&mut document, group);
-        // A traceback of one frame is the line that has been said.
-        let traceback = stack("traceback", &failure.frames);
+        // A traceback of one frame repeats the line above.
+        let traceback = stack_block("traceback", &failure.frames);
         if traceback.frames.len() > 1 {
             document.stack(traceback);
         }
         figures(&mut document, failure, i == 0);
     }
-    further(&mut document, alike.get(top..).unwrap_or_default());
+    further_messages(&mut document, failure_groups.get(top..).unwrap_or_default());
     for mapping in &report.refused_mappings {
-        refused(&mut document, mapping);
+        refused_mappings(&mut document, mapping);
     }
     statistics(&mut document, &report.statistics);
     if let Some(recording) = &report.recording {
@@ -42,7 +44,7 @@ pub fn explain(report: &ExplainReport, top: usize) -> Document {
     document
 }
 
-fn refused(document: &mut Document, mapping: &RefusedMapping) {
+fn refused_mappings(document: &mut Document, mapping: &RefusedMapping) {
     document.heading(format!("Warnings of expandable segments, device {}", mapping.device));
     document.paragraph(format!(
         "{}, first in line {}: the device refused memory for an expandable segment, last with {} \
@@ -55,8 +57,8 @@ fn refused(document: &mut Document, mapping: &RefusedMapping) {
     ));
 }
 
-/// One line on what there is.
-fn found(report: &ExplainReport) -> String {
+/// Counts what the log contains.
+fn describe_input(report: &ExplainReport) -> String {
     let mut parts = Vec::new();
     if report.message_count > 0 {
         let different = report.failures.len() as u64;
@@ -80,10 +82,10 @@ fn found(report: &ExplainReport) -> String {
     if parts.is_empty() { lines } else { format!("{} in {lines}", parts.join("; ")) }
 }
 
-fn failure(document: &mut Document, group: &Alike) {
+fn failure(document: &mut Document, group: &FailureGroup) {
     let failure = group.first;
     let mut place = vec![format!("line {}", count(failure.line))];
-    let who = group.by();
+    let who = group.source_label();
     if !who.is_empty() {
         place.insert(0, who);
     }
@@ -93,8 +95,8 @@ fn failure(document: &mut Document, group: &Alike) {
     if let Some(system) = failure.system.filter(|name| !group.title().contains(name)) {
         place.insert(0, system.to_owned());
     }
-    if group.is_many() {
-        place.push("the numbers of the first".to_owned());
+    if group.has_several() {
+        place.push("numbers of the first".to_owned());
     }
     if let Some(version) = &failure.torch_version {
         place.push(format!("wording of PyTorch {version}"));
@@ -102,29 +104,29 @@ fn failure(document: &mut Document, group: &Alike) {
     let place = faint(format!(" ({})", place.join("; ")));
     document.heading(alarm(group.title()).and(place));
     let culprit = match &failure.culprit {
-        Some(culprit) => strong(crate::output::document::place(place_in(culprit)))
-            .and(said_there(failure.culprit_code.as_deref())),
+        Some(culprit) => strong(crate::output::document::source_location(frame_label(culprit)))
+            .and(source_text(failure.culprit_code.as_deref())),
         None if failure.frames.is_empty() => "unknown: no traceback before the message".into(),
         None => "the traceback has no user code".into(),
     };
     let caller = failure
         .called_from
         .as_ref()
-        .map(|frame| called_from(frame).and(said_there(failure.called_from_code.as_deref())));
+        .map(|frame| caller_label(frame).and(source_text(failure.called_from_code.as_deref())));
     document.fields("line", [culprit].into_iter().chain(caller));
-    // The verdicts are of PyTorch's allocator.
+    // Verdicts apply to PyTorch's allocator only.
     let verdict = if failure.system.is_some() { "why" } else { failure.verdict.word() };
     document.field(verdict, strong(&*failure.verdict_reason));
-    document.field("confidence", certainty(failure));
+    document.field("confidence", describe_certainty(failure));
     document.fields("what to do", failure.advice.iter().map(|advice| Text::from(&**advice)));
 }
 
-/// What stands at a line of code.
-fn said_there(text: Option<&str>) -> Text {
+/// The source text of a line, if known.
+fn source_text(text: Option<&str>) -> Text {
     text.map_or_else(Text::default, |text| Text::from(": ").and(code(text)))
 }
 
-fn certainty(failure: &Failure) -> String {
+fn describe_certainty(failure: &ExplainedFailure) -> String {
     let mut sure = match (failure.confidence, failure.verdict) {
         (Certainty::Certain, Verdict::Unknown) => "certain".to_owned(),
         (Certainty::Certain, _) => "certain: the numbers of the message decide it".to_owned(),
@@ -142,8 +144,8 @@ fn certainty(failure: &Failure) -> String {
     }
 }
 
-/// The numbers: with a glossary the first time.
-fn figures(document: &mut Document, failure: &Failure, with_meaning: bool) {
+/// The numbers of a message; `with_meaning` adds a glossary.
+fn figures(document: &mut Document, failure: &ExplainedFailure, with_meaning: bool) {
     let figures = &failure.figures;
     if figures.is_empty() {
         return;
@@ -159,18 +161,18 @@ fn figures(document: &mut Document, failure: &Failure, with_meaning: bool) {
     }
 }
 
-/// The messages after the first ones, a row each.
-fn further(document: &mut Document, groups: &[Alike]) {
+/// The messages after the first ones, one row each.
+fn further_messages(document: &mut Document, groups: &[FailureGroup]) {
     if groups.is_empty() {
         return;
     }
-    document.heading("Further messages, in the order of the log");
+    document.heading("Further messages, in log order");
     let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), size);
-    let row = |group: &Alike| {
+    let row = |group: &FailureGroup| {
         let f = group.first;
         vec![
             count(f.line),
-            group.by(),
+            group.source_label(),
             group.devices().unwrap_or_else(|| "-".to_owned()),
             bytes(f.requested_bytes),
             bytes(f.device_free_bytes),
@@ -180,15 +182,15 @@ fn further(document: &mut Document, groups: &[Alike]) {
         ]
     };
     let header = ["line", "by", "device", "requested", "free", "reserved", "verdict", "times"];
-    let left = groups.len().checked_sub(MOST_ROWS).filter(|left| *left > 0);
+    let left = groups.len().checked_sub(MAX_ROWS).filter(|left| *left > 0);
     let note = left.map(|n| format!("and {} more (--format json lists them)", count(n as u64)));
-    let rows = groups.iter().take(MOST_ROWS).map(row);
+    let rows = groups.iter().take(MAX_ROWS).map(row);
     document.table(Table::new(&header, &[1, 6], rows).note(note));
 }
 
 fn statistics(document: &mut Document, all: &[StatisticsReport]) {
     let Some(last) = all.last() else { return };
-    let who = by(last.rank, last.source.as_deref());
+    let who = source_label(last.rank, last.source.as_deref());
     let device = last.device.map_or_else(String::new, |device| format!(" of device {device}"));
     let label = if who.is_empty() { String::new() } else { format!("{who}; ") };
     let which = if all.len() > 1 { "the last of them, " } else { "" };
@@ -208,17 +210,17 @@ fn statistics(document: &mut Document, all: &[StatisticsReport]) {
     });
     document.table(Table::new(&["", "now", "peak", "meaning"], &[0, 3], rows(last)).note(note));
     if all.len() > 1 {
-        course(document, all);
+        all_statistics(document, all);
     }
 }
 
-/// All statistics of a log, a row each.
-fn course(document: &mut Document, all: &[StatisticsReport]) {
-    document.heading("All of them, in the order of the log");
+/// All statistics of a log, one row each.
+fn all_statistics(document: &mut Document, all: &[StatisticsReport]) {
+    document.heading("All statistics, in log order");
     let row = |s: &StatisticsReport| {
         vec![
             count(s.line),
-            by(s.rank, s.source.as_deref()),
+            source_label(s.rank, s.source.as_deref()),
             s.device.map_or_else(|| "-".to_owned(), |device| device.to_string()),
             size(s.peak_reserved_bytes),
             size(s.peak_allocated_bytes),
@@ -239,9 +241,9 @@ fn course(document: &mut Document, all: &[StatisticsReport]) {
         "OOMs",
         "state",
     ];
-    let left_out = all.len().saturating_sub(MOST_ROWS);
+    let left_out = all.len().saturating_sub(MAX_ROWS);
     let note =
-        (left_out > 0).then(|| format!("the last {MOST_ROWS} of {}", count(all.len() as u64)));
+        (left_out > 0).then(|| format!("the last {MAX_ROWS} of {}", count(all.len() as u64)));
     let rows = all.iter().skip(left_out).map(row);
     document.table(Table::new(&header, &[1, 8], rows).note(note));
 }
@@ -262,7 +264,7 @@ fn rows(s: &StatisticsReport) -> Vec<Vec<Cell>> {
     let row = |name: &str, now: u64, most: Option<u64>, meaning: &str| {
         let most = most.map_or_else(String::new, size);
         let name = match name.strip_prefix("  ") {
-            Some(part) => Cell::Part(1, part.into()),
+            Some(part) => Cell::Indented(1, part.into()),
             None => name.into(),
         };
         vec![name, size(now).into(), most.into(), meaning.into()]
@@ -295,7 +297,7 @@ fn rows(s: &StatisticsReport) -> Vec<Vec<Cell>> {
         s.inactive_split_bytes,
         None,
         "free memory that shares segments with live blocks (\"non-releasable\"): empty_cache() \
-         cannot give it back. Expandable segments are not counted",
+         cannot release it. Expandable segments are not counted",
     ));
     if let Some(bytes) = s.private_pool_bytes {
         rows.push(row("private pools", bytes, None, "reserved memory of CUDA graphs and MemPools"));

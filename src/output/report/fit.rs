@@ -1,9 +1,10 @@
-//! The answer of `oomscope fit`.
+//! The page of `oomscope fit`.
 
 use std::collections::BTreeSet;
 
+use super::phrases::add_warnings;
 use super::summary::summary;
-use super::words::warnings;
+use crate::allocator::verdict::Verdict;
 use crate::base::units::{count, percent, ratio, signed_size, size};
 use crate::output::document::{Cell, Document, Table, alarm, code};
 use crate::whatif::fit::{
@@ -11,13 +12,13 @@ use crate::whatif::fit::{
     SizeReport,
 };
 
-/// The answer as a document.
+/// Lays out `report`.
 pub fn fit(report: &FitReport) -> Document {
     let mut document = Document::default();
     let files = report.recordings.iter().map(|one| format!("{} at {}", one.path, one.size));
     document.title(code(files.collect::<Vec<_>>().join(", ")));
     summary(&mut document, &report.summary);
-    warnings(&mut document, &report.warnings);
+    add_warnings(&mut document, &report.warnings);
     document.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     for device in &report.devices {
         if report.devices.len() > 1 {
@@ -32,28 +33,28 @@ fn device(document: &mut Document, device: &FitDevice) {
     if device.by_second.is_empty() {
         peaks(document, device);
     } else {
-        document.heading("The largest with each second number");
-        let header = ["with", "size", "to spare", "the next", "with a setting"];
+        document.heading("Largest size with each second number");
+        let header = ["second", "largest", "headroom", "the next", "with a setting"];
         let rows = device.by_second.iter().map(|of| largest_row(of, device));
         document.table(Table::new(&header, &[3, 4], rows));
         grid(document, device);
     }
     if !device.growth.is_empty() {
-        document.heading(format!("What the peak at {} is of", device.growth_size()));
+        document.heading(format!("Peak at {}, by line", device.growth_size()));
         let header = match device.growth_at_second {
-            None => ["bytes", "share", "each unit more", "grows", "line"],
-            Some(_) => ["bytes", "share", "one more of the first", "of the second", "line"],
+            None => ["bytes", "share", "per unit", "growth", "line"],
+            Some(_) => ["bytes", "share", "per unit of the first", "of the second", "line"],
         };
         let rest = (device.growth_rest_bytes > 0).then(|| rest_row(device));
         let rows = device.growth.iter().map(growth_row).chain(rest);
         document.table(Table::new(&header, &[3, 4], rows));
     }
-    document.heading("What this rests on");
+    document.heading("Evidence");
     document.field(
         "paired",
         format!(
-            "{} of the memory at the peak of the largest recording, and {} of all that it asks for, is asked for by the \
-             same stacks in another",
+            "{} of the memory at the peak of the largest recording, and {} of all bytes it requests, have the same stack in \
+             another recording",
             percent(device.paired_ratio),
             percent(device.asked_paired_ratio)
         ),
@@ -66,10 +67,10 @@ fn device(document: &mut Document, device: &FitDevice) {
                 check.size,
                 size(check.predicted_allocated_bytes),
                 size(check.recorded_allocated_bytes),
-                off(check.allocated_error_ratio),
+                describe_error(check.allocated_error_ratio),
                 size(check.predicted_reserved_bytes),
                 size(check.recorded_reserved_bytes),
-                off(check.reserved_error_ratio),
+                describe_error(check.reserved_error_ratio),
             )
         }),
     );
@@ -77,11 +78,11 @@ fn device(document: &mut Document, device: &FitDevice) {
         let more = if device.growth_at_second.is_none() { "third" } else { "further" };
         document.field(
             "checked",
-            format!("by no {more} recording: one at another size would tell how far to trust this"),
+            format!("no {more} recording; add one at another size to test the prediction"),
         );
     }
     document.fields(
-        "not paired",
+        "unpaired",
         device
             .unpaired
             .iter()
@@ -91,18 +92,18 @@ fn device(document: &mut Document, device: &FitDevice) {
 
 fn peaks(document: &mut Document, device: &FitDevice) {
     document.heading("Peak at each size");
-    // Without a capacity the bars are of the greatest peak.
+    // Without a capacity the bars are relative to the largest peak.
     let greatest = device.sizes.iter().map(|of| of.peak_reserved_bytes).max().unwrap_or(0);
-    let (whole, of_whole) = match device.capacity_bytes {
+    let (full_bar, bar_header) = match device.capacity_bytes {
         Some(capacity) => (capacity, "of the device"),
-        None => (greatest, "of the greatest"),
+        None => (greatest, "of the largest"),
     };
-    let header = ["size", "peak allocated", "peak reserved", of_whole, "fits", ""];
-    let rows = device.sizes.iter().map(|of| sizes_row(of, whole));
+    let header = ["size", "peak allocated", "peak reserved", bar_header, "fits", ""];
+    let rows = device.sizes.iter().map(|of| size_row(of, full_bar));
     document.table(Table::new(&header, &[3, 5], rows));
 }
 
-/// The largest with one second number.
+/// The largest size with one second number.
 fn largest_row(of: &LargestAt, device: &FitDevice) -> Vec<Cell> {
     let fits = of.largest.as_ref();
     let size_of = |largest: &Largest| match (largest.to_size(), largest.size) {
@@ -113,9 +114,10 @@ fn largest_row(of: &LargestAt, device: &FitDevice) -> Vec<Cell> {
     let next = fits.and_then(Largest::to_size).and_then(|fits| device.failing_beyond(fits));
     vec![
         format!("x{}", of.second.unwrap_or(1)).into(),
-        fits.map_or("not told".to_owned(), size_of).into(),
+        fits.map_or("unknown".to_owned(), size_of).into(),
         fits.and_then(|fits| fits.unreserved_bytes).map_or(String::new(), size).into(),
-        next.map_or(String::new(), |(at, failed)| format!("{at}: {}", asked_for(failed))).into(),
+        next.map_or(String::new(), |(at, failed)| format!("{at} {}", describe_failure(failed)))
+            .into(),
         of.best
             .as_ref()
             .map_or(String::new(), |best| format!("{} with {}", size_of(best), best.settings))
@@ -123,7 +125,7 @@ fn largest_row(of: &LargestAt, device: &FitDevice) -> Vec<Cell> {
     ]
 }
 
-/// Peaks with the first numbers downwards and the second across.
+/// Peaks, with the first number by row and the second by column.
 fn grid(document: &mut Document, device: &FitDevice) {
     document.heading("Peak reserved at each size (! does not fit, * recorded)");
     let firsts: BTreeSet<u64> = device.sizes.iter().map(|of| of.size.first).collect();
@@ -150,7 +152,7 @@ fn grid(document: &mut Document, device: &FitDevice) {
     document.table(Table::new(&header, &[], rows));
 }
 
-fn off(error: f64) -> String {
+fn describe_error(error: f64) -> String {
     match error {
         0.0 => "equal".to_owned(),
         more if more > 0.0 => format!("{} too high", percent(more)),
@@ -158,38 +160,42 @@ fn off(error: f64) -> String {
     }
 }
 
-/// `whole` bytes make a whole bar.
-fn sizes_row(of: &SizeReport, whole: u64) -> Vec<Cell> {
+/// `whole` bytes fill the bar.
+fn size_row(of: &SizeReport, full_bar: u64) -> Vec<Cell> {
     vec![
         of.size.to_string().into(),
         size(of.peak_allocated_bytes).into(),
         size(of.peak_reserved_bytes).into(),
-        Cell::Bar(ratio(of.peak_reserved_bytes, whole).min(1.0)),
+        Cell::Bar(ratio(of.peak_reserved_bytes, full_bar).min(1.0)),
         match of.fits {
             Some(true) => "yes".into(),
             Some(false) => alarm("no").into(),
             None => "".into(),
         },
         match &of.failed {
-            Some(failed) => asked_for(failed).into(),
+            Some(failed) => describe_failure(failed).into(),
             None if of.is_recorded => "recorded".into(),
             None => "".into(),
         },
     ]
 }
 
-fn asked_for(failed: &PredictedFailure) -> String {
-    format!("{} asked for{}", size(failed.requested_bytes), failed.label())
+fn describe_failure(failed: &PredictedFailure) -> String {
+    let location = &failed.location;
+    let line =
+        location.frame.as_ref().map_or_else(String::new, |_| format!(" at {}", location.label()));
+    let why = if failed.verdict == Verdict::Fragmentation { " (fragmentation)" } else { "" };
+    format!("fails: {} requested{line}{why}", size(failed.requested_bytes))
 }
 
 fn rest_row(device: &FitDevice) -> Vec<Cell> {
-    let told: f64 = device.growth.iter().map(|line| line.share_ratio).sum();
+    let shown: f64 = device.growth.iter().map(|line| line.share_ratio).sum();
     vec![
         size(device.growth_rest_bytes).into(),
-        percent((1.0 - told).max(0.0)).into(),
+        percent((1.0 - shown).max(0.0)).into(),
         "".into(),
         "".into(),
-        "all other lines, which grow less".into(),
+        "all other lines, with less growth".into(),
     ]
 }
 
@@ -198,13 +204,13 @@ fn growth_row(line: &GrowingLine) -> Vec<Cell> {
         (Some(second), Some(law)) => {
             [(line.bytes_per_unit, line.law), (second, law)].map(|(bytes, law)| {
                 if bytes == 0 {
-                    grows(LawKind::Constant).to_owned()
+                    describe_law(LawKind::Constant).to_owned()
                 } else {
-                    format!("{}, {}", signed_size(bytes), grows(law))
+                    format!("{}, {}", signed_size(bytes), describe_law(law))
                 }
             })
         }
-        _ => [signed_size(line.bytes_per_unit), grows(line.law).to_owned()],
+        _ => [signed_size(line.bytes_per_unit), describe_law(line.law).to_owned()],
     };
     vec![
         size(line.bytes).into(),
@@ -215,14 +221,14 @@ fn growth_row(line: &GrowingLine) -> Vec<Cell> {
     ]
 }
 
-fn grows(law: LawKind) -> &'static str {
+fn describe_law(law: LawKind) -> &'static str {
     match law {
-        LawKind::Constant => "no",
-        LawKind::Linear => "in proportion",
-        LawKind::Quadratic => "with the square",
-        LawKind::Cubic => "with the cube",
-        LawKind::Line => "as a line",
-        LawKind::Parabola => "as a parabola",
-        LawKind::Near => "about as a line",
+        LawKind::Constant => "none",
+        LawKind::Linear => "linear",
+        LawKind::Quadratic => "quadratic",
+        LawKind::Cubic => "cubic",
+        LawKind::Line => "linear, with a fixed part",
+        LawKind::Parabola => "quadratic, with other parts",
+        LawKind::Near => "roughly linear",
     }
 }

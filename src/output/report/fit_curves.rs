@@ -1,12 +1,12 @@
-//! The peaks of `oomscope fit` by size, as pictures.
+//! The peaks of `oomscope fit` by size, as curves.
 
 use std::collections::BTreeSet;
 
 use crate::base::units::size;
-use crate::output::document::{Curve, CurveLine, LineRole, CurveMark, CurvePoint};
+use crate::output::document::{Curve, CurveLine, CurveMark, CurvePoint, LineRole};
 use crate::whatif::fit::{FitCurve, FitDevice, FitReport, Largest, SizeReport};
 
-/// A picture with its title for each device and second number, the largest second first.
+/// One curve with its title per device and second number, the largest second number first.
 pub fn fit_curves(report: &FitReport) -> Vec<(String, Curve)> {
     let of_device = |device: &FitDevice| {
         let seconds: BTreeSet<Option<u64>> =
@@ -34,7 +34,7 @@ fn curve(device: &FitDevice, second: Option<u64>) -> Curve {
     let as_recorded = of_second().next();
     let with_best =
         best.and_then(|best| of_second().skip(1).find(|curve| curve.settings == best.settings));
-    // Far beyond the device the lines say nothing more.
+    // Sizes far beyond the capacity would only flatten the chart.
     let most =
         device.capacity_bytes.map_or(u64::MAX, |capacity| capacity.saturating_add(capacity / 3));
     let mut lines = Vec::new();
@@ -52,11 +52,13 @@ fn curve(device: &FitDevice, second: Option<u64>) -> Curve {
         lines.push(line(named("allocated"), LineRole::Secondary, curve, most, |of| {
             of.peak_allocated_bytes
         }));
-        lines.push(line(named("reserved"), LineRole::Main, curve, most, |of| of.peak_reserved_bytes));
+        lines.push(line(named("reserved"), LineRole::Main, curve, most, |of| {
+            of.peak_reserved_bytes
+        }));
     }
     let mark = |largest: Option<&Largest>, look: LineRole, with: &str| {
         let at = largest?.to_size().filter(|at| at.first > 0)?;
-        Some(CurveMark { at: at.first, said: format!("{at} fits{with}"), look })
+        Some(CurveMark { x: at.first, label: format!("{at} fits{with}"), role: look })
     };
     let with = best.map_or_else(String::new, |best| format!(" with {}", best.settings));
     let marks = [mark(best, LineRole::Alternative, &with), mark(largest, LineRole::Main, "")];
@@ -66,20 +68,20 @@ fn curve(device: &FitDevice, second: Option<u64>) -> Curve {
             None => "size".to_owned(),
         },
         lines,
-        limit: device.capacity_bytes.map(|bytes| (bytes, "all of the device".to_owned())),
+        limit: device.capacity_bytes.map(|bytes| (bytes, "the device's capacity".to_owned())),
         marks: marks.into_iter().flatten().collect(),
     }
 }
 
-/// A line of the sizes up to the first that needs `most` bytes.
+/// A line of the sizes below the first that needs more than `max_bytes`.
 fn line(
     name: String,
     look: LineRole,
     curve: &FitCurve,
-    most: u64,
+    max_bytes: u64,
     bytes: impl Fn(&SizeReport) -> u64,
 ) -> CurveLine {
-    let beyond = curve.sizes.iter().position(|of| bytes(of) > most);
+    let beyond = curve.sizes.iter().position(|of| bytes(of) > max_bytes);
     let sizes = &curve.sizes[..beyond.unwrap_or(curve.sizes.len())];
     let point = |of: &SizeReport| CurvePoint {
         x: of.size.first,
@@ -97,5 +99,5 @@ fn line(
         is_measured: of.is_recorded,
     };
     let points = sizes.iter().map(point).collect();
-    CurveLine { name, look, points }
+    CurveLine { name, role: look, points }
 }

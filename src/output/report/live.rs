@@ -1,14 +1,14 @@
-//! The answer of `oomscope live`.
+//! The page of `oomscope live`.
 
-use super::words::{failed, replayed};
+use super::phrases::{add_failed_requests, begin_replay_page};
 use crate::base::units::{count, counted, duration, size};
 use crate::output::document::{Document, Table, alarm};
 use crate::whatif::{CallTimes, Cost, Costs, EntryReport, LiveDevice, LiveDifference, LiveReport};
 
-/// The answer as a document.
+/// Lays out `report`.
 pub fn live(report: &LiveReport) -> Document {
     let mut document = Document::default();
-    replayed(
+    begin_replay_page(
         &mut document,
         &report.path,
         None,
@@ -23,7 +23,7 @@ pub fn live(report: &LiveReport) -> Document {
     document
 }
 
-/// What calls cost, as a document.
+/// Lays out the measured costs of device calls.
 pub fn costs(costs: &Costs) -> Document {
     let mut document = Document::default();
     document.title(format!("Device calls on {}", costs.measured_on()));
@@ -64,7 +64,7 @@ fn gpu(document: &mut Document, report: &LiveReport) {
     document.field("memory", memory);
     document.field("what-ifs", format!("on this GPU: --capacity {}", gpu.within_reach_bytes));
     let pace = match report.pace {
-        "recorded" => "calls made when they were recorded",
+        "recorded" => "calls made at the recorded times",
         _ => "calls made as fast as possible",
     };
     let touched = if report.touched { ", all memory written once" } else { "" };
@@ -82,18 +82,18 @@ fn live_device(document: &mut Document, device: &LiveDevice) {
     let went_well = device.ooms.is_empty() && device.as_predicted;
     let title = if went_well { title.into() } else { alarm(title) };
     document.heading(title);
-    failed(document, &device.ooms);
+    add_failed_requests(document, &device.ooms);
     match &device.first_difference {
         None => {
-            document.field("prediction", "every decision as on a simulated device of this size");
+            document.field("prediction", "every decision matches a simulated device of this size");
         }
         Some(difference) => differs(document, difference),
     }
     if device.start == "reconstructed" {
         document.field(
                 "start",
-                "not recorded; rebuilt by undoing the trace from the final segments, and taken from the \
-                 GPU first",
+                "not recorded; reconstructed by undoing the trace from the final segments, and allocated \
+                 on the GPU first",
             );
     }
     let peak = format!(
@@ -119,9 +119,9 @@ fn differs(document: &mut Document, difference: &LiveDifference) {
     };
     let at = count(difference.event as u64);
     let text = match (&difference.predicted, &difference.live) {
-        (None, None) => format!("all but one decision, at entry {at}"),
+        (None, None) => format!("every decision but one, at entry {at}"),
         (predicted, live) => format!(
-            "holds up to entry {at}: predicted {}, on the GPU {}",
+            "matches up to entry {at}: predicted {}, on the GPU {}",
             did(predicted),
             did(live)
         ),

@@ -1,15 +1,15 @@
-//! How a device's memory is used: totals, segments, blocks, pools and streams.
+//! The memory of a device: totals, segments, blocks, pools and streams.
 
-use super::words::{self, pool};
+use super::phrases::{self, pool_label};
 use crate::analysis::DeviceReport;
 use crate::base::units::{count, counted, percent, ratio, size, stream};
 use crate::output::document::{Cell, Document, Table};
 use crate::study::memory::{MemoryReport, PoolReport, SegmentReport, StreamReport};
 
-/// The totals, what of them is rounding, and the peaks.
+/// Totals, rounding and peaks.
 pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     let memory = &device.memory;
-    let at = words::at_in(device, device.moment.unwrap_or_default());
+    let at = phrases::describe_position_on(device, device.moment.unwrap_or_default());
     document.heading(format!("Memory of device {} {at}", device.device));
     document.table(Table::new(&["", "bytes", "share", ""], &[0, 3], totals(memory)));
     let free = &memory.fragmentation;
@@ -19,7 +19,7 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
         document.field(
             "rounding",
             format!(
-                "{} ({}) of the blocks in use{pending} is rounding: the program asked for {}",
+                "{} ({}) of the blocks in use{pending} is rounding: the program requested {}",
                 size(free.rounding_bytes),
                 percent(free.rounding_ratio),
                 size(memory.requested_bytes)
@@ -35,11 +35,11 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
         }
         None => "before the first entry".to_owned(),
     };
-    let least = if peak.is_lower_bound { "at least " } else { "" };
+    let bound = if peak.is_lower_bound { "at least " } else { "" };
     document.field(
         "peak",
         format!(
-            "{least}{} allocated {}, {least}{} reserved {}",
+            "{bound}{} allocated {}, {bound}{} reserved {}",
             size(peak.allocated_bytes),
             at(peak.allocated_event),
             size(peak.reserved_bytes),
@@ -71,22 +71,22 @@ fn totals(memory: &MemoryReport) -> Vec<Vec<Cell>> {
     }
     let (cached, largest) = (counted(inactive.count, "block"), size(inactive.largest_bytes));
     rows.push(row(0, "free", inactive.bytes, format!("cached in {cached}, the largest {largest}")));
-    let releasable = "empty_cache() would give it back to the device".to_owned();
+    let releasable = "empty_cache() would release it to the device".to_owned();
     rows.push(row(1, "releasable", free.releasable_bytes, releasable));
     let private = memory.pools.iter().filter(|p| p.pool_id != [0, 0]);
     let private = match private.map(|p| p.inactive_bytes).fold(0, u64::saturating_add) {
         0 => String::new(),
-        bytes => format!(", or is in private pools ({})", size(bytes)),
+        bytes => format!(" or in private pools ({})", size(bytes)),
     };
     let stranded = match free.stranded_bytes {
         0 => "none of it is stuck beside live blocks".to_owned(),
-        _ => format!("stuck beside live blocks{private}: for smaller requests only"),
+        _ => format!("stuck beside live blocks{private}, usable by smaller requests only"),
     };
     rows.push(row(1, "stranded", free.stranded_bytes, stranded));
     rows
 }
 
-/// The segments by kind, the blocks by state, and where memory is free.
+/// Segments by kind, blocks by state, and the segments with free memory.
 pub(super) fn segments(document: &mut Document, device: &DeviceReport) {
     let memory = &device.memory;
     if device.segments.top_segments.is_empty() {
@@ -121,7 +121,6 @@ pub(super) fn segments(document: &mut Document, device: &DeviceReport) {
 }
 
 fn free_segments(device: &DeviceReport) -> Table {
-    /// What tells least.
     const BLOCKS: usize = 3;
     let kind = |s: &SegmentReport| match (s.small, s.expandable) {
         (true, false) => "small",
@@ -165,13 +164,13 @@ fn free_segments(device: &DeviceReport) -> Table {
     Table::new(&header, &[0, 1], rows).optional_columns(&[BLOCKS])
 }
 
-/// A row a pool and a row a stream, where there are several.
+/// Tables of pools and of streams, if there are several.
 pub(super) fn pools_and_streams(document: &mut Document, memory: &MemoryReport) {
     if memory.pools.len() > 1 {
         let row = |p: &PoolReport| {
             let sizes = [p.reserved_bytes, p.allocated_bytes, p.pending_bytes, p.inactive_bytes];
             let last = counted(p.streams.len() as u64, "stream");
-            cells(pool(p.pool_id), sizes, last)
+            cells(pool_label(p.pool_id), sizes, last)
         };
         let is_pending = memory.pools.iter().any(|p| p.pending_bytes > 0);
         document.heading("Pools");
@@ -193,7 +192,7 @@ fn cells(name: String, sizes: [u64; 4], last: String) -> Vec<String> {
     [name].into_iter().chain(sizes.map(size)).chain([last]).collect()
 }
 
-/// A table of pools or streams, the pending bytes left out where there are none.
+/// A table of pools or streams, without the pending bytes if there are none.
 fn spaces(
     first: &'static str,
     last: &'static str,

@@ -1,27 +1,27 @@
-//! Answers laid out for people.
+//! Lays out reports as documents for people.
 //!
-//! Takes finished answers and returns a [`Document`](crate::output::document::Document), a function for each command. It computes nothing but words and order, and knows no snapshot, no replay and no terminal: how a
-//! document looks is the renderers' part.
+//! In: a finished report. Out: a [`Document`](crate::output::document::Document), one function per command. Decides
+//! wording and order only; knows no snapshot, no replay and no output format.
 
-mod alike;
 mod analyze;
+mod breakdown;
 mod diff;
 mod explain;
 mod failure;
+mod failure_groups;
 mod fit;
 mod fit_curves;
 pub(crate) mod gate;
-mod held;
 #[cfg(feature = "cuda")]
 mod live;
 mod memory;
+mod phrases;
 mod program;
 mod ranks;
 mod replay;
 mod summary;
 mod timeline;
 mod whatif;
-mod words;
 
 pub use analyze::{after_run, analyze};
 pub use diff::diff;

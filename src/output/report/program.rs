@@ -1,17 +1,17 @@
-//! The answer of `oomscope whatif --program`.
+//! The page of `oomscope whatif --program`.
 
+use super::phrases::add_warnings;
 use super::summary::summary;
-use super::words::warnings;
 use crate::base::units::{counted, signed_size, size};
 use crate::output::document::{Cell, Document, Table, alarm, code};
 use crate::whatif::program::{ProgramDevice, ProgramReport, ProgramRow};
 
-/// The answer as a document.
+/// Lays out `report`.
 pub fn program(report: &ProgramReport) -> Document {
     let mut document = Document::default();
     document.title(code(&*report.path));
     summary(&mut document, &report.summary);
-    warnings(&mut document, &report.warnings);
+    add_warnings(&mut document, &report.warnings);
     document.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     for device in &report.devices {
         self::device(&mut document, device);
@@ -32,39 +32,38 @@ fn device(document: &mut Document, device: &ProgramDevice) {
         document.field(
             "start",
             format!(
-                "the recording began with {} reserved: peaks are those of the same calls on a pool that begins empty",
+                "the recording started with {} reserved; the peaks are those of the same requests on an empty pool",
                 size(device.reserved_before_bytes)
             ),
         );
     }
     if device.goes_on {
-        document.field("goes on", "for a step after the failure, like the step before it");
+        document.field("continued", "after the failure, by one step like the one before it");
     } else if device.ends_in_failure {
         document.field(
-            "goes on",
-            "not known: the recording ends with the failure, and shows no step like this one before it",
+            "continued",
+            "unknown: the recording ends with the failure and has no earlier step like this one",
         );
     }
     let is_bounded = device.capacity_bytes.is_some();
     let header: &[&str] = if is_bounded {
-        &["change", "peak allocated", "peak reserved", "less", "fits", "sure"]
+        &["change", "peak allocated", "peak reserved", "saved", "fits", "sure"]
     } else {
-        &["change", "peak allocated", "peak reserved", "less", "sure"]
+        &["change", "peak allocated", "peak reserved", "saved", "sure"]
     };
     let (gains, idle): (Vec<_>, Vec<_>) = device.rows.iter().partition(|row| row.is_gain());
     let rows = [&device.as_recorded].into_iter().chain(gains);
     document.table(Table::new(header, &[0], rows.map(|row| cells(row, is_bounded))));
     if !idle.is_empty() {
         let idle: Vec<&str> = idle.iter().map(|row| row.description.as_str()).collect();
-        document
-            .paragraph(format!("Replayed as well, and no less at the peak: {}", idle.join("; ")));
+        document.paragraph(format!("Also replayed, without a lower peak: {}", idle.join("; ")));
     }
     if !device.without.is_empty() {
         document.heading("Without a line");
         let header: &[&str] = if is_bounded {
-            &["holds", "peak allocated", "peak reserved", "less", "fits", "line"]
+            &["held", "peak allocated", "peak reserved", "saved", "fits", "line"]
         } else {
-            &["holds", "peak allocated", "peak reserved", "less", "line"]
+            &["held", "peak allocated", "peak reserved", "saved", "line"]
         };
         let rows = device.without.iter().map(|row| without(row, is_bounded));
         document.table(Table::new(header, &[header.len() - 1], rows));

@@ -1,25 +1,25 @@
-//! Several devices, of one snapshot or of many, a row each.
+//! The table of ranks: devices of one or several snapshots, one row each.
 
 use crate::allocator::verdict::Verdict;
-use crate::analysis::{Rank, Ranks};
+use crate::analysis::{RankRow, Ranks};
 use crate::base::units::{counted, percent, size};
 use crate::output::document::{Cell, Document, Table, Text, code};
 
-/// The directory that all paths begin with, its slash included.
-fn common_directory(rows: &[Rank]) -> String {
+/// The common directory of all paths, including its slash.
+fn common_directory(rows: &[RankRow]) -> String {
     let mut paths = rows.iter().map(|r| r.path.as_str());
     let mut common = paths.next().unwrap_or_default();
     for path in paths {
         let same = common.bytes().zip(path.bytes()).take_while(|(a, b)| a == b).count();
-        // A byte that differs may lie inside a character.
+        // The first differing byte may be inside a character.
         let same = (0..=same).rev().find(|i| common.is_char_boundary(*i)).unwrap_or(0);
         common = common.get(..same).unwrap_or_default();
     }
     common.rfind('/').and_then(|slash| common.get(..=slash)).unwrap_or_default().to_owned()
 }
 
-/// The ending that all paths have, such as `.pickle.gz`.
-fn common_ending(rows: &[Rank]) -> String {
+/// The common ending of all paths, such as `.pickle.gz`.
+fn common_ending(rows: &[RankRow]) -> String {
     let ending = |path: &str| {
         let name = path.rsplit('/').next().unwrap_or_default();
         [".pickle", ".pkl", ".json"]
@@ -31,8 +31,8 @@ fn common_ending(rows: &[Rank]) -> String {
     if rows.iter().all(|r| r.path.ends_with(&first)) { first } else { String::new() }
 }
 
-/// The cells of one row, the path without the directory and the ending that all have.
-fn cells(rank: &Rank, directory: &str, ending: &str) -> Vec<Cell> {
+/// One row; the path without `directory` and `ending`.
+fn cells(rank: &RankRow, directory: &str, ending: &str) -> Vec<Cell> {
     let name = rank.path.strip_prefix(directory).unwrap_or(&rank.path);
     vec![
         code(name.strip_suffix(ending).unwrap_or(name)).into(),
@@ -47,8 +47,8 @@ fn cells(rank: &Rank, directory: &str, ending: &str) -> Vec<Cell> {
     ]
 }
 
-/// What is known of the device's memory.
-fn capacity(rank: &Rank) -> String {
+/// The capacity of the device, or a lower bound.
+fn capacity(rank: &RankRow) -> String {
     match (rank.capacity_bytes, rank.reach_bytes) {
         (Some(bytes), _) => size(bytes),
         (None, Some(bytes)) => format!(">= {}", size(bytes)),
@@ -56,7 +56,6 @@ fn capacity(rank: &Rank) -> String {
     }
 }
 
-/// The title of a page on several snapshots.
 pub(super) fn title(document: &mut Document, ranks: &Ranks) {
     let mut paths: Vec<&str> = ranks.rows.iter().map(|row| &*row.path).collect();
     paths.sort_unstable();
@@ -75,14 +74,14 @@ pub(super) fn title(document: &mut Document, ranks: &Ranks) {
     document.title(which.and(", the worst first"));
 }
 
-/// The heading over the devices of one snapshot, and how they compare.
+/// The heading above the devices of one snapshot, and a comparison.
 pub(super) fn heading(document: &mut Document, ranks: &Ranks) {
     let number = counted(ranks.rows.len() as u64, "device");
     document.heading(format!("{number}, the worst first"));
     document.paragraph(&*ranks.summary);
 }
 
-/// The `top` rows of the table, the worst first.
+/// The first `top` rows of the table, worst first.
 pub(super) fn table(document: &mut Document, ranks: &Ranks, top: usize) {
     let rows = &ranks.rows;
     let (directory, ending) = (common_directory(rows), common_ending(rows));
@@ -102,9 +101,9 @@ pub(super) fn table(document: &mut Document, ranks: &Ranks, top: usize) {
     let others = rows.len().saturating_sub(top) as u64;
     let note = (others > 0).then(|| format!("and {}; --top shows more", counted(others, "other")));
     let cells = rows.iter().take(top).map(|rank| cells(rank, &directory, &ending));
-    let table = Table::new(&header, &[0, 2], cells).least(&[5, 4, 7]).note(note);
-    let table = if is_known { table } else { table.without(8) };
-    document.table(if is_one { table.without(0) } else { table });
+    let table = Table::new(&header, &[0, 2], cells).optional_columns(&[5, 4, 7]).note(note);
+    let table = if is_known { table } else { table.without_column(8) };
+    document.table(if is_one { table.without_column(0) } else { table });
     if ranks.earlier_dumps > 0 {
         let dumps = counted(ranks.earlier_dumps, "earlier snapshot");
         document.paragraph(format!("{dumps} of the same processes left out"));

@@ -1,15 +1,15 @@
-//! The answer of `oomscope replay`.
+//! The page of `oomscope replay`.
 
-use super::words::{failed, replayed};
+use super::phrases::{add_failed_requests, begin_replay_page};
 use crate::base::units::{count, counted, size};
 use crate::output::document::{Document, Table, alarm};
 use crate::study::LostHistory;
 use crate::whatif::{ReplayReport, ReplayedDevice, SettingsFrom, describe_outcome};
 
-/// The answer as a document.
+/// Lays out `report`.
 pub fn replay(report: &ReplayReport) -> Document {
     let mut document = Document::default();
-    replayed(
+    begin_replay_page(
         &mut document,
         &report.path,
         Some(&report.summary),
@@ -76,7 +76,7 @@ fn verified(document: &mut Document, device: &ReplayedDevice) {
         );
     }
     figures(document, device, None);
-    failed(document, &device.ooms);
+    add_failed_requests(document, &device.ooms);
 }
 
 fn what_if(document: &mut Document, device: &ReplayedDevice, recorded: &ReplayedDevice) {
@@ -90,14 +90,14 @@ fn what_if(document: &mut Document, device: &ReplayedDevice, recorded: &Replayed
     start(document, device);
     assumed(document, device);
     figures(document, device, Some(recorded));
-    failed(document, &device.ooms);
+    add_failed_requests(document, &device.ooms);
 }
 
 fn start(document: &mut Document, device: &ReplayedDevice) {
     if device.start == "reconstructed" {
         document.field(
             "start",
-            "not recorded; rebuilt by undoing the trace from the final segments, so totals and \
+            "not recorded; reconstructed by undoing the trace from the final segments, so totals and \
              peaks count from there",
         );
     }
@@ -120,8 +120,8 @@ fn assumed(document: &mut Document, device: &ReplayedDevice) {
     }
 }
 
-/// More changes of settings than this are not listed.
-const CHANGES: usize = 8;
+/// Maximum number of changes of settings listed.
+const MAX_CHANGES: usize = 8;
 
 fn settings_changes(document: &mut Document, device: &ReplayedDevice) {
     let changes = &device.assumed.settings_changes;
@@ -129,7 +129,7 @@ fn settings_changes(document: &mut Document, device: &ReplayedDevice) {
         "" => "default".to_owned(),
         options => options.to_owned(),
     };
-    for pair in changes.windows(2).take(CHANGES) {
+    for pair in changes.windows(2).take(MAX_CHANGES) {
         let [before, after] = pair else { continue };
         let at = if after.event == device.events.recorded {
             "after the last entry".to_owned()
@@ -137,9 +137,9 @@ fn settings_changes(document: &mut Document, device: &ReplayedDevice) {
             format!("at about entry {}", count(after.event as u64))
         };
         let (before, after) = (options(before), options(after));
-        document.field("settings", format!("change {at}: {before} -> {after} (found by trying)"));
+        document.field("settings", format!("change {at}: {before} -> {after} (inferred)"));
     }
-    if let Some(more @ 1..) = changes.len().checked_sub(CHANGES + 1) {
+    if let Some(more @ 1..) = changes.len().checked_sub(MAX_CHANGES + 1) {
         let changes = counted(more as u64, "more time");
         document.field("settings", format!("change {changes}"));
     }

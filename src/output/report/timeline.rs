@@ -1,58 +1,58 @@
-//! The answer of `oomscope timeline`: charts over one axis, then the worst moments in words.
+//! The page of `oomscope timeline`: charts over one axis, then peaks and events as text.
 
+use super::phrases::{add_warnings, entry_range};
 use super::summary::summary;
-use super::words::{extent, warnings};
 use crate::base::units::{count, counted, duration, size};
-use crate::output::document::{Chart, Document, Layer, RowNote, ChartRow, Shape, Band, code};
+use crate::output::document::{Band, Chart, ChartRow, Document, Layer, RowNote, Shape, code};
 use crate::stacks::phases::Phase;
 use crate::study::figures::Figure;
 use crate::study::timeline::{DeviceTimeline, Series, TimelineReport};
 use crate::study::{self, Activity};
 
-/// Lines of free memory.
-const KINDS: [(&str, Figure); 5] = [
+/// Rows of the chart of free memory.
+const FREE_MEMORY: [(&str, Figure); 5] = [
     ("releasable", Figure::Releasable),
     ("stranded", Figure::Stranded),
     ("private", Figure::PrivateFree),
     ("pending", Figure::Pending),
     ("largest", Figure::LargestFreeBlock),
 ];
-/// Lines of fragmentation.
+/// Rows of the chart of fragmentation.
 const RATIOS: [(&str, Figure); 3] = [
     ("gap", Figure::GapRatio),
     ("stranded", Figure::StrandedRatio),
     ("external", Figure::ExternalRatio),
 ];
-/// Figures whose highest value is told.
-const HIGHEST: [(&str, Figure); 5] = [
+/// Figures whose peak is listed.
+const PEAKS: [(&str, Figure); 5] = [
     ("reserved", Figure::Reserved),
     ("allocated", Figure::Allocated),
     ("stranded", Figure::Stranded),
     ("pending", Figure::Pending),
     ("private pools", Figure::PrivateReserved),
 ];
-/// Ranges that are drawn.
+/// Maximum number of ranges drawn.
 const RANGES: usize = 6;
-/// What a reclaim is.
-const RECLAIM: &str = "made the allocator give cached memory back first, which is slow (a retry \
+/// Describes reclaims.
+const RECLAIM: &str = "made the allocator release cached memory first, which is slow (a retry \
                        after the device refused, or garbage collection)";
-/// Marks of one kind that are told one by one.
-const TOLD: usize = 3;
+/// Maximum number of marks listed per kind.
+const MAX_LISTED: usize = 3;
 
-/// The answer as a document, one device after the other.
+/// Lays out `report`, one device after the other.
 pub fn timeline(report: &TimelineReport) -> Document {
     let mut document = Document::default();
     document.title(code(&*report.path));
     summary(&mut document, &report.summary);
-    warnings(&mut document, &report.warnings);
+    add_warnings(&mut document, &report.warnings);
     for device in &report.devices {
-        Drawn { document: &mut document, device }.whole();
+        TimelinePage { document: &mut document, device }.add_all();
     }
     document
 }
 
-/// What the line called `name` shows.
-fn said(name: &str, figure: Figure) -> String {
+/// The meaning of the row `name`.
+fn legend_entry(name: &str, figure: Figure) -> String {
     let mut meaning = figure.meaning().to_owned();
     if let Some(first) = meaning.get_mut(..1) {
         first.make_ascii_lowercase();
@@ -60,29 +60,28 @@ fn said(name: &str, figure: Figure) -> String {
     format!("{name}: {meaning}")
 }
 
-/// A row of a chart.
 pub(super) fn row(name: impl Into<String>, shape: Shape, note: RowNote) -> ChartRow {
     ChartRow { name: name.into(), shape, note }
 }
 
-/// The first row of a chart.
+/// The area of a chart: allocated in front of reserved memory.
 pub(super) fn area(reserved: Vec<u64>, allocated: Vec<u64>, layers: Vec<Layer>) -> ChartRow {
     let names = ["reserved, not allocated", "allocated"];
     row("", Shape::Area { back: reserved, front: allocated, names, layers }, RowNote::None)
 }
 
-/// What the program was doing, below the axis.
-pub(super) fn course(course: &Activity) -> Vec<ChartRow> {
+/// The rows of steps and phases, below the axis.
+pub(super) fn activity_rows(course: &Activity) -> Vec<ChartRow> {
     let mut rows = Vec::new();
-    let mut stretches = |name: &str, stretches: Vec<Band>, is_numbered| {
-        if stretches.iter().any(|stretch| !stretch.name.is_empty()) {
-            rows.push(row(name, Shape::Bands { stretches, is_numbered }, RowNote::None));
+    let mut add_bands = |name: &str, add_bands: Vec<Band>, is_numbered| {
+        if add_bands.iter().any(|band| !band.name.is_empty()) {
+            rows.push(row(name, Shape::Bands { bands: add_bands, is_numbered }, RowNote::None));
         }
     };
-    let steps = course.steps.iter().map(|s| stretch(s, s.value.to_string()));
-    stretches("step", steps.collect(), true);
+    let steps = course.steps.iter().map(|s| band(s, s.value.to_string()));
+    add_bands("step", steps.collect(), true);
     let phases = course.phases.iter().map(|run| {
-        stretch(
+        band(
             run,
             match run.value {
                 Phase::Other => String::new(),
@@ -90,45 +89,45 @@ pub(super) fn course(course: &Activity) -> Vec<ChartRow> {
             },
         )
     });
-    stretches("phase", phases.collect(), false);
+    add_bands("phase", phases.collect(), false);
     rows
 }
 
-fn stretch<T>(of: &study::EntryRange<T>, name: String) -> Band {
+fn band<T>(of: &study::EntryRange<T>, name: String) -> Band {
     Band { range: [of.start, of.end], name }
 }
 
-/// One device, written down.
-struct Drawn<'a> {
+/// The section of one device.
+struct TimelinePage<'a> {
     document: &'a mut Document,
     device: &'a DeviceTimeline,
 }
 
-impl Drawn<'_> {
-    fn whole(&mut self) {
+impl TimelinePage<'_> {
+    fn add_all(&mut self) {
         let device = self.device;
-        let extent =
-            extent(device.first_event, device.events, device.trace_events, device.duration_us);
-        self.document.heading(format!("Device {} over time: {extent}", device.device));
+        let shown_range =
+            entry_range(device.first_event, device.events, device.trace_events, device.duration_us);
+        self.document.heading(format!("Device {} over time: {shown_range}", device.device));
         self.memory();
         self.kinds();
         self.ratios();
-        self.moments();
+        self.peaks();
         self.events();
     }
 
-    /// Where bucket `n` begins, counted from the first entry; after the last of them, where all end.
+    /// First entry of bucket `n`, relative to the first entry shown; the end of the trace for the bucket after the last.
     fn start(&self, n: u64) -> u64 {
         let start = usize::try_from(n).ok().and_then(|n| self.device.buckets.first_event.get(n));
         start.map_or(self.device.events, |event| event - self.device.first_event)
     }
 
-    /// The entries of bucket `n`.
+    /// The entries of bucket `n`, half-open.
     fn bucket(&self, n: u64) -> [u64; 2] {
         [self.start(n), self.start(n + 1)]
     }
 
-    /// A chart of all buckets.
+    /// Appends a chart with `rows`.
     fn chart(&mut self, rows: Vec<ChartRow>) {
         let starts = (0..self.device.buckets.first_event.len() as u64).map(|n| self.start(n));
         let starts = starts.collect();
@@ -149,7 +148,7 @@ impl Drawn<'_> {
             area(reserved, allocated, Vec::new()),
             row("", Shape::Axis, RowNote::Text(String::new())),
         ];
-        rows.extend(course(&device.activity));
+        rows.extend(activity_rows(&device.activity));
         let private = device.series.size(Figure::PrivateReserved);
         if let Some(private) = private.filter(|series| series.highest > 0) {
             let note = RowNote::Text(format!("to {}", size(private.highest)));
@@ -202,10 +201,10 @@ impl Drawn<'_> {
         let highest = RowNote::Text("highest".to_owned());
         let mut rows = vec![row("", Shape::Empty, highest)];
         let mut words = Vec::new();
-        for (name, figure) in KINDS {
+        for (name, figure) in FREE_MEMORY {
             let series = self.device.series.size(figure);
             if let Some(series) = series.filter(|series| series.highest > 0) {
-                words.push(said(name, figure));
+                words.push(legend_entry(name, figure));
                 rows.push(row(name, amounts(series), RowNote::Text(size(series.highest))));
             }
         }
@@ -220,10 +219,10 @@ impl Drawn<'_> {
             Some(row(*name, shares(series.ratio(*figure)?), RowNote::MinMax))
         });
         self.chart(rows.collect());
-        self.document.field("", RATIOS.map(|(name, figure)| said(name, figure)).join("; "));
+        self.document.field("", RATIOS.map(|(name, figure)| legend_entry(name, figure)).join("; "));
     }
 
-    /// The largest value of a series and when it was reached.
+    /// The maximum of a series and when it was reached.
     fn highest(&self, series: &Series<u64>) -> String {
         let when = match series.highest_event {
             Some(event) => self.when(event, series.highest_time_us),
@@ -239,9 +238,9 @@ impl Drawn<'_> {
         format!("at entry {}{after}", count(event))
     }
 
-    fn moments(&mut self) {
-        self.document.heading("Highest");
-        for (name, figure) in HIGHEST {
+    fn peaks(&mut self) {
+        self.document.heading("Peaks");
+        for (name, figure) in PEAKS {
             let series = self.device.series.size(figure);
             if let Some(series) = series.filter(|series| series.highest > 0) {
                 let text = self.highest(series);
@@ -256,25 +255,29 @@ impl Drawn<'_> {
         let kinds = [
             ("failed", &marks.oom, "request", "failed"),
             ("reclaim", &marks.reclaim, "request", RECLAIM),
-            ("empty_cache", &marks.empty_cache, "time", "the program had cached memory given back"),
+            ("empty_cache", &marks.empty_cache, "time", "the program emptied the cache"),
         ];
         let ranges = &device.ranges;
         if kinds.iter().all(|(_, kind, ..)| kind.count == 0) && ranges.names.is_empty() {
             return;
         }
-        self.document.heading("What happened");
+        self.document.heading("Events");
         for (name, kind, noun, what) in kinds {
             if kind.count > 0 {
                 let mut largest: Vec<_> = kind.largest.iter().collect();
                 largest.sort_by_key(|mark| std::cmp::Reverse(mark.bytes));
-                largest.truncate(TOLD);
+                largest.truncate(MAX_LISTED);
                 largest.sort_by_key(|mark| mark.event);
-                let told = largest.iter().map(|mark| {
+                let entries_listed = largest.iter().map(|mark| {
                     format!("{} {}", size(mark.bytes), self.when(mark.event, mark.time_us))
                 });
-                let told: Vec<String> = told.collect();
-                let more = if kind.count > TOLD as u64 { "; the largest: " } else { ": " };
-                let text = format!("{} {what}{more}{}", counted(kind.count, noun), told.join("; "));
+                let entries_listed: Vec<String> = entries_listed.collect();
+                let more = if kind.count > MAX_LISTED as u64 { "; the largest: " } else { ": " };
+                let text = format!(
+                    "{} {what}{more}{}",
+                    counted(kind.count, noun),
+                    entries_listed.join("; ")
+                );
                 self.document.field(name, text);
             }
         }

@@ -1,17 +1,17 @@
-//! The answer of `oomscope whatif`.
+//! The page of `oomscope whatif`.
 
+use super::phrases::add_warnings;
 use super::summary::summary;
-use super::words::warnings;
 use crate::base::units::{count, counted, duration, size};
 use crate::output::document::{Cell, Document, Table, alarm, code};
 use crate::whatif::{WhatIfDevice, WhatIfReport, WhatIfRow, describe_requirement};
 
-/// The answer as a document.
+/// Lays out `report`.
 pub fn whatif(report: &WhatIfReport) -> Document {
     let mut document = Document::default();
     document.title(code(&*report.path));
     summary(&mut document, &report.summary);
-    warnings(&mut document, &report.warnings);
+    add_warnings(&mut document, &report.warnings);
     document.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     if let Some(gpu) = &report.costs_of {
         document
@@ -47,8 +47,8 @@ fn device(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfRow]) {
         document.field(
             "start",
             format!(
-                "the recording began with {} reserved, which stays: no smaller device is said to be \
-                 enough",
+                "the recording started with {} reserved, which every replay keeps: a smaller device is never \
+                 reported as sufficient",
                 size(device.reserved_before_bytes)
             ),
         );
@@ -56,7 +56,7 @@ fn device(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfRow]) {
     if !device.some_row_serves {
         document.field("needed", describe_requirement(device, rows.iter().copied()));
     }
-    // What calls cost says more than how many there are, and settings need the room.
+    // The cost of calls says more than their number, and the settings need the space.
     let header: &[&str] = if rows.iter().any(|row| row.device_time_us.is_some()) {
         &["fails", "peak reserved", "fits from", "allocs", "calls take", "settings"]
     } else {

@@ -1,4 +1,4 @@
-//! A document as a page on a terminal.
+//! A document as a terminal page.
 
 mod shorten;
 mod style;
@@ -7,19 +7,19 @@ mod table;
 pub use style::Style;
 
 use super::block::{Block, Document, Field, Item, Stack};
-use super::drawing::draw;
 use super::text::{Text, faint};
-use super::wrap::{width, wrap};
+use super::text_chart::draw;
+use super::wrap::{display_width, wrap};
 use crate::base::units::{counted, escape_command_lines};
 use shorten::shorten;
 
-/// Columns of the names on the left, and of a page that has no room for them beside the text.
-const NAMES: usize = 16;
-const NARROW: usize = 60;
-/// Frames of a stack that are shown.
-const FRAMES: usize = 8;
+/// Width of field names; pages narrower than `NARROW_PAGE` put the name above the text.
+const NAME_COLUMNS: usize = 16;
+const NARROW_PAGE: usize = 60;
+/// Maximum number of frames shown of a stack.
+const MAX_FRAMES: usize = 8;
 
-/// `document` as a page.
+/// Renders `document` as a terminal page.
 pub fn terminal(document: &Document, style: Style) -> String {
     let mut page = Page { out: String::new(), style, last: None };
     page.blocks(document);
@@ -35,7 +35,7 @@ struct Page<'a> {
 impl<'a> Page<'a> {
     fn blocks(&mut self, document: &'a Document) {
         for block in &document.blocks {
-            if self.last.is_some_and(|last| is_parted(last, block)) {
+            if self.last.is_some_and(|last| needs_blank_line(last, block)) {
                 self.line("");
             }
             self.block(block);
@@ -58,7 +58,7 @@ impl<'a> Page<'a> {
             Block::Stack(stack) => self.stack(stack),
             Block::Code(lines) => {
                 for line in lines {
-                    let line = format!("    {}", self.style.raw(line));
+                    let line = format!("    {}", self.style.escaped(line));
                     self.line(&line);
                 }
             }
@@ -79,48 +79,48 @@ impl<'a> Page<'a> {
         self.out.push('\n');
     }
 
-    /// `text` behind `first`, its further lines behind `indent`.
+    /// Writes `text`, wrapped; its first line starts with `first`, the others with `indent`.
     fn text(&mut self, text: &Text, first: &str, indent: &str) {
         let room = self.style.width.saturating_sub(indent.len());
-        let text = &self.fitted(text, room);
-        let wrapped = wrap(&self.style.show(text), room, indent);
+        let text = &self.shorten_to_fit(text, room);
+        let wrapped = wrap(&self.style.render(text), room, indent);
         self.line(&format!("{first}{wrapped}"));
     }
 
-    /// `text`, its places no wider than `room`: they may be wrapped before the function's name.
-    fn fitted(&self, text: &Text, room: usize) -> Text {
+    /// Shortens source locations in `text` to `room` columns; they may still wrap before the function's name.
+    fn shorten_to_fit(&self, text: &Text, room: usize) -> Text {
         let mut text = text.clone();
-        for span in text.spans.iter_mut().filter(|span| span.is_place) {
+        for span in text.spans.iter_mut().filter(|span| span.is_location) {
             let mut words = span.text.split(" in ");
-            if words.any(|word| width(word) > room) {
-                span.text = shorten(&span.text, room, self.style.dots());
+            if words.any(|word| display_width(word) > room) {
+                span.text = shorten(&span.text, room, self.style.ellipsis());
             }
         }
         text
     }
 
     fn heading(&mut self, text: &Text) {
-        let shown = self.style.show_heading(text);
+        let shown = self.style.render_heading(text);
         let wrapped = wrap(&shown, self.style.width, "");
         self.line(&wrapped);
     }
 
-    /// The column where the text of a field begins.
-    fn beside_names(&self) -> usize {
-        if self.style.width < NARROW { 4 } else { NAMES + 2 }
+    /// First column of a field's text.
+    fn text_column(&self) -> usize {
+        if self.style.width < NARROW_PAGE { 4 } else { NAME_COLUMNS + 2 }
     }
 
     fn field(&mut self, field: &Field) {
-        let name = self.style.raw(&field.name);
-        let is_narrow = self.style.width < NARROW;
-        let indent = " ".repeat(self.beside_names());
-        let mut first = format!("  {name:<NAMES$}");
+        let name = self.style.escaped(&field.name);
+        let is_narrow = self.style.width < NARROW_PAGE;
+        let indent = " ".repeat(self.text_column());
+        let mut first = format!("  {name:<NAME_COLUMNS$}");
         if is_narrow {
             if !name.is_empty() {
                 self.line(&first);
             }
             first.clone_from(&indent);
-        } else if name.chars().count() >= NAMES {
+        } else if name.chars().count() >= NAME_COLUMNS {
             first.push(' ');
         }
         for text in &field.texts {
@@ -133,23 +133,24 @@ impl<'a> Page<'a> {
         let point = format!("  {} ", self.style.pick("•", "-"));
         self.text(&item.text, &point, "    ");
         let room = self.style.width.saturating_sub(6);
-        for text in &item.below {
-            let shown = shorten(&self.style.show(text), room, self.style.dots());
+        for text in &item.details {
+            let shown = shorten(&self.style.render(text), room, self.style.ellipsis());
             self.line(&format!("      {}", wrap(&shown, room, "      ")));
         }
     }
 
     fn stack(&mut self, stack: &Stack) {
-        let room = self.style.width.saturating_sub(self.beside_names());
-        let frame =
-            |frame: &String| shorten(&self.style.raw(frame), room, self.style.dots()).into();
-        let mut texts: Vec<Text> = stack.frames.iter().take(FRAMES).map(frame).collect();
+        let room = self.style.width.saturating_sub(self.text_column());
+        let frame = |frame: &String| {
+            shorten(&self.style.escaped(frame), room, self.style.ellipsis()).into()
+        };
+        let mut texts: Vec<Text> = stack.frames.iter().take(MAX_FRAMES).map(frame).collect();
         let mut rest = Vec::new();
-        if let Some(more @ 1..) = stack.frames.len().checked_sub(FRAMES) {
+        if let Some(more @ 1..) = stack.frames.len().checked_sub(MAX_FRAMES) {
             rest.push(format!("{} more", counted(more as u64, "frame")));
         }
-        if stack.folded > 0 {
-            let folded = counted(stack.folded, "frame");
+        if stack.folded_frames > 0 {
+            let folded = counted(stack.folded_frames, "frame");
             rest.push(format!("{folded} of interpreter, dispatcher and library calls folded"));
         }
         if !rest.is_empty() {
@@ -159,23 +160,23 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Whether an empty line stands between `before` and `after`.
-fn is_parted(before: &Block, after: &Block) -> bool {
+/// Whether `before` and `after` are separated by an empty line.
+fn needs_blank_line(before: &Block, after: &Block) -> bool {
     use Block::{Chart, Code, Details, Fields, Heading, List, Paragraph, Stack, Table, Warning};
     let follows_text = matches!(before, Paragraph(_) | Warning(..));
-    let begins = match after {
+    let starts_group = match after {
         Heading(..) | Details(..) | Code(_) => return true,
         Table(_) | Chart(_) => true,
         Fields(_) | Stack(_) => follows_text,
         Paragraph(_) | Warning(..) => !follows_text,
         List(_) => !follows_text && !matches!(before, List(_)),
     };
-    matches!(before, Code(_)) || (begins && !matches!(before, Heading(..) | Details(..)))
+    matches!(before, Code(_)) || (starts_group && !matches!(before, Heading(..) | Details(..)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::chart::{Chart, RowNote, ChartRow, Shape, Band};
+    use super::super::chart::{Band, Chart, ChartRow, RowNote, Shape};
     use super::super::markdown::markdown;
     use super::super::table::{Cell, Table};
     use super::super::text::{alarm, code, strong};
@@ -197,7 +198,7 @@ mod tests {
             &[0],
             [
                 vec![Cell::from("all"), "12 B".into()],
-                vec![Cell::Part(1, "part".into()), "7 B".into()],
+                vec![Cell::Indented(1, "part".into()), "7 B".into()],
             ],
         ));
         document.code(["copy me"]);
@@ -210,14 +211,15 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_shortened_or_wrapped() {
+    fn wide_tables_drop_columns_and_shorten_locations() {
         let place = code("/a/very/long/way/to/train.py:12 in step");
         let row = vec![
             Cell::from("1"),
             "2".into(),
-            Cell::Over(place, vec!["some words on it that are long".into()]),
+            Cell::WithDetails(place, vec!["some words on it that are long".into()]),
         ];
-        let table = Table::new(&["count", "least of all", "where"], &[2], [row]).least(&[1]);
+        let table =
+            Table::new(&["count", "least of all", "where"], &[2], [row]).optional_columns(&[1]);
         let mut document = Document::default();
         document.table(table);
         let page = terminal(&document, PLAIN);
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_too_wide_is_a_few_lines_for_each_row() {
+    fn very_wide_tables_become_lines() {
         let header = ["setting", "peak reserved", "smallest capacity", "share", "calls"];
         let row = |name: &'static str| vec![name, "12.34 GiB", "1,024 MiB", "100%", ""];
         let table =
@@ -244,11 +246,11 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_keeps_to_the_page() {
+    fn stacks_fit_the_page() {
         let frame = format!("/{}/train.py:12 in step", "deep/".repeat(40));
         for width in [40, 60, 80] {
             let mut document = Document::default();
-            document.stack(Stack { name: "stack", frames: vec![frame.clone()], folded: 0 });
+            document.stack(Stack { name: "stack", frames: vec![frame.clone()], folded_frames: 0 });
             let page = terminal(&document, Style { width, ..PLAIN });
             assert!(page.lines().all(|line| line.chars().count() <= width), "{page}");
             assert!(page.contains("train.py:12 in step"), "{page}");
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_from_a_file_acts() {
+    fn text_from_files_is_escaped() {
         const EVIL: &str = "\u{1b}[2J\r\n# `<b>\u{202e}|";
         let text = || Text::from(EVIL).and(code(EVIL)).and(strong(EVIL));
         let mut document = Document::default();
@@ -265,27 +267,28 @@ mod tests {
         document.field(EVIL, text());
         document.list([text()]);
         document.table(
-            Table::new(&["a"], &[0], [vec![Cell::Over(text(), vec![text()])]]).caption(text()),
+            Table::new(&["a"], &[0], [vec![Cell::WithDetails(text(), vec![text()])]])
+                .caption(text()),
         );
         let row = ChartRow {
             name: EVIL.into(),
             shape: Shape::Marks(vec![[0, 1]]),
             note: RowNote::Text(EVIL.into()),
         };
-        let stretches = vec![Band { range: [0, 1], name: EVIL.into() }];
-        let stretches = Shape::Bands { stretches, is_numbered: false };
-        let others = [Shape::Labels(vec![(0, EVIL.into())]), stretches, Shape::Axis];
+        let bands = vec![Band { range: [0, 1], name: EVIL.into() }];
+        let bands = Shape::Bands { bands, is_numbered: false };
+        let others = [Shape::Labels(vec![(0, EVIL.into())]), bands, Shape::Axis];
         let others = others.map(|shape| ChartRow { name: EVIL.into(), shape, note: RowNote::None });
         let rows = [row].into_iter().chain(others).collect();
         document.chart(Chart { entries: 1, starts: vec![0], rows, ..Chart::default() });
-        document.stack(Stack { name: "stack", frames: vec![EVIL.into()], folded: 1 });
+        document.stack(Stack { name: "stack", frames: vec![EVIL.into()], folded_frames: 1 });
         document.code([EVIL]);
         document.details(text(), document.clone());
         document.warning(EVIL, text());
         let ascii = Style { unicode: false, ..PLAIN };
         for shown in [terminal(&document, PLAIN), terminal(&document, ascii), markdown(&document)] {
-            let acts = shown.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}');
-            assert_eq!(acts, None);
+            let active = shown.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}');
+            assert_eq!(active, None);
             assert!(shown.lines().all(|line| !line.starts_with("# `")), "{shown}");
         }
     }

@@ -1,50 +1,50 @@
-//! Places in the source in little room.
+//! Shortens source locations.
 
-use crate::output::document::wrap::width;
+use crate::output::document::wrap::display_width;
 
-/// Between the names of a path, on Linux and on Windows.
+/// Path separators of Linux and Windows.
 pub(super) const SEPARATORS: [char; 2] = ['/', '\\'];
 
-/// A place such as `/a/b/train.py:12 in step` in at most `room` columns; where its function's name needs most of
-/// them, path and name are that wide each. The end of the path tells most, the beginning of a name.
+/// Shortens a location such as `/a/b/train.py:12 in step` to `room` columns, keeping the end of the path and the start
+/// of the function's name. A long name leaves the path at least `MIN_PATH_COLUMNS`, so the result may be wider.
 pub(super) fn shorten(place: &str, room: usize, dots: &str) -> String {
-    const LEAST: usize = 16;
-    if width(place) <= room {
+    const MIN_PATH_COLUMNS: usize = 16;
+    if display_width(place) <= room {
         return place.to_owned();
     }
     let (path, name) = place.split_at(place.rfind(" in ").unwrap_or(place.len()));
-    let name = &if width(name) > room {
-        format!("{}{dots}", first_columns(name, room.saturating_sub(width(dots))))
+    let name = &if display_width(name) > room {
+        format!("{}{dots}", first_columns(name, room.saturating_sub(display_width(dots))))
     } else {
         name.to_owned()
     };
-    let room = room.saturating_sub(width(name)).max(LEAST);
-    if width(path) <= room {
+    let room = room.saturating_sub(display_width(name)).max(MIN_PATH_COLUMNS);
+    if display_width(path) <= room {
         return format!("{path}{name}");
     }
-    let keep = room.saturating_sub(width(dots));
+    let keep = room.saturating_sub(display_width(dots));
     let end = last_columns(path, keep);
-    // Rather a whole directory name than the end of one.
+    // Start at a separator: complete directory names only.
     let end = end.find(SEPARATORS).and_then(|at| end.get(at..)).unwrap_or(end);
     format!("{dots}{end}{name}")
 }
 
-/// The beginning of `text` that fits in `room` columns.
+/// The longest prefix of `text` that fits into `room` columns.
 fn first_columns(text: &str, room: usize) -> &str {
     let mut taken = 0;
     let fits = |(at, character): &(usize, char)| {
-        taken += width(&text[*at..at + character.len_utf8()]);
+        taken += display_width(&text[*at..at + character.len_utf8()]);
         taken <= room
     };
     let last = text.char_indices().take_while(fits).last();
     last.map_or("", |(at, character)| &text[..at + character.len_utf8()])
 }
 
-/// The end of `text` that fits in `room` columns. Reads no more than that: a path may be as long as its file.
+/// The longest suffix of `text` that fits into `room` columns. Reads no more than that: a path may be megabytes long.
 fn last_columns(text: &str, room: usize) -> &str {
     let mut taken = 0;
     let fits = |(_, character): &(usize, &str)| {
-        taken += width(character);
+        taken += display_width(character);
         taken <= room
     };
     let characters = text.char_indices().rev().map(|(at, c)| (at, &text[at..at + c.len_utf8()]));

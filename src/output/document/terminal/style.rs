@@ -1,9 +1,9 @@
-//! How wide, in which characters, and with which emphasis.
+//! Width, character set and colours of a terminal page.
 
 use anstyle::{AnsiColor, Style as Ansi};
 
 use crate::base::units::escape_text;
-use crate::output::document::pens::{Glyphs, UNICODE};
+use crate::output::document::glyphs::{Glyphs, UNICODE};
 use crate::output::document::text::{Text, Tone};
 
 const ASCII: Glyphs = Glyphs {
@@ -12,65 +12,63 @@ const ASCII: Glyphs = Glyphs {
     axis: '|',
     mark: '^',
     range: '=',
-    ground: ['+', '-', '+'],
+    axis_line: ['+', '-', '+'],
     levels: ['_', '.', '-', '=', '+', '*', '%', '@'],
     paint: None,
 };
 
-/// Colours of layers, which lie on each other: neighbours are unlike.
+/// Colours of layers; adjacent layers contrast.
 const LAYERS: [AnsiColor; 5] =
     [AnsiColor::Blue, AnsiColor::Green, AnsiColor::Magenta, AnsiColor::Cyan, AnsiColor::Yellow];
 
-fn painted(layer: usize, cells: &str) -> String {
+fn paint_layer(layer: usize, cells: &str) -> String {
     let colour = LAYERS.get(layer).or(LAYERS.last()).copied().unwrap_or(AnsiColor::White);
     let style = colour.on_default();
     format!("{style}{cells}{style:#}")
 }
 
-/// What the reader's screen can show.
+/// Capabilities of the terminal.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
-    /// Columns.
+    /// In columns.
     pub width: usize,
-    /// Whether block and line characters can be shown, else plain ASCII.
+    /// Whether to use block and line characters rather than ASCII.
     pub unicode: bool,
-    /// Whether escape sequences are understood.
+    /// Whether to write escape sequences.
     pub colour: bool,
 }
 
 impl Style {
-    /// `unicode` where it can be shown, else `ascii`.
+    /// `unicode` if the terminal can show it, else `ascii`.
     pub(crate) fn pick<T>(self, unicode: T, ascii: T) -> T {
         if self.unicode { unicode } else { ascii }
     }
 
     pub(super) fn pens(self) -> Glyphs {
         let pens = self.pick(UNICODE, ASCII);
-        Glyphs { paint: self.colour.then_some(painted), ..pens }
+        Glyphs { paint: self.colour.then_some(paint_layer), ..pens }
     }
 
-    /// What stands for a part that is left out.
-    pub(super) fn dots(self) -> &'static str {
+    /// The ellipsis for an omitted part.
+    pub(super) fn ellipsis(self) -> &'static str {
         self.pick("…", "...")
     }
 
-    /// `text` without anything that a terminal would act on. Every text that is shown passes here.
-    pub(super) fn raw(self, text: &str) -> String {
+    /// Escapes what a terminal would act on. All text goes through this function.
+    pub(super) fn escaped(self, text: &str) -> String {
         let plain = escape_text(text);
         if self.unicode { plain } else { plain.replace('→', "->") }
     }
 
-    /// `text` with its emphasis.
-    pub(super) fn show(self, text: &Text) -> String {
-        self.painted(text, Ansi::new())
+    pub(super) fn render(self, text: &Text) -> String {
+        self.paint(text, Ansi::new())
     }
 
-    /// The same as a heading.
-    pub(super) fn show_heading(self, text: &Text) -> String {
-        self.painted(text, Ansi::new().bold())
+    pub(super) fn render_heading(self, text: &Text) -> String {
+        self.paint(text, Ansi::new().bold())
     }
 
-    fn painted(self, text: &Text, plain: Ansi) -> String {
+    fn paint(self, text: &Text, plain: Ansi) -> String {
         let paint = |(text, tone): (String, Tone)| {
             let style = match tone {
                 Tone::Plain => plain,
@@ -80,6 +78,6 @@ impl Style {
             };
             if self.colour { format!("{style}{text}{style:#}") } else { text }
         };
-        text.spans.iter().map(|span| paint((self.raw(&span.text), span.tone))).collect()
+        text.spans.iter().map(|span| paint((self.escaped(&span.text), span.tone))).collect()
     }
 }

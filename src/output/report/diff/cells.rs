@@ -1,28 +1,27 @@
-//! The rows of the tables, and sentences about them.
+//! The rows of the tables of a diff, and sentences about them.
 
 use serde_json::Value;
 
-use super::super::words::{self, pool};
+use super::super::phrases::{self, pool_label};
 use crate::base::units::{count, counted, percent, ratio, signed_count, signed_size, size, stream};
 use crate::compare::diff::{
-    At, DeviceDiff, DiffReport, HeldChange, PhaseChange, PoolChange, RankChange, RanksDiff,
-    SettingChange, Space, Status, StepChange, StreamChange,
+    ComparedMoment, DeviceDiff, DiffReport, LiveChange, MemoryUse, PhaseChange, PoolChange,
+    RankChange, RanksDiff, SettingChange, Status, StepChange, StreamChange,
 };
 use crate::output::document::{Cell, code};
 use crate::study::figures::{Amount, Figure, Unit};
 
-/// The heads of [`figures`].
+/// The header of [`figures`].
 pub(super) const FIGURES: [&str; 5] = ["", "before", "after", "change", ""];
-/// The heads of [`settings`].
+/// The header of [`settings`].
 pub(super) const SETTINGS: [&str; 3] = ["setting", "before", "after"];
-/// The heads of [`pools`] and, with another first one, of [`streams`].
+/// The header of [`pools`] and, with another first cell, of [`streams`].
 pub(super) const SPACES: [&str; 6] =
     ["pool", "reserved before", "after", "change", "allocated", "free"];
-/// The heads of [`ranks`].
+/// The header of [`ranks`].
 pub(super) const RANKS: [&str; 8] =
     ["rank", "device", "before", "after", "change", "", "peak reserved", "failed"];
 
-/// The word of a status.
 pub(super) fn word(status: Status) -> &'static str {
     match status {
         Status::New => "new",
@@ -32,7 +31,7 @@ pub(super) fn word(status: Status) -> &'static str {
     }
 }
 
-/// `+14%`, or `x25` for many times as much; nothing where nothing was before or nothing changed.
+/// `+14%`, or `x25` for large growth; empty if the value was 0 or did not change.
 pub(super) fn share(before: u64, by: i64) -> String {
     const MANY: u64 = 10;
     match (before, by.signum()) {
@@ -48,14 +47,14 @@ pub(super) fn share(before: u64, by: i64) -> String {
     }
 }
 
-/// `3 → 5`, or the one number of both.
-pub(super) fn blocks(held: &HeldChange) -> String {
+/// `3 → 5`, or one number if both are equal.
+pub(super) fn blocks(held: &LiveChange) -> String {
     let (before, after) = (count(held.before_blocks), count(held.after_blocks));
     if before == after { after } else { format!("{before} → {after}") }
 }
 
 /// Totals, segments, blocks and fragmentation.
-pub(super) fn figures(device: &DeviceDiff, at: At) -> Vec<Vec<Cell>> {
+pub(super) fn figures(device: &DeviceDiff, at: ComparedMoment) -> Vec<Vec<Cell>> {
     let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
     let delta = &device.delta;
     let row = |depth, name: &str, figure: Figure| {
@@ -76,7 +75,7 @@ pub(super) fn figures(device: &DeviceDiff, at: At) -> Vec<Vec<Cell>> {
     };
     let occurs = |figure| before.number(figure) + after.number(figure) > 0;
     let mut rows = Vec::new();
-    // Elsewhere one of the two has no peak.
+    // Otherwise one of the two recordings has no peak.
     if device.at == at {
         rows.push(row(0, "peak allocated", Figure::PeakAllocated));
         rows.push(row(0, "peak reserved", Figure::PeakReserved));
@@ -110,7 +109,7 @@ pub(super) fn figures(device: &DeviceDiff, at: At) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// What a ratio changed by, in points of a percentage.
+/// A difference of ratios, in percentage points.
 fn points(by: Amount) -> String {
     let by = by.as_f64();
     let sign = if by > 0.0 { "+" } else { "-" };
@@ -120,10 +119,10 @@ fn points(by: Amount) -> String {
     }
 }
 
-/// The heads of [`phases`].
+/// The header of [`phases`].
 pub(super) const PHASES: [&str; 5] = ["phase", "before", "after", "change", ""];
 
-/// What each phase needed at most.
+/// The peak of each phase.
 pub(super) fn phases(device: &DeviceDiff) -> Vec<Vec<String>> {
     let row = |change: &PhaseChange| {
         let by = change.delta_peak_allocated_bytes;
@@ -141,7 +140,7 @@ pub(super) fn phases(device: &DeviceDiff) -> Vec<Vec<String>> {
     device.by_phase.iter().filter(occurs).map(row).collect()
 }
 
-/// Which steps are compared, where not all are.
+/// Which steps are compared, unless all are.
 pub(super) fn compared(device: &DeviceDiff) -> Option<String> {
     let steps = device.steps?;
     if (steps.before_until, steps.after_until) == (None, None) {
@@ -152,50 +151,52 @@ pub(super) fn compared(device: &DeviceDiff) -> Option<String> {
         n => format!("Only the first {} are compared", counted(n, "step")),
     };
     Some(format!(
-        "{compared}: {} began before, {} after",
+        "{compared}: {} started before, {} after",
         count(steps.before_steps),
         count(steps.after_steps)
     ))
 }
 
-/// Where in the two recordings the peaks are.
+/// The positions of the peaks in both recordings.
 pub(super) fn moments(device: &DeviceDiff) -> String {
     let sides = [("old", device.before_moment), ("new", device.after_moment)];
     let sides: Vec<String> = sides
         .into_iter()
-        .filter_map(|(side, at)| Some(format!("{} in the {side} recording", words::at(at?))))
+        .filter_map(|(side, at)| {
+            Some(format!("{} in the {side} recording", phrases::describe_position(at?)))
+        })
         .collect();
     sides.join(", ")
 }
 
-/// How many stacks were found again on other lines or in other files.
+/// The number of stacks matched on other lines or in other files.
 pub(super) fn moved(device: &DeviceDiff) -> Option<String> {
     let counts = &device.stack_counts;
     let all = counts.new + counts.gone + counts.grown + counts.shrunk + counts.unchanged;
     (counts.moved > 0).then(|| {
         format!(
-            "{} of {} found again on other lines or in other files than before",
+            "{} of {} matched on other lines or in other files than before",
             count(counts.moved),
             counted(all, "stack")
         )
     })
 }
 
-/// Between what the steps changed by, where several are compared.
+/// The range of changes of the steps, if several are compared.
 pub(super) fn steps(device: &DeviceDiff) -> Option<String> {
     let by = |step: &&StepChange| step.delta_peak_allocated_bytes;
-    let least = device.by_step.iter().min_by_key(by)?;
+    let smallest = device.by_step.iter().min_by_key(by)?;
     let most = device.by_step.iter().max_by_key(by)?;
     let of = |step: &StepChange| {
         format!("{} in step {}", signed_size(step.delta_peak_allocated_bytes), count(step.step))
     };
     let steps = counted(device.by_step.len() as u64, "step");
-    Some(match (by(&least), by(&most)) {
-        (0, 0) => format!("{steps} compared: each peaks as before"),
-        (least, most) if least == most => {
+    Some(match (by(&smallest), by(&most)) {
+        (0, 0) => format!("{steps} compared: each has the same peak as before"),
+        (smallest, most) if smallest == most => {
             format!("{steps} compared: the peak of each changed by {}", signed_size(most))
         }
-        _ => format!("{steps} compared: the peak changed by {} to {}", of(least), of(most)),
+        _ => format!("{steps} compared: the peak changed by {} to {}", of(smallest), of(most)),
     })
 }
 
@@ -208,7 +209,7 @@ fn value(value: &Value) -> String {
     }
 }
 
-/// A setting that differs.
+/// The settings that differ.
 pub(super) fn settings(changes: &[SettingChange]) -> Vec<Vec<String>> {
     let name = |key: &str| match key {
         "torch_version" => "PyTorch".to_owned(),
@@ -222,7 +223,12 @@ pub(super) fn settings(changes: &[SettingChange]) -> Vec<Vec<String>> {
         .collect()
 }
 
-fn space(name: String, before: Space<u64>, after: Space<u64>, by: Space<i64>) -> Vec<String> {
+fn space(
+    name: String,
+    before: MemoryUse<u64>,
+    after: MemoryUse<u64>,
+    by: MemoryUse<i64>,
+) -> Vec<String> {
     vec![
         name,
         size(before.reserved_bytes),
@@ -233,16 +239,16 @@ fn space(name: String, before: Space<u64>, after: Space<u64>, by: Space<i64>) ->
     ]
 }
 
-/// The pools, where there are several.
+/// The pools, if there are several.
 pub(super) fn pools(device: &DeviceDiff) -> Vec<Vec<String>> {
-    let row = |p: &PoolChange| space(pool(p.pool_id), p.before, p.after, p.delta);
+    let row = |p: &PoolChange| space(pool_label(p.pool_id), p.before, p.after, p.delta);
     match device.pools.as_slice() {
         [] | [_] => Vec::new(),
         pools => pools.iter().map(row).collect(),
     }
 }
 
-/// The streams, where there are several.
+/// The streams, if there are several.
 pub(super) fn streams(device: &DeviceDiff) -> Vec<Vec<String>> {
     let row = |s: &StreamChange| {
         let name = match (s.before_stream, s.after_stream) {
@@ -259,7 +265,7 @@ pub(super) fn streams(device: &DeviceDiff) -> Vec<Vec<String>> {
     }
 }
 
-/// The ranks, their names without the ending that all have.
+/// The ranks, their names without a common ending.
 pub(super) fn ranks(ranks: &RanksDiff) -> Vec<Vec<Cell>> {
     let ending = [".pickle", ".pkl", ".json"]
         .into_iter()
@@ -285,18 +291,18 @@ fn rank(row: &RankChange, ending: &str) -> Vec<Cell> {
     ]
 }
 
-/// Ranks of one side only, and the verdict of `--fail-on`: what stands below the tables.
-pub(super) fn remarks(report: &DiffReport) -> Vec<String> {
-    let mut remarks = Vec::new();
+/// Ranks that are on one side only, files that could not be read, and warnings.
+pub(super) fn notes(report: &DiffReport) -> Vec<String> {
+    let mut notes = Vec::new();
     if let Some(ranks) = &report.ranks {
         for (side, names) in [("before", &ranks.only_before), ("after", &ranks.only_after)] {
             if !names.is_empty() {
-                remarks.push(format!("only {side}, not compared: {}", names.join(", ")));
+                notes.push(format!("only {side}, not compared: {}", names.join(", ")));
             }
         }
         for file in &ranks.unreadable {
-            let said = format!("not compared: {}: {}", file.path, file.message);
-            remarks.push(said);
+            let note = format!("not compared: {}: {}", file.path, file.message);
+            notes.push(note);
         }
     }
     for warning in &report.warnings {
@@ -304,7 +310,7 @@ pub(super) fn remarks(report: &DiffReport) -> Vec<String> {
             "both" => "both files",
             side => side,
         };
-        remarks.push(format!("{side}: {}: {}", warning.warning.code, warning.warning.message));
+        notes.push(format!("{side}: {}: {}", warning.warning.code, warning.warning.message));
     }
-    remarks
+    notes
 }

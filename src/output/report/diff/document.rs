@@ -1,22 +1,22 @@
-//! The answer of `oomscope diff`, for people: the answer first, then the figures, then who it was.
+//! The page of `oomscope diff`: the result, the figures, the lines responsible.
 
+use super::super::phrases::{frame_label, operation_label, python_frames, stack_label};
 use super::super::summary::summary;
-use super::super::words::{named, operation, place_in, telling_frames};
 use super::cells::{
-    FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moments, moved, phases,
-    pools, ranks, remarks, settings, share, steps, streams, word,
+    FIGURES, PHASES, RANKS, SETTINGS, SPACES, blocks, compared, figures, moments, moved, notes,
+    phases, pools, ranks, settings, share, steps, streams, word,
 };
 use crate::base::units::{count, counted, signed_size, size};
 use crate::compare::diff::{
-    At, DeviceDiff, DiffReport, FailOn, HeldChange, LineChange, RanksDiff, StackChange,
+    ComparedMoment, DeviceDiff, DiffReport, FailOn, LineChange, LiveChange, RanksDiff, StackChange,
 };
-use crate::output::document::{Cell, Document, Item, Table, Text, alarm, code, location};
+use crate::output::document::{Cell, Document, Item, Table, Text, alarm, code, source_location};
 use crate::study::figures::Figure;
 
-/// Frames of a stack that are shown.
+/// Maximum number of frames shown of a stack.
 const FRAMES: usize = 5;
 
-/// The answer as a document.
+/// Lays out `report`.
 pub fn diff(report: &DiffReport) -> Document {
     let mut document = Document::default();
     summary(&mut document, &report.summary);
@@ -36,7 +36,7 @@ pub fn diff(report: &DiffReport) -> Document {
     for device in &report.devices {
         self::device(&mut document, device, report.at, report.devices.len() > 1);
     }
-    document.list_under("Notes", remarks(report));
+    document.list_under("Notes", notes(report));
     document
 }
 
@@ -52,12 +52,18 @@ fn all_ranks(document: &mut Document, of: &RanksDiff) {
     }
 }
 
-fn device(document: &mut Document, device: &DeviceDiff, at: At, is_one_of_several: bool) {
+fn device(
+    document: &mut Document,
+    device: &DeviceDiff,
+    at: ComparedMoment,
+    is_one_of_several: bool,
+) {
     document.heading(format!("Device {}", device.device));
     if is_one_of_several {
         document.paragraph(&*device.summary);
     }
-    let peak = (device.at == At::Peak).then(|| format!("The peak: {}", moments(device)));
+    let peak =
+        (device.at == ComparedMoment::Peak).then(|| format!("The peak: {}", moments(device)));
     for sentence in [compared(device), peak, moved(device)].into_iter().flatten() {
         document.paragraph(sentence);
     }
@@ -101,13 +107,13 @@ fn lines(document: &mut Document, device: &DeviceDiff) {
         size(before).into(),
         size(after).into(),
         "".into(),
-        "all of it".into(),
+        "total".into(),
     ]);
     let header = ["change", "", "before", "after", "blocks", "allocated by"];
     document.table(Table::new(&header, &[5], rows).optional_columns(&[BLOCKS]));
 }
 
-fn row(held: &HeldChange, share: String, who: Cell) -> Vec<Cell> {
+fn row(held: &LiveChange, share: String, who: Cell) -> Vec<Cell> {
     vec![
         signed_size(held.delta_bytes).into(),
         share.into(),
@@ -120,18 +126,22 @@ fn row(held: &HeldChange, share: String, who: Cell) -> Vec<Cell> {
 
 fn line(line: &LineChange) -> Vec<Cell> {
     let held = &line.held;
-    let (who, below) = named(&line.location);
+    let (who, below) = stack_label(&line.location);
     let moved = line
         .location
         .moved_from
         .as_ref()
-        .map(|from| Text::from("was ").and(location(from.file_line())));
-    let operation = operation(line.operation.as_deref(), line.operation_share_ratio);
+        .map(|from| Text::from("was ").and(source_location(from.file_line())));
+    let operation = operation_label(line.operation.as_deref(), line.operation_share_ratio);
     let share = match share(held.before_bytes, held.delta_bytes) {
         share if held.before_blocks > 0 && held.after_blocks > 0 => share,
         _ => word(line.status).to_owned(),
     };
-    row(held, share, Cell::WithDetails(who, moved.into_iter().chain(below).chain(operation).collect()))
+    row(
+        held,
+        share,
+        Cell::WithDetails(who, moved.into_iter().chain(below).chain(operation).collect()),
+    )
 }
 
 fn stacks(document: &mut Document, device: &DeviceDiff) {
@@ -173,9 +183,9 @@ fn stack(stack: &StackChange) -> Item {
         size(held.after_bytes),
         blocks(held)
     );
-    let (frames, _) = telling_frames(&stack.frames);
+    let (frames, _) = python_frames(&stack.frames);
     let mut below: Vec<Text> =
-        frames.iter().take(FRAMES).map(|frame| location(place_in(frame))).collect();
+        frames.iter().take(FRAMES).map(|frame| source_location(frame_label(frame))).collect();
     if frames.is_empty() {
         below.push(match stack.frames.first() {
             None => "no stack recorded".into(),

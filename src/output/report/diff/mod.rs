@@ -1,4 +1,4 @@
-//! What changed from one snapshot to another.
+//! The page of `oomscope diff`.
 
 mod cells;
 mod document;

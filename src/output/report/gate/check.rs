@@ -1,46 +1,50 @@
-//! The answer of `oomscope check`, for people.
+//! The page of `oomscope check`.
 
-use super::super::summary::what_to_do;
-use super::words::{LimitKind, SHOWN, kinds, notes, outcome, place, share};
+use super::super::summary::holder_and_action;
+use super::phrases::{
+    LimitKind, MAX_FINDINGS, bytes_label, limits_by_kind, location_label, outcome_label,
+    warnings_by_code,
+};
 use crate::base::units::{count, counted};
-use crate::compare::gate::{CheckReport, Finding, Noted, Severity, Worst};
+use crate::compare::gate::{CheckReport, FileWarning, Finding, Severity, WorstDevice};
 use crate::output::document::{Cell, Document, Item, Table, Text, alarm, code, strong};
 
-/// The answer as a document.
+/// Lays out `report`.
 pub fn check(report: &CheckReport) -> Document {
     let mut document = Document::default();
     let answer = &*report.summary.answer;
     document.title(if report.passed { answer.into() } else { alarm(answer) });
-    what_to_do(&mut document, &report.summary);
+    holder_and_action(&mut document, &report.summary);
     if let Some(config) = &report.config {
-        let limits = Text::from("limits of ").and(code(&**config));
-        document.paragraph(limits.and(", where no flag says otherwise"));
+        let limits = Text::from("limits from ").and(code(&**config));
+        document.paragraph(limits.and(", unless a flag overrides them"));
     }
     if let Some(worst) = &report.worst {
-        document.paragraph(worst_of_all(worst));
+        document.paragraph(worst_device(worst));
     }
-    let kinds = kinds(report);
+    let kinds = limits_by_kind(report);
     if !kinds.is_empty() {
-        document.table(limits(&kinds));
+        document.table(limit_table(&kinds));
     }
-    let lost = report.lost();
-    let shown = &lost[..lost.len().min(SHOWN)];
-    for alike in shown.chunk_by(|a, b| says_the_same(a, b)) {
-        findings(&mut document, alike);
+    let lost = report.failed_findings();
+    let shown = &lost[..lost.len().min(MAX_FINDINGS)];
+    for group in shown.chunk_by(|a, b| has_same_message(a, b)) {
+        findings(&mut document, group);
     }
-    let more = lost.len().checked_sub(SHOWN).filter(|more| *more > 0).map(|more| {
+    let more = lost.len().checked_sub(MAX_FINDINGS).filter(|more| *more > 0).map(|more| {
         let more = count(more as u64);
         format!("{more} more do not hold: --format json lists all of them").into()
     });
-    let is_said = |noted: &Noted| {
+    let is_shown = |noted: &FileWarning| {
         let why = noted.message.split_once(": ").map_or(&*noted.message, |(_, why)| why);
         shown.iter().any(|finding| finding.path == noted.path && finding.message.ends_with(why))
     };
-    let notes =
-        notes(report).into_iter().filter(|(noted, others)| !others.is_empty() || !is_said(noted));
+    let notes = warnings_by_code(report)
+        .into_iter()
+        .filter(|(noted, others)| !others.is_empty() || !is_shown(noted));
     let notes = notes.map(|(noted, others)| {
-        let said = format!(": {}{others} [{}]", noted.message, noted.code);
-        code(&*noted.path).and(said)
+        let note = format!(": {}{others} [{}]", noted.message, noted.code);
+        code(&*noted.path).and(note)
     });
     let unreadable = report.not_checked().into_iter().map(|(path, message)| {
         Text::from("not checked: ").and(code(path)).and(format!(": {message}"))
@@ -49,8 +53,8 @@ pub fn check(report: &CheckReport) -> Document {
     document
 }
 
-/// Which of several stands worst.
-fn worst_of_all(worst: &Worst) -> Text {
+/// Names the worst of several devices.
+fn worst_device(worst: &WorstDevice) -> Text {
     let mut lost = Vec::new();
     if worst.failed > 0 {
         let verb = if worst.failed == 1 { "does" } else { "do" };
@@ -63,8 +67,8 @@ fn worst_of_all(worst: &Worst) -> Text {
     device.and(code(&*worst.path)).and(format!(": {}", lost.join(", ")))
 }
 
-/// A row a limit; of several devices, that of the one that stands worst.
-fn limits(kinds: &[LimitKind<'_>]) -> Table {
+/// One row per limit; with several devices, that of the worst device.
+fn limit_table(kinds: &[LimitKind<'_>]) -> Table {
     let are_several = kinds.iter().any(|kind| kind.all > 1);
     let header: &[&str] = if are_several {
         &["", "", "worst", "limit", "not held in", "device", "worst in"]
@@ -76,38 +80,43 @@ fn limits(kinds: &[LimitKind<'_>]) -> Table {
 
 fn row(kind: &LimitKind<'_>, are_several: bool) -> Vec<Cell> {
     let worst = kind.worst;
-    let (limit, actual) = worst.told();
-    let outcome = if worst.passed { outcome(worst).into() } else { toned(worst, outcome(worst)) };
+    let (limit, actual) = worst.format_figures();
+    let outcome = if worst.passed {
+        outcome_label(worst).into()
+    } else {
+        with_severity(worst, outcome_label(worst))
+    };
     let mut row = vec![outcome.into(), worst.code.word().into(), actual.into(), limit.into()];
     if are_several {
-        row.push(format!("{} of {}", count(kind.lost), count(kind.all)).into());
+        row.push(format!("{} of {}", count(kind.failing), count(kind.all)).into());
         row.push(worst.device.to_string().into());
         row.push(code(&*worst.path).into());
     }
     row
 }
 
-/// Whether one sentence is said of both: why they are not known.
-fn says_the_same(a: &Finding, b: &Finding) -> bool {
+/// Whether one message covers both findings: they are missing for the same reason.
+fn has_same_message(a: &Finding, b: &Finding) -> bool {
     let of = |finding: &Finding| (finding.device, finding.severity, finding.missing);
     of(a) == of(b) && a.path == b.path && a.message == b.message
 }
 
-/// Findings of one device that say the same.
-fn findings(document: &mut Document, alike: &[&Finding]) {
-    let Some(finding) = alike.first() else { return };
-    let codes: Vec<&str> = alike.iter().map(|finding| finding.code.word()).collect();
-    let title = toned(finding, &format!("{} {}", outcome(finding), codes.join(", ")));
+/// Findings of one device with the same message.
+fn findings(document: &mut Document, group: &[&Finding]) {
+    let Some(finding) = group.first() else { return };
+    let codes: Vec<&str> = group.iter().map(|finding| finding.code.word()).collect();
+    let title = with_severity(finding, &format!("{} {}", outcome_label(finding), codes.join(", ")));
     let device = format!(", device {} of ", finding.device);
     document.subheading(title.and(device).and(code(&*finding.path)));
     document.paragraph(&*finding.message);
     document.list(finding.lines.iter().map(|line| {
         Item::from(
-            strong(crate::output::document::place(place(line))).and(format!(": {}", share(line))),
+            strong(crate::output::document::source_location(location_label(line)))
+                .and(format!(": {}", bytes_label(line))),
         )
     }));
 }
 
-fn toned(finding: &Finding, text: &str) -> Text {
+fn with_severity(finding: &Finding, text: &str) -> Text {
     if finding.severity == Severity::Fail { alarm(text) } else { strong(text) }
 }

@@ -1,6 +1,6 @@
-//! What `oomscope check` found, as a document; its sentences serve the forms that CI systems read too.
+//! The page of `oomscope check`, and the phrases that it shares with the formats of CI systems.
 
 mod check;
-pub(crate) mod words;
+pub(crate) mod phrases;
 
 pub use check::check;

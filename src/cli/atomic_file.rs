@@ -1,0 +1,76 @@
+//! Writes files atomically: a temporary file next to the target is renamed when it is complete.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::{Builder, NamedTempFile};
+
+pub(super) enum AtomicFile {
+    Temporary {
+        temporary: NamedTempFile,
+        target: PathBuf,
+    },
+    /// A pipe or a device.
+    InPlace(File),
+}
+
+impl AtomicFile {
+    /// Checks that `path` can be written, without changing an existing file.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        // These name streams that are already open, such as /dev/stdout.
+        let is_special = path.starts_with("/dev") || path.starts_with("/proc");
+        let existing = match fs::metadata(path) {
+            Ok(metadata) if is_special || !metadata.is_file() => {
+                return File::options().write(true).open(path).map(Self::InPlace);
+            }
+            Ok(metadata) => Some(metadata),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        // Writes through a link instead of replacing it.
+        let target = match &existing {
+            Some(_) => path.canonicalize()?,
+            None => path.to_owned(),
+        };
+        let directory = target.parent().filter(|parent| *parent != Path::new(""));
+        let mut builder = Builder::new();
+        builder.prefix(".oomscope-").suffix(".tmp");
+        set_permissions(&mut builder);
+        let temporary = builder.tempfile_in(directory.unwrap_or(Path::new(".")))?;
+        if let Some(existing) = existing {
+            File::options().write(true).open(&target)?;
+            temporary.as_file().set_permissions(existing.permissions())?;
+        }
+        Ok(Self::Temporary { temporary, target })
+    }
+
+    /// Writes the contents and replaces the target.
+    pub(super) fn write_with(
+        self,
+        writer: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let write = |file: &mut File| {
+            let mut out = io::BufWriter::new(file);
+            writer(&mut out).and_then(|()| out.flush())
+        };
+        match self {
+            Self::InPlace(mut file) => write(&mut file),
+            Self::Temporary { mut temporary, target } => {
+                write(temporary.as_file_mut())?;
+                temporary.persist(target).map(|_| ()).map_err(|error| error.error)
+            }
+        }
+    }
+}
+
+/// Temporary files are private by default; this one gets the permissions of an ordinary new file.
+#[cfg(unix)]
+fn set_permissions(builder: &mut Builder<'_, '_>) {
+    use std::os::unix::fs::PermissionsExt as _;
+    builder.permissions(fs::Permissions::from_mode(0o666));
+}
+
+/// A new file inherits the permissions of its directory.
+#[cfg(not(unix))]
+fn for_others_too(_: &mut Builder<'_, '_>) {}

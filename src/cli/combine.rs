@@ -1,0 +1,58 @@
+//! Combines the analyses of several snapshots into one report, for `analyze`, `report` and the page of `run`.
+
+use anyhow::bail;
+
+use super::exit::{Exit, print_stderr};
+use super::inputs;
+use crate::analysis::{AnalyzeReport, Options, SnapshotReport, Unreadable};
+use crate::study::PositionSelector;
+
+/// Prints the unreadable files and combines the rest; `None` if all files are unreadable.
+///
+/// # Errors
+/// Returns an error if there is no file at all, or if no snapshot has the position or the device of `options`.
+pub(super) fn combine_snapshots(
+    snapshots: Vec<SnapshotReport>,
+    unreadable: Vec<Unreadable>,
+    options: Options,
+) -> anyhow::Result<Option<(AnalyzeReport, Exit)>> {
+    for file in &unreadable {
+        print_stderr(&format!("{}: {}", file.path, file.message));
+    }
+    if snapshots.is_empty() {
+        if unreadable.is_empty() {
+            bail!("no snapshot among the files given");
+        }
+        return Ok(None);
+    }
+    let exit = if unreadable.is_empty() { Exit::Success } else { Exit::Unreadable };
+    let report = AnalyzeReport::new(snapshots, unreadable, options.top);
+    if let Some(position) = options.at {
+        let mut devices = report.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
+        if devices.all(|device| device.moment.is_none()) {
+            bail!(match position {
+                PositionSelector::Peak => "--at peak: no history was recorded".to_owned(),
+                PositionSelector::Failure => "--at failure: no request failed".to_owned(),
+                PositionSelector::Entry(entry) =>
+                    format!("--at {entry}: no trace has that many entries"),
+            });
+        }
+    }
+    if let Some(device) = options.device {
+        let snapshots = &report.snapshots;
+        let without = snapshots
+            .iter()
+            .filter(|snapshot| snapshot.devices.is_empty())
+            .map(|snapshot| &*snapshot.path);
+        if let Some(message) = inputs::missing_device(without, device) {
+            if snapshots.iter().all(|snapshot| snapshot.devices.is_empty()) {
+                bail!(message);
+            }
+            // The table of ranks does not show the warnings of snapshots that it leaves out.
+            if report.ranks.is_some() {
+                print_stderr(&message);
+            }
+        }
+    }
+    Ok(Some((report, exit)))
+}

@@ -1,0 +1,97 @@
+//! The GPU that a dry run simulates.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::allocator::device::{GPUS, GpuModel};
+use crate::base::units::{MIB, size};
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AssumedGpu {
+    pub(super) gpu: &'static GpuModel,
+    /// Bytes of `--memory`, instead of the GPU's own.
+    pub(super) memory: Option<u64>,
+    /// True if it was chosen by name, false if by compute capability.
+    pub(super) is_named: bool,
+    pub(super) devices: u64,
+}
+
+/// The configuration that the stub and the recorder read.
+#[derive(Debug, Serialize)]
+pub(super) struct DryRunConfig {
+    gpu: String,
+    capability: String,
+    total_bytes: u64,
+    context_bytes: u64,
+    /// Seconds.
+    patience: f64,
+    /// The program is one rank of a job, and the others do not run.
+    alone: bool,
+    environment: BTreeMap<&'static str, String>,
+}
+
+impl AssumedGpu {
+    /// The memory of a device, in whole MiB as the stub takes it.
+    pub(super) fn total_bytes(&self) -> u64 {
+        self.memory.unwrap_or(self.gpu.total_mib * MIB) / MIB * MIB
+    }
+
+    /// The memory of a device without the CUDA context.
+    pub(super) fn usable_bytes(&self) -> u64 {
+        self.total_bytes().saturating_sub(self.gpu.context_mib * MIB)
+    }
+
+    pub(super) fn name(&self) -> String {
+        let memory = || size(self.total_bytes());
+        match (self.is_named, self.memory) {
+            (true, None) => self.gpu.product.to_owned(),
+            (true, Some(_)) => format!("{} with {}", self.gpu.product, memory()),
+            _ => {
+                format!("GPU of compute capability {}, {}", self.gpu.format_capability(), memory())
+            }
+        }
+    }
+
+    pub(super) fn config(&self, patience: Duration, alone: bool) -> DryRunConfig {
+        let gpu = self.gpu;
+        let environment = [
+            ("STUBCUDA_NAME", gpu.product.to_owned()),
+            ("STUBCUDA_CC", gpu.capability.to_string()),
+            ("STUBCUDA_SMS", gpu.multiprocessors.to_string()),
+            ("STUBCUDA_THREADS", gpu.threads_per_multiprocessor.to_string()),
+            ("STUBCUDA_SHARED", gpu.shared_bytes.to_string()),
+            ("STUBCUDA_L2", gpu.l2_bytes.to_string()),
+            ("STUBCUDA_TOTAL_MIB", (self.total_bytes() / MIB).to_string()),
+            ("STUBCUDA_OTHER_MIB", gpu.context_mib.to_string()),
+            ("STUBCUDA_DEVICES", self.devices.to_string()),
+        ];
+        DryRunConfig {
+            gpu: self.name(),
+            capability: gpu.format_capability(),
+            total_bytes: self.total_bytes(),
+            context_bytes: gpu.context_mib * MIB,
+            patience: patience.as_secs_f64(),
+            alone,
+            environment: environment.into(),
+        }
+    }
+}
+
+pub(super) fn parse_gpu(text: &str) -> Result<&'static GpuModel, String> {
+    GpuModel::find(text).ok_or_else(|| {
+        let names: Vec<&str> = GPUS.iter().map(|gpu| gpu.name).collect();
+        format!("known GPUs: {}; describe another with --memory and --capability", names.join(", "))
+    })
+}
+
+/// Parses `9.0` to a GPU with this compute capability.
+pub(super) fn parse_capability(text: &str) -> Result<&'static GpuModel, String> {
+    let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
+    let number = |digits: &str| digits.parse::<u32>().ok().filter(|number| *number < 100);
+    let capability = number(major).zip(number(minor)).map(|(major, minor)| major * 10 + minor);
+    capability
+        .and_then(GpuModel::with_capability)
+        .ok_or_else(|| "give one of 7.0, 7.5, 8.0, 8.6, 8.9, 9.0, 10.0 or 12.0".to_owned())
+}

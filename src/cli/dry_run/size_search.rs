@@ -1,0 +1,292 @@
+//! `--fit NAME=N,M`: makes dry runs at several sizes, predicts the largest that fits, and confirms it by dry runs.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
+
+use super::args::DryRun;
+use super::fit_sizes::FitSizes;
+use crate::analysis::{DryRunReport, Options, RangeReport, SnapshotReport, analyze};
+use crate::base::units::{count, size};
+use crate::cli::exit::{Exit, print_stderr};
+use crate::cli::inputs;
+use crate::cli::run::{CommandEnd, create_numbered, record_to_log};
+use crate::study::{Scope, Study};
+use crate::whatif::fit::{FitInput, FitOptions, FitReport, fit};
+
+/// Maximum number of dry runs to confirm predictions.
+const MAX_CHECKS: usize = 8;
+/// Maximum number of dry runs to find the largest size that fits in the worst case.
+const MAX_WORST_CASE_CHECKS: usize = 5;
+
+struct SizeRun {
+    snapshot: PathBuf,
+    report: SnapshotReport,
+}
+
+impl SizeRun {
+    fn failed(&self) -> bool {
+        self.report.devices.iter().any(|device| device.oom_count > 0)
+    }
+
+    /// Peak reserved bytes of the device that reserved most.
+    fn reserved(&self) -> u64 {
+        self.report.devices.iter().map(|device| device.peak.reserved_bytes).max().unwrap_or(0)
+    }
+
+    fn describe(&self) -> String {
+        let failed = self.report.devices.iter().find_map(|device| device.ooms.last());
+        match failed {
+            None => format!("completes with {} reserved", size(self.reserved())),
+            Some(oom) => format!(
+                "fails at {} ({} requested)",
+                oom.location.label(),
+                size(oom.requested_bytes)
+            ),
+        }
+    }
+
+    /// True unless some memory of a GPU is unknown to a dry run.
+    fn has_known_memory(&self) -> bool {
+        self.report.dry_run.as_ref().is_none_or(DryRunReport::is_known)
+    }
+
+    /// True if it fits with any addresses, and with any workspace that cuDNN may choose.
+    fn fits_in_worst_case(&self) -> bool {
+        let ranges = self.report.dry_run.iter().flat_map(|dry| &dry.ranges);
+        !self.failed() && ranges.into_iter().all(RangeReport::fits)
+    }
+}
+
+/// The dry runs of one command.
+struct SizeSearch<'r> {
+    args: &'r DryRun,
+    fit_sizes: &'r FitSizes,
+    directory: PathBuf,
+    done: BTreeMap<u64, SizeRun>,
+}
+
+/// Runs the given sizes, then predicts, confirms and prints the largest that fits.
+pub(super) fn run(args: &DryRun, fit_sizes: &FitSizes) -> anyhow::Result<Exit> {
+    let placeholder = format!("{{{}}}", fit_sizes.name);
+    if !args.command.iter().any(|arg| arg.to_string_lossy().contains(&placeholder)) {
+        bail!("--fit {}=..: the command has no {placeholder} to replace by a size", fit_sizes.name);
+    }
+    let directory = match &args.output {
+        Some(directory) => directory.clone(),
+        None => create_numbered("oomscope-dry-run")?,
+    };
+    let mut search = SizeSearch { args, fit_sizes, directory, done: BTreeMap::new() };
+    for size in &fit_sizes.sizes {
+        search.run(*size)?;
+        if search.done[size].failed() {
+            break;
+        }
+    }
+    let fitting: Vec<u64> = search.fitting().collect();
+    let answer = match fitting.as_slice() {
+        [] | [_] => {
+            let failing = search.failing().unwrap_or_default();
+            format!(
+                "{} = {} does not fit on {}: it {}; give two smaller sizes",
+                fit_sizes.name,
+                count(failing),
+                args.assumed_gpu().name(),
+                search.done.get(&failing).map(SizeRun::describe).unwrap_or_default()
+            )
+        }
+        _ => search.find_largest()?,
+    };
+    let mut out = anstream::stdout().lock();
+    writeln!(out, "{answer}")?;
+    let pairs = search.done.iter().map(|(size, ran)| format!("{size}={}", ran.snapshot.display()));
+    print_stderr(&format!("for details: oomscope fit {}", pairs.collect::<Vec<_>>().join(" ")));
+    Ok(Exit::Success)
+}
+
+impl SizeSearch<'_> {
+    fn fitting(&self) -> impl Iterator<Item = u64> {
+        self.done.iter().filter(|(_, ran)| !ran.failed()).map(|(size, _)| *size)
+    }
+
+    /// The smallest size that failed.
+    fn failing(&self) -> Option<u64> {
+        self.done.iter().find(|(_, ran)| ran.failed()).map(|(size, _)| *size)
+    }
+
+    /// Makes a dry run with `value` as the size, and prints its result.
+    fn run(&mut self, value: u64) -> anyhow::Result<()> {
+        let name = &self.fit_sizes.name;
+        let placeholder = format!("{{{name}}}");
+        let fill = |arg: &OsString| match arg.to_str() {
+            Some(text) => OsString::from(text.replace(&placeholder, &value.to_string())),
+            None => arg.clone(),
+        };
+        let command: Vec<OsString> = self.args.command.iter().map(fill).collect();
+        let run_directory = self.directory.join(format!("{name}-{value}"));
+        let directory = self.args.prepare(Some(&run_directory))?;
+        let log = self.directory.join(format!("{name}-{value}.txt"));
+        let (end, snapshots) = record_to_log(&command, directory, &log)?;
+        let run = self.read(&snapshots, end, value, &log)?;
+        print_stderr(&format!("{name} = {}: {}", count(value), run.describe()));
+        self.done.insert(value, run);
+        Ok(())
+    }
+
+    /// Analyzes the snapshots of a run. With several ranks, it returns the one that failed or reserved most.
+    fn read(
+        &self,
+        snapshots: &[PathBuf],
+        end: CommandEnd,
+        value: u64,
+        log: &Path,
+    ) -> anyhow::Result<SizeRun> {
+        let mut worst: Option<SizeRun> = None;
+        for path in snapshots {
+            let snapshot = inputs::read_one(path)?;
+            let report = analyze(&snapshot, &path.display().to_string(), 0, Options::default());
+            let ran = SizeRun { snapshot: path.clone(), report };
+            let key = |ran: &SizeRun| (ran.failed(), ran.reserved());
+            if worst.as_ref().is_none_or(|worst| key(&ran) > key(worst)) {
+                worst = Some(ran);
+            }
+        }
+        let has_succeeded = end.code() == 0;
+        worst.filter(|ran| has_succeeded || ran.failed()).ok_or_else(|| {
+            let name = &self.fit_sizes.name;
+            let why = if has_succeeded {
+                "no process used CUDA".to_owned()
+            } else {
+                format!(
+                    "the command exited with code {}, without an out-of-memory error",
+                    end.code()
+                )
+            };
+            anyhow!("{name} = {value}: {why}; see its output in {}", log.display())
+        })
+    }
+
+    /// Predicts the largest size that fits, and confirms it by dry runs. Returns the answer.
+    fn find_largest(&mut self) -> anyhow::Result<String> {
+        let name = self.fit_sizes.name.clone();
+        let gpu = self.args.assumed_gpu().name();
+        for _ in 0..MAX_CHECKS {
+            let low = self.fitting().last().unwrap_or(0);
+            let high = self.failing();
+            if high == Some(low + 1) {
+                break;
+            }
+            let Some(predicted) = self.predict_largest()? else {
+                return Ok(format!(
+                    "every {name} fits on {gpu} (dry run): its memory does not grow"
+                ));
+            };
+            let max = high.map_or(u64::MAX, |high| high - 1);
+            // If the predicted size fits, the next one should fail.
+            let next = if predicted <= low { low + 1 } else { predicted.min(max) };
+            self.run(next)?;
+        }
+        let low = self.fitting().last().unwrap_or(0);
+        let worst_case = self.find_largest_in_worst_case(low)?;
+        let fits = self.done[&low].describe();
+        let note = if self.done.values().all(|ran| ran.failed() || ran.has_known_memory()) {
+            ""
+        } else {
+            "; some memory is unknown without a GPU, so the largest may be less: see the snapshot"
+        };
+        let high = self.failing();
+        let is_next = high == Some(low + 1);
+        let and_high = match high {
+            Some(high) if is_next => format!(", {} {}", count(high), self.done[&high].describe()),
+            Some(high) => {
+                format!(
+                    "; {} {}; sizes in between were not tried",
+                    count(high),
+                    self.done[&high].describe()
+                )
+            }
+            None => String::new(),
+        };
+        let with = "in the worst case (cuDNN workspaces, addresses)";
+        let (low, adjective) = (count(low), if is_next { "largest" } else { "largest tried" });
+        let without = format!("otherwise the {adjective} is {low}: it {fits}{and_high}{note}");
+        Ok(match worst_case {
+            None => format!("no tested {name} fits on {gpu} (dry run) {with}; {without}"),
+            Some(at) if count(at) != low => {
+                format!("{name} = {} fits on {gpu} (dry run) {with}; {without}", count(at))
+            }
+            Some(_) if is_next => format!(
+                "the largest {name} that fits on {gpu} is {low} (dry run): it {fits}{and_high}{note}"
+            ),
+            Some(_) => {
+                let more = if high.is_none() { ", and more may" } else { "" };
+                format!("{name} = {low} fits on {gpu} (dry run){more}: it {fits}{and_high}{note}")
+            }
+        })
+    }
+
+    /// The largest size up to `low` that fits in the worst case. The search starts close to `low`.
+    fn find_largest_in_worst_case(&mut self, low: u64) -> anyhow::Result<Option<u64>> {
+        let largest_safe = |done: &BTreeMap<u64, SizeRun>| {
+            let found = done.iter().rev().find(|(_, ran)| ran.fits_in_worst_case());
+            found.map(|(at, _)| *at)
+        };
+        let first = largest_safe(&self.done);
+        for tried in 0..MAX_WORST_CASE_CHECKS {
+            let found = largest_safe(&self.done);
+            let from = found.unwrap_or(0) + 1;
+            if from > low {
+                break;
+            }
+            let Some((&high, _)) = self.done.range(from..=low).next() else { break };
+            if high == from {
+                break;
+            }
+            let next = match found {
+                Some(found) if found != first.unwrap_or(0) => found.midpoint(high),
+                _ => high.saturating_sub((low / 64).max(1) << tried).max(from),
+            };
+            self.run(next)?;
+        }
+        Ok(largest_safe(&self.done))
+    }
+
+    /// The largest size that fits according to `fit`; `None` if all sizes fit.
+    fn predict_largest(&self) -> anyhow::Result<Option<u64>> {
+        let fitting = self.done.iter().filter(|(_, ran)| !ran.failed());
+        let read: Vec<_> = fitting
+            .map(|(at, ran)| {
+                let snapshot = inputs::read_one(&ran.snapshot)
+                    .with_context(|| ran.snapshot.display().to_string())?;
+                Ok((*at, ran.report.path.as_str(), snapshot))
+            })
+            .collect::<anyhow::Result<_>>()?;
+        let studies: Vec<Study<'_>> =
+            read.iter().map(|(.., snapshot)| Study::new(snapshot, Scope::default())).collect();
+        let sized = read.iter().zip(&studies);
+        let sized: Vec<FitInput<'_, '_>> = sized
+            .map(|((at, path, _), study)| FitInput { size: (*at).into(), path, study })
+            .collect();
+        let usable = self.args.assumed_gpu().usable_bytes();
+        let options = FitOptions {
+            device: None,
+            at: &[],
+            at_second: &[],
+            capacity: Some(usable),
+            settings: None,
+            multiple: 1,
+            top: 1,
+            curve: 0,
+        };
+        let report: FitReport = fit(&sized, &options).map_err(|error| anyhow!(error))?;
+        let largest = report.devices.iter().map(|device| match &device.largest {
+            Some(largest) => Ok(largest.size),
+            None => Err(anyhow!("{}", report.summary.answer)),
+        });
+        let largest = largest.collect::<anyhow::Result<Vec<Option<u64>>>>()?;
+        Ok(largest.into_iter().flatten().min())
+    }
+}

@@ -1,0 +1,164 @@
+//! Finds the start of an out-of-memory message in a line, and the system that printed it.
+
+use super::wording::{ALLOCATION, ASYNC, BLOCK_LIMIT, TRIED};
+use crate::explain::systems::{KnownMessage, known_messages};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MessageStart {
+    /// A message of PyTorch's allocator of device memory.
+    Allocation,
+    OtherSystem(&'static KnownMessage),
+    /// A warning that the device refused memory for an expandable segment; PyTorch tries again.
+    Mapping,
+}
+
+const MAPPING_REFUSED: &str = "expandable_segments: memory mapping failed with OOM on device ";
+
+/// Finds the first message in `text`, and the byte at which it starts.
+pub(super) fn find_start(text: &str) -> Option<(MessageStart, usize)> {
+    if let Some(at) = text.find(MAPPING_REFUSED) {
+        return Some((MessageStart::Mapping, at));
+    }
+    if let Some(at) = find_allocation(text) {
+        return Some((MessageStart::Allocation, at));
+    }
+    let (system, at) = known_messages().find_map(|system| Some((system, system.find(text)?)))?;
+    // The source line that raises the error is not the message.
+    let is_code = text.get(..at).is_some_and(|before| before.contains("raise "));
+    (!is_code).then_some((MessageStart::OtherSystem(system), at))
+}
+
+/// The byte at which a message of PyTorch's allocator starts.
+fn find_allocation(text: &str) -> Option<usize> {
+    if let Some(at) = text.find(BLOCK_LIMIT) {
+        return Some(at);
+    }
+    let named = text.match_indices(ALLOCATION).find_map(|(at, _)| {
+        let (before, behind) = (text.get(..at)?, text.get(at + ALLOCATION.len()..)?);
+        if before.ends_with("MPS backend") {
+            return before.len().checked_sub("MPS backend".len());
+        }
+        let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit();
+        let name = before.trim_end_matches(is_name);
+        let is_message = match behind.trim_start_matches(['.', ' ']).strip_prefix(TRIED) {
+            // In a source line of a traceback, code follows instead of a number.
+            Some(rest) => {
+                let rest = rest.trim_start();
+                rest.is_empty()
+                    || rest.starts_with("more than 1EB")
+                    || rest.starts_with(|c: char| c.is_ascii_digit())
+            }
+            // The rest may be on the next line.
+            None => {
+                (is_exception(name) || name.trim_end().ends_with(':'))
+                    && matches!(behind.trim_end(), "" | ".")
+            }
+        };
+        (is_message && name.len() < before.len()).then_some(name.len())
+    });
+    named.or_else(|| {
+        let at = text.find(ASYNC)?;
+        let (before, behind) = (text.get(..at)?, text.get(at + ASYNC.len()..)?);
+        let behind =
+            behind.trim_start_matches(|c: char| c.is_ascii_digit() || c.is_control() || c == ' ');
+        let is_message = behind.is_empty() || behind.starts_with("would exceed");
+        (is_message && is_exception(before)).then_some(at)
+    })
+}
+
+/// True if the text after `before` is that of an exception, or starts the line.
+pub(super) fn is_exception(before: &str) -> bool {
+    let before = before.trim_end();
+    before.is_empty() || before.ends_with("Error:") || before.ends_with("Error('")
+}
+
+/// A refused mapping of device memory into an expandable segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping {
+    pub device: u64,
+    /// Bytes free on the device.
+    pub free_bytes: u64,
+    pub capacity_bytes: u64,
+    /// Number of warnings for this device.
+    pub times: u64,
+    /// Line of the log with the first warning, from 1.
+    pub line: u64,
+}
+
+/// `.. on device 0 while trying to map 20971520 bytes (free: 0, total: 85899345920)`
+pub(super) fn parse_mapping(text: &str, line: u64) -> Option<Mapping> {
+    let number = |phrase: &str| {
+        let (_, rest) = text.split_once(phrase)?;
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest.get(..end)?.parse().ok()
+    };
+    Some(Mapping {
+        device: number(MAPPING_REFUSED)?,
+        free_bytes: number("(free: ")?,
+        capacity_bytes: number(", total: ")?,
+        times: 1,
+        line,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_distinguished_from_other_text() {
+        let at = |text: &str| {
+            find_start(text).map(|(mark, at)| (mark, text.get(at..at + 4).unwrap().to_owned()))
+        };
+        let allocator = |start: &str| Some((MessageStart::Allocation, start.to_owned()));
+        let other_system = |text: &str| match find_start(text) {
+            Some((MessageStart::OtherSystem(system), at)) => (system.name.as_str(), at),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(
+            at("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+            allocator("CUDA")
+        );
+        assert_eq!(
+            at("(RuntimeError('HIP out of memory. Tried to allocate 2.00 MiB. GPU"),
+            allocator("HIP ")
+        );
+        assert_eq!(at("CUDA out of memory. Tried to allocate"), allocator("CUDA"));
+        assert_eq!(at("RuntimeError: CUDA out of memory."), allocator("CUDA"));
+        assert_eq!(
+            at("CUDA out of memory. Tried to allocate more than 1EB memory."),
+            allocator("CUDA")
+        );
+        assert_eq!(at("E: MPS backend out of memory (MPS allocated: 1.00 GB"), allocator("MPS "));
+        assert_eq!(at("torch.OutOfMemoryError: Allocation on device "), allocator("Allo"));
+        assert_eq!(
+            at("Allocation on device 0 would exceed allowed memory. (out of memory)"),
+            allocator("Allo")
+        );
+        assert_eq!(other_system("RuntimeError: CUDA error: out of memory"), ("CUDA", 14));
+        assert_eq!(
+            other_system("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"),
+            ("cuBLAS", 12)
+        );
+        assert_eq!(other_system("NCCL WARN Cuda failure 2 'out of memory'"), ("NCCL", 10));
+        for other in [
+            "",
+            "    raise RuntimeError(\"CUDA out of memory. Tried to allocate \" + size)",
+            "hint: on CUDA out of memory, lower the batch size",
+            "Allocation on device not large enough for array",
+            "Cuda failure 'invalid argument'",
+            "    raise ValueError(\"No available memory for the cache blocks. \"",
+            "Task was Killed by signal",
+            "ran out of memory. Tried to allocate 2.00 GiB",
+        ] {
+            assert_eq!(at(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn refused_mappings_are_read() {
+        let text = "expandable_segments: memory mapping failed with OOM on device 2 while trying to map 20971520 bytes (free: 7, total: 85899345920).";
+        let found = parse_mapping(text, 3).unwrap();
+        assert_eq!((found.device, found.free_bytes, found.capacity_bytes), (2, 7, 85_899_345_920));
+    }
+}

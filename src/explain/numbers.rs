@@ -1,0 +1,195 @@
+//! The numbers of a message, printed and computed.
+
+use crate::allocator::SMALL_SEGMENT;
+use crate::allocator::verdict::{ApproxBytes, FreeMemory, MemoryAtFailure, reclaimable_outside};
+use crate::base::units::MIB;
+use crate::explain::message::{FailedAllocation, PrintedAmount, Process, Wording};
+use crate::explain::systems::{Vendor, vendor};
+
+/// A segment for requests of more than 1 MiB and less than 10 MiB, and what expandable segments grow by
+/// (`kLargeBuffer`); for smaller requests both are [`SMALL_SEGMENT`]. Messages do not show
+/// `large_segment_size_mb`.
+const LARGE_SEGMENT: u64 = 20 * MIB;
+
+/// A cache with more than 1/24 (4%) of itself free is fragmented; any busy cache has less. Messages from devices that
+/// were simply full have 1 to 4%.
+const BUSY_CACHE_DIVISOR: u64 = 24;
+/// A request of at most 1/32 of the device is small: if fragmentation makes it fail, the next request fails too.
+const SMALL_REQUEST_DIVISOR: u64 = 32;
+/// Memory outside PyTorch counts from 1/16 of the device on; a desktop uses less.
+const SIGNIFICANT_OUTSIDE_DIVISOR: u64 = 16;
+
+/// The numbers of a message, and those computed from them. A number that cannot be computed is absent.
+#[derive(Debug)]
+pub(super) struct MessageNumbers {
+    /// The parsed message; `expandable` may also come from other lines of the log.
+    pub(super) printed: FailedAllocation,
+    pub(super) vendor: &'static Vendor,
+    /// More than 2^60 bytes were requested.
+    pub(super) is_impossible_size: bool,
+    pub(super) request: Option<ApproxBytes>,
+    pub(super) capacity: Option<ApproxBytes>,
+    pub(super) free: Option<ApproxBytes>,
+    pub(super) allowed: Option<ApproxBytes>,
+    /// Allocated memory, without the free memory of private pools.
+    pub(super) tensors: Option<ApproxBytes>,
+    /// Free in private pools.
+    pub(super) private_free: ApproxBytes,
+    /// Free memory in the cache, outside private pools.
+    pub(super) unallocated: Option<ApproxBytes>,
+    pub(super) reserved: Option<ApproxBytes>,
+    /// Memory of the device in use outside the allocator.
+    pub(super) outside: Option<ApproxBytes>,
+    /// The part of `outside` that this process uses, if known.
+    pub(super) this_process_outside: Option<ApproxBytes>,
+    /// The part of `outside` that could be freed.
+    pub(super) reclaimable_outside: Option<ApproxBytes>,
+    /// The listed process that is probably this one, under its PID outside the container.
+    pub(super) this_pid: Option<u64>,
+}
+
+impl MessageNumbers {
+    pub(super) fn from_allocation(printed: FailedAllocation, text: &str) -> Self {
+        let approx = |amount: &Option<_>| amount.as_ref().map(ApproxBytes::from);
+        let (capacity, free) = (approx(&printed.capacity), approx(&printed.free));
+        let private = approx(&printed.private_pools).unwrap_or_default();
+        let allocated = approx(&printed.allocated);
+        // Messages of Metal and cudaMallocAsync do not have the size of the cache.
+        let has_cache = !matches!(printed.wording, Wording::Async | Wording::Mps);
+        let unallocated = approx(&printed.unallocated)
+            .or_else(|| Some(approx(&printed.reserved)?.saturating_sub(allocated?)))
+            .filter(|_| has_cache);
+        let reserved =
+            approx(&printed.reserved).or_else(|| Some(allocated?.saturating_add(unallocated?)));
+        let outside = match (capacity, free, reserved) {
+            (Some(capacity), Some(free), Some(reserved)) => {
+                Some(capacity.saturating_sub(free).saturating_sub(reserved))
+            }
+            _ => approx(&printed.other),
+        };
+        let this_process = approx(&printed.this_process);
+        let this_pid = match (this_process, reserved) {
+            (None, Some(reserved)) => find_this_process(&printed.processes, reserved),
+            _ => None,
+        };
+        let is_this = |process: &&Process| Some(process.pid) == this_pid;
+        let this_process = this_process.or_else(|| {
+            printed.processes.iter().find(is_this).map(|process| ApproxBytes::from(&process.in_use))
+        });
+        let this_process_outside =
+            this_process.zip(reserved).map(|(used, reserved)| used.saturating_sub(reserved));
+        let reclaimable =
+            outside.map(|outside| reclaimable_outside(outside, this_process_outside, capacity));
+        Self {
+            is_impossible_size: text.contains("more than 1EB"),
+            request: approx(&printed.requested),
+            allowed: approx(&printed.allowed),
+            tensors: allocated.map(|allocated| allocated.saturating_sub(private)),
+            capacity,
+            free,
+            private_free: private,
+            unallocated,
+            reserved,
+            outside,
+            this_process_outside,
+            reclaimable_outside: reclaimable,
+            this_pid,
+            vendor: vendor(&printed.backend),
+            printed,
+        }
+    }
+
+    /// The input of the verdict ladder. Free memory of the cache, outside private pools, is one number: messages do not
+    /// show streams and pools.
+    pub(super) fn memory_at_failure(
+        &self,
+        request: ApproxBytes,
+        free: ApproxBytes,
+    ) -> MemoryAtFailure {
+        let none = ApproxBytes::default();
+        let cached = self.unallocated.unwrap_or_default();
+        let outside = self.reclaimable_outside.unwrap_or_default();
+        let (cached, left) =
+            if self.is_cache_full(request) { (none, cached) } else { (cached, none) };
+        let (outside, desktop) =
+            if self.is_outside_significant() { (outside, none) } else { (none, outside) };
+        MemoryAtFailure {
+            request: self.min_request().unwrap_or(request),
+            segment: request,
+            segment_in_granules: self.max_segment(request),
+            device_free: free,
+            own: FreeMemory { all: cached, ..FreeMemory::default() },
+            other_pool: self.private_free,
+            outside,
+            own_includes_others: true,
+            usual_reclaimable: left.saturating_add(desktop),
+            is_outside_first: outside.bytes > cached.saturating_add(self.private_free).bytes,
+            ..MemoryAtFailure::default()
+        }
+    }
+
+    /// True if the cache is as full as caches get and the request is small, so fragmentation is not the cause.
+    pub(super) fn is_cache_full(&self, request: ApproxBytes) -> bool {
+        let device = self.capacity.or(self.reserved).unwrap_or_default().bytes;
+        let is_small = request.bytes <= device / SMALL_REQUEST_DIVISOR;
+        let parts = self.unallocated.zip(self.reserved);
+        is_small && parts.is_some_and(|(left, all)| left.bytes <= all.bytes / BUSY_CACHE_DIVISOR)
+    }
+
+    /// True if others use more of the device than a desktop does.
+    pub(super) fn is_outside_significant(&self) -> bool {
+        let parts = self.reclaimable_outside.zip(self.capacity);
+        parts.is_some_and(|(outside, all)| {
+            outside.bytes > 0 && outside.bytes >= all.bytes / SIGNIFICANT_OUTSIDE_DIVISOR
+        })
+    }
+
+    /// True if next to nothing of the device is free.
+    pub(super) fn has_little_free(&self) -> bool {
+        let parts = self.free.zip(self.capacity);
+        parts.is_some_and(|(free, all)| free.bytes <= all.bytes / SMALL_REQUEST_DIVISOR)
+    }
+
+    /// The largest possible request to the device: expandable segments grow by whole granules.
+    fn max_segment(&self, request: ApproxBytes) -> ApproxBytes {
+        if self.printed.expandable != Some(true) {
+            return request;
+        }
+        let granule = if request.bytes == SMALL_SEGMENT { SMALL_SEGMENT } else { LARGE_SEGMENT };
+        let bytes = request.bytes.checked_next_multiple_of(granule).unwrap_or(request.bytes);
+        ApproxBytes { bytes, ..request }
+    }
+
+    /// The smallest possible request: small requests share segments of one size.
+    pub(super) fn min_request(&self) -> Option<ApproxBytes> {
+        let request = self.request?;
+        Some(match request.bytes {
+            SMALL_SEGMENT => ApproxBytes::exact(1),
+            LARGE_SEGMENT => ApproxBytes::exact(MIB + 1),
+            _ => request,
+        })
+    }
+
+    /// Processes other than this one, as far as known, the largest first.
+    pub(super) fn other_processes(&self) -> Vec<&Process> {
+        let is_other = |process: &&Process| Some(process.pid) != self.this_pid;
+        let mut others: Vec<&Process> = self.printed.processes.iter().filter(is_other).collect();
+        others.sort_by_key(|process| std::cmp::Reverse(process.in_use.bytes));
+        others
+    }
+}
+
+impl From<&PrintedAmount> for ApproxBytes {
+    fn from(amount: &PrintedAmount) -> Self {
+        Self { bytes: amount.bytes, error: amount.error_bytes }
+    }
+}
+
+/// The smallest process that uses at least the `reserved` bytes of this one's allocator. Inside a container, a process
+/// does not know its PID outside, so PyTorch lists it as if it were another process.
+fn find_this_process(processes: &[Process], reserved: ApproxBytes) -> Option<u64> {
+    let holds =
+        |process: &&Process| ApproxBytes::from(&process.in_use).covers(reserved).is_likely();
+    let smallest = processes.iter().filter(holds).min_by_key(|process| process.in_use.bytes)?;
+    (reserved.bytes > 0).then_some(smallest.pid)
+}

@@ -1,0 +1,29 @@
+//! The characters of charts.
+
+/// Width of the labels on the left.
+pub(super) const LABEL_COLUMNS: usize = 11;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Glyphs {
+    pub(super) front: char,
+    pub(super) back: char,
+    pub(super) axis: char,
+    pub(super) mark: char,
+    pub(super) range: char,
+    /// Corner, line and tick of the axis.
+    pub(super) axis_line: [char; 3],
+    pub(super) levels: [char; 8],
+    /// Colours text as the layer with this index; `None` without colours.
+    pub(super) paint: Option<fn(usize, &str) -> String>,
+}
+
+pub(super) const UNICODE: Glyphs = Glyphs {
+    front: '█',
+    back: '░',
+    axis: '│',
+    mark: '▲',
+    range: '▬',
+    axis_line: ['└', '─', '┬'],
+    levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
+    paint: None,
+};

@@ -1,0 +1,241 @@
+//! Live memory at the failure or the peak by category, phase and age; memory that grows with every step; and the lines
+//! that hold memory at the snapshot.
+
+use super::phrases::{self, operation_label, stack_label, stack_label_in_line};
+use crate::analysis::DeviceReport;
+use crate::base::units::{count, counted, percent, ratio, size};
+use crate::output::document::{Cell, Document, Table, Text, strong};
+use crate::stacks::phases::Phase;
+use crate::study::attribution::{Age, Category, Confidence, Leaks, MemoryBreakdown};
+use crate::study::memory::LiveByLine;
+
+/// Maximum number of lines shown.
+const SHOWN_LINES: usize = 4;
+
+/// Appends the breakdown of live memory, if it is informative.
+pub(super) fn breakdown(document: &mut Document, device: &DeviceReport) {
+    let Some((held, moment)) = shown_breakdown(device) else { return };
+    document.heading(heading(held, &moment));
+    let rows = breakdown_rows(held);
+    if !rows.is_empty() {
+        document.table(Table::new(&["", "", "bytes", "share", "", ""], &[0, 1, 4, 5], rows));
+    }
+    document.fields("kept", kept_since_start(held));
+    // With a failure, the failure's section shows the growth.
+    if device.ooms.is_empty() {
+        document.fields("grows", growth(&device.leaks, true, true).map(strong));
+    }
+    let lines = largest_lines(held, device);
+    if !lines.is_empty() {
+        document.table(by_line(lines, held.allocated_bytes, held.blocks));
+    }
+}
+
+/// Appends the lines that hold the memory at the point shown.
+pub(super) fn live_by_line(document: &mut Document, device: &DeviceReport) {
+    let all = &device.memory.blocks.active_allocated;
+    if all.bytes > 0 {
+        document.heading(match device.moment {
+            None => "Who holds the allocated memory, by line".to_owned(),
+            Some(at) => {
+                format!(
+                    "Who held the allocated memory {}, by line",
+                    phrases::describe_position_on(device, at)
+                )
+            }
+        });
+        document.table(by_line(&device.top_lines, all.bytes, all.count));
+    }
+}
+
+/// Lines with their share of `bytes` in `blocks` blocks.
+fn by_line(lines: &[LiveByLine], bytes: u64, blocks: u64) -> Table {
+    let mut rows: Vec<Vec<Cell>> = lines
+        .iter()
+        .map(|held| {
+            let share = percent(held.share_ratio);
+            vec![size(held.bytes).into(), share.into(), count(held.blocks).into(), holder(held)]
+        })
+        .collect();
+    let others = bytes - lines.iter().map(|line| line.bytes).fold(0, u64::saturating_add);
+    let other_blocks = blocks - lines.iter().map(|line| line.blocks).sum::<u64>();
+    if other_blocks > 0 {
+        let cells = [size(others), percent(ratio(others, bytes)), count(other_blocks)];
+        let name = "all other lines".to_owned();
+        rows.push(cells.into_iter().chain([name]).map(Cell::from).collect());
+    }
+    Table::new(&["bytes", "share", "blocks", "allocated by"], &[3], rows)
+}
+
+/// A line, with its operation.
+fn holder(held: &LiveByLine) -> Cell {
+    let (line, below) = stack_label(&held.location);
+    let operation = operation_label(held.operation.as_deref(), held.operation_share_ratio);
+    Cell::WithDetails(line, below.into_iter().chain(operation).collect())
+}
+
+fn category(category: Category) -> &'static str {
+    match category {
+        Category::OptimizerState => "optimizer state",
+        other => other.word(),
+    }
+}
+
+fn phase(phase: Option<Phase>) -> &'static str {
+    match phase {
+        Some(Phase::Init) => "building the model",
+        Some(Phase::Data) => "before a forward pass",
+        Some(Phase::Forward) => "the forward pass",
+        Some(Phase::Backward) => "the backward pass",
+        Some(Phase::Optimizer) => "the optimizer's step",
+        Some(Phase::Other) => "other code",
+        None => "before the recording",
+    }
+}
+
+fn age(age: Age) -> &'static str {
+    match age {
+        Age::BeforeRecording => "before the recording",
+        Age::BeforeFirstStep => "before the first step",
+        Age::FirstStep => "the first step",
+        Age::EarlierStep => "an earlier step",
+        Age::ThisStep => "the same step",
+        Age::Recorded => "the recording",
+    }
+}
+
+/// The breakdown to show and its name: the one of `--at`, else of the last failure, else of the peak. `None` if it has
+/// neither lines nor categories.
+fn shown_breakdown(device: &DeviceReport) -> Option<(&MemoryBreakdown, String)> {
+    let requested = device
+        .at_moment
+        .as_ref()
+        .zip(device.moment.map(|at| phrases::describe_position_on(device, at)));
+    let failure = device.ooms.last().and_then(|oom| oom.held.as_ref());
+    let failure = || failure.map(|held| (held, "at the failure".to_owned()));
+    let peak = || device.at_peak.as_ref().map(|held| (held, "at its peak".to_owned()));
+    let found = requested.or_else(failure).or_else(peak)?;
+    let lines = largest_lines(found.0, device);
+    let is_informative = lines.iter().any(|line| line.location.frame.is_some())
+        || !breakdown_rows(found.0).is_empty();
+    is_informative.then_some(found)
+}
+
+/// The lines that held most; empty if [`live_by_line`] shows the same point in full.
+fn largest_lines<'a>(held: &'a MemoryBreakdown, device: &DeviceReport) -> &'a [LiveByLine] {
+    let last = device.timeline.as_ref().and_then(|t| t.trace_entries.checked_sub(1));
+    let is_in_full = device.moment.map_or(held.event == last, |_| true);
+    let rows = if is_in_full { &[] } else { held.by_line.rows.as_slice() };
+    rows.get(..SHOWN_LINES).unwrap_or(rows)
+}
+
+/// The point in the trace, with its phase and step.
+fn heading(held: &MemoryBreakdown, moment: &str) -> String {
+    let during = match held.phase {
+        Phase::Other => None,
+        Phase::Data => Some(phase(Some(Phase::Data)).to_owned()),
+        other => Some(format!("in {}", phase(Some(other)))),
+    };
+    let after = held.step.map(|step| match step {
+        0 => "of the first step".to_owned(),
+        step => format!("after {}", counted(u64::from(step), "step")),
+    });
+    let when: Vec<String> = during.into_iter().chain(after).collect();
+    match when.join(" ").as_str() {
+        "" => format!("Where the memory was {moment}"),
+        when => format!("Where the memory was {moment} ({when})"),
+    }
+}
+
+/// The rows of the breakdown, without uninformative groups.
+fn breakdown_rows(held: &MemoryBreakdown) -> Vec<Vec<Cell>> {
+    let sure = |confidence| match confidence {
+        Confidence::High => "",
+        Confidence::Medium => "probably",
+        Confidence::Low => "a guess",
+    };
+    let categories = held.by_category.iter().map(|of| {
+        let note = if of.category == Category::Other { "" } else { sure(of.confidence) };
+        (category(of.category), of.share, note)
+    });
+    let phases = held.by_phase.iter().map(|of| (phase(of.phase), of.share, ""));
+    let ages = held.by_age.iter().map(|of| (age(of.age), of.share, ""));
+    let has_categories = held.by_category.iter().any(|row| row.category != Category::Other);
+    let has_phases =
+        held.by_phase.iter().any(|row| row.phase.is_some_and(|phase| phase != Phase::Other));
+    let rules = held.by_rule.iter();
+    let rules = rules.map(|of| (of.name.as_deref().unwrap_or("no rule"), of.share, ""));
+    let groups: [(&str, bool, Vec<_>); 4] = [
+        ("for", has_categories, categories.collect()),
+        ("by rule", !held.by_rule.is_empty(), rules.collect()),
+        ("allocated in", has_phases, phases.collect()),
+        ("held since", held.step.is_some(), ages.collect()),
+    ];
+    let groups = groups.into_iter().filter(|(_, is_informative, _)| *is_informative);
+    groups
+        .flat_map(|(group, _, rows)| {
+            rows.into_iter().enumerate().map(move |(index, (name, share, note))| {
+                vec![
+                    if index == 0 { group.into() } else { "".into() },
+                    name.into(),
+                    size(share.bytes).into(),
+                    percent(share.share_ratio).into(),
+                    Cell::Bar(ratio(share.bytes, held.allocated_bytes)),
+                    note.into(),
+                ]
+            })
+        })
+        .collect()
+}
+
+/// Memory that is live since the first step or longer.
+fn kept_since_start(held: &MemoryBreakdown) -> Option<Text> {
+    let first = held.kept_since_start.rows.first()?;
+    let rest = held.kept_since_start.rest;
+    let rows = held.kept_since_start.rows.iter().map(|row| row.bytes);
+    let bytes = rows.fold(rest.bytes, u64::saturating_add);
+    let most = format!(
+        "{} from before the second step was still live; most of it, {}, is from ",
+        size(bytes),
+        size(first.bytes)
+    );
+    Some(Text::from(most).and(stack_label_in_line(&first.location)))
+}
+
+/// The lines that hold more after every step. `with_total` adds their sum, `with_end` the number of steps until memory
+/// runs out; a page with a failure shows these elsewhere.
+pub(super) fn growth(leaks: &Leaks, with_total: bool, with_end: bool) -> Option<Text> {
+    let first = leaks.suspects.first()?;
+    let lines = leaks.suspects.len() as u64 + leaks.other_suspects;
+    let by = match first.every_steps {
+        0 | 1 => format!(
+            "by {} a step in each of {}",
+            size(first.bytes_per_step),
+            counted(u64::from(first.steps), "step")
+        ),
+        every => format!(
+            "by {} every {every} steps, {} so far",
+            size(first.bytes_per_step.saturating_mul(u64::from(every))),
+            counted(u64::from(first.steps), "time")
+        ),
+    };
+    let most = stack_label_in_line(&first.location);
+    let is_even = leaks.suspects.iter().all(|one| one.every_steps <= 1);
+    let more = if is_even { "more after every step" } else { "more and more" };
+    let what = if lines == 1 {
+        format!("one line holds {more}: ")
+    } else if with_total {
+        format!("{lines} lines hold {more}, {} a step in all; most: ", size(leaks.bytes_per_step))
+    } else {
+        format!("{lines} lines hold {more}; most: ")
+    };
+    let last = match (leaks.steps_left, leaks.remaining_bytes) {
+        (Some(steps @ 1..), Some(bytes)) if with_end => format!(
+            "; at this rate the {} left after the last step is used up in {}",
+            size(bytes),
+            counted(steps, "more step")
+        ),
+        _ => String::new(),
+    };
+    Some(Text::from(what).and(most).and(format!(", {by}{last}")))
+}
