@@ -6,7 +6,8 @@
 
 use super::category::{Category, Classification, Confidence};
 use super::classify::classify;
-use super::lifetimes::{Lifetimes, LiveBlock, LiveSet, TracePoint};
+use super::lifetimes::Lifetimes;
+use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use super::samples::LifetimeSamples;
 use crate::base::ids::StackId;
 use crate::snapshot::Action;

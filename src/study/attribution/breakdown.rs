@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use super::category::{Category, Confidence};
 use super::classify::classify;
-use super::lifetimes::{Lifetimes, LiveBlock, LiveSet};
+use super::lifetimes::Lifetimes;
+use super::live_set::{LiveBlock, LiveSet};
 use super::rules::{CategoryRule, RuleMatcher};
 use crate::base::ids::{StackId, SymbolId};
 use crate::base::units::escape_name;

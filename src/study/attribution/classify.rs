@@ -5,7 +5,8 @@ use rustc_hash::FxHashMap;
 
 use super::category::{Category, Classification, Confidence};
 use super::gradient_buckets::GradientBuckets;
-use super::lifetimes::{GatherEvidence, Lifetimes, LiveBlock, LiveSet, TracePoint};
+use super::lifetimes::{GatherEvidence, Lifetimes};
+use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use super::parameter_copies;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::{SeededMap, SeededSet};

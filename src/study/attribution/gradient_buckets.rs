@@ -3,7 +3,8 @@
 //! their own, the buckets contain them.
 
 use super::category::{Category, Classification, Confidence};
-use super::lifetimes::{Lifetimes, LiveBlock, LiveSet};
+use super::lifetimes::Lifetimes;
+use super::live_set::{LiveBlock, LiveSet};
 use crate::stacks::phases::{KnownPurpose, Phase, PhaseRun, Phases};
 
 /// What DDP's buckets contain at a position.

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::category::Category;
 use super::classify::classify;
-use super::lifetimes::{Lifetimes, LiveBlock, LiveSet};
+use super::lifetimes::Lifetimes;
+use super::live_set::{LiveBlock, LiveSet};
 use crate::snapshot::{Action, Device};
 use crate::stacks::phases::Phases;
 

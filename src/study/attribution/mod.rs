@@ -13,6 +13,7 @@ mod gradient_buckets;
 mod layers;
 mod leaks;
 mod lifetimes;
+mod live_set;
 mod parameter_copies;
 mod rules;
 mod samples;

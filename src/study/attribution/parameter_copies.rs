@@ -4,7 +4,8 @@
 use rustc_hash::FxHashMap;
 
 use super::category::{Category, Classification, Confidence};
-use super::lifetimes::{Lifetimes, LiveBlock, LiveSet, TracePoint};
+use super::lifetimes::Lifetimes;
+use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
 use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine};

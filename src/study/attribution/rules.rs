@@ -3,7 +3,7 @@
 use glob::{MatchOptions, Pattern};
 use rustc_hash::FxHashMap;
 
-use super::lifetimes::LiveBlock;
+use super::live_set::LiveBlock;
 use crate::base::ids::{FrameId, StackId, SymbolId};
 use crate::stacks::frames::forward_slashes;
 use crate::study::DeviceStudy;
