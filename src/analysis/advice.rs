@@ -1,9 +1,7 @@
 //! Advice for a failed request: the advice of its verdict, refined by what the recording shows.
 
 use crate::allocator::conf::shell_assignment;
-use crate::allocator::verdict::{
-    EMPTY_CACHE_NO_REMEDY, OUTSIDE_ALLOCATOR_USERS, Snippet, Verdict,
-};
+use crate::allocator::verdict::{EMPTY_CACHE_NO_REMEDY, OUTSIDE_ALLOCATOR_USERS, Snippet, Verdict};
 use crate::analysis::failure::{Blocker, OomReport, Remedy};
 use crate::base::units::{counted, percent, ratio, size};
 use crate::stacks::frames::{CodeLocation, FrameReport};
@@ -43,7 +41,7 @@ pub(super) fn explaining_growth(oom: &OomReport, leaks: &Leaks) -> Option<String
     })
 }
 
-/// What to do about `oom`, the last failure of a device.
+/// Recommends actions for `oom`, the last failure of a device.
 pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> FailureAdvice {
     let mut advice = first_advice(oom, evidence);
     let texts = &mut advice.texts;
@@ -165,8 +163,7 @@ fn live_lines(oom: &OomReport) -> impl Iterator<Item = &LiveByLine> {
 
 /// How to reduce the memory of the largest known category.
 fn suggest_reduction(oom: &OomReport) -> &'static str {
-    let mut categories =
-        oom.held.iter().flat_map(|held| &held.by_category).map(|row| row.category);
+    let mut categories = oom.held.iter().flat_map(|held| &held.by_category).map(|row| row.category);
     let largest = categories.find(|category| *category != Category::Other);
     match largest.unwrap_or(Category::Other) {
         Category::Parameters => "shard or offload the parameters, or keep them in lower precision",

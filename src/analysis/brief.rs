@@ -78,9 +78,10 @@ pub struct BriefLine {
 impl Brief {
     /// One report per snapshot, each with up to [`AnalyzeReport::top`] lines.
     pub fn each(report: &AnalyzeReport) -> impl Iterator<Item = Self> + '_ {
-        report.snapshots.iter().map(|snapshot| {
-            Self::from_snapshot(snapshot, worst_device(snapshot), report.top)
-        })
+        report
+            .snapshots
+            .iter()
+            .map(|snapshot| Self::from_snapshot(snapshot, worst_device(snapshot), report.top))
     }
 
     /// A report on the worst device, in fewer than `max_bytes` bytes of JSON. Texts are truncated as needed.
@@ -141,11 +142,7 @@ impl Brief {
         brief
     }
 
-    fn from_snapshot(
-        snapshot: &SnapshotReport,
-        device: Option<&DeviceReport>,
-        top: usize,
-    ) -> Self {
+    fn from_snapshot(snapshot: &SnapshotReport, device: Option<&DeviceReport>, top: usize) -> Self {
         let mut warnings: Vec<Code> =
             snapshot.warnings.iter().map(|warning| warning.code).collect();
         warnings.dedup();

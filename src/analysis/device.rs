@@ -37,11 +37,11 @@ pub struct DeviceReport {
     pub capacity_bytes: Option<u64>,
     /// Peaks of the totals over the recording, including the state at its start.
     pub peak: Peak,
-    /// Number of failed requests.
+    /// Number of failed requests, including those not in `ooms`.
     pub oom_count: u64,
     /// Failed requests, oldest first; the last 1000 if there are more.
     pub ooms: Vec<OomReport>,
-    /// What to do about the last failed request, most useful first; absent if none failed.
+    /// Recommended actions for the last failed request, most useful first; absent if none failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<String>,
     /// Text to copy for the first piece of advice.
@@ -56,9 +56,9 @@ pub struct DeviceReport {
     /// The result of `--request`; absent without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestReport>,
-    /// The stacks that hold the most memory, largest first.
+    /// The stacks that hold the most memory, largest first, `--top` of them.
     pub top_stacks: Vec<LiveByStack>,
-    /// The lines of user code that hold the most memory, largest first.
+    /// The lines of user code that hold the most memory, largest first, `--top` of them.
     pub top_lines: Vec<LiveByLine>,
     /// Attribution of the memory at the peak of allocated memory; null without a trace.
     pub at_peak: Option<MemoryBreakdown>,
@@ -153,7 +153,7 @@ pub(super) fn report(
     }
 }
 
-/// Maximum number of program changes in a report that was not asked for them.
+/// Maximum number of program changes in a report.
 const MAX_CHANGES: usize = 3;
 
 /// Whether only a change to the program helps: it holds too much, or no replayed setting serves `oom`.

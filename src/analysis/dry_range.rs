@@ -76,7 +76,8 @@ pub(super) fn range(device: DeviceStudy<'_, '_>, dry_run: &DryRun) -> Option<Ran
     hypothesis.capacity = Some(dry_run.total_bytes.saturating_sub(dry_run.context_bytes));
     let program = device.program();
     let outcomes = PlacementOutcomes::simulate(program, &hypothesis);
-    let workspaces = || dry_run.workspaces.iter().filter(|workspace| workspace.device == device.id());
+    let workspaces =
+        || dry_run.workspaces.iter().filter(|workspace| workspace.device == device.id());
     let with_workspaces = workspaces().map(|workspace| workspace.bytes).max().map(|largest| {
         let program = program.with_workspaces(&dry_run.workspaces);
         let with = PlacementOutcomes::simulate(&program, &hypothesis);

@@ -1,4 +1,4 @@
-//! What a dry run leaves unknown, and how that limits its verdict.
+//! The unknowns of a dry run, and how they limit its verdict.
 
 use serde::Serialize;
 

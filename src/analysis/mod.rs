@@ -22,9 +22,11 @@ pub use crate::replay::literal::Bucket;
 pub use analyzed::{AnalyzeReport, Unreadable};
 pub use brief::{Brief, BriefLine};
 pub use device::DeviceReport;
-pub use dry_range::{RangeReport, ByteRange, WorkspacesReport};
+pub use dry_range::{ByteRange, RangeReport, WorkspacesReport};
 pub use dry_run::{DryRunCertainty, DryRunReport, ReadReport};
 pub use lines::{LineMetric, LineShare, lines};
 pub use options::Options;
 pub use ranks::{FailureGroup, RankRow, Ranks};
-pub use snapshot::{HostReport, SnapshotReport, analyze, analyze_study, warn_about_file, warnings_of};
+pub use snapshot::{
+    HostReport, SnapshotReport, analyze, analyze_study, warn_about_file, warnings_of,
+};

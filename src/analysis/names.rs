@@ -1,4 +1,4 @@
-//! What the path of a snapshot says of the process that wrote it.
+//! Reads rank and host from the path of a snapshot.
 
 /// The number behind the last `rank` in `path`.
 pub(super) fn rank_in_path(path: &str) -> Option<u32> {
@@ -9,7 +9,7 @@ pub(super) fn rank_in_path(path: &str) -> Option<u32> {
     number.get(..digits)?.parse().ok()
 }
 
-/// The directory in `path` that is called by a host.
+/// The innermost directory in `path` with the name of a host.
 pub(super) fn host_in_path(path: &str) -> Option<String> {
     let (directories, _) = path.rsplit_once('/')?;
     let is_host = |name: &&str| {

@@ -3,7 +3,7 @@
 use crate::study::attribution::CategoryRule;
 use crate::study::{PositionSelector, Scope, Window};
 
-/// What to analyze.
+/// Selects what to analyze, and how.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options<'a> {
     /// Only this device.

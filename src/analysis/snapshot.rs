@@ -109,7 +109,6 @@ pub fn analyze_study(
     }
 }
 
-
 /// Identifies the process by the start of its trace: the microseconds of several entries.
 fn process_fingerprint(device: Device<'_>) -> Option<u64> {
     // A single time may coincide: a thousand ranks start within a second.

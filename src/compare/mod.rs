@@ -1,7 +1,7 @@
-//! Snapshots compared: with each other, or with limits.
+//! Compares snapshots with each other, and checks them against limits.
 //!
-//! In: two or more [studies](crate::study::Study) or finished analyses, and limits. Out: what changed ([`diff`]) and
-//! which limits are broken ([`gate`]), as serializable structs.
+//! In: snapshots, and limits. Out: the changes between two snapshots ([`diff`]) and the violated limits ([`gate`]), as
+//! serializable structs. This room reads no file and prints nothing.
 
 pub mod diff;
 pub mod gate;

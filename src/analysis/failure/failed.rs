@@ -175,7 +175,8 @@ fn circumstances(
     let free = |keep: &dyn Fn(&&StreamPool) -> bool| {
         exactly(homes.iter().filter(keep).map(|home| home.free).fold(0, u64::saturating_add))
     };
-    let own = homes.iter().find(|h| (Some(h.pool), h.stream, h.is_small) == (pool, stream, is_small));
+    let own =
+        homes.iter().find(|h| (Some(h.pool), h.stream, h.is_small) == (pool, stream, is_small));
     let in_own = |bytes: fn(&StreamPool) -> u64| exactly(own.map_or(0, bytes));
     let pending = homes.iter().map(|home| home.pending).fold(0, u64::saturating_add);
     MemoryAtFailure {

@@ -50,7 +50,12 @@ impl<'s, 'a> FailureCollector<'s, 'a> {
             self.remaining = self.remaining.saturating_sub(1);
             if self.remaining < MAX_OOMS {
                 let is_late = self.remaining < DESCRIBED_OOMS;
-                self.failed.push(FailureFacts::recorded(self.device, step, (index, entry), is_late));
+                self.failed.push(FailureFacts::recorded(
+                    self.device,
+                    step,
+                    (index, entry),
+                    is_late,
+                ));
             }
         }
     }

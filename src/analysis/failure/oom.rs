@@ -30,11 +30,12 @@ pub struct OomReport {
     /// The pool; null if not recorded (before PyTorch 2.12) and not inferred from the memory of its stream.
     pub pool_id: Option<[u64; 2]>,
     /// Free bytes that the default pool would have released for this request but did not. The request was for a
-    /// private pool, or the memory was in one that no longer exists. Absent if the pool is recorded.
+    /// private pool, or the memory was in one that no longer exists. Absent if the pool is recorded, or there were
+    /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_back_bytes: Option<u64>,
-    /// Whether the request may have been for a private pool: no pool is recorded, and a private pool has memory of
-    /// its stream, or memory was not released.
+    /// Whether the request may have been for a private pool: no pool is recorded, and a private pool has memory of its
+    /// stream, or memory was not released. No remedy is claimed for a private pool.
     pub is_pool_open: bool,
     /// Free device memory in bytes, as recorded.
     pub device_free_bytes: u64,
@@ -77,15 +78,16 @@ pub struct OomReport {
     pub shortfall_bytes: u64,
     /// Where free memory was, largest first.
     pub causes: Vec<Cause>,
-    /// Live blocks that keep free memory apart; only for the last failures of a trace.
+    /// Live blocks that keep free memory apart; only for the last 16 failures of a trace.
     pub blockers: Vec<Blocker>,
-    /// Lines whose blocks were pending free, largest first, with shares of all pending memory; only for the last
+    /// Lines whose blocks were pending free, largest first, with shares of all pending memory; only for the last 16
     /// failures of a trace.
     pub pending: Vec<LiveByLine>,
-    /// The replay under the recorded settings; absent if the model does not reproduce the trace.
+    /// The replay under the recorded settings; absent if the model does not reproduce the trace or no setting was
+    /// tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub as_recorded: Option<RecordedReplay>,
-    /// Replays under other settings, those that avoid the failure first; only for the last failures of a trace that
+    /// Replays under other settings, those that avoid the failure first; only for the last 16 failures of a trace that
     /// the model reproduces.
     pub remedies: Vec<Remedy>,
     /// Attribution of the memory; only for the last failure of a trace.

@@ -31,7 +31,7 @@ pub struct NextStep {
 impl NextStep {
     /// Whether the step cannot succeed under any memory layout.
     pub(super) fn exceeds_room(self) -> bool {
-        self.spare_bytes.is_some_and(|spare| self.needed_bytes > spare)
+        self.spare_bytes.is_some_and(|remaining| self.needed_bytes > remaining)
     }
 }
 
@@ -69,13 +69,21 @@ impl Filling {
         self.spare_bytes < self.bytes / FILLING_FRACTION
     }
 
-    fn before_failure(device: DeviceStudy<'_, '_>, failed: &FailureFacts, spare: u64) -> Option<Self> {
+    fn before_failure(
+        device: DeviceStudy<'_, '_>,
+        failed: &FailureFacts,
+        remaining: u64,
+    ) -> Option<Self> {
         let (stacks, request) = (device.stacks(), &failed.request);
         let line = stacks.user_frame(request.stack)?;
         let is_same_line = |stack| stack == request.stack || stacks.user_frame(stack) == Some(line);
-        let (requests, bytes) = device.program().similar_requests_before(request.entry, is_same_line);
-        let spare_bytes = spare;
-        (requests >= MIN_RUN).then_some(Self { requests: requests as u64, bytes, spare_bytes })
+        let (requests, bytes) =
+            device.program().similar_requests_before(request.entry, is_same_line);
+        (requests >= MIN_RUN).then_some(Self {
+            requests: requests as u64,
+            bytes,
+            spare_bytes: remaining,
+        })
     }
 }
 
@@ -102,18 +110,19 @@ impl Outlook {
         let reach = failed.totals.reserved.saturating_add(free);
         let Some(continuation) = continuation else {
             let held = failed.totals.allocated.saturating_add(failed.request.bytes);
-            let spare = reach.checked_sub(held);
-            let filling = spare.and_then(|spare| Filling::before_failure(device, failed, spare));
+            let remaining = reach.checked_sub(held);
+            let filling =
+                remaining.and_then(|remaining| Filling::before_failure(device, failed, remaining));
             return Self { filling, ..Self::default() };
         };
         let held = continuation.live_by_step.last().copied().unwrap_or(0); // no step: nothing held
-        let spare = reach.checked_sub(held);
+        let remaining = reach.checked_sub(held);
         let next_step = NextStep {
             requests: continuation.added_requests as u64,
             needed_bytes: continuation.peak_after.saturating_sub(held),
-            spare_bytes: spare,
+            spare_bytes: remaining,
         };
-        let growth = growth(&continuation.live_by_step, spare, missing);
+        let growth = growth(&continuation.live_by_step, remaining, missing);
         Self { next_step: Some(next_step), growth, filling: None }
     }
 
@@ -126,7 +135,7 @@ impl Outlook {
 }
 
 /// Growth of `held`, the bytes of each step, over the last consecutive steps without a decrease.
-fn growth(held: &[u64], spare: Option<u64>, missing: u64) -> Option<Growth> {
+fn growth(held: &[u64], remaining: Option<u64>, missing: u64) -> Option<Growth> {
     let pairs = || held.windows(2).rev().take_while(|pair| pair[1] >= pair[0]);
     // Steps before the first increase are not part of the growth.
     let steps = pairs().enumerate().filter(|(_, pair)| pair[1] > pair[0]).last()?.0 + 1;
@@ -134,7 +143,7 @@ fn growth(held: &[u64], spare: Option<u64>, missing: u64) -> Option<Growth> {
     let first = held.len().checked_sub(steps + 1)?;
     let bytes = held.last()?.saturating_sub(*held.get(first)?);
     let bytes_per_step = bytes.checked_div(steps as u64)?;
-    let steps_left = spare.and_then(|spare| spare.checked_div(bytes_per_step));
+    let steps_left = remaining.and_then(|remaining| remaining.checked_div(bytes_per_step));
     let is_short = steps_left.is_none_or(|left| left < steps as u64);
     (rises >= MIN_STEPS).then_some(Growth {
         steps: steps as u64,
@@ -150,9 +159,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_is_of_every_step_and_explains_what_it_outweighs() {
+    fn growth_counts_every_step_and_explains_a_smaller_shortfall() {
         assert_eq!(growth(&[10, 20, 30], Some(5), 1), None, "too few steps to tell");
-        assert_eq!(growth(&[10, 20, 30, 40, 35, 35], Some(5), 1), None, "it ended");
+        assert_eq!(growth(&[10, 20, 30, 40, 35, 35], Some(5), 1), None, "the growth ended");
         let every_other = growth(&[9, 9, 9, 10, 10, 20, 20, 30, 30], Some(5), 1).unwrap();
         assert_eq!((every_other.steps, every_other.bytes), (6, 21));
         let few = growth(&[50, 10, 20, 30, 40], Some(25), 20).unwrap();
@@ -160,8 +169,8 @@ mod tests {
         assert_eq!((few.steps_left, few.explains), (Some(2), false));
         let held = [50, 10, 20, 30, 40, 50, 60, 70];
         assert!(growth(&held, Some(25), 20).unwrap().explains);
-        assert!(!growth(&held, Some(25), 61).unwrap().explains, "it is too little");
-        assert!(!growth(&held, Some(99), 5).unwrap().explains, "it had time");
+        assert!(!growth(&held, Some(25), 61).unwrap().explains, "the growth is too small");
+        assert!(!growth(&held, Some(99), 5).unwrap().explains, "there was room for more steps");
         let beyond = growth(&held, None, 5).unwrap();
         assert_eq!((beyond.steps_left, beyond.explains), (None, true));
     }

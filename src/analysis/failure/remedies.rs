@@ -55,7 +55,7 @@ pub struct Continued {
 pub struct RecordedReplay {
     /// Allocated bytes at the failure plus the request, with blocks rounded to 512 bytes.
     pub needed_bytes: u64,
-    /// Maximum bytes that the process could reserve.
+    /// Maximum bytes that the process could reserve: the memory within reach.
     pub reach_bytes: u64,
     /// Number of device allocations.
     pub device_allocs: u64,

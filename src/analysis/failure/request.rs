@@ -17,7 +17,7 @@ use crate::stacks::frames::{CodeLocation, Culprit, FrameList};
 use crate::study::memory::LiveByLine;
 use crate::study::{DeviceStudy, MemoryAt, TracePosition};
 
-/// The result of `--request`: whether a request would succeed, and how.
+/// The result of `--request`: whether a request would succeed, and how. Figures are those after everything was tried.
 #[derive(Debug, Clone, Serialize)]
 pub struct RequestReport {
     /// Requested bytes, before rounding.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::figures::Figures;
-use super::holders::{StackPair, DeviceHolders, OtherRows, StackChange, StackCounts};
+use super::holders::{DeviceHolders, OtherRows, StackChange, StackCounts, StackPair};
 use super::limit::Growth;
 use super::lines::LineChange;
 use super::moment::{ComparedMemory, LiveStack};
@@ -51,15 +51,15 @@ pub struct DeviceDiff {
     pub pools: Vec<PoolChange>,
     /// Changes by stream.
     pub streams: Vec<StreamChange>,
-    /// The lines of user code whose live memory changed, largest change first.
+    /// The lines of user code whose live memory changed, largest change first, `--top` of them.
     pub lines: Vec<LineChange>,
     /// The sum of all other lines.
     pub other_lines: OtherRows,
     /// Number of stacks by status.
     pub stack_counts: StackCounts,
-    /// The stacks whose live memory changed, largest change first.
+    /// The stacks whose live memory changed, largest change first, `--top` of them.
     pub stacks: Vec<StackChange>,
-    /// The sum of all other stacks.
+    /// The sum of all other stacks, changed or not: together with `stacks` all allocated memory.
     pub other_stacks: OtherRows,
     /// All stacks, for a flame graph.
     #[serde(skip)]

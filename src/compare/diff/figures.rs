@@ -36,7 +36,10 @@ const JSON_PATHS: [(&str, Figure); 26] = [
     ("fragmentation.rounding_bytes", Figure::Rounding),
 ];
 
-/// The figures of a device, or their changes.
+/// The figures of a device, or their changes. `reserved_bytes`, `allocated_bytes`, `active_bytes`, `requested_bytes`,
+/// `segments`, `blocks` and `fragmentation` mean the same as in `analyze`, at the compared position.
+/// `peak_allocated_bytes` and `peak_reserved_bytes` are the peaks of the compared steps; if the snapshots are compared
+/// for lack of a trace, they are current figures. `ooms` counts the failed requests of the whole trace.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures([Amount; JSON_PATHS.len()]);
 

@@ -5,7 +5,7 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::holders::{LiveChange, DeviceHolders, OtherRows, Status, split_listed};
+use super::holders::{DeviceHolders, LiveChange, OtherRows, Status, split_listed};
 use super::moment::LiveStack;
 use crate::base::ids::FrameId;
 use crate::base::intern::{SeededMap, SeededSet};
@@ -131,7 +131,8 @@ impl<'a> DeviceHolders<'a> {
                 row.changed.push((by, side, stack));
             }
         }
-        let (shown, others) = split_listed(rows.into_iter().map(|row| (row.held, row)).collect(), top);
+        let (shown, others) =
+            split_listed(rows.into_iter().map(|row| (row.held, row)).collect(), top);
         let rows = shown.into_iter().map(|(status, held, row)| {
             let location_on = |side: usize| {
                 let (stack, reader) = (row.largest[side]?, self.readers[side]);

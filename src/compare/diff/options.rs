@@ -13,7 +13,7 @@ pub enum ComparedMoment {
     Snapshot,
 }
 
-/// What to compare.
+/// Selects what to compare, and how.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DiffOptions {
     /// Only this device.

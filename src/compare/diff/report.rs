@@ -58,7 +58,7 @@ pub struct DiffReport {
     /// The ranks of two directories; the other fields are those of the worst rank. Absent for two files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<RanksDiff>,
-    /// The release and the settings that differ.
+    /// The release and the settings that differ. A recorded setting counts if both snapshots have it.
     pub settings_changed: Vec<SettingChange>,
     /// Warnings about the files.
     pub warnings: Vec<SideWarning>,
@@ -151,7 +151,11 @@ fn summary(devices: &[DeviceDiff], after: &str) -> Summary {
     Summary { answer, who, action, copy }
 }
 
-fn warnings(studies: &[Study<'_>; 2], at: ComparedMoment, devices: &[DeviceDiff]) -> Vec<SideWarning> {
+fn warnings(
+    studies: &[Study<'_>; 2],
+    at: ComparedMoment,
+    devices: &[DeviceDiff],
+) -> Vec<SideWarning> {
     let [before, after] = studies.each_ref().map(warnings_of);
     let is_late = studies.each_ref().map(|study| {
         study.devices().filter_map(DeviceStudy::history).any(MemoryHistory::is_truncated)

@@ -83,23 +83,25 @@ impl CommonSteps {
         if completed.contains(&0) || is_late(before) != is_late(after) {
             return None;
         }
-        let begun = devices.map(steps_started);
+        let started = devices.map(steps_started);
         let (compared, cut) = match at {
             // An incomplete step may have peaked already, so it counts.
             ComparedMoment::Peak => {
-                let common = begun[0].min(begun[1]);
-                (common, begun.map(|begun| begun > common))
+                let common = started[0].min(started[1]);
+                (common, started.map(|started| started > common))
             }
             // Both recordings end at the same place, so their snapshots can be compared.
-            ComparedMoment::Snapshot if completed == [completed[0]; 2] && begun == [begun[0]; 2] => {
-                (begun[0], [false; 2])
+            ComparedMoment::Snapshot
+                if completed == [completed[0]; 2] && started == [started[0]; 2] =>
+            {
+                (started[0], [false; 2])
             }
             ComparedMoment::Snapshot => (completed[0].min(completed[1]), [true; 2]),
         };
         let until = |device, cut: bool| cut.then(|| steps_end(device, compared)).flatten();
         Some(Self {
-            before_steps: begun[0] as u64,
-            after_steps: begun[1] as u64,
+            before_steps: started[0] as u64,
+            after_steps: started[1] as u64,
             compared_steps: compared as u64,
             before_until: until(before, cut[0]),
             after_until: until(after, cut[1]),

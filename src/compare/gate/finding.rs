@@ -33,9 +33,12 @@ pub struct Finding {
     pub unit: Unit,
     /// The maximum that is allowed.
     pub limit: Amount,
-    /// The figure's value; null if the file does not show it, which is a violation unless it is allowed.
+    /// The figure's value, negative if it has shrunk; null if the file does not show it, which is a violation unless
+    /// `--allow-missing` allows it.
     pub actual: Option<Amount>,
-    /// Why `actual` is unknown or only a lower bound; absent if it is known.
+    /// Why `actual` is unknown or only a lower bound that already exceeds the limit: `no-trace`, `history-lost`,
+    /// `trace-inconsistent`, `model-parted`, `not-in-baseline` or `not-checked` (`path` is then the name in the
+    /// baseline). Absent if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<warning::Code>,
     /// Whether the limit holds.

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::allow_missing::AllowMissing;
 use super::baseline::{Baseline, BaselinePeaks, peaks};
-use super::finding::{CodeLine, Finding, FileWarning, Severity, missing_code, holds, format_distinguishably};
+use super::finding::{
+    CodeLine, FileWarning, Finding, Severity, format_distinguishably, holds, missing_code,
+};
 use super::limits::{Limit, Limits};
 use super::measured::GatedDevice;
 use super::rules::LimitRules;
@@ -160,8 +162,9 @@ impl Gate<'_> {
             actual.is_none() && missing.is_some_and(|why| self.allow_missing.allows(figure, why));
         let passed = is_allowed || holds(limit, actual);
         let (limit_text, actual_text) = format_distinguishably(limit, actual);
-        let known = actual
-            .map(|_| format!("{}; the limit is {limit_text}", device.sentence(figure, &actual_text)));
+        let known = actual.map(|_| {
+            format!("{}; the limit is {limit_text}", device.sentence(figure, &actual_text))
+        });
         let message = match (known, why) {
             (Some(known), None) => known,
             (Some(known), Some(why)) => format!("{known}; and that is only a lower bound: {why}"),
@@ -184,7 +187,11 @@ impl Gate<'_> {
 
     /// A finding for each growth limit on each device of the baseline that `judged` lacks, because a rank that died
     /// leaves no file. Snapshots in `unreadable` are reported elsewhere.
-    pub fn missing_findings(&self, judged: &[JudgedSnapshot], unreadable: &BTreeSet<String>) -> Vec<Finding> {
+    pub fn missing_findings(
+        &self,
+        judged: &[JudgedSnapshot],
+        unreadable: &BTreeSet<String>,
+    ) -> Vec<Finding> {
         let Some(baseline) = self.baseline else { return Vec::new() };
         let is_any = self.is_only && baseline.has_single_snapshot();
         let rows_of: BTreeMap<&str, &[u64]> =

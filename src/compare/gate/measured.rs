@@ -46,7 +46,11 @@ impl<'s> GatedDevice<'s, '_> {
     }
 
     /// A peak in a replay from an empty pool: in the baseline, and now.
-    fn replayed(&self, before: fn(&BaselinePeaks) -> u64, now: fn(&PeaksFromEmpty) -> u64) -> Replayed {
+    fn replayed(
+        &self,
+        before: fn(&BaselinePeaks) -> u64,
+        now: fn(&PeaksFromEmpty) -> u64,
+    ) -> Replayed {
         let from_empty = self.device.peaks_from_empty().ok_or(UnknownReason::NoHistory)?;
         let baseline = self.baseline.ok_or_else(|| UnknownReason::NotInBaseline {
             device: self.device.id(),
@@ -185,9 +189,10 @@ impl GatedDevice<'_, '_> {
             Figure::Reserved => (LineMetric::Allocated, "held at the snapshot"),
             Figure::PeakAllocated
             | Figure::GrowthPeakAllocated
-            | Figure::GrowthRatioPeakAllocated => {
-                (LineMetric::AllocatedAfter(peak.allocated_event), "held when allocated memory peaked")
-            }
+            | Figure::GrowthRatioPeakAllocated => (
+                LineMetric::AllocatedAfter(peak.allocated_event),
+                "held when allocated memory peaked",
+            ),
             Figure::PeakReserved | Figure::GrowthPeakReserved | Figure::GrowthRatioPeakReserved => {
                 let entry = self.device.peak().reserved_event;
                 (LineMetric::ActiveAfter(entry), "held when reserved memory peaked")

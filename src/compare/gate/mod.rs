@@ -16,7 +16,7 @@ mod verdict;
 
 pub use allow_missing::AllowMissing;
 pub use baseline::{Baseline, BaselinePeaks, peaks};
-pub use finding::{CodeLine, Finding, FileWarning, Severity};
+pub use finding::{CodeLine, FileWarning, Finding, Severity};
 pub use judge::{Gate, JudgedSnapshot, judge};
 pub use limits::{Limit, Limits};
 pub use rules::{LimitRule, LimitRules};

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use serde::Serialize;
 
 use super::baseline::BaselinePeaks;
-use super::finding::{Finding, FileWarning, Severity};
+use super::finding::{FileWarning, Finding, Severity};
 use crate::analysis::Unreadable;
 use crate::base::summary::Summary;
 use crate::base::units::counted;
@@ -33,7 +33,7 @@ pub struct CheckReport {
     /// Files that could not be read; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<Unreadable>,
-    /// Expected and checked number of snapshots; absent without `--ranks`.
+    /// Expected and checked number of snapshots; absent without `--ranks`. `passed` is false if they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<RankCount>,
 }
