@@ -68,7 +68,8 @@ impl Config {
         Ok(Self { baseline, categories, limits })
     }
 
-    /// Reads `path`, or else the nearest `oomscope.toml` in the working directory and its parents. Also returns the path.
+    /// Reads `path`, or else the nearest `oomscope.toml` in the working directory and its parents. Also returns the
+    /// path.
     pub(super) fn load(path: Option<&Path>) -> anyhow::Result<(Self, Option<PathBuf>)> {
         let Some(path) = path.map(Path::to_owned).or_else(search) else {
             return Ok((Self::default(), None));

@@ -26,10 +26,11 @@ Examples:
   oomscope diff --format folded before.pickle after.pickle | inferno-flamegraph > diff.svg
 
 Stacks are matched by their frames. Lines that moved are matched by function and order; renamed files and other \
-checkouts by function names. --fail-on limits the growth of allocated memory of each device, at the position compared. \
-Reserved memory depends on the history of the process; use `oomscope check` for limits on it.
+checkouts by function names. --fail-on limits the growth of allocated memory of each device, at the position \
+compared. Reserved memory depends on the history of the process; use `oomscope check` for limits on it.
 
-Exit codes: 0 success; 1 more growth than --fail-on allows, or a missing rank or device; 2 wrong usage or an unreadable file.")]
+Exit codes: 0 success; 1 more growth than --fail-on allows, or a missing rank or device; 2 wrong usage or an \
+unreadable file.")]
 pub(super) struct Diff {
     /// Snapshot before the change, or a directory of ranks; - for standard input
     #[arg(value_name = "BEFORE")]

@@ -56,7 +56,7 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Exit> {
     let Some(report) = explain(&log, &path) else {
         let name = if path == "-" { "standard input" } else { &path };
         if is_pickle(&args.file) {
-            bail!("{name}: is a pickle, not a log; use `oomscope analyze` for snapshots");
+            bail!("{name}: is a pickle, not a log; `oomscope analyze` reads snapshots");
         }
         bail!(
             "{name}: no out-of-memory message, memory_summary table or memory_stats found; oomscope \

@@ -26,11 +26,11 @@ Examples:
   oomscope fit 4=b4 8=b8 --format html -o fit.html                 a chart of peaks, for a browser
   oomscope fit 2x512=a 4x512=b 2x1024=c 4x1024=d --at x2048        the largest batch at another length
 
-Record the same program at each size for two or three steps, starting before the model is built. Change nothing but the \
-size, which is any whole number: a batch size, a sequence length, a number of layers. A size of two numbers needs four \
-recordings or more; fit then searches for the largest first number, for each second number recorded or given with --at. \
-Requests are paired across recordings by their stacks, extrapolated to other sizes, and replayed on the allocator model. \
-Unpaired requests are reported.
+Record the same program at each size for two or three steps, starting before the model is built. Change nothing but \
+the size, which is any whole number: a batch size, a sequence length, a number of layers. A size of two numbers \
+needs four recordings or more; fit then searches for the largest first number, for each second number recorded or \
+given with --at. Requests are paired across recordings by their stacks, extrapolated to other sizes, and replayed on \
+the allocator model. Unpaired requests are reported.
 
 Exit codes: 0 success, even if no size fits; 2 wrong usage, an unreadable file, or recordings of different programs.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
@@ -43,8 +43,8 @@ pub(super) struct Fit {
 
     /// Sizes to predict, instead of the recorded ones; x2048 searches with this second number
     ///
-    /// Sizes next to the largest that fits are always listed. x2048 finds the largest first number for the second number
-    /// 2048.
+    /// Sizes next to the largest that fits are always listed. x2048 finds the largest first number for the second
+    /// number 2048.
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = parse_predict_at)]
     at: Vec<PredictAt>,
 

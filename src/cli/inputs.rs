@@ -163,8 +163,8 @@ fn is_named_like_a_snapshot(path: &Path) -> bool {
         .is_some_and(|e| e == "pickle" || e == "pkl" || e == "json")
 }
 
-/// Reads all inputs in parallel and calls `process` with each snapshot, its path and stored size. Results and unreadable
-/// files are in the order of the inputs.
+/// Reads all inputs in parallel and calls `process` with each snapshot, its path and stored size. Results and
+/// unreadable files are in the order of the inputs.
 pub(super) fn read_all<T: Send>(
     inputs: &[Input],
     process: impl Fn(&Snapshot, &str, u64) -> T + Sync,
@@ -233,8 +233,8 @@ fn without_numbers(name: &str) -> String {
     pattern
 }
 
-/// Reads all pairs in parallel and calls `process` with both snapshots, their paths and stored sizes. Results are in the
-/// order of the pairs.
+/// Reads all pairs in parallel and calls `process` with both snapshots, their paths and stored sizes. Results are in
+/// the order of the pairs.
 pub(super) fn read_pairs<T: Send>(
     pairs: &[[Input; 2]],
     process: impl Fn([(&Snapshot, &str, u64); 2]) -> T + Sync,

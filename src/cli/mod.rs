@@ -1,7 +1,7 @@
 //! The program `oomscope`: parses arguments, reads and writes files, and calls the library.
 //!
-//! The command line goes in; results on standard output, messages on standard error and an exit code come out. This room
-//! does not know how results are computed.
+//! The command line goes in; results on standard output, messages on standard error and an exit code come out. This
+//! room does not know how results are computed.
 
 mod analyze;
 mod args;

@@ -26,12 +26,12 @@ Examples:
   oomscope replay --set max_split_size_mb:128 --capacity 40GiB s.pickle
   oomscope replay --emit-snapshot model.pickle snapshot.pickle
 
-Without --set and --capacity, the model is compared with the recording, entry by entry. Values that the file does not \
-record (the exact release, a process limit, settings before PyTorch 2.3) are inferred by trial. A what-if assumes that \
-the program makes the same requests and frees.
+Without --set and --capacity, the model is compared with the recording, entry by entry. Values that the file does \
+not record (the exact release, a process limit, settings before PyTorch 2.3) are inferred by trial. A what-if \
+assumes that the program makes the same requests and frees.
 
-Exit codes: 0 the model reproduced every decision, or a what-if; 1 the model diverged from the recording; 2 wrong usage or \
-an unreadable file.")]
+Exit codes: 0 the model reproduced every decision, or a what-if; 1 the model diverged from the recording; 2 wrong \
+usage or an unreadable file.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Replay {
     #[command(flatten)]

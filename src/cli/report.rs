@@ -56,8 +56,8 @@ pub(super) struct Report {
 
     /// Open the page at this point of the trace
     ///
-    /// ENTRY is after the trace entry with this index (from 0, per device), `peak` when most was allocated, `failure` when
-    /// the last failed request was made.
+    /// ENTRY is after the trace entry with this index (from 0, per device), `peak` when most was allocated, `failure`
+    /// when the last failed request was made.
     #[arg(long, value_name = "ENTRY|peak|failure", value_parser = parse_position)]
     at: Option<PositionSelector>,
 

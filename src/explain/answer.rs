@@ -51,8 +51,10 @@ pub struct ExplainedFailure {
     /// Line of the log with the same failure of another rank: same request, source line and verdict.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_as: Option<u64>,
-    /// What ran out of memory: `allocator` (PyTorch's allocator of device memory), or another kind such as `library`,
-    /// `cuda-runtime`, `serving`, `framework` or `host`.
+    /// Kind of memory that ran out: `allocator` (PyTorch's allocator of device memory), `cuda-runtime`, `hip-runtime`,
+    /// `xpu-runtime`, `npu-runtime`, `cuda-driver`, `nccl`, `library`, `serving` (a server's share of the device),
+    /// `framework` (another framework's allocator), `kernel-shared-memory`, `address-space` or `host`. The verdict is
+    /// `unknown` for all but the first.
     pub kind: &'static str,
     /// The system that printed the message, if it is not PyTorch's allocator.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +73,8 @@ pub struct ExplainedFailure {
     pub torch_version: Option<String>,
     /// The message on one line.
     pub message: String,
-    /// Verdict, as in `analyze`: `memory-limit`, `private-pool`, `fragmentation`, `non-pytorch`, `capacity` or `unknown`.
+    /// Verdict, as in `analyze`: `memory-limit`, `private-pool`, `fragmentation`, `non-pytorch`, `capacity` or
+    /// `unknown`.
     pub verdict: Verdict,
     /// The reason for the verdict, in one or two sentences with the numbers.
     pub verdict_reason: String,
@@ -82,8 +85,9 @@ pub struct ExplainedFailure {
     /// Evidence that would make the verdict certain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settled_by: Option<String>,
-    /// True if a setting of PyTorch's allocator can make room, false if all free memory, on the device and in the cache,
-    /// is less than the request. Absent if unknown.
+    /// True if a setting of PyTorch's allocator can make room, false if all free memory, on the device and in the
+    /// cache, is less than the request. If the device was asked for 2 or 20 MiB, only the maximum of the request is
+    /// known. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings_can_help: Option<bool>,
     /// Advice, the most useful first.

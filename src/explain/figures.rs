@@ -10,8 +10,8 @@ use crate::explain::message::{PrintedAmount, Wording};
 /// A number that a message prints, or one computed from its numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PrintedFigure {
-    /// Name of the figure: `requested`, `capacity`, `free`, `allowed`, `allocated`, `private_pools`, `unallocated`, `reserved`,
-    /// `this_process`, `process`, `outside`.
+    /// Name of the figure: `requested`, `capacity`, `free`, `allowed`, `allocated`, `private_pools`, `unallocated`,
+    /// `reserved`, `this_process`, `process`, `outside`.
     pub name: &'static str,
     /// The name in plain words.
     pub label: &'static str,

@@ -1,8 +1,9 @@
 //! The meaning of out-of-memory messages in a log, without a snapshot.
 //!
-//! A parsed log goes in ([`message`]); the report of `oomscope explain` comes out. The verdict comes from the same ladder
-//! as for a snapshot ([`crate::allocator::verdict`]), applied to printed, rounded numbers; the report says where the
-//! verdict depends on rounding or on numbers that the message lacks. This room does not know snapshots or output formats.
+//! A parsed log goes in ([`message`]); the report of `oomscope explain` comes out. The verdict comes from the same
+//! ladder as for a snapshot ([`crate::allocator::verdict`]), applied to printed, rounded numbers; the report says where
+//! the verdict depends on rounding or on numbers that the message lacks. This room does not know snapshots or output
+//! formats.
 
 mod advice;
 mod answer;

@@ -1,7 +1,7 @@
 //! The verdict on a failed request of PyTorch's allocator, from its message alone.
 //!
-//! The ladder of [`decide`] gives the verdict; this file writes its reason. Messages show neither the stream and pool of
-//! free memory nor the number of pieces.
+//! The ladder of [`decide`] gives the verdict; this file writes its reason. Messages show neither the stream and pool
+//! of free memory nor the number of pieces.
 
 use super::conclusion::{Conclusion, amount_text, incomplete};
 use super::numbers::MessageNumbers;

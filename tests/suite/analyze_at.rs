@@ -123,7 +123,7 @@ fn a_moment_that_no_trace_has_is_refused() {
     let untraced = path("2.15.0-gpt_varlen-no-history");
     for (at, path, why) in [
         ("failure", &holes, "--at failure: no request failed"),
-        ("99999999", &holes, "--at 99999999: no trace is that long"),
+        ("99999999", &holes, "--at 99999999: no trace has that many entries"),
         ("peak", &untraced, "--at peak: no history was recorded"),
     ] {
         for command in ["analyze", "report"] {

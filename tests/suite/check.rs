@@ -126,8 +126,7 @@ fn what_is_lost_of_a_recording_does_not_pass() {
     let pages = ["replay", "analyze", "whatif"].map(|command| run(&[command, &one]).out);
     let program = run(&["whatif", "--program", &one]).out;
     let program = program.split_whitespace().collect::<Vec<_>>().join(" ");
-    let nothing =
-        "changes to the program cannot be judged on device 0: the trace has one entry";
+    let nothing = "changes to the program cannot be judged on device 0: the trace has one entry";
     assert!(program.contains(nothing) && program.contains("[history-lost]"), "{program}");
     assert!(pages[0].contains("one entry shows no decision to reproduce"), "{}", pages[0]);
     assert!(!pages[0].contains("1 of 1"), "{}", pages[0]);
@@ -415,8 +414,8 @@ fn mistakes_are_refused_in_one_sentence() {
         |baseline: &str| refusal(&["check", "--max-growth", "0", "--baseline", baseline, OOM]);
     for (said, wanted) in [
         (refusal(&["check", OOM]), "no limit to check"),
-        (refusal(&["check", "--max-growth", "1", OOM]), "max-growth has nothing to compare with"),
-        (refusal(&["check", "--max-ooms", "1", "--baseline", OOM, OOM]), "compared with nothing"),
+        (refusal(&["check", "--max-growth", "1", OOM]), "max-growth needs a baseline"),
+        (refusal(&["check", "--max-ooms", "1", "--baseline", OOM, OOM]), "is not used"),
         (grow("missing.json"), "missing.json cannot be read"),
         (grow("missing.pickle"), "missing.pickle"),
         (grow(NO_TRACE), "no history was recorded, so it has no peaks"),
@@ -426,7 +425,7 @@ fn mistakes_are_refused_in_one_sentence() {
         (refusal(&["check", "--config", "missing.toml", OOM]), "missing.toml: cannot be read"),
         (refusal(&["check", "--max-ooms", "1", "--device", "7", OOM]), "no trace of device 7"),
         (refusal(&["check", "--save-baseline", "x.json", NO_TRACE]), "no history was recorded"),
-        (refusal(&["check", "--save-baseline", &json, &json]), "is an input; the output"),
+        (refusal(&["check", "--save-baseline", &json, &json]), "is an input file; the output"),
     ] {
         assert!(said.contains(wanted), "{said}");
     }

@@ -32,8 +32,8 @@ fn said(output: &Output) -> String {
 fn what_cannot_be_is_said_in_a_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let cases = [
-        (&["--gpu", "gtx1080", "--", "true"][..], "--memory and --capability describe another"),
-        (&["--memory", "40GiB", "--capability", "6.1", "--", "true"][..], "known are 7.0"),
+        (&["--gpu", "gtx1080", "--", "true"][..], "describe another with --memory and --capability"),
+        (&["--memory", "40GiB", "--capability", "6.1", "--", "true"][..], "give one of 7.0"),
         (&["--fit", "BATCH=4", "--", "true", "{BATCH}"][..], "two sizes or more"),
         (&["--fit", "BATCH=4,8", "--", "true"][..], "the command has no {BATCH}"),
         (&["--rank", "1", "--", "true"][..], "--world-size"),
@@ -170,7 +170,7 @@ fn what_was_read_after_the_peak_counts_too() {
     for sizing in ["nonzero", "bincount", "repeat_interleave_Tensor"] {
         let (certainty, page) = certainty(sizing);
         assert_eq!(certainty, "lower-bound", "{sizing}");
-        assert!(page.contains("may fit on") && page.contains("decide a size at"), "{page}");
+        assert!(page.contains("may fit on") && page.contains("determine a size at"), "{page}");
     }
     let (certainty, page) = certainty("_local_scalar_dense item");
     assert_eq!(certainty, "may-differ");
@@ -183,10 +183,10 @@ fn values_that_decide_sizes_and_closed_libraries_make_a_bound() {
     let (report, page) = told(&recording(&masked, 0, false));
     assert_eq!(report["dry_run"]["certainty"], "lower-bound");
     assert!(page.contains("may fit on NVIDIA A10 (dry run)"), "{page}");
-    assert!(page.contains("and decide a size at"), "{page}");
+    assert!(page.contains("and determine a size at"), "{page}");
     let (report, page) = told(&recording(&json!([]), 5, false));
     assert_eq!(report["dry_run"]["certainty"], "lower-bound");
-    assert!(page.contains("cuDNN alone knows the workspaces that it takes (5 calls)"), "{page}");
+    assert!(page.contains("only cuDNN knows the sizes of its workspaces (5 calls)"), "{page}");
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn why_nothing_was_recorded_is_said() {
     }
     let job = Job::new();
     for (said, command) in [
-        ("no Python process was started", vec!["sh", "-c", "exit 0"]),
+        ("no Python process that reads PYTHONPATH", vec!["sh", "-c", "exit 0"]),
         ("-I and -E ignore PYTHONPATH", vec!["python3", "-I", "-c", "pass"]),
         ("no Python process imported torch", vec!["python3", "-c", "pass"]),
         ("nothing used CUDA", vec!["python3", "-c", "import torch"]),
@@ -133,7 +133,7 @@ fn survived_failures_are_few_and_another_run_does_not_mix_with_them() {
     assert_eq!(job.snapshots("out").len(), 2, "{:?}", job.snapshots("out"));
     let again = job.run(&["-o", "out"], &["python3", "find.py"]);
     assert_eq!(again.status.code(), Some(2));
-    assert!(text(&again.stderr).contains("holds snapshots already"), "{}", text(&again.stderr));
+    assert!(text(&again.stderr).contains("already has snapshots"), "{}", text(&again.stderr));
 }
 
 #[test]

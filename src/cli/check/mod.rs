@@ -92,8 +92,8 @@ fn write(report: &CheckReport, format: Format, output: Output) -> anyhow::Result
     output.write(&text)
 }
 
-/// A snapshot without a device to check must not pass silently, so it counts as unreadable. With `--device`, at least one
-/// snapshot must have the device.
+/// A snapshot without a device to check must not pass silently, so it counts as unreadable. With `--device`, at least
+/// one snapshot must have the device.
 fn require_devices(
     judged: Vec<(String, JudgedSnapshot)>,
     mut unreadable: Vec<Unreadable>,

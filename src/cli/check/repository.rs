@@ -16,8 +16,8 @@ pub(super) fn repository_root() -> PathBuf {
 /// `PATH_MAX` of Linux: longer paths cannot be opened.
 const MAX_PATH: usize = 4096;
 
-/// The path in the repository of a file from a stack: relative to the root, or else (if it was recorded in a container or
-/// another checkout) the longest end of its path that exists.
+/// The path in the repository of a file from a stack: relative to the root, or else (if it was recorded in a container
+/// or another checkout) the longest end of its path that exists.
 pub(super) fn find_source(root: &Path, file: &str) -> Option<String> {
     // A snapshot from Windows may be checked on Linux.
     let file = file.replace('\\', "/");

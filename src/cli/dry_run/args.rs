@@ -26,10 +26,10 @@ Examples:
   oomscope dry-run --gpu h100 --rank 3 --world-size 64 -- python train.py    one rank of 64
   oomscope dry-run --memory 40GiB --capability 8.0 -- python train.py        a GPU that is not listed
 
-PyTorch's own operators and allocator run; a stub of the GPU provides addresses, and its kernels do nothing. Every value \
-that the program reads back is zero; the result lists these values, and whether they determine a size. The output is a \
-snapshot, same as in `oomscope run`. Needs Linux on x86-64, a PyTorch built for CUDA and, once for each release of it, a C \
-compiler (cc, or the package ziglang).
+PyTorch's own operators and allocator run; a stub of the GPU provides addresses, and its kernels do nothing. Every \
+value that the program reads back is zero; the result lists these values, and whether they determine a size. The \
+output is a snapshot, same as in `oomscope run`. Needs Linux on x86-64, a PyTorch built for CUDA and, once for each \
+release of it, a C compiler (cc, or the package ziglang).
 
 GPUs: v100 v100-32gb t4 a100-40gb a100 a10 rtx3090 l4 rtx4090 l40s h100 h200 b200 rtx5090
 

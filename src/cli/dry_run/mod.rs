@@ -1,8 +1,9 @@
 //! `oomscope dry-run`: `oomscope run` with a stub of CUDA instead of a GPU.
 //!
-//! The stub is C (the directory `stub`). Python (`python/oomscope/_stub.py`) compiles it at first use in the program's own
-//! environment, because it must match the torch that the program imports. Both are embedded here as text and written next
-//! to the recorder. Nothing here knows CUDA: a GPU is a row of `device::GPUS`, which environment variables pass to the stub.
+//! The stub is C (the directory `stub`). Python (`python/oomscope/_stub.py`) compiles it at first use in the program's
+//! own environment, because it must match the torch that the program imports. Both are embedded here as text and
+//! written next to the recorder. Nothing here knows CUDA: a GPU is a row of `device::GPUS`, which environment variables
+//! pass to the stub.
 
 mod args;
 mod assumed_gpu;

@@ -29,12 +29,12 @@ Examples:
   oomscope live --repeat 10 --touch snapshot.pickle  time ten replays, writing all memory once
   oomscope live --calibrate gpu.json                 measure device calls for whatif --cost gpu.json
 
-The model of PyTorch's allocator replays the recorded requests with real memory from the CUDA driver, but without kernels \
-or data. All memory is freed at the end. Tested against a stub of the driver, not yet measured on a GPU: see \
+The model of PyTorch's allocator replays the recorded requests with real memory from the CUDA driver, but without \
+kernels or data. All memory is freed at the end. Tested against a stub of the driver, not yet measured on a GPU: see \
 docs/live.md.
 
-Exit codes: 0 the GPU behaved as predicted, even if a request failed; 1 it did not; 2 wrong usage, an unreadable file, no \
-GPU, or an error of the driver.")]
+Exit codes: 0 the GPU behaved as predicted, even if a request failed; 1 it did not; 2 wrong usage, an unreadable \
+file, no GPU, or an error of the driver.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(in crate::cli) struct Live {
     /// Snapshot file (.pickle, .pkl, .json; optionally .gz or .zst), or - for standard input

@@ -21,7 +21,7 @@ const SIGNALLED: i32 = 128;
 pub(in crate::cli) enum CommandEnd {
     Code(u8),
     Signal(i32),
-    /// It did not start, and a message said why; the exit code of a shell for that.
+    /// It did not start, and a message gave the reason; the exit code of a shell for that.
     NotRun(u8),
 }
 

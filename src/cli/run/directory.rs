@@ -64,7 +64,7 @@ pub(in crate::cli) struct RunDirectory {
     environment: Vec<(&'static str, String)>,
 }
 
-/// What the processes of a run did.
+/// The progress of a run's processes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::cli) struct RunStatus {
     pub(super) python: bool,
@@ -139,7 +139,8 @@ impl RunDirectory {
         self.path.join(CONTROL_DIR)
     }
 
-    /// Removes the recorder, and the directory if it is empty. Returns what the processes did, and the snapshots of this run.
+    /// Removes the recorder, and the directory if it is empty. Returns what the processes did, and the snapshots of
+    /// this run.
     pub(in crate::cli) fn finish(self) -> (RunStatus, Vec<PathBuf>) {
         let control = self.control_dir();
         let processes = RecordedProcess::find_all(&self.path);

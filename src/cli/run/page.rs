@@ -33,8 +33,8 @@ pub(in crate::cli) fn print_result(
     }
 }
 
-/// Writes the page in another process, so that even if it is killed, for example for lack of host memory, the exit code is
-/// that of the command.
+/// Writes the page in another process, so that even if it is killed, for example for lack of host memory, the exit code
+/// is that of the command.
 fn write_in_child(snapshots: &[PathBuf]) -> bool {
     let Ok(program) = std::env::current_exe() else { return false };
     let mut child = Command::new(program);

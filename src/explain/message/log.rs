@@ -50,9 +50,9 @@ pub struct Message {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessageKind {
-    /// Of PyTorch's allocator of device memory.
+    /// A message of PyTorch's allocator of device memory.
     Allocation(Box<FailedAllocation>),
-    /// Of another system.
+    /// A message of another system.
     OtherSystem(&'static KnownMessage),
 }
 
@@ -64,7 +64,8 @@ pub(super) struct LogBuilder {
 }
 
 impl LogBuilder {
-    /// Adds a message, or counts a repeat. Messages with the same key are repeats if their source is the same or unknown.
+    /// Adds a message, or counts a repeat. Messages with the same key are repeats if their source is the same or
+    /// unknown.
     pub(super) fn add(&mut self, key: String, message: Message) {
         self.log.message_count += 1;
         let messages = &mut self.log.messages;

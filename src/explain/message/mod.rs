@@ -1,8 +1,8 @@
 //! Parses what a log says about memory: out-of-memory messages, and PyTorch's memory statistics.
 //!
-//! The bytes of a log go in, one line at a time; a [`Log`] comes out, with numbers as printed. Logs are large and dirty:
-//! invalid UTF-8 is replaced, and nothing is assumed of the text before a message on its line. This room does not know
-//! what the numbers mean together: [`crate::explain`] draws the conclusions.
+//! The bytes of a log go in, one line at a time; a [`Log`] comes out, with numbers as printed. Logs are large and
+//! dirty: invalid UTF-8 is replaced, and nothing is assumed of the text before a message on its line. This room does
+//! not know what the numbers mean together: [`crate::explain`] draws the conclusions.
 
 mod amount;
 mod filter;

@@ -264,8 +264,8 @@ impl Scanner {
         }
     }
 
-    /// Parses a complete message. People and loggers wrap lines at blanks, terminals anywhere, so of the two ways to join
-    /// the pieces, the one that yields more numbers is taken.
+    /// Parses a complete message. People and loggers wrap lines at blanks, terminals anywhere, so of the two ways to
+    /// join the pieces, the one that yields more numbers is taken.
     fn finish_message(&mut self, source: &LineSource, partial: PartialMessage) {
         let PartialMessage { line, before, pieces, frames, .. } = partial;
         let Some(first) = pieces.first().cloned() else {
@@ -288,12 +288,10 @@ impl Scanner {
         }
         let numbers = allocation.printed_numbers().join(" ");
         let key = format!("{:?} {:?} {numbers}", allocation.backend, allocation.device);
-        let saying = MessageKind::Allocation(Box::new(allocation));
+        let kind = MessageKind::Allocation(Box::new(allocation));
         let text = truncate(&text);
-        self.builder.add(
-            key,
-            Message { line, times: 1, source: source.clone(), frames, text, kind: saying },
-        );
+        self.builder
+            .add(key, Message { line, times: 1, source: source.clone(), frames, text, kind });
     }
 
     fn finish_all(&mut self) {
@@ -369,11 +367,11 @@ mod tests {
 
     #[test]
     fn a_message_wrapped_over_lines_is_one() {
-        let (_, whole) = only(WHOLE);
+        let (_, expected) = only(WHOLE);
         let soft = WHOLE.replace(". ", ".\n  ").replace(", and", ",\nand");
         assert_eq!(
             only(&format!("Exception: capture failed: {soft}\n\nafter 1.00 GiB is free")).1,
-            whole
+            expected
         );
         let (mut hard, mut column) = (String::new(), 0);
         for c in WHOLE.chars() {
@@ -383,17 +381,17 @@ mod tests {
                 hard.push('\n');
             }
         }
-        assert_eq!(only(&hard).1, whole, "{hard}");
+        assert_eq!(only(&hard).1, expected, "{hard}");
         let interleaved: String = soft
             .lines()
             .flat_map(|line| [format!("[rank1]: {line}\n"), "[rank0]: 9.00 GiB is free\n".into()])
             .collect();
         let (message, found) = only(&interleaved);
-        assert_eq!((found, message.source.rank), (whole, Some(1)));
+        assert_eq!((found, message.source.rank), (expected, Some(1)));
     }
 
     #[test]
-    fn a_remark_is_not_a_message() {
+    fn text_about_messages_is_not_a_message() {
         assert!(log("hint: CUDA out of memory.\nloss: 1.0\n").messages.is_empty());
         assert_eq!(only("RuntimeError: CUDA out of memory.\n").1.wording, Wording::Bare);
     }

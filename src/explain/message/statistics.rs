@@ -1,5 +1,5 @@
-//! Parses the allocator's statistics: the table of `torch.cuda.memory_summary()`, and `torch.cuda.memory_stats()` as JSON,
-//! as a Python dictionary, or as `key: value` lines.
+//! Parses the allocator's statistics: the table of `torch.cuda.memory_summary()`, and `torch.cuda.memory_stats()` as
+//! JSON, as a Python dictionary, or as `key: value` lines.
 
 use super::amount::PrintedAmount;
 use super::line::LineSource;

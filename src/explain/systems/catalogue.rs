@@ -1,7 +1,7 @@
 //! The messages of other systems, read from the tables beside this file.
 //!
-//! A table has `[[message]]` rows in the order in which they are tried. `like = "NAME"` copies the keys that a row lacks
-//! from `[like.NAME]`. An advice or `settled_by` that is a key of `[text]` stands for that text.
+//! A table has `[[message]]` rows in the order in which they are tried. `like = "NAME"` copies the keys that a row
+//! lacks from `[like.NAME]`. An advice or `settled_by` that is a key of `[text]` stands for that text.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
