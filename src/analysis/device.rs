@@ -23,7 +23,9 @@ use crate::whatif::program::{ProgramRow, find_best_changes};
 pub struct DeviceReport {
     /// Device number.
     pub device: u64,
-    /// The requested position, to which figures, segments and holders apply; absent if they apply to the snapshot.
+    /// The position requested with `--at`. Figures up to `other_segments`, `top_stacks` and `top_lines` apply to it;
+    /// `peak`, `ooms`, `at_peak`, `steps` and `leaks` always cover the trace. Absent without `--at`, and if the device
+    /// lacks the position (warning `no-moment`): figures then apply to the snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moment: Option<TracePosition>,
     /// The memory at that position.

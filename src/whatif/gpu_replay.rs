@@ -61,9 +61,10 @@ pub struct GpuReport {
     pub total_bytes: u64,
     /// Free memory before the replay, in bytes.
     pub free_bytes: u64,
-    /// Free memory that the replay left unused, in bytes.
+    /// Free memory that the replay left unused (`--reserve`), in bytes.
     pub kept_free_bytes: u64,
-    /// Memory available to the replay: `free_bytes` - `kept_free_bytes`.
+    /// Memory available to the replay: `free_bytes` - `kept_free_bytes`. This is the capacity for what-ifs on this
+    /// GPU.
     pub within_reach_bytes: u64,
 }
 
@@ -76,7 +77,8 @@ pub struct LiveDevice {
     pub start: &'static str,
     /// Number of trace entries.
     pub events: usize,
-    /// Number of replays. Figures are those of the last one, durations and the driver's peak those of all.
+    /// Number of replays: `--repeat`, or fewer if one differed from the prediction. Figures are those of the last one,
+    /// durations and the driver's peak those of all.
     pub runs: u32,
     /// Requests that failed.
     pub ooms: Vec<FailedRequest>,
@@ -84,7 +86,7 @@ pub struct LiveDevice {
     pub peak_reserved_bytes: u64,
     /// Peak of allocated bytes.
     pub peak_allocated_bytes: u64,
-    /// The largest drop of the driver's free memory, sampled after each allocation.
+    /// The largest drop of the driver's free memory below `free_bytes`, sampled after each allocation.
     pub driver_peak_bytes: u64,
     /// Number of device calls that allocated or mapped memory.
     pub device_allocs: u64,
@@ -118,7 +120,7 @@ pub struct LiveDifference {
     pub driver_free_bytes: Option<u64>,
 }
 
-/// The successful driver calls, by kind.
+/// The successful driver calls, by kind. `map` and `unmap` count ranges, regardless of their granules.
 #[derive(Debug, Default, Serialize)]
 pub struct CallReport {
     /// `cudaMalloc`

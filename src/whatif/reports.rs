@@ -36,6 +36,7 @@ pub struct ReplayedDevice {
     /// Device index.
     pub device: u64,
     /// State from which the replay starts: `empty`, or `reconstructed` if memory was reserved before the trace begins.
+    /// Totals, peaks and `statistics` then count from the start of the recording.
     pub start: &'static str,
     /// Numbers of trace entries.
     pub events: EventCounts,
@@ -53,7 +54,9 @@ pub struct ReplayedDevice {
     /// many.
     pub ambiguous_calls: usize,
     /// Statistics under the keys of `torch.cuda.memory_stats()`; only those that the trace alone shows if the model
-    /// does not reproduce the recording.
+    /// does not reproduce the recording. `num_sync_all_streams`, `num_device_alloc` and `num_device_free` exist since
+    /// PyTorch 2.3, `num_oom_rejections` since 2.12, `reserved_bytes_by_private_pools` since 2.13. `max_split_size` is
+    /// -1 if unlimited.
     pub statistics: BTreeMap<String, i64>,
     /// Peak of reserved bytes.
     pub peak_reserved_bytes: u64,
@@ -65,14 +68,14 @@ pub struct ReplayedDevice {
     pub device_frees: u64,
     /// Number of requests that were retried after the allocator had released its cached blocks.
     pub retries: u64,
-    /// Requests that failed.
+    /// Requests that failed: those recorded, or the model's in a what-if.
     pub ooms: Vec<FailedRequest>,
     /// Requests that failed when recorded and are served in this what-if.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub avoided_ooms: Vec<FailedRequest>,
     /// Conditions of the replay that the snapshot does not record, inferred or given.
     pub assumed: Assumed,
-    /// The recorded run, in a what-if.
+    /// The recorded run, in a what-if; the other figures are then those of the what-if.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<Box<ReplayedDevice>>,
 }
@@ -82,7 +85,7 @@ pub struct ReplayedDevice {
 pub struct EventCounts {
     /// Entries in the recorded trace.
     pub recorded: usize,
-    /// Entries that the model wrote.
+    /// Entries that the model wrote, up to the end or the first divergence.
     pub predicted: usize,
     /// Entries that match before the first difference; null in a what-if.
     pub matched: Option<usize>,
@@ -100,7 +103,8 @@ pub struct FailedRequest {
 /// Conditions of a replay that the snapshot does not record.
 #[derive(Debug, Clone, Serialize)]
 pub struct Assumed {
-    /// Device memory available to the process, in bytes; null if unbounded.
+    /// Device memory available to the process: `--capacity` in a what-if, else what the recorded failures show to be
+    /// within reach; null if unbounded.
     pub capacity_bytes: Option<u64>,
     /// The most bytes that the process may reserve; null if nothing shows a limit.
     pub limit_bytes: Option<u64>,
@@ -150,7 +154,8 @@ pub struct WhatIfReport {
     pub summary: Summary,
     /// Path of the snapshot, as given on the command line.
     pub path: String,
-    /// Device memory of the replays, in bytes, the largest of all devices; null if unbounded.
+    /// Device memory of the replays, the largest of all devices: `--capacity`, else what a failed request shows to be
+    /// within reach; null if none failed.
     pub capacity_bytes: Option<u64>,
     /// The PyTorch releases whose rules the replay followed.
     pub torch_version: String,
@@ -161,7 +166,8 @@ pub struct WhatIfReport {
     pub warnings: Vec<Warning>,
     /// Number of rows before `--top` removed some.
     pub rows_tried: usize,
-    /// One row for each device and setting: for each device the recorded settings first, then the others, best first.
+    /// One row for each device and setting: for each device the recorded settings first, which without `--capacity`
+    /// have the figures of the recording. The others are sorted by `ooms`, `peak_reserved_bytes` and `device_allocs`.
     pub rows: Vec<WhatIfRow>,
     /// Peak of the live bytes, each request rounded, the largest of all devices: no setting needs less.
     pub lower_bound_bytes: u64,

@@ -10,8 +10,8 @@ use std::path::Path;
 use crate::support::rust_source::sources;
 use syn::parse::{Parse, ParseStream};
 use syn::{
-    Attribute, Expr, Field, Fields, GenericArgument, GenericParam, Generics, Item, Lit, LitStr, Meta,
-    PathArguments, Token, Type,
+    Attribute, Expr, Field, Fields, GenericArgument, GenericParam, Generics, Item, Lit, LitStr,
+    Meta, PathArguments, Token, Type,
 };
 
 /// A serialized type, as docs/json.md shows it.
@@ -20,6 +20,10 @@ struct Shape {
     doc: String,
     keys: Vec<Key>,
     words: Vec<(String, String)>,
+    /// The types that an untagged enum may have.
+    variants: Vec<Kind>,
+    /// The types of a type that is serialized by hand.
+    parts: Vec<Kind>,
     parameters: Vec<String>,
 }
 
@@ -47,8 +51,20 @@ enum Kind {
 
 type Shapes = BTreeMap<String, Shape>;
 
-/// A type that words.rs asserts, with its place on the page.
-const IN_A_TABLE: (&str, &str) = ("Code", "codes-of-warnings");
+/// Where the page has the codes of warnings.
+const CODES: &str = "#codes-of-warnings";
+/// Types whose words have a table elsewhere, which words.rs asserts.
+const TABLES: [(&str, &str); 5] = [
+    ("Category", "where.md"),
+    ("Code", CODES),
+    ("Phase", "where.md"),
+    ("ProgramChange", "program.md"),
+    ("Verdict", "failures.md"),
+];
+
+fn table_of(name: &str) -> Option<&'static str> {
+    TABLES.iter().find(|(ty, _)| *ty == name).map(|(_, place)| *place)
+}
 
 /// The types in src, by name.
 #[derive(Debug, Default)]
@@ -72,11 +88,13 @@ fn doc_of(attributes: &[Attribute]) -> String {
     let text = lines.collect::<Vec<_>>().join(" ");
     let paragraph = text.split("  ").next().unwrap_or_default().trim();
     // What links to an item becomes its name.
+    let paragraph = paragraph.replace('|', "\\|");
     let mut parts = paragraph.split("[`");
     let mut doc = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (path, rest) = part.split_once("`]").unwrap_or((part, ""));
-        write!(doc, "`{}`{rest}", path.rsplit("::").next().unwrap()).unwrap();
+        let name = if path.starts_with("crate::") { path.rsplit("::").next() } else { Some(path) };
+        write!(doc, "`{}`{rest}", name.unwrap()).unwrap();
     }
     doc
 }
@@ -153,12 +171,11 @@ fn kind_of(ty: &Type) -> Kind {
         "Vec" | "BTreeSet" => Kind::List(inner(0)),
         "Box" | "Arc" | "Rc" | "Cow" => *inner(0),
         "BTreeMap" | "HashMap" | "Map" => Kind::Map(inner(1)),
-        "u8" | "u16" | "u32" | "u64" | "usize" | "i32" | "i64" | "i128" | "c_uint" => {
-            Kind::Plain("integer")
-        }
-        "f32" | "f64" => Kind::Plain("number"),
+        "u8" | "u16" | "u32" | "u64" | "usize" | "i32" | "i64" | "i128" => Kind::Plain("integer"),
+        // `Amount` and `Figure` are serialized by hand.
+        "f32" | "f64" | "Amount" => Kind::Plain("number"),
         "bool" => Kind::Plain("boolean"),
-        "String" | "str" => Kind::Plain("string"),
+        "String" | "str" | "Figure" => Kind::Plain("string"),
         "Value" => Kind::Plain("value"),
         name if arguments.is_empty() => Kind::Named(name.to_owned()),
         name => Kind::Of(name.to_owned(), inner(0)),
@@ -249,8 +266,8 @@ fn add_declared(items: &[Item], into: &mut Declared) {
                 let shape = Shape {
                     doc: doc_of(&item.attrs),
                     keys: keys_of(&item.fields),
-                    words: Vec::new(),
                     parameters: parameters_of(&item.generics),
+                    ..Shape::default()
                 };
                 into.shapes.push((item.ident.to_string(), shape));
             }
@@ -263,15 +280,20 @@ fn add_declared(items: &[Item], into: &mut Declared) {
             Item::Impl(item)
                 if item.trait_.as_ref().is_some_and(|(path, _)| path.is_ident("Serialize")) =>
             {
-                // Such a type is described by its comment.
+                // Such a type is described by its comment and the types in it.
                 if let Kind::Named(name) = kind_of(&item.self_ty) {
-                    let ty = items.iter().find_map(|item| match item {
-                        Item::Struct(ty) if ty.ident == name => Some(&ty.attrs),
-                        Item::Enum(ty) if ty.ident == name => Some(&ty.attrs),
+                    let shape = items.iter().find_map(|item| match item {
+                        Item::Struct(ty) if ty.ident == name => Some(Shape {
+                            doc: doc_of(&ty.attrs),
+                            parts: ty.fields.iter().map(|field| kind_of(&field.ty)).collect(),
+                            ..Shape::default()
+                        }),
+                        Item::Enum(ty) if ty.ident == name => {
+                            Some(Shape { doc: doc_of(&ty.attrs), ..Shape::default() })
+                        }
                         _ => None,
                     });
-                    let doc = ty.map(|attributes| doc_of(attributes)).unwrap_or_default();
-                    into.shapes.push((name, Shape { doc, ..Shape::default() }));
+                    into.shapes.push((name, shape.unwrap_or_default()));
                 }
             }
             Item::Macro(item) if item.mac.path.is_ident("words") => {
@@ -286,11 +308,15 @@ fn add_declared(items: &[Item], into: &mut Declared) {
 fn enum_shape(item: &syn::ItemEnum) -> Shape {
     let serde = serde_of(&item.attrs);
     let mut shape = Shape { doc: doc_of(&item.attrs), ..Shape::default() };
+    if serde.contains_key("untagged") {
+        let fields = item.variants.iter().flat_map(|variant| &variant.fields);
+        shape.variants = fields.map(|field| kind_of(&field.ty)).collect();
+        return shape;
+    }
     for variant in &item.variants {
         let name = serde_of(&variant.attrs).remove("rename");
-        let word = name.unwrap_or_else(|| {
-            renamed(&variant.ident.to_string(), serde.get("rename_all"))
-        });
+        let word =
+            name.unwrap_or_else(|| renamed(&variant.ident.to_string(), serde.get("rename_all")));
         shape.words.push((word, doc_of(&variant.attrs)));
         shape.keys.extend(keys_of(&variant.fields));
     }
@@ -337,14 +363,19 @@ fn shapes() -> (Shapes, BTreeMap<String, String>) {
         let file = syn::parse_file(&source.text).unwrap_or_else(|e| panic!("{}: {e}", source.path));
         add_declared(&file.items, &mut declared);
     }
+    let Declared { shapes: declared, mut aliases } = declared;
+    aliases.retain(|alias, _| declared.iter().all(|(name, _)| name != alias));
     let mut roots = BTreeMap::new();
     let mut shapes = Shapes::new();
-    for (name, mut shape) in declared.shapes {
+    for (name, mut shape) in declared {
         if let Some(schema) = shape.keys.iter().find(|key| key.name == "schema") {
-            roots.insert(schema.doc.trim_end_matches('.').trim_matches('`').to_owned(), name.clone());
+            roots.insert(
+                schema.doc.trim_end_matches('.').trim_matches('`').to_owned(),
+                name.clone(),
+            );
         }
         for key in &mut shape.keys {
-            key.kind = resolved(&key.kind, &declared.aliases);
+            key.kind = resolved(&key.kind, &aliases);
         }
         let before = shapes.insert(name.clone(), shape);
         assert!(before.is_none(), "two serialized types are called {name}");
@@ -369,6 +400,8 @@ struct Writer<'a> {
     /// How many types take over the keys of a type.
     flattened: BTreeMap<&'a str, usize>,
     described: BTreeSet<String>,
+    /// The type that first has a key, by the key's name and comment.
+    first: BTreeMap<(String, String), String>,
 }
 
 impl<'a> Writer<'a> {
@@ -379,15 +412,15 @@ impl<'a> Writer<'a> {
                 *flattened.entry(name).or_default() += 1;
             }
         }
-        Self { shapes, flattened, described: BTreeSet::from([IN_A_TABLE.0.to_owned()]) }
+        Self { shapes, flattened, described: BTreeSet::new(), first: BTreeMap::new() }
     }
 
     /// `kind` in words; nothing for strings and numbers, of which the key says enough.
     fn label(&self, kind: &Kind, shape: &Shape) -> String {
         let list = |kind: &Kind| match self.label(kind, shape).as_str() {
             "" => match kind {
-                Kind::Plain(word) => format!("{word}s"),
-                _ => "values".to_owned(),
+                Kind::Plain(word) => (*word).to_owned(),
+                _ => "value".to_owned(),
             },
             label => label.to_owned(),
         };
@@ -397,22 +430,25 @@ impl<'a> Writer<'a> {
             Kind::Named(name) if shape.parameters.contains(name) => String::new(),
             Kind::Named(name) => {
                 assert!(self.shapes.contains_key(name), "{name} is not a serialized type");
-                let anchor = name.to_lowercase();
-                format!("[{name}](#{})", if name == IN_A_TABLE.0 { IN_A_TABLE.1 } else { &anchor })
+                match table_of(name) {
+                    Some(place) if place.starts_with('#') => format!("[{name}]({place})"),
+                    _ => format!("[{name}](#{})", name.to_lowercase()),
+                }
             }
             Kind::Of(name, inner) => {
-                let inner = list(inner);
-                format!("[{name}](#{}) of {inner}", name.to_lowercase())
+                let link = format!("[{name}](#{})", name.to_lowercase());
+                let inner = self.label(inner, shape);
+                if inner.is_empty() { link } else { format!("{link} of {inner}") }
             }
             Kind::Tuple(kinds) => {
                 let kinds: Vec<String> = kinds.iter().map(list).collect();
-                format!("{} {}", kinds.len(), kinds.first().cloned().unwrap_or_default())
+                format!("[{}]", kinds.join(","))
             }
-            Kind::List(inner) => format!("list of {}", list(inner)),
-            Kind::Map(inner) => format!("object of {}", list(inner)),
+            Kind::List(inner) => format!("{}[]", list(inner)),
+            Kind::Map(_) => "object".to_owned(),
             Kind::Nullable(inner) => match self.label(inner, shape) {
                 label if label.is_empty() => label,
-                label => format!("{label} or null"),
+                label => label,
             },
         }
     }
@@ -426,7 +462,9 @@ impl<'a> Writer<'a> {
                 }
                 _ => None,
             };
-            inner.map_or_else(|| vec![key.clone()], |inner| self.flat(inner))
+            inner
+                .filter(|inner| inner.variants.is_empty())
+                .map_or_else(|| vec![key.clone()], |inner| self.flat(inner))
         });
         keys.collect()
     }
@@ -444,26 +482,69 @@ impl<'a> Writer<'a> {
                 write!(text, "### {name}\n\n").unwrap();
             }
             write!(text, "{}\n\n", shape.doc).unwrap();
+            text += &self.keys(&name, shape);
             for key in &self.flat(shape) {
-                let label = self.label(&key.kind, shape);
-                if key.is_flattened {
-                    writeln!(text, "- the keys of {label}").unwrap();
-                } else {
-                    let mark = if key.is_optional { "?" } else { "" };
-                    let space = if label.is_empty() { "" } else { " " };
-                    writeln!(text, "- `{}{mark}`{space}{label}: {}", key.name, key.doc).unwrap();
-                }
-                open.extend(named(&key.kind).into_iter().map(str::to_owned));
+                let types = named(&key.kind).into_iter();
+                open.extend(types.filter(|name| table_of(name) != Some(CODES)).map(str::to_owned));
+            }
+            open.extend(shape.parts.iter().flat_map(named).map(str::to_owned));
+            if !shape.variants.is_empty() {
+                let types: Vec<_> =
+                    shape.variants.iter().map(|kind| self.label(kind, shape)).collect();
+                write!(text, "Has the keys of {}.\n\n", types.join(" or ")).unwrap();
+                open.extend(shape.variants.iter().flat_map(named).map(str::to_owned));
+            }
+            if let Some(place) = table_of(&name) {
+                let words: Vec<_> =
+                    shape.words.iter().map(|word| format!("`{}`", word.0)).collect();
+                write!(text, "One of {}: [{place}]({place}).\n\n", words.join(", ")).unwrap();
+                continue;
             }
             for (word, meaning) in &shape.words {
                 let colon = if meaning.is_empty() { "" } else { ": " };
                 writeln!(text, "- `{word}`{colon}{meaning}").unwrap();
             }
-            if !(shape.keys.is_empty() && shape.words.is_empty()) {
+            if !shape.words.is_empty() {
                 text += "\n";
             }
         }
         text
+    }
+
+    /// The rows of the keys of type `name`. A key that another type has with the same meaning refers to it.
+    fn keys(&mut self, name: &str, shape: &Shape) -> String {
+        let (mut rows, mut known) = (String::new(), BTreeMap::<String, Vec<String>>::new());
+        let mut all_of = Vec::new();
+        for key in self.flat(shape) {
+            let label = self.label(&key.kind, shape);
+            if key.is_flattened {
+                all_of.push(label);
+                continue;
+            }
+            let mark = if key.is_optional { "?" } else { "" };
+            let id = (key.name.clone(), key.doc.clone());
+            let link = key.doc.strip_prefix("See `").and_then(|doc| doc.split_once("::"));
+            let first = match link {
+                Some((ty, _)) => ty.to_owned(),
+                None => self.first.entry(id).or_insert_with(|| name.to_owned()).clone(),
+            };
+            if first != name {
+                known.entry(first).or_default().push(format!("`{}{mark}`", key.name));
+            } else {
+                writeln!(rows, "|`{}{mark}`|{label}|{}|", key.name, key.doc).unwrap();
+            }
+        }
+        if !rows.is_empty() {
+            rows = format!("|key|type|meaning|\n|---|---|---|\n{rows}\n");
+        }
+        for label in all_of {
+            write!(rows, "Also the keys of {label}.\n\n").unwrap();
+        }
+        for (ty, keys) in known {
+            let ty = format!("[{ty}](#{})", ty.to_lowercase());
+            write!(rows, "As in {ty}: {}.\n\n", keys.join(", ")).unwrap();
+        }
+        rows
     }
 }
 
@@ -502,8 +583,5 @@ fn every_key_of_the_json_is_described_by_its_type() {
         })
         .collect();
     assert!(undescribed.is_empty(), "no doc comment, or one that says `None`: {undescribed:?}");
-    assert!(
-        written == page || updates,
-        "docs/json.md is out of date: run with UPDATE_DOCS=1"
-    );
+    assert!(written == page || updates, "docs/json.md is out of date: run with UPDATE_DOCS=1");
 }

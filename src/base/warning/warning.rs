@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::Code;
 use crate::base::units::escape_text;
 
+/// A problem with a file, or with a result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Warning {
     /// One of the codes in the table of warnings.

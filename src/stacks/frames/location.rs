@@ -41,7 +41,7 @@ pub struct CodeLocation {
     /// `frame` is then the line that called `backward()`, if the trace shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backward: Option<String>,
-    /// The forward line that created the autograd node; only in recordings with anomaly mode.
+    /// The forward line that created the autograd node; only in recordings with anomaly mode, since PyTorch 2.12.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forward: Option<FrameReport>,
     /// The `torch.compile` region that was running, as PyTorch names it; absent outside compiled code.

@@ -34,7 +34,7 @@ pub struct MemoryBreakdown {
     pub blocks: u64,
     /// By category, most bytes first.
     pub by_category: Vec<ByCategory>,
-    /// By custom category, most bytes first; absent without custom categories.
+    /// By custom category of `oomscope.toml`, most bytes first; absent without custom categories.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_rule: Vec<ByRule>,
     /// By the phase that allocated the blocks, most bytes first.
@@ -49,7 +49,8 @@ pub struct MemoryBreakdown {
     pub by_line: TopRows<LiveByLine>,
     /// By stack.
     pub by_stack: TopRows<LiveByStack>,
-    /// Blocks allocated before the second step and still live, by source line; empty in the first step.
+    /// Blocks allocated before the second step and still live, by source line; empty in the first step. `share_ratio`
+    /// is of all of it.
     pub kept_since_start: TopRows<LiveByLine>,
 }
 

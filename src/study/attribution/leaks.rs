@@ -53,7 +53,7 @@ pub struct Leaks {
     /// Number of steps until `remaining_bytes` is used up at this rate; absent without `remaining_bytes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_left: Option<u64>,
-    /// The lines, by growth per step, descending.
+    /// The lines, by growth per step, descending, `--top` of them.
     pub suspects: Vec<LeakSuspect>,
     /// Number of suspects that are not listed.
     pub other_suspects: u64,

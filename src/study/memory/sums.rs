@@ -51,7 +51,7 @@ pub struct Share {
 /// The largest rows of a table, and the sum of all others.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TopRows<T> {
-    /// The rows with most bytes, descending.
+    /// The rows with most bytes, descending, `--top` of them.
     pub rows: Vec<T>,
     /// The sum of the blocks in no row.
     pub rest: BlockSum,

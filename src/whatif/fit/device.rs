@@ -51,7 +51,8 @@ pub struct FitDevice {
     /// The largest recorded second number; absent for sizes of one number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_recorded_second: Option<u64>,
-    /// Predictions in ascending order of the second number, then of the first.
+    /// Predictions in ascending order of the second number, then of the first. Those of `--at`, else the recorded
+    /// sizes, and those around the largest that fits.
     pub sizes: Vec<SizeReport>,
     /// Peaks by the first number, with `--curve`: for each second number, under the recorded settings or those of
     /// `--set`, and under those of `best`.
@@ -159,8 +160,9 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
     /// Fits the recording at `index` to all others, without the one of size `left_out`.
     fn fit_recording(&self, index: usize, left_out: Option<Size>) -> FittedProgram<'_, 's, 'a> {
         let base = &self.recordings[index];
-        let is_other =
-            |recording: &&SizedRecording<'s, 'a>| recording.size != base.size && Some(recording.size) != left_out;
+        let is_other = |recording: &&SizedRecording<'s, 'a>| {
+            recording.size != base.size && Some(recording.size) != left_out
+        };
         let others: Vec<&SizedRecording<'s, 'a>> =
             self.recordings.iter().filter(is_other).collect();
         FittedProgram::from_recordings(base, &others)
@@ -194,7 +196,8 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         }
         let freed_elsewhere = self.recordings.iter().map(|recording| {
             let fitted = fitted(recording.size);
-            PeakMemory::from_program(fitted, recording.size, &settings).freed_elsewhere_ratio(fitted)
+            PeakMemory::from_program(fitted, recording.size, &settings)
+                .freed_elsewhere_ratio(fitted)
         });
         let freed_elsewhere_ratio = freed_elsewhere.fold(0.0, f64::max);
         // If the number of unpaired requests grows with the size, the peak at another size is unknown.
@@ -236,7 +239,8 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             points => self.predict_curves(&slices, &by_second, &overrides, points, base),
         };
         by_second.retain(|of| of.second.is_some());
-        let is_recorded = |size: Size| self.recordings.iter().any(|recording| recording.size == size);
+        let is_recorded =
+            |size: Size| self.recordings.iter().any(|recording| recording.size == size);
         let sizes = self
             .sizes_to_predict(&slices, options)
             .into_par_iter()
@@ -272,7 +276,11 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             growth_at_second: growth_at.second,
             growth_rest_bytes: at_growth.total_bytes().saturating_sub(growth_bytes),
             growth,
-            requests: self.recordings.iter().map(|recording| recording.requests.len() as u64).collect(),
+            requests: self
+                .recordings
+                .iter()
+                .map(|recording| recording.requests.len() as u64)
+                .collect(),
             unpaired: at_recorded.unpaired_lines(base, options.top),
             checked: self.leave_one_out(),
             has_recording_warnings: false,
@@ -293,7 +301,8 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         let mut curves = Vec::new();
         for ((slice, found), answer) in slices.iter().zip(answers) {
             let mut firsts: BTreeSet<u64> = recorded.iter().map(|size| size.first).collect();
-            let fits = |of: &Option<Largest>| of.as_ref().and_then(|of| of.size).filter(|size| *size > 0);
+            let fits =
+                |of: &Option<Largest>| of.as_ref().and_then(|of| of.size).filter(|size| *size > 0);
             for size in [fits(&answer.largest), fits(&answer.best)].into_iter().flatten() {
                 firsts.extend([size, size.saturating_add(1)]);
             }
